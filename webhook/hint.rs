@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use napkeeper_core::catalog::OfferingKey;
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName};
-use napkeeper_core::scheduling::{Market, Nowhere, Spot, Unavailable, WhyNot};
+use napkeeper_core::scheduling::{
+    AvailableOfferings, Placement, UnavailableOfferings, Unschedulable, UnschedulableReason,
+};
 use napkeeper_core::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
 
@@ -58,8 +60,8 @@ pub enum PlacementHint {
 }
 
 /// What pools may buy. Which offerings Azure refuses now is not known here.
-pub(crate) fn market(snapshot: &Snapshot) -> Market {
-    Market::new(snapshot, &Unavailable::default(), Timestamp::UNIX_EPOCH)
+pub(crate) fn market(snapshot: &Snapshot) -> AvailableOfferings {
+    AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), Timestamp::UNIX_EPOCH)
 }
 
 impl PlacementHint {
@@ -93,32 +95,34 @@ struct Advisory<'h> {
 }
 
 /// What is said about a place that was found, or about why there is none. `shared`: other pods need that new node too.
-pub(crate) fn of_place(found: &Result<Spot, Nowhere>, shared: bool) -> PlacementHint {
+pub(crate) fn of_place(found: &Result<Placement, Unschedulable>, shared: bool) -> PlacementHint {
     match found {
-        Ok(Spot::Node(node)) => PlacementHint::ExistingNode { node: node.clone(), reason: "it has room".to_owned() },
-        Ok(Spot::Claim(claim)) => {
+        Ok(Placement::Node(node)) => {
+            PlacementHint::ExistingNode { node: node.clone(), reason: "it has room".to_owned() }
+        }
+        Ok(Placement::Claim(claim)) => {
             let reason = "it is being made, and has room".to_owned();
             PlacementHint::NodeInFlight { claim: claim.clone(), reason }
         }
-        Ok(Spot::New(bought)) => PlacementHint::NewNode {
+        Ok(Placement::New(bought)) => PlacementHint::NewNode {
             pool: bought.pool.clone(),
-            offering: bought.best.key.clone(),
-            price: bought.best.price,
-            cost: format!("{}/h", bought.best.price),
-            reason: match (shared, bought.offerings) {
+            offering: bought.cheapest.key.clone(),
+            price: bought.cheapest.price,
+            cost: format!("{}/h", bought.cheapest.price),
+            reason: match (shared, bought.offering_count) {
                 (true, _) => "no node has room; it shares a new one with pods that came just before".to_owned(),
                 (false, 1) => "no node has room; this is the only offering that fits".to_owned(),
                 (false, n) => format!("no node has room; this is the cheapest of {n} offerings that fit"),
             },
         },
         Err(nowhere) => PlacementHint::Nowhere {
-            reason: shorten(&why_not(&nowhere.why), LONGEST_REASON),
-            change: nowhere.remedy.as_ref().map(|remedy| shorten(&remedy.to_string(), LONGEST_REASON)),
+            reason: shorten(&why_not(&nowhere.reasons), LONGEST_REASON),
+            change: nowhere.suggestion.as_ref().map(|remedy| shorten(&remedy.to_string(), LONGEST_REASON)),
         },
     }
 }
 
-fn why_not(why: &[(Option<NodePoolName>, WhyNot)]) -> String {
+fn why_not(why: &[(Option<NodePoolName>, UnschedulableReason)]) -> String {
     let reasons = why.iter().map(|(pool, why)| match pool {
         Some(pool) => format!("NodePool {pool}: {why}"),
         None => why.to_string(),

@@ -13,7 +13,9 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::InstanceTypes;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, ObjectKey};
-use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Nowhere, Spot, Standing};
+use napkeeper_core::scheduling::{
+    AvailableOfferings, IncrementalScheduler, Input, MAX_NEW_NODES, Placement, Unschedulable,
+};
 use napkeeper_core::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -135,7 +137,7 @@ impl Hinter {
 struct Room {
     snapshot: Arc<Snapshot>,
     since: Timestamp,
-    standing: Standing,
+    standing: IncrementalScheduler,
     /// Those who have taken theirs.
     recent: Recent,
 }
@@ -158,7 +160,7 @@ impl Office {
             while !answer.is_closed() {
                 let room = self.ready.wait_timeout_while(lock(&self.room), LOOK_EVERY, |room| room.is_none());
                 let (mut room, _) = room.unwrap_or_else(PoisonError::into_inner);
-                let find = |standing: &mut Standing| Some(standing.find(&subject.pod));
+                let find = |standing: &mut IncrementalScheduler| Some(standing.find(&subject.pod));
                 if let Some(hint) = self.hint(&mut room, &subject, find).transpose() {
                     drop(answer.send(hint));
                     break;
@@ -170,7 +172,7 @@ impl Office {
     /// The answer, where nobody has to wait for it.
     fn answer_at_once(&self, subject: &Subject) -> Result<Option<PlacementHint>, NoAnswer> {
         let Ok(mut room) = self.room.try_lock() else { return Ok(None) };
-        self.hint(&mut room, subject, |standing| standing.find_at_once(&subject.pod))
+        self.hint(&mut room, subject, |standing| standing.find_cached(&subject.pod))
     }
 
     /// What is said of a place that is found, which is taken then. `None` when there is no room, or nothing is found out.
@@ -178,7 +180,7 @@ impl Office {
         &self,
         room: &mut Option<Room>,
         subject: &Subject,
-        find: impl FnOnce(&mut Standing) -> Option<Result<Spot, Nowhere>>,
+        find: impl FnOnce(&mut IncrementalScheduler) -> Option<Result<Placement, Unschedulable>>,
     ) -> Result<Option<PlacementHint>, NoAnswer> {
         let Some(there) = room else { return Ok(None) };
         let now = self.clock.now();
@@ -191,7 +193,7 @@ impl Office {
     }
 
     /// Works the room out anew, and lets pods take from that. False when something went wrong: then there is none.
-    fn renew(&self, snapshot: &Arc<Snapshot>, market: &Market) -> bool {
+    fn renew(&self, snapshot: &Arc<Snapshot>, market: &AvailableOfferings) -> bool {
         let known = lock(&self.room).as_ref().map(|room| room.recent.clone());
         let (had_room, since) = (known.is_some(), self.clock.now());
         let worked_out = catch_unwind(|| Room::work_out(snapshot, market, since, known.unwrap_or_default()));
@@ -224,9 +226,15 @@ impl Office {
 
 impl Room {
     /// The room that is left in a cluster when all that were let in lately have theirs.
-    fn work_out(snapshot: &Arc<Snapshot>, market: &Market, since: Timestamp, mut recent: Recent) -> Self {
-        let input = Input { snapshot, market, without: &NO_NODES, new_nodes: MOST_NEW_NODES, promised: &NO_PROMISES };
-        let mut standing = Standing::new(input);
+    fn work_out(snapshot: &Arc<Snapshot>, market: &AvailableOfferings, since: Timestamp, mut recent: Recent) -> Self {
+        let input = Input {
+            snapshot,
+            available: market,
+            excluded_nodes: &NO_NODES,
+            max_new_nodes: MAX_NEW_NODES,
+            claim_of_pod: &NO_PROMISES,
+        };
+        let mut standing = IncrementalScheduler::new(input);
         recent.settle(since, snapshot, &mut standing);
         // What is looked up for the first pod of a shape is not left to whoever asks next.
         recent.shapes().into_values().for_each(|pod| drop(standing.find(pod)));
@@ -247,14 +255,14 @@ impl Room {
         &mut self,
         now: Timestamp,
         subject: &Subject,
-        find: impl FnOnce(&mut Standing) -> Option<Result<Spot, Nowhere>>,
+        find: impl FnOnce(&mut IncrementalScheduler) -> Option<Result<Placement, Unschedulable>>,
     ) -> Option<PlacementHint> {
         let Subject { pod, prefix, noted, dry_run, .. } = subject;
         if let Some(hint) = noted.as_ref().filter(|hint| self.recent.has(now, pod, hint)) {
             return Some(hint.clone());
         }
         let found = find(&mut self.standing)?;
-        let shared = found.as_ref().is_ok_and(|spot| self.standing.shares(spot));
+        let shared = found.as_ref().is_ok_and(|spot| self.standing.is_shared(spot));
         let hint = of_place(&found, shared);
         if let Ok(spot) = found
             && !dry_run
@@ -300,7 +308,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What pools may buy, and what that was worked out of.
 struct Sold {
-    market: Market,
+    market: AvailableOfferings,
     generations: [u64; 4],
     types: BTreeMap<NodeClassName, InstanceTypes>,
 }

@@ -8,7 +8,7 @@ use crate::hint::PlacementHint;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::cluster::pod::{Pod, PodShape};
 use napkeeper_core::model::names::ObjectKey;
-use napkeeper_core::scheduling::{Spot, Standing};
+use napkeeper_core::scheduling::{IncrementalScheduler, Placement};
 use napkeeper_core::snapshot::Snapshot;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ struct Admitted {
     pod: Arc<Pod>,
     /// What the API server makes its name from, where it is not known yet.
     prefix: Option<Arc<str>>,
-    spot: Spot,
+    spot: Placement,
     hint: PlacementHint,
 }
 
@@ -49,7 +49,7 @@ impl Recent {
         &mut self,
         at: Timestamp,
         (pod, prefix): (Arc<Pod>, Option<Arc<str>>),
-        (spot, hint): (Spot, PlacementHint),
+        (spot, hint): (Placement, PlacementHint),
     ) {
         if self.admitted.len() >= MOST {
             self.admitted.pop_front();
@@ -70,7 +70,7 @@ impl Recent {
     }
 
     /// Forgets what is old, and what the cluster shows; takes the room of the rest.
-    pub(crate) fn settle(&mut self, now: Timestamp, snapshot: &Snapshot, standing: &mut Standing) {
+    pub(crate) fn settle(&mut self, now: Timestamp, snapshot: &Snapshot, standing: &mut IncrementalScheduler) {
         self.admitted.retain(|a| is_young(a.at, now));
         self.forget_shown(now, snapshot);
         self.admitted.iter_mut().for_each(|admitted| settle_one(admitted, standing));
@@ -82,7 +82,7 @@ impl Recent {
     }
 
     /// Takes over what another one, of which this was a copy, has noted since.
-    pub(crate) fn catch_up(&mut self, other: &Self, standing: &mut Standing) {
+    pub(crate) fn catch_up(&mut self, other: &Self, standing: &mut IncrementalScheduler) {
         let new = other.admitted.partition_point(|admitted| admitted.number <= self.noted);
         for admitted in other.admitted.iter().skip(new) {
             let mut admitted = Arc::clone(admitted);
@@ -132,11 +132,11 @@ impl Recent {
 }
 
 /// Takes the room of a pod that was let in.
-fn settle_one(admitted: &mut Arc<Admitted>, standing: &mut Standing) {
+fn settle_one(admitted: &mut Arc<Admitted>, standing: &mut IncrementalScheduler) {
     // The node that it was to have may have been asked for by now, and then it is a claim.
     let room = match admitted.spot {
-        Spot::New(_) => standing.find_room(&admitted.pod),
-        Spot::Node(_) | Spot::Claim(_) => None,
+        Placement::New(_) => standing.find_without_new_node(&admitted.pod),
+        Placement::Node(_) | Placement::Claim(_) => None,
     };
     if standing.take(&admitted.pod, room.as_ref().unwrap_or(&admitted.spot)) {
         if let Some(spot) = room {
@@ -145,7 +145,7 @@ fn settle_one(admitted: &mut Arc<Admitted>, standing: &mut Standing) {
         return;
     }
     // A claim has become a node, or a node is gone: the pod goes where there is room, if there is.
-    if let Some(spot) = standing.find_room(&admitted.pod) {
+    if let Some(spot) = standing.find_without_new_node(&admitted.pod) {
         standing.take(&admitted.pod, &spot);
         Arc::make_mut(admitted).spot = spot;
     }

@@ -5,7 +5,7 @@
 
 use jiff::SignedDuration;
 use napkeeper_core::engine::decide::{Memory, decide};
-use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Unavailable, schedule};
+use napkeeper_core::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, UnavailableOfferings, schedule};
 use napkeeper_tests::worlds;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -19,16 +19,27 @@ fn place_a_thousand() {
     let snapshot = worlds::empty_cluster();
     let pods = worlds::waiting_pods(1000, 50);
     let offerings: usize = snapshot.instance_types.values().flat_map(|t| t.iter()).map(|t| t.offerings.len()).sum();
-    let (unavailable, without, promised) = (Unavailable::default(), BTreeSet::new(), BTreeMap::new());
+    let (unavailable, without, promised) = (UnavailableOfferings::default(), BTreeSet::new(), BTreeMap::new());
     let (times, outcome) = measured(11, || {
-        let market = Market::new(&snapshot, &unavailable, worlds::instant());
+        let market = AvailableOfferings::new(&snapshot, &unavailable, worlds::instant());
         let (snapshot, market, without, promised) = (&snapshot, &market, &without, &promised);
-        let input = Input { snapshot, market, without, new_nodes: MOST_NEW_NODES, promised };
+        let input = Input {
+            snapshot,
+            available: market,
+            excluded_nodes: without,
+            max_new_nodes: MAX_NEW_NODES,
+            claim_of_pod: promised,
+        };
         schedule(input, &pods)
     });
-    let price: i64 = outcome.new.iter().filter_map(|n| n.offerings.first()).map(|o| o.price.nanos()).sum();
+    let price: i64 = outcome.new_nodes.iter().filter_map(|n| n.offerings.first()).map(|o| o.price.nanos()).sum();
     println!("schedule: 1000 pods in 50 shapes with zone spread, {offerings} offerings of westeurope");
-    println!("  {} new nodes, {} unplaced, ${:.4}/h", outcome.new.len(), outcome.unplaced_pods(), price as f64 / 1e9);
+    println!(
+        "  {} new nodes, {} unplaced, ${:.4}/h",
+        outcome.new_nodes.len(),
+        outcome.unschedulable_pods(),
+        price as f64 / 1e9
+    );
     report(&times);
 }
 

@@ -11,7 +11,9 @@ use napkeeper_api::scheduler::{SchedulerConfiguration, SchedulerConfigurationSpe
 use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::model::cluster::pool::DaemonSet;
 use napkeeper_core::model::names::ObjectKey;
-use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Outcome, Target, Unavailable, schedule};
+use napkeeper_core::scheduling::{
+    AvailableOfferings, Input, MAX_NEW_NODES, SchedulingResult, Target, UnavailableOfferings, schedule,
+};
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_tests::worlds;
 use serde_json::json;
@@ -56,14 +58,14 @@ pub(super) fn plan(
     }
     let pods = waiting.iter().map(|pod| read(pod).map(Arc::new)).collect::<Result<Vec<_>>>()?;
     pods.iter().for_each(|pod| snapshot.put_pod(Arc::clone(pod)));
-    let market = Market::new(&snapshot, &Unavailable::default(), worlds::instant());
+    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), worlds::instant());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     let input = Input {
         snapshot: &snapshot,
-        market: &market,
-        without: &without,
-        new_nodes: MOST_NEW_NODES,
-        promised: &promised,
+        available: &market,
+        excluded_nodes: &without,
+        max_new_nodes: MAX_NEW_NODES,
+        claim_of_pod: &promised,
     };
     told(&schedule(input, &pods), work, &pods, nodes.len())
 }
@@ -107,12 +109,12 @@ fn read(pod: &WirePod) -> Result<Pod> {
 }
 
 /// In the words of the wire; new nodes are numbered on from those that there are.
-fn told(outcome: &Outcome, work: &Workload, pods: &[Arc<Pod>], before: usize) -> Result<Plan> {
+fn told(outcome: &SchedulingResult, work: &Workload, pods: &[Arc<Pod>], before: usize) -> Result<Plan> {
     let place: HashMap<&ObjectKey, usize> = pods.iter().enumerate().map(|(i, pod)| (&pod.key, i)).collect();
     let of = |key: &ObjectKey| place.get(key).copied().with_context(|| format!("nobody asked about {key:?}"));
     let name = |n: usize| format!("w{}-new-{}", work.seed, before + n);
     let mut plan = Plan { new: Vec::new(), goes: Vec::new(), unplaced: Vec::new() };
-    for (n, node) in outcome.new.iter().enumerate() {
+    for (n, node) in outcome.new_nodes.iter().enumerate() {
         let first = node.offerings.first().context("a node without offerings")?;
         let labels = node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         let bought = work.market.bought(&first.key, node.pool.as_str(), labels)?;
@@ -126,8 +128,8 @@ fn told(outcome: &Outcome, work: &Workload, pods: &[Arc<Pod>], before: usize) ->
         };
         plan.goes.push((of(&placement.pod)?, node));
     }
-    for unplaced in &outcome.unplaced {
-        let why: Vec<String> = unplaced.why.iter().map(|(pool, why)| format!("{pool:?}: {why}")).collect();
+    for unplaced in &outcome.unschedulable {
+        let why: Vec<String> = unplaced.reasons.iter().map(|(pool, why)| format!("{pool:?}: {why}")).collect();
         for pod in &unplaced.pods {
             plan.unplaced.push((of(&pod.key)?, why.join("; ")));
         }

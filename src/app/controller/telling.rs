@@ -7,7 +7,7 @@ use napkeeper_core::engine::decide::Memory;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ClaimName, ObjectKey, Uid};
 use napkeeper_core::plan::{Command, CommandReport, Effect, PlannedCommand};
-use napkeeper_core::scheduling::Unplaced;
+use napkeeper_core::scheduling::UnschedulablePods;
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use napkeeper_kube::{Events, Regarding};
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
@@ -73,7 +73,7 @@ impl Teller {
 
     /// Tells why pods have no place, and pools not all their nodes, once per reason for as long as it lasts.
     pub(super) fn waiting(&mut self, snapshot: &Snapshot, memory: &Memory) {
-        let unplaced: &[Unplaced] = &memory.provision.unplaced;
+        let unplaced: &[UnschedulablePods] = &memory.provision.unplaced;
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.waiting.set(count(unplaced.iter().map(|group| group.pods.len()).sum()));
         self.claims.set(count(snapshot.claims().len()));

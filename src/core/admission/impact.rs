@@ -11,7 +11,7 @@ use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::cluster::pool::NodePool;
 use crate::model::labels;
 use crate::model::names::{NodeName, NodePoolName, ObjectKey};
-use crate::scheduling::{Input, Market, Outcome, Unavailable, schedule};
+use crate::scheduling::{AvailableOfferings, Input, SchedulingResult, UnavailableOfferings, schedule};
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,18 +80,18 @@ impl Impact {
         for pool in without {
             remaining.remove_pool(pool);
         }
-        let market = Market::new(&remaining, &Unavailable::default(), now);
+        let market = AvailableOfferings::new(&remaining, &UnavailableOfferings::default(), now);
         let promised = BTreeMap::new();
         let input = Input {
             snapshot: &remaining,
-            market: &market,
-            without: &self.nodes,
-            new_nodes: MAX_NEW_NODES,
-            promised: &promised,
+            available: &market,
+            excluded_nodes: &self.nodes,
+            max_new_nodes: MAX_NEW_NODES,
+            claim_of_pod: &promised,
         };
         let movable = self.pods.iter().filter(|pod| pod.owner == PodOwner::Controller).take(MAX_PODS_SIMULATED);
         let unbound: Vec<Arc<Pod>> = movable.map(|pod| Arc::new(Pod { node: None, ..(**pod).clone() })).collect();
-        let Outcome { unplaced, .. } = schedule(input, &unbound);
+        let SchedulingResult { unschedulable: unplaced, .. } = schedule(input, &unbound);
         unplaced.into_iter().flat_map(|group| group.pods).map(|pod| pod.key.clone()).collect()
     }
 }

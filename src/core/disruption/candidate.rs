@@ -9,7 +9,7 @@ use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::cluster::pool::NodePool;
 use crate::plan::Plan;
 use crate::provisioning::ProvisionMemory;
-use crate::scheduling::Overlaid;
+use crate::scheduling::OverlaidInstanceTypes;
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(super) fn disruption_candidates<'a>(
     now: Timestamp,
     plan: &mut Plan,
 ) -> Vec<Candidate<'a>> {
-    let overlaid = Overlaid::of(snapshot);
+    let overlaid = OverlaidInstanceTypes::of(snapshot);
     let known = (provision, &overlaid);
     snapshot.claims().values().filter_map(|claim| candidate(snapshot, claim, known, now, plan)).collect()
 }
@@ -51,7 +51,7 @@ pub(super) fn disruption_candidates<'a>(
 fn candidate<'a>(
     snapshot: &'a Snapshot,
     claim: &'a Arc<Claim>,
-    (provision, overlaid): (&ProvisionMemory, &Overlaid),
+    (provision, overlaid): (&ProvisionMemory, &OverlaidInstanceTypes),
     now: Timestamp,
     plan: &mut Plan,
 ) -> Option<Candidate<'a>> {

@@ -14,7 +14,7 @@ use crate::model::names::{ClaimName, NodeName};
 use crate::plan::{ClaimDraft, Command, Plan};
 use crate::provisioning::capacity_buffers::BufferRoom;
 use crate::provisioning::{ProvisionMemory, StateGenerations, claim_draft};
-use crate::scheduling::{Input, Market, NewNode, schedule};
+use crate::scheduling::{AvailableOfferings, Input, NewNode, schedule};
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +39,7 @@ pub(super) struct ConsolidationContext<'a> {
     /// How many candidates are looked at at once.
     pub(super) threads: NonZeroUsize,
     /// What may be bought, for whoever asks: it is made once.
-    pub(super) market: &'a dyn Fn() -> &'a Market,
+    pub(super) market: &'a dyn Fn() -> &'a AvailableOfferings,
     /// The room that CapacityBuffers have.
     pub(super) buffer_room: &'a BufferRoom,
 }
@@ -142,26 +142,27 @@ fn ordered_candidates<'c, 'a>(
 fn simulate(
     snapshot: &Snapshot,
     buffer_room: &BufferRoom,
-    (market, gone): (&Market, &BTreeSet<NodeName>),
+    (market, gone): (&AvailableOfferings, &BTreeSet<NodeName>),
     candidate: &Candidate<'_>,
 ) -> Option<ConsolidationAction> {
     let mut without = gone.clone();
     without.insert(candidate.node.name.clone());
     let promised = BTreeMap::new();
-    let input = Input { snapshot, market, without: &without, new_nodes: 1, promised: &promised };
+    let input =
+        Input { snapshot, available: market, excluded_nodes: &without, max_new_nodes: 1, claim_of_pod: &promised };
     let pods: Vec<_> = candidate.pods.iter().chain(&buffer_room.chunks).cloned().collect();
     let mut outcome = schedule(input, &pods);
     if !buffer_room.is_preserved(&outcome) {
         return None;
     }
-    let Some(mut node) = outcome.new.pop() else { return Some(ConsolidationAction::Delete) };
+    let Some(mut node) = outcome.new_nodes.pop() else { return Some(ConsolidationAction::Delete) };
     if candidate.capacity_type == CapacityType::Reserved {
         // It is paid for: nothing saves money in its place.
         return None;
     }
     node.offerings.retain(|o| o.price < candidate.price);
     let best = node.offerings.first()?;
-    if !market.has_variety(&node) {
+    if !market.meets_min_values(&node) {
         return None;
     }
     let spot = CapacityType::Spot;

@@ -16,7 +16,7 @@ use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
 use crate::plan::{Command, Plan};
 use crate::provisioning::capacity_buffers::BufferRoom;
 use crate::provisioning::{ProvisionMemory, StateGenerations};
-use crate::scheduling::Market;
+use crate::scheduling::AvailableOfferings;
 use crate::snapshot::{CommandKey, Snapshot};
 pub(crate) use budget::remaining_disruptions as budget_left;
 pub use budget::{allowed_disruptions, is_active};
@@ -76,7 +76,8 @@ pub fn disrupt(
     let candidates_found = disruption_candidates(snapshot, provision, now, &mut plan);
     let mut budgets = RemainingBudgets::new(snapshot, now);
     let market = OnceCell::new();
-    let new_market = || Market::new(snapshot, &provision.unavailable, now).with_min_values(settings.min_values_policy);
+    let new_market =
+        || AvailableOfferings::new(snapshot, &provision.unavailable, now).with_min_values(settings.min_values_policy);
     let market = || market.get_or_init(new_market);
     let buffer_room = BufferRoom::of(snapshot, provision.claim_of_pod(), market);
     let (empty_nodes, used): (Vec<_>, Vec<_>) =

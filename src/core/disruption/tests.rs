@@ -238,7 +238,7 @@ fn a_pod_that_fits_nowhere_does_not_keep_the_cluster_from_being_consolidated() {
     snapshot.put_pod(Arc::clone(&hopeless));
     assert!(wait(&snapshot, &mut DisruptionMemory::default(), 60).1.is_empty(), "it may fit: nobody has looked");
     let mut provision = ProvisionMemory::default();
-    provision.unplaced.push(crate::scheduling::Unplaced { pods: vec![hopeless], why: Vec::new() });
+    provision.unplaced.push(crate::scheduling::UnschedulablePods { pods: vec![hopeless], reasons: Vec::new() });
     let mut memory = DisruptionMemory::default();
     let passes = [0, 10, 20].map(|now| words(&disrupt(&snapshot, &mut memory, &provision, &settings(), at(now), 1)));
     assert_eq!(passes.last().unwrap(), &["underutilized c00"]);

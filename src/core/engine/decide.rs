@@ -39,7 +39,7 @@ impl Memory {
     /// Learns from what came of a command.
     pub fn record(&mut self, report: &CommandReport, facts: impl Fn(&VmSize) -> Option<Arc<SizeFacts>>) {
         for refusal in &report.launch_refusals {
-            self.provision.unavailable.note(refusal, facts(&refusal.offering.size).as_deref());
+            self.provision.unavailable.record(refusal, facts(&refusal.offering.size).as_deref());
         }
         self.sweep.record(report);
     }
@@ -48,7 +48,7 @@ impl Memory {
 /// Decides what is to be done now. `seed` is the only source of chance: equal arguments give equal plans.
 pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now: Timestamp, seed: u64) -> Plan {
     if settings.mode == ControllerMode::Provisioner {
-        memory.overlays.look(snapshot);
+        memory.overlays.refresh(snapshot);
     }
     let mut plan = lifecycle(snapshot, &mut memory.lifecycle, settings, now);
     let static_capacity_plan =

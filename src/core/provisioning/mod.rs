@@ -11,8 +11,8 @@ use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey, Uid};
 use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
 use crate::plan::{ClaimDraft, Command, Plan};
 use crate::scheduling::{
-    Cost, Input, MOST_NEW_NODES, Market, NewNode, NoReservation, Outcome, Target, Unavailable, WhyNot,
-    claim_requirements, schedule_with_cost,
+    AvailableOfferings, Input, MAX_NEW_NODES, NewNode, NoReservation, PlanCost, SchedulingResult, Target,
+    UnavailableOfferings, UnschedulableReason, claim_requirements, schedule_with_cost,
 };
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::{SignedDuration, Timestamp};
@@ -41,13 +41,13 @@ pub struct ProvisionMemory {
     /// What the last pass found for the chunks of each CapacityBuffer.
     pub buffer_statuses: BTreeMap<ObjectKey, BufferPlacement>,
     /// Pods that the last pass found no place for, with the reasons.
-    pub unplaced: Vec<crate::scheduling::Unplaced>,
+    pub unplaced: Vec<crate::scheduling::UnschedulablePods>,
     /// Something, pod or chunk, had no place for want of what Azure counts.
     blocked_by_azure_counts: bool,
     /// Offerings that Azure has refused lately.
-    pub unavailable: Unavailable,
+    pub unavailable: UnavailableOfferings,
     /// What the nodes of all passes cost when they were planned, and what they cost at the least. Lost: it is counted anew.
-    pub planned_cost: Cost,
+    pub planned_cost: PlanCost,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ struct BatchWindow {
 pub(crate) struct StateGenerations([u64; 10]);
 
 impl StateGenerations {
-    pub(crate) fn of(snapshot: &Snapshot, unavailable: &Unavailable) -> Self {
+    pub(crate) fn of(snapshot: &Snapshot, unavailable: &UnavailableOfferings) -> Self {
         Self([
             snapshot.pods().generation(),
             snapshot.nodes().generation(),
@@ -112,13 +112,14 @@ pub fn provision(
         plan.wake_at(now + settings.batch_idle_duration);
         return plan;
     }
-    let market = Market::new(snapshot, &memory.unavailable, now).with_min_values(settings.min_values_policy);
+    let market =
+        AvailableOfferings::new(snapshot, &memory.unavailable, now).with_min_values(settings.min_values_policy);
     let input = Input {
         snapshot,
-        market: &market,
-        without: &BTreeSet::new(),
-        new_nodes: MOST_NEW_NODES,
-        promised: &memory.claim_of_pod,
+        available: &market,
+        excluded_nodes: &BTreeSet::new(),
+        max_new_nodes: MAX_NEW_NODES,
+        claim_of_pod: &memory.claim_of_pod,
     };
     let (outcome, cost) = schedule_with_cost(input, &pods);
     memory.planned_cost = memory.planned_cost.plus(cost);
@@ -126,7 +127,7 @@ pub fn provision(
     if !memory.unplaced.is_empty() || memory.buffer_statuses.values().any(|cushion| cushion.unplaced > 0) {
         plan.wake_at(now + UNPLACED_RETRY);
     }
-    for (i, node) in outcome.new.into_iter().enumerate() {
+    for (i, node) in outcome.new_nodes.into_iter().enumerate() {
         let reason = launch_reason(&node);
         if let Some(draft) = claim_draft(snapshot, node, seed, now, i) {
             memory.nominated.insert(Target::Claim(draft.name.clone()), now + NOMINATION_PERIOD);
@@ -209,16 +210,16 @@ impl ProvisionMemory {
         old.checked_add(STALE_AFTER + SignedDuration::from_secs(1)).ok()
     }
 
-    fn record_pass(&mut self, snapshot: &Snapshot, outcome: &Outcome, pods: &[Arc<Pod>], now: Timestamp) {
+    fn record_pass(&mut self, snapshot: &Snapshot, outcome: &SchedulingResult, pods: &[Arc<Pod>], now: Timestamp) {
         self.window = None;
         let waiting: BTreeSet<&ObjectKey> = pods.iter().map(|p| &p.key).collect();
         self.claim_of_pod.retain(|pod, claim| snapshot.claims().get(claim).is_some() && waiting.contains(pod));
         self.considered = pods.iter().map(|p| p.uid.clone()).collect();
         self.last_pass = Some((StateGenerations::of(snapshot, &self.unavailable), now));
         self.buffer_statuses = buffer_placements(snapshot, outcome);
-        let mut why = outcome.unplaced.iter().flat_map(|group| &group.why);
+        let mut why = outcome.unschedulable.iter().flat_map(|group| &group.reasons);
         self.blocked_by_azure_counts = why.any(|(_, why)| depends_on_azure_counts(why));
-        self.unplaced = outcome.unplaced.clone();
+        self.unplaced = outcome.unschedulable.clone();
         self.unplaced.iter_mut().for_each(|group| group.pods.retain(|pod| !pod.is_chunk()));
         self.unplaced.retain(|group| !group.pods.is_empty());
         // A chunk is nobody's claim to a node: how long it is wanted is asked when it is to go.
@@ -232,10 +233,16 @@ impl ProvisionMemory {
 }
 
 /// True for a reason that other counts of Azure may do away with.
-fn depends_on_azure_counts(why: &WhyNot) -> bool {
+fn depends_on_azure_counts(why: &UnschedulableReason) -> bool {
     // That a class names no group, or one without such sizes, is no matter of counts.
-    let unknown = matches!(why, WhyNot::NoReservation(NoReservation::Unknown(_)));
-    unknown || matches!(why, WhyNot::Quota(_) | WhyNot::Subnet(_) | WhyNot::Reservation(_))
+    let unknown = matches!(why, UnschedulableReason::NoReservation(NoReservation::Unknown(_)));
+    unknown
+        || matches!(
+            why,
+            UnschedulableReason::QuotaExceeded(_)
+                | UnschedulableReason::SubnetFull(_)
+                | UnschedulableReason::ReservationUsedUp(_)
+        )
 }
 
 /// When Azure last counted what it has sold: cores, addresses or what is reserved.

@@ -4,17 +4,17 @@
 //! it. Pods that are alike and went to places of one sort share one account, and only so many are worked out, so that
 //! those of ten thousand pods stay short.
 
-use super::because::because;
-use super::finish::finish;
-use super::kinds::KindId;
-use super::outcome::{Outcome, WhyNot};
-use super::relax::Wish;
-use super::remedy::{Change, Remedy, remedy};
-use super::size::{Size, SizeChoice};
-use super::solve::Solver;
-use super::waterfall::{PoolWaterfall, waterfalls};
-use super::why::{of_pool, why_not};
-use super::{Input, Refused, Solved, solve};
+use super::because::explain_placed;
+use super::finish::write_result;
+use super::kinds::PodClassId;
+use super::outcome::{SchedulingResult, UnschedulableReason};
+use super::relax::Preference;
+use super::remedy::{SuggestedChange, Suggestion, suggest};
+use super::size::{Size, SizeExplanation};
+use super::solve::SchedulingState;
+use super::waterfall::{PoolFilterSteps, filter_steps};
+use super::why::{pool_reason, unschedulable_reasons};
+use super::{Input, RejectedPod, Solution, solve};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::claim::PlannedOffering;
 use crate::model::cluster::pod::{Pod, PodShape};
@@ -24,133 +24,133 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Most accounts that are worked out.
-const MOST_ACCOUNTS: usize = 32;
+const MAX_EXPLANATIONS: usize = 32;
 
 /// What is said of some pods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Accounts {
+pub struct Explanations {
     /// Pods without a place first.
-    pub accounts: Vec<Account>,
+    pub explanations: Vec<Explanation>,
     /// Groups of pods beyond, of which nothing is said.
-    pub more_groups: usize,
+    pub omitted_groups: usize,
     /// The pods of those groups.
-    pub more_pods: usize,
+    pub omitted_pods: usize,
     /// Those of them that have no place.
-    pub more_unplaced: usize,
+    pub omitted_unschedulable: usize,
 }
 
 /// What is said of pods that are alike and fared alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
+pub struct Explanation {
     /// The pods.
     pub pods: Vec<ObjectKey>,
     /// What each of them asks for.
     pub requests: Resources,
     /// How they fared, and why.
-    pub fate: Fate,
+    pub result: ExplainedResult,
 }
 
 /// How pods fared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
+pub enum ExplainedResult {
     /// They have a place.
-    Placed(Box<Because>),
+    Placed(Box<PlacementExplanation>),
     /// They have none.
-    Nowhere(Box<Stuck>),
+    Unschedulable(Box<UnschedulableExplanation>),
 }
 
 /// Why pods have no place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stuck {
+pub struct UnschedulableExplanation {
     /// Why each pool cannot help; `None` stands for all pools.
-    pub why: Vec<(Option<NodePoolName>, WhyNot)>,
+    pub reasons: Vec<(Option<NodePoolName>, UnschedulableReason)>,
     /// What is left of each pool after each thing that they ask for.
-    pub waterfalls: Vec<PoolWaterfall>,
+    pub filter_steps: Vec<PoolFilterSteps>,
     /// The least that would have to change.
-    pub remedy: Option<Remedy>,
+    pub suggestion: Option<Suggestion>,
 }
 
 /// Why pods have the place that they have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Because {
+pub struct PlacementExplanation {
     /// Where it is.
-    pub place: Place,
+    pub placement: PlacementSummary,
     /// What of it follows from constraints on neighbours, or from volumes.
-    pub bonds: Vec<Bond>,
+    pub topology_decisions: Vec<TopologyDecision>,
     /// What they would have liked, and could not have.
-    pub given_up: Vec<Wish>,
+    pub relaxed: Vec<Preference>,
     /// How much of what they would have liked they have. On nodes that are there nobody asks for it but kube-scheduler.
-    pub granted: usize,
+    pub satisfied_preferences: usize,
 }
 
 /// A sort of places.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum PlacementSummary {
     /// Nodes that exist have room; the first of them, with the number of pods.
-    Nodes {
+    Existing {
         /// The first of them, with the number of these pods.
         nodes: Vec<(NodeName, usize)>,
         /// How many there are.
         count: usize,
     },
     /// NodeClaims in flight have room.
-    Claims {
+    InFlight {
         /// The first of them, with the number of these pods.
         claims: Vec<(ClaimName, usize)>,
         /// How many there are.
         count: usize,
         /// How many of the pods these claims were made for.
-        promised: usize,
+        planned_pods: usize,
     },
     /// New nodes, of one size and pool.
-    New(Box<Purchase>),
+    New(Box<NewNodesSummary>),
 }
 
 /// New nodes of one size and pool. What is said of pods and of sizes holds for the first of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Purchase {
+pub struct NewNodesSummary {
     /// How many there are.
-    pub nodes: usize,
+    pub node_count: usize,
     /// Their pool.
     pub pool: NodePoolName,
     /// Pools that come before it, and why they cannot help.
-    pub passed_over: Vec<(NodePoolName, WhyNot)>,
+    pub skipped_pools: Vec<(NodePoolName, UnschedulableReason)>,
     /// What will be asked for first.
-    pub best: PlannedOffering,
+    pub first_offering: PlannedOffering,
     /// How many offerings will be asked for, one after the other, should Azure refuse it.
-    pub offerings: usize,
+    pub offering_count: usize,
     /// How many of these pods it holds.
-    pub own: usize,
+    pub own_pods: usize,
     /// How many others it holds.
-    pub others: usize,
+    pub other_pods: usize,
     /// What all of them ask for.
     pub requests: Resources,
     /// Why this size.
-    pub size: SizeChoice,
+    pub size: SizeExplanation,
     /// What it would be without these pods, where it holds others.
-    pub without: Option<Size>,
+    pub size_without_own: Option<Size>,
     /// What one of these pods would get by itself.
-    pub alone: Option<Size>,
+    pub size_for_one_pod: Option<Size>,
 }
 
 /// What ties pods to a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Tie {
+pub enum TopologyCause {
     /// A spread constraint.
-    Spread,
+    TopologySpread,
     /// Affinity to other pods.
-    Near,
+    PodAffinity,
     /// Anti-affinity to other pods.
-    Apart,
+    PodAntiAffinity,
     /// Where a volume can be used.
     Volume,
 }
 
 /// A label that was chosen because of a tie.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bond {
+pub struct TopologyDecision {
     /// What ties them.
-    pub tie: Tie,
+    pub cause: TopologyCause,
     /// The label.
     pub key: Arc<str>,
     /// How many of the pods go to each value; of names of hosts none are given.
@@ -159,55 +159,59 @@ pub struct Bond {
 
 /// Places pods as [`schedule`](super::schedule) does, and gives an account of some of them.
 #[must_use]
-pub fn account(input: Input<'_>, pods: &[Arc<Pod>], about: impl Fn(&ObjectKey) -> bool) -> Accounts {
-    let Solved { mut solver, homeless, refused } = solve(input, pods);
-    let mut told = Accounts::default();
+pub fn explain(input: Input<'_>, pods: &[Arc<Pod>], about: impl Fn(&ObjectKey) -> bool) -> Explanations {
+    let Solution { state: mut solver, unschedulable: homeless, rejected: refused } = solve(input, pods);
+    let mut told = Explanations::default();
     for (why, pods) in by_reason(refused, &about) {
-        told.add(pods, |pods| Some(stuck(pods, why)));
+        told.add_group(pods, |pods| Some(explain_rejected(pods, why)));
     }
     for demand in homeless {
-        let kind = demand.family.bare;
+        let kind = demand.relaxation.required_only;
         let pods = demand.pods.into_iter().filter(|pod| about(&pod.key)).collect();
-        told.add(pods, |pods| Some(nowhere(pods, &mut solver, kind)));
+        told.add_group(pods, |pods| Some(explain_unschedulable(pods, &mut solver, kind)));
     }
-    told.more_unplaced = told.more_pods;
-    let mut outcome = Outcome::default();
-    finish(&solver, &mut outcome);
-    because(&mut solver, (input, &outcome), about, &mut told);
+    told.omitted_unschedulable = told.omitted_pods;
+    let mut outcome = SchedulingResult::default();
+    write_result(&solver, &mut outcome);
+    explain_placed(&mut solver, (input, &outcome), about, &mut told);
     told
 }
 
-impl Accounts {
+impl Explanations {
     /// True when all pods have a place.
     #[must_use]
     pub fn all_placed(&self) -> bool {
-        self.more_unplaced == 0 && self.accounts.iter().all(|account| matches!(account.fate, Fate::Placed(_)))
+        self.omitted_unschedulable == 0
+            && self.explanations.iter().all(|account| matches!(account.result, ExplainedResult::Placed(_)))
     }
 
     /// Takes up a group of pods, which is worked out unless there are too many.
-    pub(super) fn add(&mut self, pods: Vec<Arc<Pod>>, work_out: impl FnOnce(&[Arc<Pod>]) -> Option<Account>) {
+    pub(super) fn add_group(&mut self, pods: Vec<Arc<Pod>>, work_out: impl FnOnce(&[Arc<Pod>]) -> Option<Explanation>) {
         if pods.is_empty() {
             return;
         }
-        if self.accounts.len() < MOST_ACCOUNTS {
-            self.accounts.extend(work_out(&pods));
+        if self.explanations.len() < MAX_EXPLANATIONS {
+            self.explanations.extend(work_out(&pods));
         } else {
-            self.more_groups += 1;
-            self.more_pods += pods.len();
+            self.omitted_groups += 1;
+            self.omitted_pods += pods.len();
         }
     }
 }
 
-impl Account {
-    pub(super) fn of(pods: &[Arc<Pod>], fate: Fate) -> Self {
+impl Explanation {
+    pub(super) fn of(pods: &[Arc<Pod>], fate: ExplainedResult) -> Self {
         let requests = pods.first().map(|pod| pod.shape.requests.clone()).unwrap_or_default();
-        Self { pods: pods.iter().map(|pod| pod.key.clone()).collect(), requests, fate }
+        Self { pods: pods.iter().map(|pod| pod.key.clone()).collect(), requests, result: fate }
     }
 }
 
 /// Pods that no node helps, by why that is.
-fn by_reason(refused: Vec<Refused>, about: impl Fn(&ObjectKey) -> bool) -> Vec<(WhyNot, Vec<Arc<Pod>>)> {
-    let mut groups: Vec<(WhyNot, Vec<Arc<Pod>>)> = Vec::new();
+fn by_reason(
+    refused: Vec<RejectedPod>,
+    about: impl Fn(&ObjectKey) -> bool,
+) -> Vec<(UnschedulableReason, Vec<Arc<Pod>>)> {
+    let mut groups: Vec<(UnschedulableReason, Vec<Arc<Pod>>)> = Vec::new();
     for (pod, why) in refused.into_iter().filter(|(pod, _)| about(&pod.key)) {
         match groups.iter_mut().find(|(known, _)| *known == why) {
             Some((_, pods)) => pods.push(pod),
@@ -217,43 +221,51 @@ fn by_reason(refused: Vec<Refused>, about: impl Fn(&ObjectKey) -> bool) -> Vec<(
     groups
 }
 
-fn stuck(pods: &[Arc<Pod>], why: WhyNot) -> Account {
-    let stuck = Stuck { why: vec![(None, why)], waterfalls: Vec::new(), remedy: None };
-    Account::of(pods, Fate::Nowhere(Box::new(stuck)))
+fn explain_rejected(pods: &[Arc<Pod>], why: UnschedulableReason) -> Explanation {
+    let stuck = UnschedulableExplanation { reasons: vec![(None, why)], filter_steps: Vec::new(), suggestion: None };
+    Explanation::of(pods, ExplainedResult::Unschedulable(Box::new(stuck)))
 }
 
-fn nowhere(pods: &[Arc<Pod>], solver: &mut Solver, kind: KindId) -> Account {
-    let why = why_not(solver, kind);
-    let (waterfalls, remedy) = (waterfalls(solver, kind), least_change(solver, kind));
-    Account::of(pods, Fate::Nowhere(Box::new(Stuck { why, waterfalls, remedy })))
+fn explain_unschedulable(pods: &[Arc<Pod>], state: &mut SchedulingState, class: PodClassId) -> Explanation {
+    let why = unschedulable_reasons(state, class);
+    let (waterfalls, remedy) = (filter_steps(state, class), smallest_suggestion(state, class));
+    Explanation::of(
+        pods,
+        ExplainedResult::Unschedulable(Box::new(UnschedulableExplanation {
+            reasons: why,
+            filter_steps: waterfalls,
+            suggestion: remedy,
+        })),
+    )
 }
 
 /// The least change that gives pods of a kind a place. Where a pool has nothing against them but their neighbours, it is
 /// those.
-fn least_change(solver: &mut Solver, kind: KindId) -> Option<Remedy> {
-    let pools = solver.shop.choices.pools();
-    if let Some(pool) = (0..pools).find(|pool| of_pool(solver, kind, *pool).is_none()) {
-        let unmet = solver.unmet(kind, pool);
-        let pool = solver.shop.choices.offers(pool).pool.name.clone();
-        return Some(Remedy { pool, changes: vec![Change::Soften(unmet)] });
+fn smallest_suggestion(state: &mut SchedulingState, class: PodClassId) -> Option<Suggestion> {
+    let pools = state.open.candidate_sets.pool_count();
+    if let Some(pool) = (0..pools).find(|pool| pool_reason(state, class, *pool).is_none()) {
+        let unmet = state.topology_reason(class, pool);
+        let pool = state.open.candidate_sets.pool_offerings(pool).pool.name.clone();
+        return Some(Suggestion { pool, changes: vec![SuggestedChange::MakePreferred(unmet)] });
     }
-    let shape = &solver.known.kinds.get(kind).shape;
-    let places = solver.known.kinds.told(kind).map(|told| told.volumes.places.as_slice()).unwrap_or_default();
-    let mut remedy = remedy(&solver.shop, &with_volumes(shape, places))?;
+    let shape = &state.constraints.classes.get(class).shape;
+    let places =
+        state.constraints.classes.origin(class).map(|told| told.volumes.alternatives.as_slice()).unwrap_or_default();
+    let mut remedy = suggest(&state.open, &with_volume_alternatives(shape, places))?;
     for change in &mut remedy.changes {
-        let Change::Drop(key) = &*change else { continue };
+        let SuggestedChange::DropRequirement(key) = &*change else { continue };
         let asked = shape.selector.get(key);
         let [place] = places else { continue };
         // A volume stays where it is: the pool has to come to it.
         if let Some(there) = place.get(key).filter(|there| asked.is_none_or(|asked| asked == *there)) {
-            *change = Change::Offer(Arc::clone(key), there.to_string());
+            *change = SuggestedChange::AllowLabel(Arc::clone(key), there.to_string());
         }
     }
     Some(remedy)
 }
 
 /// A shape that asks for the places of its volumes itself.
-fn with_volumes(shape: &PodShape, places: &[Requirements]) -> PodShape {
+fn with_volume_alternatives(shape: &PodShape, places: &[Requirements]) -> PodShape {
     let mut narrowed = shape.clone();
     match places {
         [] => {}

@@ -1,10 +1,10 @@
 //! Asks: which domains are open to a pod, by what it wants of its neighbours?
 //!
-//! Each constraint of a pod is an [`Ask`] of a group that [`Topology`] counts.
+//! Each constraint of a pod is an [`TopologyConstraint`] of a group that [`Topology`] counts.
 
-use super::axes::{AxisId, Domain, HOST};
+use super::axes::{Domain, HOSTNAME_KEY, TopologyKeyId};
 use super::group::GroupId;
-use super::kinds::KindId;
+use super::kinds::PodClassId;
 use super::topology::Topology;
 use crate::model::cluster::pod::PodShape;
 use std::collections::BTreeMap;
@@ -12,73 +12,73 @@ use std::sync::Arc;
 
 /// What a pod wants of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ask {
-    Even { group: GroupId, skew: u32, itself: bool, min_domains: u32 },
-    Near { group: GroupId, want: Degree },
-    Apart { group: GroupId, want: Degree },
+pub(super) enum TopologyConstraint {
+    Spread { group: GroupId, max_skew: u32, counts_self: bool, min_domains: u32 },
+    Affinity { group: GroupId, strength: ConstraintStrength },
+    AntiAffinity { group: GroupId, strength: ConstraintStrength },
 }
 
 /// How much a pod wants to be near to others, or apart from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Degree {
+pub(super) enum ConstraintStrength {
     Required,
     /// Preferred, and asked for here as long as it can be had. `itself`: it is one of those pods.
     Preferred {
-        itself: bool,
+        counts_self: bool,
     },
     /// Required, to whoever has the same volume that is still to be made: it is one of those.
-    Shared,
+    SharedVolume,
 }
 
-impl Ask {
+impl TopologyConstraint {
     pub(super) fn group(self) -> GroupId {
         match self {
-            Self::Even { group, .. } | Self::Near { group, .. } | Self::Apart { group, .. } => group,
+            Self::Spread { group, .. } | Self::Affinity { group, .. } | Self::AntiAffinity { group, .. } => group,
         }
     }
 }
 
 /// What ties pods of one kind to the groups.
 #[derive(Debug)]
-pub(super) struct Links {
+pub(super) struct ClassConstraints {
     /// The pod as it is, whatever of its preferences is asked for here.
-    pub(super) own: Arc<PodShape>,
-    pub(super) asks: Vec<Ask>,
-    pub(super) counted: Vec<GroupId>,
+    pub(super) shape: Arc<PodShape>,
+    pub(super) constraints: Vec<TopologyConstraint>,
+    pub(super) counting_groups: Vec<GroupId>,
     /// It is one of those that it wants to be near to.
-    pub(super) near_itself: bool,
+    pub(super) affinity_selects_self: bool,
     /// Domains where a new node for it may lie, by axis.
-    pub(super) offered: BTreeMap<AxisId, Vec<Domain>>,
+    pub(super) new_node_domains: BTreeMap<TopologyKeyId, Vec<Domain>>,
 }
 
 /// Which constraint leaves no domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Unmet {
-    Spread,
-    Affinity,
-    AntiAffinity,
+pub(super) enum UnmetConstraint {
+    TopologySpread,
+    PodAffinity,
+    PodAntiAffinity,
     /// The zone of a volume that they share.
-    Volume,
+    SharedVolume,
 }
 
 impl Topology {
     /// Where new nodes for a kind may lie on an axis.
-    pub(super) fn offer(&mut self, kind: usize, axis: AxisId, domains: Vec<Domain>) {
-        self.links[kind].offered.insert(axis, domains);
+    pub(super) fn set_new_node_domains(&mut self, class: usize, key_id: TopologyKeyId, domains: Vec<Domain>) {
+        self.class_constraints[class].new_node_domains.insert(key_id, domains);
     }
 
     /// Takes all domains from those where new nodes for pods of these kinds may lie to which the last, which asks for no more
     /// than is required, may go: nothing can be had there. False when there was none.
-    pub(super) fn withdraw_barren(&mut self, kinds: &[KindId]) -> bool {
-        let Some(bare) = kinds.last().copied() else { return false };
-        let mut barren: Vec<(AxisId, Domain)> = Vec::new();
-        for (axis, offered) in &self.links[bare].offered {
+    pub(super) fn withdraw_unusable_domains(&mut self, classes: &[PodClassId]) -> bool {
+        let Some(bare) = classes.last().copied() else { return false };
+        let mut barren: Vec<(TopologyKeyId, Domain)> = Vec::new();
+        for (axis, offered) in &self.class_constraints[bare].new_node_domains {
             let open = offered.iter().filter(|domain| self.allows(bare, *axis, Some(**domain)));
             barren.extend(open.map(|domain| (*axis, *domain)));
         }
         for (axis, domain) in &barren {
-            for kind in kinds {
-                let offered = self.links[*kind].offered.get_mut(axis);
+            for kind in classes {
+                let offered = self.class_constraints[*kind].new_node_domains.get_mut(axis);
                 offered.into_iter().for_each(|offered| offered.retain(|other| other != domain));
             }
         }
@@ -86,69 +86,86 @@ impl Topology {
     }
 
     /// True when a new node for a kind may lie in a domain.
-    pub(super) fn is_offered(&self, kind: usize, axis: AxisId, domain: Domain) -> bool {
-        self.links[kind].offered.get(&axis).is_some_and(|offered| offered.contains(&domain))
+    pub(super) fn is_new_node_domain(&self, class: usize, key_id: TopologyKeyId, domain: Domain) -> bool {
+        self.class_constraints[class].new_node_domains.get(&key_id).is_some_and(|offered| offered.contains(&domain))
     }
 
     /// Axes on which a kind asks for something.
-    pub(super) fn asked_axes(&self, kind: usize) -> impl Iterator<Item = AxisId> {
-        self.links[kind].asks.iter().map(|ask| self.axis_of(ask.group()))
+    pub(super) fn constrained_keys(&self, class: usize) -> impl Iterator<Item = TopologyKeyId> {
+        self.class_constraints[class].constraints.iter().map(|ask| self.key_of(ask.group()))
     }
 
     /// True when the place of such a pod on this axis matters to itself or to others.
-    pub(super) fn matters(&self, kind: usize, axis: AxisId) -> bool {
-        let links = &self.links[kind];
-        let groups = links.asks.iter().map(|ask| ask.group()).chain(links.counted.iter().copied());
-        groups.into_iter().any(|group| self.axis_of(group) == axis)
+    pub(super) fn affects(&self, class: usize, key_id: TopologyKeyId) -> bool {
+        let links = &self.class_constraints[class];
+        let groups = links.constraints.iter().map(|ask| ask.group()).chain(links.counting_groups.iter().copied());
+        groups.into_iter().any(|group| self.key_of(group) == key_id)
     }
 
     /// True when a pod of a kind may go to a domain, so far as the axis is concerned; `None` is a place without the label.
-    pub(super) fn allows(&self, kind: usize, axis: AxisId, domain: Option<Domain>) -> bool {
-        self.unmet(kind, axis, domain).is_none()
+    pub(super) fn allows(&self, class: usize, key_id: TopologyKeyId, domain: Option<Domain>) -> bool {
+        self.unmet_constraint(class, key_id, domain).is_none()
     }
 
     /// Why a pod of a kind may not go to a domain.
-    pub(super) fn unmet(&self, kind: usize, axis: AxisId, domain: Option<Domain>) -> Option<Unmet> {
-        let links = &self.links[kind];
-        for ask in &links.asks {
+    pub(super) fn unmet_constraint(
+        &self,
+        class: usize,
+        key_id: TopologyKeyId,
+        domain: Option<Domain>,
+    ) -> Option<UnmetConstraint> {
+        let links = &self.class_constraints[class];
+        for ask in &links.constraints {
             let group = &self.groups[ask.group() as usize];
-            if group.identity.axis != axis {
+            if group.key.key != key_id {
                 continue;
             }
-            let here = domain.map(|domain| group.at(domain));
+            let here = domain.map(|domain| group.count(domain));
             match *ask {
-                Ask::Even { skew, itself, min_domains, .. } => {
-                    let most = group.least(self.open_to(links, axis), min_domains) + skew;
+                TopologyConstraint::Spread { max_skew: skew, counts_self: itself, min_domains, .. } => {
+                    let most = group.min_count(self.allowed_domains(links, key_id), min_domains) + skew;
                     if here.is_none_or(|here| here + u32::from(itself) > most) {
-                        return Some(Unmet::Spread);
+                        return Some(UnmetConstraint::TopologySpread);
                     }
                 }
-                Ask::Near { .. } if here.is_some_and(|here| here > 0) => {}
+                TopologyConstraint::Affinity { .. } if here.is_some_and(|here| here > 0) => {}
                 // The first of its sort may go anywhere where there is a domain at all.
-                Ask::Near { group, want } if here.is_some() && self.may_begin(links, group, want) => {}
-                Ask::Near { want: Degree::Shared, .. } => return Some(Unmet::Volume),
-                Ask::Near { .. } => return Some(Unmet::Affinity),
-                Ask::Apart { .. } if here.is_none_or(|here| here == 0) => {}
-                Ask::Apart { .. } => return Some(Unmet::AntiAffinity),
+                TopologyConstraint::Affinity { group, strength: want }
+                    if here.is_some() && self.may_bootstrap(links, group, want) => {}
+                TopologyConstraint::Affinity { strength: ConstraintStrength::SharedVolume, .. } => {
+                    return Some(UnmetConstraint::SharedVolume);
+                }
+                TopologyConstraint::Affinity { .. } => return Some(UnmetConstraint::PodAffinity),
+                TopologyConstraint::AntiAffinity { .. } if here.is_none_or(|here| here == 0) => {}
+                TopologyConstraint::AntiAffinity { .. } => return Some(UnmetConstraint::PodAntiAffinity),
             }
         }
         None
     }
 
     /// Domains where a new node for a kind may lie: those on offer, so far as its neighbours leave them open to it.
-    pub(super) fn open_to<'t>(&'t self, links: &'t Links, axis: AxisId) -> impl Iterator<Item = Domain> + 't {
-        let offered = links.offered.get(&axis).into_iter().flatten().copied();
+    pub(super) fn allowed_domains<'t>(
+        &'t self,
+        links: &'t ClassConstraints,
+        key_id: TopologyKeyId,
+    ) -> impl Iterator<Item = Domain> + 't {
+        let offered = links.new_node_domains.get(&key_id).into_iter().flatten().copied();
         offered.filter(move |domain| {
-            links.asks.iter().all(|ask| {
+            links.constraints.iter().all(|ask| {
                 let group = &self.groups[ask.group() as usize];
-                group.identity.axis != axis
+                group.key.key != key_id
                     || match *ask {
-                        Ask::Near { group: near, want: want @ (Degree::Required | Degree::Shared) } => {
-                            group.at(*domain) > 0 || self.may_begin(links, near, want)
+                        TopologyConstraint::Affinity {
+                            group: near,
+                            strength: want @ (ConstraintStrength::Required | ConstraintStrength::SharedVolume),
+                        } => group.count(*domain) > 0 || self.may_bootstrap(links, near, want),
+                        TopologyConstraint::AntiAffinity { strength: ConstraintStrength::Required, .. } => {
+                            group.count(*domain) == 0
                         }
-                        Ask::Apart { want: Degree::Required, .. } => group.at(*domain) == 0,
                         // What is preferred is given up where it cannot be had.
-                        Ask::Even { .. } | Ask::Near { .. } | Ask::Apart { .. } => true,
+                        TopologyConstraint::Spread { .. }
+                        | TopologyConstraint::Affinity { .. }
+                        | TopologyConstraint::AntiAffinity { .. } => true,
                     }
             })
         })
@@ -156,27 +173,34 @@ impl Topology {
 
     /// How many of so many pods of a kind may come to one new node, as far as its neighbours tell: those that are to be even
     /// over domains come to all of them alike.
-    pub(super) fn in_view(&self, kind: usize, pods: usize) -> u32 {
-        let links = &self.links[kind];
+    pub(super) fn expected_pods_per_node(&self, class: usize, pods: usize) -> u32 {
+        let links = &self.class_constraints[class];
         let pods = u32::try_from(pods).unwrap_or(u32::MAX);
-        let shares = links.asks.iter().map(|ask| match (*ask, self.axis_of(ask.group())) {
-            (Ask::Even { skew, itself: true, .. }, HOST) => skew,
-            (Ask::Even { itself: true, .. }, axis) => {
-                pods.div_ceil(links.offered.get(&axis).map_or(1, |offered| offered.len().max(1) as u32))
+        let shares = links.constraints.iter().map(|ask| match (*ask, self.key_of(ask.group())) {
+            (TopologyConstraint::Spread { max_skew: skew, counts_self: true, .. }, HOSTNAME_KEY) => skew,
+            (TopologyConstraint::Spread { counts_self: true, .. }, axis) => {
+                pods.div_ceil(links.new_node_domains.get(&axis).map_or(1, |offered| offered.len().max(1) as u32))
             }
-            (Ask::Apart { .. }, HOST) => 1,
-            (Ask::Even { .. } | Ask::Near { .. } | Ask::Apart { .. }, _) => pods,
+            (TopologyConstraint::AntiAffinity { .. }, HOSTNAME_KEY) => 1,
+            (
+                TopologyConstraint::Spread { .. }
+                | TopologyConstraint::Affinity { .. }
+                | TopologyConstraint::AntiAffinity { .. },
+                _,
+            ) => pods,
         });
-        let ports = if links.own.ports.is_empty() { pods } else { 1 };
+        let ports = if links.shape.ports.is_empty() { pods } else { 1 };
         shares.fold(ports, u32::min).max(1)
     }
 
     /// The domains where the pods are that a kind asks to be near to; `None` where there are none that it asks for, or where
     /// it may be the first.
-    pub(super) fn company(&self, kind: usize, axis: AxisId) -> Option<Vec<Domain>> {
-        let links = &self.links[kind];
-        let near = links.asks.iter().filter_map(|ask| match *ask {
-            Ask::Near { group, want } if self.axis_of(group) == axis && !self.may_begin(links, group, want) => {
+    pub(super) fn affinity_domains(&self, class: usize, key_id: TopologyKeyId) -> Option<Vec<Domain>> {
+        let links = &self.class_constraints[class];
+        let near = links.constraints.iter().filter_map(|ask| match *ask {
+            TopologyConstraint::Affinity { group, strength: want }
+                if self.key_of(group) == key_id && !self.may_bootstrap(links, group, want) =>
+            {
                 Some(&self.groups[group as usize])
             }
             _ => None,
@@ -184,27 +208,27 @@ impl Topology {
         // Only domains of the smallest group may be in all of them.
         let smallest = near.clone().min_by_key(|group| group.counts.len())?;
         let there =
-            (0..smallest.counts.len() as Domain).filter(|domain| near.clone().all(|group| group.at(*domain) > 0));
+            (0..smallest.counts.len() as Domain).filter(|domain| near.clone().all(|group| group.count(*domain) > 0));
         Some(there.collect())
     }
 
     /// The domains of `among` that a pod of a kind may go to, those with the fewest pods that its constraints count first;
     /// of equals those of the least weight.
-    pub(super) fn in_order(
+    pub(super) fn domains_in_order(
         &self,
-        kind: usize,
-        axis: AxisId,
+        class: usize,
+        key_id: TopologyKeyId,
         among: impl Iterator<Item = (u32, Domain)>,
     ) -> Vec<Domain> {
-        let links = &self.links[kind];
+        let links = &self.class_constraints[class];
         let counted = |domain: Domain| -> u32 {
-            let even = links.asks.iter().filter_map(|ask| match ask {
-                Ask::Even { group, .. } => Some(&self.groups[*group as usize]),
-                Ask::Near { .. } | Ask::Apart { .. } => None,
+            let even = links.constraints.iter().filter_map(|ask| match ask {
+                TopologyConstraint::Spread { group, .. } => Some(&self.groups[*group as usize]),
+                TopologyConstraint::Affinity { .. } | TopologyConstraint::AntiAffinity { .. } => None,
             });
-            even.filter(|group| group.identity.axis == axis).map(|group| group.at(domain)).sum()
+            even.filter(|group| group.key.key == key_id).map(|group| group.count(domain)).sum()
         };
-        let open = among.filter(|(_, domain)| self.allows(kind, axis, Some(*domain)));
+        let open = among.filter(|(_, domain)| self.allows(class, key_id, Some(*domain)));
         let mut order: Vec<(u32, u32, Domain)> =
             open.map(|(weight, domain)| (counted(domain), weight, domain)).collect();
         order.sort_unstable();
@@ -212,17 +236,17 @@ impl Topology {
     }
 
     /// True when a pod may be the first where it wants to be near to others: it is one of those, and there is none yet.
-    fn may_begin(&self, links: &Links, group: GroupId, want: Degree) -> bool {
+    fn may_bootstrap(&self, links: &ClassConstraints, group: GroupId, strength: ConstraintStrength) -> bool {
         let is_empty = |group: GroupId| self.groups[group as usize].total == 0;
-        match want {
-            Degree::Preferred { itself } => itself && is_empty(group),
-            Degree::Shared => is_empty(group),
-            Degree::Required => {
-                let required = |ask: &Ask| match *ask {
-                    Ask::Near { group, want: Degree::Required } => Some(group),
+        match strength {
+            ConstraintStrength::Preferred { counts_self: itself } => itself && is_empty(group),
+            ConstraintStrength::SharedVolume => is_empty(group),
+            ConstraintStrength::Required => {
+                let required = |ask: &TopologyConstraint| match *ask {
+                    TopologyConstraint::Affinity { group, strength: ConstraintStrength::Required } => Some(group),
                     _ => None,
                 };
-                links.near_itself && links.asks.iter().filter_map(required).all(is_empty)
+                links.affinity_selects_self && links.constraints.iter().filter_map(required).all(is_empty)
             }
         }
     }

@@ -7,34 +7,34 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of a topology key.
-pub(super) type AxisId = usize;
-/// Number of a domain on its axis. On [`HOST`] it is the number of the site.
+pub(super) type TopologyKeyId = usize;
+/// Number of a domain on its axis. On [`HOSTNAME_KEY`] it is the number of the site.
 pub(super) type Domain = u32;
 
 /// `kubernetes.io/hostname`: every site is a domain.
-pub(super) const HOST: AxisId = 0;
+pub(super) const HOSTNAME_KEY: TopologyKeyId = 0;
 /// `topology.kubernetes.io/zone`: the domains begin with the zones of the market, in the order of their bits.
-pub(super) const ZONE: AxisId = 1;
+pub(super) const ZONE_KEY: TopologyKeyId = 1;
 
 /// Topology keys and their domains, by number.
 #[derive(Debug)]
-pub(super) struct Axes {
+pub(super) struct TopologyKeys {
     keys: Vec<Arc<str>>,
     domains: Vec<BTreeMap<Arc<str>, Domain>>,
 }
 
-impl Axes {
+impl TopologyKeys {
     pub(super) fn new(zones: &[Zone]) -> Self {
         let keys = vec![labels::interned(labels::HOSTNAME), labels::interned(labels::ZONE)];
         let mut axes = Self { keys, domains: vec![BTreeMap::new(); 2] };
         for zone in zones {
-            axes.domain(ZONE, &zone.text());
+            axes.domain_id(ZONE_KEY, &zone.text());
         }
         axes
     }
 
     /// The number of a topology key.
-    pub(super) fn axis(&mut self, key: &Arc<str>) -> AxisId {
+    pub(super) fn key_id(&mut self, key: &Arc<str>) -> TopologyKeyId {
         if let Some(axis) = self.keys.iter().position(|known| known == key) {
             return axis;
         }
@@ -48,13 +48,13 @@ impl Axes {
         self.keys.len()
     }
 
-    pub(super) fn key(&self, axis: AxisId) -> &Arc<str> {
-        &self.keys[axis]
+    pub(super) fn key(&self, key_id: TopologyKeyId) -> &Arc<str> {
+        &self.keys[key_id]
     }
 
     /// The number of a value, which gets one if it has none.
-    pub(super) fn domain(&mut self, axis: AxisId, value: &Arc<str>) -> Domain {
-        let domains = &mut self.domains[axis];
+    pub(super) fn domain_id(&mut self, key_id: TopologyKeyId, value: &Arc<str>) -> Domain {
+        let domains = &mut self.domains[key_id];
         if let Some(known) = domains.get(value) {
             return *known;
         }
@@ -64,13 +64,13 @@ impl Axes {
     }
 
     /// The domain that labels put a place in; `None` without the label.
-    pub(super) fn of_labels(&mut self, axis: AxisId, labels: &Labels) -> Option<Domain> {
-        let value = labels.get(&self.keys[axis])?;
-        Some(self.domain(axis, value))
+    pub(super) fn domain_of_labels(&mut self, key_id: TopologyKeyId, labels: &Labels) -> Option<Domain> {
+        let value = labels.get(&self.keys[key_id])?;
+        Some(self.domain_id(key_id, value))
     }
 
     /// The number of a value that is known.
-    pub(super) fn known(&self, axis: AxisId, value: &str) -> Option<Domain> {
-        self.domains[axis].get(value).copied()
+    pub(super) fn known_domain(&self, key_id: TopologyKeyId, value: &str) -> Option<Domain> {
+        self.domains[key_id].get(value).copied()
     }
 }

@@ -5,8 +5,8 @@
 //! byte and so on by which no size is worth more than it costs, those by which the pods are worth the most (the dual of
 //! the linear programme). What the pods are worth by any such prices, no mix of nodes that holds them costs less.
 
-use super::filter::FilterId;
-use super::solve::{Seat, Solver};
+use super::filter::NodeFilterId;
+use super::solve::{NodeRef, SchedulingState};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pool::amount;
@@ -14,87 +14,88 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Most steps towards the best prices; with a handful of resources a dozen do.
-const MOST_STEPS: usize = 200;
+const MAX_PIVOTS: usize = 200;
 /// What counts as nothing.
 const EPSILON: f64 = 1e-9;
 
 /// What the new nodes of a plan cost, and what they cost at the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Cost {
+pub struct PlanCost {
     /// Of all new nodes, each as the cheapest of its offerings.
     pub price: HourlyPrice,
     /// No mix of sizes that suit any of their pods costs less if it has room for them all.
-    pub bound: HourlyPrice,
+    pub lower_bound: HourlyPrice,
 }
 
-impl Cost {
+impl PlanCost {
     /// That of two plans together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let sum = |a: HourlyPrice, b: HourlyPrice| HourlyPrice::from_nanos(a.nanos().saturating_add(b.nanos()));
-        Self { price: sum(self.price, other.price), bound: sum(self.bound, other.bound) }
+        Self { price: sum(self.price, other.price), lower_bound: sum(self.lower_bound, other.lower_bound) }
     }
 
     /// How much dearer than the bound, in thousandths of it; `None` where the bound is nothing.
     #[must_use]
-    pub fn above_bound(&self) -> Option<i64> {
-        let (price, bound) = (i128::from(self.price.nanos()), i128::from(self.bound.nanos()));
+    pub fn gap_permille(&self) -> Option<i64> {
+        let (price, bound) = (i128::from(self.price.nanos()), i128::from(self.lower_bound.nanos()));
         (bound > 0).then(|| i64::try_from((price - bound) * 1_000 / bound).unwrap_or(i64::MAX))
     }
 }
 
 /// What the new nodes of a solver cost.
-pub(super) fn cost(solver: &mut Solver) -> Cost {
-    let Solver { known, shop, placed, .. } = solver;
-    let prices = shop.nodes.iter().map(|node| shop.choices.candidate(node.choice, node.best).price.nanos());
+pub(super) fn plan_cost(state: &mut SchedulingState) -> PlanCost {
+    let SchedulingState { constraints: known, open: shop, placed, .. } = state;
+    let prices =
+        shop.nodes.iter().map(|node| shop.candidate_sets.candidate(node.candidate_set, node.candidate).price.nanos());
     let price = HourlyPrice::from_nanos(prices.fold(0, i64::saturating_add));
     let mut demand = Resources::default();
-    let mut filters: BTreeSet<FilterId> = BTreeSet::new();
+    let mut filters: BTreeSet<NodeFilterId> = BTreeSet::new();
     for (_, kind, seat) in placed.iter() {
-        if let Seat::Open(_) = seat {
-            demand.add(known.want(*kind).requests);
-            filters.insert(known.kinds.get(*kind).filter);
+        if let NodeRef::Open(_) = seat {
+            demand.add(known.pod_needs(*kind).requests);
+            filters.insert(known.classes.get(*kind).filter);
         }
     }
     let mut suiting: BTreeSet<(usize, usize)> = BTreeSet::new();
-    for pool in 0..shop.choices.pools() {
+    for pool in 0..shop.candidate_sets.pool_count() {
         for filter in &filters {
-            let accepted = shop.choices.accepted(pool, *filter, &known.filters);
+            let accepted = shop.candidate_sets.accepted_zones(pool, *filter, &known.filters);
             suiting.extend(accepted.iter().enumerate().filter(|(_, zones)| **zones != 0).map(|(c, _)| (pool, c)));
         }
     }
-    let candidates = suiting.iter().map(|(pool, c)| &shop.choices.offers(*pool).candidates[*c]);
-    Cost { price, bound: least_price(&demand, candidates.map(|c| (&c.room, c.price))) }
+    let candidates = suiting.iter().map(|(pool, c)| &shop.candidate_sets.pool_offerings(*pool).candidates[*c]);
+    PlanCost { price, lower_bound: lower_bound(&demand, candidates.map(|c| (&c.pod_capacity, c.price))) }
 }
 
 /// The least price of a fluid mix of rooms that holds a demand.
-fn least_price<'r>(
+fn lower_bound<'r>(
     demand: &Resources,
     rooms: impl Iterator<Item = (&'r Resources, HourlyPrice)> + Clone,
 ) -> HourlyPrice {
-    let all: f64 = worths(demand, rooms).by.iter().map(|(_, worth, _)| worth).sum();
+    let all: f64 = dual_prices(demand, rooms).per_resource.iter().map(|(_, worth, _)| worth).sum();
     HourlyPrice::from_nanos(all.floor().max(0.0) as i64)
 }
 
 /// What resources are worth.
-pub(super) struct Worths {
+pub(super) struct DualPrices {
     /// Of each that is asked for: what the whole demand for it is worth, in nano-USD per hour, and how much that is.
-    by: Vec<(Arc<str>, f64, f64)>,
+    per_resource: Vec<(Arc<str>, f64, f64)>,
 }
 
-impl Worths {
+impl DualPrices {
     /// What such a request is worth, in nano-USD per hour.
-    pub(super) fn of(&self, requests: &Resources) -> i128 {
-        let each = self.by.iter().map(|(name, worth, whole)| amount(requests, name) as f64 * worth / whole);
+    pub(super) fn value_of(&self, requests: &Resources) -> i128 {
+        let each = self.per_resource.iter().map(|(name, worth, whole)| amount(requests, name) as f64 * worth / whole);
         each.sum::<f64>() as i128
     }
 }
 
 /// The prices of resources by which a demand is worth the most while no room is worth more than it costs.
-pub(super) fn worths<'r>(
+pub(super) fn dual_prices<'r>(
     demand: &Resources,
     rooms: impl Iterator<Item = (&'r Resources, HourlyPrice)> + Clone,
-) -> Worths {
+) -> DualPrices {
     let names = names(demand);
     let wanted: Vec<f64> = names.iter().map(|name| amount(demand, name) as f64).collect();
     // In shares of what is wanted, so that cores and bytes weigh alike.
@@ -104,12 +105,12 @@ pub(super) fn worths<'r>(
             (shares.collect(), price.nanos() as f64)
         })
         .collect();
-    let worth = dearest(&rows, names.len());
+    let worth = solve_dual(&rows, names.len());
     // Rounding may have made some size worth a little more than it costs: by prices that much lower none is.
     let value = |shares: &[f64]| shares.iter().zip(&worth).map(|(share, worth)| share * worth).sum::<f64>();
     let over = rows.iter().map(|(shares, price)| value(shares) / price.max(1.0)).fold(1.0, f64::max);
     let by = names.into_iter().zip(worth).zip(wanted).map(|((name, worth), whole)| (name, worth / over, whole));
-    Worths { by: by.collect() }
+    DualPrices { per_resource: by.collect() }
 }
 
 /// Names of what is asked for at all.
@@ -121,14 +122,14 @@ fn names(demand: &Resources) -> Vec<Arc<str>> {
 
 /// The prices of `width` resources, at least 0, with the greatest sum by which no row is worth more than its price: the
 /// simplex method, by Bland's rule, from all prices 0.
-fn dearest(rows: &[(Vec<f64>, f64)], width: usize) -> Vec<f64> {
+fn solve_dual(rows: &[(Vec<f64>, f64)], width: usize) -> Vec<f64> {
     // One equation for each row, with a slack of its own; `basis` says which variable each row stands for.
     let mut table: Vec<Vec<f64>> = rows.iter().map(|(shares, price)| [&shares[..], &[*price]].concat()).collect();
     let mut gain = vec![1.0; width];
     // Of the columns and of the rows: a resource below `width`, or the slack of a row.
     let mut columns: Vec<usize> = (0..width).collect();
     let mut basis: Vec<usize> = (width..width + rows.len()).collect();
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_PIVOTS {
         let entering = (0..width).filter(|c| gain[*c] > EPSILON).min_by_key(|c| columns[*c]);
         let Some(column) = entering else { break };
         let ratio = |row: usize| table[row][width] / table[row][column];
@@ -176,7 +177,7 @@ mod tests {
     }
 
     fn least(demand: &Resources, rooms: &[(Resources, i64)]) -> i64 {
-        least_price(demand, rooms.iter().map(|(room, price)| (room, HourlyPrice::from_nanos(*price)))).nanos()
+        lower_bound(demand, rooms.iter().map(|(room, price)| (room, HourlyPrice::from_nanos(*price)))).nanos()
     }
 
     #[test]

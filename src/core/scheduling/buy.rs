@@ -2,62 +2,68 @@
 //!
 //! Pools go by weight. Within a pool, nodes are bought one after another, each the one that is [best filled](super::fill).
 
-use super::candidates::Place;
-use super::choice::{ChoiceId, Narrowing};
-use super::fill::{Counter, Fill, Lot, Style};
-use super::kinds::{Demand, KindId};
-use super::open::{Growth, NodeId};
-use super::solve::{Seat, Solver};
+use super::candidates::CandidateIndex;
+use super::choice::{CandidateSetId, Narrowing};
+use super::fill::{Fill, FillGroup, FillOrder, PoolFiller};
+use super::kinds::{PodClassId, PodGroup};
+use super::open::{OpenNodeId, PodAddition};
+use super::solve::{NodeRef, SchedulingState};
 use std::sync::Arc;
 
 /// Buys nodes for the demands, which keep the pods that found no place.
-pub(super) fn buy(solver: &mut Solver, rest: &mut [Demand]) {
-    for pool in 0..solver.shop.choices.pools() {
-        if rest.iter().all(|demand| demand.pods.is_empty()) {
+pub(super) fn open_greedily(state: &mut SchedulingState, groups: &mut [PodGroup]) {
+    for pool in 0..state.open.candidate_sets.pool_count() {
+        if groups.iter().all(|demand| demand.pods.is_empty()) {
             return;
         }
-        let offers = Arc::clone(solver.shop.choices.offers(pool));
-        let lots = rest.iter().map(|demand| lot(solver, pool, demand)).collect();
-        let mut counter = Counter::new(&offers, lots, Style::Largest, solver.shop.min_values);
-        while let Some((candidate, fill)) = counter.next(&solver.shop.allowance) {
-            take(solver, pool, (candidate, &fill), rest);
+        let offers = Arc::clone(state.open.candidate_sets.pool_offerings(pool));
+        let lots = groups.iter().map(|demand| fill_group(state, pool, demand)).collect();
+        let mut counter = PoolFiller::new(&offers, lots, FillOrder::LargestFirst, state.open.min_values_policy);
+        while let Some((candidate, fill)) = counter.next_node(&state.open.limits) {
+            open_filled(state, pool, (candidate, &fill), groups);
         }
     }
 }
 
-fn lot(solver: &mut Solver, pool: usize, demand: &Demand) -> Lot {
-    let kind = solver.known.kinds.get(demand.family.bare);
-    let accepted = solver.shop.choices.accepted(pool, kind.filter, &solver.known.filters);
-    Lot { accepted, requests: kind.shape.requests.clone(), waiting: demand.pods.len() }
+fn fill_group(state: &mut SchedulingState, pool: usize, group: &PodGroup) -> FillGroup {
+    let kind = state.constraints.classes.get(group.relaxation.required_only);
+    let accepted = state.open.candidate_sets.accepted_zones(pool, kind.filter, &state.constraints.filters);
+    FillGroup { accepted_zones: accepted, requests: kind.shape.requests.clone(), pending: group.pods.len() }
 }
 
 /// Thinks of a node for a fill, and takes its pods out of the demand.
-fn take(solver: &mut Solver, pool: usize, (candidate, fill): (usize, &Fill), rest: &mut [Demand]) {
+fn open_filled(state: &mut SchedulingState, pool: usize, (candidate, fill): (usize, &Fill), groups: &mut [PodGroup]) {
     let taken: Vec<(usize, usize)> = fill.taken.iter().copied().enumerate().filter(|(_, taken)| *taken > 0).collect();
-    let kinds: Vec<KindId> = taken.iter().map(|(d, _)| rest[*d].family.bare).collect();
-    let root = solver.shop.choices.root(pool);
-    let Some(node) = open(solver, root, (candidate, fill.zones), &kinds) else { return };
-    let best = solver.shop.nodes[node].best;
+    let kinds: Vec<PodClassId> = taken.iter().map(|(d, _)| groups[*d].relaxation.required_only).collect();
+    let root = state.open.candidate_sets.root(pool);
+    let Some(node) = open_candidate(state, root, (candidate, fill.zones), &kinds) else { return };
+    let best = state.open.nodes[node].candidate;
     for ((demand, pods), kind) in taken.into_iter().zip(kinds) {
-        let choice = solver.shop.nodes[node].choice;
-        let growth = solver.settled(node, Growth { cost: 0, load: 0, choice, best }, kind);
-        solver.shop.put(node, growth, solver.known.want(kind), pods as u32);
-        solver.count_on_open(node, kind, pods as u32);
-        let bound = rest[demand].pods.drain(..pods);
-        solver.placed.extend(bound.map(|pod| (pod, kind, Seat::Open(node))));
+        let choice = state.open.nodes[node].candidate_set;
+        let growth = state.pin_domains(
+            node,
+            PodAddition { added_cost: 0, utilization: 0, candidate_set: choice, candidate: best },
+            kind,
+        );
+        state.open.add_pods(node, growth, state.constraints.pod_needs(kind), pods as u32);
+        state.count_on_open(node, kind, pods as u32);
+        let bound = groups[demand].pods.drain(..pods);
+        state.placed.extend(bound.map(|pod| (pod, kind, NodeRef::Open(node))));
     }
 }
 
 /// Thinks of a node that is a candidate of a choice in some zones, and that may become whatever suits pods of these kinds. The
 /// candidate suits all of them: whoever filled it has seen to it.
-pub(super) fn open(
-    solver: &mut Solver,
-    from: ChoiceId,
+pub(super) fn open_candidate(
+    state: &mut SchedulingState,
+    from: CandidateSetId,
     (candidate, zones): (usize, u32),
-    kinds: &[KindId],
-) -> Option<NodeId> {
-    let filters = kinds.iter().map(|kind| Narrowing::Filter(solver.known.kinds.get(*kind).filter));
+    classes: &[PodClassId],
+) -> Option<OpenNodeId> {
+    let filters = classes.iter().map(|kind| Narrowing::Filter(state.constraints.classes.get(*kind).filter));
     let mut by = filters.chain([Narrowing::Zones(zones)]);
-    let choice = by.try_fold(from, |choice, by| solver.shop.choices.narrow(choice, by, solver.known.names()))?;
-    Some(solver.shop.open(choice, candidate as Place, solver.known.want(*kinds.first()?)))
+    let choice = by.try_fold(from, |choice, by| {
+        state.open.candidate_sets.narrow(choice, by, state.constraints.filters_and_keys())
+    })?;
+    Some(state.open.open(choice, candidate as CandidateIndex, state.constraints.pod_needs(*classes.first()?)))
 }

@@ -1,13 +1,13 @@
 //! Candidates: which offerings may a NodePool buy, and which pods does each accept?
 
-use super::Unavailable;
+use super::UnavailableOfferings;
 use super::filter::NodeFilter;
-use super::fits::{allowed, labels_fit, offered_label, pool_keys_hold};
+use super::fits::{labels_compatible, offering_label, pool_allows_offering, pool_requirements_hold};
 use super::offerings::headroom::{QuotaHeadroom, ReservationHeadroom, SubnetHeadroom};
 use super::outcome::NoReservation;
-use super::overlaid::Overlaid;
-use super::variants::{named, variants};
-use super::variety::least_of;
+use super::overlaid::OverlaidInstanceTypes;
+use super::variants::{label_variants, values_named_by_pods};
+use super::variety::min_values_of;
 use crate::catalog::{
     CapacityType, InstanceType, Offering, OfferingKey, SizeFacts, names_reserved, names_reserved_alone, offered,
 };
@@ -26,117 +26,126 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Most zones that are told apart: one bit each. No region has more than three.
-pub(super) const MOST_ZONES: usize = 32;
+pub(super) const MAX_ZONES: usize = 32;
 
 /// Place of a candidate among those of its pool.
-pub(super) type Place = u32;
+pub(super) type CandidateIndex = u32;
 
 /// A VM size at a capacity type, in all zones where the pool may buy it; of what is reserved, in the one place where it is.
 #[derive(Debug)]
-pub(super) struct Candidate {
+pub(super) struct InstanceCandidate {
     pub(super) instance: Arc<InstanceType>,
     pub(super) capacity_type: CapacityType,
     /// The place of its reservation among those that are counted.
-    pub(super) reserved: Option<usize>,
-    /// Bits of the zones, by their place in [`Offers::zones`].
+    pub(super) reservation: Option<usize>,
+    /// Bits of the zones, by their place in [`PoolOfferings::zones`].
     pub(super) zones: u32,
     /// The lowest price over the zones.
     pub(super) price: HourlyPrice,
     /// What is left for pods beside the daemons.
-    pub(super) room: Resources,
+    pub(super) pod_capacity: Resources,
 }
 
-impl Candidate {
+impl InstanceCandidate {
     /// True when pods that ask for so much together fit, with so many data disks.
     pub(super) fn holds(&self, requests: &Resources, disks: u32) -> bool {
-        requests.fits(&self.room) && disks <= self.instance.facts.max_data_disks
+        requests.fits(&self.pod_capacity) && disks <= self.instance.facts.max_data_disks
     }
 }
 
 /// All that a NodePool may buy now.
 #[derive(Debug)]
-pub(super) struct Offers {
+pub(super) struct PoolOfferings {
     pub(super) pool: Arc<NodePool>,
     /// Labels that the pool gives every node.
     pub(super) labels: Labels,
     /// Zones, in the order of their bits: the same for all pools.
     pub(super) zones: Arc<[Zone]>,
     /// Cheapest first.
-    pub(super) candidates: Vec<Candidate>,
+    pub(super) candidates: Vec<InstanceCandidate>,
     /// Of all candidates, those that no cheaper one beats.
-    pub(super) front: Vec<Place>,
+    pub(super) pareto_front: Vec<CandidateIndex>,
     /// Labels of which so many values must remain on offer (`minValues`).
-    pub(super) least: Vec<(Arc<str>, u32)>,
+    pub(super) min_values: Vec<(Arc<str>, u32)>,
     /// Ports of every node that its DaemonSets take.
-    pub(super) daemon_ports: Vec<HostPort>,
+    pub(super) daemon_set_ports: Vec<HostPort>,
     /// Fields of the class for which the pool buys nothing at all.
-    pub(super) unhonoured: Option<Arc<str>>,
+    pub(super) unsupported_class_fields: Option<Arc<str>>,
     /// Why the pool has nothing, where it is to have nothing but what is reserved.
-    pub(super) unreserved: Option<NoReservation>,
+    pub(super) no_reservation: Option<NoReservation>,
 }
 
 /// What every pool may buy now, by weight, once for each variant of its labels: the same for all simulations of one Snapshot at one instant.
 #[derive(Debug)]
-pub struct Market {
-    pub(super) offers: Vec<Arc<Offers>>,
+pub struct AvailableOfferings {
+    pub(super) pools: Vec<Arc<PoolOfferings>>,
     /// Zones of all offerings, in the order of their bits.
     pub(super) zones: Arc<[Zone]>,
     /// What Azure's quotas leave.
-    pub(super) room: QuotaHeadroom,
+    pub(super) quota: QuotaHeadroom,
     /// What is left of the subnets.
-    pub(super) addresses: SubnetHeadroom,
+    pub(super) subnets: SubnetHeadroom,
     /// What is left of reservations.
     pub(super) reservations: ReservationHeadroom,
     /// What becomes of pods for which there is less variety than a pool asks for.
-    pub(super) min_values: MinValuesPolicy,
+    pub(super) min_values_policy: MinValuesPolicy,
     /// What NodeOverlays make of instance types.
-    pub(super) overlaid: Overlaid,
+    pub(super) overlaid_types: OverlaidInstanceTypes,
 }
 
-impl Market {
+impl AvailableOfferings {
     /// Filters the instance types of every dynamic pool by its requirements and by what is available.
     #[must_use]
-    pub fn new(snapshot: &Snapshot, unavailable: &Unavailable, now: Timestamp) -> Self {
+    pub fn new(snapshot: &Snapshot, unavailable: &UnavailableOfferings, now: Timestamp) -> Self {
         Self::of_pools(snapshot, unavailable, now, |pool| pool.replicas.is_none())
     }
 
     /// The same of the pools that are chosen.
     pub(crate) fn of_pools(
         snapshot: &Snapshot,
-        unavailable: &Unavailable,
+        unavailable: &UnavailableOfferings,
         now: Timestamp,
         chosen: impl Fn(&NodePool) -> bool,
     ) -> Self {
-        let (zones, named, overlaid) = (zones_of(snapshot), named(snapshot), Overlaid::of(snapshot));
+        let (zones, named, overlaid) =
+            (offered_zones(snapshot), values_named_by_pods(snapshot), OverlaidInstanceTypes::of(snapshot));
         let reservations = ReservationHeadroom::of(snapshot, now);
         let known = (snapshot, &reservations);
         let pools = snapshot.pools().values().filter(|pool| chosen(pool));
-        let mut offers: Vec<Arc<Offers>> = pools
-            .filter_map(|pool| Some((pool, overlaid.types(snapshot, pool)?)))
+        let mut offers: Vec<Arc<PoolOfferings>> = pools
+            .filter_map(|pool| Some((pool, overlaid.instance_types(snapshot, pool)?)))
             .flat_map(|(pool, types)| {
                 let group = reservations.group(&pool.class);
                 let available = |facts: &SizeFacts, offering: &Offering| {
-                    !unavailable.blocks(facts, (&offering.zone, offering.capacity_type), group, now)
+                    !unavailable.is_unavailable(facts, (&offering.zone, offering.capacity_type), group, now)
                 };
                 let offers =
-                    move |labels, zones| Arc::new(Offers::new((pool, labels), (types, zones), known, available));
-                variants(pool, &named).into_iter().map(|labels| offers(labels, &zones)).collect::<Vec<_>>()
+                    move |labels, zones| Arc::new(PoolOfferings::new((pool, labels), (types, zones), known, available));
+                label_variants(pool, &named).into_iter().map(|labels| offers(labels, &zones)).collect::<Vec<_>>()
             })
             .collect();
         // Stable: the variants of a pool stay in their order.
         offers.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
         let (room, addresses) = (QuotaHeadroom::of(snapshot, now), SubnetHeadroom::of(snapshot, now));
-        Self { offers, zones, room, addresses, reservations, min_values: MinValuesPolicy::default(), overlaid }
+        Self {
+            pools: offers,
+            zones,
+            quota: room,
+            subnets: addresses,
+            reservations,
+            min_values_policy: MinValuesPolicy::default(),
+            overlaid_types: overlaid,
+        }
     }
 
     /// The same, where pods for which there is less variety than a pool asks for are dealt with in this way.
     #[must_use]
     pub fn with_min_values(self, min_values: MinValuesPolicy) -> Self {
-        Self { min_values, ..self }
+        Self { min_values_policy: min_values, ..self }
     }
 }
 
-impl Offers {
+impl PoolOfferings {
     /// Filters the instance types of the pool's class by its requirements and by what is available, for nodes with these
     /// labels.
     fn new(
@@ -149,25 +158,32 @@ impl Offers {
         let may_reserve = pool.requirements.get(labels::CAPACITY_TYPE).is_some_and(names_reserved);
         for instance in types {
             if !pool.requirements.is_compatible(&instance.requirements, |_| true)
-                || !pool_keys_hold(pool, instance, &labels)
+                || !pool_requirements_hold(pool, instance, &labels)
             {
                 continue;
             }
-            let daemons = daemon_overhead(snapshot, instance, &labels, &pool.taints);
+            let daemons = daemon_set_overhead(snapshot, instance, &labels, &pool.taints);
             if !daemons.fits(&instance.allocatable) {
                 continue;
             }
             let room = instance.allocatable.minus(&daemons);
             let bit = |zone: &Zone| zones.iter().position(|z| z == zone).map_or(0, |bit| 1 << bit);
-            let bought = |o: &&Offering| allowed(pool, o) && available(&instance.facts, o);
+            let bought = |o: &&Offering| pool_allows_offering(pool, o) && available(&instance.facts, o);
             let mut add = |capacity_type, reserved, zones, price| {
                 let (instance, room) = (Arc::clone(instance), room.clone());
-                candidates.push(Candidate { instance, capacity_type, reserved, zones, price, room });
+                candidates.push(InstanceCandidate {
+                    instance,
+                    capacity_type,
+                    reservation: reserved,
+                    zones,
+                    price,
+                    pod_capacity: room,
+                });
             };
             // So many are reserved in each place: each is a candidate of its own.
             let reserved = |o: &&Offering| may_reserve && o.capacity_type == CapacityType::Reserved;
             for offering in instance.offerings.iter().filter(reserved).filter(bought) {
-                if let Some(place) = reservations.place(&pool.class, &instance.facts.name, &offering.zone) {
+                if let Some(place) = reservations.reservation_index(&pool.class, &instance.facts.name, &offering.zone) {
                     add(CapacityType::Reserved, Some(place), bit(&offering.zone), offering.price);
                 }
             }
@@ -187,27 +203,41 @@ impl Offers {
         let class =
             snapshot.classes().get(&pool.class).filter(|class| types.is_empty() && !class.unhonoured.is_empty());
         let unhonoured = class.map(|class| Arc::from(class.unhonoured.join(", ")));
-        let unreserved = candidates.is_empty().then(|| unreserved(pool, snapshot, reservations)).flatten();
-        let daemon_ports = daemon_ports(snapshot, &labels, &pool.taints);
-        let (least, front) = (least_of(pool), Vec::new());
+        let unreserved = candidates.is_empty().then(|| no_reservation_reason(pool, snapshot, reservations)).flatten();
+        let daemon_ports = daemon_set_ports(snapshot, &labels, &pool.taints);
+        let (least, front) = (min_values_of(pool), Vec::new());
         let (pool, zones) = (Arc::clone(pool), Arc::clone(zones));
-        let mut offers = Self { pool, labels, zones, candidates, front, least, daemon_ports, unhonoured, unreserved };
-        offers.front = offers.front_of(&offers.all(), |_| true);
+        let mut offers = Self {
+            pool,
+            labels,
+            zones,
+            candidates,
+            pareto_front: front,
+            min_values: least,
+            daemon_set_ports: daemon_ports,
+            unsupported_class_fields: unhonoured,
+            no_reservation: unreserved,
+        };
+        offers.pareto_front = offers.pareto_front_of(&offers.all_candidates(), |_| true);
         offers
     }
 
     /// All candidates with their zones.
-    pub(super) fn all(&self) -> Vec<(Place, u32)> {
+    pub(super) fn all_candidates(&self) -> Vec<(CandidateIndex, u32)> {
         self.candidates.iter().zip(0..).map(|(candidate, place)| (place, candidate.zones)).collect()
     }
 
     /// Those that no other beats: at most its price, at least its room, in all its zones. They are in the order of prices.
-    pub(super) fn front_of(&self, all: &[(Place, u32)], allowed: impl Fn(&Candidate) -> bool) -> Vec<Place> {
-        let mut front: Vec<(Place, u32)> = Vec::new();
+    pub(super) fn pareto_front_of(
+        &self,
+        all: &[(CandidateIndex, u32)],
+        allowed: impl Fn(&InstanceCandidate) -> bool,
+    ) -> Vec<CandidateIndex> {
+        let mut front: Vec<(CandidateIndex, u32)> = Vec::new();
         for (place, zones) in all {
             let candidate = &self.candidates[*place as usize];
-            let beats = |(kept, in_zones): &(Place, u32)| {
-                zones & !in_zones == 0 && candidate.room.fits(&self.candidates[*kept as usize].room)
+            let beats = |(kept, in_zones): &(CandidateIndex, u32)| {
+                zones & !in_zones == 0 && candidate.pod_capacity.fits(&self.candidates[*kept as usize].pod_capacity)
             };
             if !front.iter().rev().any(beats) && allowed(candidate) {
                 front.push((*place, *zones));
@@ -218,60 +248,65 @@ impl Offers {
 
     /// Bits of the zones in which a node of each candidate is let through by a filter; none at all where the pool has a
     /// taint that is not tolerated.
-    pub(super) fn accepted(&self, filter: &NodeFilter) -> Vec<u32> {
+    pub(super) fn accepted_zones(&self, filter: &NodeFilter) -> Vec<u32> {
         let untolerated = filter.untolerated(&self.pool.taints).is_some();
-        let mask = if untolerated { 0 } else { self.zones_for(filter) };
-        self.candidates.iter().map(|candidate| self.accepts(filter, candidate, mask)).collect()
+        let mask = if untolerated { 0 } else { self.filter_zones(filter) };
+        self.candidates.iter().map(|candidate| self.candidate_zones(filter, candidate, mask)).collect()
     }
 
     /// True when a filter lets a node of a candidate through that is in one of these zones; 0 stands for all of its zones.
-    pub(super) fn lets(&self, filter: &NodeFilter, candidate: &Candidate, zones: u32) -> bool {
+    pub(super) fn matches_filter(&self, filter: &NodeFilter, candidate: &InstanceCandidate, zones: u32) -> bool {
         let zones = if zones == 0 { candidate.zones } else { zones };
-        let zones = zones & self.zones_for(filter);
-        filter.untolerated(&self.pool.taints).is_none() && self.accepts(filter, candidate, zones) != 0
+        let zones = zones & self.filter_zones(filter);
+        filter.untolerated(&self.pool.taints).is_none() && self.candidate_zones(filter, candidate, zones) != 0
     }
 
     /// Bits of the zones that a filter selects, by themselves or by their scope.
-    fn zones_for(&self, filter: &NodeFilter) -> u32 {
+    fn filter_zones(&self, filter: &NodeFilter) -> u32 {
         // Neither is decided by the capacity type.
         let any = CapacityType::OnDemand;
         let keys = [labels::ZONE, labels::PLACEMENT_SCOPE];
-        self.mask_of(|zone| keys.iter().all(|key| filter.selector.allows(key, offered(key, any, Some(zone)))))
+        self.zone_mask(|zone| keys.iter().all(|key| filter.selector.allows(key, offered(key, any, Some(zone)))))
     }
 
     /// Bits of those zones of `mask` in which a node of this candidate has the labels that a filter asks for.
-    fn accepts(&self, filter: &NodeFilter, candidate: &Candidate, mask: u32) -> u32 {
+    fn candidate_zones(&self, filter: &NodeFilter, candidate: &InstanceCandidate, mask: u32) -> u32 {
         let fits = |asked: &Requirements, zone: Option<&Zone>| {
-            labels_fit(asked, &candidate.instance, candidate.capacity_type, zone, &self.labels)
+            labels_compatible(asked, &candidate.instance, candidate.capacity_type, zone, &self.labels)
         };
         let mask = mask & candidate.zones;
         if mask == 0 || !fits(&filter.selector, None) {
             return 0;
         }
         // An alternative may name zone and size together, so each zone is asked apart.
-        let in_zone = |list: &Vec<Requirements>| self.mask_of(|zone| list.iter().any(|asked| fits(asked, Some(zone))));
+        let in_zone =
+            |list: &Vec<Requirements>| self.zone_mask(|zone| list.iter().any(|asked| fits(asked, Some(zone))));
         filter.alternatives.iter().fold(mask, |mask, list| if mask == 0 { 0 } else { mask & in_zone(list) })
     }
 
     /// The value of a label that nodes of a candidate have, beside those that the pool gives them; `None` for zones, of
     /// which a candidate may have several.
-    pub(super) fn label(&self, candidate: &Candidate, key: &str) -> Option<Arc<str>> {
+    pub(super) fn candidate_label(&self, candidate: &InstanceCandidate, key: &str) -> Option<Arc<str>> {
         if key == labels::ZONE {
             return None;
         }
         // All zones of a candidate are of one scope: a size has no regional offering beside zonal ones, but for what is
         // reserved, where each place is a candidate of its own.
         let any_zone = self.zones.get(candidate.zones.trailing_zeros() as usize);
-        offered_label(&candidate.instance, (candidate.capacity_type, any_zone), key)
+        offering_label(&candidate.instance, (candidate.capacity_type, any_zone), key)
     }
 
-    fn mask_of(&self, holds: impl Fn(&Zone) -> bool) -> u32 {
+    fn zone_mask(&self, holds: impl Fn(&Zone) -> bool) -> u32 {
         self.zones.iter().enumerate().filter(|(_, z)| holds(z)).fold(0, |mask, (bit, _)| mask | 1 << bit)
     }
 }
 
 /// Why a pool that is to have nothing but what is reserved has nothing.
-fn unreserved(pool: &NodePool, snapshot: &Snapshot, reservations: &ReservationHeadroom) -> Option<NoReservation> {
+fn no_reservation_reason(
+    pool: &NodePool,
+    snapshot: &Snapshot,
+    reservations: &ReservationHeadroom,
+) -> Option<NoReservation> {
     let asked = pool.requirements.get(labels::CAPACITY_TYPE)?;
     if !names_reserved_alone(asked) {
         return None;
@@ -281,18 +316,18 @@ fn unreserved(pool: &NodePool, snapshot: &Snapshot, reservations: &ReservationHe
         Some(group) if !reservations.knows(group) => NoReservation::Unknown(group.clone()),
         // It is there: then something of it is refused, or is not what the pool asks for.
         Some(_) if snapshot.instance_types.get(&pool.class).is_none_or(|types| types.is_empty()) => return None,
-        Some(group) => NoReservation::Unlike(group.clone()),
+        Some(group) => NoReservation::NoneSuitable(group.clone()),
     })
 }
 
-fn zones_of(snapshot: &Snapshot) -> Arc<[Zone]> {
+fn offered_zones(snapshot: &Snapshot) -> Arc<[Zone]> {
     let types = snapshot.instance_types.values().flat_map(|types| types.iter());
     let all: BTreeSet<&Zone> = types.flat_map(|t| &t.offerings).map(|offering| &offering.zone).collect();
-    all.into_iter().take(MOST_ZONES).cloned().collect()
+    all.into_iter().take(MAX_ZONES).cloned().collect()
 }
 
 /// What DaemonSet pods will use on a node of this size.
-pub(super) fn daemon_overhead(
+pub(super) fn daemon_set_overhead(
     snapshot: &Snapshot,
     instance: &InstanceType,
     own: &Labels,
@@ -317,7 +352,7 @@ pub(super) fn daemon_overhead(
 }
 
 /// Ports that DaemonSets take on nodes with these labels, where those decide it.
-fn daemon_ports(snapshot: &Snapshot, own: &Labels, taints: &[Taint]) -> Vec<HostPort> {
+fn daemon_set_ports(snapshot: &Snapshot, own: &Labels, taints: &[Taint]) -> Vec<HostPort> {
     let daemons = snapshot.daemon_sets().values().map(|daemon| &daemon.shape);
     let with_ports = daemons.filter(|shape| !shape.ports.is_empty() && shape.untolerated(taints).is_none());
     let may = with_ports.filter(|shape| {

@@ -4,10 +4,10 @@
 //! them. Nodes with the same history of constraints share one choice, so narrowing it is mostly a matter of looking it
 //! up, and a node itself remembers little more than what its pods ask for.
 
-use super::allowance::Allowance;
-use super::axes::{Axes, AxisId, Domain};
-use super::candidates::{Candidate, Offers, Place};
-use super::filter::{FilterId, Filters};
+use super::allowance::LaunchLimits;
+use super::axes::{Domain, TopologyKeyId, TopologyKeys};
+use super::candidates::{CandidateIndex, InstanceCandidate, PoolOfferings};
+use super::filter::{NodeFilterId, NodeFilters};
 use super::variety::Load;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pool::NodePool;
@@ -15,182 +15,199 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of a choice.
-pub(super) type ChoiceId = u32;
+pub(super) type CandidateSetId = u32;
 
 /// What narrows a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Narrowing {
     /// What a filter lets through.
-    Filter(FilterId),
+    Filter(NodeFilterId),
     /// One of these zones, by bits.
     Zones(u32),
     /// A value of a label.
-    Label(AxisId, Domain),
+    Label(TopologyKeyId, Domain),
     /// What a filter lets through in the zones that are left, or what it does not.
-    Counted(FilterId, bool),
+    CountedByFilter(NodeFilterId, bool),
 }
 
 /// Pods that are in view when a node is chosen for the first of them.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Next<'a> {
+pub(super) struct ExpectedPods<'a> {
     /// Of one.
     pub(super) requests: &'a Resources,
     /// How many may come to the node, the first included.
-    pub(super) pods: u32,
+    pub(super) count: u32,
 }
 
-impl Next<'_> {
+impl ExpectedPods<'_> {
     /// What each pod pays of a price where the first has its place, so much of a room being used.
-    pub(super) fn price_each(&self, price: i64, used: &Resources, room: &Resources) -> i64 {
-        if price == 0 || self.pods <= 1 {
+    pub(super) fn price_per_pod(&self, price: i64, used: &Resources, room: &Resources) -> i64 {
+        if price == 0 || self.count <= 1 {
             return price;
         }
-        price / (self.requests.copies_that_fit_beside(used, room).clamp(0, i64::from(self.pods) - 1) + 1)
+        price / (self.requests.copies_that_fit_beside(used, room).clamp(0, i64::from(self.count) - 1) + 1)
     }
 }
 
 /// Candidates of one pool.
-pub(super) struct Choice {
+pub(super) struct CandidateSet {
     /// The pool, by its place in the market.
-    pub(super) offers: usize,
+    pub(super) pool: usize,
     /// Zones in which at least one candidate remains.
     pub(super) zones: u32,
     /// Candidates with their zones.
-    all: Arc<[(Place, u32)]>,
+    candidates: Arc<[(CandidateIndex, u32)]>,
     /// Those that no cheaper one beats: only they are ever the cheapest for anything.
-    front: Vec<Place>,
+    pareto_front: Vec<CandidateIndex>,
 }
 
 /// All choices that came up.
-pub(super) struct Choices {
-    offers: Vec<Arc<Offers>>,
-    all: Vec<Choice>,
-    roots: Vec<ChoiceId>,
-    narrowed: BTreeMap<(ChoiceId, Narrowing), Option<ChoiceId>>,
+pub(super) struct CandidateSets {
+    pools: Vec<Arc<PoolOfferings>>,
+    sets: Vec<CandidateSet>,
+    roots: Vec<CandidateSetId>,
+    narrowed: BTreeMap<(CandidateSetId, Narrowing), Option<CandidateSetId>>,
     /// By pool and filter: the zones of each candidate that the filter lets through.
-    accepted: BTreeMap<(usize, FilterId), Arc<[u32]>>,
+    accepted_zones: BTreeMap<(usize, NodeFilterId), Arc<[u32]>>,
 }
 
-impl Choices {
-    pub(super) fn new(offers: &[Arc<Offers>]) -> Self {
+impl CandidateSets {
+    pub(super) fn new(pool_offerings: &[Arc<PoolOfferings>]) -> Self {
         let mut choices = Self {
-            offers: offers.to_vec(),
-            all: Vec::new(),
+            pools: pool_offerings.to_vec(),
+            sets: Vec::new(),
             roots: Vec::new(),
             narrowed: BTreeMap::new(),
-            accepted: BTreeMap::new(),
+            accepted_zones: BTreeMap::new(),
         };
-        for (number, offers) in offers.iter().enumerate() {
-            let root = choices.add(number, offers.all().into(), offers.front.clone());
+        for (number, offers) in pool_offerings.iter().enumerate() {
+            let root = choices.add(number, offers.all_candidates().into(), offers.pareto_front.clone());
             choices.roots.push(root);
         }
         choices
     }
 
-    pub(super) fn offers(&self, pool: usize) -> &Arc<Offers> {
-        &self.offers[pool]
+    pub(super) fn pool_offerings(&self, pool: usize) -> &Arc<PoolOfferings> {
+        &self.pools[pool]
     }
 
     /// How many pools there are.
-    pub(super) fn pools(&self) -> usize {
-        self.offers.len()
+    pub(super) fn pool_count(&self) -> usize {
+        self.pools.len()
     }
 
     /// All that a pool may buy.
-    pub(super) fn root(&self, pool: usize) -> ChoiceId {
+    pub(super) fn root(&self, pool: usize) -> CandidateSetId {
         self.roots[pool]
     }
 
-    pub(super) fn get(&self, choice: ChoiceId) -> &Choice {
-        &self.all[choice as usize]
+    pub(super) fn get(&self, candidate_set: CandidateSetId) -> &CandidateSet {
+        &self.sets[candidate_set as usize]
     }
 
-    pub(super) fn candidate(&self, choice: ChoiceId, place: Place) -> &Candidate {
-        &self.offers[self.get(choice).offers].candidates[place as usize]
+    pub(super) fn candidate(&self, candidate_set: CandidateSetId, place: CandidateIndex) -> &InstanceCandidate {
+        &self.pools[self.get(candidate_set).pool].candidates[place as usize]
     }
 
     /// Candidates that remain, with their zones, cheapest first.
-    pub(super) fn each(&self, choice: ChoiceId) -> impl Iterator<Item = (&Candidate, u32)> + Clone {
-        let candidates = &self.offers[self.get(choice).offers].candidates;
-        self.get(choice).all.iter().map(|(place, zones)| (&candidates[*place as usize], *zones))
+    pub(super) fn candidates_in(
+        &self,
+        candidate_set: CandidateSetId,
+    ) -> impl Iterator<Item = (&InstanceCandidate, u32)> + Clone {
+        let candidates = &self.pools[self.get(candidate_set).pool].candidates;
+        self.get(candidate_set).candidates.iter().map(|(place, zones)| (&candidates[*place as usize], *zones))
     }
 
     /// The zones that each candidate of the pool of a choice has there, by its place; none where it is not among them.
-    pub(super) fn zones_by_place(&self, choice: ChoiceId) -> Vec<u32> {
-        let Choice { offers, all, .. } = self.get(choice);
-        let mut zones = vec![0; self.offers[*offers].candidates.len()];
+    pub(super) fn zones_by_candidate(&self, candidate_set: CandidateSetId) -> Vec<u32> {
+        let CandidateSet { pool: offers, candidates: all, .. } = self.get(candidate_set);
+        let mut zones = vec![0; self.pools[*offers].candidates.len()];
         all.iter().for_each(|(place, of)| zones[*place as usize] = *of);
         zones
     }
 
     /// The zones of each candidate of a pool that a filter lets through.
-    pub(super) fn accepted(&mut self, pool: usize, filter: FilterId, filters: &Filters) -> Arc<[u32]> {
-        let (offers, filter_of) = (&self.offers[pool], filters.get(filter));
-        Arc::clone(self.accepted.entry((pool, filter)).or_insert_with(|| offers.accepted(filter_of).into()))
+    pub(super) fn accepted_zones(&mut self, pool: usize, filter: NodeFilterId, filters: &NodeFilters) -> Arc<[u32]> {
+        let (offers, filter_of) = (&self.pools[pool], filters.get(filter));
+        Arc::clone(self.accepted_zones.entry((pool, filter)).or_insert_with(|| offers.accepted_zones(filter_of).into()))
     }
 
     /// A choice narrowed; `None` when nothing remains.
     pub(super) fn narrow(
         &mut self,
-        choice: ChoiceId,
+        candidate_set: CandidateSetId,
         by: Narrowing,
-        (filters, axes): (&Filters, &Axes),
-    ) -> Option<ChoiceId> {
-        if let Some(known) = self.narrowed.get(&(choice, by)) {
+        (filters, axes): (&NodeFilters, &TopologyKeys),
+    ) -> Option<CandidateSetId> {
+        if let Some(known) = self.narrowed.get(&(candidate_set, by)) {
             return *known;
         }
-        let pool = self.get(choice).offers;
-        let all = Arc::clone(&self.get(choice).all);
-        let kept: Vec<(Place, u32)> = match by {
-            Narrowing::Zones(mask) => kept(&all, |_| mask),
+        let pool = self.get(candidate_set).pool;
+        let all = Arc::clone(&self.get(candidate_set).candidates);
+        let kept: Vec<(CandidateIndex, u32)> = match by {
+            Narrowing::Zones(mask) => with_zones_in(&all, |_| mask),
             Narrowing::Filter(filter) => {
-                let accepted = self.accepted(pool, filter, filters);
-                kept(&all, |place| accepted[place as usize])
+                let accepted = self.accepted_zones(pool, filter, filters);
+                with_zones_in(&all, |place| accepted[place as usize])
             }
             Narrowing::Label(axis, domain) => {
-                let has = |place: Place| self.domain_of(pool, place, axis, axes) == Some(domain);
-                kept(&all, |place| if has(place) { u32::MAX } else { 0 })
+                let has = |place: CandidateIndex| self.domain_of(pool, place, axis, axes) == Some(domain);
+                with_zones_in(&all, |place| if has(place) { u32::MAX } else { 0 })
             }
-            Narrowing::Counted(filter, counted) => {
-                let (accepted, zones) = (self.accepted(pool, filter, filters), self.get(choice).zones);
-                kept(&all, |place| if (accepted[place as usize] & zones != 0) == counted { u32::MAX } else { 0 })
+            Narrowing::CountedByFilter(filter, counted) => {
+                let (accepted, zones) = (self.accepted_zones(pool, filter, filters), self.get(candidate_set).zones);
+                with_zones_in(
+                    &all,
+                    |place| if (accepted[place as usize] & zones != 0) == counted { u32::MAX } else { 0 },
+                )
             }
         };
         let narrowed = if kept.is_empty() {
             None
         } else if kept[..] == all[..] {
-            Some(choice)
+            Some(candidate_set)
         } else {
-            let front = self.offers[pool].front_of(&kept, |_| true);
+            let front = self.pools[pool].pareto_front_of(&kept, |_| true);
             Some(self.add(pool, kept.into(), front))
         };
-        self.narrowed.insert((choice, by), narrowed);
+        self.narrowed.insert((candidate_set, by), narrowed);
         narrowed
     }
 
     /// Values of a label that nodes of a choice may have, by number; only those that an axis knows.
-    pub(super) fn domains(&self, choice: ChoiceId, axis: AxisId, axes: &Axes) -> Vec<Domain> {
-        let Choice { offers, all, .. } = self.get(choice);
+    pub(super) fn domains(
+        &self,
+        candidate_set: CandidateSetId,
+        key_id: TopologyKeyId,
+        keys: &TopologyKeys,
+    ) -> Vec<Domain> {
+        let CandidateSet { pool: offers, candidates: all, .. } = self.get(candidate_set);
         let mut domains: Vec<Domain> =
-            all.iter().filter_map(|(place, _)| self.domain_of(*offers, *place, axis, axes)).collect();
+            all.iter().filter_map(|(place, _)| self.domain_of(*offers, *place, key_id, keys)).collect();
         domains.sort_unstable();
         domains.dedup();
         domains
     }
 
     /// Where a node lies on an axis if it becomes one of the candidates of a choice.
-    pub(super) fn label_of(&self, choice: ChoiceId, place: Place, axis: AxisId, axes: &Axes) -> Option<Domain> {
-        self.domain_of(self.get(choice).offers, place, axis, axes)
+    pub(super) fn candidate_domain(
+        &self,
+        candidate_set: CandidateSetId,
+        candidate: CandidateIndex,
+        key_id: TopologyKeyId,
+        keys: &TopologyKeys,
+    ) -> Option<Domain> {
+        self.domain_of(self.get(candidate_set).pool, candidate, key_id, keys)
     }
 
     /// Makes the values of a label known that nodes of any pool may have.
-    pub(super) fn teach(&self, axis: AxisId, axes: &mut Axes) {
-        let key = Arc::clone(axes.key(axis));
-        for offers in &self.offers {
+    pub(super) fn register_domains(&self, key_id: TopologyKeyId, keys: &mut TopologyKeys) {
+        let key = Arc::clone(keys.key(key_id));
+        for offers in &self.pools {
             let own = offers.labels.get(&key).into_iter();
-            let of_sizes = offers.candidates.iter().filter_map(|c| offers.label(c, &key));
+            let of_sizes = offers.candidates.iter().filter_map(|c| offers.candidate_label(c, &key));
             for value in own.cloned().chain(of_sizes) {
-                axes.domain(axis, &value);
+                keys.domain_id(key_id, &value);
             }
         }
     }
@@ -199,45 +216,45 @@ impl Choices {
     /// place of `own`, if that is given.
     pub(super) fn cheapest(
         &mut self,
-        choice: ChoiceId,
-        from: Place,
+        candidate_set: CandidateSetId,
+        from: CandidateIndex,
         load: Load<'_>,
-        own: (&Allowance, Option<Place>),
-    ) -> Option<Place> {
-        self.best_value(choice, from, (load, Next { requests: load.requests, pods: 1 }), own)
+        own: (&LaunchLimits, Option<CandidateIndex>),
+    ) -> Option<CandidateIndex> {
+        self.cheapest_per_pod(candidate_set, from, (load, ExpectedPods { requests: load.requests, count: 1 }), own)
     }
 
     /// The same where more pods are in view: the candidate at which each pays least, since those that follow share what it
     /// is dearer. Disks and variety are not shared.
-    pub(super) fn best_value(
+    pub(super) fn cheapest_per_pod(
         &mut self,
-        choice: ChoiceId,
-        from: Place,
-        (load, next): (Load<'_>, Next<'_>),
-        (allowance, own): (&Allowance, Option<Place>),
-    ) -> Option<Place> {
-        if load.disks > 0 || !load.needed.is_empty() {
-            return self.cheapest_of_all(choice, from, load, (allowance, own));
+        candidate_set: CandidateSetId,
+        from: CandidateIndex,
+        (load, next): (Load<'_>, ExpectedPods<'_>),
+        (allowance, own): (&LaunchLimits, Option<CandidateIndex>),
+    ) -> Option<CandidateIndex> {
+        if load.disks > 0 || !load.min_values.is_empty() {
+            return self.cheapest_by_scan(candidate_set, from, load, (allowance, own));
         }
-        if own.is_none() && !allowance.has_place(&self.offers[self.get(choice).offers].pool) {
+        if own.is_none() && !allowance.allows_node(&self.pools[self.get(candidate_set).pool].pool) {
             return None;
         }
         loop {
-            let Choice { offers, front, .. } = &self.all[choice as usize];
-            let Offers { candidates, pool, .. } = &*self.offers[*offers];
+            let CandidateSet { pool: offers, pareto_front: front, .. } = &self.sets[candidate_set as usize];
+            let PoolOfferings { candidates, pool, .. } = &*self.pools[*offers];
             let own = own.map(|own| &candidates[own as usize]);
             let paid = own.map_or(0, |own| own.price.nanos());
             let start = front.partition_point(|place| *place < from);
-            let mut best: Option<(i64, Place)> = None;
+            let mut best: Option<(i64, CandidateIndex)> = None;
             for place in &front[start..] {
                 let candidate = &candidates[*place as usize];
                 let more = candidate.price.nanos() - paid;
                 // Those that follow are no cheaper, and shared by no more pods than are in view.
-                if best.is_some_and(|(each, _)| more / i64::from(next.pods) >= each) {
+                if best.is_some_and(|(each, _)| more / i64::from(next.count) >= each) {
                     break;
                 }
-                if load.requests.fits(&candidate.room) {
-                    let each = next.price_each(more, load.requests, &candidate.room);
+                if load.requests.fits(&candidate.pod_capacity) {
+                    let each = next.price_per_pod(more, load.requests, &candidate.pod_capacity);
                     best = best.filter(|(least, _)| *least <= each).or(Some((each, *place)));
                 }
             }
@@ -246,74 +263,97 @@ impl Choices {
                 return Some(found);
             }
             // It beats others that may be bought: they come to the fore without it, and of those all are allowed.
-            self.renew_front(choice, allowance);
+            self.refresh_pareto_front(candidate_set, allowance);
         }
     }
 
     /// The same as [`Self::cheapest`] for what takes disks or must keep its variety, which the front does not look at.
-    fn cheapest_of_all(
+    fn cheapest_by_scan(
         &self,
-        choice: ChoiceId,
-        from: Place,
+        candidate_set: CandidateSetId,
+        from: CandidateIndex,
         load: Load<'_>,
-        (allowance, own): (&Allowance, Option<Place>),
-    ) -> Option<Place> {
-        let Choice { offers, all, .. } = &self.all[choice as usize];
-        let Offers { candidates, pool, .. } = &*self.offers[*offers];
+        (allowance, own): (&LaunchLimits, Option<CandidateIndex>),
+    ) -> Option<CandidateIndex> {
+        let CandidateSet { pool: offers, candidates: all, .. } = &self.sets[candidate_set as usize];
+        let PoolOfferings { candidates, pool, .. } = &*self.pools[*offers];
         let own = own.map(|own| &candidates[own as usize]);
-        let holds = |place: &Place| candidates[*place as usize].holds(load.requests, load.disks);
+        let holds = |place: &CandidateIndex| candidates[*place as usize].holds(load.requests, load.disks);
         let mut places = all.iter().map(|(place, _)| *place).filter(|place| *place >= from).filter(holds);
         places.find(|place| {
             is_allowed(allowance, pool, &candidates[*place as usize], own)
-                && self.has_variety(choice, *place, load, allowance)
+                && self.meets_min_values(candidate_set, *place, load, allowance)
         })
     }
 
     /// True when a node of a choice that becomes a candidate keeps as many values on offer as it needs.
-    pub(super) fn has_variety(&self, choice: ChoiceId, place: Place, load: Load<'_>, allowance: &Allowance) -> bool {
-        let offers = &self.offers[self.get(choice).offers];
-        load.needed.is_empty() || offers.has_variety(self.each(choice), self.candidate(choice, place), load, allowance)
+    pub(super) fn meets_min_values(
+        &self,
+        candidate_set: CandidateSetId,
+        candidate: CandidateIndex,
+        load: Load<'_>,
+        limits: &LaunchLimits,
+    ) -> bool {
+        let offers = &self.pools[self.get(candidate_set).pool];
+        load.min_values.is_empty()
+            || offers.meets_min_values(
+                self.candidates_in(candidate_set),
+                self.candidate(candidate_set, candidate),
+                load,
+                limits,
+            )
     }
 
     /// The lowest price from a candidate of a choice on.
-    pub(super) fn next_price(&self, choice: ChoiceId, from: Place) -> Option<i64> {
-        let Choice { offers, all, .. } = self.get(choice);
+    pub(super) fn lowest_price_from(&self, candidate_set: CandidateSetId, from: CandidateIndex) -> Option<i64> {
+        let CandidateSet { pool: offers, candidates: all, .. } = self.get(candidate_set);
         let next = all.get(all.partition_point(|(place, _)| *place < from))?;
-        Some(self.offers[*offers].candidates[next.0 as usize].price.nanos())
+        Some(self.pools[*offers].candidates[next.0 as usize].price.nanos())
     }
 
     /// Drops what there is no room for any more from the front, and those that it beat come to the fore. Whether there is a
     /// place for one node more is not asked: nodes that have one may still become another candidate.
-    fn renew_front(&mut self, choice: ChoiceId, allowance: &Allowance) {
-        let Choice { offers, all, .. } = &self.all[choice as usize];
-        let offers = &self.offers[*offers];
-        let front = offers.front_of(all, |candidate| allowance.has_room(&offers.pool, candidate));
-        self.all[choice as usize].front = front;
+    fn refresh_pareto_front(&mut self, candidate_set: CandidateSetId, limits: &LaunchLimits) {
+        let CandidateSet { pool: offers, candidates: all, .. } = &self.sets[candidate_set as usize];
+        let offers = &self.pools[*offers];
+        let front = offers.pareto_front_of(all, |candidate| limits.allows_capacity(&offers.pool, candidate));
+        self.sets[candidate_set as usize].pareto_front = front;
     }
 
-    fn add(&mut self, pool: usize, all: Arc<[(Place, u32)]>, front: Vec<Place>) -> ChoiceId {
+    fn add(&mut self, pool: usize, all: Arc<[(CandidateIndex, u32)]>, front: Vec<CandidateIndex>) -> CandidateSetId {
         let zones = all.iter().fold(0, |mask, (_, zones)| mask | zones);
-        self.all.push(Choice { offers: pool, zones, all, front });
-        self.all.len() as ChoiceId - 1
+        self.sets.push(CandidateSet { pool, zones, candidates: all, pareto_front: front });
+        self.sets.len() as CandidateSetId - 1
     }
 
-    fn domain_of(&self, pool: usize, place: Place, axis: AxisId, axes: &Axes) -> Option<Domain> {
-        let offers = &self.offers[pool];
-        let key = axes.key(axis);
+    fn domain_of(
+        &self,
+        pool: usize,
+        candidate: CandidateIndex,
+        key_id: TopologyKeyId,
+        keys: &TopologyKeys,
+    ) -> Option<Domain> {
+        let offers = &self.pools[pool];
+        let key = keys.key(key_id);
         let value = match offers.labels.get(key) {
             Some(own) => Arc::clone(own),
-            None => offers.label(&offers.candidates[place as usize], key)?,
+            None => offers.candidate_label(&offers.candidates[candidate as usize], key)?,
         };
-        axes.known(axis, &value)
+        keys.known_domain(key_id, &value)
     }
 }
 
 /// True when a candidate may be bought; in place of `own`, if that is given.
-fn is_allowed(allowance: &Allowance, pool: &NodePool, candidate: &Candidate, own: Option<&Candidate>) -> bool {
-    allowance.allows(pool, candidate) || own.is_some_and(|own| allowance.allows_instead(pool, candidate, own))
+fn is_allowed(
+    limits: &LaunchLimits,
+    pool: &NodePool,
+    candidate: &InstanceCandidate,
+    own: Option<&InstanceCandidate>,
+) -> bool {
+    limits.allows(pool, candidate) || own.is_some_and(|own| limits.allows_swap(pool, candidate, own))
 }
 
 /// Candidates with those of their zones that are in a mask, as far as there are any.
-fn kept(all: &[(Place, u32)], mask: impl Fn(Place) -> u32) -> Vec<(Place, u32)> {
+fn with_zones_in(all: &[(CandidateIndex, u32)], mask: impl Fn(CandidateIndex) -> u32) -> Vec<(CandidateIndex, u32)> {
     all.iter().map(|(place, zones)| (*place, zones & mask(*place))).filter(|(_, zones)| *zones != 0).collect()
 }

@@ -5,8 +5,8 @@ use crate::model::requirements::Requirements;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of a filter among [`Filters`].
-pub(super) type FilterId = usize;
+/// Number of a filter among [`NodeFilters`].
+pub(super) type NodeFilterId = usize;
 
 /// Labels that the node must have, and taints that it may have.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,7 +16,7 @@ pub(super) struct NodeFilter {
     pub(super) alternatives: Vec<Vec<Requirements>>,
     pub(super) tolerations: Vec<Toleration>,
     /// Taints with `PreferNoSchedule` keep pods away like any other.
-    pub(super) avoids: bool,
+    pub(super) avoid_prefer_no_schedule: bool,
 }
 
 impl NodeFilter {
@@ -24,11 +24,16 @@ impl NodeFilter {
     pub(super) fn of(shape: &PodShape, volumes: &[Requirements]) -> Self {
         let lists = [shape.alternatives.as_slice(), volumes];
         let alternatives = lists.into_iter().filter(|list| !list.is_empty()).map(<[_]>::to_vec).collect();
-        Self { selector: shape.selector.clone(), alternatives, tolerations: shape.tolerations.clone(), avoids: false }
+        Self {
+            selector: shape.selector.clone(),
+            alternatives,
+            tolerations: shape.tolerations.clone(),
+            avoid_prefer_no_schedule: false,
+        }
     }
 
     /// The nodes that a spread constraint of a pod counts. `None` is all.
-    pub(super) fn counted(shape: &PodShape, spread: &Spread) -> Option<Self> {
+    pub(super) fn for_spread(shape: &PodShape, spread: &Spread) -> Option<Self> {
         const ANY: Toleration = Toleration { key: None, value: None, effect: None };
         let asks = spread.honors_affinity && !(shape.selector.is_empty() && shape.alternatives.is_empty());
         if !asks && !spread.honors_taints {
@@ -46,7 +51,7 @@ impl NodeFilter {
     }
 
     /// All that is asked of labels whichever of its alternatives a node has: where there is only one it is no choice.
-    pub(super) fn certain(&self) -> impl Iterator<Item = &Requirements> {
+    pub(super) fn unconditional(&self) -> impl Iterator<Item = &Requirements> {
         let only = self.alternatives.iter().filter_map(|list| match list.as_slice() {
             [only] => Some(only),
             _ => None,
@@ -67,20 +72,22 @@ impl NodeFilter {
 
     /// The first taint that keeps the pod away.
     pub(super) fn untolerated<'t>(&self, taints: &'t [Taint]) -> Option<&'t Taint> {
-        let mut hard = taints.iter().filter(|taint| self.avoids || taint.effect != TaintEffect::PreferNoSchedule);
+        let mut hard = taints
+            .iter()
+            .filter(|taint| self.avoid_prefer_no_schedule || taint.effect != TaintEffect::PreferNoSchedule);
         hard.find(|taint| !Toleration::any_covers(&self.tolerations, taint))
     }
 }
 
 /// Filters by number: equal ones have one.
 #[derive(Debug, Default)]
-pub(super) struct Filters {
-    numbers: BTreeMap<Arc<NodeFilter>, FilterId>,
+pub(super) struct NodeFilters {
+    numbers: BTreeMap<Arc<NodeFilter>, NodeFilterId>,
     all: Vec<Arc<NodeFilter>>,
 }
 
-impl Filters {
-    pub(super) fn number(&mut self, filter: NodeFilter) -> FilterId {
+impl NodeFilters {
+    pub(super) fn intern(&mut self, filter: NodeFilter) -> NodeFilterId {
         if let Some(number) = self.numbers.get(&filter) {
             return *number;
         }
@@ -90,7 +97,7 @@ impl Filters {
         number
     }
 
-    pub(super) fn get(&self, number: FilterId) -> &Arc<NodeFilter> {
+    pub(super) fn get(&self, number: NodeFilterId) -> &Arc<NodeFilter> {
         &self.all[number]
     }
 }

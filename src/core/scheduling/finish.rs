@@ -1,10 +1,10 @@
 //! Finishing: what comes of a simulation for whoever asked for it?
 
-use super::axes::ZONE;
-use super::candidates::{Candidate, MOST_ZONES, Offers};
-use super::open::{NodeId, OpenNode, Shop};
-use super::outcome::{NewNode, Outcome, Placement, Target};
-use super::solve::{Seat, Solver};
+use super::axes::ZONE_KEY;
+use super::candidates::{InstanceCandidate, MAX_ZONES, PoolOfferings};
+use super::open::{OpenNode, OpenNodeId, OpenNodes};
+use super::outcome::{NewNode, PodPlacement, SchedulingResult, Target};
+use super::solve::{NodeRef, SchedulingState};
 use super::variety::Load;
 use crate::catalog::OfferingKey;
 use crate::model::cluster::claim::PlannedOffering;
@@ -13,52 +13,55 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// More nodes than there are in one simulation.
-const MANY: u32 = 1 << 20;
+const NODE_COUNT_BOUND: u32 = 1 << 20;
 
 /// Most offerings that a new node is planned for.
-const MOST_OFFERINGS: usize = 60;
+const MAX_OFFERINGS: usize = 60;
 
 /// Turns seats into placements and open nodes into new ones.
-pub(super) fn finish(solver: &Solver, outcome: &mut Outcome) {
-    let mut pods: Vec<Vec<Arc<Pod>>> = vec![Vec::new(); solver.shop.nodes.len()];
-    for (pod, _, seat) in &solver.placed {
+pub(super) fn write_result(state: &SchedulingState, outcome: &mut SchedulingResult) {
+    let mut pods: Vec<Vec<Arc<Pod>>> = vec![Vec::new(); state.open.nodes.len()];
+    for (pod, _, seat) in &state.placed {
         let target = match *seat {
-            Seat::Bin(site) => solver.bins.target(site).clone(),
-            Seat::Open(node) => {
+            NodeRef::Existing(site) => state.existing.target(site).clone(),
+            NodeRef::Open(node) => {
                 pods[node].push(Arc::clone(pod));
                 Target::New(node)
             }
         };
-        outcome.placements.push(Placement { pod: pod.key.clone(), target });
+        outcome.placements.push(PodPlacement { pod: pod.key.clone(), target });
     }
     // Nodes that may be in any of several zones go where there are fewest, but open up no zone that somebody who is to be
     // even over zones does not know of.
-    let mut in_zone: Vec<u32> = (0..MOST_ZONES as u32).map(|zone| solver.shop.nodes_in(zone)).collect();
+    let mut in_zone: Vec<u32> = (0..MAX_ZONES as u32).map(|zone| state.open.node_count_in(zone)).collect();
     for (node, pods) in pods.into_iter().enumerate() {
-        if solver.shop.zone(node).is_some() {
-            outcome.new.push(new_node(&solver.shop, node, pods, &in_zone));
+        if state.open.zone(node).is_some() {
+            outcome.new_nodes.push(new_node(&state.open, node, pods, &in_zone));
             continue;
         }
-        let weights: Vec<u32> =
-            in_zone.iter().zip(0..).map(|(nodes, zone)| solver.would_open(node, zone) * MANY + nodes).collect();
-        let new = new_node(&solver.shop, node, pods, &weights);
+        let weights: Vec<u32> = in_zone
+            .iter()
+            .zip(0..)
+            .map(|(nodes, zone)| state.groups_gaining_domain(node, zone) * NODE_COUNT_BOUND + nodes)
+            .collect();
+        let new = new_node(&state.open, node, pods, &weights);
         let first = new.offerings.first().map(|offering| offering.key.zone.text());
-        let zone = first.and_then(|zone| solver.known.topology.axes.known(ZONE, &zone));
+        let zone = first.and_then(|zone| state.constraints.topology.keys.known_domain(ZONE_KEY, &zone));
         zone.into_iter().for_each(|zone| in_zone[zone as usize] += 1);
-        outcome.new.push(new);
+        outcome.new_nodes.push(new);
     }
 }
 
 /// The node with every offering that would hold its pods.
-pub(super) fn new_node(shop: &Shop, node: NodeId, pods: Vec<Arc<Pod>>, in_zone: &[u32]) -> NewNode {
-    let open = &shop.nodes[node];
-    let offers = shop.choices.offers(shop.choices.get(open.choice).offers);
-    let chosen = &offers.candidates[open.best as usize];
-    let daemons = chosen.instance.allocatable.minus(&chosen.room);
+pub(super) fn new_node(open_nodes: &OpenNodes, node: OpenNodeId, pods: Vec<Arc<Pod>>, in_zone: &[u32]) -> NewNode {
+    let open = &open_nodes.nodes[node];
+    let offers = open_nodes.candidate_sets.pool_offerings(open_nodes.candidate_sets.get(open.candidate_set).pool);
+    let chosen = &offers.candidates[open.candidate as usize];
+    let daemons = chosen.instance.allocatable.minus(&chosen.pod_capacity);
     NewNode {
         pool: offers.pool.name.clone(),
         class: offers.pool.class.clone(),
-        offerings: offerings(shop, open, in_zone),
+        offerings: planned_offerings(open_nodes, open, in_zone),
         requests: open.requests.plus(&daemons),
         labels: offers.labels.clone(),
         pods,
@@ -66,16 +69,16 @@ pub(super) fn new_node(shop: &Shop, node: NodeId, pods: Vec<Arc<Pod>>, in_zone: 
 }
 
 /// An offering with the number of nodes in its zone, the candidate that it is of, and the bit of its zone.
-type Offered<'c> = (u32, PlannedOffering, (&'c Candidate, u32));
+type WeightedOffering<'c> = (u32, PlannedOffering, (&'c InstanceCandidate, u32));
 
 /// Offerings that hold the node's pods, cheapest first; of equals those of the zone with the fewest nodes.
-pub(super) fn offerings(shop: &Shop, open: &OpenNode, in_zone: &[u32]) -> Vec<PlannedOffering> {
-    let offers = shop.choices.offers(shop.choices.get(open.choice).offers);
-    let chosen = &offers.candidates[open.best as usize];
-    let load = Load { requests: &open.requests, disks: open.disks, needed: &[] };
-    let mut planned: Vec<Offered<'_>> = Vec::new();
-    for (candidate, zones) in shop.choices.each(open.choice) {
-        if !offers.may_stand_in(candidate, chosen, load, &shop.allowance) {
+pub(super) fn planned_offerings(open_nodes: &OpenNodes, open: &OpenNode, in_zone: &[u32]) -> Vec<PlannedOffering> {
+    let offers = open_nodes.candidate_sets.pool_offerings(open_nodes.candidate_sets.get(open.candidate_set).pool);
+    let chosen = &offers.candidates[open.candidate as usize];
+    let load = Load { requests: &open.requests, disks: open.disks, min_values: &[] };
+    let mut planned: Vec<WeightedOffering<'_>> = Vec::new();
+    for (candidate, zones) in open_nodes.candidate_sets.candidates_in(open.candidate_set) {
+        if !offers.can_substitute(candidate, chosen, load, &open_nodes.limits) {
             continue;
         }
         for offering in candidate.instance.offerings.iter().filter(|o| o.capacity_type == candidate.capacity_type) {
@@ -88,27 +91,31 @@ pub(super) fn offerings(shop: &Shop, open: &OpenNode, in_zone: &[u32]) -> Vec<Pl
             let weight = in_zone.get(bit).copied().unwrap_or(0);
             planned.push((weight, PlannedOffering { key, price: offering.price }, (candidate, 1 << bit)));
         }
-        if planned.len() >= MOST_OFFERINGS && open.needed.is_empty() {
+        if planned.len() >= MAX_OFFERINGS && open.min_values.is_empty() {
             break;
         }
     }
     planned.sort_by(|(v, a, _), (w, b, _)| (a.price, v, &a.key).cmp(&(b.price, w, &b.key)));
-    if open.needed.is_empty() {
-        planned.truncate(MOST_OFFERINGS);
+    if open.min_values.is_empty() {
+        planned.truncate(MAX_OFFERINGS);
     } else {
-        keep_most(offers, &open.needed, &mut planned);
+        truncate_keeping_min_values(offers, &open.min_values, &mut planned);
     }
     planned.into_iter().map(|(_, offering, _)| offering).collect()
 }
 
 /// Keeps as many as a plan may have: those that the variety asked for needs, and of the others the cheapest.
-fn keep_most(offers: &Offers, needed: &[u32], planned: &mut Vec<Offered<'_>>) {
+fn truncate_keeping_min_values(
+    pool_offerings: &PoolOfferings,
+    needed: &[u32],
+    planned: &mut Vec<WeightedOffering<'_>>,
+) {
     let mut kept = BTreeSet::new();
-    for ((key, _), needed) in offers.least.iter().zip(needed) {
+    for ((key, _), needed) in pool_offerings.min_values.iter().zip(needed) {
         let mut values = BTreeSet::new();
         for (n, (_, _, (candidate, zone))) in planned.iter().enumerate() {
             let known = values.len();
-            values.extend(offers.values(candidate, *zone, key));
+            values.extend(pool_offerings.label_values(candidate, *zone, key));
             if values.len() > known {
                 kept.insert(n);
             }
@@ -118,7 +125,7 @@ fn keep_most(offers: &Offers, needed: &[u32], planned: &mut Vec<Offered<'_>>) {
         }
     }
     let rest = (0..planned.len()).filter(|n| !kept.contains(n));
-    let rest: Vec<usize> = rest.take(MOST_OFFERINGS.saturating_sub(kept.len())).collect();
+    let rest: Vec<usize> = rest.take(MAX_OFFERINGS.saturating_sub(kept.len())).collect();
     kept.extend(rest);
     let mut n = 0..;
     planned.retain(|_| n.next().is_some_and(|n| kept.contains(&n)));

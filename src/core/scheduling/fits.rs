@@ -11,29 +11,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Requirements of the pool on well-known keys that this size does not have (a GPU name on a size without GPUs).
-pub(super) fn pool_keys_hold(pool: &NodePool, instance: &InstanceType, own: &Labels) -> bool {
+pub(super) fn pool_requirements_hold(pool: &NodePool, instance: &InstanceType, own: &Labels) -> bool {
     pool.requirements.iter().all(|(key, asked)| {
         instance.requirements.get(key).is_some()
             || own.contains_key(key)
             || asked.allows_absent()
             || !labels::is_well_known(key)
-            || offered_by_class(key)
+            || is_class_label(key)
     })
 }
 
 /// Keys whose value comes from the class rather than from size or offering.
-pub(super) fn offered_by_class(key: &str) -> bool {
+pub(super) fn is_class_label(key: &str) -> bool {
     matches!(key, labels::OS_SKU | labels::MODE)
 }
 
 /// True when the pool's requirements allow zone and capacity type of an offering.
-pub(super) fn allowed(pool: &NodePool, offering: &Offering) -> bool {
+pub(super) fn pool_allows_offering(pool: &NodePool, offering: &Offering) -> bool {
     let value = |key| offered(key, offering.capacity_type, Some(&offering.zone));
     OFFERED.iter().all(|key| pool.requirements.allows(key, value(key)))
 }
 
 /// The value of a label that a node of an offering has by its size, its capacity type and its zone.
-pub(super) fn offered_label(
+pub(super) fn offering_label(
     instance: &InstanceType,
     (capacity_type, zone): (CapacityType, Option<&Zone>),
     key: &str,
@@ -43,18 +43,18 @@ pub(super) fn offered_label(
 }
 
 /// True when a node of this offering, with these labels of its pool, accepts the shape.
-pub(super) fn node_labels_accept(
+pub(super) fn offering_matches_filter(
     filter: &NodeFilter,
     instance: &InstanceType,
     key: &OfferingKey,
     own: &BTreeMap<Arc<str>, Arc<str>>,
 ) -> bool {
-    let fits = |asked: &Requirements| labels_fit(asked, instance, key.capacity_type, Some(&key.zone), own);
+    let fits = |asked: &Requirements| labels_compatible(asked, instance, key.capacity_type, Some(&key.zone), own);
     fits(&filter.selector) && filter.alternatives.iter().all(|list| list.iter().any(fits))
 }
 
 /// True when each requirement holds on a node of this size and capacity type; the zone is left open unless given.
-pub(super) fn labels_fit(
+pub(super) fn labels_compatible(
     asked: &Requirements,
     instance: &InstanceType,
     capacity_type: CapacityType,

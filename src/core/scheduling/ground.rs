@@ -8,18 +8,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Places of nodes, each with how many pods are there.
-type Places = Vec<(u32, u32)>;
+type PodsPerNode = Vec<(u32, u32)>;
 
 /// Nodes that stay, and the pods on them.
 #[derive(Debug, Default)]
-pub(super) struct Ground {
+pub(super) struct ExistingPods {
     /// By name.
     pub(super) nodes: Vec<Arc<Node>>,
     /// Each shape that runs, with the places of its pods in `nodes`.
-    pub(super) pods: Vec<(Arc<PodShape>, Places)>,
+    pub(super) pods: Vec<(Arc<PodShape>, PodsPerNode)>,
 }
 
-impl Ground {
+impl ExistingPods {
     /// All nodes but some, and all pods on them but those that leave and those that end.
     pub(super) fn of(snapshot: &Snapshot, without: &BTreeSet<NodeName>, leaving: &BTreeSet<&ObjectKey>) -> Self {
         let nodes: Vec<Arc<Node>> =
@@ -33,7 +33,7 @@ impl Ground {
             snapshot.pods().values().filter(stays).filter_map(|pod| Some((&pod.shape, place(pod)?))).collect();
         // Pods that are watched share equal shapes: by address those need not be compared in depth.
         bound.sort_unstable_by_key(|(shape, place)| (Arc::as_ptr(shape), *place));
-        let mut pods: Vec<(Arc<PodShape>, Places)> = Vec::new();
+        let mut pods: Vec<(Arc<PodShape>, PodsPerNode)> = Vec::new();
         for alike in bound.chunk_by(|a, b| Arc::ptr_eq(a.0, b.0) && a.1 == b.1) {
             let Some((shape, place)) = alike.first() else { continue };
             let here = (*place, alike.len() as u32);
@@ -46,7 +46,7 @@ impl Ground {
     }
 
     /// True when some pod that runs keeps others away.
-    pub(super) fn has_apart(snapshot: &Snapshot) -> bool {
+    pub(super) fn has_anti_affinity(snapshot: &Snapshot) -> bool {
         let apart = |pod: &Arc<Pod>| pod.shape.affinity.as_ref().is_some_and(|affinity| !affinity.apart.is_empty());
         snapshot.pods().values().any(apart)
     }

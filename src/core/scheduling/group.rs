@@ -1,8 +1,8 @@
 //! Groups: what is counted for topology constraints, and how many of it is where?
 
-use super::axes::{AxisId, Domain, HOST};
+use super::axes::{Domain, HOSTNAME_KEY, TopologyKeyId};
 use super::filter::NodeFilter;
-use super::volumes::SharedId;
+use super::volumes::SharedVolumeId;
 use crate::model::cluster::pod::{Labels, PodShape, PodTerm};
 use crate::model::names::Namespace;
 use crate::model::requirements::Requirements;
@@ -15,31 +15,31 @@ pub(super) type GroupId = u32;
 
 /// What a group counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Counting {
+pub(super) enum CountedPods {
     /// Pods of a namespace that a spread constraint selects.
-    Selected(Namespace, Requirements),
+    BySelector(Namespace, Requirements),
     /// Pods that all terms of a pod's affinity mean, as kube-scheduler counts them.
-    MeantByAll(Vec<PodTerm>),
+    ByAllTerms(Vec<PodTerm>),
     /// Pods that a term of anti-affinity means.
-    Meant(PodTerm),
+    ByTerm(PodTerm),
     /// Pods that have this term of anti-affinity themselves.
-    Owners(PodTerm),
+    InverseAntiAffinity(PodTerm),
     /// Pods that have a volume which is still to be made, whatever they are.
-    Sharing(SharedId),
+    SharingVolume(SharedVolumeId),
 }
 
 /// What tells one group from another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Identity {
-    pub(super) axis: AxisId,
-    pub(super) counting: Counting,
+pub(super) struct TopologyGroupKey {
+    pub(super) key: TopologyKeyId,
+    pub(super) counted: CountedPods,
     /// Only pods on such nodes count, and only their domains.
     pub(super) filter: Option<Arc<NodeFilter>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Group {
-    pub(super) identity: Identity,
+pub(super) struct TopologyGroup {
+    pub(super) key: TopologyGroupKey,
     /// By domain.
     pub(super) counts: Vec<u32>,
     /// In all domains.
@@ -47,82 +47,84 @@ pub(super) struct Group {
     /// Domains of nodes that exist or are being made, but for hosts.
     pub(super) domains: Vec<bool>,
     /// Kinds that are to be even over its domains.
-    pub(super) even: Vec<u32>,
+    pub(super) spread_classes: Vec<u32>,
 }
 
 /// Groups by a label that their pods must have; those that ask for no single one stand by themselves.
 #[derive(Debug, Default)]
-pub(super) struct ByLabel {
-    by: BTreeMap<(Arc<str>, Arc<str>), Vec<GroupId>>,
-    rest: Vec<GroupId>,
+pub(super) struct GroupsByLabel {
+    by_label: BTreeMap<(Arc<str>, Arc<str>), Vec<GroupId>>,
+    unindexed: Vec<GroupId>,
 }
 
 /// True when a group of this sort counts pods of a shape.
-pub(super) fn counts(namespaces: &Table<Namespace, Labels>, counting: &Counting, shape: &PodShape) -> bool {
+pub(super) fn counts_pod(namespaces: &Table<Namespace, Labels>, counting: &CountedPods, shape: &PodShape) -> bool {
     let means =
         |term: &PodTerm| term.means(&shape.namespace, namespaces.get(&shape.namespace).map(Arc::as_ref), &shape.labels);
     match counting {
-        Counting::Selected(namespace, selector) => {
+        CountedPods::BySelector(namespace, selector) => {
             *namespace == shape.namespace && selector.satisfied_by(&shape.labels)
         }
-        Counting::MeantByAll(terms) => terms.iter().all(means),
-        Counting::Meant(term) => means(term),
-        Counting::Owners(term) => shape.affinity.as_ref().is_some_and(|affinity| affinity.apart.contains(term)),
+        CountedPods::ByAllTerms(terms) => terms.iter().all(means),
+        CountedPods::ByTerm(term) => means(term),
+        CountedPods::InverseAntiAffinity(term) => {
+            shape.affinity.as_ref().is_some_and(|affinity| affinity.apart.contains(term))
+        }
         // A shape does not tell.
-        Counting::Sharing(_) => false,
+        CountedPods::SharingVolume(_) => false,
     }
 }
 
-impl Counting {
+impl CountedPods {
     /// Labels that the pods have that it counts or, for owners, that they keep away.
     pub(super) fn selector(&self) -> &Requirements {
         static ALL: Requirements = Requirements::ALL;
         match self {
-            Self::Selected(_, selector) => selector,
-            Self::MeantByAll(terms) => terms.first().map_or(&ALL, |term| &term.selector),
-            Self::Meant(term) | Self::Owners(term) => &term.selector,
-            Self::Sharing(_) => &ALL,
+            Self::BySelector(_, selector) => selector,
+            Self::ByAllTerms(terms) => terms.first().map_or(&ALL, |term| &term.selector),
+            Self::ByTerm(term) | Self::InverseAntiAffinity(term) => &term.selector,
+            Self::SharingVolume(_) => &ALL,
         }
     }
 }
 
 /// The label that a requirement allows and nothing else.
-pub(super) fn exact(
+pub(super) fn single_label(
     (key, asked): (&Arc<str>, &crate::model::requirements::Requirement),
 ) -> Option<(Arc<str>, Arc<str>)> {
     Some((Arc::clone(key), Arc::clone(asked.single()?)))
 }
 
-impl ByLabel {
+impl GroupsByLabel {
     pub(super) fn add(&mut self, selector: &Requirements, group: GroupId) {
-        match selector.iter().find_map(exact) {
-            Some(label) => self.by.entry(label).or_default().push(group),
-            None => self.rest.push(group),
+        match selector.iter().find_map(single_label) {
+            Some(label) => self.by_label.entry(label).or_default().push(group),
+            None => self.unindexed.push(group),
         }
     }
 
     /// Groups that may mean pods with these labels.
-    pub(super) fn of(&self, labels: &Labels) -> Vec<GroupId> {
-        let mut found = self.rest.clone();
+    pub(super) fn matching(&self, labels: &Labels) -> Vec<GroupId> {
+        let mut found = self.unindexed.clone();
         for (key, value) in labels {
-            found.extend(self.by.get(&(Arc::clone(key), Arc::clone(value))).into_iter().flatten());
+            found.extend(self.by_label.get(&(Arc::clone(key), Arc::clone(value))).into_iter().flatten());
         }
         found
     }
 }
 
-impl Group {
+impl TopologyGroup {
     /// True when pods on a node count, of which it is said which filters let it through.
-    pub(super) fn takes(&self, accepts: impl Fn(&NodeFilter) -> bool) -> bool {
-        self.identity.filter.as_deref().is_none_or(accepts)
+    pub(super) fn counts_node(&self, accepts: impl Fn(&NodeFilter) -> bool) -> bool {
+        self.key.filter.as_deref().is_none_or(accepts)
     }
 
     /// True when a node is, or will be, in a domain.
-    pub(super) fn knows(&self, domain: Domain) -> bool {
+    pub(super) fn has_domain(&self, domain: Domain) -> bool {
         self.domains.get(domain as usize).is_some_and(|there| *there)
     }
 
-    pub(super) fn at(&self, domain: Domain) -> u32 {
+    pub(super) fn count(&self, domain: Domain) -> u32 {
         self.counts.get(domain as usize).copied().unwrap_or(0)
     }
 
@@ -146,7 +148,7 @@ impl Group {
         }
     }
 
-    pub(super) fn see(&mut self, domain: Domain) {
+    pub(super) fn add_domain(&mut self, domain: Domain) {
         let domain = domain as usize;
         if self.domains.len() <= domain {
             self.domains.resize(domain + 1, false);
@@ -155,15 +157,15 @@ impl Group {
     }
 
     /// Pods in the emptiest domain. A new host is always empty.
-    pub(super) fn least(&self, offered: impl Iterator<Item = Domain>, min_domains: u32) -> u32 {
-        if self.identity.axis == HOST {
+    pub(super) fn min_count(&self, offered: impl Iterator<Item = Domain>, min_domains: u32) -> u32 {
+        if self.key.key == HOSTNAME_KEY {
             return 0;
         }
         let seen = self.domains.iter().enumerate().filter(|(_, there)| **there).map(|(domain, _)| domain as Domain);
-        let more = offered.filter(|domain| !self.knows(*domain));
+        let more = offered.filter(|domain| !self.has_domain(*domain));
         let (mut least, mut number) = (u32::MAX, 0);
         for domain in seen.chain(more) {
-            least = least.min(self.at(domain));
+            least = least.min(self.count(domain));
             number += 1;
         }
         if number < min_domains || number == 0 { 0 } else { least }

@@ -6,70 +6,71 @@
 //! all the same on which of those nodes they are: what was even, near or apart stays so. Work is bounded by a count, not by
 //! the clock, so that the same pods get the same nodes on every machine.
 
-use super::allowance::Allowance;
-use super::axes::{AxisId, Domain, ZONE};
-use super::buy::open;
-use super::candidates::Offers;
-use super::choice::{ChoiceId, Narrowing};
-use super::fill::{Counter, Fill, Lot, Style};
-use super::kinds::{KindId, largest_first};
-use super::open::{Growth, NODE_MORE, NodeId, OpenNode};
-use super::solve::{Seat, Solver};
+use super::allowance::LaunchLimits;
+use super::axes::{Domain, TopologyKeyId, ZONE_KEY};
+use super::buy::open_candidate;
+use super::candidates::PoolOfferings;
+use super::choice::{CandidateSetId, Narrowing};
+use super::fill::{Fill, FillGroup, FillOrder, PoolFiller};
+use super::kinds::{PodClassId, largest_first};
+use super::open::{NEW_NODE_SAVING_DIVISOR, OpenNode, OpenNodeId, PodAddition};
+use super::solve::{NodeRef, SchedulingState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How many looks at a kind of pods beside a candidate are spent for each pod that is placed: some microseconds.
-const WORK_PER_POD: u64 = 100;
+const EVALUATIONS_PER_POD: u64 = 100;
 /// And this many at the least, a few hundredths of a second: a few pods are worth a good look.
-const LEAST_WORK: u64 = 500_000;
+const MIN_EVALUATIONS: u64 = 500_000;
 /// How often some nodes are emptied of those that are alike.
 const ROUNDS: usize = 60;
 /// And how many together, by turns.
-const TOGETHER: [usize; 6] = [16, 2, 8, 3, 4, 6];
+const NODES_PER_ROUND: [usize; 6] = [16, 2, 8, 3, 4, 6];
 
 /// In what nodes must be alike to exchange pods.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Likeness {
+struct ExchangeKey {
     pool: usize,
     /// What they may become, by the zones in which they may be and the constraints that count them.
-    base: ChoiceId,
+    candidate_set: CandidateSetId,
     /// Their domains on other axes.
-    domains: Vec<(AxisId, Domain)>,
+    domains: Vec<(TopologyKeyId, Domain)>,
 }
 
 /// How many pods of each kind, the largest first: kinds by their rank.
-type Pods = BTreeMap<usize, usize>;
+type PodCounts = BTreeMap<usize, usize>;
 
 /// Packs pods of open nodes anew where that is cheaper. True when it was.
-pub(super) fn improve(solver: &mut Solver) -> bool {
-    let mut work = LEAST_WORK.max(WORK_PER_POD * solver.placed.len() as u64);
+pub(super) fn repack(state: &mut SchedulingState) -> bool {
+    let mut work = MIN_EVALUATIONS.max(EVALUATIONS_PER_POD * state.placed.len() as u64);
     let mut improved = false;
-    let ranked = ranked(solver);
-    for (likeness, mut nodes) in alike(solver, &ranked) {
-        let Some(stock) = Stock::of(solver, &likeness) else { continue };
-        let mut tried: BTreeSet<Vec<NodeId>> = BTreeSet::new();
-        let turns = (0..ROUNDS).map(|round| (TOGETHER[round % TOGETHER.len()], 1 + round / TOGETHER.len()));
+    let ranked = classes_by_size(state);
+    for (likeness, mut nodes) in exchangeable_nodes(state, &ranked) {
+        let Some(stock) = RepackOptions::of(state, &likeness) else { continue };
+        let mut tried: BTreeSet<Vec<OpenNodeId>> = BTreeSet::new();
+        let turns = (0..ROUNDS)
+            .map(|round| (NODES_PER_ROUND[round % NODES_PER_ROUND.len()], 1 + round / NODES_PER_ROUND.len()));
         for (together, stride) in [(nodes.len(), 1)].into_iter().chain(turns) {
             if nodes.len() < 2 || work == 0 {
                 break;
             }
-            nodes.sort_by_cached_key(|(node, _)| solver.shop.spot(*node));
-            let (some, rest) = every(nodes, stride, together);
+            nodes.sort_by_cached_key(|(node, _)| state.open.utilization(*node));
+            let (some, rest) = every_nth(nodes, stride, together);
             let is_new = tried.insert(some.iter().map(|(node, _)| *node).collect());
-            let packed = is_new.then(|| pack(solver, &stock, (&some, &ranked), &mut work)).flatten();
+            let packed = is_new.then(|| repack_nodes(state, &stock, (&some, &ranked), &mut work)).flatten();
             improved |= packed.is_some();
             nodes = packed.unwrap_or(some);
             nodes.extend(rest);
         }
     }
     if improved {
-        solver.forget_closed();
+        state.remove_closed_nodes();
     }
     improved
 }
 
 /// The first of some nodes and each that is so many after the last, up to a number of them; and the others.
-fn every<N>(nodes: Vec<N>, stride: usize, together: usize) -> (Vec<N>, Vec<N>) {
+fn every_nth<N>(nodes: Vec<N>, stride: usize, together: usize) -> (Vec<N>, Vec<N>) {
     let (mut some, mut rest) = (Vec::new(), Vec::new());
     for (n, node) in nodes.into_iter().enumerate() {
         let all = if n % stride == 0 && some.len() < together { &mut some } else { &mut rest };
@@ -79,78 +80,82 @@ fn every<N>(nodes: Vec<N>, stride: usize, together: usize) -> (Vec<N>, Vec<N>) {
 }
 
 /// Kinds that were placed, those of the largest pods first.
-fn ranked(solver: &Solver) -> Vec<KindId> {
-    let kinds: BTreeSet<KindId> = solver.placed.iter().map(|(_, kind, _)| *kind).collect();
-    let mut ranked: Vec<KindId> = kinds.into_iter().collect();
-    ranked.sort_by_cached_key(|kind| largest_first(&solver.known.kinds.get(*kind).shape));
+fn classes_by_size(state: &SchedulingState) -> Vec<PodClassId> {
+    let kinds: BTreeSet<PodClassId> = state.placed.iter().map(|(_, kind, _)| *kind).collect();
+    let mut ranked: Vec<PodClassId> = kinds.into_iter().collect();
+    ranked.sort_by_cached_key(|kind| largest_first(&state.constraints.classes.get(*kind).shape));
     ranked
 }
 
 /// Open nodes that may exchange pods, with the pods on each.
-fn alike(solver: &mut Solver, ranked: &[KindId]) -> BTreeMap<Likeness, Vec<(NodeId, Pods)>> {
-    let ranks: BTreeMap<KindId, usize> = ranked.iter().copied().zip(0..).collect();
-    let mut pods: Vec<Pods> = vec![Pods::new(); solver.shop.nodes.len()];
-    for (_, kind, seat) in &solver.placed {
-        if let Seat::Open(node) = seat {
+fn exchangeable_nodes(
+    state: &mut SchedulingState,
+    ranked: &[PodClassId],
+) -> BTreeMap<ExchangeKey, Vec<(OpenNodeId, PodCounts)>> {
+    let ranks: BTreeMap<PodClassId, usize> = ranked.iter().copied().zip(0..).collect();
+    let mut pods: Vec<PodCounts> = vec![PodCounts::new(); state.open.nodes.len()];
+    for (_, kind, seat) in &state.placed {
+        if let NodeRef::Open(node) = seat {
             *pods[*node].entry(ranks[kind]).or_default() += 1;
         }
     }
-    let mut alike: BTreeMap<Likeness, Vec<(NodeId, Pods)>> = BTreeMap::new();
+    let mut alike: BTreeMap<ExchangeKey, Vec<(OpenNodeId, PodCounts)>> = BTreeMap::new();
     for (node, pods) in pods.into_iter().enumerate() {
-        let is_free = pods.keys().all(|rank| solver.known.is_free(ranked[*rank]));
-        if let Some(likeness) = is_free.then(|| likeness(solver, node)).flatten() {
+        let is_free = pods.keys().all(|rank| state.constraints.is_interchangeable(ranked[*rank]));
+        if let Some(likeness) = is_free.then(|| exchange_key(state, node)).flatten() {
             alike.entry(likeness).or_default().push((node, pods));
         }
     }
     alike
 }
 
-fn likeness(solver: &mut Solver, node: NodeId) -> Option<Likeness> {
-    let (shop, axes) = (&solver.shop, &solver.known.topology.axes);
+fn exchange_key(state: &mut SchedulingState, node: OpenNodeId) -> Option<ExchangeKey> {
+    let (shop, axes) = (&state.open, &state.constraints.topology.keys);
     let open = &shop.nodes[node];
-    let (choice, best) = (shop.choices.get(open.choice), open.best);
-    let (pool, zones) = (choice.offers, choice.zones);
-    if !open.needed.is_empty() || !shop.choices.offers(pool).least.is_empty() {
+    let (choice, best) = (shop.candidate_sets.get(open.candidate_set), open.candidate);
+    let (pool, zones) = (choice.pool, choice.zones);
+    if !open.min_values.is_empty() || !shop.candidate_sets.pool_offerings(pool).min_values.is_empty() {
         return None;
     }
-    let domains = (ZONE + 1..axes.len()).filter_map(|axis| Some((axis, shop.domain(node, axis, axes)?))).collect();
-    let root = shop.choices.root(pool);
-    let there = solver.shop.choices.narrow(root, Narrowing::Zones(zones), solver.known.names())?;
-    Some(Likeness { pool, base: solver.counted_alike(there, best), domains })
+    let domains = (ZONE_KEY + 1..axes.len()).filter_map(|axis| Some((axis, shop.domain(node, axis, axes)?))).collect();
+    let root = shop.candidate_sets.root(pool);
+    let there =
+        state.open.candidate_sets.narrow(root, Narrowing::Zones(zones), state.constraints.filters_and_keys())?;
+    Some(ExchangeKey { pool, candidate_set: state.pin_counting(there, best), domains })
 }
 
 /// Packs the pods of some nodes anew, if that is cheaper and there is enough work left for it: the nodes that hold them
 /// then.
-fn pack(
-    solver: &mut Solver,
-    stock: &Stock,
-    (nodes, ranked): (&[(NodeId, Pods)], &[KindId]),
+fn repack_nodes(
+    state: &mut SchedulingState,
+    options: &RepackOptions,
+    (nodes, ranked): (&[(OpenNodeId, PodCounts)], &[PodClassId]),
     work: &mut u64,
-) -> Option<Vec<(NodeId, Pods)>> {
-    let mut all = Pods::new();
+) -> Option<Vec<(OpenNodeId, PodCounts)>> {
+    let mut all = PodCounts::new();
     nodes.iter().flat_map(|(_, pods)| pods).for_each(|(rank, pods)| *all.entry(*rank).or_default() += pods);
     let all: Vec<(usize, usize)> = all.into_iter().collect();
-    let (mut before, mut allowance) = (0, solver.shop.allowance.clone());
+    let (mut before, mut allowance) = (0, state.open.limits.clone());
     for (node, _) in nodes {
-        let open = &solver.shop.nodes[*node];
-        let candidate = solver.shop.choices.candidate(open.choice, open.best);
+        let open = &state.open.nodes[*node];
+        let candidate = state.open.candidate_sets.candidate(open.candidate_set, open.candidate);
         before += candidate.price.nanos();
-        allowance.give_back(&stock.offers, candidate);
+        allowance.give_back(&options.offers, candidate);
     }
     let mut best: Option<Packing> = None;
-    for style in [Style::Largest, Style::Even] {
-        let lots = lots(solver, stock, (&all, ranked));
-        let mut counter = Counter::new(&stock.offers, lots, style, solver.shop.min_values);
+    for style in [FillOrder::LargestFirst, FillOrder::DotProduct] {
+        let lots = fill_groups(state, options, (&all, ranked));
+        let mut counter = PoolFiller::new(&options.offers, lots, style, state.open.min_values_policy);
         let most = best.as_ref().map_or(before, |best| best.price);
-        let looks = (counter.width(&allowance) * all.len() * nodes.len()) as u64;
+        let looks = (counter.candidate_count(&allowance) * all.len() * nodes.len()) as u64;
         if looks > *work {
             return None;
         }
-        let packing = Packing::below(most, &mut counter, allowance.clone(), &stock.offers);
-        *work = work.saturating_sub(counter.looks + stock.zones.len() as u64);
+        let packing = Packing::cheaper_than(most, &mut counter, allowance.clone(), &options.offers);
+        *work = work.saturating_sub(counter.evaluations + options.zones.len() as u64);
         best = packing.filter(|packing| packing.is_better(before, nodes.len())).or(best);
     }
-    Some(adopt(solver, stock.base, (nodes, best?), (&all, ranked)))
+    Some(apply_packing(state, options.candidate_set, (nodes, best?), (&all, ranked)))
 }
 
 /// Candidates with what fills them.
@@ -162,14 +167,19 @@ struct Packing {
 
 impl Packing {
     /// Nodes for all that waits, if they cost less than so much.
-    fn below(most: i64, counter: &mut Counter, mut allowance: Allowance, offers: &Offers) -> Option<Self> {
+    fn cheaper_than(
+        most: i64,
+        filler: &mut PoolFiller,
+        mut limits: LaunchLimits,
+        pool_offerings: &PoolOfferings,
+    ) -> Option<Self> {
         let mut packing = Self { fills: Vec::new(), price: 0 };
         while packing.price < most {
-            let Some((candidate, fill)) = counter.next(&allowance) else {
-                return counter.is_done().then_some(packing);
+            let Some((candidate, fill)) = filler.next_node(&limits) else {
+                return filler.is_done().then_some(packing);
             };
-            packing.price += offers.candidates[candidate].price.nanos();
-            allowance.take(offers, &offers.candidates[candidate]);
+            packing.price += pool_offerings.candidates[candidate].price.nanos();
+            limits.take(pool_offerings, &pool_offerings.candidates[candidate]);
             packing.fills.push((candidate, fill));
         }
         None
@@ -179,79 +189,101 @@ impl Packing {
     /// more must save.
     fn is_better(&self, before: i64, nodes: usize) -> bool {
         let more = self.fills.len().saturating_sub(nodes) as i64;
-        let each = before / (nodes.max(1) as i64) / NODE_MORE;
+        let each = before / (nodes.max(1) as i64) / NEW_NODE_SAVING_DIVISOR;
         self.price + more * each < before
     }
 }
 
 /// What nodes of a likeness may be.
-struct Stock {
+struct RepackOptions {
     pool: usize,
-    offers: Arc<Offers>,
-    base: ChoiceId,
+    offers: Arc<PoolOfferings>,
+    candidate_set: CandidateSetId,
     /// By candidate: the zones in which it is like those nodes.
     zones: Vec<u32>,
 }
 
-impl Stock {
-    fn of(solver: &mut Solver, Likeness { pool, base, domains }: &Likeness) -> Option<Self> {
+impl RepackOptions {
+    fn of(
+        state: &mut SchedulingState,
+        ExchangeKey { pool, candidate_set: base, domains }: &ExchangeKey,
+    ) -> Option<Self> {
         let mut labels = domains.iter().map(|(axis, domain)| Narrowing::Label(*axis, *domain));
-        let narrowed =
-            labels.try_fold(*base, |choice, by| solver.shop.choices.narrow(choice, by, solver.known.names()));
-        let (base, offers) = (narrowed?, Arc::clone(solver.shop.choices.offers(*pool)));
-        Some(Self { pool: *pool, offers, base, zones: solver.shop.choices.zones_by_place(base) })
+        let narrowed = labels.try_fold(*base, |choice, by| {
+            state.open.candidate_sets.narrow(choice, by, state.constraints.filters_and_keys())
+        });
+        let (base, offers) = (narrowed?, Arc::clone(state.open.candidate_sets.pool_offerings(*pool)));
+        Some(Self {
+            pool: *pool,
+            offers,
+            candidate_set: base,
+            zones: state.open.candidate_sets.zones_by_candidate(base),
+        })
     }
 }
 
-fn lots(solver: &mut Solver, stock: &Stock, (all, ranked): (&[(usize, usize)], &[KindId])) -> Vec<Lot> {
-    let Solver { known, shop, .. } = solver;
+fn fill_groups(
+    state: &mut SchedulingState,
+    options: &RepackOptions,
+    (all, ranked): (&[(usize, usize)], &[PodClassId]),
+) -> Vec<FillGroup> {
+    let SchedulingState { constraints: known, open: shop, .. } = state;
     let mut open: BTreeMap<_, Arc<[u32]>> = BTreeMap::new();
     let lots = all.iter().map(|(rank, pods)| {
         let kind = ranked[*rank];
-        let filter = known.kinds.get(kind).filter;
+        let filter = known.classes.get(kind).filter;
         let accepted = open.entry(filter).or_insert_with(|| {
-            let accepted = shop.choices.accepted(stock.pool, filter, &known.filters);
-            accepted.iter().zip(&stock.zones).map(|(accepted, zones)| accepted & zones).collect()
+            let accepted = shop.candidate_sets.accepted_zones(options.pool, filter, &known.filters);
+            accepted.iter().zip(&options.zones).map(|(accepted, zones)| accepted & zones).collect()
         });
-        Lot { accepted: Arc::clone(accepted), requests: known.kinds.requests(kind).clone(), waiting: *pods }
+        FillGroup {
+            accepted_zones: Arc::clone(accepted),
+            requests: known.classes.requests(kind).clone(),
+            pending: *pods,
+        }
     });
     lots.collect()
 }
 
 /// Puts the nodes of a packing in place of others.
-fn adopt(
-    solver: &mut Solver,
-    base: ChoiceId,
-    (nodes, packing): (&[(NodeId, Pods)], Packing),
-    (all, ranked): (&[(usize, usize)], &[KindId]),
-) -> Vec<(NodeId, Pods)> {
-    nodes.iter().for_each(|(node, _)| solver.shop.close(*node));
+fn apply_packing(
+    state: &mut SchedulingState,
+    base: CandidateSetId,
+    (nodes, packing): (&[(OpenNodeId, PodCounts)], Packing),
+    (all, ranked): (&[(usize, usize)], &[PodClassId]),
+) -> Vec<(OpenNodeId, PodCounts)> {
+    nodes.iter().for_each(|(node, _)| state.open.close(*node));
     let mut new = Vec::new();
     for (candidate, fill) in packing.fills {
         let taken = all.iter().map(|(rank, _)| *rank).zip(fill.taken);
-        let pods: Pods = taken.filter(|(_, pods)| *pods > 0).collect();
-        let kinds: Vec<KindId> = pods.keys().map(|rank| ranked[*rank]).collect();
-        let Some(node) = open(solver, base, (candidate, fill.zones), &kinds) else { continue };
-        let OpenNode { choice, best, .. } = solver.shop.nodes[node];
+        let pods: PodCounts = taken.filter(|(_, pods)| *pods > 0).collect();
+        let kinds: Vec<PodClassId> = pods.keys().map(|rank| ranked[*rank]).collect();
+        let Some(node) = open_candidate(state, base, (candidate, fill.zones), &kinds) else { continue };
+        let OpenNode { candidate_set: choice, candidate: best, .. } = state.open.nodes[node];
         for (kind, pods) in kinds.iter().zip(pods.values()) {
-            let growth = Growth { cost: 0, load: 0, choice, best };
-            solver.shop.put(node, growth, solver.known.want(*kind), *pods as u32);
+            let growth = PodAddition { added_cost: 0, utilization: 0, candidate_set: choice, candidate: best };
+            state.open.add_pods(node, growth, state.constraints.pod_needs(*kind), *pods as u32);
         }
         new.push((node, pods));
     }
-    reseat(solver, nodes, &new, ranked);
+    reassign_pods(state, nodes, &new, ranked);
     new
 }
 
 /// Gives the pods of some nodes to others that hold as many of each kind, in the order in which they are bound.
-fn reseat(solver: &mut Solver, old: &[(NodeId, Pods)], new: &[(NodeId, Pods)], ranked: &[KindId]) {
-    let old: BTreeSet<NodeId> = old.iter().map(|(node, _)| *node).collect();
-    let mut seats: BTreeMap<KindId, Vec<(NodeId, usize)>> = BTreeMap::new();
+fn reassign_pods(
+    state: &mut SchedulingState,
+    old: &[(OpenNodeId, PodCounts)],
+    new: &[(OpenNodeId, PodCounts)],
+    ranked: &[PodClassId],
+) {
+    let old: BTreeSet<OpenNodeId> = old.iter().map(|(node, _)| *node).collect();
+    let mut seats: BTreeMap<PodClassId, Vec<(OpenNodeId, usize)>> = BTreeMap::new();
     for (node, pods) in new.iter().rev() {
         pods.iter().for_each(|(rank, pods)| seats.entry(ranked[*rank]).or_default().push((*node, *pods)));
     }
-    for (_, kind, seat) in &mut solver.placed {
-        let Seat::Open(node) = seat else { continue };
+    for (_, kind, seat) in &mut state.placed {
+        let NodeRef::Open(node) = seat else { continue };
         let Some(left) = seats.get_mut(kind).filter(|_| old.contains(node)) else { continue };
         let Some((new, pods)) = left.last_mut() else { continue };
         *node = *new;

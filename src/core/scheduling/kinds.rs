@@ -3,11 +3,11 @@
 //! A kind is all that matters about a pod's place. What a pod prefers makes further kinds of it, one for each step of
 //! relaxation: the first asks for all that is preferred, the last for nothing that is not required.
 
-use super::axes::{HOST, ZONE};
-use super::filter::{FilterId, Filters, NodeFilter};
-use super::relax::{Step, steps};
+use super::axes::{HOSTNAME_KEY, ZONE_KEY};
+use super::filter::{NodeFilter, NodeFilterId, NodeFilters};
+use super::relax::{RelaxationStep, relaxation_steps};
 use super::topology::Topology;
-use super::volumes::{More, Volumes};
+use super::volumes::{PodVolumes, TrackedVolumes};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::{Pod, PodShape};
 use crate::model::labels;
@@ -16,90 +16,90 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of a kind.
-pub(super) type KindId = usize;
+pub(super) type PodClassId = usize;
 
 /// What pods that are placed alike ask for.
 #[derive(Debug)]
-pub(super) struct Kind {
+pub(super) struct PodClass {
     /// With what is asked for; what is preferred and asked for here stands with what is required.
     pub(super) shape: Arc<PodShape>,
-    pub(super) filter: FilterId,
+    pub(super) filter: NodeFilterId,
     /// Data disks that are attached to its node.
     pub(super) disks: u32,
     /// What more there is to say of its volumes.
-    pub(super) more: Option<Arc<More>>,
+    pub(super) tracked_volumes: Option<Arc<TrackedVolumes>>,
 }
 
 /// Kinds by number.
 #[derive(Debug, Default)]
-pub(super) struct Kinds {
-    all: Vec<Kind>,
-    by_shape: BTreeMap<(Arc<PodShape>, Volumes), Family>,
+pub(super) struct PodClasses {
+    classes: Vec<PodClass>,
+    by_shape: BTreeMap<(Arc<PodShape>, PodVolumes), Relaxation>,
 }
 
 /// The kinds of one shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Family {
+pub(super) struct Relaxation {
     /// What is required and nothing else: for nodes that exist, where kube-scheduler asks for no more.
-    pub(super) bare: KindId,
+    pub(super) required_only: PodClassId,
     /// For new nodes, in the order in which they are tried; the last is the bare one.
-    pub(super) steps: Arc<[KindId]>,
+    pub(super) steps: Arc<[PodClassId]>,
 }
 
 /// What a kind was made of.
-pub(super) struct Told<'k> {
+pub(super) struct ClassOrigin<'k> {
     /// With all that is preferred.
     pub(super) shape: &'k PodShape,
-    pub(super) volumes: &'k Volumes,
-    pub(super) family: &'k Family,
+    pub(super) volumes: &'k PodVolumes,
+    pub(super) relaxation: &'k Relaxation,
 }
 
 /// Waiting pods of one shape.
 #[derive(Debug)]
-pub(super) struct Demand {
-    pub(super) family: Family,
+pub(super) struct PodGroup {
+    pub(super) relaxation: Relaxation,
     pub(super) pods: Vec<Arc<Pod>>,
 }
 
-impl Kinds {
-    pub(super) fn get(&self, kind: KindId) -> &Kind {
-        &self.all[kind]
+impl PodClasses {
+    pub(super) fn get(&self, class: PodClassId) -> &PodClass {
+        &self.classes[class]
     }
 
     /// What a kind was made of. One look at each shape: for those who tell of a plan, not for those who make it.
-    pub(super) fn told(&self, kind: KindId) -> Option<Told<'_>> {
+    pub(super) fn origin(&self, class: PodClassId) -> Option<ClassOrigin<'_>> {
         let mut known = self.by_shape.iter();
-        let ((shape, volumes), family) = known.find(|(_, family)| family.steps.contains(&kind))?;
-        Some(Told { shape, volumes, family })
+        let ((shape, volumes), family) = known.find(|(_, family)| family.steps.contains(&class))?;
+        Some(ClassOrigin { shape, volumes, relaxation: family })
     }
 
-    pub(super) fn requests(&self, kind: KindId) -> &Resources {
-        &self.all[kind].shape.requests
+    pub(super) fn requests(&self, class: PodClassId) -> &Resources {
+        &self.classes[class].shape.requests
     }
 
     /// The kinds of a shape with such volumes; `avoids` says that its pods had better not come to the nodes of some pool.
     /// `learn` is told of each new one: the shape with what is asked for, and as it is.
-    pub(super) fn of(
+    pub(super) fn classes_of(
         &mut self,
         shape: &Arc<PodShape>,
-        (volumes, avoids): (Volumes, bool),
-        filters: &mut Filters,
+        (volumes, avoids): (PodVolumes, bool),
+        filters: &mut NodeFilters,
         mut learn: impl FnMut(&PodShape, &Arc<PodShape>),
-    ) -> Family {
+    ) -> Relaxation {
         let key = (Arc::clone(shape), volumes);
         if let Some(known) = self.by_shape.get(&key) {
             return known.clone();
         }
         let mut numbers = Vec::new();
-        for Step { shape: step, avoids } in steps(shape, avoids) {
+        for RelaxationStep { shape: step, avoid_prefer_no_schedule: avoids } in relaxation_steps(shape, avoids) {
             learn(&step, shape);
-            numbers.push(self.all.len());
-            let filter = NodeFilter { avoids, ..NodeFilter::of(&step, &key.1.places) };
-            let (disks, more) = (key.1.disks, key.1.more.clone());
-            self.all.push(Kind { shape: step, filter: filters.number(filter), disks, more });
+            numbers.push(self.classes.len());
+            let filter = NodeFilter { avoid_prefer_no_schedule: avoids, ..NodeFilter::of(&step, &key.1.alternatives) };
+            let (disks, more) = (key.1.disks, key.1.tracked.clone());
+            self.classes.push(PodClass { shape: step, filter: filters.intern(filter), disks, tracked_volumes: more });
         }
         let bare = numbers.last().copied().unwrap_or_default();
-        let family = Family { bare, steps: numbers.into() };
+        let family = Relaxation { required_only: bare, steps: numbers.into() };
         self.by_shape.insert(key, family.clone());
         family
     }
@@ -108,14 +108,19 @@ impl Kinds {
 /// In which order demands are placed: higher priority first; then those that are particular about their host, since they
 /// decide how many nodes there are; then those that are particular about their zone; then larger pods, which are harder to
 /// place.
-pub(super) fn order(demands: &mut [Demand], kinds: &Kinds, topology: &Topology) {
-    demands.sort_by_cached_key(|demand| {
-        let kind = demand.family.bare;
-        let shape = &kinds.get(kind).shape;
-        let asked: Vec<usize> = topology.asked_axes(kind).collect();
-        let wish = demand.family.steps.iter().flat_map(|kind| topology.asked_axes(*kind)).any(|axis| axis == HOST);
-        let host = asked.contains(&HOST) || wish || !shape.ports.is_empty();
-        let zone = asked.iter().any(|axis| *axis >= ZONE);
+pub(super) fn sort_groups(groups: &mut [PodGroup], classes: &PodClasses, topology: &Topology) {
+    groups.sort_by_cached_key(|demand| {
+        let kind = demand.relaxation.required_only;
+        let shape = &classes.get(kind).shape;
+        let asked: Vec<usize> = topology.constrained_keys(kind).collect();
+        let wish = demand
+            .relaxation
+            .steps
+            .iter()
+            .flat_map(|kind| topology.constrained_keys(*kind))
+            .any(|axis| axis == HOSTNAME_KEY);
+        let host = asked.contains(&HOSTNAME_KEY) || wish || !shape.ports.is_empty();
+        let zone = asked.iter().any(|axis| *axis >= ZONE_KEY);
         let zones = shape.selector.get(labels::ZONE).and_then(|r| r.values()).map_or(usize::MAX, |zones| zones.len());
         (Reverse(shape.priority), Reverse(host), Reverse(zone), zones, largest_first(shape))
     });

@@ -2,7 +2,7 @@
 //!
 //! A simulation of what kube-scheduler will do, and of what it could do with new nodes. It tries, in this order:
 //! nodes that exist (those that nobody manages too), NodeClaims in flight, and new nodes of each NodePool by weight.
-//! Nothing is read but the Snapshot, and nothing is written but the [`Outcome`].
+//! Nothing is read but the Snapshot, and nothing is written but the [`SchedulingResult`].
 //!
 //! `solve` goes through the pods; `kinds` says which are alike, `topology` counts neighbours, `bins` is the room
 //! that there is, `open` the nodes that are thought of, `choice` what those may become, `buy` what is bought for
@@ -53,26 +53,31 @@ use crate::model::cluster::pod::Pod;
 use crate::model::names::{ClaimName, NodeName, ObjectKey};
 use crate::snapshot::Snapshot;
 use crate::snapshot::spread_defaults::SpreadDefaults;
-pub use account::{Account, Accounts, Because, Bond, Fate, Place, Purchase, Stuck, Tie, account};
-pub use bound::Cost;
-pub use candidates::Market;
+pub use account::{
+    ExplainedResult, Explanation, Explanations, NewNodesSummary, PlacementExplanation, PlacementSummary, TopologyCause,
+    TopologyDecision, UnschedulableExplanation, explain,
+};
+pub use bound::PlanCost;
+pub use candidates::AvailableOfferings;
 pub(crate) use candidates::claim_requirements;
-use kinds::Demand;
-pub use outcome::{NewNode, NoReservation, Outcome, Placement, Target, Unplaced, WhyNot};
-pub use overlaid::{Conflict, Overlaid, OverlayMemory};
-pub use relax::Wish;
-pub use remedy::{Change, Remedy};
-pub use size::{Size, SizeChoice};
-use solve::Solver;
-pub use standing::{Bought, Nowhere, Spot, Standing};
+use kinds::PodGroup;
+pub use outcome::{
+    NewNode, NoReservation, PodPlacement, SchedulingResult, Target, UnschedulablePods, UnschedulableReason,
+};
+pub use overlaid::{OverlaidInstanceTypes, OverlayConflict, OverlayMemory};
+pub use relax::Preference;
+pub use remedy::{SuggestedChange, Suggestion};
+pub use size::{Size, SizeExplanation};
+use solve::SchedulingState;
+pub use standing::{IncrementalScheduler, Placement, PlannedNode, Unschedulable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-pub use stock::Lack;
-pub(crate) use stock::{stock, unmet_requirement};
-use topology::Surprises;
-pub use unavailable::{Scope, Unavailable};
-use volumes::{Book, Volumes};
-pub use waterfall::{PoolStep, PoolWaterfall, StepWhat};
+pub use stock::StaticShortfall;
+pub(crate) use stock::{plan_static_nodes, unmet_requirement};
+use topology::LateDomains;
+pub use unavailable::{UnavailableOfferings, UnavailableScope};
+use volumes::{PodVolumes, VolumeIndex};
+pub use waterfall::{FilterCriterion, FilterStep, PoolFilterSteps};
 
 /// What is to be simulated.
 #[derive(Debug, Clone, Copy)]
@@ -80,43 +85,43 @@ pub struct Input<'a> {
     /// The cluster.
     pub snapshot: &'a Snapshot,
     /// What its pools may buy.
-    pub market: &'a Market,
+    pub available: &'a AvailableOfferings,
     /// Nodes that are to be taken as gone.
-    pub without: &'a BTreeSet<NodeName>,
+    pub excluded_nodes: &'a BTreeSet<NodeName>,
     /// How many new nodes may be bought at the most.
-    pub new_nodes: usize,
+    pub max_new_nodes: usize,
     /// The NodeClaims in flight that pods were planned for before: what was bought for a pod is kept for it.
-    pub promised: &'a BTreeMap<ObjectKey, ClaimName>,
+    pub claim_of_pod: &'a BTreeMap<ObjectKey, ClaimName>,
 }
 
 /// How often a plan is made anew because a domain came up after pods had been placed as if it were not there.
-const MOST_ATTEMPTS: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 
 /// Most new nodes of one simulation.
-pub const MOST_NEW_NODES: usize = 5_000;
+pub const MAX_NEW_NODES: usize = 5_000;
 
 /// Places pods: existing nodes first, then NodeClaims in flight, then new nodes.
 #[must_use]
-pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> Outcome {
-    outcome_of(&mut solve(input, pods))
+pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> SchedulingResult {
+    result_of(&mut solve(input, pods))
 }
 
 /// The same, and says how dear the new nodes are beside the least that they could cost.
 #[must_use]
-pub fn schedule_with_cost(input: Input<'_>, pods: &[Arc<Pod>]) -> (Outcome, Cost) {
+pub fn schedule_with_cost(input: Input<'_>, pods: &[Arc<Pod>]) -> (SchedulingResult, PlanCost) {
     let mut solved = solve(input, pods);
-    (outcome_of(&mut solved), bound::cost(&mut solved.solver))
+    (result_of(&mut solved), bound::plan_cost(&mut solved.state))
 }
 
 /// A simulation that is over.
-struct Solved {
-    solver: Solver,
+struct Solution {
+    state: SchedulingState,
     /// What found no place.
-    homeless: Vec<Demand>,
-    refused: Vec<Refused>,
+    unschedulable: Vec<PodGroup>,
+    rejected: Vec<RejectedPod>,
 }
 
-fn solve(input: Input<'_>, pods: &[Arc<Pod>]) -> Solved {
+fn solve(input: Input<'_>, pods: &[Arc<Pod>]) -> Solution {
     match SpreadDefaults::of(input.snapshot) {
         Some(defaults) => {
             let complete = |pod: &Arc<Pod>| defaults.complete(pod).unwrap_or_else(|| Arc::clone(pod));
@@ -126,57 +131,59 @@ fn solve(input: Input<'_>, pods: &[Arc<Pod>]) -> Solved {
     }
 }
 
-fn attempt(input: Input<'_>, pods: &[Arc<Pod>]) -> Solved {
+fn attempt(input: Input<'_>, pods: &[Arc<Pod>]) -> Solution {
     // Pods that are to be placed anew leave the place where they run now.
     let leaving: BTreeSet<&ObjectKey> = pods.iter().filter(|p| p.node.is_some()).map(|p| &p.key).collect();
     let is_topological = pods.iter().any(|pod| {
         let shape = &pod.shape;
         shape.affinity.is_some() || shape.preferences.is_some() || !shape.spread.is_empty()
     });
-    let book = Book::of(input, pods);
-    let mut foreseen = Surprises::new();
-    let mut attempts = 1..=MOST_ATTEMPTS;
+    let volumes = VolumeIndex::of(input, pods);
+    let mut known_domains = LateDomains::new();
+    let mut attempts = 1..=MAX_ATTEMPTS;
     loop {
         attempts.next();
-        let mut solver = Solver::new((input, &book), &leaving, is_topological, foreseen);
-        let (waiting, refused) = waiting((input, &book), pods, &mut solver);
+        let mut solver = SchedulingState::new((input, &volumes), &leaving, is_topological, known_domains);
+        let (waiting, refused) = pods_to_place((input, &volumes), pods, &mut solver);
         let homeless = solver.solve(waiting);
-        match solver.known.topology.surprises().filter(|_| !attempts.is_empty()) {
-            Some(surprises) => foreseen = surprises,
-            None => return Solved { solver, homeless, refused },
+        match solver.constraints.topology.late_domains().filter(|_| !attempts.is_empty()) {
+            Some(surprises) => known_domains = surprises,
+            None => return Solution { state: solver, unschedulable: homeless, rejected: refused },
         }
     }
 }
 
-fn outcome_of(Solved { solver, homeless, refused }: &mut Solved) -> Outcome {
-    let mut outcome = Outcome::default();
-    refused.drain(..).for_each(|(pod, why)| outcome.refuse(vec![pod], vec![(None, why)]));
-    finish::finish(solver, &mut outcome);
+fn result_of(
+    Solution { state: solver, unschedulable: homeless, rejected: refused }: &mut Solution,
+) -> SchedulingResult {
+    let mut outcome = SchedulingResult::default();
+    refused.drain(..).for_each(|(pod, why)| outcome.add_unschedulable(vec![pod], vec![(None, why)]));
+    finish::write_result(solver, &mut outcome);
     for demand in homeless.drain(..) {
-        let why = why::why_not(solver, demand.family.bare);
-        outcome.refuse(demand.pods, why);
+        let why = why::unschedulable_reasons(solver, demand.relaxation.required_only);
+        outcome.add_unschedulable(demand.pods, why);
     }
     outcome
 }
 
 /// A pod for which nothing can be done, and why.
-type Refused = (Arc<Pod>, WhyNot);
+type RejectedPod = (Arc<Pod>, UnschedulableReason);
 
 /// Pods that are to be placed, with what their volumes ask for, without those that keep the claim they were promised; and
 /// those that no node helps.
-fn waiting(
-    (input, book): (Input<'_>, &Book),
+fn pods_to_place(
+    (input, book): (Input<'_>, &VolumeIndex),
     pods: &[Arc<Pod>],
-    solver: &mut Solver,
-) -> (Vec<(Arc<Pod>, Volumes)>, Vec<Refused>) {
+    state: &mut SchedulingState,
+) -> (Vec<(Arc<Pod>, PodVolumes)>, Vec<RejectedPod>) {
     let (mut waiting, mut refused) = (Vec::with_capacity(pods.len()), Vec::new());
     for pod in pods {
         match book.volumes_of(input.snapshot, pod) {
-            _ if pod.claims_devices => refused.push((Arc::clone(pod), WhyNot::Devices)),
-            Err(trouble) => refused.push((Arc::clone(pod), WhyNot::Volume(trouble))),
+            _ if pod.claims_devices => refused.push((Arc::clone(pod), UnschedulableReason::DynamicResources)),
+            Err(trouble) => refused.push((Arc::clone(pod), UnschedulableReason::Volume(trouble))),
             Ok(volumes) => {
-                let promised = input.promised.get(&pod.key);
-                if !promised.is_some_and(|claim| solver.keep_promise(pod, &volumes, claim)) {
+                let promised = input.claim_of_pod.get(&pod.key);
+                if !promised.is_some_and(|claim| state.place_on_planned_claim(pod, &volumes, claim)) {
                     waiting.push((Arc::clone(pod), volumes));
                 }
             }

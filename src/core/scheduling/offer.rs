@@ -1,90 +1,97 @@
 //! Offers: where may new nodes for a kind lie, and what leaves it no place?
 
-use super::asks::Unmet;
-use super::axes::{AxisId, Domain, HOST, ZONE};
-use super::candidates::Candidate;
+use super::asks::UnmetConstraint;
+use super::axes::{Domain, HOSTNAME_KEY, TopologyKeyId, ZONE_KEY};
+use super::candidates::InstanceCandidate;
 use super::choice::Narrowing;
-use super::kinds::{Family, KindId};
-use super::open::NodeId;
-use super::outcome::WhyNot;
-use super::solve::Solver;
-use super::topology::zones;
-use super::why::topology_of;
+use super::kinds::{PodClassId, Relaxation};
+use super::open::OpenNodeId;
+use super::outcome::UnschedulableReason;
+use super::solve::SchedulingState;
+use super::topology::zones_in_mask;
+use super::why::reason_of;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-impl Solver {
+impl SchedulingState {
     /// The constraint on neighbours that keeps pods of a kind from every node that a pool could make for them.
-    pub(super) fn unmet(&mut self, kind: KindId, pool: usize) -> WhyNot {
-        let by = Narrowing::Filter(self.known.kinds.get(kind).filter);
-        let choices = &mut self.shop.choices;
-        let choice = choices.narrow(choices.root(pool), by, self.known.names());
-        let topology = &self.known.topology;
-        let mut worst = topology.unmet(kind, HOST, Some(self.empty_host()));
+    pub(super) fn topology_reason(&mut self, class: PodClassId, pool: usize) -> UnschedulableReason {
+        let by = Narrowing::Filter(self.constraints.classes.get(class).filter);
+        let choices = &mut self.open.candidate_sets;
+        let choice = choices.narrow(choices.root(pool), by, self.constraints.filters_and_keys());
+        let topology = &self.constraints.topology;
+        let mut worst = topology.unmet_constraint(class, HOSTNAME_KEY, Some(self.next_new_host()));
         if let Some(unmet) = worst {
-            return topology_of(unmet);
+            return reason_of(unmet);
         }
-        for axis in topology.asked_axes(kind).filter(|axis| *axis != HOST) {
-            let choices = &self.shop.choices;
+        for axis in topology.constrained_keys(class).filter(|axis| *axis != HOSTNAME_KEY) {
+            let choices = &self.open.candidate_sets;
             let domains: Vec<Domain> = match choice {
-                Some(choice) if axis == ZONE => zones(choices.get(choice).zones).collect(),
-                Some(choice) => choices.domains(choice, axis, &topology.axes),
+                Some(choice) if axis == ZONE_KEY => zones_in_mask(choices.get(choice).zones).collect(),
+                Some(choice) => choices.domains(choice, axis, &topology.keys),
                 None => Vec::new(),
             };
-            if domains.is_empty() && topology.unmet(kind, axis, None).is_some() {
-                return WhyNot::TopologyKey(Arc::clone(topology.axes.key(axis)));
+            if domains.is_empty() && topology.unmet_constraint(class, axis, None).is_some() {
+                return UnschedulableReason::MissingTopologyKey(Arc::clone(topology.keys.key(axis)));
             }
-            let unmet: Vec<Option<Unmet>> = domains.iter().map(|d| topology.unmet(kind, axis, Some(*d))).collect();
+            let unmet: Vec<Option<UnmetConstraint>> =
+                domains.iter().map(|d| topology.unmet_constraint(class, axis, Some(*d))).collect();
             if let Some(unmet) = unmet.iter().copied().min().flatten() {
-                return topology_of(unmet);
+                return reason_of(unmet);
             }
             worst = worst.max(unmet.into_iter().flatten().max());
         }
         // Each label has a value that would do, but no node has them all.
-        worst.map_or(WhyNot::Spread, topology_of)
+        worst.map_or(UnschedulableReason::TopologySpread, reason_of)
     }
 
     /// Works out where new nodes for pods may lie: whatever they prefer, all that they may have is a domain.
-    pub(super) fn offer(&mut self, family: &Family) {
-        family.steps.iter().for_each(|kind| self.offer_to(*kind, family.bare));
+    pub(super) fn set_new_node_domains(&mut self, relaxation: &Relaxation) {
+        relaxation.steps.iter().for_each(|kind| self.set_class_domains(*kind, relaxation.required_only));
     }
 
-    fn offer_to(&mut self, kind: KindId, bare: KindId) {
-        let axes: BTreeSet<AxisId> = self.known.topology.asked_axes(kind).filter(|axis| *axis != HOST).collect();
+    fn set_class_domains(&mut self, class: PodClassId, bare: PodClassId) {
+        let axes: BTreeSet<TopologyKeyId> =
+            self.constraints.topology.constrained_keys(class).filter(|axis| *axis != HOSTNAME_KEY).collect();
         for axis in axes {
             let mut domains: BTreeSet<Domain> = BTreeSet::new();
-            let (filter, want) = (self.known.kinds.get(bare).filter, self.known.want(bare));
-            for pool in 0..self.shop.choices.pools() {
+            let (filter, want) = (self.constraints.classes.get(bare).filter, self.constraints.pod_needs(bare));
+            for pool in 0..self.open.candidate_sets.pool_count() {
                 let by = Narrowing::Filter(filter);
-                let Some(choice) = self.shop.choices.narrow(self.shop.choices.root(pool), by, self.known.names())
-                else {
+                let Some(choice) = self.open.candidate_sets.narrow(
+                    self.open.candidate_sets.root(pool),
+                    by,
+                    self.constraints.filters_and_keys(),
+                ) else {
                     continue;
                 };
-                let holds = |candidate: &Candidate| {
-                    candidate.holds(want.requests, want.disks) && self.shop.allowance.quota_allows(candidate)
+                let holds = |candidate: &InstanceCandidate| {
+                    candidate.holds(want.requests, want.disks) && self.open.limits.quota_allows(candidate)
                 };
-                if axis == ZONE {
-                    let open = self.shop.choices.each(choice).filter(|(candidate, _)| holds(candidate));
-                    domains.extend(zones(open.fold(0, |mask, (_, zones)| mask | zones)));
+                if axis == ZONE_KEY {
+                    let open = self.open.candidate_sets.candidates_in(choice).filter(|(candidate, _)| holds(candidate));
+                    domains.extend(zones_in_mask(open.fold(0, |mask, (_, zones)| mask | zones)));
                 } else {
-                    domains.extend(self.shop.choices.domains(choice, axis, &self.known.topology.axes));
+                    domains.extend(self.open.candidate_sets.domains(choice, axis, &self.constraints.topology.keys));
                 }
             }
-            self.known.topology.offer(kind, axis, domains.into_iter().collect());
+            self.constraints.topology.set_new_node_domains(class, axis, domains.into_iter().collect());
         }
     }
 
     /// How many constraints would see a zone for the first time if an open node were there.
-    pub(super) fn would_open(&self, node: NodeId, zone: Domain) -> u32 {
-        let open = &self.shop.nodes[node];
-        let pool = self.shop.choices.offers(self.shop.choices.get(open.choice).offers);
-        let best = &pool.candidates[open.best as usize];
-        self.known.topology.would_be_new(ZONE, zone, |filter| pool.lets(filter, best, 1 << zone))
+    pub(super) fn groups_gaining_domain(&self, node: OpenNodeId, zone: Domain) -> u32 {
+        let open = &self.open.nodes[node];
+        let pool = self.open.candidate_sets.pool_offerings(self.open.candidate_sets.get(open.candidate_set).pool);
+        let best = &pool.candidates[open.candidate as usize];
+        self.constraints
+            .topology
+            .groups_without_domain(ZONE_KEY, zone, |filter| pool.matches_filter(filter, best, 1 << zone))
     }
 
     /// Bits of the zones of everything that may be bought.
-    pub(super) fn all_zones(&self) -> u32 {
-        let choices = &self.shop.choices;
-        (0..choices.pools()).fold(0, |mask, pool| mask | choices.get(choices.root(pool)).zones)
+    pub(super) fn new_node_zones(&self) -> u32 {
+        let choices = &self.open.candidate_sets;
+        (0..choices.pool_count()).fold(0, |mask, pool| mask | choices.get(choices.root(pool)).zones)
     }
 }

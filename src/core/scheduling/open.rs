@@ -2,13 +2,13 @@
 //!
 //! A node that is not bought yet grows with its pods: it is always the cheapest candidate of its choice that holds them.
 
-use super::allowance::Allowance;
-use super::axes::{Axes, AxisId, Domain, ZONE};
-use super::candidates::{MOST_ZONES, Place};
-use super::choice::{ChoiceId, Choices, Next};
-use super::shelves::{Shelf, ShelfId, Shelves, Spot};
+use super::allowance::LaunchLimits;
+use super::axes::{Domain, TopologyKeyId, TopologyKeys, ZONE_KEY};
+use super::candidates::{CandidateIndex, MAX_ZONES};
+use super::choice::{CandidateSetId, CandidateSets, ExpectedPods};
+use super::shelves::{NodeBucket, NodeBucketId, NodeBuckets, NodeByUtilization};
 use super::variety::Load;
-use super::volumes::{Attached, More};
+use super::volumes::{TrackedVolumes, VolumeUsage};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::HostPort;
 use crate::model::settings::MinValuesPolicy;
@@ -16,20 +16,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of an open node, in the order in which they were thought of.
-pub(super) type NodeId = usize;
+pub(super) type OpenNodeId = usize;
 
 /// A node that is not bought yet.
 #[derive(Debug)]
 pub(super) struct OpenNode {
-    pub(super) choice: ChoiceId,
+    pub(super) candidate_set: CandidateSetId,
     /// The candidate that it would be now.
-    pub(super) best: Place,
+    pub(super) candidate: CandidateIndex,
     /// What its pods ask for, without daemons.
     pub(super) requests: Resources,
     /// Data disks that are attached to it.
     pub(super) disks: u32,
     /// How many values of the labels that its pool names must remain on offer.
-    pub(super) needed: Arc<[u32]>,
+    pub(super) min_values: Arc<[u32]>,
     /// Grows with every pod.
     pub(super) version: u32,
     /// It is not thought of any more.
@@ -38,198 +38,235 @@ pub(super) struct OpenNode {
 
 /// What would become of an open node with one more pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Growth {
+pub(super) struct PodAddition {
     /// How much dearer it becomes for each of the pods in view that then have room, in nano-USD per hour.
-    pub(super) cost: i64,
+    pub(super) added_cost: i64,
     /// How full it would be, in thousandths of the resource that is scarcest.
-    pub(super) load: u32,
-    pub(super) choice: ChoiceId,
-    pub(super) best: Place,
+    pub(super) utilization: u32,
+    pub(super) candidate_set: CandidateSetId,
+    pub(super) candidate: CandidateIndex,
 }
 
 /// All that may be bought, and what of it has been thought of.
-pub(super) struct Shop {
-    pub(super) choices: Choices,
-    pub(super) allowance: Allowance,
+pub(super) struct OpenNodes {
+    pub(super) candidate_sets: CandidateSets,
+    pub(super) limits: LaunchLimits,
     /// What becomes of pods for which there is less variety than a pool asks for.
-    pub(super) min_values: MinValuesPolicy,
+    pub(super) min_values_policy: MinValuesPolicy,
     pub(super) nodes: Vec<OpenNode>,
     /// Those that are not closed.
-    pub(super) shelves: Shelves,
+    pub(super) buckets: NodeBuckets,
     /// Ports that pods take on open nodes, where there are any.
-    ports: Vec<(NodeId, HostPort)>,
+    ports: Vec<(OpenNodeId, HostPort)>,
     /// What is attached to open nodes, of which there is more to say than how many data disks; and to any other.
-    attached: BTreeMap<NodeId, Attached>,
-    fresh: Attached,
+    volume_usage: BTreeMap<OpenNodeId, VolumeUsage>,
+    new_node_volumes: VolumeUsage,
     /// Open nodes that lie in each zone for certain.
-    in_zone: Vec<u32>,
+    nodes_per_zone: Vec<u32>,
 }
 
 /// What one pod takes of a node.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Want<'a> {
+pub(super) struct PodNeeds<'a> {
     pub(super) requests: &'a Resources,
     pub(super) ports: &'a [HostPort],
     /// Data disks, where no pod has them yet.
     pub(super) disks: u32,
     /// What more there is to say of its volumes.
-    pub(super) more: Option<&'a More>,
+    pub(super) tracked_volumes: Option<&'a TrackedVolumes>,
     /// How many such pods may come to the same node, this one included.
-    pub(super) in_view: u32,
+    pub(super) expected_pods: u32,
 }
 
-impl<'a> Want<'a> {
+impl<'a> PodNeeds<'a> {
     /// True when it is nothing but what it asks for that decides whether there is room for a pod.
-    pub(super) fn is_plain(&self) -> bool {
-        self.ports.is_empty() && self.disks == 0 && self.more.is_none()
+    pub(super) fn is_resources_only(&self) -> bool {
+        self.ports.is_empty() && self.disks == 0 && self.tracked_volumes.is_none()
     }
 
-    fn next(&self) -> Next<'a> {
-        Next { requests: self.requests, pods: self.in_view }
+    fn expected(&self) -> ExpectedPods<'a> {
+        ExpectedPods { requests: self.requests, count: self.expected_pods }
     }
 
     /// What a node must hold that has one such pod and nothing else, whatever remains on offer.
     pub(super) fn load(&self) -> Load<'a> {
-        Load { requests: self.requests, disks: self.disks, needed: &[] }
+        Load { requests: self.requests, disks: self.disks, min_values: &[] }
     }
 }
 
 /// A node more is a VM more to run and to look after: it is thought of only where it saves more than this part of its
 /// price. Without it, prices that are rounded would decide.
-pub(super) const NODE_MORE: i64 = 32;
+pub(super) const NEW_NODE_SAVING_DIVISOR: i64 = 32;
 
-impl Growth {
+impl PodAddition {
     /// The most that another may cost if it is to be better than this one, a node of its own; anything is where there is none.
-    pub(super) fn most_beside(alone: Option<&Self>) -> i64 {
-        alone.map_or(i64::MAX, |alone| alone.cost.saturating_add(alone.cost / NODE_MORE))
+    pub(super) fn max_cost_beside(alone: Option<&Self>) -> i64 {
+        alone.map_or(i64::MAX, |alone| alone.added_cost.saturating_add(alone.added_cost / NEW_NODE_SAVING_DIVISOR))
     }
 }
 
-impl Shop {
-    pub(super) fn new(choices: Choices, allowance: Allowance, min_values: MinValuesPolicy) -> Self {
+impl OpenNodes {
+    pub(super) fn new(choices: CandidateSets, limits: LaunchLimits, min_values: MinValuesPolicy) -> Self {
         Self {
-            choices,
-            allowance,
-            min_values,
+            candidate_sets: choices,
+            limits,
+            min_values_policy: min_values,
             nodes: Vec::new(),
-            shelves: Shelves::default(),
+            buckets: NodeBuckets::default(),
             ports: Vec::new(),
-            attached: BTreeMap::new(),
-            fresh: Attached::default(),
-            in_zone: vec![0; MOST_ZONES],
+            volume_usage: BTreeMap::new(),
+            new_node_volumes: VolumeUsage::default(),
+            nodes_per_zone: vec![0; MAX_ZONES],
         }
     }
 
     /// The same, where new nodes take so many volumes.
-    pub(super) fn with_volumes(self, fresh: Attached) -> Self {
-        Self { fresh, ..self }
+    pub(super) fn with_new_node_volumes(self, fresh: VolumeUsage) -> Self {
+        Self { new_node_volumes: fresh, ..self }
     }
 
     /// True when an open node of a choice takes one more pod without becoming another candidate, whatever ports it wants.
-    pub(super) fn fits(&self, node: NodeId, choice: ChoiceId, want: Want<'_>) -> bool {
-        let OpenNode { choice: before, best, requests, disks, .. } = &self.nodes[node];
-        let candidate = self.choices.candidate(choice, *best);
-        *before == choice
-            && want.requests.copies_that_fit_beside(requests, &candidate.room) > 0
-            && disks + self.new_disks(node, want) <= candidate.instance.facts.max_data_disks
+    pub(super) fn fits_unchanged(&self, node: OpenNodeId, candidate_set: CandidateSetId, needs: PodNeeds<'_>) -> bool {
+        let OpenNode { candidate_set: before, candidate: best, requests, disks, .. } = &self.nodes[node];
+        let candidate = self.candidate_sets.candidate(candidate_set, *best);
+        *before == candidate_set
+            && needs.requests.copies_that_fit_beside(requests, &candidate.pod_capacity) > 0
+            && disks + self.new_disks(node, needs) <= candidate.instance.facts.max_data_disks
     }
 
     /// How full a node of a shelf would be at the least with one more pod; `None` when it cannot take it as it is.
-    pub(super) fn least_load(&self, shelf: ShelfId, (load, _): Spot, want: Want<'_>) -> Option<u32> {
-        let Shelf { choice, best, .. } = self.shelves.all[shelf];
-        let share = least_share(want.requests, &self.choices.candidate(choice, best).room);
-        load.checked_add(share).filter(|load| *load <= WHOLE)
+    pub(super) fn min_utilization(
+        &self,
+        shelf: NodeBucketId,
+        (load, _): NodeByUtilization,
+        needs: PodNeeds<'_>,
+    ) -> Option<u32> {
+        let NodeBucket { candidate_set: choice, candidate: best, .. } = self.buckets.buckets[shelf];
+        let share = min_share_permille(needs.requests, &self.candidate_sets.candidate(choice, best).pod_capacity);
+        load.checked_add(share).filter(|load| *load <= PERMILLE)
     }
 
     /// What it would cost at the least to make an open node larger for one more pod, which is one candidate of a choice and
     /// narrowed to another.
-    pub(super) fn least_growth(
+    pub(super) fn min_added_cost(
         &self,
-        (before, best): (ChoiceId, Place),
-        choice: ChoiceId,
-        want: Want<'_>,
+        (before, best): (CandidateSetId, CandidateIndex),
+        candidate_set: CandidateSetId,
+        needs: PodNeeds<'_>,
     ) -> Option<i64> {
         // One that is narrowed may become a candidate at the same price.
-        let from = if before == choice { best + 1 } else { best };
-        let more = self.choices.next_price(choice, from)? - self.choices.candidate(choice, best).price.nanos();
-        Some((more / i64::from(want.in_view)).max(0))
+        let from = if before == candidate_set { best + 1 } else { best };
+        let more = self.candidate_sets.lowest_price_from(candidate_set, from)?
+            - self.candidate_sets.candidate(candidate_set, best).price.nanos();
+        Some((more / i64::from(needs.expected_pods)).max(0))
     }
 
     /// What an open node would become with one more pod, narrowed to `choice` for it; `None` when it cannot take it.
-    pub(super) fn growth(&mut self, node: NodeId, choice: ChoiceId, want: Want<'_>) -> Option<Growth> {
+    pub(super) fn can_add(
+        &mut self,
+        node: OpenNodeId,
+        candidate_set: CandidateSetId,
+        needs: PodNeeds<'_>,
+    ) -> Option<PodAddition> {
         let open = &self.nodes[node];
-        let (best, mut requests) = (open.best, open.requests.clone());
-        requests.add(want.requests);
-        if !self.ports_are_free(node, want.ports)
-            || want.more.is_some_and(|more| !self.attached(node).has_room_for(more))
+        let (best, mut requests) = (open.candidate, open.requests.clone());
+        requests.add(needs.requests);
+        if !self.ports_are_free(node, needs.ports)
+            || needs.tracked_volumes.is_some_and(|more| !self.volume_usage(node).has_room_for(more))
         {
             return None;
         }
-        let disks = self.nodes[node].disks + self.new_disks(node, want);
-        let load = Load { requests: &requests, disks, needed: &self.nodes[node].needed };
-        let fits = self.fits(node, choice, want) && self.choices.has_variety(choice, best, load, &self.allowance);
-        let all = (load, want.next());
-        let grown =
-            if fits { best } else { self.choices.best_value(choice, best, all, (&self.allowance, Some(best)))? };
-        let [old, new] = [best, grown].map(|place| self.choices.candidate(choice, place));
-        let cost = want.next().price_each(new.price.nanos() - old.price.nanos(), &requests, &new.room);
-        Some(Growth { cost, load: fullness(&requests, &new.room), choice, best: grown })
+        let disks = self.nodes[node].disks + self.new_disks(node, needs);
+        let load = Load { requests: &requests, disks, min_values: &self.nodes[node].min_values };
+        let fits = self.fits_unchanged(node, candidate_set, needs)
+            && self.candidate_sets.meets_min_values(candidate_set, best, load, &self.limits);
+        let all = (load, needs.expected());
+        let grown = if fits {
+            best
+        } else {
+            self.candidate_sets.cheapest_per_pod(candidate_set, best, all, (&self.limits, Some(best)))?
+        };
+        let [old, new] = [best, grown].map(|place| self.candidate_sets.candidate(candidate_set, place));
+        let cost = needs.expected().price_per_pod(new.price.nanos() - old.price.nanos(), &requests, &new.pod_capacity);
+        Some(PodAddition {
+            added_cost: cost,
+            utilization: utilization_permille(&requests, &new.pod_capacity),
+            candidate_set,
+            candidate: grown,
+        })
     }
 
     /// The cheapest new node of a pool for one pod, narrowed to `choice` for it: what it would be, and its price.
-    pub(super) fn alone(&mut self, choice: ChoiceId, want: Want<'_>) -> Option<Growth> {
-        let offers = self.choices.offers(self.choices.get(choice).offers);
-        let has_room = want.more.is_none_or(|more| self.fresh.has_room_for(more));
-        if self.allowance.nodes == 0 || !has_room || !HostPort::all_free(want.ports, &offers.daemon_ports) {
+    pub(super) fn cheapest_new_node(
+        &mut self,
+        candidate_set: CandidateSetId,
+        needs: PodNeeds<'_>,
+    ) -> Option<PodAddition> {
+        let offers = self.candidate_sets.pool_offerings(self.candidate_sets.get(candidate_set).pool);
+        let has_room = needs.tracked_volumes.is_none_or(|more| self.new_node_volumes.has_room_for(more));
+        if self.limits.new_nodes_left == 0 || !has_room || !HostPort::all_free(needs.ports, &offers.daemon_set_ports) {
             return None;
         }
-        let needed = offers.needed(self.min_values);
-        let load = Load { needed: &needed, ..want.load() };
-        let best = self.choices.best_value(choice, 0, (load, want.next()), (&self.allowance, None))?;
-        let candidate = self.choices.candidate(choice, best);
-        let cost = want.next().price_each(candidate.price.nanos(), want.requests, &candidate.room);
-        Some(Growth { cost, load: fullness(want.requests, &candidate.room), choice, best })
+        let needed = offers.required_values(self.min_values_policy);
+        let load = Load { min_values: &needed, ..needs.load() };
+        let best =
+            self.candidate_sets.cheapest_per_pod(candidate_set, 0, (load, needs.expected()), (&self.limits, None))?;
+        let candidate = self.candidate_sets.candidate(candidate_set, best);
+        let cost = needs.expected().price_per_pod(candidate.price.nanos(), needs.requests, &candidate.pod_capacity);
+        Some(PodAddition {
+            added_cost: cost,
+            utilization: utilization_permille(needs.requests, &candidate.pod_capacity),
+            candidate_set,
+            candidate: best,
+        })
     }
 
     /// Thinks of one more node, for such a pod.
-    pub(super) fn open(&mut self, choice: ChoiceId, best: Place, first: Want<'_>) -> NodeId {
-        let pool = self.choices.get(choice).offers;
-        let offers = self.choices.offers(pool);
-        let chosen = &offers.candidates[best as usize];
-        let all = self.choices.each(choice);
-        let needed = offers.needed_from(self.min_values, all, (chosen, first.load()), &self.allowance).into();
-        self.allowance.take(offers, chosen);
+    pub(super) fn open(
+        &mut self,
+        candidate_set: CandidateSetId,
+        candidate: CandidateIndex,
+        first: PodNeeds<'_>,
+    ) -> OpenNodeId {
+        let pool = self.candidate_sets.get(candidate_set).pool;
+        let offers = self.candidate_sets.pool_offerings(pool);
+        let chosen = &offers.candidates[candidate as usize];
+        let all = self.candidate_sets.candidates_in(candidate_set);
+        let needed = offers
+            .required_values_for_first_pod(self.min_values_policy, all, (chosen, first.load()), &self.limits)
+            .into();
+        self.limits.take(offers, chosen);
         self.nodes.push(OpenNode {
-            choice,
-            best,
+            candidate_set,
+            candidate,
             requests: Resources::default(),
             disks: 0,
-            needed,
+            min_values: needed,
             version: 0,
             is_closed: false,
         });
-        self.settled(choice);
+        self.count_in_zone(candidate_set);
         let node = self.nodes.len() - 1;
-        self.shelve(node);
+        self.insert_into_bucket(node);
         node
     }
 
     /// Thinks of an open node no more: its pods go elsewhere.
-    pub(super) fn close(&mut self, node: NodeId) {
-        self.unshelve(node);
-        let OpenNode { choice, best, .. } = self.nodes[node];
-        let offers = Arc::clone(self.choices.offers(self.choices.get(choice).offers));
-        self.allowance.give_back(&offers, &offers.candidates[best as usize]);
+    pub(super) fn close(&mut self, node: OpenNodeId) {
+        self.remove_from_bucket(node);
+        let OpenNode { candidate_set: choice, candidate: best, .. } = self.nodes[node];
+        let offers = Arc::clone(self.candidate_sets.pool_offerings(self.candidate_sets.get(choice).pool));
+        self.limits.give_back(&offers, &offers.candidates[best as usize]);
         if let Some(zone) = self.zone(node) {
-            self.in_zone[zone as usize] -= 1;
+            self.nodes_per_zone[zone as usize] -= 1;
         }
         self.nodes[node].is_closed = true;
     }
 
     /// Forgets nodes that are closed: the new number of each, if it is still there.
-    pub(super) fn forget_closed(&mut self) -> Vec<Option<NodeId>> {
+    pub(super) fn remove_closed(&mut self) -> Vec<Option<OpenNodeId>> {
         let mut left = 0..;
-        let numbers: Vec<Option<NodeId>> =
+        let numbers: Vec<Option<OpenNodeId>> =
             self.nodes.iter().map(|node| if node.is_closed { None } else { left.next() }).collect();
         self.nodes.retain(|node| !node.is_closed);
         self.ports.retain_mut(|(node, _)| {
@@ -237,153 +274,156 @@ impl Shop {
             *node = number.unwrap_or_default();
             number.is_some()
         });
-        let attached = std::mem::take(&mut self.attached).into_iter();
-        self.attached = attached.filter_map(|(node, attached)| Some((numbers[node]?, attached))).collect();
-        self.shelves = Shelves::default();
-        (0..self.nodes.len()).for_each(|node| self.shelve(node));
+        let attached = std::mem::take(&mut self.volume_usage).into_iter();
+        self.volume_usage = attached.filter_map(|(node, attached)| Some((numbers[node]?, attached))).collect();
+        self.buckets = NodeBuckets::default();
+        (0..self.nodes.len()).for_each(|node| self.insert_into_bucket(node));
         numbers
     }
 
     /// Makes an open node no larger than its pods ask for: those that were in view may not have come.
-    pub(super) fn shrink(&mut self, node: NodeId) {
-        let OpenNode { choice, best, requests, disks, needed, .. } = &self.nodes[node];
+    pub(super) fn shrink(&mut self, node: OpenNodeId) {
+        let OpenNode { candidate_set: choice, candidate: best, requests, disks, min_values: needed, .. } =
+            &self.nodes[node];
         let (choice, best) = (*choice, *best);
-        let load = Load { requests, disks: *disks, needed };
-        let least = self.choices.cheapest(choice, 0, load, (&self.allowance, Some(best)));
+        let load = Load { requests, disks: *disks, min_values: needed };
+        let least = self.candidate_sets.cheapest(choice, 0, load, (&self.limits, Some(best)));
         if let Some(least) = least.filter(|least| *least < best) {
-            self.unshelve(node);
-            self.turn_into(node, choice, least);
+            self.remove_from_bucket(node);
+            self.set_candidate(node, choice, least);
             self.nodes[node].version += 1;
-            self.shelve(node);
+            self.insert_into_bucket(node);
         }
     }
 
     /// How full an open node is, and which.
-    pub(super) fn spot(&self, node: NodeId) -> Spot {
-        let OpenNode { choice, best, requests, .. } = &self.nodes[node];
-        (fullness(requests, &self.choices.candidate(*choice, *best).room), node)
+    pub(super) fn utilization(&self, node: OpenNodeId) -> NodeByUtilization {
+        let OpenNode { candidate_set: choice, candidate: best, requests, .. } = &self.nodes[node];
+        (utilization_permille(requests, &self.candidate_sets.candidate(*choice, *best).pod_capacity), node)
     }
 
-    fn shelve(&mut self, node: NodeId) {
-        let OpenNode { choice, best, .. } = self.nodes[node];
-        self.shelves.put((choice, best), self.spot(node));
+    fn insert_into_bucket(&mut self, node: OpenNodeId) {
+        let OpenNode { candidate_set: choice, candidate: best, .. } = self.nodes[node];
+        self.buckets.insert((choice, best), self.utilization(node));
     }
 
-    fn unshelve(&mut self, node: NodeId) {
-        let OpenNode { choice, best, .. } = self.nodes[node];
-        self.shelves.take((choice, best), self.spot(node));
+    fn remove_from_bucket(&mut self, node: OpenNodeId) {
+        let OpenNode { candidate_set: choice, candidate: best, .. } = self.nodes[node];
+        self.buckets.remove((choice, best), self.utilization(node));
     }
 
     /// Makes an open node another candidate.
-    fn turn_into(&mut self, node: NodeId, choice: ChoiceId, best: Place) {
+    fn set_candidate(&mut self, node: OpenNodeId, candidate_set: CandidateSetId, candidate: CandidateIndex) {
         let open = &mut self.nodes[node];
-        let before = open.best;
-        (open.choice, open.best) = (choice, best);
-        if before != best {
-            let offers = self.choices.offers(self.choices.get(choice).offers);
-            let [old, new] = [before, best].map(|place| &offers.candidates[place as usize]);
-            self.allowance.swap(offers, new, old);
+        let before = open.candidate;
+        (open.candidate_set, open.candidate) = (candidate_set, candidate);
+        if before != candidate {
+            let offers = self.candidate_sets.pool_offerings(self.candidate_sets.get(candidate_set).pool);
+            let [old, new] = [before, candidate].map(|place| &offers.candidates[place as usize]);
+            self.limits.swap(offers, new, old);
         }
     }
 
     /// Puts pods on an open node, which becomes what it must for them.
-    pub(super) fn put(&mut self, node: NodeId, growth: Growth, want: Want<'_>, pods: u32) {
-        self.unshelve(node);
-        let disks = self.new_disks(node, want);
-        if let Some(more) = want.more {
-            self.attached.entry(node).or_insert_with(|| self.fresh.clone()).take(more);
+    pub(super) fn add_pods(&mut self, node: OpenNodeId, addition: PodAddition, needs: PodNeeds<'_>, pods: u32) {
+        self.remove_from_bucket(node);
+        let disks = self.new_disks(node, needs);
+        if let Some(more) = needs.tracked_volumes {
+            self.volume_usage.entry(node).or_insert_with(|| self.new_node_volumes.clone()).add(more);
         }
         let open = &mut self.nodes[node];
-        let was = open.choice;
-        open.requests.add(&want.requests.times(i64::from(pods)));
+        let was = open.candidate_set;
+        open.requests.add(&needs.requests.times(i64::from(pods)));
         open.disks += disks * pods;
         open.version += 1;
-        self.turn_into(node, growth.choice, growth.best);
-        if self.choices.get(was).zones != self.choices.get(growth.choice).zones {
-            self.settled(growth.choice);
+        self.set_candidate(node, addition.candidate_set, addition.candidate);
+        if self.candidate_sets.get(was).zones != self.candidate_sets.get(addition.candidate_set).zones {
+            self.count_in_zone(addition.candidate_set);
         }
-        self.ports.extend(want.ports.iter().map(|port| (node, port.clone())));
-        self.shelve(node);
+        self.ports.extend(needs.ports.iter().map(|port| (node, port.clone())));
+        self.insert_into_bucket(node);
     }
 
     /// The zone of an open node, once it has only one.
-    pub(super) fn zone(&self, node: NodeId) -> Option<Domain> {
-        only(self.zones(node))
+    pub(super) fn zone(&self, node: OpenNodeId) -> Option<Domain> {
+        single_zone(self.zones(node))
     }
 
     /// Bits of the zones that an open node may still be in.
-    fn zones(&self, node: NodeId) -> u32 {
-        self.choices.get(self.nodes[node].choice).zones
+    fn zones(&self, node: OpenNodeId) -> u32 {
+        self.candidate_sets.get(self.nodes[node].candidate_set).zones
     }
 
     /// How many open nodes lie in a zone for certain.
-    pub(super) fn nodes_in(&self, zone: Domain) -> u32 {
-        self.in_zone.get(zone as usize).copied().unwrap_or(0)
+    pub(super) fn node_count_in(&self, zone: Domain) -> u32 {
+        self.nodes_per_zone.get(zone as usize).copied().unwrap_or(0)
     }
 
     /// Of the zones that a choice has left, the one with the fewest nodes of this pass.
-    pub(super) fn emptiest(&self, zones: u32) -> Option<Domain> {
-        super::topology::zones(zones).min_by_key(|zone| (self.in_zone[*zone as usize], *zone))
+    pub(super) fn least_used_zone(&self, zones: u32) -> Option<Domain> {
+        super::topology::zones_in_mask(zones).min_by_key(|zone| (self.nodes_per_zone[*zone as usize], *zone))
     }
 
     /// Where an open node lies on an axis; `None` when that is open, or its nodes have no such label.
-    pub(super) fn domain(&self, node: NodeId, axis: AxisId, axes: &Axes) -> Option<Domain> {
-        if axis == ZONE {
+    pub(super) fn domain(&self, node: OpenNodeId, key_id: TopologyKeyId, keys: &TopologyKeys) -> Option<Domain> {
+        if key_id == ZONE_KEY {
             return self.zone(node);
         }
-        let domains = self.choices.domains(self.nodes[node].choice, axis, axes);
+        let domains = self.candidate_sets.domains(self.nodes[node].candidate_set, key_id, keys);
         domains.first().copied().filter(|_| domains.len() == 1)
     }
 
     /// What a new node takes of volumes, so far as its size does not decide.
-    pub(super) fn fresh(&self) -> &Attached {
-        &self.fresh
+    pub(super) fn new_node_volumes(&self) -> &VolumeUsage {
+        &self.new_node_volumes
     }
 
-    fn attached(&self, node: NodeId) -> &Attached {
-        self.attached.get(&node).unwrap_or(&self.fresh)
+    fn volume_usage(&self, node: OpenNodeId) -> &VolumeUsage {
+        self.volume_usage.get(&node).unwrap_or(&self.new_node_volumes)
     }
 
     /// How many data disks would have to be attached to an open node for such a pod.
-    fn new_disks(&self, node: NodeId, want: Want<'_>) -> u32 {
-        want.more.map_or(want.disks, |more| want.disks - self.attached(node).disks_of(more))
+    fn new_disks(&self, node: OpenNodeId, needs: PodNeeds<'_>) -> u32 {
+        needs
+            .tracked_volumes
+            .map_or(needs.disks, |more| needs.disks - self.volume_usage(node).attached_shared_disks(more))
     }
 
-    fn ports_are_free(&self, node: NodeId, ports: &[HostPort]) -> bool {
-        let pool = self.choices.get(self.nodes[node].choice).offers;
-        let daemons = self.choices.offers(pool).daemon_ports.iter();
+    fn ports_are_free(&self, node: OpenNodeId, ports: &[HostPort]) -> bool {
+        let pool = self.candidate_sets.get(self.nodes[node].candidate_set).pool;
+        let daemons = self.candidate_sets.pool_offerings(pool).daemon_set_ports.iter();
         let pods = self.ports.iter().filter(|(other, _)| *other == node).map(|(_, port)| port);
         HostPort::all_free(ports, daemons.chain(pods))
     }
 
-    fn settled(&mut self, choice: ChoiceId) {
-        if let Some(zone) = only(self.choices.get(choice).zones) {
-            self.in_zone[zone as usize] += 1;
+    fn count_in_zone(&mut self, candidate_set: CandidateSetId) {
+        if let Some(zone) = single_zone(self.candidate_sets.get(candidate_set).zones) {
+            self.nodes_per_zone[zone as usize] += 1;
         }
     }
 }
 
 /// The only zone of a mask.
-fn only(zones: u32) -> Option<Domain> {
+fn single_zone(zones: u32) -> Option<Domain> {
     zones.is_power_of_two().then(|| zones.trailing_zeros())
 }
 
 /// What shares of a room are parts of.
-const WHOLE: u32 = 1_000;
+const PERMILLE: u32 = 1_000;
 
 /// The greater share of a room that is asked for, of CPU and memory, in thousandths.
-fn fullness(requests: &Resources, room: &Resources) -> u32 {
-    shares(requests, room).into_iter().fold(0, u32::max)
+fn utilization_permille(requests: &Resources, room: &Resources) -> u32 {
+    shares_permille(requests, room).into_iter().fold(0, u32::max)
 }
 
 /// The lesser share.
-fn least_share(requests: &Resources, room: &Resources) -> u32 {
-    shares(requests, room).into_iter().fold(u32::MAX, u32::min)
+fn min_share_permille(requests: &Resources, room: &Resources) -> u32 {
+    shares_permille(requests, room).into_iter().fold(u32::MAX, u32::min)
 }
 
-fn shares(requests: &Resources, room: &Resources) -> [u32; 2] {
+fn shares_permille(requests: &Resources, room: &Resources) -> [u32; 2] {
     [(requests.cpu_millis, room.cpu_millis), (requests.memory, room.memory)].map(|(need, room)| {
-        let share = if need > 0 { need.saturating_mul(WHOLE.into()) / room.max(1) } else { 0 };
+        let share = if need > 0 { need.saturating_mul(PERMILLE.into()) / room.max(1) } else { 0 };
         u32::try_from(share).unwrap_or(u32::MAX)
     })
 }

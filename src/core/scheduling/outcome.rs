@@ -1,6 +1,6 @@
 //! Outcome: where did each pod go, which nodes must be bought, and what has no place?
 
-use super::offerings::headroom::{QuotaShort, ReservationShort, SubnetShort};
+use super::offerings::headroom::{QuotaShortage, ReservationShortage, SubnetShortage};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::claim::PlannedOffering;
 use crate::model::cluster::pod::{Labels, Pod};
@@ -18,13 +18,13 @@ pub enum Target {
     Node(NodeName),
     /// A NodeClaim in flight.
     Claim(ClaimName),
-    /// A new node, by its place in [`Outcome::new`].
+    /// A new node, by its place in [`SchedulingResult::new_nodes`].
     New(usize),
 }
 
 /// A pod and where it goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placement {
+pub struct PodPlacement {
     /// The pod.
     pub pod: ObjectKey,
     /// Where it goes.
@@ -60,40 +60,40 @@ impl NewNode {
 
 /// Pods without a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unplaced {
+pub struct UnschedulablePods {
     /// The pods.
     pub pods: Vec<Arc<Pod>>,
     /// Why each pool cannot help; `None` stands for all pools.
-    pub why: Vec<(Option<NodePoolName>, WhyNot)>,
+    pub reasons: Vec<(Option<NodePoolName>, UnschedulableReason)>,
 }
 
 /// Why pods have no place on new nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WhyNot {
+pub enum UnschedulableReason {
     /// There is no NodePool with usable offerings.
-    NoPool,
+    NoNodePool,
     /// The pool's AKSNodeClass asks for what nodes of our own making do not get: these fields.
-    Class(Arc<str>),
+    UnsupportedClassFields(Arc<str>),
     /// The pool's nodes have a taint that the pods do not tolerate.
-    Taint(Arc<str>),
+    UntoleratedTaint(Arc<str>),
     /// The pool's nodes cannot have the labels that the pods ask for.
-    Labels(Incompatible),
+    IncompatibleRequirements(Incompatible),
     /// Nothing of the pool is on offer at present.
-    NothingOnOffer,
+    NoAvailableOffering,
     /// No offering of the pool has the labels that the pods ask for.
-    NoOffering,
+    NoCompatibleOffering,
     /// No offering of the pool is large enough.
     TooLarge,
     /// The pool's limits are reached.
-    Limit,
+    LimitsExceeded,
     /// Azure's quotas leave no room for any offering that would do; the one of the cheapest.
-    Quota(QuotaShort),
+    QuotaExceeded(QuotaShortage),
     /// What is reserved for the pool's nodes is used up, and it may buy nothing else; the cheapest.
-    Reservation(ReservationShort),
+    ReservationUsedUp(ReservationShortage),
     /// The pool may have nothing but what is reserved, and has nothing.
     NoReservation(NoReservation),
     /// The subnet of the pool's nodes has no address left.
-    Subnet(SubnetShort),
+    SubnetFull(SubnetShortage),
     /// The pool asks for so many values of a label (`minValues`), and of the offerings that would do there are fewer.
     MinValues {
         /// The label.
@@ -101,33 +101,33 @@ pub enum WhyNot {
         /// How many values there are.
         found: u32,
         /// How many are asked for.
-        least: u32,
+        required: u32,
     },
     /// The spread constraints leave no zone.
-    Spread,
+    TopologySpread,
     /// No node is, or would be, where the pods that they must be near to are.
-    Affinity,
+    PodAffinity,
     /// Wherever a node is, or would be, there are pods that keep them away, or that they must not be near to.
-    AntiAffinity,
+    PodAntiAffinity,
     /// No node has this label, by which they spread or gather.
-    TopologyKey(Arc<str>),
+    MissingTopologyKey(Arc<str>),
     /// They have more volumes of a CSI driver than new nodes are known to take.
-    Attach {
+    VolumeLimit {
         /// The driver.
         driver: Arc<str>,
         /// How many each of them has.
-        asked: i64,
+        requested: i64,
         /// The least that a node of the cluster takes.
-        most: i64,
+        limit: i64,
     },
     /// Other pods have a disk of theirs that is still to be made, and no node would be theirs in the zone where it will be.
     SharedVolume,
     /// Something is wrong with their volumes that no node cures.
     Volume(VolumeTrouble),
     /// They claim devices, which are not simulated.
-    Devices,
+    DynamicResources,
     /// The number of new nodes is limited, and used up.
-    NewNodes,
+    NewNodeLimit,
 }
 
 /// Why a pool that may have nothing but what is reserved has nothing.
@@ -138,7 +138,7 @@ pub enum NoReservation {
     /// Nothing is known of the group, or what is known is old.
     Unknown(ArmId),
     /// Nothing in the group is what the pool asks for, or Azure has refused it lately.
-    Unlike(ArmId),
+    NoneSuitable(ArmId),
 }
 
 impl fmt::Display for NoReservation {
@@ -152,7 +152,7 @@ impl fmt::Display for NoReservation {
             Self::Unknown(group) => {
                 write!(f, "nothing is known of group {}: is it there, and may napkeeper read it?", group.name())
             }
-            Self::Unlike(group) => write!(
+            Self::NoneSuitable(group) => write!(
                 f,
                 "nothing in group {} satisfies its requirements, or Azure has lately refused what does",
                 group.name()
@@ -161,10 +161,10 @@ impl fmt::Display for NoReservation {
     }
 }
 
-impl Unplaced {
+impl UnschedulablePods {
     /// Why they have no place, for each pool.
     pub fn reasons(&self) -> impl Iterator<Item = String> {
-        self.why.iter().map(|(pool, why)| match pool {
+        self.reasons.iter().map(|(pool, why)| match pool {
             Some(pool) => format!("{pool}: {why}"),
             None => why.to_string(),
         })
@@ -177,64 +177,64 @@ impl Unplaced {
     }
 }
 
-impl fmt::Display for WhyNot {
+impl fmt::Display for UnschedulableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoPool => f.write_str("no NodePool has a usable offering"),
-            Self::Class(fields) => write!(
+            Self::NoNodePool => f.write_str("no NodePool has a usable offering"),
+            Self::UnsupportedClassFields(fields) => write!(
                 f,
                 "its AKSNodeClass sets {fields}, which nodes of napkeeper do not get: take it out, or use a class without it"
             ),
-            Self::Taint(key) => write!(f, "taint {key} is not tolerated"),
-            Self::Labels(why) => write!(f, "{why}"),
-            Self::NothingOnOffer => f.write_str(
+            Self::UntoleratedTaint(key) => write!(f, "taint {key} is not tolerated"),
+            Self::IncompatibleRequirements(why) => write!(f, "{why}"),
+            Self::NoAvailableOffering => f.write_str(
                 "nothing of it is on offer at present: its requirements leave no size, or Azure has lately refused all of them",
             ),
-            Self::NoOffering => f.write_str("no offering has the labels that are asked for"),
+            Self::NoCompatibleOffering => f.write_str("no offering has the labels that are asked for"),
             Self::TooLarge => f.write_str("no available offering is large enough"),
-            Self::Limit => f.write_str("the pool's limits are reached"),
-            Self::Quota(short) => write!(f, "{short}"),
-            Self::Reservation(short) => write!(f, "{short}"),
+            Self::LimitsExceeded => f.write_str("the pool's limits are reached"),
+            Self::QuotaExceeded(short) => write!(f, "{short}"),
+            Self::ReservationUsedUp(short) => write!(f, "{short}"),
             Self::NoReservation(why) => write!(f, "{why}"),
-            Self::Subnet(short) => write!(f, "{short}"),
-            Self::MinValues { key, found, least } => {
+            Self::SubnetFull(short) => write!(f, "{short}"),
+            Self::MinValues { key, found, required: least } => {
                 write!(f, "the offerings that would do have {found} values of {key}, and minValues asks for {least}")
             }
-            Self::Spread => f.write_str("the spread constraints leave no zone"),
-            Self::Affinity => f.write_str("no node would be near to the pods that their affinity asks for"),
-            Self::AntiAffinity => f.write_str("pod anti-affinity leaves no node and no zone"),
-            Self::TopologyKey(key) => write!(f, "no node has the label {key}, by which they spread or gather"),
-            Self::Attach { driver, asked, most } => {
+            Self::TopologySpread => f.write_str("the spread constraints leave no zone"),
+            Self::PodAffinity => f.write_str("no node would be near to the pods that their affinity asks for"),
+            Self::PodAntiAffinity => f.write_str("pod anti-affinity leaves no node and no zone"),
+            Self::MissingTopologyKey(key) => write!(f, "no node has the label {key}, by which they spread or gather"),
+            Self::VolumeLimit { driver, requested: asked, limit: most } => {
                 write!(f, "each has {asked} volumes of {driver}, and a node of this cluster takes {most} (CSINode)")
             }
             Self::SharedVolume => f.write_str(
                 "they share a disk that is still to be made with pods in another zone, and no node would be theirs there",
             ),
             Self::Volume(trouble) => write!(f, "{trouble}"),
-            Self::Devices => {
+            Self::DynamicResources => {
                 f.write_str("they claim devices (resourceClaims), which are not simulated: no node is made for them")
             }
-            Self::NewNodes => f.write_str("no more new nodes may be bought in this pass"),
+            Self::NewNodeLimit => f.write_str("no more new nodes may be bought in this pass"),
         }
     }
 }
 
 /// What came of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Outcome {
+pub struct SchedulingResult {
     /// Where each placed pod goes.
-    pub placements: Vec<Placement>,
+    pub placements: Vec<PodPlacement>,
     /// Nodes to be bought.
-    pub new: Vec<NewNode>,
+    pub new_nodes: Vec<NewNode>,
     /// Pods without a place.
-    pub unplaced: Vec<Unplaced>,
+    pub unschedulable: Vec<UnschedulablePods>,
 }
 
-impl Outcome {
+impl SchedulingResult {
     /// How many pods have no place.
     #[must_use]
-    pub fn unplaced_pods(&self) -> usize {
-        self.unplaced.iter().map(|u| u.pods.len()).sum()
+    pub fn unschedulable_pods(&self) -> usize {
+        self.unschedulable.iter().map(|u| u.pods.len()).sum()
     }
 
     /// Existing nodes and claims that pods were placed on, with their number.
@@ -247,11 +247,15 @@ impl Outcome {
         targets
     }
 
-    pub(super) fn refuse(&mut self, pods: Vec<Arc<Pod>>, why: Vec<(Option<NodePoolName>, WhyNot)>) {
-        if let Some(same) = self.unplaced.iter_mut().find(|u| u.why == why) {
+    pub(super) fn add_unschedulable(
+        &mut self,
+        pods: Vec<Arc<Pod>>,
+        why: Vec<(Option<NodePoolName>, UnschedulableReason)>,
+    ) {
+        if let Some(same) = self.unschedulable.iter_mut().find(|u| u.reasons == why) {
             same.pods.extend(pods);
         } else {
-            self.unplaced.push(Unplaced { pods, why });
+            self.unschedulable.push(UnschedulablePods { pods, reasons: why });
         }
     }
 }

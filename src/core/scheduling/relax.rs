@@ -9,52 +9,55 @@ use crate::model::requirements::Requirements;
 use std::sync::Arc;
 
 /// Most steps of one shape: beyond, all that is left is dropped at once.
-const MOST_STEPS: usize = 32;
+const MAX_STEPS: usize = 32;
 
 /// Something that a pod would like.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub enum Preference {
     /// To be near other pods, by this label.
-    Near(Arc<str>),
+    PodAffinity(Arc<str>),
     /// To be apart from other pods, by this label.
-    Apart(Arc<str>),
+    PodAntiAffinity(Arc<str>),
     /// A node with these labels.
-    Node(Requirements),
+    NodeAffinity(Requirements),
     /// To be spread, by this label.
-    Spread(Arc<str>),
+    TopologySpread(Arc<str>),
     /// No node with a taint that says `PreferNoSchedule`.
-    Taints,
+    PreferNoSchedule,
 }
 
 /// What is asked for in one step.
-pub(super) struct Step {
+pub(super) struct RelaxationStep {
     pub(super) shape: Arc<PodShape>,
     /// Taints with `PreferNoSchedule` keep it away too.
-    pub(super) avoids: bool,
+    pub(super) avoid_prefer_no_schedule: bool,
 }
 
 /// The shape with all that it prefers, with less and less of it, and last with what it requires alone. `avoids` says that
 /// some pool has a taint that it would rather not put up with.
-pub(super) fn steps(shape: &Arc<PodShape>, avoids: bool) -> Vec<Step> {
+pub(super) fn relaxation_steps(shape: &Arc<PodShape>, avoid_prefer_no_schedule: bool) -> Vec<RelaxationStep> {
     let mut left = shape.preferences.as_deref().cloned().unwrap_or_default();
     let mut steps = Vec::new();
-    while !left.is_empty() && steps.len() < MOST_STEPS {
-        steps.push(Step { shape: Arc::new(asking(shape, &left)), avoids });
-        drop_one(&mut left);
+    while !left.is_empty() && steps.len() < MAX_STEPS {
+        steps.push(RelaxationStep {
+            shape: Arc::new(with_preferences_required(shape, &left)),
+            avoid_prefer_no_schedule,
+        });
+        drop_first_preference(&mut left);
     }
     let bare = match shape.preferences {
         None => Arc::clone(shape),
         Some(_) => Arc::new(PodShape { preferences: None, ..PodShape::clone(shape) }),
     };
-    if avoids {
-        steps.push(Step { shape: Arc::clone(&bare), avoids });
+    if avoid_prefer_no_schedule {
+        steps.push(RelaxationStep { shape: Arc::clone(&bare), avoid_prefer_no_schedule });
     }
-    steps.push(Step { shape: bare, avoids: false });
+    steps.push(RelaxationStep { shape: bare, avoid_prefer_no_schedule: false });
     steps
 }
 
 /// Drops the preference that is given up first.
-fn drop_one(left: &mut Preferences) {
+fn drop_first_preference(left: &mut Preferences) {
     if !left.near.is_empty() {
         left.near.remove(0);
     } else if !left.apart.is_empty() {
@@ -67,7 +70,7 @@ fn drop_one(left: &mut Preferences) {
 }
 
 /// The shape with these preferences as if they were required; of those for labels of nodes the heaviest alone.
-fn asking(shape: &PodShape, preferences: &Preferences) -> PodShape {
+fn with_preferences_required(shape: &PodShape, preferences: &Preferences) -> PodShape {
     let mut asking = PodShape { preferences: None, ..shape.clone() };
     if let Some((_, node)) = preferences.node.first() {
         asking.selector.add_all(node);
@@ -82,28 +85,28 @@ fn asking(shape: &PodShape, preferences: &Preferences) -> PodShape {
 }
 
 /// All that a shape prefers, in the order in which it is given up; `steps` is the number of steps of its relaxation.
-pub(super) fn wishes(shape: &PodShape, steps: usize) -> Vec<Wish> {
+pub(super) fn preferences_in_order(shape: &PodShape, steps: usize) -> Vec<Preference> {
     let preferences = shape.preferences.as_deref().cloned().unwrap_or_default();
     let Preferences { node, near, apart, spread } = preferences;
-    let near = near.into_iter().map(|(_, term)| Wish::Near(term.topology_key));
-    let apart = apart.into_iter().map(|(_, term)| Wish::Apart(term.topology_key));
-    let node = node.into_iter().map(|(_, labels)| Wish::Node(labels));
-    let spread = spread.into_iter().map(|spread| Wish::Spread(spread.topology_key));
-    let mut wishes: Vec<Wish> = near.chain(apart).chain(node).chain(spread).collect();
+    let near = near.into_iter().map(|(_, term)| Preference::PodAffinity(term.topology_key));
+    let apart = apart.into_iter().map(|(_, term)| Preference::PodAntiAffinity(term.topology_key));
+    let node = node.into_iter().map(|(_, labels)| Preference::NodeAffinity(labels));
+    let spread = spread.into_iter().map(|spread| Preference::TopologySpread(spread.topology_key));
+    let mut wishes: Vec<Preference> = near.chain(apart).chain(node).chain(spread).collect();
     // One step for each of them, one without any, and one more where some pool has such a taint.
-    let avoids = steps > wishes.len().min(MOST_STEPS) + 1;
-    wishes.extend(avoids.then_some(Wish::Taints));
+    let avoids = steps > wishes.len().min(MAX_STEPS) + 1;
+    wishes.extend(avoids.then_some(Preference::PreferNoSchedule));
     wishes
 }
 
 /// What is not asked for in a step of the relaxation of a shape, of so many.
-pub(super) fn given_up(shape: &PodShape, step: usize, steps: usize) -> Vec<Wish> {
-    let mut wishes = wishes(shape, steps);
-    let preferences = wishes.iter().filter(|wish| **wish != Wish::Taints).count();
+pub(super) fn relaxed_preferences(shape: &PodShape, step: usize, steps: usize) -> Vec<Preference> {
+    let mut wishes = preferences_in_order(shape, steps);
+    let preferences = wishes.iter().filter(|wish| **wish != Preference::PreferNoSchedule).count();
     // The last step asks for nothing; after the most that are tried one by one, all others go at once.
     let given_up = match step {
         _ if step + 1 >= steps => wishes.len(),
-        _ if step >= MOST_STEPS => preferences,
+        _ if step >= MAX_STEPS => preferences,
         step => step.min(preferences),
     };
     wishes.truncate(given_up);

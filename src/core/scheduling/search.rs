@@ -4,113 +4,127 @@
 //! [shelf](super::shelves) is gone through once, the emptiest node first, as far as it may hold the best; and then only
 //! nodes that have changed are looked at.
 
-use super::axes::{AxisId, Domain, HOST, ZONE};
-use super::choice::{ChoiceId, Narrowing};
-use super::kinds::{Kind, KindId};
-use super::open::{Growth, NodeId, Shop, Want};
-use super::shelves::{ShelfId, Spot};
-use super::solve::Known;
+use super::axes::{Domain, HOSTNAME_KEY, TopologyKeyId, ZONE_KEY};
+use super::choice::{CandidateSetId, Narrowing};
+use super::kinds::{PodClass, PodClassId};
+use super::open::{OpenNodeId, OpenNodes, PodAddition, PodNeeds};
+use super::shelves::{NodeBucketId, NodeByUtilization};
+use super::solve::PodConstraints;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// By cost, then by load, then by number; with the version of the node that it was worked out for.
-type Entry = Reverse<(i64, u32, NodeId, u32)>;
+type CostEntry = Reverse<(i64, u32, OpenNodeId, u32)>;
 
 /// What a place in a search leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Lead {
+enum SearchLead {
     /// A node, as long as it is of this version.
-    Node(NodeId, u32),
+    Node(OpenNodeId, u32),
     /// What comes on a shelf, after this if that is given, narrowed to a choice.
-    Shelf(ShelfId, Option<Spot>, ChoiceId),
+    Bucket(NodeBucketId, Option<NodeByUtilization>, CandidateSetId),
 }
 
 /// For how many nodes at the most it is worked out, for one pod, what it would cost to make them larger: those of which it
 /// may be least.
-const MOST_WORKED_OUT: usize = 16;
+const MAX_EVALUATIONS: usize = 16;
 
 /// One kind's look at the open nodes, in one zone if one is given.
 pub(super) struct Search {
-    kind: KindId,
+    class: PodClassId,
     zone: Option<Domain>,
     /// Nodes whose cost is worked out.
-    exact: BinaryHeap<Entry>,
+    exact: BinaryHeap<CostEntry>,
     /// Shelves whose nodes may take a pod as they are, by how full the next one would be at the least.
-    fitting: BinaryHeap<Reverse<(u32, Lead)>>,
+    fitting: BinaryHeap<Reverse<(u32, SearchLead)>>,
     /// Nodes that would have to be larger, by the least that this may cost, the emptiest first.
-    rough: BinaryHeap<Reverse<(i64, u32, Lead)>>,
+    lower_bounds: BinaryHeap<Reverse<(i64, u32, SearchLead)>>,
     /// How much of the news of nodes has been looked at; nothing yet.
-    seen: Option<usize>,
+    changes_seen: Option<usize>,
     /// What a choice is narrowed to for this kind, by number, where that was asked.
-    narrowed: Vec<Option<Option<ChoiceId>>>,
+    narrowed_sets: Vec<Option<Option<CandidateSetId>>>,
     /// Axes, other than hosts and zones, on which the place of these pods matters.
-    labelled: Vec<AxisId>,
+    label_keys: Vec<TopologyKeyId>,
     /// How many pods of the kind may come to one node.
-    in_view: u32,
+    expected_pods: u32,
 }
 
 impl Search {
     /// `pods` of the kind are to be placed, as far as that is known.
-    pub(super) fn new(kind: KindId, zone: Option<Domain>, known: &Known, pods: usize) -> Self {
-        let axes = ZONE + 1..known.topology.axes.len();
-        let labelled: Vec<AxisId> = axes.filter(|axis| known.topology.matters(kind, *axis)).collect();
-        let in_view = known.topology.in_view(kind, pods);
+    pub(super) fn new(class: PodClassId, zone: Option<Domain>, constraints: &PodConstraints, pods: usize) -> Self {
+        let axes = ZONE_KEY + 1..constraints.topology.keys.len();
+        let labelled: Vec<TopologyKeyId> = axes.filter(|axis| constraints.topology.affects(class, *axis)).collect();
+        let in_view = constraints.topology.expected_pods_per_node(class, pods);
         Self {
-            kind,
+            class,
             zone,
             exact: BinaryHeap::new(),
             fitting: BinaryHeap::new(),
-            rough: BinaryHeap::new(),
-            seen: None,
-            narrowed: Vec::new(),
-            labelled,
-            in_view,
+            lower_bounds: BinaryHeap::new(),
+            changes_seen: None,
+            narrowed_sets: Vec::new(),
+            label_keys: labelled,
+            expected_pods: in_view,
         }
     }
 
     /// Reckons with so many pods from now on, which are fewer: costs that were worked out for more are low estimates.
-    pub(super) fn reckon_with(&mut self, pods: usize, known: &Known) {
-        self.in_view = known.topology.in_view(self.kind, pods);
+    pub(super) fn expect_pods(&mut self, pods: usize, constraints: &PodConstraints) {
+        self.expected_pods = constraints.topology.expected_pods_per_node(self.class, pods);
     }
 
     /// The open node that takes a pod at the least cost, if that is at most so much.
-    pub(super) fn best(&mut self, shop: &mut Shop, known: &Known, most: i64) -> Option<(NodeId, Growth)> {
-        let hosts = known.topology.company(self.kind, HOST);
+    pub(super) fn best(
+        &mut self,
+        open_nodes: &mut OpenNodes,
+        constraints: &PodConstraints,
+        most: i64,
+    ) -> Option<(OpenNodeId, PodAddition)> {
+        let hosts = constraints.topology.affinity_domains(self.class, HOSTNAME_KEY);
         let best = match hosts {
-            Some(hosts) => self.best_of(hosts.into_iter().filter_map(|host| known.node_at(host)), shop, known),
+            Some(hosts) => self.best_among(
+                hosts.into_iter().filter_map(|host| constraints.open_node_at(host)),
+                open_nodes,
+                constraints,
+            ),
             // Room alone does not tell which nodes are open to the next pod.
-            None if !self.labelled.is_empty() => self.best_of(0..shop.nodes.len(), shop, known),
-            None => self.best_known(shop, known, most),
+            None if !self.label_keys.is_empty() => self.best_among(0..open_nodes.nodes.len(), open_nodes, constraints),
+            None => self.best_incremental(open_nodes, constraints, most),
         };
-        best.filter(|(_, growth)| growth.cost <= most)
+        best.filter(|(_, growth)| growth.added_cost <= most)
     }
 
-    fn best_known(&mut self, shop: &mut Shop, known: &Known, most: i64) -> Option<(NodeId, Growth)> {
-        self.catch_up(shop, known);
+    fn best_incremental(
+        &mut self,
+        open_nodes: &mut OpenNodes,
+        constraints: &PodConstraints,
+        most: i64,
+    ) -> Option<(OpenNodeId, PodAddition)> {
+        self.update(open_nodes, constraints);
         let mut worked_out = 0;
         loop {
             let (cost, load) = self.exact.peek().map_or((i64::MAX, 0), |Reverse((cost, load, ..))| (*cost, *load));
             if let Some(Reverse((emptiest, _))) = self.fitting.peek()
                 && (0, *emptiest) <= (cost, load)
             {
-                self.next_fitting(shop, known);
+                self.next_fitting(open_nodes, constraints);
                 continue;
             }
-            if let Some(Reverse((least, ..))) = self.rough.peek()
+            if let Some(Reverse((least, ..))) = self.lower_bounds.peek()
                 && *least <= most
                 && *least < cost
-                && worked_out < MOST_WORKED_OUT
+                && worked_out < MAX_EVALUATIONS
             {
-                worked_out += usize::from(self.next_rough(shop, known));
+                worked_out += usize::from(self.next_lower_bound(open_nodes, constraints));
                 continue;
             }
             let Reverse((cost, _, node, version)) = *self.exact.peek()?;
-            if shop.nodes[node].version == version {
+            if open_nodes.nodes[node].version == version {
                 if cost > most {
                     return None;
                 }
                 // What keeps a pod from a host stays in its way: counts only grow.
-                if let Some(growth) = self.growth(node, shop, known) {
+                if let Some(growth) = self.can_add(node, open_nodes, constraints) {
                     return Some((node, growth));
                 }
             }
@@ -120,87 +134,97 @@ impl Search {
     }
 
     /// The cheapest new node, of the first pool that has one.
-    pub(super) fn alone(&mut self, shop: &mut Shop, known: &Known) -> Option<Growth> {
-        let want = self.want(known);
-        (0..shop.choices.pools()).find_map(|pool| {
-            let root = shop.choices.root(pool);
-            let choice = self.narrow(root, shop, known)?;
-            shop.alone(choice, want)
+    pub(super) fn cheapest_new_node(
+        &mut self,
+        open_nodes: &mut OpenNodes,
+        constraints: &PodConstraints,
+    ) -> Option<PodAddition> {
+        let want = self.pod_needs(constraints);
+        (0..open_nodes.candidate_sets.pool_count()).find_map(|pool| {
+            let root = open_nodes.candidate_sets.root(pool);
+            let choice = self.narrow(root, open_nodes, constraints)?;
+            open_nodes.cheapest_new_node(choice, want)
         })
     }
 
-    fn best_of(
+    fn best_among(
         &mut self,
-        nodes: impl Iterator<Item = NodeId>,
-        shop: &mut Shop,
-        known: &Known,
-    ) -> Option<(NodeId, Growth)> {
-        let growths = nodes.filter_map(|node| Some((node, self.growth(node, shop, known)?)));
-        growths.min_by_key(|(node, growth)| (growth.cost, growth.load, *node))
+        nodes: impl Iterator<Item = OpenNodeId>,
+        open_nodes: &mut OpenNodes,
+        constraints: &PodConstraints,
+    ) -> Option<(OpenNodeId, PodAddition)> {
+        let growths = nodes.filter_map(|node| Some((node, self.can_add(node, open_nodes, constraints)?)));
+        growths.min_by_key(|(node, growth)| (growth.added_cost, growth.utilization, *node))
     }
 
     /// Looks at all shelves the first time, and then at the nodes that have changed since.
-    fn catch_up(&mut self, shop: &mut Shop, known: &Known) {
-        let from = self.seen.replace(shop.shelves.news.len());
+    fn update(&mut self, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
+        let from = self.changes_seen.replace(open_nodes.buckets.changed.len());
         let Some(from) = from else {
-            (0..shop.shelves.all.len()).for_each(|shelf| self.begin(shelf, shop, known));
+            (0..open_nodes.buckets.buckets.len()).for_each(|shelf| self.start_bucket(shelf, open_nodes, constraints));
             return;
         };
-        for news in from..shop.shelves.news.len() {
-            let node = shop.shelves.news[news];
-            let Some(choice) = self.narrow(shop.nodes[node].choice, shop, known) else { continue };
-            if shop.fits(node, choice, self.want(known)) {
-                self.work_out(node, shop, known);
-            } else if self.is_open(node, known) {
-                let (load, lead) = (shop.spot(node).0, Lead::Node(node, shop.nodes[node].version));
-                let like = (shop.nodes[node].choice, shop.nodes[node].best);
-                let least = shop.least_growth(like, choice, self.want(known));
-                self.rough.extend(least.map(|cost| Reverse((cost, load, lead))));
+        for news in from..open_nodes.buckets.changed.len() {
+            let node = open_nodes.buckets.changed[news];
+            let Some(choice) = self.narrow(open_nodes.nodes[node].candidate_set, open_nodes, constraints) else {
+                continue;
+            };
+            if open_nodes.fits_unchanged(node, choice, self.pod_needs(constraints)) {
+                self.evaluate(node, open_nodes, constraints);
+            } else if self.host_allows(node, constraints) {
+                let (load, lead) =
+                    (open_nodes.utilization(node).0, SearchLead::Node(node, open_nodes.nodes[node].version));
+                let like = (open_nodes.nodes[node].candidate_set, open_nodes.nodes[node].candidate);
+                let least = open_nodes.min_added_cost(like, choice, self.pod_needs(constraints));
+                self.lower_bounds.extend(least.map(|cost| Reverse((cost, load, lead))));
             }
         }
     }
 
     /// Begins with the emptiest node of a shelf.
-    fn begin(&mut self, shelf: ShelfId, shop: &mut Shop, known: &Known) {
-        let (before, best) = (shop.shelves.all[shelf].choice, shop.shelves.all[shelf].best);
-        let (Some(choice), Some(first)) = (self.narrow(before, shop, known), shop.shelves.all[shelf].after(None))
+    fn start_bucket(&mut self, shelf: NodeBucketId, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
+        let (before, best) =
+            (open_nodes.buckets.buckets[shelf].candidate_set, open_nodes.buckets.buckets[shelf].candidate);
+        let (Some(choice), Some(first)) =
+            (self.narrow(before, open_nodes, constraints), open_nodes.buckets.buckets[shelf].next_after(None))
         else {
             return;
         };
-        let lead = Lead::Shelf(shelf, None, choice);
-        let load = shop.least_load(shelf, first, self.want(known)).filter(|_| choice == before);
+        let lead = SearchLead::Bucket(shelf, None, choice);
+        let load = open_nodes.min_utilization(shelf, first, self.pod_needs(constraints)).filter(|_| choice == before);
         self.fitting.extend(load.map(|load| Reverse((load, lead))));
-        let least = shop.least_growth((before, best), choice, self.want(known));
-        self.rough.extend(least.map(|cost| Reverse((cost, first.0, lead))));
+        let least = open_nodes.min_added_cost((before, best), choice, self.pod_needs(constraints));
+        self.lower_bounds.extend(least.map(|cost| Reverse((cost, first.0, lead))));
     }
 
     /// Looks at the next node of the shelf that may have the emptiest which takes a pod as it is.
-    fn next_fitting(&mut self, shop: &mut Shop, known: &Known) {
-        let Some(Reverse((_, Lead::Shelf(shelf, last, choice)))) = self.fitting.pop() else { return };
-        let Some(spot) = shop.shelves.all[shelf].after(last) else { return };
-        let Some(load) = shop.least_load(shelf, spot, self.want(known)) else { return };
-        self.fitting.push(Reverse((load, Lead::Shelf(shelf, Some(spot), choice))));
-        if shop.fits(spot.1, choice, self.want(known)) {
-            self.work_out(spot.1, shop, known);
+    fn next_fitting(&mut self, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
+        let Some(Reverse((_, SearchLead::Bucket(shelf, last, choice)))) = self.fitting.pop() else { return };
+        let Some(spot) = open_nodes.buckets.buckets[shelf].next_after(last) else { return };
+        let Some(load) = open_nodes.min_utilization(shelf, spot, self.pod_needs(constraints)) else { return };
+        self.fitting.push(Reverse((load, SearchLead::Bucket(shelf, Some(spot), choice))));
+        if open_nodes.fits_unchanged(spot.1, choice, self.pod_needs(constraints)) {
+            self.evaluate(spot.1, open_nodes, constraints);
         }
     }
 
     /// Works out the next of the nodes that would have to be larger; says whether there was one.
-    fn next_rough(&mut self, shop: &mut Shop, known: &Known) -> bool {
-        match self.rough.pop() {
-            Some(Reverse((_, _, Lead::Node(node, version)))) => {
-                let is_open = shop.nodes[node].version == version && self.is_open(node, known);
+    fn next_lower_bound(&mut self, open_nodes: &mut OpenNodes, constraints: &PodConstraints) -> bool {
+        match self.lower_bounds.pop() {
+            Some(Reverse((_, _, SearchLead::Node(node, version)))) => {
+                let is_open = open_nodes.nodes[node].version == version && self.host_allows(node, constraints);
                 if is_open {
-                    self.work_out(node, shop, known);
+                    self.evaluate(node, open_nodes, constraints);
                 }
                 is_open
             }
-            Some(Reverse((least, _, Lead::Shelf(shelf, last, choice)))) => {
-                let Some(spot) = shop.shelves.all[shelf].after(last) else { return false };
-                self.rough.push(Reverse((least, spot.0, Lead::Shelf(shelf, Some(spot), choice))));
-                let is_larger = self.is_open(spot.1, known) && !shop.fits(spot.1, choice, self.want(known));
+            Some(Reverse((least, _, SearchLead::Bucket(shelf, last, choice)))) => {
+                let Some(spot) = open_nodes.buckets.buckets[shelf].next_after(last) else { return false };
+                self.lower_bounds.push(Reverse((least, spot.0, SearchLead::Bucket(shelf, Some(spot), choice))));
+                let is_larger = self.host_allows(spot.1, constraints)
+                    && !open_nodes.fits_unchanged(spot.1, choice, self.pod_needs(constraints));
                 if is_larger {
-                    self.work_out(spot.1, shop, known);
+                    self.evaluate(spot.1, open_nodes, constraints);
                 }
                 is_larger
             }
@@ -208,61 +232,92 @@ impl Search {
         }
     }
 
-    fn work_out(&mut self, node: NodeId, shop: &mut Shop, known: &Known) {
-        if let Some(Growth { cost, load, .. }) = self.growth(node, shop, known) {
-            self.exact.push(Reverse((cost, load, node, shop.nodes[node].version)));
+    fn evaluate(&mut self, node: OpenNodeId, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
+        if let Some(PodAddition { added_cost: cost, utilization: load, .. }) =
+            self.can_add(node, open_nodes, constraints)
+        {
+            self.exact.push(Reverse((cost, load, node, open_nodes.nodes[node].version)));
         }
     }
 
     /// True when the pods there leave the host to this kind.
-    fn is_open(&self, node: NodeId, known: &Known) -> bool {
-        known.topology.allows(self.kind, HOST, Some(known.site_of(node)))
+    fn host_allows(&self, node: OpenNodeId, constraints: &PodConstraints) -> bool {
+        constraints.topology.allows(self.class, HOSTNAME_KEY, Some(constraints.host_of(node)))
     }
 
-    fn growth(&mut self, node: NodeId, shop: &mut Shop, known: &Known) -> Option<Growth> {
-        if !self.is_open(node, known) {
+    fn can_add(
+        &mut self,
+        node: OpenNodeId,
+        open_nodes: &mut OpenNodes,
+        constraints: &PodConstraints,
+    ) -> Option<PodAddition> {
+        if !self.host_allows(node, constraints) {
             return None;
         }
-        let choice = self.narrow(shop.nodes[node].choice, shop, known)?;
-        shop.growth(node, choice, self.want(known))
+        let choice = self.narrow(open_nodes.nodes[node].candidate_set, open_nodes, constraints)?;
+        open_nodes.can_add(node, choice, self.pod_needs(constraints))
     }
 
-    fn want<'k>(&self, known: &'k Known) -> Want<'k> {
-        Want { in_view: self.in_view, ..known.want(self.kind) }
+    fn pod_needs<'k>(&self, known: &'k PodConstraints) -> PodNeeds<'k> {
+        PodNeeds { expected_pods: self.expected_pods, ..known.pod_needs(self.class) }
     }
 
     /// What a choice becomes with a pod of this kind.
-    fn narrow(&mut self, choice: ChoiceId, shop: &mut Shop, known: &Known) -> Option<ChoiceId> {
-        if self.narrowed.len() <= choice as usize {
-            self.narrowed.resize(choice as usize + 1, None);
+    fn narrow(
+        &mut self,
+        candidate_set: CandidateSetId,
+        open_nodes: &mut OpenNodes,
+        constraints: &PodConstraints,
+    ) -> Option<CandidateSetId> {
+        if self.narrowed_sets.len() <= candidate_set as usize {
+            self.narrowed_sets.resize(candidate_set as usize + 1, None);
         }
-        let plain = if let Some(narrowed) = self.narrowed[choice as usize] {
+        let plain = if let Some(narrowed) = self.narrowed_sets[candidate_set as usize] {
             narrowed
         } else {
-            let by = [Narrowing::Filter(known.kinds.get(self.kind).filter)].into_iter();
+            let by = [Narrowing::Filter(constraints.classes.get(self.class).filter)].into_iter();
             let mut by = by.chain(self.zone.map(|zone| Narrowing::Zones(1 << zone)));
-            let narrowed = by.try_fold(choice, |choice, by| shop.choices.narrow(choice, by, known.names()));
-            self.narrowed[choice as usize] = Some(narrowed);
+            let narrowed = by.try_fold(candidate_set, |choice, by| {
+                open_nodes.candidate_sets.narrow(choice, by, constraints.filters_and_keys())
+            });
+            self.narrowed_sets[candidate_set as usize] = Some(narrowed);
             narrowed
         };
-        self.labelled.iter().try_fold(plain?, |choice, axis| self.settle(choice, *axis, shop, known))
+        self.label_keys.iter().try_fold(plain?, |choice, axis| self.pin_label(choice, *axis, open_nodes, constraints))
     }
 
     /// Settles on one value of a label, where a node may have several.
-    fn settle(&self, choice: ChoiceId, axis: AxisId, shop: &mut Shop, known: &Known) -> Option<ChoiceId> {
-        let domains = shop.choices.domains(choice, axis, &known.topology.axes);
+    fn pin_label(
+        &self,
+        candidate_set: CandidateSetId,
+        key_id: TopologyKeyId,
+        open_nodes: &mut OpenNodes,
+        constraints: &PodConstraints,
+    ) -> Option<CandidateSetId> {
+        let domains = open_nodes.candidate_sets.domains(candidate_set, key_id, &constraints.topology.keys);
         if domains.is_empty() {
-            return known.topology.allows(self.kind, axis, None).then_some(choice);
+            return constraints.topology.allows(self.class, key_id, None).then_some(candidate_set);
         }
-        let order = known.topology.in_order(self.kind, axis, domains.into_iter().map(|domain| (0, domain)));
-        shop.choices.narrow(choice, Narrowing::Label(axis, *order.first()?), known.names())
+        let order =
+            constraints.topology.domains_in_order(self.class, key_id, domains.into_iter().map(|domain| (0, domain)));
+        open_nodes.candidate_sets.narrow(
+            candidate_set,
+            Narrowing::Label(key_id, *order.first()?),
+            constraints.filters_and_keys(),
+        )
     }
 }
 
-impl Known {
+impl PodConstraints {
     /// What a pod of a kind takes of a node, whoever comes after it.
-    pub(super) fn want(&self, kind: KindId) -> Want<'_> {
-        let Kind { shape, disks, more, .. } = self.kinds.get(kind);
-        Want { requests: &shape.requests, ports: &shape.ports, disks: *disks, more: more.as_deref(), in_view: 1 }
+    pub(super) fn pod_needs(&self, kind: PodClassId) -> PodNeeds<'_> {
+        let PodClass { shape, disks, tracked_volumes: more, .. } = self.classes.get(kind);
+        PodNeeds {
+            requests: &shape.requests,
+            ports: &shape.ports,
+            disks: *disks,
+            tracked_volumes: more.as_deref(),
+            expected_pods: 1,
+        }
     }
 }

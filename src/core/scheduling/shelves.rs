@@ -3,55 +3,55 @@
 //! Nodes of one choice that would be the same candidate stand on one shelf, the emptiest first. What a pod of a kind makes
 //! of such a node is a matter of the shelf; only whether there is room for it is one of the node.
 
-use super::candidates::Place;
-use super::choice::ChoiceId;
-use super::open::NodeId;
+use super::candidates::CandidateIndex;
+use super::choice::CandidateSetId;
+use super::open::OpenNodeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
 /// Number of a shelf.
-pub(super) type ShelfId = usize;
+pub(super) type NodeBucketId = usize;
 /// How full a node is, in thousandths, and its number.
-pub(super) type Spot = (u32, NodeId);
+pub(super) type NodeByUtilization = (u32, OpenNodeId);
 
 /// Open nodes that are alike.
-pub(super) struct Shelf {
-    pub(super) choice: ChoiceId,
-    pub(super) best: Place,
-    nodes: BTreeSet<Spot>,
+pub(super) struct NodeBucket {
+    pub(super) candidate_set: CandidateSetId,
+    pub(super) candidate: CandidateIndex,
+    nodes: BTreeSet<NodeByUtilization>,
 }
 
 /// All open nodes.
 #[derive(Default)]
-pub(super) struct Shelves {
-    numbers: BTreeMap<(ChoiceId, Place), ShelfId>,
-    pub(super) all: Vec<Shelf>,
+pub(super) struct NodeBuckets {
+    numbers: BTreeMap<(CandidateSetId, CandidateIndex), NodeBucketId>,
+    pub(super) buckets: Vec<NodeBucket>,
     /// Nodes in the order in which they were put on a shelf.
-    pub(super) news: Vec<NodeId>,
+    pub(super) changed: Vec<OpenNodeId>,
 }
 
-impl Shelf {
+impl NodeBucket {
     /// The emptiest node, or the next after one.
-    pub(super) fn after(&self, last: Option<Spot>) -> Option<Spot> {
+    pub(super) fn next_after(&self, last: Option<NodeByUtilization>) -> Option<NodeByUtilization> {
         let from = last.map_or(Unbounded, Excluded);
         self.nodes.range((from, Unbounded)).next().copied()
     }
 }
 
-impl Shelves {
-    pub(super) fn put(&mut self, like: (ChoiceId, Place), (load, node): Spot) {
-        let (numbers, all) = (&mut self.numbers, &mut self.all);
+impl NodeBuckets {
+    pub(super) fn insert(&mut self, like: (CandidateSetId, CandidateIndex), (load, node): NodeByUtilization) {
+        let (numbers, all) = (&mut self.numbers, &mut self.buckets);
         let shelf = *numbers.entry(like).or_insert_with(|| {
-            all.push(Shelf { choice: like.0, best: like.1, nodes: BTreeSet::new() });
+            all.push(NodeBucket { candidate_set: like.0, candidate: like.1, nodes: BTreeSet::new() });
             all.len() - 1
         });
-        self.all[shelf].nodes.insert((load, node));
-        self.news.push(node);
+        self.buckets[shelf].nodes.insert((load, node));
+        self.changed.push(node);
     }
 
-    pub(super) fn take(&mut self, like: (ChoiceId, Place), spot: Spot) {
+    pub(super) fn remove(&mut self, like: (CandidateSetId, CandidateIndex), placement: NodeByUtilization) {
         if let Some(shelf) = self.numbers.get(&like) {
-            self.all[*shelf].nodes.remove(&spot);
+            self.buckets[*shelf].nodes.remove(&placement);
         }
     }
 }

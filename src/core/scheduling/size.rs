@@ -1,8 +1,8 @@
 //! Sizes: why is a new node of the size that it is?
 
-use super::candidates::{Candidate, Market, Offers};
+use super::candidates::{AvailableOfferings, InstanceCandidate, PoolOfferings};
 use super::open::OpenNode;
-use super::solve::Solver;
+use super::solve::SchedulingState;
 use crate::catalog::CapacityType;
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
@@ -25,59 +25,60 @@ pub struct Size {
 
 /// Why a node is of the size that it is. All numbers are of sizes at a capacity type.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct SizeChoice {
+pub struct SizeExplanation {
     /// Those that hold all its pods; it is the cheapest of them.
-    pub suiting: usize,
+    pub fitting: usize,
     /// Cheaper ones that do not have the labels or zones that its pods ask for.
-    pub unsuited: usize,
+    pub incompatible: usize,
     /// Cheaper ones that are too small.
-    pub small: usize,
+    pub too_small: usize,
     /// Cheaper ones that limits or quotas forbid.
-    pub forbidden: usize,
+    pub over_limits: usize,
     /// The dearest of those that are too small, and what there is too little of.
-    pub nearest_small: Option<(Size, Arc<str>)>,
+    pub priciest_too_small: Option<(Size, Arc<str>)>,
     /// The next dearer one that holds them.
-    pub next: Option<Size>,
+    pub next_fitting: Option<Size>,
 }
 
 /// What stands between a candidate and the pods of a node.
-enum Judged {
-    Suits,
-    Unsuited,
-    Small,
-    Forbidden,
+enum SizeFit {
+    Fits,
+    Incompatible,
+    TooSmall,
+    OverLimits,
 }
 
 impl Size {
-    pub(super) fn of(candidate: &Candidate) -> Self {
-        let Candidate { instance, capacity_type, price, .. } = candidate;
+    pub(super) fn of(candidate: &InstanceCandidate) -> Self {
+        let InstanceCandidate { instance, capacity_type, price, .. } = candidate;
         Self { name: instance.facts.name.clone(), capacity_type: *capacity_type, price: *price }
     }
 }
 
-impl SizeChoice {
+impl SizeExplanation {
     /// Goes through candidates, cheapest first, of which the one at a place was taken for pods that ask for so much.
     fn of(
-        candidates: &[Candidate],
+        candidates: &[InstanceCandidate],
         best: usize,
         requests: &Resources,
-        judge: impl Fn(usize, &Candidate) -> Judged,
+        judge: impl Fn(usize, &InstanceCandidate) -> SizeFit,
     ) -> Self {
         let mut choice = Self::default();
         for (place, candidate) in candidates.iter().enumerate() {
             match judge(place, candidate) {
-                Judged::Suits => {
-                    choice.suiting += 1;
+                SizeFit::Fits => {
+                    choice.fitting += 1;
                     if place > best {
-                        choice.next.get_or_insert_with(|| Size::of(candidate));
+                        choice.next_fitting.get_or_insert_with(|| Size::of(candidate));
                     }
                 }
                 _ if place >= best => {}
-                Judged::Unsuited => choice.unsuited += 1,
-                Judged::Forbidden => choice.forbidden += 1,
-                Judged::Small => {
-                    choice.small += 1;
-                    choice.nearest_small = Some((Size::of(candidate), scarce(requests, &candidate.room)));
+                SizeFit::Incompatible => choice.incompatible += 1,
+                SizeFit::OverLimits => choice.over_limits += 1,
+                SizeFit::TooSmall => {
+                    choice.too_small += 1;
+                    choice.priciest_too_small =
+                        Some((Size::of(candidate), scarce_resource(requests, &candidate.pod_capacity)));
                 }
             }
         }
@@ -85,18 +86,18 @@ impl SizeChoice {
     }
 
     /// Why an open node is of its size.
-    pub(super) fn of_open(solver: &Solver, open: &OpenNode) -> Self {
-        let (choices, allowance) = (&solver.shop.choices, &solver.shop.allowance);
-        let Offers { pool, candidates, .. } = &**choices.offers(choices.get(open.choice).offers);
-        let suited: BTreeSet<*const Candidate> =
-            choices.each(open.choice).map(|(candidate, _)| std::ptr::from_ref(candidate)).collect();
-        let best = open.best as usize;
+    pub(super) fn of_open(state: &SchedulingState, open: &OpenNode) -> Self {
+        let (choices, allowance) = (&state.open.candidate_sets, &state.open.limits);
+        let PoolOfferings { pool, candidates, .. } = &**choices.pool_offerings(choices.get(open.candidate_set).pool);
+        let suited: BTreeSet<*const InstanceCandidate> =
+            choices.candidates_in(open.candidate_set).map(|(candidate, _)| std::ptr::from_ref(candidate)).collect();
+        let best = open.candidate as usize;
         Self::of(candidates, best, &open.requests, |place, candidate| match () {
-            () if !suited.contains(&std::ptr::from_ref(candidate)) => Judged::Unsuited,
-            () if !candidate.holds(&open.requests, open.disks) => Judged::Small,
+            () if !suited.contains(&std::ptr::from_ref(candidate)) => SizeFit::Incompatible,
+            () if !candidate.holds(&open.requests, open.disks) => SizeFit::TooSmall,
             // What may be bought now could be bought then: it has only become less since.
-            () if place < best && !allowance.allows(pool, candidate) => Judged::Forbidden,
-            () => Judged::Suits,
+            () if place < best && !allowance.allows(pool, candidate) => SizeFit::OverLimits,
+            () => SizeFit::Fits,
         })
     }
 
@@ -105,31 +106,31 @@ impl SizeChoice {
     /// where the pool does not sell what is asked for first.
     #[must_use]
     pub fn of_planned(
-        market: &Market,
+        offerings: &AvailableOfferings,
         pool: &NodePoolName,
         planned: &[PlannedOffering],
         requests: &Resources,
     ) -> Option<Self> {
-        let offers = market.offers.iter().find(|offers| offers.pool.name == *pool)?;
-        let sort = |candidate: &Candidate| (candidate.instance.facts.name.clone(), candidate.capacity_type);
+        let offers = offerings.pools.iter().find(|offers| offers.pool.name == *pool)?;
+        let sort = |candidate: &InstanceCandidate| (candidate.instance.facts.name.clone(), candidate.capacity_type);
         let first = planned.first()?;
         let own = (first.key.size.clone(), first.key.capacity_type);
         let best = offers.candidates.iter().position(|candidate| sort(candidate) == own)?;
         let suited: BTreeSet<_> =
             planned.iter().map(|planned| (planned.key.size.clone(), planned.key.capacity_type)).collect();
         let chosen = &offers.candidates[best];
-        let daemons = chosen.instance.allocatable.minus(&chosen.room);
+        let daemons = chosen.instance.allocatable.minus(&chosen.pod_capacity);
         let pods = requests.minus(&daemons);
         Some(Self::of(&offers.candidates, best, &pods, |_, candidate| match () {
-            () if suited.contains(&sort(candidate)) => Judged::Suits,
-            () if !pods.fits(&candidate.room) => Judged::Small,
-            () => Judged::Unsuited,
+            () if suited.contains(&sort(candidate)) => SizeFit::Fits,
+            () if !pods.fits(&candidate.pod_capacity) => SizeFit::TooSmall,
+            () => SizeFit::Incompatible,
         }))
     }
 }
 
 /// What there is too little of; data disks, where that is nothing else.
-fn scarce(requests: &Resources, room: &Resources) -> Arc<str> {
+fn scarce_resource(requests: &Resources, room: &Resources) -> Arc<str> {
     let plain = ["cpu", "memory", "ephemeral-storage", "pods"].into_iter().map(Arc::from);
     let mut names = plain.chain(requests.extended.iter().map(|(name, _)| Arc::clone(name)));
     let short = names.find(|name| amount(requests, name) > amount(room, name).max(0));

@@ -2,23 +2,23 @@
 //!
 //! Demands go in order. A pod goes to a node that exists or is being made, if one takes it; else to an open node, if that
 //! costs no more than a node of its own; else to a node of its own. Pods that ask nothing of their neighbours are left to
-//! [`buy`](super::buy), which looks at all of them together. What one pod could not have, it may have after others were
+//! [`open_greedily`](super::buy), which looks at all of them together. What one pod could not have, it may have after others were
 //! placed: demands are tried again while that helps.
 
 use super::Input;
-use super::allowance::Allowance;
-use super::axes::{Axes, AxisId, Domain, HOST, ZONE};
-use super::bins::Bins;
-use super::buy::buy;
-use super::candidates::{Candidate, Offers, Place};
-use super::choice::{ChoiceId, Choices, Narrowing};
-use super::filter::{FilterId, Filters, NodeFilter};
-use super::ground::Ground;
-use super::improve::improve;
-use super::kinds::{Demand, Family, KindId, Kinds, order};
-use super::open::{NodeId, Shop};
-use super::topology::{Surprises, Topology};
-use super::volumes::{Book, Volumes};
+use super::allowance::LaunchLimits;
+use super::axes::{Domain, HOSTNAME_KEY, TopologyKeyId, TopologyKeys, ZONE_KEY};
+use super::bins::ExistingNodes;
+use super::buy::open_greedily;
+use super::candidates::{CandidateIndex, InstanceCandidate, PoolOfferings};
+use super::choice::{CandidateSetId, CandidateSets, Narrowing};
+use super::filter::{NodeFilter, NodeFilterId, NodeFilters};
+use super::ground::ExistingPods;
+use super::improve::repack;
+use super::kinds::{PodClassId, PodClasses, PodGroup, Relaxation, sort_groups};
+use super::open::{OpenNodeId, OpenNodes};
+use super::topology::{LateDomains, Topology};
+use super::volumes::{PodVolumes, VolumeIndex};
 use crate::catalog::OfferingKey;
 use crate::model::cluster::pod::{Pod, PodShape, Taint, TaintEffect, Toleration};
 use crate::model::names::{ClaimName, ObjectKey};
@@ -26,107 +26,111 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How often demands without a place are tried again after others found theirs.
-const MOST_ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 8;
 
 /// What is known of pods, whatever may be bought for them.
-pub(super) struct Known {
-    pub(super) kinds: Kinds,
-    pub(super) filters: Filters,
+pub(super) struct PodConstraints {
+    pub(super) classes: PodClasses,
+    pub(super) filters: NodeFilters,
     pub(super) topology: Topology,
     /// Axes that know what labels new nodes may have.
-    taught: BTreeSet<AxisId>,
+    registered_keys: BTreeSet<TopologyKeyId>,
     /// Sites below this are bins, and the others open nodes.
-    bins: usize,
+    existing_count: usize,
     /// By pool: filters of groups, by which some of its candidates count and others do not.
-    counted_by: Vec<Vec<FilterId>>,
+    counting_filters: Vec<Vec<NodeFilterId>>,
 }
 
 /// Where a pod was put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Seat {
-    Bin(usize),
-    Open(NodeId),
+pub(super) enum NodeRef {
+    Existing(usize),
+    Open(OpenNodeId),
 }
 
 /// One simulation.
-pub(super) struct Solver {
-    pub(super) known: Known,
-    pub(super) bins: Bins,
-    pub(super) shop: Shop,
+pub(super) struct SchedulingState {
+    pub(super) constraints: PodConstraints,
+    pub(super) existing: ExistingNodes,
+    pub(super) open: OpenNodes,
     /// In the order in which they are to be bound.
-    pub(super) placed: Vec<(Arc<Pod>, KindId, Seat)>,
+    pub(super) placed: Vec<(Arc<Pod>, PodClassId, NodeRef)>,
 }
 
-impl Known {
+impl PodConstraints {
     /// The filters and axes by which choices are narrowed.
-    pub(super) fn names(&self) -> (&Filters, &Axes) {
-        (&self.filters, &self.topology.axes)
+    pub(super) fn filters_and_keys(&self) -> (&NodeFilters, &TopologyKeys) {
+        (&self.filters, &self.topology.keys)
     }
 
     /// True when it is all the same to pods of a kind, and to all others, on which of several nodes they are.
-    pub(super) fn is_free(&self, kind: KindId) -> bool {
-        let want = self.want(kind);
-        want.is_plain() && !self.topology.matters(kind, HOST)
+    pub(super) fn is_interchangeable(&self, class: PodClassId) -> bool {
+        let want = self.pod_needs(class);
+        want.is_resources_only() && !self.topology.affects(class, HOSTNAME_KEY)
     }
 
     /// The open node at a site, if one is there.
-    pub(super) fn node_at(&self, site: Domain) -> Option<NodeId> {
-        (site as usize).checked_sub(self.bins)
+    pub(super) fn open_node_at(&self, site: Domain) -> Option<OpenNodeId> {
+        (site as usize).checked_sub(self.existing_count)
     }
 
     /// The site of an open node.
-    pub(super) fn site_of(&self, node: NodeId) -> Domain {
-        (self.bins + node) as Domain
+    pub(super) fn host_of(&self, node: OpenNodeId) -> Domain {
+        (self.existing_count + node) as Domain
     }
 }
 
-impl Solver {
+impl SchedulingState {
     /// A simulation before its first pod. `leaving` are pods that run and are to be placed anew; `foreseen` are domains that
     /// an earlier attempt came upon.
     pub(super) fn new(
-        (input, book): (Input<'_>, &Book),
+        (input, book): (Input<'_>, &VolumeIndex),
         leaving: &BTreeSet<&ObjectKey>,
         is_topological: bool,
-        foreseen: Surprises,
+        late_domains: LateDomains,
     ) -> Self {
-        let mut axes = Axes::new(&input.market.zones);
-        let bins = Bins::new((input, book), &mut axes);
-        let ground = if is_topological || Ground::has_apart(input.snapshot) {
-            Ground::of(input.snapshot, input.without, leaving)
+        let mut axes = TopologyKeys::new(&input.available.zones);
+        let bins = ExistingNodes::new((input, book), &mut axes);
+        let ground = if is_topological || ExistingPods::has_anti_affinity(input.snapshot) {
+            ExistingPods::of(input.snapshot, input.excluded_nodes, leaving)
         } else {
-            Ground::default()
+            ExistingPods::default()
         };
-        let topology = Topology::new(axes, ground, input.snapshot.namespaces().clone(), &bins, foreseen);
-        let shop = Shop::new(Choices::new(&input.market.offers), Allowance::new(input), input.market.min_values)
-            .with_volumes(book.fresh.clone());
-        let (kinds, filters) = (Kinds::default(), Filters::default());
-        let known = Known {
-            kinds,
+        let topology = Topology::new(axes, ground, input.snapshot.namespaces().clone(), &bins, late_domains);
+        let shop = OpenNodes::new(
+            CandidateSets::new(&input.available.pools),
+            LaunchLimits::new(input),
+            input.available.min_values_policy,
+        )
+        .with_new_node_volumes(book.new_node.clone());
+        let (kinds, filters) = (PodClasses::default(), NodeFilters::default());
+        let known = PodConstraints {
+            classes: kinds,
             filters,
             topology,
-            taught: BTreeSet::new(),
-            bins: bins.len(),
-            counted_by: Default::default(),
+            registered_keys: BTreeSet::new(),
+            existing_count: bins.len(),
+            counting_filters: Default::default(),
         };
-        Self { known, bins, shop, placed: Vec::new() }
+        Self { constraints: known, existing: bins, open: shop, placed: Vec::new() }
     }
 
     /// Places a pod on the claim that was made for it, if that is in flight and still has the room.
-    pub(super) fn keep_promise(&mut self, pod: &Arc<Pod>, volumes: &Volumes, claim: &ClaimName) -> bool {
-        let Some(site) = self.bins.site_of_claim(claim) else { return false };
-        let kind = self.learn(&pod.shape, volumes.clone()).bare;
-        let filter = self.known.kinds.get(kind).filter;
-        let kept =
-            self.bins.room_for(site, self.known.want(kind)) > 0 && self.bins.accepts(site, filter, &self.known.filters);
+    pub(super) fn place_on_planned_claim(&mut self, pod: &Arc<Pod>, volumes: &PodVolumes, claim: &ClaimName) -> bool {
+        let Some(site) = self.existing.index_of_claim(claim) else { return false };
+        let kind = self.register_shape(&pod.shape, volumes.clone()).required_only;
+        let filter = self.constraints.classes.get(kind).filter;
+        let kept = self.existing.pods_that_fit(site, self.constraints.pod_needs(kind)) > 0
+            && self.existing.matches_filter_cached(site, filter, &self.constraints.filters);
         if kept {
-            self.take_bin(site, kind, 1);
-            self.placed.push((Arc::clone(pod), kind, Seat::Bin(site)));
+            self.add_to_existing(site, kind, 1);
+            self.placed.push((Arc::clone(pod), kind, NodeRef::Existing(site)));
         }
         kept
     }
 
     /// Places what has a place. The rest comes back.
-    pub(super) fn solve(&mut self, pods: Vec<(Arc<Pod>, Volumes)>) -> Vec<Demand> {
+    pub(super) fn solve(&mut self, pods: Vec<(Arc<Pod>, PodVolumes)>) -> Vec<PodGroup> {
         let (chunks, pods): (Vec<_>, Vec<_>) = pods.into_iter().partition(|(pod, _)| pod.is_chunk());
         let mut left = self.place_all(pods);
         if !chunks.is_empty() {
@@ -136,50 +140,50 @@ impl Solver {
         left
     }
 
-    fn place_all(&mut self, pods: Vec<(Arc<Pod>, Volumes)>) -> Vec<Demand> {
-        let mut demands = self.demands(pods);
-        self.learn_counted();
-        order(&mut demands, &self.known.kinds, &self.known.topology);
-        let mut left: Vec<Demand> = Vec::new();
-        for tier in tiers(demands, &self.known.kinds) {
-            left.extend(self.round(tier));
+    fn place_all(&mut self, pods: Vec<(Arc<Pod>, PodVolumes)>) -> Vec<PodGroup> {
+        let mut demands = self.group_pods(pods);
+        self.find_counting_filters();
+        sort_groups(&mut demands, &self.constraints.classes, &self.constraints.topology);
+        let mut left: Vec<PodGroup> = Vec::new();
+        for tier in priority_tiers(demands, &self.constraints.classes) {
+            left.extend(self.place_round(tier));
         }
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let before = self.placed.len();
             if left.is_empty() {
                 break;
             }
-            left = self.round(left);
+            left = self.place_round(left);
             if self.placed.len() == before {
                 break;
             }
         }
-        if improve(self) && !left.is_empty() {
+        if repack(self) && !left.is_empty() {
             // Cheaper nodes may have left room below a limit.
-            left = self.round(left);
+            left = self.place_round(left);
         }
         left
     }
 
     /// Tries each demand once; those who find no place come back.
-    fn round(&mut self, demands: Vec<Demand>) -> Vec<Demand> {
+    fn place_round(&mut self, groups: Vec<PodGroup>) -> Vec<PodGroup> {
         let (mut left, mut plain) = (Vec::new(), Vec::new());
-        for mut demand in demands {
-            if self.is_plain(&demand) {
-                self.place_alike(&mut demand);
+        for mut demand in groups {
+            if self.is_unconstrained(&demand) {
+                self.place_identical(&mut demand);
                 plain.extend((!demand.pods.is_empty()).then_some(demand));
             } else {
-                self.place_singly(&mut demand);
+                self.place_one_by_one(&mut demand);
                 left.extend((!demand.pods.is_empty()).then_some(demand));
             }
         }
-        buy(self, &mut plain);
-        let choices = &self.shop.choices;
-        let varied = (0..choices.pools()).any(|pool| !choices.offers(pool).least.is_empty());
+        open_greedily(self, &mut plain);
+        let choices = &self.open.candidate_sets;
+        let varied = (0..choices.pool_count()).any(|pool| !choices.pool_offerings(pool).min_values.is_empty());
         for mut demand in plain.into_iter().filter(|demand| !demand.pods.is_empty()) {
             // A node that is filled to the brim may have too few others that would do in its place.
             if varied {
-                self.place_singly(&mut demand);
+                self.place_one_by_one(&mut demand);
             }
             left.extend((!demand.pods.is_empty()).then_some(demand));
         }
@@ -187,25 +191,27 @@ impl Solver {
     }
 
     /// True when nothing but the node itself matters to the pods.
-    fn is_plain(&self, demand: &Demand) -> bool {
-        let kind = demand.family.bare;
-        demand.family.steps.len() == 1
-            && self.known.want(kind).is_plain()
-            && self.known.topology.asked_axes(kind).next().is_none()
+    fn is_unconstrained(&self, group: &PodGroup) -> bool {
+        let kind = group.relaxation.required_only;
+        group.relaxation.steps.len() == 1
+            && self.constraints.pod_needs(kind).is_resources_only()
+            && self.constraints.topology.constrained_keys(kind).next().is_none()
     }
 
     /// Groups pods by what they ask for; of equals the oldest comes first.
-    fn demands(&mut self, mut pods: Vec<(Arc<Pod>, Volumes)>) -> Vec<Demand> {
+    fn group_pods(&mut self, mut pods: Vec<(Arc<Pod>, PodVolumes)>) -> Vec<PodGroup> {
         // Pods that are watched share equal shapes: by address those need not be compared in depth.
         pods.sort_unstable_by(|(a, v), (b, w)| (Arc::as_ptr(&a.shape), v).cmp(&(Arc::as_ptr(&b.shape), w)));
-        let mut by_kind: BTreeMap<KindId, Demand> = BTreeMap::new();
+        let mut by_kind: BTreeMap<PodClassId, PodGroup> = BTreeMap::new();
         for alike in pods.chunk_by(|(a, v), (b, w)| Arc::ptr_eq(&a.shape, &b.shape) && v == w) {
             let Some((first, volumes)) = alike.first() else { continue };
-            let family = self.learn(&first.shape, volumes.clone());
-            let demand = by_kind.entry(family.bare).or_insert_with(|| Demand { family, pods: Vec::new() });
+            let family = self.register_shape(&first.shape, volumes.clone());
+            let demand = by_kind
+                .entry(family.required_only)
+                .or_insert_with(|| PodGroup { relaxation: family, pods: Vec::new() });
             demand.pods.extend(alike.iter().map(|(pod, _)| Arc::clone(pod)));
         }
-        let mut demands: Vec<Demand> = by_kind.into_values().collect();
+        let mut demands: Vec<PodGroup> = by_kind.into_values().collect();
         for demand in &mut demands {
             demand.pods.sort_by(|a, b| (a.created_at, &a.key).cmp(&(b.created_at, &b.key)));
         }
@@ -213,31 +219,36 @@ impl Solver {
     }
 
     /// The kinds of a shape whose pods have such volumes.
-    pub(super) fn learn(&mut self, shape: &Arc<PodShape>, volumes: Volumes) -> Family {
-        let Known { kinds, filters, topology, taught, .. } = &mut self.known;
-        let (bins, choices) = (&self.bins, &self.shop.choices);
-        let avoids = (0..choices.pools()).any(|pool| prefers_none(&choices.offers(pool).pool.taints, shape));
-        let to_be_made = volumes.more.as_ref().map_or_else(Vec::new, |more| more.to_be_made.clone());
-        kinds.of(shape, (volumes, avoids), filters, |asked, own| {
-            for key in keys(asked) {
-                let axis = topology.axes.axis(key);
+    pub(super) fn register_shape(&mut self, shape: &Arc<PodShape>, volumes: PodVolumes) -> Relaxation {
+        let PodConstraints { classes: kinds, filters, topology, registered_keys: taught, .. } = &mut self.constraints;
+        let (bins, choices) = (&self.existing, &self.open.candidate_sets);
+        let avoids =
+            (0..choices.pool_count()).any(|pool| has_avoided_taint(&choices.pool_offerings(pool).pool.taints, shape));
+        let to_be_made = volumes.tracked.as_ref().map_or_else(Vec::new, |more| more.unprovisioned.clone());
+        kinds.classes_of(shape, (volumes, avoids), filters, |asked, own| {
+            for key in topology_keys(asked) {
+                let axis = topology.keys.key_id(key);
                 if taught.insert(axis) {
-                    choices.teach(axis, &mut topology.axes);
+                    choices.register_domains(axis, &mut topology.keys);
                 }
             }
-            topology.learn(asked, own, (&to_be_made, bins));
+            topology.register_class(asked, own, (&to_be_made, bins));
         })
     }
 
     /// Finds out for which groups it matters what a node of each pool becomes.
-    fn learn_counted(&mut self) {
-        let Self { known: Known { topology, filters, counted_by, .. }, shop: Shop { choices, .. }, .. } = self;
+    fn find_counting_filters(&mut self) {
+        let Self {
+            constraints: PodConstraints { topology, filters, counting_filters: counted_by, .. },
+            open: OpenNodes { candidate_sets: choices, .. },
+            ..
+        } = self;
         let distinct: BTreeSet<&Arc<NodeFilter>> = topology.filters().collect();
-        let all: BTreeSet<FilterId> = distinct.into_iter().map(|f| filters.number(NodeFilter::clone(f))).collect();
-        *counted_by = (0..choices.pools())
+        let all: BTreeSet<NodeFilterId> = distinct.into_iter().map(|f| filters.intern(NodeFilter::clone(f))).collect();
+        *counted_by = (0..choices.pool_count())
             .map(|pool| {
-                let mut splits = |filter: FilterId| {
-                    let accepted = choices.accepted(pool, filter, filters);
+                let mut splits = |filter: NodeFilterId| {
+                    let accepted = choices.accepted_zones(pool, filter, filters);
                     accepted.contains(&0) && accepted.iter().any(|zones| *zones != 0)
                 };
                 all.iter().copied().filter(|filter| splits(*filter)).collect()
@@ -247,63 +258,75 @@ impl Solver {
 
     /// What a choice becomes when a node is a candidate of it: a group that counts the one, or does not, does so whatever it
     /// becomes.
-    pub(super) fn counted_alike(&mut self, choice: ChoiceId, best: Place) -> ChoiceId {
-        let Self { known: Known { counted_by, .. }, shop: Shop { choices, .. }, .. } = self;
-        let pool = choices.get(choice).offers;
-        let Some(filters) = counted_by.get(pool).filter(|filters| !filters.is_empty()).cloned() else { return choice };
-        filters.into_iter().fold(choice, |choice, filter| {
-            let names = self.known.names();
-            let choices = &mut self.shop.choices;
+    pub(super) fn pin_counting(&mut self, candidate_set: CandidateSetId, candidate: CandidateIndex) -> CandidateSetId {
+        let Self {
+            constraints: PodConstraints { counting_filters: counted_by, .. },
+            open: OpenNodes { candidate_sets: choices, .. },
+            ..
+        } = self;
+        let pool = choices.get(candidate_set).pool;
+        let Some(filters) = counted_by.get(pool).filter(|filters| !filters.is_empty()).cloned() else {
+            return candidate_set;
+        };
+        filters.into_iter().fold(candidate_set, |choice, filter| {
+            let names = self.constraints.filters_and_keys();
+            let choices = &mut self.open.candidate_sets;
             let zones = choices.get(choice).zones;
-            let counted = choices.accepted(pool, filter, names.0)[best as usize] & zones != 0;
-            choices.narrow(choice, Narrowing::Counted(filter, counted), names).unwrap_or(choice)
+            let counted = choices.accepted_zones(pool, filter, names.0)[candidate as usize] & zones != 0;
+            choices.narrow(choice, Narrowing::CountedByFilter(filter, counted), names).unwrap_or(choice)
         })
     }
 
     /// Forgets open nodes that are thought of no more: the others get new numbers.
-    pub(super) fn forget_closed(&mut self) {
-        let numbers = self.shop.forget_closed();
+    pub(super) fn remove_closed_nodes(&mut self) {
+        let numbers = self.open.remove_closed();
         for (_, _, seat) in &mut self.placed {
-            if let Seat::Open(node) = seat {
+            if let NodeRef::Open(node) = seat {
                 *node = numbers[*node].unwrap_or_default();
             }
         }
-        let bins = self.known.bins;
-        self.known.topology.renumber(HOST, |host| match (host as usize).checked_sub(bins) {
+        let bins = self.constraints.existing_count;
+        self.constraints.topology.renumber(HOSTNAME_KEY, |host| match (host as usize).checked_sub(bins) {
             Some(node) => numbers[node].map(|node| (bins + node) as Domain),
             None => Some(host),
         });
     }
 
     /// Adds a node that is as good as bought: a bin from now on.
-    pub(super) fn add_bin(&mut self, number: usize, key: &OfferingKey, offers: &Arc<Offers>, of: &Candidate) {
-        self.shop.allowance.take(offers, of);
-        self.bins.add(number, key.clone(), offers, of);
-        self.known.bins = self.bins.len();
-        let (bins, site) = (&self.bins, self.bins.len() - 1);
+    pub(super) fn add_planned_node(
+        &mut self,
+        number: usize,
+        key: &OfferingKey,
+        pool_offerings: &Arc<PoolOfferings>,
+        of: &InstanceCandidate,
+    ) {
+        self.open.limits.take(pool_offerings, of);
+        self.existing.push_planned(number, key.clone(), pool_offerings, of);
+        self.constraints.existing_count = self.existing.len();
+        let (bins, site) = (&self.existing, self.existing.len() - 1);
         if let Some(zone) = bins.zone(site) {
-            self.known.topology.see(ZONE, zone, |filter| bins.lets(site, filter));
+            self.constraints.topology.add_domain(ZONE_KEY, zone, |filter| bins.matches_filter(site, filter));
         }
     }
 }
 
 /// True when pods of a shape had better not come to nodes with these taints.
-fn prefers_none(taints: &[Taint], shape: &PodShape) -> bool {
+fn has_avoided_taint(taints: &[Taint], shape: &PodShape) -> bool {
     let soft = taints.iter().filter(|taint| taint.effect == TaintEffect::PreferNoSchedule);
     soft.into_iter().any(|taint| !Toleration::any_covers(&shape.tolerations, taint))
 }
 
 /// Topology keys that a shape names.
-fn keys(shape: &PodShape) -> impl Iterator<Item = &Arc<str>> {
+fn topology_keys(shape: &PodShape) -> impl Iterator<Item = &Arc<str>> {
     let affinity = shape.affinity.iter().flat_map(|affinity| affinity.near.iter().chain(&affinity.apart));
     shape.spread.iter().map(|spread| &spread.topology_key).chain(affinity.map(|term| &term.topology_key))
 }
 
 /// Demands of one priority each, in order.
-fn tiers(demands: Vec<Demand>, kinds: &Kinds) -> Vec<Vec<Demand>> {
-    let mut tiers: Vec<(i32, Vec<Demand>)> = Vec::new();
-    for demand in demands {
-        let priority = kinds.get(demand.family.bare).shape.priority;
+fn priority_tiers(groups: Vec<PodGroup>, classes: &PodClasses) -> Vec<Vec<PodGroup>> {
+    let mut tiers: Vec<(i32, Vec<PodGroup>)> = Vec::new();
+    for demand in groups {
+        let priority = classes.get(demand.relaxation.required_only).shape.priority;
         match tiers.last_mut() {
             Some((last, tier)) if *last == priority => tier.push(demand),
             _ => tiers.push((priority, vec![demand])),

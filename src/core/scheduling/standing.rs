@@ -6,18 +6,18 @@
 //! Volumes are not looked at: those of a pod that is just being created are mostly not there yet.
 
 use super::Input;
-use super::axes::{Domain, ZONE};
-use super::candidates::{Candidate, Offers};
-use super::finish::offerings;
-use super::kinds::{Family, KindId};
+use super::axes::{Domain, ZONE_KEY};
+use super::candidates::{InstanceCandidate, PoolOfferings};
+use super::finish::planned_offerings;
+use super::kinds::{PodClassId, Relaxation};
 use super::open::OpenNode;
-use super::outcome::{Target, WhyNot};
-use super::place::find_bin;
-use super::remedy::{Remedy, remedy};
-use super::solve::Solver;
-use super::topology::{Surprises, zones};
-use super::volumes::{Book, Volumes};
-use super::why::why_not;
+use super::outcome::{Target, UnschedulableReason};
+use super::place::find_existing;
+use super::remedy::{Suggestion, suggest};
+use super::solve::SchedulingState;
+use super::topology::{LateDomains, zones_in_mask};
+use super::volumes::{PodVolumes, VolumeIndex};
+use super::why::unschedulable_reasons;
 use crate::catalog::OfferingKey;
 use crate::model::cluster::claim::PlannedOffering;
 use crate::model::cluster::pod::{Pod, PodShape};
@@ -29,278 +29,303 @@ use std::sync::Arc;
 
 /// A node that somebody would have to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bought {
+pub struct PlannedNode {
     /// Among what is on the market, the variant of its NodePool.
-    counter: usize,
+    pool_index: usize,
     /// Its NodePool.
     pub pool: NodePoolName,
     /// The cheapest offering that holds the pod that it is for.
-    pub best: PlannedOffering,
+    pub cheapest: PlannedOffering,
     /// How many offerings hold that pod.
-    pub offerings: usize,
+    pub offering_count: usize,
 }
 
 /// Where one pod goes.
 #[derive(Debug, Clone)]
-pub enum Spot {
+pub enum Placement {
     /// On a node that exists.
     Node(NodeName),
     /// On a node that is being made.
     Claim(ClaimName),
     /// On a new node: the same for all pods that share it.
-    New(Arc<Bought>),
+    New(Arc<PlannedNode>),
 }
 
 /// There is no place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nowhere {
+pub struct Unschedulable {
     /// Why each pool cannot help; `None` stands for all pools.
-    pub why: Vec<(Option<NodePoolName>, WhyNot)>,
+    pub reasons: Vec<(Option<NodePoolName>, UnschedulableReason)>,
     /// The least that would have to change; `None` where that is not known.
-    pub remedy: Option<Remedy>,
+    pub suggestion: Option<Suggestion>,
 }
 
 /// What has been found out about a shape.
 #[derive(Debug)]
-struct State {
-    family: Family,
+struct ShapeState {
+    relaxation: Relaxation,
     /// The zone of its place matters.
     is_zonal: bool,
     /// By zone: the first bin that may still have room.
-    from: BTreeMap<Option<Domain>, usize>,
+    cursors: BTreeMap<Option<Domain>, usize>,
     /// By zone: the node that would be bought, or why none would be, until one is. Of shapes whose zone matters, the entry
     /// without a zone says why no zone will do.
-    new: BTreeMap<Option<Domain>, Result<Arc<Bought>, Nowhere>>,
+    new_nodes: BTreeMap<Option<Domain>, Result<Arc<PlannedNode>, Unschedulable>>,
 }
 
 /// What must be worked out before a pod can be told its place.
-enum Unknown {
+enum MissingState {
     /// All about its shape.
     Shape,
     /// What would be bought for it, in one zone if one is given.
-    Purchase(Option<Domain>),
+    NewNode(Option<Domain>),
 }
 
 /// The room that is left in a cluster.
-pub struct Standing {
-    solver: Solver,
+pub struct IncrementalScheduler {
+    state: SchedulingState,
     defaults: Option<SpreadDefaults>,
-    bought: Vec<Arc<Bought>>,
-    known: BTreeMap<Arc<PodShape>, State>,
+    planned: Vec<Arc<PlannedNode>>,
+    shapes: BTreeMap<Arc<PodShape>, ShapeState>,
 }
 
-impl Standing {
+impl IncrementalScheduler {
     /// All the room that there is. Promises of the input do not count.
     #[must_use]
     pub fn new(input: Input<'_>) -> Self {
-        let solver = Solver::new((input, &Book::default()), &BTreeSet::new(), true, Surprises::new());
-        Self { solver, defaults: SpreadDefaults::of(input.snapshot), bought: Vec::new(), known: BTreeMap::new() }
+        let solver = SchedulingState::new((input, &VolumeIndex::default()), &BTreeSet::new(), true, LateDomains::new());
+        Self {
+            state: solver,
+            defaults: SpreadDefaults::of(input.snapshot),
+            planned: Vec::new(),
+            shapes: BTreeMap::new(),
+        }
     }
 
     /// Where a pod would go now. Nothing is taken.
     ///
     /// # Errors
-    /// [`Nowhere`], where there is no place.
-    pub fn find(&mut self, pod: &Arc<Pod>) -> Result<Spot, Nowhere> {
-        let pod = &*self.complete(pod);
+    /// [`Unschedulable`], where there is no place.
+    pub fn find(&mut self, pod: &Arc<Pod>) -> Result<Placement, Unschedulable> {
+        let pod = &*self.with_default_spread(pod);
         // Every turn finds out one thing more, and there is one for the shape and one for each zone.
         loop {
             match self.look_up(pod) {
                 Ok(found) => return found,
-                Err(unknown) => self.work_out(pod, unknown),
+                Err(unknown) => self.compute(pod, unknown),
             }
         }
     }
 
     /// The same, where that is a matter of looking it up: where nothing has to be bought first, and where pods of this shape
     /// have been here before.
-    pub fn find_at_once(&mut self, pod: &Arc<Pod>) -> Option<Result<Spot, Nowhere>> {
-        let pod = self.complete(pod);
+    pub fn find_cached(&mut self, pod: &Arc<Pod>) -> Option<Result<Placement, Unschedulable>> {
+        let pod = self.with_default_spread(pod);
         self.look_up(&pod).ok()
     }
 
     /// True for a new node that pods have been placed on.
     #[must_use]
-    pub fn shares(&self, spot: &Spot) -> bool {
-        matches!(spot, Spot::New(bought) if self.bought.iter().any(|b| Arc::ptr_eq(b, bought)))
+    pub fn is_shared(&self, placement: &Placement) -> bool {
+        matches!(placement, Placement::New(bought) if self.planned.iter().any(|b| Arc::ptr_eq(b, bought)))
     }
 
     /// Where a pod would go now without another node than those that exist or are thought of already.
     #[must_use]
-    pub fn find_room(&mut self, pod: &Arc<Pod>) -> Option<Spot> {
-        let pod = &*self.complete(pod);
-        if !self.known.contains_key(&pod.shape) {
-            self.learn(&pod.shape);
+    pub fn find_without_new_node(&mut self, pod: &Arc<Pod>) -> Option<Placement> {
+        let pod = &*self.with_default_spread(pod);
+        if !self.shapes.contains_key(&pod.shape) {
+            self.register_shape(&pod.shape);
         }
-        if self.known.get(&pod.shape).is_none_or(|state| state.is_zonal) {
+        if self.shapes.get(&pod.shape).is_none_or(|state| state.is_zonal) {
             return None;
         }
         self.find_in(pod, None)
     }
 
     /// Takes the room for a pod. False when its place is no more.
-    pub fn take(&mut self, pod: &Arc<Pod>, spot: &Spot) -> bool {
-        let pod = self.complete(pod);
-        let target = match spot {
-            Spot::Node(name) => Target::Node(name.clone()),
-            Spot::Claim(name) => Target::Claim(name.clone()),
-            Spot::New(bought) => {
-                let Some(number) = self.number_of(bought) else { return false };
+    pub fn take(&mut self, pod: &Arc<Pod>, placement: &Placement) -> bool {
+        let pod = self.with_default_spread(pod);
+        let target = match placement {
+            Placement::Node(name) => Target::Node(name.clone()),
+            Placement::Claim(name) => Target::Claim(name.clone()),
+            Placement::New(bought) => {
+                let Some(number) = self.index_of_planned(bought) else { return false };
                 Target::New(number)
             }
         };
-        let Some(site) = self.solver.bins.place_of(&target) else { return false };
-        let kind = self.solver.learn(&pod.shape, Volumes::default()).bare;
-        self.solver.take_bin(site, kind, 1);
+        let Some(site) = self.state.existing.index_of_target(&target) else { return false };
+        let kind = self.state.register_shape(&pod.shape, PodVolumes::default()).required_only;
+        self.state.add_to_existing(site, kind, 1);
         true
     }
 
     /// The pod with the spread constraints that the cluster gives it.
-    fn complete<'p>(&self, pod: &'p Arc<Pod>) -> Cow<'p, Arc<Pod>> {
+    fn with_default_spread<'p>(&self, pod: &'p Arc<Pod>) -> Cow<'p, Arc<Pod>> {
         let completed = self.defaults.as_ref().and_then(|defaults| defaults.complete(pod));
         completed.map_or(Cow::Borrowed(pod), Cow::Owned)
     }
 
     /// The number of a new node, which is added when it is not known yet.
-    fn number_of(&mut self, bought: &Arc<Bought>) -> Option<usize> {
+    fn index_of_planned(&mut self, planned_node: &Arc<PlannedNode>) -> Option<usize> {
         // Who asks for one mostly asks for the last.
-        if let Some(number) = self.bought.iter().rposition(|b| Arc::ptr_eq(b, bought)) {
+        if let Some(number) = self.planned.iter().rposition(|b| Arc::ptr_eq(b, planned_node)) {
             return Some(number);
         }
-        let choices = &self.solver.shop.choices;
+        let choices = &self.state.open.candidate_sets;
         // It may have been thought of before this standing, when the market was another.
-        let of_pool = |pool: &usize| *pool < choices.pools() && choices.offers(*pool).pool.name == bought.pool;
-        let pool = std::iter::once(bought.counter).chain(0..choices.pools()).find(of_pool)?;
-        let (offers, number) = (Arc::clone(choices.offers(pool)), self.bought.len());
-        let candidate = candidate_of(&offers, &bought.best.key)?;
-        self.solver.add_bin(number, &bought.best.key, &offers, candidate);
-        self.bought.push(Arc::clone(bought));
+        let of_pool =
+            |pool: &usize| *pool < choices.pool_count() && choices.pool_offerings(*pool).pool.name == planned_node.pool;
+        let pool = std::iter::once(planned_node.pool_index).chain(0..choices.pool_count()).find(of_pool)?;
+        let (offers, number) = (Arc::clone(choices.pool_offerings(pool)), self.planned.len());
+        let candidate = candidate_of(&offers, &planned_node.cheapest.key)?;
+        self.state.add_planned_node(number, &planned_node.cheapest.key, &offers, candidate);
+        self.planned.push(Arc::clone(planned_node));
         // What had no place may have one there, and less may be bought than before.
-        self.known.values_mut().for_each(|state| state.new.clear());
+        self.shapes.values_mut().for_each(|state| state.new_nodes.clear());
         Some(number)
     }
 
     /// Room that there is, in one zone if one is given.
-    fn find_in(&mut self, pod: &Arc<Pod>, zone: Option<Domain>) -> Option<Spot> {
-        let state = self.known.get_mut(&pod.shape)?;
-        let from = state.from.entry(zone).or_insert(0);
-        let (known, bins) = (&self.solver.known, &mut self.solver.bins);
-        let site = find_bin(known, bins, (state.family.bare, zone), from)?;
+    fn find_in(&mut self, pod: &Arc<Pod>, zone: Option<Domain>) -> Option<Placement> {
+        let state = self.shapes.get_mut(&pod.shape)?;
+        let from = state.cursors.entry(zone).or_insert(0);
+        let (known, bins) = (&self.state.constraints, &mut self.state.existing);
+        let site = find_existing(known, bins, (state.relaxation.required_only, zone), from)?;
         Some(match bins.target(site) {
-            Target::Node(name) => Spot::Node(name.clone()),
-            Target::Claim(name) => Spot::Claim(name.clone()),
-            Target::New(number) => Spot::New(Arc::clone(self.bought.get(*number)?)),
+            Target::Node(name) => Placement::Node(name.clone()),
+            Target::Claim(name) => Placement::Claim(name.clone()),
+            Target::New(number) => Placement::New(Arc::clone(self.planned.get(*number)?)),
         })
     }
 
     /// Where a pod would go, or what has to be known for that.
-    fn look_up(&mut self, pod: &Arc<Pod>) -> Result<Result<Spot, Nowhere>, Unknown> {
+    fn look_up(&mut self, pod: &Arc<Pod>) -> Result<Result<Placement, Unschedulable>, MissingState> {
         if pod.claims_devices {
-            return Ok(Err(Nowhere { why: vec![(None, WhyNot::Devices)], remedy: None }));
+            return Ok(Err(Unschedulable {
+                reasons: vec![(None, UnschedulableReason::DynamicResources)],
+                suggestion: None,
+            }));
         }
-        let Some(state) = self.known.get(&pod.shape) else { return Err(Unknown::Shape) };
+        let Some(state) = self.shapes.get(&pod.shape) else { return Err(MissingState::Shape) };
         if state.is_zonal {
-            let kind = state.family.bare;
+            let kind = state.relaxation.required_only;
             return self.look_up_by_zone(pod, kind);
         }
         match self.find_in(pod, None) {
             Some(spot) => Ok(Ok(spot)),
-            None => self.look_up_purchase(pod, None),
+            None => self.look_up_new_node(pod, None),
         }
     }
 
-    fn look_up_by_zone(&mut self, pod: &Arc<Pod>, kind: KindId) -> Result<Result<Spot, Nowhere>, Unknown> {
+    fn look_up_by_zone(
+        &mut self,
+        pod: &Arc<Pod>,
+        class: PodClassId,
+    ) -> Result<Result<Placement, Unschedulable>, MissingState> {
         let mut nowhere = None;
         let all: BTreeSet<Domain> =
-            zones(self.solver.all_zones()).chain(self.solver.bins.zones().iter().copied()).collect();
-        let order = self.solver.known.topology.in_order(kind, ZONE, all.into_iter().map(|zone| (0, zone)));
+            zones_in_mask(self.state.new_node_zones()).chain(self.state.existing.zones().iter().copied()).collect();
+        let order =
+            self.state.constraints.topology.domains_in_order(class, ZONE_KEY, all.into_iter().map(|zone| (0, zone)));
         // kube-scheduler takes what there is before anybody makes a node.
         if let Some(spot) = order.iter().find_map(|zone| self.find_in(pod, Some(*zone))) {
             return Ok(Ok(spot));
         }
         for zone in order {
-            if self.solver.known.topology.is_offered(kind, ZONE, zone) {
-                match self.look_up_purchase(pod, Some(zone))? {
+            if self.state.constraints.topology.is_new_node_domain(class, ZONE_KEY, zone) {
+                match self.look_up_new_node(pod, Some(zone))? {
                     Ok(spot) => return Ok(Ok(spot)),
                     Err(why) => nowhere = nowhere.or(Some(why)),
                 }
             }
         }
-        nowhere.map_or_else(|| self.look_up_purchase(pod, None), |why| Ok(Err(why)))
+        nowhere.map_or_else(|| self.look_up_new_node(pod, None), |why| Ok(Err(why)))
     }
 
     /// A new node, in one zone if one is given.
-    fn look_up_purchase(&self, pod: &Pod, zone: Option<Domain>) -> Result<Result<Spot, Nowhere>, Unknown> {
-        let bought = self.known.get(&pod.shape).and_then(|state| state.new.get(&zone));
-        bought.map(|bought| bought.clone().map(Spot::New)).ok_or(Unknown::Purchase(zone))
+    fn look_up_new_node(
+        &self,
+        pod: &Pod,
+        zone: Option<Domain>,
+    ) -> Result<Result<Placement, Unschedulable>, MissingState> {
+        let bought = self.shapes.get(&pod.shape).and_then(|state| state.new_nodes.get(&zone));
+        bought.map(|bought| bought.clone().map(Placement::New)).ok_or(MissingState::NewNode(zone))
     }
 
-    fn work_out(&mut self, pod: &Arc<Pod>, unknown: Unknown) {
+    fn compute(&mut self, pod: &Arc<Pod>, unknown: MissingState) {
         match unknown {
-            Unknown::Shape => self.learn(&pod.shape),
-            Unknown::Purchase(zone) => {
-                let Some(state) = self.known.get(&pod.shape) else { return };
-                let family = state.family.clone();
-                let bought = if state.is_zonal && zone.is_none() { None } else { self.best(&family, zone) };
-                let bought = bought.ok_or_else(|| Nowhere {
-                    why: why_not(&mut self.solver, family.bare),
-                    remedy: remedy(&self.solver.shop, &pod.shape),
+            MissingState::Shape => self.register_shape(&pod.shape),
+            MissingState::NewNode(zone) => {
+                let Some(state) = self.shapes.get(&pod.shape) else { return };
+                let family = state.relaxation.clone();
+                let bought =
+                    if state.is_zonal && zone.is_none() { None } else { self.cheapest_new_node(&family, zone) };
+                let bought = bought.ok_or_else(|| Unschedulable {
+                    reasons: unschedulable_reasons(&mut self.state, family.required_only),
+                    suggestion: suggest(&self.state.open, &pod.shape),
                 });
-                if let Some(state) = self.known.get_mut(&pod.shape) {
-                    state.new.insert(zone, bought);
+                if let Some(state) = self.shapes.get_mut(&pod.shape) {
+                    state.new_nodes.insert(zone, bought);
                 }
             }
         }
     }
 
     /// Counts what runs beside pods of a shape.
-    fn learn(&mut self, shape: &Arc<PodShape>) {
-        let family = self.solver.learn(shape, Volumes::default());
-        self.solver.offer(&family);
-        let is_zonal = self.solver.known.topology.asked_axes(family.bare).any(|axis| axis == ZONE);
-        let state = State { family, is_zonal, from: BTreeMap::new(), new: BTreeMap::new() };
-        self.known.insert(Arc::clone(shape), state);
+    fn register_shape(&mut self, shape: &Arc<PodShape>) {
+        let family = self.state.register_shape(shape, PodVolumes::default());
+        self.state.set_new_node_domains(&family);
+        let is_zonal =
+            self.state.constraints.topology.constrained_keys(family.required_only).any(|axis| axis == ZONE_KEY);
+        let state = ShapeState { relaxation: family, is_zonal, cursors: BTreeMap::new(), new_nodes: BTreeMap::new() };
+        self.shapes.insert(Arc::clone(shape), state);
     }
 
     /// The node that would be bought for a pod, with as much of what it prefers as can be had; in one zone if one is given.
-    fn best(&mut self, family: &Family, zone: Option<Domain>) -> Option<Arc<Bought>> {
-        let (kind, growth) = family.steps.iter().find_map(|kind| {
+    fn cheapest_new_node(&mut self, relaxation: &Relaxation, zone: Option<Domain>) -> Option<Arc<PlannedNode>> {
+        let (kind, growth) = relaxation.steps.iter().find_map(|kind| {
             let zones = match zone {
                 Some(zone) => vec![Some(zone)],
-                None => self.solver.zones_in_order(*kind, zones(self.solver.all_zones())),
+                None => self.state.zones_in_order(*kind, zones_in_mask(self.state.new_node_zones())),
             };
-            zones.into_iter().find_map(|zone| Some((*kind, self.solver.alone(*kind, zone)?)))
+            zones.into_iter().find_map(|zone| Some((*kind, self.state.cheapest_new_node(*kind, zone)?)))
         })?;
-        let Solver { known, shop, .. } = &self.solver;
-        let requests = known.kinds.requests(kind).clone();
+        let SchedulingState { constraints: known, open: shop, .. } = &self.state;
+        let requests = known.classes.requests(kind).clone();
         let open = OpenNode {
-            choice: growth.choice,
-            best: growth.best,
+            candidate_set: growth.candidate_set,
+            candidate: growth.candidate,
             requests,
             disks: 0,
-            needed: Arc::from([]),
+            min_values: Arc::from([]),
             version: 0,
             is_closed: false,
         };
-        let offerings = offerings(shop, &open, &[]);
-        let counter = shop.choices.get(open.choice).offers;
-        let pool = shop.choices.offers(counter).pool.name.clone();
+        let offerings = planned_offerings(shop, &open, &[]);
+        let counter = shop.candidate_sets.get(open.candidate_set).pool;
+        let pool = shop.candidate_sets.pool_offerings(counter).pool.name.clone();
         let number = offerings.len();
-        Some(Arc::new(Bought { counter, pool, best: offerings.into_iter().next()?, offerings: number }))
+        Some(Arc::new(PlannedNode {
+            pool_index: counter,
+            pool,
+            cheapest: offerings.into_iter().next()?,
+            offering_count: number,
+        }))
     }
 }
 
 /// What a pool may buy of an offering.
-fn candidate_of<'o>(offers: &'o Offers, key: &OfferingKey) -> Option<&'o Candidate> {
-    let same = |c: &&Candidate| c.instance.facts.name == key.size && c.capacity_type == key.capacity_type;
-    offers.candidates.iter().find(same)
+fn candidate_of<'o>(pool_offerings: &'o PoolOfferings, key: &OfferingKey) -> Option<&'o InstanceCandidate> {
+    let same = |c: &&InstanceCandidate| c.instance.facts.name == key.size && c.capacity_type == key.capacity_type;
+    pool_offerings.candidates.iter().find(same)
 }
 
-impl std::fmt::Debug for Standing {
+impl std::fmt::Debug for IncrementalScheduler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Standing")
-            .field("bins", &self.solver.bins.len())
-            .field("bought", &self.bought.len())
+            .field("bins", &self.state.existing.len())
+            .field("bought", &self.planned.len())
             .finish_non_exhaustive()
     }
 }

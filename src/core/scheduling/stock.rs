@@ -4,101 +4,109 @@
 //! quotas and the addresses of its subnet, and of equally cheap ones that of the zone with the fewest nodes of the pool.
 
 use super::Input;
-use super::allowance::{Allowance, Barred};
-use super::candidates::Offers;
-use super::choice::Choices;
+use super::allowance::{Exhausted, LaunchLimits};
+use super::candidates::PoolOfferings;
+use super::choice::CandidateSets;
 use super::finish::new_node;
-use super::fits::offered_by_class;
-use super::open::{Shop, Want};
+use super::fits::is_class_label;
+use super::open::{OpenNodes, PodNeeds};
 use super::outcome::{NewNode, NoReservation};
 use crate::catalog::{InstanceType, OfferingKey, offered};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::Labels;
 use crate::model::cluster::pool::NodePool;
 use crate::model::names::NodePoolName;
-use crate::scheduling::offerings::headroom::{QuotaShort, ReservationShort, SubnetShort};
+use crate::scheduling::offerings::headroom::{QuotaShortage, ReservationShortage, SubnetShortage};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 /// What can be had for a pool.
-pub(crate) struct Stocked {
+pub(crate) struct StaticNodes {
     pub(crate) pool: NodePoolName,
     pub(crate) nodes: Vec<NewNode>,
     /// Why it is not as many as are wanted.
-    pub(crate) why: Option<Lack>,
+    pub(crate) shortfall: Option<StaticShortfall>,
 }
 
 /// Why a pool buys no more nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lack {
+pub enum StaticShortfall {
     /// Its AKSNodeClass is not there.
-    NoClass,
+    NodeClassNotFound,
     /// Its AKSNodeClass asks for what nodes of our own making do not get: these fields.
-    Class(Arc<str>),
+    UnsupportedClassFields(Arc<str>),
     /// No offering satisfies its requirements, or Azure has refused all of them lately.
-    NoOffering,
+    NoAvailableOffering,
     /// Its limits are reached.
-    Limit,
+    LimitsExceeded,
     /// Azure's quotas leave no room for any of its offerings; the one of the cheapest.
-    Quota(QuotaShort),
+    QuotaExceeded(QuotaShortage),
     /// What is reserved for its nodes is used up, and it may buy nothing else; the cheapest.
-    Reservation(ReservationShort),
+    ReservationUsedUp(ReservationShortage),
     /// The pool may have nothing but what is reserved, and has nothing.
     NoReservation(NoReservation),
     /// The subnet of its nodes has no address left.
-    Subnet(SubnetShort),
+    SubnetFull(SubnetShortage),
     /// As many nodes as one pass makes are made.
-    NewNodes,
+    NewNodeLimit,
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for StaticShortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoClass => f.write_str("its AKSNodeClass is not there: create it, or correct nodeClassRef"),
-            Self::Class(fields) => write!(
+            Self::NodeClassNotFound => f.write_str("its AKSNodeClass is not there: create it, or correct nodeClassRef"),
+            Self::UnsupportedClassFields(fields) => write!(
                 f,
                 "its AKSNodeClass sets {fields}, which nodes of napkeeper do not get: take it out, or use a class without it"
             ),
-            Self::NoOffering => {
+            Self::NoAvailableOffering => {
                 f.write_str("no offering satisfies its requirements, or Azure has refused all of them lately")
             }
-            Self::Limit => f.write_str("its limits leave no room: raise limits, or lower replicas"),
-            Self::Quota(short) => short.fmt(f),
-            Self::Reservation(short) => short.fmt(f),
+            Self::LimitsExceeded => f.write_str("its limits leave no room: raise limits, or lower replicas"),
+            Self::QuotaExceeded(short) => short.fmt(f),
+            Self::ReservationUsedUp(short) => short.fmt(f),
             Self::NoReservation(why) => why.fmt(f),
-            Self::Subnet(short) => short.fmt(f),
-            Self::NewNodes => f.write_str("the rest is made in the next pass"),
+            Self::SubnetFull(short) => short.fmt(f),
+            Self::NewNodeLimit => f.write_str("the rest is made in the next pass"),
         }
     }
 }
 
 /// Buys nodes for the pools of a market, so many for each.
-pub(crate) fn stock(input: Input<'_>, wanted: &BTreeMap<NodePoolName, usize>) -> Vec<Stocked> {
-    let offers = &input.market.offers;
-    let mut shop = Shop::new(Choices::new(offers), Allowance::new(input), input.market.min_values);
+pub(crate) fn plan_static_nodes(input: Input<'_>, wanted: &BTreeMap<NodePoolName, usize>) -> Vec<StaticNodes> {
+    let offers = &input.available.pools;
+    let mut shop =
+        OpenNodes::new(CandidateSets::new(offers), LaunchLimits::new(input), input.available.min_values_policy);
     let buy = |(pool, count): (&NodePoolName, &usize)| {
         let place = offers.iter().position(|o| o.pool.name == *pool);
         let (nodes, why) = match place {
-            Some(place) => fill(&mut shop, place, *count, zones_of(input, &offers[place])),
-            None => (Vec::new(), Some(Lack::NoClass)),
+            Some(place) => plan_pool_nodes(&mut shop, place, *count, nodes_per_zone(input, &offers[place])),
+            None => (Vec::new(), Some(StaticShortfall::NodeClassNotFound)),
         };
-        Stocked { pool: pool.clone(), nodes, why }
+        StaticNodes { pool: pool.clone(), nodes, shortfall: why }
     };
     wanted.iter().map(buy).collect()
 }
 
 /// Buys up to `count` nodes of a pool; `in_zone` is how many it has in each zone.
-fn fill(shop: &mut Shop, place: usize, count: usize, mut in_zone: Vec<u32>) -> (Vec<NewNode>, Option<Lack>) {
+fn plan_pool_nodes(
+    open_nodes: &mut OpenNodes,
+    place: usize,
+    count: usize,
+    mut in_zone: Vec<u32>,
+) -> (Vec<NewNode>, Option<StaticShortfall>) {
     let nothing = Resources::default();
-    let root = shop.choices.root(place);
+    let root = open_nodes.candidate_sets.root(place);
     let mut nodes = Vec::new();
     while nodes.len() < count {
-        let want = Want { requests: &nothing, ports: &[], disks: 0, more: None, in_view: 1 };
-        let Some(growth) = shop.alone(root, want) else { return (nodes, Some(lack(shop, place))) };
-        let open = shop.open(growth.choice, growth.best, want);
-        let new = new_node(shop, open, Vec::new(), &in_zone);
-        let zones = &shop.choices.offers(place).zones;
+        let want = PodNeeds { requests: &nothing, ports: &[], disks: 0, tracked_volumes: None, expected_pods: 1 };
+        let Some(growth) = open_nodes.cheapest_new_node(root, want) else {
+            return (nodes, Some(shortfall(open_nodes, place)));
+        };
+        let open = open_nodes.open(growth.candidate_set, growth.candidate, want);
+        let new = new_node(open_nodes, open, Vec::new(), &in_zone);
+        let zones = &open_nodes.candidate_sets.pool_offerings(place).zones;
         let first = new.offerings.first().and_then(|o| zones.iter().position(|zone| *zone == o.key.zone));
         if let Some(nodes) = first.and_then(|bit| in_zone.get_mut(bit)) {
             *nodes += 1;
@@ -109,41 +117,43 @@ fn fill(shop: &mut Shop, place: usize, count: usize, mut in_zone: Vec<u32>) -> (
 }
 
 /// What keeps a pool from buying one more.
-fn lack(shop: &Shop, place: usize) -> Lack {
-    let (offers, allowance) = (shop.choices.offers(place), &shop.allowance);
-    if let Some(fields) = &offers.unhonoured {
-        return Lack::Class(Arc::clone(fields));
+fn shortfall(open_nodes: &OpenNodes, place: usize) -> StaticShortfall {
+    let (offers, allowance) = (open_nodes.candidate_sets.pool_offerings(place), &open_nodes.limits);
+    if let Some(fields) = &offers.unsupported_class_fields {
+        return StaticShortfall::UnsupportedClassFields(Arc::clone(fields));
     }
-    if allowance.nodes == 0 {
-        return Lack::NewNodes;
+    if allowance.new_nodes_left == 0 {
+        return StaticShortfall::NewNodeLimit;
     }
     let mut within = offers.candidates.iter().filter(|c| allowance.within_limits(&offers.pool, &c.instance.capacity));
     match within.next() {
-        None if offers.candidates.is_empty() => offers.unreserved.clone().map_or(Lack::NoOffering, Lack::NoReservation),
-        None => Lack::Limit,
+        None if offers.candidates.is_empty() => {
+            offers.no_reservation.clone().map_or(StaticShortfall::NoAvailableOffering, StaticShortfall::NoReservation)
+        }
+        None => StaticShortfall::LimitsExceeded,
         Some(first) => {
-            let barred = allowance.barred(std::iter::once(first).chain(within)).map(|barred| match barred {
-                Barred::Quota(short) => Lack::Quota(short),
-                Barred::Reservation(short) => Lack::Reservation(short),
+            let barred = allowance.exhausted(std::iter::once(first).chain(within)).map(|barred| match barred {
+                Exhausted::Quota(short) => StaticShortfall::QuotaExceeded(short),
+                Exhausted::Reservation(short) => StaticShortfall::ReservationUsedUp(short),
             });
-            let subnet = || allowance.addresses().short(&offers.pool.class).map(Lack::Subnet);
-            barred.or_else(subnet).unwrap_or(Lack::NoOffering)
+            let subnet = || allowance.subnets().shortage(&offers.pool.class).map(StaticShortfall::SubnetFull);
+            barred.or_else(subnet).unwrap_or(StaticShortfall::NoAvailableOffering)
         }
     }
 }
 
 /// How many nodes of the pool stand, or will, in each zone.
-fn zones_of(input: Input<'_>, offers: &Offers) -> Vec<u32> {
-    let mut counts = vec![0; offers.zones.len()];
+fn nodes_per_zone(input: Input<'_>, pool_offerings: &PoolOfferings) -> Vec<u32> {
+    let mut counts = vec![0; pool_offerings.zones.len()];
     let stands = input
         .snapshot
         .claims()
         .values()
-        .filter(|claim| claim.spec.pool.as_ref() == Some(&offers.pool.name) && claim.deleting_at.is_none());
+        .filter(|claim| claim.spec.pool.as_ref() == Some(&pool_offerings.pool.name) && claim.deleting_at.is_none());
     for claim in stands {
         let planned = || claim.spec.planned.first().map(|offering| &offering.key);
         let Some(key) = claim.intent.as_ref().map(|intent| &intent.offering.key).or_else(planned) else { continue };
-        if let Some(bit) = offers.zones.iter().position(|zone| *zone == key.zone) {
+        if let Some(bit) = pool_offerings.zones.iter().position(|zone| *zone == key.zone) {
             counts[bit] += 1;
         }
     }
@@ -166,7 +176,7 @@ pub(crate) fn unmet_requirement(
             (Some(value), _) => !asked.allows(Some(value)),
             (None, Some(offered)) => !offered.intersects(asked),
             // A key that the pool only wants to exist may have come after the node, and some the class settles.
-            (None, None) => !asked.allows_absent() && asked.values().is_some() && !offered_by_class(key),
+            (None, None) => !asked.allows_absent() && asked.values().is_some() && !is_class_label(key),
         }
     });
     unmet.map(|(key, _)| Arc::clone(key))

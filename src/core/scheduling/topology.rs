@@ -1,17 +1,17 @@
 //! Topology: how many pods are in each domain that others want to be near to, apart from or even with?
 //!
 //! What is counted is a group: an axis, and what it counts there. Equal constraints of different pods share one group.
-//! Constraints become [`Ask`]s on groups, and a pod that is placed counts in the groups that mean it. The semantics are
+//! Constraints become [`TopologyConstraint`]s on groups, and a pod that is placed counts in the groups that mean it. The semantics are
 //! kube-scheduler's (plugins PodTopologySpread and InterPodAffinity).
 
-use super::asks::{Ask, Degree, Links};
-use super::axes::{Axes, AxisId, Domain, HOST};
-use super::bins::Bins;
-use super::candidates::MOST_ZONES;
+use super::asks::{ClassConstraints, ConstraintStrength, TopologyConstraint};
+use super::axes::{Domain, HOSTNAME_KEY, TopologyKeyId, TopologyKeys};
+use super::bins::ExistingNodes;
+use super::candidates::MAX_ZONES;
 use super::filter::NodeFilter;
-use super::ground::Ground;
-use super::group::{ByLabel, Counting, Group, GroupId, Identity, counts, exact};
-use super::volumes::SharedId;
+use super::ground::ExistingPods;
+use super::group::{CountedPods, GroupId, GroupsByLabel, TopologyGroup, TopologyGroupKey, counts_pod, single_label};
+use super::volumes::SharedVolumeId;
 use crate::model::cluster::pod::{Labels, PodShape, PodTerm, Spread};
 use crate::model::labels;
 use crate::model::names::Namespace;
@@ -22,60 +22,66 @@ use std::sync::Arc;
 /// All groups, and how kinds of pods are tied to them. Kinds are numbered by who calls.
 #[derive(Debug)]
 pub(super) struct Topology {
-    pub(super) axes: Axes,
-    pub(super) groups: Vec<Group>,
-    numbers: BTreeMap<Identity, GroupId>,
-    pub(super) links: Vec<Links>,
-    ground: Ground,
+    pub(super) keys: TopologyKeys,
+    pub(super) groups: Vec<TopologyGroup>,
+    group_ids: BTreeMap<TopologyGroupKey, GroupId>,
+    pub(super) class_constraints: Vec<ClassConstraints>,
+    existing_pods: ExistingPods,
     /// Labels of namespaces, for terms that select by them.
     namespaces: Table<Namespace, Labels>,
     /// Groups and kinds by a label that must be there: most pairs need not be looked at.
-    groups_by_label: ByLabel,
-    kinds_by_label: BTreeMap<(Arc<str>, Arc<str>), Vec<u32>>,
+    groups_by_label: GroupsByLabel,
+    classes_by_label: BTreeMap<(Arc<str>, Arc<str>), Vec<u32>>,
     /// Domains that an earlier attempt came upon, and those that this one did.
-    foreseen: Surprises,
-    surprises: Surprises,
+    known_late_domains: LateDomains,
+    late_domains: LateDomains,
 }
 
 /// Domains that came up after pods had been placed as if they were not there: a plan in which they break what was even
 /// before. Whoever plans again knows of them.
-pub(super) type Surprises = BTreeMap<Identity, BTreeSet<Domain>>;
+pub(super) type LateDomains = BTreeMap<TopologyGroupKey, BTreeSet<Domain>>;
 
 impl Topology {
     /// The terms of pods that run keep others away from the beginning.
     pub(super) fn new(
-        axes: Axes,
-        ground: Ground,
+        keys: TopologyKeys,
+        existing_pods: ExistingPods,
         namespaces: Table<Namespace, Labels>,
-        bins: &Bins,
-        foreseen: Surprises,
+        existing: &ExistingNodes,
+        late_domains: LateDomains,
     ) -> Self {
         let mut topology = Self {
-            axes,
-            foreseen,
-            surprises: Surprises::new(),
+            keys,
+            known_late_domains: late_domains,
+            late_domains: LateDomains::new(),
             groups: Vec::new(),
-            numbers: BTreeMap::new(),
-            links: Vec::new(),
-            ground,
+            group_ids: BTreeMap::new(),
+            class_constraints: Vec::new(),
+            existing_pods,
             namespaces,
-            groups_by_label: ByLabel::default(),
-            kinds_by_label: BTreeMap::new(),
+            groups_by_label: GroupsByLabel::default(),
+            classes_by_label: BTreeMap::new(),
         };
-        let shapes: Vec<Arc<PodShape>> = topology.ground.pods.iter().map(|(shape, _)| Arc::clone(shape)).collect();
+        let shapes: Vec<Arc<PodShape>> =
+            topology.existing_pods.pods.iter().map(|(shape, _)| Arc::clone(shape)).collect();
         for term in shapes.iter().filter_map(|shape| shape.affinity.as_ref()).flat_map(|affinity| &affinity.apart) {
-            topology.group(&term.topology_key, Counting::Owners(term.clone()), None, bins);
+            topology.group_id(&term.topology_key, CountedPods::InverseAntiAffinity(term.clone()), None, existing);
         }
         topology
     }
 
     /// Ties the next kind of pods to the groups: `shape` with what is asked for, of pods that are `own` and that share
     /// volumes which are still `to_be_made`.
-    pub(super) fn learn(&mut self, shape: &PodShape, own: &Arc<PodShape>, (to_be_made, bins): (&[SharedId], &Bins)) {
-        let kind = self.links.len() as u32;
+    pub(super) fn register_class(
+        &mut self,
+        shape: &PodShape,
+        own: &Arc<PodShape>,
+        (to_be_made, bins): (&[SharedVolumeId], &ExistingNodes),
+    ) {
+        let kind = self.class_constraints.len() as u32;
         let (mut asks, mut counted) = (Vec::new(), Vec::new());
         for spread in &shape.spread {
-            asks.push(self.even(own, spread, bins));
+            asks.push(self.spread_constraint(own, spread, bins));
         }
         let affinity = shape.affinity.as_deref();
         // What is preferred stands behind what is required.
@@ -83,85 +89,105 @@ impl Topology {
         let all = affinity.map(|affinity| affinity.near.as_slice()).unwrap_or_default();
         let (near, preferred) = all.split_at(required.0.min(all.len()));
         for term in near {
-            let group = self.group(&term.topology_key, Counting::MeantByAll(near.to_vec()), None, bins);
-            asks.push(Ask::Near { group, want: Degree::Required });
+            let group = self.group_id(&term.topology_key, CountedPods::ByAllTerms(near.to_vec()), None, bins);
+            asks.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::Required });
         }
         for term in preferred {
-            let group = self.group(&term.topology_key, Counting::Meant(term.clone()), None, bins);
-            asks.push(Ask::Near { group, want: Degree::Preferred { itself: self.means(term, own) } });
+            let group = self.group_id(&term.topology_key, CountedPods::ByTerm(term.clone()), None, bins);
+            asks.push(TopologyConstraint::Affinity {
+                group,
+                strength: ConstraintStrength::Preferred { counts_self: self.term_selects(term, own) },
+            });
         }
         for (n, term) in affinity.into_iter().flat_map(|affinity| &affinity.apart).enumerate() {
-            let group = self.group(&term.topology_key, Counting::Meant(term.clone()), None, bins);
-            let itself = self.means(term, own);
-            let want = if n < required.1 { Degree::Required } else { Degree::Preferred { itself } };
-            asks.push(Ask::Apart { group, want });
+            let group = self.group_id(&term.topology_key, CountedPods::ByTerm(term.clone()), None, bins);
+            let itself = self.term_selects(term, own);
+            let want = if n < required.1 {
+                ConstraintStrength::Required
+            } else {
+                ConstraintStrength::Preferred { counts_self: itself }
+            };
+            asks.push(TopologyConstraint::AntiAffinity { group, strength: want });
         }
         for term in own.affinity.iter().flat_map(|affinity| &affinity.apart) {
-            counted.push(self.group(&term.topology_key, Counting::Owners(term.clone()), None, bins));
+            counted.push(self.group_id(&term.topology_key, CountedPods::InverseAntiAffinity(term.clone()), None, bins));
         }
         for shared in to_be_made {
             // Such a volume is made in the zone of the first that has it; it is not asked for by any other.
-            let group = self.group(&labels::interned(labels::ZONE), Counting::Sharing(*shared), None, bins);
-            asks.push(Ask::Near { group, want: Degree::Shared });
+            let group = self.group_id(&labels::interned(labels::ZONE), CountedPods::SharingVolume(*shared), None, bins);
+            asks.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::SharedVolume });
             counted.push(group);
         }
-        let near_itself = near.iter().all(|term| self.means(term, own));
-        self.links.push(Links { own: Arc::clone(own), asks, counted, near_itself, offered: BTreeMap::new() });
+        let near_itself = near.iter().all(|term| self.term_selects(term, own));
+        self.class_constraints.push(ClassConstraints {
+            shape: Arc::clone(own),
+            constraints: asks,
+            counting_groups: counted,
+            affinity_selects_self: near_itself,
+            new_node_domains: BTreeMap::new(),
+        });
         for label in &own.labels {
-            self.kinds_by_label.entry((Arc::clone(label.0), Arc::clone(label.1))).or_default().push(kind);
+            self.classes_by_label.entry((Arc::clone(label.0), Arc::clone(label.1))).or_default().push(kind);
         }
-        for group in self.groups_by_label.of(&own.labels) {
-            self.tie(kind, group);
+        for group in self.groups_by_label.matching(&own.labels) {
+            self.link(kind, group);
         }
     }
 
     /// A node will be there that was not: its domain counts for those whose filters let it through.
-    pub(super) fn see(&mut self, axis: AxisId, domain: Domain, accepts: impl Fn(&NodeFilter) -> bool) {
-        let is_news = |group: &Group| group.identity.axis == axis && !group.knows(domain) && group.takes(&accepts);
+    pub(super) fn add_domain(&mut self, key_id: TopologyKeyId, domain: Domain, accepts: impl Fn(&NodeFilter) -> bool) {
+        let is_news =
+            |group: &TopologyGroup| group.key.key == key_id && !group.has_domain(domain) && group.counts_node(&accepts);
         let news: Vec<usize> = (0..self.groups.len()).filter(|number| is_news(&self.groups[*number])).collect();
         for number in news {
-            self.groups[number].see(domain);
+            self.groups[number].add_domain(domain);
             let group = &self.groups[number];
             // Kinds that are still to be placed will reckon with it.
             let unaware = |kind: &u32| {
-                let links = &self.links[*kind as usize];
-                links.offered.contains_key(&axis) && self.open_to(links, axis).all(|open| open != domain)
+                let links = &self.class_constraints[*kind as usize];
+                links.new_node_domains.contains_key(&key_id)
+                    && self.allowed_domains(links, key_id).all(|open| open != domain)
             };
-            if group.total > 0 && group.even.iter().any(unaware) {
-                self.surprises.entry(group.identity.clone()).or_default().insert(domain);
+            if group.total > 0 && group.spread_classes.iter().any(unaware) {
+                self.late_domains.entry(group.key.clone()).or_default().insert(domain);
             }
         }
     }
 
     /// Domains that came up too late, together with those that were foreseen; none if there was none.
-    pub(super) fn surprises(&self) -> Option<Surprises> {
-        if self.surprises.is_empty() {
+    pub(super) fn late_domains(&self) -> Option<LateDomains> {
+        if self.late_domains.is_empty() {
             return None;
         }
-        let mut all = self.foreseen.clone();
-        for (group, domains) in &self.surprises {
+        let mut all = self.known_late_domains.clone();
+        for (group, domains) in &self.late_domains {
             all.entry(group.clone()).or_default().extend(domains);
         }
         Some(all)
     }
 
     /// How many groups would see a domain for the first time if such a node were there.
-    pub(super) fn would_be_new(&self, axis: AxisId, domain: Domain, accepts: impl Fn(&NodeFilter) -> bool) -> u32 {
-        let on_axis = self.groups.iter().filter(|group| group.identity.axis == axis);
-        on_axis.filter(|group| !group.knows(domain) && group.takes(&accepts)).count() as u32
+    pub(super) fn groups_without_domain(
+        &self,
+        key_id: TopologyKeyId,
+        domain: Domain,
+        accepts: impl Fn(&NodeFilter) -> bool,
+    ) -> u32 {
+        let on_axis = self.groups.iter().filter(|group| group.key.key == key_id);
+        on_axis.filter(|group| !group.has_domain(domain) && group.counts_node(&accepts)).count() as u32
     }
 
     /// Counts pods of a kind that go to a place: its domain on each axis, and whether a filter lets its node through.
     pub(super) fn count(
         &mut self,
-        kind: usize,
+        class: usize,
         pods: u32,
-        domain: impl Fn(AxisId) -> Option<Domain>,
+        domain: impl Fn(TopologyKeyId) -> Option<Domain>,
         accepts: impl Fn(&NodeFilter) -> bool,
     ) {
-        for group in &self.links[kind].counted {
+        for group in &self.class_constraints[class].counting_groups {
             let group = &mut self.groups[*group as usize];
-            if let Some(domain) = domain(group.identity.axis).filter(|_| group.takes(&accepts)) {
+            if let Some(domain) = domain(group.key.key).filter(|_| group.counts_node(&accepts)) {
                 group.add(domain, pods);
             }
         }
@@ -169,76 +195,92 @@ impl Topology {
 
     /// Filters by which some groups count only part of the nodes.
     pub(super) fn filters(&self) -> impl Iterator<Item = &Arc<NodeFilter>> {
-        self.groups.iter().filter_map(|group| group.identity.filter.as_ref())
+        self.groups.iter().filter_map(|group| group.key.filter.as_ref())
     }
 
     /// Gives the domains of an axis other numbers; those that get none are gone.
-    pub(super) fn renumber(&mut self, axis: AxisId, number: impl Fn(Domain) -> Option<Domain>) {
-        for group in self.groups.iter_mut().filter(|group| group.identity.axis == axis) {
+    pub(super) fn renumber(&mut self, key_id: TopologyKeyId, number: impl Fn(Domain) -> Option<Domain>) {
+        for group in self.groups.iter_mut().filter(|group| group.key.key == key_id) {
             group.renumber(&number);
         }
     }
 
-    pub(super) fn axis_of(&self, group: GroupId) -> AxisId {
-        self.groups[group as usize].identity.axis
+    pub(super) fn key_of(&self, group: GroupId) -> TopologyKeyId {
+        self.groups[group as usize].key.key
     }
 
-    fn even(&mut self, shape: &PodShape, spread: &Spread, bins: &Bins) -> Ask {
-        let counting = Counting::Selected(shape.namespace.clone(), spread.selector.clone());
+    fn spread_constraint(&mut self, shape: &PodShape, spread: &Spread, existing: &ExistingNodes) -> TopologyConstraint {
+        let counting = CountedPods::BySelector(shape.namespace.clone(), spread.selector.clone());
         // On one host nothing but that host counts, and whoever may go there is let through.
-        let filter = (*spread.topology_key != *labels::HOSTNAME).then(|| NodeFilter::counted(shape, spread));
-        let group = self.group(&spread.topology_key, counting, filter.flatten(), bins);
-        self.groups[group as usize].even.push(self.links.len() as u32);
+        let filter = (*spread.topology_key != *labels::HOSTNAME).then(|| NodeFilter::for_spread(shape, spread));
+        let group = self.group_id(&spread.topology_key, counting, filter.flatten(), existing);
+        self.groups[group as usize].spread_classes.push(self.class_constraints.len() as u32);
         let itself = spread.selector.satisfied_by(&shape.labels);
-        Ask::Even { group, skew: spread.max_skew, itself, min_domains: spread.min_domains }
+        TopologyConstraint::Spread {
+            group,
+            max_skew: spread.max_skew,
+            counts_self: itself,
+            min_domains: spread.min_domains,
+        }
     }
 
     /// The group that counts this; a new one is counted among what runs, and tied to the kinds that it means.
-    fn group(&mut self, key: &Arc<str>, counting: Counting, filter: Option<NodeFilter>, bins: &Bins) -> GroupId {
-        let axis = self.axes.axis(key);
-        let identity = Identity { axis, counting, filter: filter.map(Arc::new) };
-        if let Some(known) = self.numbers.get(&identity) {
+    fn group_id(
+        &mut self,
+        key: &Arc<str>,
+        counting: CountedPods,
+        filter: Option<NodeFilter>,
+        existing: &ExistingNodes,
+    ) -> GroupId {
+        let axis = self.keys.key_id(key);
+        let identity = TopologyGroupKey { key: axis, counted: counting, filter: filter.map(Arc::new) };
+        if let Some(known) = self.group_ids.get(&identity) {
             return *known;
         }
         let number = self.groups.len() as GroupId;
-        let group = self.counted(identity.clone(), bins);
+        let group = self.build_group(identity.clone(), existing);
         self.groups.push(group);
-        self.groups_by_label.add(identity.counting.selector(), number);
-        let kinds: Vec<u32> = match identity.counting.selector().iter().find_map(exact) {
-            Some(label) => self.kinds_by_label.get(&label).cloned().unwrap_or_default(),
-            None => (0..self.links.len() as u32).collect(),
+        self.groups_by_label.add(identity.counted.selector(), number);
+        let kinds: Vec<u32> = match identity.counted.selector().iter().find_map(single_label) {
+            Some(label) => self.classes_by_label.get(&label).cloned().unwrap_or_default(),
+            None => (0..self.class_constraints.len() as u32).collect(),
         };
-        self.numbers.insert(identity, number);
+        self.group_ids.insert(identity, number);
         for kind in kinds {
-            self.tie(kind, number);
+            self.link(kind, number);
         }
         number
     }
 
     /// A group with what runs, and with what has been placed so far.
-    fn counted(&mut self, identity: Identity, bins: &Bins) -> Group {
-        let axis = identity.axis;
+    fn build_group(&mut self, identity: TopologyGroupKey, existing: &ExistingNodes) -> TopologyGroup {
+        let axis = identity.key;
         let accepts = |labels: &Labels, taints: &[_]| {
             identity.filter.as_deref().is_none_or(|filter| filter.accepts(labels, taints))
         };
-        let mut group =
-            Group { identity: identity.clone(), counts: Vec::new(), total: 0, domains: Vec::new(), even: Vec::new() };
-        self.foreseen.get(&identity).into_iter().flatten().for_each(|domain| group.see(*domain));
+        let mut group = TopologyGroup {
+            key: identity.clone(),
+            counts: Vec::new(),
+            total: 0,
+            domains: Vec::new(),
+            spread_classes: Vec::new(),
+        };
+        self.known_late_domains.get(&identity).into_iter().flatten().for_each(|domain| group.add_domain(*domain));
         let domains: Vec<Option<Domain>> = self
-            .ground
+            .existing_pods
             .nodes
             .iter()
             .map(|node| match axis {
                 _ if !accepts(&node.labels, &node.taints) => None,
-                HOST => bins.site_of(&node.name),
-                _ => self.axes.of_labels(axis, &node.labels),
+                HOSTNAME_KEY => existing.host_domain(&node.name),
+                _ => self.keys.domain_of_labels(axis, &node.labels),
             })
             .collect();
-        if axis != HOST {
-            domains.iter().flatten().for_each(|domain| group.see(*domain));
+        if axis != HOSTNAME_KEY {
+            domains.iter().flatten().for_each(|domain| group.add_domain(*domain));
         }
         for (_, places) in
-            self.ground.pods.iter().filter(|(shape, _)| counts(&self.namespaces, &identity.counting, shape))
+            self.existing_pods.pods.iter().filter(|(shape, _)| counts_pod(&self.namespaces, &identity.counted, shape))
         {
             for (place, pods) in places {
                 if let Some(domain) = domains[*place as usize] {
@@ -246,14 +288,14 @@ impl Topology {
                 }
             }
         }
-        bins.each_placed(identity.filter.as_deref(), |site, placed| {
-            let Some(domain) = bins.domain(site, axis, &mut self.axes) else { return };
-            if axis != HOST {
-                group.see(domain);
+        existing.each_placed(identity.filter.as_deref(), |site, placed| {
+            let Some(domain) = existing.domain(site, axis, &mut self.keys) else { return };
+            if axis != HOSTNAME_KEY {
+                group.add_domain(domain);
             }
             for (kind, pods) in placed {
-                let own = &self.links[*kind as usize].own;
-                if counts(&self.namespaces, &identity.counting, own) {
+                let own = &self.class_constraints[*kind as usize].shape;
+                if counts_pod(&self.namespaces, &identity.counted, own) {
                     group.add(domain, *pods);
                 }
             }
@@ -262,29 +304,31 @@ impl Topology {
     }
 
     /// Ties a kind to a group that may mean it.
-    fn tie(&mut self, kind: u32, number: GroupId) {
-        let own = Arc::clone(&self.links[kind as usize].own);
-        let counting = &self.groups[number as usize].identity.counting;
-        if let Counting::Owners(term) = counting {
-            if self.means(term, &own) {
-                self.links[kind as usize].asks.push(Ask::Apart { group: number, want: Degree::Required });
+    fn link(&mut self, class: u32, number: GroupId) {
+        let own = Arc::clone(&self.class_constraints[class as usize].shape);
+        let counting = &self.groups[number as usize].key.counted;
+        if let CountedPods::InverseAntiAffinity(term) = counting {
+            if self.term_selects(term, &own) {
+                self.class_constraints[class as usize]
+                    .constraints
+                    .push(TopologyConstraint::AntiAffinity { group: number, strength: ConstraintStrength::Required });
             }
-        } else if counts(&self.namespaces, counting, &own) {
-            self.links[kind as usize].counted.push(number);
+        } else if counts_pod(&self.namespaces, counting, &own) {
+            self.class_constraints[class as usize].counting_groups.push(number);
         }
     }
 
-    fn means(&self, term: &PodTerm, shape: &PodShape) -> bool {
+    fn term_selects(&self, term: &PodTerm, shape: &PodShape) -> bool {
         term.means(&shape.namespace, self.namespaces.get(&shape.namespace).map(Arc::as_ref), &shape.labels)
     }
 }
 
 /// The domains of a mask of zones.
-pub(super) fn zones(mask: u32) -> impl Iterator<Item = Domain> + Clone {
-    (0..MOST_ZONES as u32).filter(move |bit| mask & (1 << bit) != 0)
+pub(super) fn zones_in_mask(mask: u32) -> impl Iterator<Item = Domain> + Clone {
+    (0..MAX_ZONES as u32).filter(move |bit| mask & (1 << bit) != 0)
 }
 
 /// A zone's bit; none where there are too many zones.
-pub(super) fn bit(zone: Option<Domain>) -> u32 {
-    zone.filter(|zone| *zone < MOST_ZONES as u32).map_or(0, |zone| 1 << zone)
+pub(super) fn zone_bit(zone: Option<Domain>) -> u32 {
+    zone.filter(|zone| *zone < MAX_ZONES as u32).map_or(0, |zone| 1 << zone)
 }

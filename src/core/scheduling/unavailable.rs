@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 /// What a refusal makes unavailable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
+pub enum UnavailableScope {
     /// Every offering of a capacity type.
-    All(CapacityType),
+    AllOfCapacityType(CapacityType),
     /// Every size of more vCPUs than these: the rest of the region's quota.
-    Region(CapacityType, u32),
+    RegionalQuota(CapacityType, u32),
     /// Every size of a quota family of more vCPUs than these: the rest of its quota.
-    Family(Arc<str>, CapacityType, u32),
+    FamilyQuota(Arc<str>, CapacityType, u32),
     /// A size in every zone.
     Size(VmSize, CapacityType),
     /// A size in one zone.
@@ -32,8 +32,8 @@ pub enum Scope {
 /// Offerings that Azure has refused lately. Disposable: lost in a crash, it is learnt again at the cost of one refusal
 /// per scope.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Unavailable {
-    until: BTreeMap<Scope, Timestamp>,
+pub struct UnavailableOfferings {
+    until: BTreeMap<UnavailableScope, Timestamp>,
     generation: u64,
 }
 
@@ -45,7 +45,7 @@ const HOURS_23: SignedDuration = SignedDuration::from_hours(23);
 
 /// How long a quota keeps out what does not fit into it: a limit of zero is raised by people only, any other is freed
 /// by whatever goes.
-fn quota_lasts(error: &CloudError) -> SignedDuration {
+fn quota_ttl(error: &CloudError) -> SignedDuration {
     match error.quota {
         Some(told) if told.limit == 0 => HOUR,
         None if error.code == CloudErrorCode::SpotQuota => HOUR,
@@ -54,20 +54,20 @@ fn quota_lasts(error: &CloudError) -> SignedDuration {
 }
 
 /// True when what a VM on reserved capacity was refused for may lie in the reservation, and does not surely meet every VM.
-fn is_of_reservation(code: CloudErrorCode) -> bool {
+fn is_reservation_error(code: CloudErrorCode) -> bool {
     code.is_capacity() && code != CloudErrorCode::SizeUnfit
         || matches!(code, CloudErrorCode::Invalid | CloudErrorCode::NotFound | CloudErrorCode::Permission)
 }
 
-impl Unavailable {
+impl UnavailableOfferings {
     /// Remembers a refusal. `facts` are those of the size, for its quota family and its cores.
-    pub fn note(&mut self, refusal: &LaunchRefusal, facts: Option<&SizeFacts>) {
+    pub fn record(&mut self, refusal: &LaunchRefusal, facts: Option<&SizeFacts>) {
         let key = &refusal.offering;
         let own = [key.capacity_type];
         let (all, both) = (&CapacityType::ALL[..], &CapacityType::FOR_SALE[..]);
-        let size = |c| Scope::Size(key.size.clone(), c);
-        let in_zone = |c| Scope::SizeInZone(key.size.clone(), key.zone.clone(), c);
-        let lasts = quota_lasts(&refusal.error);
+        let size = |c| UnavailableScope::Size(key.size.clone(), c);
+        let in_zone = |c| UnavailableScope::SizeInZone(key.size.clone(), key.zone.clone(), c);
+        let lasts = quota_ttl(&refusal.error);
         // What is left of a quota; unknown, the size that was refused is known not to fit.
         let told = refusal.error.quota.map(crate::model::errors::QuotaDetails::free);
         let left = facts.map(|f| told.unwrap_or(f.vcpus).min(f.vcpus.saturating_sub(1)));
@@ -75,22 +75,24 @@ impl Unavailable {
         if refusal.applies_to_all_offerings && !refusal.error.code.is_transient() {
             // Other offerings would meet the same, until a person lifts it or an address is freed.
             let is_full = refusal.error.code == CloudErrorCode::SubnetFull;
-            return self.mark(all, Scope::All, at, if is_full { MINUTES_5 } else { MINUTE });
+            return self.mark(all, UnavailableScope::AllOfCapacityType, at, if is_full { MINUTES_5 } else { MINUTE });
         }
-        if let Some(group) = refusal.reservation.as_ref().filter(|_| is_of_reservation(refusal.error.code)) {
+        if let Some(group) = refusal.reservation.as_ref().filter(|_| is_reservation_error(refusal.error.code)) {
             // It may be the group, and says nothing of other groups or of what is for sale.
-            let of_group = Scope::Reservation(group.clone(), key.size.clone(), key.zone.clone());
-            return self.block(of_group, at, MINUTES_10);
+            let of_group = UnavailableScope::Reservation(group.clone(), key.size.clone(), key.zone.clone());
+            return self.mark_until(of_group, at, MINUTES_10);
         }
         match refusal.error.code {
             CloudErrorCode::SpotQuota => {
-                self.mark(&[CapacityType::Spot], |c| Scope::Region(c, left.unwrap_or(0)), at, lasts);
+                self.mark(&[CapacityType::Spot], |c| UnavailableScope::RegionalQuota(c, left.unwrap_or(0)), at, lasts);
             }
             CloudErrorCode::RegionalQuota => {
-                self.mark(&own, |c| Scope::Region(c, left.unwrap_or(0)), at, lasts);
+                self.mark(&own, |c| UnavailableScope::RegionalQuota(c, left.unwrap_or(0)), at, lasts);
             }
             CloudErrorCode::FamilyQuota => match facts.zip(left) {
-                Some((f, left)) => self.mark(&own, |c| Scope::Family(Arc::clone(&f.family), c, left), at, lasts),
+                Some((f, left)) => {
+                    self.mark(&own, |c| UnavailableScope::FamilyQuota(Arc::clone(&f.family), c, left), at, lasts)
+                }
                 None => self.mark(&own, size, at, lasts),
             },
             CloudErrorCode::SkuNotAvailable => {
@@ -105,9 +107,9 @@ impl Unavailable {
             | CloudErrorCode::Locked
             | CloudErrorCode::Lockdown
             | CloudErrorCode::Encryption
-            | CloudErrorCode::NotFound => self.mark(all, Scope::All, at, MINUTE),
+            | CloudErrorCode::NotFound => self.mark(all, UnavailableScope::AllOfCapacityType, at, MINUTE),
             // A sweep or a scale-down frees addresses, seldom within a minute.
-            CloudErrorCode::SubnetFull => self.mark(all, Scope::All, at, MINUTES_5),
+            CloudErrorCode::SubnetFull => self.mark(all, UnavailableScope::AllOfCapacityType, at, MINUTES_5),
             CloudErrorCode::Reservation => self.mark(&own, in_zone, at, MINUTES_10),
             // Azure does not want this size as we ask for it, and perhaps no other.
             CloudErrorCode::Invalid | CloudErrorCode::Image | CloudErrorCode::SizeUnfit | CloudErrorCode::Policy => {
@@ -124,12 +126,12 @@ impl Unavailable {
     fn mark(
         &mut self,
         types: &[CapacityType],
-        scope: impl Fn(CapacityType) -> Scope,
+        scope: impl Fn(CapacityType) -> UnavailableScope,
         at: Timestamp,
         time: SignedDuration,
     ) {
         for capacity_type in types {
-            self.block(scope(*capacity_type), at, time);
+            self.mark_until(scope(*capacity_type), at, time);
         }
     }
 
@@ -142,7 +144,7 @@ impl Unavailable {
 
     /// True when an offering is not worth asking for; one that is reserved, of this group.
     #[must_use]
-    pub fn blocks(
+    pub fn is_unavailable(
         &self,
         facts: &SizeFacts,
         (zone, capacity_type): (&Zone, CapacityType),
@@ -153,21 +155,26 @@ impl Unavailable {
             return false;
         }
         let group = group.filter(|_| capacity_type == CapacityType::Reserved);
-        let of_group = |group: &ArmId| Scope::Reservation(group.clone(), facts.name.clone(), zone.clone());
-        let holds = |scope: &Scope| self.until.get(scope).is_some_and(|until| *until > now);
+        let of_group = |group: &ArmId| UnavailableScope::Reservation(group.clone(), facts.name.clone(), zone.clone());
+        let holds = |scope: &UnavailableScope| self.until.get(scope).is_some_and(|until| *until > now);
         // Marks of quotas into whose rest the size does not fit.
-        let short = |least: Scope, most: Scope| self.until.range(least..most).any(|(_, until)| *until > now);
-        let family = |left| Scope::Family(Arc::clone(&facts.family), capacity_type, left);
-        holds(&Scope::All(capacity_type))
-            || short(Scope::Region(capacity_type, 0), Scope::Region(capacity_type, facts.vcpus))
+        let short = |least: UnavailableScope, most: UnavailableScope| {
+            self.until.range(least..most).any(|(_, until)| *until > now)
+        };
+        let family = |left| UnavailableScope::FamilyQuota(Arc::clone(&facts.family), capacity_type, left);
+        holds(&UnavailableScope::AllOfCapacityType(capacity_type))
+            || short(
+                UnavailableScope::RegionalQuota(capacity_type, 0),
+                UnavailableScope::RegionalQuota(capacity_type, facts.vcpus),
+            )
             || short(family(0), family(facts.vcpus))
-            || holds(&Scope::Size(facts.name.clone(), capacity_type))
-            || holds(&Scope::SizeInZone(facts.name.clone(), zone.clone(), capacity_type))
+            || holds(&UnavailableScope::Size(facts.name.clone(), capacity_type))
+            || holds(&UnavailableScope::SizeInZone(facts.name.clone(), zone.clone(), capacity_type))
             || group.is_some_and(|group| holds(&of_group(group)))
     }
 
     /// What is unavailable, and until when.
-    pub fn iter(&self) -> impl Iterator<Item = (&Scope, &Timestamp)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&UnavailableScope, &Timestamp)> {
         self.until.iter()
     }
 
@@ -183,7 +190,7 @@ impl Unavailable {
         self.generation
     }
 
-    fn block(&mut self, scope: Scope, at: Timestamp, time: SignedDuration) {
+    fn mark_until(&mut self, scope: UnavailableScope, at: Timestamp, time: SignedDuration) {
         let until = at.saturating_add(time).unwrap_or(Timestamp::MAX);
         let entry = self.until.entry(scope).or_insert(until);
         *entry = (*entry).max(until);
@@ -216,12 +223,12 @@ mod tests {
 
     /// Minutes for which the size itself is blocked: in its zone, in another, and for the other capacity type.
     fn minutes(refusal: &LaunchRefusal) -> [i64; 3] {
-        let mut memory = Unavailable::default();
-        memory.note(refusal, Some(&facts(SIZE)));
+        let mut memory = UnavailableOfferings::default();
+        memory.record(refusal, Some(&facts(SIZE)));
         let own = refusal.offering.capacity_type;
         let other = if own == CapacityType::Spot { CapacityType::OnDemand } else { CapacityType::Spot };
         [(1, own), (2, own), (1, other)].map(|(n, c)| {
-            let blocked = |m: &i64| memory.blocks(&facts(SIZE), (&zone(n), c), None, at(m * 60));
+            let blocked = |m: &i64| memory.is_unavailable(&facts(SIZE), (&zone(n), c), None, at(m * 60));
             i64::try_from((0..3_000).take_while(blocked).count()).unwrap()
         })
     }
@@ -269,15 +276,15 @@ mod tests {
             within.resource(CAPACITY_RESERVATION_GROUP_TYPE, name)
         };
         let heard = |own, code| {
-            let mut memory = Unavailable::default();
+            let mut memory = UnavailableOfferings::default();
             let reservation = (own == CapacityType::Reserved).then(|| group("a"));
             let offering = offering(SIZE, 1, own).key;
             let refusal = LaunchRefusal { offering, reservation, ..refusal(code, None, false) };
-            memory.note(&refusal, Some(&facts(SIZE)));
+            memory.record(&refusal, Some(&facts(SIZE)));
             memory
         };
-        let blocks = |memory: &Unavailable, name: &str| {
-            CapacityType::ALL.map(|c| memory.blocks(&facts(SIZE), (&zone(1), c), Some(&group(name)), at(30)))
+        let blocks = |memory: &UnavailableOfferings, name: &str| {
+            CapacityType::ALL.map(|c| memory.is_unavailable(&facts(SIZE), (&zone(1), c), Some(&group(name)), at(30)))
         };
         let blocked = |own, code| blocks(&heard(own, code), "a");
         for code in [
@@ -300,40 +307,42 @@ mod tests {
 
     #[test]
     fn a_quota_keeps_out_only_what_does_not_fit() {
-        let mut memory = Unavailable::default();
-        memory.note(&refusal(CloudErrorCode::FamilyQuota, Some((100, 97)), false), Some(&facts(SIZE)));
-        let blocks = |name: &str| memory.blocks(&facts(name), (&zone(1), CapacityType::OnDemand), None, start());
+        let mut memory = UnavailableOfferings::default();
+        memory.record(&refusal(CloudErrorCode::FamilyQuota, Some((100, 97)), false), Some(&facts(SIZE)));
+        let blocks =
+            |name: &str| memory.is_unavailable(&facts(name), (&zone(1), CapacityType::OnDemand), None, start());
         assert_eq!(facts("Standard_D2s_v5").family, facts(SIZE).family);
         assert!(!blocks("Standard_D2s_v5"), "two of the three cores that are left");
         assert!(blocks(SIZE));
         assert!(!blocks("Standard_E4s_v5"), "another family");
-        memory.note(&refusal(CloudErrorCode::RegionalQuota, Some((100, 97)), false), Some(&facts(SIZE)));
-        let blocks = |name: &str| memory.blocks(&facts(name), (&zone(1), CapacityType::OnDemand), None, start());
+        memory.record(&refusal(CloudErrorCode::RegionalQuota, Some((100, 97)), false), Some(&facts(SIZE)));
+        let blocks =
+            |name: &str| memory.is_unavailable(&facts(name), (&zone(1), CapacityType::OnDemand), None, start());
         assert!(blocks("Standard_E4s_v5") && !blocks("Standard_D2s_v5"));
     }
 
     #[test]
     fn neither_a_shorter_mark_nor_a_larger_size_moves_an_earlier_end() {
-        let note = |memory: &mut Unavailable, code, quota, name: &str, minute: i64| {
+        let note = |memory: &mut UnavailableOfferings, code, quota, name: &str, minute: i64| {
             let offering = offering(name, 1, CapacityType::OnDemand).key;
             let refusal = LaunchRefusal { offering, at: at(minute * 60), ..refusal(code, quota, false) };
-            memory.note(&refusal, Some(&facts(name)));
+            memory.record(&refusal, Some(&facts(name)));
         };
-        let mut memory = Unavailable::default();
+        let mut memory = UnavailableOfferings::default();
         note(&mut memory, CloudErrorCode::SkuNotAvailable, None, SIZE, 0);
         note(&mut memory, CloudErrorCode::Invalid, None, SIZE, 1);
         assert!(
-            memory.blocks(&facts(SIZE), (&zone(1), CapacityType::OnDemand), None, at(22 * 3_600)),
+            memory.is_unavailable(&facts(SIZE), (&zone(1), CapacityType::OnDemand), None, at(22 * 3_600)),
             "23 h, not 10 min"
         );
         // The larger size fails again and again; the small one comes back when its own ten minutes are over.
-        let mut memory = Unavailable::default();
+        let mut memory = UnavailableOfferings::default();
         note(&mut memory, CloudErrorCode::FamilyQuota, Some((10, 9)), "Standard_D2s_v5", 0);
         for minute in [3, 6, 9] {
             note(&mut memory, CloudErrorCode::FamilyQuota, Some((10, 6)), "Standard_D8s_v5", minute);
         }
         let blocks = |name: &str, minute: i64| {
-            memory.blocks(&facts(name), (&zone(1), CapacityType::OnDemand), None, at(minute * 60))
+            memory.is_unavailable(&facts(name), (&zone(1), CapacityType::OnDemand), None, at(minute * 60))
         };
         assert!(blocks("Standard_D2s_v5", 9) && !blocks("Standard_D2s_v5", 10));
         assert!(blocks("Standard_D8s_v5", 18) && !blocks("Standard_D8s_v5", 19));

@@ -13,16 +13,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Most values of one label that are told apart.
-const MOST_VALUES: usize = 16;
+const MAX_VALUES: usize = 16;
 /// Most combinations of one pool.
-const MOST_VARIANTS: usize = 32;
+const MAX_VARIANTS: usize = 32;
 
 /// Values that pods name, by label: of labels that pools leave open alone.
-pub(super) type Named = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
+pub(super) type NamedValues = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
 
 /// Labels that a pool may give a node, the first by default: its template's, one value for each label that it requires and
 /// that no size has by itself, and its mode.
-pub(super) fn variants(pool: &NodePool, named: &Named) -> Vec<Labels> {
+pub(super) fn label_variants(pool: &NodePool, named: &NamedValues) -> Vec<Labels> {
     let mut labels = pool.labels.clone();
     // A node is of one mode: `system` only where the pool asks for it.
     let mode = if pool.requirements.allows(labels::MODE, Some("user")) { "user" } else { "system" };
@@ -30,7 +30,7 @@ pub(super) fn variants(pool: &NodePool, named: &Named) -> Vec<Labels> {
     labels.insert(Arc::from(labels::NODEPOOL), pool.name.text());
     labels.insert(Arc::from(labels::NODECLASS), pool.class.text());
     let mut all = vec![labels];
-    for (key, requirement) in own(pool) {
+    for (key, requirement) in custom_requirements(pool) {
         let values = values(requirement, named.get(key));
         let with = |labels: &Labels, value: &Option<Arc<str>>| {
             let mut labels = labels.clone();
@@ -39,16 +39,17 @@ pub(super) fn variants(pool: &NodePool, named: &Named) -> Vec<Labels> {
         };
         // By values first, so that the default of one label comes with every value of the others.
         all = values.iter().flat_map(|value| all.iter().map(move |labels| with(labels, value))).collect();
-        all.truncate(MOST_VARIANTS);
+        all.truncate(MAX_VARIANTS);
     }
     all
 }
 
 /// Values that pods which run or wait ask for of labels that some pool leaves open.
-pub(super) fn named(snapshot: &Snapshot) -> Named {
+pub(super) fn values_named_by_pods(snapshot: &Snapshot) -> NamedValues {
     let pools = snapshot.pools().values().filter(|pool| pool.replicas.is_none());
-    let open = pools.flat_map(|pool| own(pool).filter(|(_, asked)| asked.values().is_none()).map(|(key, _)| key));
-    let mut named: Named = open.map(|key| (Arc::clone(key), BTreeSet::new())).collect();
+    let open = pools
+        .flat_map(|pool| custom_requirements(pool).filter(|(_, asked)| asked.values().is_none()).map(|(key, _)| key));
+    let mut named: NamedValues = open.map(|key| (Arc::clone(key), BTreeSet::new())).collect();
     if named.is_empty() {
         return named;
     }
@@ -66,7 +67,7 @@ pub(super) fn named(snapshot: &Snapshot) -> Named {
 }
 
 /// Labels that the pool requires and that neither its template nor any size gives.
-fn own(pool: &NodePool) -> impl Iterator<Item = (&Arc<str>, &Requirement)> {
+fn custom_requirements(pool: &NodePool) -> impl Iterator<Item = (&Arc<str>, &Requirement)> {
     let open = |key: &Arc<str>| !labels::is_well_known(key) && !pool.labels.contains_key(key);
     pool.requirements.iter().filter(move |(key, _)| open(key))
 }
@@ -78,7 +79,7 @@ fn values(asked: &Requirement, named: Option<&BTreeSet<Arc<str>>>) -> Vec<Option
     let default = open.then(|| if asked.allows_absent() { None } else { asked.any_value() });
     let named = named.into_iter().flatten().filter(|value| open && asked.allows(Some(value))).cloned().map(Some);
     let mut values: Vec<Option<Arc<str>>> = Vec::new();
-    for value in default.into_iter().chain(listed).chain(named).take(MOST_VALUES) {
+    for value in default.into_iter().chain(listed).chain(named).take(MAX_VALUES) {
         if !values.contains(&value) {
             values.push(value);
         }

@@ -1,36 +1,43 @@
 //! Why not: what keeps pods of a kind from a new node of each pool?
 
-use super::allowance::Barred;
-use super::asks::Unmet;
-use super::candidates::{Candidate, Offers};
-use super::kinds::{Kind, KindId};
-use super::outcome::WhyNot;
-use super::solve::Solver;
+use super::allowance::Exhausted;
+use super::asks::UnmetConstraint;
+use super::candidates::{InstanceCandidate, PoolOfferings};
+use super::kinds::{PodClass, PodClassId};
+use super::outcome::UnschedulableReason;
+use super::solve::SchedulingState;
 use super::variety::Load;
 use crate::model::names::NodePoolName;
 use std::sync::Arc;
 
 /// Why each pool buys nothing for pods of a kind; `None` stands for all pools.
-pub(super) fn why_not(solver: &mut Solver, kind: KindId) -> Vec<(Option<NodePoolName>, WhyNot)> {
-    let pools = solver.shop.choices.pools();
-    if pools == 0 || solver.shop.allowance.nodes == 0 {
-        let why = if solver.shop.allowance.nodes == 0 { WhyNot::NewNodes } else { WhyNot::NoPool };
+pub(super) fn unschedulable_reasons(
+    state: &mut SchedulingState,
+    class: PodClassId,
+) -> Vec<(Option<NodePoolName>, UnschedulableReason)> {
+    let pools = state.open.candidate_sets.pool_count();
+    if pools == 0 || state.open.limits.new_nodes_left == 0 {
+        let why = if state.open.limits.new_nodes_left == 0 {
+            UnschedulableReason::NewNodeLimit
+        } else {
+            UnschedulableReason::NoNodePool
+        };
         return vec![(None, why)];
     }
-    let mut told: Vec<(Option<NodePoolName>, WhyNot)> = Vec::new();
+    let mut told: Vec<(Option<NodePoolName>, UnschedulableReason)> = Vec::new();
     for pool in 0..pools {
-        let name = Some(solver.shop.choices.offers(pool).pool.name.clone());
-        let why = of_pool(solver, kind, pool).unwrap_or_else(|| solver.unmet(kind, pool));
+        let name = Some(state.open.candidate_sets.pool_offerings(pool).pool.name.clone());
+        let why = pool_reason(state, class, pool).unwrap_or_else(|| state.topology_reason(class, pool));
         match told.last_mut().filter(|(known, _)| *known == name) {
             // Variants of a pool follow each other, and the one that gets furthest speaks for it.
-            Some((_, before)) if depth(before) < depth(&why) => *before = why,
+            Some((_, before)) if filter_depth(before) < filter_depth(&why) => *before = why,
             Some(_) => {}
             None => told.push((name, why)),
         }
     }
     match told.split_first() {
         // What all say is said once, where it is no matter of the pools.
-        Some(((_, why), rest)) if depth(why) > 8 && rest.iter().all(|(_, other)| other == why) => {
+        Some(((_, why), rest)) if filter_depth(why) > 8 && rest.iter().all(|(_, other)| other == why) => {
             vec![(None, why.clone())]
         }
         _ => told,
@@ -38,84 +45,90 @@ pub(super) fn why_not(solver: &mut Solver, kind: KindId) -> Vec<(Option<NodePool
 }
 
 /// What a constraint on neighbours is called outside.
-pub(super) fn topology_of(unmet: Unmet) -> WhyNot {
+pub(super) fn reason_of(unmet: UnmetConstraint) -> UnschedulableReason {
     match unmet {
-        Unmet::Affinity => WhyNot::Affinity,
-        Unmet::AntiAffinity => WhyNot::AntiAffinity,
-        Unmet::Spread => WhyNot::Spread,
-        Unmet::Volume => WhyNot::SharedVolume,
+        UnmetConstraint::PodAffinity => UnschedulableReason::PodAffinity,
+        UnmetConstraint::PodAntiAffinity => UnschedulableReason::PodAntiAffinity,
+        UnmetConstraint::TopologySpread => UnschedulableReason::TopologySpread,
+        UnmetConstraint::SharedVolume => UnschedulableReason::SharedVolume,
     }
 }
 
 /// How many other things of the pool itself are as asked for before this one is looked at.
-fn depth(why: &WhyNot) -> usize {
+fn filter_depth(why: &UnschedulableReason) -> usize {
     match why {
-        WhyNot::Class(_) | WhyNot::NoReservation(_) => 0,
-        WhyNot::Taint(_) => 1,
-        WhyNot::Labels(_) => 2,
-        WhyNot::NoOffering => 3,
-        WhyNot::TooLarge => 4,
-        WhyNot::Limit => 5,
-        WhyNot::Quota(_) | WhyNot::Reservation(_) => 6,
-        WhyNot::Subnet(_) => 7,
-        WhyNot::MinValues { .. } => 8,
+        UnschedulableReason::UnsupportedClassFields(_) | UnschedulableReason::NoReservation(_) => 0,
+        UnschedulableReason::UntoleratedTaint(_) => 1,
+        UnschedulableReason::IncompatibleRequirements(_) => 2,
+        UnschedulableReason::NoCompatibleOffering => 3,
+        UnschedulableReason::TooLarge => 4,
+        UnschedulableReason::LimitsExceeded => 5,
+        UnschedulableReason::QuotaExceeded(_) | UnschedulableReason::ReservationUsedUp(_) => 6,
+        UnschedulableReason::SubnetFull(_) => 7,
+        UnschedulableReason::MinValues { .. } => 8,
         _ => 9,
     }
 }
 
 /// What of the pool itself keeps the pods away; `None` when that is nothing.
-pub(super) fn of_pool(solver: &mut Solver, kind: KindId, pool: usize) -> Option<WhyNot> {
-    let filter = solver.known.kinds.get(kind).filter;
-    let accepted = solver.shop.choices.accepted(pool, filter, &solver.known.filters);
-    let (filter, requests) = (solver.known.filters.get(filter), solver.known.kinds.requests(kind));
-    let offers: &Offers = solver.shop.choices.offers(pool);
-    let allowance = &solver.shop.allowance;
-    if let Some(fields) = &offers.unhonoured {
-        return Some(WhyNot::Class(fields.clone()));
+pub(super) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: usize) -> Option<UnschedulableReason> {
+    let filter = state.constraints.classes.get(class).filter;
+    let accepted = state.open.candidate_sets.accepted_zones(pool, filter, &state.constraints.filters);
+    let (filter, requests) = (state.constraints.filters.get(filter), state.constraints.classes.requests(class));
+    let offers: &PoolOfferings = state.open.candidate_sets.pool_offerings(pool);
+    let allowance = &state.open.limits;
+    if let Some(fields) = &offers.unsupported_class_fields {
+        return Some(UnschedulableReason::UnsupportedClassFields(fields.clone()));
     }
     if offers.candidates.is_empty() {
-        let unreserved = offers.unreserved.clone().map(WhyNot::NoReservation);
-        return unreserved.or(Some(WhyNot::NothingOnOffer));
+        let unreserved = offers.no_reservation.clone().map(UnschedulableReason::NoReservation);
+        return unreserved.or(Some(UnschedulableReason::NoAvailableOffering));
     }
     if let Some(taint) = filter.untolerated(&offers.pool.taints) {
-        return Some(WhyNot::Taint(taint.key.clone()));
+        return Some(UnschedulableReason::UntoleratedTaint(taint.key.clone()));
     }
-    for asked in filter.certain() {
+    for asked in filter.unconditional() {
         if let Err(why) = offers.pool.requirements.compatible(asked, |_| true) {
-            return Some(WhyNot::Labels(why));
+            return Some(UnschedulableReason::IncompatibleRequirements(why));
         }
     }
     let suiting = offers.candidates.iter().zip(accepted.iter()).filter(|(_, zones)| **zones != 0);
-    let labels: Vec<&Candidate> = suiting.map(|(candidate, _)| candidate).collect();
+    let labels: Vec<&InstanceCandidate> = suiting.map(|(candidate, _)| candidate).collect();
     if labels.is_empty() {
-        return Some(WhyNot::NoOffering);
+        return Some(UnschedulableReason::NoCompatibleOffering);
     }
-    let Kind { disks, more, .. } = solver.known.kinds.get(kind);
-    if let Some((driver, asked, most)) = more.as_ref().and_then(|more| solver.shop.fresh().too_many(more)) {
-        return Some(WhyNot::Attach { driver: Arc::clone(driver), asked, most });
+    let PodClass { disks, tracked_volumes: more, .. } = state.constraints.classes.get(class);
+    if let Some((driver, asked, most)) =
+        more.as_ref().and_then(|more| state.open.new_node_volumes().exceeded_limit(more))
+    {
+        return Some(UnschedulableReason::VolumeLimit { driver: Arc::clone(driver), requested: asked, limit: most });
     }
-    let large: Vec<&Candidate> = labels.into_iter().filter(|c| c.holds(requests, *disks)).collect();
+    let large: Vec<&InstanceCandidate> = labels.into_iter().filter(|c| c.holds(requests, *disks)).collect();
     if large.is_empty() {
-        return Some(WhyNot::TooLarge);
+        return Some(UnschedulableReason::TooLarge);
     }
-    let within = |c: &&&Candidate| allowance.within_limits(&offers.pool, &c.instance.capacity);
+    let within = |c: &&&InstanceCandidate| allowance.within_limits(&offers.pool, &c.instance.capacity);
     let in_limits = large.iter().filter(within).copied();
-    let Some(first) = in_limits.clone().next() else { return Some(WhyNot::Limit) };
-    match allowance.barred(in_limits) {
-        Some(Barred::Quota(short)) => return Some(WhyNot::Quota(short)),
-        Some(Barred::Reservation(short)) => return Some(WhyNot::Reservation(short)),
+    let Some(first) = in_limits.clone().next() else { return Some(UnschedulableReason::LimitsExceeded) };
+    match allowance.exhausted(in_limits) {
+        Some(Exhausted::Quota(short)) => return Some(UnschedulableReason::QuotaExceeded(short)),
+        Some(Exhausted::Reservation(short)) => return Some(UnschedulableReason::ReservationUsedUp(short)),
         None => {}
     }
-    if let Some(short) = allowance.addresses().short(&offers.pool.class) {
-        return Some(WhyNot::Subnet(short));
+    if let Some(short) = allowance.subnets().shortage(&offers.pool.class) {
+        return Some(UnschedulableReason::SubnetFull(short));
     }
     let suiting = offers.candidates.iter().zip(accepted.iter().copied()).filter(|(_, zones)| *zones != 0);
-    let needed = offers.needed(solver.shop.min_values);
-    let load = Load { requests, disks: *disks, needed: &needed };
-    if large.iter().any(|chosen| offers.has_variety(suiting.clone(), chosen, load, allowance)) {
+    let needed = offers.required_values(state.open.min_values_policy);
+    let load = Load { requests, disks: *disks, min_values: &needed };
+    if large.iter().any(|chosen| offers.meets_min_values(suiting.clone(), chosen, load, allowance)) {
         return None;
     }
-    let variety = offers.variety(suiting, first, load, allowance);
-    let lacking = offers.least.iter().zip(variety).find(|((_, least), found)| found < least);
-    lacking.map(|((key, least), found)| WhyNot::MinValues { key: Arc::clone(key), found, least: *least })
+    let variety = offers.distinct_values(suiting, first, load, allowance);
+    let lacking = offers.min_values.iter().zip(variety).find(|((_, least), found)| found < least);
+    lacking.map(|((key, least), found)| UnschedulableReason::MinValues {
+        key: Arc::clone(key),
+        found,
+        required: *least,
+    })
 }

@@ -16,7 +16,7 @@ use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::{ControllerMode, MinValuesPolicy, PauseSwitch, Settings};
 use crate::plan::{Command, Plan};
 use crate::provisioning::{ProvisionMemory, claim_draft, has_unobserved_claims};
-use crate::scheduling::{Input, Lack, MOST_NEW_NODES, Market, NewNode, stock};
+use crate::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, NewNode, StaticShortfall, plan_static_nodes};
 use crate::snapshot::{CommandKey, Snapshot};
 pub use drift::{DriftReason, find_drift};
 use jiff::{SignedDuration, Timestamp};
@@ -54,7 +54,7 @@ pub struct PoolShortage {
     /// How many nodes are missing; 0 where only drifted ones cannot be replaced.
     pub missing: usize,
     /// Why.
-    pub reason: Lack,
+    pub reason: StaticShortfall,
 }
 
 impl fmt::Display for PoolShortage {
@@ -242,13 +242,19 @@ impl<'a> StaticPoolReconciler<'a, '_> {
             return;
         }
         let of_wanted = |pool: &NodePool| wanted.contains_key(&pool.name);
-        let market = Market::of_pools(self.snapshot, &self.provision.unavailable, self.now, of_wanted)
+        let market = AvailableOfferings::of_pools(self.snapshot, &self.provision.unavailable, self.now, of_wanted)
             .with_min_values(self.min_values);
         let (without, promised) = (BTreeSet::new(), BTreeMap::new());
-        let (snapshot, new_nodes) = (self.snapshot, MOST_NEW_NODES);
-        let input = Input { snapshot, market: &market, without: &without, new_nodes, promised: &promised };
+        let (snapshot, new_nodes) = (self.snapshot, MAX_NEW_NODES);
+        let input = Input {
+            snapshot,
+            available: &market,
+            excluded_nodes: &without,
+            max_new_nodes: new_nodes,
+            claim_of_pod: &promised,
+        };
         let counts = wanted.iter().map(|(pool, asked)| (pool.clone(), asked.missing + asked.replacements)).collect();
-        for created in stock(input, &counts) {
+        for created in plan_static_nodes(input, &counts) {
             let Some((fleet, asked)) =
                 static_pools.iter().find(|f| f.pool.name == created.pool).zip(wanted.get(&created.pool))
             else {
@@ -256,7 +262,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
             };
             self.memory.last_requested.insert(created.pool.clone(), self.now);
             self.memory.shortages.retain(|short| short.pool != created.pool);
-            if let Some(why) = created.why {
+            if let Some(why) = created.shortfall {
                 let missing = asked.missing.saturating_sub(created.nodes.len());
                 self.memory.shortages.push(PoolShortage { pool: created.pool, missing, reason: why });
                 self.plan.wake_at(self.now + RETRY);

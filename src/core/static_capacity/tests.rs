@@ -147,7 +147,7 @@ fn quotas_are_shared_by_all_fleets() {
     let mut memory = StaticCapacityMemory::default();
     assert_eq!(drafts(&pass(&snapshot, &mut memory, 0)).len(), 5, "of two cores each");
     assert!(
-        matches!(&memory.shortages[..], [PoolShortage { missing: 1, reason: Lack::Quota(_), .. }]),
+        matches!(&memory.shortages[..], [PoolShortage { missing: 1, reason: StaticShortfall::QuotaExceeded(_), .. }]),
         "{:?}",
         memory.shortages
     );
@@ -161,7 +161,7 @@ fn a_class_that_is_not_there_is_told_and_looked_for_again() {
     let mut memory = StaticCapacityMemory::default();
     let plan = pass(&snapshot, &mut memory, 0);
     assert_eq!((plan.commands.len(), plan.next), (0, Some(at(10))));
-    assert_eq!(memory.shortages[0].reason, Lack::NoClass);
+    assert_eq!(memory.shortages[0].reason, StaticShortfall::NodeClassNotFound);
     assert_eq!(drafts(&pass(&cluster([fleet(1)]), &mut memory, 10)).len(), 1);
     assert!(memory.shortages.is_empty());
 }

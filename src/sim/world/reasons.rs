@@ -6,7 +6,7 @@ use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::names::{NodePoolName, VmSize};
 use napkeeper_core::plan::ClaimDraft;
-use napkeeper_core::scheduling::{Cost, Market, SizeChoice, Unavailable};
+use napkeeper_core::scheduling::{AvailableOfferings, PlanCost, SizeExplanation, UnavailableOfferings};
 use napkeeper_core::snapshot::Snapshot;
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub struct Bought {
     /// What its pods and daemons ask for.
     pub requests: Resources,
     /// Why this size.
-    pub choice: SizeChoice,
+    pub choice: SizeExplanation,
 }
 
 /// Nodes that were bought, by pool, size and capacity type.
@@ -43,13 +43,13 @@ impl World {
 
     /// What all nodes cost when they were planned, and what they cost at the least.
     #[must_use]
-    pub fn planned(&self) -> Cost {
+    pub fn planned(&self) -> PlanCost {
         self.controller.inner.memory().provision.planned_cost
     }
 
     /// Offerings that Azure has refused lately, as the deciders remember it.
     #[must_use]
-    pub fn unavailable(&self) -> &Unavailable {
+    pub fn unavailable(&self) -> &UnavailableOfferings {
         &self.controller.inner.memory().provision.unavailable
     }
 
@@ -74,8 +74,9 @@ impl World {
             known.pods += draft.pods.len();
             return;
         }
-        let market = Market::new(controller.snapshot(), &controller.memory().provision.unavailable, self.now);
-        let choice = SizeChoice::of_planned(&market, pool, &draft.spec.planned, &draft.spec.requests);
+        let market =
+            AvailableOfferings::new(controller.snapshot(), &controller.memory().provision.unavailable, self.now);
+        let choice = SizeExplanation::of_planned(&market, pool, &draft.spec.planned, &draft.spec.requests);
         let bought = Bought {
             pool: pool.clone(),
             size: first.key.size.clone(),

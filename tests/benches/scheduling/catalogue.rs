@@ -3,7 +3,9 @@
 use napkeeper_core::model::cluster::pod::{Pod, PodAffinity, PodShape, PodTerm, Preferences, Spread};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::requirements::{Requirement, Requirements};
-use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Outcome, Unavailable, schedule};
+use napkeeper_core::scheduling::{
+    AvailableOfferings, Input, MAX_NEW_NODES, SchedulingResult, UnavailableOfferings, schedule,
+};
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_tests::worlds;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,10 +28,16 @@ pub(crate) fn measure() {
 }
 
 fn told(what: &str, snapshot: &Snapshot, pods: &[Arc<Pod>]) {
-    let market = Market::new(snapshot, &Unavailable::default(), worlds::instant());
+    let market = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), worlds::instant());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
-    let input = Input { snapshot, market: &market, without: &without, new_nodes: MOST_NEW_NODES, promised: &promised };
-    let mut times: Vec<(Duration, Outcome)> = (0..REPEATS)
+    let input = Input {
+        snapshot,
+        available: &market,
+        excluded_nodes: &without,
+        max_new_nodes: MAX_NEW_NODES,
+        claim_of_pod: &promised,
+    };
+    let mut times: Vec<(Duration, SchedulingResult)> = (0..REPEATS)
         .map(|_| {
             let begun = Instant::now();
             let outcome = schedule(input, pods);
@@ -38,13 +46,13 @@ fn told(what: &str, snapshot: &Snapshot, pods: &[Arc<Pod>]) {
         .collect();
     times.sort_by_key(|(time, _)| *time);
     let (time, outcome) = &times[REPEATS / 2];
-    let price: i64 = outcome.new.iter().filter_map(|n| n.offerings.first()).map(|o| o.price.nanos()).sum();
+    let price: i64 = outcome.new_nodes.iter().filter_map(|n| n.offerings.first()).map(|o| o.price.nanos()).sum();
     println!(
         "  {what}: {:.1} ms; {} new nodes for {:.2} USD/h, {} unplaced",
         time.as_secs_f64() * 1000.0,
-        outcome.new.len(),
+        outcome.new_nodes.len(),
         price as f64 / 1e9,
-        outcome.unplaced_pods(),
+        outcome.unschedulable_pods(),
     );
 }
 

@@ -186,7 +186,7 @@ fn only_plan(pods: &str) -> Result<()> {
     let solved = ours::solve(&work, &sizes, &State::of(&work));
     let status = std::fs::read_to_string("/proc/self/status").context("the kernel says nothing of memory")?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("it says nothing of the peak")?;
-    println!("{} {}", peak.trim().trim_end_matches(" kB"), solved.outcome.new.len());
+    println!("{} {}", peak.trim().trim_end_matches(" kB"), solved.outcome.new_nodes.len());
     Ok(())
 }
 

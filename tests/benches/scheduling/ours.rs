@@ -6,7 +6,9 @@ use crate::workload::Work;
 use anyhow::{Context, Result};
 use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::model::names::NodeName;
-use napkeeper_core::scheduling::{Input, MOST_NEW_NODES, Market, Outcome, Target, Unavailable, schedule};
+use napkeeper_core::scheduling::{
+    AvailableOfferings, Input, MAX_NEW_NODES, SchedulingResult, Target, UnavailableOfferings, schedule,
+};
 use napkeeper_tests::worlds;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 /// What came of one call.
 #[derive(Debug)]
 pub(crate) struct Solved {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: SchedulingResult,
     /// How long it took to put the Snapshot and the Market together.
     pub(crate) setup: Duration,
     /// How long the call took.
@@ -26,11 +28,17 @@ pub(crate) struct Solved {
 pub(crate) fn solve(work: &Work, sizes: &Sizes, state: &State) -> Solved {
     let begun = Instant::now();
     let snapshot = sizes.snapshot(work, state);
-    let market = Market::new(&snapshot, &Unavailable::default(), worlds::instant());
+    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), worlds::instant());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     let pods: Vec<Arc<Pod>> = state.waiting().into_iter().map(|pod| Arc::clone(&work.core[pod])).collect();
-    let new_nodes = MOST_NEW_NODES;
-    let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes, promised: &promised };
+    let new_nodes = MAX_NEW_NODES;
+    let input = Input {
+        snapshot: &snapshot,
+        available: &market,
+        excluded_nodes: &without,
+        max_new_nodes: new_nodes,
+        claim_of_pod: &promised,
+    };
     let setup = begun.elapsed();
     let begun = Instant::now();
     let outcome = schedule(input, &pods);
@@ -38,10 +46,10 @@ pub(crate) fn solve(work: &Work, sizes: &Sizes, state: &State) -> Solved {
 }
 
 /// The outcome as a plan.
-pub(crate) fn plan(outcome: &Outcome, work: &Work, sizes: &Sizes, state: &State) -> Result<Plan> {
+pub(crate) fn plan(outcome: &SchedulingResult, work: &Work, sizes: &Sizes, state: &State) -> Result<Plan> {
     let names: HashMap<&NodeName, usize> = state.nodes.iter().enumerate().map(|(i, n)| (&n.core.name, i)).collect();
     let mut plan = Plan::default();
-    for node in &outcome.new {
+    for node in &outcome.new_nodes {
         let cheapest = node.offerings.first().context("a node without offerings")?;
         plan.buys.push(sizes.buy(&cheapest.key)?);
     }

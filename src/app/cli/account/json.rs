@@ -2,7 +2,8 @@
 
 use super::{pools, size};
 use napkeeper_core::scheduling::{
-    Account, Accounts, Because, Change, Fate, Place, PoolWaterfall, Purchase, StepWhat, Stuck, Tie,
+    ExplainedResult, Explanation, Explanations, FilterCriterion, NewNodesSummary, PlacementExplanation,
+    PlacementSummary, PoolFilterSteps, SuggestedChange, TopologyCause, UnschedulableExplanation,
 };
 use serde_json::{Value, json};
 
@@ -10,50 +11,52 @@ use serde_json::{Value, json};
 const PODS: usize = 20;
 
 /// Accounts, and how many groups and pods are left out.
-pub(in crate::cli) fn accounts(told: &Accounts) -> Value {
+pub(in crate::cli) fn accounts(told: &Explanations) -> Value {
     json!({
-        "groups": told.accounts.iter().map(account).collect::<Vec<_>>(),
-        "more": { "groups": told.more_groups, "pods": told.more_pods },
+        "groups": told.explanations.iter().map(account).collect::<Vec<_>>(),
+        "more": { "groups": told.omitted_groups, "pods": told.omitted_pods },
     })
 }
 
-fn account(Account { pods, requests, fate }: &Account) -> Value {
+fn account(Explanation { pods, requests, result: fate }: &Explanation) -> Value {
     let names: Vec<String> = pods.iter().take(PODS).map(ToString::to_string).collect();
     let mut value = json!({
         "pods": names,
         "podCount": pods.len(),
         "requests": requests.to_string(),
-        "placed": matches!(fate, Fate::Placed(_)),
+        "placed": matches!(fate, ExplainedResult::Placed(_)),
     });
     match fate {
-        Fate::Placed(because) => value["because"] = placed(because),
-        Fate::Nowhere(stuck) => value["nowhere"] = nowhere(stuck),
+        ExplainedResult::Placed(because) => value["because"] = placed(because),
+        ExplainedResult::Unschedulable(stuck) => value["nowhere"] = nowhere(stuck),
     }
     value
 }
 
-fn placed(because: &Because) -> Value {
-    let place = match &because.place {
-        Place::Nodes { nodes, count } => json!({ "kind": "existingNode", "count": count, "nodes": named(nodes) }),
-        Place::Claims { claims, count, promised } => {
+fn placed(because: &PlacementExplanation) -> Value {
+    let place = match &because.placement {
+        PlacementSummary::Existing { nodes, count } => {
+            json!({ "kind": "existingNode", "count": count, "nodes": named(nodes) })
+        }
+        PlacementSummary::InFlight { claims, count, planned_pods: promised } => {
             json!({ "kind": "nodeInFlight", "count": count, "claims": named(claims), "madeForThem": promised })
         }
-        Place::New(purchase) => bought(purchase),
+        PlacementSummary::New(purchase) => bought(purchase),
     };
-    let bonds = because.bonds.iter().map(|bond| {
-        let tie = match bond.tie {
-            Tie::Spread => "spread",
-            Tie::Near => "affinity",
-            Tie::Apart => "antiAffinity",
-            Tie::Volume => "volume",
+    let bonds = because.topology_decisions.iter().map(|bond| {
+        let tie = match bond.cause {
+            TopologyCause::TopologySpread => "spread",
+            TopologyCause::PodAffinity => "affinity",
+            TopologyCause::PodAntiAffinity => "antiAffinity",
+            TopologyCause::Volume => "volume",
         };
         json!({ "by": tie, "label": bond.key, "values": bond.values })
     });
     json!({
         "place": place,
         "bonds": bonds.collect::<Vec<_>>(),
-        "preferencesGivenUp": because.given_up.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "preferencesKept": because.granted,
+        "preferencesGivenUp": because.relaxed.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "preferencesKept": because.satisfied_preferences,
     })
 }
 
@@ -61,30 +64,30 @@ fn named<T: ToString>(names: &[(T, usize)]) -> Vec<Value> {
     names.iter().map(|(name, pods)| json!({ "name": name.to_string(), "pods": pods })).collect()
 }
 
-fn bought(purchase: &Purchase) -> Value {
-    let passed_over = purchase.passed_over.iter();
+fn bought(purchase: &NewNodesSummary) -> Value {
+    let passed_over = purchase.skipped_pools.iter();
     let passed_over = passed_over.map(|(pool, why)| json!({ "pool": pool.as_str(), "why": why.to_string() }));
     json!({
         "kind": "newNode",
-        "count": purchase.nodes,
+        "count": purchase.node_count,
         "pool": purchase.pool.as_str(),
-        "size": purchase.best.key.size.as_str(),
-        "zone": purchase.best.key.zone.as_str(),
-        "capacityType": purchase.best.key.capacity_type.as_str(),
-        "price": purchase.best.price.nanos(),
-        "cost": format!("{}/h", purchase.best.price),
-        "offerings": purchase.offerings,
-        "pods": purchase.own,
-        "otherPods": purchase.others,
+        "size": purchase.first_offering.key.size.as_str(),
+        "zone": purchase.first_offering.key.zone.as_str(),
+        "capacityType": purchase.first_offering.key.capacity_type.as_str(),
+        "price": purchase.first_offering.price.nanos(),
+        "cost": format!("{}/h", purchase.first_offering.price),
+        "offerings": purchase.offering_count,
+        "pods": purchase.own_pods,
+        "otherPods": purchase.other_pods,
         "requests": purchase.requests.to_string(),
         "why": size::json(&purchase.size),
-        "without": purchase.without.as_ref().map(size::of),
-        "alone": purchase.alone.as_ref().map(size::of),
+        "without": purchase.size_without_own.as_ref().map(size::of),
+        "alone": purchase.size_for_one_pod.as_ref().map(size::of),
         "passedOver": passed_over.collect::<Vec<_>>(),
     })
 }
 
-fn nowhere(stuck: &Stuck) -> Value {
+fn nowhere(stuck: &UnschedulableExplanation) -> Value {
     let (pools, more) = pools(stuck);
     let each = pools.iter().map(|of| {
         json!({
@@ -93,7 +96,7 @@ fn nowhere(stuck: &Stuck) -> Value {
             "left": of.waterfall.map(steps),
         })
     });
-    let remedy = stuck.remedy.as_ref().map(|remedy| {
+    let remedy = stuck.suggestion.as_ref().map(|remedy| {
         json!({
             "pool": remedy.pool.as_str(),
             "changes": remedy.changes.iter().map(change).collect::<Vec<_>>(),
@@ -103,39 +106,39 @@ fn nowhere(stuck: &Stuck) -> Value {
 }
 
 /// What is left of a pool, step by step.
-fn steps(waterfall: &PoolWaterfall) -> Vec<Value> {
-    let step = |what: &StepWhat| match what {
-        StepWhat::Offered => "offered",
-        StepWhat::Taint(_) => "taint",
-        StepWhat::Label(..) => "label",
-        StepWhat::Alternatives(_) => "alternatives",
-        StepWhat::Room => "room",
-        StepWhat::Limits => "limits",
-        StepWhat::Quota => "quota",
-        StepWhat::Reservation => "reservation",
-        StepWhat::Subnet => "subnet",
-        StepWhat::Variety => "minValues",
-        StepWhat::Topology(_) => "topology",
+fn steps(waterfall: &PoolFilterSteps) -> Vec<Value> {
+    let step = |what: &FilterCriterion| match what {
+        FilterCriterion::Available => "offered",
+        FilterCriterion::Taint(_) => "taint",
+        FilterCriterion::Label(..) => "label",
+        FilterCriterion::Alternatives(_) => "alternatives",
+        FilterCriterion::Resources => "room",
+        FilterCriterion::Limits => "limits",
+        FilterCriterion::Quota => "quota",
+        FilterCriterion::Reservation => "reservation",
+        FilterCriterion::Subnet => "subnet",
+        FilterCriterion::MinValues => "minValues",
+        FilterCriterion::Topology(_) => "topology",
     };
     let all = waterfall.steps.iter();
     all.map(
-        |s| json!({ "after": step(&s.what), "text": s.what.to_string(), "sizes": s.sizes, "offerings": s.offerings }),
+        |s| json!({ "after": step(&s.criterion), "text": s.criterion.to_string(), "sizes": s.sizes, "offerings": s.offerings }),
     )
     .collect()
 }
 
-fn change(change: &Change) -> Value {
+fn change(change: &SuggestedChange) -> Value {
     let (kind, of) = match change {
-        Change::Tolerate(taint) => ("tolerate", Some(taint.key.to_string())),
-        Change::Drop(key) => ("dropLabel", Some(key.to_string())),
-        Change::DropAffinity => ("dropNodeAffinity", None),
-        Change::AskAtMost(name, _) => ("askAtMost", Some(name.to_string())),
-        Change::RaiseLimit(name, _) => ("raiseLimit", Some(name.to_string())),
-        Change::RaiseQuota(short) => ("raiseQuota", Some(short.usage.name.to_string())),
-        Change::RaiseReservation(short) => ("raiseReservation", Some(short.room.group.to_string())),
-        Change::WidenSubnet(short) => ("widenSubnet", Some(short.room.id.to_string())),
-        Change::Offer(key, _) => ("offerLabel", Some(key.to_string())),
-        Change::Soften(_) => ("soften", None),
+        SuggestedChange::AddToleration(taint) => ("tolerate", Some(taint.key.to_string())),
+        SuggestedChange::DropRequirement(key) => ("dropLabel", Some(key.to_string())),
+        SuggestedChange::DropNodeAffinity => ("dropNodeAffinity", None),
+        SuggestedChange::LowerRequest(name, _) => ("askAtMost", Some(name.to_string())),
+        SuggestedChange::RaiseLimit(name, _) => ("raiseLimit", Some(name.to_string())),
+        SuggestedChange::RaiseQuota(short) => ("raiseQuota", Some(short.usage.name.to_string())),
+        SuggestedChange::RaiseReservation(short) => ("raiseReservation", Some(short.reservation.group.to_string())),
+        SuggestedChange::WidenSubnet(short) => ("widenSubnet", Some(short.subnet.id.to_string())),
+        SuggestedChange::AllowLabel(key, _) => ("offerLabel", Some(key.to_string())),
+        SuggestedChange::MakePreferred(_) => ("soften", None),
     };
     json!({ "kind": kind, "of": of, "text": change.to_string() })
 }

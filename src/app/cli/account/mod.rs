@@ -7,7 +7,7 @@ pub(super) mod size;
 pub(super) mod text;
 
 use napkeeper_core::model::names::{NodePoolName, ObjectKey};
-use napkeeper_core::scheduling::{PoolWaterfall, Stuck, WhyNot};
+use napkeeper_core::scheduling::{PoolFilterSteps, UnschedulableExplanation, UnschedulableReason};
 use std::fmt::Display;
 
 /// Most pools of which it is told what is left of them. A cluster has a handful.
@@ -17,20 +17,20 @@ const POOLS: usize = 16;
 struct OfPool<'a> {
     /// `None` stands for all pools.
     pool: Option<&'a NodePoolName>,
-    why: Option<&'a WhyNot>,
-    waterfall: Option<&'a PoolWaterfall>,
+    why: Option<&'a UnschedulableReason>,
+    waterfall: Option<&'a PoolFilterSteps>,
 }
 
 /// Pools that cannot help, the nearest first, and how many more there are.
-fn pools(stuck: &Stuck) -> (Vec<OfPool<'_>>, usize) {
-    let why = |waterfall: &PoolWaterfall| {
-        stuck.why.iter().find(|(pool, _)| pool.as_ref() == Some(&waterfall.pool)).map(|(_, why)| why)
+fn pools(stuck: &UnschedulableExplanation) -> (Vec<OfPool<'_>>, usize) {
+    let why = |waterfall: &PoolFilterSteps| {
+        stuck.reasons.iter().find(|(pool, _)| pool.as_ref() == Some(&waterfall.pool)).map(|(_, why)| why)
     };
-    let general = stuck.why.iter().filter(|(pool, _)| pool.is_none());
+    let general = stuck.reasons.iter().filter(|(pool, _)| pool.is_none());
     let general = general.map(|(_, why)| OfPool { pool: None, why: Some(why), waterfall: None });
-    let each = stuck.waterfalls.iter().map(|w| OfPool { pool: Some(&w.pool), why: why(w), waterfall: Some(w) });
+    let each = stuck.filter_steps.iter().map(|w| OfPool { pool: Some(&w.pool), why: why(w), waterfall: Some(w) });
     let mut pools: Vec<OfPool<'_>> = general.chain(each).collect();
-    let nearest = stuck.remedy.as_ref().map(|remedy| &remedy.pool);
+    let nearest = stuck.suggestion.as_ref().map(|remedy| &remedy.pool);
     pools.sort_by_key(|of| of.pool.is_some() && of.pool != nearest);
     let more = pools.len().saturating_sub(POOLS);
     pools.truncate(POOLS);

@@ -1,7 +1,7 @@
 //! Sizes: how does it read why a node is of its size?
 
 use crate::cli::output::plural;
-use napkeeper_core::scheduling::{Size, SizeChoice};
+use napkeeper_core::scheduling::{Size, SizeExplanation};
 use serde_json::{Value, json};
 
 /// `Standard_D4s_v5 spot at $0.0359/h`.
@@ -10,8 +10,14 @@ pub(in crate::cli) fn shown(Size { name, capacity_type, price }: &Size) -> Strin
 }
 
 /// What is wrong with cheaper sizes; `None` where there are none.
-pub(in crate::cli) fn cheaper(choice: &SizeChoice) -> Option<String> {
-    let SizeChoice { unsuited, small, forbidden, nearest_small, .. } = choice;
+pub(in crate::cli) fn cheaper(choice: &SizeExplanation) -> Option<String> {
+    let SizeExplanation {
+        incompatible: unsuited,
+        too_small: small,
+        over_limits: forbidden,
+        priciest_too_small: nearest_small,
+        ..
+    } = choice;
     let mut parts = Vec::new();
     if *small > 0 {
         let are = if *small == 1 { "is" } else { "are" };
@@ -27,8 +33,15 @@ pub(in crate::cli) fn cheaper(choice: &SizeChoice) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-pub(in crate::cli) fn json(choice: &SizeChoice) -> Value {
-    let SizeChoice { suiting, unsuited, small, forbidden, nearest_small, next } = choice;
+pub(in crate::cli) fn json(choice: &SizeExplanation) -> Value {
+    let SizeExplanation {
+        fitting: suiting,
+        incompatible: unsuited,
+        too_small: small,
+        over_limits: forbidden,
+        priciest_too_small: nearest_small,
+        next_fitting: next,
+    } = choice;
     let nearest = nearest_small.as_ref().map(|(size, lacks)| {
         let mut nearest = of(size);
         nearest["lacks"] = json!(lacks);

@@ -4,7 +4,8 @@ use super::{counted, pools, size, subject};
 use crate::cli::output::{one_line, plural};
 use anstyle::{AnsiColor, Style};
 use napkeeper_core::scheduling::{
-    Account, Accounts, Because, Bond, Fate, Place, PoolStep, PoolWaterfall, Purchase, StepWhat, Stuck, Tie,
+    ExplainedResult, Explanation, Explanations, FilterCriterion, FilterStep, NewNodesSummary, PlacementExplanation,
+    PlacementSummary, PoolFilterSteps, TopologyCause, TopologyDecision, UnschedulableExplanation,
 };
 use std::io::{self, Write};
 
@@ -20,37 +21,37 @@ const BAD: Style = AnsiColor::Red.on_default().bold();
 const HELP: Style = AnsiColor::Cyan.on_default();
 
 /// Writes at most so many accounts, and how many pods are left out.
-pub(in crate::cli) fn write(out: &mut impl Write, told: &Accounts, most: usize) -> io::Result<()> {
-    for (i, account) in told.accounts.iter().take(most).enumerate() {
+pub(in crate::cli) fn write(out: &mut impl Write, told: &Explanations, most: usize) -> io::Result<()> {
+    for (i, account) in told.explanations.iter().take(most).enumerate() {
         if i > 0 {
             writeln!(out)?;
         }
         one(out, account)?;
     }
-    let unsaid = told.accounts.iter().skip(most);
-    let groups = told.more_groups + unsaid.clone().count();
+    let unsaid = told.explanations.iter().skip(most);
+    let groups = told.omitted_groups + unsaid.clone().count();
     if groups > 0 {
-        let pods = told.more_pods + unsaid.map(|account| account.pods.len()).sum::<usize>();
+        let pods = told.omitted_pods + unsaid.map(|account| account.pods.len()).sum::<usize>();
         let (groups, pods) = (plural(groups, "more group"), plural(pods, "pod"));
         writeln!(out, "\n{DIM}and {groups} of alike pods, {pods}: name one of them to read about it{DIM:#}")?;
     }
     Ok(())
 }
 
-fn one(out: &mut impl Write, account: &Account) -> io::Result<()> {
-    let Account { pods, requests, fate } = account;
+fn one(out: &mut impl Write, account: &Explanation) -> io::Result<()> {
+    let Explanation { pods, requests, result: fate } = account;
     let many = pods.len() > 1;
     let (style, verb) = match (fate, many) {
-        (Fate::Placed(_), false) => (GOOD, "has a place"),
-        (Fate::Placed(_), true) => (GOOD, "have a place"),
-        (Fate::Nowhere(_), false) => (BAD, "has no place"),
-        (Fate::Nowhere(_), true) => (BAD, "have no place"),
+        (ExplainedResult::Placed(_), false) => (GOOD, "has a place"),
+        (ExplainedResult::Placed(_), true) => (GOOD, "have a place"),
+        (ExplainedResult::Unschedulable(_), false) => (BAD, "has no place"),
+        (ExplainedResult::Unschedulable(_), true) => (BAD, "have no place"),
     };
     writeln!(out, "{BOLD}{}{BOLD:#} {style}{verb}{style:#}", subject(pods))?;
     row(out, "asks for", &format!("{requests}{}", if many { " each" } else { "" }))?;
     match fate {
-        Fate::Placed(because) => placed(out, because, pods.len()),
-        Fate::Nowhere(stuck) => nowhere(out, stuck),
+        ExplainedResult::Placed(because) => placed(out, because, pods.len()),
+        ExplainedResult::Unschedulable(stuck) => nowhere(out, stuck),
     }
 }
 
@@ -59,9 +60,9 @@ pub(in crate::cli) fn row(out: &mut impl Write, what: &str, text: &str) -> io::R
     writeln!(out, "  {DIM}{what:<10}{DIM:#} {}", one_line(text))
 }
 
-fn placed(out: &mut impl Write, because: &Because, pods: usize) -> io::Result<()> {
-    match &because.place {
-        Place::Nodes { nodes, count } => {
+fn placed(out: &mut impl Write, because: &PlacementExplanation, pods: usize) -> io::Result<()> {
+    match &because.placement {
+        PlacementSummary::Existing { nodes, count } => {
             let names = counted(nodes, *count, NAMES);
             let text = match count {
                 1 => format!("node {names}, which exists and has room"),
@@ -69,7 +70,7 @@ fn placed(out: &mut impl Write, because: &Because, pods: usize) -> io::Result<()
             };
             row(out, "place", &text)?;
         }
-        Place::Claims { claims, count, promised } => {
+        PlacementSummary::InFlight { claims, count, planned_pods: promised } => {
             let names = counted(claims, *count, NAMES);
             let made = match *promised {
                 0 => "has room",
@@ -82,31 +83,41 @@ fn placed(out: &mut impl Write, because: &Because, pods: usize) -> io::Result<()
             };
             row(out, "place", &text)?;
         }
-        Place::New(purchase) => bought(out, purchase)?,
+        PlacementSummary::New(purchase) => bought(out, purchase)?,
     }
-    for bond in &because.bonds {
-        row(out, tie(bond.tie), &bond_in_words(bond))?;
+    for bond in &because.topology_decisions {
+        row(out, tie(bond.cause), &bond_in_words(bond))?;
     }
-    for wish in because.given_up.iter().take(NAMES) {
+    for wish in because.relaxed.iter().take(NAMES) {
         row(out, "given up", &format!("{wish}: no node was to be had with it"))?;
     }
-    match because.given_up.len().saturating_sub(NAMES) {
+    match because.relaxed.len().saturating_sub(NAMES) {
         0 => {}
         more => row(out, "given up", &format!("{} more", plural(more, "preference")))?,
     }
-    if because.granted > 0 {
-        row(out, "kept", &plural(because.granted, "preference"))?;
+    if because.satisfied_preferences > 0 {
+        row(out, "kept", &plural(because.satisfied_preferences, "preference"))?;
     }
     Ok(())
 }
 
-fn bought(out: &mut impl Write, purchase: &Purchase) -> io::Result<()> {
-    let Purchase { nodes, pool, best, own, others, requests, size, offerings, .. } = purchase;
+fn bought(out: &mut impl Write, purchase: &NewNodesSummary) -> io::Result<()> {
+    let NewNodesSummary {
+        node_count: nodes,
+        pool,
+        first_offering: best,
+        own_pods: own,
+        other_pods: others,
+        requests,
+        size,
+        offering_count: offerings,
+        ..
+    } = purchase;
     let such = if *nodes == 1 { "a new node".to_owned() } else { format!("{nodes} new nodes") };
     row(out, "place", &format!("{such} of NodePool {pool}: {} at {}/h", best.key, best.price))?;
     let first = if *nodes == 1 { "" } else { " of the first" };
     let pods = plural(own + others, "pod");
-    let why = match size.suiting {
+    let why = match size.fitting {
         0 | 1 => format!("no node that is there takes it; the only size for the {pods}{first} ({requests})"),
         n => format!(
             "no node that is there takes it; the cheapest of {n} sizes that hold the {pods}{first} ({requests})"
@@ -116,22 +127,29 @@ fn bought(out: &mut impl Write, purchase: &Purchase) -> io::Result<()> {
     if let Some(cheaper) = size::cheaper(size) {
         row(out, "cheaper", &cheaper)?;
     }
-    if let Some(next) = &size.next {
+    if let Some(next) = &size.next_fitting {
         row(out, "dearer", &format!("next is {}", size::shown(next)))?;
     }
     if *offerings > 1 {
         row(out, "else", &format!("{} are asked for should Azure refuse it", plural(offerings - 1, "more offering")))?;
     }
     shared(out, purchase)?;
-    for (pool, why) in purchase.passed_over.iter().take(NAMES) {
+    for (pool, why) in purchase.skipped_pools.iter().take(NAMES) {
         row(out, "not from", &format!("NodePool {pool}: {why}"))?;
     }
     Ok(())
 }
 
 /// What the company of others comes to.
-fn shared(out: &mut impl Write, purchase: &Purchase) -> io::Result<()> {
-    let Purchase { best, own, others, without, alone, .. } = purchase;
+fn shared(out: &mut impl Write, purchase: &NewNodesSummary) -> io::Result<()> {
+    let NewNodesSummary {
+        first_offering: best,
+        own_pods: own,
+        other_pods: others,
+        size_without_own: without,
+        size_for_one_pod: alone,
+        ..
+    } = purchase;
     if *others == 0 {
         return Ok(());
     }
@@ -151,16 +169,16 @@ fn shared(out: &mut impl Write, purchase: &Purchase) -> io::Result<()> {
     row(out, "shared", &text)
 }
 
-fn tie(tie: Tie) -> &'static str {
+fn tie(tie: TopologyCause) -> &'static str {
     match tie {
-        Tie::Spread => "spread",
-        Tie::Near => "near",
-        Tie::Apart => "apart",
-        Tie::Volume => "volume",
+        TopologyCause::TopologySpread => "spread",
+        TopologyCause::PodAffinity => "near",
+        TopologyCause::PodAntiAffinity => "apart",
+        TopologyCause::Volume => "volume",
     }
 }
 
-fn bond_in_words(Bond { key, values, .. }: &Bond) -> String {
+fn bond_in_words(TopologyDecision { key, values, .. }: &TopologyDecision) -> String {
     let values: Vec<(&str, usize)> = values.iter().map(|(value, pods)| (&**value, *pods)).collect();
     match values.len() {
         0 => format!("by {key}"),
@@ -168,7 +186,7 @@ fn bond_in_words(Bond { key, values, .. }: &Bond) -> String {
     }
 }
 
-fn nowhere(out: &mut impl Write, stuck: &Stuck) -> io::Result<()> {
+fn nowhere(out: &mut impl Write, stuck: &UnschedulableExplanation) -> io::Result<()> {
     let (pools, more) = pools(stuck);
     for of in &pools {
         let why = of.why.map(ToString::to_string).unwrap_or_default();
@@ -184,18 +202,18 @@ fn nowhere(out: &mut impl Write, stuck: &Stuck) -> io::Result<()> {
     if more > 0 {
         row(out, "pool", &format!("and {} that cannot help either", plural(more, "more pool")))?;
     }
-    match &stuck.remedy {
+    match &stuck.suggestion {
         Some(remedy) => writeln!(out, "  {HELP}{:<10}{HELP:#} {}", "change", one_line(&remedy.to_string())),
         None => Ok(()),
     }
 }
 
 /// What is left of a pool, step by step.
-fn steps(waterfall: &PoolWaterfall) -> String {
-    let step = |PoolStep { what, sizes, .. }: &PoolStep| match what {
-        StepWhat::Offered => format!("{} {what}", plural(*sizes, "size")),
+fn steps(waterfall: &PoolFilterSteps) -> String {
+    let step = |FilterStep { criterion: what, sizes, .. }: &FilterStep| match what {
+        FilterCriterion::Available => format!("{} {what}", plural(*sizes, "size")),
         // Which ones stands above.
-        StepWhat::Topology(_) => format!("{sizes} after constraints on neighbours"),
+        FilterCriterion::Topology(_) => format!("{sizes} after constraints on neighbours"),
         _ => format!("{sizes} after {what}"),
     };
     waterfall.steps.iter().map(step).collect::<Vec<_>>().join(" → ")

@@ -14,7 +14,7 @@ use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{Namespace, NodeName, ObjectKey};
-use napkeeper_core::scheduling::{Accounts, Input, MOST_NEW_NODES, Market, account};
+use napkeeper_core::scheduling::{AvailableOfferings, Explanations, Input, MAX_NEW_NODES, explain};
 use napkeeper_core::snapshot::Snapshot;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,27 +141,33 @@ fn scene(args: &Args, name: &Name) -> anyhow::Result<Option<Scene>> {
 struct Told<'a> {
     scene: &'a Scene,
     /// Those that wait, with what is to become of them.
-    waiting: Accounts,
+    waiting: Explanations,
     /// Those that run, by node.
     running: BTreeMap<NodeName, Vec<ObjectKey>>,
     /// Where one that runs would go, were its node to go.
-    elsewhere: Option<Accounts>,
+    elsewhere: Option<Explanations>,
     /// Those of which nothing is to be said, and why.
     beside: &'a [(ObjectKey, &'static str)],
 }
 
 impl<'a> Told<'a> {
     fn of(scene: &'a Scene, chosen: &'a Chosen) -> Self {
-        let market = Market::new(&scene.snapshot, &scene.unavailable, scene.now);
+        let market = AvailableOfferings::new(&scene.snapshot, &scene.unavailable, scene.now);
         let place = |pods: &[Arc<Pod>], without: &BTreeSet<NodeName>, about: &BTreeSet<&ObjectKey>| {
             let promised = BTreeMap::new();
             let snapshot = &scene.snapshot;
-            let input = Input { snapshot, market: &market, without, new_nodes: MOST_NEW_NODES, promised: &promised };
-            account(input, pods, |key| about.contains(key))
+            let input = Input {
+                snapshot,
+                available: &market,
+                excluded_nodes: without,
+                max_new_nodes: MAX_NEW_NODES,
+                claim_of_pod: &promised,
+            };
+            explain(input, pods, |key| about.contains(key))
         };
         let about: BTreeSet<&ObjectKey> = chosen.waiting.iter().map(|pod| &pod.key).collect();
         let waiting = if about.is_empty() {
-            Accounts::default()
+            Explanations::default()
         } else {
             place(&pending(&scene.snapshot, chosen), &BTreeSet::new(), &about)
         };
@@ -186,7 +192,7 @@ impl<'a> Told<'a> {
             writeln!(out, "{DIM}{}, {} after its start{DIM:#}\n", one_line(&self.scene.from), lasting(at))?;
         }
         text::write(out, &self.waiting, MOST)?;
-        let mut gap = !self.waiting.accounts.is_empty();
+        let mut gap = !self.waiting.explanations.is_empty();
         for (node, pods) in self.running.iter().take(MOST) {
             if std::mem::replace(&mut gap, false) {
                 writeln!(out)?;

@@ -7,7 +7,7 @@ use napkeeper_core::catalog::live::{Fact, InfrastructureFacts, PriceSheet, Quota
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog, instance_types, with_reserved};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::Region;
-use napkeeper_core::scheduling::Unavailable;
+use napkeeper_core::scheduling::UnavailableOfferings;
 use napkeeper_core::snapshot::Snapshot;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) struct Scene {
     pub(super) snapshot: Snapshot,
     /// Offerings that Azure has refused lately, where that is known.
-    pub(super) unavailable: Unavailable,
+    pub(super) unavailable: UnavailableOfferings,
     pub(super) now: Timestamp,
     /// Where it comes from, for people.
     pub(super) from: String,

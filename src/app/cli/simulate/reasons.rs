@@ -4,7 +4,7 @@ use super::{BOLD, DIM};
 use crate::cli::account::{json, size, text};
 use crate::cli::output::plural;
 use napkeeper_core::model::cluster::pod::Pod;
-use napkeeper_core::scheduling::{Accounts, Input, MOST_NEW_NODES, Market, account};
+use napkeeper_core::scheduling::{AvailableOfferings, Explanations, Input, MAX_NEW_NODES, explain};
 use napkeeper_sim::world::{Bought, World};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
         writeln!(out, "\n{BOLD}bought{BOLD:#}       by NodePool and size, and why that size")?;
     }
     let planned = world.planned();
-    if let Some(above) = planned.above_bound().filter(|_| !all.is_empty()) {
+    if let Some(above) = planned.gap_permille().filter(|_| !all.is_empty()) {
         let (whole, tenth) = (above / 10, above % 10);
         writeln!(
             out,
@@ -33,7 +33,7 @@ pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
         let Bought { pool, size, capacity_type, price, nodes, pods, requests, choice } = bought;
         let (nodes, pods) = (plural(*nodes, "node"), plural(*pods, "pod"));
         writeln!(out, "  {pool}: {nodes} of {size} {} at {price}/h for {pods}", capacity_type.as_str())?;
-        let which = match choice.suiting {
+        let which = match choice.fitting {
             0 | 1 => "the only size that was asked for".to_owned(),
             n => format!("the cheapest of {n} sizes that were asked for"),
         };
@@ -41,7 +41,7 @@ pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
         if let Some(cheaper) = size::cheaper(choice) {
             writeln!(out, "    {DIM}cheaper: {cheaper}{DIM:#}")?;
         }
-        if let Some(next) = &choice.next {
+        if let Some(next) = &choice.next_fitting {
             writeln!(out, "    {DIM}next dearer: {}{DIM:#}", size::shown(next))?;
         }
     }
@@ -50,7 +50,7 @@ pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
         more => writeln!(out, "  {DIM}and {} more that cost less{DIM:#}", plural(more, "size"))?,
     }
     let told = waiting(world);
-    if !told.accounts.is_empty() {
+    if !told.explanations.is_empty() {
         writeln!(out, "\n{BOLD}waiting{BOLD:#}      at the end, and what would become of them")?;
         text::write(out, &told, MOST)?;
     }
@@ -73,7 +73,7 @@ pub(super) fn json(world: &World) -> Value {
         })
     });
     let planned = world.planned();
-    json!({ "bought": bought.collect::<Vec<_>>(), "planned": { "price": planned.price.nanos(), "bound": planned.bound.nanos() }, "waiting": json::accounts(&waiting(world)) })
+    json!({ "bought": bought.collect::<Vec<_>>(), "planned": { "price": planned.price.nanos(), "bound": planned.lower_bound.nanos() }, "waiting": json::accounts(&waiting(world)) })
 }
 
 /// What was bought, that which costs most first.
@@ -85,14 +85,20 @@ fn dearest(world: &World) -> Vec<&Bought> {
 }
 
 /// What would become of the pods that wait.
-fn waiting(world: &World) -> Accounts {
+fn waiting(world: &World) -> Explanations {
     let snapshot = world.known();
     let pods: Vec<Arc<Pod>> = snapshot.pending_pods().cloned().collect();
     if pods.is_empty() {
-        return Accounts::default();
+        return Explanations::default();
     }
-    let market = Market::new(snapshot, world.unavailable(), world.now());
+    let market = AvailableOfferings::new(snapshot, world.unavailable(), world.now());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
-    let input = Input { snapshot, market: &market, without: &without, new_nodes: MOST_NEW_NODES, promised: &promised };
-    account(input, &pods, |_| true)
+    let input = Input {
+        snapshot,
+        available: &market,
+        excluded_nodes: &without,
+        max_new_nodes: MAX_NEW_NODES,
+        claim_of_pod: &promised,
+    };
+    explain(input, &pods, |_| true)
 }

@@ -58,7 +58,7 @@ impl LaunchScript {
             let (offering, reservation) = (offering.key.clone(), self.progress.reservation().cloned());
             let refusal = LaunchRefusal { offering, reservation, error, applies_to_all_offerings: of_all, at: now };
             let facts = self.progress.instance_type(&refusal.offering.size).map(|t| Arc::clone(&t.facts));
-            self.unavailable.note(&refusal, facts.as_deref());
+            self.unavailable.record(&refusal, facts.as_deref());
             self.report.launch_refusals.push(refusal);
         }
     }

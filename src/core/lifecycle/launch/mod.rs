@@ -20,7 +20,7 @@ use crate::model::errors::{CloudError, CloudErrorCode, EffectError, OperationId}
 use crate::model::names::ProviderId;
 use crate::model::settings::{DeletionRule, DeletionRules};
 use crate::plan::{CloudRequest, ClusterRead, CommandReport, Effect, Launch, Reply, Script, Step};
-use crate::scheduling::Unavailable;
+use crate::scheduling::UnavailableOfferings;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ pub struct LaunchScript {
     retry_budget: RetryBudget,
     failed_polls: u32,
     /// What the refusals so far rule out.
-    unavailable: Unavailable,
+    unavailable: UnavailableOfferings,
     /// What Azure said to the last offering.
     error: Option<CloudError>,
     report: CommandReport,
@@ -101,7 +101,7 @@ impl LaunchScript {
             attempts: 0,
             retry_budget: patience,
             failed_polls: 0,
-            unavailable: Unavailable::default(),
+            unavailable: UnavailableOfferings::default(),
             error: None,
             report: CommandReport::default(),
         }
@@ -199,7 +199,7 @@ impl LaunchScript {
     fn is_unavailable(&self, offering: &PlannedOffering, now: Timestamp) -> bool {
         let (key, group) = (&offering.key, self.progress.reservation_of(offering));
         let size = self.progress.instance_type(&key.size);
-        size.is_some_and(|t| self.unavailable.blocks(&t.facts, (&key.zone, key.capacity_type), group, now))
+        size.is_some_and(|t| self.unavailable.is_unavailable(&t.facts, (&key.zone, key.capacity_type), group, now))
     }
 
     fn delete_failed_vm(&mut self) -> Step {

@@ -3,7 +3,7 @@
 use crate::model::cluster::pod::Pod;
 use crate::model::names::{ClaimName, NodeName, ObjectKey};
 use crate::provisioning::pods_to_schedule;
-use crate::scheduling::{Input, Market, Outcome, Target, schedule};
+use crate::scheduling::{AvailableOfferings, Input, SchedulingResult, Target, schedule};
 use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,10 @@ pub(crate) fn buffer_chunks(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
 }
 
 /// What came of the chunks of each CapacityBuffer.
-pub(crate) fn buffer_placements(snapshot: &Snapshot, outcome: &Outcome) -> BTreeMap<ObjectKey, BufferPlacement> {
+pub(crate) fn buffer_placements(
+    snapshot: &Snapshot,
+    outcome: &SchedulingResult,
+) -> BTreeMap<ObjectKey, BufferPlacement> {
     let mut cushions = BTreeMap::new();
     let mut of_chunk: BTreeMap<&ObjectKey, &ObjectKey> = BTreeMap::new();
     for buffer in snapshot.buffers().values() {
@@ -43,7 +46,7 @@ pub(crate) fn buffer_placements(snapshot: &Snapshot, outcome: &Outcome) -> BTree
             Target::Claim(_) | Target::New(_) => note(&placement.pod, &|cushion| cushion.on_new_nodes += 1),
         }
     }
-    for group in &outcome.unplaced {
+    for group in &outcome.unschedulable {
         for pod in group.pods.iter().filter(|pod| pod.is_chunk()) {
             note(&pod.key, &|cushion| {
                 cushion.unplaced += 1;
@@ -70,14 +73,15 @@ impl BufferRoom {
     pub(crate) fn of<'m>(
         snapshot: &Snapshot,
         promised: &BTreeMap<ObjectKey, ClaimName>,
-        market: impl FnOnce() -> &'m Market,
+        market: impl FnOnce() -> &'m AvailableOfferings,
     ) -> Self {
         let chunks = buffer_chunks(snapshot);
         if chunks.is_empty() {
             return Self::default();
         }
         let without = BTreeSet::new();
-        let input = Input { snapshot, market: market(), without: &without, new_nodes: 0, promised };
+        let input =
+            Input { snapshot, available: market(), excluded_nodes: &without, max_new_nodes: 0, claim_of_pod: promised };
         let pods: Vec<Arc<Pod>> = pods_to_schedule(snapshot).into_iter().chain(chunks.iter().cloned()).collect();
         let outcome = schedule(input, &pods);
         let hosts = outcome.placements.iter().filter_map(|placement| match &placement.target {
@@ -85,14 +89,14 @@ impl BufferRoom {
             Target::Claim(_) | Target::New(_) => None,
         });
         let hosts = hosts.collect();
-        let short = outcome.unplaced.iter().flat_map(|group| &group.pods).filter(|pod| pod.is_chunk()).count();
+        let short = outcome.unschedulable.iter().flat_map(|group| &group.pods).filter(|pod| pod.is_chunk()).count();
         Self { nodes: hosts, unplaced: short, chunks }
     }
 
     /// True when what a simulation left without a place is no pod, and no chunk that has room now.
-    pub(crate) fn is_preserved(&self, outcome: &Outcome) -> bool {
-        let mut unplaced = outcome.unplaced.iter().flat_map(|group| &group.pods);
-        unplaced.all(|pod| pod.is_chunk()) && outcome.unplaced_pods() <= self.unplaced
+    pub(crate) fn is_preserved(&self, outcome: &SchedulingResult) -> bool {
+        let mut unplaced = outcome.unschedulable.iter().flat_map(|group| &group.pods);
+        unplaced.all(|pod| pod.is_chunk()) && outcome.unschedulable_pods() <= self.unplaced
     }
 }
 

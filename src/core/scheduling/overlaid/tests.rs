@@ -29,7 +29,7 @@ fn overlay(name: &str, weight: i32, asked: &[(&str, &[&str])], change: &str) -> 
     }
 }
 
-fn world(overlays: impl IntoIterator<Item = Overlay>) -> Snapshot {
+fn cluster_with_overlays(overlays: impl IntoIterator<Item = Overlay>) -> Snapshot {
     let mut snapshot = cluster([pool("a"), pool("b")]);
     for overlay in overlays {
         snapshot.put_overlay(overlay.name.clone(), overlay);
@@ -46,8 +46,8 @@ fn price(
 ) -> i64 {
     let pool = NodePoolName::new(pool).unwrap();
     let key = OfferingKey { size: VmSize::new(size).unwrap(), zone, capacity_type };
-    let overlaid = Overlaid::of(snapshot);
-    let types = overlaid.types(snapshot, snapshot.pools().get(&pool).unwrap()).unwrap();
+    let overlaid = OverlaidInstanceTypes::of(snapshot);
+    let types = overlaid.instance_types(snapshot, snapshot.pools().get(&pool).unwrap()).unwrap();
     let instance = types.iter().find(|t| t.facts.name == key.size).unwrap();
     let same = |o: &&Offering| o.zone == key.zone && o.capacity_type == key.capacity_type;
     let shown = instance.offerings.iter().find(same).unwrap().price;
@@ -56,7 +56,7 @@ fn price(
     shown.nanos()
 }
 
-fn list(size: &str, capacity_type: crate::catalog::CapacityType) -> i64 {
+fn list_price(size: &str, capacity_type: crate::catalog::CapacityType) -> i64 {
     offering(size, 1, capacity_type).price.nanos()
 }
 
@@ -64,11 +64,11 @@ fn list(size: &str, capacity_type: crate::catalog::CapacityType) -> i64 {
 fn only_offerings_that_satisfy_every_requirement_change() {
     let asked: &[(&str, &[&str])] =
         &[(labels::INSTANCE_TYPE, &[D2]), (labels::ZONE, &["westeurope-2"]), (labels::CAPACITY_TYPE, &["on-demand"])];
-    let snapshot = world([overlay("o", 1, asked, "-50%")]);
+    let snapshot = cluster_with_overlays([overlay("o", 1, asked, "-50%")]);
     for (size, zone_number, bought, halved) in
         [(D2, 2, OnDemand, true), (D2, 1, OnDemand, false), (D2, 2, Spot, false), (D4, 2, OnDemand, false)]
     {
-        let expected = list(size, bought) / if halved { 2 } else { 1 };
+        let expected = list_price(size, bought) / if halved { 2 } else { 1 };
         assert_eq!(price(&snapshot, "a", size, (zone(zone_number), bought)), expected, "{size} {zone_number} {bought}");
     }
 }
@@ -77,12 +77,12 @@ fn only_offerings_that_satisfy_every_requirement_change() {
 fn an_overlay_may_name_a_pool_and_the_labels_of_its_template() {
     let own: &[(&str, &[&str])] = &[(labels::NODEPOOL, &["a"])];
     let team: &[(&str, &[&str])] = &[("team", &["x"])];
-    let mut snapshot = world([overlay("pool", 1, own, "+100%"), overlay("team", 2, team, "1.5")]);
+    let mut snapshot = cluster_with_overlays([overlay("pool", 1, own, "+100%"), overlay("team", 2, team, "1.5")]);
     let mut labelled = pool("b");
     labelled.labels.insert("team".into(), "x".into());
     snapshot.put_pool(labelled.name.clone(), labelled);
     let at = (zone(1), OnDemand);
-    assert_eq!(price(&snapshot, "a", D2, at.clone()), 2 * list(D2, OnDemand));
+    assert_eq!(price(&snapshot, "a", D2, at.clone()), 2 * list_price(D2, OnDemand));
     assert_eq!(price(&snapshot, "b", D2, at), 1_500_000_000);
 }
 
@@ -92,8 +92,8 @@ fn a_label_that_nodes_may_lack_is_no_match() {
     may_lack.requirements.add_entry("team", Operator::NotIn, &["x"]).unwrap();
     let mut must_have = overlay("p", 1, &[], "9.9");
     must_have.requirements.add_entry("team", Operator::Exists, &[] as &[&str]).unwrap();
-    let snapshot = world([may_lack, must_have]);
-    assert_eq!(price(&snapshot, "a", D2, (zone(1), OnDemand)), 2 * list(D2, OnDemand));
+    let snapshot = cluster_with_overlays([may_lack, must_have]);
+    assert_eq!(price(&snapshot, "a", D2, (zone(1), OnDemand)), 2 * list_price(D2, OnDemand));
 }
 
 #[test]
@@ -102,26 +102,33 @@ fn the_greatest_weight_decides_by_itself_for_each_price_and_resource() {
     wide.capacity = BTreeMap::from([(Arc::from(FPGA), 1), (Arc::from("example.com/nic"), 7)]);
     let mut narrow = overlay("narrow", 2, &[(labels::INSTANCE_TYPE, &[D2])], "");
     narrow.capacity = BTreeMap::from([(Arc::from(FPGA), 4)]);
-    let snapshot = world([wide, narrow]);
-    let overlaid = Overlaid::of(&snapshot);
-    let types = overlaid.types(&snapshot, snapshot.pools().values().next().unwrap()).unwrap();
+    let snapshot = cluster_with_overlays([wide, narrow]);
+    let overlaid = OverlaidInstanceTypes::of(&snapshot);
+    let types = overlaid.instance_types(&snapshot, snapshot.pools().values().next().unwrap()).unwrap();
     for (size, fpgas) in [(D2, 4), (D4, 1)] {
         let instance = types.iter().find(|t| t.facts.name.as_str() == size).unwrap();
         let both =
             [&instance.capacity, &instance.allocatable].map(|r| (r.extended(FPGA), r.extended("example.com/nic")));
         assert_eq!(both, [(fpgas, 7); 2], "{size}");
     }
-    assert_eq!(price(&snapshot, "a", D2, (zone(1), OnDemand)), 2 * list(D2, OnDemand), "narrow says nothing of it");
+    assert_eq!(
+        price(&snapshot, "a", D2, (zone(1), OnDemand)),
+        2 * list_price(D2, OnDemand),
+        "narrow says nothing of it"
+    );
     assert_eq!(overlaid.conflicts, []);
 }
 
 #[test]
 fn of_two_that_say_something_of_the_same_at_one_weight_the_first_by_name_is_left_out_whole() {
     let all: &[(&str, &[&str])] = &[];
-    let snapshot = world([overlay("z", 5, &[(labels::INSTANCE_TYPE, &[D2])], "+100%"), overlay("y", 5, all, "-50%")]);
-    assert_eq!(price(&snapshot, "a", D2, (zone(1), OnDemand)), 2 * list(D2, OnDemand));
-    assert_eq!(price(&snapshot, "a", D4, (zone(1), OnDemand)), list(D4, OnDemand), "y is left out, here too");
-    let conflicts = Overlaid::of(&snapshot).conflicts;
+    let snapshot = cluster_with_overlays([
+        overlay("z", 5, &[(labels::INSTANCE_TYPE, &[D2])], "+100%"),
+        overlay("y", 5, all, "-50%"),
+    ]);
+    assert_eq!(price(&snapshot, "a", D2, (zone(1), OnDemand)), 2 * list_price(D2, OnDemand));
+    assert_eq!(price(&snapshot, "a", D4, (zone(1), OnDemand)), list_price(D4, OnDemand), "y is left out, here too");
+    let conflicts = OverlaidInstanceTypes::of(&snapshot).conflicts;
     assert_eq!(conflicts.len(), 1);
     let told = conflicts[0].to_string();
     assert_eq!(conflicts[0].overlay.as_str(), "y");
@@ -133,28 +140,28 @@ fn of_two_that_say_something_of_the_same_at_one_weight_the_first_by_name_is_left
 
 #[test]
 fn one_of_no_weight_beside_one_of_another_is_no_conflict() {
-    let snapshot = world([overlay("z", 5, &[], "+100%"), overlay("y", 0, &[], "-50%")]);
-    assert_eq!(Overlaid::of(&snapshot).conflicts, []);
+    let snapshot = cluster_with_overlays([overlay("z", 5, &[], "+100%"), overlay("y", 0, &[], "-50%")]);
+    assert_eq!(OverlaidInstanceTypes::of(&snapshot).conflicts, []);
     let mut memory = OverlayMemory::default();
-    memory.look(&snapshot);
+    memory.refresh(&snapshot);
     assert_eq!(memory.conflicts, []);
     let mut snapshot = snapshot;
     snapshot.put_overlay(ObjectName::new("y").unwrap(), overlay("y", 5, &[], "-50%"));
-    memory.look(&snapshot);
+    memory.refresh(&snapshot);
     assert_eq!(memory.conflicts.len(), 1, "it looks again when an overlay has changed");
 }
 
 #[test]
 fn what_is_bought_follows_the_overlays() {
-    let plain = world([]);
+    let plain = cluster_with_overlays([]);
     let waiting = pods("p", shape("app", 1_000, 1), 1);
-    let best = |snapshot: &Snapshot| solve(snapshot, &waiting).new[0].offerings[0].clone();
+    let best = |snapshot: &Snapshot| solve(snapshot, &waiting).new_nodes[0].offerings[0].clone();
     let before = best(&plain);
     let dear: &[(&str, &[&str])] = &[(labels::INSTANCE_TYPE, &[before.key.size.as_str()])];
-    let after = best(&world([overlay("o", 1, dear, "+900%")]));
+    let after = best(&cluster_with_overlays([overlay("o", 1, dear, "+900%")]));
     assert_ne!(after.key.size, before.key.size);
     let cheap: &[(&str, &[&str])] = &[(labels::INSTANCE_TYPE, &["Standard_D16s_v5"]), (labels::NODEPOOL, &["a"])];
-    let node = solve(&world([overlay("o", 1, cheap, "0.0001")]), &waiting).new.remove(0);
+    let node = solve(&cluster_with_overlays([overlay("o", 1, cheap, "0.0001")]), &waiting).new_nodes.remove(0);
     assert_eq!((node.pool.as_str(), node.offerings[0].price.nanos()), ("a", 100_000));
     assert_eq!(node.offerings[0].key.size.as_str(), "Standard_D16s_v5");
 }
@@ -163,21 +170,25 @@ fn what_is_bought_follows_the_overlays() {
 fn pods_that_ask_for_an_added_resource_get_nodes_and_wait_for_claims_in_flight() {
     let mut with_fpga = overlay("o", 1, &[(labels::INSTANCE_TYPE, &[D4])], "");
     with_fpga.capacity = BTreeMap::from([(Arc::from(FPGA), 2)]);
-    let mut snapshot = world([with_fpga]);
+    let mut snapshot = cluster_with_overlays([with_fpga]);
     let mut asking: PodShape = shape("app", 100, 1);
     asking.requests.set_extended(FPGA, 1);
     let waiting = pods("p", asking, 4);
     let outcome = solve(&snapshot, &waiting);
-    assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (2, 0));
-    assert!(outcome.new.iter().all(|node| node.offerings.iter().all(|o| o.key.size.as_str() == D4)));
+    assert_eq!((outcome.new_nodes.len(), outcome.unschedulable_pods()), (2, 0));
+    assert!(outcome.new_nodes.iter().all(|node| node.offerings.iter().all(|o| o.key.size.as_str() == D4)));
     for n in 0..2 {
         let mut made = claim(&format!("c{n}"), &pool("a"), vec![offering(D4, 1, OnDemand)]);
         made.name = ClaimName::new(format!("c{n}")).unwrap();
         snapshot.put_claim(made);
     }
     let outcome = solve(&snapshot, &waiting);
-    assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (0, 0), "{outcome:?}");
-    assert_eq!(solve(&world([]), &waiting).unplaced_pods(), 4, "nobody has it without the overlay");
+    assert_eq!((outcome.new_nodes.len(), outcome.unschedulable_pods()), (0, 0), "{outcome:?}");
+    assert_eq!(
+        solve(&cluster_with_overlays([]), &waiting).unschedulable_pods(),
+        4,
+        "nobody has it without the overlay"
+    );
 }
 
 #[test]
@@ -190,7 +201,7 @@ fn a_discount_on_all_makes_no_node_look_dearer_than_itself() {
     let mut snapshot = cluster([on_demand.clone()]);
     // The cheapest size that there is, by list price.
     let small = pods("p", shape("app", 100, 1), 1);
-    let best = solve(&snapshot, &small).new[0].offerings[0].clone();
+    let best = solve(&snapshot, &small).new_nodes[0].offerings[0].clone();
     let (claim, node) = crate::fixtures::managed("c", &on_demand, best);
     snapshot.put_pod(crate::fixtures::running("p", &small[0].shape, &node));
     crate::fixtures::put(&mut snapshot, (claim, node));
@@ -216,13 +227,13 @@ proptest! {
                 if family[0].is_empty() { Vec::new() } else { vec![(labels::SKU_FAMILY, &family)] };
             overlay(&format!("o{n}"), *weight, &asked, &format!("+{percent}%"))
         }).collect();
-        let forward = world(overlays.clone());
-        let backward = world(overlays.iter().rev().cloned());
+        let forward = cluster_with_overlays(overlays.clone());
+        let backward = cluster_with_overlays(overlays.iter().rev().cloned());
         let now = price(&forward, "a", D2, (zone(1), OnDemand));
         prop_assert_eq!(now, price(&backward, "a", D2, (zone(1), OnDemand)));
-        let base = HourlyPrice::from_nanos(list(D2, OnDemand));
+        let base = HourlyPrice::from_nanos(list_price(D2, OnDemand));
         let about = |o: &&Overlay| o.requirements.is_empty() || o.requirements.allows(labels::SKU_FAMILY, Some("D"));
-        let conflict = !Overlaid::of(&forward).conflicts.is_empty();
+        let conflict = !OverlaidInstanceTypes::of(&forward).conflicts.is_empty();
         let heaviest = overlays.iter().filter(about).map(|o| o.weight).max();
         let allowed: Vec<i64> = overlays.iter().filter(about).filter_map(|o| o.price.map(|p| p.apply(base).nanos())).collect();
         prop_assert!(allowed.contains(&now) || now == base.nanos() && (heaviest.is_none() || conflict), "{now} of {allowed:?}");

@@ -8,49 +8,62 @@ use crate::model::labels;
 use crate::model::names::{ClaimName, Namespace, ObjectKey, ObjectName, Uid};
 use crate::model::requirements::Requirements;
 use crate::scheduling::{
-    Accounts, Because, Bond, Change, Fate, Input, MOST_NEW_NODES, Market, Place, Purchase, StepWhat, Stuck, Tie,
-    Unavailable, WhyNot, Wish, account, schedule,
+    AvailableOfferings, ExplainedResult, Explanations, FilterCriterion, Input, MAX_NEW_NODES, NewNodesSummary,
+    PlacementExplanation, PlacementSummary, Preference, SuggestedChange, TopologyCause, TopologyDecision,
+    UnavailableOfferings, UnschedulableExplanation, UnschedulableReason, explain, schedule,
 };
 use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-fn told(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> Accounts {
-    told_with(snapshot, pods, &BTreeMap::new())
+fn explanations(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> Explanations {
+    explanations_with(snapshot, pods, &BTreeMap::new())
 }
 
-fn told_with(snapshot: &Snapshot, pods: &[Arc<Pod>], promised: &BTreeMap<ObjectKey, ClaimName>) -> Accounts {
-    let market = Market::new(snapshot, &Unavailable::default(), start());
+fn explanations_with(
+    snapshot: &Snapshot,
+    pods: &[Arc<Pod>],
+    promised: &BTreeMap<ObjectKey, ClaimName>,
+) -> Explanations {
+    let market = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), start());
     let without = BTreeSet::new();
-    let input = Input { snapshot, market: &market, without: &without, new_nodes: MOST_NEW_NODES, promised };
-    account(input, pods, |_| true)
+    let input = Input {
+        snapshot,
+        available: &market,
+        excluded_nodes: &without,
+        max_new_nodes: MAX_NEW_NODES,
+        claim_of_pod: promised,
+    };
+    explain(input, pods, |_| true)
 }
 
 /// Why the pods of the only account that says so have their place.
-fn because(told: &Accounts) -> &Because {
-    let mut placed = told.accounts.iter().filter_map(|account| match &account.fate {
-        Fate::Placed(because) => Some(&**because),
-        Fate::Nowhere(_) => None,
+fn placement_explanation(told: &Explanations) -> &PlacementExplanation {
+    let mut placed = told.explanations.iter().filter_map(|account| match &account.result {
+        ExplainedResult::Placed(because) => Some(&**because),
+        ExplainedResult::Unschedulable(_) => None,
     });
     placed.next().unwrap()
 }
 
-fn purchase(told: &Accounts) -> &Purchase {
-    let Place::New(purchase) = &because(told).place else { panic!("not bought: {told:?}") };
+fn new_nodes_summary(told: &Explanations) -> &NewNodesSummary {
+    let PlacementSummary::New(purchase) = &placement_explanation(told).placement else {
+        panic!("not bought: {told:?}")
+    };
     purchase
 }
 
-fn stuck(told: &Accounts) -> &Stuck {
-    let Fate::Nowhere(stuck) = &told.accounts[0].fate else { panic!("placed: {told:?}") };
+fn unschedulable_explanation(told: &Explanations) -> &UnschedulableExplanation {
+    let ExplainedResult::Unschedulable(stuck) = &told.explanations[0].result else { panic!("placed: {told:?}") };
     stuck
 }
 
-fn changes(told: &Accounts) -> &[Change] {
-    &stuck(told).remedy.as_ref().unwrap().changes
+fn changes(told: &Explanations) -> &[SuggestedChange] {
+    &unschedulable_explanation(told).suggestion.as_ref().unwrap().changes
 }
 
 #[test]
-fn pods_on_nodes_that_exist_and_in_flight_are_told_by_place() {
+fn pods_on_existing_and_in_flight_nodes_are_explained_by_node() {
     let general = pool("general");
     let mut snapshot = cluster([general.clone()]);
     snapshot.put_node(node("old", 1, 2));
@@ -58,75 +71,75 @@ fn pods_on_nodes_that_exist_and_in_flight_are_told_by_place() {
     snapshot.put_claim(in_flight.clone());
     let waiting = pods("p", shape("a", 1000, 1), 4);
     let promised = BTreeMap::from([(waiting[0].key.clone(), in_flight.name.clone())]);
-    let told = told_with(&snapshot, &waiting, &promised);
-    let places: Vec<&Place> = told
-        .accounts
+    let told = explanations_with(&snapshot, &waiting, &promised);
+    let places: Vec<&PlacementSummary> = told
+        .explanations
         .iter()
-        .map(|account| match &account.fate {
-            Fate::Placed(because) => &because.place,
-            Fate::Nowhere(_) => panic!("{account:?}"),
+        .map(|account| match &account.result {
+            ExplainedResult::Placed(because) => &because.placement,
+            ExplainedResult::Unschedulable(_) => panic!("{account:?}"),
         })
         .collect();
-    let old = Place::Nodes { nodes: vec![(node("old", 1, 2).name, 2)], count: 1 };
-    let claims = Place::Claims { claims: vec![(in_flight.name, 2)], count: 1, promised: 1 };
+    let old = PlacementSummary::Existing { nodes: vec![(node("old", 1, 2).name, 2)], count: 1 };
+    let claims = PlacementSummary::InFlight { claims: vec![(in_flight.name, 2)], count: 1, planned_pods: 1 };
     assert_eq!(places, [&old, &claims]);
 }
 
 #[test]
-fn a_new_node_is_the_cheapest_that_holds_its_pods_and_cheaper_ones_are_counted_by_what_they_lack() {
+fn cheaper_sizes_are_counted_by_why_they_do_not_fit() {
     let mut limited = pool("limited");
     limited.requirements.add_all(&requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]));
     let snapshot = cluster([limited]);
     let waiting = pods("p", shape("a", 2500, 1), 1);
-    let told = told(&snapshot, &waiting);
-    let bought = purchase(&told);
-    let market = Market::new(&snapshot, &Unavailable::default(), start());
-    let offers = &market.offers[0];
-    let place = offers.candidates.iter().position(|c| c.instance.facts.name == bought.best.key.size).unwrap();
+    let told = explanations(&snapshot, &waiting);
+    let bought = new_nodes_summary(&told);
+    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let offers = &market.pools[0];
+    let place = offers.candidates.iter().position(|c| c.instance.facts.name == bought.first_offering.key.size).unwrap();
     let cheaper = &offers.candidates[..place];
-    assert!(!cheaper.is_empty() && cheaper.iter().all(|c| !waiting[0].shape.requests.fits(&c.room)));
-    assert_eq!((bought.size.small, bought.size.unsuited, bought.size.forbidden), (cheaper.len(), 0, 0));
-    let (nearest, lacks) = bought.size.nearest_small.as_ref().unwrap();
+    assert!(!cheaper.is_empty() && cheaper.iter().all(|c| !waiting[0].shape.requests.fits(&c.pod_capacity)));
+    assert_eq!((bought.size.too_small, bought.size.incompatible, bought.size.over_limits), (cheaper.len(), 0, 0));
+    let (nearest, lacks) = bought.size.priciest_too_small.as_ref().unwrap();
     assert_eq!((nearest.name.clone(), &**lacks), (cheaper.last().unwrap().instance.facts.name.clone(), "cpu"));
-    let holding = offers.candidates.iter().filter(|c| waiting[0].shape.requests.fits(&c.room)).count();
-    assert_eq!(bought.size.suiting, holding);
-    assert!(bought.size.next.as_ref().unwrap().price >= bought.best.price);
-    assert_eq!((bought.nodes, bought.own, bought.others, &bought.without), (1, 1, 0, &None));
+    let holding = offers.candidates.iter().filter(|c| waiting[0].shape.requests.fits(&c.pod_capacity)).count();
+    assert_eq!(bought.size.fitting, holding);
+    assert!(bought.size.next_fitting.as_ref().unwrap().price >= bought.first_offering.price);
+    assert_eq!((bought.node_count, bought.own_pods, bought.other_pods, &bought.size_without_own), (1, 1, 0, &None));
 }
 
 #[test]
-fn sizes_that_lack_a_label_are_told_apart_from_small_ones() {
+fn incompatible_sizes_are_distinguished_from_too_small_ones() {
     let mut asked = shape("a", 500, 1);
     asked.selector = requirements_in(&[(labels::INSTANCE_TYPE, &["Standard_E4s_v5"])]);
     let snapshot = cluster([pool("general")]);
-    let told = told(&snapshot, &pods("p", asked, 1));
-    let market = Market::new(&snapshot, &Unavailable::default(), start());
-    let price = purchase(&told).best.price;
-    let cheaper = market.offers[0].candidates.iter().filter(|candidate| candidate.price < price).count();
-    let size = &purchase(&told).size;
-    assert_eq!((size.suiting, size.unsuited, size.small), (2, cheaper, 0), "on spot and on demand");
+    let told = explanations(&snapshot, &pods("p", asked, 1));
+    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let price = new_nodes_summary(&told).first_offering.price;
+    let cheaper = market.pools[0].candidates.iter().filter(|candidate| candidate.price < price).count();
+    let size = &new_nodes_summary(&told).size;
+    assert_eq!((size.fitting, size.incompatible, size.too_small), (2, cheaper, 0), "on spot and on demand");
     assert!(cheaper > 0);
 }
 
 #[test]
-fn a_pod_that_joins_a_node_is_told_what_it_adds_and_what_it_would_cost_alone() {
+fn a_pod_on_a_shared_node_shows_the_size_without_it_and_alone() {
     let snapshot = cluster([pool("general")]);
     let mut waiting = pods("large", shape("large", 3000, 4), 1);
     waiting.extend(pods("small", shape("small", 300, 1), 1));
-    let all = told(&snapshot, &waiting);
-    let small = all.accounts.iter().find(|account| account.pods[0].name.as_str() == "small-000").unwrap();
-    let Fate::Placed(because) = &small.fate else { panic!("{small:?}") };
-    let Place::New(bought) = &because.place else { panic!("{small:?}") };
-    assert_eq!((bought.own, bought.others), (1, 1));
-    let (without, alone) = (bought.without.as_ref().unwrap(), bought.alone.as_ref().unwrap());
-    let only_large = told(&snapshot, &waiting[..1]);
-    assert_eq!(without.price, purchase(&only_large).best.price);
-    let only_small = told(&snapshot, &waiting[1..]);
-    assert_eq!(alone.price, purchase(&only_small).best.price);
+    let all = explanations(&snapshot, &waiting);
+    let small = all.explanations.iter().find(|account| account.pods[0].name.as_str() == "small-000").unwrap();
+    let ExplainedResult::Placed(because) = &small.result else { panic!("{small:?}") };
+    let PlacementSummary::New(bought) = &because.placement else { panic!("{small:?}") };
+    assert_eq!((bought.own_pods, bought.other_pods), (1, 1));
+    let (without, alone) = (bought.size_without_own.as_ref().unwrap(), bought.size_for_one_pod.as_ref().unwrap());
+    let only_large = explanations(&snapshot, &waiting[..1]);
+    assert_eq!(without.price, new_nodes_summary(&only_large).first_offering.price);
+    let only_small = explanations(&snapshot, &waiting[1..]);
+    assert_eq!(alone.price, new_nodes_summary(&only_small).first_offering.price);
 }
 
 #[test]
-fn a_preference_that_no_node_can_meet_is_given_up_and_the_others_are_kept() {
+fn a_preference_that_no_node_can_meet_is_relaxed_and_the_others_are_kept() {
     let mut asked = shape("a", 500, 1);
     let near = PodTerm {
         topology_key: Arc::from(labels::ZONE),
@@ -139,38 +152,48 @@ fn a_preference_that_no_node_can_meet_is_given_up_and_the_others_are_kept() {
         near: vec![(10, near)],
         ..Preferences::default()
     }));
-    let told = told(&cluster([pool("general")]), &pods("p", asked, 1));
-    let because = because(&told);
-    assert_eq!((because.given_up.clone(), because.granted), (vec![Wish::Near(Arc::from(labels::ZONE))], 1));
+    let told = explanations(&cluster([pool("general")]), &pods("p", asked, 1));
+    let because = placement_explanation(&told);
+    assert_eq!(
+        (because.relaxed.clone(), because.satisfied_preferences),
+        (vec![Preference::PodAffinity(Arc::from(labels::ZONE))], 1)
+    );
 }
 
 #[test]
-fn a_taint_that_pods_would_rather_avoid_is_put_up_with_last() {
+fn prefer_no_schedule_is_relaxed_last() {
     let taint = Taint { key: Arc::from("old"), value: Arc::from(""), effect: TaintEffect::PreferNoSchedule };
     let tainted = NodePool { taints: vec![taint], ..pool("tainted") };
-    let told = told(&cluster([tainted]), &pods("p", shape("a", 500, 1), 1));
-    assert_eq!((because(&told).given_up.clone(), because(&told).granted), (vec![Wish::Taints], 0));
+    let told = explanations(&cluster([tainted]), &pods("p", shape("a", 500, 1), 1));
+    assert_eq!(
+        (placement_explanation(&told).relaxed.clone(), placement_explanation(&told).satisfied_preferences),
+        (vec![Preference::PreferNoSchedule], 0)
+    );
 }
 
 #[test]
-fn zones_that_a_spread_decided_are_counted_over_all_nodes() {
+fn zones_decided_by_topology_spread_are_counted_over_all_nodes() {
     let mut asked = shape("a", 1000, 1);
     asked.spread = vec![spread(labels::ZONE, "a", 1), spread(labels::HOSTNAME, "a", 1)];
-    let told = told(&cluster([pool("general")]), &pods("p", asked, 6));
+    let told = explanations(&cluster([pool("general")]), &pods("p", asked, 6));
     let values = (1..=3).map(|n| (zone(n).text(), 2)).collect();
-    let by_zone = Bond { tie: Tie::Spread, key: Arc::from(labels::ZONE), values };
-    let by_host = Bond { tie: Tie::Spread, key: Arc::from(labels::HOSTNAME), values: BTreeMap::new() };
-    assert_eq!(because(&told).bonds, [by_host, by_zone]);
-    assert_eq!(purchase(&told).nodes, 6);
+    let by_zone = TopologyDecision { cause: TopologyCause::TopologySpread, key: Arc::from(labels::ZONE), values };
+    let by_host = TopologyDecision {
+        cause: TopologyCause::TopologySpread,
+        key: Arc::from(labels::HOSTNAME),
+        values: BTreeMap::new(),
+    };
+    assert_eq!(placement_explanation(&told).topology_decisions, [by_host, by_zone]);
+    assert_eq!(new_nodes_summary(&told).node_count, 6);
 }
 
 #[test]
-fn a_pool_that_comes_first_and_cannot_help_is_named_with_the_reason() {
+fn a_skipped_pool_is_named_with_the_reason() {
     let taint = Taint { key: Arc::from("gpu"), value: Arc::from(""), effect: TaintEffect::NoSchedule };
     let first = NodePool { weight: 10, taints: vec![taint.clone()], ..pool("first") };
-    let told = told(&cluster([first, pool("second")]), &pods("p", shape("a", 500, 1), 1));
+    let told = explanations(&cluster([first, pool("second")]), &pods("p", shape("a", 500, 1), 1));
     let first = pool("first").name;
-    assert_eq!(purchase(&told).passed_over, [(first, WhyNot::Taint(taint.key))]);
+    assert_eq!(new_nodes_summary(&told).skipped_pools, [(first, UnschedulableReason::UntoleratedTaint(taint.key))]);
 }
 
 /// Pods with a claim on a volume in a zone, in a cluster that has both.
@@ -206,12 +229,15 @@ fn with_volume(snapshot: &mut Snapshot, asked: PodShape, zone_number: u8) -> Vec
 }
 
 #[test]
-fn a_volume_binds_its_pod_to_a_zone_and_a_pool_that_is_not_there_must_come_to_it() {
+fn a_pool_outside_the_zone_of_a_volume_is_suggested_to_allow_the_zone() {
     let mut snapshot = cluster([pool("general")]);
     let waiting = with_volume(&mut snapshot, shape("a", 500, 1), 2);
-    let placed = told(&snapshot, &waiting);
+    let placed = explanations(&snapshot, &waiting);
     let values = [(zone(2).text(), 1)].into();
-    assert_eq!(because(&placed).bonds, [Bond { tie: Tie::Volume, key: Arc::from(labels::ZONE), values }]);
+    assert_eq!(
+        placement_explanation(&placed).topology_decisions,
+        [TopologyDecision { cause: TopologyCause::Volume, key: Arc::from(labels::ZONE), values }]
+    );
     let mut elsewhere = pool("elsewhere");
     elsewhere.requirements.add_all(&requirements_in(&[(labels::ZONE, &[zone(1).as_str()])]));
     let mut snapshot = cluster([elsewhere]);
@@ -222,13 +248,13 @@ fn a_volume_binds_its_pod_to_a_zone_and_a_pool_that_is_not_there_must_come_to_it
             asked.selector = requirements_in(&[(labels::ZONE, &[zone(2).as_str()])]);
         }
         let waiting = with_volume(&mut snapshot, asked, 2);
-        let offer = Change::Offer(Arc::from(labels::ZONE), format!("In [{}]", zone(2)));
-        assert_eq!(changes(&told(&snapshot, &waiting)), [offer], "narrowed: {narrowed}");
+        let offer = SuggestedChange::AllowLabel(Arc::from(labels::ZONE), format!("In [{}]", zone(2)));
+        assert_eq!(changes(&explanations(&snapshot, &waiting)), [offer], "narrowed: {narrowed}");
     }
 }
 
 #[test]
-fn where_only_neighbours_are_in_the_way_to_soften_that_is_the_least_change() {
+fn where_only_pod_affinity_blocks_the_suggestion_is_to_prefer_it() {
     let term = |app: &str| PodTerm {
         topology_key: Arc::from(labels::ZONE),
         namespaces: [Namespace::new("default").unwrap()].into(),
@@ -240,57 +266,63 @@ fn where_only_neighbours_are_in_the_way_to_soften_that_is_the_least_change() {
     let with = |affinity| PodShape { affinity: Some(Box::new(affinity)), ..shape("a", 500, 1) };
     let racks = PodShape { spread: vec![spread("example.com/rack", "a", 1)], ..shape("a", 500, 1) };
     let cases = [
-        (with(near), 1, WhyNot::Affinity),
-        (with(apart), 4, WhyNot::AntiAffinity),
-        (racks, 1, WhyNot::TopologyKey(Arc::from("example.com/rack"))),
+        (with(near), 1, UnschedulableReason::PodAffinity),
+        (with(apart), 4, UnschedulableReason::PodAntiAffinity),
+        (racks, 1, UnschedulableReason::MissingTopologyKey(Arc::from("example.com/rack"))),
     ];
     let snapshot = cluster([pool("general")]);
     for (asked, count, why) in cases {
-        let all = told(&snapshot, &pods("p", asked.clone(), count));
-        assert_eq!(changes(&all), [Change::Soften(why.clone())]);
-        let last = stuck(&all).waterfalls[0].steps.last().unwrap();
-        assert_eq!((last.what.clone(), last.sizes), (StepWhat::Topology(why), 0));
+        let all = explanations(&snapshot, &pods("p", asked.clone(), count));
+        assert_eq!(changes(&all), [SuggestedChange::MakePreferred(why.clone())]);
+        let last = unschedulable_explanation(&all).filter_steps[0].steps.last().unwrap();
+        assert_eq!((last.criterion.clone(), last.sizes), (FilterCriterion::Topology(why), 0));
         let softened = PodShape { affinity: None, spread: Vec::new(), ..asked };
-        assert!(told(&snapshot, &pods("p", softened, count)).all_placed());
+        assert!(explanations(&snapshot, &pods("p", softened, count)).all_placed());
     }
 }
 
 #[test]
-fn a_pod_that_claims_devices_is_told_so() {
+fn a_pod_with_resource_claims_is_explained() {
     let asked = Arc::new(shape("a", 500, 1));
     let waiting = [Arc::new(Pod { claims_devices: true, ..pod("p", &asked) })];
-    let told = told(&cluster([pool("general")]), &waiting);
-    assert_eq!(stuck(&told).why, [(None, WhyNot::Devices)]);
+    let told = explanations(&cluster([pool("general")]), &waiting);
+    assert_eq!(unschedulable_explanation(&told).reasons, [(None, UnschedulableReason::DynamicResources)]);
 }
 
 #[test]
-fn ten_thousand_pods_without_a_place_have_a_short_account() {
+fn ten_thousand_unschedulable_pods_have_a_short_explanation() {
     let snapshot = cluster([pool("general"), pool("other")]);
-    let alike = told(&snapshot, &pods("p", shape("a", 900_000, 1), 10_000));
-    assert_eq!((alike.accounts.len(), alike.accounts[0].pods.len(), alike.more_groups), (1, 10_000, 0));
+    let alike = explanations(&snapshot, &pods("p", shape("a", 900_000, 1), 10_000));
+    assert_eq!((alike.explanations.len(), alike.explanations[0].pods.len(), alike.omitted_groups), (1, 10_000, 0));
     let unlike: Vec<Arc<Pod>> =
         (0..2_000).flat_map(|n| pods(&format!("p{n}"), shape("a", 900_000 + n, 1), 5)).collect();
-    let told = told(&snapshot, &unlike);
-    let pods: usize = told.accounts.iter().map(|account| account.pods.len()).sum();
-    assert_eq!((told.accounts.len(), told.more_groups, pods + told.more_pods), (32, 1_968, 10_000));
+    let told = explanations(&snapshot, &unlike);
+    let pods: usize = told.explanations.iter().map(|account| account.pods.len()).sum();
+    assert_eq!((told.explanations.len(), told.omitted_groups, pods + told.omitted_pods), (32, 1_968, 10_000));
 }
 
 #[test]
-fn an_account_is_of_the_plan_that_is_made_and_of_the_pods_that_are_asked_for() {
+fn an_explanation_is_of_the_actual_result_and_of_the_requested_pods() {
     let snapshot = cluster([pool("general")]);
     let mut asked = shape("a", 700, 2);
     asked.requests.memory = 2 * GIB;
     let mut waiting = pods("p", asked, 40);
     waiting.extend(pods("q", PodShape { selector: Requirements::new(), ..shape("b", 1300, 1) }, 25));
-    let market = Market::new(&snapshot, &Unavailable::default(), start());
+    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
-    let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: 100, promised: &promised };
-    let told = account(input, &waiting, |key| key.name.as_str() == "p-007");
-    assert_eq!(told.accounts.len(), 1);
-    assert_eq!(told.accounts[0].pods, [waiting[7].key.clone()]);
+    let input = Input {
+        snapshot: &snapshot,
+        available: &market,
+        excluded_nodes: &without,
+        max_new_nodes: 100,
+        claim_of_pod: &promised,
+    };
+    let told = explain(input, &waiting, |key| key.name.as_str() == "p-007");
+    assert_eq!(told.explanations.len(), 1);
+    assert_eq!(told.explanations[0].pods, [waiting[7].key.clone()]);
     let outcome = schedule(input, &waiting);
-    let new = outcome.new.iter().find(|new| new.pods.iter().any(|pod| pod.key == waiting[7].key)).unwrap();
-    let bought = purchase(&told);
-    assert_eq!((&bought.best, bought.offerings), (&new.offerings[0], new.offerings.len()));
-    assert_eq!(bought.own + bought.others, new.pods.len());
+    let new = outcome.new_nodes.iter().find(|new| new.pods.iter().any(|pod| pod.key == waiting[7].key)).unwrap();
+    let bought = new_nodes_summary(&told);
+    assert_eq!((&bought.first_offering, bought.offering_count), (&new.offerings[0], new.offerings.len()));
+    assert_eq!(bought.own_pods + bought.other_pods, new.pods.len());
 }

@@ -1,6 +1,6 @@
 //! An independent judge of outcomes: it shares no code with the scheduler, and looks at every pod and node anew.
 
-use super::random::scene;
+use super::random::random_cluster;
 use super::{solve, solve_with};
 use crate::catalog::{InstanceType, Offering, OfferingKey, node_labels};
 use crate::fixtures::Dice;
@@ -11,18 +11,18 @@ use crate::model::cluster::pod::{HostPort, Labels, Pod, PodOwner, PodShape, PodT
 use crate::model::cluster::pool::{NodePool, amount};
 use crate::model::labels;
 use crate::model::names::{NodePoolName, ObjectKey, Zone};
-use crate::scheduling::{NewNode, Outcome, Target, WhyNot};
+use crate::scheduling::{NewNode, SchedulingResult, Target, UnschedulableReason};
 use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-struct Judge<'a> {
+struct ResultChecker<'a> {
     snapshot: &'a Snapshot,
-    outcome: &'a Outcome,
+    result: &'a SchedulingResult,
     pods: BTreeMap<ObjectKey, Arc<Pod>>,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> ResultChecker<'a> {
     fn types(&self) -> &'a [Arc<InstanceType>] {
         self.snapshot.instance_types.values().next().unwrap()
     }
@@ -44,8 +44,8 @@ impl<'a> Judge<'a> {
         labels
     }
 
-    fn on(&self, target: &Target) -> Vec<&Arc<Pod>> {
-        self.outcome.placements.iter().filter(|p| p.target == *target).map(|p| &self.pods[&p.pod]).collect()
+    fn placed_on(&self, target: &Target) -> Vec<&Arc<Pod>> {
+        self.result.placements.iter().filter(|p| p.target == *target).map(|p| &self.pods[&p.pod]).collect()
     }
 
     fn running(&self, node: &Node) -> impl Iterator<Item = &'a Arc<Pod>> {
@@ -53,7 +53,7 @@ impl<'a> Judge<'a> {
         self.snapshot.pods().values().filter(move |p| p.node.as_ref() == Some(&name) && !p.is_terminal())
     }
 
-    fn daemons(&self, labels: &Labels, pool: &NodePool) -> Resources {
+    fn daemon_set_overhead(&self, labels: &Labels, pool: &NodePool) -> Resources {
         let mut sum = Resources::default();
         for daemon in self.snapshot.daemon_sets().values() {
             if daemon.shape.accepts_labels(labels) && daemon.shape.untolerated(&pool.taints).is_none() {
@@ -64,15 +64,15 @@ impl<'a> Judge<'a> {
     }
 
     fn every_pod_once(&self) {
-        let placed: Vec<&ObjectKey> = self.outcome.placements.iter().map(|p| &p.pod).collect();
-        let unplaced = self.outcome.unplaced.iter().flat_map(|u| u.pods.iter().map(|p| &p.key));
+        let placed: Vec<&ObjectKey> = self.result.placements.iter().map(|p| &p.pod).collect();
+        let unplaced = self.result.unschedulable.iter().flat_map(|u| u.pods.iter().map(|p| &p.key));
         let all: Vec<&ObjectKey> = placed.into_iter().chain(unplaced).collect();
         let once: BTreeSet<&ObjectKey> = all.iter().copied().collect();
         assert_eq!(all.len(), once.len(), "a pod is there twice");
         assert_eq!(once, self.pods.keys().collect(), "a pod is lost");
-        for (i, node) in self.outcome.new.iter().enumerate() {
+        for (i, node) in self.result.new_nodes.iter().enumerate() {
             let listed: BTreeSet<&ObjectKey> = node.pods.iter().map(|p| &p.key).collect();
-            let targeted: BTreeSet<&ObjectKey> = self.on(&Target::New(i)).into_iter().map(|p| &p.key).collect();
+            let targeted: BTreeSet<&ObjectKey> = self.placed_on(&Target::New(i)).into_iter().map(|p| &p.key).collect();
             assert_eq!(listed, targeted, "node {i}");
             assert!(!node.pods.is_empty());
         }
@@ -85,13 +85,13 @@ impl<'a> Judge<'a> {
         node.ready && !node.cordoned && node.deleting_at.is_none() && steady
     }
 
-    fn room(&self, node: &Node) -> Resources {
+    fn free_resources(&self, node: &Node) -> Resources {
         self.running(node).fold(node.allocatable.clone(), |room, pod| room.minus(&pod.shape.requests))
     }
 
     fn nodes_hold(&self) {
         for node in self.snapshot.nodes().values() {
-            let placed = self.on(&Target::Node(node.name.clone()));
+            let placed = self.placed_on(&Target::Node(node.name.clone()));
             if placed.is_empty() {
                 continue;
             }
@@ -101,13 +101,14 @@ impl<'a> Judge<'a> {
                 assert!(pod.shape.untolerated(&node.taints).is_none(), "{} on {}", pod.key, node.name);
             }
             let total = placed.iter().fold(Resources::default(), |sum, pod| sum.plus(&pod.shape.requests));
-            assert!(total.fits(&self.room(node)), "{} is over-committed: {total}", node.name);
+            assert!(total.fits(&self.free_resources(node)), "{} is over-committed: {total}", node.name);
         }
     }
 
     fn holds_on(&self, key: &OfferingKey, own: &Labels, pool: &NodePool, placed: &[&Arc<Pod>]) {
         let labels = self.labels(key, own);
-        let total = placed.iter().fold(self.daemons(&labels, pool), |sum, pod| sum.plus(&pod.shape.requests));
+        let total =
+            placed.iter().fold(self.daemon_set_overhead(&labels, pool), |sum, pod| sum.plus(&pod.shape.requests));
         assert!(total.fits(&self.find(key).0.allocatable), "{key} is over-committed: {total}");
         for pod in placed {
             assert!(pod.shape.accepts_labels(&labels), "{} on {key}", pod.key);
@@ -117,7 +118,7 @@ impl<'a> Judge<'a> {
 
     fn claims_hold(&self) {
         for claim in self.snapshot.claims().values() {
-            let placed = self.on(&Target::Claim(claim.name.clone()));
+            let placed = self.placed_on(&Target::Claim(claim.name.clone()));
             if placed.is_empty() {
                 continue;
             }
@@ -137,14 +138,14 @@ impl<'a> Judge<'a> {
     }
 
     fn new_nodes_hold(&self) {
-        for node in &self.outcome.new {
+        for node in &self.result.new_nodes {
             let pool = self.pool(&node.pool);
             let placed: Vec<&Arc<Pod>> = node.pods.iter().collect();
             assert!(!node.offerings.is_empty());
             assert!(node.offerings.is_sorted_by_key(|o| o.price), "dearer first");
             for offering in &node.offerings {
                 assert!(
-                    pool.requirements.satisfied_by(&self.promised(&offering.key, pool)),
+                    pool.requirements.satisfied_by(&self.node_labels(&offering.key, pool)),
                     "{} in {}",
                     offering.key,
                     pool.name
@@ -156,13 +157,13 @@ impl<'a> Judge<'a> {
     }
 
     /// Labels of a node of a pool, so far as the pool may require them.
-    fn promised(&self, key: &OfferingKey, pool: &NodePool) -> Labels {
+    fn node_labels(&self, key: &OfferingKey, pool: &NodePool) -> Labels {
         let mut labels = self.labels(key, &pool.labels);
         labels.insert(Arc::from(labels::NODEPOOL), pool.name.text());
         labels
     }
 
-    fn most(&self, keys: impl Iterator<Item = OfferingKey>, name: &str) -> i64 {
+    fn max_capacity(&self, keys: impl Iterator<Item = OfferingKey>, name: &str) -> i64 {
         keys.map(|key| amount(&self.find(&key).0.capacity, name)).max().unwrap_or(0)
     }
 
@@ -176,24 +177,24 @@ impl<'a> Judge<'a> {
             .filter(mine)
             .map(|c| match c.status.launched {
                 Some(_) => amount(&c.status.capacity, name),
-                None => self.most(c.spec.planned.iter().map(|o| o.key.clone()), name),
+                None => self.max_capacity(c.spec.planned.iter().map(|o| o.key.clone()), name),
             })
             .sum();
-        let new = self.outcome.new.iter().filter(|n| n.pool == pool.name);
-        claims + new.map(|n| self.most(n.offerings.iter().map(|o| o.key.clone()), name)).sum::<i64>()
+        let new = self.result.new_nodes.iter().filter(|n| n.pool == pool.name);
+        claims + new.map(|n| self.max_capacity(n.offerings.iter().map(|o| o.key.clone()), name)).sum::<i64>()
     }
 
     fn pool_nodes(&self, pool: &NodePool) -> i64 {
         let claims = self.snapshot.claims().values().filter(|c| c.spec.pool.as_ref() == Some(&pool.name)).count();
-        (claims + self.bought(pool)) as i64
+        (claims + self.new_nodes_of(pool)) as i64
     }
 
-    fn bought(&self, pool: &NodePool) -> usize {
-        self.outcome.new.iter().filter(|n| n.pool == pool.name).count()
+    fn new_nodes_of(&self, pool: &NodePool) -> usize {
+        self.result.new_nodes.iter().filter(|n| n.pool == pool.name).count()
     }
 
     fn limits_hold(&self) {
-        for pool in self.snapshot.pools().values().filter(|p| self.bought(p) > 0) {
+        for pool in self.snapshot.pools().values().filter(|p| self.new_nodes_of(p) > 0) {
             for (name, limit) in &pool.limits.resources {
                 assert!(self.pool_use(pool, name) <= *limit, "{} of {}", name, pool.name);
             }
@@ -205,7 +206,7 @@ impl<'a> Judge<'a> {
     fn zone_of(&self, target: &Target) -> Option<Zone> {
         match target {
             Target::Node(name) => Zone::new(self.snapshot.nodes().get(name)?.label(labels::ZONE)?).ok(),
-            Target::New(i) => self.outcome.new[*i].zone(),
+            Target::New(i) => self.result.new_nodes[*i].zone(),
             Target::Claim(name) => {
                 let claim = self.snapshot.claims().get(name)?;
                 let first = claim.intent.as_ref().map(|i| &i.offering).or_else(|| claim.spec.planned.first())?;
@@ -215,11 +216,11 @@ impl<'a> Judge<'a> {
     }
 
     /// True when a placed pod's node has the labels that a shape asks for: others are no domains of its constraints.
-    fn suits(&self, shape: &PodShape, target: &Target) -> bool {
+    fn matches_labels(&self, shape: &PodShape, target: &Target) -> bool {
         match target {
             Target::Node(name) => shape.accepts_labels(&self.snapshot.nodes().get(name).unwrap().labels),
             Target::New(i) => {
-                let new = &self.outcome.new[*i];
+                let new = &self.result.new_nodes[*i];
                 shape.accepts_labels(&self.labels(&new.offerings[0].key, &new.labels))
             }
             Target::Claim(name) => {
@@ -233,15 +234,17 @@ impl<'a> Judge<'a> {
 
     /// Pods per zone that a constraint counts: those that run, and those that are placed, on nodes whose labels suit the
     /// shape. Zones are those with such a node, and those that get a pod.
-    fn counts(&self, shape: &PodShape, spread: &Spread) -> BTreeMap<Zone, i64> {
+    fn spread_counts(&self, shape: &PodShape, spread: &Spread) -> BTreeMap<Zone, i64> {
         let counted = |p: &Pod| p.shape.namespace == shape.namespace && spread.selector.satisfied_by(&p.shape.labels);
         let mut counts = BTreeMap::new();
         for node in self.snapshot.nodes().values().filter(|node| shape.accepts_labels(&node.labels)) {
             let Some(zone) = node.label(labels::ZONE).and_then(|z| Zone::new(z).ok()) else { continue };
             *counts.entry(zone).or_insert(0) += self.running(node).filter(|p| counted(p)).count() as i64;
         }
-        for placement in self.outcome.placements.iter().filter(|p| counted(&self.pods[&p.pod])) {
-            if let Some(zone) = self.zone_of(&placement.target).filter(|_| self.suits(shape, &placement.target)) {
+        for placement in self.result.placements.iter().filter(|p| counted(&self.pods[&p.pod])) {
+            if let Some(zone) =
+                self.zone_of(&placement.target).filter(|_| self.matches_labels(shape, &placement.target))
+            {
                 *counts.entry(zone).or_insert(0) += 1;
             }
         }
@@ -250,12 +253,12 @@ impl<'a> Judge<'a> {
 
     /// No zone that this outcome adds pods to has more than the skew above the emptiest domain.
     fn skew_holds(&self) {
-        for (i, node) in self.outcome.new.iter().enumerate() {
+        for (i, node) in self.result.new_nodes.iter().enumerate() {
             for pod in &node.pods {
                 for spread in pod.shape.spread.iter().filter(|s| &*s.topology_key == labels::ZONE) {
                     let zone = node.zone();
                     assert!(zone.is_some(), "{} is spread, and node {i} in no one zone", pod.key);
-                    let counts = self.counts(&pod.shape, spread);
+                    let counts = self.spread_counts(&pod.shape, spread);
                     let here = zone.map_or(0, |z| counts[&z]);
                     let least = counts.values().min().copied().unwrap_or(0);
                     assert!(here - least <= i64::from(spread.max_skew), "{}: {counts:?} {:?}", pod.key, pod.shape);
@@ -264,10 +267,10 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn caps_hold(&self) {
-        let targets: BTreeSet<&Target> = self.outcome.placements.iter().map(|p| &p.target).collect();
+    fn anti_affinity_and_hostname_spread_hold(&self) {
+        let targets: BTreeSet<&Target> = self.result.placements.iter().map(|p| &p.target).collect();
         for target in targets {
-            let placed = self.on(target);
+            let placed = self.placed_on(target);
             let bound: Vec<&Arc<Pod>> = match target {
                 Target::Node(name) => self.running(self.snapshot.nodes().get(name).unwrap()).collect(),
                 Target::Claim(_) | Target::New(_) => Vec::new(),
@@ -292,7 +295,7 @@ impl<'a> Judge<'a> {
 
     /// The pods that are or will be on a target, those that run there already last.
     fn all_on(&self, target: &Target) -> Vec<&Arc<Pod>> {
-        let mut all = self.on(target);
+        let mut all = self.placed_on(target);
         if let Target::Node(name) = target {
             all.extend(self.running(self.snapshot.nodes().get(name).unwrap()));
         }
@@ -303,7 +306,7 @@ impl<'a> Judge<'a> {
     fn domain(&self, target: &Target, key: &str) -> Vec<Target> {
         let nodes = self.snapshot.nodes().iter().map(|(name, _)| Target::Node(name.clone()));
         let claims = self.snapshot.claims().iter().map(|(name, _)| Target::Claim(name.clone()));
-        let new = (0..self.outcome.new.len()).map(Target::New);
+        let new = (0..self.result.new_nodes.len()).map(Target::New);
         let same = |other: &Target| match key {
             labels::HOSTNAME => other == target,
             _ => self.zone_of(other).is_some() && self.zone_of(other) == self.zone_of(target),
@@ -312,8 +315,8 @@ impl<'a> Judge<'a> {
     }
 
     /// Pods near to which a placed pod must be are there, and those apart from which it must be are not, either way.
-    fn neighbours_hold(&self) {
-        for placement in &self.outcome.placements {
+    fn pod_affinity_holds(&self) {
+        for placement in &self.result.placements {
             let pod = &self.pods[&placement.pod];
             let means = |term: &PodTerm, p: &Pod| term.means(&p.shape.namespace, None, &p.shape.labels);
             let Some(affinity) = &pod.shape.affinity else { continue };
@@ -328,27 +331,31 @@ impl<'a> Judge<'a> {
                 assert_eq!(met.count(), 0, "{} is not apart on {:?}", pod.key, placement.target);
             }
         }
-        let targets: BTreeSet<&Target> = self.outcome.placements.iter().map(|p| &p.target).collect();
+        let targets: BTreeSet<&Target> = self.result.placements.iter().map(|p| &p.target).collect();
         for target in targets {
-            let ports: Vec<&HostPort> = self.on(target).iter().flat_map(|p| &p.shape.ports).collect();
+            let ports: Vec<&HostPort> = self.placed_on(target).iter().flat_map(|p| &p.shape.ports).collect();
             let twice = ports.iter().enumerate().any(|(i, a)| ports[i + 1..].iter().any(|b| a.conflicts(b)));
             assert!(!twice, "a port of {target:?} is taken twice");
         }
     }
 
     /// A pod that asks nothing of others is left only where no node has room, and no pool an offering within limits.
-    fn none_left_without_need(&self) {
-        for pod in self.outcome.unplaced.iter().flat_map(|u| &u.pods).filter(|p| self.asks_of_nobody(p)) {
+    fn no_pod_is_unschedulable_without_reason(&self) {
+        for pod in self.result.unschedulable.iter().flat_map(|u| &u.pods).filter(|p| self.has_no_pod_constraints(p)) {
             for node in self.snapshot.nodes().values().filter(|n| self.usable(n)) {
-                let placed = self.on(&Target::Node(node.name.clone()));
-                let room = placed.iter().fold(self.room(node), |room, p| room.minus(&p.shape.requests));
+                let placed = self.placed_on(&Target::Node(node.name.clone()));
+                let room = placed.iter().fold(self.free_resources(node), |room, p| room.minus(&p.shape.requests));
                 let fits = pod.shape.requests.fits(&room)
                     && pod.shape.accepts_labels(&node.labels)
                     && pod.shape.untolerated(&node.taints).is_none();
                 assert!(!fits, "{} would fit on {}", pod.key, node.name);
             }
             // Pods that their spread takes back give up room within limits too late for others: the next pass's.
-            let taken_back = self.outcome.unplaced.iter().any(|u| u.why.iter().any(|(_, why)| *why == WhyNot::Spread));
+            let taken_back = self
+                .result
+                .unschedulable
+                .iter()
+                .any(|u| u.reasons.iter().any(|(_, why)| *why == UnschedulableReason::TopologySpread));
             let open = |p: &&Arc<NodePool>| !taken_back && pod.shape.untolerated(&p.taints).is_none();
             for pool in self.snapshot.pools().values().filter(open) {
                 self.no_offering_alone(pod, pool);
@@ -357,7 +364,7 @@ impl<'a> Judge<'a> {
     }
 
     /// True when nothing but room and labels decides where a pod goes.
-    fn asks_of_nobody(&self, pod: &Pod) -> bool {
+    fn has_no_pod_constraints(&self, pod: &Pod) -> bool {
         let keeps_away = |other: &Arc<Pod>| {
             let terms = other.shape.affinity.iter().flat_map(|affinity| &affinity.apart);
             terms.into_iter().any(|term| term.means(&pod.shape.namespace, None, &pod.shape.labels))
@@ -373,7 +380,7 @@ impl<'a> Judge<'a> {
         for (instance, offering) in self.types().iter().flat_map(|t| t.offerings.iter().map(move |o| (t, o))) {
             let (size, zone) = (instance.facts.name.clone(), offering.zone.clone());
             let key = OfferingKey { size, zone, capacity_type: offering.capacity_type };
-            let labels = self.promised(&key, pool);
+            let labels = self.node_labels(&key, pool);
             let limits = pool
                 .limits
                 .resources
@@ -383,30 +390,30 @@ impl<'a> Judge<'a> {
             let fits = limits
                 && pool.requirements.satisfied_by(&labels)
                 && pod.shape.accepts_labels(&labels)
-                && self.daemons(&labels, pool).plus(&pod.shape.requests).fits(&instance.allocatable);
+                && self.daemon_set_overhead(&labels, pool).plus(&pod.shape.requests).fits(&instance.allocatable);
             assert!(!fits, "{} would fit on {key} of {}", pod.key, pool.name);
         }
     }
 }
 
-fn judge(snapshot: &Snapshot, waiting: &[Arc<Pod>], outcome: &Outcome) {
+fn check(snapshot: &Snapshot, waiting: &[Arc<Pod>], outcome: &SchedulingResult) {
     let pods = waiting.iter().map(|p| (p.key.clone(), Arc::clone(p))).collect();
-    let judge = Judge { snapshot, outcome, pods };
+    let judge = ResultChecker { snapshot, result: outcome, pods };
     judge.every_pod_once();
     judge.nodes_hold();
     judge.claims_hold();
     judge.new_nodes_hold();
     judge.limits_hold();
     judge.skew_holds();
-    judge.caps_hold();
-    judge.neighbours_hold();
-    judge.none_left_without_need();
+    judge.anti_affinity_and_hostname_spread_hold();
+    judge.pod_affinity_holds();
+    judge.no_pod_is_unschedulable_without_reason();
 }
 
 /// What an outcome comes to, without the order of its parts.
-fn gist(outcome: &Outcome) -> (BTreeMap<ObjectKey, Target>, &[NewNode], usize) {
+fn summary(outcome: &SchedulingResult) -> (BTreeMap<ObjectKey, Target>, &[NewNode], usize) {
     let placements = outcome.placements.iter().map(|p| (p.pod.clone(), p.target.clone())).collect();
-    (placements, &outcome.new, outcome.unplaced_pods())
+    (placements, &outcome.new_nodes, outcome.unschedulable_pods())
 }
 
 /// Seeds of scenes: the same ones every time, and those that once failed.
@@ -417,18 +424,18 @@ fn seeds(number: u64) -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn every_outcome_stands_up_to_the_judge() {
+fn every_result_passes_the_checker() {
     for seed in seeds(3000) {
         println!("seed {seed}"); // Shown only if it fails.
-        let (snapshot, waiting) = scene(seed);
-        judge(&snapshot, &waiting, &solve(&snapshot, &waiting));
+        let (snapshot, waiting) = random_cluster(seed);
+        check(&snapshot, &waiting, &solve(&snapshot, &waiting));
     }
 }
 
 #[test]
 fn the_order_of_the_pods_does_not_matter() {
     for seed in seeds(500) {
-        let (snapshot, waiting) = scene(seed);
+        let (snapshot, waiting) = random_cluster(seed);
         let first = solve(&snapshot, &waiting);
         assert_eq!(first, solve(&snapshot, &waiting), "seed {seed}");
         let mut shuffled = waiting;
@@ -437,28 +444,28 @@ fn the_order_of_the_pods_does_not_matter() {
             shuffled.swap(i, dice.roll(i + 1));
         }
         let second = solve(&snapshot, &shuffled);
-        assert_eq!(gist(&first), gist(&second), "seed {seed}");
+        assert_eq!(summary(&first), summary(&second), "seed {seed}");
     }
 }
 
 #[test]
-fn no_more_nodes_are_bought_than_allowed() {
+fn new_nodes_stay_within_the_limit() {
     for seed in seeds(300) {
-        let (snapshot, waiting) = scene(seed);
+        let (snapshot, waiting) = random_cluster(seed);
         for most in 0..3 {
-            assert!(solve_with(&snapshot, &waiting, most).new.len() <= most, "seed {seed}");
+            assert!(solve_with(&snapshot, &waiting, most).new_nodes.len() <= most, "seed {seed}");
         }
     }
 }
 
 #[test]
-fn scenes_are_varied_enough_to_mean_something() {
+fn random_clusters_cover_all_kinds_of_results() {
     let (mut nodes, mut claims, mut new, mut unplaced) = (0, 0, 0, 0);
     for seed in 0..200 {
-        let (snapshot, waiting) = scene(seed);
+        let (snapshot, waiting) = random_cluster(seed);
         let outcome = solve(&snapshot, &waiting);
-        unplaced += usize::from(outcome.unplaced_pods() > 0);
-        new += usize::from(outcome.new.len() > 1);
+        unplaced += usize::from(outcome.unschedulable_pods() > 0);
+        new += usize::from(outcome.new_nodes.len() > 1);
         nodes += usize::from(outcome.placements.iter().any(|p| matches!(p.target, Target::Node(_))));
         claims += usize::from(outcome.placements.iter().any(|p| matches!(p.target, Target::Claim(_))));
         assert!(snapshot.pods().values().all(|p| p.owner != PodOwner::Nobody));

@@ -10,15 +10,19 @@ use crate::model::labels;
 const SIZES: [&str; 4] = ["Standard_D2s_v5", "Standard_D4s_v5", "Standard_D8s_v5", "Standard_E4s_v5"];
 
 /// The lowest price of nodes that hold so many pods, node by node: every way to write the number as a sum.
-fn best(rooms: &[(i64, i64)], pods: i64) -> Option<i64> {
+fn brute_force_minimum(rooms: &[(i64, i64)], pods: i64) -> Option<i64> {
     if pods <= 0 {
         return Some(0);
     }
-    rooms.iter().filter(|(room, _)| *room > 0).filter_map(|(room, price)| Some(price + best(rooms, pods - room)?)).min()
+    rooms
+        .iter()
+        .filter(|(room, _)| *room > 0)
+        .filter_map(|(room, price)| Some(price + brute_force_minimum(rooms, pods - room)?))
+        .min()
 }
 
 #[test]
-fn few_equal_pods_cost_little_more_than_the_best_and_never_more_than_a_node_each() {
+fn equal_pods_cost_little_more_than_the_optimum() {
     let fixed = requirements_in(&[(labels::INSTANCE_TYPE, &SIZES), (labels::CAPACITY_TYPE, &["on-demand"])]);
     let snapshot = cluster([NodePool { requirements: fixed, ..pool("general") }]);
     let types = &snapshot.instance_types[&pool("general").class];
@@ -34,16 +38,16 @@ fn few_equal_pods_cost_little_more_than_the_best_and_never_more_than_a_node_each
                     (request.copies_that_fit(&instance.allocatable).unwrap(), price)
                 })
                 .collect();
-            let Some(single) = best(&rooms, 1) else { continue };
+            let Some(single) = brute_force_minimum(&rooms, 1) else { continue };
             for count in 1..=6 {
                 let outcome = solve(&snapshot, &pods("p", shape("a", cpu, gib), count));
-                assert_eq!(outcome.unplaced_pods(), 0, "{count} pods of {cpu}m and {gib} GiB");
-                let price: i64 = outcome.new.iter().map(|n| n.offerings[0].price.nanos()).sum();
+                assert_eq!(outcome.unschedulable_pods(), 0, "{count} pods of {cpu}m and {gib} GiB");
+                let price: i64 = outcome.new_nodes.iter().map(|n| n.offerings[0].price.nanos()).sum();
                 assert!(
                     price <= single * count as i64,
                     "{count} pods of {cpu}m and {gib} GiB: dearer than a node each"
                 );
-                let ratio = price * 1000 / best(&rooms, count as i64).unwrap();
+                let ratio = price * 1000 / brute_force_minimum(&rooms, count as i64).unwrap();
                 worst = worst.max((ratio, format!("{count} pods of {cpu}m and {gib} GiB")));
                 all += 1;
                 equal += i32::from(ratio == 1000);

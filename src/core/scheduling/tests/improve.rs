@@ -22,19 +22,25 @@ fn workload(seed: u64, most: usize, zonal: bool) -> Vec<Arc<Pod>> {
 }
 
 #[test]
-fn mixed_pods_cost_little_more_than_any_mix_of_nodes_could() {
+fn mixed_pods_cost_little_more_than_the_lower_bound() {
     let on_demand = requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]);
     let snapshot = cluster([NodePool { requirements: on_demand, ..pool("general") }]);
-    let market = Market::new(&snapshot, &Unavailable::default(), start());
+    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
-    let new_nodes = MOST_NEW_NODES;
-    let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes, promised: &promised };
+    let new_nodes = MAX_NEW_NODES;
+    let input = Input {
+        snapshot: &snapshot,
+        available: &market,
+        excluded_nodes: &without,
+        max_new_nodes: new_nodes,
+        claim_of_pod: &promised,
+    };
     // The bound is that of a fluid: how much of the distance no packing could avoid is not known.
     let means = [(6, false), (60, false), (6, true), (60, true)].map(|(most, zonal)| {
         let above = |seed| {
             let (outcome, cost) = schedule_with_cost(input, &workload(seed, most, zonal));
-            assert_eq!(outcome.unplaced_pods(), 0);
-            cost.above_bound().unwrap()
+            assert_eq!(outcome.unschedulable_pods(), 0);
+            cost.gap_permille().unwrap()
         };
         (1..=60).map(above).sum::<i64>() / 60
     });

@@ -16,7 +16,10 @@ mod variants;
 mod variety;
 mod volumes;
 
-use super::{Input, MOST_NEW_NODES, Market, Outcome, Standing, Target, Unavailable, WhyNot, schedule};
+use super::{
+    AvailableOfferings, IncrementalScheduler, Input, MAX_NEW_NODES, SchedulingResult, Target, UnavailableOfferings,
+    UnschedulableReason, schedule,
+};
 use crate::catalog::CapacityType::{OnDemand, Spot};
 use crate::fixtures::{
     GIB, cluster, node, offering, pod, pods, pool, requirements_in, running, shape, spread, start, zone,
@@ -31,20 +34,29 @@ use crate::snapshot::spread_defaults::{DEFAULT_SCHEDULER, DefaultSpread, Schedul
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub(super) fn solve(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> Outcome {
-    solve_with(snapshot, pods, MOST_NEW_NODES)
+pub(super) fn solve(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> SchedulingResult {
+    solve_with(snapshot, pods, MAX_NEW_NODES)
 }
 
-fn solve_with(snapshot: &Snapshot, pods: &[Arc<Pod>], new_nodes: usize) -> Outcome {
-    let market = Market::new(snapshot, &Unavailable::default(), start());
+fn solve_with(snapshot: &Snapshot, pods: &[Arc<Pod>], new_nodes: usize) -> SchedulingResult {
+    let market = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
-    schedule(Input { snapshot, market: &market, without: &without, new_nodes, promised: &promised }, pods)
+    schedule(
+        Input {
+            snapshot,
+            available: &market,
+            excluded_nodes: &without,
+            max_new_nodes: new_nodes,
+            claim_of_pod: &promised,
+        },
+        pods,
+    )
 }
 
 /// How many pods go to each new node's zone.
-fn by_zone(outcome: &Outcome) -> BTreeMap<String, usize> {
+fn by_zone(outcome: &SchedulingResult) -> BTreeMap<String, usize> {
     let mut zones = BTreeMap::new();
-    for node in &outcome.new {
+    for node in &outcome.new_nodes {
         let zone = node.zone().map_or_else(|| "any".to_owned(), |z| z.to_string());
         *zones.entry(zone).or_insert(0) += node.pods.len();
     }
@@ -63,35 +75,35 @@ fn nodes_that_exist_are_filled_before_claims_in_flight_and_those_before_new_node
     let claim = Target::Claim(in_flight.name);
     let old = Target::Node(node("old", 1, 2).name);
     assert_eq!(targets[..2], [(&old, 2), (&claim, 3)]);
-    assert!(targets[2..].iter().all(|(t, _)| matches!(t, Target::New(_))) && outcome.unplaced_pods() == 0);
+    assert!(targets[2..].iter().all(|(t, _)| matches!(t, Target::New(_))) && outcome.unschedulable_pods() == 0);
 }
 
 #[test]
-fn the_heavier_pool_buys_first_even_when_it_is_dearer() {
+fn the_heavier_pool_comes_first_even_when_it_is_more_expensive() {
     let dear = NodePool {
         weight: 10,
         requirements: requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]),
         ..pool("dear")
     };
     let outcome = solve(&cluster([dear, pool("cheap")]), &pods("p", shape("a", 1000, 1), 3));
-    assert!(outcome.new.iter().all(|n| n.pool.as_str() == "dear"), "{outcome:?}");
+    assert!(outcome.new_nodes.iter().all(|n| n.pool.as_str() == "dear"), "{outcome:?}");
 }
 
 #[test]
 fn spot_goes_first_because_it_is_cheaper() {
     let outcome = solve(&cluster([pool("general")]), &pods("p", shape("a", 1000, 1), 1));
-    let offerings = &outcome.new[0].offerings;
+    let offerings = &outcome.new_nodes[0].offerings;
     assert_eq!(offerings[0].key.capacity_type, Spot);
     assert!(offerings.iter().any(|o| o.key.capacity_type == OnDemand));
 }
 
 #[test]
-fn no_more_nodes_are_bought_than_asked_for() {
+fn no_more_new_nodes_than_allowed() {
     let one_each = shape("a", 1000, 1);
     let one_each = crate::model::cluster::pod::PodShape { spread: vec![spread(labels::HOSTNAME, "a", 1)], ..one_each };
     let outcome = solve_with(&cluster([pool("general")]), &pods("p", one_each, 5), 2);
-    assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (2, 3));
-    assert!(outcome.unplaced[0].why.iter().any(|(_, why)| *why == WhyNot::NewNodes));
+    assert_eq!((outcome.new_nodes.len(), outcome.unschedulable_pods()), (2, 3));
+    assert!(outcome.unschedulable[0].reasons.iter().any(|(_, why)| *why == UnschedulableReason::NewNodeLimit));
 }
 
 #[test]
@@ -99,18 +111,24 @@ fn limits_hold_and_are_named() {
     let mut small = pool("small");
     small.limits.resources.insert(Arc::from("cpu"), 8_000);
     let outcome = solve(&cluster([small]), &pods("p", shape("a", 1500, 1), 20));
-    let most: i64 = outcome.new.len() as i64;
-    assert!(most >= 1 && outcome.unplaced_pods() > 0);
-    assert!(outcome.unplaced.iter().flat_map(|u| &u.why).all(|(_, why)| *why == WhyNot::Limit));
+    let most: i64 = outcome.new_nodes.len() as i64;
+    assert!(most >= 1 && outcome.unschedulable_pods() > 0);
+    assert!(
+        outcome
+            .unschedulable
+            .iter()
+            .flat_map(|u| &u.reasons)
+            .all(|(_, why)| *why == UnschedulableReason::LimitsExceeded)
+    );
 }
 
 #[test]
-fn a_size_within_limits_is_bought_though_a_larger_and_cheaper_one_beats_it() {
+fn a_size_within_limits_is_chosen_though_a_larger_and_cheaper_one_dominates_it() {
     let mut small = pool("small");
     let sizes = requirements_in(&[(labels::INSTANCE_TYPE, &["Standard_D8s_v5", "Standard_F8s_v2"])]);
     small.requirements = sizes;
     let outcome = solve(&cluster([small.clone()]), &pods("p", shape("a", 6000, 4), 1));
-    assert_eq!(outcome.unplaced_pods(), 0);
+    assert_eq!(outcome.unschedulable_pods(), 0);
     // The dearer way to buy F8s is beaten by spot D8s, which is too large for the limit.
     small.limits.resources.insert(Arc::from("memory"), 16 * GIB);
     let mut all = cluster([small]);
@@ -123,7 +141,7 @@ fn a_size_within_limits_is_bought_though_a_larger_and_cheaper_one_beats_it() {
     let types = Arc::new(no_spot_f8.collect());
     all.instance_types.insert(crate::fixtures::class().name, types);
     let outcome = solve(&all, &pods("p", shape("a", 6000, 4), 1));
-    assert_eq!(outcome.unplaced_pods(), 0, "{:?}", outcome.unplaced);
+    assert_eq!(outcome.unschedulable_pods(), 0, "{:?}", outcome.unschedulable);
 }
 
 #[test]
@@ -137,7 +155,7 @@ fn a_zone_without_a_node_that_suits_the_pods_is_no_domain_of_their_spread() {
     asked.selector = requirements_in(&[("team", &["ml"])]);
     asked.spread = vec![spread(labels::ZONE, "a", 1)];
     let outcome = solve(&snapshot, &pods("p", asked, 6));
-    assert_eq!(outcome.unplaced_pods(), 0, "zones 2 and 3 have no node for team ml: {:?}", outcome.unplaced);
+    assert_eq!(outcome.unschedulable_pods(), 0, "zones 2 and 3 have no node for team ml: {:?}", outcome.unschedulable);
 }
 
 #[test]
@@ -151,7 +169,7 @@ fn a_zone_whose_only_nodes_are_tainted_is_a_domain_all_the_same() {
     let mut asked = shape("a", 1000, 1);
     asked.spread = vec![spread(labels::ZONE, "a", 1)];
     let outcome = solve(&snapshot, &pods("p", asked, 3));
-    assert_eq!(outcome.unplaced_pods(), 2, "{:?}", outcome.placements);
+    assert_eq!(outcome.unschedulable_pods(), 2, "{:?}", outcome.placements);
 }
 
 #[test]
@@ -174,7 +192,7 @@ fn pods_of_a_leaving_node_are_not_counted_where_they_are_about_to_leave() {
     let key = running("p2", &asked, &node("x", 1, 1)).key;
     let moving = Arc::clone(snapshot.pods().get(&key).unwrap());
     let outcome = solve(&snapshot, &[moving]);
-    assert_eq!(outcome.new[0].zone(), Some(zone(2)), "zone 2 will be the empty one");
+    assert_eq!(outcome.new_nodes[0].zone(), Some(zone(2)), "zone 2 will be the empty one");
 }
 
 #[test]
@@ -187,11 +205,11 @@ fn pods_of_two_shapes_share_the_cap_of_their_host_name_constraint() {
     let mut all = pods("old", with(500), 3);
     all.extend(pods("new", with(600), 3));
     let outcome = solve(&cluster([pool("general")]), &all);
-    assert_eq!(outcome.new.len(), 6, "one pod of app a per node, whatever its shape");
+    assert_eq!(outcome.new_nodes.len(), 6, "one pod of app a per node, whatever its shape");
 }
 
 #[test]
-fn a_fill_that_suits_nobody_keeps_no_pod_from_its_own_node() {
+fn incompatible_pods_get_nodes_of_their_own() {
     let any = NodePool {
         requirements: requirements_in(&[(labels::INSTANCE_TYPE, &["Standard_D4s_v5", "Standard_D8ps_v5"])]),
         ..pool("any")
@@ -205,19 +223,19 @@ fn a_fill_that_suits_nobody_keeps_no_pod_from_its_own_node() {
     let mut all = pods("c", choosy, 1);
     all.extend(pods("f", fixed, 1));
     let outcome = solve(&cluster([any]), &all);
-    assert_eq!(outcome.unplaced_pods(), 0, "{:?}", outcome.unplaced);
+    assert_eq!(outcome.unschedulable_pods(), 0, "{:?}", outcome.unschedulable);
 }
 
 #[test]
-fn a_system_pod_gets_no_node_that_will_be_labelled_user() {
+fn a_system_pod_gets_no_node_of_mode_user() {
     let mut system = shape("a", 1000, 1);
     system.selector = requirements_in(&[(labels::MODE, &["system"])]);
     let outcome = solve(&cluster([pool("general")]), &pods("p", system.clone(), 1));
-    assert_eq!(outcome.unplaced_pods(), 1, "nodes of a pool that does not ask for mode system are of mode user");
+    assert_eq!(outcome.unschedulable_pods(), 1, "nodes of a pool that does not ask for mode system are of mode user");
     let mut for_system = pool("system");
     for_system.requirements.add_all(&requirements_in(&[(labels::MODE, &["system"])]));
     let outcome = solve(&cluster([for_system]), &pods("p", system, 1));
-    assert_eq!(outcome.new[0].labels.get(labels::MODE).map(|v| &**v), Some("system"));
+    assert_eq!(outcome.new_nodes[0].labels.get(labels::MODE).map(|v| &**v), Some("system"));
 }
 
 #[test]
@@ -243,18 +261,18 @@ fn pods_spread_over_zones_evenly() {
 }
 
 #[test]
-fn daemons_take_their_room_on_new_nodes() {
+fn daemon_set_overhead_is_subtracted_on_new_nodes() {
     let mut snapshot = cluster([pool("general")]);
     let daemon = Arc::new(shape("agent", 500, 1));
     let key = pod("agent", &daemon).key;
     snapshot.put_daemon_set(key, crate::model::cluster::pool::DaemonSet { shape: daemon });
     let outcome = solve(&snapshot, &pods("p", shape("a", 1000, 1), 1));
     let wanted = Resources { pods: 2, ..Resources::cpu_memory(1500, 2 * GIB) };
-    assert_eq!(outcome.new[0].requests, wanted);
+    assert_eq!(outcome.new_nodes[0].requests, wanted);
 }
 
 #[test]
-fn pods_without_constraints_are_spread_as_the_cluster_says() {
+fn pods_without_constraints_get_the_default_spread_constraints() {
     let mut snapshot = cluster([pool("general")]);
     let of_set = |pod: &Arc<Pod>| Arc::new(Pod { of_set: true, ..Pod::clone(pod) });
     let pods: Vec<_> = pods("p", shape("a", 500, 1), 6).iter().map(of_set).collect();
@@ -265,15 +283,21 @@ fn pods_without_constraints_are_spread_as_the_cluster_says() {
     let outcome = solve(&snapshot, &pods);
     assert_eq!(by_zone(&outcome).into_values().collect::<Vec<_>>(), [2, 2, 2], "{outcome:?}");
     // So are pods that come one at a time.
-    let market = Market::new(&snapshot, &Unavailable::default(), start());
+    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
-    let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: 10, promised: &promised };
-    let mut standing = Standing::new(input);
+    let input = Input {
+        snapshot: &snapshot,
+        available: &market,
+        excluded_nodes: &without,
+        max_new_nodes: 10,
+        claim_of_pod: &promised,
+    };
+    let mut standing = IncrementalScheduler::new(input);
     let mut zones = BTreeMap::new();
     for pod in &pods {
         let spot = standing.find(pod).unwrap();
-        let crate::scheduling::Spot::New(bought) = &spot else { panic!("{spot:?}") };
-        *zones.entry(bought.best.key.zone.to_string()).or_insert(0) += 1;
+        let crate::scheduling::Placement::New(bought) = &spot else { panic!("{spot:?}") };
+        *zones.entry(bought.cheapest.key.zone.to_string()).or_insert(0) += 1;
         assert!(standing.take(pod, &spot));
     }
     assert_eq!(zones.into_values().collect::<Vec<_>>(), [2, 2, 2]);

@@ -1,13 +1,13 @@
 //! More to choose from never hurts, as long as nothing is scarce and pods do not matter to each other.
 
-use super::random::scene;
+use super::random::random_cluster;
 use super::*;
 use crate::model::cluster::pool::Limits;
 use crate::model::names::ObjectKey;
 
 /// The scene of a seed without limits, and its pods without anything that they ask of other pods.
-fn ample(seed: u64) -> (Snapshot, Vec<Arc<Pod>>) {
-    let (mut snapshot, waiting) = scene(seed);
+fn cluster_without_limits(seed: u64) -> (Snapshot, Vec<Arc<Pod>>) {
+    let (mut snapshot, waiting) = random_cluster(seed);
     let pools: Vec<NodePool> = snapshot.pools().values().map(|pool| NodePool::clone(pool)).collect();
     for pool in pools {
         snapshot.put_pool(pool.name.clone(), NodePool { limits: Limits::default(), ..pool });
@@ -22,28 +22,28 @@ fn ample(seed: u64) -> (Snapshot, Vec<Arc<Pod>>) {
     (snapshot, waiting.iter().map(plain).collect())
 }
 
-fn unplaced(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> BTreeSet<ObjectKey> {
-    solve(snapshot, pods).unplaced.iter().flat_map(|group| &group.pods).map(|pod| pod.key.clone()).collect()
+fn unschedulable(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> BTreeSet<ObjectKey> {
+    solve(snapshot, pods).unschedulable.iter().flat_map(|group| &group.pods).map(|pod| pod.key.clone()).collect()
 }
 
 #[test]
-fn another_pool_or_a_taint_less_leaves_no_pod_out_that_had_a_place() {
+fn adding_a_pool_or_removing_a_taint_makes_no_pod_unschedulable() {
     let (mut helped, mut left_out) = (0, 0);
     for seed in 0..600 {
-        let (snapshot, pods) = ample(seed);
-        let before = unplaced(&snapshot, &pods);
+        let (snapshot, pods) = cluster_without_limits(seed);
+        let before = unschedulable(&snapshot, &pods);
         left_out += before.len();
         let mut more = snapshot.clone();
         let extra = pool("extra");
         more.put_pool(extra.name.clone(), extra);
-        let after = unplaced(&more, &pods);
+        let after = unschedulable(&more, &pods);
         assert!(after.is_subset(&before), "seed {seed}: {:?} lost their places to a pool", &after - &before);
         helped += before.len() - after.len();
         let mut bare = snapshot.clone();
         for pool in snapshot.pools().values() {
             bare.put_pool(pool.name.clone(), NodePool { taints: Vec::new(), ..NodePool::clone(pool) });
         }
-        let after = unplaced(&bare, &pods);
+        let after = unschedulable(&bare, &pods);
         assert!(after.is_subset(&before), "seed {seed}: {:?} lost their places to a taint less", &after - &before);
     }
     assert!(helped > 20 && left_out > 100, "{helped} of {left_out}: the scenes say little");

@@ -4,7 +4,7 @@ use super::*;
 use crate::model::cluster::pod::{HostPort, PodAffinity, PodShape, PodTerm, Preferences, Spread};
 use crate::model::names::Namespace;
 use crate::model::requirements::Requirements;
-use crate::scheduling::{Fate, account};
+use crate::scheduling::{ExplainedResult, explain};
 
 fn term(key: &str, app: &str) -> PodTerm {
     PodTerm {
@@ -15,11 +15,11 @@ fn term(key: &str, app: &str) -> PodTerm {
     }
 }
 
-fn near(shape: PodShape, key: &str, app: &str) -> PodShape {
+fn with_pod_affinity(shape: PodShape, key: &str, app: &str) -> PodShape {
     PodShape { affinity: Some(Box::new(PodAffinity { near: vec![term(key, app)], apart: Vec::new() })), ..shape }
 }
 
-fn apart(shape: PodShape, key: &str, app: &str) -> PodShape {
+fn with_pod_anti_affinity(shape: PodShape, key: &str, app: &str) -> PodShape {
     PodShape { affinity: Some(Box::new(PodAffinity { near: Vec::new(), apart: vec![term(key, app)] })), ..shape }
 }
 
@@ -29,60 +29,67 @@ fn small() -> NodePool {
     NodePool { requirements: only_d2, ..pool("small") }
 }
 
-fn zones_of(outcome: &Outcome) -> BTreeSet<String> {
-    outcome.new.iter().map(|node| node.zone().map_or_else(|| "any".to_owned(), |zone| zone.to_string())).collect()
+fn zones_of(outcome: &SchedulingResult) -> BTreeSet<String> {
+    outcome.new_nodes.iter().map(|node| node.zone().map_or_else(|| "any".to_owned(), |zone| zone.to_string())).collect()
 }
 
-fn why(outcome: &Outcome) -> Vec<String> {
-    outcome.unplaced.iter().flat_map(|group| &group.why).map(|(_, why)| why.to_string()).collect()
-}
-
-#[test]
-fn pods_that_want_each_other_in_a_zone_gather_in_one() {
-    let outcome = solve(&cluster([small()]), &pods("p", near(shape("a", 1000, 1), labels::ZONE, "a"), 6));
-    assert_eq!((outcome.unplaced_pods(), zones_of(&outcome).len()), (0, 1), "{:?}", zones_of(&outcome));
+fn reasons(outcome: &SchedulingResult) -> Vec<String> {
+    outcome.unschedulable.iter().flat_map(|group| &group.reasons).map(|(_, why)| why.to_string()).collect()
 }
 
 #[test]
-fn pods_follow_others_that_come_later_in_the_order() {
+fn zonal_pod_affinity_gathers_pods_in_one_zone() {
+    let outcome = solve(&cluster([small()]), &pods("p", with_pod_affinity(shape("a", 1000, 1), labels::ZONE, "a"), 6));
+    assert_eq!((outcome.unschedulable_pods(), zones_of(&outcome).len()), (0, 1), "{:?}", zones_of(&outcome));
+}
+
+#[test]
+fn affinity_to_pods_placed_later_is_met_by_a_retry() {
     let general = pool("general");
     // The followers are larger, so they come first and find nobody.
-    let followers = near(shape("follower", 1500, 1), labels::ZONE, "leader");
+    let followers = with_pod_affinity(shape("follower", 1500, 1), labels::ZONE, "leader");
     let mut leader = shape("leader", 100, 1);
     leader.selector = requirements_in(&[(labels::ZONE, &[zone(3).as_str()])]);
     let mut all = pods("f", followers, 4);
     all.extend(pods("l", leader, 1));
     let outcome = solve(&cluster([general]), &all);
-    assert_eq!(outcome.unplaced_pods(), 0, "{:?}", why(&outcome));
+    assert_eq!(outcome.unschedulable_pods(), 0, "{:?}", reasons(&outcome));
     assert_eq!(zones_of(&outcome), [zone(3).to_string()].into());
 }
 
 #[test]
-fn pods_that_want_nobody_who_is_there_stay_where_they_are_and_say_why() {
-    let outcome = solve(&cluster([small()]), &pods("p", near(shape("a", 1000, 1), labels::ZONE, "ghost"), 2));
-    assert_eq!(why(&outcome), ["no node would be near to the pods that their affinity asks for"]);
+fn unmet_pod_affinity_is_unschedulable_with_its_reason() {
+    let outcome =
+        solve(&cluster([small()]), &pods("p", with_pod_affinity(shape("a", 1000, 1), labels::ZONE, "ghost"), 2));
+    assert_eq!(reasons(&outcome), ["no node would be near to the pods that their affinity asks for"]);
 }
 
 #[test]
-fn apart_on_hosts_is_a_node_each_and_apart_in_zones_a_zone_each() {
-    let outcome = solve(&cluster([pool("general")]), &pods("p", apart(shape("a", 100, 1), labels::HOSTNAME, "a"), 5));
-    assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (5, 0));
-    let outcome = solve(&cluster([pool("general")]), &pods("p", apart(shape("a", 100, 1), labels::ZONE, "a"), 5));
-    assert_eq!((zones_of(&outcome).len(), outcome.unplaced_pods()), (3, 2), "there are three zones");
-    assert_eq!(why(&outcome), ["pod anti-affinity leaves no node and no zone"]);
+fn anti_affinity_by_hostname_and_by_zone() {
+    let outcome = solve(
+        &cluster([pool("general")]),
+        &pods("p", with_pod_anti_affinity(shape("a", 100, 1), labels::HOSTNAME, "a"), 5),
+    );
+    assert_eq!((outcome.new_nodes.len(), outcome.unschedulable_pods()), (5, 0));
+    let outcome = solve(
+        &cluster([pool("general")]),
+        &pods("p", with_pod_anti_affinity(shape("a", 100, 1), labels::ZONE, "a"), 5),
+    );
+    assert_eq!((zones_of(&outcome).len(), outcome.unschedulable_pods()), (3, 2), "there are three zones");
+    assert_eq!(reasons(&outcome), ["pod anti-affinity leaves no node and no zone"]);
 }
 
 #[test]
-fn who_runs_keeps_others_away_who_ask_for_nothing() {
+fn anti_affinity_of_running_pods_is_inverse() {
     let mut snapshot = cluster([small()]);
     let here = node("here", 1, 8);
     snapshot.put_node(here.clone());
-    let grumpy = Arc::new(apart(shape("grumpy", 100, 1), labels::HOSTNAME, "a"));
+    let grumpy = Arc::new(with_pod_anti_affinity(shape("grumpy", 100, 1), labels::HOSTNAME, "a"));
     snapshot.put_pod(running("grumpy", &grumpy, &here));
     let outcome = solve(&snapshot, &pods("p", shape("a", 100, 1), 1));
-    assert_eq!(outcome.new.len(), 1, "the node that is there is not for app a");
+    assert_eq!(outcome.new_nodes.len(), 1, "the node that is there is not for app a");
     let outcome = solve(&snapshot, &pods("p", shape("b", 100, 1), 1));
-    assert_eq!(outcome.new.len(), 0);
+    assert_eq!(outcome.new_nodes.len(), 0);
 }
 
 #[test]
@@ -98,22 +105,22 @@ fn namespaces_count_by_name_and_by_their_labels() {
         pods("p", PodShape { affinity: Some(Box::new(affinity)), ..shape("a", 100, 1) }, 1)
     };
     let by_default = term(labels::HOSTNAME, "lodger");
-    assert_eq!(solve(&snapshot, &asks(by_default.clone())).new.len(), 0, "another namespace");
+    assert_eq!(solve(&snapshot, &asks(by_default.clone())).new_nodes.len(), 0, "another namespace");
     let by_name = PodTerm { namespaces: [other.clone()].into(), ..by_default.clone() };
-    assert_eq!(solve(&snapshot, &asks(by_name)).new.len(), 1);
+    assert_eq!(solve(&snapshot, &asks(by_name)).new_nodes.len(), 1);
     let everywhere = PodTerm { namespace_selector: Some(Requirements::new()), ..by_default.clone() };
-    assert_eq!(solve(&snapshot, &asks(everywhere)).new.len(), 1);
+    assert_eq!(solve(&snapshot, &asks(everywhere)).new_nodes.len(), 1);
     let labelled = PodTerm { namespace_selector: Some(requirements_in(&[("team", &["x"])])), ..by_default };
-    assert_eq!(solve(&snapshot, &asks(labelled.clone())).new.len(), 0, "no such label is known");
+    assert_eq!(solve(&snapshot, &asks(labelled.clone())).new_nodes.len(), 0, "no such label is known");
     snapshot.put_namespace(
         other,
         [(Arc::from("team"), Arc::from("x"))].into_iter().collect::<crate::model::cluster::pod::Labels>(),
     );
-    assert_eq!(solve(&snapshot, &asks(labelled)).new.len(), 1);
+    assert_eq!(solve(&snapshot, &asks(labelled)).new_nodes.len(), 1);
 }
 
 #[test]
-fn what_is_preferred_is_had_where_it_can_be_and_given_up_where_not() {
+fn preferences_are_met_where_possible_and_relaxed_otherwise() {
     let wishes = |node: &[(&str, &[&str])]| {
         let apart = vec![(10, term(labels::ZONE, "a")), (1, term(labels::HOSTNAME, "a"))];
         let preferences = Preferences { node: vec![(1, requirements_in(node))], apart, ..Preferences::default() };
@@ -121,112 +128,122 @@ fn what_is_preferred_is_had_where_it_can_be_and_given_up_where_not() {
     };
     // The zone cannot be one's own for more than three; the host can.
     let outcome = solve(&cluster([pool("general")]), &pods("p", wishes(&[(labels::ZONE, &[zone(1).as_str()])]), 6));
-    assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (6, 0));
+    assert_eq!((outcome.new_nodes.len(), outcome.unschedulable_pods()), (6, 0));
     assert_eq!(zones_of(&outcome), [zone(1).to_string()].into());
     let mut one = pool("one");
     one.limits.nodes = Some(1);
     let outcome = solve(&cluster([one]), &pods("p", wishes(&[]), 6));
-    assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (1, 0), "a wish leaves no pod without a place");
+    assert_eq!((outcome.new_nodes.len(), outcome.unschedulable_pods()), (1, 0), "a wish leaves no pod without a place");
     let outcome = solve(&cluster([pool("general")]), &pods("p", wishes(&[("team", &["none"])]), 2));
-    assert_eq!(outcome.unplaced_pods(), 0);
+    assert_eq!(outcome.unschedulable_pods(), 0);
 }
 
 #[test]
-fn a_node_that_is_there_is_taken_whatever_is_preferred() {
+fn existing_nodes_ignore_preferences() {
     let mut snapshot = cluster([pool("general")]);
     snapshot.put_node(node("here", 2, 8));
     let node = vec![(1, requirements_in(&[(labels::ZONE, &[zone(1).as_str()])]))];
     let preferences = Preferences { node, ..Preferences::default() };
     let wish = PodShape { preferences: Some(Box::new(preferences)), ..shape("a", 100, 1) };
-    assert_eq!(solve(&snapshot, &pods("p", wish, 1)).new.len(), 0, "kube-scheduler would put it there");
+    assert_eq!(solve(&snapshot, &pods("p", wish, 1)).new_nodes.len(), 0, "kube-scheduler would put it there");
 }
 
 #[test]
-fn a_taint_that_had_better_be_avoided_is_avoided_while_there_is_another_pool() {
+fn prefer_no_schedule_is_respected_while_another_pool_fits() {
     let soft = Taint { key: Arc::from("old"), value: Arc::from(""), effect: TaintEffect::PreferNoSchedule };
     let cheap = NodePool { taints: vec![soft.clone()], weight: 10, ..pool("cheap") };
     let outcome = solve(&cluster([cheap.clone(), pool("general")]), &pods("p", shape("a", 1000, 1), 3));
-    assert!(outcome.new.iter().all(|node| node.pool.as_str() == "general"), "{:?}", outcome.new);
+    assert!(outcome.new_nodes.iter().all(|node| node.pool.as_str() == "general"), "{:?}", outcome.new_nodes);
     let outcome = solve(&cluster([cheap]), &pods("p", shape("a", 1000, 1), 3));
-    assert_eq!(outcome.unplaced_pods(), 0);
+    assert_eq!(outcome.unschedulable_pods(), 0);
 }
 
 #[test]
-fn a_port_of_the_node_is_taken_once() {
+fn a_host_port_is_used_once_per_node() {
     let mut server = shape("a", 100, 1);
     let port =
         |address: Option<&str>| HostPort { port: 80, protocol: Arc::from("TCP"), address: address.map(Arc::from) };
     server.ports = vec![port(None)];
-    assert_eq!(solve(&cluster([pool("general")]), &pods("p", server.clone(), 3)).new.len(), 3);
+    assert_eq!(solve(&cluster([pool("general")]), &pods("p", server.clone(), 3)).new_nodes.len(), 3);
     let mut snapshot = cluster([pool("general")]);
     let here = node("here", 1, 8);
     snapshot.put_node(here.clone());
     let mut other = shape("b", 100, 1);
     other.ports = vec![port(Some("10.0.0.1"))];
     snapshot.put_pod(running("other", &Arc::new(other.clone()), &here));
-    assert_eq!(solve(&snapshot, &pods("p", server, 1)).new.len(), 1, "all addresses are one of them too");
+    assert_eq!(solve(&snapshot, &pods("p", server, 1)).new_nodes.len(), 1, "all addresses are one of them too");
     other.ports = vec![port(Some("10.0.0.2"))];
-    assert_eq!(solve(&snapshot, &pods("p", other, 1)).new.len(), 0);
+    assert_eq!(solve(&snapshot, &pods("p", other, 1)).new_nodes.len(), 0);
     let daemon = Arc::new(PodShape { ports: vec![port(None)], ..shape("daemon", 100, 1) });
     let mut with_daemon = cluster([pool("general")]);
     with_daemon.put_daemon_set(pod("daemon", &daemon).key, crate::model::cluster::pool::DaemonSet { shape: daemon });
     let mut server = shape("a", 100, 1);
     server.ports = vec![port(None)];
-    assert_eq!(solve(&with_daemon, &pods("p", server, 1)).unplaced_pods(), 1, "its DaemonSet takes that port");
+    assert_eq!(solve(&with_daemon, &pods("p", server, 1)).unschedulable_pods(), 1, "its DaemonSet takes that port");
 }
 
 #[test]
 fn pods_spread_over_any_label_that_nodes_have() {
     let over = |key: &str| PodShape { spread: vec![spread(key, "a", 1)], ..shape("a", 1000, 1) };
     let outcome = solve(&cluster([pool("general")]), &pods("p", over(labels::CAPACITY_TYPE), 4));
-    let spot = outcome.new.iter().filter(|n| n.offerings[0].key.capacity_type == Spot).flat_map(|n| &n.pods).count();
-    assert_eq!((spot, outcome.unplaced_pods()), (2, 0), "{:?}", why(&outcome));
+    let spot =
+        outcome.new_nodes.iter().filter(|n| n.offerings[0].key.capacity_type == Spot).flat_map(|n| &n.pods).count();
+    assert_eq!((spot, outcome.unschedulable_pods()), (2, 0), "{:?}", reasons(&outcome));
     assert!(
-        outcome.new.iter().all(|n| n.offerings.iter().all(|o| o.key.capacity_type == n.offerings[0].key.capacity_type))
+        outcome
+            .new_nodes
+            .iter()
+            .all(|n| n.offerings.iter().all(|o| o.key.capacity_type == n.offerings[0].key.capacity_type))
     );
     let outcome = solve(&cluster([pool("general")]), &pods("p", over("example.com/rack"), 2));
-    assert_eq!(why(&outcome), ["no node has the label example.com/rack, by which they spread or gather"]);
+    assert_eq!(reasons(&outcome), ["no node has the label example.com/rack, by which they spread or gather"]);
     let racks = ["r1", "r2"].map(|rack| {
         let rack: (Arc<str>, Arc<str>) = (Arc::from("example.com/rack"), Arc::from(rack));
         NodePool { labels: [rack.clone()].into(), ..pool(&rack.1) }
     });
     let outcome = solve(&cluster(racks), &pods("p", over("example.com/rack"), 4));
-    let first = outcome.new.iter().filter(|n| n.pool.as_str() == "r1").flat_map(|n| &n.pods).count();
-    assert_eq!((first, outcome.unplaced_pods()), (2, 0));
+    let first = outcome.new_nodes.iter().filter(|n| n.pool.as_str() == "r1").flat_map(|n| &n.pods).count();
+    assert_eq!((first, outcome.unschedulable_pods()), (2, 0));
 }
 
 #[test]
-fn with_too_few_domains_the_emptiest_counts_as_empty() {
+fn fewer_domains_than_min_domains_count_as_zero() {
     let zonal = NodePool { requirements: requirements_in(&[(labels::ZONE, &[zone(1).as_str()])]), ..pool("zonal") };
     let asks = |min_domains: u32| {
         let spread = Spread { min_domains, ..spread(labels::ZONE, "a", 2) };
         pods("p", PodShape { spread: vec![spread], ..shape("a", 100, 1) }, 5)
     };
-    assert_eq!(solve(&cluster([zonal.clone()]), &asks(1)).unplaced_pods(), 0, "one zone is even");
-    assert_eq!(solve(&cluster([zonal]), &asks(3)).unplaced_pods(), 3);
+    assert_eq!(solve(&cluster([zonal.clone()]), &asks(1)).unschedulable_pods(), 0, "one zone is even");
+    assert_eq!(solve(&cluster([zonal]), &asks(3)).unschedulable_pods(), 3);
 }
 
 #[test]
-fn the_waterfall_says_what_is_left_after_each_thing() {
+fn filter_steps_show_what_is_left_after_each_criterion() {
     let mut asked = shape("a", 3000, 1);
     asked.selector = requirements_in(&[(labels::ARCH, &["amd64"]), (labels::ZONE, &[zone(1).as_str()])]);
     asked.requests.set_extended(crate::fixtures::GPU, 8);
     let snapshot = cluster([pool("general")]);
-    let market = Market::new(&snapshot, &Unavailable::default(), start());
+    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
-    let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: 10, promised: &promised };
-    let told = account(input, &pods("p", asked, 2), |_| true);
-    let Fate::Nowhere(group) = &told.accounts[0].fate else { panic!("{told:?}") };
-    let told: Vec<String> = group.waterfalls.iter().map(ToString::to_string).collect();
+    let input = Input {
+        snapshot: &snapshot,
+        available: &market,
+        excluded_nodes: &without,
+        max_new_nodes: 10,
+        claim_of_pod: &promised,
+    };
+    let told = explain(input, &pods("p", asked, 2), |_| true);
+    let ExplainedResult::Unschedulable(group) = &told.explanations[0].result else { panic!("{told:?}") };
+    let told: Vec<String> = group.filter_steps.iter().map(ToString::to_string).collect();
     let zone = zone(1);
     let expected =
         format!("general: 8 sizes on offer, 8 after topology.kubernetes.io/zone In [{zone}], 0 after room for the pod");
     assert_eq!(told, [expected]);
-    assert!(group.remedy.is_some());
+    assert!(group.suggestion.is_some());
 }
 
 #[test]
-fn a_disk_decides_the_zone_and_a_node_takes_only_so_many() {
+fn a_disk_decides_the_zone_and_volume_limits_hold() {
     use crate::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, VolumeClaim, driver};
     use crate::model::names::{ObjectKey, ObjectName, Uid};
     let mut snapshot = cluster([small()]);
@@ -265,10 +282,10 @@ fn a_disk_decides_the_zone_and_a_node_takes_only_so_many() {
         waiting.push(Arc::new(Pod { volumes: vec![name], ..pod(&format!("p-{i}"), &asked) }));
     }
     let outcome = solve(&snapshot, &waiting);
-    assert_eq!((outcome.unplaced_pods(), zones_of(&outcome)), (0, [zone(2).to_string()].into()));
+    assert_eq!((outcome.unschedulable_pods(), zones_of(&outcome)), (0, [zone(2).to_string()].into()));
     let types = &snapshot.instance_types[&crate::fixtures::class().name];
     let most = types.iter().find(|t| t.facts.name.as_str() == "Standard_D2s_v5").unwrap().facts.max_data_disks;
-    assert_eq!(outcome.new.len(), 6_usize.div_ceil(most as usize), "{most} disks on each");
+    assert_eq!(outcome.new_nodes.len(), 6_usize.div_ceil(most as usize), "{most} disks on each");
     let lost = Arc::new(Pod { volumes: vec![ObjectName::new("gone").unwrap()], ..pod("lost", &asked) });
-    assert!(why(&solve(&snapshot, &[lost]))[0].starts_with("PersistentVolumeClaim default/gone is missing"));
+    assert!(reasons(&solve(&snapshot, &[lost]))[0].starts_with("PersistentVolumeClaim default/gone is missing"));
 }

@@ -38,7 +38,7 @@ fn d4(captype: CapacityType) -> PlannedOffering {
 
 fn reasons(snapshot: &Snapshot, cpus: i64) -> String {
     let outcome = solve(snapshot, &pods("p", shape("a", cpus * 1000, 1), 1));
-    let why = outcome.unplaced.iter().flat_map(|u| &u.why).map(|(_, why)| why.to_string());
+    let why = outcome.unschedulable.iter().flat_map(|u| &u.reasons).map(|(_, why)| why.to_string());
     why.collect::<Vec<_>>().join("; ")
 }
 
@@ -65,11 +65,11 @@ fn region_and_spot_have_quotas_of_their_own() {
     let mut both = cluster([pool("general")]);
     both.quota = quota(&[("lowPriorityCores", 0, 0)]);
     let outcome = solve(&both, &pods("p", shape("a", 1000, 1), 1));
-    let offerings = &outcome.new[0].offerings;
+    let offerings = &outcome.new_nodes[0].offerings;
     assert!(offerings.iter().all(|o| o.key.capacity_type == OnDemand), "no spot core is to be had: {offerings:?}");
     both.quota = quota(&[("cores", 100, 100)]);
     let outcome = solve(&both, &pods("p", shape("a", 1000, 1), 1));
-    assert!(outcome.new[0].offerings.iter().all(|o| o.key.capacity_type == Spot), "spot does not count there");
+    assert!(outcome.new_nodes[0].offerings.iter().all(|o| o.key.capacity_type == Spot), "spot does not count there");
 }
 
 #[test]
@@ -83,11 +83,11 @@ fn two_pools_share_one_quota() {
         ..shape("a", 1000, 1)
     };
     let outcome = solve(&snapshot, &pods("p", one_each, 9));
-    assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (4, 5));
+    assert_eq!((outcome.new_nodes.len(), outcome.unschedulable_pods()), (4, 5));
 }
 
 #[test]
-fn numbers_that_are_old_stop_nobody() {
+fn stale_quota_is_ignored() {
     let mut snapshot = cluster([only_d()]);
     let old = start() - STALE_AFTER - SignedDuration::from_secs(1);
     let full = QuotaUsage { name: Arc::from(FAMILY), used: 10, limit: 10 };
@@ -125,7 +125,7 @@ fn a_vm_counts_as_in_flight_until_azure_has_been_asked_after_its_launch() {
 proptest! {
     /// Whatever the quotas and the pods: what is bought and what is in flight stays within every quota.
     #[test]
-    fn what_is_bought_stays_within_every_quota(
+    fn new_nodes_stay_within_every_quota(
         limits in proptest::collection::vec((0_u64..40, 0_u64..60), 6),
         demand in proptest::collection::vec((1_i64..9, 1_usize..12), 1..6),
         flying in 0_usize..4,
@@ -145,7 +145,7 @@ proptest! {
         let mut bought: BTreeMap<String, u64> = BTreeMap::new();
         bought.insert(FAMILY.to_lowercase(), 4 * flying as u64);
         bought.insert("cores".to_owned(), 4 * flying as u64);
-        for node in &outcome.new {
+        for node in &outcome.new_nodes {
             // The launch begins with the first; the rest is for when it is refused.
             let key = &node.offerings[0].key;
             let facts = &types.iter().find(|t| t.facts.name == key.size).unwrap().facts;
@@ -159,7 +159,7 @@ proptest! {
                 *bought.entry(name).or_default() += cores;
             }
         }
-        if !outcome.new.is_empty() {
+        if !outcome.new_nodes.is_empty() {
             for (name, used, limit) in numbers {
                 let more = bought.get(&name.to_lowercase()).copied().unwrap_or(0);
                 let own = if [FAMILY, "cores"].contains(&name) { 4 * flying as u64 } else { 0 };

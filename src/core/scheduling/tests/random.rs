@@ -18,7 +18,7 @@ fn taint(key: &str) -> Taint {
     Taint { key: Arc::from(key), value: Arc::from(""), effect: TaintEffect::NoSchedule }
 }
 
-fn a_pool(dice: &mut Dice, name: &str) -> NodePool {
+fn random_pool(dice: &mut Dice, name: &str) -> NodePool {
     let mut pool = pool(name);
     pool.weight = dice.pick(&[0, 0, 10]);
     pool.requirements = requirements_in(&[]);
@@ -51,7 +51,7 @@ fn a_pool(dice: &mut Dice, name: &str) -> NodePool {
     pool
 }
 
-fn a_shape(dice: &mut Dice, app: &str, alone: usize) -> PodShape {
+fn random_shape(dice: &mut Dice, app: &str, alone: usize) -> PodShape {
     let mut shape = shape(app, dice.pick(&[100, 500, 900, 1500, 3000, 6000]), dice.pick(&[1, 2, 4, 12]));
     shape.priority = dice.pick(&[0, 0, 100]);
     if dice.one_in(5) {
@@ -86,7 +86,7 @@ fn a_shape(dice: &mut Dice, app: &str, alone: usize) -> PodShape {
         shape.requests.set_extended(GPU, dice.pick(&[1, 2]));
     }
     if dice.one_in(3) {
-        neighbours(dice, &mut shape);
+        add_pod_constraints(dice, &mut shape);
     }
     shape
 }
@@ -99,7 +99,7 @@ fn term(dice: &mut Dice, app: &str) -> PodTerm {
 }
 
 /// Wishes and demands about other pods, and a port of the node.
-fn neighbours(dice: &mut Dice, shape: &mut PodShape) {
+fn add_pod_constraints(dice: &mut Dice, shape: &mut PodShape) {
     let own = shape.labels["app"].to_string();
     let app = dice.pick(&[own.as_str(), own.as_str(), "app-0", "app-1"]);
     match dice.roll(5) {
@@ -167,16 +167,16 @@ fn put_claims(dice: &mut Dice, snapshot: &mut Snapshot, pool: &NodePool) {
 }
 
 /// A cluster and its waiting pods.
-pub(super) fn scene(seed: u64) -> (Snapshot, Vec<Arc<Pod>>) {
+pub(super) fn random_cluster(seed: u64) -> (Snapshot, Vec<Arc<Pod>>) {
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    let pools: Vec<NodePool> = (0..=dice.roll(3)).map(|n| a_pool(&mut dice, &format!("pool-{n}"))).collect();
+    let pools: Vec<NodePool> = (0..=dice.roll(3)).map(|n| random_pool(&mut dice, &format!("pool-{n}"))).collect();
     let mut snapshot = cluster(pools.iter().cloned());
     if dice.one_in(2) {
         let daemon = Arc::new(shape("daemon", 150, 1));
         snapshot.put_daemon_set(pod("daemon", &daemon).key, DaemonSet { shape: daemon });
     }
     let shapes: Vec<Arc<PodShape>> =
-        (0..=dice.roll(5)).map(|n| Arc::new(a_shape(&mut dice, &format!("app-{}", n / 2), n))).collect();
+        (0..=dice.roll(5)).map(|n| Arc::new(random_shape(&mut dice, &format!("app-{}", n / 2), n))).collect();
     put_nodes(&mut dice, &mut snapshot, &shapes);
     put_claims(&mut dice, &mut snapshot, &pools[0]);
     let mut waiting = Vec::new();

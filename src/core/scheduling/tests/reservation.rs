@@ -13,7 +13,7 @@ use crate::model::cluster::pod::PodShape;
 use crate::model::errors::{CloudError, CloudErrorCode, LaunchRefusal};
 use crate::model::labels;
 use crate::model::requirements::Operator;
-use crate::scheduling::{Input, Market, Unavailable, account, schedule};
+use crate::scheduling::{AvailableOfferings, Input, UnavailableOfferings, explain, schedule};
 use crate::snapshot::Snapshot;
 use jiff::SignedDuration;
 use proptest::prelude::*;
@@ -31,35 +31,35 @@ fn apart() -> PodShape {
 }
 
 /// What the nodes are tried as first.
-fn firsts(snapshot: &Snapshot, shape: PodShape, count: usize) -> Vec<PlannedOffering> {
+fn first_offerings(snapshot: &Snapshot, shape: PodShape, count: usize) -> Vec<PlannedOffering> {
     let outcome = solve(snapshot, &pods("p", shape, count));
-    assert_eq!(outcome.unplaced_pods(), 0, "{:?}", outcome.unplaced);
-    outcome.new.iter().map(|node| node.offerings[0].clone()).collect()
+    assert_eq!(outcome.unschedulable_pods(), 0, "{:?}", outcome.unschedulable);
+    outcome.new_nodes.iter().map(|node| node.offerings[0].clone()).collect()
 }
 
 /// How many nodes are tried first in each way.
-fn ways(snapshot: &Snapshot, shape: PodShape, count: usize) -> BTreeMap<CapacityType, usize> {
+fn count_by_capacity_type(snapshot: &Snapshot, shape: PodShape, count: usize) -> BTreeMap<CapacityType, usize> {
     let mut ways = BTreeMap::new();
-    firsts(snapshot, shape, count).iter().for_each(|o| *ways.entry(o.key.capacity_type).or_default() += 1);
+    first_offerings(snapshot, shape, count).iter().for_each(|o| *ways.entry(o.key.capacity_type).or_default() += 1);
     ways
 }
 
 /// Why one pod has no place.
 fn reason(snapshot: &Snapshot) -> String {
     let outcome = solve(snapshot, &pods("p", apart(), 1));
-    let why = outcome.unplaced.iter().flat_map(|u| &u.why).map(|(_, why)| why.to_string());
+    let why = outcome.unschedulable.iter().flat_map(|u| &u.reasons).map(|(_, why)| why.to_string());
     why.collect::<Vec<_>>().join("; ")
 }
 
 #[test]
-fn reserved_comes_first_and_the_rest_is_bought_in_the_same_pass() {
+fn reserved_comes_first_and_the_rest_is_launched_in_the_same_pass() {
     let mut snapshot = cluster([pool_with_capacity_types("general", EVERY)]);
     reserve(&mut snapshot, start(), &[(D2, 1, 1, 3), (D2, 2, 0, 1)]);
-    assert_eq!(ways(&snapshot, apart(), 3), [(Reserved, 3)].into());
-    assert_eq!(ways(&snapshot, apart(), 5), [(Reserved, 3), (Spot, 2)].into());
+    assert_eq!(count_by_capacity_type(&snapshot, apart(), 3), [(Reserved, 3)].into());
+    assert_eq!(count_by_capacity_type(&snapshot, apart(), 5), [(Reserved, 3), (Spot, 2)].into());
     let mut snapshot = cluster([pool_with_capacity_types("general", &["reserved", "on-demand"])]);
     reserve(&mut snapshot, start(), &[(D2, 1, 1, 3), (D2, 2, 0, 1)]);
-    let bought = firsts(&snapshot, apart(), 5);
+    let bought = first_offerings(&snapshot, apart(), 5);
     let reserved: Vec<_> = bought.iter().filter(|o| o.key.capacity_type == Reserved).map(|o| &o.key.zone).collect();
     assert_eq!(reserved.iter().filter(|z| ***z == zone(1)).count(), 2, "each zone has its own: {reserved:?}");
     assert_eq!((reserved.len(), bought.len()), (3, 5));
@@ -70,7 +70,7 @@ fn a_node_is_planned_for_one_reservation_and_for_what_is_for_sale() {
     let mut snapshot = cluster([pool_with_capacity_types("general", EVERY)]);
     reserve(&mut snapshot, start(), &[(D2, 1, 0, 1), (D4, 1, 0, 1), (D8, 2, 0, 1)]);
     let outcome = solve(&snapshot, &pods("p", apart(), 1));
-    let planned = &outcome.new[0].offerings;
+    let planned = &outcome.new_nodes[0].offerings;
     assert_eq!(planned[0].key, offering(D2, 1, Reserved).key, "the smallest costs least");
     assert!(planned[0].price < planned[1].price && planned[0].price > Default::default());
     assert!(
@@ -81,14 +81,14 @@ fn a_node_is_planned_for_one_reservation_and_for_what_is_for_sale() {
 }
 
 #[test]
-fn a_pool_has_what_is_reserved_only_if_it_says_so() {
+fn a_pool_uses_reservations_only_if_its_requirements_say_so() {
     for (pool, group) in [(pool("general"), true), (pool_with_capacity_types("general", EVERY), false)] {
         let mut snapshot = cluster([pool]);
         reserve(&mut snapshot, start(), &[(D2, 1, 0, 9)]);
         if !group {
             snapshot.put_class(crate::fixtures::class().name, crate::fixtures::class());
         }
-        let ways = ways(&snapshot, apart(), 3);
+        let ways = count_by_capacity_type(&snapshot, apart(), 3);
         assert!(!ways.contains_key(&Reserved), "{ways:?}");
     }
 }
@@ -100,7 +100,7 @@ fn what_is_used_up_is_named_with_what_is_in_flight() {
     reserve(&mut snapshot, start(), &[(D2, 1, 2, 5)]);
     let bought = |snapshot: &Snapshot| {
         let outcome = solve(snapshot, &pods("p", apart(), 9));
-        (outcome.new.len(), outcome.unplaced[0].reason())
+        (outcome.new_nodes.len(), outcome.unschedulable[0].reason())
     };
     let short = "paid: reservation of Standard_D2s_v5 in westeurope-1 in group paid: 2 of 5 VMs used, 3 in flight";
     assert_eq!(bought(&snapshot), (3, short.to_owned()));
@@ -128,17 +128,25 @@ fn what_is_used_up_is_named_with_what_is_in_flight() {
 }
 
 #[test]
-fn the_waterfall_and_the_remedy_tell_of_reservations() {
+fn filter_steps_and_suggestion_name_reservations() {
     let mut snapshot = cluster([pool_with_capacity_types("paid", &["reserved"])]);
     reserve(&mut snapshot, start(), &[(D2, 1, 3, 3)]);
-    let market = Market::new(&snapshot, &Unavailable::default(), start());
+    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = Default::default();
-    let input = Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: 9, promised: &promised };
-    let told = account(input, &pods("p", apart(), 1), |_| true);
-    let crate::scheduling::Fate::Nowhere(stuck) = &told.accounts[0].fate else { panic!("{told:?}") };
-    assert_eq!(stuck.waterfalls[0].to_string(), "paid: 1 size on offer, 0 after what is left of reservations");
+    let input = Input {
+        snapshot: &snapshot,
+        available: &market,
+        excluded_nodes: &without,
+        max_new_nodes: 9,
+        claim_of_pod: &promised,
+    };
+    let told = explain(input, &pods("p", apart(), 1), |_| true);
+    let crate::scheduling::ExplainedResult::Unschedulable(stuck) = &told.explanations[0].result else {
+        panic!("{told:?}")
+    };
+    assert_eq!(stuck.filter_steps[0].to_string(), "paid: 1 size on offer, 0 after what is left of reservations");
     assert_eq!(
-        stuck.remedy.as_ref().unwrap().to_string(),
+        stuck.suggestion.as_ref().unwrap().to_string(),
         "for a node of NodePool paid: raise the capacity of the reservation of Standard_D2s_v5 in westeurope-1 in group \
          paid: 3 of 3 VMs used, 0 in flight; or let the pool buy on-demand too"
     );
@@ -163,9 +171,9 @@ fn reserved_capacity_takes_no_quota() {
     reserve(&mut snapshot, start(), &[(D2, 1, 0, 2)]);
     let full = QuotaUsage { name: Arc::from("cores"), used: 100, limit: 100 };
     snapshot.quota = Some(Arc::new(Quota::new(start(), [full])));
-    assert_eq!(ways(&snapshot, apart(), 2), [(Reserved, 2)].into());
+    assert_eq!(count_by_capacity_type(&snapshot, apart(), 2), [(Reserved, 2)].into());
     let outcome = solve(&snapshot, &pods("p", apart(), 3));
-    let why = outcome.unplaced[0].reason();
+    let why = outcome.unschedulable[0].reason();
     assert!(why.contains("quota of the region: 100 of 100"), "more of what anybody may buy would help: {why}");
 }
 
@@ -179,7 +187,7 @@ fn a_reservation_in_no_zone_serves_and_new_numbers_are_news() {
     assert_eq!(snapshot.facts_generation(), before);
     reserve(&mut snapshot, at(120), &[(D4, 0, 0, 1)]);
     assert!(snapshot.facts_generation() > before, "what had no place is looked at again");
-    assert!(firsts(&snapshot, apart(), 1)[0].key.zone.is_regional());
+    assert!(first_offerings(&snapshot, apart(), 1)[0].key.zone.is_regional());
 }
 
 #[test]
@@ -191,12 +199,19 @@ fn what_is_reserved_in_no_zone_is_regional_and_makes_nothing_else_so() {
         reserve(&mut snapshot, start(), &[(D4, 0, 0, 1)]);
         snapshot
     };
-    assert_eq!(ways(&scoped("zonal", &["reserved", "on-demand"]), apart(), 1), [(OnDemand, 1)].into());
-    assert_eq!(ways(&scoped("regional", EVERY), apart(), 1), [(Reserved, 1)].into());
+    assert_eq!(
+        count_by_capacity_type(&scoped("zonal", &["reserved", "on-demand"]), apart(), 1),
+        [(OnDemand, 1)].into()
+    );
+    assert_eq!(count_by_capacity_type(&scoped("regional", EVERY), apart(), 1), [(Reserved, 1)].into());
     let outcome = solve(&scoped("regional", EVERY), &pods("p", apart(), 2));
-    assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (1, 1), "zonal offerings of the size are not regional");
+    assert_eq!(
+        (outcome.new_nodes.len(), outcome.unschedulable_pods()),
+        (1, 1),
+        "zonal offerings of the size are not regional"
+    );
     let for_sale = ["spot", "on-demand"];
-    assert_eq!(solve(&scoped("regional", &for_sale), &pods("p", apart(), 1)).unplaced_pods(), 1);
+    assert_eq!(solve(&scoped("regional", &for_sale), &pods("p", apart(), 1)).unschedulable_pods(), 1);
     // Pods ask for it too.
     let asking = |scope: &str| PodShape {
         selector: crate::fixtures::requirements_in(&[(labels::PLACEMENT_SCOPE, &[scope])]),
@@ -204,8 +219,8 @@ fn what_is_reserved_in_no_zone_is_regional_and_makes_nothing_else_so() {
     };
     let mut snapshot = cluster([pool_with_capacity_types("general", EVERY)]);
     reserve(&mut snapshot, start(), &[(D4, 0, 0, 1)]);
-    assert_eq!(ways(&snapshot, asking("regional"), 1), [(Reserved, 1)].into());
-    assert_eq!(ways(&snapshot, asking("zonal"), 1), [(Spot, 1)].into());
+    assert_eq!(count_by_capacity_type(&snapshot, asking("regional"), 1), [(Reserved, 1)].into());
+    assert_eq!(count_by_capacity_type(&snapshot, asking("zonal"), 1), [(Spot, 1)].into());
 }
 
 #[test]
@@ -217,7 +232,7 @@ fn a_claim_in_flight_has_the_scope_of_its_offerings() {
     for key in [labels::PLACEMENT_SCOPE, labels::CAPACITY_TYPE] {
         let shape = PodShape { spread: vec![spread(key, "a", 1)], ..shape("a", 1500, 1) };
         let outcome = solve(&snapshot, &pods("p", shape, 1));
-        assert_eq!((outcome.new.len(), outcome.placements.len()), (0, 1), "{key}: {:?}", outcome.unplaced);
+        assert_eq!((outcome.new_nodes.len(), outcome.placements.len()), (0, 1), "{key}: {:?}", outcome.unschedulable);
     }
 }
 
@@ -231,14 +246,19 @@ fn a_refusal_of_one_group_says_nothing_of_another() {
         let error = CloudError::new(CloudErrorCode::Permission, "may not deploy");
         let (offering, reservation) = (offering(D2, 1, Reserved).key, Some(group));
         let refusal = LaunchRefusal { offering, reservation, error, applies_to_all_offerings: false, at: start() };
-        let mut unavailable = Unavailable::default();
-        unavailable.note(&refusal, None);
-        let market = Market::new(&snapshot, &unavailable, start());
+        let mut unavailable = UnavailableOfferings::default();
+        unavailable.record(&refusal, None);
+        let market = AvailableOfferings::new(&snapshot, &unavailable, start());
         let (without, promised) = Default::default();
-        let input =
-            Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: 9, promised: &promised };
+        let input = Input {
+            snapshot: &snapshot,
+            available: &market,
+            excluded_nodes: &without,
+            max_new_nodes: 9,
+            claim_of_pod: &promised,
+        };
         let outcome = schedule(input, &pods("p", apart(), 1));
-        assert_eq!(outcome.new[0].offerings[0].key.capacity_type, expected, "{refusal:?}");
+        assert_eq!(outcome.new_nodes[0].offerings[0].key.capacity_type, expected, "{refusal:?}");
     }
 }
 
@@ -248,7 +268,7 @@ proptest! {
     /// Whatever waits, and whatever is left: nothing is planned beyond that, and what is planned is in the place where it
     /// is reserved.
     #[test]
-    fn no_more_is_planned_than_is_reserved(
+    fn no_more_nodes_are_planned_than_reserved(
         rooms in proptest::collection::btree_map((0..4_usize, 1..4_u8), (0..3_u64, 0..5_u64), 1..5),
         demand in proptest::collection::vec((1..7_i64, 1..9_usize, 0..3_u8), 1..4),
         alone in any::<bool>(),
@@ -265,7 +285,7 @@ proptest! {
         }).collect();
         let outcome = solve(&snapshot, &waiting);
         let mut taken: BTreeMap<(String, String), u64> = BTreeMap::new();
-        for node in &outcome.new {
+        for node in &outcome.new_nodes {
             let reserved: Vec<_> = node.offerings.iter().filter(|o| o.key.capacity_type == Reserved).collect();
             prop_assert!(reserved.len() <= 1, "{:?}", node.offerings);
             for o in reserved {
@@ -278,7 +298,7 @@ proptest! {
             prop_assert!(taken <= room.free(), "{size} {place}: {taken} of {}", room.free());
         }
         if !alone {
-            prop_assert_eq!(outcome.unplaced_pods(), 0, "{:?}", outcome.unplaced);
+            prop_assert_eq!(outcome.unschedulable_pods(), 0, "{:?}", outcome.unschedulable);
         }
     }
 }

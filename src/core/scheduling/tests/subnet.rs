@@ -18,7 +18,7 @@ fn id(name: &str) -> ArmId {
 }
 
 /// Azure's numbers: used and usable, by subnet; nodes are in the first unless their class says otherwise.
-fn learn(snapshot: &mut Snapshot, as_of: Timestamp, numbers: &[(&str, u64, u64)]) {
+fn set_subnets(snapshot: &mut Snapshot, as_of: Timestamp, numbers: &[(&str, u64, u64)]) {
     let rooms = numbers.iter().enumerate();
     let room = |(n, &(name, used, usable))| SubnetAddresses { id: id(name), used, usable, is_default: n == 0 };
     let subnets = Some(Fact { as_of, value: rooms.map(room).collect() });
@@ -26,7 +26,7 @@ fn learn(snapshot: &mut Snapshot, as_of: Timestamp, numbers: &[(&str, u64, u64)]
 }
 
 /// A pool whose class names a subnet, in the case of somebody else.
-fn elsewhere(snapshot: &mut Snapshot, subnet: &str) -> NodePool {
+fn pool_in_subnet(snapshot: &mut Snapshot, subnet: &str) -> NodePool {
     let name = NodeClassName::new("elsewhere").unwrap();
     let own = NodeClass { name: name.clone(), subnet: Some(id(subnet).as_str().to_uppercase().into()), ..class() };
     let types = Arc::clone(&snapshot.instance_types[&class().name]);
@@ -43,55 +43,59 @@ fn apart() -> PodShape {
 }
 
 /// How many nodes are thought of for so many pods that are one on each, and what is said of the rest.
-fn bought(snapshot: &Snapshot, count: usize) -> (usize, String) {
+fn new_nodes_and_reason(snapshot: &Snapshot, count: usize) -> (usize, String) {
     let outcome = solve(snapshot, &pods("p", apart(), count));
-    let why = outcome.unplaced.iter().flat_map(|u| &u.why).map(|(_, why)| why.to_string());
-    (outcome.new.len(), why.collect::<Vec<_>>().join("; "))
+    let why = outcome.unschedulable.iter().flat_map(|u| &u.reasons).map(|(_, why)| why.to_string());
+    (outcome.new_nodes.len(), why.collect::<Vec<_>>().join("; "))
 }
 
 #[test]
 fn a_full_subnet_is_named_with_what_is_in_flight() {
     let mut snapshot = cluster([pool("general")]);
-    learn(&mut snapshot, start(), &[("nodes", 248, 251)]);
+    set_subnets(&mut snapshot, start(), &[("nodes", 248, 251)]);
     let said = |used: &str| format!("subnet nodes: 248 of 251 addresses used, {used} in flight, 1 needed");
-    assert_eq!(bought(&snapshot, 3), (3, String::new()));
-    assert_eq!(bought(&snapshot, 5), (3, said("3")));
+    assert_eq!(new_nodes_and_reason(&snapshot, 3), (3, String::new()));
+    assert_eq!(new_nodes_and_reason(&snapshot, 5), (3, said("3")));
     // It has the node of one pod; two more are left.
     let mut flying = claim("general-a", &pool("general"), vec![offering("Standard_D2s_v5", 1, OnDemand)]);
     flying.status.node_name = None;
     snapshot.put_claim(flying.clone());
-    assert_eq!(bought(&snapshot, 5), (2, said("3")));
+    assert_eq!(new_nodes_and_reason(&snapshot, 5), (2, said("3")));
     // Launched before Azure counted: it is in the numbers.
     flying.status.launched = Some(start());
     snapshot.put_claim(flying);
-    assert_eq!(bought(&snapshot, 5), (3, said("3")));
+    assert_eq!(new_nodes_and_reason(&snapshot, 5), (3, said("3")));
 }
 
 #[test]
 fn the_subnet_of_the_class_counts_and_another_pool_takes_the_rest() {
     let mut snapshot = cluster([pool("general")]);
-    elsewhere(&mut snapshot, "far");
-    learn(&mut snapshot, start(), &[("nodes", 250, 251), ("far", 0, 2)]);
-    let (nodes, why) = bought(&snapshot, 4);
+    pool_in_subnet(&mut snapshot, "far");
+    set_subnets(&mut snapshot, start(), &[("nodes", 250, 251), ("far", 0, 2)]);
+    let (nodes, why) = new_nodes_and_reason(&snapshot, 4);
     assert_eq!(nodes, 3, "{why}");
     assert!(why.contains("subnet nodes: 250") && why.contains("subnet far: 0 of 2"), "{why}");
     // Of a subnet that nobody could read nothing is held against anybody.
-    learn(&mut snapshot, start(), &[("nodes", 250, 251)]);
-    assert_eq!(bought(&snapshot, 4), (4, String::new()));
+    set_subnets(&mut snapshot, start(), &[("nodes", 250, 251)]);
+    assert_eq!(new_nodes_and_reason(&snapshot, 4), (4, String::new()));
 }
 
 #[test]
-fn pods_that_ask_nothing_of_each_other_are_packed_on_the_addresses_that_are_left() {
+fn unconstrained_pods_are_packed_on_the_addresses_that_are_left() {
     let mut snapshot = cluster([pool("general")]);
-    learn(&mut snapshot, start(), &[("nodes", 249, 251)]);
+    set_subnets(&mut snapshot, start(), &[("nodes", 249, 251)]);
     let outcome = solve(&snapshot, &pods("p", shape("a", 1500, 1), 10));
-    assert!(outcome.new.len() <= 2 && outcome.unplaced_pods() == 0, "larger nodes do: {:?}", outcome.unplaced);
+    assert!(
+        outcome.new_nodes.len() <= 2 && outcome.unschedulable_pods() == 0,
+        "larger nodes do: {:?}",
+        outcome.unschedulable
+    );
 }
 
 #[test]
 fn a_node_that_has_its_address_may_still_become_larger() {
     let mut snapshot = cluster([pool("general")]);
-    learn(&mut snapshot, start(), &[("nodes", 250, 251)]);
+    set_subnets(&mut snapshot, start(), &[("nodes", 250, 251)]);
     let with_port = |app: &str, port| PodShape {
         ports: vec![HostPort { port, protocol: Arc::from("TCP"), address: None }],
         ..shape(app, 1500, 1)
@@ -99,27 +103,27 @@ fn a_node_that_has_its_address_may_still_become_larger() {
     let mut all = pods("a", with_port("a", 80), 1);
     all.extend(pods("b", with_port("b", 81), 1));
     let outcome = solve(&snapshot, &all);
-    assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (1, 0), "{:?}", outcome.unplaced);
+    assert_eq!((outcome.new_nodes.len(), outcome.unschedulable_pods()), (1, 0), "{:?}", outcome.unschedulable);
 }
 
 #[test]
-fn numbers_that_are_old_stop_nobody() {
+fn stale_subnet_facts_are_ignored() {
     let mut snapshot = cluster([pool("general")]);
     let old = start() - STALE_AFTER;
-    learn(&mut snapshot, old, &[("nodes", 251, 251)]);
-    assert_eq!(bought(&snapshot, 1).0, 0);
-    learn(&mut snapshot, old - SignedDuration::from_secs(1), &[("nodes", 251, 251)]);
-    assert_eq!(bought(&snapshot, 1).0, 1);
+    set_subnets(&mut snapshot, old, &[("nodes", 251, 251)]);
+    assert_eq!(new_nodes_and_reason(&snapshot, 1).0, 0);
+    set_subnets(&mut snapshot, old - SignedDuration::from_secs(1), &[("nodes", 251, 251)]);
+    assert_eq!(new_nodes_and_reason(&snapshot, 1).0, 1);
 }
 
 #[test]
 fn new_numbers_are_news_and_new_ages_are_none() {
     let mut snapshot = cluster([pool("general")]);
     let before = snapshot.facts_generation();
-    learn(&mut snapshot, start(), &[("nodes", 251, 251)]);
+    set_subnets(&mut snapshot, start(), &[("nodes", 251, 251)]);
     let full = snapshot.facts_generation();
-    learn(&mut snapshot, at(180), &[("nodes", 251, 251)]);
+    set_subnets(&mut snapshot, at(180), &[("nodes", 251, 251)]);
     assert!(full > before && snapshot.facts_generation() == full);
-    learn(&mut snapshot, at(360), &[("nodes", 100, 251)]);
+    set_subnets(&mut snapshot, at(360), &[("nodes", 100, 251)]);
     assert!(snapshot.facts_generation() > full, "what had no place is looked at again");
 }

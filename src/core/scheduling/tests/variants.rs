@@ -12,7 +12,7 @@ fn open_pool(operator: Operator, values: &[&str]) -> NodePool {
     pool
 }
 
-fn of_team(team: &str) -> PodShape {
+fn shape_of_team(team: &str) -> PodShape {
     PodShape { selector: requirements_in(&[(TEAM, &[team])]), ..shape(team, 1000, 1) }
 }
 
@@ -22,9 +22,9 @@ fn waiting(snapshot: &mut Snapshot, pods: &[Arc<Pod>]) {
 }
 
 /// The team of each pod's new node.
-fn teams(outcome: &Outcome) -> BTreeMap<String, Vec<Option<String>>> {
+fn teams(outcome: &SchedulingResult) -> BTreeMap<String, Vec<Option<String>>> {
     let mut teams: BTreeMap<String, Vec<Option<String>>> = BTreeMap::new();
-    for node in &outcome.new {
+    for node in &outcome.new_nodes {
         for pod in &node.pods {
             let app = pod.shape.labels["app"].to_string();
             teams.entry(app).or_default().push(node.labels.get(TEAM).map(ToString::to_string));
@@ -36,18 +36,18 @@ fn teams(outcome: &Outcome) -> BTreeMap<String, Vec<Option<String>>> {
 #[test]
 fn pods_choose_among_the_values_that_a_pool_lists() {
     let mut snapshot = cluster([open_pool(Operator::In, &["blue", "red"])]);
-    let mut all = pods("r", of_team("red"), 3);
-    all.extend(pods("b", of_team("blue"), 2));
+    let mut all = pods("r", shape_of_team("red"), 3);
+    all.extend(pods("b", shape_of_team("blue"), 2));
     all.extend(pods("x", shape("any", 1000, 1), 2));
-    all.extend(pods("g", of_team("green"), 1));
+    all.extend(pods("g", shape_of_team("green"), 1));
     waiting(&mut snapshot, &all);
     let outcome = solve(&snapshot, &all);
     let teams = teams(&outcome);
     assert_eq!(teams["red"], vec![Some("red".to_owned()); 3]);
     assert_eq!(teams["blue"], vec![Some("blue".to_owned()); 2]);
     assert!(teams["any"].iter().all(Option::is_some));
-    assert_eq!((outcome.unplaced_pods(), outcome.unplaced[0].why.len()), (1, 1));
-    assert!(matches!(outcome.unplaced[0].why[0].1, WhyNot::Labels(_)));
+    assert_eq!((outcome.unschedulable_pods(), outcome.unschedulable[0].reasons.len()), (1, 1));
+    assert!(matches!(outcome.unschedulable[0].reasons[0].1, UnschedulableReason::IncompatibleRequirements(_)));
 }
 
 #[test]
@@ -71,32 +71,36 @@ fn an_open_label_gets_the_value_that_a_pod_names() {
     ] {
         let named = if operator == Operator::Gt { "12" } else { "red" };
         let mut snapshot = cluster([open_pool(operator, values)]);
-        let mut all = pods("r", of_team(named), 2);
+        let mut all = pods("r", shape_of_team(named), 2);
         all.extend(pods("x", shape("any", 1000, 1), 1));
         waiting(&mut snapshot, &all);
         let outcome = solve(&snapshot, &all);
-        assert_eq!(outcome.unplaced_pods(), 0, "{operator}");
+        assert_eq!(outcome.unschedulable_pods(), 0, "{operator}");
         let teams = teams(&outcome);
         assert_eq!(teams[named], vec![Some(named.to_owned()); 2], "{operator}");
         let any = teams["any"][0].as_deref();
         assert!(any == Some(named) || any == default, "{operator}: {any:?}");
         // Where nobody names one, it is the default.
         let alone = solve(&cluster([open_pool(operator, values)]), &pods("x", shape("any", 1000, 1), 1));
-        assert_eq!(alone.new[0].labels.get(TEAM).map(|v| &**v), default, "{operator}");
+        assert_eq!(alone.new_nodes[0].labels.get(TEAM).map(|v| &**v), default, "{operator}");
     }
 }
 
 #[test]
-fn a_pool_does_not_give_what_it_rules_out() {
+fn a_pool_gives_no_label_that_it_excludes() {
     let mut snapshot = cluster([open_pool(Operator::NotIn, &["green"])]);
-    let all = pods("g", of_team("green"), 1);
+    let all = pods("g", shape_of_team("green"), 1);
     waiting(&mut snapshot, &all);
     let outcome = solve(&snapshot, &all);
-    assert!(matches!(outcome.unplaced[0].why[0].1, WhyNot::Labels(_)), "{:?}", outcome.unplaced[0].why);
+    assert!(
+        matches!(outcome.unschedulable[0].reasons[0].1, UnschedulableReason::IncompatibleRequirements(_)),
+        "{:?}",
+        outcome.unschedulable[0].reasons
+    );
 }
 
 #[test]
-fn a_team_that_is_preferred_is_had() {
+fn a_preferred_label_value_is_used() {
     let mut snapshot = cluster([open_pool(Operator::Exists, &[])]);
     let preferences = Preferences { node: vec![(10, requirements_in(&[(TEAM, &["red"])]))], ..Preferences::default() };
     let all = pods("r", PodShape { preferences: Some(Box::new(preferences)), ..shape("red", 1000, 1) }, 1);
@@ -108,11 +112,11 @@ fn a_team_that_is_preferred_is_had() {
 fn limits_of_a_pool_hold_for_all_its_variants_together() {
     let mut pool = open_pool(Operator::In, &["blue", "red"]);
     pool.limits.nodes = Some(2);
-    let mut all = pods("r", of_team("red"), 1);
-    all.extend(pods("b", of_team("blue"), 1));
-    let mut third = of_team("red");
+    let mut all = pods("r", shape_of_team("red"), 1);
+    all.extend(pods("b", shape_of_team("blue"), 1));
+    let mut third = shape_of_team("red");
     third.requests.cpu_millis = 15_000;
     all.extend(pods("t", third, 1));
     let outcome = solve(&cluster([pool]), &all);
-    assert!(outcome.new.len() <= 2, "{:?}", outcome.new);
+    assert!(outcome.new_nodes.len() <= 2, "{:?}", outcome.new_nodes);
 }

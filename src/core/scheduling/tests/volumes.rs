@@ -25,7 +25,7 @@ fn small() -> NodePool {
 }
 
 /// How many data disks a node of the pool takes.
-fn most_disks(snapshot: &Snapshot) -> usize {
+fn max_disks_of_a_new_node(snapshot: &Snapshot) -> usize {
     let types = &snapshot.instance_types[&crate::fixtures::class().name];
     types.iter().find(|t| t.facts.name.as_str() == D2).unwrap().facts.max_data_disks as usize
 }
@@ -80,7 +80,7 @@ fn waiting(pod_name: &str, claims: &[&str]) -> Arc<Pod> {
     Arc::new(with(pod(pod_name, &Arc::new(shape("a", 10, 0))), claims))
 }
 
-fn on_node(outcome: &Outcome, node: &str) -> usize {
+fn on_node(outcome: &SchedulingResult, node: &str) -> usize {
     let node = Target::Node(NodeName::new(node).unwrap());
     outcome.targets().get(&node).copied().unwrap_or(0)
 }
@@ -88,7 +88,7 @@ fn on_node(outcome: &Outcome, node: &str) -> usize {
 #[test]
 fn a_volume_that_several_pods_have_is_attached_once() {
     let mut snapshot = cluster([small()]);
-    let most = most_disks(&snapshot);
+    let most = max_disks_of_a_new_node(&snapshot);
     put_claim(&mut snapshot, "shared", DISK_DRIVER, true);
     let mut all: Vec<Arc<Pod>> = (0..9).map(|n| waiting(&format!("s-{n}"), &["shared"])).collect();
     for n in 1..most {
@@ -96,10 +96,10 @@ fn a_volume_that_several_pods_have_is_attached_once() {
         all.push(waiting(&format!("o-{n}"), &["shared", &format!("own-{n}")]));
     }
     let outcome = solve(&snapshot, &all);
-    assert_eq!((outcome.unplaced_pods(), outcome.new.len()), (0, 1), "{most} disks in all");
+    assert_eq!((outcome.unschedulable_pods(), outcome.new_nodes.len()), (0, 1), "{most} disks in all");
     put_claim(&mut snapshot, "beyond", DISK_DRIVER, true);
     all.push(waiting("beyond", &["beyond"]));
-    assert_eq!(solve(&snapshot, &all).new.len(), 2, "one disk more than a node takes");
+    assert_eq!(solve(&snapshot, &all).new_nodes.len(), 2, "one disk more than a node takes");
 
     // A node that takes no disk more takes pods whose disk is there.
     let old = node("old", 1, 2);
@@ -108,7 +108,7 @@ fn a_volume_that_several_pods_have_is_attached_once() {
     snapshot.put_pod(with(running("r", &Arc::new(shape("a", 10, 0)), &old), &["shared"]));
     let outcome = solve(&snapshot, &all);
     assert_eq!(on_node(&outcome, "old"), 9, "{outcome:?}");
-    assert_eq!(outcome.unplaced_pods(), 0);
+    assert_eq!(outcome.unschedulable_pods(), 0);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn each_driver_has_its_limit_on_a_node_that_exists_and_the_least_of_them_on_anot
         put_claim(&mut snapshot, &format!("c-{n}"), OTHER, n % 2 == 0);
     }
     let all: Vec<Arc<Pod>> = (0..12).map(|n| waiting(&format!("p-{n}"), &[&format!("c-{n}")])).collect();
-    assert_eq!(solve(&snapshot, &all).new.len(), 1, "where no node names a limit there is none");
+    assert_eq!(solve(&snapshot, &all).new_nodes.len(), 1, "where no node names a limit there is none");
     let old = node("old", 1, 2);
     snapshot.put_node(old.clone());
     put_claim(&mut snapshot, "there", OTHER, true);
@@ -126,20 +126,20 @@ fn each_driver_has_its_limit_on_a_node_that_exists_and_the_least_of_them_on_anot
     put_limits(&mut snapshot, "old", &[(OTHER, 4)]);
     put_limits(&mut snapshot, "gone", &[(OTHER, 5), (DISK_DRIVER, 1)]);
     let outcome = solve(&snapshot, &all);
-    let sizes: Vec<usize> = outcome.new.iter().map(|node| node.pods.len()).collect();
-    assert_eq!((on_node(&outcome, "old"), outcome.unplaced_pods(), sizes), (3, 0, vec![4, 4, 1]));
+    let sizes: Vec<usize> = outcome.new_nodes.iter().map(|node| node.pods.len()).collect();
+    assert_eq!((on_node(&outcome, "old"), outcome.unschedulable_pods(), sizes), (3, 0, vec![4, 4, 1]));
     let six: Vec<String> = (0..6).map(|n| format!("c-{n}")).collect();
     let greedy = waiting("greedy", &six.iter().map(String::as_str).collect::<Vec<_>>());
     let outcome = solve(&snapshot, &[greedy]);
-    let too_many = WhyNot::Attach { driver: driver(OTHER), asked: 6, most: 4 };
-    assert_eq!(outcome.unplaced[0].why, [(None, too_many)]);
+    let too_many = UnschedulableReason::VolumeLimit { driver: driver(OTHER), requested: 6, limit: 4 };
+    assert_eq!(outcome.unschedulable[0].reasons, [(None, too_many)]);
 }
 
 #[test]
 fn a_claim_in_flight_counts_what_is_on_its_node_already() {
     let small = small();
     let mut snapshot = cluster([small.clone()]);
-    let most = most_disks(&snapshot);
+    let most = max_disks_of_a_new_node(&snapshot);
     let (claim, node) = crate::fixtures::managed("small-a", &small, offering(D2, 1, Spot));
     let claim = crate::model::cluster::claim::Claim {
         status: crate::model::cluster::claim::ClaimStatus { initialized: None, ..claim.status.clone() },
@@ -156,7 +156,7 @@ fn a_claim_in_flight_counts_what_is_on_its_node_already() {
         all.push(waiting(&format!("p-{n}"), &[&format!("c-{n}")]));
     }
     let outcome = solve(&snapshot, &all);
-    assert_eq!((outcome.targets()[&in_flight], outcome.new.len()), (most, 1), "{outcome:?}");
+    assert_eq!((outcome.targets()[&in_flight], outcome.new_nodes.len()), (most, 1), "{outcome:?}");
 }
 
 #[test]
@@ -172,13 +172,13 @@ fn pods_that_share_a_disk_which_is_still_to_be_made_stay_in_its_zone() {
     elsewhere.priority = 1;
     let first = Arc::new(with(pod("first", &Arc::new(elsewhere)), &["shared"]));
     let outcome = solve(&snapshot, &[pods, vec![Arc::clone(&first)]].concat());
-    assert_eq!((outcome.unplaced_pods(), by_zone(&outcome)), (0, [(zone(3).to_string(), 4)].into()));
+    assert_eq!((outcome.unschedulable_pods(), by_zone(&outcome)), (0, [(zone(3).to_string(), 4)].into()));
     // One that may not be there waits, and is told why.
     let mut astray = shape("c", 10, 0);
     astray.selector = requirements_in(&[(labels::ZONE, &[zone(2).as_str()])]);
     let astray = Arc::new(with(pod("astray", &Arc::new(astray)), &["shared"]));
     let outcome = solve(&snapshot, &[first, astray]);
-    assert_eq!(outcome.unplaced[0].why, [(None, WhyNot::SharedVolume)]);
+    assert_eq!(outcome.unschedulable[0].reasons, [(None, UnschedulableReason::SharedVolume)]);
 }
 
 #[test]
@@ -193,13 +193,13 @@ fn a_claim_for_one_pod_keeps_all_others_waiting() {
         ..Pod::clone(&waiting("z", &["one"]))
     };
     let all = [waiting("a", &["one"]), Arc::new(prior)];
-    let refused = |snapshot: &Snapshot| -> Vec<(String, WhyNot)> {
+    let refused = |snapshot: &Snapshot| -> Vec<(String, UnschedulableReason)> {
         let outcome = solve(snapshot, &all);
-        let all = outcome.unplaced.iter().flat_map(|u| u.pods.iter().map(|pod| (pod, u.why[0].1.clone())));
+        let all = outcome.unschedulable.iter().flat_map(|u| u.pods.iter().map(|pod| (pod, u.reasons[0].1.clone())));
         let refused = all.map(|(pod, why)| (pod.key.name.to_string(), why));
         refused.collect()
     };
-    let in_use = |holder: &str| WhyNot::Volume(VolumeTrouble::InUse(key("one"), key(holder)));
+    let in_use = |holder: &str| UnschedulableReason::Volume(VolumeTrouble::InUse(key("one"), key(holder)));
     assert_eq!(refused(&snapshot), [("a".to_owned(), in_use("z"))]);
     let old = node("old", 1, 2);
     snapshot.put_pod(with(running("r", &Arc::new(shape("a", 10, 0)), &old), &["one"]));
@@ -207,7 +207,7 @@ fn a_claim_for_one_pod_keeps_all_others_waiting() {
 }
 
 /// Nodes, limits, claims and pods at random.
-fn scene(dice: &mut Dice) -> (Snapshot, Vec<Arc<Pod>>) {
+fn random_cluster(dice: &mut Dice) -> (Snapshot, Vec<Arc<Pod>>) {
     let mut snapshot = cluster([pool("general"), small()]);
     let claims: Vec<String> = (0..2 + dice.roll(12)).map(|n| format!("c-{n}")).collect();
     for claim in &claims {
@@ -255,14 +255,14 @@ fn attached<'p>(snapshot: &Snapshot, pods: impl Iterator<Item = &'p Arc<Pod>>) -
 }
 
 /// What a place takes, with what it has.
-struct Room {
+struct VolumeRoom {
     disks: Option<usize>,
     others: Option<usize>,
     zone: Option<String>,
     running: Vec<Arc<Pod>>,
 }
 
-fn room_at(snapshot: &Snapshot, outcome: &Outcome, target: &Target) -> Room {
+fn room_at(snapshot: &Snapshot, outcome: &SchedulingResult, target: &Target) -> VolumeRoom {
     match target {
         Target::Node(name) => {
             let runs = snapshot.pods().values().filter(|pod| pod.node.as_ref() == Some(name));
@@ -274,16 +274,16 @@ fn room_at(snapshot: &Snapshot, outcome: &Outcome, target: &Target) -> Room {
                 Some((limit as usize).max(before.get(by).map_or(0, BTreeSet::len)))
             };
             let zone = snapshot.nodes().get(name).unwrap().labels[labels::ZONE].to_string();
-            Room { disks: most(DISK_DRIVER), others: most(OTHER), zone: Some(zone), running }
+            VolumeRoom { disks: most(DISK_DRIVER), others: most(OTHER), zone: Some(zone), running }
         }
         Target::New(n) => {
             let types = &snapshot.instance_types[&crate::fixtures::class().name];
-            let node = &outcome.new[*n];
+            let node = &outcome.new_nodes[*n];
             let sizes = types.iter().filter(|t| node.offerings.iter().any(|o| o.key.size == t.facts.name));
             let disks = sizes.map(|t| t.facts.max_data_disks as usize).min();
             let others = snapshot.attach_limits().values().filter_map(|limits| limits.of(OTHER)).min();
             let zone = node.zone().map(|zone| zone.to_string());
-            Room { disks, others: others.map(|most| most as usize), zone, running: Vec::new() }
+            VolumeRoom { disks, others: others.map(|most| most as usize), zone, running: Vec::new() }
         }
         Target::Claim(_) => unreachable!(),
     }
@@ -293,7 +293,7 @@ fn room_at(snapshot: &Snapshot, outcome: &Outcome, target: &Target) -> Room {
 fn no_node_has_more_volumes_than_it_takes() {
     let mut placed_in_all = 0;
     for seed in 0..300 {
-        let (snapshot, pods) = scene(&mut Dice(seed * 7 + 1));
+        let (snapshot, pods) = random_cluster(&mut Dice(seed * 7 + 1));
         let outcome = solve(&snapshot, &pods);
         placed_in_all += outcome.placements.len();
         let of = |key: &ObjectKey| pods.iter().find(|pod| pod.key == *key).unwrap();
@@ -315,8 +315,11 @@ fn no_node_has_more_volumes_than_it_takes() {
             }
         }
         assert!(zones.values().all(|zones| zones.len() == 1), "seed {seed}: {zones:?}");
-        for (_, why) in outcome.unplaced.iter().flat_map(|unplaced| &unplaced.why) {
-            assert!(matches!(why, WhyNot::Attach { .. } | WhyNot::SharedVolume), "seed {seed}: {why}");
+        for (_, why) in outcome.unschedulable.iter().flat_map(|unplaced| &unplaced.reasons) {
+            assert!(
+                matches!(why, UnschedulableReason::VolumeLimit { .. } | UnschedulableReason::SharedVolume),
+                "seed {seed}: {why}"
+            );
         }
     }
     assert!(placed_in_all > 2_000, "{placed_in_all}");

@@ -18,7 +18,9 @@ use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, NodeClassName, ObjectKey, ObjectName, Uid};
 use napkeeper_core::model::requirements::{Requirement, Requirements};
-use napkeeper_core::scheduling::{Input, Market, Unavailable, Unplaced, WhyNot, schedule};
+use napkeeper_core::scheduling::{
+    AvailableOfferings, Input, UnavailableOfferings, UnschedulablePods, UnschedulableReason, schedule,
+};
 use napkeeper_core::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -133,8 +135,15 @@ fn homeless(
 }
 
 /// True when the input cannot tell: what is not simulated, and pods that may run beside it.
-fn is_ours(unplaced: &Unplaced) -> bool {
-    unplaced.why.iter().any(|(_, why)| matches!(why, WhyNot::Devices | WhyNot::Affinity | WhyNot::TopologyKey(_)))
+fn is_ours(unplaced: &UnschedulablePods) -> bool {
+    unplaced.reasons.iter().any(|(_, why)| {
+        matches!(
+            why,
+            UnschedulableReason::DynamicResources
+                | UnschedulableReason::PodAffinity
+                | UnschedulableReason::MissingTopologyKey(_)
+        )
+    })
 }
 
 /// The pools, classes and DaemonSets of a part of the input. A class that it lacks is taken to be all defaults. `None`
@@ -161,7 +170,7 @@ fn cluster(render: &Render, part: &str) -> Option<Snapshot> {
     Some(snapshot)
 }
 
-fn simulate(base: &Snapshot, region: &RegionCatalog, facts: &Facts, pods: Vec<Arc<Pod>>) -> Vec<Unplaced> {
+fn simulate(base: &Snapshot, region: &RegionCatalog, facts: &Facts, pods: Vec<Arc<Pod>>) -> Vec<UnschedulablePods> {
     let mut snapshot = base.clone();
     let classes: Vec<_> = snapshot.classes().values().cloned().collect();
     let mut reserved = Vec::new();
@@ -174,11 +183,16 @@ fn simulate(base: &Snapshot, region: &RegionCatalog, facts: &Facts, pods: Vec<Ar
     }
     let reservations = Some(Fact { as_of: Timestamp::UNIX_EPOCH, value: reserved });
     snapshot.set_infrastructure(Arc::new(InfrastructureFacts { reservations, ..InfrastructureFacts::default() }));
-    let market = Market::new(&snapshot, &Unavailable::default(), Timestamp::UNIX_EPOCH);
+    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), Timestamp::UNIX_EPOCH);
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
-    let input =
-        Input { snapshot: &snapshot, market: &market, without: &without, new_nodes: pods.len(), promised: &promised };
-    schedule(input, &pods).unplaced
+    let input = Input {
+        snapshot: &snapshot,
+        available: &market,
+        excluded_nodes: &without,
+        max_new_nodes: pods.len(),
+        claim_of_pod: &promised,
+    };
+    schedule(input, &pods).unschedulable
 }
 
 /// Of which sizes a group has reserved some stands in no manifest: any that is sold may be among them.
@@ -206,9 +220,9 @@ fn pod(index: usize, workload: &Workload<'_>) -> Option<Arc<Pod>> {
     Some(Arc::new(Pod::waiting(key, Uid::new(&name).ok()?, workload.shape, PodOwner::Controller)))
 }
 
-fn reasons(unplaced: &Unplaced) -> String {
+fn reasons(unplaced: &UnschedulablePods) -> String {
     let mut shown: Vec<String> = unplaced.reasons().take(REASONS).collect();
-    if let Some(more) = unplaced.why.len().checked_sub(REASONS).filter(|n| *n > 0) {
+    if let Some(more) = unplaced.reasons.len().checked_sub(REASONS).filter(|n| *n > 0) {
         shown.push(format!("and {more} more NodePools"));
     }
     shown.join("; ")

@@ -6,9 +6,9 @@ mod subnets;
 
 use crate::model::cluster::claim::Claim;
 use jiff::{SignedDuration, Timestamp};
-pub use quota::{QuotaHeadroom, QuotaShort};
-pub use reservations::{ReservationHeadroom, ReservationShort};
-pub use subnets::{SubnetHeadroom, SubnetShort};
+pub use quota::{QuotaHeadroom, QuotaShortage};
+pub use reservations::{ReservationHeadroom, ReservationShortage};
+pub use subnets::{SubnetHeadroom, SubnetShortage};
 
 /// By then Azure counts a VM that was asked for, whether or not it has come up.
 const COUNTED_AFTER: SignedDuration = SignedDuration::from_mins(10);

@@ -20,18 +20,18 @@ const SPOT: &str = "lowprioritycores";
 
 /// Which quota leaves no room.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QuotaShort {
+pub struct QuotaShortage {
     /// The quota, with Azure's numbers.
     pub usage: QuotaUsage,
     /// Cores that are under way and not in Azure's numbers.
     pub in_flight: u64,
     /// Cores that are asked for.
-    pub need: u64,
+    pub needed: u64,
 }
 
-impl fmt::Display for QuotaShort {
+impl fmt::Display for QuotaShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { usage: QuotaUsage { name, used, limit }, in_flight, need } = self;
+        let Self { usage: QuotaUsage { name, used, limit }, in_flight, needed: need } = self;
         match name.to_lowercase().as_str() {
             REGIONAL => f.write_str("quota of the region")?,
             SPOT => f.write_str("quota of spot cores")?,
@@ -69,7 +69,7 @@ impl QuotaHeadroom {
             spot: quota.position(SPOT),
         };
         for claim in snapshot.claims().values().filter(|claim| is_in_flight(claim, quota.as_of)) {
-            if let Some((facts, capacity_type)) = asked_by(snapshot, claim) {
+            if let Some((facts, capacity_type)) = launching_as(snapshot, claim) {
                 headroom.take(facts, capacity_type);
             }
         }
@@ -78,25 +78,30 @@ impl QuotaHeadroom {
 
     /// The quota that does not allow one more VM of a size; `None` when all do.
     #[must_use]
-    pub fn short(&self, facts: &SizeFacts, capacity_type: CapacityType) -> Option<QuotaShort> {
+    pub fn shortage(&self, facts: &SizeFacts, capacity_type: CapacityType) -> Option<QuotaShortage> {
         let need = u64::from(facts.vcpus);
-        let quotas = self.places(facts, capacity_type).into_iter().flatten().filter_map(|place| self.quotas.get(place));
+        let quotas =
+            self.quota_indices(facts, capacity_type).into_iter().flatten().filter_map(|place| self.quotas.get(place));
         let mut short = quotas
             .filter(|(usage, in_flight)| usage.used.saturating_add(*in_flight).saturating_add(need) > usage.limit);
-        short.next().map(|(usage, in_flight)| QuotaShort { usage: usage.clone(), in_flight: *in_flight, need })
+        short.next().map(|(usage, in_flight)| QuotaShortage {
+            usage: usage.clone(),
+            in_flight: *in_flight,
+            needed: need,
+        })
     }
 
     /// True when every quota allows one more VM of a size.
     #[must_use]
     pub fn allows(&self, facts: &SizeFacts, capacity_type: CapacityType) -> bool {
-        self.quotas.is_empty() || self.short(facts, capacity_type).is_none()
+        self.quotas.is_empty() || self.shortage(facts, capacity_type).is_none()
     }
 
     /// True when every quota allows one VM in place of another that has been counted.
     #[must_use]
-    pub fn allows_instead(&self, one: (&SizeFacts, CapacityType), of: (&SizeFacts, CapacityType)) -> bool {
-        let back = self.places(of.0, of.1);
-        self.places(one.0, one.1).into_iter().flatten().all(|place| {
+    pub fn allows_swap(&self, one: (&SizeFacts, CapacityType), of: (&SizeFacts, CapacityType)) -> bool {
+        let back = self.quota_indices(of.0, of.1);
+        self.quota_indices(one.0, one.1).into_iter().flatten().all(|place| {
             let given = if back.contains(&Some(place)) { u64::from(of.0.vcpus) } else { 0 };
             self.quotas.get(place).is_none_or(|(usage, in_flight)| {
                 let used = usage.used.saturating_add(*in_flight).saturating_add(u64::from(one.0.vcpus));
@@ -107,7 +112,7 @@ impl QuotaHeadroom {
 
     /// Counts one VM of a size less: it was counted here, and another will be asked for instead.
     pub fn give_back(&mut self, facts: &SizeFacts, capacity_type: CapacityType) {
-        for place in self.places(facts, capacity_type).into_iter().flatten() {
+        for place in self.quota_indices(facts, capacity_type).into_iter().flatten() {
             if let Some((_, in_flight)) = self.quotas.get_mut(place) {
                 *in_flight = in_flight.saturating_sub(u64::from(facts.vcpus));
             }
@@ -116,7 +121,7 @@ impl QuotaHeadroom {
 
     /// Counts one more VM of a size.
     pub fn take(&mut self, facts: &SizeFacts, capacity_type: CapacityType) {
-        for place in self.places(facts, capacity_type).into_iter().flatten() {
+        for place in self.quota_indices(facts, capacity_type).into_iter().flatten() {
             if let Some((_, in_flight)) = self.quotas.get_mut(place) {
                 *in_flight = in_flight.saturating_add(u64::from(facts.vcpus));
             }
@@ -124,7 +129,7 @@ impl QuotaHeadroom {
     }
 
     /// The quotas that a VM counts against: spot against its own alone, all others against family and region.
-    fn places(&self, facts: &SizeFacts, capacity_type: CapacityType) -> [Option<usize>; 2] {
+    fn quota_indices(&self, facts: &SizeFacts, capacity_type: CapacityType) -> [Option<usize>; 2] {
         match capacity_type {
             // The reservation has taken its cores already.
             CapacityType::Reserved => [None, None],
@@ -135,7 +140,7 @@ impl QuotaHeadroom {
 }
 
 /// The size that a claim is being launched as, or will be tried as first.
-fn asked_by<'a>(snapshot: &'a Snapshot, claim: &Claim) -> Option<(&'a SizeFacts, CapacityType)> {
+fn launching_as<'a>(snapshot: &'a Snapshot, claim: &Claim) -> Option<(&'a SizeFacts, CapacityType)> {
     let trying = claim.intent.as_ref().map(|intent| &intent.offering);
     let key = &trying.or_else(|| claim.spec.planned.first())?.key;
     let types = snapshot.instance_types.get(&claim.spec.class)?;

@@ -16,16 +16,16 @@ use std::sync::Arc;
 
 /// Which reservation is used up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReservationShort {
+pub struct ReservationShortage {
     /// The reservation, with Azure's numbers.
-    pub room: CapacityReservation,
+    pub reservation: CapacityReservation,
     /// Nodes that are under way and not in Azure's numbers.
     pub in_flight: u64,
 }
 
-impl fmt::Display for ReservationShort {
+impl fmt::Display for ReservationShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { room: CapacityReservation { group, size, zone, capacity, used }, in_flight } = self;
+        let Self { reservation: CapacityReservation { group, size, zone, capacity, used }, in_flight } = self;
         let place = if zone.is_regional() { String::new() } else { format!(" in {zone}") };
         let name = group.name();
         write!(f, "reservation of {size}{place} in group {name}: {used} of {capacity} VMs used, {in_flight} in flight")
@@ -37,7 +37,7 @@ impl fmt::Display for ReservationShort {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReservationHeadroom {
     /// Each reservation with the nodes that are under way beside Azure's numbers.
-    rooms: Vec<(CapacityReservation, u64)>,
+    reservations: Vec<(CapacityReservation, u64)>,
     /// The group of each class that names one.
     groups: Arc<BTreeMap<NodeClassName, ArmId>>,
 }
@@ -51,23 +51,27 @@ impl ReservationHeadroom {
         let groups: Arc<BTreeMap<NodeClassName, ArmId>> = Arc::new(groups.collect());
         let known = snapshot.infrastructure.reservations.as_ref();
         let Some(known) = known.filter(|fact| now.duration_since(fact.as_of) <= STALE_AFTER) else {
-            return Self { rooms: Vec::new(), groups };
+            return Self { reservations: Vec::new(), groups };
         };
         let rooms = known.value.iter().map(|room| (room.clone(), 0)).collect();
-        let mut all = Self { rooms, groups };
+        let mut all = Self { reservations: rooms, groups };
         let in_flight = snapshot.claims().values().filter(|claim| is_in_flight(claim, known.as_of));
-        in_flight.filter_map(|claim| all.asked_by(claim)).collect::<Vec<_>>().into_iter().for_each(|at| all.take(at));
+        in_flight
+            .filter_map(|claim| all.reservation_of(claim))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .for_each(|at| all.take(at));
         all
     }
 
     /// The reservation that a claim takes a VM of, or will try to.
-    fn asked_by(&self, claim: &Claim) -> Option<usize> {
+    fn reservation_of(&self, claim: &Claim) -> Option<usize> {
         let trying = claim.intent.as_ref().map(|intent| &intent.offering);
         let key = &trying.or_else(|| claim.spec.planned.first())?.key;
         let group = claim.intent.as_ref().and_then(|intent| intent.reservation.as_ref());
         let group =
             group.or_else(|| self.group(&claim.spec.class)).filter(|_| key.capacity_type == CapacityType::Reserved);
-        self.place_in(group?, &key.size, &key.zone)
+        self.index_in_group(group?, &key.size, &key.zone)
     }
 
     /// The group that a class names.
@@ -79,42 +83,42 @@ impl ReservationHeadroom {
     /// True when numbers of a group are known that are not too old.
     #[must_use]
     pub fn knows(&self, group: &ArmId) -> bool {
-        self.rooms.iter().any(|(room, _)| room.group == *group)
+        self.reservations.iter().any(|(room, _)| room.group == *group)
     }
 
     /// The reservation of a size in a zone for nodes of a class. It is looked up once; then its place serves.
     #[must_use]
-    pub fn place(&self, class: &NodeClassName, size: &VmSize, zone: &Zone) -> Option<usize> {
-        self.place_in(self.group(class)?, size, zone)
+    pub fn reservation_index(&self, class: &NodeClassName, size: &VmSize, zone: &Zone) -> Option<usize> {
+        self.index_in_group(self.group(class)?, size, zone)
     }
 
-    fn place_in(&self, group: &ArmId, size: &VmSize, zone: &Zone) -> Option<usize> {
-        self.rooms.iter().position(|(room, _)| room.group == *group && room.size == *size && room.zone == *zone)
+    fn index_in_group(&self, group: &ArmId, size: &VmSize, zone: &Zone) -> Option<usize> {
+        self.reservations.iter().position(|(room, _)| room.group == *group && room.size == *size && room.zone == *zone)
     }
 
     /// True when one more node may take a VM of a reservation.
     #[must_use]
     pub fn allows(&self, place: usize) -> bool {
-        self.rooms.get(place).is_some_and(|(room, in_flight)| *in_flight < room.free())
+        self.reservations.get(place).is_some_and(|(room, in_flight)| *in_flight < room.free())
     }
 
     /// The reservation of which nothing is left; `None` where something is.
     #[must_use]
-    pub fn short(&self, place: usize) -> Option<ReservationShort> {
-        let (room, in_flight) = self.rooms.get(place)?;
-        (!self.allows(place)).then(|| ReservationShort { room: room.clone(), in_flight: *in_flight })
+    pub fn shortage(&self, place: usize) -> Option<ReservationShortage> {
+        let (room, in_flight) = self.reservations.get(place)?;
+        (!self.allows(place)).then(|| ReservationShortage { reservation: room.clone(), in_flight: *in_flight })
     }
 
     /// Counts one more node.
     pub fn take(&mut self, place: usize) {
-        if let Some((_, in_flight)) = self.rooms.get_mut(place) {
+        if let Some((_, in_flight)) = self.reservations.get_mut(place) {
             *in_flight = in_flight.saturating_add(1);
         }
     }
 
     /// Counts one less that has been counted.
     pub fn give_back(&mut self, place: usize) {
-        if let Some((_, in_flight)) = self.rooms.get_mut(place) {
+        if let Some((_, in_flight)) = self.reservations.get_mut(place) {
             *in_flight = in_flight.saturating_sub(1);
         }
     }

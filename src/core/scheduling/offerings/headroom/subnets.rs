@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 /// Which subnet has no address left.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SubnetShort {
+pub struct SubnetShortage {
     /// The subnet, with Azure's numbers.
-    pub room: SubnetAddresses,
+    pub subnet: SubnetAddresses,
     /// Addresses of nodes that are under way and not in Azure's numbers.
     pub in_flight: u64,
 }
 
-impl fmt::Display for SubnetShort {
+impl fmt::Display for SubnetShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { room: SubnetAddresses { id, used, usable, .. }, in_flight } = self;
+        let Self { subnet: SubnetAddresses { id, used, usable, .. }, in_flight } = self;
         write!(f, "subnet {}: {used} of {usable} addresses used, {in_flight} in flight, 1 needed", id.name())
     }
 }
@@ -58,9 +58,9 @@ impl SubnetHeadroom {
 
     /// The subnet that has no address for one more node of a class; `None` where it has.
     #[must_use]
-    pub fn short(&self, class: &NodeClassName) -> Option<SubnetShort> {
+    pub fn shortage(&self, class: &NodeClassName) -> Option<SubnetShortage> {
         let (room, in_flight) = self.of_class(class)?;
-        (*in_flight >= room.free()).then(|| SubnetShort { room: room.clone(), in_flight: *in_flight })
+        (*in_flight >= room.free()).then(|| SubnetShortage { subnet: room.clone(), in_flight: *in_flight })
     }
 
     /// True when there is an address for one more node of a class.
