@@ -12,7 +12,7 @@ fn run(folder: &str) -> Result<World, Box<dyn Error>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests").join(folder);
     let loaded = manifests::load(&[path]);
     assert!(loaded.unreadable.is_empty(), "{:?}", loaded.unreadable);
-    let documents: Vec<_> = loaded.sources.iter().flat_map(|s| &s.reading().documents).collect();
+    let documents: Vec<_> = loaded.files.iter().flat_map(|s| &s.parsed().documents).collect();
     let file = documents.iter().find(|d| is_scenario(d)).ok_or("there is no scenario")?;
     let scenario = scenario::read(file).map_err(|wrong| format!("{wrong:?}"))?;
     let others = documents.iter().copied().filter(|d| !is_scenario(d));

@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// Rules and facts, and the ages of the facts.
 #[derive(Debug)]
 pub struct Basis {
-    pub(crate) verdict: Verdict,
-    sizes: FactSource,
-    prices: FactSource,
+    pub(crate) validator: Verdict,
+    size_source: FactSource,
+    price_source: FactSource,
 }
 
 impl Basis {
@@ -23,9 +23,9 @@ impl Basis {
     pub fn embedded() -> Result<Self, SchemaError> {
         let month = Catalog::embedded_as_of()?;
         Ok(Self {
-            verdict: Verdict::embedded()?,
-            sizes: FactSource::Embedded(month),
-            prices: FactSource::Embedded(month),
+            validator: Verdict::embedded()?,
+            size_source: FactSource::Embedded(month),
+            price_source: FactSource::Embedded(month),
         })
     }
 
@@ -35,7 +35,7 @@ impl Basis {
     /// As [`Basis::embedded`].
     pub fn embedded_in(region: &Region) -> Result<Self, SchemaError> {
         let basis = Self::embedded()?;
-        Ok(Self { verdict: basis.verdict.with_facts(Facts::embedded(Some(region))?), ..basis })
+        Ok(Self { validator: basis.validator.with_facts(Facts::embedded(Some(region))?), ..basis })
     }
 
     /// What is known of a region, where `embedded` is what this program has of it.
@@ -54,25 +54,25 @@ impl Basis {
             None => facts,
         };
         let verdict = Verdict::embedded()?.with_facts(facts);
-        Ok(Self { verdict, sizes: known.sizes_from(month), prices: known.prices_from(month) })
+        Ok(Self { validator: verdict, size_source: known.sizes_from(month), price_source: known.prices_from(month) })
     }
 
     /// The same, for the cluster's version of Kubernetes, such as `1.33.2`.
     #[must_use]
     pub fn for_kubernetes(self, version: Option<String>) -> Self {
-        Self { verdict: self.verdict.with_kubernetes(version), ..self }
+        Self { validator: self.validator.with_kubernetes(version), ..self }
     }
 
     /// True when it is made of these facts, or of others of the same age.
     #[must_use]
-    pub fn is_of(&self, known: &AzureFacts, month: Month) -> bool {
-        self.sizes == known.sizes_from(month) && self.prices == known.prices_from(month)
+    pub fn matches(&self, known: &AzureFacts, month: Month) -> bool {
+        self.size_source == known.sizes_from(month) && self.price_source == known.prices_from(month)
     }
 
     /// Which facts serve, and how old they are, for people.
     #[must_use]
-    pub fn served(&self, now: Timestamp) -> String {
-        let Self { sizes, prices, .. } = self;
+    pub fn describe_sources(&self, now: Timestamp) -> String {
+        let Self { size_source: sizes, price_source: prices, .. } = self;
         format!("catalogue: {}; prices: {}", sizes.describe(now), prices.describe(now))
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Most bytes of all annotations of an object, keys and values together (`TotalAnnotationSizeLimitB` of Kubernetes).
-const MOST_ANNOTATIONS: usize = 256 << 10;
+const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 
 /// Why a patch is not sent.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,31 +20,34 @@ pub(crate) enum BadPatch {
     Apply(String),
     /// What it makes is no pod.
     #[error("what it makes is no pod: {0}")]
-    NoPod(String),
+    NotAPod(String),
     /// The annotations are no texts.
     #[error("an annotation would not be a text")]
-    Form,
+    NonStringAnnotation,
     /// The annotations are larger than an object may have.
     #[error("the annotations would have {0} bytes, more than the {MOST_ANNOTATIONS} that an object may have")]
-    TooLarge(usize),
+    AnnotationsTooLarge(usize),
 }
 
 /// Applies a patch of annotations to those of its pod, and looks at what comes of it.
-pub(crate) fn check_hint(annotations: Option<&BTreeMap<String, String>>, patch: &[Value]) -> Result<(), BadPatch> {
+pub(crate) fn check_annotation_patch(
+    annotations: Option<&BTreeMap<String, String>>,
+    patch: &[Value],
+) -> Result<(), BadPatch> {
     // The rest of the pod stays as it came.
     let metadata = annotations.map_or_else(|| json!({}), |annotations| json!({ "annotations": annotations }));
-    check_annotations(&applied(json!({ "metadata": metadata }), patch)?)
+    check_annotations(&apply_patch(json!({ "metadata": metadata }), patch)?)
 }
 
 /// Applies a patch to its pod, and looks at what comes of it.
-pub(crate) fn check(object: &Value, patch: &[Value]) -> Result<(), BadPatch> {
-    let result = applied(object.clone(), patch)?;
+pub(crate) fn check_patch(object: &Value, patch: &[Value]) -> Result<(), BadPatch> {
+    let result = apply_patch(object.clone(), patch)?;
     check_annotations(&result)?;
-    Pod::deserialize(&result).map_err(|e| BadPatch::NoPod(e.to_string()))?;
+    Pod::deserialize(&result).map_err(|e| BadPatch::NotAPod(e.to_string()))?;
     Ok(())
 }
 
-fn applied(mut object: Value, patch: &[Value]) -> Result<Value, BadPatch> {
+fn apply_patch(mut object: Value, patch: &[Value]) -> Result<Value, BadPatch> {
     let operations: Result<Vec<_>, _> = patch.iter().map(PatchOperation::deserialize).collect();
     let operations = operations.map_err(|e| BadPatch::Apply(e.to_string()))?;
     patch_unsafe(&mut object, &operations).map_err(|e| BadPatch::Apply(e.to_string()))?;
@@ -55,13 +58,14 @@ fn check_annotations(object: &Value) -> Result<(), BadPatch> {
     let annotations = match &object["metadata"]["annotations"] {
         Value::Null => return Ok(()),
         Value::Object(annotations) => annotations,
-        _ => return Err(BadPatch::Form),
+        _ => return Err(BadPatch::NonStringAnnotation),
     };
     let mut size = 0_usize;
     for (key, value) in annotations {
-        size = size.saturating_add(key.len()).saturating_add(value.as_str().ok_or(BadPatch::Form)?.len());
+        size =
+            size.saturating_add(key.len()).saturating_add(value.as_str().ok_or(BadPatch::NonStringAnnotation)?.len());
     }
-    if size > MOST_ANNOTATIONS { Err(BadPatch::TooLarge(size)) } else { Ok(()) }
+    if size > MAX_ANNOTATION_BYTES { Err(BadPatch::AnnotationsTooLarge(size)) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -75,16 +79,19 @@ mod tests {
     #[test]
     fn only_what_applies_and_makes_a_pod_is_sent() {
         let pod = json!({ "metadata": { "name": "a" }, "spec": { "containers": [{ "name": "c" }] } });
-        assert_eq!(check(&pod, &add("/metadata/annotations", json!({ "a": "b" }))), Ok(()));
-        assert_eq!(check(&pod, &add("/spec/tolerations", json!([{ "key": "a" }]))), Ok(()));
-        let fails = |patch: &[Value]| check(&pod, patch).unwrap_err();
+        assert_eq!(check_patch(&pod, &add("/metadata/annotations", json!({ "a": "b" }))), Ok(()));
+        assert_eq!(check_patch(&pod, &add("/spec/tolerations", json!([{ "key": "a" }]))), Ok(()));
+        let fails = |patch: &[Value]| check_patch(&pod, patch).unwrap_err();
         assert!(matches!(fails(&add("/metadata/annotations/a", json!("b"))), BadPatch::Apply(_)), "no annotations");
         assert!(matches!(fails(&add("/spec/tolerations/-", json!({}))), BadPatch::Apply(_)), "no tolerations");
         assert!(matches!(fails(&[json!({ "op": "grow", "path": "/a" })]), BadPatch::Apply(_)));
-        assert_eq!(fails(&add("/metadata/annotations", json!({ "a": 1 }))), BadPatch::Form);
-        assert_eq!(fails(&add("/metadata/annotations", json!("a"))), BadPatch::Form);
-        assert!(matches!(fails(&add("/spec/tolerations", json!("much"))), BadPatch::NoPod(_)));
-        let large = json!({ "a": "b".repeat(MOST_ANNOTATIONS) });
-        assert_eq!(fails(&add("/metadata/annotations", large)), BadPatch::TooLarge(MOST_ANNOTATIONS + 1));
+        assert_eq!(fails(&add("/metadata/annotations", json!({ "a": 1 }))), BadPatch::NonStringAnnotation);
+        assert_eq!(fails(&add("/metadata/annotations", json!("a"))), BadPatch::NonStringAnnotation);
+        assert!(matches!(fails(&add("/spec/tolerations", json!("much"))), BadPatch::NotAPod(_)));
+        let large = json!({ "a": "b".repeat(MAX_ANNOTATION_BYTES) });
+        assert_eq!(
+            fails(&add("/metadata/annotations", large)),
+            BadPatch::AnnotationsTooLarge(MAX_ANNOTATION_BYTES + 1)
+        );
     }
 }

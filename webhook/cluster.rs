@@ -2,7 +2,7 @@
 //!
 //! All of it is told as warnings: the cluster may be another one a moment later.
 
-use crate::hint::shorten;
+use crate::hint::truncate;
 use crate::review::Request;
 use jiff::Timestamp;
 use napkeeper_api::azure::AKSNodeClass;
@@ -21,23 +21,23 @@ use serde::Deserialize;
 use serde_json::Value;
 
 /// Most pools that one finding names.
-const MOST_NAMED: usize = 5;
+const MAX_NAMED_POOLS: usize = 5;
 /// Longest reason of a class in characters: a warning has room for 256, and says more than that.
-const LONGEST_REASON: usize = 90;
+const MAX_REASON_CHARS: usize = 90;
 /// Fields of an AKSNodeClass that change nodes in place.
-const IN_PLACE: &str = "tags";
+const IN_PLACE_FIELD: &str = "tags";
 /// The field of a pool's template that is compared by what it allows.
-const COMPARED: &str = "requirements";
+const REQUIREMENTS_FIELD: &str = "requirements";
 
 /// What the cluster has to say about a NodePool or AKSNodeClass that is written. What cannot be read says nothing.
 pub(crate) fn findings(live: &Live<'_>, request: &Request) -> Vec<Finding> {
     let Request { kind, object, old_object: old, .. } = request;
     match &*kind.kind {
         "NodePool" => match read_pool(object) {
-            Some(pool) => of_pool(live, &pool, (object, old)),
+            Some(pool) => node_pool_findings(live, &pool, (object, old)),
             None => Vec::new(),
         },
-        "AKSNodeClass" => of_class(live, (object, old)).into_iter().collect(),
+        "AKSNodeClass" => node_class_findings(live, (object, old)).into_iter().collect(),
         _ => Vec::new(),
     }
 }
@@ -47,7 +47,7 @@ pub(crate) fn findings(live: &Live<'_>, request: &Request) -> Vec<Finding> {
 pub(crate) struct Live<'a> {
     pub(crate) snapshot: &'a Snapshot,
     /// What stands in the way of nodes.
-    pub(crate) hindrances: &'a ClusterBlockers,
+    pub(crate) blockers: &'a ClusterBlockers,
     pub(crate) now: Timestamp,
 }
 
@@ -66,17 +66,17 @@ fn class_name(object: &Value) -> Option<NodeClassName> {
     Some(convert::node_class(&AKSNodeClass::deserialize(object).ok()?).ok()?.name)
 }
 
-fn of_pool(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, &Value)) -> Vec<Finding> {
+fn node_pool_findings(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, &Value)) -> Vec<Finding> {
     let Live { snapshot, now, .. } = *live;
     let before = read_pool(old);
     let changed = |same: &dyn Fn(&NodePool) -> bool| before.as_ref().is_none_or(|before| !same(before));
     let mut found = Vec::new();
     if changed(&|b| b.class == pool.class) {
-        found.extend(no_class(snapshot, pool));
-        found.extend(not_ready(live.hindrances, pool));
+        found.extend(missing_node_class(snapshot, pool));
+        found.extend(unready_node_class(live.blockers, pool));
     }
     if changed(&|b| (b.weight, &b.requirements, &b.taints) == (pool.weight, &pool.requirements, &pool.taints)) {
-        found.extend(overlapping(snapshot, pool));
+        found.extend(overlapping_pools(snapshot, pool));
     }
     if before.is_none() {
         return found;
@@ -92,83 +92,83 @@ fn of_pool(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, &Value)) ->
             finding(&rules::LIMITS, &format!("spec.limits.{name}"), message, Some(fix))
         }));
     }
-    found.extend(drift_of_pool(live, pool, (object, old)));
+    found.extend(node_pool_drift(live, pool, (object, old)));
     found
 }
 
-fn no_class(snapshot: &Snapshot, pool: &NodePool) -> Option<Finding> {
+fn missing_node_class(snapshot: &Snapshot, pool: &NodePool) -> Option<Finding> {
     if snapshot.classes().get(&pool.class).is_some() {
         return None;
     }
     let message =
         format!("there is no AKSNodeClass {} in the cluster: the pool launches nothing until it is there", pool.class);
-    let known: Vec<&str> = snapshot.classes().values().map(|class| class.name.as_str()).take(MOST_NAMED).collect();
+    let known: Vec<&str> = snapshot.classes().values().map(|class| class.name.as_str()).take(MAX_NAMED_POOLS).collect();
     let fix = (!known.is_empty()).then(|| format!("the cluster has {}", known.join(", ")));
     Some(finding(&rules::CLASS, "spec.template.spec.nodeClassRef.name", message, fix))
 }
 
-fn not_ready(hindrances: &ClusterBlockers, pool: &NodePool) -> Option<Finding> {
-    let NodeClassNotReady { reason, message } = &**hindrances.unready_classes.get(&pool.class)?;
+fn unready_node_class(blockers: &ClusterBlockers, pool: &NodePool) -> Option<Finding> {
+    let NodeClassNotReady { reason, message } = &**blockers.unready_classes.get(&pool.class)?;
     let why = if message.is_empty() { reason.to_string() } else { format!("{reason}: {message}") };
-    let why = shorten(&why, LONGEST_REASON);
+    let why = truncate(&why, MAX_REASON_CHARS);
     let message = format!("AKSNodeClass {} is not ready ({why}): the pool launches nothing until it is", pool.class);
     let fix = format!("see kubectl describe aksnodeclass {}", pool.class);
     Some(finding(&rules::READY, "spec.template.spec.nodeClassRef.name", message, Some(fix)))
 }
 
-fn overlapping(snapshot: &Snapshot, pool: &NodePool) -> Option<Finding> {
+fn overlapping_pools(snapshot: &Snapshot, pool: &NodePool) -> Option<Finding> {
     let others = snapshot.pools().values().filter(|other| other.name != pool.name && overlap(pool, other));
-    let names: Vec<&str> = others.map(|other| other.name.as_str()).take(MOST_NAMED + 1).collect();
+    let names: Vec<&str> = others.map(|other| other.name.as_str()).take(MAX_NAMED_POOLS + 1).collect();
     if names.is_empty() {
         return None;
     }
-    let more = if names.len() > MOST_NAMED { ", and more" } else { "" };
-    let named = names.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join(", ");
+    let more = if names.len() > MAX_NAMED_POOLS { ", and more" } else { "" };
+    let named = names.iter().take(MAX_NAMED_POOLS).copied().collect::<Vec<_>>().join(", ");
     let message = format!("{named}{more} may make the same nodes, with the same weight of {}", pool.weight);
     let fix = "give one of them another weight, or keep them apart by requirements or a taint".to_owned();
     Some(finding(&rules::OVERLAP, "spec.weight", message, Some(fix)))
 }
 
 /// An object without a field.
-fn without<'v>(object: &'v Value, field: &str) -> Vec<(&'v String, &'v Value)> {
+fn without_field<'v>(object: &'v Value, field: &str) -> Vec<(&'v String, &'v Value)> {
     object.as_object().into_iter().flatten().filter(|(name, _)| *name != field).collect()
 }
 
-fn drift_of_pool(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, &Value)) -> Option<Finding> {
+fn node_pool_drift(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, &Value)) -> Option<Finding> {
     let Live { snapshot, now, .. } = *live;
     let (new, old) = (&object["spec"]["template"], &old["spec"]["template"]);
-    let is_static =
-        new["metadata"] != old["metadata"] || without(&new["spec"], COMPARED) != without(&old["spec"], COMPARED);
+    let is_static = new["metadata"] != old["metadata"]
+        || without_field(&new["spec"], REQUIREMENTS_FIELD) != without_field(&old["spec"], REQUIREMENTS_FIELD);
     let of_pool = Impact::of(snapshot, now, |claim| {
         let ours = claim.spec.pool.as_ref() == Some(&pool.name);
-        ours && (is_static || !pool.requirements.satisfied_by(&labels_of(snapshot, claim)))
+        ours && (is_static || !pool.requirements.satisfied_by(&node_labels(snapshot, claim)))
     });
     let why = if is_static { "the template of its nodes changes" } else { "they no longer satisfy its requirements" };
-    replaced(live, &of_pool, "spec.template", why)
+    drift_finding(live, &of_pool, "spec.template", why)
 }
 
 /// The labels by which a node is held against requirements: those of the Node, as far as there is one.
-fn labels_of(snapshot: &Snapshot, claim: &Claim) -> Labels {
+fn node_labels(snapshot: &Snapshot, claim: &Claim) -> Labels {
     let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
     node.map_or_else(|| claim.spec.labels.clone(), |node| node.labels.clone())
 }
 
-fn of_class(live: &Live<'_>, (object, old): (&Value, &Value)) -> Option<Finding> {
-    if old.is_null() || without(&object["spec"], IN_PLACE) == without(&old["spec"], IN_PLACE) {
+fn node_class_findings(live: &Live<'_>, (object, old): (&Value, &Value)) -> Option<Finding> {
+    if old.is_null() || without_field(&object["spec"], IN_PLACE_FIELD) == without_field(&old["spec"], IN_PLACE_FIELD) {
         return None;
     }
     let class = class_name(object)?;
     let impact = Impact::of(live.snapshot, live.now, |claim| claim.spec.class == class);
-    replaced(live, &impact, "spec", "the class that made them changes")
+    drift_finding(live, &impact, "spec", "the class that made them changes")
 }
 
 /// What is said of nodes that a change replaces.
-fn replaced(live: &Live<'_>, impact: &Impact, path: &str, why: &str) -> Option<Finding> {
+fn drift_finding(live: &Live<'_>, impact: &Impact, path: &str, reason: &str) -> Option<Finding> {
     let Impact { claims, pods, do_not_disrupt_pods: refusing, price, .. } = impact;
     if *claims == 0 {
         return None;
     }
-    let kept: Vec<_> = pods.iter().filter_map(|pod| Some((pod, live.hindrances.pdb_blocking(pod)?))).collect();
+    let kept: Vec<_> = pods.iter().filter_map(|pod| Some((pod, live.blockers.pdb_blocking(pod)?))).collect();
     let budgets = match kept.first() {
         None => String::new(),
         Some((pod, budget)) => format!(
@@ -178,16 +178,16 @@ fn replaced(live: &Live<'_>, impact: &Impact, path: &str, why: &str) -> Option<F
             budget.name
         ),
     };
-    let (nodes, pods) = (counted(*claims, "node"), counted(pods.len(), "pod"));
+    let (nodes, pods) = (pluralize(*claims, "node"), pluralize(pods.len(), "pod"));
     let holding = if *refusing == 0 { String::new() } else { format!(", {refusing} of which ask not to be disrupted") };
     let message = format!(
-        "{nodes} will be replaced, within the budgets, with {pods}{holding}{budgets}: {why}; they cost {price}/h, and each \
+        "{nodes} will be replaced, within the budgets, with {pods}{holding}{budgets}: {reason}; they cost {price}/h, and each \
          is paid twice while its successor starts"
     );
     Some(finding(&rules::REPLACED, path, message, None))
 }
 
 /// A number with its noun.
-pub(crate) fn counted(n: usize, what: &str) -> String {
+pub(crate) fn pluralize(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

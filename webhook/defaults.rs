@@ -22,13 +22,13 @@ const SPOT_WEIGHT: i64 = 50;
 /// Weight, of 100, with which a pod prefers an architecture.
 const ARCHITECTURE_WEIGHT: i64 = 10;
 /// Older key of the architecture, which the kubelet still sets.
-const OLD_ARCH: &str = "beta.kubernetes.io/arch";
+const BETA_ARCH: &str = "beta.kubernetes.io/arch";
 /// Node labels that say whether a node is spot.
-const CAPACITY: [&str; 3] = [labels::CAPACITY_TYPE, labels::SCALE_SET_PRIORITY, labels::PRIORITY];
+const CAPACITY_TYPE_LABELS: [&str; 3] = [labels::CAPACITY_TYPE, labels::SCALE_SET_PRIORITY, labels::PRIORITY];
 /// Node labels that say a node's architecture.
-const ARCHITECTURE: [&str; 2] = [labels::ARCH, OLD_ARCH];
+const ARCH_LABELS: [&str; 2] = [labels::ARCH, BETA_ARCH];
 
-const AFFINITY: [&str; 3] = ["spec", "affinity", "nodeAffinity"];
+const NODE_AFFINITY_PATH: [&str; 3] = ["spec", "affinity", "nodeAffinity"];
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
@@ -45,50 +45,50 @@ pub(crate) struct Placed {
 #[derive(Debug)]
 pub(crate) enum Given {
     /// Nothing.
-    Nothing,
+    Unchanged,
     /// It names a policy that does not exist: a warning.
-    Unknown(String),
+    UnknownPolicy(String),
     /// This.
-    Placed(Placed),
+    Patched(Placed),
 }
 
 /// What there is for a pod while there is no policy at all.
-pub(crate) fn none(subject: &Subject) -> Given {
+pub(crate) fn without_policies(subject: &Subject) -> Given {
     let named = subject.annotations.as_ref().and_then(|annotations| annotations.get(PLACEMENT_ANNOTATION));
-    named.filter(|name| **name != *NONE).map_or(Given::Nothing, |name| Given::Unknown(no_such_policy(name)))
+    named.filter(|name| **name != *NONE).map_or(Given::Unchanged, |name| Given::UnknownPolicy(no_such_policy(name)))
 }
 
 /// Gives a pod the defaults that it is to have. `uid` is that of the request.
-pub(crate) fn give(
+pub(crate) fn apply_defaults(
     placement: &PlacementPolicies,
     object: &Value,
     subject: &Subject,
     uid: &str,
 ) -> Result<Given, BadPatch> {
-    let asked = asked(object, subject, uid);
+    let attributes = pod_attributes(object, subject, uid);
     let namespace = subject.pod.key.namespace.as_str();
-    let Some(policy) = placement.policy_for(namespace, &asked) else {
-        let named = asked
+    let Some(policy) = placement.policy_for(namespace, &attributes) else {
+        let named = attributes
             .placement_annotation
             .as_ref()
             .or_else(|| placement.namespaces.get(namespace)?.placement_annotation.as_ref());
-        let unknown = named.filter(|name| ***name != *NONE).map(|name| Given::Unknown(no_such_policy(name)));
-        return Ok(unknown.unwrap_or(Given::Nothing));
+        let unknown = named.filter(|name| ***name != *NONE).map(|name| Given::UnknownPolicy(no_such_policy(name)));
+        return Ok(unknown.unwrap_or(Given::Unchanged));
     };
-    let changes = defaults_for(policy, &asked);
+    let changes = defaults_for(policy, &attributes);
     if changes.is_empty() {
-        return Ok(Given::Nothing);
+        return Ok(Given::Unchanged);
     }
-    let mut writer = Writer { object: object.clone(), patch: Vec::new() };
+    let mut builder = Writer { object: object.clone(), patch: Vec::new() };
     for change in &changes {
-        writer.write(change)?;
+        builder.apply_default(change)?;
     }
-    writer.set(&["metadata", "annotations", PLACED_BY_ANNOTATION], json!(policy.name.as_str()))?;
-    Ok(Given::Placed(Placed { object: writer.object, patch: writer.patch }))
+    builder.set(&["metadata", "annotations", PLACED_BY_ANNOTATION], json!(policy.name.as_str()))?;
+    Ok(Given::Patched(Placed { object: builder.object, patch: builder.patch }))
 }
 
 fn no_such_policy(name: &str) -> String {
-    let name = crate::hint::shorten(name, 64);
+    let name = crate::hint::truncate(name, 64);
     format!(
         "napkeeper: there is no PlacementPolicy {name}, which {PLACEMENT_ANNOTATION} names: the pod gets no defaults"
     )
@@ -99,11 +99,11 @@ fn annotation<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
 }
 
 /// What a pod says for itself.
-fn asked(object: &Value, subject: &Subject, uid: &str) -> PodAttributes {
+fn pod_attributes(object: &Value, subject: &Subject, uid: &str) -> PodAttributes {
     let spec = &object["spec"];
     let key = &subject.pod.key;
     let owners = object["metadata"]["ownerReferences"].as_array();
-    let identity = match &subject.prefix {
+    let identity = match &subject.generate_name {
         Some(_) => format!("{}/{uid}", key.namespace),
         None => key.to_string(),
     };
@@ -116,8 +116,8 @@ fn asked(object: &Value, subject: &Subject, uid: &str) -> PodAttributes {
         placement_annotation: annotation(object, PLACEMENT_ANNOTATION).map(Arc::from),
         has_placed_by: annotation(object, PLACED_BY_ANNOTATION).is_some(),
         has_spread: spec["topologySpreadConstraints"].as_array().is_some_and(|list| !list.is_empty()),
-        has_capacity_type: names_label(spec, &CAPACITY) || tolerated(&CAPACITY),
-        has_architecture: names_label(spec, &ARCHITECTURE),
+        has_capacity_type: names_label(spec, &CAPACITY_TYPE_LABELS) || tolerated(&CAPACITY_TYPE_LABELS),
+        has_architecture: names_label(spec, &ARCH_LABELS),
         has_do_not_disrupt: annotation(object, labels::DO_NOT_DISRUPT).is_some(),
         owned_by_job: owners.into_iter().flatten().any(|o| o["controller"] == true && o["kind"] == "Job"),
         hash: stable_hash(&identity),
@@ -142,7 +142,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn write(&mut self, change: &PodDefault) -> Result<(), BadPatch> {
+    fn apply_default(&mut self, change: &PodDefault) -> Result<(), BadPatch> {
         match change {
             PodDefault::Spread(constraint, labels) => {
                 self.append(&["spec", "topologySpreadConstraints"], spread(constraint, labels))
@@ -152,27 +152,28 @@ impl Writer {
                     "key": labels::SCALE_SET_PRIORITY, "operator": "Equal", "value": "spot", "effect": "NoSchedule",
                 });
                 self.append(&["spec", "tolerations"], toleration)?;
-                self.prefer(SPOT_WEIGHT, labels::CAPACITY_TYPE, "spot")
+                self.prefer_label(SPOT_WEIGHT, labels::CAPACITY_TYPE, "spot")
             }
-            PodDefault::OnDemand => self.stay_on_demand(),
+            PodDefault::OnDemand => self.require_on_demand(),
             PodDefault::DoNotDisrupt(time) => {
                 self.set(&["metadata", "annotations", labels::DO_NOT_DISRUPT], json!(&**time))
             }
-            PodDefault::Architecture(arch) => self.prefer(ARCHITECTURE_WEIGHT, labels::ARCH, arch),
+            PodDefault::Architecture(arch) => self.prefer_label(ARCHITECTURE_WEIGHT, labels::ARCH, arch),
         }
     }
 
-    fn prefer(&mut self, weight: i64, key: &str, value: &str) -> Result<(), BadPatch> {
+    fn prefer_label(&mut self, weight: i64, key: &str, value: &str) -> Result<(), BadPatch> {
         let preference = json!({ "matchExpressions": [{ "key": key, "operator": "In", "values": [value] }] });
         let term = json!({ "weight": weight, "preference": preference });
-        self.append(&[AFFINITY[0], AFFINITY[1], AFFINITY[2], PREFERRED], term)
+        self.append(&[NODE_AFFINITY_PATH[0], NODE_AFFINITY_PATH[1], NODE_AFFINITY_PATH[2], PREFERRED], term)
     }
 
     /// Not on what is labelled as spot; nodes that nobody has labelled are on demand.
-    fn stay_on_demand(&mut self) -> Result<(), BadPatch> {
+    fn require_on_demand(&mut self) -> Result<(), BadPatch> {
         let not_spot = |key: &str| json!({ "key": key, "operator": "NotIn", "values": ["spot"] });
         let keys = [labels::CAPACITY_TYPE, labels::SCALE_SET_PRIORITY];
-        let terms = [AFFINITY[0], AFFINITY[1], AFFINITY[2], REQUIRED, "nodeSelectorTerms"];
+        let terms =
+            [NODE_AFFINITY_PATH[0], NODE_AFFINITY_PATH[1], NODE_AFFINITY_PATH[2], REQUIRED, "nodeSelectorTerms"];
         let given = self.object["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"].as_array();
         let given = given.map_or(0, Vec::len);
         if given == 0 {
@@ -191,7 +192,7 @@ impl Writer {
 
     /// Adds an item to a list, with the list and all that it stands in where they are missing.
     fn append(&mut self, path: &[&str], item: Value) -> Result<(), BadPatch> {
-        match self.missing(path) {
+        match self.first_missing(path) {
             Some(depth) => self.add(path, depth, json!([item])),
             None => self.apply(&format!("{}/-", pointer(path)), &item),
         }
@@ -199,14 +200,14 @@ impl Writer {
 
     /// Sets what is not set yet.
     fn set(&mut self, path: &[&str], value: Value) -> Result<(), BadPatch> {
-        match self.missing(path) {
+        match self.first_missing(path) {
             Some(depth) => self.add(path, depth, value),
             None => Ok(()),
         }
     }
 
     /// The place in a path of the first part that is not there.
-    fn missing(&self, path: &[&str]) -> Option<usize> {
+    fn first_missing(&self, path: &[&str]) -> Option<usize> {
         let mut at = &self.object;
         for (depth, key) in path.iter().enumerate() {
             let child = match at {

@@ -3,7 +3,7 @@
 //! Not while it has nodes, unless whoever deletes it has said how many they are. Past that word it never stands in the
 //! way: a teardown must come to its end.
 
-use crate::cluster::{counted, finding};
+use crate::cluster::{finding, pluralize};
 use crate::review::Request;
 use jiff::Timestamp;
 use napkeeper_core::admission::impact::{Impact, MAX_PODS_SIMULATED};
@@ -13,7 +13,7 @@ use napkeeper_verdict::Finding;
 use napkeeper_verdict::rules::cluster as rules;
 
 /// Annotation on a pool or class: it may be deleted with as many nodes.
-pub const DELETE_ACKNOWLEDGED: &str = "napkeeper.io/delete-acknowledged";
+pub const DELETE_ACKNOWLEDGED_ANNOTATION: &str = "napkeeper.io/delete-acknowledged";
 
 /// What the guard does with a delete that nobody has acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +28,7 @@ pub enum Guard {
 }
 
 /// What speaks against a delete; `None` when nothing does.
-pub(crate) fn objection(snapshot: &Snapshot, request: &Request, now: Timestamp) -> Option<Finding> {
+pub(crate) fn deletion_finding(snapshot: &Snapshot, request: &Request, now: Timestamp) -> Option<Finding> {
     let object = &request.old_object;
     let metadata = &object["metadata"];
     let (kind, name) = (&*request.kind.kind, metadata["name"].as_str()?);
@@ -48,7 +48,7 @@ pub(crate) fn objection(snapshot: &Snapshot, request: &Request, now: Timestamp) 
         }
         _ => return None,
     };
-    let said = metadata["annotations"][DELETE_ACKNOWLEDGED].as_str();
+    let said = metadata["annotations"][DELETE_ACKNOWLEDGED_ANNOTATION].as_str();
     let acknowledged = said.and_then(|text| text.trim().parse::<usize>().ok());
     if impact.claims == 0 || acknowledged.is_some_and(|n| n >= impact.claims) {
         return None;
@@ -56,15 +56,15 @@ pub(crate) fn objection(snapshot: &Snapshot, request: &Request, now: Timestamp) 
     let stranded = impact.unschedulable_without(snapshot, now, &pools).len();
     let message = message((kind, name), &impact, stranded, said);
     let fix = format!(
-        "to delete it all the same, say so first: kubectl annotate --overwrite {} {name} {DELETE_ACKNOWLEDGED}={}",
+        "to delete it all the same, say so first: kubectl annotate --overwrite {} {name} {DELETE_ACKNOWLEDGED_ANNOTATION}={}",
         kind.to_lowercase(),
         impact.claims
     );
     Some(finding(&rules::IN_USE, "", message, Some(fix)))
 }
 
-fn message((kind, name): (&str, &str), impact: &Impact, stranded: usize, said: Option<&str>) -> String {
-    let (nodes, pods) = (counted(impact.claims, "node"), counted(impact.pods.len(), "pod"));
+fn message((kind, name): (&str, &str), impact: &Impact, stranded: usize, acknowledged: Option<&str>) -> String {
+    let (nodes, pods) = (pluralize(impact.claims, "node"), pluralize(impact.pods.len(), "pod"));
     let holding = match impact.do_not_disrupt_pods {
         0 => String::new(),
         n => format!(", {n} of which ask not to be disrupted"),
@@ -79,8 +79,10 @@ fn message((kind, name): (&str, &str), impact: &Impact, stranded: usize, said: O
         n => format!("{n}{tried} would find no other place"),
     };
     let places = if impact.pods.is_empty() { String::new() } else { format!(", and {places}") };
-    let too_small = match said {
-        Some(said) => format!("; {DELETE_ACKNOWLEDGED} says {said:?}, which is no number of nodes as large as that"),
+    let too_small = match acknowledged {
+        Some(said) => {
+            format!("; {DELETE_ACKNOWLEDGED_ANNOTATION} says {said:?}, which is no number of nodes as large as that")
+        }
         None => String::new(),
     };
     format!("{kind} {name} has {nodes} with {pods}{holding}{places}{too_small}")

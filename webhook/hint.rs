@@ -11,10 +11,10 @@ use napkeeper_core::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
 
 /// Annotation on pods: where the pod will probably run. Advisory: kube-scheduler decides.
-pub const PLACEMENT_HINT: &str = "napkeeper.io/placement-hint";
+pub const PLACEMENT_HINT_ANNOTATION: &str = "napkeeper.io/placement-hint";
 
 /// Longest reason in characters.
-const LONGEST_REASON: usize = 400;
+const MAX_REASON_CHARS: usize = 400;
 
 /// Where a pod will probably run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub enum PlacementHint {
         reason: String,
     },
     /// Nowhere: it will stay pending.
-    Nowhere {
+    Unschedulable {
         /// Why, for people.
         reason: String,
         /// The least that would have to change, for people; absent when that is not known.
@@ -66,22 +66,22 @@ pub(crate) fn market(snapshot: &Snapshot) -> AvailableOfferings {
 
 impl PlacementHint {
     /// What it says, for a metric.
-    pub(crate) fn kind(&self) -> &'static str {
+    pub(crate) fn metric_label(&self) -> &'static str {
         match self {
             Self::ExistingNode { .. } => "existing_node",
             Self::NodeInFlight { .. } => "node_in_flight",
             Self::NewNode { .. } => "new_node",
-            Self::Nowhere { .. } => "nowhere",
+            Self::Unschedulable { .. } => "nowhere",
         }
     }
 
     /// The annotation's value.
-    pub(crate) fn text(&self) -> Option<String> {
+    pub(crate) fn to_annotation(&self) -> Option<String> {
         serde_json::to_string(&Advisory { advisory: true, hint: self }).ok()
     }
 
     /// Reads an annotation's value; `None` when it is none of ours.
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn from_annotation(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 }
@@ -95,7 +95,7 @@ struct Advisory<'h> {
 }
 
 /// What is said about a place that was found, or about why there is none. `shared`: other pods need that new node too.
-pub(crate) fn of_place(found: &Result<Placement, Unschedulable>, shared: bool) -> PlacementHint {
+pub(crate) fn hint_for(found: &Result<Placement, Unschedulable>, shared: bool) -> PlacementHint {
     match found {
         Ok(Placement::Node(node)) => {
             PlacementHint::ExistingNode { node: node.clone(), reason: "it has room".to_owned() }
@@ -115,14 +115,14 @@ pub(crate) fn of_place(found: &Result<Placement, Unschedulable>, shared: bool) -
                 (false, n) => format!("no node has room; this is the cheapest of {n} offerings that fit"),
             },
         },
-        Err(nowhere) => PlacementHint::Nowhere {
-            reason: shorten(&why_not(&nowhere.reasons), LONGEST_REASON),
-            change: nowhere.suggestion.as_ref().map(|remedy| shorten(&remedy.to_string(), LONGEST_REASON)),
+        Err(nowhere) => PlacementHint::Unschedulable {
+            reason: truncate(&describe_reasons(&nowhere.reasons), MAX_REASON_CHARS),
+            change: nowhere.suggestion.as_ref().map(|remedy| truncate(&remedy.to_string(), MAX_REASON_CHARS)),
         },
     }
 }
 
-fn why_not(why: &[(Option<NodePoolName>, UnschedulableReason)]) -> String {
+fn describe_reasons(why: &[(Option<NodePoolName>, UnschedulableReason)]) -> String {
     let reasons = why.iter().map(|(pool, why)| match pool {
         Some(pool) => format!("NodePool {pool}: {why}"),
         None => why.to_string(),
@@ -131,11 +131,11 @@ fn why_not(why: &[(Option<NodePoolName>, UnschedulableReason)]) -> String {
 }
 
 /// A text of at most `most` characters; what is cut off ends in `…`.
-pub(crate) fn shorten(text: &str, most: usize) -> String {
-    if text.chars().count() <= most {
+pub(crate) fn truncate(text: &str, max_chars: usize) -> String {
+    if text.chars().count() <= max_chars {
         return text.to_owned();
     }
-    text.chars().take(most - 1).chain(['…']).collect()
+    text.chars().take(max_chars - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -157,18 +157,18 @@ mod tests {
             cost: "$0.0359/h".to_owned(),
             reason: "r".to_owned(),
         };
-        let text = hint.text().unwrap();
+        let text = hint.to_annotation().unwrap();
         assert_eq!(
             text,
             r#"{"advisory":true,"fits":"newNode","pool":"general","size":"Standard_D4s_v5","zone":"westeurope-1","capacityType":"spot","price":35900000,"cost":"$0.0359/h","reason":"r"}"#
         );
-        assert_eq!(PlacementHint::read(&text), Some(hint));
-        assert_eq!(PlacementHint::read(r#"{"fits":"moon"}"#), None);
+        assert_eq!(PlacementHint::from_annotation(&text), Some(hint));
+        assert_eq!(PlacementHint::from_annotation(r#"{"fits":"moon"}"#), None);
     }
 
     #[test]
     fn long_texts_are_cut_between_characters() {
-        assert_eq!(shorten("äöü", 3), "äöü");
-        assert_eq!(shorten("äöüß", 3), "äö…");
+        assert_eq!(truncate("äöü", 3), "äöü");
+        assert_eq!(truncate("äöüß", 3), "äö…");
     }
 }

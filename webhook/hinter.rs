@@ -6,7 +6,7 @@
 //! full, or waits for too long, goes without a hint. Another thread works the room out anew when the cluster has changed,
 //! while pods still take from the old one: none of them waits while thousands of others are counted.
 
-use crate::hint::{PlacementHint, market, of_place};
+use crate::hint::{PlacementHint, hint_for, market};
 use crate::mutate::Subject;
 use crate::recent::Recent;
 use jiff::{SignedDuration, Timestamp};
@@ -26,18 +26,18 @@ use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Pods that no longer count give their room back this often, if the cluster does not change before.
-const RENEWED_EVERY: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// After the room has been worked out, its thread rests for this many times as long, so that it takes a fiftieth of a core;
 /// but no longer than [`LONGEST_REST`].
-const REST: u32 = 49;
-const LONGEST_REST: Duration = Duration::from_secs(1);
+const REFRESH_PAUSE_FACTOR: u32 = 49;
+const MAX_REFRESH_PAUSE: Duration = Duration::from_secs(1);
 
 /// Who waits for the first room looks this often whether anybody still waits for the answer.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 static NO_NODES: BTreeSet<NodeName> = BTreeSet::new();
-static NO_PROMISES: BTreeMap<ObjectKey, ClaimName> = BTreeMap::new();
+static NO_CLAIM_OF_POD: BTreeMap<ObjectKey, ClaimName> = BTreeMap::new();
 
 /// The cluster as it is known now; `None` until it is known whole.
 pub(crate) type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
@@ -50,7 +50,7 @@ pub(crate) enum NoAnswer {
     /// It took too long.
     Deadline,
     /// What would be changed would be refused.
-    Patch,
+    InvalidPatch,
     /// A bug of ours.
     Internal,
 }
@@ -60,7 +60,7 @@ impl NoAnswer {
         match self {
             Self::Overload => "overload",
             Self::Deadline => "deadline",
-            Self::Patch => "patch",
+            Self::InvalidPatch => "patch",
             Self::Internal => "internal",
         }
     }
@@ -68,14 +68,14 @@ impl NoAnswer {
 
 struct Ask {
     subject: Subject,
-    answer: oneshot::Sender<Result<PlacementHint, NoAnswer>>,
+    reply: oneshot::Sender<Result<PlacementHint, NoAnswer>>,
 }
 
 /// The way to hints. Its threads end when it is dropped.
 pub(crate) struct Hinter {
-    desk: mpsc::Sender<Box<Ask>>,
+    queue: mpsc::Sender<Box<Ask>>,
     snapshots: Snapshots,
-    office: Arc<Office>,
+    state: Arc<Office>,
 }
 
 impl fmt::Debug for Hinter {
@@ -87,15 +87,15 @@ impl fmt::Debug for Hinter {
 impl Hinter {
     /// Starts the threads, before which at most `queue` pods wait.
     pub(crate) fn start(snapshots: Snapshots, clock: Arc<dyn Clock>, queue: usize) -> io::Result<Self> {
-        let (desk, asked) = mpsc::channel(queue.max(1));
-        let office = Arc::new(Office { room: Mutex::default(), ready: Condvar::new(), clock });
-        let serving = Arc::clone(&office);
-        std::thread::Builder::new().name("hints".to_owned()).spawn(move || serving.serve(asked))?;
-        let (renewing, changes) = (Arc::downgrade(&office), snapshots.clone());
+        let (queue_sender, requests) = mpsc::channel(queue.max(1));
+        let state = Arc::new(Office { capacity: Mutex::default(), ready: Condvar::new(), clock });
+        let responder = Arc::clone(&state);
+        std::thread::Builder::new().name("hints".to_owned()).spawn(move || responder.serve(requests))?;
+        let (refresher, changes) = (Arc::downgrade(&state), snapshots.clone());
         let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
-        let renew = move || runtime.block_on(keep_new(&renewing, changes));
+        let renew = move || runtime.block_on(refresh_loop(&refresher, changes));
         std::thread::Builder::new().name("room".to_owned()).spawn(renew)?;
-        Ok(Self { desk, snapshots, office })
+        Ok(Self { queue: queue_sender, snapshots, state })
     }
 
     /// Waits until pods are answered by what is known now.
@@ -103,9 +103,11 @@ impl Hinter {
     pub(crate) async fn caught_up(&self) {
         let is = || {
             let known = self.snapshots.borrow().clone();
-            let room = lock(&self.office.room);
-            let now = self.office.clock.now();
-            room.as_ref().zip(known).is_some_and(|(room, known)| room.is_of(&known) && !room.recent.has_old(now))
+            let room = lock(&self.state.capacity);
+            let now = self.state.clock.now();
+            room.as_ref()
+                .zip(known)
+                .is_some_and(|(room, known)| room.is_for(&known) && !room.recent_admissions.has_expired(now))
         };
         while !is() {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -113,15 +115,19 @@ impl Hinter {
     }
 
     /// Where a pod will probably run; `None` when that is not known.
-    pub(crate) async fn ask(&self, subject: Subject, budget: Duration) -> Result<Option<PlacementHint>, NoAnswer> {
+    pub(crate) async fn request_hint(
+        &self,
+        subject: Subject,
+        budget: Duration,
+    ) -> Result<Option<PlacementHint>, NoAnswer> {
         if self.snapshots.borrow().is_none() {
             return Ok(None);
         }
-        if let Some(hint) = self.office.answer_at_once(&subject)? {
+        if let Some(hint) = self.state.try_hint(&subject)? {
             return Ok(Some(hint));
         }
         let (answer, answered) = oneshot::channel();
-        self.desk.try_send(Box::new(Ask { subject, answer })).map_err(|error| match error {
+        self.queue.try_send(Box::new(Ask { subject, reply: answer })).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => NoAnswer::Overload,
             mpsc::error::TrySendError::Closed(_) => NoAnswer::Internal,
         })?;
@@ -139,13 +145,13 @@ struct Room {
     since: Timestamp,
     standing: IncrementalScheduler,
     /// Those who have taken theirs.
-    recent: Recent,
+    recent_admissions: Recent,
 }
 
 /// What all who answer share.
 struct Office {
     /// None before the first time, and after a mishap.
-    room: Mutex<Option<Room>>,
+    capacity: Mutex<Option<Room>>,
     /// Rings when there is room again.
     ready: Condvar,
     clock: Arc<dyn Clock>,
@@ -153,13 +159,14 @@ struct Office {
 
 impl Office {
     /// Answers what is asked at the desk, until nobody can ask any more.
-    fn serve(&self, mut asked: mpsc::Receiver<Box<Ask>>) {
-        while let Some(ask) = asked.blocking_recv() {
-            let Ask { subject, answer } = *ask;
+    fn serve(&self, mut requests: mpsc::Receiver<Box<Ask>>) {
+        while let Some(request) = requests.blocking_recv() {
+            let Ask { subject, reply: answer } = *request;
             // Nobody waits any more for one that is closed: the time is better spent on the next.
             while !answer.is_closed() {
-                let room = self.ready.wait_timeout_while(lock(&self.room), LOOK_EVERY, |room| room.is_none());
-                let (mut room, _) = room.unwrap_or_else(PoisonError::into_inner);
+                let capacity =
+                    self.ready.wait_timeout_while(lock(&self.capacity), CANCEL_POLL_INTERVAL, |room| room.is_none());
+                let (mut room, _) = capacity.unwrap_or_else(PoisonError::into_inner);
                 let find = |standing: &mut IncrementalScheduler| Some(standing.find(&subject.pod));
                 if let Some(hint) = self.hint(&mut room, &subject, find).transpose() {
                     drop(answer.send(hint));
@@ -170,41 +177,41 @@ impl Office {
     }
 
     /// The answer, where nobody has to wait for it.
-    fn answer_at_once(&self, subject: &Subject) -> Result<Option<PlacementHint>, NoAnswer> {
-        let Ok(mut room) = self.room.try_lock() else { return Ok(None) };
-        self.hint(&mut room, subject, |standing| standing.find_cached(&subject.pod))
+    fn try_hint(&self, subject: &Subject) -> Result<Option<PlacementHint>, NoAnswer> {
+        let Ok(mut capacity) = self.capacity.try_lock() else { return Ok(None) };
+        self.hint(&mut capacity, subject, |standing| standing.find_cached(&subject.pod))
     }
 
     /// What is said of a place that is found, which is taken then. `None` when there is no room, or nothing is found out.
     fn hint(
         &self,
-        room: &mut Option<Room>,
+        capacity: &mut Option<Room>,
         subject: &Subject,
         find: impl FnOnce(&mut IncrementalScheduler) -> Option<Result<Placement, Unschedulable>>,
     ) -> Result<Option<PlacementHint>, NoAnswer> {
-        let Some(there) = room else { return Ok(None) };
+        let Some(current) = capacity else { return Ok(None) };
         let now = self.clock.now();
-        let hinted = catch_unwind(AssertUnwindSafe(|| there.hint(now, subject, find)));
+        let hinted = catch_unwind(AssertUnwindSafe(|| current.hint(now, subject, find)));
         hinted.map_err(|_| {
             // What was stumbled over may be among the recent.
-            *room = None;
+            *capacity = None;
             NoAnswer::Internal
         })
     }
 
     /// Works the room out anew, and lets pods take from that. False when something went wrong: then there is none.
-    fn renew(&self, snapshot: &Arc<Snapshot>, market: &AvailableOfferings) -> bool {
-        let known = lock(&self.room).as_ref().map(|room| room.recent.clone());
-        let (had_room, since) = (known.is_some(), self.clock.now());
-        let worked_out = catch_unwind(|| Room::work_out(snapshot, market, since, known.unwrap_or_default()));
-        let mut current = lock(&self.room);
+    fn refresh(&self, snapshot: &Arc<Snapshot>, market: &AvailableOfferings) -> bool {
+        let previous = lock(&self.capacity).as_ref().map(|room| room.recent_admissions.clone());
+        let (had_capacity, since) = (previous.is_some(), self.clock.now());
+        let computed = catch_unwind(|| Room::compute(snapshot, market, since, previous.unwrap_or_default()));
+        let mut current = lock(&self.capacity);
         let old = current.take();
-        let new = worked_out.and_then(|room| match &old {
-            Some(old) => catch_unwind(AssertUnwindSafe(|| room.caught_up(&old.recent))),
+        let new = computed.and_then(|room| match &old {
+            Some(old) => catch_unwind(AssertUnwindSafe(|| room.caught_up(&old.recent_admissions))),
             None => Ok(room),
         });
         // Where the old one is gone there was a mishap, and what it left behind is in the new one too.
-        *current = new.ok().filter(|_| old.is_some() || !had_room);
+        *current = new.ok().filter(|_| old.is_some() || !had_capacity);
         let is_there = current.is_some();
         drop(current);
         self.ready.notify_all();
@@ -214,40 +221,40 @@ impl Office {
     }
 
     /// True when pods should be answered by this cluster, and are not.
-    fn is_behind(&self, snapshot: &Arc<Snapshot>) -> bool {
+    fn is_stale(&self, snapshot: &Arc<Snapshot>) -> bool {
         let now = self.clock.now();
-        let every = SignedDuration::try_from(RENEWED_EVERY).unwrap_or(SignedDuration::MAX);
-        lock(&self.room).as_ref().is_none_or(|room| {
-            let is_due = || room.recent.has_old(now) && now.duration_since(room.since).abs() >= every;
-            !room.is_of(snapshot) || is_due()
+        let every = SignedDuration::try_from(REFRESH_INTERVAL).unwrap_or(SignedDuration::MAX);
+        lock(&self.capacity).as_ref().is_none_or(|room| {
+            let is_due = || room.recent_admissions.has_expired(now) && now.duration_since(room.since).abs() >= every;
+            !room.is_for(snapshot) || is_due()
         })
     }
 }
 
 impl Room {
     /// The room that is left in a cluster when all that were let in lately have theirs.
-    fn work_out(snapshot: &Arc<Snapshot>, market: &AvailableOfferings, since: Timestamp, mut recent: Recent) -> Self {
+    fn compute(snapshot: &Arc<Snapshot>, market: &AvailableOfferings, since: Timestamp, mut recent: Recent) -> Self {
         let input = Input {
             snapshot,
             available: market,
             excluded_nodes: &NO_NODES,
             max_new_nodes: MAX_NEW_NODES,
-            claim_of_pod: &NO_PROMISES,
+            claim_of_pod: &NO_CLAIM_OF_POD,
         };
         let mut standing = IncrementalScheduler::new(input);
-        recent.settle(since, snapshot, &mut standing);
+        recent.prune_and_reserve(since, snapshot, &mut standing);
         // What is looked up for the first pod of a shape is not left to whoever asks next.
         recent.shapes().into_values().for_each(|pod| drop(standing.find(pod)));
-        Self { snapshot: Arc::clone(snapshot), since, standing, recent }
+        Self { snapshot: Arc::clone(snapshot), since, standing, recent_admissions: recent }
     }
 
     /// The same when those have taken theirs too who were let in meanwhile.
     fn caught_up(mut self, recent: &Recent) -> Self {
-        self.recent.catch_up(recent, &mut self.standing);
+        self.recent_admissions.merge_newer(recent, &mut self.standing);
         self
     }
 
-    fn is_of(&self, snapshot: &Arc<Snapshot>) -> bool {
+    fn is_for(&self, snapshot: &Arc<Snapshot>) -> bool {
         Arc::ptr_eq(&self.snapshot, snapshot)
     }
 
@@ -257,46 +264,48 @@ impl Room {
         subject: &Subject,
         find: impl FnOnce(&mut IncrementalScheduler) -> Option<Result<Placement, Unschedulable>>,
     ) -> Option<PlacementHint> {
-        let Subject { pod, prefix, noted, dry_run, .. } = subject;
-        if let Some(hint) = noted.as_ref().filter(|hint| self.recent.has(now, pod, hint)) {
+        let Subject { pod, generate_name: prefix, current_hint: noted, dry_run, .. } = subject;
+        if let Some(hint) = noted.as_ref().filter(|hint| self.recent_admissions.contains(now, pod, hint)) {
             return Some(hint.clone());
         }
         let found = find(&mut self.standing)?;
         let shared = found.as_ref().is_ok_and(|spot| self.standing.is_shared(spot));
-        let hint = of_place(&found, shared);
+        let hint = hint_for(&found, shared);
         if let Ok(spot) = found
             && !dry_run
             && self.standing.take(pod, &spot)
         {
-            self.recent.note(now, (Arc::clone(pod), prefix.clone()), (spot, hint.clone()));
+            self.recent_admissions.record(now, (Arc::clone(pod), prefix.clone()), (spot, hint.clone()));
         }
         Some(hint)
     }
 }
 
 /// Keeps the room as new as the cluster, until nobody can ask any more.
-async fn keep_new(office: &Weak<Office>, mut snapshots: Snapshots) {
+async fn refresh_loop(state: &Weak<Office>, mut snapshots: Snapshots) {
     let mut sold: Option<Sold> = None;
     loop {
-        let Some(office) = office.upgrade() else { return };
+        let Some(office) = state.upgrade() else { return };
         let begun = Instant::now();
-        let snapshot = snapshots.borrow_and_update().clone().filter(|snapshot| office.is_behind(snapshot));
-        let renewed = snapshot.map(|snapshot| {
-            sold =
-                sold.take().filter(|sold| sold.holds(&snapshot)).or_else(|| catch_unwind(|| Sold::of(&snapshot)).ok());
-            sold.as_ref().is_some_and(|sold| office.renew(&snapshot, &sold.market))
+        let snapshot = snapshots.borrow_and_update().clone().filter(|snapshot| office.is_stale(snapshot));
+        let refreshed = snapshot.map(|snapshot| {
+            sold = sold
+                .take()
+                .filter(|cached| cached.is_current(&snapshot))
+                .or_else(|| catch_unwind(|| Sold::from_snapshot(&snapshot)).ok());
+            sold.as_ref().is_some_and(|sold| office.refresh(&snapshot, &sold.market))
         });
-        let rest = match renewed {
+        let pause = match refreshed {
             None => Duration::ZERO,
-            Some(true) => begun.elapsed().saturating_mul(REST).min(LONGEST_REST),
+            Some(true) => begun.elapsed().saturating_mul(REFRESH_PAUSE_FACTOR).min(MAX_REFRESH_PAUSE),
             // Whoever stumbles may stumble over the same again at once.
-            Some(false) => LONGEST_REST,
+            Some(false) => MAX_REFRESH_PAUSE,
         };
         drop(office);
-        tokio::time::sleep(rest).await;
-        let ended = tokio::time::timeout(RENEWED_EVERY, snapshots.changed()).await.is_ok_and(|seen| seen.is_err());
+        tokio::time::sleep(pause).await;
+        let ended = tokio::time::timeout(REFRESH_INTERVAL, snapshots.changed()).await.is_ok_and(|seen| seen.is_err());
         if ended {
-            tokio::time::sleep(RENEWED_EVERY).await;
+            tokio::time::sleep(REFRESH_INTERVAL).await;
         }
     }
 }
@@ -314,13 +323,13 @@ struct Sold {
 }
 
 impl Sold {
-    fn of(snapshot: &Snapshot) -> Self {
+    fn from_snapshot(snapshot: &Snapshot) -> Self {
         let (generations, types) = (generations(snapshot), snapshot.instance_types.clone());
         Self { market: market(snapshot), generations, types }
     }
 
     /// True while nothing has changed that it was worked out of.
-    fn holds(&self, snapshot: &Snapshot) -> bool {
+    fn is_current(&self, snapshot: &Snapshot) -> bool {
         let types = &snapshot.instance_types;
         self.generations == generations(snapshot)
             && self.types.len() == types.len()
@@ -343,12 +352,12 @@ mod tests {
     fn subject(name: &str) -> Subject {
         let wire = json!({ "metadata": { "name": name, "namespace": "web" }, "spec": { "containers": [] } });
         let pod = convert::pod(&serde_json::from_value::<WirePod>(wire).unwrap()).unwrap();
-        Subject { pod: Arc::new(pod), prefix: None, annotations: None, noted: None, dry_run: false }
+        Subject { pod: Arc::new(pod), generate_name: None, annotations: None, current_hint: None, dry_run: false }
     }
 
     fn office() -> Office {
         let clock = Arc::new(crate::tests::HandClock::default());
-        Office { room: Mutex::default(), ready: Condvar::new(), clock }
+        Office { capacity: Mutex::default(), ready: Condvar::new(), clock }
     }
 
     #[test]
@@ -356,24 +365,24 @@ mod tests {
         let (office, snapshot) = (office(), Arc::new(Snapshot::default()));
         let market = market(&snapshot);
         let stumble = || {
-            let mut room = lock(&office.room);
+            let mut room = lock(&office.capacity);
             let answer = office.hint(&mut room, &subject("a"), |_| panic!("on purpose"));
             assert_eq!((answer, room.is_none()), (Err(NoAnswer::Internal), true));
         };
-        assert!(office.is_behind(&snapshot) && office.renew(&snapshot, &market) && !office.is_behind(&snapshot));
+        assert!(office.is_stale(&snapshot) && office.refresh(&snapshot, &market) && !office.is_stale(&snapshot));
         stumble();
-        assert!(office.is_behind(&snapshot) && office.renew(&snapshot, &market));
-        assert_eq!(office.answer_at_once(&subject("a")), Ok(None), "no such pod has been here");
+        assert!(office.is_stale(&snapshot) && office.refresh(&snapshot, &market));
+        assert_eq!(office.try_hint(&subject("a")), Ok(None), "no such pod has been here");
         stumble();
-        assert_eq!(office.answer_at_once(&subject("a")), Ok(None));
+        assert_eq!(office.try_hint(&subject("a")), Ok(None));
     }
 
     #[tokio::test]
     async fn who_finds_the_queue_full_or_waits_for_too_long_goes_without() {
         let (_cluster, snapshots) = watch::channel(Some(Arc::new(Snapshot::default())));
         let (desk, received) = mpsc::channel(1);
-        let hinter = Hinter { desk, snapshots, office: Arc::new(office()) };
-        let ask = || hinter.ask(subject("a"), Duration::from_millis(5));
+        let hinter = Hinter { queue, snapshots, state: Arc::new(office()) };
+        let ask = || hinter.request_hint(subject("a"), Duration::from_millis(5));
         assert_eq!(ask().await, Err(NoAnswer::Deadline));
         assert_eq!(ask().await, Err(NoAnswer::Overload), "the first is still in the queue");
         drop(received);

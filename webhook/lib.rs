@@ -26,7 +26,7 @@ mod validate;
 mod tests;
 
 pub use basis::Basis;
-pub use guard::{DELETE_ACKNOWLEDGED, Guard};
-pub use hint::{PLACEMENT_HINT, PlacementHint};
+pub use guard::{DELETE_ACKNOWLEDGED_ANNOTATION, Guard};
+pub use hint::{PLACEMENT_HINT_ANNOTATION, PlacementHint};
 pub use router::{Limits, StartError, Webhook, router};
 pub use traces::{Parent, Span, SpanCounts, Traces};

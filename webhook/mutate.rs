@@ -1,6 +1,6 @@
 //! `/mutate`: which pods get a placement hint, and how is it written on them?
 
-use crate::hint::{PLACEMENT_HINT, PlacementHint};
+use crate::hint::{PLACEMENT_HINT_ANNOTATION, PlacementHint};
 use crate::review::Request;
 use k8s_openapi::api::core::v1::{Pod as WirePod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Namespaces of Kubernetes and AKS itself, whose pods are left alone.
-const SYSTEM: [&str; 6] =
+const SYSTEM_NAMESPACES: [&str; 6] =
     ["kube-system", "kube-public", "kube-node-lease", "gatekeeper-system", "calico-system", "tigera-operator"];
 /// Namespaces of AKS's add-ons begin so.
-const ADD_ON: &str = "aks-";
+const ADD_ON_NAMESPACE_PREFIX: &str = "aks-";
 
 /// Where annotations are.
-pub(crate) const ANNOTATIONS: &str = "/metadata/annotations";
+pub(crate) const ANNOTATIONS_POINTER: &str = "/metadata/annotations";
 
 /// Longest `generateName` that the API server uses.
-const LONGEST_GENERATE_NAME: usize = 58;
+const MAX_GENERATE_NAME: usize = 58;
 
 /// A pod that may have a hint.
 #[derive(Debug, Clone)]
@@ -30,21 +30,23 @@ pub(crate) struct Subject {
     /// The pod, with a name that it could have.
     pub(crate) pod: Arc<Pod>,
     /// What the API server will make its name from, where it has none.
-    pub(crate) prefix: Option<Arc<str>>,
+    pub(crate) generate_name: Option<Arc<str>>,
     /// Its annotations, if it has the field.
     pub(crate) annotations: Option<BTreeMap<String, String>>,
     /// The hint that it carries already.
-    pub(crate) noted: Option<PlacementHint>,
+    pub(crate) current_hint: Option<PlacementHint>,
     /// Nothing will be written.
     pub(crate) dry_run: bool,
 }
 
 /// The namespace of a pod that is being created, if it is one where pods are looked at.
-pub(crate) fn namespace<'r, O>(request: &'r Request<O>, own_namespace: &str) -> Option<&'r str> {
+pub(crate) fn pod_namespace<'r, O>(request: &'r Request<O>, own_namespace: &str) -> Option<&'r str> {
     let kind = &request.kind;
     let is_pod = (&*kind.group, &*kind.version, &*kind.kind) == ("", "v1", "Pod");
     let namespace = request.namespace.as_deref().unwrap_or_default();
-    let left_alone = SYSTEM.contains(&namespace) || namespace.starts_with(ADD_ON) || namespace == own_namespace;
+    let left_alone = SYSTEM_NAMESPACES.contains(&namespace)
+        || namespace.starts_with(ADD_ON_NAMESPACE_PREFIX)
+        || namespace == own_namespace;
     let wanted = is_pod && request.is_write() && request.operation == "CREATE" && !namespace.is_empty() && !left_alone;
     wanted.then_some(namespace)
 }
@@ -91,13 +93,13 @@ fn kind_of_pods() -> String {
 }
 
 /// The pod to be hinted at; `None` when it is not one that may have a hint, or cannot be read.
-pub(crate) fn subject<'de, D: Deserializer<'de>>(object: D, namespace: &str, dry_run: bool) -> Option<Subject> {
+pub(crate) fn read_pod<'de, D: Deserializer<'de>>(object: D, namespace: &str, dry_run: bool) -> Option<Subject> {
     let Read { api_version, kind, metadata, spec, status } = Read::deserialize(object).ok()?;
     if (&*api_version, &*kind) != ("v1", "Pod") {
         return None;
     }
     let Metadata { name, generate_name, labels, annotations, owner_references, .. } = metadata;
-    let (name, prefix) = named(name, generate_name)?;
+    let (name, prefix) = name_or_generated(name, generate_name)?;
     let wire = WirePod {
         metadata: ObjectMeta {
             name: Some(name),
@@ -113,34 +115,41 @@ pub(crate) fn subject<'de, D: Deserializer<'de>>(object: D, namespace: &str, dry
     let pod = convert::pod(&wire).ok()?;
     let placed = pod.node.is_some() || matches!(pod.owner, PodOwner::DaemonSet | PodOwner::Static);
     let annotations = wire.metadata.annotations;
-    let noted = annotations.as_ref().and_then(|all| PlacementHint::read(all.get(PLACEMENT_HINT)?));
-    (!placed).then_some(Subject { pod: Arc::new(pod), prefix, annotations, noted, dry_run })
+    let noted =
+        annotations.as_ref().and_then(|all| PlacementHint::from_annotation(all.get(PLACEMENT_HINT_ANNOTATION)?));
+    (!placed).then_some(Subject {
+        pod: Arc::new(pod),
+        generate_name: prefix,
+        annotations,
+        current_hint: noted,
+        dry_run,
+    })
 }
 
 /// The name of a pod, or one that it could have and what the API server will make it from; `None` when there is nothing to
 /// make one from.
-fn named(name: Option<String>, prefix: Option<String>) -> Option<(String, Option<Arc<str>>)> {
+fn name_or_generated(name: Option<String>, prefix: Option<String>) -> Option<(String, Option<Arc<str>>)> {
     if let Some(name) = name.filter(|name| !name.is_empty()) {
         return Some((name, None));
     }
-    let prefix: String = prefix.filter(|prefix| !prefix.is_empty())?.chars().take(LONGEST_GENERATE_NAME).collect();
+    let prefix: String = prefix.filter(|prefix| !prefix.is_empty())?.chars().take(MAX_GENERATE_NAME).collect();
     Some((format!("{prefix}0"), Some(Arc::from(prefix))))
 }
 
 /// The patch that writes a hint on a pod with these annotations; empty when it has it already.
-pub(crate) fn patch(annotations: Option<&BTreeMap<String, String>>, hint: &PlacementHint) -> Vec<Value> {
-    let Some(text) = hint.text() else { return Vec::new() };
+pub(crate) fn hint_patch(annotations: Option<&BTreeMap<String, String>>, hint: &PlacementHint) -> Vec<Value> {
+    let Some(text) = hint.to_annotation() else { return Vec::new() };
     match annotations {
-        Some(annotations) if annotations.get(PLACEMENT_HINT) == Some(&text) => Vec::new(),
-        Some(_) => vec![json!({ "op": "add", "path": annotation(PLACEMENT_HINT), "value": text })],
+        Some(annotations) if annotations.get(PLACEMENT_HINT_ANNOTATION) == Some(&text) => Vec::new(),
+        Some(_) => vec![json!({ "op": "add", "path": annotation_pointer(PLACEMENT_HINT_ANNOTATION), "value": text })],
         None => {
-            let annotations = Map::from_iter([(PLACEMENT_HINT.to_owned(), json!(text))]);
-            vec![json!({ "op": "add", "path": ANNOTATIONS, "value": annotations })]
+            let annotations = Map::from_iter([(PLACEMENT_HINT_ANNOTATION.to_owned(), json!(text))]);
+            vec![json!({ "op": "add", "path": ANNOTATIONS_POINTER, "value": annotations })]
         }
     }
 }
 
 /// The pointer to an annotation.
-fn annotation(key: &str) -> String {
-    format!("{ANNOTATIONS}/{}", pointer_token(key))
+fn annotation_pointer(key: &str) -> String {
+    format!("{ANNOTATIONS_POINTER}/{}", pointer_token(key))
 }

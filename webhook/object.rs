@@ -42,7 +42,7 @@ impl Content for Text {
 ///
 /// # Errors
 /// Where it is none.
-pub(crate) fn lean(text: &RawValue) -> Result<Value, serde_json::Error> {
+pub(crate) fn without_managed_fields(text: &RawValue) -> Result<Value, serde_json::Error> {
     Value::read(&mut serde_json::Deserializer::from_str(text.get()))
 }
 
@@ -84,7 +84,7 @@ impl<'de> Visitor<'de> for AnyObject {
 }
 
 /// Managed fields that are not what they should be, for the rules to say so.
-fn odd(text: &RawValue) -> Option<Value> {
+fn malformed_managed_fields(text: &RawValue) -> Option<Value> {
     match serde_json::from_str::<Vec<Writer>>(text.get()) {
         Ok(_) => None,
         Err(_) => serde_json::from_str(text.get()).ok(),
@@ -108,7 +108,7 @@ impl<'de> DeserializeSeed<'de> for Part {
 
 impl Part {
     /// Metadata that are no object are kept as they came, for the rules to say so.
-    fn other<E: Error>(self, found: Unexpected<'_>, value: impl Into<Value>) -> Result<Value, E> {
+    fn keep_malformed<E: Error>(self, found: Unexpected<'_>, value: impl Into<Value>) -> Result<Value, E> {
         match self {
             Self::Object => Err(E::invalid_type(found, &self)),
             Self::Metadata => Ok(value.into()),
@@ -135,23 +135,23 @@ impl<'de> Visitor<'de> for Part {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        self.other(Unexpected::Bool(value), value)
+        self.keep_malformed(Unexpected::Bool(value), value)
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
-        self.other(Unexpected::Signed(value), value)
+        self.keep_malformed(Unexpected::Signed(value), value)
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        self.other(Unexpected::Unsigned(value), value)
+        self.keep_malformed(Unexpected::Unsigned(value), value)
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        self.other(Unexpected::Float(value), value)
+        self.keep_malformed(Unexpected::Float(value), value)
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        self.other(Unexpected::Str(value), value)
+        self.keep_malformed(Unexpected::Str(value), value)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, values: A) -> Result<Value, A::Error> {
@@ -166,7 +166,7 @@ impl<'de> Visitor<'de> for Part {
         while let Some(key) = map.next_key::<String>()? {
             match (self, &*key) {
                 (Self::Metadata, MANAGED_FIELDS) => {
-                    if let Some(odd) = odd(map.next_value::<&RawValue>()?) {
+                    if let Some(odd) = malformed_managed_fields(map.next_value::<&RawValue>()?) {
                         all.insert(key, odd);
                     }
                 }
@@ -190,7 +190,7 @@ mod tests {
     use serde_json::json;
 
     fn read(object: &Value) -> Result<Value, serde_json::Error> {
-        lean(&RawValue::from_string(object.to_string())?)
+        without_managed_fields(&RawValue::from_string(object.to_string())?)
     }
 
     #[test]

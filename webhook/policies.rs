@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 #[derive(Debug, Default)]
 pub(crate) struct Opinion {
     /// Why it is refused.
-    pub(crate) refused: Vec<Finding>,
+    pub(crate) denials: Vec<Finding>,
     /// What is said of it all the same.
-    pub(crate) told: Vec<Finding>,
+    pub(crate) warnings: Vec<Finding>,
     /// What the audit log is to have.
     audit: Vec<Value>,
 }
@@ -28,7 +28,7 @@ impl Opinion {
         (!self.audit.is_empty()).then(|| json!(self.audit).to_string())
     }
 
-    fn take(&mut self, said: &PolicyFinding) {
+    fn record(&mut self, said: &PolicyFinding) {
         let PolicyFinding { policy, binding, outcome, actions, message, path, .. } = said;
         if let Outcome::Noted(key) = outcome {
             self.audit.push(json!({ "key": key, "value": message }));
@@ -43,13 +43,13 @@ impl Opinion {
             _ => format!("policy {policy}: {message}"),
         };
         let finding = finding(rule, &path.to_string(), shown, None);
-        let list = if rule.id == rules::DENIED.id { &mut self.refused } else { &mut self.told };
+        let list = if rule.id == rules::DENIED.id { &mut self.denials } else { &mut self.warnings };
         list.push(finding);
     }
 }
 
 /// Asks all policies. The parameters are those that stand beside them: others do not exist.
-pub(crate) fn judge(policies: &Policies, request: &Request) -> Opinion {
+pub(crate) fn evaluate(policies: &Policies, request: &Request) -> Opinion {
     if policies.is_empty() {
         return Opinion::default();
     }
@@ -57,6 +57,6 @@ pub(crate) fn judge(policies: &Policies, request: &Request) -> Opinion {
     let inputs = Inputs::default().with_user(user).with_all_params([]);
     let old = (request.operation == "UPDATE").then_some(&request.old_object);
     let mut opinion = Opinion::default();
-    policies.judge(&request.object, old, &inputs).iter().for_each(|said| opinion.take(said));
+    policies.judge(&request.object, old, &inputs).iter().for_each(|said| opinion.record(said));
     opinion
 }

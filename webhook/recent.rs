@@ -14,22 +14,22 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// How long a pod counts that the cluster does not show.
-pub(crate) const COUNTS_FOR: SignedDuration = SignedDuration::from_secs(10);
+pub(crate) const ADMITTED_TTL: SignedDuration = SignedDuration::from_secs(10);
 /// Most pods that count; beyond, the oldest no longer do.
-pub(crate) const MOST: usize = 2_000;
+pub(crate) const MAX_ADMITTED: usize = 2_000;
 /// By how much the API server's clock may be behind ours.
-const SKEW: SignedDuration = SignedDuration::from_secs(2);
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(2);
 
 /// A pod that was let in.
 #[derive(Debug, Clone)]
 struct Admitted {
     /// Grows from one to the next.
-    number: u64,
+    sequence: u64,
     at: Timestamp,
     pod: Arc<Pod>,
     /// What the API server makes its name from, where it is not known yet.
-    prefix: Option<Arc<str>>,
-    spot: Placement,
+    generate_name: Option<Arc<str>>,
+    placement: Placement,
     hint: PlacementHint,
 }
 
@@ -38,42 +38,54 @@ struct Admitted {
 pub(crate) struct Recent {
     admitted: VecDeque<Arc<Admitted>>,
     /// How many have been noted.
-    noted: u64,
+    last_sequence: u64,
     /// Pods of the cluster that have answered for one of them, with their creation.
-    seen: BTreeMap<ObjectKey, Timestamp>,
+    observed: BTreeMap<ObjectKey, Timestamp>,
 }
 
 impl Recent {
     /// Notes a pod that is let in with a hint.
-    pub(crate) fn note(
+    pub(crate) fn record(
         &mut self,
         at: Timestamp,
         (pod, prefix): (Arc<Pod>, Option<Arc<str>>),
         (spot, hint): (Placement, PlacementHint),
     ) {
-        if self.admitted.len() >= MOST {
+        if self.admitted.len() >= MAX_ADMITTED {
             self.admitted.pop_front();
         }
-        self.noted += 1;
-        self.admitted.push_back(Arc::new(Admitted { number: self.noted, at, pod, prefix, spot, hint }));
+        self.last_sequence += 1;
+        self.admitted.push_back(Arc::new(Admitted {
+            sequence: self.last_sequence,
+            at,
+            pod,
+            generate_name: prefix,
+            placement: spot,
+            hint,
+        }));
     }
 
     /// True when such a pod was let in with this hint: it is the same one, asked about again.
-    pub(crate) fn has(&self, now: Timestamp, pod: &Pod, hint: &PlacementHint) -> bool {
-        let young = |a: &&Arc<Admitted>| is_young(a.at, now);
+    pub(crate) fn contains(&self, now: Timestamp, pod: &Pod, hint: &PlacementHint) -> bool {
+        let young = |a: &&Arc<Admitted>| is_recent(a.at, now);
         self.admitted.iter().rev().take_while(young).any(|a| a.pod.key == pod.key && a.hint == *hint)
     }
 
     /// True when some count no longer.
-    pub(crate) fn has_old(&self, now: Timestamp) -> bool {
-        self.admitted.front().is_some_and(|oldest| !is_young(oldest.at, now))
+    pub(crate) fn has_expired(&self, now: Timestamp) -> bool {
+        self.admitted.front().is_some_and(|oldest| !is_recent(oldest.at, now))
     }
 
     /// Forgets what is old, and what the cluster shows; takes the room of the rest.
-    pub(crate) fn settle(&mut self, now: Timestamp, snapshot: &Snapshot, standing: &mut IncrementalScheduler) {
-        self.admitted.retain(|a| is_young(a.at, now));
-        self.forget_shown(now, snapshot);
-        self.admitted.iter_mut().for_each(|admitted| settle_one(admitted, standing));
+    pub(crate) fn prune_and_reserve(
+        &mut self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+        standing: &mut IncrementalScheduler,
+    ) {
+        self.admitted.retain(|a| is_recent(a.at, now));
+        self.forget_observed(now, snapshot);
+        self.admitted.iter_mut().for_each(|admitted| reserve(admitted, standing));
     }
 
     /// A pod of every shape.
@@ -82,32 +94,33 @@ impl Recent {
     }
 
     /// Takes over what another one, of which this was a copy, has noted since.
-    pub(crate) fn catch_up(&mut self, other: &Self, standing: &mut IncrementalScheduler) {
-        let new = other.admitted.partition_point(|admitted| admitted.number <= self.noted);
+    pub(crate) fn merge_newer(&mut self, other: &Self, standing: &mut IncrementalScheduler) {
+        let new = other.admitted.partition_point(|admitted| admitted.sequence <= self.last_sequence);
         for admitted in other.admitted.iter().skip(new) {
             let mut admitted = Arc::clone(admitted);
-            settle_one(&mut admitted, standing);
+            reserve(&mut admitted, standing);
             self.admitted.push_back(admitted);
         }
-        self.admitted.drain(..self.admitted.len().saturating_sub(MOST));
-        self.noted = other.noted;
+        self.admitted.drain(..self.admitted.len().saturating_sub(MAX_ADMITTED));
+        self.last_sequence = other.last_sequence;
     }
 
     /// Forgets those that are bound by now. Of pods whose names the API server made up it is not known which is which:
     /// any new one of the same prefix stands for the oldest.
-    fn forget_shown(&mut self, now: Timestamp, snapshot: &Snapshot) {
-        let horizon = COUNTS_FOR.saturating_add(SKEW).saturating_add(SKEW);
-        self.seen.retain(|_, created| now.duration_since(*created) < horizon);
+    fn forget_observed(&mut self, now: Timestamp, snapshot: &Snapshot) {
+        let horizon = ADMITTED_TTL.saturating_add(CLOCK_SKEW).saturating_add(CLOCK_SKEW);
+        self.observed.retain(|_, created| now.duration_since(*created) < horizon);
         let mut shown: BTreeMap<ObjectKey, Vec<(ObjectKey, Timestamp)>> = BTreeMap::new();
         for admitted in &self.admitted {
             let key = &admitted.pod.key;
             if shown.contains_key(key) {
                 continue;
             }
-            let since = admitted.at - SKEW;
-            let new =
-                |pod: &&Arc<Pod>| pod.node.is_some() && pod.created_at >= since && !self.seen.contains_key(&pod.key);
-            let mut pods: Vec<(ObjectKey, Timestamp)> = match &admitted.prefix {
+            let since = admitted.at - CLOCK_SKEW;
+            let new = |pod: &&Arc<Pod>| {
+                pod.node.is_some() && pod.created_at >= since && !self.observed.contains_key(&pod.key)
+            };
+            let mut pods: Vec<(ObjectKey, Timestamp)> = match &admitted.generate_name {
                 None => {
                     snapshot.pods().get(key).into_iter().filter(new).map(|p| (p.key.clone(), p.created_at)).collect()
                 }
@@ -120,7 +133,7 @@ impl Recent {
             pods.sort_by(|a, b| (b.1, &b.0).cmp(&(a.1, &a.0)));
             shown.insert(key.clone(), pods);
         }
-        let seen = &mut self.seen;
+        let seen = &mut self.observed;
         self.admitted.retain(|admitted| match shown.get_mut(&admitted.pod.key).and_then(Vec::pop) {
             Some((key, created)) => {
                 seen.insert(key, created);
@@ -132,27 +145,27 @@ impl Recent {
 }
 
 /// Takes the room of a pod that was let in.
-fn settle_one(admitted: &mut Arc<Admitted>, standing: &mut IncrementalScheduler) {
+fn reserve(admitted: &mut Arc<Admitted>, standing: &mut IncrementalScheduler) {
     // The node that it was to have may have been asked for by now, and then it is a claim.
-    let room = match admitted.spot {
+    let room = match admitted.placement {
         Placement::New(_) => standing.find_without_new_node(&admitted.pod),
         Placement::Node(_) | Placement::Claim(_) => None,
     };
-    if standing.take(&admitted.pod, room.as_ref().unwrap_or(&admitted.spot)) {
+    if standing.take(&admitted.pod, room.as_ref().unwrap_or(&admitted.placement)) {
         if let Some(spot) = room {
-            Arc::make_mut(admitted).spot = spot;
+            Arc::make_mut(admitted).placement = spot;
         }
         return;
     }
     // A claim has become a node, or a node is gone: the pod goes where there is room, if there is.
     if let Some(spot) = standing.find_without_new_node(&admitted.pod) {
         standing.take(&admitted.pod, &spot);
-        Arc::make_mut(admitted).spot = spot;
+        Arc::make_mut(admitted).placement = spot;
     }
 }
 
 /// Also false for what lies ahead: the clock was set back.
-fn is_young(at: Timestamp, now: Timestamp) -> bool {
+fn is_recent(at: Timestamp, now: Timestamp) -> bool {
     let age = now.duration_since(at);
-    age < COUNTS_FOR && age >= -SKEW
+    age < ADMITTED_TTL && age >= -CLOCK_SKEW
 }

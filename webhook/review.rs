@@ -13,17 +13,17 @@ use std::collections::BTreeSet;
 const API_VERSION: &str = "admission.k8s.io/v1";
 
 /// Largest uid; the API server's own have 36 characters.
-const LONGEST_UID: usize = 256;
+const MAX_UID_LENGTH: usize = 256;
 
 /// Why a body cannot be answered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReviewError {
     /// It is not JSON, or not of the form of a review.
     #[error("the body is no AdmissionReview: {0}")]
-    Form(#[from] serde_json::Error),
+    Malformed(#[from] serde_json::Error),
     /// It is of another version or kind.
     #[error("the body is {api_version} {kind}; only {API_VERSION} AdmissionReview is understood")]
-    Kind {
+    WrongKind {
         /// Its `apiVersion`.
         api_version: String,
         /// Its `kind`.
@@ -97,8 +97,8 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn of<O>(request: &Request<O>) -> Self {
-        let short = |text: &str| crate::hint::shorten(text, LONGEST_UID);
+    pub(crate) fn from_request<O>(request: &Request<O>) -> Self {
+        let short = |text: &str| crate::hint::truncate(text, MAX_UID_LENGTH);
         Self {
             uid: request.uid.clone(),
             user: short(&request.user_info.username),
@@ -109,7 +109,7 @@ impl Asked {
     }
 
     /// The one line that the log has about a refusal.
-    pub(crate) fn refused(&self, rules: &BTreeSet<&str>) {
+    pub(crate) fn log_denial(&self, rules: &BTreeSet<&str>) {
         let Self { uid, user, operation, kind, name } = self;
         tracing::info!(
             user,
@@ -133,28 +133,28 @@ pub(crate) struct GroupVersionKind {
 
 impl<O: Content> Request<O> {
     /// Reads a body.
-    pub(crate) fn read(body: &[u8]) -> Result<Self, ReviewError> {
+    pub(crate) fn from_body(body: &[u8]) -> Result<Self, ReviewError> {
         let Review { api_version, kind, request } = serde_json::from_slice::<Review<O>>(body)?;
         if api_version != API_VERSION || kind != "AdmissionReview" {
-            let short = |text: String| crate::hint::shorten(&text, 100);
-            return Err(ReviewError::Kind { api_version: short(api_version), kind: short(kind) });
+            let short = |text: String| crate::hint::truncate(&text, 100);
+            return Err(ReviewError::WrongKind { api_version: short(api_version), kind: short(kind) });
         }
-        request.filter(|r| !r.uid.is_empty() && r.uid.len() <= LONGEST_UID).ok_or(ReviewError::NoRequest)
+        request.filter(|r| !r.uid.is_empty() && r.uid.len() <= MAX_UID_LENGTH).ok_or(ReviewError::NoRequest)
     }
 }
 
 impl<O> Request<O> {
     /// True for writes of the object itself.
     pub(crate) fn is_write(&self) -> bool {
-        matches!(&*self.operation, "CREATE" | "UPDATE") && self.is_of_the_object()
+        matches!(&*self.operation, "CREATE" | "UPDATE") && self.is_main_resource()
     }
 
     /// True for the delete of the object itself.
     pub(crate) fn is_delete(&self) -> bool {
-        self.operation == "DELETE" && self.is_of_the_object()
+        self.operation == "DELETE" && self.is_main_resource()
     }
 
-    fn is_of_the_object(&self) -> bool {
+    fn is_main_resource(&self) -> bool {
         self.sub_resource.as_deref().unwrap_or_default().is_empty()
     }
 }
@@ -172,7 +172,7 @@ pub(crate) struct Refusal {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Answer {
     /// Why it is refused; `None` when it is allowed.
-    pub(crate) refusal: Option<Refusal>,
+    pub(crate) denial: Option<Refusal>,
     /// For whoever asked the API server.
     pub(crate) warnings: Vec<String>,
     /// Which facts about Azure served, for the audit log.
@@ -190,9 +190,9 @@ impl Answer {
     }
 
     /// The review that carries this answer to the question with this uid.
-    pub(crate) fn review(&self, uid: &str) -> Value {
-        let mut response = json!({ "uid": uid, "allowed": self.refusal.is_none() });
-        if let Some(Refusal { message, .. }) = &self.refusal {
+    pub(crate) fn to_review(&self, uid: &str) -> Value {
+        let mut response = json!({ "uid": uid, "allowed": self.denial.is_none() });
+        if let Some(Refusal { message, .. }) = &self.denial {
             response["status"] = json!({ "code": 422, "reason": "Invalid", "message": message });
         }
         for (key, value) in [("facts", &self.facts), ("policies", &self.policies)] {

@@ -6,9 +6,9 @@ use crate::defaults::{self, Given};
 use crate::guard::Guard;
 use crate::hinter::{Hinter, NoAnswer, Snapshots};
 use crate::metrics::Metrics;
-use crate::object::{Content, Text, lean};
+use crate::object::{Content, Text, without_managed_fields};
 use crate::review::{Answer, Asked, Request};
-use crate::size::{MOST_VALUES, Size};
+use crate::size::{MAX_VALUES, Size};
 use crate::traces::{Begun, Traces};
 use crate::validate::Judge;
 use crate::{mutate, validate};
@@ -41,16 +41,20 @@ const MUTATE: &str = "/mutate";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Objects that are judged at once, and pods that may wait for a hint.
-    pub concurrency: usize,
+    pub max_concurrency: usize,
     /// Longest time to judge an object; below the timeout of the hook configuration.
-    pub verdict: Duration,
+    pub validate_timeout: Duration,
     /// Longest time to wait for a hint.
-    pub hint: Duration,
+    pub hint_timeout: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { concurrency: 64, verdict: Duration::from_millis(1000), hint: Duration::from_millis(5) }
+        Self {
+            max_concurrency: 64,
+            validate_timeout: Duration::from_millis(1000),
+            hint_timeout: Duration::from_millis(5),
+        }
     }
 }
 
@@ -68,19 +72,19 @@ pub enum StartError {
 /// What the paths answer from.
 #[derive(Debug)]
 pub struct Webhook {
-    basis: watch::Receiver<Arc<Basis>>,
+    validator: watch::Receiver<Arc<Basis>>,
     snapshots: Snapshots,
-    hinter: Hinter,
-    guard: Guard,
+    hints: Hinter,
+    deletion_protection: Guard,
     policies: Arc<Policies>,
     placement: watch::Receiver<Arc<PlacementPolicies>>,
-    hindrances: watch::Receiver<Arc<ClusterBlockers>>,
+    blockers: watch::Receiver<Arc<ClusterBlockers>>,
     namespace: String,
     limits: Limits,
-    judging: Arc<Semaphore>,
-    large_objects: Arc<Semaphore>,
+    validation_slots: Arc<Semaphore>,
+    large_object_slot: Arc<Semaphore>,
     /// The same for pods, which do not wait for objects.
-    large_pods: Arc<Semaphore>,
+    large_pod_slot: Arc<Semaphore>,
     metrics: Metrics,
     traces: Option<Traces>,
 }
@@ -103,18 +107,18 @@ impl Webhook {
     ) -> Result<Self, StartError> {
         let snapshots: Snapshots = snapshots;
         Ok(Self {
-            basis: watch::channel(Arc::new(Basis::embedded()?)).1,
-            hinter: Hinter::start(snapshots.clone(), clock, limits.concurrency)?,
+            validator: watch::channel(Arc::new(Basis::embedded()?)).1,
+            hints: Hinter::start(snapshots.clone(), clock, limits.max_concurrency)?,
             snapshots,
-            guard: Guard::default(),
+            deletion_protection: Guard::default(),
             policies: Arc::default(),
             placement: watch::channel(Arc::default()).1,
-            hindrances: watch::channel(Arc::default()).1,
+            blockers: watch::channel(Arc::default()).1,
             namespace: namespace.to_owned(),
             limits,
-            judging: Arc::new(Semaphore::new(limits.concurrency)),
-            large_objects: Arc::new(Semaphore::new(1)),
-            large_pods: Arc::new(Semaphore::new(1)),
+            validation_slots: Arc::new(Semaphore::new(limits.max_concurrency)),
+            large_object_slot: Arc::new(Semaphore::new(1)),
+            large_pod_slot: Arc::new(Semaphore::new(1)),
             metrics: Metrics::register(registry),
             traces: None,
         })
@@ -123,36 +127,36 @@ impl Webhook {
     /// Waits until pods are answered by what is known of the cluster now.
     #[cfg(test)]
     pub(crate) async fn caught_up(&self) {
-        self.hinter.caught_up().await;
+        self.hints.caught_up().await;
     }
 
     /// What it judges by.
     #[must_use]
-    pub fn basis(&self) -> Arc<Basis> {
-        Arc::clone(&self.basis.borrow())
+    pub fn validator(&self) -> Arc<Basis> {
+        Arc::clone(&self.validator.borrow())
     }
 
     /// The same webhook, judging by what Azure was last said to offer.
     #[must_use]
-    pub fn by(self, basis: watch::Receiver<Arc<Basis>>) -> Self {
-        Self { basis, ..self }
+    pub fn with_validator(self, basis: watch::Receiver<Arc<Basis>>) -> Self {
+        Self { validator: basis, ..self }
     }
 
     /// The same webhook, with another answer to deletes of what is in use.
     #[must_use]
-    pub fn guarding(self, guard: Guard) -> Self {
-        Self { guard, ..self }
+    pub fn with_deletion_protection(self, guard: Guard) -> Self {
+        Self { deletion_protection: guard, ..self }
     }
 
     /// The same webhook, giving pods what these policies say.
     #[must_use]
-    pub fn placing(self, placement: watch::Receiver<Arc<PlacementPolicies>>) -> Self {
+    pub fn with_placement_policies(self, placement: watch::Receiver<Arc<PlacementPolicies>>) -> Self {
         Self { placement, ..self }
     }
 
     /// Large reviews are not worked on two at a time: each may take much memory, and more than its time.
-    fn turn(large: &Arc<Semaphore>, size: Size) -> Result<Turn, NoAnswer> {
-        if size <= Size::Usual {
+    fn acquire_large_slot(large: &Arc<Semaphore>, size: Size) -> Result<Turn, NoAnswer> {
+        if size <= Size::Medium {
             return Ok(None);
         }
         Arc::clone(large).try_acquire_owned().map(Some).map_err(|_| NoAnswer::Overload)
@@ -160,42 +164,43 @@ impl Webhook {
 
     /// The same webhook, judging by policies too.
     #[must_use]
-    pub fn keeping(self, policies: Arc<Policies>) -> Self {
+    pub fn with_policies(self, policies: Arc<Policies>) -> Self {
         Self { policies, ..self }
     }
 
     /// The same webhook, telling of each review.
     #[must_use]
-    pub fn traced(self, traces: Option<Traces>) -> Self {
+    pub fn with_traces(self, traces: Option<Traces>) -> Self {
         Self { traces, ..self }
     }
 
     /// The same webhook, that says what stands in the way of nodes.
     #[must_use]
-    pub fn hindered(self, hindrances: watch::Receiver<Arc<ClusterBlockers>>) -> Self {
-        Self { hindrances, ..self }
+    pub fn with_blockers(self, hindrances: watch::Receiver<Arc<ClusterBlockers>>) -> Self {
+        Self { blockers: hindrances, ..self }
     }
 
     /// Judges what is short here, and what is longer on a thread for blocking work. One that is late keeps its places until
     /// it ends.
-    async fn judge(&self, request: Request, size: Size) -> Result<Option<Answer>, NoAnswer> {
-        let turn = Self::turn(&self.large_objects, size)?;
-        let place = Arc::clone(&self.judging).try_acquire_owned().map_err(|_| NoAnswer::Overload)?;
-        let (basis, snapshot, guard) = (self.basis(), self.snapshots.borrow().clone(), self.guard);
-        let (hindrances, policies) = (Arc::clone(&self.hindrances.borrow()), Arc::clone(&self.policies));
+    async fn validate(&self, request: Request, size: Size) -> Result<Option<Answer>, NoAnswer> {
+        let turn = Self::acquire_large_slot(&self.large_object_slot, size)?;
+        let place = Arc::clone(&self.validation_slots).try_acquire_owned().map_err(|_| NoAnswer::Overload)?;
+        let (basis, snapshot, guard) = (self.validator(), self.snapshots.borrow().clone(), self.deletion_protection);
+        let (hindrances, policies) = (Arc::clone(&self.blockers.borrow()), Arc::clone(&self.policies));
         let by_rules_only = policies.is_empty();
         let judging = move || {
             let (snapshot, hindrances, policies) = (snapshot.as_deref(), &*hindrances, &*policies);
-            let judge = Judge { basis: &basis, snapshot, hindrances, policies, guard };
-            let answer = validate::judge(&judge, request);
+            let judge =
+                Judge { validator: &basis, snapshot, blockers: hindrances, policies, deletion_protection: guard };
+            let answer = validate::validate(&judge, request);
             drop((place, turn));
             answer
         };
         // What others' policies do with it is not ours to say.
-        if by_rules_only && size == Size::Short {
+        if by_rules_only && size == Size::Small {
             return catch_unwind(AssertUnwindSafe(judging)).map_err(|_| NoAnswer::Internal);
         }
-        match tokio::time::timeout(self.limits.verdict, tokio::task::spawn_blocking(judging)).await {
+        match tokio::time::timeout(self.limits.validate_timeout, tokio::task::spawn_blocking(judging)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(NoAnswer::Internal),
             Err(_) => Err(NoAnswer::Deadline),
@@ -204,53 +209,56 @@ impl Webhook {
 
     /// Gives a pod its defaults, and hints at where it will run then.
     async fn mutate(&self, request: Request<Text>, size: Size) -> Result<Option<Answer>, NoAnswer> {
-        let Some(namespace) = mutate::namespace(&request, &self.namespace) else { return Ok(None) };
-        let _turn = Self::turn(&self.large_pods, size)?;
+        let Some(namespace) = mutate::pod_namespace(&request, &self.namespace) else { return Ok(None) };
+        let _turn = Self::acquire_large_slot(&self.large_pod_slot, size)?;
         let Some(text) = &request.object else { return Ok(None) };
         let dry_run = request.dry_run.unwrap_or_default();
         let read = &mut serde_json::Deserializer::from_str(text.get());
-        let Some(subject) = mutate::subject(read, namespace, dry_run) else { return Ok(None) };
+        let Some(subject) = mutate::read_pod(read, namespace, dry_run) else { return Ok(None) };
         let placement = Arc::clone(&self.placement.borrow());
         // Only policies look at more of it.
-        let object = if placement.policies.is_empty() { None } else { lean(text).ok() };
+        let object = if placement.policies.is_empty() { None } else { without_managed_fields(text).ok() };
         let given = match &object {
-            None => defaults::none(&subject),
-            Some(object) => defaults::give(&placement, object, &subject, &request.uid).map_err(not_sent)?,
+            None => defaults::without_policies(&subject),
+            Some(object) => {
+                defaults::apply_defaults(&placement, object, &subject, &request.uid).map_err(invalid_patch)?
+            }
         };
         let (mut answer, mut subject, placed) = match given {
-            Given::Nothing => (Answer::allow(), subject, false),
-            Given::Unknown(warning) => (Answer { warnings: vec![warning], ..Answer::allow() }, subject, false),
-            Given::Placed(placed) => {
-                let Some(subject) = mutate::subject(&placed.object, namespace, dry_run) else {
-                    return Err(NoAnswer::Patch);
+            Given::Unchanged => (Answer::allow(), subject, false),
+            Given::UnknownPolicy(warning) => (Answer { warnings: vec![warning], ..Answer::allow() }, subject, false),
+            Given::Patched(placed) => {
+                let Some(subject) = mutate::read_pod(&placed.object, namespace, dry_run) else {
+                    return Err(NoAnswer::InvalidPatch);
                 };
                 (Answer { patch: placed.patch, ..Answer::allow() }, subject, true)
             }
         };
         let annotations = subject.annotations.take();
-        match self.hinter.ask(subject, self.limits.hint).await {
+        match self.hints.request_hint(subject, self.limits.hint_timeout).await {
             Ok(None) => {}
             Ok(Some(hint)) => {
-                self.metrics.hinted(hint.kind());
-                answer.patch.extend(mutate::patch(annotations.as_ref(), &hint));
-                answer.facts = (!answer.patch.is_empty()).then(|| self.basis.borrow().served(Timestamp::now()));
+                self.metrics.hinted(hint.metric_label());
+                answer.patch.extend(mutate::hint_patch(annotations.as_ref(), &hint));
+                answer.facts =
+                    (!answer.patch.is_empty()).then(|| self.validator.borrow().describe_sources(Timestamp::now()));
             }
             Err(why) if answer.patch.is_empty() => return Err(why),
             Err(why) => {
                 // The defaults were asked for, whether or not there is time for a hint.
                 self.metrics.failed(MUTATE, why.as_str());
-                answer.warnings.push(unanswered(MUTATE, why));
+                answer.warnings.push(fail_open_warning(MUTATE, why));
             }
         }
         match object.filter(|_| placed) {
-            Some(object) => checked::check(&object, &answer.patch),
-            None => checked::check_hint(annotations.as_ref(), &answer.patch),
+            Some(object) => checked::check_patch(&object, &answer.patch),
+            None => checked::check_annotation_patch(annotations.as_ref(), &answer.patch),
         }
-        .map_err(not_sent)?;
+        .map_err(invalid_patch)?;
         Ok((answer != Answer::allow()).then_some(answer))
     }
 
-    fn finish(
+    fn respond(
         &self,
         path: &'static str,
         (since, begun): (Instant, Option<Begun>),
@@ -259,30 +267,30 @@ impl Webhook {
     ) -> Response {
         let (outcome, answer) = match answer {
             Ok(None) => ("passed", Answer::allow()),
-            Ok(Some(answer)) if answer.refusal.is_some() => ("refused", answer),
+            Ok(Some(answer)) if answer.denial.is_some() => ("refused", answer),
             Ok(Some(answer)) if !answer.patch.is_empty() => ("patched", answer),
             Ok(Some(answer)) => ("allowed", answer),
             Err(why) => {
                 self.metrics.failed(path, why.as_str());
                 // Metrics count it; a line for each of hundreds a second would drown the log.
                 tracing::debug!(path, reason = why.as_str(), "allowed without an opinion");
-                ("failed_open", Answer { warnings: vec![unanswered(path, why)], ..Answer::allow() })
+                ("failed_open", Answer { warnings: vec![fail_open_warning(path, why)], ..Answer::allow() })
             }
         };
-        if let Some(refusal) = &answer.refusal {
+        if let Some(refusal) = &answer.denial {
             self.metrics.denied(&refusal.rules);
-            asked.refused(&refusal.rules);
+            asked.log_denial(&refusal.rules);
         }
         let took = since.elapsed();
         self.metrics.answered(path, outcome, took);
         if let Some((traces, begun)) = self.traces.as_ref().zip(begun) {
             traces.end(begun, (path, outcome), &asked.uid, took);
         }
-        let body = answer.review(&asked.uid).to_string();
+        let body = answer.to_review(&asked.uid).to_string();
         ([(CONTENT_TYPE, "application/json")], body).into_response()
     }
 
-    fn refuse_body(&self, path: &'static str, since: Instant, status: StatusCode, why: &str) -> Response {
+    fn reject_body(&self, path: &'static str, since: Instant, status: StatusCode, why: &str) -> Response {
         self.metrics.failed(path, "malformed");
         self.metrics.answered(path, "malformed", since.elapsed());
         (status, format!("{why}\n")).into_response()
@@ -290,32 +298,32 @@ impl Webhook {
 }
 
 /// A patch that the API server would fail the request for.
-fn not_sent(why: BadPatch) -> NoAnswer {
+fn invalid_patch(why: BadPatch) -> NoAnswer {
     tracing::debug!(%why, "a patch is not sent");
-    NoAnswer::Patch
+    NoAnswer::InvalidPatch
 }
 
 /// The request in a body with its size, or why there is none.
-fn read<O: Content>(body: Result<Bytes, BytesRejection>) -> Result<(Request<O>, Size), (StatusCode, String)> {
+fn read_request<O: Content>(body: Result<Bytes, BytesRejection>) -> Result<(Request<O>, Size), (StatusCode, String)> {
     let body = body.map_err(|e| (e.status(), e.body_text()))?;
-    let size = Size::of(&body);
+    let size = Size::of_body(&body);
     if size == Size::TooLarge {
-        return Err((StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {MOST_VALUES} values")));
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {MAX_VALUES} values")));
     }
-    let request = Request::read(&body).map_err(|e| (StatusCode::BAD_REQUEST, e.to_string()))?;
+    let request = Request::from_body(&body).map_err(|e| (StatusCode::BAD_REQUEST, e.to_string()))?;
     Ok((request, size))
 }
 
-fn unanswered(path: &str, why: NoAnswer) -> String {
+fn fail_open_warning(path: &str, why: NoAnswer) -> String {
     let what = match why {
         _ if path != MUTATE => "this object was not checked",
-        NoAnswer::Patch => "this pod gets neither defaults nor a placement hint",
+        NoAnswer::InvalidPatch => "this pod gets neither defaults nor a placement hint",
         _ => "this pod has no placement hint",
     };
     let why = match why {
         NoAnswer::Overload => "too many requests at once",
         NoAnswer::Deadline => "it took too long",
-        NoAnswer::Patch => "the change would have been refused",
+        NoAnswer::InvalidPatch => "the change would have been refused",
         NoAnswer::Internal => "an internal error",
     };
     format!("napkeeper: {what}: {why}")
@@ -329,13 +337,13 @@ pub fn router(webhook: Arc<Webhook>) -> Router {
 /// A review that has been read.
 struct Opened<O> {
     times: (Instant, Option<Begun>),
-    asked: Asked,
+    info: Asked,
     request: Request<O>,
     size: Size,
 }
 
 /// Opens a review, or says what is wrong with the body.
-fn open<O: Content>(
+fn parse_review<O: Content>(
     webhook: &Webhook,
     path: &'static str,
     headers: &HeaderMap,
@@ -343,8 +351,8 @@ fn open<O: Content>(
 ) -> Result<Opened<O>, Box<Response>> {
     let times = (Instant::now(), webhook.traces.as_ref().and_then(|_| Traces::begin(headers)));
     let (request, size) =
-        read(body).map_err(|(status, why)| Box::new(webhook.refuse_body(path, times.0, status, &why)))?;
-    Ok(Opened { times, asked: Asked::of(&request), request, size })
+        read_request(body).map_err(|(status, why)| Box::new(webhook.reject_body(path, times.0, status, &why)))?;
+    Ok(Opened { times, info: Asked::from_request(&request), request, size })
 }
 
 async fn on_validate(
@@ -352,10 +360,10 @@ async fn on_validate(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    match open(&webhook, VALIDATE, &headers, body) {
-        Ok(Opened { times, asked, request, size }) => {
-            let answer = webhook.judge(request, size).await;
-            webhook.finish(VALIDATE, times, &asked, answer)
+    match parse_review(&webhook, VALIDATE, &headers, body) {
+        Ok(Opened { times, info: asked, request, size }) => {
+            let answer = webhook.validate(request, size).await;
+            webhook.respond(VALIDATE, times, &asked, answer)
         }
         Err(refused) => *refused,
     }
@@ -366,10 +374,10 @@ async fn on_mutate(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    match open(&webhook, MUTATE, &headers, body) {
-        Ok(Opened { times, asked, request, size }) => {
+    match parse_review(&webhook, MUTATE, &headers, body) {
+        Ok(Opened { times, info: asked, request, size }) => {
             let answer = webhook.mutate(request, size).await;
-            webhook.finish(MUTATE, times, &asked, answer)
+            webhook.respond(MUTATE, times, &asked, answer)
         }
         Err(refused) => *refused,
     }

@@ -5,20 +5,20 @@
 
 /// Most values of a review. A real object takes at least some 15 bytes for each, the API server stores 1.5 MiB, and an
 /// update holds two: more than this is no review.
-pub(crate) const MOST_VALUES: usize = 200_000;
+pub(crate) const MAX_VALUES: usize = 200_000;
 /// From here on one is large: a pod has some hundred values, with what others have written about it a thousand.
-const LARGE: usize = 5_000;
+const LARGE_VALUES: usize = 5_000;
 /// What is no longer than this, and has few values, is worked on at once: a NodePool before and after a change.
-const SHORT: usize = 16 << 10;
-const FEW: usize = 1_000;
+const SMALL_BYTES: usize = 16 << 10;
+const SMALL_VALUES: usize = 1_000;
 
 /// How a body is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Size {
     /// At once: it takes a moment, whatever is in it.
-    Short,
+    Small,
     /// As it comes.
-    Usual,
+    Medium,
     /// One after the other.
     Large,
     /// Not at all.
@@ -26,26 +26,26 @@ pub(crate) enum Size {
 }
 
 impl Size {
-    pub(crate) fn of(body: &[u8]) -> Self {
-        if body.len() <= SHORT && separators(body) <= FEW {
-            return Self::Short;
+    pub(crate) fn of_body(body: &[u8]) -> Self {
+        if body.len() <= SMALL_BYTES && count_separators(body) <= SMALL_VALUES {
+            return Self::Small;
         }
-        match values(body) {
-            found if found > MOST_VALUES => Self::TooLarge,
-            found if found > LARGE => Self::Large,
-            found if found <= FEW && body.len() <= SHORT => Self::Short,
-            _ => Self::Usual,
+        match count_values(body) {
+            found if found > MAX_VALUES => Self::TooLarge,
+            found if found > LARGE_VALUES => Self::Large,
+            found if found <= SMALL_VALUES && body.len() <= SMALL_BYTES => Self::Small,
+            _ => Self::Medium,
         }
     }
 }
 
 /// As many as [`values`] or more, for less: those in strings count too.
-fn separators(body: &[u8]) -> usize {
+fn count_separators(body: &[u8]) -> usize {
     body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }
 
 /// Lists, objects and what follows a comma in them; what is in strings does not count.
-fn values(body: &[u8]) -> usize {
+fn count_values(body: &[u8]) -> usize {
     let (mut found, mut inside, mut escaped) = (0, false, false);
     for byte in body {
         match byte {
@@ -65,16 +65,16 @@ mod tests {
 
     #[test]
     fn values_are_counted_and_text_is_not() {
-        assert_eq!(values(br#"{"a":[1,2,{"b":"[1,2,3]"}],"c":"\",\"{"}"#), 6);
+        assert_eq!(count_values(br#"{"a":[1,2,{"b":"[1,2,3]"}],"c":"\",\"{"}"#), 6);
     }
 
     #[test]
     fn a_list_of_digits_is_large_and_a_long_text_is_not() {
         let list = |values: usize| format!("[{}0]", "0,".repeat(values));
-        assert_eq!(Size::of(list(900).as_bytes()), Size::Short);
-        assert_eq!(Size::of(list(4_000).as_bytes()), Size::Usual);
-        assert_eq!(Size::of(list(10_000).as_bytes()), Size::Large);
-        assert_eq!(Size::of(list(200_000).as_bytes()), Size::TooLarge);
-        assert_eq!(Size::of(format!("{{\"a\":\"{}\"}}", list(300_000)).as_bytes()), Size::Usual);
+        assert_eq!(Size::of_body(list(900).as_bytes()), Size::Small);
+        assert_eq!(Size::of_body(list(4_000).as_bytes()), Size::Medium);
+        assert_eq!(Size::of_body(list(10_000).as_bytes()), Size::Large);
+        assert_eq!(Size::of_body(list(200_000).as_bytes()), Size::TooLarge);
+        assert_eq!(Size::of_body(format!("{{\"a\":\"{}\"}}", list(300_000)).as_bytes()), Size::Medium);
     }
 }

@@ -19,7 +19,7 @@ const MAX_PODS: &str = "--max-pods=";
 /// `pkg/agent/baker.go`).
 const LABEL_CLUSTER: &str = "kubernetes.azure.com/cluster";
 /// Most characters of a label's value.
-const MOST_OF_LABEL: usize = 63;
+const MAX_LABEL_VALUE_LENGTH: usize = 63;
 const TEMPLATE: &str = include_str!("templates/node.cloud-init.yaml");
 
 /// How a node finds its cluster.
@@ -76,8 +76,8 @@ impl Join {
     /// The same way, into the cluster whose node resource group has this name. AKS's DaemonSets run only on nodes that
     /// are labelled with it; cloud-node-manager, which initialises nodes, is one of them.
     #[must_use]
-    pub fn in_group(mut self, group: &str) -> Self {
-        self.cluster_label = Some(Arc::from(as_label(group)));
+    pub fn with_node_resource_group(mut self, group: &str) -> Self {
+        self.cluster_label = Some(Arc::from(resource_group_label_value(group)));
         self
     }
 }
@@ -115,14 +115,14 @@ impl JoinToken {
 
 impl fmt::Debug for JoinToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JoinToken({}.…)", self.id)
+        custom_data!(f, "JoinToken({}.…)", self.id)
     }
 }
 
 /// The custom data of a VM, as cloud-init reads it. Nothing in it lets the VM into a cluster: it is for simulated ones.
 #[must_use]
-pub fn write(kubelet: &KubeletSpec) -> String {
-    let (labels, flags) = settings(kubelet);
+pub fn custom_data(kubelet: &KubeletSpec) -> String {
+    let (labels, flags) = kubelet_settings(kubelet);
     format!(
         "#cloud-config\nwrite_files:\n- path: /etc/default/kubelet\n  permissions: \"0600\"\n  content: |\n    \
          {LABELS}{labels}\n    KUBELET_FLAGS={flags}\n"
@@ -131,12 +131,12 @@ pub fn write(kubelet: &KubeletSpec) -> String {
 
 /// The custom data of a VM that joins a cluster. It holds the token.
 #[must_use]
-pub fn write_joining(kubelet: &KubeletSpec, join: &Join, token: &JoinToken) -> String {
+pub fn custom_data_with_join(kubelet: &KubeletSpec, join: &Join, token: &JoinToken) -> String {
     let mut kubelet = kubelet.clone();
     if let Some(group) = &join.cluster_label {
         kubelet.labels.insert(Arc::from(LABEL_CLUSTER), Arc::clone(group));
     }
-    let (labels, flags) = settings(&kubelet);
+    let (labels, flags) = kubelet_settings(&kubelet);
     let values = [
         ("{{certificate-authority}}", BASE64_STANDARD.encode(join.certificate_authority.as_bytes())),
         ("{{api-server}}", join.api_server.to_string()),
@@ -150,11 +150,11 @@ pub fn write_joining(kubelet: &KubeletSpec, join: &Join, token: &JoinToken) -> S
 
 /// The name of a resource group as AKS writes it into a label's value: no brackets, at most 63 characters, and a letter
 /// or a digit at the end.
-fn as_label(group: &str) -> String {
+fn resource_group_label_value(group: &str) -> String {
     let plain = |c: char| if matches!(c, '(' | ')') { '-' } else { c };
-    let mut text: String = group.chars().map(plain).take(MOST_OF_LABEL).collect();
+    let mut text: String = group.chars().map(plain).take(MAX_LABEL_VALUE_LENGTH).collect();
     if text.ends_with(['-', '_', '.']) {
-        if text.chars().count() == MOST_OF_LABEL {
+        if text.chars().count() == MAX_LABEL_VALUE_LENGTH {
             text.pop();
         }
         text.push('z');
@@ -163,7 +163,7 @@ fn as_label(group: &str) -> String {
 }
 
 /// Labels and flags of the kubelet.
-fn settings(kubelet: &KubeletSpec) -> (String, String) {
+fn kubelet_settings(kubelet: &KubeletSpec) -> (String, String) {
     let labels: Vec<String> = kubelet.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let flags = format!("--register-with-taints={TAINT_UNREGISTERED}=:NoExecute {MAX_PODS}{}", kubelet.max_pods);
     (labels.join(","), flags)
@@ -171,7 +171,7 @@ fn settings(kubelet: &KubeletSpec) -> (String, String) {
 
 /// What custom data tells the kubelet; nothing where it says nothing.
 #[must_use]
-pub fn read(custom_data: &str) -> KubeletSpec {
+pub fn parse_custom_data(custom_data: &str) -> KubeletSpec {
     let mut spec = KubeletSpec::default();
     for line in custom_data.lines().map(str::trim) {
         if let Some(pairs) = line.strip_prefix(LABELS) {
@@ -193,10 +193,10 @@ mod tests {
         let label = |key: &str, value: &str| (Arc::from(key), Arc::from(value));
         let labels = Labels::from([label("kubernetes.io/arch", "amd64"), label("a/b", "")]);
         let spec = KubeletSpec { labels, max_pods: 110 };
-        let text = write(&spec);
+        let text = custom_data(&spec);
         assert!(text.contains("KUBELET_NODE_LABELS=a/b=,kubernetes.io/arch=amd64\n"), "{text}");
-        assert_eq!(read(&text), spec);
-        assert_eq!(read(&write(&KubeletSpec::default())), KubeletSpec::default());
+        assert_eq!(parse_custom_data(&text), spec);
+        assert_eq!(parse_custom_data(&custom_data(&KubeletSpec::default())), KubeletSpec::default());
     }
 
     const CA: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
@@ -207,8 +207,8 @@ mod tests {
         let token = JoinToken::new("abc123", "0123456789abcdef").unwrap();
         let label = |key: &str, value: &str| (Arc::from(key), Arc::from(value));
         let spec = KubeletSpec { labels: Labels::from([label("a/b", "c")]), max_pods: 30 };
-        let text = write_joining(&spec, &join, &token);
-        assert_eq!(read(&text), spec);
+        let text = custom_data_with_join(&spec, &join, &token);
+        assert_eq!(parse_custom_data(&text), spec);
         assert!(text.starts_with("#cloud-config\n") && !text.contains("{{"), "{text}");
         for part in ["server: https://prod.example:443", "token: abc123.0123456789abcdef", "- 10.0.0.10"] {
             assert!(text.contains(part), "{part}");
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(format!("{token:?}"), "JoinToken(abc123.…)");
         // As YAML it has what it says, in five files.
         let read: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
-        let files = read["write_files"].as_array().unwrap();
+        let files = parse_custom_data["write_files"].as_array().unwrap();
         assert_eq!(files.len(), 5);
         let unit = files[4]["content"].as_str().unwrap();
         assert!(unit.contains("--node-labels=${KUBELET_NODE_LABELS} $KUBELET_FLAGS\n"), "{unit}");
@@ -230,14 +230,18 @@ mod tests {
 
     #[test]
     fn a_node_is_labelled_with_the_group_of_its_cluster() {
-        let join =
-            Join::new("https://prod.example:443", CA, "10.0.0.10").unwrap().in_group("MC_group(1)_prod_westeurope");
+        let join = Join::new("https://prod.example:443", CA, "10.0.0.10")
+            .unwrap()
+            .with_node_resource_group("MC_group(1)_prod_westeurope");
         let token = JoinToken::new("abc123", "0123456789abcdef").unwrap();
-        let text = write_joining(&KubeletSpec::default(), &join, &token);
-        assert_eq!(read(&text).labels.get(LABEL_CLUSTER).map(|l| &**l), Some("MC_group-1-_prod_westeurope"));
-        assert_eq!(as_label("MC_a."), "MC_a.z");
-        assert_eq!(as_label(&"-".repeat(80)), format!("{}z", "-".repeat(62)));
-        assert_eq!(as_label(&"a".repeat(80)), "a".repeat(63));
+        let text = custom_data_with_join(&KubeletSpec::default(), &join, &token);
+        assert_eq!(
+            parse_custom_data(&text).labels.get(LABEL_CLUSTER).map(|l| &**l),
+            Some("MC_group-1-_prod_westeurope")
+        );
+        assert_eq!(resource_group_label_value("MC_a."), "MC_a.z");
+        assert_eq!(resource_group_label_value(&"-".repeat(80)), format!("{}z", "-".repeat(62)));
+        assert_eq!(resource_group_label_value(&"a".repeat(80)), "a".repeat(63));
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub const LEGACY_AKS_LABELS: [&str; 4] = ["agentpool", "storageprofile", "storag
 pub(crate) const KARPENTER_KEYS: [&str; 2] = ["capacity-type", "nodepool"];
 
 /// Where rules stand in the schema of a kind: property names joined by `.`, `[]` for the items of a list.
-fn table(kind: &str) -> Vec<(&'static str, Vec<Rule>)> {
+fn rules_by_path(kind: &str) -> Vec<(&'static str, Vec<Rule>)> {
     match kind {
         "NodePool" => node_pool(),
         "NodeClaim" => node_claim(),
@@ -65,8 +65,8 @@ fn table(kind: &str) -> Vec<(&'static str, Vec<Rule>)> {
 ///
 /// # Errors
 /// The path of a rule that the schema does not have, which a test rules out.
-pub(crate) fn apply(kind: &str, schema: &mut Value) -> Result<(), String> {
-    for (path, rules) in table(kind) {
+pub(crate) fn insert_rules(kind: &str, schema: &mut Value) -> Result<(), String> {
+    for (path, rules) in rules_by_path(kind) {
         let node = find(schema, path).ok_or_else(|| format!("the schema of {kind} has no {path}"))?;
         node["x-kubernetes-validations"] =
             rules.into_iter().map(|(rule, message)| json!({ "rule": rule, "message": message })).collect();

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Name of the file.
-pub const FILE: &str = "napkeeper.yaml";
+pub const FILE_NAME: &str = "napkeeper.yaml";
 
 /// The clusters of a repository.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -154,7 +154,7 @@ pub fn schema() -> Value {
 pub fn read(document: &Document) -> Result<Config, Problem> {
     decode(&document.value).map_err(|error| Problem {
         file: Arc::clone(&document.file),
-        at: Some(document.position(&error.path)),
+        position: Some(document.position(&error.path)),
         message: error.to_string(),
     })
 }
@@ -162,14 +162,14 @@ pub fn read(document: &Document) -> Result<Config, Problem> {
 /// True when a file is a `napkeeper.yaml` by its name.
 #[must_use]
 pub fn is_config(file: &str) -> bool {
-    Path::new(file).file_name().is_some_and(|name| name == FILE)
+    Path::new(file).file_name().is_some_and(|name| name == FILE_NAME)
 }
 
 /// The nearest `napkeeper.yaml` in a folder or above it.
 #[must_use]
 pub fn find(from: &Path) -> Option<PathBuf> {
     let from = std::fs::canonicalize(from).ok()?;
-    from.ancestors().map(|folder| folder.join(FILE)).find(|file| file.is_file())
+    from.ancestors().map(|folder| folder.join(FILE_NAME)).find(|file| file.is_file())
 }
 
 #[cfg(test)]
@@ -179,12 +179,12 @@ mod tests {
 
     #[test]
     fn a_file_is_read_and_a_wrong_field_has_its_place() {
-        let read = |text: &str| super::read(&yaml::read(FILE, text).documents[0]);
+        let read = |text: &str| super::read(&yaml::read(FILE_NAME, text).documents[0]);
         let good = "clusters:\n- name: prod\n  region: westeurope\n  networkMode: overlay\n  paths: [clusters/prod]\n";
         let cluster = &read(good).unwrap().clusters[0];
         assert_eq!(cluster.network_mode, Some(NetworkMode::Overlay));
         let error = read("clusters:\n- name: prod\n  networkMode: flat\n").unwrap_err();
-        assert_eq!(error.at.unwrap().to_string(), "3:16");
+        assert_eq!(error.position.unwrap().to_string(), "3:16");
     }
 
     #[test]
@@ -192,8 +192,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let deep = root.path().join("a/b");
         std::fs::create_dir_all(&deep).unwrap();
-        std::fs::write(root.path().join(FILE), "clusters: []\n").unwrap();
+        std::fs::write(root.path().join(FILE_NAME), "clusters: []\n").unwrap();
         let found = find(&deep).unwrap();
-        assert_eq!(found, root.path().canonicalize().unwrap().join(FILE));
+        assert_eq!(found, root.path().canonicalize().unwrap().join(FILE_NAME));
     }
 }

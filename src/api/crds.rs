@@ -52,7 +52,7 @@ fn finish(mut definition: Value) -> Result<Crd, serde_json::Error> {
     clean(&mut definition["spec"]["versions"]);
     let kind = definition["spec"]["names"]["kind"].as_str().unwrap_or_default().to_owned();
     let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-    cel_rules::apply(&kind, schema).map_err(serde::ser::Error::custom)?;
+    cel_rules::insert_rules(&kind, schema).map_err(serde::ser::Error::custom)?;
     if kind == "AKSNodeClass" || kind == "OrphanSweep" {
         // Every field of theirs has a default or may be absent, and so may the spec.
         drop(schema.as_object_mut().and_then(|s| s.shift_remove("required")));

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Name of the ConfigMap.
 pub const FACTS_CONFIG_MAP: &str = "napkeeper-facts";
 /// The format's version. Another one is not read.
-pub const VERSION: &str = "1";
+pub const FORMAT_VERSION: &str = "1";
 
 /// Why an object says nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,11 +39,11 @@ pub struct Published {
     /// The region that all facts are of.
     pub region: Region,
     /// The facts.
-    pub known: AzureFacts,
+    pub facts: AzureFacts,
     /// The facts that could not be asked for lately.
     pub failing: BTreeMap<FactKind, FetchFailure>,
     /// Facts that are there and cannot be understood, with the reason.
-    pub broken: Vec<String>,
+    pub unreadable: Vec<String>,
 }
 
 /// One fact.
@@ -143,34 +143,34 @@ impl Published {
     /// The ConfigMap's data.
     #[must_use]
     pub fn data(&self) -> BTreeMap<String, String> {
-        let known = &self.known;
+        let known = &self.facts;
         let mut data = BTreeMap::from([
-            ("version".to_owned(), VERSION.to_owned()),
+            ("version".to_owned(), FORMAT_VERSION.to_owned()),
             ("region".to_owned(), self.region.to_string()),
         ]);
         let sizes = known.sizes.as_ref().map(|f| (f.as_of, f.value.sizes.values().map(size_row).collect::<Vec<_>>()));
-        self.put(&mut data, FactKind::Sizes, sizes);
+        self.insert(&mut data, FactKind::Sizes, sizes);
         let prices = known.prices.as_ref().map(|f| (f.as_of, price_rows(&f.value)));
-        self.put(&mut data, FactKind::Prices, prices);
+        self.insert(&mut data, FactKind::Prices, prices);
         let quota = known.quota.as_ref().map(|q| {
             let rows: BTreeMap<&str, (u64, u64)> = q.usages().map(|u| (&*u.name, (u.used, u.limit))).collect();
             (q.as_of, rows)
         });
-        self.put(&mut data, FactKind::Quota, quota);
+        self.insert(&mut data, FactKind::Quota, quota);
         let image = |v: &ImageVersion| Image { version: Arc::clone(&v.version), published_at: v.published_at };
         let images = known.images.as_ref();
         let images =
             images.map(|f| (f.as_of, f.value.iter().map(|(n, v)| (&**n, image(v))).collect::<BTreeMap<_, _>>()));
-        self.put(&mut data, FactKind::Images, images);
+        self.insert(&mut data, FactKind::Images, images);
         let subnet =
             |s: &SubnetAddresses| Subnet { id: s.id.clone(), used: s.used, usable: s.usable, default: s.is_default };
         let subnets = known.subnets.as_ref().map(|f| (f.as_of, f.value.iter().map(subnet).collect::<Vec<_>>()));
-        self.put(&mut data, FactKind::Subnets, subnets);
+        self.insert(&mut data, FactKind::Subnets, subnets);
         let reservations = known.reservations.as_ref();
         let reservations = reservations.map(|f| (f.as_of, f.value.iter().map(reservation_row).collect::<Vec<_>>()));
-        self.put(&mut data, FactKind::Reservations, reservations);
+        self.insert(&mut data, FactKind::Reservations, reservations);
         let locks = known.locks.as_ref().map(|f| (f.as_of, f.value.iter().map(lock_row).collect::<Vec<_>>()));
-        self.put(&mut data, FactKind::Locks, locks);
+        self.insert(&mut data, FactKind::Locks, locks);
         data
     }
 
@@ -180,38 +180,39 @@ impl Published {
     /// [`FactsError`] where it is of another version or region.
     pub fn read(data: &BTreeMap<String, String>) -> Result<Self, FactsError> {
         let text = |key: &str| data.get(key).map_or("", |text| text.trim());
-        if text("version") != VERSION {
+        if text("version") != FORMAT_VERSION {
             return Err(FactsError::Version(text("version").to_owned()));
         }
         let region = Region::new(text("region")).map_err(|_| FactsError::Region(text("region").to_owned()))?;
-        let mut read = Reading { data, failing: BTreeMap::new(), broken: Vec::new() };
+        let mut read = Reading { data, failing: BTreeMap::new(), unreadable: Vec::new() };
         let known = AzureFacts {
-            sizes: read.fact(FactKind::Sizes, |rows: Vec<Size>| {
+            sizes: read.read_fact(FactKind::Sizes, |rows: Vec<Size>| {
                 let listed = rows.into_iter().map(|row| (row.name.clone(), listed(row, &region)));
                 Arc::new(SizeListing { sizes: listed.collect() })
             }),
-            prices: read.fact(FactKind::Prices, |rows| Arc::new(price_list(rows))),
+            prices: read.read_fact(FactKind::Prices, |rows| Arc::new(price_list(rows))),
             quota: read
-                .fact(FactKind::Quota, |rows: BTreeMap<Arc<str>, (u64, u64)>| rows)
+                .read_fact(FactKind::Quota, |rows: BTreeMap<Arc<str>, (u64, u64)>| rows)
                 .map(|Fact { as_of, value }| Arc::new(Quota::new(as_of, value.into_iter().map(usage)))),
-            images: read.fact(FactKind::Images, |rows: BTreeMap<Arc<str>, Image>| {
+            images: read.read_fact(FactKind::Images, |rows: BTreeMap<Arc<str>, Image>| {
                 let version = |i: Image| ImageVersion { version: i.version, published_at: i.published_at };
                 rows.into_iter().map(|(name, image)| (name, version(image))).collect()
             }),
-            subnets: read.fact(FactKind::Subnets, |rows: Vec<Subnet>| {
+            subnets: read.read_fact(FactKind::Subnets, |rows: Vec<Subnet>| {
                 let room =
                     |s: Subnet| SubnetAddresses { id: s.id, used: s.used, usable: s.usable, is_default: s.default };
                 rows.into_iter().map(room).collect()
             }),
-            reservations: read
-                .fact(FactKind::Reservations, |rows: Vec<Reservation>| rows.into_iter().map(reservation).collect()),
-            locks: read.fact(FactKind::Locks, |rows: Vec<WireLock>| rows.into_iter().map(lock).collect()),
+            reservations: read.read_fact(FactKind::Reservations, |rows: Vec<Reservation>| {
+                rows.into_iter().map(reservation).collect()
+            }),
+            locks: read.read_fact(FactKind::Locks, |rows: Vec<WireLock>| rows.into_iter().map(lock).collect()),
         };
-        let Reading { failing, broken, .. } = read;
-        Ok(Self { region, known, failing, broken })
+        let Reading { failing, unreadable: broken, .. } = read;
+        Ok(Self { region, facts: known, failing, unreadable: broken })
     }
 
-    fn put<T: Serialize>(&self, data: &mut BTreeMap<String, String>, kind: FactKind, fact: Option<(Timestamp, T)>) {
+    fn insert<T: Serialize>(&self, data: &mut BTreeMap<String, String>, kind: FactKind, fact: Option<(Timestamp, T)>) {
         let failing =
             self.failing.get(&kind).map(|f| Failing { at: f.at, why: Arc::clone(&f.reason), times: f.consecutive });
         let (as_of, value) = fact.map_or((None, None), |(as_of, value)| (Some(as_of), Some(value)));
@@ -230,15 +231,15 @@ impl Published {
 struct Reading<'a> {
     data: &'a BTreeMap<String, String>,
     failing: BTreeMap<FactKind, FetchFailure>,
-    broken: Vec<String>,
+    unreadable: Vec<String>,
 }
 
 impl Reading<'_> {
-    fn fact<W: DeserializeOwned, T>(&mut self, kind: FactKind, meant: impl FnOnce(W) -> T) -> Option<Fact<T>> {
+    fn read_fact<W: DeserializeOwned, T>(&mut self, kind: FactKind, meant: impl FnOnce(W) -> T) -> Option<Fact<T>> {
         let text = self.data.get(kind.as_str())?;
         match serde_json::from_str::<Entry<W>>(text) {
             Err(error) => {
-                self.broken.push(format!("{}: {error}", kind.as_str()));
+                self.unreadable.push(format!("{}: {error}", kind.as_str()));
                 None
             }
             Ok(Entry { as_of, failing, value }) => {
@@ -317,8 +318,8 @@ fn usage((name, (used, limit)): (Arc<str>, (u64, u64))) -> QuotaUsage {
     QuotaUsage { name, used, limit }
 }
 
-fn reservation_row(room: &CapacityReservation) -> Reservation {
-    let CapacityReservation { group, size, zone, capacity, used } = room.clone();
+fn reservation_row(reservation: &CapacityReservation) -> Reservation {
+    let CapacityReservation { group, size, zone, capacity, used } = reservation.clone();
     Reservation { group, size, zone, capacity, used }
 }
 
@@ -385,7 +386,7 @@ mod tests {
             locks: Some(Fact { as_of, value: (0..20).map(lock).collect() }),
         };
         let failing = FetchFailure { at: as_of, reason: Arc::from("the price list answered 500"), consecutive: 3 };
-        Published { region, known, failing: [(FactKind::Prices, failing)].into(), broken: Vec::new() }
+        Published { region, facts: known, failing: [(FactKind::Prices, failing)].into(), unreadable: Vec::new() }
     }
 
     #[test]
@@ -415,9 +416,9 @@ mod tests {
         data.insert("quota".to_owned(), "{".to_owned());
         data.insert("fashion".to_owned(), "of a newer version".to_owned());
         let read = Published::read(&data).unwrap();
-        assert_eq!(read.known.quota, None);
-        assert!(read.broken[0].starts_with("quota: "), "{:?}", read.broken);
-        assert_eq!(read.known.sizes, published.known.sizes);
+        assert_eq!(read.facts.quota, None);
+        assert!(read.unreadable[0].starts_with("quota: "), "{:?}", read.unreadable);
+        assert_eq!(read.facts.sizes, published.facts.sizes);
         data.insert("version".to_owned(), "2".to_owned());
         assert_eq!(Published::read(&data), Err(FactsError::Version("2".to_owned())));
         assert!(Published::read(&BTreeMap::new()).is_err());
@@ -426,9 +427,9 @@ mod tests {
     #[test]
     fn a_price_of_nothing_is_unknown_whoever_wrote_it() {
         let entry = r#"{"asOf":"2026-11-21T20:00:00Z","value":{"Standard_D4s_v5":[0,38400000]}}"#;
-        let data = [("version", VERSION), ("region", "westeurope"), ("prices", entry)];
+        let data = [("version", FORMAT_VERSION), ("region", "westeurope"), ("prices", entry)];
         let data = data.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        let prices = Published::read(&data).unwrap().known.prices.unwrap().value;
+        let prices = Published::read(&data).unwrap().facts.prices.unwrap().value;
         let spot = Some(HourlyPrice::from_nanos(38_400_000));
         assert_eq!(prices.values().next(), Some(&SizePrices { on_demand: None, spot }));
     }

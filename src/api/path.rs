@@ -32,7 +32,7 @@ impl Path {
 
     /// The way along plain fields, written with dots: `spec.template.spec`.
     #[must_use]
-    pub fn of(dotted: &str) -> Self {
+    pub fn from_dotted(dotted: &str) -> Self {
         Self(dotted.split('.').map(|k| Segment::Key(Arc::from(k))).collect())
     }
 

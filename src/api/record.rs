@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Most entries of an OrphanRecord, of all sorts together.
 pub const MAX_ENTRIES: usize = 500;
 /// What is counted fits 32 bits.
-const MOST: i64 = u32::MAX as i64;
+const MAX_COUNT: i64 = u32::MAX as i64;
 /// The id of something in Azure.
 const ARM_ID: &str = "(?i)^/subscriptions/";
 
@@ -75,7 +75,7 @@ wire! {
         /// Tags as first seen.
         tags?: BTreeMap<String, String>,
         /// How many times.
-        #[schemars(extend("minimum" = 1, "maximum" = MOST))]
+        #[schemars(extend("minimum" = 1, "maximum" = MAX_COUNT))]
         times: i64,
     }
 }
@@ -111,7 +111,7 @@ wire! {
         #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "atomic"))]
         evidence?: Vec<String>,
         /// How many tries have failed.
-        #[schemars(extend("minimum" = 0, "maximum" = MOST))]
+        #[schemars(extend("minimum" = 0, "maximum" = MAX_COUNT))]
         failures?: i64,
         /// Resource id.
         #[schemars(extend("pattern" = ARM_ID))]
@@ -136,10 +136,10 @@ wire! {
         #[schemars(extend("enum" = KINDS))]
         kind: String,
         /// Of how many that are owned.
-        #[schemars(extend("minimum" = 0, "maximum" = MOST))]
+        #[schemars(extend("minimum" = 0, "maximum" = MAX_COUNT))]
         owned: i64,
         /// How many turned suspect within the hour.
-        #[schemars(extend("minimum" = 0, "maximum" = MOST))]
+        #[schemars(extend("minimum" = 0, "maximum" = MAX_COUNT))]
         suspects: i64,
         /// `breaker.clearedAt` that lay in the future then, and clear nothing.
         #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "atomic"))]

@@ -19,7 +19,7 @@ pub(crate) fn read(file: &Path) -> anyhow::Result<(Published, Document)> {
     let data = data.and_then(|data| BTreeMap::<String, String>::deserialize(data).ok());
     let (data, document) = data.zip(document).with_context(|| format!("--facts: {shown} is no ConfigMap with data"))?;
     let published = Published::read(&data).with_context(|| format!("--facts: {shown}"))?;
-    match published.broken.first() {
+    match published.unreadable.first() {
         Some(broken) => bail!("--facts: {shown}: {broken}"),
         None => Ok((published, document)),
     }

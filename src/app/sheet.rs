@@ -56,7 +56,7 @@ pub(crate) fn asked(file: Option<&Path>, path: Option<&Path>, cluster: Option<&s
     let path = path.filter(|path| *path != Path::new("-"));
     match (path.and_then(config::find), cluster) {
         (Some(file), cluster) => of_repository(&file, cluster),
-        (None, Some(name)) => bail!("--cluster {name}: there is no {} in PATH or above it", config::FILE),
+        (None, Some(name)) => bail!("--cluster {name}: there is no {} in PATH or above it", config::FILE_NAME),
         (None, None) => Ok(PriceSheet::default()),
     }
 }

@@ -111,7 +111,7 @@ impl Azure {
         let reply = match request {
             CloudRequest::Get(id) => self.get(id).await,
             CloudRequest::PutNic(spec) => self.put_nic(spec).await,
-            CloudRequest::PutVm(spec) => self.put_vm(spec, &bootstrap::write(&spec.kubelet)).await,
+            CloudRequest::PutVm(spec) => self.put_vm(spec, &bootstrap::custom_data(&spec.kubelet)).await,
             CloudRequest::PutBillingExtension(vm) => self.put_billing(vm).await,
             CloudRequest::Delete(id, _) => self.delete(id).await,
             CloudRequest::Tag(id, tags) => self.change_tags(id, "Merge", tags).await,
@@ -127,7 +127,7 @@ impl Azure {
     /// # Errors
     /// As [`perform`](Self::perform).
     pub async fn put_joining(&self, spec: &VmSpec, join: &Join, token: &JoinToken) -> Result<Reply, EffectError> {
-        let custom_data = bootstrap::write_joining(&spec.kubelet, join, token);
+        let custom_data = bootstrap::custom_data_with_join(&spec.kubelet, join, token);
         self.put_vm(spec, &custom_data).await.map_err(EffectError::Cloud)
     }
 

@@ -51,7 +51,7 @@ pub async fn resolve_buffer(client: &Client, buffer: &CapacityBuffer) -> Result<
         (Some(named), None) => {
             let at = format!("PodTemplate {namespace}/{}: template", named.name);
             let Some(found) = get::<PodTemplate>(client, &namespace, &named.name).await? else {
-                return Ok(Resolved::Unready(
+                return Ok(Resolved::NotReady(
                     NO_TEMPLATE,
                     format!("there is no PodTemplate {namespace}/{}", named.name),
                 ));
@@ -102,7 +102,7 @@ async fn scalable(
         }
     };
     let Some((template, replicas)) = found else {
-        return Ok(Resolved::Unready(NO_SCALABLE, format!("there is no {kind} {namespace}/{name}")));
+        return Ok(Resolved::NotReady(NO_SCALABLE, format!("there is no {kind} {namespace}/{name}")));
     };
     let at = format!("{kind} {namespace}/{name}: spec.template");
     // One is the API's own default.

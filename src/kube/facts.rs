@@ -80,7 +80,7 @@ pub async fn follow_facts(client: Client, namespace: &str, sender: watch::Sender
 fn understood(map: &ConfigMap) -> Option<Published> {
     match Published::read(map.data.as_ref()?) {
         Ok(published) => {
-            for broken in &published.broken {
+            for broken in &published.unreadable {
                 tracing::warn!(broken, "a fact of napkeeper-facts cannot be understood");
             }
             Some(published)

@@ -78,7 +78,7 @@ impl Verdict {
     }
 
     fn part(&self, source: &Source, index: usize, chunk: &Chunk, (report, digests): (&mut Report, &mut Vec<Digest>)) {
-        let reading = source.read(chunk.clone());
+        let reading = source.parse_chunk(chunk.clone());
         report.findings.extend(reading.problems.iter().map(|problem| unreadable(source, problem)));
         for (nth, document) in reading.documents.iter().enumerate() {
             let at = Place { source: index, chunk: chunk.clone(), nth };
@@ -101,8 +101,8 @@ fn unreadable(source: &Source, problem: &Problem) -> Finding {
         rule: rule.id,
         severity: rule.severity,
         file: source.file.to_string(),
-        line: problem.at.line,
-        column: problem.at.column,
+        line: problem.position.line,
+        column: problem.position.column,
         path: String::new(),
         message: problem.message.clone(),
         fix: None,
@@ -111,6 +111,6 @@ fn unreadable(source: &Source, problem: &Problem) -> Finding {
 
 /// Reads the issue's document again: most have none, so none is kept for it.
 fn locate(sources: &[Source], at: &Place, issue: Issue, root: &Path) -> Option<Finding> {
-    let reading = sources.get(at.source)?.read(at.chunk.clone());
+    let reading = sources.get(at.source)?.parse_chunk(at.chunk.clone());
     Some(issue.locate(reading.documents.get(at.nth)?, root))
 }

@@ -53,7 +53,7 @@ pub(crate) fn identify<'s>(definitions: &'s Definitions, value: &Value, found: &
         None => {
             let message = format!("{field} is missing: a manifest has apiVersion and kind");
             let fix = (field == "apiVersion").then(|| "for a NodePool write apiVersion: karpenter.sh/v1".to_owned());
-            found.push(Issue::new(&rules::NO_KIND, &Path::of(field), message).fix(fix));
+            found.push(Issue::new(&rules::NO_KIND, &Path::from_dotted(field), message).fix(fix));
             None
         }
     };
@@ -78,7 +78,7 @@ pub(crate) fn identify<'s>(definitions: &'s Definitions, value: &Value, found: &
 }
 
 fn served<'s>(kind: &'s Kind, version: &str, found: &mut Vec<Issue>) -> Standing<'s> {
-    let path = Path::of("apiVersion");
+    let path = Path::from_dotted("apiVersion");
     let Some(current) = kind.versions.last() else {
         return Standing::Lost;
     };
@@ -110,7 +110,7 @@ fn unknown_kind(api_version: &str, kind: &str, known: &[&Kind]) -> Issue {
     let gone = GONE.iter().find(|(g, k, _)| (*g, *k) == (group, kind));
     let meant = gone.map(|(_, _, now)| *now).or_else(|| nearest(kind, names));
     let fix = meant.map(|m| with_tool(format!("write kind: {m}"), api_version, kind));
-    Issue::new(&rules::KIND, &Path::of("kind"), message).fix(fix)
+    Issue::new(&rules::KIND, &Path::from_dotted("kind"), message).fix(fix)
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@ const WORTH_IT: usize = BATCH;
 const MOST_THREADS: usize = 8;
 
 /// The answers for all things, in their order.
-pub(crate) fn map<T: Send, R: Send>(things: Vec<T>, ask: impl Fn(T) -> R + Sync) -> Vec<R> {
+pub(crate) fn map<T: Send, R: Send>(items: Vec<T>, apply: impl Fn(T) -> R + Sync) -> Vec<R> {
     let cores = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
-    if things.len() < WORTH_IT || cores == 1 {
-        return things.into_iter().map(ask).collect();
+    if items.len() < WORTH_IT || cores == 1 {
+        return items.into_iter().map(apply).collect();
     }
-    let queue = Mutex::new(things.into_iter().enumerate());
+    let queue = Mutex::new(items.into_iter().enumerate());
     let take = || {
         let mut queue = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         queue.by_ref().take(BATCH).collect::<Vec<_>>()
@@ -29,7 +29,7 @@ pub(crate) fn map<T: Send, R: Send>(things: Vec<T>, ask: impl Fn(T) -> R + Sync)
             if batch.is_empty() {
                 return answers;
             }
-            answers.extend(batch.into_iter().map(|(i, thing)| (i, ask(thing))));
+            answers.extend(batch.into_iter().map(|(i, thing)| (i, apply(thing))));
         }
     };
     let mut answers: Vec<(usize, R)> = thread::scope(|scope| {

@@ -11,7 +11,7 @@ use napkeeper_api::yaml::{Chunk, Comment, Document, comments};
 
 /// Notes what is wrong in the comments of a document. `text` is that of the whole file.
 pub(crate) fn check(document: &Document, text: &str, chunk: &Chunk, found: &mut Vec<Finding>) {
-    let part = chunk.of(text);
+    let part = chunk.text_in(text);
     if document.value["kind"] != "NodePool" || !part.contains('#') {
         return;
     }
@@ -45,10 +45,10 @@ impl Comments {
         let line = document.key_position(path).line.saturating_sub(self.before);
         let mut said: Vec<&str> = Vec::new();
         let mut above = line;
-        for comment in self.all.iter().rev().filter(|c| c.at.line <= line) {
-            if comment.at.line == line || (comment.alone && comment.at.line + 1 == above) {
+        for comment in self.all.iter().rev().filter(|c| c.position.line <= line) {
+            if comment.position.line == line || (comment.on_own_line && comment.position.line + 1 == above) {
                 said.push(&comment.text);
-                above = comment.at.line;
+                above = comment.position.line;
             }
         }
         said.reverse();
@@ -58,7 +58,7 @@ impl Comments {
 
 /// A comment that takes a low weight for the stronger one.
 fn weight(document: &Document, comments: &Comments) -> Option<Issue> {
-    let path = Path::of("spec.weight");
+    let path = Path::from_dotted("spec.weight");
     let weight = document.value["spec"].get("weight")?;
     let said = comments.beside(document, &path);
     // "Lowest priority" is right of a low weight; "a lower weight goes first" is not.
@@ -76,7 +76,7 @@ fn weight(document: &Document, comments: &Comments) -> Option<Issue> {
 
 /// A comment that promises a wait which `consolidateAfter` does not have.
 fn wait(document: &Document, comments: &Comments) -> Option<Issue> {
-    let at = Path::of("spec.disruption");
+    let at = Path::from_dotted("spec.disruption");
     let disruption = document.value["spec"].get("disruption")?;
     let field = at.key("consolidateAfter");
     let given = disruption["consolidateAfter"].as_str();

@@ -234,7 +234,9 @@ fn definition(value: &Value, found: &mut Vec<Issue>) {
     }
     for (i, version) in value["spec"]["versions"].as_array().into_iter().flatten().enumerate() {
         if let Err(error) = Rules::compile(&version["schema"]["openAPIV3Schema"]) {
-            found.push(error.into_issue(&Path::of("spec.versions").index(i).key("schema").key("openAPIV3Schema")));
+            found.push(
+                error.into_issue(&Path::from_dotted("spec.versions").index(i).key("schema").key("openAPIV3Schema")),
+            );
         }
     }
 }
@@ -242,7 +244,7 @@ fn definition(value: &Value, found: &mut Vec<Issue>) {
 /// The API server checks names by its own rules, not by the definition's.
 fn name(value: &Value, found: &mut Vec<Issue>) {
     let metadata = &value["metadata"];
-    let path = Path::of("metadata.name");
+    let path = Path::from_dotted("metadata.name");
     match metadata["name"].as_str().filter(|n| !n.is_empty()) {
         Some(name) => {
             let refused =

@@ -15,7 +15,7 @@ pub(crate) fn explain(finding: &mut Finding, text: &str, chunk: &Chunk) {
     }
     let Some(read) = finding.message.strip_prefix(WANTED) else { return };
     let line = finding.line.saturating_sub(chunk.lines_before());
-    let Some(written) = scalar(chunk.of(text), line, finding.column) else { return };
+    let Some(written) = scalar(chunk.text_in(text), line, finding.column) else { return };
     let kind = match read {
         "true" | "false" => "boolean",
         _ if read.starts_with(|c: char| c.is_ascii_digit() || c == '-') => "number",

@@ -31,7 +31,7 @@ pub(super) fn assert_same(direct: &World, through: &World, what: &str) {
 pub(super) fn quickstart(change: impl FnOnce(&mut Scenario)) -> Result<(World, Timestamp), Box<dyn Error>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/quickstart");
     let loaded = manifests::load(&[path]);
-    let documents: Vec<_> = loaded.sources.iter().flat_map(|s| &s.reading().documents).collect();
+    let documents: Vec<_> = loaded.files.iter().flat_map(|s| &s.parsed().documents).collect();
     let file = documents.iter().find(|d| is_scenario(d)).ok_or("there is no scenario")?;
     let mut scenario = scenario::read(file).map_err(|wrong| format!("{wrong:?}"))?;
     change(&mut scenario);

@@ -28,7 +28,8 @@ const FEW: u64 = 10_000;
 /// What the process may grow by after the first tenth, in KiB.
 const GROWTH_KIB: u64 = 64 << 10;
 /// A busy machine may be slow; what is measured here is not speed.
-const PATIENT: Limits = Limits { concurrency: 64, verdict: Duration::from_secs(30), hint: Duration::from_secs(30) };
+const PATIENT: Limits =
+    Limits { max_concurrency: 64, validate_timeout: Duration::from_secs(30), hint_timeout: Duration::from_secs(30) };
 
 fn pool() -> Value {
     json!({

@@ -22,7 +22,7 @@ async fn whole(lab: &Lab) -> Result<(ConfigMap, Published)> {
     eventually("whole napkeeper-facts", STEP, async || {
         let Some(map) = api.get_opt(FACTS_CONFIG_MAP).await? else { return Ok(None) };
         let published = Published::read(map.data.as_ref().context("no data")?)?;
-        let known = &published.known;
+        let known = &published.facts;
         let rest = known.images.is_some() && known.subnets.is_some() && known.locks.is_some();
         let whole = known.sizes.is_some() && known.prices.is_some() && known.quota.is_some() && rest;
         Ok(whole.then_some((map, published)))
@@ -40,12 +40,12 @@ async fn facts_are_published_and_a_full_quota_holds_pods_with_the_reason() -> Re
     let _controller = lab.controller()?;
     let (map, published) = whole(&lab).await?;
     ensure!(
-        published.failing.is_empty() && published.broken.is_empty(),
+        published.failing.is_empty() && published.unreadable.is_empty(),
         "{:?} {:?}",
         published.failing,
-        published.broken
+        published.unreadable
     );
-    let sizes = published.known.sizes.context("no sizes")?.value.sizes.len();
+    let sizes = published.facts.sizes.context("no sizes")?.value.sizes.len();
     ensure!(sizes > 400, "only {sizes} sizes");
     let bytes = serde_json::to_string(&map)?.len();
     eprintln!("napkeeper-facts of westeurope: {sizes} sizes, {bytes} bytes");
@@ -80,7 +80,7 @@ async fn what_fails_stays_as_it_was(lab: &mut Lab) -> Result<()> {
         Ok(published.failing.contains_key(&FactKind::Locks).then_some(published))
     })
     .await?;
-    let (locks, quota) = (published.known.locks.context("no locks")?, published.known.quota.context("no quota")?);
+    let (locks, quota) = (published.facts.locks.context("no locks")?, published.facts.quota.context("no quota")?);
     ensure!(locks.as_of < quota.as_of, "the locks are as old as the quota: {} {}", locks.as_of, quota.as_of);
     ensure!(published.failing.len() == 1, "{:?}", published.failing);
     lab.cure_azure().await?;

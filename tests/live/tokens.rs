@@ -6,7 +6,7 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client};
-use napkeeper_api::bootstrap::{Join, JoinToken, write_joining};
+use napkeeper_api::bootstrap::{Join, JoinToken, custom_data_with_join};
 use napkeeper_core::model::names::Uid;
 use napkeeper_core::plan::KubeletSpec;
 use napkeeper_kube::JoinTokens;
@@ -18,7 +18,7 @@ use std::time::Duration;
 fn kubeconfig(plane: &ControlPlane, token: &JoinToken) -> Result<String> {
     let authority = std::fs::read_to_string(plane.ca_certificate())?;
     let join = Join::new(&plane.server(), &authority, "10.0.0.10")?;
-    let custom_data = write_joining(&KubeletSpec::default(), &join, token);
+    let custom_data = custom_data_with_join(&KubeletSpec::default(), &join, token);
     let read: Value = serde_saphyr::from_str(&custom_data)?;
     let files = read["write_files"].as_array().context("no files")?;
     let file = files.iter().find(|f| f["path"] == "/var/lib/kubelet/bootstrap-kubeconfig").context("no kubeconfig")?;

@@ -1,7 +1,7 @@
 //! What is said of writes and deletes when nodes run.
 
 use crate::tests::{HandClock, PATIENT, Rig, UID, class, good_pool, node, pod, review, world};
-use crate::{DELETE_ACKNOWLEDGED, Guard, Webhook, router};
+use crate::{DELETE_ACKNOWLEDGED_ANNOTATION, Guard, Webhook, router};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use k8s_openapi::api::core::v1::Pod as WirePod;
@@ -70,7 +70,7 @@ fn warnings(answer: &Value) -> Vec<&str> {
 }
 
 fn annotated(mut object: Value, value: &str) -> Value {
-    object["metadata"]["annotations"] = json!({ DELETE_ACKNOWLEDGED: value });
+    object["metadata"]["annotations"] = json!({ DELETE_ACKNOWLEDGED_ANNOTATION: value });
     object
 }
 
@@ -136,7 +136,7 @@ async fn the_guard_can_warn_or_be_off_and_says_nothing_of_a_cluster_that_is_not_
         let webhook =
             Webhook::new("napkeeper-system", snapshots, Arc::new(HandClock::default()), PATIENT, &mut registry)
                 .unwrap()
-                .guarding(guard);
+                .with_deletion_protection(guard);
         let body = review("DELETE", "karpenter.sh", &Value::Null, &good_pool()).to_string();
         let request = Request::post("/validate").body(Body::from(body)).unwrap();
         let response = router(Arc::new(webhook)).oneshot(request).await.unwrap();
@@ -205,7 +205,7 @@ fn hindered() -> ClusterBlockers {
 #[tokio::test]
 async fn what_stands_in_the_way_of_nodes_is_said() {
     let known = watch::channel(Arc::new(hindered())).1;
-    let rig = Rig::with(Some(busy()), PATIENT, |webhook| webhook.hindered(known));
+    let rig = Rig::with(Some(busy()), PATIENT, |webhook| webhook.with_blockers(known));
     let mut new = good_pool();
     new["metadata"]["name"] = json!("new");
     let answer = rig.ask("/validate", &review("CREATE", "karpenter.sh", &new, &Value::Null)).await;

@@ -16,7 +16,7 @@ fn policy(name: &str, spec: &Value) -> (Arc<str>, Arc<PlacementPolicy>) {
         "apiVersion": "napkeeper.io/v1alpha1", "kind": "PlacementPolicy", "metadata": { "name": name }, "spec": spec,
     });
     match object(&manifest) {
-        Ok(Object::Placement(policy)) => (Arc::from(name), Arc::from(policy)),
+        Ok(Object::PlacementPolicy(policy)) => (Arc::from(name), Arc::from(policy)),
         other => panic!("{other:?}"),
     }
 }
@@ -173,7 +173,7 @@ async fn without_a_cluster_or_time_for_a_hint_the_defaults_are_given_all_the_sam
     let unknown = Rig::placing(None, PATIENT, placement(0));
     let object = create(&unknown, &pod("1")).await;
     assert_eq!(object["metadata"]["annotations"], json!({ "napkeeper.io/placed-by": "balanced" }));
-    let hurried = crate::Limits { hint: std::time::Duration::from_millis(5), ..PATIENT };
+    let hurried = crate::Limits { hint_timeout: std::time::Duration::from_millis(5), ..PATIENT };
     let late = Rig::placing(Some(world()), hurried, placement(0));
     late.clock.slow(1_000);
     let answer = late.ask("/mutate", &review("CREATE", "", &pod("1"), &Value::Null)).await;

@@ -5,7 +5,7 @@ mod defaults;
 mod mutate;
 mod policies;
 
-use crate::{Basis, Limits, PLACEMENT_HINT, Webhook, router};
+use crate::{Basis, Limits, PLACEMENT_HINT_ANNOTATION, Webhook, router};
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use base64::Engine;
@@ -36,7 +36,7 @@ pub(crate) const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
 /// Time enough on a busy machine.
 pub(crate) const PATIENT: Limits =
-    Limits { concurrency: 8, verdict: Duration::from_secs(30), hint: Duration::from_secs(30) };
+    Limits { max_concurrency: 8, validate_timeout: Duration::from_secs(30), hint_timeout: Duration::from_secs(30) };
 
 /// A clock that stands still until it is moved.
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ impl Rig {
 
     pub(crate) fn placing(snapshot: Option<Snapshot>, limits: Limits, placement: PlacementPolicies) -> Self {
         let given = watch::channel(Arc::new(placement)).1;
-        Self::with(snapshot, limits, |webhook| webhook.placing(given))
+        Self::with(snapshot, limits, |webhook| webhook.with_placement_policies(given))
     }
 
     /// With a webhook that is told more.
@@ -284,7 +284,7 @@ pub(crate) fn apply(object: &mut Value, response: &Value) {
 }
 
 pub(crate) fn hint_of(object: &Value) -> Value {
-    serde_json::from_str(object["metadata"]["annotations"][PLACEMENT_HINT].as_str().unwrap()).unwrap()
+    serde_json::from_str(object["metadata"]["annotations"][PLACEMENT_HINT_ANNOTATION].as_str().unwrap()).unwrap()
 }
 
 #[tokio::test]
@@ -317,7 +317,7 @@ async fn by_live_facts_a_size_that_is_not_sold_is_a_warning_that_says_where_it_i
     let listing = SizeListing::default().merge(sizes, 1, as_of).unwrap();
     let known = AzureFacts { sizes: Some(Fact { as_of, value: Arc::new(listing) }), ..AzureFacts::default() };
     let basis = Basis::live(&known, &embedded, catalog.as_of()).unwrap();
-    let webhook = webhook.by(watch::channel(Arc::new(basis)).1);
+    let webhook = webhook.with_validator(watch::channel(Arc::new(basis)).1);
     let mut only = good_pool();
     only["spec"]["template"]["spec"]["requirements"] = json!([
         { "key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["Standard_D4s_v5"] },
@@ -500,7 +500,7 @@ async fn some_pods_are_left_alone() {
 
 #[tokio::test]
 async fn past_the_limits_everything_is_allowed_with_a_warning_and_counted() {
-    let rig = Rig::new(None, Limits { concurrency: 0, ..PATIENT });
+    let rig = Rig::new(None, Limits { max_concurrency: 0, ..PATIENT });
     let answer = rig.ask("/validate", &review("CREATE", "karpenter.sh", &pool(&json!({})), &Value::Null)).await;
     let warnings = ["napkeeper: this object was not checked: too many requests at once"];
     assert_eq!(answer, json!({ "uid": UID, "allowed": true, "warnings": warnings }));

@@ -184,7 +184,7 @@ async fn a_pod_that_fits_nowhere_is_told_what_would_have_to_change() {
 
 #[tokio::test]
 async fn too_many_and_too_slow_are_let_in_without_a_hint_and_counted() {
-    let hurried = Limits { concurrency: 1, hint: Duration::from_millis(50), ..PATIENT };
+    let hurried = Limits { max_concurrency: 1, hint_timeout: Duration::from_millis(50), ..PATIENT };
     let rig = Rig::new(Some(small_world()), hurried);
     rig.clock.slow(3_000);
     // One is being answered, one waits for it, and for the others there is no place.

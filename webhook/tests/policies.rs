@@ -33,7 +33,7 @@ spec: {{policyName: {name}, validationActions: {actions}}}
 fn rig(text: String) -> Rig {
     let policies = Policies::read(&[load_text("policies.yaml", text)]);
     assert!(policies.problems().is_empty(), "{:?}", policies.problems());
-    Rig::with(None, PATIENT, |webhook| webhook.keeping(Arc::new(policies)))
+    Rig::with(None, PATIENT, |webhook| webhook.with_policies(Arc::new(policies)))
 }
 
 async fn ask(rig: &Rig, new: &Value, old: &Value) -> Value {

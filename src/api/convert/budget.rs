@@ -47,7 +47,7 @@ pub fn disruption_budget(object: &WireBudget) -> Result<PodDisruptionBudget, Vio
     let mut found = Violations::default();
     let key = meta::key(&object.metadata, &mut found);
     let spec = object.spec.as_ref();
-    let at = Path::of("spec");
+    let at = Path::from_dotted("spec");
     let selector = spec.and_then(|s| s.selector.as_ref());
     let selector = selector.map(|s| label_selector(s, &at.key("selector"), &mut found));
     let least = spec.and_then(|s| s.min_available.as_ref());

@@ -17,14 +17,14 @@ pub enum Resolved {
     /// Room for these chunks; the name and generation of the PodTemplate, where it names one.
     Ready(Buffer, Option<(String, Option<i64>)>),
     /// Nothing yet: the reason of the condition, and what is wrong.
-    Unready(&'static str, String),
+    NotReady(&'static str, String),
 }
 
 impl Resolved {
     /// Nothing, for any reason but that what it names is not there.
     #[must_use]
     pub fn failed(why: impl Into<String>) -> Self {
-        Self::Unready("ResolutionFailed", why.into())
+        Self::NotReady("ResolutionFailed", why.into())
     }
 }
 
@@ -35,20 +35,22 @@ impl Resolved {
 /// [`Violations`]: all that is wrong with it.
 pub fn capacity_buffer(
     object: &CapacityBuffer,
-    (template, at): (&PodTemplateSpec, &str),
+    (template, template_path): (&PodTemplateSpec, &str),
     replicas: Option<i32>,
 ) -> Result<Buffer, Violations> {
     let mut found = Violations::default();
     let key = meta::key(&object.metadata, &mut found);
     let uid = meta::uid(&object.metadata, &mut found);
     let spec = &object.spec;
-    let shape = key.as_ref().and_then(|key| pod_template(template, &key.namespace, &Path::of(at), &mut found));
+    let shape = key
+        .as_ref()
+        .and_then(|key| pod_template(template, &key.namespace, &Path::from_dotted(template_path), &mut found));
     if template.spec.as_ref().is_some_and(|pod| pod.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty())) {
-        let at = Path::of(at).key("spec").key("resourceClaims");
+        let at = Path::from_dotted(template_path).key("spec").key("resourceClaims");
         found.add(&at, "no node is made for pods that claim devices: name a template without them");
     }
     let limits = spec.limits.iter().flatten();
-    let limits = meta::amounts(limits, &Path::of("spec.limits"), &mut found);
+    let limits = meta::amounts(limits, &Path::from_dotted("spec.limits"), &mut found);
     let count = |number: Option<i32>| number.map(|number| u32::try_from(number).unwrap_or(0));
     let asked = ChunksAsked { replicas: count(spec.replicas), percentage: count(spec.percentage), limits };
     let built = key.zip(uid).zip(shape).map(|((key, uid), template)| {
@@ -63,7 +65,7 @@ pub fn capacity_buffer(
 pub fn buffer_status(
     object: &CapacityBuffer,
     resolved: &Resolved,
-    cushion: Option<&BufferPlacement>,
+    placement: Option<&BufferPlacement>,
     now: Timestamp,
 ) -> CapacityBufferStatus {
     let known = object.status.clone().unwrap_or_default();
@@ -81,13 +83,13 @@ pub fn buffer_status(
             let most = if chunks == MOST_CHUNKS as usize { ", the most of one buffer" } else { "" };
             ("True", "Resolved", format!("{chunks} chunks{most}"))
         }
-        Resolved::Unready(reason, why) => ("False", *reason, why.clone()),
+        Resolved::NotReady(reason, why) => ("False", *reason, why.clone()),
     };
     let generation = object.metadata.generation;
-    let standing = standing(resolved, cushion).map(|standing| ("Provisioning", standing));
+    let standing = provisioning_condition(resolved, placement).map(|standing| ("Provisioning", standing));
     for (kind, (state, reason, message)) in [("ReadyForProvisioning", ready)].into_iter().chain(standing) {
         let said = meta::condition(&known.conditions, (kind, state, reason, &message), generation, now);
-        set(&mut status.conditions, said);
+        upsert_condition(&mut status.conditions, said);
     }
     status
 }
@@ -96,9 +98,9 @@ pub fn buffer_status(
 type Said = (&'static str, &'static str, String);
 
 /// Where the chunks have their room; `None` while no pass has looked at them.
-fn standing(resolved: &Resolved, cushion: Option<&BufferPlacement>) -> Option<Said> {
+fn provisioning_condition(resolved: &Resolved, placement: Option<&BufferPlacement>) -> Option<Said> {
     let chunks = match resolved {
-        Resolved::Unready(..) => {
+        Resolved::NotReady(..) => {
             return Some(("False", "NotReadyForProvisioning", "the buffer is not ReadyForProvisioning".to_owned()));
         }
         Resolved::Ready(buffer, _) if buffer.pods.is_empty() => {
@@ -106,7 +108,7 @@ fn standing(resolved: &Resolved, cushion: Option<&BufferPlacement>) -> Option<Sa
         }
         Resolved::Ready(buffer, _) => buffer.pods.len(),
     };
-    let BufferPlacement { on_existing_nodes: there, on_new_nodes: coming, unplaced: nowhere, reason: why } = cushion?;
+    let BufferPlacement { on_existing_nodes: there, on_new_nodes: coming, unplaced: nowhere, reason: why } = placement?;
     if there + coming + nowhere != chunks {
         return None;
     }
@@ -121,7 +123,7 @@ fn standing(resolved: &Resolved, cushion: Option<&BufferPlacement>) -> Option<Sa
     Some(("False", "RequiresNewCapacity", said))
 }
 
-fn set(conditions: &mut Vec<Condition>, condition: Condition) {
+fn upsert_condition(conditions: &mut Vec<Condition>, condition: Condition) {
     match conditions.iter_mut().find(|known| known.kind == condition.kind) {
         Some(known) => *known = condition,
         None => conditions.push(condition),

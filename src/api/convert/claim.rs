@@ -50,11 +50,11 @@ pub fn claim(object: &NodeClaim) -> Result<Claim, Violations> {
 }
 
 fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
-    let at = Path::of("spec");
+    let at = Path::from_dotted("spec");
     let wire = &object.spec;
     let labels = meta::labels(object.metadata.labels.as_ref());
     let pool = labels.get(NODEPOOL).map(|p| &**p);
-    let pool_path = Path::of("metadata.labels").key(NODEPOOL);
+    let pool_path = Path::from_dotted("metadata.labels").key(NODEPOOL);
     let pool = found.take_some(&pool_path, pool, |p| NodePoolName::new(p));
     let class = class_name(&wire.node_class_ref, &at.key("nodeClassRef"), found);
     let requirements = meta::requirements(&wire.requirements, &at.key("requirements"), found);
@@ -83,12 +83,12 @@ fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
 
 fn annotation<T: DeserializeOwned>(meta: &ObjectMeta, key: &str, found: &mut Violations) -> Option<T> {
     let text = meta.annotations.as_ref()?.get(key)?;
-    let path = Path::of("metadata.annotations").key(key);
+    let path = Path::from_dotted("metadata.annotations").key(key);
     found.take(&path, serde_json::from_str(text))
 }
 
 fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
-    let at = Path::of("status");
+    let at = Path::from_dotted("status");
     let conditions = wire.conditions.as_deref().unwrap_or_default();
     let mut since = |kind: &str, status: &str| {
         let matches = |c: &&ClaimCondition| c.kind == kind && c.status == status;
@@ -133,7 +133,7 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
 /// # Errors
 /// When intent or planned offerings cannot be written as JSON, which no value of theirs causes.
 pub fn claim_object(claim: &Claim) -> Result<NodeClaim, serde_json::Error> {
-    let mut object = unsaved(&claim.name, &claim.spec)?;
+    let mut object = unsaved_object(&claim.name, &claim.spec)?;
     if let Some(intent) = &claim.intent {
         let annotations = object.metadata.annotations.get_or_insert_default();
         annotations.insert(LAUNCH_INTENT.to_owned(), serde_json::to_string(intent)?);
@@ -154,13 +154,13 @@ pub fn claim_object(claim: &Claim) -> Result<NodeClaim, serde_json::Error> {
 /// # Errors
 /// When planned offerings cannot be written as JSON, which no value of theirs causes.
 pub fn claim_draft(draft: &ClaimDraft) -> Result<NodeClaim, serde_json::Error> {
-    let mut object = unsaved(&draft.name, &draft.spec)?;
+    let mut object = unsaved_object(&draft.name, &draft.spec)?;
     object.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
     Ok(object)
 }
 
 /// What a NodeClaim says of itself before any API server has seen it.
-fn unsaved(name: &ClaimName, spec: &ClaimSpec) -> Result<NodeClaim, serde_json::Error> {
+fn unsaved_object(name: &ClaimName, spec: &ClaimSpec) -> Result<NodeClaim, serde_json::Error> {
     let mut labels = spec.labels.clone();
     if let Some(pool) = &spec.pool {
         labels.insert(Arc::from(NODEPOOL), pool.text());

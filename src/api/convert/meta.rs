@@ -21,7 +21,7 @@ pub(super) fn name<T>(
     found: &mut Violations,
     new: impl FnOnce(&str) -> Result<T, NameError>,
 ) -> Option<T> {
-    let path = Path::of("metadata.name");
+    let path = Path::from_dotted("metadata.name");
     found.take(&path, new(meta.name.as_deref().unwrap_or_default()))
 }
 
@@ -35,14 +35,14 @@ pub(super) fn key(meta: &ObjectMeta, found: &mut Violations) -> Option<ObjectKey
 /// The namespace; absent is `default`.
 pub(super) fn namespace(meta: &ObjectMeta, found: &mut Violations) -> Option<Namespace> {
     let namespace = meta.namespace.as_deref().unwrap_or("default");
-    found.take(&Path::of("metadata.namespace"), Namespace::new(namespace))
+    found.take(&Path::from_dotted("metadata.namespace"), Namespace::new(namespace))
 }
 
 /// The UID, or a stand-in for a manifest that no API server has seen.
 pub(super) fn uid(meta: &ObjectMeta, found: &mut Violations) -> Option<Uid> {
     let stand_in = || format!("unsaved-{}", meta.name.as_deref().unwrap_or_default());
     let uid = meta.uid.clone().unwrap_or_else(stand_in);
-    found.take(&Path::of("metadata.uid"), Uid::new(uid))
+    found.take(&Path::from_dotted("metadata.uid"), Uid::new(uid))
 }
 
 /// When the object was created; the epoch for a manifest that no API server has seen.

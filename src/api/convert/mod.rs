@@ -43,7 +43,7 @@ pub use pool::{node_class, node_pool};
 pub use record::{record_objects, records};
 pub use report::sweep_status;
 pub use scheduler::{scheduler_profiles, service};
-pub use step::advance;
+pub use step::apply_claim_update;
 pub use storage::{attach_limits, attachment, inline_disks, storage_class, volume_claim};
 pub use sweep::sweep;
 pub use violations::{Violation, Violations};

@@ -25,12 +25,12 @@ pub fn node(object: &WireNode) -> Result<Node, Violations> {
     let default = NodeSpec::default();
     let spec = object.spec.as_ref().unwrap_or(&default);
     let provider = spec.provider_id.as_deref().filter(|id| id.starts_with("azure://"));
-    let provider_id = found.take_some(&Path::of("spec.providerID"), provider, ProviderId::parse);
+    let provider_id = found.take_some(&Path::from_dotted("spec.providerID"), provider, ProviderId::parse);
     let taints = taints(spec, &mut found);
     let status = object.status.as_ref();
     let mut amounts = |list: Option<&BTreeMap<String, Quantity>>, path: &str| -> Resources {
         let list = list.into_iter().flatten().map(|(name, quantity)| (name, &quantity.0));
-        meta::resources(list, &Path::of(path), &mut found)
+        meta::resources(list, &Path::from_dotted(path), &mut found)
     };
     let capacity = amounts(status.and_then(|s| s.capacity.as_ref()), "status.capacity");
     let allocatable = amounts(status.and_then(|s| s.allocatable.as_ref()), "status.allocatable");
@@ -59,7 +59,7 @@ pub fn node(object: &WireNode) -> Result<Node, Violations> {
 }
 
 fn taints(spec: &NodeSpec, found: &mut Violations) -> Vec<Taint> {
-    let at = Path::of("spec.taints");
+    let at = Path::from_dotted("spec.taints");
     let list = spec.taints.iter().flatten().enumerate();
     list.filter_map(|(i, taint)| {
         Some(Taint {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// [`Violations`]: all that is wrong with it.
 pub fn node_overlay(object: &NodeOverlay) -> Result<Overlay, Violations> {
     let mut found = Violations::default();
-    let at = Path::of("spec");
+    let at = Path::from_dotted("spec");
     let spec = &object.spec;
     let name = meta::name(&object.metadata, &mut found, |n| ObjectName::new(n));
     let uid = meta::uid(&object.metadata, &mut found);

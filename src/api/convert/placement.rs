@@ -19,7 +19,7 @@ use napkeeper_core::model::requirements::Requirements;
 use std::sync::Arc;
 
 /// Longest time that a Job's pod holds its node.
-const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+const MAX_DO_NOT_DISRUPT_FOR: SignedDuration = SignedDuration::from_hours(24);
 /// Operators of label selectors.
 const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
 
@@ -29,11 +29,11 @@ const OPERATORS: [&str; 4] = ["In", "NotIn", "Exists", "DoesNotExist"];
 /// [`Violations`]: all that is wrong with it.
 pub fn placement_policy(object: &WirePolicy) -> Result<PlacementPolicy, Violations> {
     let mut found = Violations::default();
-    let at = Path::of("spec");
+    let at = Path::from_dotted("spec");
     let spec = &object.spec;
     let name = meta::name(&object.metadata, &mut found, |n| ObjectName::new(n));
     if name.as_ref().is_some_and(|name| name.as_str() == NONE) {
-        found.add(&Path::of("metadata.name"), "must not be none, by which a pod or namespace wants no policy");
+        found.add(&Path::from_dotted("metadata.name"), "must not be none, by which a pod or namespace wants no policy");
     }
     let mut select = |wire: &LabelSelector, field: &str| selector(wire, &at.key(field), &mut found);
     let namespaces = spec.namespace_selector.as_ref().map(|wire| select(wire, "namespaceSelector"));
@@ -59,7 +59,7 @@ fn defaults(wire: &WireDefaults, at: &Path, found: &mut Violations) -> Placement
     let jobs = wire.jobs.as_ref().map(|jobs| jobs.do_not_disrupt_for.as_str());
     let path = at.key("jobs").key("doNotDisruptFor");
     let time = found.take_some(&path, jobs, duration::parse);
-    if time.is_some_and(|time| time > LONGEST || time < SignedDuration::from_mins(1)) {
+    if time.is_some_and(|time| time > MAX_DO_NOT_DISRUPT_FOR || time < SignedDuration::from_mins(1)) {
         found.add(&path, "must be 1m to 24h");
     }
     let floor = wire.spot.as_ref().and_then(|SpotDefaults { on_demand_percent, .. }| {

@@ -15,12 +15,12 @@ const HUGE_PAGES: &str = "hugepages-";
 pub(super) fn requests(spec: &PodSpec, at: &Path, found: &mut Violations) -> Resources {
     let mut running = Resources::default();
     for (i, container) in spec.containers.iter().enumerate() {
-        running.add(&of_container(container, &at.key("containers").index(i), found));
+        running.add(&container_requests(container, &at.key("containers").index(i), found));
     }
     let mut starting = Resources::default();
     let mut sidecars = Resources::default();
     for (i, container) in spec.init_containers.iter().flatten().enumerate() {
-        let own = of_container(container, &at.key("initContainers").index(i), found);
+        let own = container_requests(container, &at.key("initContainers").index(i), found);
         if container.restart_policy.as_deref() == Some("Always") {
             sidecars.add(&own);
             starting.raise_to_at_least(&sidecars);
@@ -44,7 +44,7 @@ fn amount(name: &str, text: &str) -> Result<i64, String> {
 }
 
 /// A request that is absent is the limit, as the API server defaults it.
-fn of_container(container: &Container, at: &Path, found: &mut Violations) -> Resources {
+fn container_requests(container: &Container, at: &Path, found: &mut Violations) -> Resources {
     container.resources.as_ref().map(|r| requests_or_limits(r, &at.key("resources"), found)).unwrap_or_default()
 }
 
@@ -68,10 +68,10 @@ fn override_by_pod(total: &mut Resources, spec: &PodSpec, at: &Path, found: &mut
     let limits = resources.limits.iter().flatten().map(|limit| ("limits", limit));
     let limits = limits.filter(|(_, (name, _))| {
         let asked = resources.requests.as_ref().is_some_and(|r| r.contains_key(*name));
-        !asked && (name.starts_with(HUGE_PAGES) || !is_asked_by_container(spec, name))
+        !asked && (name.starts_with(HUGE_PAGES) || !is_requested_by_container(spec, name))
     });
     let requests = resources.requests.iter().flatten().map(|request| ("requests", request));
-    for (field, (name, quantity)) in requests.chain(limits).filter(|(_, (name, _))| is_of_pods(name)) {
+    for (field, (name, quantity)) in requests.chain(limits).filter(|(_, (name, _))| is_pod_level_resource(name)) {
         let path = at.key(field).key(name);
         if let Some(amount) = found.take(&path, amount(name, &quantity.0)) {
             meta::set_amount(total, name, amount);
@@ -80,11 +80,11 @@ fn override_by_pod(total: &mut Resources, spec: &PodSpec, at: &Path, found: &mut
 }
 
 /// The resources that a pod may ask for as a whole; kube-scheduler takes no note of others there.
-fn is_of_pods(name: &str) -> bool {
+fn is_pod_level_resource(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with(HUGE_PAGES)
 }
 
-fn is_asked_by_container(spec: &PodSpec, name: &str) -> bool {
+fn is_requested_by_container(spec: &PodSpec, name: &str) -> bool {
     let mut containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
     containers.any(|container| {
         let lists = container.resources.iter().flat_map(|r| [&r.requests, &r.limits]);

@@ -12,14 +12,14 @@ pub(super) fn spread(spec: &PodSpec, labels: &Labels, at: &Path, found: &mut Vio
     let (mut hard, mut soft) = (Vec::new(), Vec::new());
     for (i, wire) in spec.topology_spread_constraints.iter().flatten().enumerate() {
         let at = at.key("topologySpreadConstraints").index(i);
-        let Some((is_hard, constraint)) = one(wire, labels, &at, found) else { continue };
+        let Some((is_hard, constraint)) = read_constraint(wire, labels, &at, found) else { continue };
         if is_hard { &mut hard } else { &mut soft }.push(constraint);
     }
     (hard, soft)
 }
 
 /// One of them, and whether it must hold.
-pub(super) fn one(
+pub(super) fn read_constraint(
     wire: &TopologySpreadConstraint,
     labels: &Labels,
     at: &Path,
@@ -40,8 +40,10 @@ fn constraint(wire: &TopologySpreadConstraint, labels: &Labels, at: &Path, found
     let least = found.take_some(&at.key("minDomains"), wire.min_domains.as_ref(), |n| {
         u32::try_from(*n).ok().filter(|n| *n > 0).ok_or("must be at least 1")
     });
-    let honors_affinity = honors(wire.node_affinity_policy.as_deref(), true, &at.key("nodeAffinityPolicy"), found);
-    let honors_taints = honors(wire.node_taints_policy.as_deref(), false, &at.key("nodeTaintsPolicy"), found);
+    let honors_affinity =
+        reads_honor_policy(wire.node_affinity_policy.as_deref(), true, &at.key("nodeAffinityPolicy"), found);
+    let honors_taints =
+        reads_honor_policy(wire.node_taints_policy.as_deref(), false, &at.key("nodeTaintsPolicy"), found);
     // Without a selector the constraint counts no pods; the key must be on the node all the same.
     let selector = own_selector(wire.label_selector.as_ref(), wire.match_label_keys.as_deref(), labels, (at, found));
     let topology_key = topology_key(&wire.topology_key, at, found)?;
@@ -55,7 +57,7 @@ fn constraint(wire: &TopologySpreadConstraint, labels: &Labels, at: &Path, found
     })
 }
 
-fn honors(policy: Option<&str>, default: bool, at: &Path, found: &mut Violations) -> bool {
+fn reads_honor_policy(policy: Option<&str>, default: bool, at: &Path, found: &mut Violations) -> bool {
     let honors = match policy {
         None => Ok(default),
         Some("Honor") => Ok(true),

@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// [`Violations`]: all that is wrong with it.
 pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
     let mut found = Violations::default();
-    let at = Path::of("spec.template.spec");
+    let at = Path::from_dotted("spec.template.spec");
     let template = &object.spec.template;
     let spec = &template.spec;
     let name = meta::name(&object.metadata, &mut found, |n| NodePoolName::new(n));
@@ -44,7 +44,7 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
     let grace = spec.termination_grace_period.as_deref();
     let grace = found.take_some(&at.key("terminationGracePeriod"), grace, duration::parse);
     let disruption = disruption(object.spec.disruption.as_ref(), &mut found);
-    let replicas = found.take_some(&Path::of("spec.replicas"), object.spec.replicas.as_ref(), |n| {
+    let replicas = found.take_some(&Path::from_dotted("spec.replicas"), object.spec.replicas.as_ref(), |n| {
         u64::try_from(*n).map_err(|_| "must not be negative")
     });
     let built = name.zip(uid).zip(class).zip(disruption);
@@ -86,7 +86,7 @@ pub(super) fn class_name(reference: &NodeClassRef, path: &Path, found: &mut Viol
 }
 
 fn limits(list: Option<&ResourceList>, found: &mut Violations) -> Limits {
-    let path = Path::of("spec.limits");
+    let path = Path::from_dotted("spec.limits");
     let mut limits = Limits::default();
     for (name, amount) in meta::amounts(list.into_iter().flatten(), &path, found) {
         match &*name {
@@ -98,7 +98,7 @@ fn limits(list: Option<&ResourceList>, found: &mut Violations) -> Limits {
 }
 
 fn disruption(wire: Option<&WireDisruption>, found: &mut Violations) -> Option<Disruption> {
-    let path = Path::of("spec.disruption");
+    let path = Path::from_dotted("spec.disruption");
     let policy = wire.and_then(|d| d.consolidation_policy.as_deref());
     let policy = match policy.unwrap_or(DEFAULT_CONSOLIDATION_POLICY) {
         "WhenEmpty" => Ok(ConsolidationPolicy::WhenEmpty),
@@ -159,13 +159,13 @@ pub fn node_class(object: &AKSNodeClass) -> Result<NodeClass, Violations> {
     let uid = meta::uid(&object.metadata, &mut found);
     let disk = spec.os_disk_size_gb.unwrap_or(DEFAULT_OS_DISK_GB);
     let disk = u32::try_from(disk).map_err(|_| "must be 30 to 2048");
-    let disk = found.take(&Path::of("spec.osDiskSizeGB"), disk);
-    let pods = found.take_some(&Path::of("spec.maxPods"), spec.max_pods.as_ref(), |n| {
+    let disk = found.take(&Path::from_dotted("spec.osDiskSizeGB"), disk);
+    let pods = found.take_some(&Path::from_dotted("spec.maxPods"), spec.max_pods.as_ref(), |n| {
         u32::try_from(*n).map_err(|_| "must be 10 to 250")
     });
     let annotations = object.metadata.annotations.as_ref();
     let group = annotations.and_then(|all| all.get(labels::RESERVATION_GROUP)).map(String::as_str);
-    let at = Path::of("metadata.annotations").key(labels::RESERVATION_GROUP);
+    let at = Path::from_dotted("metadata.annotations").key(labels::RESERVATION_GROUP);
     let reservations = found.take_some(&at, group, parse_reservation_group);
     let launch = spec.security.as_ref().and_then(|s| s.trusted_launch.as_ref());
     let asks = |what: fn(&TrustedLaunch) -> Option<bool>| launch.and_then(what) == Some(true);
@@ -186,7 +186,7 @@ pub fn node_class(object: &AKSNodeClass) -> Result<NodeClass, Violations> {
         local_dns: spec.local_dns.as_ref().is_some_and(|d| d.mode == "Required"),
         artifact_streaming: spec.artifact_streaming.as_ref().and_then(|a| a.enabled) == Some(true),
         tags: meta::labels(spec.tags.as_ref()),
-        unhonoured: unhonoured(spec),
+        unhonoured: unsupported_fields(spec),
     });
     found.finish(built)
 }
@@ -203,7 +203,7 @@ const KUBELET_DEFAULTS: [(&str, &str); 6] = [
 
 /// Fields that are set and that nodes of our own making do not get: what their bootstrap does not tell the kubelet or
 /// the operating system, and fields that this version does not know.
-fn unhonoured(spec: &AKSNodeClassSpec) -> Vec<Arc<str>> {
+fn unsupported_fields(spec: &AKSNodeClassSpec) -> Vec<Arc<str>> {
     let Ok(Value::Object(fields)) = serde_json::to_value(spec) else { return vec![Arc::from("spec")] };
     let mut found: Vec<Arc<str>> = Vec::new();
     for (key, value) in &fields {

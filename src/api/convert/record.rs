@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub fn records<'a>(objects: impl IntoIterator<Item = &'a OrphanRecordSpec>) -> Result<OrphanRecords, Violations> {
     let mut found = Violations::default();
     let mut all = OrphanRecords::default();
-    let at = Path::of("spec");
+    let at = Path::from_dotted("spec");
     for object in objects {
         for (i, entry) in object.sightings.iter().flatten().enumerate() {
             all.sightings.extend(sighting(entry, &at.key("sightings").index(i), &mut found));
@@ -111,11 +111,11 @@ fn trip(entry: &TripEntry, at: &Path, found: &mut Violations) -> Option<BreakerT
 pub fn record_objects(records: &OrphanRecords) -> Vec<OrphanRecordSpec> {
     let mut shards = Shards::default();
     for (id, sighting) in &records.sightings {
-        let list = &mut shards.next().sightings;
+        let list = &mut shards.next_with_room().sightings;
         list.get_or_insert_default().push(sighting_entry(id, sighting));
     }
     for (disk, volume) in &records.volumes {
-        let list = &mut shards.next().volumes;
+        let list = &mut shards.next_with_room().volumes;
         list.get_or_insert_default().push(VolumeEntry {
             disk: disk.as_str().to_owned(),
             name: volume.name.as_str().to_owned(),
@@ -126,11 +126,11 @@ pub fn record_objects(records: &OrphanRecords) -> Vec<OrphanRecordSpec> {
         });
     }
     for deletion in &records.deletions {
-        let list = &mut shards.next().deletions;
+        let list = &mut shards.next_with_room().deletions;
         list.get_or_insert_default().push(deletion_entry(deletion));
     }
     for trip in &records.trips {
-        let list = &mut shards.next().trips;
+        let list = &mut shards.next_with_room().trips;
         list.get_or_insert_default().push(TripEntry {
             at: trip.at.to_string(),
             void: Some(trip.void.iter().map(ToString::to_string).collect())
@@ -142,7 +142,7 @@ pub fn record_objects(records: &OrphanRecords) -> Vec<OrphanRecordSpec> {
         });
     }
     let mut objects = shards.full;
-    objects.push(shards.open);
+    objects.push(shards.current);
     let observed = records.last_inventory_at.map(|t| t.to_string());
     if let Some(first) = objects.first_mut() {
         first.last_observed = observed;
@@ -154,19 +154,19 @@ pub fn record_objects(records: &OrphanRecords) -> Vec<OrphanRecordSpec> {
 #[derive(Default)]
 struct Shards {
     full: Vec<OrphanRecordSpec>,
-    open: OrphanRecordSpec,
+    current: OrphanRecordSpec,
     entries: usize,
 }
 
 impl Shards {
     /// The object that has room for one more entry.
-    fn next(&mut self) -> &mut OrphanRecordSpec {
+    fn next_with_room(&mut self) -> &mut OrphanRecordSpec {
         if self.entries == MAX_ENTRIES {
-            self.full.push(std::mem::take(&mut self.open));
+            self.full.push(std::mem::take(&mut self.current));
             self.entries = 0;
         }
         self.entries += 1;
-        &mut self.open
+        &mut self.current
     }
 }
 

@@ -21,7 +21,7 @@ use napkeeper_core::plan::{SweepReport, kind_label};
 use std::collections::BTreeSet;
 
 /// Most entries of a finding's lists.
-const MAX_LIST: usize = 20;
+const MAX_LIST_ENTRIES: usize = 20;
 /// What costs are told for.
 const MONTH: SignedDuration = SignedDuration::from_hours(730);
 /// Longest text from Azure in a message.
@@ -52,7 +52,7 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
         cost_per_hour_nano_usd: Some(cost.nanos()),
         cost_per_month: Some(cost.over(MONTH).to_string()),
         counts: Some(ResourceKind::ALL.into_iter().map(|kind| count(report, kind)).collect()),
-        discrepancies: Some(report.discrepancies.iter().take(MAX_LIST).map(discrepancy).collect()),
+        discrepancies: Some(report.discrepancies.iter().take(MAX_LIST_ENTRIES).map(discrepancy).collect()),
         findings: Some(report.findings.iter().take(MAX_REPORTED_FINDINGS).map(finding).collect()),
         kept: outlook.orphans_kept_by_refusal.first_key_value().map(|_| kept.collect()),
         last_run: Some(LastRun { started_at: observed.clone(), finished_at: Some(observed), ..LastRun::default() }),
@@ -62,7 +62,7 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
         next_observation: outlook.next_inventory.map(|t| t.to_string()),
         observed_generation: generation,
         orphans: Some(orphans().map(|t| i64::from(t.resources)).sum()),
-        report_only: Some(report.report_only.iter().take(MAX_LIST).map(report_only).collect()),
+        report_only: Some(report.report_only.iter().take(MAX_LIST_ENTRIES).map(report_only).collect()),
         ..OrphanSweepStatus::default()
     }
 }
@@ -82,7 +82,7 @@ fn conditions(report: &SweepReport, known: &[Condition], generation: Option<i64>
         None => condition("Halted", "False", "Sweeping", ""),
     };
     let degraded = match report.summary.denials.first() {
-        Some(first) => condition("Degraded", "True", reason_of(first.code), &denied(&report.summary.denials)),
+        Some(first) => condition("Degraded", "True", reason_of(first.code), &describe_denials(&report.summary.denials)),
         None => condition("Degraded", "False", "NothingIsDenied", ""),
     };
     vec![ready, halted, degraded]
@@ -97,7 +97,7 @@ fn reason_of(code: CloudErrorCode) -> &'static str {
     }
 }
 
-fn denied(denials: &[Denial]) -> String {
+fn describe_denials(denials: &[Denial]) -> String {
     let one = |denial: &Denial| {
         let (word, kind) = (denial.action.as_gerund(), kind_label(denial.kind));
         let message: String = denial.message.chars().take(MAX_QUOTE).collect();
@@ -136,7 +136,7 @@ fn count(report: &SweepReport, kind: ResourceKind) -> KindCount {
 }
 
 fn finding(found: &Finding) -> SweepFinding {
-    let evidence = found.evidence.iter().take(MAX_LIST).map(ToString::to_string).collect();
+    let evidence = found.evidence.iter().take(MAX_LIST_ENTRIES).map(ToString::to_string).collect();
     let refusals: BTreeSet<_> = found.refusals.iter().copied().collect();
     SweepFinding {
         addresses: Some(found.addresses.into()),
@@ -146,7 +146,7 @@ fn finding(found: &Finding) -> SweepFinding {
         id: found.id.as_str().to_owned(),
         incarnation: found.incarnation.to_string(),
         kind: found.kind.as_str().to_owned(),
-        refusals: Some(refusals.into_iter().take(MAX_LIST).map(|r| r.category().to_owned()).collect()),
+        refusals: Some(refusals.into_iter().take(MAX_LIST_ENTRIES).map(|r| r.category().to_owned()).collect()),
         standing: found.classification.as_str().to_owned(),
         ..SweepFinding::default()
     }
@@ -154,7 +154,7 @@ fn finding(found: &Finding) -> SweepFinding {
 
 fn discrepancy(found: &Discrepancy) -> SweepDiscrepancy {
     SweepDiscrepancy {
-        evidence: Some(found.evidence.iter().take(MAX_LIST).map(ToString::to_string).collect()),
+        evidence: Some(found.evidence.iter().take(MAX_LIST_ENTRIES).map(ToString::to_string).collect()),
         kind: found.kind.as_str().to_owned(),
         object: found.object.to_string(),
         remedy: Some(found.remedy.to_string()),
@@ -165,7 +165,7 @@ fn discrepancy(found: &Discrepancy) -> SweepDiscrepancy {
 
 fn report_only(found: &ReportOnlyFinding) -> SweepReportOnly {
     SweepReportOnly {
-        evidence: Some(found.evidence.iter().take(MAX_LIST).map(ToString::to_string).collect()),
+        evidence: Some(found.evidence.iter().take(MAX_LIST_ENTRIES).map(ToString::to_string).collect()),
         id: found.id.as_str().to_owned(),
         kind: found.kind.to_owned(),
         service: found.service.as_ref().map(ToString::to_string),

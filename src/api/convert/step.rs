@@ -9,21 +9,21 @@ use jiff::Timestamp;
 use napkeeper_core::plan::ClaimUpdate;
 
 /// The steps that lead to a node which runs pods.
-const STEPS: [&str; 3] = ["Launched", "Registered", "Initialized"];
+const LIFECYCLE_CONDITIONS: [&str; 3] = ["Launched", "Registered", "Initialized"];
 /// Longest reason that a condition may have.
 const MAX_REASON: usize = 1024;
 
 /// The status of a NodeClaim after a step that was done at `now`. Doing a step twice changes nothing.
 #[must_use]
-pub fn advance(claim: &NodeClaim, step: &ClaimUpdate, now: Timestamp) -> NodeClaimStatus {
+pub fn apply_claim_update(claim: &NodeClaim, update: &ClaimUpdate, now: Timestamp) -> NodeClaimStatus {
     let mut status = claim.status.clone().unwrap_or_default();
     let mut conditions = status.conditions.take().unwrap_or_default();
     let generation = claim.metadata.generation;
     let mut set = |mut condition: ClaimCondition| {
         condition.observed_generation = generation;
-        put(&mut conditions, condition);
+        upsert_condition(&mut conditions, condition);
     };
-    match step {
+    match update {
         ClaimUpdate::Launched { provider_id, offering: _, capacity, allocatable } => {
             set(condition("Launched", "True", "Launched", now));
             status.provider_id = Some(provider_id.to_string());
@@ -43,9 +43,9 @@ pub fn advance(claim: &NodeClaim, step: &ClaimUpdate, now: Timestamp) -> NodeCla
         ClaimUpdate::BillingExtensionInstalled => set(condition("Billed", "True", "Billed", now)),
         ClaimUpdate::PodEvent { at } => status.last_pod_event_time = Some(at.to_string()),
     }
-    if !matches!(step, ClaimUpdate::PodEvent { .. }) {
+    if !matches!(update, ClaimUpdate::PodEvent { .. }) {
         let ready = ready(&conditions, now);
-        put(&mut conditions, ClaimCondition { observed_generation: generation, ..ready });
+        upsert_condition(&mut conditions, ClaimCondition { observed_generation: generation, ..ready });
     }
     status.conditions = (!conditions.is_empty()).then_some(conditions);
     status
@@ -54,8 +54,8 @@ pub fn advance(claim: &NodeClaim, step: &ClaimUpdate, now: Timestamp) -> NodeCla
 /// False when a step failed, True when all are done, Unknown on the way.
 fn ready(conditions: &[ClaimCondition], now: Timestamp) -> ClaimCondition {
     let has = |step: &str, status: &str| conditions.iter().find(|c| c.kind == step && c.status == status);
-    let waits: Vec<&str> = STEPS.into_iter().filter(|step| has(step, "True").is_none()).collect();
-    if let Some(failed) = STEPS.into_iter().find_map(|step| has(step, "False")) {
+    let waits: Vec<&str> = LIFECYCLE_CONDITIONS.into_iter().filter(|step| has(step, "True").is_none()).collect();
+    if let Some(failed) = LIFECYCLE_CONDITIONS.into_iter().find_map(|step| has(step, "False")) {
         let reason = failed.reason.as_deref().unwrap_or(&failed.kind);
         return ClaimCondition { message: failed.message.clone(), ..condition("Ready", "False", reason, now) };
     }
@@ -77,7 +77,7 @@ fn condition(kind: &str, status: &str, reason: &str, at: Timestamp) -> ClaimCond
 }
 
 /// Sets a condition. Its time moves only when its status does.
-fn put(conditions: &mut Vec<ClaimCondition>, mut condition: ClaimCondition) {
+fn upsert_condition(conditions: &mut Vec<ClaimCondition>, mut condition: ClaimCondition) {
     match conditions.iter_mut().find(|c| c.kind == condition.kind) {
         Some(there) => {
             if there.status == condition.status {
@@ -159,7 +159,7 @@ mod tests {
             (ClaimUpdate::BillingExtensionInstalled, "2026-03-01T00:05:00Z"),
         ];
         for (step, time) in &steps {
-            object.status = Some(advance(&object, step, at(time)));
+            object.status = Some(apply_claim_update(&object, step, at(time)));
         }
         let wanted = ClaimStatus {
             launched: Some(at(steps[0].1)),
@@ -184,7 +184,7 @@ mod tests {
         let mut seen = words(&object);
         seen.sort();
         assert_eq!(seen, [&all[..2], &["Initialized=True Initialized"], &all[2..]].concat());
-        let again = advance(&object, &steps[1].0, at("2026-03-01T09:00:00Z"));
+        let again = apply_claim_update(&object, &steps[1].0, at("2026-03-01T09:00:00Z"));
         assert_eq!(object.status, Some(again), "a step that is repeated changes nothing");
     }
 
@@ -193,7 +193,8 @@ mod tests {
         let mut object = bare();
         let failure =
             LaunchFailure { at: at("2026-03-01T00:01:00Z"), code: Arc::from("family_quota"), message: Arc::from("no") };
-        object.status = Some(advance(&object, &ClaimUpdate::LaunchFailed(failure.clone()), at("2026-03-01T00:02:00Z")));
+        object.status =
+            Some(apply_claim_update(&object, &ClaimUpdate::LaunchFailed(failure.clone()), at("2026-03-01T00:02:00Z")));
         assert_eq!(claim(&object).unwrap().status.launch_failed, Some(failure));
         assert_eq!(words(&object)[1..], ["Launched=False family_quota", "Ready=False family_quota"]);
         for (code, wanted) in [("Odd code!", "Odd_code_"), ("9", "Failed"), ("", "Failed"), ("-a:b,", "a:b")] {

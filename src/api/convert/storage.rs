@@ -3,7 +3,7 @@
 
 use super::meta;
 use super::violations::Violations;
-use super::volume::one_of;
+use super::volume::alternative_terms;
 use crate::path::Path;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass as WireStorageClass, VolumeAttachment};
@@ -14,16 +14,16 @@ use napkeeper_core::model::requirements::{Requirement, Requirements};
 use std::sync::Arc;
 
 /// Annotation of a claim of which both sides of the binding are written.
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+const BIND_COMPLETED_ANNOTATION: &str = "pv.kubernetes.io/bind-completed";
 /// Annotation of a claim with the node that its first pod is to run on.
-const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+const SELECTED_NODE_ANNOTATION: &str = "volume.kubernetes.io/selected-node";
 /// Annotations of the class of claims that name none; the second is the first's name of old.
-const DEFAULT_CLASS: [&str; 2] =
+const DEFAULT_CLASS_ANNOTATIONS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 /// The access mode of a claim that only one pod may have.
-const FOR_ONE_POD: &str = "ReadWriteOncePod";
+const READ_WRITE_ONCE_POD: &str = "ReadWriteOncePod";
 /// Annotation of a claim with its class, from before there was a field.
-const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+const LEGACY_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// Reads a PersistentVolumeClaim.
 ///
@@ -38,26 +38,26 @@ pub fn volume_claim(object: &PersistentVolumeClaim) -> Result<VolumeClaim, Viola
     let annotation = |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name));
     let mut name = |field: Option<&String>, path: &str| {
         let given = field.filter(|text| !text.is_empty());
-        found.take_some(&Path::of(path), given, |text| ObjectName::new(text))
+        found.take_some(&Path::from_dotted(path), given, |text| ObjectName::new(text))
     };
     let volume = name(spec.and_then(|s| s.volume_name.as_ref()), "spec.volumeName");
     // As Kubernetes reads it: the annotation goes before the field.
-    let class = annotation(CLASS).or_else(|| spec.and_then(|s| s.storage_class_name.as_ref()));
+    let class = annotation(LEGACY_CLASS_ANNOTATION).or_else(|| spec.and_then(|s| s.storage_class_name.as_ref()));
     let class = name(class, "spec.storageClassName");
-    let selected = annotation(SELECTED_NODE).filter(|text| !text.is_empty());
-    let at = Path::of("metadata.annotations").key(SELECTED_NODE);
+    let selected = annotation(SELECTED_NODE_ANNOTATION).filter(|text| !text.is_empty());
+    let at = Path::from_dotted("metadata.annotations").key(SELECTED_NODE_ANNOTATION);
     let selected_node = found.take_some(&at, selected, |text| NodeName::new(text));
     let built = key.zip(uid).map(|(key, uid)| VolumeClaim {
         key,
         uid,
         volume,
-        bound: annotation(BIND_COMPLETED).is_some(),
+        bound: annotation(BIND_COMPLETED_ANNOTATION).is_some(),
         class,
         lost: object.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Lost"),
         deleting: metadata.deletion_timestamp.is_some(),
         for_one_pod: spec
             .and_then(|s| s.access_modes.as_ref())
-            .is_some_and(|modes| modes.iter().any(|m| m == FOR_ONE_POD)),
+            .is_some_and(|modes| modes.iter().any(|m| m == READ_WRITE_ONCE_POD)),
         selected_node,
     });
     found.finish(built)
@@ -78,10 +78,11 @@ pub fn storage_class(object: &WireStorageClass) -> Result<StorageClass, Violatio
         }
         all
     });
-    let topologies = one_of(&terms.collect::<Vec<_>>());
+    let topologies = alternative_terms(&terms.collect::<Vec<_>>());
     let annotations = object.metadata.annotations.as_ref();
-    let is_default =
-        DEFAULT_CLASS.iter().any(|key| annotations.and_then(|all| all.get(*key)).is_some_and(|v| v == "true"));
+    let is_default = DEFAULT_CLASS_ANNOTATIONS
+        .iter()
+        .any(|key| annotations.and_then(|all| all.get(*key)).is_some_and(|v| v == "true"));
     let provisioner = driver(&object.provisioner);
     found.finish(name.map(|name| StorageClass { name, provisioner, waits_for_pod, topologies, is_default }))
 }
@@ -95,7 +96,7 @@ pub fn attach_limits(object: &CSINode) -> Result<AttachLimits, Violations> {
     let node = meta::name(&object.metadata, &mut found, |n| NodeName::new(n));
     let mut limits = Vec::new();
     for (i, wire) in object.spec.drivers.iter().enumerate() {
-        let at = Path::of("spec.drivers").index(i).key("allocatable").key("count");
+        let at = Path::from_dotted("spec.drivers").index(i).key("allocatable").key("count");
         let count = wire.allocatable.as_ref().and_then(|a| a.count);
         let count = found.take_some(&at, count.as_ref(), |n| u32::try_from(*n).map_err(|_| "must be at least 0"));
         limits.extend(count.map(|count| (driver(&wire.name), count)));
@@ -113,8 +114,9 @@ pub fn attachment(object: &VolumeAttachment) -> Result<(Attachment, Option<DiskU
     let name = meta::name(&object.metadata, &mut found, |n| ObjectName::new(n));
     let source = &object.spec.source;
     let volume = source.persistent_volume_name.as_ref();
-    let volume = found.take_some(&Path::of("spec.source.persistentVolumeName"), volume, |n| ObjectName::new(n));
-    let node = found.take(&Path::of("spec.nodeName"), NodeName::new(&object.spec.node_name));
+    let volume =
+        found.take_some(&Path::from_dotted("spec.source.persistentVolumeName"), volume, |n| ObjectName::new(n));
+    let node = found.take(&Path::from_dotted("spec.nodeName"), NodeName::new(&object.spec.node_name));
     let inline = source.inline_volume_spec.as_ref();
     let handle = inline.and_then(|s| s.csi.as_ref()).map(|csi| csi.volume_handle.as_str());
     let uri = inline.and_then(|s| s.azure_disk.as_ref()).map(|disk| disk.disk_uri.as_str());

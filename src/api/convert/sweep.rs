@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// [`Violations`]: all that is wrong with it.
 pub fn sweep(object: &OrphanSweep) -> Result<Sweep, Violations> {
     let mut found = Violations::default();
-    let at = Path::of("spec");
+    let at = Path::from_dotted("spec");
     let spec = &object.spec;
     let name = meta::name(&object.metadata, &mut found, |n| ObjectName::new(n));
     let uid = meta::uid(&object.metadata, &mut found);
@@ -37,13 +37,13 @@ pub fn sweep(object: &OrphanSweep) -> Result<Sweep, Violations> {
     let approval_required = self::kinds(approval, &DEFAULT_APPROVAL_REQUIRED, &approval_path, &mut found);
     let minimum_age = minimum_age(spec.minimum_age.as_ref(), &at.key("minimumAge"), &mut found);
     let cap = spec.caps.as_ref().and_then(|c| c.deletions_per_day);
-    let cap = found.take_some(&Path::of("spec.caps.deletionsPerDay"), cap.as_ref(), |n| {
+    let cap = found.take_some(&Path::from_dotted("spec.caps.deletionsPerDay"), cap.as_ref(), |n| {
         u32::try_from(*n).map_err(|_| "must not be negative")
     });
     let exclusions = list(spec.exclusions.as_deref(), &at.key("exclusions"), &mut found, exclusion);
     let approvals = list(spec.approvals.as_deref(), &at.key("approvals"), &mut found, approval_of);
     let cleared = spec.breaker.as_ref().and_then(|b| b.cleared_at.as_deref());
-    let cleared = found.take_some(&Path::of("spec.breaker.clearedAt"), cleared, meta::time);
+    let cleared = found.take_some(&Path::from_dotted("spec.breaker.clearedAt"), cleared, meta::time);
     let schedule = spec.schedule.as_deref();
     found.take_some(&at.key("schedule"), schedule, |text| Schedule::parse(text).map(drop));
     let built = name.zip(uid).zip(every).zip(mode);

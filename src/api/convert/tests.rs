@@ -181,7 +181,7 @@ fn a_zone_redundant_disk_is_in_all_its_zones() {
         term("westeurope-1"),
         term("")
     );
-    let Ok(Object::Volume(volume)) = read(&text) else { panic!("{:?}", read(&text)) };
+    let Ok(Object::PersistentVolume(volume)) = read(&text) else { panic!("{:?}", read(&text)) };
     assert_eq!(volume.handle, Some(arm("disks/d")));
     for (zone, allowed) in [("westeurope-1", true), ("0", true), ("westeurope-2", false)] {
         let allows = |one: &Requirements| one.allows(labels::ZONE, Some(zone));
@@ -196,7 +196,7 @@ fn a_sweep_reports_unless_told_otherwise_and_never_goes_below_the_floor() {
             "{{apiVersion: napkeeper.io/v1alpha1, kind: OrphanSweep, metadata: {{name: a}}, spec: {{{spec}}}}}"
         ))
     };
-    let Ok(Object::Sweep(default)) = sweep("") else { panic!() };
+    let Ok(Object::OrphanSweep(default)) = sweep("") else { panic!() };
     assert_eq!(default.mode, SweepMode::Report);
     assert_eq!(default.kinds.len(), 4);
     assert!(
@@ -208,7 +208,7 @@ fn a_sweep_reports_unless_told_otherwise_and_never_goes_below_the_floor() {
     let approved = sweep(
         "approvals: [{id: /subscriptions/x, incarnation: i, expiresAt: '2026-11-30T00:00:00Z'}], breaker: {clearedAt: '2026-11-20T00:00:00Z'}",
     );
-    let Ok(Object::Sweep(approved)) = approved else { panic!() };
+    let Ok(Object::OrphanSweep(approved)) = approved else { panic!() };
     assert_eq!(approved.approvals[0].expires_at.to_string(), "2026-11-30T00:00:00Z");
     assert!(approved.breaker_cleared_at.is_some());
 }

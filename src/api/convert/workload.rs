@@ -90,7 +90,7 @@ pub fn stateful_set(object: &WireStatefulSet) -> Result<StatefulSet, Violations>
     let replicas = count(spec.and_then(|s| s.replicas), 1, "spec.replicas", &mut found);
     let template = template(key.as_ref(), spec.map(|s| &s.template), &mut found);
     let claims = spec.and_then(|s| s.volume_claim_templates.as_ref()).into_iter().flatten().enumerate();
-    let at = Path::of("spec.volumeClaimTemplates");
+    let at = Path::from_dotted("spec.volumeClaimTemplates");
     let disks_gib = claims.filter_map(|(i, claim)| disk(claim, &at.index(i), &mut found)).collect();
     let built = key.zip(replicas).zip(template);
     found.finish(built.map(|((key, replicas), template)| StatefulSet { key, replicas, template, disks_gib }))
@@ -121,7 +121,7 @@ pub fn job(object: &WireJob) -> Result<Job, Violations> {
     let template = template(key.as_ref(), spec.map(|s| &s.template), &mut found);
     let suspended = spec.and_then(|s| s.suspend).unwrap_or(false);
     let run_for = object.metadata.annotations.as_ref().and_then(|a| a.get(SIMULATED_DURATION));
-    let at = Path::of("metadata.annotations").key(SIMULATED_DURATION);
+    let at = Path::from_dotted("metadata.annotations").key(SIMULATED_DURATION);
     let run_for = found.take_some(&at, run_for, |text| duration::parse_with_days(text));
     let built = key.zip(completions).zip(parallelism).zip(template);
     found.finish(built.map(|(((key, completions), parallelism), template)| Job {
@@ -152,13 +152,13 @@ fn template(
     found: &mut Violations,
 ) -> Option<PodTemplate> {
     let Some(template) = template else {
-        found.add(&Path::of("spec"), "is required");
+        found.add(&Path::from_dotted("spec"), "is required");
         return None;
     };
-    pod_template(template, &key?.namespace, &Path::of("spec.template"), found)
+    pod_template(template, &key?.namespace, &Path::from_dotted("spec.template"), found)
 }
 
 fn count(value: Option<i32>, default: i32, path: &str, found: &mut Violations) -> Option<u32> {
     let count = u32::try_from(value.unwrap_or(default)).map_err(|_| "must not be negative");
-    found.take(&Path::of(path), count)
+    found.take(&Path::from_dotted(path), count)
 }

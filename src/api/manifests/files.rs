@@ -11,11 +11,11 @@ use std::sync::{Arc, OnceLock};
 /// The path that stands for the standard input.
 pub const STDIN: &str = "-";
 /// Folders that hold no manifests of the repository's own.
-const SKIPPED: [&str; 2] = ["target", "node_modules"];
+const SKIPPED_DIRS: [&str; 2] = ["target", "node_modules"];
 /// Deepest nesting of folders.
 const MAX_DEPTH: usize = 64;
 /// Largest file, in bytes; the API server takes no object above 3 MiB.
-pub const MAX_BYTES: u64 = 32 << 20;
+pub const MAX_FILE_BYTES: u64 = 32 << 20;
 
 /// A file that could be read.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,13 +24,13 @@ pub struct Source {
     pub file: Arc<str>,
     /// Its text.
     pub text: Arc<str>,
-    reading: OnceLock<Reading>,
+    parsed: OnceLock<Reading>,
 }
 
 impl Source {
     /// What it says, all of it. Read when it is first asked for, and kept.
-    pub fn reading(&self) -> &Reading {
-        self.reading.get_or_init(|| yaml::read(&self.file, &self.text))
+    pub fn parsed(&self) -> &Reading {
+        self.parsed.get_or_init(|| yaml::read(&self.file, &self.text))
     }
 
     /// The parts that can be read by themselves, with [`Source::read`].
@@ -41,16 +41,16 @@ impl Source {
 
     /// What a part of it says. Nothing is kept.
     #[must_use]
-    pub fn read(&self, chunk: Chunk) -> Reading {
+    pub fn parse_chunk(&self, chunk: Chunk) -> Reading {
         yaml::read_chunk(&self.file, &self.text, chunk)
     }
 
     /// The same file without some of its documents.
     #[must_use]
     pub fn without(self, unwanted: impl Fn(&Document) -> bool) -> Self {
-        let mut reading = self.reading().clone();
+        let mut reading = self.parsed().clone();
         reading.documents.retain(|d| !unwanted(d));
-        Self { reading: OnceLock::from(reading), ..self }
+        Self { parsed: OnceLock::from(reading), ..self }
     }
 }
 
@@ -58,7 +58,7 @@ impl Source {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Loaded {
     /// The files, in order.
-    pub sources: Vec<Source>,
+    pub files: Vec<Source>,
     /// What could not be read.
     pub unreadable: Vec<Problem>,
 }
@@ -72,7 +72,7 @@ pub fn load(paths: &[PathBuf]) -> Loaded {
         if path.as_os_str() == STDIN {
             walk.stdin();
         } else {
-            walk.path(path, 0, true);
+            walk.visit(path, 0, true);
         }
     }
     walk.loaded
@@ -81,50 +81,50 @@ pub fn load(paths: &[PathBuf]) -> Loaded {
 /// Reads a text as if it were a file of that name.
 #[must_use]
 pub fn load_text(file: &str, text: String) -> Source {
-    Source { file: Arc::from(file), text: Arc::from(text), reading: OnceLock::new() }
+    Source { file: Arc::from(file), text: Arc::from(text), parsed: OnceLock::new() }
 }
 
 #[derive(Default)]
 struct Walk {
     loaded: Loaded,
     /// Files and folders by their real path: symbolic links may lead back.
-    seen: BTreeSet<PathBuf>,
+    visited: BTreeSet<PathBuf>,
 }
 
 impl Walk {
-    fn fail(&mut self, path: &Path, message: impl ToString) {
-        self.loaded.unreadable.push(Problem { file: shown(path), at: None, message: message.to_string() });
+    fn record_unreadable(&mut self, path: &Path, message: impl ToString) {
+        self.loaded.unreadable.push(Problem { file: display_name(path), position: None, message: message.to_string() });
     }
 
     fn stdin(&mut self) {
         let mut bytes = Vec::new();
-        match io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes) {
-            Ok(n) if n as u64 > MAX_BYTES => {
-                self.fail(Path::new("<stdin>"), format!("is larger than {} MiB", MAX_BYTES >> 20));
+        match io::stdin().lock().take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes) {
+            Ok(n) if n as u64 > MAX_FILE_BYTES => {
+                self.record_unreadable(Path::new("<stdin>"), format!("is larger than {} MiB", MAX_FILE_BYTES >> 20));
             }
-            Ok(_) => self.take(Path::new("<stdin>"), bytes),
-            Err(error) => self.fail(Path::new("<stdin>"), error),
+            Ok(_) => self.add_file(Path::new("<stdin>"), bytes),
+            Err(error) => self.record_unreadable(Path::new("<stdin>"), error),
         }
     }
 
     /// `named` paths are read whatever their name is.
-    fn path(&mut self, path: &Path, depth: usize, named: bool) {
+    fn visit(&mut self, path: &Path, depth: usize, named: bool) {
         let real = match fs::canonicalize(path) {
             Ok(real) => real,
-            Err(error) => return self.fail(path, format!("cannot be read: {error}")),
+            Err(error) => return self.record_unreadable(path, format!("cannot be read: {error}")),
         };
         if real.is_dir() {
-            if (named || !is_skipped(path)) && self.seen.insert(real) {
-                self.folder(path, depth);
+            if (named || !is_skipped(path)) && self.visited.insert(real) {
+                self.visit_dir(path, depth);
             }
-        } else if (named || is_manifest(path)) && self.seen.insert(real) {
-            self.file(path);
+        } else if (named || is_manifest(path)) && self.visited.insert(real) {
+            self.read_file(path);
         }
     }
 
-    fn folder(&mut self, path: &Path, depth: usize) {
+    fn visit_dir(&mut self, path: &Path, depth: usize) {
         if depth > MAX_DEPTH {
-            return self.fail(path, format!("folders are nested deeper than {MAX_DEPTH}"));
+            return self.record_unreadable(path, format!("folders are nested deeper than {MAX_DEPTH}"));
         }
         let entries = fs::read_dir(path).and_then(|entries| {
             let names: io::Result<Vec<_>> = entries.map(|e| e.map(|e| e.file_name())).collect();
@@ -137,35 +137,35 @@ impl Walk {
                     // A link to nowhere is nobody's manifest.
                     let child = if path == Path::new(".") { PathBuf::from(name) } else { path.join(name) };
                     if child.exists() {
-                        self.path(&child, depth + 1, false);
+                        self.visit(&child, depth + 1, false);
                     }
                 }
             }
-            Err(error) => self.fail(path, format!("cannot be read: {error}")),
+            Err(error) => self.record_unreadable(path, format!("cannot be read: {error}")),
         }
     }
 
-    fn file(&mut self, path: &Path) {
+    fn read_file(&mut self, path: &Path) {
         let size = fs::metadata(path).map(|m| m.len());
-        match size.and_then(|size| if size > MAX_BYTES { Ok(None) } else { fs::read(path).map(Some) }) {
-            Ok(Some(bytes)) => self.take(path, bytes),
-            Ok(None) => self.fail(path, format!("is larger than {} MiB", MAX_BYTES >> 20)),
-            Err(error) => self.fail(path, format!("cannot be read: {error}")),
+        match size.and_then(|size| if size > MAX_FILE_BYTES { Ok(None) } else { fs::read(path).map(Some) }) {
+            Ok(Some(bytes)) => self.add_file(path, bytes),
+            Ok(None) => self.record_unreadable(path, format!("is larger than {} MiB", MAX_FILE_BYTES >> 20)),
+            Err(error) => self.record_unreadable(path, format!("cannot be read: {error}")),
         }
     }
 
-    fn take(&mut self, path: &Path, bytes: Vec<u8>) {
+    fn add_file(&mut self, path: &Path, bytes: Vec<u8>) {
         match String::from_utf8(bytes) {
-            Ok(text) => self.loaded.sources.push(load_text(&shown(path), text)),
+            Ok(text) => self.loaded.files.push(load_text(&display_name(path), text)),
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
-                self.fail(path, format!("is not UTF-8 text (byte {at})"));
+                self.record_unreadable(path, format!("is not UTF-8 text (byte {at})"));
             }
         }
     }
 }
 
-fn shown(path: &Path) -> Arc<str> {
+fn display_name(path: &Path) -> Arc<str> {
     Arc::from(path.to_string_lossy().as_ref())
 }
 
@@ -180,7 +180,7 @@ pub fn is_manifest(path: &Path) -> bool {
 #[must_use]
 pub fn is_skipped(path: &Path) -> bool {
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    name.starts_with('.') || SKIPPED.contains(&name)
+    name.starts_with('.') || SKIPPED_DIRS.contains(&name)
 }
 
 #[cfg(test)]
@@ -189,7 +189,7 @@ mod tests {
 
     fn names(loaded: &Loaded, root: &Path) -> Vec<String> {
         let strip = |s: &Source| s.file.replace(&format!("{}/", root.display()), "");
-        loaded.sources.iter().map(strip).collect()
+        loaded.files.iter().map(strip).collect()
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod files;
 mod object;
 
 use crate::yaml::{Document, Position};
-pub use files::{Loaded, MAX_BYTES, STDIN, Source, is_manifest, is_skipped, load, load_text};
+pub use files::{Loaded, MAX_FILE_BYTES, STDIN, Source, is_manifest, is_skipped, load, load_text};
 pub use object::{Object, items, object, objects};
 use std::fmt;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub struct Problem {
     /// The file.
     pub file: Arc<str>,
     /// Where in it; `None` when it could not be read at all.
-    pub at: Option<Position>,
+    pub position: Option<Position>,
     /// What, and what would be right.
     pub message: String,
 }
@@ -27,7 +27,7 @@ pub struct Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file)?;
-        if let Some(at) = self.at {
+        if let Some(at) = self.position {
             write!(f, ":{at}")?;
         }
         write!(f, ": {}", self.message)
@@ -40,13 +40,13 @@ pub fn read(paths: &[PathBuf]) -> (Vec<Object>, Vec<Problem>) {
     let loaded = load(paths);
     let mut problems = loaded.unreadable;
     let mut documents: Vec<Document> = Vec::new();
-    for source in loaded.sources {
-        problems.extend(source.reading().problems.iter().map(|p| Problem {
+    for source in loaded.files {
+        problems.extend(source.parsed().problems.iter().map(|p| Problem {
             file: Arc::clone(&source.file),
-            at: Some(p.at),
+            position: Some(p.position),
             message: p.message.clone(),
         }));
-        documents.extend(source.reading().documents.iter().cloned());
+        documents.extend(source.parsed().documents.iter().cloned());
     }
     let (objects, more) = objects(&documents);
     problems.extend(more);

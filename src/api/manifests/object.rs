@@ -26,11 +26,11 @@ pub enum Object {
     /// NodeClaim.
     NodeClaim(Box<Claim>),
     /// OrphanSweep.
-    Sweep(Box<Sweep>),
+    OrphanSweep(Box<Sweep>),
     /// NodeOverlay.
-    Overlay(Box<Overlay>),
+    NodeOverlay(Box<Overlay>),
     /// PlacementPolicy.
-    Placement(Box<PlacementPolicy>),
+    PlacementPolicy(Box<PlacementPolicy>),
     /// Deployment.
     Deployment(Deployment),
     /// StatefulSet.
@@ -38,13 +38,13 @@ pub enum Object {
     /// Job.
     Job(Job),
     /// PodDisruptionBudget.
-    DisruptionBudget(convert::PodDisruptionBudget),
+    PodDisruptionBudget(convert::PodDisruptionBudget),
     /// DaemonSet.
     DaemonSet(convert::DaemonSet),
     /// Pod.
     Pod(Box<Pod>),
     /// PersistentVolume.
-    Volume(Box<Volume>),
+    PersistentVolume(Box<Volume>),
     /// A kind that the domain has no use for.
     Other {
         /// `apiVersion`.
@@ -69,7 +69,7 @@ pub fn objects(documents: &[Document]) -> (Vec<Object>, Vec<Problem>) {
                     let path = v.path.segments().iter().fold(root.clone(), |p, s| p.with(s.clone()));
                     Problem {
                         file: Arc::clone(&document.file),
-                        at: Some(document.position(&path)),
+                        position: Some(document.position(&path)),
                         message: format!("{path}: {}", v.message),
                     }
                 })),
@@ -80,22 +80,22 @@ pub fn objects(documents: &[Document]) -> (Vec<Object>, Vec<Problem>) {
 }
 
 /// Lists within lists are followed so far.
-const MAX_LISTS: usize = 4;
+const MAX_LIST_DEPTH: usize = 4;
 
 /// The objects of a document with their paths: itself, or its items when it is a list (`v1 List`, `NodePoolList`).
 #[must_use]
 pub fn items(document: &Document) -> Vec<(Path, &Value)> {
     let mut all = Vec::new();
-    gather(&document.value, Path::root(), MAX_LISTS, &mut all);
+    collect_items(&document.value, Path::root(), MAX_LIST_DEPTH, &mut all);
     all
 }
 
-fn gather<'v>(value: &'v Value, path: Path, lists: usize, all: &mut Vec<(Path, &'v Value)>) {
+fn collect_items<'v>(value: &'v Value, path: Path, lists: usize, all: &mut Vec<(Path, &'v Value)>) {
     let is_list = value["kind"].as_str().is_some_and(|kind| kind.ends_with("List")) && value.get("spec").is_none();
     match value["items"].as_array().filter(|_| is_list && lists > 0) {
         Some(items) => {
             let path = path.key("items");
-            items.iter().enumerate().for_each(|(i, item)| gather(item, path.index(i), lists - 1, all));
+            items.iter().enumerate().for_each(|(i, item)| collect_items(item, path.index(i), lists - 1, all));
         }
         None => all.push((path, value)),
     }
@@ -112,26 +112,26 @@ pub fn object(value: &Value) -> Result<Object, Violations> {
         ("karpenter.sh/v1", "NodePool") => convert::node_pool(&decode(value)?).map(|o| Object::NodePool(Box::new(o))),
         ("karpenter.sh/v1", "NodeClaim") => convert::claim(&decode(value)?).map(|o| Object::NodeClaim(Box::new(o))),
         ("karpenter.sh/v1alpha1", "NodeOverlay") => {
-            convert::node_overlay(&decode(value)?).map(|o| Object::Overlay(Box::new(o)))
+            convert::node_overlay(&decode(value)?).map(|o| Object::NodeOverlay(Box::new(o)))
         }
         ("karpenter.azure.com/v1beta1" | "karpenter.azure.com/v1alpha2", "AKSNodeClass") => {
             convert::node_class(&decode(&with_spec(value))?).map(|o| Object::NodeClass(Box::new(o)))
         }
         ("napkeeper.io/v1alpha1", "OrphanSweep") => {
-            convert::sweep(&decode(&with_spec(value))?).map(|o| Object::Sweep(Box::new(o)))
+            convert::sweep(&decode(&with_spec(value))?).map(|o| Object::OrphanSweep(Box::new(o)))
         }
         ("napkeeper.io/v1alpha1", "PlacementPolicy") => {
-            convert::placement_policy(&decode(value)?).map(|o| Object::Placement(Box::new(o)))
+            convert::placement_policy(&decode(value)?).map(|o| Object::PlacementPolicy(Box::new(o)))
         }
         ("apps/v1", "Deployment") => convert::deployment(&decode(value)?).map(Object::Deployment),
         ("apps/v1", "DaemonSet") => convert::daemon_set(&decode(value)?).map(Object::DaemonSet),
         ("apps/v1", "StatefulSet") => convert::stateful_set(&decode(value)?).map(Object::StatefulSet),
         ("policy/v1", "PodDisruptionBudget") => {
-            convert::disruption_budget(&decode(value)?).map(Object::DisruptionBudget)
+            convert::disruption_budget(&decode(value)?).map(Object::PodDisruptionBudget)
         }
         ("batch/v1", "Job") => convert::job(&decode(value)?).map(Object::Job),
         ("v1", "Pod") => convert::pod(&decode(value)?).map(|o| Object::Pod(Box::new(o))),
-        ("v1", "PersistentVolume") => convert::volume(&decode(value)?).map(|o| Object::Volume(Box::new(o))),
+        ("v1", "PersistentVolume") => convert::volume(&decode(value)?).map(|o| Object::PersistentVolume(Box::new(o))),
         ("", _) | (_, "") => Err(violation(&Path::root(), "apiVersion and kind are required")),
         _ => Ok(Object::Other {
             api_version: Arc::from(api_version),

@@ -17,7 +17,7 @@ pub struct Chunk {
 impl Chunk {
     /// This part of the text that it was cut from.
     #[must_use]
-    pub fn of<'t>(&self, text: &'t str) -> &'t str {
+    pub fn text_in<'t>(&self, text: &'t str) -> &'t str {
         text.get(self.bytes.clone()).unwrap_or_default()
     }
 

@@ -11,11 +11,11 @@ use granit_parser::{Event, Parser, options};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comment {
     /// Where its `#` stands.
-    pub at: Position,
+    pub position: Position,
     /// What it says, without the `#` and the spaces around.
     pub text: String,
     /// Nothing but space stands before it on its line.
-    pub alone: bool,
+    pub on_own_line: bool,
 }
 
 /// All comments of a text, in order. What follows a syntax error, up to the next document, is not looked at.
@@ -45,7 +45,7 @@ pub fn comments(text: &str) -> Vec<Comment> {
             line = lines.next();
         }
         let before = line.map_or("", |(_, line)| line).chars().take(at.column - 1);
-        Comment { at, text, alone: before.clone().all(char::is_whitespace) }
+        Comment { position: at, text, on_own_line: before.clone().all(char::is_whitespace) }
     };
     found.into_iter().map(&mut placed).collect()
 }
@@ -56,7 +56,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn shown(text: &str) -> Vec<String> {
-        let show = |c: Comment| format!("{} {}{}", c.at, c.text, if c.alone { " (alone)" } else { "" });
+        let show = |c: Comment| format!("{} {}{}", c.position, c.text, if c.on_own_line { " (alone)" } else { "" });
         comments(text).into_iter().map(show).collect()
     }
 
@@ -83,8 +83,8 @@ mod tests {
         #[test]
         fn a_comment_stands_where_its_mark_is(text in "[-a-c0-9:&*<>|{}\\[\\],!?'\"%#.é \n\t]{0,120}") {
             for comment in comments(&text) {
-                let line = text.lines().nth(comment.at.line - 1).unwrap_or_default();
-                prop_assert_eq!(line.chars().nth(comment.at.column - 1), Some('#'), "{:?}", comment);
+                let line = text.lines().nth(comment.position.line - 1).unwrap_or_default();
+                prop_assert_eq!(line.chars().nth(comment.position.column - 1), Some('#'), "{:?}", comment);
             }
         }
 

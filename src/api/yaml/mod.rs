@@ -53,7 +53,7 @@ pub struct Problem {
     /// What sort.
     pub kind: ProblemKind,
     /// Where.
-    pub at: Position,
+    pub position: Position,
     /// What, and what would be right.
     pub message: String,
 }
@@ -65,8 +65,8 @@ pub struct Document {
     pub file: Arc<str>,
     /// What the document says, with the last of duplicate keys.
     pub value: Value,
-    origin: Option<Origin>,
-    places: OnceLock<BTreeMap<Path, Place>>,
+    source: Option<Origin>,
+    locations: OnceLock<BTreeMap<Path, Place>>,
 }
 
 /// The text that a document was read from.
@@ -75,7 +75,7 @@ struct Origin {
     text: Arc<str>,
     chunk: Chunk,
     /// Which document of the chunk.
-    nth: usize,
+    document_index: usize,
 }
 
 impl PartialEq for Document {
@@ -95,37 +95,37 @@ impl Document {
     /// An object that comes from no file, under a name to show: all of it stands at line 1, column 1.
     #[must_use]
     pub fn without_text(name: &str, value: Value) -> Self {
-        Self { file: Arc::from(name), value, origin: None, places: OnceLock::new() }
+        Self { file: Arc::from(name), value, source: None, locations: OnceLock::new() }
     }
 
     /// Where the value at a path stands; where it is absent, the nearest object around it.
     #[must_use]
     pub fn position(&self, path: &Path) -> Position {
-        self.place(path).value
+        self.location(path).value
     }
 
     /// Where the key of a path stands; for an item of a list, the item.
     #[must_use]
     pub fn key_position(&self, path: &Path) -> Position {
-        self.place(path).key
+        self.location(path).key
     }
 
     /// Reads the text again, for the places alone.
-    fn places(&self) -> &BTreeMap<Path, Place> {
-        self.places.get_or_init(|| {
+    fn locations(&self) -> &BTreeMap<Path, Place> {
+        self.locations.get_or_init(|| {
             let mut places = BTreeMap::new();
-            if let Some(Origin { text, chunk, nth }) = &self.origin {
+            if let Some(Origin { text, chunk, document_index: nth }) = &self.source {
                 let root = tree::parse(text, chunk).0.into_iter().nth(*nth);
                 if let Some(root) = root {
-                    note(&root, root.at, &Path::root(), &mut places);
+                    record_locations(&root, root.at, &Path::root(), &mut places);
                 }
             }
             places
         })
     }
 
-    fn place(&self, path: &Path) -> Place {
-        let places = self.places();
+    fn location(&self, path: &Path) -> Place {
+        let places = self.locations();
         let mut segments = path.segments();
         loop {
             let here = segments.iter().fold(Path::root(), |p, s| p.with(s.clone()));
@@ -175,8 +175,8 @@ pub fn read_chunk(file: &Arc<str>, text: &Arc<str>, chunk: Chunk) -> Reading {
     let document = |(nth, root): (usize, Node)| Document {
         file: Arc::clone(file),
         value: value(root),
-        origin: Some(Origin { text: Arc::clone(text), chunk: chunk.clone(), nth }),
-        places: OnceLock::new(),
+        source: Some(Origin { text: Arc::clone(text), chunk: chunk.clone(), document_index: nth }),
+        locations: OnceLock::new(),
     };
     Reading { documents: roots.into_iter().enumerate().map(document).collect(), problems }
 }
@@ -196,17 +196,19 @@ fn value(node: Node) -> Value {
 }
 
 /// Notes where a value, its key and all in it stand.
-fn note(node: &Node, key: Position, path: &Path, places: &mut BTreeMap<Path, Place>) {
+fn record_locations(node: &Node, key: Position, path: &Path, places: &mut BTreeMap<Path, Place>) {
     let value = if matches!(node.kind, Kind::Scalar(Value::Null)) { key } else { node.at };
     places.insert(path.clone(), Place { key, value });
     match &node.kind {
         Kind::Scalar(_) => {}
         Kind::List(items) => {
             let items = items.iter().enumerate();
-            items.for_each(|(i, item)| note(item, item.at, &path.index(i), places));
+            items.for_each(|(i, item)| record_locations(item, item.at, &path.index(i), places));
         }
         Kind::Map(entries) => {
-            entries.iter().for_each(|e| note(&e.value, e.at, &path.with(Segment::Key(Arc::from(&*e.key))), places));
+            entries
+                .iter()
+                .for_each(|e| record_locations(&e.value, e.at, &path.with(Segment::Key(Arc::from(&*e.key))), places));
         }
     }
 }
@@ -226,7 +228,7 @@ mod tests {
     fn problem(text: &str) -> String {
         let reading = read("t.yaml", text);
         assert_eq!(reading.problems.len(), 1, "{text}: {reading:?}");
-        format!("{} {}", reading.problems[0].at, reading.problems[0].message)
+        format!("{} {}", reading.problems[0].position, reading.problems[0].message)
     }
 
     #[test]
@@ -234,12 +236,12 @@ mod tests {
         let reading = read("t.yaml", "# x\na:\n  b: [1, {c: 2}]\n---\nd: |\n  text\n");
         let [first, second] = reading.documents.as_slice() else { panic!("{reading:?}") };
         let at = |d: &Document, p: &Path| d.position(p).to_string();
-        let b = Path::of("a.b");
+        let b = Path::from_dotted("a.b");
         assert_eq!(at(first, &b), "3:6");
         assert_eq!(first.key_position(&b).to_string(), "3:3");
         assert_eq!(at(first, &b.index(1).key("c")), "3:14");
-        assert_eq!(at(first, &Path::of("a.missing.deep")), "2:1");
-        assert_eq!(second.key_position(&Path::of("d")).to_string(), "5:1");
+        assert_eq!(at(first, &Path::from_dotted("a.missing.deep")), "2:1");
+        assert_eq!(second.key_position(&Path::from_dotted("d")).to_string(), "5:1");
     }
 
     #[test]
@@ -248,7 +250,7 @@ mod tests {
         let values: Vec<_> = reading.documents.iter().map(|d| d.value.clone()).collect();
         assert_eq!(values, [json!({"a": 1}), json!({"d": 4})]);
         assert_eq!(reading.problems.len(), 1);
-        assert_eq!(reading.problems[0].at.line, 4);
+        assert_eq!(reading.problems[0].position.line, 4);
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub struct Node {
     /// Its bytes, with its tag, without comments after it; for a null that is not written, the place after the colon.
     pub range: Range<usize>,
     /// An anchor names it, so aliases may repeat it.
-    pub anchored: bool,
+    pub is_anchored: bool,
     /// What it is.
     pub kind: Kind,
 }
@@ -53,7 +53,7 @@ pub struct Entry {
     /// The byte after the colon.
     pub colon_end: usize,
     /// `<<`, whose value brings entries of its own.
-    pub merge: bool,
+    pub is_merge_key: bool,
     /// The value.
     pub value: Node,
 }
@@ -84,12 +84,12 @@ impl Node {
     /// True when an anchor, an alias or a merge key stands in the value.
     #[must_use]
     pub fn is_shared(&self) -> bool {
-        self.anchored
+        self.is_anchored
             || match &self.kind {
                 Kind::Scalar(_) => false,
                 Kind::Alias => true,
                 Kind::List { items, .. } => items.iter().any(Self::is_shared),
-                Kind::Map { entries, .. } => entries.iter().any(|e| e.merge || e.value.is_shared()),
+                Kind::Map { entries, .. } => entries.iter().any(|e| e.is_merge_key || e.value.is_shared()),
             }
     }
 
@@ -122,7 +122,7 @@ pub fn documents(text: &str) -> Result<Vec<Range<usize>>, Problem> {
     let parser = Parser::new_from_str_with_options(text, options! { emit_comments: false });
     let mut starts = Vec::new();
     for event in parser {
-        let (event, span) = event.map_err(|e| refused(&e))?;
+        let (event, span) = event.map_err(|e| syntax_problem(&e))?;
         if matches!(event, Event::DocumentStart(..)) {
             starts.push(bytes(&span).start);
         }
@@ -167,12 +167,12 @@ fn position(span: &Span) -> Position {
 }
 
 fn problem(span: &Span, message: &str) -> Problem {
-    Problem { kind: ProblemKind::Syntax, at: position(span), message: message.to_owned() }
+    Problem { kind: ProblemKind::Syntax, position: position(span), message: message.to_owned() }
 }
 
-fn refused(error: &ScanError) -> Problem {
+fn syntax_problem(error: &ScanError) -> Problem {
     let at = Position { line: error.marker().line().max(1), column: error.marker().col() + 1 };
-    Problem { kind: ProblemKind::Syntax, at, message: error.info().to_owned() }
+    Problem { kind: ProblemKind::Syntax, position: at, message: error.info().to_owned() }
 }
 
 fn bytes(span: &Span) -> Range<usize> {
@@ -187,7 +187,7 @@ impl<'t> Builder<'t> {
                 None => return Ok(None),
                 Some(Ok((Event::Comment(text, _), _))) => self.comments.push(text.trim().to_owned()),
                 Some(Ok(event)) => return Ok(Some(event)),
-                Some(Err(error)) => return Err(refused(&error)),
+                Some(Err(error)) => return Err(syntax_problem(&error)),
             }
         }
     }
@@ -222,7 +222,7 @@ impl<'t> Builder<'t> {
         if let Some(start) = span.tag_start.and_then(|m| m.byte_offset()) {
             range.start = range.start.min(start);
         }
-        Ok(Node { range, anchored, kind })
+        Ok(Node { range, is_anchored: anchored, kind })
     }
 
     /// The items, and where the list ends: after its bracket, or after its last item.
@@ -230,7 +230,7 @@ impl<'t> Builder<'t> {
         let (mut items, mut end) = (Vec::new(), start);
         while let Some((event, span)) = self.next()? {
             if matches!(event, Event::SequenceEnd) {
-                end = self.closed(&span, b']', end);
+                end = self.collection_end(&span, b']', end);
                 break;
             }
             let item = self.node(&event, &span, depth + 1)?;
@@ -244,7 +244,7 @@ impl<'t> Builder<'t> {
         let (mut entries, mut end) = (Vec::new(), start);
         while let Some((event, span)) = self.next()? {
             if matches!(event, Event::MappingEnd) {
-                end = self.closed(&span, b'}', end);
+                end = self.collection_end(&span, b'}', end);
                 break;
             }
             let merge = matches!(&event, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
@@ -253,7 +253,7 @@ impl<'t> Builder<'t> {
                 break;
             };
             let mut value = self.node(&event, &span, depth + 1)?;
-            let colon_end = self.colon(key.range.end);
+            let colon_end = self.after_colon(key.range.end);
             if matches!(&event, Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..)) {
                 // The parser says where the lines begin; the sign before them belongs to them.
                 let sign = self.text[colon_end..].find(['|', '>']).map_or(colon_end, |i| colon_end + i);
@@ -265,7 +265,7 @@ impl<'t> Builder<'t> {
                 Kind::Scalar(value) => scalar::key(value),
                 Kind::Alias | Kind::Map { .. } | Kind::List { .. } => None,
             };
-            let entry = Entry { key: text, key_range: key.range, colon_end, merge, value };
+            let entry = Entry { key: text, key_range: key.range, colon_end, is_merge_key: merge, value };
             end = end.max(entry.end());
             entries.push(entry);
         }
@@ -273,7 +273,7 @@ impl<'t> Builder<'t> {
     }
 
     /// A flow collection ends after its bracket; the end of one without is where its last part ends.
-    fn closed(&self, span: &Span, bracket: u8, end: usize) -> usize {
+    fn collection_end(&self, span: &Span, bracket: u8, end: usize) -> usize {
         let range = bytes(span);
         if self.text.as_bytes().get(range.start) == Some(&bracket) && range.start >= end {
             range.start + 1
@@ -282,7 +282,7 @@ impl<'t> Builder<'t> {
         }
     }
 
-    fn colon(&self, key_end: usize) -> usize {
+    fn after_colon(&self, key_end: usize) -> usize {
         let rest = &self.text[key_end..];
         let trimmed = rest.trim_start();
         if trimmed.starts_with(':') { key_end + (rest.len() - trimmed.len()) + 1 } else { key_end }

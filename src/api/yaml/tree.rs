@@ -32,7 +32,7 @@ pub(super) struct Entry {
     pub(super) at: Position,
     pub(super) value: Node,
     /// It came by a merge key, so an explicit key may stand beside it.
-    merged: bool,
+    from_merge_key: bool,
 }
 
 impl Node {
@@ -101,7 +101,7 @@ pub(super) fn position(mark: &Marker) -> Position {
 }
 
 fn syntax(at: Position, message: impl Into<String>) -> Stop {
-    Stop { problem: Problem { kind: ProblemKind::Syntax, at, message: message.into() }, fatal: false }
+    Stop { problem: Problem { kind: ProblemKind::Syntax, position: at, message: message.into() }, fatal: false }
 }
 
 impl<'t> Builder<'t> {
@@ -109,7 +109,7 @@ impl<'t> Builder<'t> {
         Position { line: self.lines + mark.line().max(1), column: mark.col() + 1 }
     }
 
-    fn refused(&self, error: &ScanError) -> Stop {
+    fn syntax_stop(&self, error: &ScanError) -> Stop {
         syntax(self.position(error.marker()), error.info())
     }
 
@@ -130,7 +130,7 @@ impl<'t> Builder<'t> {
         match self.parser.proceed_next_document() {
             Ok(more) => more,
             Err(error) => {
-                self.problems.push(self.refused(&error).problem);
+                self.problems.push(self.syntax_stop(&error).problem);
                 false
             }
         }
@@ -140,7 +140,7 @@ impl<'t> Builder<'t> {
         match self.parser.next_event() {
             None => Ok(None),
             Some(Ok((event, span))) => Ok(Some((event, self.position(&span.start)))),
-            Some(Err(error)) => Err(self.refused(&error)),
+            Some(Err(error)) => Err(self.syntax_stop(&error)),
         }
     }
 
@@ -211,8 +211,8 @@ impl<'t> Builder<'t> {
             };
             let value = self.node(event, value_at, depth + 1)?;
             if merges {
-                for entry in merged(value)? {
-                    put(&mut entries, &mut index, entry);
+                for entry in merge_key_entries(value)? {
+                    insert_entry(&mut entries, &mut index, entry);
                 }
                 continue;
             }
@@ -221,8 +221,8 @@ impl<'t> Builder<'t> {
                 Kind::List(_) | Kind::Map(_) => None,
             };
             let key = key.ok_or_else(|| syntax(at, "a key must be text, not null, a list or a map"))?;
-            let entry = Entry { key, at, value, merged: false };
-            if let Some(first) = put(&mut entries, &mut index, entry) {
+            let entry = Entry { key, at, value, from_merge_key: false };
+            if let Some(first) = insert_entry(&mut entries, &mut index, entry) {
                 self.problems.push(first);
             }
         }
@@ -231,7 +231,7 @@ impl<'t> Builder<'t> {
 }
 
 /// Puts an entry, in place of one with the same key. Two explicit ones are a problem.
-fn put(entries: &mut Vec<Entry>, index: &mut BTreeMap<String, usize>, entry: Entry) -> Option<Problem> {
+fn insert_entry(entries: &mut Vec<Entry>, index: &mut BTreeMap<String, usize>, entry: Entry) -> Option<Problem> {
     let Some(&i) = index.get(&entry.key) else {
         index.insert(entry.key.clone(), entries.len());
         entries.push(entry);
@@ -239,20 +239,20 @@ fn put(entries: &mut Vec<Entry>, index: &mut BTreeMap<String, usize>, entry: Ent
     };
     let first = std::mem::replace(&mut entries[i], entry);
     let entry = &entries[i];
-    (!first.merged && !entry.merged).then(|| Problem {
+    (!first.from_merge_key && !entry.from_merge_key).then(|| Problem {
         kind: ProblemKind::DuplicateKey,
-        at: entry.at,
+        position: entry.at,
         message: format!("key {:?} is given twice, first at {}", entry.key, first.at),
     })
 }
 
 /// Entries of the value of a merge key. Of several maps the first wins, so it comes last.
-fn merged(value: Node) -> Result<Vec<Entry>, Stop> {
+fn merge_key_entries(value: Node) -> Result<Vec<Entry>, Stop> {
     let at = value.at;
     match value.kind {
-        Kind::Map(entries) => Ok(entries.into_iter().map(|e| Entry { merged: true, ..e }).collect()),
+        Kind::Map(entries) => Ok(entries.into_iter().map(|e| Entry { from_merge_key: true, ..e }).collect()),
         Kind::List(items) if items.iter().all(|i| matches!(i.kind, Kind::Map(_))) => {
-            let parts: Result<Vec<_>, _> = items.into_iter().rev().map(merged).collect();
+            let parts: Result<Vec<_>, _> = items.into_iter().rev().map(merge_key_entries).collect();
             Ok(parts?.into_iter().flatten().collect())
         }
         _ => Err(syntax(at, "a merge key takes a map or a list of maps")),

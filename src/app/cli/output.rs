@@ -94,7 +94,7 @@ pub(super) fn finding_of(
 /// Writes what is wrong with a file, with the line that it points at.
 pub(super) fn problem(out: &mut impl Write, problem: &Problem, text: &str) -> io::Result<()> {
     writeln!(out, "{RED}error:{RED:#} {}", printable(&problem.to_string()))?;
-    match problem.at.and_then(|at| Some((at, text.lines().nth(at.line - 1)?))) {
+    match problem.position.and_then(|at| Some((at, text.lines().nth(at.line - 1)?))) {
         Some((at, source)) => excerpt(out, source, at.line, at.column, RED),
         None => Ok(()),
     }

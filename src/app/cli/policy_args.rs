@@ -108,7 +108,7 @@ fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
     let loaded = manifests::load(paths);
     match loaded.unreadable.first() {
         Some(problem) => bail!("{problem}"),
-        None => Ok(loaded.sources),
+        None => Ok(loaded.files),
     }
 }
 
@@ -116,9 +116,9 @@ fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Source>> {
 fn objects(paths: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
     let mut objects = Vec::new();
     for source in read(paths)? {
-        let reading = source.reading();
+        let reading = source.parsed();
         if let Some(problem) = reading.problems.first() {
-            bail!("{}:{}: {}", source.file, problem.at, problem.message);
+            bail!("{}:{}: {}", source.file, problem.position, problem.message);
         }
         let items = reading.documents.iter().flat_map(items);
         objects.extend(items.map(|(_, object)| object.clone()));

@@ -126,7 +126,7 @@ impl BufferKeeper {
             }
             let cushion = match resolved {
                 Resolved::Ready(buffer, _) => cushions.get(&buffer.key),
-                Resolved::Unready(..) => None,
+                Resolved::NotReady(..) => None,
             };
             // A refusal is logged where it happens, and it is tried again.
             let _ = tell_buffer(&self.client, object, (resolved, cushion), now).await;

@@ -173,7 +173,7 @@ impl FactKeeper {
                 None
             }
         };
-        let Some(Published { known, .. }) = found else { return };
+        let Some(Published { facts: known, .. }) = found else { return };
         for (kind, as_of) in ages(&known) {
             self.book.restore(kind, as_of);
         }
@@ -339,7 +339,7 @@ impl FactKeeper {
         }
         let failing = self.book.entries().filter_map(|(kind, _, failure)| Some((kind, failure?.clone()))).collect();
         let (region, known) = (embedded.region.clone(), self.known.clone());
-        let published = Published { region, known, failing, broken: Vec::new() };
+        let published = Published { region, facts: known, failing, unreadable: Vec::new() };
         // A refusal is logged where it happens. Either way the next attempt waits its turn.
         if publish_facts(client, namespace, &published).await.is_ok() {
             self.news = false;

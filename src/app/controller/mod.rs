@@ -227,7 +227,13 @@ fn known(options: &Options) -> Result<Known> {
 /// How VMs join the cluster. On Azure itself there must be a way.
 fn join(options: &Options, known: &Known) -> Result<Option<Join>> {
     let group = known.settings.cluster.node_resource_group.name();
-    let join = known.nodes.as_ref().map(settings::join).transpose()?.flatten().map(|join| join.in_group(group));
+    let join = known
+        .nodes
+        .as_ref()
+        .map(settings::join)
+        .transpose()?
+        .flatten()
+        .map(|join| join.with_node_resource_group(group));
     let by_aks = options.machines.is_some();
     ensure!(
         options.mode == ControllerMode::Companion || options.azure.is_here() || by_aks || join.is_some(),

@@ -48,7 +48,7 @@ pub(crate) fn config(file: &Path) -> anyhow::Result<Config> {
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {shown}"))?;
     let documents = yaml::read(&shown, &text);
     if let Some(problem) = documents.problems.first() {
-        bail!("{shown}:{}: {}", problem.at, problem.message);
+        bail!("{shown}:{}: {}", problem.position, problem.message);
     }
     let Some(document) = documents.documents.first() else { bail!("{shown}: the file is empty") };
     config::read(document).map_err(|problem| anyhow::anyhow!("{problem}"))

@@ -143,15 +143,19 @@ fn parts(
         &options.namespace,
         received,
         Arc::new(WallClock::new(None)),
-        napkeeper_webhook::Limits { hint: options.hint_budget, ..Default::default() },
+        napkeeper_webhook::Limits { hint_timeout: options.hint_budget, ..Default::default() },
         &mut registry,
     )?;
-    let (basis, by) = watch::channel(webhook.basis());
+    let (basis, by) = watch::channel(webhook.validator());
     let (placement, placing) = watch::channel(Arc::default());
     let (hindrances, hindered) = watch::channel(Arc::default());
-    let webhook = webhook.by(by).guarding(options.guard).placing(placing).hindered(hindered);
+    let webhook = webhook
+        .with_validator(by)
+        .with_deletion_protection(options.guard)
+        .with_placement_policies(placing)
+        .with_blockers(hindered);
     let (traces, exporter) = tracing_to(options, &mut registry);
-    let webhook = webhook.keeping(Arc::clone(&options.policies)).traced(traces);
+    let webhook = webhook.with_policies(Arc::clone(&options.policies)).with_traces(traces);
     let (kubeconfig, namespace) = (options.kubeconfig.clone(), options.namespace.clone());
     let (region, warm) = (options.region.clone(), health.check("caches"));
     let ages = Ages::register(&mut registry);

@@ -232,12 +232,12 @@ impl Source {
         let ours = |published: &&Published| self.region.as_ref().is_none_or(|region| *region == published.region);
         let found = published.filter(ours).and_then(|p| Some((p, catalog.region(&p.region)?)));
         let nothing = AzureFacts::default();
-        self.ages.of_facts(found.as_ref().map_or(&nothing, |(published, _)| &published.known));
-        let Some((Published { known, .. }, embedded)) = found else {
+        self.ages.of_facts(found.as_ref().map_or(&nothing, |(published, _)| &published.facts));
+        let Some((Published { facts: known, .. }, embedded)) = found else {
             tracing::info!("no facts are published for this region: the embedded catalogue serves");
             seen.set_quota(None);
             seen.set_infrastructure(Arc::default());
-            if self.basis.borrow().is_of(&AzureFacts::default(), catalog.as_of()) {
+            if self.basis.borrow().matches(&AzureFacts::default(), catalog.as_of()) {
                 return Ok(None);
             }
             self.basis.send_replace(Arc::new(self.embedded()?));
@@ -247,11 +247,11 @@ impl Source {
         let fresh = |quota: &&Arc<Quota>| Timestamp::now().duration_since(quota.as_of) <= STALE_AFTER;
         seen.set_quota(known.quota.as_ref().filter(fresh).cloned());
         seen.set_infrastructure(Arc::new(known.infrastructure()));
-        if self.basis.borrow().is_of(known, catalog.as_of()) {
+        if self.basis.borrow().matches(known, catalog.as_of()) {
             return Ok(None);
         }
         let basis = Basis::live(known, &embedded, catalog.as_of())?.for_kubernetes(self.kubernetes.clone());
-        tracing::info!(facts = basis.served(Timestamp::now()), "facts have been published");
+        tracing::info!(facts = basis.describe_sources(Timestamp::now()), "facts have been published");
         self.basis.send_replace(Arc::new(basis));
         Ok(Some(Some(catalog_from_facts(known, &embedded, &PriceSheet::default()))))
     }
@@ -274,7 +274,7 @@ impl Source {
 
     /// Judges by the sizes of the region from now on, where nothing is known that is newer than what is built in.
     fn judge_in(&self, region: &Region, catalog: &Catalog) -> anyhow::Result<()> {
-        if !self.basis.borrow().is_of(&AzureFacts::default(), catalog.as_of()) {
+        if !self.basis.borrow().matches(&AzureFacts::default(), catalog.as_of()) {
             return Ok(());
         }
         let basis = Basis::embedded_in(region)?.for_kubernetes(self.kubernetes.clone());

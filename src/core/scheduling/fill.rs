@@ -4,10 +4,10 @@
 //! the best. Only candidates that no other beats in price and room are tried. What a pod is worth, and in which order pods
 //! fill a candidate, is a matter of [`FillOrder`].
 
-use super::allowance::LaunchLimits;
-use super::bound::dual_prices;
-use super::candidates::PoolOfferings;
-use super::variety::Load;
+use super::available::PoolOfferings;
+use super::limits::LaunchLimits;
+use super::lower_bound::dual_prices;
+use super::min_values::Load;
 use crate::model::amounts::resources::Resources;
 use crate::model::settings::MinValuesPolicy;
 use std::cmp::Reverse;

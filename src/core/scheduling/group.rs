@@ -1,8 +1,8 @@
 //! Groups: what is counted for topology constraints, and how many of it is where?
 
-use super::axes::{Domain, HOSTNAME_KEY, TopologyKeyId};
-use super::filter::NodeFilter;
-use super::volumes::SharedVolumeId;
+use super::domain::{Domain, HOSTNAME_KEY, TopologyKeyId};
+use super::node_filter::NodeFilter;
+use super::volume_limits::SharedVolumeId;
 use crate::model::cluster::pod::{Labels, PodShape, PodTerm};
 use crate::model::names::Namespace;
 use crate::model::requirements::Requirements;

@@ -8,76 +8,76 @@
 //! that there is, `open` the nodes that are thought of, `choice` what those may become, `buy` what is bought for
 //! pods that ask nothing of each other.
 
-mod account;
-mod allowance;
-mod asks;
-mod axes;
-mod because;
-mod bins;
-mod bound;
-mod buy;
-mod candidates;
-mod choice;
+mod available;
+mod buckets;
+mod candidate_sets;
+mod class;
+mod constraint;
+mod display;
+mod domain;
+mod existing;
+mod existing_pods;
+mod explain;
 mod fill;
-mod filter;
-mod finish;
-mod fits;
-mod ground;
+mod filter_steps;
+mod greedy;
 mod group;
-mod improve;
-mod kinds;
-mod offer;
+mod incremental;
+mod label_variants;
+mod labels;
+mod limits;
+mod lower_bound;
+mod min_values;
+mod new_node_domains;
+mod node_filter;
+mod node_overlays;
 pub mod offerings;
 mod open;
-mod outcome;
-mod overlaid;
 mod place;
-mod relax;
-mod remedy;
+mod placed;
+mod planned_offerings;
+mod preferences;
+mod repack;
+mod result;
+mod scheduler;
 mod search;
-mod shelves;
 mod size;
-mod solve;
-mod standing;
 mod stock;
+mod suggestion;
 mod topology;
 mod unavailable;
-mod variants;
-mod variety;
-mod volumes;
-mod waterfall;
-mod why;
-mod words;
+mod unschedulable;
+mod volume_limits;
 
 use crate::model::cluster::pod::Pod;
 use crate::model::names::{ClaimName, NodeName, ObjectKey};
 use crate::snapshot::Snapshot;
 use crate::snapshot::spread_defaults::SpreadDefaults;
-pub use account::{
+pub use available::AvailableOfferings;
+pub(crate) use available::claim_requirements;
+use class::PodGroup;
+pub use explain::{
     ExplainedResult, Explanation, Explanations, NewNodesSummary, PlacementExplanation, PlacementSummary, TopologyCause,
     TopologyDecision, UnschedulableExplanation, explain,
 };
-pub use bound::PlanCost;
-pub use candidates::AvailableOfferings;
-pub(crate) use candidates::claim_requirements;
-use kinds::PodGroup;
-pub use outcome::{
+pub use filter_steps::{FilterCriterion, FilterStep, PoolFilterSteps};
+pub use incremental::{IncrementalScheduler, Placement, PlannedNode, Unschedulable};
+pub use lower_bound::PlanCost;
+pub use node_overlays::{OverlaidInstanceTypes, OverlayConflict, OverlayMemory};
+pub use preferences::Preference;
+pub use result::{
     NewNode, NoReservation, PodPlacement, SchedulingResult, Target, UnschedulablePods, UnschedulableReason,
 };
-pub use overlaid::{OverlaidInstanceTypes, OverlayConflict, OverlayMemory};
-pub use relax::Preference;
-pub use remedy::{SuggestedChange, Suggestion};
+use scheduler::SchedulingState;
 pub use size::{Size, SizeExplanation};
-use solve::SchedulingState;
-pub use standing::{IncrementalScheduler, Placement, PlannedNode, Unschedulable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 pub use stock::StaticShortfall;
 pub(crate) use stock::{plan_static_nodes, unmet_requirement};
+pub use suggestion::{SuggestedChange, Suggestion};
 use topology::LateDomains;
 pub use unavailable::{UnavailableOfferings, UnavailableScope};
-use volumes::{PodVolumes, VolumeIndex};
-pub use waterfall::{FilterCriterion, FilterStep, PoolFilterSteps};
+use volume_limits::{PodVolumes, VolumeIndex};
 
 /// What is to be simulated.
 #[derive(Debug, Clone, Copy)]
@@ -110,7 +110,7 @@ pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> SchedulingResult {
 #[must_use]
 pub fn schedule_with_cost(input: Input<'_>, pods: &[Arc<Pod>]) -> (SchedulingResult, PlanCost) {
     let mut solved = solve(input, pods);
-    (result_of(&mut solved), bound::plan_cost(&mut solved.state))
+    (result_of(&mut solved), lower_bound::plan_cost(&mut solved.state))
 }
 
 /// A simulation that is over.
@@ -158,9 +158,9 @@ fn result_of(
 ) -> SchedulingResult {
     let mut outcome = SchedulingResult::default();
     refused.drain(..).for_each(|(pod, why)| outcome.add_unschedulable(vec![pod], vec![(None, why)]));
-    finish::write_result(solver, &mut outcome);
+    planned_offerings::write_result(solver, &mut outcome);
     for demand in homeless.drain(..) {
-        let why = why::unschedulable_reasons(solver, demand.relaxation.required_only);
+        let why = unschedulable::unschedulable_reasons(solver, demand.relaxation.required_only);
         outcome.add_unschedulable(demand.pods, why);
     }
     outcome

@@ -2,13 +2,13 @@
 //!
 //! A node that is not bought yet grows with its pods: it is always the cheapest candidate of its choice that holds them.
 
-use super::allowance::LaunchLimits;
-use super::axes::{Domain, TopologyKeyId, TopologyKeys, ZONE_KEY};
-use super::candidates::{CandidateIndex, MAX_ZONES};
-use super::choice::{CandidateSetId, CandidateSets, ExpectedPods};
-use super::shelves::{NodeBucket, NodeBucketId, NodeBuckets, NodeByUtilization};
-use super::variety::Load;
-use super::volumes::{TrackedVolumes, VolumeUsage};
+use super::available::{CandidateIndex, MAX_ZONES};
+use super::buckets::{NodeBucket, NodeBucketId, NodeBuckets, NodeByUtilization};
+use super::candidate_sets::{CandidateSetId, CandidateSets, ExpectedPods};
+use super::domain::{Domain, TopologyKeyId, TopologyKeys, ZONE_KEY};
+use super::limits::LaunchLimits;
+use super::min_values::Load;
+use super::volume_limits::{TrackedVolumes, VolumeUsage};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::HostPort;
 use crate::model::settings::MinValuesPolicy;

@@ -1,12 +1,12 @@
 //! Placing: where does the next pod of a kind go, and what does it take there?
 
-use super::axes::{Domain, HOSTNAME_KEY, ZONE_KEY};
-use super::bins::ExistingNodes;
-use super::choice::Narrowing;
-use super::kinds::{PodClassId, PodGroup, Relaxation};
+use super::candidate_sets::Narrowing;
+use super::class::{PodClassId, PodGroup, Relaxation};
+use super::domain::{Domain, HOSTNAME_KEY, ZONE_KEY};
+use super::existing::ExistingNodes;
 use super::open::{OpenNodeId, PodAddition};
+use super::scheduler::{NodeRef, PodConstraints, SchedulingState};
 use super::search::Search;
-use super::solve::{NodeRef, PodConstraints, SchedulingState};
 use super::topology::{Topology, zone_bit, zones_in_mask};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,12 +4,12 @@
 //! [shelf](super::shelves) is gone through once, the emptiest node first, as far as it may hold the best; and then only
 //! nodes that have changed are looked at.
 
-use super::axes::{Domain, HOSTNAME_KEY, TopologyKeyId, ZONE_KEY};
-use super::choice::{CandidateSetId, Narrowing};
-use super::kinds::{PodClass, PodClassId};
+use super::buckets::{NodeBucketId, NodeByUtilization};
+use super::candidate_sets::{CandidateSetId, Narrowing};
+use super::class::{PodClass, PodClassId};
+use super::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, ZONE_KEY};
 use super::open::{OpenNodeId, OpenNodes, PodAddition, PodNeeds};
-use super::shelves::{NodeBucketId, NodeByUtilization};
-use super::solve::PodConstraints;
+use super::scheduler::PodConstraints;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -1,8 +1,8 @@
 //! Sizes: why is a new node of the size that it is?
 
-use super::candidates::{AvailableOfferings, InstanceCandidate, PoolOfferings};
+use super::available::{AvailableOfferings, InstanceCandidate, PoolOfferings};
 use super::open::OpenNode;
-use super::solve::SchedulingState;
+use super::scheduler::SchedulingState;
 use crate::catalog::CapacityType;
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;

@@ -4,13 +4,13 @@
 //! quotas and the addresses of its subnet, and of equally cheap ones that of the zone with the fewest nodes of the pool.
 
 use super::Input;
-use super::allowance::{Exhausted, LaunchLimits};
-use super::candidates::PoolOfferings;
-use super::choice::CandidateSets;
-use super::finish::new_node;
-use super::fits::is_class_label;
+use super::available::PoolOfferings;
+use super::candidate_sets::CandidateSets;
+use super::labels::is_class_label;
+use super::limits::{Exhausted, LaunchLimits};
 use super::open::{OpenNodes, PodNeeds};
-use super::outcome::{NewNode, NoReservation};
+use super::planned_offerings::new_node;
+use super::result::{NewNode, NoReservation};
 use crate::catalog::{InstanceType, OfferingKey, offered};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::Labels;

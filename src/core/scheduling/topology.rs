@@ -4,14 +4,14 @@
 //! Constraints become [`TopologyConstraint`]s on groups, and a pod that is placed counts in the groups that mean it. The semantics are
 //! kube-scheduler's (plugins PodTopologySpread and InterPodAffinity).
 
-use super::asks::{ClassConstraints, ConstraintStrength, TopologyConstraint};
-use super::axes::{Domain, HOSTNAME_KEY, TopologyKeyId, TopologyKeys};
-use super::bins::ExistingNodes;
-use super::candidates::MAX_ZONES;
-use super::filter::NodeFilter;
-use super::ground::ExistingPods;
+use super::available::MAX_ZONES;
+use super::constraint::{ClassConstraints, ConstraintStrength, TopologyConstraint};
+use super::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, TopologyKeys};
+use super::existing::ExistingNodes;
+use super::existing_pods::ExistingPods;
 use super::group::{CountedPods, GroupId, GroupsByLabel, TopologyGroup, TopologyGroupKey, counts_pod, single_label};
-use super::volumes::SharedVolumeId;
+use super::node_filter::NodeFilter;
+use super::volume_limits::SharedVolumeId;
 use crate::model::cluster::pod::{Labels, PodShape, PodTerm, Spread};
 use crate::model::labels;
 use crate::model::names::Namespace;

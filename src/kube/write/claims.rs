@@ -72,7 +72,7 @@ impl Writer {
     pub(super) async fn advance_claim(&self, claim: &ClaimRef, step: &ClaimUpdate) -> Result<(), ClusterError> {
         let target = self.claim(claim, FieldManager::Lifecycle, true);
         self.update(&target, |found| {
-            let status = convert::advance(found, step, self.clock.now());
+            let status = convert::apply_claim_update(found, step, self.clock.now());
             let known = found.status.as_ref() == Some(&status);
             Ok((!known).then(|| json!({ "status": status })))
         })

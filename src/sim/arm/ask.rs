@@ -196,7 +196,7 @@ fn kubelet(custom_data: &Value) -> Result<KubeletSpec, Response> {
     let Some(text) = custom_data.as_str() else { return Ok(KubeletSpec::default()) };
     let bytes = BASE64_STANDARD.decode(text).map_err(|_| invalid(path, "must be Base64"))?;
     let text = String::from_utf8(bytes).map_err(|_| invalid(path, "must be UTF-8 text"))?;
-    Ok(bootstrap::read(&text))
+    Ok(bootstrap::parse_custom_data(&text))
 }
 
 fn check_location(body: &Value, cloud: &Cloud) -> Result<(), Response> {

@@ -22,11 +22,11 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
         let near = catalog.nearest_region(scenario.region.as_str());
         let meant = near.map(|r| format!("; did you mean {r}?")).unwrap_or_default();
         let message = format!("the catalogue of {} has no region {}{meant}", catalog.as_of(), scenario.region);
-        return vec![problem(document, &Path::of("spec.region"), message)];
+        return vec![problem(document, &Path::from_dotted("spec.region"), message)];
     };
     let there = There::new(scenario, manifests, &region, catalog);
     let mut wrong = Vec::new();
-    let at = Path::of("spec.systemNodes");
+    let at = Path::from_dotted("spec.systemNodes");
     let many = too_many("nodes", scenario.system_nodes.into(), MOST_NODES);
     wrong.extend(many.map(|message| problem(document, &at, message)));
     let mut made: BTreeSet<&ObjectName> = BTreeSet::new();

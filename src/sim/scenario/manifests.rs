@@ -79,9 +79,9 @@ impl<'d> Gathering<'d> {
     fn is_new(&mut self, kind: &'static str, name: &impl ToString, document: &'d Document) -> bool {
         let name = name.to_string();
         if let Some(first) = self.seen.get(&(kind, name.clone())) {
-            let at = first.position(&Path::of("metadata.name"));
+            let at = first.position(&Path::from_dotted("metadata.name"));
             let message = format!("a {kind} {name} is in {}:{at} already: remove or rename one of them", first.file);
-            self.problems.push(problem(document, &Path::of("metadata.name"), message));
+            self.problems.push(problem(document, &Path::from_dotted("metadata.name"), message));
             return false;
         }
         self.seen.insert((kind, name), document);
@@ -92,7 +92,7 @@ impl<'d> Gathering<'d> {
         match object {
             Object::NodePool(pool) => {
                 if let Some(message) = pool.replicas.and_then(|nodes| too_many("nodes", nodes, MOST_NODES)) {
-                    self.problems.push(problem(document, &Path::of("spec.replicas"), message));
+                    self.problems.push(problem(document, &Path::from_dotted("spec.replicas"), message));
                 }
                 if self.is_new("NodePool", &pool.name, document) {
                     self.manifests.pools.push(*pool);
@@ -104,12 +104,12 @@ impl<'d> Gathering<'d> {
                     self.manifests.classes.push(*class);
                 }
             }
-            Object::Overlay(overlay) => {
+            Object::NodeOverlay(overlay) => {
                 if self.is_new("NodeOverlay", &overlay.name, document) {
                     self.manifests.overlays.push(*overlay);
                 }
             }
-            Object::Sweep(sweep) => {
+            Object::OrphanSweep(sweep) => {
                 if self.is_new("OrphanSweep", &sweep.name, document) {
                     self.manifests.sweeps.push(*sweep);
                 }
@@ -119,7 +119,7 @@ impl<'d> Gathering<'d> {
                     self.manifests.daemon_sets.push((set.key, template(set.template)));
                 }
             }
-            Object::DisruptionBudget(budget) => {
+            Object::PodDisruptionBudget(budget) => {
                 if self.is_new("PodDisruptionBudget", &budget.key, document)
                     && let Some(selector) = budget.selector
                 {
@@ -135,8 +135,8 @@ impl<'d> Gathering<'d> {
                 self.manifests.pods.push(*pod);
                 self.skip("v1 Pod".to_owned());
             }
-            Object::Volume(_) => self.skip("v1 PersistentVolume".to_owned()),
-            Object::Placement(_) => self.skip("napkeeper.io/v1alpha1 PlacementPolicy".to_owned()),
+            Object::PersistentVolume(_) => self.skip("v1 PersistentVolume".to_owned()),
+            Object::PlacementPolicy(_) => self.skip("napkeeper.io/v1alpha1 PlacementPolicy".to_owned()),
             Object::Other { api_version, kind, .. } => self.skip(format!("{api_version} {kind}")),
         }
     }
@@ -175,7 +175,7 @@ impl<'d> Gathering<'d> {
             WorkloadKind::Job { parallelism, .. } => ("parallelism", *parallelism),
         };
         if let Some(message) = too_many("pods", pods.into(), MOST_PODS) {
-            self.problems.push(problem(document, &Path::of("spec").key(field), message));
+            self.problems.push(problem(document, &Path::from_dotted("spec").key(field), message));
         }
         if self.is_new("workload", &key, document) {
             let list = if suspended { &mut self.manifests.suspended } else { &mut self.manifests.workloads };
@@ -195,7 +195,7 @@ impl<'d> Gathering<'d> {
                 (None, []) => "add an AKSNodeClass of that name".to_owned(),
                 (None, names) => format!("there is {}", names.join(", ")),
             };
-            let path = Path::of("spec.template.spec.nodeClassRef.name");
+            let path = Path::from_dotted("spec.template.spec.nodeClassRef.name");
             let message = format!(
                 "no AKSNodeClass {} is in these files, and NodePool {} needs it; {remedy}",
                 pool.class, pool.name
@@ -206,6 +206,6 @@ impl<'d> Gathering<'d> {
 }
 
 fn template(read: convert::PodTemplate) -> PodTemplate {
-    let grace = read.grace.unwrap_or(PodTemplate::GRACE);
+    let grace = read.termination_grace_period.unwrap_or(PodTemplate::GRACE);
     PodTemplate { grace, do_not_disrupt: read.do_not_disrupt, ..PodTemplate::new(Arc::clone(&read.shape)) }
 }

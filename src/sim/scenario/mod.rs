@@ -140,7 +140,7 @@ pub fn is_scenario(document: &Document) -> bool {
 fn problem(document: &Document, path: &Path, message: impl std::fmt::Display) -> Problem {
     Problem {
         file: std::sync::Arc::clone(&document.file),
-        at: Some(document.position(path)),
+        position: Some(document.position(path)),
         message: format!("{path}: {message}"),
     }
 }

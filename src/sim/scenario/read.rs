@@ -63,7 +63,7 @@ pub fn read(document: &Document) -> Result<Scenario, Vec<Problem>> {
     let version = document.value["apiVersion"].as_str().unwrap_or_default();
     if version != API_VERSION {
         let message = format!("{version:?} is not served: write {API_VERSION}");
-        problems.push(problem(document, &Path::of("apiVersion"), message));
+        problems.push(problem(document, &Path::from_dotted("apiVersion"), message));
     }
     let file: Option<File> = match decode(document.value.clone()) {
         Ok(file) => Some(file),
@@ -75,7 +75,7 @@ pub fn read(document: &Document) -> Result<Scenario, Vec<Problem>> {
     let values = document.value["spec"]["steps"].as_array();
     let mut steps = Vec::new();
     for (i, value) in values.into_iter().flatten().enumerate() {
-        let path = Path::of("spec.steps").index(i);
+        let path = Path::from_dotted("spec.steps").index(i);
         match step(value, &path) {
             Ok(step) => steps.push(step),
             Err((path, message)) => problems.push(problem(document, &path, message)),
@@ -157,11 +157,11 @@ fn times(spec: &Spec, steps: &[Step]) -> Vec<Wrong> {
     let fits = spec.start >= FIRST_START && spec.start.as_second() < LAST_START_SECOND;
     refuse(
         !fits,
-        Path::of("spec.start"),
+        Path::from_dotted("spec.start"),
         "must be a time from 1970 to 2200, for example 2026-08-03T06:00:00Z".to_owned(),
     );
     let length = spec.lasting.is_positive() && spec.lasting <= LONGEST;
-    refuse(!length, Path::of("spec.for"), "must be more than nothing and at most 366d".to_owned());
+    refuse(!length, Path::from_dotted("spec.for"), "must be more than nothing and at most 366d".to_owned());
     for step in steps {
         let late = step.at > spec.lasting;
         refuse(

@@ -16,20 +16,20 @@ use std::sync::{Arc, LazyLock};
 type Result<T> = std::result::Result<T, CompileError>;
 
 /// Longest expression, in characters. The API server takes more, and nobody writes them.
-const LONGEST: usize = 20_000;
+const MAX_EXPRESSION_CHARS: usize = 20_000;
 
 /// Most operators, selections, calls and brackets of an expression: nesting is no deeper than this, so the stack is
 /// enough for parsing, evaluating and dropping it.
-const MOST_OPERATORS: usize = 3_000;
+const MAX_OPERATORS: usize = 3_000;
 
 /// Deepest nesting.
-const DEEPEST: usize = 250;
+const MAX_DEPTH: usize = 250;
 
 /// Most brackets inside of each other. The parser recurses for each.
-const MOST_BRACKETS: usize = 60;
+const MAX_BRACKET_DEPTH: usize = 60;
 
 /// Names of types, as expressions write them.
-const TYPES: &[&str] = &[
+const TYPE_NAMES: &[&str] = &[
     "int",
     "uint",
     "double",
@@ -56,20 +56,20 @@ static PARSER: LazyLock<cel::Env> = LazyLock::new(cel::Env::default);
 /// Compiles an expression that may name these variables.
 pub(crate) fn compile(text: &str, names: &[String]) -> Result<Node> {
     let operators = text.bytes().filter(|b| b"+-*/%<>=!&|?.[({,".contains(b)).count();
-    if text.chars().count() > LONGEST || operators > MOST_OPERATORS {
-        return refuse(format!(
-            "the expression is too long: at most {LONGEST} characters and {MOST_OPERATORS} operators and brackets"
+    if text.chars().count() > MAX_EXPRESSION_CHARS || operators > MAX_OPERATORS {
+        return compile_error(format!(
+            "the expression is too long: at most {MAX_EXPRESSION_CHARS} characters and {MAX_OPERATORS} operators and brackets"
         ));
     }
-    if brackets(text) > MOST_BRACKETS {
-        return refuse(format!("brackets are nested too deeply: at most {MOST_BRACKETS}"));
+    if bracket_depth(text) > MAX_BRACKET_DEPTH {
+        return compile_error(format!("brackets are nested too deeply: at most {MAX_BRACKET_DEPTH}"));
     }
     let parsed = parse(text)?;
     Compiler { names, locals: Vec::new(), depth: 0 }.lower(&parsed)
 }
 
 /// How deep brackets are nested, at most: those in texts count as well.
-fn brackets(text: &str) -> usize {
+fn bracket_depth(text: &str) -> usize {
     let mut deepest = 0;
     let mut depth = 0_usize;
     for byte in text.bytes() {
@@ -89,16 +89,16 @@ fn parse(text: &str) -> Result<IdedExpr> {
         Ok(Ok(parsed)) => Ok(parsed),
         Ok(Err(errors)) => {
             let first = errors.errors.first();
-            refuse(first.map_or_else(
+            compile_error(first.map_or_else(
                 || "syntax error".to_owned(),
                 |e| format!("syntax error at line {}, column {}: {}", e.pos.0, e.pos.1, e.msg),
             ))
         }
-        Err(_) => refuse("syntax error: the parser cannot read it"),
+        Err(_) => compile_error("syntax error: the parser cannot read it"),
     }
 }
 
-pub(super) fn refuse<T>(why: impl Into<String>) -> Result<T> {
+pub(super) fn compile_error<T>(why: impl Into<String>) -> Result<T> {
     Err(CompileError(why.into()))
 }
 
@@ -113,8 +113,8 @@ pub(super) struct Compiler<'a> {
 impl Compiler<'_> {
     pub(super) fn lower(&mut self, expr: &IdedExpr) -> Result<Node> {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return refuse("the expression is nested too deeply");
+        if self.depth > MAX_DEPTH {
+            return compile_error("the expression is nested too deeply");
         }
         let node = match &expr.expr {
             Expr::Literal(literal) => Ok(Node::Const(constant(literal))),
@@ -126,8 +126,8 @@ impl Compiler<'_> {
                 Ok(Node::List(list.elements.iter().enumerate().map(item).collect::<Result<_>>()?))
             }
             Expr::Map(map) => self.map(map.entries.iter().map(|e| &e.expr)),
-            Expr::Struct(message) => refuse(format!("{} is no type that can be made", message.type_name)),
-            Expr::Comprehension(_) | Expr::Unspecified => refuse("the expression is incomplete"),
+            Expr::Struct(message) => compile_error(format!("{} is no type that can be made", message.type_name)),
+            Expr::Comprehension(_) | Expr::Unspecified => compile_error("the expression is incomplete"),
         };
         self.depth -= 1;
         node
@@ -136,7 +136,7 @@ impl Compiler<'_> {
     fn map<'e>(&mut self, entries: impl Iterator<Item = &'e EntryExpr>) -> Result<Node> {
         let mut map = Vec::new();
         for entry in entries {
-            let EntryExpr::MapEntry(entry) = entry else { return refuse("a map has keys and values") };
+            let EntryExpr::MapEntry(entry) = entry else { return compile_error("a map has keys and values") };
             map.push((self.lower(&entry.key)?, self.lower(&entry.value)?, entry.optional));
         }
         Ok(Node::Map(map))
@@ -145,7 +145,7 @@ impl Compiler<'_> {
     /// The variable, type or path that a name with dots stands for.
     fn name(&self, segments: &[&str]) -> Result<Node> {
         let (first, rest) = match segments {
-            [] => return refuse("a name is missing"),
+            [] => return compile_error("a name is missing"),
             [first, rest @ ..] => (first.trim_start_matches('.'), rest),
         };
         if let Some(local) = self.locals.iter().rposition(|name| name == first) {
@@ -158,16 +158,16 @@ impl Compiler<'_> {
             if let Some(slot) = self.names.iter().position(|n| n == name) {
                 return Ok(path(Node::Slot(slot), tail));
             }
-            if let (Some(name), []) = (TYPES.iter().find(|t| **t == name), tail) {
+            if let (Some(name), []) = (TYPE_NAMES.iter().find(|t| **t == name), tail) {
                 return Ok(Node::Const(Val::Type(name)));
             }
         }
-        refuse(format!("undeclared reference to '{}'", segments.join(".")))
+        compile_error(format!("undeclared reference to '{}'", segments.join(".")))
     }
 
     fn select(&mut self, select: &SelectExpr) -> Result<Node> {
         let mut segments = vec![select.field.as_str()];
-        if let Some(prefix) = qualified(&select.operand) {
+        if let Some(prefix) = dotted_name(&select.operand) {
             segments.splice(0..0, prefix);
             return self.name(&segments);
         }
@@ -178,7 +178,7 @@ impl Compiler<'_> {
         if let Some(node) = macros::expand(self, call)? {
             return Ok(node);
         }
-        let qualified_name = call.target.as_ref().and_then(|t| qualified(t)).map(|mut segments| {
+        let qualified_name = call.target.as_ref().and_then(|t| dotted_name(t)).map(|mut segments| {
             segments.push(&call.func_name);
             segments.join(".")
         });
@@ -204,7 +204,7 @@ impl Compiler<'_> {
                 Expr::Literal(LiteralValue::String(field)) => {
                     Node::OptSelect(Box::new(self.lower(a)?), field.inner().into())
                 }
-                _ => return refuse("an optional field has a plain name"),
+                _ => return compile_error("an optional field has a plain name"),
             },
             _ => return self.function(name, Style::Global, None, &call.args),
         })
@@ -213,7 +213,7 @@ impl Compiler<'_> {
     fn function(&mut self, name: &str, style: Style, target: Option<&IdedExpr>, args: &[IdedExpr]) -> Result<Node> {
         let all: Vec<&IdedExpr> = target.into_iter().chain(args).collect();
         let Some(function) = library::find(name.trim_start_matches('.'), style, all.len()) else {
-            return refuse(match library::exists(name, style) {
+            return compile_error(match library::exists(name, style) {
                 true => format!("found no matching overload for '{name}'"),
                 false => format!("undeclared reference to '{name}'"),
             });
@@ -236,8 +236,8 @@ impl Compiler<'_> {
 
     /// `has(a.b)`.
     pub(super) fn has(&mut self, arg: &IdedExpr) -> Result<Node> {
-        let Expr::Select(select) = &arg.expr else { return refuse("invalid argument to has() macro") };
-        let segments = qualified(arg).unwrap_or_default();
+        let Expr::Select(select) = &arg.expr else { return compile_error("invalid argument to has() macro") };
+        let segments = dotted_name(arg).unwrap_or_default();
         let local = segments.first().is_some_and(|first| self.locals.iter().any(|name| name == first));
         let name = segments.join(".");
         if let (false, Some(slot)) = (local, self.names.iter().position(|n| *n == name)) {
@@ -252,11 +252,11 @@ fn path(root: Node, fields: &[&str]) -> Node {
 }
 
 /// The segments of a name with dots, if the expression is one.
-fn qualified(expr: &IdedExpr) -> Option<Vec<&str>> {
+fn dotted_name(expr: &IdedExpr) -> Option<Vec<&str>> {
     match &expr.expr {
         Expr::Ident(name) => Some(vec![name]),
         Expr::Select(select) if !select.test => {
-            let mut segments = qualified(&select.operand)?;
+            let mut segments = dotted_name(&select.operand)?;
             segments.push(&select.field);
             Some(segments)
         }

@@ -17,7 +17,7 @@ struct Gathered {
 }
 
 /// Goes over the range of a macro.
-pub(super) fn run(machine: &mut Machine<'_>, fold: &Fold) -> Result<Val, EvalError> {
+pub(super) fn eval_comprehension(machine: &mut Machine<'_>, fold: &Fold) -> Result<Val, EvalError> {
     let mut gathered = Gathered::default();
     let mut done = None;
     match machine.eval(&fold.range)? {
@@ -25,7 +25,7 @@ pub(super) fn run(machine: &mut Machine<'_>, fold: &Fold) -> Result<Val, EvalErr
             for (i, item) in list.items.iter().enumerate() {
                 let first =
                     fold.second.map_or_else(|| item.clone(), |_| Val::Int(i64::try_from(i).unwrap_or(i64::MAX)));
-                done = one(machine, fold, (first, item), &mut gathered)?;
+                done = step(machine, fold, (first, item), &mut gathered)?;
                 if done.is_some() {
                     break;
                 }
@@ -33,7 +33,7 @@ pub(super) fn run(machine: &mut Machine<'_>, fold: &Fold) -> Result<Val, EvalErr
         }
         Val::Map(map) => {
             for (key, value) in map.entries() {
-                done = one(machine, fold, (key.to_val(), value), &mut gathered)?;
+                done = step(machine, fold, (key.to_val(), value), &mut gathered)?;
                 if done.is_some() {
                     break;
                 }
@@ -49,11 +49,11 @@ pub(super) fn run(machine: &mut Machine<'_>, fold: &Fold) -> Result<Val, EvalErr
 }
 
 /// One item or entry. The result when it decides.
-fn one(
+fn step(
     machine: &mut Machine<'_>,
     fold: &Fold,
     (first, second): (Val, &Val),
-    gathered: &mut Gathered,
+    accumulator: &mut Gathered,
 ) -> Result<Option<Val>, EvalError> {
     machine.spend(1)?;
     let key = first.clone();
@@ -70,31 +70,31 @@ fn one(
     }
     let value = machine.eval(&fold.body);
     match fold.kind {
-        FoldKind::All => return decide(value, false, gathered),
-        FoldKind::Exists => return decide(value, true, gathered),
+        FoldKind::All => return decide(value, false, accumulator),
+        FoldKind::Exists => return decide(value, true, accumulator),
         FoldKind::ExistsOne => match value? {
-            Val::Bool(yes) => gathered.count += usize::from(yes),
+            Val::Bool(yes) => accumulator.count += usize::from(yes),
             _ => return no_overload(),
         },
         FoldKind::Filter => match value? {
-            Val::Bool(true) => gathered.items.push(key),
+            Val::Bool(true) => accumulator.items.push(key),
             Val::Bool(false) => {}
             _ => return no_overload(),
         },
-        FoldKind::Collect => gathered.items.push(value?),
+        FoldKind::Collect => accumulator.items.push(value?),
         FoldKind::SortBy => {
-            gathered.keys.push(value?);
-            gathered.items.push(key);
+            accumulator.keys.push(value?);
+            accumulator.items.push(key);
         }
-        FoldKind::TransformMap => gathered.entries.push((as_key(&key)?, value?)),
+        FoldKind::TransformMap => accumulator.entries.push((as_key(&key)?, value?)),
         FoldKind::TransformMapEntry => {
             let Val::Map(map) = value? else { return no_overload() };
             for (k, v) in map.entries() {
-                if gathered.entries.iter().any(|(known, _)| known == k) {
+                if accumulator.entries.iter().any(|(known, _)| known == k) {
                     return failed("insert failed: key already exists");
                 }
-                machine.spend(gathered.entries.len() / 10 + 1)?;
-                gathered.entries.push((k.clone(), v.clone()));
+                machine.spend(accumulator.entries.len() / 10 + 1)?;
+                accumulator.entries.push((k.clone(), v.clone()));
             }
         }
     }
@@ -106,35 +106,35 @@ fn as_key(value: &Val) -> Result<Key, EvalError> {
 }
 
 /// `all` ends at the first false, `exists` at the first true; errors count only when nothing decides.
-fn decide(value: Result<Val, EvalError>, decides: bool, gathered: &mut Gathered) -> Result<Option<Val>, EvalError> {
+fn decide(value: Result<Val, EvalError>, decides: bool, accumulator: &mut Gathered) -> Result<Option<Val>, EvalError> {
     match value {
         Ok(Val::Bool(value)) if value == decides => return Ok(Some(Val::Bool(decides))),
         Ok(Val::Bool(_)) => {}
         Ok(_) => {
-            if gathered.error.is_none() {
-                gathered.error = no_overload::<Val>().err();
+            if accumulator.error.is_none() {
+                accumulator.error = no_overload::<Val>().err();
             }
         }
         Err(EvalError::Budget) => return Err(EvalError::Budget),
         Err(error) => {
             let unknown = matches!(error, EvalError::Unknown(_));
-            if unknown || gathered.error.is_none() {
-                gathered.error = Some(error);
+            if unknown || accumulator.error.is_none() {
+                accumulator.error = Some(error);
             }
         }
     }
     Ok(None)
 }
 
-fn finish(kind: FoldKind, gathered: Gathered) -> Result<Val, EvalError> {
-    match (kind, gathered.error) {
+fn finish(kind: FoldKind, accumulator: Gathered) -> Result<Val, EvalError> {
+    match (kind, accumulator.error) {
         (_, Some(error)) => Err(error),
         (FoldKind::All, None) => Ok(Val::Bool(true)),
         (FoldKind::Exists, None) => Ok(Val::Bool(false)),
-        (FoldKind::ExistsOne, None) => Ok(Val::Bool(gathered.count == 1)),
-        (FoldKind::Filter | FoldKind::Collect, None) => Ok(Val::list(gathered.items)),
-        (FoldKind::TransformMap | FoldKind::TransformMapEntry, None) => Ok(Val::map(gathered.entries)),
-        (FoldKind::SortBy, None) => sorted_by(gathered.items, gathered.keys),
+        (FoldKind::ExistsOne, None) => Ok(Val::Bool(accumulator.count == 1)),
+        (FoldKind::Filter | FoldKind::Collect, None) => Ok(Val::list(accumulator.items)),
+        (FoldKind::TransformMap | FoldKind::TransformMapEntry, None) => Ok(Val::map(accumulator.entries)),
+        (FoldKind::SortBy, None) => sorted_by(accumulator.items, accumulator.keys),
     }
 }
 

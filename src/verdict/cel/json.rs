@@ -23,7 +23,7 @@ fn number(n: &Number) -> Val {
     match (n.as_i64(), n.as_f64()) {
         (Some(i), _) => Val::Int(i),
         (None, Some(d)) => Val::Double(d),
-        (None, None) => Val::Bad(Arc::from(format!("{n} is too large a number"))),
+        (None, None) => Val::Invalid(Arc::from(format!("{n} is too large a number"))),
     }
 }
 
@@ -47,6 +47,6 @@ pub(crate) fn to_json(value: &Val) -> Option<Value> {
             }
             Value::Object(object)
         }
-        Val::Bytes(_) | Val::Type(_) | Val::Optional(_) | Val::Opaque(_) | Val::Bad(_) => return None,
+        Val::Bytes(_) | Val::Type(_) | Val::Optional(_) | Val::Opaque(_) | Val::Invalid(_) => return None,
     })
 }

@@ -30,35 +30,35 @@ pub(crate) struct Machine<'a> {
     slots: &'a [Bound],
     names: &'a [String],
     pub(crate) locals: Vec<Val>,
-    left: u64,
+    remaining_budget: u64,
 }
 
 impl<'a> Machine<'a> {
     pub(crate) fn new(names: &'a [String], slots: &'a [Bound], budget: u64) -> Self {
-        Self { slots, names, locals: Vec::new(), left: budget }
+        Self { slots, names, locals: Vec::new(), remaining_budget: budget }
     }
 
     /// Steps that are left.
-    pub(crate) fn left(&self) -> u64 {
-        self.left
+    pub(crate) fn remaining_budget(&self) -> u64 {
+        self.remaining_budget
     }
 
     /// Takes steps.
     pub(crate) fn spend(&mut self, steps: usize) -> Result<(), EvalError> {
-        match self.left.checked_sub(u64::try_from(steps).unwrap_or(u64::MAX)) {
+        match self.remaining_budget.checked_sub(u64::try_from(steps).unwrap_or(u64::MAX)) {
             Some(left) => {
-                self.left = left;
+                self.remaining_budget = left;
                 Ok(())
             }
             None => {
-                self.left = 0;
+                self.remaining_budget = 0;
                 Err(EvalError::Budget)
             }
         }
     }
 
     /// Takes the steps of walking over a text or the items of a list: one for ten, as kube-apiserver counts it.
-    pub(crate) fn spend_on(&mut self, length: usize) -> Result<(), EvalError> {
+    pub(crate) fn spend_for_length(&mut self, length: usize) -> Result<(), EvalError> {
         self.spend(length / 10 + 1)
     }
 
@@ -81,11 +81,11 @@ impl<'a> Machine<'a> {
             Node::Map(entries) => self.map(entries),
             Node::And(a, b) => self.logic(a, b, false),
             Node::Or(a, b) => self.logic(a, b, true),
-            Node::If(parts) => self.choose(parts),
+            Node::If(parts) => self.conditional(parts),
             Node::Call(function, args) => self.call(*function, args),
             Node::OrElse(target, other, value) => self.or_else(target, other, *value),
             Node::OptMap(target, variable, body, flat) => self.opt_map(target, *variable, body, *flat),
-            Node::Fold(fold) => fold::run(self, fold),
+            Node::Comprehension(fold) => fold::eval_comprehension(self, fold),
         }
     }
 
@@ -172,7 +172,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn choose(&mut self, parts: &[Node; 3]) -> Result<Val, EvalError> {
+    fn conditional(&mut self, parts: &[Node; 3]) -> Result<Val, EvalError> {
         let [condition, yes, no] = parts;
         match self.eval(condition)? {
             Val::Bool(true) => self.eval(yes),
@@ -243,7 +243,7 @@ fn key_of_literal(value: &Val) -> Option<Key> {
 /// The value, or the error of reading it.
 pub(crate) fn readable(value: Val) -> Result<Val, EvalError> {
     match value {
-        Val::Bad(why) => failed(why.as_ref()),
+        Val::Invalid(why) => failed(why.as_ref()),
         value => Ok(value),
     }
 }

@@ -1,6 +1,6 @@
 //! Which calls are macros, whose arguments are not evaluated as those of functions are?
 
-use super::compile::{Compiler, refuse};
+use super::compile::{Compiler, compile_error};
 use super::error::CompileError;
 use super::node::{Fold, FoldKind, Node};
 use cel::common::ast::{CallExpr, Expr, IdedExpr};
@@ -20,8 +20,8 @@ pub(super) fn expand(compiler: &mut Compiler<'_>, call: &CallExpr) -> Result<Opt
         ("or", [other]) => or_else(compiler, target, other, false).map(Some),
         ("optMap", [variable, body]) => opt_map(compiler, target, (variable, body), false).map(Some),
         ("optFlatMap", [variable, body]) => opt_map(compiler, target, (variable, body), true).map(Some),
-        (name, args) => match shape(name, args) {
-            Some((kind, shape)) => fold(compiler, target, kind, &shape).map(Some),
+        (name, args) => match macro_args(name, args) {
+            Some((kind, shape)) => comprehension(compiler, target, kind, &shape).map(Some),
             None => Ok(None),
         },
     }
@@ -52,7 +52,7 @@ struct Shape<'e> {
     body: &'e IdedExpr,
 }
 
-fn shape<'e>(name: &str, args: &'e [IdedExpr]) -> Option<(FoldKind, Shape<'e>)> {
+fn macro_args<'e>(name: &str, args: &'e [IdedExpr]) -> Option<(FoldKind, Shape<'e>)> {
     use FoldKind::{All, Collect, Exists, ExistsOne, Filter, SortBy, TransformMap, TransformMapEntry};
     let (kind, one, two) = match name {
         "all" => (All, true, true),
@@ -80,17 +80,17 @@ fn shape<'e>(name: &str, args: &'e [IdedExpr]) -> Option<(FoldKind, Shape<'e>)> 
     Some((kind, shape))
 }
 
-fn fold(compiler: &mut Compiler<'_>, target: &IdedExpr, kind: FoldKind, shape: &Shape<'_>) -> Result<Node> {
+fn comprehension(compiler: &mut Compiler<'_>, target: &IdedExpr, kind: FoldKind, shape: &Shape<'_>) -> Result<Node> {
     let range = compiler.lower(target)?;
     let first = bind(compiler, shape.first)?;
     let second = shape.second.map(|variable| bind(compiler, variable)).transpose()?;
     if second.is_some_and(|second| compiler.locals.get(first) == compiler.locals.get(second)) {
-        return refuse("the two variables of a macro have different names");
+        return compile_error("the two variables of a macro have different names");
     }
     let filter = shape.filter.map(|filter| compiler.lower(filter)).transpose()?;
     let body = compiler.lower(shape.body)?;
     compiler.locals.truncate(first);
-    Ok(Node::Fold(Box::new(Fold { kind, range, first, second, filter, body })))
+    Ok(Node::Comprehension(Box::new(Fold { kind, range, first, second, filter, body })))
 }
 
 /// Declares the variable of a macro and gives its place.
@@ -100,6 +100,6 @@ fn bind(compiler: &mut Compiler<'_>, variable: &IdedExpr) -> Result<usize> {
             compiler.locals.push(name.clone());
             Ok(compiler.locals.len() - 1)
         }
-        _ => refuse("the variable of a macro is a plain name"),
+        _ => compile_error("the variable of a macro is a plain name"),
     }
 }

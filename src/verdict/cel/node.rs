@@ -35,7 +35,7 @@ pub(crate) enum Node {
     OrElse(Box<Node>, Box<Node>, bool),
     /// `optMap` and, when true, `optFlatMap`: target, the variable, body.
     OptMap(Box<Node>, usize, Box<Node>, bool),
-    Fold(Box<Fold>),
+    Comprehension(Box<Fold>),
 }
 
 /// A macro over the items of a list or the entries of a map.

@@ -62,7 +62,7 @@ fn position(key: &Val) -> Option<usize> {
     match key {
         Val::Int(i) => usize::try_from(*i).ok(),
         Val::UInt(u) => usize::try_from(*u).ok(),
-        Val::Double(d) => super::value::whole(*d).and_then(|i| usize::try_from(i).ok()),
+        Val::Double(d) => super::value::as_whole(*d).and_then(|i| usize::try_from(i).ok()),
         _ => None,
     }
 }
@@ -103,7 +103,7 @@ pub(super) fn negate(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
 
 pub(super) fn equal(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     let [a, b] = args else { return no_overload() };
-    machine.spend(weight(a).min(weight(b)))?;
+    machine.spend(comparison_cost(a).min(comparison_cost(b)))?;
     Ok(Val::Bool(a.equals(b)))
 }
 
@@ -113,21 +113,21 @@ pub(super) fn unequal(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
 }
 
 /// What a comparison costs.
-fn weight(value: &Val) -> usize {
+fn comparison_cost(value: &Val) -> usize {
     match value {
         Val::Text(t) => t.len() / 10,
         Val::Bytes(b) => b.len() / 10,
         Val::List(list) => {
-            let items: usize = list.items.iter().map(|item| 1 + weight(item)).sum();
+            let items: usize = list.items.iter().map(|item| 1 + comparison_cost(item)).sum();
             if list.kind == ListKind::Atomic { items } else { items.saturating_mul(list.items.len()) }
         }
-        Val::Map(map) => map.entries().iter().map(|(_, v)| 1 + weight(v)).sum(),
-        Val::Optional(Some(value)) => weight(value),
+        Val::Map(map) => map.entries().iter().map(|(_, v)| 1 + comparison_cost(v)).sum(),
+        Val::Optional(Some(value)) => comparison_cost(value),
         _ => 0,
     }
 }
 
-fn order(args: &[Val], holds: impl Fn(Ordering) -> bool) -> Result<Val> {
+fn compare(args: &[Val], holds: impl Fn(Ordering) -> bool) -> Result<Val> {
     let [a, b] = args else { return no_overload() };
     match a.compare(b) {
         Some(order) => Ok(Val::Bool(holds(order))),
@@ -141,26 +141,26 @@ fn is_number(value: &Val) -> bool {
 }
 
 pub(super) fn less(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
-    order(args, Ordering::is_lt)
+    compare(args, Ordering::is_lt)
 }
 
 pub(super) fn at_most(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
-    order(args, Ordering::is_le)
+    compare(args, Ordering::is_le)
 }
 
 pub(super) fn greater(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
-    order(args, Ordering::is_gt)
+    compare(args, Ordering::is_gt)
 }
 
 pub(super) fn at_least(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
-    order(args, Ordering::is_ge)
+    compare(args, Ordering::is_ge)
 }
 
 /// `item in list`, `key in map`.
-pub(super) fn within(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
+pub(super) fn is_in(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     match args {
         [item, Val::List(list)] => {
-            machine.spend_on(list.items.len() + weight(item))?;
+            machine.spend_for_length(list.items.len() + comparison_cost(item))?;
             Ok(Val::Bool(list.items.iter().any(|i| i.equals(item))))
         }
         [key, Val::Map(map)] => match Key::of(key) {
@@ -179,11 +179,11 @@ pub(super) fn add(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
         [Val::UInt(a), Val::UInt(b)] => a.checked_add(*b).map_or_else(overflow, |n| Ok(Val::UInt(n))),
         [Val::Double(a), Val::Double(b)] => Ok(Val::Double(a + b)),
         [Val::Text(a), Val::Text(b)] => {
-            machine.spend_on(a.len() + b.len())?;
+            machine.spend_for_length(a.len() + b.len())?;
             Ok(Val::text([a.as_ref(), b.as_ref()].concat()))
         }
         [Val::Bytes(a), Val::Bytes(b)] => {
-            machine.spend_on(a.len() + b.len())?;
+            machine.spend_for_length(a.len() + b.len())?;
             Ok(Val::Bytes([a.as_ref(), b.as_ref()].concat().into()))
         }
         [Val::List(a), Val::List(b)] => {
@@ -191,20 +191,22 @@ pub(super) fn add(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
             if a.kind != ListKind::Atomic {
                 machine.spend(a.items.len().saturating_mul(b.items.len()))?;
             }
-            Ok(joined(a, b))
+            Ok(concat_lists(a, b))
         }
         [Val::Duration(a), Val::Duration(b)] => a.checked_add(*b).map_or_else(overflow, |n| Ok(Val::Duration(n))),
-        [Val::Timestamp(t), Val::Duration(d)] | [Val::Duration(d), Val::Timestamp(t)] => moment(t.later(*d)),
+        [Val::Timestamp(t), Val::Duration(d)] | [Val::Duration(d), Val::Timestamp(t)] => {
+            timestamp(t.checked_add_nanos(*d))
+        }
         _ => no_overload(),
     }
 }
 
-fn moment(at: Option<Moment>) -> Result<Val> {
+fn timestamp(at: Option<Moment>) -> Result<Val> {
     at.map_or_else(|| failed("timestamp overflow"), |at| Ok(Val::Timestamp(at)))
 }
 
 /// Two lists as one. A set takes what it lacks; a list with keys replaces the items that it has.
-fn joined(a: &Arc<List>, b: &Arc<List>) -> Val {
+fn concat_lists(a: &Arc<List>, b: &Arc<List>) -> Val {
     let mut items = a.items.clone();
     for item in &b.items {
         let known = match &a.kind {
@@ -227,8 +229,8 @@ pub(super) fn subtract(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
         [Val::UInt(a), Val::UInt(b)] => a.checked_sub(*b).map_or_else(overflow, |n| Ok(Val::UInt(n))),
         [Val::Double(a), Val::Double(b)] => Ok(Val::Double(a - b)),
         [Val::Duration(a), Val::Duration(b)] => a.checked_sub(*b).map_or_else(overflow, |n| Ok(Val::Duration(n))),
-        [Val::Timestamp(t), Val::Duration(d)] => moment(d.checked_neg().and_then(|d| t.later(d))),
-        [Val::Timestamp(a), Val::Timestamp(b)] => a.since(b).map_or_else(overflow, |d| Ok(Val::Duration(d))),
+        [Val::Timestamp(t), Val::Duration(d)] => timestamp(d.checked_neg().and_then(|d| t.checked_add_nanos(d))),
+        [Val::Timestamp(a), Val::Timestamp(b)] => a.nanos_since(b).map_or_else(overflow, |d| Ok(Val::Duration(d))),
         _ => no_overload(),
     }
 }

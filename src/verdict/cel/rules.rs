@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[error("the rule {rule:?} of {place} does not compile: {source}")]
 pub struct RuleError {
     /// Where in the schema, as a path of the object.
-    pub place: String,
+    pub schema_path: String,
     /// The rule.
     pub rule: String,
     /// Why.
@@ -62,7 +62,7 @@ pub(super) struct Rule {
     /// The stored value is an optional one.
     pub(super) optional_old: bool,
     /// What to say, or the rule itself.
-    pub(super) label: String,
+    pub(super) fallback_message: String,
     pub(super) has_message: bool,
     pub(super) message: Option<Node>,
     pub(super) reason: Reason,
@@ -77,7 +77,7 @@ impl Rules {
     /// [`RuleError`] for the first rule, message or path that does not compile.
     pub fn compile(schema: &Value) -> Result<Self, RuleError> {
         let shape = Arc::new(Shape::of(schema, true));
-        let root = part(schema, &shape, &Path::root())?;
+        let root = compile_node(schema, &shape, &Path::root())?;
         Ok(Self { root, schema: Arc::new(schema.clone()) })
     }
 
@@ -89,7 +89,7 @@ impl Rules {
 }
 
 /// The part of a schema that has rules. `validation` may be a branch of `allOf`; `shape` is that of the schema proper.
-fn part(validation: &Value, shape: &Arc<Shape>, path: &Path) -> Result<Option<Part>, RuleError> {
+fn compile_node(validation: &Value, shape: &Arc<Shape>, path: &Path) -> Result<Option<Part>, RuleError> {
     let mut part = Part {
         shape: shape.clone(),
         rules: Vec::new(),
@@ -103,18 +103,18 @@ fn part(validation: &Value, shape: &Arc<Shape>, path: &Path) -> Result<Option<Pa
     }
     for (name, property) in validation.get("properties").and_then(Value::as_object).into_iter().flatten() {
         if let Some(shape) = shape.field(name) {
-            let below = self::part(property, shape, &path.key(name))?;
+            let below = self::compile_node(property, shape, &path.key(name))?;
             part.fields.extend(below.map(|below| (name.clone(), below)));
         }
     }
     if let (Some(values), Some(shape)) = (validation.get("additionalProperties"), shape.field("")) {
-        part.values = self::part(values, shape, &path.key("*"))?.map(Box::new);
+        part.values = self::compile_node(values, shape, &path.key("*"))?.map(Box::new);
     }
     if let (Some(items), Some(shape)) = (validation.get("items"), shape.items()) {
-        part.items = self::part(items, shape, &path.key("*"))?.map(Box::new);
+        part.items = self::compile_node(items, shape, &path.key("*"))?.map(Box::new);
     }
     for branch in validation.get("allOf").and_then(Value::as_array).into_iter().flatten() {
-        part.all_of.extend(self::part(branch, shape, path)?);
+        part.all_of.extend(self::compile_node(branch, shape, path)?);
     }
     let empty = part.rules.is_empty() && part.fields.is_empty() && part.all_of.is_empty();
     Ok((!empty || part.values.is_some() || part.items.is_some()).then_some(part))
@@ -124,7 +124,7 @@ fn compile_rule(rule: &Value, path: &Path) -> Result<Rule, RuleError> {
     let text = |name: &str| rule.get(name).and_then(Value::as_str).unwrap_or_default();
     let expression = text("rule");
     let broken = |source: CompileError| RuleError {
-        place: if path.segments().is_empty() { "the object".to_owned() } else { path.to_string() },
+        schema_path: if path.segments().is_empty() { "the object".to_owned() } else { path.to_string() },
         rule: expression.to_owned(),
         source,
     };
@@ -143,7 +143,7 @@ fn compile_rule(rule: &Value, path: &Path) -> Result<Rule, RuleError> {
         rule: node,
         uses_old,
         optional_old: rule.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or(false),
-        label: if said.is_empty() { expression } else { said }.trim().to_owned(),
+        fallback_message: if said.is_empty() { expression } else { said }.trim().to_owned(),
         has_message: !said.is_empty(),
         message,
         reason: match text("reason") {

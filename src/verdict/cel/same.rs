@@ -24,7 +24,7 @@ impl<'v> Pair<'v> {
     /// The field or the value of a map, if both have it and the schema knows it.
     #[must_use]
     pub fn key(&self, name: &str) -> Option<Self> {
-        let schema = below(self.schema, name)?;
+        let schema = child_schema(self.schema, name)?;
         Some(Self { schema, new: self.new.get(name)?, old: self.old.get(name)? })
     }
 
@@ -32,19 +32,19 @@ impl<'v> Pair<'v> {
     #[must_use]
     pub fn index(&self, at: usize) -> Option<Self> {
         let new = self.new.get(at)?;
-        let old = old_item(self.schema, self.old, new)?;
+        let old = correlated_item(self.schema, self.old, new)?;
         Some(Self { schema: self.schema.get("items")?, new, old })
     }
 
     /// Is the new value the old one, as the API server compares them for this?
     #[must_use]
-    pub fn unchanged(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         match (self.new, self.old) {
             (Value::Object(new), Value::Object(old)) => {
-                new.len() == old.len() && new.keys().all(|key| self.key(key).is_some_and(|child| child.unchanged()))
+                new.len() == old.len() && new.keys().all(|key| self.key(key).is_some_and(|child| child.is_unchanged()))
             }
-            (Value::Array(new), Value::Array(old)) if has_keys(self.schema) => {
-                let same = |at| self.index(at).is_some_and(|child: Pair<'_>| child.unchanged());
+            (Value::Array(new), Value::Array(old)) if is_list_map(self.schema) => {
+                let same = |at| self.index(at).is_some_and(|child: Pair<'_>| child.is_unchanged());
                 new.len() == old.len() && (0..new.len()).all(same)
             }
             (new, old) => new == old,
@@ -53,18 +53,18 @@ impl<'v> Pair<'v> {
 }
 
 /// The schema of a field or of the values of a map.
-pub(crate) fn below<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
+pub(crate) fn child_schema<'s>(schema: &'s Value, name: &str) -> Option<&'s Value> {
     let property = schema.get("properties").and_then(|p| p.get(name));
     property.or_else(|| schema.get("additionalProperties").filter(|s| s.is_object()))
 }
 
-fn has_keys(schema: &Value) -> bool {
+fn is_list_map(schema: &Value) -> bool {
     schema.get("x-kubernetes-list-type").and_then(Value::as_str) == Some("map")
 }
 
 /// The item of the stored list that has the keys of the new one.
-pub(crate) fn old_item<'v>(schema: &Value, old: &'v Value, new: &Value) -> Option<&'v Value> {
-    if !has_keys(schema) {
+pub(crate) fn correlated_item<'v>(schema: &Value, old: &'v Value, new: &Value) -> Option<&'v Value> {
+    if !is_list_map(schema) {
         return None;
     }
     // An item without one of its keys, or with a key that is no scalar, is matched with nothing.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Shape {
     nullable: bool,
-    form: Form,
+    kind: Form,
 }
 
 #[derive(Debug)]
@@ -20,11 +20,11 @@ enum Form {
     Object(BTreeMap<String, Field>),
     Map(Arc<Shape>),
     List(Arc<Shape>, ListKind),
-    Text(Meaning),
+    String(Meaning),
     Int,
     Double,
     Bool,
-    IntOrText,
+    IntOrString,
     /// Rules cannot see it.
     Hidden,
 }
@@ -106,14 +106,14 @@ impl Shape {
         let flag = |name: &str| schema.get(name).and_then(Value::as_bool).unwrap_or(false);
         let whole = root || flag("x-kubernetes-embedded-resource");
         let form = match schema.get("type").and_then(Value::as_str) {
-            _ if flag("x-kubernetes-int-or-string") => Form::IntOrText,
+            _ if flag("x-kubernetes-int-or-string") => Form::IntOrString,
             _ if whole => Form::Object(with_metadata(fields(schema))),
             Some("object") => match schema.get("additionalProperties").filter(|s| s.is_object()) {
                 Some(values) if schema.get("properties").is_none() => map(Self::of(values, false)),
                 _ => Form::Object(fields(schema)),
             },
             Some("array") => list(schema),
-            Some("string") => Form::Text(match schema.get("format").and_then(Value::as_str) {
+            Some("string") => Form::String(match schema.get("format").and_then(Value::as_str) {
                 Some("byte") => Meaning::Bytes,
                 Some("date") => Meaning::Date,
                 Some("date-time") => Meaning::Time,
@@ -125,16 +125,16 @@ impl Shape {
             Some("boolean") => Form::Bool,
             _ => Form::Hidden,
         };
-        Self { nullable: flag("nullable"), form }
+        Self { nullable: flag("nullable"), kind: form }
     }
 
-    fn hidden(&self) -> bool {
-        matches!(self.form, Form::Hidden)
+    fn is_hidden(&self) -> bool {
+        matches!(self.kind, Form::Hidden)
     }
 
     /// The shape of a field, a map's values or a list's items.
     pub(super) fn field(&self, name: &str) -> Option<&Arc<Self>> {
-        match &self.form {
+        match &self.kind {
             Form::Object(fields) => fields.get(name).map(|f| &f.shape),
             Form::Map(values) => Some(values),
             _ => None,
@@ -143,7 +143,7 @@ impl Shape {
 
     /// The shape of a list's items.
     pub(super) fn items(&self) -> Option<&Arc<Self>> {
-        match &self.form {
+        match &self.kind {
             Form::List(items, _) => Some(items),
             _ => None,
         }
@@ -152,7 +152,7 @@ impl Shape {
     /// The value below a converted one.
     pub(super) fn child(&self, value: &Val, name: &str) -> Option<Val> {
         let Val::Map(map) = value else { return None };
-        match &self.form {
+        match &self.kind {
             Form::Object(fields) => map.field(fields.get(name)?.name.as_deref()?).cloned(),
             _ => map.field(name).cloned(),
         }
@@ -160,10 +160,10 @@ impl Shape {
 
     /// The data as rules see it. What does not fit becomes an error of whoever reads it.
     pub(super) fn convert(&self, json: &Value) -> Val {
-        let bad = |wanted: &str| Val::Bad(format!("invalid data, expected {wanted}, got {}", kind_of(json)).into());
-        match (&self.form, json) {
+        let bad = |wanted: &str| Val::Invalid(format!("invalid data, expected {wanted}, got {}", kind_of(json)).into());
+        match (&self.kind, json) {
             (_, Value::Null) if self.nullable => Val::Null,
-            (_, Value::Null) => Val::Bad("invalid data, got null for schema with nullable=false".into()),
+            (_, Value::Null) => Val::Invalid("invalid data, got null for schema with nullable=false".into()),
             (Form::Object(fields), Value::Object(map)) => object(fields, map),
             (Form::Map(values), Value::Object(map)) => {
                 Val::map(map.iter().map(|(k, v)| (Key::Text(Arc::from(k.as_str())), values.convert(v))).collect())
@@ -172,12 +172,12 @@ impl Shape {
                 items: list.iter().map(|item| items.convert(item)).collect(),
                 kind: kind.clone(),
             })),
-            (Form::Text(meaning), Value::String(text)) => read(*meaning, text),
+            (Form::String(meaning), Value::String(text)) => read(*meaning, text),
             (Form::Int, Value::Number(n)) => n.as_i64().map_or_else(|| bad("int"), Val::Int),
             (Form::Double, Value::Number(n)) => n.as_f64().map_or_else(|| bad("float"), Val::Double),
             (Form::Bool, Value::Bool(b)) => Val::Bool(*b),
-            (Form::IntOrText, Value::String(text)) => Val::text(text.as_str()),
-            (Form::IntOrText, Value::Number(n)) => {
+            (Form::IntOrString, Value::String(text)) => Val::text(text.as_str()),
+            (Form::IntOrString, Value::Number(n)) => {
                 n.as_i64().map_or_else(|| bad("either a string or integer"), Val::Int)
             }
             (Form::Hidden, json) => json::from_json(json),
@@ -186,14 +186,14 @@ impl Shape {
     }
 
     fn name(&self) -> &'static str {
-        match self.form {
+        match self.kind {
             Form::Object(_) | Form::Map(_) => "a map",
             Form::List(..) => "an array",
-            Form::Text(_) => "string",
+            Form::String(_) => "string",
             Form::Int => "int",
             Form::Double => "float",
             Form::Bool => "bool",
-            Form::IntOrText => "either a string or integer",
+            Form::IntOrString => "either a string or integer",
             Form::Hidden => "anything",
         }
     }
@@ -218,7 +218,7 @@ fn fields(schema: &Value) -> BTreeMap<String, Field> {
 
 fn field(name: &str, schema: &Value) -> Field {
     let shape = Shape::of(schema, false);
-    let name = escape(name).filter(|_| !shape.hidden()).map(Arc::from);
+    let name = escape(name).filter(|_| !shape.is_hidden()).map(Arc::from);
     Field { name, shape: Arc::new(shape) }
 }
 
@@ -239,7 +239,7 @@ fn with_metadata(mut fields: BTreeMap<String, Field>) -> BTreeMap<String, Field>
 }
 
 fn map(values: Shape) -> Form {
-    if values.hidden() { Form::Hidden } else { Form::Map(Arc::new(values)) }
+    if values.is_hidden() { Form::Hidden } else { Form::Map(Arc::new(values)) }
 }
 
 fn list(schema: &Value) -> Form {
@@ -247,7 +247,7 @@ fn list(schema: &Value) -> Form {
         Some(items) => Shape::of(items, false),
         None => return Form::Hidden,
     };
-    if items.hidden() {
+    if items.is_hidden() {
         return Form::Hidden;
     }
     let kind = match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
@@ -277,7 +277,7 @@ fn object(fields: &BTreeMap<String, Field>, map: &serde_json::Map<String, Value>
 }
 
 fn read(meaning: Meaning, text: &str) -> Val {
-    let bad = |what: &str| Val::Bad(format!("Invalid {what} formatted string {text}").into());
+    let bad = |what: &str| Val::Invalid(format!("Invalid {what} formatted string {text}").into());
     match meaning {
         Meaning::Plain => Val::text(text),
         Meaning::Bytes => base64::decode(text).map_or_else(|| bad("byte"), |bytes| Val::Bytes(bytes.into())),

@@ -24,7 +24,7 @@ pub(crate) enum Val {
     Optional(Option<Arc<Val>>),
     Opaque(Arc<Opaque>),
     /// Data that does not fit its schema: reading it is an error, and only reading it.
-    Bad(Arc<str>),
+    Invalid(Arc<str>),
 }
 
 /// How the items of a list are told apart, which decides when two lists are equal.
@@ -70,7 +70,7 @@ impl Key {
             Val::Bool(b) => Self::Bool(*b),
             Val::Int(i) => Self::Int(*i),
             Val::UInt(u) => i64::try_from(*u).map_or(Self::UInt(*u), Self::Int),
-            Val::Double(d) => Self::Int(whole(*d)?),
+            Val::Double(d) => Self::Int(as_whole(*d)?),
             Val::Text(t) => Self::Text(t.clone()),
             _ => return None,
         })
@@ -94,7 +94,7 @@ impl Key {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and in range")]
-pub(crate) fn whole(d: f64) -> Option<i64> {
+pub(crate) fn as_whole(d: f64) -> Option<i64> {
     (d.fract() == 0.0 && d > -9.2e18 && d < 9.2e18).then_some(d as i64)
 }
 
@@ -177,7 +177,7 @@ impl Val {
             Self::Type(_) => "type",
             Self::Optional(_) => "optional_type",
             Self::Opaque(o) => o.type_name(),
-            Self::Bad(_) => "error",
+            Self::Invalid(_) => "error",
         }
     }
 
@@ -194,7 +194,7 @@ impl Val {
             Self::List(l) => l.items.is_empty(),
             Self::Map(m) => m.len() == 0,
             Self::Optional(o) => o.is_none(),
-            Self::Timestamp(..) | Self::Type(_) | Self::Opaque(_) | Self::Bad(_) => false,
+            Self::Timestamp(..) | Self::Type(_) | Self::Opaque(_) | Self::Invalid(_) => false,
         }
     }
 

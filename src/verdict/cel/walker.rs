@@ -3,7 +3,7 @@
 use super::error::EvalError;
 use super::machine::{Bound, Machine, OBJECT_BUDGET, RULE_BUDGET};
 use super::rules::{Part, Reason, Rule, RuleError, Rules};
-use super::same::{Pair, old_item};
+use super::same::{Pair, correlated_item};
 use super::value::Val;
 use crate::finding::Issue;
 use crate::rules::structure;
@@ -36,7 +36,7 @@ impl RuleError {
 }
 
 /// Longest message that an expression may make, in bytes, as on the API server.
-const LONGEST_MESSAGE: usize = 5 * 1024;
+const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 
 /// The names of what rules read, by slot.
 fn names() -> [String; 2] {
@@ -93,12 +93,12 @@ impl<'v> Seen<'v> {
 struct Same<'v>(Option<Pair<'v>>, Option<Pair<'v>>);
 
 impl<'v> Same<'v> {
-    fn below(self, pair: Option<Pair<'v>>) -> Self {
+    fn child(self, pair: Option<Pair<'v>>) -> Self {
         if self.0.is_some() { Self(pair, self.0) } else { self }
     }
 
-    fn unchanged(self) -> bool {
-        self.0.or(self.1).is_some_and(|pair| pair.unchanged())
+    fn is_unchanged(self) -> bool {
+        self.0.or(self.1).is_some_and(|pair| pair.is_unchanged())
     }
 }
 
@@ -150,9 +150,9 @@ impl Walker {
 
     fn below(&mut self, part: &Part, below: &Part, place: &Place<'_>, name: &str) {
         let Some(new) = place.new.key(part, name) else { return };
-        let schema = super::same::below(place.schema, name).unwrap_or(&Value::Null);
+        let schema = super::same::child_schema(place.schema, name).unwrap_or(&Value::Null);
         let old = place.old.as_ref().and_then(|old| old.key(part, name));
-        let same = place.same.below(place.same.0.and_then(|pair| pair.key(name)));
+        let same = place.same.child(place.same.0.and_then(|pair| pair.key(name)));
         let path = std::mem::replace(&mut self.path, Path::root());
         self.path = path.key(name);
         self.part(below, Place { schema, new, old, same });
@@ -161,8 +161,8 @@ impl Walker {
 
     fn item(&mut self, below: &Part, place: &Place<'_>, at: usize) {
         let Some(new) = place.new.index(at) else { return };
-        let old = place.old.as_ref().and_then(|old| old_item(place.schema, old.json, new.json)).map(Seen::of);
-        let same = place.same.below(place.same.0.and_then(|pair| pair.index(at)));
+        let old = place.old.as_ref().and_then(|old| correlated_item(place.schema, old.json, new.json)).map(Seen::of);
+        let same = place.same.child(place.same.0.and_then(|pair| pair.index(at)));
         let schema = place.schema.get("items").unwrap_or(&Value::Null);
         let path = std::mem::replace(&mut self.path, Path::root());
         self.path = path.index(at);
@@ -183,18 +183,18 @@ impl Walker {
         };
         match result {
             Ok(Val::Bool(true)) => {}
-            Ok(_) if !rule.uses_old && same.unchanged() => {}
+            Ok(_) if !rule.uses_old && same.is_unchanged() => {}
             Ok(_) => {
                 let message = rule.message.as_ref().and_then(|message| self.message(message, &plain));
                 let message = message.unwrap_or_else(|| match rule.has_message {
-                    true => rule.label.clone(),
-                    false => format!("failed rule: {}", rule.label),
+                    true => rule.fallback_message.clone(),
+                    false => format!("failed rule: {}", rule.fallback_message),
                 });
                 let path = rule.path.iter().fold(self.path.clone(), |path, segment| path.with(segment.clone()));
                 self.found.push(CelFinding { path, reason: rule.reason, message });
             }
             Err(error) => {
-                let message = format!("{error} evaluating rule: {}", rule.label);
+                let message = format!("{error} evaluating rule: {}", rule.fallback_message);
                 self.found.push(CelFinding { path: self.path.clone(), reason: Reason::Invalid, message });
                 if error == EvalError::Budget {
                     self.left = 0;
@@ -207,7 +207,7 @@ impl Walker {
         let budget = self.left.min(RULE_BUDGET);
         let mut machine = Machine::new(&self.names, slots, budget);
         let result = machine.eval(node);
-        self.left -= budget - machine.left();
+        self.left -= budget - machine.remaining_budget();
         result
     }
 
@@ -216,7 +216,7 @@ impl Walker {
         match self.eval(node, slots) {
             Ok(Val::Text(text)) => {
                 let text = text.trim();
-                let fit = !text.is_empty() && !text.contains('\n') && text.len() <= LONGEST_MESSAGE;
+                let fit = !text.is_empty() && !text.contains('\n') && text.len() <= MAX_MESSAGE_BYTES;
                 fit.then(|| text.to_owned())
             }
             _ => None,

@@ -80,7 +80,7 @@ pub fn migrate(text: &str) -> Result<Migration, Problem> {
     for range in spans::documents(body)? {
         lines += body[counted..range.start].matches('\n').count();
         counted = range.start;
-        let shifted = |problem: Problem| Problem { at: shift(problem.at, lines), ..problem };
+        let shifted = |problem: Problem| Problem { position: shift(problem.position, lines), ..problem };
         document(body, &range, lines, &mut result).map_err(shifted)?;
     }
     Ok(result)
@@ -170,7 +170,7 @@ fn edited(text: &str, document: &Document, plans: &[(Path, Plan)]) -> Result<Str
             changes.extend(sheet.changes(&step.edit, root).map_err(refused)?);
         }
         let start = Position { line: 1, column: 1 };
-        let next = edit::apply(&new, changes).map_err(|refusal| problem(start, refusal.message))?;
+        let next = edit::apply_changes(&new, changes).map_err(|refusal| problem(start, refusal.message))?;
         new = next;
     }
     check(&new, document, plans, &comments)?;
@@ -230,7 +230,7 @@ fn pointer(path: &Path) -> String {
 }
 
 fn problem(at: Position, message: String) -> Problem {
-    Problem { kind: ProblemKind::Syntax, at, message }
+    Problem { kind: ProblemKind::Syntax, position: at, message }
 }
 
 fn join(root: &Path, path: &Path) -> Path {

@@ -158,13 +158,13 @@ impl Plan {
     /// The same with a message that holds the value.
     pub(super) fn retire_told(&mut self, path: &Path, message: String, why: &'static str) {
         self.note(path, message);
-        let edit = Edit::Retire { path: path.clone(), why: RETIRED.to_owned() };
+        let edit = Edit::CommentOut { path: path.clone(), why: RETIRED.to_owned() };
         self.make(edit, "taken out: a comment where there is room, else in the notes only".to_owned(), why);
     }
 
     /// Takes an entry away that says nothing any more.
     pub(super) fn discard(&mut self, path: &Path, why: &'static str) {
-        self.make(Edit::Drop { path: path.clone() }, "taken away: nothing is left in it".to_owned(), why);
+        self.make(Edit::RemoveEmpty { path: path.clone() }, "taken away: nothing is left in it".to_owned(), why);
     }
 }
 

@@ -18,8 +18,8 @@ const TAINT_WHY: &str = "v1 marks nodes that go with karpenter.sh/disrupted, wit
 pub(super) fn migrate(plan: &mut Plan, kind: &str) {
     let pod = match kind {
         "Pod" => Path::root(),
-        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job" => Path::of("spec.template"),
-        "CronJob" => Path::of("spec.jobTemplate.spec.template"),
+        "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job" => Path::from_dotted("spec.template"),
+        "CronJob" => Path::from_dotted("spec.jobTemplate.spec.template"),
         _ => return,
     };
     annotations(plan, &pod.key("metadata").key("annotations"));

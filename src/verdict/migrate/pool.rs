@@ -51,8 +51,8 @@ const PATCH: &str = "consolidateAfter is absent, and v1 requires it wherever dis
 
 /// Brings a NodePool to `karpenter.sh/v1`.
 pub(super) fn migrate(plan: &mut Plan) {
-    plan.set(&Path::of("apiVersion"), "karpenter.sh/v1", "NodePool is served as karpenter.sh/v1");
-    let template = Path::of("spec.template.spec");
+    plan.set(&Path::from_dotted("apiVersion"), "karpenter.sh/v1", "NodePool is served as karpenter.sh/v1");
+    let template = Path::from_dotted("spec.template.spec");
     expiry(plan);
     consolidation(plan);
     class_ref(plan, &template.key("nodeClassRef"));
@@ -61,22 +61,22 @@ pub(super) fn migrate(plan: &mut Plan) {
     let message = "a NodePool has no resources: what pods request decides the size of a node";
     plan.retire(&resources, message, "v1 has resources on NodeClaims only");
     requirements(plan, &template.key("requirements"));
-    pods::annotations(plan, &Path::of("spec.template.metadata.annotations"));
+    pods::annotations(plan, &Path::from_dotted("spec.template.metadata.annotations"));
 }
 
 /// Brings a NodeClaim to `karpenter.sh/v1`.
 pub(super) fn claim(plan: &mut Plan) {
-    plan.set(&Path::of("apiVersion"), "karpenter.sh/v1", "NodeClaim is served as karpenter.sh/v1");
-    class_ref(plan, &Path::of("spec.nodeClassRef"));
-    kubelet(plan, &Path::of("spec.kubelet"));
-    requirements(plan, &Path::of("spec.requirements"));
+    plan.set(&Path::from_dotted("apiVersion"), "karpenter.sh/v1", "NodeClaim is served as karpenter.sh/v1");
+    class_ref(plan, &Path::from_dotted("spec.nodeClassRef"));
+    kubelet(plan, &Path::from_dotted("spec.kubelet"));
+    requirements(plan, &Path::from_dotted("spec.requirements"));
 }
 
 /// Brings an AKSNodeClass to `karpenter.azure.com/v1beta1`.
 pub(super) fn class(plan: &mut Plan) {
     let why = "AKSNodeClass v1alpha2 is deprecated";
-    plan.set(&Path::of("apiVersion"), "karpenter.azure.com/v1beta1", why);
-    let version = Path::of("spec.imageVersion");
+    plan.set(&Path::from_dotted("apiVersion"), "karpenter.azure.com/v1beta1", why);
+    let version = Path::from_dotted("spec.imageVersion");
     if let Some(old) = plan.get(&version) {
         let message = format!(
             "an image version cannot be pinned any more (it was {old}): nodes take the newest image of imageFamily \
@@ -88,7 +88,7 @@ pub(super) fn class(plan: &mut Plan) {
 
 /// `expireAfter` went into the template.
 fn expiry(plan: &mut Plan) {
-    let from = Path::of("spec.disruption.expireAfter");
+    let from = Path::from_dotted("spec.disruption.expireAfter");
     let Some(value) = plan.get(&from) else {
         return;
     };
@@ -97,12 +97,12 @@ fn expiry(plan: &mut Plan) {
                        ready holds it back; spec.template.spec.terminationGracePeriod bounds how long that may take";
         plan.note(&from, message);
     }
-    plan.relocate(&from, &Path::of("spec.template.spec.expireAfter"), "v1 has expireAfter in the template");
+    plan.relocate(&from, &Path::from_dotted("spec.template.spec.expireAfter"), "v1 has expireAfter in the template");
 }
 
 /// The policy has a new name, and how long nodes wait is said.
 fn consolidation(plan: &mut Plan) {
-    let disruption = Path::of("spec.disruption");
+    let disruption = Path::from_dotted("spec.disruption");
     let policy = disruption.key("consolidationPolicy");
     if plan.text(&policy) == Some("WhenUnderutilized") {
         plan.set(&policy, "WhenEmptyOrUnderutilized", "v1 renamed the policy; it means the same");
@@ -113,7 +113,7 @@ fn consolidation(plan: &mut Plan) {
         return;
     }
     // A patch of a pool has no template, and what it leaves out is said elsewhere.
-    if plan.map(&Path::of("spec.template")).is_none() {
+    if plan.map(&Path::from_dotted("spec.template")).is_none() {
         return plan.note(&disruption, PATCH);
     }
     let empty_only = plan.text(&policy) == Some("WhenEmpty");

@@ -17,7 +17,7 @@ const EXPIRY: &str = "expiry is a setting of the template, with a unit";
 /// Brings an object of v1alpha5 to `karpenter.sh/v1`. What a Provisioner does by leaving fields out, a NodePool must
 /// be told; a NodePool of v1alpha5 never existed, so it is left out there.
 pub(super) fn migrate(plan: &mut Plan, is_provisioner: bool) {
-    plan.set(&Path::of("kind"), "NodePool", "Provisioners became NodePools");
+    plan.set(&Path::from_dotted("kind"), "NodePool", "Provisioners became NodePools");
     template(plan);
     consolidation(plan, is_provisioner);
     limits(plan);
@@ -42,12 +42,12 @@ const PLACES: [(&str, &str); 7] = [
 
 /// Moves into the template what belongs there, in the order of the file.
 fn template(plan: &mut Plan) {
-    let spec = Path::of("spec");
+    let spec = Path::from_dotted("spec");
     let keys: Vec<String> = plan.map(&spec).map(|map| map.keys().cloned().collect()).unwrap_or_default();
     for key in keys {
         let from = spec.key(&key);
         if let Some((_, to)) = PLACES.iter().find(|(old, _)| *old == key) {
-            plan.relocate(&from, &Path::of(to), TEMPLATE);
+            plan.relocate(&from, &Path::from_dotted(to), TEMPLATE);
             after_move(plan, &key);
         }
     }
@@ -55,7 +55,7 @@ fn template(plan: &mut Plan) {
 
 /// What a NodePool has no field for.
 fn retired(plan: &mut Plan) {
-    let spec = Path::of("spec");
+    let spec = Path::from_dotted("spec");
     pool::kubelet(plan, &spec.key("kubeletConfiguration"));
     let provider = spec.key("provider");
     let message = "settings of the cloud stand in an AKSNodeClass: write one, and name it in nodeClassRef";
@@ -64,7 +64,7 @@ fn retired(plan: &mut Plan) {
 
 /// What changes besides the place.
 fn after_move(plan: &mut Plan, key: &str) {
-    let template = Path::of("spec.template.spec");
+    let template = Path::from_dotted("spec.template.spec");
     match key {
         "ttlSecondsUntilExpired" => seconds(plan, &template.key("expireAfter"), EXPIRY),
         "providerRef" => {
@@ -96,7 +96,7 @@ fn seconds(plan: &mut Plan, path: &Path, why: &'static str) {
 }
 
 fn consolidation(plan: &mut Plan, is_provisioner: bool) {
-    let spec = Path::of("spec");
+    let spec = Path::from_dotted("spec");
     let (old, ttl) = (spec.key("consolidation"), spec.key("ttlSecondsAfterEmpty"));
     let enabled = plan.get(&old.key("enabled")).and_then(Value::as_bool) == Some(true);
     let has_ttl = plan.get(&ttl).is_some_and(|v| !v.is_null());
@@ -153,7 +153,7 @@ fn renamed(plan: &mut Plan, disruption: &Path, (enabled, has_ttl): (bool, bool))
 /// `limits.resources` is `limits`.
 fn limits(plan: &mut Plan) {
     let why = "limits are named directly";
-    let limits = Path::of("spec.limits");
+    let limits = Path::from_dotted("spec.limits");
     let old = limits.key("resources");
     let Some(map) = plan.map(&old) else {
         return;
@@ -167,7 +167,7 @@ fn limits(plan: &mut Plan) {
 
 /// What the absence of a field meant.
 fn defaults(plan: &mut Plan) {
-    let template = Path::of("spec.template.spec");
+    let template = Path::from_dotted("spec.template.spec");
     let (requirements, expiry) = (template.key("requirements"), template.key("expireAfter"));
     if plan.map(&template).is_none() {
         return plan.note(&template, "there is nothing to make a template of: write spec.template.spec by hand");

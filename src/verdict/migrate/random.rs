@@ -197,7 +197,7 @@ fn words(value: &Value) -> Vec<String> {
 
 /// What is taken out of use in a value, word by word.
 fn taken_out(value: &Value) -> Vec<String> {
-    let steps = plan(value).steps.into_iter().filter(|step| matches!(step.edit, edit::Edit::Retire { .. }));
+    let steps = plan(value).steps.into_iter().filter(|step| matches!(step.edit, edit::Edit::CommentOut { .. }));
     steps.flat_map(|step| words(value.pointer(&pointer(&step.at)).unwrap())).collect()
 }
 
@@ -230,7 +230,7 @@ proptest! {
             text = text.replace('\n', "\r\n");
         }
         prop_assert_eq!(&yaml::read("", &text).documents[0].value, &value, "the test writes what it means:\n{}", text);
-        let result = migrate(&text).map_err(|p| TestCaseError::fail(format!("{} {}\n{text}", p.at, p.message)))?;
+        let result = migrate(&text).map_err(|p| TestCaseError::fail(format!("{} {}\n{text}", p.position, p.message)))?;
         let new = &result.text;
         prop_assert_eq!(&yaml::read("", new).documents[0].value, &plan(&value).value, "{}", new);
         for comment in &layout.comments {

@@ -3,7 +3,7 @@ use crate::{Severity, Verdict};
 use napkeeper_api::manifests::load_text;
 
 fn migrated(text: &str) -> Migration {
-    let result = migrate(text).unwrap_or_else(|p| panic!("{} {}: {text}", p.at, p.message));
+    let result = migrate(text).unwrap_or_else(|p| panic!("{} {}: {text}", p.position, p.message));
     assert_eq!(migrate(&result.text).unwrap().text, result.text, "not the same the second time");
     result
 }
@@ -390,8 +390,8 @@ fn what_cannot_be_edited_is_refused_with_its_place() {
                   requirements: []\n      nodeClassRef: {name: a}\n  x: *s\n";
     let problem = migrate(&format!("a: 1\n---\n{shared}")).unwrap_err();
     assert!(problem.message.contains("anchor"), "{}", problem.message);
-    assert_eq!(problem.at.line, 10, "{problem:?}");
-    assert_eq!(migrate("x: karpenter\n---\na: [\n").unwrap_err().at.line, 3);
+    assert_eq!(problem.position.line, 10, "{problem:?}");
+    assert_eq!(migrate("x: karpenter\n---\na: [\n").unwrap_err().position.line, 3);
     // An anchor that is not concerned does no harm.
     let beside =
         "apiVersion: karpenter.azure.com/v1alpha2\nkind: AKSNodeClass\nmetadata: {name: a}\nspec:\n  tags: &t {a: b}\n";

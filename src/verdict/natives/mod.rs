@@ -128,7 +128,7 @@ fn is_younger(issue: &mut Issue, facts: &Facts) -> bool {
 
 /// A path as it is written with dots; the empty text is the object itself.
 fn path(dotted: &str) -> Path {
-    if dotted.is_empty() { Path::root() } else { Path::of(dotted) }
+    if dotted.is_empty() { Path::root() } else { Path::from_dotted(dotted) }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Checks an object whose form is right.
 pub(super) fn check(kind: &str, pods: Option<&str>, value: &Value, found: &mut Vec<Issue>) {
     if value["spec"].is_null() && kind != "PodDisruptionBudget" {
-        return say(&rules::REQUIRED, &Path::of("spec"), "required field spec is missing", found);
+        return say(&rules::REQUIRED, &Path::from_dotted("spec"), "required field spec is missing", found);
     }
     if let Some(at) = pods {
         let place = path(at);
@@ -31,15 +31,15 @@ pub(super) fn check(kind: &str, pods: Option<&str>, value: &Value, found: &mut V
             let spec = &value["spec"];
             if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
                 let message = "minAvailable and maxUnavailable exclude each other";
-                let issue = Issue::new(&rules::MEANING, &Path::of("spec.maxUnavailable"), message);
+                let issue = Issue::new(&rules::MEANING, &Path::from_dotted("spec.maxUnavailable"), message);
                 found.push(issue.fix("keep one of them".to_owned()));
             }
         }
-        "PersistentVolumeClaim" => claim(&value["spec"], &Path::of("spec"), found),
+        "PersistentVolumeClaim" => claim(&value["spec"], &Path::from_dotted("spec"), found),
         _ => {}
     }
     for (i, template) in list(&value["spec"]["volumeClaimTemplates"]) {
-        claim(&template["spec"], &Path::of("spec.volumeClaimTemplates").index(i).key("spec"), found);
+        claim(&template["spec"], &Path::from_dotted("spec.volumeClaimTemplates").index(i).key("spec"), found);
     }
 }
 
@@ -83,7 +83,7 @@ fn restarts(kind: &str, spec: &Value, at: &Path, found: &mut Vec<Issue>) {
 
 fn selects_its_pods(spec: &Value, found: &mut Vec<Issue>) {
     let selector = &spec["selector"];
-    let at = Path::of("spec.selector");
+    let at = Path::from_dotted("spec.selector");
     let labels = &spec["template"]["metadata"]["labels"];
     let wanted: Vec<(&String, &Value)> = selector["matchLabels"].as_object().into_iter().flatten().collect();
     let conditions: Vec<(usize, &Value)> = list(&selector["matchExpressions"]).collect();
@@ -95,7 +95,7 @@ fn selects_its_pods(spec: &Value, found: &mut Vec<Issue>) {
         if labels[key] != *value {
             let has = labels[key].as_str().map_or_else(|| "without it".to_owned(), |has| format!("with {has:?}"));
             let message = format!("the selector wants {key}: {value}, and the pods are labelled {has}");
-            let place = Path::of("spec.template.metadata.labels");
+            let place = Path::from_dotted("spec.template.metadata.labels");
             let shown = value.as_str().unwrap_or_default();
             found.push(Issue::new(&rules::MEANING, &place, message).fix(format!("add {key}: {shown} to the pods")));
         }

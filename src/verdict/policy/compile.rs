@@ -59,7 +59,7 @@ impl Compiled {
         let conditions = programs(&spec.match_conditions, "spec.matchConditions", &env, &mut wrong);
         let mut of = Self { conditions, ..Self::default() };
         for (i, Named { name, expression }) in spec.variables.iter().enumerate() {
-            let at = Path::of("spec.variables").index(i).key("expression");
+            let at = Path::from_dotted("spec.variables").index(i).key("expression");
             // A variable sees those above it.
             if let Some(program) = program(expression, &env, &at, &mut wrong) {
                 let name = format!("variables.{name}");
@@ -68,11 +68,11 @@ impl Compiled {
             }
         }
         for (i, validation) in spec.validations.iter().enumerate() {
-            let at = Path::of("spec.validations").index(i);
+            let at = Path::from_dotted("spec.validations").index(i);
             of.validations.extend(check(validation, spec, &env, &at, &mut wrong));
         }
         for (i, annotation) in spec.audit_annotations.iter().enumerate() {
-            let at = Path::of("spec.auditAnnotations").index(i).key("valueExpression");
+            let at = Path::from_dotted("spec.auditAnnotations").index(i).key("valueExpression");
             of.annotations.extend(program(&annotation.value_expression, &env, &at, &mut wrong));
         }
         of.env = env;
@@ -88,7 +88,7 @@ fn check(validation: &Validation, spec: &PolicySpec, env: &Env, at: &Path, wrong
 }
 
 fn programs(list: &[Named], field: &str, env: &Env, wrong: &mut Vec<Issue>) -> Vec<Program> {
-    let at = |i: usize| Path::of(field).index(i).key("expression");
+    let at = |i: usize| Path::from_dotted(field).index(i).key("expression");
     list.iter().enumerate().filter_map(|(i, named)| program(&named.expression, env, &at(i), wrong)).collect()
 }
 

@@ -37,7 +37,12 @@ enum Params<'p> {
 }
 
 /// Applies a policy.
-pub(crate) fn apply(policy: &Policy, binding: &Binding, request: &Request<'_>, beside: &[Arc<Value>]) -> Vec<Said> {
+pub(crate) fn apply(
+    policy: &Policy,
+    binding: &Binding,
+    request: &Request<'_>,
+    extra_params: &[Arc<Value>],
+) -> Vec<Said> {
     let mine = |criteria| matches(criteria, request);
     let applies = mine(&policy.constraints).and(|| binding.spec.match_resources.as_ref().map_or(Match::Yes, mine));
     let unsure = match applies {
@@ -45,7 +50,7 @@ pub(crate) fn apply(policy: &Policy, binding: &Binding, request: &Request<'_>, b
         Match::Yes => None,
         Match::Unknown(why) => Some(why),
     };
-    let (params, mut more) = match params(policy, binding, request, beside) {
+    let (params, mut more) = match params(policy, binding, request, extra_params) {
         Params::These(params) => (params, None),
         Params::AtLeast(params, why) => (params, Some(why)),
         Params::Error(message) => {
@@ -84,12 +89,12 @@ fn params<'p>(
     policy: &'p Policy,
     binding: &'p Binding,
     request: &'p Request<'_>,
-    beside: &'p [Arc<Value>],
+    extra_params: &'p [Arc<Value>],
 ) -> Params<'p> {
     let (Some(kind), Some(reference)) = (&policy.spec.param_kind, &binding.spec.param_ref) else {
         return Params::These(vec![None]);
     };
-    let known: Vec<&Value> = request.inputs.params(kind, beside).collect();
+    let known: Vec<&Value> = request.inputs.params(kind, extra_params).collect();
     let shown = format!("{} {}", kind.kind, wanted(reference));
     // Objects of the cluster have no namespace, whatever they say.
     let has_namespace = known.iter().any(|p| p["metadata"]["namespace"].is_string()) || is_namespaced(kind);

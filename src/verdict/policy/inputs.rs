@@ -65,7 +65,7 @@ impl Inputs {
         // Most files have nothing of it, and reading them twice takes its time.
         for source in sources.iter().filter(|s| wanted(&s.text)) {
             for chunk in source.chunks() {
-                for document in &source.read(chunk).documents {
+                for document in &source.parse_chunk(chunk).documents {
                     for (_, object) in items(document) {
                         self.take(object, &kinds);
                     }
@@ -123,11 +123,11 @@ impl Inputs {
     pub(crate) fn params<'s>(
         &'s self,
         kind: &'s ParamKind,
-        beside: &'s [Arc<Value>],
+        extra_params: &'s [Arc<Value>],
     ) -> impl Iterator<Item = &'s Value> + 's {
         let mine = self.params.iter().map(Arc::as_ref);
         // What is given takes the place of what stands beside the policies.
-        let theirs = beside.iter().map(Arc::as_ref).filter(|o| !self.params.iter().any(|p| same_name(p, o)));
+        let theirs = extra_params.iter().map(Arc::as_ref).filter(|o| !self.params.iter().any(|p| same_name(p, o)));
         mine.chain(theirs).filter(|object| is_of(object, kind))
     }
 

@@ -81,15 +81,15 @@ impl Policies {
         let mut all = Self::default();
         let mut places = Vec::new();
         for source in sources {
-            all.problems.extend(source.reading().problems.iter().map(|problem| {
+            all.problems.extend(source.parsed().problems.iter().map(|problem| {
                 Finding {
-                    line: problem.at.line,
-                    column: problem.at.column,
+                    line: problem.position.line,
+                    column: problem.position.column,
                     ..Issue::new(&rules::BROKEN, &Path::root(), problem.message.clone())
                         .locate(&Document::without_text(&source.file, Value::Null), &Path::root())
                 }
             }));
-            for document in &source.reading().documents {
+            for document in &source.parsed().documents {
                 for (root, value) in items(document) {
                     all.take(document, &root, value, &mut places);
                 }
@@ -247,12 +247,12 @@ pub(crate) fn unpaired(all: &[(usize, &'static str, String)]) -> Vec<(usize, Iss
         POLICY if !bindings.contains(name) => {
             let message = format!("no binding names the policy {name}, so it does nothing");
             let fix = format!("add a {BINDING} with policyName: {name} and validationActions: [Warn]");
-            Some(Issue::new(&rules::UNPAIRED, &Path::of("metadata.name"), message).fix(fix))
+            Some(Issue::new(&rules::UNPAIRED, &Path::from_dotted("metadata.name"), message).fix(fix))
         }
         BINDING if !policies.contains(name) => {
             let message = format!("there is no policy {name} among the files, so the binding does nothing");
             let fix = nearest(name, policies.iter().copied()).map(|meant| format!("write policyName: {meant}"));
-            Some(Issue::new(&rules::UNPAIRED, &Path::of("spec.policyName"), message).fix(fix))
+            Some(Issue::new(&rules::UNPAIRED, &Path::from_dotted("spec.policyName"), message).fix(fix))
         }
         _ => None,
     };

@@ -63,7 +63,7 @@ pub(crate) fn policy(value: &Value) -> Result<Policy, Vec<Issue>> {
     let Manifest { metadata, spec, .. } = decode::<PolicySpec>(value)?;
     let mut wrong = Complaints(Vec::new());
     let name = name(&metadata, &mut wrong);
-    let at = Path::of("spec");
+    let at = Path::from_dotted("spec");
     match &spec.match_constraints {
         Some(criteria) => criteria_of_policy(criteria, &at.key("matchConstraints"), &mut wrong),
         None => wrong.at(&at, "matchConstraints is missing: say in its resourceRules which resources are meant"),
@@ -95,7 +95,7 @@ pub(crate) fn binding(value: &Value) -> Result<Binding, Vec<Issue>> {
     let Manifest { metadata, spec, .. } = decode::<BindingSpec>(value)?;
     let mut wrong = Complaints(Vec::new());
     let name = name(&metadata, &mut wrong);
-    let at = Path::of("spec");
+    let at = Path::from_dotted("spec");
     if spec.policy_name.is_empty() {
         wrong.at(&at, "policyName is missing: name the ValidatingAdmissionPolicy");
     }
@@ -135,7 +135,7 @@ fn decode<S: DeserializeOwned>(value: &Value) -> Result<Manifest<S>, Vec<Issue>>
 fn name(metadata: &Value, wrong: &mut Complaints) -> String {
     let name = metadata["name"].as_str().unwrap_or_default();
     if name.is_empty() {
-        wrong.at(&Path::of("metadata.name"), "name is missing");
+        wrong.at(&Path::from_dotted("metadata.name"), "name is missing");
     }
     name.to_owned()
 }

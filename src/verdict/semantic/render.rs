@@ -113,14 +113,17 @@ impl<'o> Identity<'o> {
             Object::NodePool(o) => return bare("NodePool", o.name.as_str()),
             Object::NodeClass(o) => return bare("AKSNodeClass", o.name.as_str()),
             Object::NodeClaim(o) => return bare("NodeClaim", o.name.as_str()),
-            Object::Overlay(o) => return bare("NodeOverlay", o.name.as_str()),
+            Object::NodeOverlay(o) => return bare("NodeOverlay", o.name.as_str()),
             Object::Deployment(o) => ("Deployment", &o.key),
             Object::StatefulSet(o) => ("StatefulSet", &o.key),
             Object::DaemonSet(o) => ("DaemonSet", &o.key),
-            Object::DisruptionBudget(o) => ("PodDisruptionBudget", &o.key),
+            Object::PodDisruptionBudget(o) => ("PodDisruptionBudget", &o.key),
             Object::Pod(o) => ("Pod", &o.key),
             Object::Job(o) => ("Job", &o.key),
-            Object::Sweep(_) | Object::Placement(_) | Object::Volume(_) | Object::Other { .. } => return None,
+            Object::OrphanSweep(_)
+            | Object::PlacementPolicy(_)
+            | Object::PersistentVolume(_)
+            | Object::Other { .. } => return None,
         };
         Some(Self { kind, namespace: Some(key.namespace.as_str()), name: key.name.as_str() })
     }

@@ -16,7 +16,7 @@ use napkeeper_core::model::orphans::sweep::Sweep;
 const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_mins(5);
 
 pub(super) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
-    let (Object::Sweep(sweep), Some(now)) = (subject.object, facts.now) else { return };
+    let (Object::OrphanSweep(sweep), Some(now)) = (subject.object, facts.now) else { return };
     let approvals = sweep.approvals.iter().enumerate();
     let far = approvals.filter(|(_, approval)| approval.expires_at.duration_since(now) > Sweep::MAX_APPROVAL_VALIDITY);
     found.extend(far.map(|(i, _)| too_far(i)));
@@ -24,14 +24,14 @@ pub(super) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue
 }
 
 fn too_far(index: usize) -> Issue {
-    let path = Path::of("spec.approvals").index(index).key("expiresAt");
+    let path = Path::from_dotted("spec.approvals").index(index).key("expiresAt");
     let message = "the approval lies more than 14 days ahead: it does not count before it comes within 14 days";
     let fix = "write a time within 14 days; napkeeper audit proposes 7".to_owned();
     Issue::new(&rules::APPROVAL_TOO_FAR, &path, message).fix(fix)
 }
 
 fn cleared_ahead(at: Timestamp) -> Issue {
-    let path = Path::of("spec.breaker.clearedAt");
+    let path = Path::from_dotted("spec.breaker.clearedAt");
     let message = format!("{at} lies in the future: until then it clears nothing, for it would switch the breaker off");
     let fix = "write the time that the report proposes: a second after the trip that you have looked at".to_owned();
     Issue::new(&rules::CLEARED_AHEAD, &path, message).fix(fix)

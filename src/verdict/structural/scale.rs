@@ -51,7 +51,7 @@ impl Scale {
 
 fn refuse(path: &str, message: &str, faults: &mut Faults) {
     faults.add(|| {
-        let at = Path::of(path.trim_start_matches('.'));
+        let at = Path::from_dotted(path.trim_start_matches('.'));
         let issue = Some(Issue::new(&rules::RANGE, &at, message));
         Fault { field: path.to_owned(), reason: Reason::Invalid, issue, weak: true }
     });

@@ -57,7 +57,7 @@ async fn policies_see_workloads_as_they_would_be_stored() -> Result<()> {
     let text = std::fs::read_to_string(repository("tests/live/policies/filled.yaml"))?;
     let source = load_text("filled.yaml", text);
     let (mut differ, mut compared) = (Vec::new(), 0);
-    for document in &source.reading().documents {
+    for document in &source.parsed().documents {
         let mut object = document.value.clone();
         let params = PostParams { dry_run: true, field_manager: None };
         let typed: DynamicObject = serde_json::from_value(object.clone())?;

@@ -144,7 +144,7 @@ async fn every_case_of_every_policy_ends_alike_with_and_without_a_server() -> Re
     cases.sort_by_key(|(_, name, _)| !name.starts_with("deny-"));
     for (policy, name, file) in &cases {
         let source = load_text(&file.display().to_string(), fs::read_to_string(file)?);
-        let object = &source.reading().documents[0].value;
+        let object = &source.parsed().documents[0].value;
         let here = offline(&verdict, &source)?;
         let named: BTreeSet<_> = here.iter().map(|(policy, _)| policy.as_str()).collect();
         if name.starts_with("deny-") {

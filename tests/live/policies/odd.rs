@@ -22,7 +22,7 @@ struct Odd {
 fn odd(key: &str) -> Result<Vec<Odd>> {
     let text = std::fs::read_to_string(repository("tests/live/policies/odd.yaml"))?;
     let source = load_text("odd.yaml", text);
-    let reading = source.reading();
+    let reading = source.parsed();
     ensure!(reading.problems.is_empty(), "{:?}", reading.problems);
     let list = reading.documents[0].value[key].as_array().cloned().unwrap_or_default();
     ensure!(list.len() > 20, "{key} has only {} policies", list.len());

@@ -26,7 +26,8 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 /// A busy machine may be slow; what is measured here is not speed.
-const PATIENT: Limits = Limits { concurrency: 64, verdict: Duration::from_secs(30), hint: Duration::from_secs(30) };
+const PATIENT: Limits =
+    Limits { max_concurrency: 64, validate_timeout: Duration::from_secs(30), hint_timeout: Duration::from_secs(30) };
 /// Lines that an answer has of each sort; for those beyond it has their number.
 const MOST: usize = 10;
 /// As much of rule and path as fits into a line.

@@ -24,11 +24,11 @@ pub struct PodTemplate {
     /// PersistentVolumeClaims that every pod uses.
     pub volumes: Vec<ObjectName>,
     /// `terminationGracePeriodSeconds`; `None` is the default of Kubernetes.
-    pub grace: Option<SignedDuration>,
+    pub termination_grace_period: Option<SignedDuration>,
 }
 
 /// Annotation of a pod that the kubelet made from a file.
-const MIRROR: &str = "kubernetes.io/config.mirror";
+const MIRROR_POD_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// Reads the template of a workload in `namespace`. `at` is the path of the template.
 pub fn pod_template(
@@ -77,7 +77,7 @@ fn read(
         shape: Arc::new(shape),
         do_not_disrupt: do_not_disrupt(metadata),
         volumes: volumes(spec, metadata.name.as_deref(), &at_spec, found),
-        grace: spec.termination_grace_period_seconds.map(SignedDuration::from_secs),
+        termination_grace_period: spec.termination_grace_period_seconds.map(SignedDuration::from_secs),
     }
 }
 
@@ -108,7 +108,7 @@ fn volumes(spec: &PodSpec, pod: Option<&str>, at: &Path, found: &mut Violations)
 /// [`Violations`]: all that is wrong with it.
 pub fn pod(object: &WirePod) -> Result<Pod, Violations> {
     let mut found = Violations::default();
-    let pod = as_far_as_readable(object, &mut found);
+    let pod = read_partially(object, &mut found);
     found.finish(pod)
 }
 
@@ -119,7 +119,7 @@ pub fn pod(object: &WirePod) -> Result<Pod, Violations> {
 /// [`Violations`] when not even its name and UID can be read.
 pub fn pod_or_opaque(object: &WirePod) -> Result<(Pod, Option<Violations>), Violations> {
     let mut found = Violations::default();
-    let pod = as_far_as_readable(object, &mut found);
+    let pod = read_partially(object, &mut found);
     match pod {
         Some(pod) if found.0.is_empty() => Ok((pod, None)),
         Some(pod) => Ok((Pod { opaque: true, ..pod }, Some(found))),
@@ -128,17 +128,17 @@ pub fn pod_or_opaque(object: &WirePod) -> Result<(Pod, Option<Violations>), Viol
 }
 
 /// All that can be read of a Pod; none without name and UID.
-fn as_far_as_readable(object: &WirePod, found: &mut Violations) -> Option<Pod> {
+fn read_partially(object: &WirePod, found: &mut Violations) -> Option<Pod> {
     let metadata = &object.metadata;
     let key = meta::key(metadata, found);
     let uid = meta::uid(metadata, found);
     if object.spec.is_none() {
-        found.add(&Path::of("spec"), "is required");
+        found.add(&Path::from_dotted("spec"), "is required");
     }
     let nothing = PodSpec::default();
     let spec = object.spec.as_ref().unwrap_or(&nothing);
     let node = spec.node_name.as_deref().filter(|n| !n.is_empty());
-    let node = found.take_some(&Path::of("spec.nodeName"), node, |n| NodeName::new(n));
+    let node = found.take_some(&Path::from_dotted("spec.nodeName"), node, |n| NodeName::new(n));
     // What is on a node may run.
     let unknown = if node.is_some() { PodPhase::Running } else { PodPhase::Pending };
     let phase = phase(object, found).unwrap_or(unknown);
@@ -147,7 +147,7 @@ fn as_far_as_readable(object: &WirePod, found: &mut Violations) -> Option<Pod> {
     let status = object.status.as_ref();
     let started_at = status.and_then(|s| s.start_time.as_ref()).map(|t| t.0);
     let nominated = status.and_then(|s| s.nominated_node_name.as_deref()).filter(|n| !n.is_empty());
-    let nominated = found.take_some(&Path::of("status.nominatedNodeName"), nominated, |n| NodeName::new(n));
+    let nominated = found.take_some(&Path::from_dotted("status.nominatedNodeName"), nominated, |n| NodeName::new(n));
     Some(Pod {
         key,
         uid,
@@ -163,7 +163,7 @@ fn as_far_as_readable(object: &WirePod, found: &mut Violations) -> Option<Pod> {
         volumes: template.volumes,
         nominated,
         scheduler: scheduler(spec),
-        of_set: of_set(metadata),
+        of_set: has_selector_controller(metadata),
         claims_devices: spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
         opaque: false,
     })
@@ -198,7 +198,7 @@ fn phase(object: &WirePod, found: &mut Violations) -> Option<PodPhase> {
         "Failed" => Ok(PodPhase::Failed),
         _ => Err("must be Pending, Running, Succeeded, Failed or Unknown"),
     };
-    found.take(&Path::of("status.phase"), phase)
+    found.take(&Path::from_dotted("status.phase"), phase)
 }
 
 /// The profile that places it, if that is another than the default.
@@ -207,7 +207,7 @@ fn scheduler(spec: &PodSpec) -> Option<Arc<str>> {
 }
 
 /// Its controller is one of those whose selector kube-scheduler looks up.
-fn of_set(metadata: &ObjectMeta) -> bool {
+fn has_selector_controller(metadata: &ObjectMeta) -> bool {
     controller(metadata).is_some_and(|o| {
         matches!(
             (o.api_version.as_str(), o.kind.as_str()),
@@ -222,7 +222,7 @@ fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
 }
 
 fn owner(metadata: &ObjectMeta) -> PodOwner {
-    if metadata.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR)) {
+    if metadata.annotations.as_ref().is_some_and(|a| a.contains_key(MIRROR_POD_ANNOTATION)) {
         return PodOwner::Static;
     }
     match controller(metadata).map(|o| o.kind.as_str()) {

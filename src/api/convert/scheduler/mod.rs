@@ -78,7 +78,7 @@ pub fn scheduler_profiles(object: &SchedulerConfiguration) -> Result<(ObjectName
     let mut found = Violations::default();
     let name = meta::name(&object.metadata, &mut found, |n| ObjectName::new(n));
     let mut profiles = SchedulerProfiles::default();
-    let at = Path::of("spec.rawConfig");
+    let at = Path::from_dotted("spec.rawConfig");
     for profile in configuration(&object.spec.raw_config, &at, &mut found).into_iter().flat_map(|c| c.profiles) {
         let defaults = defaults(&profile, &at, &mut found);
         if !defaults.is_empty() {
@@ -92,7 +92,7 @@ pub fn scheduler_profiles(object: &SchedulerConfiguration) -> Result<(ObjectName
 fn configuration(text: &str, at: &Path, found: &mut Violations) -> Option<Configuration> {
     let read = yaml::read("rawConfig", text);
     if let Some(problem) = read.problems.first() {
-        found.add(at, format!("line {}: {}", problem.at, problem.message));
+        found.add(at, format!("line {}: {}", problem.position, problem.message));
         return None;
     }
     let value = read.documents.into_iter().next()?.value;
@@ -118,7 +118,7 @@ fn defaults(profile: &Profile, at: &Path, found: &mut Violations) -> Vec<Default
 fn default(wire: &TopologySpreadConstraint, at: &Path, found: &mut Violations) -> Option<DefaultSpread> {
     // kube-scheduler puts the selector of the pod's kin in the place of whatever stands there.
     let bare = TopologySpreadConstraint { match_label_keys: None, label_selector: None, ..wire.clone() };
-    let (is_hard, spread) = pod_spread::one(&bare, &Labels::new(), at, found)?;
+    let (is_hard, spread) = pod_spread::read_constraint(&bare, &Labels::new(), at, found)?;
     let spread = Spread { selector: Requirements::new(), ..spread };
     Some(DefaultSpread { spread, is_hard })
 }

@@ -34,7 +34,7 @@ pub fn volume(object: &PersistentVolume) -> Result<Volume, Violations> {
         _ => ReclaimPolicy::Retain,
     };
     let claim = spec.and_then(|s| s.claim_ref.as_ref()).and_then(|claim| {
-        let at = Path::of("spec.claimRef");
+        let at = Path::from_dotted("spec.claimRef");
         let namespace = Namespace::new(claim.namespace.as_deref().unwrap_or_default());
         let name = ObjectName::new(claim.name.as_deref().unwrap_or_default());
         Some(ObjectKey {
@@ -65,7 +65,7 @@ fn driver_of(spec: &PersistentVolumeSpec) -> Option<Arc<str>> {
 
 /// Where the volume can be used.
 fn affinity(object: &PersistentVolume, found: &mut Violations) -> Vec<Requirements> {
-    let path = Path::of("spec.nodeAffinity.required");
+    let path = Path::from_dotted("spec.nodeAffinity.required");
     let spec = object.spec.as_ref();
     let required = spec.and_then(|s| s.node_affinity.as_ref()).and_then(|a| a.required.as_ref());
     let mut terms = required.map(|r| terms(r, &path, found)).unwrap_or_default();
@@ -73,17 +73,17 @@ fn affinity(object: &PersistentVolume, found: &mut Violations) -> Vec<Requiremen
         // What lies on a node goes with it: the pod gets another there where it comes to.
         terms.iter_mut().for_each(|term| drop(term.remove(HOSTNAME)));
     }
-    one_of(&terms)
+    alternative_terms(&terms)
 }
 
 /// Terms of which one must hold, by the labels of nodes; none where every node meets one. A zone-redundant disk has one
 /// term per zone, which together are one set of zones.
-pub(super) fn one_of(terms: &[Requirements]) -> Vec<Requirements> {
-    let terms: Vec<Requirements> = terms.iter().map(by_node_label).collect();
+pub(super) fn alternative_terms(terms: &[Requirements]) -> Vec<Requirements> {
+    let terms: Vec<Requirements> = terms.iter().map(normalize_zone_label).collect();
     if terms.iter().any(Requirements::is_empty) {
         return Vec::new();
     }
-    let zones: Option<Vec<_>> = terms.iter().map(zones_alone).collect();
+    let zones: Option<Vec<_>> = terms.iter().map(zones_only).collect();
     match zones {
         Some(zones) if terms.len() > 1 => {
             let mut all = Requirements::new();
@@ -95,13 +95,13 @@ pub(super) fn one_of(terms: &[Requirements]) -> Vec<Requirements> {
 }
 
 /// The zones of a term that names nothing else.
-fn zones_alone(term: &Requirements) -> Option<Vec<Arc<str>>> {
+fn zones_only(term: &Requirements) -> Option<Vec<Arc<str>>> {
     let zones = term.get(ZONE)?.values()?;
     (term.iter().count() == 1).then(|| zones.iter().cloned().collect())
 }
 
 /// The driver's zone label is the node's own by another name; an empty value, for nodes in no zone, is its `0`.
-fn by_node_label(term: &Requirements) -> Requirements {
+fn normalize_zone_label(term: &Requirements) -> Requirements {
     let mut all = Requirements::new();
     for (key, requirement) in term.iter() {
         match requirement.values() {

@@ -9,13 +9,13 @@ use std::ops::Range;
 /// The lines of an entry.
 struct Lines {
     /// Where its own comments above it begin.
-    lead: usize,
+    comments_start: usize,
     /// Where the line of its key begins.
     start: usize,
     /// After the line where its value ends.
     end: usize,
     /// After the comments below it that are indented more than its key.
-    tail: usize,
+    comments_end: usize,
     /// The column of its key.
     column: usize,
 }
@@ -26,7 +26,7 @@ fn comment(line: &str) -> Option<usize> {
     text.starts_with('#').then(|| line.len() - text.len())
 }
 
-fn lines(sheet: &Sheet<'_>, map: &Node, index: usize, above: Option<&Entry>) -> Result<Lines, Refusal> {
+fn entry_lines(sheet: &Sheet<'_>, map: &Node, index: usize, above: Option<&Entry>) -> Result<Lines, Refusal> {
     let Kind::Map { entries, .. } = &map.kind else {
         return Err(Refusal::new(map.range.start, "this is no map"));
     };
@@ -59,16 +59,16 @@ fn lines(sheet: &Sheet<'_>, map: &Node, index: usize, above: Option<&Entry>) -> 
         }
         tail = next;
     }
-    Ok(Lines { lead, start, end, tail, column })
+    Ok(Lines { comments_start: lead, start, end, comments_end: tail, column })
 }
 
-fn of(sheet: &Sheet<'_>, spot: Spot<'_>) -> Result<Lines, Refusal> {
-    lines(sheet, spot.map, spot.index, spot.above)
+fn lines_of(sheet: &Sheet<'_>, spot: Spot<'_>) -> Result<Lines, Refusal> {
+    entry_lines(sheet, spot.map, spot.index, spot.parent)
 }
 
 /// An entry with its comments, to be put elsewhere under a key.
-pub(super) fn piece(sheet: &Sheet<'_>, spot: Spot<'_>, key: &str) -> Result<Piece, Refusal> {
-    let own = of(sheet, spot)?;
+pub(super) fn extract(sheet: &Sheet<'_>, spot: Spot<'_>, key: &str) -> Result<Piece, Refusal> {
+    let own = lines_of(sheet, spot)?;
     let Range { start, end } = spot.entry.key_range;
     let written = &sheet.text[start..end];
     let key = if spot.entry.key.as_deref() == Some(key) {
@@ -83,7 +83,7 @@ pub(super) fn piece(sheet: &Sheet<'_>, spot: Spot<'_>, key: &str) -> Result<Piec
         && !source.contains(['\n', ',', '[', ']', '{', '}', '|', '>']);
     let inline = if is_one_word { source.to_owned() } else { render::flow(&value.value(), sheet.style.json) };
     Ok(Piece {
-        lines: format!("{}{key}{}", &sheet.text[own.lead..start], &sheet.text[end..own.tail]),
+        lines: format!("{}{key}{}", &sheet.text[own.comments_start..start], &sheet.text[end..own.comments_end]),
         column: own.column,
         inline: format!("{key}: {inline}"),
     })
@@ -94,23 +94,23 @@ fn left_empty(spot: Spot<'_>) -> Result<Option<Change>, Refusal> {
     if spot.entries().len() > 1 {
         return Ok(None);
     }
-    match spot.above {
+    match spot.parent {
         Some(above) => Ok(Some(Change::insert(above.colon_end, " {}"))),
         None => Err(Refusal::new(spot.entry.key_range.start, "nothing would be left around this entry")),
     }
 }
 
 /// The entry goes with its comments: they have been put elsewhere.
-pub(super) fn take(sheet: &Sheet<'_>, spot: Spot<'_>) -> Result<Vec<Change>, Refusal> {
-    let own = of(sheet, spot)?;
-    let mut changes = vec![Change::remove(own.lead..own.tail)];
+pub(super) fn remove_with_comments(sheet: &Sheet<'_>, spot: Spot<'_>) -> Result<Vec<Change>, Refusal> {
+    let own = lines_of(sheet, spot)?;
+    let mut changes = vec![Change::remove(own.comments_start..own.comments_end)];
     changes.extend(left_empty(spot)?);
     Ok(changes)
 }
 
 /// The entry goes, each of its comments stays on a line of its own.
-pub(super) fn drop(sheet: &Sheet<'_>, spot: Spot<'_>) -> Result<Vec<Change>, Refusal> {
-    let own = of(sheet, spot)?;
+pub(super) fn remove_keeping_comments(sheet: &Sheet<'_>, spot: Spot<'_>) -> Result<Vec<Change>, Refusal> {
+    let own = lines_of(sheet, spot)?;
     let pad = " ".repeat(own.column);
     let comments = comments(sheet, spot.entry, own.start..own.end);
     let kept = comments.iter().map(|c| format!("{pad}{c}{}", sheet.style.newline)).collect();
@@ -120,8 +120,8 @@ pub(super) fn drop(sheet: &Sheet<'_>, spot: Spot<'_>) -> Result<Vec<Change>, Ref
 }
 
 /// The entry becomes a comment, with a line above that says why.
-pub(super) fn retire(sheet: &Sheet<'_>, spot: Spot<'_>, why: &str) -> Result<Vec<Change>, Refusal> {
-    let own = of(sheet, spot)?;
+pub(super) fn comment_out(sheet: &Sheet<'_>, spot: Spot<'_>, why: &str) -> Result<Vec<Change>, Refusal> {
+    let own = lines_of(sheet, spot)?;
     let newline = sheet.style.newline;
     let pad = " ".repeat(own.column);
     let mut text = format!("{pad}# {why}{newline}");
@@ -136,7 +136,7 @@ pub(super) fn retire(sheet: &Sheet<'_>, spot: Spot<'_>, why: &str) -> Result<Vec
 }
 
 /// Puts an entry on lines of its own.
-pub(super) fn put(
+pub(super) fn insert(
     sheet: &Sheet<'_>,
     target: &Target<'_>,
     place: &Place,
@@ -149,14 +149,14 @@ pub(super) fn put(
         let text = at_column(piece, column);
         let own = |key: &str| {
             let index = entries.iter().position(|e| e.key.as_deref() == Some(key));
-            index.map(|index| lines(sheet, target.node, index, target.entry)).transpose()
+            index.map(|index| entry_lines(sheet, target.node, index, target.entry)).transpose()
         };
         let at = match place {
-            Place::Before(key) => own(key)?.map(|lines| lines.lead),
-            Place::After(key) => own(key)?.map(|lines| lines.tail),
+            Place::Before(key) => own(key)?.map(|lines| lines.comments_start),
+            Place::After(key) => own(key)?.map(|lines| lines.comments_end),
             Place::End => None,
         };
-        let at = at.unwrap_or_else(|| end_of(sheet, target.node, column));
+        let at = at.unwrap_or_else(|| end_of_map(sheet, target.node, column));
         return Ok(vec![Change::insert(at, text)]);
     }
     let Some(above) = target.entry else {
@@ -164,14 +164,14 @@ pub(super) fn put(
     };
     let start = sheet.line_start(above.key_range.start);
     // In a list the first key stands after a dash.
-    let column = above.key_range.start - start + sheet.style.step;
+    let column = above.key_range.start - start + sheet.style.indent;
     let braces = above.colon_end..above.end();
     let after = sheet.line_end(braces.end);
     Ok(vec![Change::remove(braces), Change::insert(after, at_column(piece, column))])
 }
 
 /// After the last entry of a map and its comments.
-fn end_of(sheet: &Sheet<'_>, map: &Node, column: usize) -> usize {
+fn end_of_map(sheet: &Sheet<'_>, map: &Node, column: usize) -> usize {
     let mut tail = sheet.line_end(map.range.end);
     while tail < sheet.text.len() {
         let next = sheet.line_end(tail);

@@ -9,7 +9,7 @@ use crate::yaml::spans::{Entry, Kind};
 use std::ops::Range;
 
 /// An entry, to be put elsewhere under a key.
-pub(super) fn piece(sheet: &Sheet<'_>, spot: Spot<'_>, key: &str) -> Piece {
+pub(super) fn extract(sheet: &Sheet<'_>, spot: Spot<'_>, key: &str) -> Piece {
     let Range { start, end } = spot.entry.key_range;
     let written = &sheet.text[start..end];
     let quoted = render::text_like(key, written, sheet.style.json);
@@ -66,7 +66,7 @@ pub(super) fn remove(sheet: &Sheet<'_>, spot: Spot<'_>) -> Vec<Change> {
 }
 
 /// The entry goes, the comments within it stay.
-pub(super) fn retire(sheet: &Sheet<'_>, spot: Spot<'_>) -> Vec<Change> {
+pub(super) fn remove_keeping_comments(sheet: &Sheet<'_>, spot: Spot<'_>) -> Vec<Change> {
     let own = spot.entry.key_range.start..spot.entry.end();
     let comments = comments(sheet, spot.entry, own.clone());
     let mut changes = remove(sheet, spot);
@@ -99,7 +99,7 @@ fn with_line(sheet: &Sheet<'_>, range: Range<usize>) -> Range<usize> {
 }
 
 /// Puts an entry between braces.
-pub(super) fn put(
+pub(super) fn insert(
     sheet: &Sheet<'_>,
     target: &Target<'_>,
     place: &Place,

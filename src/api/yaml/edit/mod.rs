@@ -11,7 +11,7 @@ mod sheet;
 
 use crate::path::{Path, Segment};
 use serde_json::{Map, Value};
-pub use sheet::{Change, Sheet, apply};
+pub use sheet::{Change, Sheet, apply_changes};
 use std::fmt;
 
 /// Where a map gets a new entry. Where the key that is named is absent, that is the end.
@@ -63,14 +63,14 @@ pub enum Edit {
         key: String,
     },
     /// An entry becomes a comment; in braces, where a comment would swallow what follows, it goes.
-    Retire {
+    CommentOut {
         /// Of the value.
         path: Path,
         /// The comment above it.
         why: String,
     },
     /// An entry with an empty map goes; its comments stay.
-    Drop {
+    RemoveEmpty {
         /// Of the value.
         path: Path,
     },
@@ -81,9 +81,10 @@ impl Edit {
     #[must_use]
     pub fn path(&self) -> Path {
         match self {
-            Self::Set { path, .. } | Self::Rename { path, .. } | Self::Retire { path, .. } | Self::Drop { path } => {
-                path.clone()
-            }
+            Self::Set { path, .. }
+            | Self::Rename { path, .. }
+            | Self::CommentOut { path, .. }
+            | Self::RemoveEmpty { path } => path.clone(),
             Self::Insert { parent, key, .. } => parent.key(key),
             Self::Move { from, .. } => from.clone(),
         }
@@ -98,20 +99,20 @@ impl Edit {
                 }
             }
             Self::Rename { path, to } => {
-                if let Some((map, key)) = holder(value, path) {
+                if let Some((map, key)) = parent_map(value, path) {
                     let renamed = |(k, v): (String, Value)| (if k == key { to.clone() } else { k }, v);
                     *map = std::mem::take(map).into_iter().map(renamed).collect();
                 }
             }
             Self::Insert { parent, place, key, value: new } => insert(value, parent, place, (key, new)),
             Self::Move { from, parent, key } => {
-                let taken = holder(value, from).and_then(|(map, key)| map.shift_remove(&key));
+                let taken = parent_map(value, from).and_then(|(map, key)| map.shift_remove(&key));
                 if let Some(taken) = taken {
                     insert(value, parent, &Place::End, (key, &taken));
                 }
             }
-            Self::Retire { path, .. } | Self::Drop { path } => {
-                if let Some((map, key)) = holder(value, path) {
+            Self::CommentOut { path, .. } | Self::RemoveEmpty { path } => {
+                if let Some((map, key)) = parent_map(value, path) {
                     map.shift_remove(&key);
                 }
             }
@@ -145,7 +146,7 @@ fn at_mut<'v>(value: &'v mut Value, path: &[Segment]) -> Option<&'v mut Value> {
 }
 
 /// The map that holds an entry, and the entry's key.
-fn holder<'v>(value: &'v mut Value, path: &Path) -> Option<(&'v mut Map<String, Value>, String)> {
+fn parent_map<'v>(value: &'v mut Value, path: &Path) -> Option<(&'v mut Map<String, Value>, String)> {
     let (last, rest) = path.segments().split_last()?;
     let Segment::Key(key) = last else {
         return None;

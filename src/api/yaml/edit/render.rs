@@ -9,7 +9,7 @@ pub(super) struct Style {
     /// The document is JSON: every text is in double quotes.
     pub(super) json: bool,
     /// Columns of one level.
-    pub(super) step: usize,
+    pub(super) indent: usize,
     /// The end of a line.
     pub(super) newline: &'static str,
 }
@@ -58,7 +58,7 @@ pub(super) fn block(key: &str, value: &Value, indent: usize, style: Style) -> St
     let key_text = text(key, style.json);
     match value.as_object().filter(|map| !map.is_empty()) {
         Some(map) => {
-            let inner: String = map.iter().map(|(k, v)| block(k, v, indent + style.step, style)).collect();
+            let inner: String = map.iter().map(|(k, v)| block(k, v, indent + style.indent, style)).collect();
             format!("{pad}{key_text}:{}{inner}", style.newline)
         }
         None => format!("{pad}{key_text}: {}{}", flow(value, style.json), style.newline),

@@ -31,7 +31,7 @@ impl Change {
 ///
 /// # Errors
 /// [`Refusal`] when two of them concern the same bytes.
-pub fn apply(text: &str, mut changes: Vec<Change>) -> Result<String, Refusal> {
+pub fn apply_changes(text: &str, mut changes: Vec<Change>) -> Result<String, Refusal> {
     changes.sort_by_key(|c| (c.range.start, c.range.end));
     let mut result = String::with_capacity(text.len() + 256);
     let mut done = 0;
@@ -54,7 +54,7 @@ pub struct Sheet<'t> {
     pub(super) style: Style,
     tree: Tree,
     /// Where its lines end. Thousands of edits ask, and all of a text may stand on one line.
-    breaks: Vec<usize>,
+    line_breaks: Vec<usize>,
 }
 
 /// An entry of a map.
@@ -66,7 +66,7 @@ pub(super) struct Spot<'a> {
     pub(super) index: usize,
     pub(super) entry: &'a Entry,
     /// The entry whose value the map is; none for the root and for items of lists.
-    pub(super) above: Option<&'a Entry>,
+    pub(super) parent: Option<&'a Entry>,
 }
 
 /// A map that gets an entry.
@@ -99,9 +99,9 @@ impl<'t> Sheet<'t> {
         let tree = spans::tree(text)?;
         let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
         let json = tree.root.as_ref().is_some_and(|root| is_json(root, text));
-        let step = tree.root.as_ref().and_then(|root| step(root, text)).unwrap_or(2);
+        let step = tree.root.as_ref().and_then(|root| indent_width(root, text)).unwrap_or(2);
         let breaks = text.match_indices('\n').map(|(at, _)| at).collect();
-        Ok(Self { text, style: Style { json, step, newline }, tree, breaks })
+        Ok(Self { text, style: Style { json, indent: step, newline }, tree, line_breaks: breaks })
     }
 
     /// The comments of the text.
@@ -120,7 +120,7 @@ impl<'t> Sheet<'t> {
         match edit {
             Edit::Set { path, value } => self.set(&full(path), value),
             Edit::Rename { path, to } => {
-                let spot = self.spot(&full(path))?;
+                let spot = self.entry_at(&full(path))?;
                 let range = spot.entry.key_range.clone();
                 let text = render::text_like(to, &self.text[range.clone()], self.style.json);
                 Ok(vec![Change { range, text }])
@@ -131,30 +131,39 @@ impl<'t> Sheet<'t> {
                     lines: render::block(key, value, 0, self.style),
                     column: 0,
                 };
-                self.put(&self.target(&full(parent))?, place, &piece)
+                self.insert(&self.map_at(&full(parent))?, place, &piece)
             }
             Edit::Move { from, parent, key } => {
-                let spot = self.spot(&full(from))?;
-                unshared(spot)?;
-                let target = self.target(&full(parent))?;
-                let piece = if spot.is_flow() { flow::piece(self, spot, key) } else { block::piece(self, spot, key)? };
-                let mut changes = self.put(&target, &Place::End, &piece)?;
+                let spot = self.entry_at(&full(from))?;
+                check_unshared(spot)?;
+                let target = self.map_at(&full(parent))?;
+                let piece =
+                    if spot.is_flow() { flow::extract(self, spot, key) } else { block::extract(self, spot, key)? };
+                let mut changes = self.insert(&target, &Place::End, &piece)?;
                 changes.extend(match (spot.is_flow(), target.in_flow) {
                     (true, _) => flow::remove(self, spot),
-                    (false, true) => block::drop(self, spot)?,
-                    (false, false) => block::take(self, spot)?,
+                    (false, true) => block::remove_keeping_comments(self, spot)?,
+                    (false, false) => block::remove_with_comments(self, spot)?,
                 });
                 Ok(changes)
             }
-            Edit::Retire { path, why } => {
-                let spot = self.spot(&full(path))?;
-                unshared(spot)?;
-                if spot.is_flow() { Ok(flow::retire(self, spot)) } else { block::retire(self, spot, why) }
+            Edit::CommentOut { path, why } => {
+                let spot = self.entry_at(&full(path))?;
+                check_unshared(spot)?;
+                if spot.is_flow() {
+                    Ok(flow::remove_keeping_comments(self, spot))
+                } else {
+                    block::comment_out(self, spot, why)
+                }
             }
-            Edit::Drop { path } => {
-                let spot = self.spot(&full(path))?;
-                unshared(spot)?;
-                if spot.is_flow() { Ok(flow::retire(self, spot)) } else { block::drop(self, spot) }
+            Edit::RemoveEmpty { path } => {
+                let spot = self.entry_at(&full(path))?;
+                check_unshared(spot)?;
+                if spot.is_flow() {
+                    Ok(flow::remove_keeping_comments(self, spot))
+                } else {
+                    block::remove_keeping_comments(self, spot)
+                }
             }
         }
     }
@@ -163,14 +172,18 @@ impl<'t> Sheet<'t> {
         format!("{}: {value}", render::text(key, self.style.json))
     }
 
-    fn put(&self, target: &Target<'_>, place: &Place, piece: &Piece) -> Result<Vec<Change>, Refusal> {
-        if target.in_flow { flow::put(self, target, place, piece) } else { block::put(self, target, place, piece) }
+    fn insert(&self, target: &Target<'_>, place: &Place, piece: &Piece) -> Result<Vec<Change>, Refusal> {
+        if target.in_flow {
+            flow::insert(self, target, place, piece)
+        } else {
+            block::insert(self, target, place, piece)
+        }
     }
 
     fn set(&self, path: &Path, value: &Value) -> Result<Vec<Change>, Refusal> {
-        let node = self.target(path)?.node;
+        let node = self.map_at(path)?.node;
         if node.is_shared() {
-            return Err(shared(node));
+            return Err(shared_error(node));
         }
         let range = node.range.clone();
         let old = &self.text[range.clone()];
@@ -184,30 +197,30 @@ impl<'t> Sheet<'t> {
     }
 
     /// The entry at a path.
-    fn spot(&self, path: &Path) -> Result<Spot<'_>, Refusal> {
+    fn entry_at(&self, path: &Path) -> Result<Spot<'_>, Refusal> {
         let Some((Segment::Key(key), rest)) = path.segments().split_last() else {
             return Err(Refusal::new(0, format!("{path} is no entry of a map")));
         };
         let parent = rest.iter().fold(Path::root(), |p, s| p.with(s.clone()));
-        let Target { node, entry: above, .. } = self.target(&parent)?;
+        let Target { node, entry: above, .. } = self.map_at(&parent)?;
         let Kind::Map { entries, .. } = &node.kind else {
             return Err(Refusal::new(node.range.start, format!("{parent} is no map")));
         };
         let (index, entry) = find(entries, key, node)?;
-        Ok(Spot { map: node, index, entry, above })
+        Ok(Spot { map: node, index, entry, parent: above })
     }
 
     /// The value at a path, and what is around it.
-    fn target(&self, path: &Path) -> Result<Target<'_>, Refusal> {
+    fn map_at(&self, path: &Path) -> Result<Target<'_>, Refusal> {
         let root = self.tree.root.as_ref().ok_or_else(|| Refusal::new(0, "the document is empty"))?;
         let mut here = Target { node: root, entry: None, in_flow: is_flow(root) };
         for segment in path.segments() {
-            check(here.node)?;
+            check_not_alias(here.node)?;
             match (&here.node.kind, segment) {
                 (Kind::Map { entries, flow }, Segment::Key(key)) => {
                     let (_, entry) = find(entries, key, here.node)?;
                     let node = &entry.value;
-                    let in_flow = *flow || (is_flow(node) && !node.is_empty()) || self.holds_comment(node);
+                    let in_flow = *flow || (is_flow(node) && !node.is_empty()) || self.contains_comment(node);
                     here = Target { node, entry: Some(entry), in_flow };
                 }
                 (Kind::List { items, flow }, Segment::Index(index)) => {
@@ -218,23 +231,23 @@ impl<'t> Sheet<'t> {
                 _ => return Err(Refusal::new(here.node.range.start, format!("{path} is not there"))),
             }
         }
-        check(here.node)?;
+        check_not_alias(here.node)?;
         Ok(here)
     }
 
     /// Empty braces with a comment between them.
-    fn holds_comment(&self, node: &Node) -> bool {
+    fn contains_comment(&self, node: &Node) -> bool {
         is_flow(node) && node.is_empty() && self.text[node.range.clone()].contains('#')
     }
 
     /// The first byte of a line.
     pub(super) fn line_start(&self, at: usize) -> usize {
-        self.breaks[..self.breaks.partition_point(|b| *b < at)].last().map_or(0, |b| b + 1)
+        self.line_breaks[..self.line_breaks.partition_point(|b| *b < at)].last().map_or(0, |b| b + 1)
     }
 
     /// The byte after a line's break.
     pub(super) fn line_end(&self, at: usize) -> usize {
-        self.breaks.get(self.breaks.partition_point(|b| *b < at)).map_or(self.text.len(), |b| b + 1)
+        self.line_breaks.get(self.line_breaks.partition_point(|b| *b < at)).map_or(self.text.len(), |b| b + 1)
     }
 }
 
@@ -293,7 +306,7 @@ fn is_json(root: &Node, text: &str) -> bool {
 }
 
 /// The columns of the first level below the root.
-fn step(root: &Node, text: &str) -> Option<usize> {
+fn indent_width(root: &Node, text: &str) -> Option<usize> {
     let Kind::Map { flow: false, entries } = &root.kind else {
         return None;
     };
@@ -308,7 +321,7 @@ fn step(root: &Node, text: &str) -> Option<usize> {
 }
 
 fn find<'a>(entries: &'a [Entry], key: &str, map: &Node) -> Result<(usize, &'a Entry), Refusal> {
-    let mut found = entries.iter().enumerate().filter(|(_, e)| e.key.as_deref() == Some(key) && !e.merge);
+    let mut found = entries.iter().enumerate().filter(|(_, e)| e.key.as_deref() == Some(key) && !e.is_merge_key);
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
         (Some(_), Some((_, second))) => {
@@ -316,7 +329,7 @@ fn find<'a>(entries: &'a [Entry], key: &str, map: &Node) -> Result<(usize, &'a E
             Err(Refusal::new(second.key_range.start, message))
         }
         (None, _) => {
-            let merge = entries.iter().find(|e| e.merge);
+            let merge = entries.iter().find(|e| e.is_merge_key);
             let at = merge.map_or(map.range.start, |e| e.key_range.start);
             let message = format!("{key} comes by a merge key: write it out, then migrate");
             Err(Refusal::new(at, if merge.is_some() { message } else { format!("{key} is not there") }))
@@ -324,15 +337,15 @@ fn find<'a>(entries: &'a [Entry], key: &str, map: &Node) -> Result<(usize, &'a E
     }
 }
 
-fn check(node: &Node) -> Result<(), Refusal> {
-    if node.anchored || node.kind == Kind::Alias { Err(shared(node)) } else { Ok(()) }
+fn check_not_alias(node: &Node) -> Result<(), Refusal> {
+    if node.is_anchored || node.kind == Kind::Alias { Err(shared_error(node)) } else { Ok(()) }
 }
 
-fn unshared(spot: Spot<'_>) -> Result<(), Refusal> {
-    if spot.entry.value.is_shared() { Err(shared(&spot.entry.value)) } else { Ok(()) }
+fn check_unshared(spot: Spot<'_>) -> Result<(), Refusal> {
+    if spot.entry.value.is_shared() { Err(shared_error(&spot.entry.value)) } else { Ok(()) }
 }
 
-fn shared(node: &Node) -> Refusal {
+fn shared_error(node: &Node) -> Refusal {
     let message = "this would have to change, but it is shared by an anchor or an alias: write it out, then migrate";
     Refusal::new(node.range.start, message)
 }

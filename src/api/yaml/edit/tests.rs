@@ -4,7 +4,7 @@ use crate::yaml::read;
 /// Makes an edit in the text, and checks that the text then says what the edited value says.
 fn edited(text: &str, edit: &Edit) -> String {
     let changes = Sheet::read(text).unwrap().changes(edit, &Path::root()).unwrap();
-    let new = apply(text, changes).unwrap();
+    let new = apply_changes(text, changes).unwrap();
     let mut value = read("t", text).documents[0].value.clone();
     edit.apply(&mut value);
     let reading = read("t", &new);
@@ -18,20 +18,20 @@ fn refused(text: &str, edit: &Edit) -> String {
 }
 
 fn set(path: &str, value: &str) -> Edit {
-    Edit::Set { path: Path::of(path), value: value.into() }
+    Edit::Set { path: Path::from_dotted(path), value: value.into() }
 }
 
 fn moved(from: &str, parent: &str, key: &str) -> Edit {
-    Edit::Move { from: Path::of(from), parent: Path::of(parent), key: key.to_owned() }
+    Edit::Move { from: Path::from_dotted(from), parent: Path::from_dotted(parent), key: key.to_owned() }
 }
 
 fn insert(parent: &str, before: Option<&str>, key: &str, value: Value) -> Edit {
     let place = before.map_or(Place::End, |key| Place::Before(key.to_owned()));
-    Edit::Insert { parent: Path::of(parent), place, key: key.to_owned(), value }
+    Edit::Insert { parent: Path::from_dotted(parent), place, key: key.to_owned(), value }
 }
 
 fn retire(path: &str) -> Edit {
-    Edit::Retire { path: Path::of(path), why: "gone".to_owned() }
+    Edit::CommentOut { path: Path::from_dotted(path), why: "gone".to_owned() }
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_scalar_keeps_its_quotes_and_its_comment() {
 
 #[test]
 fn a_key_is_renamed_where_it_stands() {
-    let rename = |path: &str, to: &str| Edit::Rename { path: Path::of(path), to: to.to_owned() };
+    let rename = |path: &str, to: &str| Edit::Rename { path: Path::from_dotted(path), to: to.to_owned() };
     assert_eq!(edited("a:\n  b:   1 # x\n", &rename("a.b", "c")), "a:\n  c:   1 # x\n");
     assert_eq!(edited("a: {\"b\": 1}\n", &rename("a.b", "c")), "a: {\"c\": 1}\n");
 }
@@ -172,7 +172,7 @@ fn an_entry_is_put_in_with_the_indentation_around_it() {
 #[test]
 fn an_entry_is_put_right_after_another() {
     let after = |key: &str| Edit::Insert {
-        parent: Path::of("a"),
+        parent: Path::from_dotted("a"),
         place: Place::After(key.to_owned()),
         key: "m".to_owned(),
         value: "x".into(),
@@ -207,7 +207,10 @@ fn what_nobody_reads_any_more_becomes_a_comment() {
     let text = "a: {\n  b: { # one\n    x: 1 # two\n  },\n  c: 2\n}\n";
     assert_eq!(edited(text, &retire("a.b")), "a: {\n  # one\n  # two\n  c: 2\n}\n");
     let text = "a:\n  # above\n  b: {} # beside\n  c: 1\n";
-    assert_eq!(edited(text, &Edit::Drop { path: Path::of("a.b") }), "a:\n  # above\n  # beside\n  c: 1\n");
+    assert_eq!(
+        edited(text, &Edit::RemoveEmpty { path: Path::from_dotted("a.b") }),
+        "a:\n  # above\n  # beside\n  c: 1\n"
+    );
 }
 
 #[test]
@@ -225,8 +228,11 @@ fn what_is_shared_is_refused() {
     }
     assert!(refused("a: 1\nb: 1\na: 2\n", &set("a", "x")).contains("twice"));
     assert!(
-        refused("- a: {b: 1}\n  c: 1\n", &Edit::Retire { path: Path::root().index(0).key("a"), why: String::new() })
-            .contains("line of its own")
+        refused(
+            "- a: {b: 1}\n  c: 1\n",
+            &Edit::CommentOut { path: Path::root().index(0).key("a"), why: String::new() }
+        )
+        .contains("line of its own")
     );
     assert!(refused("a: 1\n", &retire("b.c")).contains("not there"));
 }

@@ -230,7 +230,7 @@ fn no_config() -> String {
     format!(
         "there is no {} here or in a folder above, so nobody says which cluster this is. Write one as docs/controller.md \
          shows, name one with --config, or give --subscription, --resource-group and --cluster-id",
-        config::FILE
+        config::FILE_NAME
     )
 }
 

@@ -57,7 +57,9 @@ impl Basis<'_> {
 
     /// The sizes of a region, and what of them is published; its quotas too.
     fn sizes(&self, embedded: RegionCatalog, snapshot: &mut Snapshot, now: Timestamp) -> anyhow::Result<RegionCatalog> {
-        let Some(Published { region, known, .. }) = &self.published else { return Ok(self.sheet.applied(embedded)) };
+        let Some(Published { region, facts: known, .. }) = &self.published else {
+            return Ok(self.sheet.applied(embedded));
+        };
         if *region != embedded.region {
             bail!("the facts are of {region}, and the cluster lies in {}: take those of that region", embedded.region);
         }

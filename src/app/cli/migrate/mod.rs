@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         bail!("--write needs files: the migrated standard input is printed");
     }
     let loaded = manifests::load(&args.paths);
-    if loaded.sources.is_empty() && loaded.unreadable.is_empty() {
+    if loaded.files.is_empty() && loaded.unreadable.is_empty() {
         let shown: Vec<String> = args.paths.iter().map(|p| p.display().to_string()).collect();
         bail!("no manifests in {}: there is no .yaml, .yml or .json file", shown.join(", "));
     }
@@ -98,12 +98,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
 
 fn migrated(loaded: Loaded) -> Result {
     let mut result = Result { done: Vec::new(), problems: loaded.unreadable };
-    for source in loaded.sources {
+    for source in loaded.files {
         match migrate(&source.text) {
             Ok(migration) => result.done.push(Done { source, migration, written: false }),
             Err(problem) => result.problems.push(Problem {
                 file: Arc::clone(&source.file),
-                at: Some(problem.at),
+                position: Some(problem.position),
                 message: format!("{} (nothing in this file was changed)", problem.message),
             }),
         }
@@ -118,7 +118,7 @@ fn write_all(result: &mut Result) {
             Ok(()) => done.written = true,
             Err(error) => result.problems.push(Problem {
                 file: Arc::clone(&done.source.file),
-                at: None,
+                position: None,
                 message: format!("is left as it was: {error:#}"),
             }),
         }

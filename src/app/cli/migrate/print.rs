@@ -65,8 +65,8 @@ pub(super) fn json(result: &Result, with_text: bool) -> anyhow::Result<()> {
     let refused = result.problems.iter().map(|p| {
         json!({
             "file": p.file,
-            "line": p.at.map(|at| at.line),
-            "column": p.at.map(|at| at.column),
+            "line": p.position.map(|at| at.line),
+            "column": p.position.map(|at| at.column),
             "message": p.message,
         })
     });

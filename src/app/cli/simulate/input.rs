@@ -71,7 +71,7 @@ pub(in crate::cli) fn read(
         Input { scenario, manifests, from: from.clone() }
     });
     for problem in &problems {
-        let source = loaded.sources.iter().find(|s| s.file == problem.file);
+        let source = loaded.files.iter().find(|s| s.file == problem.file);
         output::problem(err, problem, source.map_or("", |s| &s.text))?;
     }
     if !is_whole || !problems.is_empty() {
@@ -92,27 +92,27 @@ fn load(asked: Asked<'_>, from: &str) -> anyhow::Result<Loaded> {
         Some(path) => manifests::load(&[path.to_owned()]),
         None => quickstart(),
     };
-    if loaded.sources.is_empty() && loaded.unreadable.is_empty() {
+    if loaded.files.is_empty() && loaded.unreadable.is_empty() {
         bail!("{from}: there is no .yaml, .yml or .json file; name a folder with manifests");
     }
     let Some(file) = asked.scenario else { return Ok(loaded) };
     let own = manifests::load(&[file.to_owned()]);
-    loaded.sources = loaded.sources.into_iter().map(|source| source.without(is_scenario)).collect();
-    for source in &own.sources {
-        let reading = source.reading();
+    loaded.files = loaded.files.into_iter().map(|source| source.without(is_scenario)).collect();
+    for source in &own.files {
+        let reading = source.parsed();
         if reading.problems.is_empty() && !reading.documents.iter().any(is_scenario) {
             bail!("{}: there is no {} {} in it", source.file, scenario::API_VERSION, scenario::KIND);
         }
-        loaded.sources.retain(|s| s.file != source.file);
+        loaded.files.retain(|s| s.file != source.file);
     }
-    loaded.sources.extend(own.sources);
+    loaded.files.extend(own.files);
     loaded.unreadable.extend(own.unreadable);
     Ok(loaded)
 }
 
 fn quickstart() -> Loaded {
     let source = |(name, text): (&str, &str)| manifests::load_text(&format!("quickstart/{name}"), text.to_owned());
-    Loaded { sources: QUICKSTART.into_iter().map(source).collect(), unreadable: Vec::new() }
+    Loaded { files: QUICKSTART.into_iter().map(source).collect(), unreadable: Vec::new() }
 }
 
 /// The documents that are sound, and whether that is all of them.
@@ -126,7 +126,7 @@ fn sound_documents<'d>(loaded: &'d Loaded, err: &mut impl Write) -> anyhow::Resu
     let verdict = Verdict::embedded()?;
     let is_error = |f: &&Finding| f.severity == Severity::Error;
     let mut sound = Sound { documents: Vec::new(), all: true };
-    for source in &loaded.sources {
+    for source in &loaded.files {
         let report = verdict.judge(std::slice::from_ref(source)).remove(0);
         for finding in report.findings.iter().filter(is_error) {
             output::finding(err, finding, &source.text)?;
@@ -134,7 +134,7 @@ fn sound_documents<'d>(loaded: &'d Loaded, err: &mut impl Write) -> anyhow::Resu
         }
         let good =
             |d: &&Document| !config::is_config(&d.file) && !verdict.document(d).findings.iter().any(|f| is_error(&f));
-        sound.documents.extend(source.reading().documents.iter().filter(good));
+        sound.documents.extend(source.parsed().documents.iter().filter(good));
     }
     Ok(sound)
 }

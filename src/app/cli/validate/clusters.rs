@@ -70,7 +70,9 @@ pub(super) fn by_flags(args: &FactArgs) -> anyhow::Result<Scope> {
 pub(super) fn read(file: Option<&(Source, PathBuf)>, args: &FactArgs) -> anyhow::Result<Vec<Scope>> {
     let Some((source, folder)) = file else {
         return match &args.cluster {
-            Some(name) => bail!("--cluster {name}: there is no {} here or above that could say of it", config::FILE),
+            Some(name) => {
+                bail!("--cluster {name}: there is no {} here or above that could say of it", config::FILE_NAME)
+            }
             None => Ok(Vec::new()),
         };
     };
@@ -93,7 +95,7 @@ pub(super) fn read(file: Option<&(Source, PathBuf)>, args: &FactArgs) -> anyhow:
 }
 
 fn understood(source: &Source) -> Result<(&Document, config::Config), Option<Problem>> {
-    let document = source.reading().documents.first().ok_or(None)?;
+    let document = source.parsed().documents.first().ok_or(None)?;
     Ok((document, config::read(document)?))
 }
 
@@ -105,7 +107,7 @@ struct At<'d> {
 
 impl At<'_> {
     fn field(&self, field: &str) -> String {
-        let path = Field::of("clusters").index(self.cluster).key(field);
+        let path = Field::from_dotted("clusters").index(self.cluster).key(field);
         format!("{}:{}: {path}", self.document.file, self.document.position(&path))
     }
 }
@@ -147,7 +149,7 @@ fn published(
     let Some(file) = &args.facts else { return Ok((facts, None)) };
     let (published, document) = crate::published::read(file)?;
     if let Some(region) = region.filter(|region| **region != published.region) {
-        let at = document.position(&Field::of("data.region"));
+        let at = document.position(&Field::from_dotted("data.region"));
         let finding = Finding {
             rule: FACTS_ELSEWHERE.id,
             severity: FACTS_ELSEWHERE.severity,
@@ -163,12 +165,12 @@ fn published(
         };
         return Ok((facts, Some(Apart { file: file.clone(), finding })));
     }
-    if published.known.sizes.is_none() {
+    if published.facts.sizes.is_none() {
         return Ok((facts, None));
     }
     let none = || RegionCatalog { region: published.region.clone(), sizes: Vec::new() };
     let embedded = Catalog::embedded()?.region(&published.region).unwrap_or_else(none);
-    Ok((facts.with_live_regions(vec![Arc::new(catalog_from_facts(&published.known, &embedded, sheet))]), None))
+    Ok((facts.with_live_regions(vec![Arc::new(catalog_from_facts(&published.facts, &embedded, sheet))]), None))
 }
 
 #[cfg(test)]
@@ -179,7 +181,7 @@ mod tests {
     const NO_FLAGS: FactArgs = FactArgs { cluster: None, region: None, kubernetes_version: None, facts: None };
 
     fn scopes(text: &str, args: &FactArgs) -> anyhow::Result<Vec<Scope>> {
-        let file = (load_text(config::FILE, text.to_owned()), PathBuf::from("/repository"));
+        let file = (load_text(config::FILE_NAME, text.to_owned()), PathBuf::from("/repository"));
         read(Some(&file), args)
     }
 

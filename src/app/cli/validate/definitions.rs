@@ -57,12 +57,12 @@ fn at(path: &Path) -> anyhow::Result<Definitions> {
     if let Some(problem) = loaded.unreadable.first() {
         bail!("{problem}");
     }
-    for source in &loaded.sources {
-        if let Some(problem) = source.reading().problems.first() {
-            bail!("{}:{}: {}", source.file, problem.at, problem.message);
+    for source in &loaded.files {
+        if let Some(problem) = source.parsed().problems.first() {
+            bail!("{}:{}: {}", source.file, problem.position, problem.message);
         }
     }
-    let documents = || loaded.sources.iter().flat_map(|source| &source.reading().documents);
+    let documents = || loaded.files.iter().flat_map(|source| &source.parsed().documents);
     let objects = documents().flat_map(manifests::items).map(|(_, object)| object);
     Ok(Definitions::from_crds(&path.display().to_string(), objects)?)
 }

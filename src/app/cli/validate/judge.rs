@@ -116,12 +116,12 @@ fn members(sources: &[Source], members: &[usize]) -> Vec<Source> {
 /// Adds what is wrong with scenarios of `simulate`. Whether their steps name something is known only beside manifests.
 fn with_scenarios(source: &Source, mut report: Report) -> Report {
     // Reading a file again, whole, only where it may hold one.
-    let reading = source.text.contains(KIND).then(|| source.reading());
+    let reading = source.text.contains(KIND).then(|| source.parsed());
     for document in reading.iter().flat_map(|r| &r.documents).filter(|d| is_scenario(d)) {
         report.checked += 1;
         report.skipped.retain(|kind, _| !kind.ends_with(&format!(" {KIND}")));
         for problem in read(document).err().unwrap_or_default() {
-            let (line, column) = problem.at.map_or((1, 1), |at| (at.line, at.column));
+            let (line, column) = problem.position.map_or((1, 1), |at| (at.line, at.column));
             let Rule { id: rule, severity, .. } = rules::MEANING;
             let file = problem.file.to_string();
             let (path, message, fix) = (String::new(), problem.message, None);

@@ -106,7 +106,7 @@ fn add_config<'s>(
         return false;
     };
     let index = input.sources.len();
-    input.push(source, Place::File(folder.join(config::FILE)));
+    input.push(source, Place::File(folder.join(config::FILE_NAME)));
     match parts.iter_mut().find(|part| part.scope.name.is_none()) {
         Some(part) => part.members.push(index),
         None => parts.push(Part { scope: rest, policies: LoadedPolicies::default(), members: vec![index] }),
@@ -136,7 +136,7 @@ fn add_facts(input: &mut Input, clusters: &[Scope], rest: &Scope, judged: &mut J
     if apart.any(|other| other.is_none()) {
         return;
     }
-    for source in manifests::load(std::slice::from_ref(&first.file)).sources {
+    for source in manifests::load(std::slice::from_ref(&first.file)).files {
         let mut objects = Objects::of(&source);
         judged.shown.push(judge::Shown::new(first.finding.clone(), Vec::new(), input.sources.len(), &mut objects));
         input.push(source, Place::File(first.file.clone()));
@@ -188,7 +188,7 @@ impl<'r> Run<'r> {
     fn refuse_empty(&self, input: &Input, judged: &Judged, unasked: bool) -> anyhow::Result<()> {
         let named = self.args.paths.iter().any(|path| config::is_config(&path.to_string_lossy()));
         let configs = input.sources.iter().filter(|s| config::is_config(&s.file));
-        let configs = configs.map(|source| source.reading().documents.len()).sum::<usize>();
+        let configs = configs.map(|source| source.parsed().documents.len()).sum::<usize>();
         let ours = judged.checked - if named && !unasked { 0 } else { configs.min(judged.checked) };
         if ours > 0 || !judged.shown.is_empty() || !input.unreadable.is_empty() || self.args.allow_empty {
             return Ok(());

@@ -1,6 +1,6 @@
 //! An independent judge of outcomes: it shares no code with the scheduler, and looks at every pod and node anew.
 
-use super::random::random_cluster;
+use super::random_cluster::random_cluster;
 use super::{solve, solve_with};
 use crate::catalog::{InstanceType, Offering, OfferingKey, node_labels};
 use crate::fixtures::Dice;

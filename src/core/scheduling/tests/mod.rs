@@ -1,20 +1,20 @@
 //! What scheduling must hold to: rules by example here, and a judge of random clusters in `checker`.
 
-mod account;
 mod checker;
-mod cost;
-mod improve;
+mod explain;
+mod greedy;
+mod incremental;
+mod label_variants;
+mod min_values;
 mod monotone;
-mod neighbours;
+mod pod_affinity;
 mod quota;
-mod random;
+mod random_cluster;
+mod repack;
 mod reservation;
-mod standing;
 mod subnet;
 mod topology_table;
-mod variants;
-mod variety;
-mod volumes;
+mod volume_limits;
 
 use super::{
     AvailableOfferings, IncrementalScheduler, Input, MAX_NEW_NODES, SchedulingResult, Target, UnavailableOfferings,

@@ -1,6 +1,6 @@
 //! More to choose from never hurts, as long as nothing is scarce and pods do not matter to each other.
 
-use super::random::random_cluster;
+use super::random_cluster::random_cluster;
 use super::*;
 use crate::model::cluster::pool::Limits;
 use crate::model::names::ObjectKey;

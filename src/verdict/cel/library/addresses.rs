@@ -16,12 +16,12 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     Entry("ip", Method, [1, 1], ip_of_network),
     Entry("isIP", Global, [1, 1], is_ip),
     Entry("ip.isCanonical", Global, [1, 1], is_canonical),
-    Entry("family", Method, [1, 1], |_, args| about(args, |ip| Val::Int(if ip.is_ipv4() { 4 } else { 6 }))),
-    Entry("isUnspecified", Method, [1, 1], |_, args| about(args, |ip| Val::Bool(ip.is_unspecified()))),
-    Entry("isLoopback", Method, [1, 1], |_, args| about(args, |ip| Val::Bool(ip.is_loopback()))),
-    Entry("isLinkLocalMulticast", Method, [1, 1], |_, args| about(args, |ip| Val::Bool(link_local_multicast(ip)))),
-    Entry("isLinkLocalUnicast", Method, [1, 1], |_, args| about(args, |ip| Val::Bool(link_local_unicast(ip)))),
-    Entry("isGlobalUnicast", Method, [1, 1], |_, args| about(args, |ip| Val::Bool(global_unicast(ip)))),
+    Entry("family", Method, [1, 1], |_, args| with_ip(args, |ip| Val::Int(if ip.is_ipv4() { 4 } else { 6 }))),
+    Entry("isUnspecified", Method, [1, 1], |_, args| with_ip(args, |ip| Val::Bool(ip.is_unspecified()))),
+    Entry("isLoopback", Method, [1, 1], |_, args| with_ip(args, |ip| Val::Bool(ip.is_loopback()))),
+    Entry("isLinkLocalMulticast", Method, [1, 1], |_, args| with_ip(args, |ip| Val::Bool(link_local_multicast(ip)))),
+    Entry("isLinkLocalUnicast", Method, [1, 1], |_, args| with_ip(args, |ip| Val::Bool(link_local_unicast(ip)))),
+    Entry("isGlobalUnicast", Method, [1, 1], |_, args| with_ip(args, |ip| Val::Bool(global_unicast(ip)))),
     Entry("cidr", Global, [1, 1], cidr),
     Entry("isCIDR", Global, [1, 1], is_cidr),
     Entry("containsIP", Method, [2, 2], contains_ip),
@@ -73,7 +73,7 @@ fn is_canonical(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     Ok(Val::Bool(ip_from(text)?.to_string() == text))
 }
 
-fn about(args: &[Val], of: impl Fn(&IpAddr) -> Val) -> Result<Val> {
+fn with_ip(args: &[Val], of: impl Fn(&IpAddr) -> Val) -> Result<Val> {
     match args {
         [Val::Opaque(opaque)] => match opaque.as_ref() {
             Opaque::Ip(ip) => Ok(of(ip)),

@@ -8,26 +8,26 @@ use crate::cel::machine::Machine;
 use crate::cel::value::Val;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
-    of("path", 2),
-    of("group", 2),
-    of("serviceAccount", 3),
-    of("resource", 2),
-    of("subresource", 2),
-    of("namespace", 2),
-    of("name", 2),
-    of("fieldSelector", 2),
-    of("labelSelector", 2),
-    of("check", 2),
-    of("allowed", 1),
-    of("reason", 1),
-    of("errored", 1),
-    of("error", 1),
+    stub("path", 2),
+    stub("group", 2),
+    stub("serviceAccount", 3),
+    stub("resource", 2),
+    stub("subresource", 2),
+    stub("namespace", 2),
+    stub("name", 2),
+    stub("fieldSelector", 2),
+    stub("labelSelector", 2),
+    stub("check", 2),
+    stub("allowed", 1),
+    stub("reason", 1),
+    stub("errored", 1),
+    stub("error", 1),
 ];
 
-const fn of(name: &'static str, count: usize) -> Entry {
-    Entry(name, Method, [count, count], nobody_knows)
+const fn stub(name: &'static str, count: usize) -> Entry {
+    Entry(name, Method, [count, count], unsupported)
 }
 
-fn nobody_knows(_: &mut Machine<'_>, _: &[Val]) -> Result<Val, EvalError> {
+fn unsupported(_: &mut Machine<'_>, _: &[Val]) -> Result<Val, EvalError> {
     failed("no such overload")
 }

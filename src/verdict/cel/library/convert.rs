@@ -84,7 +84,7 @@ fn string(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     match value {
         Val::Text(_) => same_value(args),
         Val::Bytes(bytes) => {
-            machine.spend_on(bytes.len())?;
+            machine.spend_for_length(bytes.len())?;
             match std::str::from_utf8(bytes) {
                 Ok(text) => Ok(Val::text(text)),
                 Err(_) => failed("invalid UTF-8 in bytes, cannot convert to string"),
@@ -122,7 +122,7 @@ fn bytes(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     match args {
         [Val::Bytes(_)] => same_value(args),
         [Val::Text(text)] => {
-            machine.spend_on(text.len())?;
+            machine.spend_for_length(text.len())?;
             Ok(Val::Bytes(text.as_bytes().into()))
         }
         _ => no_overload(),

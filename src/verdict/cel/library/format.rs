@@ -15,11 +15,11 @@ pub(super) const FUNCTIONS: &[Entry] = &[Entry("format", Method, [2, 2], format)
 /// Digits after the point when the clause gives none.
 const DEFAULT_PRECISION: usize = 6;
 /// Most digits after the point: a double has no more than this.
-const MOST_PRECISION: usize = 1100;
+const MAX_PRECISION: usize = 1100;
 
 fn format(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     let [Val::Text(pattern), Val::List(values)] = args else { return no_overload() };
-    machine.spend_on(pattern.len())?;
+    machine.spend_for_length(pattern.len())?;
     let mut out = String::new();
     let mut values = values.items.iter();
     let mut rest = pattern.as_ref();
@@ -34,7 +34,7 @@ fn format(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
         let (precision, after) = precision(after)?;
         let Some(verb) = after.chars().next() else { return failed("format: unexpected end of string") };
         let shown = clause(verb, precision, value)?;
-        machine.spend_on(shown.len())?;
+        machine.spend_for_length(shown.len())?;
         out.push_str(&shown);
         rest = after.get(verb.len_utf8()..).unwrap_or_default();
     }
@@ -47,7 +47,7 @@ fn precision(text: &str) -> Result<(usize, &str)> {
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     let (digits, rest) = rest.split_at(end);
     match digits.parse::<usize>() {
-        Ok(precision) if precision <= MOST_PRECISION => Ok((precision, rest)),
+        Ok(precision) if precision <= MAX_PRECISION => Ok((precision, rest)),
         _ => failed("format: error while converting precision to integer"),
     }
 }
@@ -150,7 +150,7 @@ fn text(value: &Val) -> Result<String> {
             Ok(text) => text.to_owned(),
             Err(_) => return failed("format: could not convert argument to string"),
         },
-        Val::Optional(_) | Val::Opaque(_) | Val::Bad(_) => {
+        Val::Optional(_) | Val::Opaque(_) | Val::Invalid(_) => {
             return failed(format!("format: %s cannot show a value of type {}", value.type_name()));
         }
         simple => display(simple),

@@ -85,13 +85,13 @@ fn named(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
 fn validate(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     let [Val::Opaque(opaque), Val::Text(text)] = args else { return no_overload() };
     let Opaque::Format(format) = opaque.as_ref() else { return no_overload() };
-    machine.spend_on(text.len())?;
-    let faults: Vec<Val> = faults(*format, text).into_iter().map(Val::text).collect();
+    machine.spend_for_length(text.len())?;
+    let faults: Vec<Val> = violations(*format, text).into_iter().map(Val::text).collect();
     Ok(if faults.is_empty() { Val::Optional(None) } else { Val::some(Val::list(faults)) })
 }
 
 /// What is wrong with the text.
-fn faults(format: Format, text: &str) -> Vec<String> {
+fn violations(format: Format, text: &str) -> Vec<String> {
     let one = |valid: bool, what: &str| if valid { Vec::new() } else { vec![what.to_owned()] };
     match format {
         Format::Dns1123Label => label(text, false),
@@ -110,8 +110,8 @@ fn faults(format: Format, text: &str) -> Vec<String> {
     }
 }
 
-fn too_long(text: &str, most: usize) -> Vec<String> {
-    if text.len() > most { vec![format!("must be no more than {most} bytes")] } else { Vec::new() }
+fn too_long(text: &str, max_length: usize) -> Vec<String> {
+    if text.len() > max_length { vec![format!("must be no more than {max_length} bytes")] } else { Vec::new() }
 }
 
 fn label(text: &str, letter_first: bool) -> Vec<String> {

@@ -73,7 +73,7 @@ fn max(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     extreme(machine, args, Ordering::Greater)
 }
 
-pub(super) fn place(at: Option<usize>) -> Val {
+pub(super) fn index_or_minus_one(at: Option<usize>) -> Val {
     Val::Int(at.and_then(|at| i64::try_from(at).ok()).unwrap_or(-1))
 }
 
@@ -82,7 +82,7 @@ fn index_of(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
         [Val::Text(_), ..] => strings::index_of(machine, args),
         [list @ Val::List(_), item] => {
             let list = items(machine, std::slice::from_ref(list))?;
-            Ok(place(list.iter().position(|i| i.equals(item))))
+            Ok(index_or_minus_one(list.iter().position(|i| i.equals(item))))
         }
         _ => no_overload(),
     }
@@ -93,7 +93,7 @@ fn last_index_of(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
         [Val::Text(_), ..] => strings::last_index_of(machine, args),
         [list @ Val::List(_), item] => {
             let list = items(machine, std::slice::from_ref(list))?;
-            Ok(place(list.iter().rposition(|i| i.equals(item))))
+            Ok(index_or_minus_one(list.iter().rposition(|i| i.equals(item))))
         }
         _ => no_overload(),
     }
@@ -145,7 +145,7 @@ fn reverse(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
 fn distinct(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     let mut found: Vec<Val> = Vec::new();
     for item in items(machine, args)? {
-        machine.spend_on(found.len())?;
+        machine.spend_for_length(found.len())?;
         if !found.iter().any(|known| known.equals(item)) {
             found.push(item.clone());
         }

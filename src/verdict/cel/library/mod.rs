@@ -48,7 +48,7 @@ const OPERATORS: &[Entry] = &[
     Entry("_<=_", Global, [2, 2], op::at_most),
     Entry("_>_", Global, [2, 2], op::greater),
     Entry("_>=_", Global, [2, 2], op::at_least),
-    Entry("@in", Global, [2, 2], op::within),
+    Entry("@in", Global, [2, 2], op::is_in),
     Entry("_+_", Global, [2, 2], op::add),
     Entry("_-_", Global, [2, 2], op::subtract),
     Entry("_*_", Global, [2, 2], op::multiply),
@@ -76,14 +76,14 @@ const TABLES: &[&[Entry]] = &[
 
 /// The function of this name for so many arguments.
 pub(crate) fn find(name: &str, style: Style, count: usize) -> Option<Function> {
-    all(name, style).find(|entry| (entry.2[0]..=entry.2[1]).contains(&count)).map(|entry| entry.3)
+    overloads(name, style).find(|entry| (entry.2[0]..=entry.2[1]).contains(&count)).map(|entry| entry.3)
 }
 
 /// Is there a function of this name, for any number of arguments?
 pub(crate) fn exists(name: &str, style: Style) -> bool {
-    all(name, style).next().is_some()
+    overloads(name, style).next().is_some()
 }
 
-fn all(name: &str, style: Style) -> impl Iterator<Item = &'static Entry> {
+fn overloads(name: &str, style: Style) -> impl Iterator<Item = &'static Entry> {
     TABLES.iter().copied().flatten().filter(move |entry| entry.0 == name && entry.1 == style)
 }

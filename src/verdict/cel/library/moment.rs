@@ -76,14 +76,14 @@ impl Moment {
     }
 
     /// So many nanoseconds later.
-    pub(crate) fn later(&self, nanos: i64) -> Option<Self> {
+    pub(crate) fn checked_add_nanos(&self, nanos: i64) -> Option<Self> {
         let total = i128::from(self.seconds) * SECOND + i128::from(self.nanos) + i128::from(nanos);
         let seconds = i64::try_from(total.div_euclid(SECOND)).ok()?;
         Self::new(seconds, u32::try_from(total.rem_euclid(SECOND)).ok()?, self.offset)
     }
 
     /// Nanoseconds since another time, if 64 bits hold them.
-    pub(crate) fn since(&self, other: &Self) -> Option<i64> {
+    pub(crate) fn nanos_since(&self, other: &Self) -> Option<i64> {
         let seconds = i128::from(self.seconds) - i128::from(other.seconds);
         i64::try_from(seconds * SECOND + i128::from(self.nanos) - i128::from(other.nanos)).ok()
     }

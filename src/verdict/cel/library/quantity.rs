@@ -16,10 +16,10 @@ type Result<T> = std::result::Result<T, EvalError>;
 pub(super) const FUNCTIONS: &[Entry] = &[
     Entry("quantity", Global, [1, 1], quantity),
     Entry("isQuantity", Global, [1, 1], is_quantity),
-    Entry("sign", Global, [1, 1], |_, args| about(args, |a| Ok(Val::Int(a.digits.signum() as i64)))),
-    Entry("isInteger", Method, [1, 1], |_, args| about(args, |a| Ok(Val::Bool(a.whole().is_some())))),
+    Entry("sign", Global, [1, 1], |_, args| with_quantity(args, |a| Ok(Val::Int(a.digits.signum() as i64)))),
+    Entry("isInteger", Method, [1, 1], |_, args| with_quantity(args, |a| Ok(Val::Bool(a.as_int64().is_some())))),
     Entry("asInteger", Method, [1, 1], as_integer),
-    Entry("asApproximateFloat", Method, [1, 1], |_, args| about(args, |a| Ok(Val::Double(a.approximate())))),
+    Entry("asApproximateFloat", Method, [1, 1], |_, args| with_quantity(args, |a| Ok(Val::Double(a.as_f64())))),
     Entry("add", Method, [2, 2], |_, args| sum(args, 1)),
     Entry("sub", Method, [2, 2], |_, args| sum(args, -1)),
 ];
@@ -30,27 +30,27 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 pub(crate) struct Amount {
     digits: i128,
     power: i32,
-    small: bool,
+    fits_int64: bool,
 }
 
 /// The finest that a quantity can be: billionths.
-const FINEST: i32 = -9;
+const NANO_EXPONENT: i32 = -9;
 
 impl Amount {
-    fn small(digits: i64, power: i32) -> Self {
-        Self { digits: digits.into(), power, small: true }
+    fn from_int64(digits: i64, power: i32) -> Self {
+        Self { digits: digits.into(), power, fits_int64: true }
     }
 
-    fn whole(&self) -> Option<i64> {
+    fn as_int64(&self) -> Option<i64> {
         match self.power {
-            0 if self.small => i64::try_from(self.digits).ok(),
-            power if self.small && power > 0 => i64::try_from(scaled(self.digits, power)?).ok(),
+            0 if self.fits_int64 => i64::try_from(self.digits).ok(),
+            power if self.fits_int64 && power > 0 => i64::try_from(scaled(self.digits, power)?).ok(),
             _ => None,
         }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "approximate, as its name says")]
-    fn approximate(&self) -> f64 {
+    fn as_f64(&self) -> f64 {
         if self.power < 0 {
             self.digits as f64 / 10_f64.powi(-self.power)
         } else {
@@ -63,7 +63,7 @@ impl Amount {
         match self.aligned(other) {
             Some((a, b, _)) => a.cmp(&b),
             // Too far apart for 38 digits, so the difference of their sizes decides.
-            None => self.approximate().partial_cmp(&other.approximate()).unwrap_or(Ordering::Equal),
+            None => self.as_f64().partial_cmp(&other.as_f64()).unwrap_or(Ordering::Equal),
         }
     }
 
@@ -72,8 +72,8 @@ impl Amount {
         Some((scaled(self.digits, self.power - power)?, scaled(other.digits, other.power - power)?, power))
     }
 
-    fn plus(&self, other: &Self) -> Option<Self> {
-        if self.small && other.small {
+    fn checked_add(&self, other: &Self) -> Option<Self> {
+        if self.fits_int64 && other.fits_int64 {
             if other.digits == 0 {
                 return Some(*self);
             }
@@ -84,7 +84,7 @@ impl Amount {
         let (a, b, power) = self.aligned(other)?;
         let digits = a.checked_add(b)?;
         let fits = [a, b, digits].iter().all(|n| i64::try_from(*n).is_ok());
-        Some(Self { digits, power, small: self.small && other.small && fits })
+        Some(Self { digits, power, fits_int64: self.fits_int64 && other.fits_int64 && fits })
     }
 
     /// Reads an amount as Kubernetes does, which takes a suffix without a number for nothing.
@@ -106,7 +106,9 @@ impl Amount {
         let (two, ten) = scale(suffix)?;
         let number = Number { negative, whole: whole.trim_start_matches('0'), fraction };
         // Without any digit only the fast way finds a number.
-        number.fast(two, ten).or_else(|| if end == 0 && fraction.is_empty() { None } else { number.slow(two, ten) })
+        number
+            .parse_int64(two, ten)
+            .or_else(|| if end == 0 && fraction.is_empty() { None } else { number.parse_big(two, ten) })
     }
 }
 
@@ -119,7 +121,7 @@ struct Number<'a> {
 
 impl Number<'_> {
     /// In 64 bits, if the number is short enough.
-    fn fast(&self, two: Option<u32>, ten: i32) -> Option<Amount> {
+    fn parse_int64(&self, two: Option<u32>, ten: i32) -> Option<Amount> {
         let whole = if self.whole.is_empty() { "0" } else { self.whole };
         let length = i32::try_from(whole.len() + self.fraction.len()).ok()?;
         let room = match two {
@@ -129,27 +131,27 @@ impl Number<'_> {
             None => 18 - length,
         };
         let power = ten.checked_sub(i32::try_from(self.fraction.len()).ok()?)?;
-        if room < 0 || power < FINEST {
+        if room < 0 || power < NANO_EXPONENT {
             return None;
         }
         let digits: i64 = format!("{whole}{}", self.fraction).parse().ok()?;
         let digits = digits.checked_mul(1_i64.checked_shl(two.unwrap_or(0))?)?;
-        Some(Amount::small(if self.negative { -digits } else { digits }, power))
+        Some(Amount::from_int64(if self.negative { -digits } else { digits }, power))
     }
 
     /// In 128 bits: rounded up to billionths, and capped if the suffix is a power of 1024.
-    fn slow(&self, two: Option<u32>, ten: i32) -> Option<Amount> {
+    fn parse_big(&self, two: Option<u32>, ten: i32) -> Option<Amount> {
         let text = format!("{}{}", self.whole, self.fraction);
         let digits: i128 = if text.is_empty() { 0 } else { text.parse().ok()? };
         let mut digits = digits.checked_mul(1_i128.checked_shl(two.unwrap_or(0))?)?;
         let mut power = ten.checked_sub(i32::try_from(self.fraction.len()).ok()?)?;
-        if digits != 0 && power < FINEST {
-            let divisor = 10_i128.checked_pow(u32::try_from(FINEST.checked_sub(power)?).ok()?);
+        if digits != 0 && power < NANO_EXPONENT {
+            let divisor = 10_i128.checked_pow(u32::try_from(NANO_EXPONENT.checked_sub(power)?).ok()?);
             digits = divisor.map_or(1, |by| digits / by + i128::from(digits % by != 0));
-            power = FINEST;
+            power = NANO_EXPONENT;
         }
-        let largest = Amount { digits: i64::MAX.into(), power: 0, small: false };
-        let amount = Amount { digits, power, small: false };
+        let largest = Amount { digits: i64::MAX.into(), power: 0, fits_int64: false };
+        let amount = Amount { digits, power, fits_int64: false };
         let amount = if two.is_some() && amount.compare(&largest).is_gt() { largest } else { amount };
         Some(Amount { digits: if self.negative { -amount.digits } else { amount.digits }, ..amount })
     }
@@ -208,31 +210,31 @@ fn is_quantity(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     Ok(Val::Bool(read(args)?.is_some()))
 }
 
-fn amount(value: Option<&Val>) -> Result<Amount> {
+fn quantity_arg(value: Option<&Val>) -> Result<Amount> {
     match value {
         Some(Val::Opaque(opaque)) => match opaque.as_ref() {
             Opaque::Quantity(amount) => Ok(*amount),
             _ => no_overload(),
         },
-        Some(Val::Int(whole)) => Ok(Amount::small(*whole, 0)),
+        Some(Val::Int(whole)) => Ok(Amount::from_int64(*whole, 0)),
         _ => no_overload(),
     }
 }
 
-fn about(args: &[Val], of: impl Fn(&Amount) -> Result<Val>) -> Result<Val> {
+fn with_quantity(args: &[Val], of: impl Fn(&Amount) -> Result<Val>) -> Result<Val> {
     match args {
-        [value @ Val::Opaque(_)] => of(&amount(Some(value))?),
+        [value @ Val::Opaque(_)] => of(&quantity_arg(Some(value))?),
         _ => no_overload(),
     }
 }
 
 fn as_integer(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
-    about(args, |a| a.whole().map_or_else(|| failed("cannot convert value to integer"), |i| Ok(Val::Int(i))))
+    with_quantity(args, |a| a.as_int64().map_or_else(|| failed("cannot convert value to integer"), |i| Ok(Val::Int(i))))
 }
 
 fn sum(args: &[Val], sign: i128) -> Result<Val> {
     let [a @ Val::Opaque(_), b] = args else { return no_overload() };
-    let (a, b) = (amount(Some(a))?, amount(Some(b))?);
+    let (a, b) = (quantity_arg(Some(a))?, quantity_arg(Some(b))?);
     let b = Amount { digits: b.digits * sign, ..b };
-    a.plus(&b).map_or_else(|| failed("quantity overflow"), |sum| Ok(Val::opaque(Opaque::Quantity(sum))))
+    a.checked_add(&b).map_or_else(|| failed("quantity overflow"), |sum| Ok(Val::opaque(Opaque::Quantity(sum))))
 }

@@ -26,7 +26,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 pub(crate) const TAKE_A_PATTERN: &[&str] = &["matches", "find", "findAll"];
 
 /// How many patterns are kept. They are few: computed patterns are rare.
-const CACHED: usize = 128;
+const CACHE_SIZE: usize = 128;
 
 /// Memory that a compiled pattern may take, in bytes: objects may bring patterns of their own.
 const SIZE_LIMIT: usize = 10 << 20;
@@ -40,16 +40,16 @@ pub(crate) fn compile(pattern: &str) -> std::result::Result<Pattern, String> {
 
 /// A compiled pattern, and whose it is.
 enum Compiled<'v> {
-    Written(&'v Pattern),
-    Kept(Arc<Pattern>),
+    Literal(&'v Pattern),
+    Cached(Arc<Pattern>),
 }
 
 impl Deref for Compiled<'_> {
     type Target = Pattern;
     fn deref(&self) -> &Pattern {
         match self {
-            Self::Written(regex) => regex,
-            Self::Kept(regex) => regex,
+            Self::Literal(regex) => regex,
+            Self::Cached(regex) => regex,
         }
     }
 }
@@ -59,17 +59,17 @@ fn parts<'v>(machine: &mut Machine<'_>, args: &'v [Val]) -> Result<(&'v str, Com
     let [Val::Text(text), pattern, ..] = args else { return no_overload() };
     let regex = match pattern {
         Val::Opaque(opaque) => match opaque.as_ref() {
-            Opaque::Pattern(regex) => Compiled::Written(regex),
+            Opaque::Pattern(regex) => Compiled::Literal(regex),
             _ => return no_overload(),
         },
         Val::Text(pattern) => {
-            machine.spend_on(pattern.len())?;
-            Compiled::Kept(cached(pattern)?)
+            machine.spend_for_length(pattern.len())?;
+            Compiled::Cached(cached(pattern)?)
         }
         _ => return no_overload(),
     };
     // As kube-apiserver counts it: the text and a quarter of the pattern, multiplied.
-    machine.spend_on(text.len().saturating_mul(regex.source().len() / 4 + 1))?;
+    machine.spend_for_length(text.len().saturating_mul(regex.source().len() / 4 + 1))?;
     Ok((text, regex))
 }
 
@@ -79,7 +79,7 @@ fn cached(pattern: &str) -> Result<Arc<Pattern>> {
         return Ok(regex.clone());
     }
     let regex = Arc::new(compile(pattern).map_err(EvalError::Failed)?);
-    if cache.len() >= CACHED {
+    if cache.len() >= CACHE_SIZE {
         cache.clear();
     }
     cache.insert(pattern.to_owned(), regex.clone());

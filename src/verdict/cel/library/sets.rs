@@ -22,21 +22,21 @@ fn both<'v>(machine: &mut Machine<'_>, args: &'v [Val]) -> Result<(&'v [Val], &'
     }
 }
 
-fn has(list: &[Val], item: &Val) -> bool {
+fn contains_item(list: &[Val], item: &Val) -> bool {
     list.iter().any(|i| i.equals(item))
 }
 
 fn contains(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val, EvalError> {
     let (list, part) = both(machine, args)?;
-    Ok(Val::Bool(part.iter().all(|item| has(list, item))))
+    Ok(Val::Bool(part.iter().all(|item| contains_item(list, item))))
 }
 
 fn equivalent(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val, EvalError> {
     let (a, b) = both(machine, args)?;
-    Ok(Val::Bool(a.iter().all(|item| has(b, item)) && b.iter().all(|item| has(a, item))))
+    Ok(Val::Bool(a.iter().all(|item| contains_item(b, item)) && b.iter().all(|item| contains_item(a, item))))
 }
 
 fn intersects(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val, EvalError> {
     let (a, b) = both(machine, args)?;
-    Ok(Val::Bool(a.iter().any(|item| has(b, item))))
+    Ok(Val::Bool(a.iter().any(|item| contains_item(b, item))))
 }

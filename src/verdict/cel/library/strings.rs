@@ -2,7 +2,7 @@
 
 use super::Entry;
 use super::Style::{Global, Method};
-use super::lists::place;
+use super::lists::index_or_minus_one;
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::machine::Machine;
 use crate::cel::value::Val;
@@ -29,7 +29,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 fn size(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     let size = match args {
         [Val::Text(text)] => {
-            machine.spend_on(text.len())?;
+            machine.spend_for_length(text.len())?;
             text.chars().count()
         }
         [Val::Bytes(bytes)] => bytes.len(),
@@ -44,7 +44,7 @@ fn size(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
 fn pair<'v>(machine: &mut Machine<'_>, args: &'v [Val]) -> Result<(&'v str, &'v str)> {
     match args {
         [Val::Text(a), Val::Text(b), ..] => {
-            machine.spend_on(a.len())?;
+            machine.spend_for_length(a.len())?;
             Ok((a, b))
         }
         _ => no_overload(),
@@ -54,7 +54,7 @@ fn pair<'v>(machine: &mut Machine<'_>, args: &'v [Val]) -> Result<(&'v str, &'v 
 fn text<'v>(machine: &mut Machine<'_>, args: &'v [Val]) -> Result<&'v str> {
     match args.first() {
         Some(Val::Text(text)) => {
-            machine.spend_on(text.len())?;
+            machine.spend_for_length(text.len())?;
             Ok(text)
         }
         _ => no_overload(),
@@ -112,7 +112,7 @@ pub(super) fn index_of(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     }
     let Some(start) = offset(text, from) else { return Ok(Val::Int(-1)) };
     let found = text.get(start..).and_then(|rest| rest.find(part)).map(|at| start + at);
-    Ok(place(found.map(|at| count(text, at))))
+    Ok(index_or_minus_one(found.map(|at| count(text, at))))
 }
 
 fn count(text: &str, end: usize) -> usize {
@@ -138,7 +138,7 @@ pub(super) fn last_index_of(machine: &mut Machine<'_>, args: &[Val]) -> Result<V
     let end = last.saturating_add(part.chars().count()).min(length);
     let end = i64::try_from(end).ok().and_then(|end| offset(text, end)).unwrap_or(text.len());
     let found = text.get(..end).and_then(|head| head.rfind(part));
-    Ok(place(found.map(|at| count(text, at))))
+    Ok(index_or_minus_one(found.map(|at| count(text, at))))
 }
 
 fn lower(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
@@ -157,7 +157,7 @@ fn replace(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let times = text.matches(old.as_ref()).count().min(limit);
-    machine.spend_on(text.len().saturating_add(times.saturating_mul(new.len())))?;
+    machine.spend_for_length(text.len().saturating_add(times.saturating_mul(new.len())))?;
     Ok(Val::text(text.replacen(old.as_ref(), new, limit)))
 }
 
@@ -227,7 +227,7 @@ fn join(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
         let Val::Text(part) = item else {
             return failed(format!("join: invalid input: a value of type {}", item.type_name()));
         };
-        machine.spend_on(part.len() + separator.len())?;
+        machine.spend_for_length(part.len() + separator.len())?;
         if i > 0 {
             joined.push_str(separator);
         }

@@ -167,7 +167,7 @@ fn one_duration(text: &str) -> Option<(u128, &str)> {
 
 /// Reads a duration as the API server reads a field of that format: as above, else any numbers with units up to weeks.
 pub(crate) fn parse_lenient_duration(text: &str) -> Option<i64> {
-    parse_duration(text).or_else(|| words_of_duration(text))
+    parse_duration(text).or_else(|| parse_worded_duration(text))
 }
 
 const UNITS: &[(&[&str], i64)] = &[
@@ -181,7 +181,7 @@ const UNITS: &[(&[&str], i64)] = &[
     (&["w", "wk", "week"], 7 * 24 * 3600 * SECOND),
 ];
 
-fn words_of_duration(text: &str) -> Option<i64> {
+fn parse_worded_duration(text: &str) -> Option<i64> {
     let mut total = None;
     let mut rest = text;
     while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {

@@ -14,12 +14,12 @@ type Result<T> = std::result::Result<T, EvalError>;
 pub(super) const FUNCTIONS: &[Entry] = &[
     Entry("url", Global, [1, 1], url),
     Entry("isURL", Global, [1, 1], is_url),
-    Entry("getScheme", Method, [1, 1], |m, args| about(m, args, |u| Val::text(u.scheme.as_str()))),
-    Entry("getHost", Method, [1, 1], |m, args| about(m, args, |u| Val::text(u.host.as_str()))),
-    Entry("getHostname", Method, [1, 1], |m, args| about(m, args, |u| Val::text(u.split_host().0))),
-    Entry("getPort", Method, [1, 1], |m, args| about(m, args, |u| Val::text(u.split_host().1))),
-    Entry("getEscapedPath", Method, [1, 1], |m, args| about(m, args, |u| Val::text(u.path.as_str()))),
-    Entry("getQuery", Method, [1, 1], |m, args| about(m, args, |u| query(&u.query))),
+    Entry("getScheme", Method, [1, 1], |m, args| with_url(m, args, |u| Val::text(u.scheme.as_str()))),
+    Entry("getHost", Method, [1, 1], |m, args| with_url(m, args, |u| Val::text(u.host.as_str()))),
+    Entry("getHostname", Method, [1, 1], |m, args| with_url(m, args, |u| Val::text(u.split_host().0))),
+    Entry("getPort", Method, [1, 1], |m, args| with_url(m, args, |u| Val::text(u.split_host().1))),
+    Entry("getEscapedPath", Method, [1, 1], |m, args| with_url(m, args, |u| Val::text(u.path.as_str()))),
+    Entry("getQuery", Method, [1, 1], |m, args| with_url(m, args, |u| query(&u.query))),
 ];
 
 /// The parts of a URL.
@@ -244,11 +244,11 @@ fn is_url(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
     }
 }
 
-fn about(machine: &mut Machine<'_>, args: &[Val], of: impl Fn(&Url) -> Val) -> Result<Val> {
+fn with_url(machine: &mut Machine<'_>, args: &[Val], of: impl Fn(&Url) -> Val) -> Result<Val> {
     match args {
         [Val::Opaque(opaque)] => match opaque.as_ref() {
             Opaque::Url(url) => {
-                machine.spend_on(url.text.len())?;
+                machine.spend_for_length(url.text.len())?;
                 Ok(of(url))
             }
             _ => no_overload(),

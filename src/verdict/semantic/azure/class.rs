@@ -29,7 +29,7 @@ fn minor(version: &str) -> Option<(u32, u32)> {
 /// Which versions of Kubernetes a family has images for is Microsoft's table of "Supported OS versions".
 fn image(class: &NodeClass, facts: &Facts, found: &mut Vec<Issue>) {
     let family = &*class.image_family;
-    let path = Path::of("spec.imageFamily");
+    let path = Path::from_dotted("spec.imageFamily");
     let version = facts.kubernetes.as_deref();
     let at = version.and_then(minor);
     let with = version.map(|v| format!(" with Kubernetes {v}")).unwrap_or_default();
@@ -53,7 +53,7 @@ fn image(class: &NodeClass, facts: &Facts, found: &mut Vec<Issue>) {
     if class.fips && !is_azure_linux(class) && !class.trusted_launch {
         let message = "FIPS on Ubuntu without trusted launch is Ubuntu 20.04, whose images AKS removes on 2027-03-17";
         let fix = "write imageFamily: AzureLinux, or ask for trusted launch too".to_owned();
-        found.push(Issue::new(&rules::IMAGE, &Path::of("spec.fipsMode"), message).fix(fix));
+        found.push(Issue::new(&rules::IMAGE, &Path::from_dotted("spec.fipsMode"), message).fix(fix));
     }
 }
 
@@ -68,7 +68,7 @@ const RESERVED_SUBNETS: [&str; 5] = [
 
 /// The schema has checked the form of the id; a `<placeholder>` in it has been reported.
 fn subnet_issue(subnet: &str) -> Option<Issue> {
-    let path = Path::of("spec.vnetSubnetID");
+    let path = Path::from_dotted("spec.vnetSubnetID");
     let parts: Vec<&str> = subnet.split('/').collect();
     if subnet.contains(['<', '>']) {
         return None;
@@ -121,7 +121,7 @@ const OWNER_TAGS: [&str; 8] = [
 const MOST_TAGS: usize = 50 - OWNER_TAGS.len();
 
 fn tags(class: &NodeClass, found: &mut Vec<Issue>) {
-    let path = Path::of("spec.tags");
+    let path = Path::from_dotted("spec.tags");
     let mut folded: BTreeMap<String, &str> = BTreeMap::new();
     for key in class.tags.keys() {
         let at = path.key(key);

@@ -68,7 +68,7 @@ impl<'v> Entries<'v> {
 
     /// Where a requirement is.
     pub(super) fn path(&self, index: usize) -> Path {
-        Path::of(self.at).index(index)
+        Path::from_dotted(self.at).index(index)
     }
 }
 
@@ -92,7 +92,7 @@ impl<'v> Entry<'v> {
 
 /// Where a label of a NodePool's template is.
 pub(super) fn label_path(key: &str) -> Path {
-    Path::of(LABELS).key(key)
+    Path::from_dotted(LABELS).key(key)
 }
 
 /// One thing that a NodePool asks for, as it is kept beside the NodePool.
@@ -105,8 +105,8 @@ pub(crate) struct Said {
 }
 
 /// What a NodePool asks for: requirements in their order, then the labels of its template.
-pub(in crate::semantic) fn asked(value: &Value, object: &Object) -> Option<Box<[Said]>> {
-    let Object::NodePool(pool) = object else { return None };
+pub(in crate::semantic) fn asked(value: &Value, manifest_object: &Object) -> Option<Box<[Said]>> {
+    let Object::NodePool(pool) = manifest_object else { return None };
     let entries = Entries::of_pool(value);
     let normal = |key: &'_ str| labels::normalize(key).to_owned();
     // Most pools say one thing of each key, and the domain has it.

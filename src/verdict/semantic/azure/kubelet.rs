@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// What AKS's "custom node configuration" allows, where the schema says nothing.
 pub(super) fn judge(kubelet: &Value, found: &mut Vec<Issue>) {
-    let path = Path::of("spec.kubelet");
+    let path = Path::from_dotted("spec.kubelet");
     for (i, sysctl) in kubelet["allowedUnsafeSysctls"].as_array().into_iter().flatten().enumerate() {
         let Some(name) = sysctl.as_str().filter(|name| !is_allowed_sysctl(name)) else { continue };
         let message = format!("AKS allows no unsafe sysctl {name:?}");

@@ -13,9 +13,9 @@ use serde_json::Value;
 pub(super) fn object(subject: &Subject<'_>, found: &mut Vec<Issue>) {
     let value = subject.value;
     match subject.object {
-        Object::Pod(_) => windows(&value["spec"], &Path::of("spec"), found),
+        Object::Pod(_) => windows(&value["spec"], &Path::from_dotted("spec"), found),
         Object::Deployment(_) | Object::StatefulSet(_) | Object::DaemonSet(_) | Object::Job(_) => {
-            windows(&value["spec"]["template"]["spec"], &Path::of("spec.template.spec"), found);
+            windows(&value["spec"]["template"]["spec"], &Path::from_dotted("spec.template.spec"), found);
         }
         Object::Other { api_version, kind, .. } => match (group(api_version), &**kind) {
             ("", "Service") => service(&value["spec"], found),
@@ -44,7 +44,7 @@ fn windows(pod: &Value, path: &Path, found: &mut Vec<Issue>) {
 }
 
 fn service(spec: &Value, found: &mut Vec<Issue>) {
-    let path = Path::of("spec");
+    let path = Path::from_dotted("spec");
     let families = spec["ipFamilies"].as_array().into_iter().flatten();
     let ipv6 = families.enumerate().find(|(_, f)| *f == "IPv6").map(|(i, _)| path.key("ipFamilies").index(i));
     let dual = || (spec["ipFamilyPolicy"] == "RequireDualStack").then(|| path.key("ipFamilyPolicy"));
@@ -60,7 +60,7 @@ fn cluster(spec: &Value, found: &mut Vec<Issue>) {
     if spec["nodeProvisioningProfile"]["mode"] != "Auto" {
         return;
     }
-    let path = Path::of("spec");
+    let path = Path::from_dotted("spec");
     let mut refuse = |at: Path, message: &str, fix: &str| {
         found.push(Issue::new(&rules::CLUSTER, &at, message).fix(fix.to_owned()));
     };
@@ -102,7 +102,7 @@ pub(super) fn autoscalers(render: &Render, found: &mut Vec<(usize, Issue)>) {
         if deployment.key.name.as_str().contains("cluster-autoscaler") && deployment.replicas > 0 {
             let message = "a cluster-autoscaler runs beside NodePools: both add nodes for the same pods".to_owned();
             let fix = "remove it: AKS refuses node auto-provisioning together with the cluster autoscaler".to_owned();
-            found.push((at, Issue::new(&rules::AUTOSCALER, &Path::of("metadata.name"), message).fix(fix)));
+            found.push((at, Issue::new(&rules::AUTOSCALER, &Path::from_dotted("metadata.name"), message).fix(fix)));
         }
     }
 }

@@ -77,7 +77,7 @@ fn os_disk(usage: &Use<'_>, facts: &Facts) -> Option<Issue> {
         class.os_disk_gb
     );
     let fix = "write a smaller osDiskSizeGB, or let the pools ask for larger sizes".to_owned();
-    Some(Issue::new(&rules::OS_DISK, &Path::of("spec.osDiskSizeGB"), message).fix(fix))
+    Some(Issue::new(&rules::OS_DISK, &Path::from_dotted("spec.osDiskSizeGB"), message).fix(fix))
 }
 
 /// The subnet's addresses against the nodes that the pools may make.
@@ -106,7 +106,7 @@ fn room(usage: &Use<'_>, render: &Render, facts: &Facts) -> Option<Issue> {
     } else {
         "lower maxPods, use a larger subnet, or overlay networking, where pods take no address of the subnet"
     };
-    Some(Issue::new(&rules::SUBNET_ROOM, &Path::of("spec.vnetSubnetID"), message).fix(fix.to_owned()))
+    Some(Issue::new(&rules::SUBNET_ROOM, &Path::from_dotted("spec.vnetSubnetID"), message).fix(fix.to_owned()))
 }
 
 /// The addresses of a subnet that is itself in the input, as an object of Azure Service Operator.

@@ -44,11 +44,11 @@ pub(crate) struct Kinds {
 }
 
 /// The classes of each part.
-fn classes(render: &Render) -> BTreeMap<&str, Classes<'_>> {
+fn classes(input: &Render) -> BTreeMap<&str, Classes<'_>> {
     let mut parts: BTreeMap<&str, Classes<'_>> = BTreeMap::new();
-    for (at, digest) in render.digests.iter().enumerate() {
+    for (at, digest) in input.digests.iter().enumerate() {
         if let Some(class) = node_class(digest) {
-            parts.entry(render.part(at)).or_default().insert(class.name.as_str(), class);
+            parts.entry(input.part(at)).or_default().insert(class.name.as_str(), class);
         }
     }
     parts
@@ -103,7 +103,7 @@ fn no_class(pool: &NodePool, classes: &Classes<'_>, found: &mut Vec<Issue>) {
     let message = format!("no AKSNodeClass {name} is in the input, which has {}", known.join(", "));
     let fix = nearest(name, known.iter().copied()).map(|meant| format!("write {meant}"));
     let fix = fix.unwrap_or_else(|| format!("add an AKSNodeClass {name}, or write one of those"));
-    let path = Path::of("spec.template.spec.nodeClassRef.name");
+    let path = Path::from_dotted("spec.template.spec.nodeClassRef.name");
     found.push(Issue::new(&rules::NO_CLASS, &path, message).fix(fix));
 }
 
@@ -217,7 +217,7 @@ impl Pool<'_> {
     }
 
     fn nothing(&self, facts: &Facts) -> Issue {
-        let path = Path::of(POOL);
+        let path = Path::from_dotted(POOL);
         let supplies = &facts.supplies;
         let asks = |key: &str, value: &str| {
             let mut of_key = self.entries.iter().filter(|e| e.key == key);
@@ -253,9 +253,10 @@ impl Pool<'_> {
             Some(StepKind::Requirement { index, .. }) => {
                 (path.index(*index), format!("widen requirements[{index}]: without it {back} sizes are left"))
             }
-            Some(StepKind::Label { text }) => {
-                (Path::of("spec.template.metadata.labels"), format!("drop {text}: without it {back} sizes are left"))
-            }
+            Some(StepKind::Label { text }) => (
+                Path::from_dotted("spec.template.metadata.labels"),
+                format!("drop {text}: without it {back} sizes are left"),
+            ),
             Some(StepKind::Excluded(reason)) => {
                 (path, format!("change the AKSNodeClass: without \"{reason}\" {back} sizes are left"))
             }
@@ -284,7 +285,7 @@ impl Pool<'_> {
         let end = first.and_then(|size| retirement(size.name.as_str()));
         if let (Some(size), Some(end)) = (first, end) {
             let what = format!("all {} sizes that are left end, for example {}", reach.len(), size.name);
-            found.push(retired(&what, end, &Path::of(POOL)));
+            found.push(retired(&what, end, &Path::from_dotted(POOL)));
         }
     }
 
@@ -306,7 +307,7 @@ impl Pool<'_> {
             if left == 1 { "1 size is".to_owned() } else { format!("{left} sizes are") }
         );
         let fix = "check with az vm list-skus, or allow more sizes".to_owned();
-        found.push(Issue::new(&rules::RESTRICTED, &Path::of(POOL), message).fix(fix));
+        found.push(Issue::new(&rules::RESTRICTED, &Path::from_dotted(POOL), message).fix(fix));
     }
 
     fn min_values(&self, selection: &Selection<'_>, first: &RegionOfferings, facts: &Facts, found: &mut Vec<Issue>) {
@@ -337,7 +338,7 @@ impl Pool<'_> {
                 None => format!("no region has more than {most}"),
             };
             let message = format!("{} values of {} are asked for, and {place} among the sizes left", least, entry.key);
-            let path = Path::of(POOL).index(at).key("minValues");
+            let path = Path::from_dotted(POOL).index(at).key("minValues");
             let fix = format!("write minValues: {most} or less, or allow more sizes");
             found.push(Issue::new(&rules::MIN_VALUES, &path, message).fix(fix));
         }
@@ -350,7 +351,7 @@ impl Pool<'_> {
         if all && !self.pool.taints.iter().any(|taint| keeps_off(taint.effect)) {
             let message = "all nodes of this pool have GPUs, and no taint keeps pods off that need none".to_owned();
             let fix = "add to spec.template.spec: taints: [{key: nvidia.com/gpu, value: \"true\", effect: NoSchedule}]";
-            let path = Path::of("spec.template.spec");
+            let path = Path::from_dotted("spec.template.spec");
             found.push(Issue::new(&rules::GPU_TAINT, &path, message).at_key().fix(fix.to_owned()));
         }
         // Sizes that are named, and that the class has no driver for, while others are left.
@@ -362,7 +363,7 @@ impl Pool<'_> {
                 let undriven = reasons.into_iter().find(|r| r.applies_to_class(self.class) && r.applies_to_size(size));
                 let Some(reason) = undriven else { continue };
                 let message = format!("{name}: {reason} (AKSNodeClass {}), so it is never chosen", self.pool.class);
-                let path = Path::of(POOL).index(at).key("values");
+                let path = Path::from_dotted(POOL).index(at).key("values");
                 let fix = "drop the size, or use an AKSNodeClass that suits it".to_owned();
                 found.push(Issue::new(&rules::GPU_DRIVER, &path, message).fix(fix));
             }
@@ -385,6 +386,6 @@ impl Pool<'_> {
             self.pool.class
         );
         let fix = "add a requirement: {key: kubernetes.io/arch, operator: In, values: [amd64]}".to_owned();
-        found.push(Issue::new(&rules::ARM64_IMAGE, &Path::of(POOL), message).fix(fix));
+        found.push(Issue::new(&rules::ARM64_IMAGE, &Path::from_dotted(POOL), message).fix(fix));
     }
 }

@@ -192,11 +192,11 @@ fn a_node_claim_is_judged_by_its_values() {
 fn the_quick_start_and_the_scenarios_have_no_errors() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests");
     let loaded = napkeeper_api::manifests::load(&[root]);
-    assert!(loaded.sources.len() > 5);
+    assert!(loaded.files.len() > 5);
     for region in [None, Some("westeurope")] {
         let region = region.map(|r| Region::new(r).unwrap());
         let verdict = Verdict::embedded().unwrap().with_facts(Facts::embedded(region.as_ref()).unwrap());
-        for report in verdict.judge(&loaded.sources) {
+        for report in verdict.judge(&loaded.files) {
             let ours: Vec<_> = report.findings.iter().filter(|f| f.rule.starts_with("NK2")).collect();
             assert!(ours.is_empty(), "{ours:#?}");
         }

@@ -30,7 +30,7 @@ pub(super) fn check(pool: &NodePool, value: &Value, facts: &Facts, found: &mut V
         let message =
             "nothing stops this pool: a faulty autoscaler or a loop of pods buys nodes until the quota is used up";
         let fix = "add spec.limits with cpu and memory".to_owned();
-        found.push(Issue::new(&rules::NO_LIMITS, &Path::of("spec"), message).at_key().fix(fix));
+        found.push(Issue::new(&rules::NO_LIMITS, &Path::from_dotted("spec"), message).at_key().fix(fix));
     }
     if gpus.is_empty() {
         found.extend(few_sizes(pool, value, index, &sizes));
@@ -57,7 +57,7 @@ fn room(pool: &NodePool, index: &SizeIndex, sizes: &SizeSet) -> Option<Issue> {
         shown(name, amount(&has, name)),
     );
     let fix = "raise the limit to what all nodes of the pool together may have, or allow smaller sizes".to_owned();
-    Some(Issue::new(&rules::NO_ROOM, &Path::of("spec.limits").key(name), message).fix(fix))
+    Some(Issue::new(&rules::NO_ROOM, &Path::from_dotted("spec.limits").key(name), message).fix(fix))
 }
 
 /// Resources that the size alone decides.
@@ -90,7 +90,7 @@ fn gpu_limit(pool: &NodePool, index: &SizeIndex, gpus: &SizeSet) -> Option<Issue
         gpus.len()
     );
     let fix = format!("add {name} to spec.limits");
-    Some(Issue::new(&rules::NO_GPU_LIMIT, &Path::of("spec.limits"), message).at_key().fix(fix))
+    Some(Issue::new(&rules::NO_GPU_LIMIT, &Path::from_dotted("spec.limits"), message).at_key().fix(fix))
 }
 
 /// A short list of names. Where NK3022 counts the sizes of a spot pool it asks for more.
@@ -119,6 +119,6 @@ fn few_sizes(pool: &NodePool, value: &Value, index: &SizeIndex, sizes: &SizeSet)
         labels::SKU_FAMILY,
         labels::SKU_CPU
     );
-    let path = Path::of("spec.template.spec.requirements").index(at).key("values");
+    let path = Path::from_dotted("spec.template.spec.requirements").index(at).key("values");
     Some(Issue::new(&rules::FEW_SIZES, &path, message).fix(fix))
 }

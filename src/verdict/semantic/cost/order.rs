@@ -131,9 +131,9 @@ fn tie(earlier: &Entry<'_>, later: &Entry<'_>, weight: i32) -> Issue {
     );
     let fix = "give the one that is to be tried first a higher weight, or keep their requirements apart".to_owned();
     let issue = if later.pool.weight == 0 {
-        Issue::new(&rules::TIE, &Path::of("spec"), message).at_key()
+        Issue::new(&rules::TIE, &Path::from_dotted("spec"), message).at_key()
     } else {
-        Issue::new(&rules::TIE, &Path::of("spec.weight"), message)
+        Issue::new(&rules::TIE, &Path::from_dotted("spec.weight"), message)
     };
     issue.fix(fix)
 }
@@ -176,7 +176,7 @@ fn spot_last<'e>(
             before.name()
         );
         let fix = format!("give this pool a weight above that of {}", before.name());
-        let path = if mine == 0 { Path::of("spec") } else { Path::of("spec.weight") };
+        let path = if mine == 0 { Path::from_dotted("spec") } else { Path::from_dotted("spec.weight") };
         let issue = Issue::new(&rules::SPOT_LAST, &path, message).fix(fix);
         found.push((spot.digest, if mine == 0 { issue.at_key() } else { issue }));
     }
@@ -211,7 +211,7 @@ fn fallback<'e>(
                            nodes back and has no others, they wait";
             let fix = "add a pool with the same taints, capacity type on-demand and a lower weight; or let this pool buy \
                        both, spot is taken first";
-            let entry = Path::of("spec.template.spec.requirements");
+            let entry = Path::from_dotted("spec.template.spec.requirements");
             found.push((spot.digest, Issue::new(&rules::NO_FALLBACK, &entry, message).at_key().fix(fix.to_owned())));
         }
     }

@@ -27,7 +27,7 @@ enum Carrier {
 pub(super) fn check(subject: &Subject<'_>, found: &mut Vec<Issue>) {
     let Some((carrier, place)) = place(subject) else { return };
     if let Some(annotations) = look(subject.value, place) {
-        let path = Path::of(place);
+        let path = Path::from_dotted(place);
         found.extend(OLD.iter().filter(|old| annotations.contains_key(**old)).map(|old| outdated(&path.key(old))));
         let text = annotations.get(DO_NOT_DISRUPT).and_then(Value::as_str);
         if let Some(text) = text {
@@ -39,7 +39,9 @@ pub(super) fn check(subject: &Subject<'_>, found: &mut Vec<Issue>) {
         let kind = subject.value["kind"].as_str().unwrap_or_default();
         let message = format!("on a {kind} itself it does nothing: Karpenter looks at {what}");
         let fix = format!("move it to {place}");
-        found.push(Issue::new(&rules::MISPLACED, &Path::of(OWN).key(DO_NOT_DISRUPT), message).at_key().fix(fix));
+        found.push(
+            Issue::new(&rules::MISPLACED, &Path::from_dotted(OWN).key(DO_NOT_DISRUPT), message).at_key().fix(fix),
+        );
     }
 }
 
@@ -63,7 +65,7 @@ pub(super) fn render(render: &Render, found: &mut Vec<(usize, Issue)>) {
                            emptied by Karpenter unless the NodePool has a terminationGracePeriod";
             let fix = "write a time instead of true, for example 4h, counted from the start of each pod; or guard the \
                        pods by a PodDisruptionBudget";
-            let path = Path::of(TEMPLATE).key(DO_NOT_DISRUPT);
+            let path = Path::from_dotted(TEMPLATE).key(DO_NOT_DISRUPT);
             found.push((i, Issue::new(&rules::UNBOUNDED, &path, message).fix(fix.to_owned())));
         }
     }

@@ -19,7 +19,7 @@ struct Budgets<'p> {
 }
 
 pub(super) fn check(pool: &NodePool, value: &Value, found: &mut Vec<Issue>) {
-    let list = Path::of("spec.disruption.budgets");
+    let list = Path::from_dotted("spec.disruption.budgets");
     if value["spec"]["disruption"]["budgets"].as_array().is_none_or(Vec::is_empty) {
         return;
     }

@@ -31,7 +31,7 @@ pub(super) fn check(pool: &NodePool, subject: &Subject<'_>, facts: &Facts, found
         return;
     }
     let value = subject.value;
-    let path = Path::of("spec.disruption.consolidateAfter");
+    let path = Path::from_dotted("spec.disruption.consolidateAfter");
     let Some(after) = pool.disruption.consolidate_after else {
         found.push(never(pool, value, &path));
         return;
@@ -75,7 +75,7 @@ fn few_sizes(pool: &NodePool, value: &Value, facts: &Facts) -> Option<Issue> {
     if count == 0 || count >= SPOT_SIZES {
         return None;
     }
-    let list = Path::of("spec.template.spec.requirements");
+    let list = Path::from_dotted("spec.template.spec.requirements");
     let entries = value["spec"]["template"]["spec"]["requirements"].as_array()?;
     let at = |key: &&str| entries.iter().position(|entry| entry["key"] == **key);
     let path = SIZE_KEYS.iter().find_map(at).map_or_else(|| list.clone(), |i| list.index(i).key("values"));

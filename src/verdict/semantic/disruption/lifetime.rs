@@ -15,7 +15,7 @@ const SHORTEST_LIFE: SignedDuration = SignedDuration::from_mins(5);
 const POD_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 pub(super) fn check(pool: &NodePool, value: &Value, found: &mut Vec<Issue>) {
-    let spec = Path::of("spec.template.spec");
+    let spec = Path::from_dotted("spec.template.spec");
     let (life, grace) = (pool.expire_after, pool.termination_grace_period);
     if let Some(life) = life {
         let shown = duration::format(life);

@@ -39,7 +39,7 @@ pub(super) fn render(render: &Render, _facts: &Facts, found: &mut Vec<(usize, Is
 
 fn server_fields(digest: &Digest) -> Option<Issue> {
     let first = digest.server_fields.first().filter(|_| !matches!(digest.object, Object::Other { .. }))?;
-    let path = if *first == "status" { Path::of("status") } else { Path::of("metadata").key(first) };
+    let path = if *first == "status" { Path::from_dotted("status") } else { Path::from_dotted("metadata").key(first) };
     let message =
         format!("the API server writes {}: in Git it is out of date at once", digest.server_fields.join(", "));
     let fix = "remove it, and for each object that comes from kubectl get -o yaml".to_owned();
@@ -50,7 +50,7 @@ fn written(digest: &Digest) -> impl Iterator<Item = Issue> {
     let present = |(key, _): &&(&str, &str)| digest.annotations.contains_key(*key);
     let known = !matches!(digest.object, Object::Other { .. });
     WRITTEN.iter().filter(move |_| known).filter(present).map(|(key, why)| {
-        let path = Path::of("metadata.annotations").key(key);
+        let path = Path::from_dotted("metadata.annotations").key(key);
         Issue::new(&rules::WRITTEN_ANNOTATION, &path, *why).at_key().fix("remove it".to_owned())
     })
 }
@@ -65,7 +65,7 @@ fn twice(render: &Render, found: &mut Vec<(usize, Issue)>) {
             let message =
                 format!("{kind} {identity} stands in this file a second time: whichever is applied last wins");
             let fix = "remove one, or give it another name".to_owned();
-            found.push((i, Issue::new(&rules::TWICE, &Path::of("metadata.name"), message).fix(fix)));
+            found.push((i, Issue::new(&rules::TWICE, &Path::from_dotted("metadata.name"), message).fix(fix)));
         }
     }
 }

@@ -109,7 +109,7 @@ fn is_protected(digest: &Digest) -> bool {
 
 pub(super) fn pruning(render: &Render, found: &mut Vec<(usize, Issue)>) {
     let pruners = Pruners::of(render);
-    let at = Path::of("metadata.name");
+    let at = Path::from_dotted("metadata.name");
     for (i, digest) in render.digests.iter().enumerate().filter(|(_, d)| !is_protected(d)) {
         let Some(tool) = pruners.tool(digest) else { continue };
         let name = tool.name();
@@ -172,7 +172,7 @@ pub(super) fn waves(render: &Render, found: &mut Vec<(usize, Issue)>) {
             let message =
                 format!("its definition is applied in wave {definition}, after it (wave {own}): the first sync fails");
             let fix = format!("write a {ARGO_WAVE} of {definition} or more here, or a lower one at the definition");
-            found.push((i, Issue::new(&rules::WAVES, &Path::of("metadata.name"), message).fix(fix)));
+            found.push((i, Issue::new(&rules::WAVES, &Path::from_dotted("metadata.name"), message).fix(fix)));
         }
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn check(render: &Render, found: &mut Vec<(usize, Issue)>) {
         if let Some(why) = always_blocks(budget).or_else(|| sum.blocked_by(budget)) {
             let message = format!("it never lets a pod be evicted: {why}; a node with such a pod is never drained");
             let fix = "allow one pod at a time to go (maxUnavailable: 1), and run at least two".to_owned();
-            found.push((index, Issue::new(&rules::NO_EVICTION, &Path::of("spec"), message).fix(fix)));
+            found.push((index, Issue::new(&rules::NO_EVICTION, &Path::from_dotted("spec"), message).fix(fix)));
         }
     }
     for guarded in workloads.iter().filter(|w| w.budgets.count > 1) {
@@ -96,7 +96,7 @@ fn guarded(digest: usize, object: &Object) -> Option<Guarded<'_>> {
 fn budgets(render: &Render) -> Vec<(usize, &PodDisruptionBudget)> {
     let mut all = Vec::new();
     for (i, digest) in render.digests.iter().enumerate() {
-        if let Object::DisruptionBudget(budget) = &digest.object {
+        if let Object::PodDisruptionBudget(budget) = &digest.object {
             all.push((i, budget));
         }
     }

@@ -71,17 +71,17 @@ fn asks_for_the_unknown(workload: &Workload<'_>) -> bool {
 }
 
 /// Takes out the workloads whose pods are larger than every size.
-fn too_large(facts: &Facts, waiting: &mut BTreeMap<usize, Workload<'_>>, found: &mut Vec<(usize, Issue)>) {
+fn too_large(facts: &Facts, unplaced_workloads: &mut BTreeMap<usize, Workload<'_>>, found: &mut Vec<(usize, Issue)>) {
     let Some(class) = NodeClassName::new("default").ok().zip(Uid::new("default").ok()) else { return };
     let class = NodeClass { gpu_drivers: false, ..NodeClass::with_defaults(class.0, class.1) };
-    let mut left: BTreeSet<usize> = waiting.keys().copied().collect();
+    let mut left: BTreeSet<usize> = unplaced_workloads.keys().copied().collect();
     let mut largest: Option<Arc<InstanceType>> = None;
     for region in facts.regions.iter() {
         if left.is_empty() {
             return;
         }
         for size in instance_types(region, &class, &facts.nodes) {
-            left.retain(|i| !waiting[i].shape.requests.fits(&size.allocatable));
+            left.retain(|i| !unplaced_workloads[i].shape.requests.fits(&size.allocatable));
             let more = |l: &Arc<InstanceType>| size.allocatable.memory > l.allocatable.memory;
             if largest.as_ref().is_none_or(more) {
                 largest = Some(size);
@@ -89,7 +89,7 @@ fn too_large(facts: &Facts, waiting: &mut BTreeMap<usize, Workload<'_>>, found: 
         }
     }
     for index in left {
-        let Some(workload) = waiting.remove(&index) else { continue };
+        let Some(workload) = unplaced_workloads.remove(&index) else { continue };
         let requests = &workload.shape.requests;
         let most = largest.as_ref().map(|l| format!("; the largest, {}, gives {}", l.facts.name, l.allocatable));
         let message = format!("a pod asks for {requests}, and no VM size holds that{}", most.unwrap_or_default());
@@ -102,13 +102,13 @@ fn too_large(facts: &Facts, waiting: &mut BTreeMap<usize, Workload<'_>>, found: 
 fn homeless(
     base: &Snapshot,
     facts: &Facts,
-    mut waiting: BTreeMap<usize, Workload<'_>>,
+    mut unplaced_workloads: BTreeMap<usize, Workload<'_>>,
     found: &mut Vec<(usize, Issue)>,
 ) {
     let mut why: BTreeMap<usize, String> = BTreeMap::new();
     for region in facts.regions.iter() {
         let pods: BTreeMap<ObjectKey, (usize, Arc<Pod>)> =
-            waiting.iter().filter_map(|(i, w)| pod(*i, w).map(|pod| (pod.key.clone(), (*i, pod)))).collect();
+            unplaced_workloads.iter().filter_map(|(i, w)| pod(*i, w).map(|pod| (pod.key.clone(), (*i, pod)))).collect();
         if pods.is_empty() {
             break;
         }
@@ -118,13 +118,13 @@ fn homeless(
             let indices = group.pods.iter().filter_map(|pod| pods.get(&pod.key));
             why.extend(indices.map(|(i, _)| (*i, reasons(group))));
         }
-        waiting.retain(|i, _| why.contains_key(i));
+        unplaced_workloads.retain(|i, _| why.contains_key(i));
     }
     let place = match facts.regions.as_slice() {
         [only] => format!("in {}", only.region),
         _ => "in any region".to_owned(),
     };
-    for (index, workload) in waiting {
+    for (index, workload) in unplaced_workloads {
         let Some(why) = why.get(&index) else { continue };
         let message = format!("no NodePool of the input takes its pods {place}: {why}");
         let fix =

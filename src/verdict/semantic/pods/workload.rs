@@ -30,7 +30,7 @@ impl<'o> Workload<'o> {
 
     /// Where its pods' spec stands.
     pub(super) fn spec(&self) -> Path {
-        Path::of(if self.is_pod { "spec" } else { "spec.template.spec" })
+        Path::from_dotted(if self.is_pod { "spec" } else { "spec.template.spec" })
     }
 
     /// A label key that no node can satisfy, if what is asked for contradicts itself.

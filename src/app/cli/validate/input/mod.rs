@@ -75,7 +75,7 @@ impl Input {
 
     fn refuse(&mut self, path: &Path, message: impl ToString) {
         let file = Arc::from(path.to_string_lossy().as_ref());
-        self.unreadable.push(Problem { file, at: None, message: message.to_string() });
+        self.unreadable.push(Problem { file, position: None, message: message.to_string() });
     }
 }
 
@@ -109,7 +109,7 @@ impl Store {
         match self {
             Self::Folders(_) => {
                 let file = config::find(&folder)?;
-                let source = manifests::load(&[shown(&file)]).sources.pop()?;
+                let source = manifests::load(&[shown(&file)]).files.pop()?;
                 Some((source, file.parent()?.to_owned()))
             }
             Self::Revision(revision) => revision.config(&folder),
@@ -130,7 +130,7 @@ impl Store {
         let (built, plain): (Vec<_>, Vec<_>) = paths.iter().partition(builds);
         let loaded = manifests::load(&plain.into_iter().cloned().collect::<Vec<_>>());
         let mut input = Input { unreadable: loaded.unreadable, ..Input::default() };
-        for source in loaded.sources {
+        for source in loaded.files {
             let place =
                 if &*source.file == "<stdin>" { Place::Stdin } else { Place::File(PathBuf::from(&*source.file)) };
             input.push(source, place);

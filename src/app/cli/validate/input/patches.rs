@@ -18,7 +18,7 @@ pub(in super::super) fn patches(input: &Input) -> Vec<PathBuf> {
     kustomizations
         .flat_map(|(file, source)| {
             let folder = file.parent().unwrap_or_else(|| Path::new(""));
-            let documents = &source.reading().documents;
+            let documents = &source.parsed().documents;
             documents.iter().flat_map(|d| named(&d.value)).map(|path| folder.join(path)).collect::<Vec<_>>()
         })
         .filter(|path| path.is_file())

@@ -3,7 +3,7 @@
 use super::git::{Blob, Repository};
 use super::{Input, Place, absolute, shown};
 use napkeeper_api::config;
-use napkeeper_api::manifests::{self, MAX_BYTES, Source};
+use napkeeper_api::manifests::{self, MAX_FILE_BYTES, Source};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ impl Revision {
 
     pub(super) fn config(&self, folder: &Path) -> Option<(Source, PathBuf)> {
         let inside = absolute(folder).strip_prefix(&self.repository.top).ok()?.to_owned();
-        let at = |folder: &Path| self.files.iter().find(|blob| Path::new(&blob.path) == folder.join(config::FILE));
+        let at = |folder: &Path| self.files.iter().find(|blob| Path::new(&blob.path) == folder.join(config::FILE_NAME));
         let blob = inside.ancestors().find_map(at)?;
         let text = String::from_utf8(self.repository.read(std::slice::from_ref(blob)).ok()?.pop()?).ok()?;
         let file = self.repository.top.join(&blob.path);
@@ -68,9 +68,9 @@ impl Revision {
     }
 
     fn take(&self, wanted: Vec<(PathBuf, Blob)>, input: &mut Input) -> anyhow::Result<()> {
-        let (fits, large): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(_, blob)| blob.size <= MAX_BYTES);
+        let (fits, large): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(_, blob)| blob.size <= MAX_FILE_BYTES);
         for (name, _) in large {
-            input.refuse(&name, format!("is larger than {} MiB", MAX_BYTES >> 20));
+            input.refuse(&name, format!("is larger than {} MiB", MAX_FILE_BYTES >> 20));
         }
         let (names, blobs): (Vec<PathBuf>, Vec<Blob>) = fits.into_iter().unzip();
         for ((name, blob), bytes) in names.iter().zip(&blobs).zip(self.repository.read(&blobs)?) {

@@ -65,8 +65,8 @@ impl Baseline {
         if let Some(problem) = loaded.unreadable.first() {
             bail!("{problem} (a baseline is written by --write-baseline)");
         }
-        let source = loaded.sources.pop().ok_or_else(|| anyhow!("{} is no file", file.display()))?;
-        let said = source.reading().documents.first().map(|document| document.value.clone()).unwrap_or_default();
+        let source = loaded.files.pop().ok_or_else(|| anyhow!("{} is no file", file.display()))?;
+        let said = source.parsed().documents.first().map(|document| document.value.clone()).unwrap_or_default();
         let File { version, findings: entries } = serde_json::from_value(said)
             .with_context(|| format!("reading the baseline {}: write it anew by --write-baseline", file.display()))?;
         if version != VERSION {
@@ -93,12 +93,12 @@ impl Baseline {
 
     /// What of it is no longer found. An entry is passed over when this run did not look where it would be.
     pub(super) fn stale(&self, was_looked_at: impl Fn(&str, &str) -> bool) -> Vec<Finding> {
-        let Some(document) = self.source.reading().documents.first() else { return Vec::new() };
+        let Some(document) = self.source.parsed().documents.first() else { return Vec::new() };
         let entries = self.entries.iter().zip(&self.found).enumerate();
         let gone =
             entries.filter(|(_, (entry, found))| **found < entry.count && was_looked_at(&entry.object, &entry.file));
         gone.map(|(i, (entry, found))| {
-            let at = document.position(&Field::of("findings").index(i));
+            let at = document.position(&Field::from_dotted("findings").index(i));
             let times = if *found == 0 {
                 "no longer found".to_owned()
             } else {

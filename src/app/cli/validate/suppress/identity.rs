@@ -77,7 +77,7 @@ impl<'s> Objects<'s> {
         let chunk = at.and_then(|at| self.chunks.get(at));
         chunk.is_some_and(|chunk| {
             let says = |line: &str| line.contains("kind") && line.contains("Secret");
-            chunk.of(&self.source.text).lines().any(says)
+            chunk.text_in(&self.source.text).lines().any(says)
         })
     }
 
@@ -85,7 +85,7 @@ impl<'s> Objects<'s> {
     fn reading_at(&mut self, line: usize) -> Option<&Reading> {
         let at = self.chunks.partition_point(|chunk| chunk.lines_before() < line).checked_sub(1)?;
         if self.last.as_ref().is_none_or(|(last, _)| *last != at) {
-            self.last = Some((at, self.source.read(self.chunks.get(at)?.clone())));
+            self.last = Some((at, self.source.parse_chunk(self.chunks.get(at)?.clone())));
         }
         self.last.as_ref().map(|(_, reading)| reading)
     }

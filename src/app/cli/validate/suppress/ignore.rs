@@ -64,8 +64,8 @@ fn read(source: &Source) -> (Vec<Ignore>, Vec<Finding>) {
     for comment in comments(&source.text) {
         let Some(rest) = comment.text.strip_prefix(WORD) else { continue };
         match directive(rest) {
-            Ok(rules) => ignores.push(Ignore { at: comment.at, rules, lines: covered(&comment, &lines) }),
-            Err((message, fix)) => wrong.push(finding(&suppression::UNCLEAR, source, comment.at, message, &fix)),
+            Ok(rules) => ignores.push(Ignore { at: comment.position, rules, lines: covered(&comment, &lines) }),
+            Err((message, fix)) => wrong.push(finding(&suppression::UNCLEAR, source, comment.position, message, &fix)),
         }
     }
     (ignores, wrong)
@@ -115,13 +115,13 @@ fn known(id: &str) -> Result<&'static str, (String, String)> {
 /// The lines that a comment counts for. At the end of a line: that line, and the value below where the line ends with
 /// a key. Alone: the next line that says something, and the value below it.
 fn covered(comment: &Comment, lines: &[&str]) -> RangeInclusive<usize> {
-    let own = comment.at.line;
+    let own = comment.position.line;
     let line = |n: usize| lines.get(n - 1).copied().unwrap_or_default();
-    if comment.alone {
+    if comment.on_own_line {
         let next = (own + 1..=lines.len()).find(|n| says_something(line(*n)));
         return next.map_or(own..=own, |next| next..=end_of_value(next, lines));
     }
-    let before: String = line(own).chars().take(comment.at.column - 1).collect();
+    let before: String = line(own).chars().take(comment.position.column - 1).collect();
     let ends = if before.trim_end().ends_with(':') { end_of_value(own, lines) } else { own };
     own..=ends
 }

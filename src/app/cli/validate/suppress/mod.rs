@@ -132,7 +132,7 @@ struct LookedAt {
 
 impl LookedAt {
     fn of(sources: &[Source]) -> Self {
-        let documents = sources.iter().flat_map(|source| &source.reading().documents);
+        let documents = sources.iter().flat_map(|source| &source.parsed().documents);
         let objects = documents.flat_map(identity::objects).collect();
         Self { objects, files: sources.iter().map(|source| Arc::clone(&source.file)).collect() }
     }

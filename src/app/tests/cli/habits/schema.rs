@@ -29,8 +29,8 @@ fn samples() -> Vec<(String, Value)> {
     let rich = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/cases/rich");
     let loaded = manifests::load(&[rich, root().join("manifests/quickstart"), root().join("manifests/scenarios")]);
     let mut samples = Vec::new();
-    for source in &loaded.sources {
-        for document in &source.reading().documents {
+    for source in &loaded.files {
+        for document in &source.parsed().documents {
             let kind = document.value["kind"].as_str().unwrap_or("config").to_owned();
             if napkeeper(&["schema", &kind]).status.success() {
                 samples.push((kind, document.value.clone()));

@@ -1,12 +1,12 @@
 //! Why not: what keeps pods of a kind from a new node of each pool?
 
-use super::allowance::Exhausted;
-use super::asks::UnmetConstraint;
-use super::candidates::{InstanceCandidate, PoolOfferings};
-use super::kinds::{PodClass, PodClassId};
-use super::outcome::UnschedulableReason;
-use super::solve::SchedulingState;
-use super::variety::Load;
+use super::available::{InstanceCandidate, PoolOfferings};
+use super::class::{PodClass, PodClassId};
+use super::constraint::UnmetConstraint;
+use super::limits::Exhausted;
+use super::min_values::Load;
+use super::result::UnschedulableReason;
+use super::scheduler::SchedulingState;
 use crate::model::names::NodePoolName;
 use std::sync::Arc;
 

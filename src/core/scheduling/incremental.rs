@@ -6,18 +6,18 @@
 //! Volumes are not looked at: those of a pod that is just being created are mostly not there yet.
 
 use super::Input;
-use super::axes::{Domain, ZONE_KEY};
-use super::candidates::{InstanceCandidate, PoolOfferings};
-use super::finish::planned_offerings;
-use super::kinds::{PodClassId, Relaxation};
+use super::available::{InstanceCandidate, PoolOfferings};
+use super::class::{PodClassId, Relaxation};
+use super::domain::{Domain, ZONE_KEY};
 use super::open::OpenNode;
-use super::outcome::{Target, UnschedulableReason};
 use super::place::find_existing;
-use super::remedy::{Suggestion, suggest};
-use super::solve::SchedulingState;
+use super::planned_offerings::planned_offerings;
+use super::result::{Target, UnschedulableReason};
+use super::scheduler::SchedulingState;
+use super::suggestion::{Suggestion, suggest};
 use super::topology::{LateDomains, zones_in_mask};
-use super::volumes::{PodVolumes, VolumeIndex};
-use super::why::unschedulable_reasons;
+use super::unschedulable::unschedulable_reasons;
+use super::volume_limits::{PodVolumes, VolumeIndex};
 use crate::catalog::OfferingKey;
 use crate::model::cluster::claim::PlannedOffering;
 use crate::model::cluster::pod::{Pod, PodShape};

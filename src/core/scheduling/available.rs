@@ -1,13 +1,13 @@
 //! Candidates: which offerings may a NodePool buy, and which pods does each accept?
 
 use super::UnavailableOfferings;
-use super::filter::NodeFilter;
-use super::fits::{labels_compatible, offering_label, pool_allows_offering, pool_requirements_hold};
+use super::label_variants::{label_variants, values_named_by_pods};
+use super::labels::{labels_compatible, offering_label, pool_allows_offering, pool_requirements_hold};
+use super::min_values::min_values_of;
+use super::node_filter::NodeFilter;
+use super::node_overlays::OverlaidInstanceTypes;
 use super::offerings::headroom::{QuotaHeadroom, ReservationHeadroom, SubnetHeadroom};
-use super::outcome::NoReservation;
-use super::overlaid::OverlaidInstanceTypes;
-use super::variants::{label_variants, values_named_by_pods};
-use super::variety::min_values_of;
+use super::result::NoReservation;
 use crate::catalog::{
     CapacityType, InstanceType, Offering, OfferingKey, SizeFacts, names_reserved, names_reserved_alone, offered,
 };

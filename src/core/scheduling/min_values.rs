@@ -3,9 +3,9 @@
 //! A node that can only become one size in one zone is not made at all when that is out of stock. Pools ask for more by
 //! `minValues`: of a label, so many different values must remain among the offerings that hold the node's pods.
 
-use super::allowance::LaunchLimits;
-use super::candidates::{AvailableOfferings, InstanceCandidate, PoolOfferings};
-use super::outcome::NewNode;
+use super::available::{AvailableOfferings, InstanceCandidate, PoolOfferings};
+use super::limits::LaunchLimits;
+use super::result::NewNode;
 use crate::catalog::OfferingKey;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pool::{NodePool, amount};

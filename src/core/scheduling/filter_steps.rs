@@ -1,11 +1,11 @@
 //! The waterfall of a pool: what of all that it may buy is left for pods of a kind, after each thing that they ask for?
 
-use super::candidates::{InstanceCandidate, PoolOfferings};
-use super::filter::NodeFilter;
-use super::kinds::PodClassId;
-use super::outcome::UnschedulableReason;
-use super::solve::SchedulingState;
-use super::why::pool_reason as why_not_of;
+use super::available::{InstanceCandidate, PoolOfferings};
+use super::class::PodClassId;
+use super::node_filter::NodeFilter;
+use super::result::UnschedulableReason;
+use super::scheduler::SchedulingState;
+use super::unschedulable::pool_reason as why_not_of;
 use crate::model::cluster::pod::Toleration;
 use crate::model::names::NodePoolName;
 use crate::model::requirements::Requirements;

@@ -1,11 +1,11 @@
 //! Finishing: what comes of a simulation for whoever asked for it?
 
-use super::axes::ZONE_KEY;
-use super::candidates::{InstanceCandidate, MAX_ZONES, PoolOfferings};
+use super::available::{InstanceCandidate, MAX_ZONES, PoolOfferings};
+use super::domain::ZONE_KEY;
+use super::min_values::Load;
 use super::open::{OpenNode, OpenNodeId, OpenNodes};
-use super::outcome::{NewNode, PodPlacement, SchedulingResult, Target};
-use super::solve::{NodeRef, SchedulingState};
-use super::variety::Load;
+use super::result::{NewNode, PodPlacement, SchedulingResult, Target};
+use super::scheduler::{NodeRef, SchedulingState};
 use crate::catalog::OfferingKey;
 use crate::model::cluster::claim::PlannedOffering;
 use crate::model::cluster::pod::Pod;

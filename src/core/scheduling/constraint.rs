@@ -2,9 +2,9 @@
 //!
 //! Each constraint of a pod is an [`TopologyConstraint`] of a group that [`Topology`] counts.
 
-use super::axes::{Domain, HOSTNAME_KEY, TopologyKeyId};
+use super::class::PodClassId;
+use super::domain::{Domain, HOSTNAME_KEY, TopologyKeyId};
 use super::group::GroupId;
-use super::kinds::PodClassId;
 use super::topology::Topology;
 use crate::model::cluster::pod::PodShape;
 use std::collections::BTreeMap;

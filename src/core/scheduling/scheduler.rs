@@ -6,19 +6,19 @@
 //! placed: demands are tried again while that helps.
 
 use super::Input;
-use super::allowance::LaunchLimits;
-use super::axes::{Domain, HOSTNAME_KEY, TopologyKeyId, TopologyKeys, ZONE_KEY};
-use super::bins::ExistingNodes;
-use super::buy::open_greedily;
-use super::candidates::{CandidateIndex, InstanceCandidate, PoolOfferings};
-use super::choice::{CandidateSetId, CandidateSets, Narrowing};
-use super::filter::{NodeFilter, NodeFilterId, NodeFilters};
-use super::ground::ExistingPods;
-use super::improve::repack;
-use super::kinds::{PodClassId, PodClasses, PodGroup, Relaxation, sort_groups};
+use super::available::{CandidateIndex, InstanceCandidate, PoolOfferings};
+use super::candidate_sets::{CandidateSetId, CandidateSets, Narrowing};
+use super::class::{PodClassId, PodClasses, PodGroup, Relaxation, sort_groups};
+use super::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, TopologyKeys, ZONE_KEY};
+use super::existing::ExistingNodes;
+use super::existing_pods::ExistingPods;
+use super::greedy::open_greedily;
+use super::limits::LaunchLimits;
+use super::node_filter::{NodeFilter, NodeFilterId, NodeFilters};
 use super::open::{OpenNodeId, OpenNodes};
+use super::repack::repack;
 use super::topology::{LateDomains, Topology};
-use super::volumes::{PodVolumes, VolumeIndex};
+use super::volume_limits::{PodVolumes, VolumeIndex};
 use crate::catalog::OfferingKey;
 use crate::model::cluster::pod::{Pod, PodShape, Taint, TaintEffect, Toleration};
 use crate::model::names::{ClaimName, ObjectKey};

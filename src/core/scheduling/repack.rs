@@ -6,15 +6,15 @@
 //! all the same on which of those nodes they are: what was even, near or apart stays so. Work is bounded by a count, not by
 //! the clock, so that the same pods get the same nodes on every machine.
 
-use super::allowance::LaunchLimits;
-use super::axes::{Domain, TopologyKeyId, ZONE_KEY};
-use super::buy::open_candidate;
-use super::candidates::PoolOfferings;
-use super::choice::{CandidateSetId, Narrowing};
+use super::available::PoolOfferings;
+use super::candidate_sets::{CandidateSetId, Narrowing};
+use super::class::{PodClassId, largest_first};
+use super::domain::{Domain, TopologyKeyId, ZONE_KEY};
 use super::fill::{Fill, FillGroup, FillOrder, PoolFiller};
-use super::kinds::{PodClassId, largest_first};
+use super::greedy::open_candidate;
+use super::limits::LaunchLimits;
 use super::open::{NEW_NODE_SAVING_DIVISOR, OpenNode, OpenNodeId, PodAddition};
-use super::solve::{NodeRef, SchedulingState};
+use super::scheduler::{NodeRef, SchedulingState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

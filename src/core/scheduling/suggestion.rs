@@ -3,12 +3,12 @@
 //! Every pool is asked for all that stands in the way, one thing after the other as if those before it were settled. The
 //! pool where that is least is the nearest.
 
-use super::allowance::{Exhausted, LaunchLimits};
-use super::candidates::{InstanceCandidate, PoolOfferings};
-use super::filter::NodeFilter;
+use super::available::{InstanceCandidate, PoolOfferings};
+use super::limits::{Exhausted, LaunchLimits};
+use super::node_filter::NodeFilter;
 use super::offerings::headroom::{QuotaShortage, ReservationShortage, SubnetShortage};
 use super::open::OpenNodes;
-use super::outcome::UnschedulableReason;
+use super::result::UnschedulableReason;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::{PodShape, Taint, TaintEffect, Toleration};
 use crate::model::cluster::pool::amount;

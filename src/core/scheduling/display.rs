@@ -1,8 +1,8 @@
 //! Words: how is a remedy, and what a pod would like, said in a sentence?
 
-use super::outcome::UnschedulableReason;
-use super::relax::Preference;
-use super::remedy::{SuggestedChange, Suggestion};
+use super::preferences::Preference;
+use super::result::UnschedulableReason;
+use super::suggestion::{SuggestedChange, Suggestion};
 use crate::model::cluster::pod::Taint;
 use std::fmt;
 

@@ -1,18 +1,18 @@
 //! Because: what of a finished plan says why pods have the place that they have?
 
 use super::Input;
-use super::account::{
+use super::class::PodClassId;
+use super::explain::{
     ExplainedResult, Explanation, Explanations, NewNodesSummary, PlacementExplanation, PlacementSummary, TopologyCause,
     TopologyDecision,
 };
-use super::kinds::PodClassId;
 use super::open::OpenNodeId;
-use super::outcome::{SchedulingResult, Target};
-use super::relax::{Preference, preferences_in_order, relaxed_preferences};
+use super::preferences::{Preference, preferences_in_order, relaxed_preferences};
+use super::result::{SchedulingResult, Target};
+use super::scheduler::{NodeRef, SchedulingState};
 use super::size::{Size, SizeExplanation};
-use super::solve::{NodeRef, SchedulingState};
-use super::volumes::TrackedVolumes;
-use super::why::pool_reason;
+use super::unschedulable::pool_reason;
+use super::volume_limits::TrackedVolumes;
 use crate::catalog::CapacityType;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::{Pod, PodShape};

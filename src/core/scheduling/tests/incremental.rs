@@ -1,6 +1,6 @@
 //! Pods that come one at a time go where a simulation of each would put it.
 
-use super::random::random_cluster;
+use super::random_cluster::random_cluster;
 use super::*;
 use crate::model::cluster::pod::PodShape;
 use crate::model::names::{ClaimName, NodeName, ObjectKey};

@@ -4,11 +4,11 @@
 //! them. Nodes with the same history of constraints share one choice, so narrowing it is mostly a matter of looking it
 //! up, and a node itself remembers little more than what its pods ask for.
 
-use super::allowance::LaunchLimits;
-use super::axes::{Domain, TopologyKeyId, TopologyKeys};
-use super::candidates::{CandidateIndex, InstanceCandidate, PoolOfferings};
-use super::filter::{NodeFilterId, NodeFilters};
-use super::variety::Load;
+use super::available::{CandidateIndex, InstanceCandidate, PoolOfferings};
+use super::domain::{Domain, TopologyKeyId, TopologyKeys};
+use super::limits::LaunchLimits;
+use super::min_values::Load;
+use super::node_filter::{NodeFilterId, NodeFilters};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pool::NodePool;
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Fits: has a node of an offering the labels that are asked for?
 
-use super::filter::NodeFilter;
+use super::node_filter::NodeFilter;
 use crate::catalog::{CapacityType, InstanceType, OFFERED, Offering, OfferingKey, offered};
 use crate::model::cluster::pod::Labels;
 use crate::model::cluster::pool::NodePool;

@@ -3,11 +3,11 @@
 //! A kind is all that matters about a pod's place. What a pod prefers makes further kinds of it, one for each step of
 //! relaxation: the first asks for all that is preferred, the last for nothing that is not required.
 
-use super::axes::{HOSTNAME_KEY, ZONE_KEY};
-use super::filter::{NodeFilter, NodeFilterId, NodeFilters};
-use super::relax::{RelaxationStep, relaxation_steps};
+use super::domain::{HOSTNAME_KEY, ZONE_KEY};
+use super::node_filter::{NodeFilter, NodeFilterId, NodeFilters};
+use super::preferences::{RelaxationStep, relaxation_steps};
 use super::topology::Topology;
-use super::volumes::{PodVolumes, TrackedVolumes};
+use super::volume_limits::{PodVolumes, TrackedVolumes};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::{Pod, PodShape};
 use crate::model::labels;

@@ -4,16 +4,16 @@
 //! it. Pods that are alike and went to places of one sort share one account, and only so many are worked out, so that
 //! those of ten thousand pods stay short.
 
-use super::because::explain_placed;
-use super::finish::write_result;
-use super::kinds::PodClassId;
-use super::outcome::{SchedulingResult, UnschedulableReason};
-use super::relax::Preference;
-use super::remedy::{SuggestedChange, Suggestion, suggest};
+use super::class::PodClassId;
+use super::filter_steps::{PoolFilterSteps, filter_steps};
+use super::placed::explain_placed;
+use super::planned_offerings::write_result;
+use super::preferences::Preference;
+use super::result::{SchedulingResult, UnschedulableReason};
+use super::scheduler::SchedulingState;
 use super::size::{Size, SizeExplanation};
-use super::solve::SchedulingState;
-use super::waterfall::{PoolFilterSteps, filter_steps};
-use super::why::{pool_reason, unschedulable_reasons};
+use super::suggestion::{SuggestedChange, Suggestion, suggest};
+use super::unschedulable::{pool_reason, unschedulable_reasons};
 use super::{Input, RejectedPod, Solution, solve};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::claim::PlannedOffering;

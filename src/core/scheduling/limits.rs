@@ -2,7 +2,7 @@
 //! what is reserved?
 
 use super::Input;
-use super::candidates::{AvailableOfferings, InstanceCandidate, PoolOfferings};
+use super::available::{AvailableOfferings, InstanceCandidate, PoolOfferings};
 use super::offerings::headroom::{
     QuotaHeadroom, QuotaShortage, ReservationHeadroom, ReservationShortage, SubnetHeadroom,
 };

@@ -5,8 +5,8 @@
 //! byte and so on by which no size is worth more than it costs, those by which the pods are worth the most (the dual of
 //! the linear programme). What the pods are worth by any such prices, no mix of nodes that holds them costs less.
 
-use super::filter::NodeFilterId;
-use super::solve::{NodeRef, SchedulingState};
+use super::node_filter::NodeFilterId;
+use super::scheduler::{NodeRef, SchedulingState};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pool::amount;

@@ -1,13 +1,13 @@
 //! Bins: which room is there on nodes that exist and on NodeClaims in flight?
 
 use super::Input;
-use super::axes::{Domain, HOSTNAME_KEY, TopologyKeyId, TopologyKeys, ZONE_KEY};
-use super::candidates::{InstanceCandidate, PoolOfferings, daemon_set_overhead};
-use super::filter::{NodeFilter, NodeFilterId, NodeFilters};
-use super::fits::{offering_label, offering_matches_filter};
+use super::available::{InstanceCandidate, PoolOfferings, daemon_set_overhead};
+use super::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, TopologyKeys, ZONE_KEY};
+use super::labels::{offering_label, offering_matches_filter};
+use super::node_filter::{NodeFilter, NodeFilterId, NodeFilters};
 use super::open::PodNeeds;
-use super::outcome::Target;
-use super::volumes::{TrackedVolumes, VolumeIndex, VolumeUsage};
+use super::result::Target;
+use super::volume_limits::{TrackedVolumes, VolumeIndex, VolumeUsage};
 use crate::catalog::{InstanceType, OfferingKey};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::claim::Claim;

@@ -2,12 +2,12 @@
 //!
 //! Pools go by weight. Within a pool, nodes are bought one after another, each the one that is [best filled](super::fill).
 
-use super::candidates::CandidateIndex;
-use super::choice::{CandidateSetId, Narrowing};
+use super::available::CandidateIndex;
+use super::candidate_sets::{CandidateSetId, Narrowing};
+use super::class::{PodClassId, PodGroup};
 use super::fill::{Fill, FillGroup, FillOrder, PoolFiller};
-use super::kinds::{PodClassId, PodGroup};
 use super::open::{OpenNodeId, PodAddition};
-use super::solve::{NodeRef, SchedulingState};
+use super::scheduler::{NodeRef, SchedulingState};
 use std::sync::Arc;
 
 /// Buys nodes for the demands, which keep the pods that found no place.

@@ -4,7 +4,7 @@
 //! have only what allows its absence does. Of several overlays the one of the greatest weight decides, for each price and
 //! each resource by itself. One that says something of its own at the same weight is left out whole, and told.
 
-use super::fits::labels_compatible;
+use super::labels::labels_compatible;
 use crate::catalog::overlay::{Overlay, PriceAdjustment};
 use crate::catalog::{InstanceType, InstanceTypes, OFFERED, Offering, OfferingKey};
 use crate::model::amounts::money::HourlyPrice;

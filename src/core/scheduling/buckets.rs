@@ -3,8 +3,8 @@
 //! Nodes of one choice that would be the same candidate stand on one shelf, the emptiest first. What a pod of a kind makes
 //! of such a node is a matter of the shelf; only whether there is room for it is one of the node.
 
-use super::candidates::CandidateIndex;
-use super::choice::CandidateSetId;
+use super::available::CandidateIndex;
+use super::candidate_sets::CandidateSetId;
 use super::open::OpenNodeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};

@@ -1,15 +1,15 @@
 //! Offers: where may new nodes for a kind lie, and what leaves it no place?
 
-use super::asks::UnmetConstraint;
-use super::axes::{Domain, HOSTNAME_KEY, TopologyKeyId, ZONE_KEY};
-use super::candidates::InstanceCandidate;
-use super::choice::Narrowing;
-use super::kinds::{PodClassId, Relaxation};
+use super::available::InstanceCandidate;
+use super::candidate_sets::Narrowing;
+use super::class::{PodClassId, Relaxation};
+use super::constraint::UnmetConstraint;
+use super::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, ZONE_KEY};
 use super::open::OpenNodeId;
-use super::outcome::UnschedulableReason;
-use super::solve::SchedulingState;
+use super::result::UnschedulableReason;
+use super::scheduler::SchedulingState;
 use super::topology::zones_in_mask;
-use super::why::reason_of;
+use super::unschedulable::reason_of;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
