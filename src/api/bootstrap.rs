@@ -115,7 +115,7 @@ impl JoinToken {
 
 impl fmt::Debug for JoinToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        custom_data!(f, "JoinToken({}.…)", self.id)
+        write!(f, "JoinToken({}.…)", self.id)
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(format!("{token:?}"), "JoinToken(abc123.…)");
         // As YAML it has what it says, in five files.
         let read: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
-        let files = parse_custom_data["write_files"].as_array().unwrap();
+        let files = read["write_files"].as_array().unwrap();
         assert_eq!(files.len(), 5);
         let unit = files[4]["content"].as_str().unwrap();
         assert!(unit.contains("--node-labels=${KUBELET_NODE_LABELS} $KUBELET_FLAGS\n"), "{unit}");

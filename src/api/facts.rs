@@ -26,7 +26,9 @@ pub const FORMAT_VERSION: &str = "1";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FactsError {
     /// It is of another format.
-    #[error("napkeeper-facts: version {0:?} is not understood, only {VERSION:?}; is another napkeeper writing it?")]
+    #[error(
+        "napkeeper-facts: version {0:?} is not understood, only {FORMAT_VERSION:?}; is another napkeeper writing it?"
+    )]
     Version(String),
     /// It does not say of which region it is.
     #[error("napkeeper-facts: the region {0:?} is no region")]

@@ -1,27 +1,27 @@
-//! Standing: where will pods run that come one at a time, each after the last?
+//! Incremental scheduler: places pods one at a time and keeps the remaining capacity between them.
 //!
 //! [`schedule`](super::schedule) places many pods at once and forgets them. This keeps the room that is left between
 //! pods, so that each of them costs a look at a few nodes and not at the whole cluster: room only shrinks here, and what
 //! a shape has found full stays full. It holds for one Snapshot; the next one begins anew, with what has been taken.
 //! Volumes are not looked at: those of a pod that is just being created are mostly not there yet.
 
-use super::Input;
-use super::available::{InstanceCandidate, PoolOfferings};
-use super::class::{PodClassId, Relaxation};
-use super::domain::{Domain, ZONE_KEY};
-use super::open::OpenNode;
-use super::place::find_existing;
-use super::planned_offerings::planned_offerings;
-use super::result::{Target, UnschedulableReason};
-use super::scheduler::SchedulingState;
-use super::suggestion::{Suggestion, suggest};
-use super::topology::{LateDomains, zones_in_mask};
-use super::unschedulable::unschedulable_reasons;
-use super::volume_limits::{PodVolumes, VolumeIndex};
 use crate::catalog::OfferingKey;
 use crate::model::cluster::claim::PlannedOffering;
 use crate::model::cluster::pod::{Pod, PodShape};
 use crate::model::names::{ClaimName, NodeName, NodePoolName};
+use crate::scheduling::Input;
+use crate::scheduling::explain::suggestion::{Suggestion, suggest};
+use crate::scheduling::explain::unschedulable::unschedulable_reasons;
+use crate::scheduling::nodes::open::OpenNode;
+use crate::scheduling::nodes::place::find_existing;
+use crate::scheduling::nodes::planned_offerings::planned_offerings;
+use crate::scheduling::nodes::state::SchedulingState;
+use crate::scheduling::offerings::available::{InstanceCandidate, PoolOfferings};
+use crate::scheduling::pods::class::{PodClassId, Relaxation};
+use crate::scheduling::pods::volume_limits::{PodVolumes, VolumeIndex};
+use crate::scheduling::result::{Target, UnschedulableReason};
+use crate::scheduling::topology::LateDomains;
+use crate::scheduling::topology::domain::{Domain, ZONE_KEY, zones_in_mask};
 use crate::snapshot::spread_defaults::SpreadDefaults;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

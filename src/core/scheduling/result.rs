@@ -1,11 +1,11 @@
-//! Outcome: where did each pod go, which nodes must be bought, and what has no place?
+//! The result of a simulation.
 
-use super::offerings::headroom::{QuotaShortage, ReservationShortage, SubnetShortage};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::claim::PlannedOffering;
 use crate::model::cluster::pod::{Labels, Pod};
 use crate::model::names::{ArmId, ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, Zone};
 use crate::model::requirements::Incompatible;
+use crate::scheduling::offerings::headroom::{QuotaShortage, ReservationShortage, SubnetShortage};
 use crate::snapshot::volume_needs::VolumeTrouble;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,134 +1,122 @@
-//! Solving: pod by pod, where does each go?
+//! The scheduling loop: groups of pods by priority, with retries.
 //!
 //! Demands go in order. A pod goes to a node that exists or is being made, if one takes it; else to an open node, if that
 //! costs no more than a node of its own; else to a node of its own. Pods that ask nothing of their neighbours are left to
 //! [`open_greedily`](super::buy), which looks at all of them together. What one pod could not have, it may have after others were
 //! placed: demands are tried again while that helps.
 
-use super::Input;
-use super::available::{CandidateIndex, InstanceCandidate, PoolOfferings};
-use super::candidate_sets::{CandidateSetId, CandidateSets, Narrowing};
-use super::class::{PodClassId, PodClasses, PodGroup, Relaxation, sort_groups};
-use super::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, TopologyKeys, ZONE_KEY};
-use super::existing::ExistingNodes;
-use super::existing_pods::ExistingPods;
-use super::greedy::open_greedily;
-use super::limits::LaunchLimits;
-use super::node_filter::{NodeFilter, NodeFilterId, NodeFilters};
-use super::open::{OpenNodeId, OpenNodes};
-use super::repack::repack;
-use super::topology::{LateDomains, Topology};
-use super::volume_limits::{PodVolumes, VolumeIndex};
-use crate::catalog::OfferingKey;
-use crate::model::cluster::pod::{Pod, PodShape, Taint, TaintEffect, Toleration};
-use crate::model::names::{ClaimName, ObjectKey};
+use crate::model::cluster::pod::Pod;
+use crate::model::labels;
+use crate::model::names::ObjectKey;
+use crate::scheduling::explain::{Explanations, explanations, unschedulable};
+use crate::scheduling::nodes::planned_offerings;
+use crate::scheduling::nodes::state::{RejectedPod, SchedulingState, Solution};
+use crate::scheduling::packing::greedy::open_greedily;
+use crate::scheduling::packing::lower_bound;
+use crate::scheduling::packing::repack::repack;
+use crate::scheduling::pods::class::{PodClassId, PodClasses, PodGroup, largest_first};
+use crate::scheduling::pods::volume_limits::{PodVolumes, VolumeIndex};
+use crate::scheduling::topology::domain::{HOSTNAME_KEY, ZONE_KEY};
+use crate::scheduling::topology::{LateDomains, Topology};
+use crate::scheduling::{Input, PlanCost, SchedulingResult, UnschedulableReason};
+use crate::snapshot::spread_defaults::SpreadDefaults;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// How often a plan is made anew because a domain came up after pods had been placed as if it were not there.
+const MAX_ATTEMPTS: usize = 4;
 
 /// How often demands without a place are tried again after others found theirs.
 const MAX_ROUNDS: usize = 8;
 
-/// What is known of pods, whatever may be bought for them.
-pub(super) struct PodConstraints {
-    pub(super) classes: PodClasses,
-    pub(super) filters: NodeFilters,
-    pub(super) topology: Topology,
-    /// Axes that know what labels new nodes may have.
-    registered_keys: BTreeSet<TopologyKeyId>,
-    /// Sites below this are bins, and the others open nodes.
-    existing_count: usize,
-    /// By pool: filters of groups, by which some of its candidates count and others do not.
-    counting_filters: Vec<Vec<NodeFilterId>>,
+/// Places pods: existing nodes first, then NodeClaims in flight, then new nodes.
+#[must_use]
+pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> SchedulingResult {
+    result_of(&mut solve(input, pods))
 }
 
-/// Where a pod was put.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NodeRef {
-    Existing(usize),
-    Open(OpenNodeId),
+/// The same, and says how dear the new nodes are beside the least that they could cost.
+#[must_use]
+pub fn schedule_with_cost(input: Input<'_>, pods: &[Arc<Pod>]) -> (SchedulingResult, PlanCost) {
+    let mut solved = solve(input, pods);
+    (result_of(&mut solved), lower_bound::plan_cost(&mut solved.state))
 }
 
-/// One simulation.
-pub(super) struct SchedulingState {
-    pub(super) constraints: PodConstraints,
-    pub(super) existing: ExistingNodes,
-    pub(super) open: OpenNodes,
-    /// In the order in which they are to be bound.
-    pub(super) placed: Vec<(Arc<Pod>, PodClassId, NodeRef)>,
+/// Places pods as [`schedule`] does, and explains those that `about` picks.
+#[must_use]
+pub fn explain(input: Input<'_>, pods: &[Arc<Pod>], about: impl Fn(&ObjectKey) -> bool) -> Explanations {
+    explanations(input, solve(input, pods), about)
 }
 
-impl PodConstraints {
-    /// The filters and axes by which choices are narrowed.
-    pub(super) fn filters_and_keys(&self) -> (&NodeFilters, &TopologyKeys) {
-        (&self.filters, &self.topology.keys)
+fn solve(input: Input<'_>, pods: &[Arc<Pod>]) -> Solution {
+    match SpreadDefaults::of(input.snapshot) {
+        Some(defaults) => {
+            let complete = |pod: &Arc<Pod>| defaults.complete(pod).unwrap_or_else(|| Arc::clone(pod));
+            attempt(input, &pods.iter().map(complete).collect::<Vec<_>>())
+        }
+        None => attempt(input, pods),
     }
+}
 
-    /// True when it is all the same to pods of a kind, and to all others, on which of several nodes they are.
-    pub(super) fn is_interchangeable(&self, class: PodClassId) -> bool {
-        let want = self.pod_needs(class);
-        want.is_resources_only() && !self.topology.affects(class, HOSTNAME_KEY)
+fn attempt(input: Input<'_>, pods: &[Arc<Pod>]) -> Solution {
+    // Pods that are to be placed anew leave the place where they run now.
+    let leaving: BTreeSet<&ObjectKey> = pods.iter().filter(|p| p.node.is_some()).map(|p| &p.key).collect();
+    let is_topological = pods.iter().any(|pod| {
+        let shape = &pod.shape;
+        shape.affinity.is_some() || shape.preferences.is_some() || !shape.spread.is_empty()
+    });
+    let volumes = VolumeIndex::of(input, pods);
+    let mut known_domains = LateDomains::new();
+    let mut attempts = 1..=MAX_ATTEMPTS;
+    loop {
+        attempts.next();
+        let mut solver = SchedulingState::new((input, &volumes), &leaving, is_topological, known_domains);
+        let (waiting, refused) = pods_to_place((input, &volumes), pods, &mut solver);
+        let homeless = solver.solve(waiting);
+        match solver.constraints.topology.late_domains().filter(|_| !attempts.is_empty()) {
+            Some(surprises) => known_domains = surprises,
+            None => return Solution { state: solver, unschedulable: homeless, rejected: refused },
+        }
     }
+}
 
-    /// The open node at a site, if one is there.
-    pub(super) fn open_node_at(&self, site: Domain) -> Option<OpenNodeId> {
-        (site as usize).checked_sub(self.existing_count)
+fn result_of(solution: &mut Solution) -> SchedulingResult {
+    let mut result = SchedulingResult::default();
+    let rejected = solution.rejected.drain(..);
+    rejected.for_each(|(pod, reason)| result.add_unschedulable(vec![pod], vec![(None, reason)]));
+    planned_offerings::write_result(&mut solution.state, &mut result);
+    for group in solution.unschedulable.drain(..) {
+        let reasons = unschedulable::unschedulable_reasons(&mut solution.state, group.relaxation.required_only);
+        result.add_unschedulable(group.pods, reasons);
     }
+    result
+}
 
-    /// The site of an open node.
-    pub(super) fn host_of(&self, node: OpenNodeId) -> Domain {
-        (self.existing_count + node) as Domain
+/// Pods that are to be placed, with what their volumes ask for, without those that keep the claim they were promised; and
+/// those that no node helps.
+fn pods_to_place(
+    (input, book): (Input<'_>, &VolumeIndex),
+    pods: &[Arc<Pod>],
+    state: &mut SchedulingState,
+) -> (Vec<(Arc<Pod>, PodVolumes)>, Vec<RejectedPod>) {
+    let (mut waiting, mut refused) = (Vec::with_capacity(pods.len()), Vec::new());
+    for pod in pods {
+        match book.volumes_of(input.snapshot, pod) {
+            _ if pod.claims_devices => refused.push((Arc::clone(pod), UnschedulableReason::DynamicResources)),
+            Err(trouble) => refused.push((Arc::clone(pod), UnschedulableReason::Volume(trouble))),
+            Ok(volumes) => {
+                let promised = input.claim_of_pod.get(&pod.key);
+                if !promised.is_some_and(|claim| state.place_on_planned_claim(pod, &volumes, claim)) {
+                    waiting.push((Arc::clone(pod), volumes));
+                }
+            }
+        }
     }
+    (waiting, refused)
 }
 
 impl SchedulingState {
-    /// A simulation before its first pod. `leaving` are pods that run and are to be placed anew; `foreseen` are domains that
-    /// an earlier attempt came upon.
-    pub(super) fn new(
-        (input, book): (Input<'_>, &VolumeIndex),
-        leaving: &BTreeSet<&ObjectKey>,
-        is_topological: bool,
-        late_domains: LateDomains,
-    ) -> Self {
-        let mut axes = TopologyKeys::new(&input.available.zones);
-        let bins = ExistingNodes::new((input, book), &mut axes);
-        let ground = if is_topological || ExistingPods::has_anti_affinity(input.snapshot) {
-            ExistingPods::of(input.snapshot, input.excluded_nodes, leaving)
-        } else {
-            ExistingPods::default()
-        };
-        let topology = Topology::new(axes, ground, input.snapshot.namespaces().clone(), &bins, late_domains);
-        let shop = OpenNodes::new(
-            CandidateSets::new(&input.available.pools),
-            LaunchLimits::new(input),
-            input.available.min_values_policy,
-        )
-        .with_new_node_volumes(book.new_node.clone());
-        let (kinds, filters) = (PodClasses::default(), NodeFilters::default());
-        let known = PodConstraints {
-            classes: kinds,
-            filters,
-            topology,
-            registered_keys: BTreeSet::new(),
-            existing_count: bins.len(),
-            counting_filters: Default::default(),
-        };
-        Self { constraints: known, existing: bins, open: shop, placed: Vec::new() }
-    }
-
-    /// Places a pod on the claim that was made for it, if that is in flight and still has the room.
-    pub(super) fn place_on_planned_claim(&mut self, pod: &Arc<Pod>, volumes: &PodVolumes, claim: &ClaimName) -> bool {
-        let Some(site) = self.existing.index_of_claim(claim) else { return false };
-        let kind = self.register_shape(&pod.shape, volumes.clone()).required_only;
-        let filter = self.constraints.classes.get(kind).filter;
-        let kept = self.existing.pods_that_fit(site, self.constraints.pod_needs(kind)) > 0
-            && self.existing.matches_filter_cached(site, filter, &self.constraints.filters);
-        if kept {
-            self.add_to_existing(site, kind, 1);
-            self.placed.push((Arc::clone(pod), kind, NodeRef::Existing(site)));
-        }
-        kept
-    }
-
     /// Places what has a place. The rest comes back.
     pub(super) fn solve(&mut self, pods: Vec<(Arc<Pod>, PodVolumes)>) -> Vec<PodGroup> {
         let (chunks, pods): (Vec<_>, Vec<_>) = pods.into_iter().partition(|(pod, _)| pod.is_chunk());
@@ -217,109 +205,6 @@ impl SchedulingState {
         }
         demands
     }
-
-    /// The kinds of a shape whose pods have such volumes.
-    pub(super) fn register_shape(&mut self, shape: &Arc<PodShape>, volumes: PodVolumes) -> Relaxation {
-        let PodConstraints { classes: kinds, filters, topology, registered_keys: taught, .. } = &mut self.constraints;
-        let (bins, choices) = (&self.existing, &self.open.candidate_sets);
-        let avoids =
-            (0..choices.pool_count()).any(|pool| has_avoided_taint(&choices.pool_offerings(pool).pool.taints, shape));
-        let to_be_made = volumes.tracked.as_ref().map_or_else(Vec::new, |more| more.unprovisioned.clone());
-        kinds.classes_of(shape, (volumes, avoids), filters, |asked, own| {
-            for key in topology_keys(asked) {
-                let axis = topology.keys.key_id(key);
-                if taught.insert(axis) {
-                    choices.register_domains(axis, &mut topology.keys);
-                }
-            }
-            topology.register_class(asked, own, (&to_be_made, bins));
-        })
-    }
-
-    /// Finds out for which groups it matters what a node of each pool becomes.
-    fn find_counting_filters(&mut self) {
-        let Self {
-            constraints: PodConstraints { topology, filters, counting_filters: counted_by, .. },
-            open: OpenNodes { candidate_sets: choices, .. },
-            ..
-        } = self;
-        let distinct: BTreeSet<&Arc<NodeFilter>> = topology.filters().collect();
-        let all: BTreeSet<NodeFilterId> = distinct.into_iter().map(|f| filters.intern(NodeFilter::clone(f))).collect();
-        *counted_by = (0..choices.pool_count())
-            .map(|pool| {
-                let mut splits = |filter: NodeFilterId| {
-                    let accepted = choices.accepted_zones(pool, filter, filters);
-                    accepted.contains(&0) && accepted.iter().any(|zones| *zones != 0)
-                };
-                all.iter().copied().filter(|filter| splits(*filter)).collect()
-            })
-            .collect();
-    }
-
-    /// What a choice becomes when a node is a candidate of it: a group that counts the one, or does not, does so whatever it
-    /// becomes.
-    pub(super) fn pin_counting(&mut self, candidate_set: CandidateSetId, candidate: CandidateIndex) -> CandidateSetId {
-        let Self {
-            constraints: PodConstraints { counting_filters: counted_by, .. },
-            open: OpenNodes { candidate_sets: choices, .. },
-            ..
-        } = self;
-        let pool = choices.get(candidate_set).pool;
-        let Some(filters) = counted_by.get(pool).filter(|filters| !filters.is_empty()).cloned() else {
-            return candidate_set;
-        };
-        filters.into_iter().fold(candidate_set, |choice, filter| {
-            let names = self.constraints.filters_and_keys();
-            let choices = &mut self.open.candidate_sets;
-            let zones = choices.get(choice).zones;
-            let counted = choices.accepted_zones(pool, filter, names.0)[candidate as usize] & zones != 0;
-            choices.narrow(choice, Narrowing::CountedByFilter(filter, counted), names).unwrap_or(choice)
-        })
-    }
-
-    /// Forgets open nodes that are thought of no more: the others get new numbers.
-    pub(super) fn remove_closed_nodes(&mut self) {
-        let numbers = self.open.remove_closed();
-        for (_, _, seat) in &mut self.placed {
-            if let NodeRef::Open(node) = seat {
-                *node = numbers[*node].unwrap_or_default();
-            }
-        }
-        let bins = self.constraints.existing_count;
-        self.constraints.topology.renumber(HOSTNAME_KEY, |host| match (host as usize).checked_sub(bins) {
-            Some(node) => numbers[node].map(|node| (bins + node) as Domain),
-            None => Some(host),
-        });
-    }
-
-    /// Adds a node that is as good as bought: a bin from now on.
-    pub(super) fn add_planned_node(
-        &mut self,
-        number: usize,
-        key: &OfferingKey,
-        pool_offerings: &Arc<PoolOfferings>,
-        of: &InstanceCandidate,
-    ) {
-        self.open.limits.take(pool_offerings, of);
-        self.existing.push_planned(number, key.clone(), pool_offerings, of);
-        self.constraints.existing_count = self.existing.len();
-        let (bins, site) = (&self.existing, self.existing.len() - 1);
-        if let Some(zone) = bins.zone(site) {
-            self.constraints.topology.add_domain(ZONE_KEY, zone, |filter| bins.matches_filter(site, filter));
-        }
-    }
-}
-
-/// True when pods of a shape had better not come to nodes with these taints.
-fn has_avoided_taint(taints: &[Taint], shape: &PodShape) -> bool {
-    let soft = taints.iter().filter(|taint| taint.effect == TaintEffect::PreferNoSchedule);
-    soft.into_iter().any(|taint| !Toleration::any_covers(&shape.tolerations, taint))
-}
-
-/// Topology keys that a shape names.
-fn topology_keys(shape: &PodShape) -> impl Iterator<Item = &Arc<str>> {
-    let affinity = shape.affinity.iter().flat_map(|affinity| affinity.near.iter().chain(&affinity.apart));
-    shape.spread.iter().map(|spread| &spread.topology_key).chain(affinity.map(|term| &term.topology_key))
 }
 
 /// Demands of one priority each, in order.
@@ -333,4 +218,25 @@ fn priority_tiers(groups: Vec<PodGroup>, classes: &PodClasses) -> Vec<Vec<PodGro
         }
     }
     tiers.into_iter().map(|(_, tier)| tier).collect()
+}
+
+/// In which order demands are placed: higher priority first; then those that are particular about their host, since they
+/// decide how many nodes there are; then those that are particular about their zone; then larger pods, which are harder to
+/// place.
+fn sort_groups(groups: &mut [PodGroup], classes: &PodClasses, topology: &Topology) {
+    groups.sort_by_cached_key(|demand| {
+        let kind = demand.relaxation.required_only;
+        let shape = &classes.get(kind).shape;
+        let asked: Vec<usize> = topology.constrained_keys(kind).collect();
+        let wish = demand
+            .relaxation
+            .steps
+            .iter()
+            .flat_map(|kind| topology.constrained_keys(*kind))
+            .any(|axis| axis == HOSTNAME_KEY);
+        let host = asked.contains(&HOSTNAME_KEY) || wish || !shape.ports.is_empty();
+        let zone = asked.iter().any(|axis| *axis >= ZONE_KEY);
+        let zones = shape.selector.get(labels::ZONE).and_then(|r| r.values()).map_or(usize::MAX, |zones| zones.len());
+        (Reverse(shape.priority), Reverse(host), Reverse(zone), zones, largest_first(shape))
+    });
 }

@@ -3,10 +3,11 @@
 //! A fleet is a NodePool with `spec.replicas`: so many nodes, whatever pods there are. What is missing is launched, by the
 //! same offerings, limits and quotas as other nodes; what is too much goes, those first whose loss is felt least; and
 //! nodes that are no longer what the pool asks for are replaced one for one, the new one first. How this differs from
-//! Karpenter's static pools, and why, is in `docs/decisions/0045-fleets.md`.
+//! Karpenter's static pools, and why, is in `docs/decisions/0045-static-capacity.md`.
 
 mod drift;
 mod pool_member;
+mod static_nodes;
 #[cfg(test)]
 mod tests;
 
@@ -16,11 +17,12 @@ use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::{ControllerMode, MinValuesPolicy, PauseSwitch, Settings};
 use crate::plan::{Command, Plan};
 use crate::provisioning::{ProvisionMemory, claim_draft, has_unobserved_claims};
-use crate::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, NewNode, StaticShortfall, plan_static_nodes};
+use crate::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, NewNode};
 use crate::snapshot::{CommandKey, Snapshot};
 pub use drift::{DriftReason, find_drift};
 use jiff::{SignedDuration, Timestamp};
 use pool_member::{PoolMember, pool_members};
+use static_nodes::{StaticShortfall, plan_static_nodes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;

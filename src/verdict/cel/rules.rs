@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Why a rule of a definition cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the rule {rule:?} of {place} does not compile: {source}")]
+#[error("the rule {rule:?} of {schema_path} does not compile: {source}")]
 pub struct RuleError {
     /// Where in the schema, as a path of the object.
     pub schema_path: String,

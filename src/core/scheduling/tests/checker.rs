@@ -1,7 +1,5 @@
 //! An independent judge of outcomes: it shares no code with the scheduler, and looks at every pod and node anew.
 
-use super::random_cluster::random_cluster;
-use super::{solve, solve_with};
 use crate::catalog::{InstanceType, Offering, OfferingKey, node_labels};
 use crate::fixtures::Dice;
 use crate::model::amounts::resources::Resources;
@@ -11,6 +9,8 @@ use crate::model::cluster::pod::{HostPort, Labels, Pod, PodOwner, PodShape, PodT
 use crate::model::cluster::pool::{NodePool, amount};
 use crate::model::labels;
 use crate::model::names::{NodePoolName, ObjectKey, Zone};
+use crate::scheduling::tests::random_cluster::random_cluster;
+use crate::scheduling::tests::{solve, solve_with};
 use crate::scheduling::{NewNode, SchedulingResult, Target, UnschedulableReason};
 use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};

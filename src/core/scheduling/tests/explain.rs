@@ -1,12 +1,14 @@
 //! Accounts: is what is said of pods true of the plan, and short whatever their number?
 
-use super::{GIB, OnDemand, cluster, node, offering, pod, pods, pool, requirements_in, shape, spread, start, zone};
 use crate::model::cluster::pod::{Pod, PodAffinity, PodShape, PodTerm, Preferences, Taint, TaintEffect};
 use crate::model::cluster::pool::NodePool;
 use crate::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, VolumeClaim, driver};
 use crate::model::labels;
 use crate::model::names::{ClaimName, Namespace, ObjectKey, ObjectName, Uid};
 use crate::model::requirements::Requirements;
+use crate::scheduling::tests::{
+    GIB, OnDemand, cluster, node, offering, pod, pods, pool, requirements_in, shape, spread, start, zone,
+};
 use crate::scheduling::{
     AvailableOfferings, ExplainedResult, Explanations, FilterCriterion, Input, MAX_NEW_NODES, NewNodesSummary,
     PlacementExplanation, PlacementSummary, Preference, SuggestedChange, TopologyCause, TopologyDecision,

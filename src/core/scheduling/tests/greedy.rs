@@ -1,11 +1,11 @@
 //! How far from the best is greedy buying? Against brute force over four sizes and up to six equal pods.
 
-use super::solve;
 use crate::catalog::CapacityType::OnDemand;
 use crate::fixtures::{cluster, offering, pods, pool, requirements_in, shape};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pool::NodePool;
 use crate::model::labels;
+use crate::scheduling::tests::solve;
 
 const SIZES: [&str; 4] = ["Standard_D2s_v5", "Standard_D4s_v5", "Standard_D8s_v5", "Standard_E4s_v5"];
 

@@ -1,9 +1,9 @@
 //! Pods that come one at a time go where a simulation of each would put it.
 
-use super::random_cluster::random_cluster;
-use super::*;
 use crate::model::cluster::pod::PodShape;
 use crate::model::names::{ClaimName, NodeName, ObjectKey};
+use crate::scheduling::tests::random_cluster::random_cluster;
+use crate::scheduling::tests::*;
 use crate::scheduling::{IncrementalScheduler, Placement, SuggestedChange, Unschedulable};
 
 type NoExclusions = (BTreeSet<NodeName>, BTreeMap<ObjectKey, ClaimName>);

@@ -1,8 +1,8 @@
 //! Variants: which value does a label get that a pool leaves open?
 
-use super::*;
 use crate::model::cluster::pod::{PodShape, Preferences};
 use crate::model::requirements::Operator;
+use crate::scheduling::tests::*;
 
 const TEAM: &str = "example.com/team";
 

@@ -1,9 +1,9 @@
 //! Variety (`minValues`): how many different values remain on offer for a new node?
 
-use super::*;
 use crate::model::cluster::pool::Limits;
 use crate::model::requirements::Requirement;
 use crate::model::settings::MinValuesPolicy;
+use crate::scheduling::tests::*;
 use crate::scheduling::{ExplainedResult, FilterCriterion, NewNode, explain};
 use proptest::prelude::*;
 

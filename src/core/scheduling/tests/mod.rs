@@ -16,10 +16,6 @@ mod subnet;
 mod topology_table;
 mod volume_limits;
 
-use super::{
-    AvailableOfferings, IncrementalScheduler, Input, MAX_NEW_NODES, SchedulingResult, Target, UnavailableOfferings,
-    UnschedulableReason, schedule,
-};
 use crate::catalog::CapacityType::{OnDemand, Spot};
 use crate::fixtures::{
     GIB, cluster, node, offering, pod, pods, pool, requirements_in, running, shape, spread, start, zone,
@@ -29,6 +25,10 @@ use crate::model::cluster::pod::{Pod, Taint, TaintEffect};
 use crate::model::cluster::pool::NodePool;
 use crate::model::labels;
 use crate::model::names::ObjectName;
+use crate::scheduling::{
+    AvailableOfferings, IncrementalScheduler, Input, MAX_NEW_NODES, SchedulingResult, Target, UnavailableOfferings,
+    UnschedulableReason, schedule,
+};
 use crate::snapshot::Snapshot;
 use crate::snapshot::spread_defaults::{DEFAULT_SCHEDULER, DefaultSpread, SchedulerProfiles};
 use std::collections::{BTreeMap, BTreeSet};

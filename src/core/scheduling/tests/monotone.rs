@@ -1,9 +1,9 @@
 //! More to choose from never hurts, as long as nothing is scarce and pods do not matter to each other.
 
-use super::random_cluster::random_cluster;
-use super::*;
 use crate::model::cluster::pool::Limits;
 use crate::model::names::ObjectKey;
+use crate::scheduling::tests::random_cluster::random_cluster;
+use crate::scheduling::tests::*;
 
 /// The scene of a seed without limits, and its pods without anything that they ask of other pods.
 fn cluster_without_limits(seed: u64) -> (Snapshot, Vec<Arc<Pod>>) {

@@ -1,9 +1,9 @@
 //! Rules of affinity, anti-affinity, preferences, ports and other topology keys, by example.
 
-use super::*;
 use crate::model::cluster::pod::{HostPort, PodAffinity, PodShape, PodTerm, Preferences, Spread};
 use crate::model::names::Namespace;
 use crate::model::requirements::Requirements;
+use crate::scheduling::tests::*;
 use crate::scheduling::{ExplainedResult, explain};
 
 fn term(key: &str, app: &str) -> PodTerm {

@@ -1,12 +1,12 @@
 //! Quota: nothing is bought that Azure would refuse for quota, and the reason is given.
 
-use super::solve;
 use crate::catalog::CapacityType;
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
 use crate::catalog::live::{Quota, QuotaUsage, STALE_AFTER};
 use crate::fixtures::{at, claim, class, cluster, intent, offering, pods, pool, requirements_in, shape, start};
 use crate::model::cluster::claim::{Claim, PlannedOffering};
 use crate::model::labels;
+use crate::scheduling::tests::solve;
 use crate::snapshot::Snapshot;
 use jiff::SignedDuration;
 use proptest::prelude::*;

@@ -1,8 +1,8 @@
 //! How far from the least that any fluid mix of sizes would cost are plans for mixed pods? Over drawn workloads.
 
-use super::*;
 use crate::fixtures::Dice;
 use crate::scheduling::schedule_with_cost;
+use crate::scheduling::tests::*;
 
 /// Between two and eleven sorts of pods, up to so many of each; half of them spread over zones, if that is asked for.
 fn workload(seed: u64, most: usize, zonal: bool) -> Vec<Arc<Pod>> {

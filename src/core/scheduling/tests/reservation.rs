@@ -1,6 +1,5 @@
 //! Reserved capacity: it comes first, no more of it is planned than there is, and the reason is given.
 
-use super::solve;
 use crate::catalog::CapacityType;
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
 use crate::catalog::live::{Quota, QuotaUsage, STALE_AFTER};
@@ -13,6 +12,7 @@ use crate::model::cluster::pod::PodShape;
 use crate::model::errors::{CloudError, CloudErrorCode, LaunchRefusal};
 use crate::model::labels;
 use crate::model::requirements::Operator;
+use crate::scheduling::tests::solve;
 use crate::scheduling::{AvailableOfferings, Input, UnavailableOfferings, explain, schedule};
 use crate::snapshot::Snapshot;
 use jiff::SignedDuration;

@@ -1,6 +1,5 @@
 //! Subnets: no node is thought of that would find no address, and the reason is given.
 
-use super::solve;
 use crate::catalog::CapacityType::OnDemand;
 use crate::catalog::live::{Fact, InfrastructureFacts, STALE_AFTER, SubnetAddresses};
 use crate::fixtures::{at, claim, class, cluster, offering, pods, pool, shape, spread, start};
@@ -8,6 +7,7 @@ use crate::model::cluster::pod::{HostPort, PodShape};
 use crate::model::cluster::pool::{NodeClass, NodePool};
 use crate::model::labels;
 use crate::model::names::{ArmId, NodeClassName};
+use crate::scheduling::tests::solve;
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 //! documentation, zone by zone, with nothing but the numbers of pods. A zone is open when the simulation places the pod
 //! there although only the node of that zone has room.
 
-use super::*;
 use crate::model::cluster::pod::{PodAffinity, PodShape, PodTerm, Spread};
 use crate::model::cluster::topology::Preferences;
+use crate::scheduling::tests::*;
 use std::fmt::Write as _;
 
 const TABLE: &str = include_str!("topology.txt");

@@ -1,11 +1,11 @@
 //! Volumes as kube-scheduler counts them: each once on a node, by driver, however many pods have it.
 
-use super::*;
 use crate::fixtures::Dice;
 use crate::model::cluster::volume::{
     AttachLimits, DISK_DRIVER, ReclaimPolicy, StorageClass, Volume, VolumeClaim, driver,
 };
 use crate::model::names::{Namespace, NodeName, ObjectKey, ObjectName, Uid};
+use crate::scheduling::tests::*;
 use crate::snapshot::volume_needs::VolumeTrouble;
 
 /// A driver that is not of Azure's disks.

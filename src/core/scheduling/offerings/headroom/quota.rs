@@ -2,11 +2,11 @@
 //!
 //! Azure's numbers are some minutes old; a VM that was requested since is in none of them, so it is counted here.
 
-use super::is_in_flight;
 use crate::catalog::SizeFacts;
 use crate::catalog::live::{Quota, QuotaUsage, STALE_AFTER};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::offering::CapacityType;
+use crate::scheduling::offerings::headroom::is_in_flight;
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,11 +3,11 @@
 //! Reserved VMs are paid for whether or not they are used. Azure takes a VM beyond them too, at the full price and
 //! without any promise: no node is planned there that would be one of those.
 
-use super::is_in_flight;
 use crate::catalog::live::{CapacityReservation, STALE_AFTER};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::offering::CapacityType;
 use crate::model::names::{ArmId, NodeClassName, VmSize, Zone};
+use crate::scheduling::offerings::headroom::is_in_flight;
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::collections::BTreeMap;

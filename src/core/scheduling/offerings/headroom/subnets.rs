@@ -1,8 +1,8 @@
 //! Counts the IP addresses that subnets leave, with the launches that Azure's numbers do not have yet.
 
-use super::is_in_flight;
 use crate::catalog::live::{InfrastructureFacts, STALE_AFTER, SubnetAddresses};
 use crate::model::names::NodeClassName;
+use crate::scheduling::offerings::headroom::is_in_flight;
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::collections::BTreeMap;

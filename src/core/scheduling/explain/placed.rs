@@ -1,0 +1,276 @@
+//! Explanation of placed pods.
+
+use crate::catalog::CapacityType;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::pod::{Pod, PodShape};
+use crate::model::labels;
+use crate::model::names::{NodePoolName, ObjectKey, VmSize};
+use crate::scheduling::Input;
+use crate::scheduling::explain::size::{Size, SizeExplanation};
+use crate::scheduling::explain::unschedulable::pool_reason;
+use crate::scheduling::explain::{
+    ExplainedResult, Explanation, Explanations, NewNodesSummary, PlacementExplanation, PlacementSummary, TopologyCause,
+    TopologyDecision,
+};
+use crate::scheduling::nodes::open::OpenNodeId;
+use crate::scheduling::nodes::state::{NodeRef, SchedulingState};
+use crate::scheduling::pods::class::PodClassId;
+use crate::scheduling::pods::preferences::{Preference, preferences_in_order, relaxed_preferences};
+use crate::scheduling::pods::volume_limits::TrackedVolumes;
+use crate::scheduling::result::{SchedulingResult, Target};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most names of nodes and values of labels that are kept of one account.
+const MAX_NAMES: usize = 16;
+
+/// A simulation that is over, with what it was made from and what came of it.
+type FinishedSimulation<'a> = (Input<'a>, &'a SchedulingResult);
+
+/// Places that are told as one: of the same sort, and new ones of the same pool and size.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum PlacementSort {
+    Existing,
+    InFlight,
+    New(NodePoolName, VmSize, CapacityType),
+}
+
+/// Pods of one kind at places of one sort.
+#[derive(Default)]
+struct PlacedGroup {
+    pods: Vec<Arc<Pod>>,
+    /// Each place, by its number, with the number of these pods.
+    existing: BTreeMap<usize, usize>,
+    open: BTreeMap<OpenNodeId, usize>,
+}
+
+/// Adds what is said of pods that were placed.
+pub(crate) fn explain_placed(
+    state: &mut SchedulingState,
+    finished: FinishedSimulation<'_>,
+    about: impl Fn(&ObjectKey) -> bool,
+    explanations: &mut Explanations,
+) {
+    let mut groups: BTreeMap<(PodClassId, PlacementSort), PlacedGroup> = BTreeMap::new();
+    for (pod, kind, seat) in state.placed.iter().filter(|(pod, _, _)| about(&pod.key)) {
+        let Some(sort) = placement_sort(state, finished.1, *seat) else { continue };
+        let group = groups.entry((*kind, sort)).or_default();
+        group.pods.push(Arc::clone(pod));
+        match *seat {
+            NodeRef::Existing(site) => *group.existing.entry(site).or_default() += 1,
+            NodeRef::Open(node) => *group.open.entry(node).or_default() += 1,
+        }
+    }
+    for ((kind, sort), group) in groups {
+        let PlacedGroup { pods, existing: bins, open: nodes } = group;
+        explanations.add_group(pods, |pods| {
+            let place = match sort {
+                PlacementSort::Existing => existing_summary(state, &bins),
+                PlacementSort::InFlight => in_flight_summary(state, finished.0, &bins, pods),
+                PlacementSort::New(..) => {
+                    PlacementSummary::New(Box::new(new_nodes_summary(state, finished.1, kind, &nodes)?))
+                }
+            };
+            let on_bins = bins.iter().map(|(site, pods)| (NodeRef::Existing(*site), *pods));
+            let on_open = nodes.iter().map(|(node, pods)| (NodeRef::Open(*node), *pods));
+            let seats: Vec<(NodeRef, usize)> = on_bins.chain(on_open).collect();
+            let bonds = topology_decisions(state, finished, kind, &seats);
+            let (granted, given_up) =
+                if nodes.is_empty() { (0, Vec::new()) } else { satisfied_and_relaxed(state, kind) };
+            Some(Explanation::of(
+                pods,
+                ExplainedResult::Placed(Box::new(PlacementExplanation {
+                    placement: place,
+                    topology_decisions: bonds,
+                    relaxed: given_up,
+                    satisfied_preferences: granted,
+                })),
+            ))
+        });
+    }
+}
+
+fn placement_sort(state: &SchedulingState, outcome: &SchedulingResult, seat: NodeRef) -> Option<PlacementSort> {
+    match seat {
+        NodeRef::Existing(site) => Some(match state.existing.target(site) {
+            Target::Claim(_) => PlacementSort::InFlight,
+            Target::Node(_) | Target::New(_) => PlacementSort::Existing,
+        }),
+        NodeRef::Open(node) => {
+            let new = outcome.new_nodes.get(node)?;
+            let key = &new.offerings.first()?.key;
+            Some(PlacementSort::New(new.pool.clone(), key.size.clone(), key.capacity_type))
+        }
+    }
+}
+
+fn existing_summary(state: &SchedulingState, bins: &BTreeMap<usize, usize>) -> PlacementSummary {
+    let named = bins.iter().filter_map(|(site, pods)| match state.existing.target(*site) {
+        Target::Node(name) => Some((name.clone(), *pods)),
+        Target::Claim(_) | Target::New(_) => None,
+    });
+    PlacementSummary::Existing { nodes: named.take(MAX_NAMES).collect(), count: bins.len() }
+}
+
+fn in_flight_summary(
+    state: &SchedulingState,
+    input: Input<'_>,
+    bins: &BTreeMap<usize, usize>,
+    pods: &[Arc<Pod>],
+) -> PlacementSummary {
+    let named = bins.iter().filter_map(|(site, pods)| match state.existing.target(*site) {
+        Target::Claim(name) => Some((name.clone(), *pods)),
+        Target::Node(_) | Target::New(_) => None,
+    });
+    let claims = named.take(MAX_NAMES).collect();
+    let promised = pods.iter().filter(|pod| input.claim_of_pod.contains_key(&pod.key)).count();
+    PlacementSummary::InFlight { claims, count: bins.len(), planned_pods: promised }
+}
+
+/// What is said of new nodes: of the first of them, by its number.
+fn new_nodes_summary(
+    state: &mut SchedulingState,
+    outcome: &SchedulingResult,
+    class: PodClassId,
+    nodes: &BTreeMap<OpenNodeId, usize>,
+) -> Option<NewNodesSummary> {
+    let (node, own) = nodes.first_key_value()?;
+    let new = outcome.new_nodes.get(*node)?;
+    let zone = state.open.zone(*node);
+    let alone = state
+        .cheapest_new_node(class, zone)
+        .map(|growth| Size::of(state.open.candidate_sets.candidate(growth.candidate_set, growth.candidate)));
+    let pool = state.open.candidate_sets.get(state.open.nodes[*node].candidate_set).pool;
+    // Variants of one pool follow each other, and its own are no pools before it.
+    let name_of =
+        |solver: &SchedulingState, pool: usize| solver.open.candidate_sets.pool_offerings(pool).pool.name.clone();
+    let mut before: Vec<(_, _)> = Vec::new();
+    for other in 0..pool {
+        let name = name_of(state, other);
+        let why = if name == new.pool { None } else { pool_reason(state, class, other) };
+        before.extend(why.map(|why| (name, why)));
+    }
+    before.dedup_by(|(b, _), (a, _)| a == b);
+    before.truncate(MAX_NAMES);
+    let passed_over = before;
+    let others = new.pods.len().saturating_sub(*own);
+    Some(NewNodesSummary {
+        node_count: nodes.len(),
+        pool: new.pool.clone(),
+        skipped_pools: passed_over,
+        first_offering: new.offerings.first()?.clone(),
+        offering_count: new.offerings.len(),
+        own_pods: *own,
+        other_pods: others,
+        requests: state.open.nodes[*node].requests.clone(),
+        size: SizeExplanation::of_open(state, &state.open.nodes[*node]),
+        size_without_own: (others > 0).then(|| size_without(state, *node, class, *own)).flatten(),
+        size_for_one_pod: alone,
+    })
+}
+
+/// What an open node would be without some pods of a kind.
+fn size_without(state: &SchedulingState, node: OpenNodeId, class: PodClassId, pods: usize) -> Option<Size> {
+    let (open, want) = (&state.open.nodes[node], state.constraints.pod_needs(class));
+    let times = i64::try_from(pods).unwrap_or(i64::MAX);
+    let requests = open.requests.minus(&want.requests.times(times));
+    // What others have too stays.
+    let own = want.disks - want.tracked_volumes.map_or(0, TrackedVolumes::shared_disks);
+    let disks = open.disks.saturating_sub(own.saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX)));
+    let mut suiting = state.open.candidate_sets.candidates_in(open.candidate_set).map(|(candidate, _)| candidate);
+    suiting.find(|candidate| candidate.holds(&requests, disks)).map(Size::of)
+}
+
+/// How much of what pods of a kind prefer they have, and what they gave up.
+fn satisfied_and_relaxed(state: &SchedulingState, class: PodClassId) -> (usize, Vec<Preference>) {
+    let Some(told) = state.constraints.classes.origin(class) else { return (0, Vec::new()) };
+    let step = told.relaxation.steps.iter().position(|step| *step == class).unwrap_or_default();
+    let given_up = relaxed_preferences(told.shape, step, told.relaxation.steps.len());
+    (preferences_in_order(told.shape, told.relaxation.steps.len()).len().saturating_sub(given_up.len()), given_up)
+}
+
+/// The labels of the places of pods that their neighbours or volumes decided.
+fn topology_decisions(
+    state: &SchedulingState,
+    finished: FinishedSimulation<'_>,
+    class: PodClassId,
+    seats: &[(NodeRef, usize)],
+) -> Vec<TopologyDecision> {
+    let shape = &state.constraints.classes.get(class).shape;
+    let mut asked = topology_causes(shape);
+    if let Some(told) = state.constraints.classes.origin(class) {
+        let keys = told.volumes.alternatives.iter().flat_map(|place| place.iter().map(|(key, _)| Arc::clone(key)));
+        let shares = told.volumes.tracked.iter().any(|more| !more.unprovisioned.is_empty());
+        let zone = shares.then(|| labels::interned(labels::ZONE));
+        asked.extend(keys.chain(zone).map(|key| (TopologyCause::Volume, key)));
+    }
+    asked.sort();
+    asked.dedup();
+    let bond = |(tie, key): (TopologyCause, Arc<str>)| {
+        let mut values: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+        let named = seats.iter().filter(|_| *key != *labels::HOSTNAME);
+        for (value, pods) in named.filter_map(|(seat, pods)| Some((label_of_node(state, finished, *seat, &key)?, pods)))
+        {
+            if values.len() < MAX_NAMES || values.contains_key(&value) {
+                *values.entry(value).or_default() += pods;
+            }
+        }
+        TopologyDecision { cause: tie, key, values }
+    };
+    asked.into_iter().map(bond).collect()
+}
+
+/// The labels by which a shape spreads and gathers.
+fn topology_causes(shape: &PodShape) -> Vec<(TopologyCause, Arc<str>)> {
+    let spread = shape.spread.iter().map(|spread| (TopologyCause::TopologySpread, Arc::clone(&spread.topology_key)));
+    let affinity = shape.affinity.as_deref();
+    let near = affinity
+        .into_iter()
+        .flat_map(|affinity| &affinity.near)
+        .map(|term| (TopologyCause::PodAffinity, &term.topology_key));
+    let apart = affinity
+        .into_iter()
+        .flat_map(|affinity| &affinity.apart)
+        .map(|term| (TopologyCause::PodAntiAffinity, &term.topology_key));
+    spread.chain(near.chain(apart).map(|(tie, key)| (tie, Arc::clone(key)))).collect()
+}
+
+/// The value of a label at a place.
+fn label_of_node(
+    state: &SchedulingState,
+    (input, outcome): FinishedSimulation<'_>,
+    seat: NodeRef,
+    key: &str,
+) -> Option<Arc<str>> {
+    match seat {
+        NodeRef::Existing(site) => match state.existing.target(site) {
+            Target::Node(name) => input.snapshot.nodes().get(name)?.labels.get(key).cloned(),
+            Target::Claim(name) => label_of_claim(input.snapshot.claims().get(name)?, key),
+            Target::New(_) => None,
+        },
+        NodeRef::Open(node) => {
+            let new = outcome.new_nodes.get(node)?;
+            if key == labels::ZONE {
+                return new.zone().map(|zone| zone.text());
+            }
+            let open = &state.open.nodes[node];
+            let offers =
+                state.open.candidate_sets.pool_offerings(state.open.candidate_sets.get(open.candidate_set).pool);
+            let own = new.labels.get(key).cloned();
+            own.or_else(|| offers.candidate_label(&offers.candidates[open.candidate as usize], key))
+        }
+    }
+}
+
+/// The value of a label that a claim's node will have for certain.
+fn label_of_claim(claim: &Claim, key: &str) -> Option<Arc<str>> {
+    let mut zones = match &claim.intent {
+        Some(intent) => vec![&intent.offering.key.zone],
+        None => claim.spec.planned.iter().map(|planned| &planned.key.zone).collect(),
+    };
+    zones.dedup();
+    match zones[..] {
+        [zone] if key == labels::ZONE => Some(zone.text()),
+        _ => claim.spec.labels.get(key).cloned(),
+    }
+}

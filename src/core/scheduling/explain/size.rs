@@ -1,0 +1,138 @@
+//! Explanation of the VM size of a new node.
+
+use crate::catalog::CapacityType;
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::claim::PlannedOffering;
+use crate::model::cluster::pool::amount;
+use crate::model::names::{NodePoolName, VmSize};
+use crate::scheduling::nodes::open::OpenNode;
+use crate::scheduling::nodes::state::SchedulingState;
+use crate::scheduling::offerings::available::{AvailableOfferings, InstanceCandidate, PoolOfferings};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A VM size at a capacity type, at its lowest price.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Size {
+    /// The size.
+    pub name: VmSize,
+    /// The capacity type.
+    pub capacity_type: CapacityType,
+    /// The lowest price over its zones.
+    pub price: HourlyPrice,
+}
+
+/// Why a node is of the size that it is. All numbers are of sizes at a capacity type.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SizeExplanation {
+    /// Those that hold all its pods; it is the cheapest of them.
+    pub fitting: usize,
+    /// Cheaper ones that do not have the labels or zones that its pods ask for.
+    pub incompatible: usize,
+    /// Cheaper ones that are too small.
+    pub too_small: usize,
+    /// Cheaper ones that limits or quotas forbid.
+    pub over_limits: usize,
+    /// The dearest of those that are too small, and what there is too little of.
+    pub priciest_too_small: Option<(Size, Arc<str>)>,
+    /// The next dearer one that holds them.
+    pub next_fitting: Option<Size>,
+}
+
+/// What stands between a candidate and the pods of a node.
+enum SizeFit {
+    Fits,
+    Incompatible,
+    TooSmall,
+    OverLimits,
+}
+
+impl Size {
+    pub(crate) fn of(candidate: &InstanceCandidate) -> Self {
+        let InstanceCandidate { instance, capacity_type, price, .. } = candidate;
+        Self { name: instance.facts.name.clone(), capacity_type: *capacity_type, price: *price }
+    }
+}
+
+impl SizeExplanation {
+    /// Goes through candidates, cheapest first, of which the one at a place was taken for pods that ask for so much.
+    fn of(
+        candidates: &[InstanceCandidate],
+        best: usize,
+        requests: &Resources,
+        judge: impl Fn(usize, &InstanceCandidate) -> SizeFit,
+    ) -> Self {
+        let mut choice = Self::default();
+        for (place, candidate) in candidates.iter().enumerate() {
+            match judge(place, candidate) {
+                SizeFit::Fits => {
+                    choice.fitting += 1;
+                    if place > best {
+                        choice.next_fitting.get_or_insert_with(|| Size::of(candidate));
+                    }
+                }
+                _ if place >= best => {}
+                SizeFit::Incompatible => choice.incompatible += 1,
+                SizeFit::OverLimits => choice.over_limits += 1,
+                SizeFit::TooSmall => {
+                    choice.too_small += 1;
+                    choice.priciest_too_small =
+                        Some((Size::of(candidate), scarce_resource(requests, &candidate.pod_capacity)));
+                }
+            }
+        }
+        choice
+    }
+
+    /// Why an open node is of its size.
+    pub(crate) fn of_open(state: &SchedulingState, open: &OpenNode) -> Self {
+        let (choices, allowance) = (&state.open.candidate_sets, &state.open.limits);
+        let PoolOfferings { pool, candidates, .. } = &**choices.pool_offerings(choices.get(open.candidate_set).pool);
+        let suited: BTreeSet<*const InstanceCandidate> =
+            choices.candidates_in(open.candidate_set).map(|(candidate, _)| std::ptr::from_ref(candidate)).collect();
+        let best = open.candidate as usize;
+        Self::of(candidates, best, &open.requests, |place, candidate| match () {
+            () if !suited.contains(&std::ptr::from_ref(candidate)) => SizeFit::Incompatible,
+            () if !candidate.holds(&open.requests, open.disks) => SizeFit::TooSmall,
+            // What may be bought now could be bought then: it has only become less since.
+            () if place < best && !allowance.allows(pool, candidate) => SizeFit::OverLimits,
+            () => SizeFit::Fits,
+        })
+    }
+
+    /// Why a node that is being bought is of its size, by the offerings that are asked for and by what its pods and daemons
+    /// ask for. What does not have the labels that its pods ask for is not told apart from what may not be bought. `None`
+    /// where the pool does not sell what is asked for first.
+    #[must_use]
+    pub fn of_planned(
+        offerings: &AvailableOfferings,
+        pool: &NodePoolName,
+        planned: &[PlannedOffering],
+        requests: &Resources,
+    ) -> Option<Self> {
+        let offers = offerings.pools.iter().find(|offers| offers.pool.name == *pool)?;
+        let sort = |candidate: &InstanceCandidate| (candidate.instance.facts.name.clone(), candidate.capacity_type);
+        let first = planned.first()?;
+        let own = (first.key.size.clone(), first.key.capacity_type);
+        let best = offers.candidates.iter().position(|candidate| sort(candidate) == own)?;
+        let suited: BTreeSet<_> =
+            planned.iter().map(|planned| (planned.key.size.clone(), planned.key.capacity_type)).collect();
+        let chosen = &offers.candidates[best];
+        let daemons = chosen.instance.allocatable.minus(&chosen.pod_capacity);
+        let pods = requests.minus(&daemons);
+        Some(Self::of(&offers.candidates, best, &pods, |_, candidate| match () {
+            () if suited.contains(&sort(candidate)) => SizeFit::Fits,
+            () if !pods.fits(&candidate.pod_capacity) => SizeFit::TooSmall,
+            () => SizeFit::Incompatible,
+        }))
+    }
+}
+
+/// What there is too little of; data disks, where that is nothing else.
+fn scarce_resource(requests: &Resources, room: &Resources) -> Arc<str> {
+    let plain = ["cpu", "memory", "ephemeral-storage", "pods"].into_iter().map(Arc::from);
+    let mut names = plain.chain(requests.extended.iter().map(|(name, _)| Arc::clone(name)));
+    let short = names.find(|name| amount(requests, name) > amount(room, name).max(0));
+    short.unwrap_or_else(|| Arc::from("data disks"))
+}

@@ -1,0 +1,169 @@
+//! Why no NodePool can launch a node for a pod class.
+
+use crate::model::names::NodePoolName;
+use crate::scheduling::nodes::state::SchedulingState;
+use crate::scheduling::offerings::available::{InstanceCandidate, PoolOfferings};
+use crate::scheduling::offerings::candidate_sets::Narrowing;
+use crate::scheduling::offerings::limits::Exhausted;
+use crate::scheduling::offerings::min_values::Load;
+use crate::scheduling::pods::class::{PodClass, PodClassId};
+use crate::scheduling::result::UnschedulableReason;
+use crate::scheduling::topology::constraint::UnmetConstraint;
+use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, ZONE_KEY, zones_in_mask};
+use std::sync::Arc;
+
+/// Why each pool buys nothing for pods of a kind; `None` stands for all pools.
+pub(crate) fn unschedulable_reasons(
+    state: &mut SchedulingState,
+    class: PodClassId,
+) -> Vec<(Option<NodePoolName>, UnschedulableReason)> {
+    let pools = state.open.candidate_sets.pool_count();
+    if pools == 0 || state.open.limits.new_nodes_left == 0 {
+        let why = if state.open.limits.new_nodes_left == 0 {
+            UnschedulableReason::NewNodeLimit
+        } else {
+            UnschedulableReason::NoNodePool
+        };
+        return vec![(None, why)];
+    }
+    let mut told: Vec<(Option<NodePoolName>, UnschedulableReason)> = Vec::new();
+    for pool in 0..pools {
+        let name = Some(state.open.candidate_sets.pool_offerings(pool).pool.name.clone());
+        let why = pool_reason(state, class, pool).unwrap_or_else(|| state.topology_reason(class, pool));
+        match told.last_mut().filter(|(known, _)| *known == name) {
+            // Variants of a pool follow each other, and the one that gets furthest speaks for it.
+            Some((_, before)) if filter_depth(before) < filter_depth(&why) => *before = why,
+            Some(_) => {}
+            None => told.push((name, why)),
+        }
+    }
+    match told.split_first() {
+        // What all say is said once, where it is no matter of the pools.
+        Some(((_, why), rest)) if filter_depth(why) > 8 && rest.iter().all(|(_, other)| other == why) => {
+            vec![(None, why.clone())]
+        }
+        _ => told,
+    }
+}
+
+/// What a constraint on neighbours is called outside.
+pub(crate) fn reason_of(unmet: UnmetConstraint) -> UnschedulableReason {
+    match unmet {
+        UnmetConstraint::PodAffinity => UnschedulableReason::PodAffinity,
+        UnmetConstraint::PodAntiAffinity => UnschedulableReason::PodAntiAffinity,
+        UnmetConstraint::TopologySpread => UnschedulableReason::TopologySpread,
+        UnmetConstraint::SharedVolume => UnschedulableReason::SharedVolume,
+    }
+}
+
+/// How many other things of the pool itself are as asked for before this one is looked at.
+fn filter_depth(why: &UnschedulableReason) -> usize {
+    match why {
+        UnschedulableReason::UnsupportedClassFields(_) | UnschedulableReason::NoReservation(_) => 0,
+        UnschedulableReason::UntoleratedTaint(_) => 1,
+        UnschedulableReason::IncompatibleRequirements(_) => 2,
+        UnschedulableReason::NoCompatibleOffering => 3,
+        UnschedulableReason::TooLarge => 4,
+        UnschedulableReason::LimitsExceeded => 5,
+        UnschedulableReason::QuotaExceeded(_) | UnschedulableReason::ReservationUsedUp(_) => 6,
+        UnschedulableReason::SubnetFull(_) => 7,
+        UnschedulableReason::MinValues { .. } => 8,
+        _ => 9,
+    }
+}
+
+/// What of the pool itself keeps the pods away; `None` when that is nothing.
+pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: usize) -> Option<UnschedulableReason> {
+    let filter = state.constraints.classes.get(class).filter;
+    let accepted = state.open.candidate_sets.accepted_zones(pool, filter, &state.constraints.filters);
+    let (filter, requests) = (state.constraints.filters.get(filter), state.constraints.classes.requests(class));
+    let offers: &PoolOfferings = state.open.candidate_sets.pool_offerings(pool);
+    let allowance = &state.open.limits;
+    if let Some(fields) = &offers.unsupported_class_fields {
+        return Some(UnschedulableReason::UnsupportedClassFields(fields.clone()));
+    }
+    if offers.candidates.is_empty() {
+        let unreserved = offers.no_reservation.clone().map(UnschedulableReason::NoReservation);
+        return unreserved.or(Some(UnschedulableReason::NoAvailableOffering));
+    }
+    if let Some(taint) = filter.untolerated(&offers.pool.taints) {
+        return Some(UnschedulableReason::UntoleratedTaint(taint.key.clone()));
+    }
+    for asked in filter.unconditional() {
+        if let Err(why) = offers.pool.requirements.compatible(asked, |_| true) {
+            return Some(UnschedulableReason::IncompatibleRequirements(why));
+        }
+    }
+    let suiting = offers.candidates.iter().zip(accepted.iter()).filter(|(_, zones)| **zones != 0);
+    let labels: Vec<&InstanceCandidate> = suiting.map(|(candidate, _)| candidate).collect();
+    if labels.is_empty() {
+        return Some(UnschedulableReason::NoCompatibleOffering);
+    }
+    let PodClass { disks, tracked_volumes: more, .. } = state.constraints.classes.get(class);
+    if let Some((driver, asked, most)) =
+        more.as_ref().and_then(|more| state.open.new_node_volumes().exceeded_limit(more))
+    {
+        return Some(UnschedulableReason::VolumeLimit { driver: Arc::clone(driver), requested: asked, limit: most });
+    }
+    let large: Vec<&InstanceCandidate> = labels.into_iter().filter(|c| c.holds(requests, *disks)).collect();
+    if large.is_empty() {
+        return Some(UnschedulableReason::TooLarge);
+    }
+    let within = |c: &&&InstanceCandidate| allowance.within_limits(&offers.pool, &c.instance.capacity);
+    let in_limits = large.iter().filter(within).copied();
+    let Some(first) = in_limits.clone().next() else { return Some(UnschedulableReason::LimitsExceeded) };
+    match allowance.exhausted(in_limits) {
+        Some(Exhausted::Quota(short)) => return Some(UnschedulableReason::QuotaExceeded(short)),
+        Some(Exhausted::Reservation(short)) => return Some(UnschedulableReason::ReservationUsedUp(short)),
+        None => {}
+    }
+    if let Some(short) = allowance.subnets().shortage(&offers.pool.class) {
+        return Some(UnschedulableReason::SubnetFull(short));
+    }
+    let suiting = offers.candidates.iter().zip(accepted.iter().copied()).filter(|(_, zones)| *zones != 0);
+    let needed = offers.required_values(state.open.min_values_policy);
+    let load = Load { requests, disks: *disks, min_values: &needed };
+    if large.iter().any(|chosen| offers.meets_min_values(suiting.clone(), chosen, load, allowance)) {
+        return None;
+    }
+    let variety = offers.distinct_values(suiting, first, load, allowance);
+    let lacking = offers.min_values.iter().zip(variety).find(|((_, least), found)| found < least);
+    lacking.map(|((key, least), found)| UnschedulableReason::MinValues {
+        key: Arc::clone(key),
+        found,
+        required: *least,
+    })
+}
+
+impl SchedulingState {
+    /// The constraint on neighbours that keeps pods of a kind from every node that a pool could make for them.
+    pub(crate) fn topology_reason(&mut self, class: PodClassId, pool: usize) -> UnschedulableReason {
+        let by = Narrowing::Filter(self.constraints.classes.get(class).filter);
+        let choices = &mut self.open.candidate_sets;
+        let choice = choices.narrow(choices.root(pool), by, self.constraints.filters_and_keys());
+        let topology = &self.constraints.topology;
+        let mut worst = topology.unmet_constraint(class, HOSTNAME_KEY, Some(self.next_new_host()));
+        if let Some(unmet) = worst {
+            return reason_of(unmet);
+        }
+        for axis in topology.constrained_keys(class).filter(|axis| *axis != HOSTNAME_KEY) {
+            let choices = &self.open.candidate_sets;
+            let domains: Vec<Domain> = match choice {
+                Some(choice) if axis == ZONE_KEY => zones_in_mask(choices.get(choice).zones).collect(),
+                Some(choice) => choices.domains(choice, axis, &topology.keys),
+                None => Vec::new(),
+            };
+            if domains.is_empty() && topology.unmet_constraint(class, axis, None).is_some() {
+                return UnschedulableReason::MissingTopologyKey(Arc::clone(topology.keys.key(axis)));
+            }
+            let unmet: Vec<Option<UnmetConstraint>> =
+                domains.iter().map(|d| topology.unmet_constraint(class, axis, Some(*d))).collect();
+            if let Some(unmet) = unmet.iter().copied().min().flatten() {
+                return reason_of(unmet);
+            }
+            worst = worst.max(unmet.into_iter().flatten().max());
+        }
+        // Each label has a value that would do, but no node has them all.
+        worst.map_or(UnschedulableReason::TopologySpread, reason_of)
+    }
+}

@@ -1,0 +1,370 @@
+//! Remaining capacity of existing nodes and NodeClaims in flight.
+
+use crate::catalog::{InstanceType, OfferingKey};
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::HostPort;
+use crate::model::labels;
+use crate::model::names::{ClaimName, NodeName};
+use crate::scheduling::Input;
+use crate::scheduling::nodes::pod_needs::PodNeeds;
+use crate::scheduling::offerings::available::{InstanceCandidate, PoolOfferings, daemon_set_overhead};
+use crate::scheduling::offerings::labels::{offering_label, offering_matches_filter};
+use crate::scheduling::pods::node_filter::{NodeFilter, NodeFilterId, NodeFilters};
+use crate::scheduling::pods::volume_limits::{TrackedVolumes, VolumeIndex, VolumeUsage};
+use crate::scheduling::result::Target;
+use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, TopologyKeys, ZONE_KEY};
+use crate::snapshot::Snapshot;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Room on one node or claim.
+struct ExistingNode {
+    target: Target,
+    source: LabelSource,
+    free: Resources,
+    zone: Option<Domain>,
+    ports: Vec<HostPort>,
+    /// How many more data disks may be attached, where there is a limit.
+    disks_left: Option<i64>,
+    /// What else of volumes there is to say of it.
+    volume_usage: VolumeUsage,
+    /// Pods placed here in this pass, by kind.
+    placed_by_class: Vec<(u32, u32)>,
+}
+
+/// Which labels and taints the node has or will have.
+enum LabelSource {
+    /// Its own.
+    Node(Arc<Node>),
+    /// Those of the claim, and of one of these offerings.
+    Claim(Arc<Claim>, Vec<(Arc<InstanceType>, OfferingKey)>),
+    /// Those of the pool, and of this offering.
+    Planned(Arc<PoolOfferings>, Arc<InstanceType>, OfferingKey),
+}
+
+/// All bins, in the order in which they are filled: nodes by name, then claims by name. Their places are the first sites.
+#[derive(Default)]
+pub(crate) struct ExistingNodes {
+    nodes: Vec<ExistingNode>,
+    index_of_claim: BTreeMap<ClaimName, usize>,
+    index_of_node: BTreeMap<NodeName, usize>,
+    /// Zones that bins lie in.
+    zones: BTreeSet<Domain>,
+    /// By filter and bin: whether the one lets the other through, where that was asked.
+    filter_matches: Vec<Vec<Option<bool>>>,
+}
+
+impl ExistingNodes {
+    pub(crate) fn new((input, book): (Input<'_>, &VolumeIndex), keys: &mut TopologyKeys) -> Self {
+        let snapshot = input.snapshot;
+        let in_flight: Vec<&Arc<Claim>> = snapshot.claims().values().filter(|c| is_in_flight(c)).collect();
+        let settling: BTreeSet<_> = in_flight.iter().filter_map(|c| c.status.provider_id.as_ref()).collect();
+        let leaving: BTreeSet<_> = snapshot
+            .claims()
+            .values()
+            .filter(|c| c.deleting_at.is_some())
+            .filter_map(|c| c.status.provider_id.as_ref())
+            .collect();
+        let usable = |n: &&Arc<Node>| {
+            let moving = n.provider_id.as_ref().is_some_and(|id| settling.contains(id) || leaving.contains(id));
+            n.ready && !n.cordoned && n.deleting_at.is_none() && !moving && !input.excluded_nodes.contains(&n.name)
+        };
+        let nodes = snapshot.nodes().values().filter(usable);
+        let mut bins: Vec<ExistingNode> = nodes.map(|n| from_node(n, (snapshot, book), keys)).collect();
+        bins.extend(in_flight.iter().filter_map(|c| from_claim(c, (input, book), keys)));
+        let zones = bins.iter().filter_map(|bin| bin.zone).collect();
+        let mut all = Self { nodes: bins, zones, ..Self::default() };
+        for (site, bin) in all.nodes.iter().enumerate() {
+            match &bin.source {
+                LabelSource::Node(node) => drop(all.index_of_node.insert(node.name.clone(), site)),
+                LabelSource::Claim(claim, _) => {
+                    let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
+                    all.index_of_node.extend(node.map(|node| (node.name.clone(), site)));
+                    all.index_of_claim.insert(claim.name.clone(), site);
+                }
+                LabelSource::Planned(..) => {}
+            }
+        }
+        all.subtract_ports_and_nominated(snapshot);
+        all
+    }
+
+    /// Counts what is not in the usage of nodes: ports, and pods for which kube-scheduler makes room by preemption.
+    fn subtract_ports_and_nominated(&mut self, snapshot: &Snapshot) {
+        for pod in snapshot.pods().values().filter(|pod| !pod.is_terminal()) {
+            let nominated = pod.nominated.as_ref().filter(|_| pod.node.is_none());
+            let node = pod.node.as_ref().filter(|_| !pod.shape.ports.is_empty()).or(nominated);
+            let Some(bin) =
+                node.and_then(|name| self.index_of_node.get(name)).and_then(|site| self.nodes.get_mut(*site))
+            else {
+                continue;
+            };
+            bin.ports.extend(pod.shape.ports.iter().cloned());
+            if pod.node.is_none() {
+                bin.free.sub(&pod.shape.requests);
+            }
+        }
+    }
+
+    /// The site of a claim in flight.
+    pub(crate) fn index_of_claim(&self, claim: &ClaimName) -> Option<usize> {
+        self.index_of_claim.get(claim).copied()
+    }
+
+    /// The site of a node that pods may still go to.
+    pub(crate) fn host_domain(&self, node: &NodeName) -> Option<Domain> {
+        self.index_of_node.get(node).map(|site| *site as Domain)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(crate) fn target(&self, site: usize) -> &Target {
+        &self.nodes[site].target
+    }
+
+    pub(crate) fn zone(&self, site: usize) -> Option<Domain> {
+        self.nodes[site].zone
+    }
+
+    /// Zones that bins lie in.
+    pub(crate) fn zones(&self) -> &BTreeSet<Domain> {
+        &self.zones
+    }
+
+    /// The place of what a bin stands for: they are in the order of their targets.
+    pub(crate) fn index_of_target(&self, target: &Target) -> Option<usize> {
+        self.nodes.binary_search_by(|bin| bin.target.cmp(target)).ok()
+    }
+
+    /// Where a bin lies on an axis; `None` where its node has no such label, or it is not known yet.
+    pub(crate) fn domain(&self, site: usize, key_id: TopologyKeyId, keys: &mut TopologyKeys) -> Option<Domain> {
+        match key_id {
+            HOSTNAME_KEY => Some(site as Domain),
+            ZONE_KEY => self.nodes[site].zone,
+            _ => {
+                let value = self.nodes[site].label(&Arc::clone(keys.key(key_id)))?;
+                Some(keys.domain_id(key_id, &value))
+            }
+        }
+    }
+
+    /// The same, of values that the axis knows.
+    pub(crate) fn known_domain(&self, site: usize, key_id: TopologyKeyId, keys: &TopologyKeys) -> Option<Domain> {
+        match key_id {
+            HOSTNAME_KEY => Some(site as Domain),
+            ZONE_KEY => self.nodes[site].zone,
+            _ => keys.known_domain(key_id, &self.nodes[site].label(keys.key(key_id))?),
+        }
+    }
+
+    /// What has been placed on each bin that a filter lets through.
+    pub(crate) fn each_placed(&self, filter: Option<&NodeFilter>, mut visit: impl FnMut(usize, &[(u32, u32)])) {
+        for (site, bin) in self.nodes.iter().enumerate() {
+            if filter.is_none_or(|filter| bin.matches_filter(filter)) {
+                visit(site, &bin.placed_by_class);
+            }
+        }
+    }
+
+    /// True when a filter lets a bin's node through.
+    pub(crate) fn matches_filter(&self, site: usize, filter: &NodeFilter) -> bool {
+        self.nodes[site].matches_filter(filter)
+    }
+
+    /// The same, remembered.
+    pub(crate) fn matches_filter_cached(&mut self, site: usize, filter: NodeFilterId, filters: &NodeFilters) -> bool {
+        if self.filter_matches.len() <= filter {
+            self.filter_matches.resize(filter + 1, Vec::new());
+        }
+        let known = &mut self.filter_matches[filter];
+        if known.len() < self.nodes.len() {
+            known.resize(self.nodes.len(), None);
+        }
+        *known[site].get_or_insert_with(|| self.nodes[site].matches_filter(filters.get(filter)))
+    }
+
+    /// How many pods that ask for this there is room for; more than anybody has where nothing is asked for.
+    pub(crate) fn pods_that_fit(&self, site: usize, needs: PodNeeds<'_>) -> i64 {
+        let bin = &self.nodes[site];
+        let most = needs.requests.copies_that_fit(&bin.free).unwrap_or(i64::MAX);
+        let most = match (bin.disks_left, needs.tracked_volumes) {
+            (Some(left), None) if needs.disks > 0 => most.min(left.max(0) / i64::from(needs.disks)),
+            (_, None) => most,
+            (_, Some(more)) if bin.has_volume_room(needs.disks, more) => most.min(1),
+            (_, Some(_)) => 0,
+        };
+        match needs.ports {
+            [] => most,
+            ports if HostPort::all_free(ports, &bin.ports) => most.min(1),
+            _ => 0,
+        }
+    }
+
+    /// Takes the room for some pods of a kind.
+    pub(crate) fn add_pods(&mut self, site: usize, (kind, pods): (u32, u32), needs: PodNeeds<'_>) {
+        let bin = &mut self.nodes[site];
+        bin.free.sub(&needs.requests.times(i64::from(pods)));
+        bin.ports.extend(needs.ports.iter().cloned());
+        let disks = needs
+            .tracked_volumes
+            .map_or(needs.disks, |more| needs.disks - bin.volume_usage.attached_shared_disks(more));
+        bin.disks_left = bin.disks_left.map(|left| left - i64::from(disks) * i64::from(pods));
+        needs.tracked_volumes.into_iter().for_each(|more| bin.volume_usage.add(more));
+        match bin.placed_by_class.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, there)) => *there += pods,
+            None => bin.placed_by_class.push((kind, pods)),
+        }
+    }
+
+    /// Adds a node that is yet to be made, after all others. Its number must be larger than those before.
+    pub(crate) fn push_planned(
+        &mut self,
+        number: usize,
+        offering: OfferingKey,
+        pool_offerings: &Arc<PoolOfferings>,
+        of: &InstanceCandidate,
+    ) {
+        let zone = pool_offerings.zones.iter().position(|zone| *zone == offering.zone).map(|zone| zone as Domain);
+        self.zones.extend(zone);
+        self.nodes.push(ExistingNode {
+            target: Target::New(number),
+            zone,
+            source: LabelSource::Planned(Arc::clone(pool_offerings), Arc::clone(&of.instance), offering),
+            free: of.pod_capacity.clone(),
+            ports: pool_offerings.daemon_set_ports.clone(),
+            disks_left: Some(i64::from(of.instance.facts.max_data_disks)),
+            volume_usage: VolumeUsage::default(),
+            placed_by_class: Vec::new(),
+        });
+    }
+}
+
+impl ExistingNode {
+    /// True when volumes may be attached of which there is more to say than how many data disks.
+    fn has_volume_room(&self, disks: u32, tracked: &TrackedVolumes) -> bool {
+        let new = i64::from(disks - self.volume_usage.attached_shared_disks(tracked));
+        (new == 0 || self.disks_left.is_none_or(|left| new <= left)) && self.volume_usage.has_room_for(tracked)
+    }
+
+    fn matches_filter(&self, filter: &NodeFilter) -> bool {
+        let (labels, taints) = match &self.source {
+            LabelSource::Node(node) => (filter.accepts_labels(&node.labels), &node.taints),
+            LabelSource::Claim(claim, offerings) => {
+                let fits = |(instance, key): &(Arc<InstanceType>, OfferingKey)| {
+                    offering_matches_filter(filter, instance, key, &claim.spec.labels)
+                };
+                (offerings.iter().all(fits), &claim.spec.taints)
+            }
+            LabelSource::Planned(offers, instance, key) => {
+                (offering_matches_filter(filter, instance, key, &offers.labels), &offers.pool.taints)
+            }
+        };
+        labels && filter.untolerated(taints).is_none()
+    }
+
+    /// The value of a label, where it is the same whatever the node becomes.
+    fn label(&self, key: &str) -> Option<Arc<str>> {
+        let of = |instance: &InstanceType, offering: &OfferingKey| {
+            offering_label(instance, (offering.capacity_type, Some(&offering.zone)), key)
+        };
+        match &self.source {
+            LabelSource::Node(node) => node.labels.get(key).cloned(),
+            LabelSource::Planned(offers, instance, offering) => {
+                offers.labels.get(key).cloned().or_else(|| of(instance, offering))
+            }
+            LabelSource::Claim(claim, offerings) => claim.spec.labels.get(key).cloned().or_else(|| {
+                let mut values = offerings.iter().map(|(instance, offering)| of(instance, offering));
+                let first = values.next()??;
+                values.all(|other| other.as_ref() == Some(&first)).then_some(first)
+            }),
+        }
+    }
+}
+
+/// It will have a node that is not yet ready for pods.
+fn is_in_flight(claim: &Claim) -> bool {
+    claim.deleting_at.is_none() && claim.status.launch_failed.is_none() && claim.status.initialized.is_none()
+}
+
+fn from_node(node: &Arc<Node>, (snapshot, book): (&Snapshot, &VolumeIndex), keys: &mut TopologyKeys) -> ExistingNode {
+    let usage = snapshot.node_usage(&node.name);
+    let (disks, attached) = book.node_usage(snapshot, Some(&node.name), None);
+    let free = usage.map_or_else(|| node.allocatable.clone(), |u| node.allocatable.minus(&u.pod_requests));
+    ExistingNode {
+        target: Target::Node(node.name.clone()),
+        free,
+        zone: node.labels.get(labels::ZONE).map(|zone| keys.domain_id(ZONE_KEY, zone)),
+        source: LabelSource::Node(Arc::clone(node)),
+        ports: Vec::new(),
+        disks_left: disks,
+        volume_usage: attached,
+        placed_by_class: Vec::new(),
+    }
+}
+
+/// The bin of a claim in flight: the least room that any offering it may end on has, less daemons and pods that are
+/// bound to its node already. `None` when none of its offerings is known any more.
+fn from_claim(
+    claim: &Arc<Claim>,
+    (input, book): (Input<'_>, &VolumeIndex),
+    keys: &mut TopologyKeys,
+) -> Option<ExistingNode> {
+    let snapshot = input.snapshot;
+    let changed = input.available.overlaid_types.changed_types(claim.spec.pool.as_ref());
+    let types = changed.or_else(|| snapshot.instance_types.get(&claim.spec.class))?;
+    let wanted: Vec<&OfferingKey> = match &claim.intent {
+        Some(intent) => vec![&intent.offering.key],
+        None => claim.spec.planned.iter().map(|p| &p.key).collect(),
+    };
+    let find = |key: &OfferingKey| types.binary_search_by(|t| t.facts.name.cmp(&key.size)).ok();
+    let offerings: Vec<(Arc<InstanceType>, OfferingKey)> =
+        wanted.iter().filter_map(|key| Some((Arc::clone(&types[find(key)?]), (*key).clone()))).collect();
+    let mut free: Option<Resources> = None;
+    for (instance, _) in &offerings {
+        let daemons = daemon_set_overhead(snapshot, instance, &claim.spec.labels, &claim.spec.taints);
+        let room = instance.allocatable.minus(&daemons);
+        free = Some(match free {
+            Some(least) => min_of_each(&least, &room),
+            None => room,
+        });
+    }
+    let mut free = free?;
+    let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
+    if let Some(usage) = node.and_then(|n| snapshot.node_usage(&n.name)) {
+        free.sub(&usage.pod_requests.minus(&usage.daemon_set_requests));
+    }
+    let most = offerings.iter().map(|(instance, _)| instance.facts.max_data_disks).min();
+    let (disks, attached) = book.node_usage(snapshot, node.map(|node| &node.name), most);
+    let first = wanted.first().map(|key| &key.zone);
+    let zone = first.filter(|z| wanted.iter().all(|key| key.zone == **z));
+    Some(ExistingNode {
+        target: Target::Claim(claim.name.clone()),
+        source: LabelSource::Claim(Arc::clone(claim), offerings),
+        free,
+        zone: zone.map(|zone| keys.domain_id(ZONE_KEY, &zone.text())),
+        ports: Vec::new(),
+        disks_left: disks,
+        volume_usage: attached,
+        placed_by_class: Vec::new(),
+    })
+}
+
+/// The lesser amount of each resource.
+fn min_of_each(a: &Resources, b: &Resources) -> Resources {
+    let mut extended = Resources::default();
+    for (name, amount) in &a.extended {
+        extended.set_extended(name, (*amount).min(b.extended(name)));
+    }
+    Resources {
+        cpu_millis: a.cpu_millis.min(b.cpu_millis),
+        memory: a.memory.min(b.memory),
+        ephemeral_storage: a.ephemeral_storage.min(b.ephemeral_storage),
+        pods: a.pods.min(b.pods),
+        ..extended
+    }
+}

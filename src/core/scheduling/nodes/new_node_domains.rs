@@ -1,0 +1,61 @@
+//! Topology domains in which new nodes for a class can be launched.
+
+use crate::scheduling::nodes::open::OpenNodeId;
+use crate::scheduling::nodes::state::SchedulingState;
+use crate::scheduling::offerings::available::InstanceCandidate;
+use crate::scheduling::offerings::candidate_sets::Narrowing;
+use crate::scheduling::pods::class::{PodClassId, Relaxation};
+use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, ZONE_KEY, zones_in_mask};
+use std::collections::BTreeSet;
+
+impl SchedulingState {
+    /// Works out where new nodes for pods may lie: whatever they prefer, all that they may have is a domain.
+    pub(crate) fn set_new_node_domains(&mut self, relaxation: &Relaxation) {
+        relaxation.steps.iter().for_each(|kind| self.set_class_domains(*kind, relaxation.required_only));
+    }
+
+    fn set_class_domains(&mut self, class: PodClassId, bare: PodClassId) {
+        let axes: BTreeSet<TopologyKeyId> =
+            self.constraints.topology.constrained_keys(class).filter(|axis| *axis != HOSTNAME_KEY).collect();
+        for axis in axes {
+            let mut domains: BTreeSet<Domain> = BTreeSet::new();
+            let (filter, want) = (self.constraints.classes.get(bare).filter, self.constraints.pod_needs(bare));
+            for pool in 0..self.open.candidate_sets.pool_count() {
+                let by = Narrowing::Filter(filter);
+                let Some(choice) = self.open.candidate_sets.narrow(
+                    self.open.candidate_sets.root(pool),
+                    by,
+                    self.constraints.filters_and_keys(),
+                ) else {
+                    continue;
+                };
+                let holds = |candidate: &InstanceCandidate| {
+                    candidate.holds(want.requests, want.disks) && self.open.limits.quota_allows(candidate)
+                };
+                if axis == ZONE_KEY {
+                    let open = self.open.candidate_sets.candidates_in(choice).filter(|(candidate, _)| holds(candidate));
+                    domains.extend(zones_in_mask(open.fold(0, |mask, (_, zones)| mask | zones)));
+                } else {
+                    domains.extend(self.open.candidate_sets.domains(choice, axis, &self.constraints.topology.keys));
+                }
+            }
+            self.constraints.topology.set_new_node_domains(class, axis, domains.into_iter().collect());
+        }
+    }
+
+    /// How many constraints would see a zone for the first time if an open node were there.
+    pub(crate) fn groups_gaining_domain(&self, node: OpenNodeId, zone: Domain) -> u32 {
+        let open = &self.open.nodes[node];
+        let pool = self.open.candidate_sets.pool_offerings(self.open.candidate_sets.get(open.candidate_set).pool);
+        let best = &pool.candidates[open.candidate as usize];
+        self.constraints
+            .topology
+            .groups_without_domain(ZONE_KEY, zone, |filter| pool.matches_filter(filter, best, 1 << zone))
+    }
+
+    /// Bits of the zones of everything that may be bought.
+    pub(crate) fn new_node_zones(&self) -> u32 {
+        let choices = &self.open.candidate_sets;
+        (0..choices.pool_count()).fold(0, |mask, pool| mask | choices.get(choices.root(pool)).zones)
+    }
+}

@@ -1,0 +1,380 @@
+//! Open nodes: new nodes of this simulation, and the cost of adding a pod.
+//!
+//! A node that is not bought yet grows with its pods: it is always the cheapest candidate of its choice that holds them.
+
+use super::pod_needs::{PodAddition, PodNeeds};
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pod::HostPort;
+use crate::model::settings::MinValuesPolicy;
+use crate::scheduling::nodes::buckets::{NodeBucket, NodeBucketId, NodeBuckets, NodeByUtilization};
+use crate::scheduling::offerings::available::CandidateIndex;
+use crate::scheduling::offerings::candidate_sets::{CandidateSetId, CandidateSets};
+use crate::scheduling::offerings::limits::LaunchLimits;
+use crate::scheduling::offerings::min_values::Load;
+use crate::scheduling::pods::volume_limits::VolumeUsage;
+use crate::scheduling::topology::domain::{Domain, MAX_ZONES, TopologyKeyId, TopologyKeys, ZONE_KEY};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Number of an open node, in the order in which they were thought of.
+pub(crate) type OpenNodeId = usize;
+
+/// A node that is not bought yet.
+#[derive(Debug)]
+pub(crate) struct OpenNode {
+    pub(crate) candidate_set: CandidateSetId,
+    /// The candidate that it would be now.
+    pub(crate) candidate: CandidateIndex,
+    /// What its pods ask for, without daemons.
+    pub(crate) requests: Resources,
+    /// Data disks that are attached to it.
+    pub(crate) disks: u32,
+    /// How many values of the labels that its pool names must remain on offer.
+    pub(crate) min_values: Arc<[u32]>,
+    /// Grows with every pod.
+    pub(crate) version: u32,
+    /// It is not thought of any more.
+    pub(crate) is_closed: bool,
+}
+
+/// All that may be bought, and what of it has been thought of.
+pub(crate) struct OpenNodes {
+    pub(crate) candidate_sets: CandidateSets,
+    pub(crate) limits: LaunchLimits,
+    /// What becomes of pods for which there is less variety than a pool asks for.
+    pub(crate) min_values_policy: MinValuesPolicy,
+    pub(crate) nodes: Vec<OpenNode>,
+    /// Those that are not closed.
+    pub(crate) buckets: NodeBuckets,
+    /// Ports that pods take on open nodes, where there are any.
+    ports: Vec<(OpenNodeId, HostPort)>,
+    /// What is attached to open nodes, of which there is more to say than how many data disks; and to any other.
+    volume_usage: BTreeMap<OpenNodeId, VolumeUsage>,
+    new_node_volumes: VolumeUsage,
+    /// Open nodes that lie in each zone for certain.
+    nodes_per_zone: Vec<u32>,
+}
+
+impl OpenNodes {
+    pub(crate) fn new(choices: CandidateSets, limits: LaunchLimits, min_values: MinValuesPolicy) -> Self {
+        Self {
+            candidate_sets: choices,
+            limits,
+            min_values_policy: min_values,
+            nodes: Vec::new(),
+            buckets: NodeBuckets::default(),
+            ports: Vec::new(),
+            volume_usage: BTreeMap::new(),
+            new_node_volumes: VolumeUsage::default(),
+            nodes_per_zone: vec![0; MAX_ZONES],
+        }
+    }
+
+    /// The same, where new nodes take so many volumes.
+    pub(crate) fn with_new_node_volumes(self, fresh: VolumeUsage) -> Self {
+        Self { new_node_volumes: fresh, ..self }
+    }
+
+    /// True when an open node of a choice takes one more pod without becoming another candidate, whatever ports it wants.
+    pub(crate) fn fits_unchanged(&self, node: OpenNodeId, candidate_set: CandidateSetId, needs: PodNeeds<'_>) -> bool {
+        let OpenNode { candidate_set: before, candidate: best, requests, disks, .. } = &self.nodes[node];
+        let candidate = self.candidate_sets.candidate(candidate_set, *best);
+        *before == candidate_set
+            && needs.requests.copies_that_fit_beside(requests, &candidate.pod_capacity) > 0
+            && disks + self.new_disks(node, needs) <= candidate.instance.facts.max_data_disks
+    }
+
+    /// How full a node of a shelf would be at the least with one more pod; `None` when it cannot take it as it is.
+    pub(crate) fn min_utilization(
+        &self,
+        shelf: NodeBucketId,
+        (load, _): NodeByUtilization,
+        needs: PodNeeds<'_>,
+    ) -> Option<u32> {
+        let NodeBucket { candidate_set: choice, candidate: best, .. } = self.buckets.buckets[shelf];
+        let share = min_share_permille(needs.requests, &self.candidate_sets.candidate(choice, best).pod_capacity);
+        load.checked_add(share).filter(|load| *load <= PERMILLE)
+    }
+
+    /// What it would cost at the least to make an open node larger for one more pod, which is one candidate of a choice and
+    /// narrowed to another.
+    pub(crate) fn min_added_cost(
+        &self,
+        (before, best): (CandidateSetId, CandidateIndex),
+        candidate_set: CandidateSetId,
+        needs: PodNeeds<'_>,
+    ) -> Option<i64> {
+        // One that is narrowed may become a candidate at the same price.
+        let from = if before == candidate_set { best + 1 } else { best };
+        let more = self.candidate_sets.lowest_price_from(candidate_set, from)?
+            - self.candidate_sets.candidate(candidate_set, best).price.nanos();
+        Some((more / i64::from(needs.expected_pods)).max(0))
+    }
+
+    /// What an open node would become with one more pod, narrowed to `choice` for it; `None` when it cannot take it.
+    pub(crate) fn can_add(
+        &mut self,
+        node: OpenNodeId,
+        candidate_set: CandidateSetId,
+        needs: PodNeeds<'_>,
+    ) -> Option<PodAddition> {
+        let open = &self.nodes[node];
+        let (best, mut requests) = (open.candidate, open.requests.clone());
+        requests.add(needs.requests);
+        if !self.ports_are_free(node, needs.ports)
+            || needs.tracked_volumes.is_some_and(|more| !self.volume_usage(node).has_room_for(more))
+        {
+            return None;
+        }
+        let disks = self.nodes[node].disks + self.new_disks(node, needs);
+        let load = Load { requests: &requests, disks, min_values: &self.nodes[node].min_values };
+        let fits = self.fits_unchanged(node, candidate_set, needs)
+            && self.candidate_sets.meets_min_values(candidate_set, best, load, &self.limits);
+        let all = (load, needs.expected());
+        let grown = if fits {
+            best
+        } else {
+            self.candidate_sets.cheapest_per_pod(candidate_set, best, all, (&self.limits, Some(best)))?
+        };
+        let [old, new] = [best, grown].map(|place| self.candidate_sets.candidate(candidate_set, place));
+        let cost = needs.expected().price_per_pod(new.price.nanos() - old.price.nanos(), &requests, &new.pod_capacity);
+        Some(PodAddition {
+            added_cost: cost,
+            utilization: utilization_permille(&requests, &new.pod_capacity),
+            candidate_set,
+            candidate: grown,
+        })
+    }
+
+    /// The cheapest new node of a pool for one pod, narrowed to `choice` for it: what it would be, and its price.
+    pub(crate) fn cheapest_new_node(
+        &mut self,
+        candidate_set: CandidateSetId,
+        needs: PodNeeds<'_>,
+    ) -> Option<PodAddition> {
+        let offers = self.candidate_sets.pool_offerings(self.candidate_sets.get(candidate_set).pool);
+        let has_room = needs.tracked_volumes.is_none_or(|more| self.new_node_volumes.has_room_for(more));
+        if self.limits.new_nodes_left == 0 || !has_room || !HostPort::all_free(needs.ports, &offers.daemon_set_ports) {
+            return None;
+        }
+        let needed = offers.required_values(self.min_values_policy);
+        let load = Load { min_values: &needed, ..needs.load() };
+        let best =
+            self.candidate_sets.cheapest_per_pod(candidate_set, 0, (load, needs.expected()), (&self.limits, None))?;
+        let candidate = self.candidate_sets.candidate(candidate_set, best);
+        let cost = needs.expected().price_per_pod(candidate.price.nanos(), needs.requests, &candidate.pod_capacity);
+        Some(PodAddition {
+            added_cost: cost,
+            utilization: utilization_permille(needs.requests, &candidate.pod_capacity),
+            candidate_set,
+            candidate: best,
+        })
+    }
+
+    /// Thinks of one more node, for such a pod.
+    pub(crate) fn open(
+        &mut self,
+        candidate_set: CandidateSetId,
+        candidate: CandidateIndex,
+        first: PodNeeds<'_>,
+    ) -> OpenNodeId {
+        let pool = self.candidate_sets.get(candidate_set).pool;
+        let offers = self.candidate_sets.pool_offerings(pool);
+        let chosen = &offers.candidates[candidate as usize];
+        let all = self.candidate_sets.candidates_in(candidate_set);
+        let needed = offers
+            .required_values_for_first_pod(self.min_values_policy, all, (chosen, first.load()), &self.limits)
+            .into();
+        self.limits.take(offers, chosen);
+        self.nodes.push(OpenNode {
+            candidate_set,
+            candidate,
+            requests: Resources::default(),
+            disks: 0,
+            min_values: needed,
+            version: 0,
+            is_closed: false,
+        });
+        self.count_in_zone(candidate_set);
+        let node = self.nodes.len() - 1;
+        self.insert_into_bucket(node);
+        node
+    }
+
+    /// Thinks of an open node no more: its pods go elsewhere.
+    pub(crate) fn close(&mut self, node: OpenNodeId) {
+        self.remove_from_bucket(node);
+        let OpenNode { candidate_set: choice, candidate: best, .. } = self.nodes[node];
+        let offers = Arc::clone(self.candidate_sets.pool_offerings(self.candidate_sets.get(choice).pool));
+        self.limits.give_back(&offers, &offers.candidates[best as usize]);
+        if let Some(zone) = self.zone(node) {
+            self.nodes_per_zone[zone as usize] -= 1;
+        }
+        self.nodes[node].is_closed = true;
+    }
+
+    /// Forgets nodes that are closed: the new number of each, if it is still there.
+    pub(crate) fn remove_closed(&mut self) -> Vec<Option<OpenNodeId>> {
+        let mut left = 0..;
+        let numbers: Vec<Option<OpenNodeId>> =
+            self.nodes.iter().map(|node| if node.is_closed { None } else { left.next() }).collect();
+        self.nodes.retain(|node| !node.is_closed);
+        self.ports.retain_mut(|(node, _)| {
+            let number = numbers[*node];
+            *node = number.unwrap_or_default();
+            number.is_some()
+        });
+        let attached = std::mem::take(&mut self.volume_usage).into_iter();
+        self.volume_usage = attached.filter_map(|(node, attached)| Some((numbers[node]?, attached))).collect();
+        self.buckets = NodeBuckets::default();
+        (0..self.nodes.len()).for_each(|node| self.insert_into_bucket(node));
+        numbers
+    }
+
+    /// Makes an open node no larger than its pods ask for: those that were in view may not have come.
+    pub(crate) fn shrink(&mut self, node: OpenNodeId) {
+        let OpenNode { candidate_set: choice, candidate: best, requests, disks, min_values: needed, .. } =
+            &self.nodes[node];
+        let (choice, best) = (*choice, *best);
+        let load = Load { requests, disks: *disks, min_values: needed };
+        let least = self.candidate_sets.cheapest(choice, 0, load, (&self.limits, Some(best)));
+        if let Some(least) = least.filter(|least| *least < best) {
+            self.remove_from_bucket(node);
+            self.set_candidate(node, choice, least);
+            self.nodes[node].version += 1;
+            self.insert_into_bucket(node);
+        }
+    }
+
+    /// How full an open node is, and which.
+    pub(crate) fn utilization(&self, node: OpenNodeId) -> NodeByUtilization {
+        let OpenNode { candidate_set: choice, candidate: best, requests, .. } = &self.nodes[node];
+        (utilization_permille(requests, &self.candidate_sets.candidate(*choice, *best).pod_capacity), node)
+    }
+
+    fn insert_into_bucket(&mut self, node: OpenNodeId) {
+        let OpenNode { candidate_set: choice, candidate: best, .. } = self.nodes[node];
+        self.buckets.insert((choice, best), self.utilization(node));
+    }
+
+    fn remove_from_bucket(&mut self, node: OpenNodeId) {
+        let OpenNode { candidate_set: choice, candidate: best, .. } = self.nodes[node];
+        self.buckets.remove((choice, best), self.utilization(node));
+    }
+
+    /// Makes an open node another candidate.
+    fn set_candidate(&mut self, node: OpenNodeId, candidate_set: CandidateSetId, candidate: CandidateIndex) {
+        let open = &mut self.nodes[node];
+        let before = open.candidate;
+        (open.candidate_set, open.candidate) = (candidate_set, candidate);
+        if before != candidate {
+            let offers = self.candidate_sets.pool_offerings(self.candidate_sets.get(candidate_set).pool);
+            let [old, new] = [before, candidate].map(|place| &offers.candidates[place as usize]);
+            self.limits.swap(offers, new, old);
+        }
+    }
+
+    /// Puts pods on an open node, which becomes what it must for them.
+    pub(crate) fn add_pods(&mut self, node: OpenNodeId, addition: PodAddition, needs: PodNeeds<'_>, pods: u32) {
+        self.remove_from_bucket(node);
+        let disks = self.new_disks(node, needs);
+        if let Some(more) = needs.tracked_volumes {
+            self.volume_usage.entry(node).or_insert_with(|| self.new_node_volumes.clone()).add(more);
+        }
+        let open = &mut self.nodes[node];
+        let was = open.candidate_set;
+        open.requests.add(&needs.requests.times(i64::from(pods)));
+        open.disks += disks * pods;
+        open.version += 1;
+        self.set_candidate(node, addition.candidate_set, addition.candidate);
+        if self.candidate_sets.get(was).zones != self.candidate_sets.get(addition.candidate_set).zones {
+            self.count_in_zone(addition.candidate_set);
+        }
+        self.ports.extend(needs.ports.iter().map(|port| (node, port.clone())));
+        self.insert_into_bucket(node);
+    }
+
+    /// The zone of an open node, once it has only one.
+    pub(crate) fn zone(&self, node: OpenNodeId) -> Option<Domain> {
+        single_zone(self.zones(node))
+    }
+
+    /// Bits of the zones that an open node may still be in.
+    fn zones(&self, node: OpenNodeId) -> u32 {
+        self.candidate_sets.get(self.nodes[node].candidate_set).zones
+    }
+
+    /// How many open nodes lie in a zone for certain.
+    pub(crate) fn node_count_in(&self, zone: Domain) -> u32 {
+        self.nodes_per_zone.get(zone as usize).copied().unwrap_or(0)
+    }
+
+    /// Of the zones that a choice has left, the one with the fewest nodes of this pass.
+    pub(crate) fn least_used_zone(&self, zones: u32) -> Option<Domain> {
+        crate::scheduling::topology::domain::zones_in_mask(zones)
+            .min_by_key(|zone| (self.nodes_per_zone[*zone as usize], *zone))
+    }
+
+    /// Where an open node lies on an axis; `None` when that is open, or its nodes have no such label.
+    pub(crate) fn domain(&self, node: OpenNodeId, key_id: TopologyKeyId, keys: &TopologyKeys) -> Option<Domain> {
+        if key_id == ZONE_KEY {
+            return self.zone(node);
+        }
+        let domains = self.candidate_sets.domains(self.nodes[node].candidate_set, key_id, keys);
+        domains.first().copied().filter(|_| domains.len() == 1)
+    }
+
+    /// What a new node takes of volumes, so far as its size does not decide.
+    pub(crate) fn new_node_volumes(&self) -> &VolumeUsage {
+        &self.new_node_volumes
+    }
+
+    fn volume_usage(&self, node: OpenNodeId) -> &VolumeUsage {
+        self.volume_usage.get(&node).unwrap_or(&self.new_node_volumes)
+    }
+
+    /// How many data disks would have to be attached to an open node for such a pod.
+    fn new_disks(&self, node: OpenNodeId, needs: PodNeeds<'_>) -> u32 {
+        needs
+            .tracked_volumes
+            .map_or(needs.disks, |more| needs.disks - self.volume_usage(node).attached_shared_disks(more))
+    }
+
+    fn ports_are_free(&self, node: OpenNodeId, ports: &[HostPort]) -> bool {
+        let pool = self.candidate_sets.get(self.nodes[node].candidate_set).pool;
+        let daemons = self.candidate_sets.pool_offerings(pool).daemon_set_ports.iter();
+        let pods = self.ports.iter().filter(|(other, _)| *other == node).map(|(_, port)| port);
+        HostPort::all_free(ports, daemons.chain(pods))
+    }
+
+    fn count_in_zone(&mut self, candidate_set: CandidateSetId) {
+        if let Some(zone) = single_zone(self.candidate_sets.get(candidate_set).zones) {
+            self.nodes_per_zone[zone as usize] += 1;
+        }
+    }
+}
+
+/// The only zone of a mask.
+fn single_zone(zones: u32) -> Option<Domain> {
+    zones.is_power_of_two().then(|| zones.trailing_zeros())
+}
+
+/// What shares of a room are parts of.
+const PERMILLE: u32 = 1_000;
+
+/// The greater share of a room that is asked for, of CPU and memory, in thousandths.
+fn utilization_permille(requests: &Resources, room: &Resources) -> u32 {
+    shares_permille(requests, room).into_iter().fold(0, u32::max)
+}
+
+/// The lesser share.
+fn min_share_permille(requests: &Resources, room: &Resources) -> u32 {
+    shares_permille(requests, room).into_iter().fold(u32::MAX, u32::min)
+}
+
+fn shares_permille(requests: &Resources, room: &Resources) -> [u32; 2] {
+    [(requests.cpu_millis, room.cpu_millis), (requests.memory, room.memory)].map(|(need, room)| {
+        let share = if need > 0 { need.saturating_mul(PERMILLE.into()) / room.max(1) } else { 0 };
+        u32::try_from(share).unwrap_or(u32::MAX)
+    })
+}

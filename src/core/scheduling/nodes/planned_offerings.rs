@@ -1,0 +1,132 @@
+//! Turns open nodes into new NodeClaims with their planned offerings.
+
+use crate::catalog::OfferingKey;
+use crate::model::cluster::claim::PlannedOffering;
+use crate::model::cluster::pod::Pod;
+use crate::scheduling::nodes::open::{OpenNode, OpenNodeId, OpenNodes};
+use crate::scheduling::nodes::state::{NodeRef, SchedulingState};
+use crate::scheduling::offerings::available::{InstanceCandidate, PoolOfferings};
+use crate::scheduling::offerings::min_values::Load;
+use crate::scheduling::result::{NewNode, PodPlacement, SchedulingResult, Target};
+use crate::scheduling::topology::domain::{MAX_ZONES, ZONE_KEY};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// More nodes than there are in one simulation.
+const NODE_COUNT_BOUND: u32 = 1 << 20;
+
+/// Most offerings that a new node is planned for.
+const MAX_OFFERINGS: usize = 60;
+
+/// Turns seats into placements and open nodes into new ones.
+pub(crate) fn write_result(state: &SchedulingState, outcome: &mut SchedulingResult) {
+    let mut pods: Vec<Vec<Arc<Pod>>> = vec![Vec::new(); state.open.nodes.len()];
+    for (pod, _, seat) in &state.placed {
+        let target = match *seat {
+            NodeRef::Existing(site) => state.existing.target(site).clone(),
+            NodeRef::Open(node) => {
+                pods[node].push(Arc::clone(pod));
+                Target::New(node)
+            }
+        };
+        outcome.placements.push(PodPlacement { pod: pod.key.clone(), target });
+    }
+    // Nodes that may be in any of several zones go where there are fewest, but open up no zone that somebody who is to be
+    // even over zones does not know of.
+    let mut in_zone: Vec<u32> = (0..MAX_ZONES as u32).map(|zone| state.open.node_count_in(zone)).collect();
+    for (node, pods) in pods.into_iter().enumerate() {
+        if state.open.zone(node).is_some() {
+            outcome.new_nodes.push(new_node(&state.open, node, pods, &in_zone));
+            continue;
+        }
+        let weights: Vec<u32> = in_zone
+            .iter()
+            .zip(0..)
+            .map(|(nodes, zone)| state.groups_gaining_domain(node, zone) * NODE_COUNT_BOUND + nodes)
+            .collect();
+        let new = new_node(&state.open, node, pods, &weights);
+        let first = new.offerings.first().map(|offering| offering.key.zone.text());
+        let zone = first.and_then(|zone| state.constraints.topology.keys.known_domain(ZONE_KEY, &zone));
+        zone.into_iter().for_each(|zone| in_zone[zone as usize] += 1);
+        outcome.new_nodes.push(new);
+    }
+}
+
+/// The node with every offering that would hold its pods.
+pub(crate) fn new_node(open_nodes: &OpenNodes, node: OpenNodeId, pods: Vec<Arc<Pod>>, in_zone: &[u32]) -> NewNode {
+    let open = &open_nodes.nodes[node];
+    let offers = open_nodes.candidate_sets.pool_offerings(open_nodes.candidate_sets.get(open.candidate_set).pool);
+    let chosen = &offers.candidates[open.candidate as usize];
+    let daemons = chosen.instance.allocatable.minus(&chosen.pod_capacity);
+    NewNode {
+        pool: offers.pool.name.clone(),
+        class: offers.pool.class.clone(),
+        offerings: planned_offerings(open_nodes, open, in_zone),
+        requests: open.requests.plus(&daemons),
+        labels: offers.labels.clone(),
+        pods,
+    }
+}
+
+/// An offering with the number of nodes in its zone, the candidate that it is of, and the bit of its zone.
+type WeightedOffering<'c> = (u32, PlannedOffering, (&'c InstanceCandidate, u32));
+
+/// Offerings that hold the node's pods, cheapest first; of equals those of the zone with the fewest nodes.
+pub(crate) fn planned_offerings(open_nodes: &OpenNodes, open: &OpenNode, in_zone: &[u32]) -> Vec<PlannedOffering> {
+    let offers = open_nodes.candidate_sets.pool_offerings(open_nodes.candidate_sets.get(open.candidate_set).pool);
+    let chosen = &offers.candidates[open.candidate as usize];
+    let load = Load { requests: &open.requests, disks: open.disks, min_values: &[] };
+    let mut planned: Vec<WeightedOffering<'_>> = Vec::new();
+    for (candidate, zones) in open_nodes.candidate_sets.candidates_in(open.candidate_set) {
+        if !offers.can_substitute(candidate, chosen, load, &open_nodes.limits) {
+            continue;
+        }
+        for offering in candidate.instance.offerings.iter().filter(|o| o.capacity_type == candidate.capacity_type) {
+            let Some(bit) = offers.zones.iter().position(|z| *z == offering.zone) else { continue };
+            if zones & (1 << bit) == 0 {
+                continue;
+            }
+            let size = candidate.instance.facts.name.clone();
+            let key = OfferingKey { size, zone: offering.zone.clone(), capacity_type: candidate.capacity_type };
+            let weight = in_zone.get(bit).copied().unwrap_or(0);
+            planned.push((weight, PlannedOffering { key, price: offering.price }, (candidate, 1 << bit)));
+        }
+        if planned.len() >= MAX_OFFERINGS && open.min_values.is_empty() {
+            break;
+        }
+    }
+    planned.sort_by(|(v, a, _), (w, b, _)| (a.price, v, &a.key).cmp(&(b.price, w, &b.key)));
+    if open.min_values.is_empty() {
+        planned.truncate(MAX_OFFERINGS);
+    } else {
+        truncate_keeping_min_values(offers, &open.min_values, &mut planned);
+    }
+    planned.into_iter().map(|(_, offering, _)| offering).collect()
+}
+
+/// Keeps as many as a plan may have: those that the variety asked for needs, and of the others the cheapest.
+fn truncate_keeping_min_values(
+    pool_offerings: &PoolOfferings,
+    needed: &[u32],
+    planned: &mut Vec<WeightedOffering<'_>>,
+) {
+    let mut kept = BTreeSet::new();
+    for ((key, _), needed) in pool_offerings.min_values.iter().zip(needed) {
+        let mut values = BTreeSet::new();
+        for (n, (_, _, (candidate, zone))) in planned.iter().enumerate() {
+            let known = values.len();
+            values.extend(pool_offerings.label_values(candidate, *zone, key));
+            if values.len() > known {
+                kept.insert(n);
+            }
+            if values.len() >= *needed as usize {
+                break;
+            }
+        }
+    }
+    let rest = (0..planned.len()).filter(|n| !kept.contains(n));
+    let rest: Vec<usize> = rest.take(MAX_OFFERINGS.saturating_sub(kept.len())).collect();
+    kept.extend(rest);
+    let mut n = 0..;
+    planned.retain(|_| n.next().is_some_and(|n| kept.contains(&n)));
+}

@@ -1,0 +1,235 @@
+//! The state of one simulation: existing and open nodes, pod classes, and what was placed.
+
+use crate::catalog::OfferingKey;
+use crate::model::cluster::pod::{Pod, PodShape, Taint, TaintEffect, Toleration};
+use crate::model::names::{ClaimName, ObjectKey};
+use crate::scheduling::nodes::existing::ExistingNodes;
+use crate::scheduling::nodes::open::{OpenNodeId, OpenNodes};
+use crate::scheduling::offerings::available::{CandidateIndex, InstanceCandidate, PoolOfferings};
+use crate::scheduling::offerings::candidate_sets::{CandidateSetId, CandidateSets, Narrowing};
+use crate::scheduling::offerings::limits::LaunchLimits;
+use crate::scheduling::pods::class::{PodClassId, PodClasses, PodGroup, Relaxation};
+use crate::scheduling::pods::node_filter::{NodeFilter, NodeFilterId, NodeFilters};
+use crate::scheduling::pods::volume_limits::{PodVolumes, VolumeIndex};
+use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, TopologyKeys, ZONE_KEY};
+use crate::scheduling::topology::existing_pods::ExistingPods;
+use crate::scheduling::topology::{LateDomains, Topology};
+use crate::scheduling::{Input, UnschedulableReason};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What is known of pods, whatever may be bought for them.
+pub(crate) struct PodConstraints {
+    pub(crate) classes: PodClasses,
+    pub(crate) filters: NodeFilters,
+    pub(crate) topology: Topology,
+    /// Axes that know what labels new nodes may have.
+    registered_keys: BTreeSet<TopologyKeyId>,
+    /// Sites below this are bins, and the others open nodes.
+    existing_count: usize,
+    /// By pool: filters of groups, by which some of its candidates count and others do not.
+    counting_filters: Vec<Vec<NodeFilterId>>,
+}
+
+/// Where a pod was put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodeRef {
+    Existing(usize),
+    Open(OpenNodeId),
+}
+
+/// One simulation.
+pub(crate) struct SchedulingState {
+    pub(crate) constraints: PodConstraints,
+    pub(crate) existing: ExistingNodes,
+    pub(crate) open: OpenNodes,
+    /// In the order in which they are to be bound.
+    pub(crate) placed: Vec<(Arc<Pod>, PodClassId, NodeRef)>,
+}
+
+impl PodConstraints {
+    /// The filters and axes by which choices are narrowed.
+    pub(crate) fn filters_and_keys(&self) -> (&NodeFilters, &TopologyKeys) {
+        (&self.filters, &self.topology.keys)
+    }
+
+    /// True when it is all the same to pods of a kind, and to all others, on which of several nodes they are.
+    pub(crate) fn is_interchangeable(&self, class: PodClassId) -> bool {
+        let want = self.pod_needs(class);
+        want.is_resources_only() && !self.topology.affects(class, HOSTNAME_KEY)
+    }
+
+    /// The open node at a site, if one is there.
+    pub(crate) fn open_node_at(&self, site: Domain) -> Option<OpenNodeId> {
+        (site as usize).checked_sub(self.existing_count)
+    }
+
+    /// The site of an open node.
+    pub(crate) fn host_of(&self, node: OpenNodeId) -> Domain {
+        (self.existing_count + node) as Domain
+    }
+}
+
+/// A simulation that is over.
+pub(crate) struct Solution {
+    pub(crate) state: SchedulingState,
+    /// What found no place.
+    pub(crate) unschedulable: Vec<PodGroup>,
+    pub(crate) rejected: Vec<RejectedPod>,
+}
+
+/// A pod that no node helps, and why.
+pub(crate) type RejectedPod = (Arc<Pod>, UnschedulableReason);
+
+impl SchedulingState {
+    /// A simulation before its first pod. `leaving` are pods that run and are to be placed anew; `foreseen` are domains that
+    /// an earlier attempt came upon.
+    pub(crate) fn new(
+        (input, book): (Input<'_>, &VolumeIndex),
+        leaving: &BTreeSet<&ObjectKey>,
+        is_topological: bool,
+        late_domains: LateDomains,
+    ) -> Self {
+        let mut axes = TopologyKeys::new(&input.available.zones);
+        let bins = ExistingNodes::new((input, book), &mut axes);
+        let ground = if is_topological || ExistingPods::has_anti_affinity(input.snapshot) {
+            ExistingPods::of(input.snapshot, input.excluded_nodes, leaving)
+        } else {
+            ExistingPods::default()
+        };
+        let topology = Topology::new(axes, ground, input.snapshot.namespaces().clone(), &bins, late_domains);
+        let shop = OpenNodes::new(
+            CandidateSets::new(&input.available.pools),
+            LaunchLimits::new(input),
+            input.available.min_values_policy,
+        )
+        .with_new_node_volumes(book.new_node.clone());
+        let (kinds, filters) = (PodClasses::default(), NodeFilters::default());
+        let known = PodConstraints {
+            classes: kinds,
+            filters,
+            topology,
+            registered_keys: BTreeSet::new(),
+            existing_count: bins.len(),
+            counting_filters: Default::default(),
+        };
+        Self { constraints: known, existing: bins, open: shop, placed: Vec::new() }
+    }
+
+    /// Places a pod on the claim that was made for it, if that is in flight and still has the room.
+    pub(crate) fn place_on_planned_claim(&mut self, pod: &Arc<Pod>, volumes: &PodVolumes, claim: &ClaimName) -> bool {
+        let Some(site) = self.existing.index_of_claim(claim) else { return false };
+        let kind = self.register_shape(&pod.shape, volumes.clone()).required_only;
+        let filter = self.constraints.classes.get(kind).filter;
+        let kept = self.existing.pods_that_fit(site, self.constraints.pod_needs(kind)) > 0
+            && self.existing.matches_filter_cached(site, filter, &self.constraints.filters);
+        if kept {
+            self.add_to_existing(site, kind, 1);
+            self.placed.push((Arc::clone(pod), kind, NodeRef::Existing(site)));
+        }
+        kept
+    }
+
+    /// The kinds of a shape whose pods have such volumes.
+    pub(crate) fn register_shape(&mut self, shape: &Arc<PodShape>, volumes: PodVolumes) -> Relaxation {
+        let PodConstraints { classes: kinds, filters, topology, registered_keys: taught, .. } = &mut self.constraints;
+        let (bins, choices) = (&self.existing, &self.open.candidate_sets);
+        let avoids =
+            (0..choices.pool_count()).any(|pool| has_avoided_taint(&choices.pool_offerings(pool).pool.taints, shape));
+        let to_be_made = volumes.tracked.as_ref().map_or_else(Vec::new, |more| more.unprovisioned.clone());
+        kinds.classes_of(shape, (volumes, avoids), filters, |asked, own| {
+            for key in topology_keys(asked) {
+                let axis = topology.keys.key_id(key);
+                if taught.insert(axis) {
+                    choices.register_domains(axis, &mut topology.keys);
+                }
+            }
+            topology.register_class(asked, own, (&to_be_made, bins));
+        })
+    }
+
+    /// Finds out for which groups it matters what a node of each pool becomes.
+    pub(crate) fn find_counting_filters(&mut self) {
+        let Self {
+            constraints: PodConstraints { topology, filters, counting_filters: counted_by, .. },
+            open: OpenNodes { candidate_sets: choices, .. },
+            ..
+        } = self;
+        let distinct: BTreeSet<&Arc<NodeFilter>> = topology.filters().collect();
+        let all: BTreeSet<NodeFilterId> = distinct.into_iter().map(|f| filters.intern(NodeFilter::clone(f))).collect();
+        *counted_by = (0..choices.pool_count())
+            .map(|pool| {
+                let mut splits = |filter: NodeFilterId| {
+                    let accepted = choices.accepted_zones(pool, filter, filters);
+                    accepted.contains(&0) && accepted.iter().any(|zones| *zones != 0)
+                };
+                all.iter().copied().filter(|filter| splits(*filter)).collect()
+            })
+            .collect();
+    }
+
+    /// What a choice becomes when a node is a candidate of it: a group that counts the one, or does not, does so whatever it
+    /// becomes.
+    pub(crate) fn pin_counting(&mut self, candidate_set: CandidateSetId, candidate: CandidateIndex) -> CandidateSetId {
+        let Self {
+            constraints: PodConstraints { counting_filters: counted_by, .. },
+            open: OpenNodes { candidate_sets: choices, .. },
+            ..
+        } = self;
+        let pool = choices.get(candidate_set).pool;
+        let Some(filters) = counted_by.get(pool).filter(|filters| !filters.is_empty()).cloned() else {
+            return candidate_set;
+        };
+        filters.into_iter().fold(candidate_set, |choice, filter| {
+            let names = self.constraints.filters_and_keys();
+            let choices = &mut self.open.candidate_sets;
+            let zones = choices.get(choice).zones;
+            let counted = choices.accepted_zones(pool, filter, names.0)[candidate as usize] & zones != 0;
+            choices.narrow(choice, Narrowing::CountedByFilter(filter, counted), names).unwrap_or(choice)
+        })
+    }
+
+    /// Forgets open nodes that are thought of no more: the others get new numbers.
+    pub(crate) fn remove_closed_nodes(&mut self) {
+        let numbers = self.open.remove_closed();
+        for (_, _, seat) in &mut self.placed {
+            if let NodeRef::Open(node) = seat {
+                *node = numbers[*node].unwrap_or_default();
+            }
+        }
+        let bins = self.constraints.existing_count;
+        self.constraints.topology.renumber(HOSTNAME_KEY, |host| match (host as usize).checked_sub(bins) {
+            Some(node) => numbers[node].map(|node| (bins + node) as Domain),
+            None => Some(host),
+        });
+    }
+
+    /// Adds a node that is as good as bought: a bin from now on.
+    pub(crate) fn add_planned_node(
+        &mut self,
+        number: usize,
+        key: &OfferingKey,
+        pool_offerings: &Arc<PoolOfferings>,
+        of: &InstanceCandidate,
+    ) {
+        self.open.limits.take(pool_offerings, of);
+        self.existing.push_planned(number, key.clone(), pool_offerings, of);
+        self.constraints.existing_count = self.existing.len();
+        let (bins, site) = (&self.existing, self.existing.len() - 1);
+        if let Some(zone) = bins.zone(site) {
+            self.constraints.topology.add_domain(ZONE_KEY, zone, |filter| bins.matches_filter(site, filter));
+        }
+    }
+}
+
+/// True when pods of a shape had better not come to nodes with these taints.
+fn has_avoided_taint(taints: &[Taint], shape: &PodShape) -> bool {
+    let soft = taints.iter().filter(|taint| taint.effect == TaintEffect::PreferNoSchedule);
+    soft.into_iter().any(|taint| !Toleration::any_covers(&shape.tolerations, taint))
+}
+
+/// Topology keys that a shape names.
+fn topology_keys(shape: &PodShape) -> impl Iterator<Item = &Arc<str>> {
+    let affinity = shape.affinity.iter().flat_map(|affinity| affinity.near.iter().chain(&affinity.apart));
+    shape.spread.iter().map(|spread| &spread.topology_key).chain(affinity.map(|term| &term.topology_key))
+}

@@ -1,0 +1,375 @@
+//! Available offerings of each NodePool, as candidates for new nodes.
+
+use crate::catalog::{
+    CapacityType, InstanceType, Offering, OfferingKey, SizeFacts, names_reserved, names_reserved_alone, offered,
+};
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pod::{HostPort, Labels, Taint};
+use crate::model::cluster::pool::NodePool;
+use crate::model::labels;
+use crate::model::names::Zone;
+use crate::model::requirements::{Requirement, Requirements};
+use crate::model::settings::MinValuesPolicy;
+use crate::scheduling::UnavailableOfferings;
+use crate::scheduling::offerings::headroom::{QuotaHeadroom, ReservationHeadroom, SubnetHeadroom};
+use crate::scheduling::offerings::label_variants::{label_variants, values_named_by_pods};
+use crate::scheduling::offerings::labels::{
+    labels_compatible, offering_label, pool_allows_offering, pool_requirements_hold,
+};
+use crate::scheduling::offerings::min_values::min_values_of;
+use crate::scheduling::offerings::node_overlays::OverlaidInstanceTypes;
+use crate::scheduling::pods::node_filter::NodeFilter;
+use crate::scheduling::result::NoReservation;
+use crate::scheduling::topology::domain::MAX_ZONES;
+use crate::snapshot::Snapshot;
+use jiff::Timestamp;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Place of a candidate among those of its pool.
+pub(crate) type CandidateIndex = u32;
+
+/// A VM size at a capacity type, in all zones where the pool may buy it; of what is reserved, in the one place where it is.
+#[derive(Debug)]
+pub(crate) struct InstanceCandidate {
+    pub(crate) instance: Arc<InstanceType>,
+    pub(crate) capacity_type: CapacityType,
+    /// The place of its reservation among those that are counted.
+    pub(crate) reservation: Option<usize>,
+    /// Bits of the zones, by their place in [`PoolOfferings::zones`].
+    pub(crate) zones: u32,
+    /// The lowest price over the zones.
+    pub(crate) price: HourlyPrice,
+    /// What is left for pods beside the daemons.
+    pub(crate) pod_capacity: Resources,
+}
+
+impl InstanceCandidate {
+    /// True when pods that ask for so much together fit, with so many data disks.
+    pub(crate) fn holds(&self, requests: &Resources, disks: u32) -> bool {
+        requests.fits(&self.pod_capacity) && disks <= self.instance.facts.max_data_disks
+    }
+}
+
+/// All that a NodePool may buy now.
+#[derive(Debug)]
+pub(crate) struct PoolOfferings {
+    pub(crate) pool: Arc<NodePool>,
+    /// Labels that the pool gives every node.
+    pub(crate) labels: Labels,
+    /// Zones, in the order of their bits: the same for all pools.
+    pub(crate) zones: Arc<[Zone]>,
+    /// Cheapest first.
+    pub(crate) candidates: Vec<InstanceCandidate>,
+    /// Of all candidates, those that no cheaper one beats.
+    pub(crate) pareto_front: Vec<CandidateIndex>,
+    /// Labels of which so many values must remain on offer (`minValues`).
+    pub(crate) min_values: Vec<(Arc<str>, u32)>,
+    /// Ports of every node that its DaemonSets take.
+    pub(crate) daemon_set_ports: Vec<HostPort>,
+    /// Fields of the class for which the pool buys nothing at all.
+    pub(crate) unsupported_class_fields: Option<Arc<str>>,
+    /// Why the pool has nothing, where it is to have nothing but what is reserved.
+    pub(crate) no_reservation: Option<NoReservation>,
+}
+
+/// What every pool may buy now, by weight, once for each variant of its labels: the same for all simulations of one Snapshot at one instant.
+#[derive(Debug)]
+pub struct AvailableOfferings {
+    pub(crate) pools: Vec<Arc<PoolOfferings>>,
+    /// Zones of all offerings, in the order of their bits.
+    pub(crate) zones: Arc<[Zone]>,
+    /// What Azure's quotas leave.
+    pub(crate) quota: QuotaHeadroom,
+    /// What is left of the subnets.
+    pub(crate) subnets: SubnetHeadroom,
+    /// What is left of reservations.
+    pub(crate) reservations: ReservationHeadroom,
+    /// What becomes of pods for which there is less variety than a pool asks for.
+    pub(crate) min_values_policy: MinValuesPolicy,
+    /// What NodeOverlays make of instance types.
+    pub(crate) overlaid_types: OverlaidInstanceTypes,
+}
+
+impl AvailableOfferings {
+    /// Filters the instance types of every dynamic pool by its requirements and by what is available.
+    #[must_use]
+    pub fn new(snapshot: &Snapshot, unavailable: &UnavailableOfferings, now: Timestamp) -> Self {
+        Self::of_pools(snapshot, unavailable, now, |pool| pool.replicas.is_none())
+    }
+
+    /// The same of the pools that are chosen.
+    pub(crate) fn of_pools(
+        snapshot: &Snapshot,
+        unavailable: &UnavailableOfferings,
+        now: Timestamp,
+        chosen: impl Fn(&NodePool) -> bool,
+    ) -> Self {
+        let (zones, named, overlaid) =
+            (offered_zones(snapshot), values_named_by_pods(snapshot), OverlaidInstanceTypes::of(snapshot));
+        let reservations = ReservationHeadroom::of(snapshot, now);
+        let known = (snapshot, &reservations);
+        let pools = snapshot.pools().values().filter(|pool| chosen(pool));
+        let mut offers: Vec<Arc<PoolOfferings>> = pools
+            .filter_map(|pool| Some((pool, overlaid.instance_types(snapshot, pool)?)))
+            .flat_map(|(pool, types)| {
+                let group = reservations.group(&pool.class);
+                let available = |facts: &SizeFacts, offering: &Offering| {
+                    !unavailable.is_unavailable(facts, (&offering.zone, offering.capacity_type), group, now)
+                };
+                let offers =
+                    move |labels, zones| Arc::new(PoolOfferings::new((pool, labels), (types, zones), known, available));
+                label_variants(pool, &named).into_iter().map(|labels| offers(labels, &zones)).collect::<Vec<_>>()
+            })
+            .collect();
+        // Stable: the variants of a pool stay in their order.
+        offers.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
+        let (room, addresses) = (QuotaHeadroom::of(snapshot, now), SubnetHeadroom::of(snapshot, now));
+        Self {
+            pools: offers,
+            zones,
+            quota: room,
+            subnets: addresses,
+            reservations,
+            min_values_policy: MinValuesPolicy::default(),
+            overlaid_types: overlaid,
+        }
+    }
+
+    /// The same, where pods for which there is less variety than a pool asks for are dealt with in this way.
+    #[must_use]
+    pub fn with_min_values(self, min_values: MinValuesPolicy) -> Self {
+        Self { min_values_policy: min_values, ..self }
+    }
+}
+
+impl PoolOfferings {
+    /// Filters the instance types of the pool's class by its requirements and by what is available, for nodes with these
+    /// labels.
+    fn new(
+        (pool, labels): (&Arc<NodePool>, Labels),
+        (types, zones): (&[Arc<InstanceType>], &Arc<[Zone]>),
+        (snapshot, reservations): (&Snapshot, &ReservationHeadroom),
+        available: impl Fn(&SizeFacts, &Offering) -> bool,
+    ) -> Self {
+        let mut candidates = Vec::new();
+        let may_reserve = pool.requirements.get(labels::CAPACITY_TYPE).is_some_and(names_reserved);
+        for instance in types {
+            if !pool.requirements.is_compatible(&instance.requirements, |_| true)
+                || !pool_requirements_hold(pool, instance, &labels)
+            {
+                continue;
+            }
+            let daemons = daemon_set_overhead(snapshot, instance, &labels, &pool.taints);
+            if !daemons.fits(&instance.allocatable) {
+                continue;
+            }
+            let room = instance.allocatable.minus(&daemons);
+            let bit = |zone: &Zone| zones.iter().position(|z| z == zone).map_or(0, |bit| 1 << bit);
+            let bought = |o: &&Offering| pool_allows_offering(pool, o) && available(&instance.facts, o);
+            let mut add = |capacity_type, reserved, zones, price| {
+                let (instance, room) = (Arc::clone(instance), room.clone());
+                candidates.push(InstanceCandidate {
+                    instance,
+                    capacity_type,
+                    reservation: reserved,
+                    zones,
+                    price,
+                    pod_capacity: room,
+                });
+            };
+            // So many are reserved in each place: each is a candidate of its own.
+            let reserved = |o: &&Offering| may_reserve && o.capacity_type == CapacityType::Reserved;
+            for offering in instance.offerings.iter().filter(reserved).filter(bought) {
+                if let Some(place) = reservations.reservation_index(&pool.class, &instance.facts.name, &offering.zone) {
+                    add(CapacityType::Reserved, Some(place), bit(&offering.zone), offering.price);
+                }
+            }
+            for capacity_type in CapacityType::FOR_SALE {
+                let of_type = instance.offerings.iter().filter(|o| o.capacity_type == capacity_type).filter(bought);
+                let (mut mask, mut price): (u32, Option<HourlyPrice>) = (0, None);
+                for offering in of_type {
+                    mask |= bit(&offering.zone);
+                    price = Some(price.map_or(offering.price, |p| p.min(offering.price)));
+                }
+                price.into_iter().for_each(|price| add(capacity_type, None, mask, price));
+            }
+        }
+        candidates.sort_by(|a, b| {
+            (a.price, a.capacity_type, &a.instance.facts.name).cmp(&(b.price, b.capacity_type, &b.instance.facts.name))
+        });
+        let class =
+            snapshot.classes().get(&pool.class).filter(|class| types.is_empty() && !class.unhonoured.is_empty());
+        let unhonoured = class.map(|class| Arc::from(class.unhonoured.join(", ")));
+        let unreserved = candidates.is_empty().then(|| no_reservation_reason(pool, snapshot, reservations)).flatten();
+        let daemon_ports = daemon_set_ports(snapshot, &labels, &pool.taints);
+        let (least, front) = (min_values_of(pool), Vec::new());
+        let (pool, zones) = (Arc::clone(pool), Arc::clone(zones));
+        let mut offers = Self {
+            pool,
+            labels,
+            zones,
+            candidates,
+            pareto_front: front,
+            min_values: least,
+            daemon_set_ports: daemon_ports,
+            unsupported_class_fields: unhonoured,
+            no_reservation: unreserved,
+        };
+        offers.pareto_front = offers.pareto_front_of(&offers.all_candidates(), |_| true);
+        offers
+    }
+
+    /// All candidates with their zones.
+    pub(crate) fn all_candidates(&self) -> Vec<(CandidateIndex, u32)> {
+        self.candidates.iter().zip(0..).map(|(candidate, place)| (place, candidate.zones)).collect()
+    }
+
+    /// Those that no other beats: at most its price, at least its room, in all its zones. They are in the order of prices.
+    pub(crate) fn pareto_front_of(
+        &self,
+        all: &[(CandidateIndex, u32)],
+        allowed: impl Fn(&InstanceCandidate) -> bool,
+    ) -> Vec<CandidateIndex> {
+        let mut front: Vec<(CandidateIndex, u32)> = Vec::new();
+        for (place, zones) in all {
+            let candidate = &self.candidates[*place as usize];
+            let beats = |(kept, in_zones): &(CandidateIndex, u32)| {
+                zones & !in_zones == 0 && candidate.pod_capacity.fits(&self.candidates[*kept as usize].pod_capacity)
+            };
+            if !front.iter().rev().any(beats) && allowed(candidate) {
+                front.push((*place, *zones));
+            }
+        }
+        front.into_iter().map(|(place, _)| place).collect()
+    }
+
+    /// Bits of the zones in which a node of each candidate is let through by a filter; none at all where the pool has a
+    /// taint that is not tolerated.
+    pub(crate) fn accepted_zones(&self, filter: &NodeFilter) -> Vec<u32> {
+        let untolerated = filter.untolerated(&self.pool.taints).is_some();
+        let mask = if untolerated { 0 } else { self.filter_zones(filter) };
+        self.candidates.iter().map(|candidate| self.candidate_zones(filter, candidate, mask)).collect()
+    }
+
+    /// True when a filter lets a node of a candidate through that is in one of these zones; 0 stands for all of its zones.
+    pub(crate) fn matches_filter(&self, filter: &NodeFilter, candidate: &InstanceCandidate, zones: u32) -> bool {
+        let zones = if zones == 0 { candidate.zones } else { zones };
+        let zones = zones & self.filter_zones(filter);
+        filter.untolerated(&self.pool.taints).is_none() && self.candidate_zones(filter, candidate, zones) != 0
+    }
+
+    /// Bits of the zones that a filter selects, by themselves or by their scope.
+    fn filter_zones(&self, filter: &NodeFilter) -> u32 {
+        // Neither is decided by the capacity type.
+        let any = CapacityType::OnDemand;
+        let keys = [labels::ZONE, labels::PLACEMENT_SCOPE];
+        self.zone_mask(|zone| keys.iter().all(|key| filter.selector.allows(key, offered(key, any, Some(zone)))))
+    }
+
+    /// Bits of those zones of `mask` in which a node of this candidate has the labels that a filter asks for.
+    fn candidate_zones(&self, filter: &NodeFilter, candidate: &InstanceCandidate, mask: u32) -> u32 {
+        let fits = |asked: &Requirements, zone: Option<&Zone>| {
+            labels_compatible(asked, &candidate.instance, candidate.capacity_type, zone, &self.labels)
+        };
+        let mask = mask & candidate.zones;
+        if mask == 0 || !fits(&filter.selector, None) {
+            return 0;
+        }
+        // An alternative may name zone and size together, so each zone is asked apart.
+        let in_zone =
+            |list: &Vec<Requirements>| self.zone_mask(|zone| list.iter().any(|asked| fits(asked, Some(zone))));
+        filter.alternatives.iter().fold(mask, |mask, list| if mask == 0 { 0 } else { mask & in_zone(list) })
+    }
+
+    /// The value of a label that nodes of a candidate have, beside those that the pool gives them; `None` for zones, of
+    /// which a candidate may have several.
+    pub(crate) fn candidate_label(&self, candidate: &InstanceCandidate, key: &str) -> Option<Arc<str>> {
+        if key == labels::ZONE {
+            return None;
+        }
+        // All zones of a candidate are of one scope: a size has no regional offering beside zonal ones, but for what is
+        // reserved, where each place is a candidate of its own.
+        let any_zone = self.zones.get(candidate.zones.trailing_zeros() as usize);
+        offering_label(&candidate.instance, (candidate.capacity_type, any_zone), key)
+    }
+
+    fn zone_mask(&self, holds: impl Fn(&Zone) -> bool) -> u32 {
+        self.zones.iter().enumerate().filter(|(_, z)| holds(z)).fold(0, |mask, (bit, _)| mask | 1 << bit)
+    }
+}
+
+/// Why a pool that is to have nothing but what is reserved has nothing.
+fn no_reservation_reason(
+    pool: &NodePool,
+    snapshot: &Snapshot,
+    reservations: &ReservationHeadroom,
+) -> Option<NoReservation> {
+    let asked = pool.requirements.get(labels::CAPACITY_TYPE)?;
+    if !names_reserved_alone(asked) {
+        return None;
+    }
+    Some(match reservations.group(&pool.class) {
+        None => NoReservation::NoGroup(pool.class.clone()),
+        Some(group) if !reservations.knows(group) => NoReservation::Unknown(group.clone()),
+        // It is there: then something of it is refused, or is not what the pool asks for.
+        Some(_) if snapshot.instance_types.get(&pool.class).is_none_or(|types| types.is_empty()) => return None,
+        Some(group) => NoReservation::NoneSuitable(group.clone()),
+    })
+}
+
+fn offered_zones(snapshot: &Snapshot) -> Arc<[Zone]> {
+    let types = snapshot.instance_types.values().flat_map(|types| types.iter());
+    let all: BTreeSet<&Zone> = types.flat_map(|t| &t.offerings).map(|offering| &offering.zone).collect();
+    all.into_iter().take(MAX_ZONES).cloned().collect()
+}
+
+/// What DaemonSet pods will use on a node of this size.
+pub(crate) fn daemon_set_overhead(
+    snapshot: &Snapshot,
+    instance: &InstanceType,
+    own: &Labels,
+    taints: &[Taint],
+) -> Resources {
+    let mut sum = Resources::default();
+    for daemon in snapshot.daemon_sets().values() {
+        let shape = &daemon.shape;
+        let fits = |asked: &Requirements| {
+            asked.iter().all(|(key, asked)| match (own.get(key), instance.requirements.get(key)) {
+                (Some(value), _) => asked.allows(Some(value)),
+                (None, Some(offered)) => offered.intersects(asked),
+                (None, None) => asked.allows_absent(),
+            })
+        };
+        let chosen = fits(&shape.selector) && (shape.alternatives.is_empty() || shape.alternatives.iter().any(fits));
+        if chosen && shape.untolerated(taints).is_none() {
+            sum.add(&shape.requests);
+        }
+    }
+    sum
+}
+
+/// Ports that DaemonSets take on nodes with these labels, where those decide it.
+fn daemon_set_ports(snapshot: &Snapshot, own: &Labels, taints: &[Taint]) -> Vec<HostPort> {
+    let daemons = snapshot.daemon_sets().values().map(|daemon| &daemon.shape);
+    let with_ports = daemons.filter(|shape| !shape.ports.is_empty() && shape.untolerated(taints).is_none());
+    let may = with_ports.filter(|shape| {
+        let decided = |(key, asked): (&Arc<str>, &Requirement)| own.get(key).is_none_or(|v| asked.allows(Some(v)));
+        shape.selector.iter().all(decided)
+    });
+    may.flat_map(|shape| shape.ports.iter().cloned()).collect()
+}
+
+/// What a pool's nodes are required to be, narrowed to some offerings: the requirements of a NodeClaim.
+pub(crate) fn claim_requirements(pool: &NodePool, offerings: &[OfferingKey]) -> Requirements {
+    let mut requirements = pool.requirements.clone();
+    let sizes = offerings.iter().map(|o| o.size.as_str());
+    let zones = offerings.iter().map(|o| o.zone.as_str());
+    let types = offerings.iter().map(|o| o.capacity_type.as_str());
+    requirements.add(labels::INSTANCE_TYPE, Requirement::any_of(sizes));
+    requirements.add(labels::ZONE, Requirement::any_of(zones));
+    requirements.add(labels::CAPACITY_TYPE, Requirement::any_of(types));
+    requirements
+}

@@ -1,0 +1,359 @@
+//! Sets of candidates that an open node may still become, narrowed pod by pod.
+//!
+//! A choice is a pool's candidates that suit all pods that were thought of for the node so far, in the zones that suit
+//! them. Nodes with the same history of constraints share one choice, so narrowing it is mostly a matter of looking it
+//! up, and a node itself remembers little more than what its pods ask for.
+
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pool::NodePool;
+use crate::scheduling::offerings::available::{CandidateIndex, InstanceCandidate, PoolOfferings};
+use crate::scheduling::offerings::limits::LaunchLimits;
+use crate::scheduling::offerings::min_values::Load;
+use crate::scheduling::pods::node_filter::{NodeFilterId, NodeFilters};
+use crate::scheduling::topology::domain::{Domain, TopologyKeyId, TopologyKeys};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Number of a choice.
+pub(crate) type CandidateSetId = u32;
+
+/// What narrows a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Narrowing {
+    /// What a filter lets through.
+    Filter(NodeFilterId),
+    /// One of these zones, by bits.
+    Zones(u32),
+    /// A value of a label.
+    Label(TopologyKeyId, Domain),
+    /// What a filter lets through in the zones that are left, or what it does not.
+    CountedByFilter(NodeFilterId, bool),
+}
+
+/// Pods that are in view when a node is chosen for the first of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ExpectedPods<'a> {
+    /// Of one.
+    pub(crate) requests: &'a Resources,
+    /// How many may come to the node, the first included.
+    pub(crate) count: u32,
+}
+
+impl ExpectedPods<'_> {
+    /// What each pod pays of a price where the first has its place, so much of a room being used.
+    pub(crate) fn price_per_pod(&self, price: i64, used: &Resources, room: &Resources) -> i64 {
+        if price == 0 || self.count <= 1 {
+            return price;
+        }
+        price / (self.requests.copies_that_fit_beside(used, room).clamp(0, i64::from(self.count) - 1) + 1)
+    }
+}
+
+/// Candidates of one pool.
+pub(crate) struct CandidateSet {
+    /// The pool, by its place in the market.
+    pub(crate) pool: usize,
+    /// Zones in which at least one candidate remains.
+    pub(crate) zones: u32,
+    /// Candidates with their zones.
+    candidates: Arc<[(CandidateIndex, u32)]>,
+    /// Those that no cheaper one beats: only they are ever the cheapest for anything.
+    pareto_front: Vec<CandidateIndex>,
+}
+
+/// All choices that came up.
+pub(crate) struct CandidateSets {
+    pools: Vec<Arc<PoolOfferings>>,
+    sets: Vec<CandidateSet>,
+    roots: Vec<CandidateSetId>,
+    narrowed: BTreeMap<(CandidateSetId, Narrowing), Option<CandidateSetId>>,
+    /// By pool and filter: the zones of each candidate that the filter lets through.
+    accepted_zones: BTreeMap<(usize, NodeFilterId), Arc<[u32]>>,
+}
+
+impl CandidateSets {
+    pub(crate) fn new(pool_offerings: &[Arc<PoolOfferings>]) -> Self {
+        let mut choices = Self {
+            pools: pool_offerings.to_vec(),
+            sets: Vec::new(),
+            roots: Vec::new(),
+            narrowed: BTreeMap::new(),
+            accepted_zones: BTreeMap::new(),
+        };
+        for (number, offers) in pool_offerings.iter().enumerate() {
+            let root = choices.add(number, offers.all_candidates().into(), offers.pareto_front.clone());
+            choices.roots.push(root);
+        }
+        choices
+    }
+
+    pub(crate) fn pool_offerings(&self, pool: usize) -> &Arc<PoolOfferings> {
+        &self.pools[pool]
+    }
+
+    /// How many pools there are.
+    pub(crate) fn pool_count(&self) -> usize {
+        self.pools.len()
+    }
+
+    /// All that a pool may buy.
+    pub(crate) fn root(&self, pool: usize) -> CandidateSetId {
+        self.roots[pool]
+    }
+
+    pub(crate) fn get(&self, candidate_set: CandidateSetId) -> &CandidateSet {
+        &self.sets[candidate_set as usize]
+    }
+
+    pub(crate) fn candidate(&self, candidate_set: CandidateSetId, place: CandidateIndex) -> &InstanceCandidate {
+        &self.pools[self.get(candidate_set).pool].candidates[place as usize]
+    }
+
+    /// Candidates that remain, with their zones, cheapest first.
+    pub(crate) fn candidates_in(
+        &self,
+        candidate_set: CandidateSetId,
+    ) -> impl Iterator<Item = (&InstanceCandidate, u32)> + Clone {
+        let candidates = &self.pools[self.get(candidate_set).pool].candidates;
+        self.get(candidate_set).candidates.iter().map(|(place, zones)| (&candidates[*place as usize], *zones))
+    }
+
+    /// The zones that each candidate of the pool of a choice has there, by its place; none where it is not among them.
+    pub(crate) fn zones_by_candidate(&self, candidate_set: CandidateSetId) -> Vec<u32> {
+        let CandidateSet { pool: offers, candidates: all, .. } = self.get(candidate_set);
+        let mut zones = vec![0; self.pools[*offers].candidates.len()];
+        all.iter().for_each(|(place, of)| zones[*place as usize] = *of);
+        zones
+    }
+
+    /// The zones of each candidate of a pool that a filter lets through.
+    pub(crate) fn accepted_zones(&mut self, pool: usize, filter: NodeFilterId, filters: &NodeFilters) -> Arc<[u32]> {
+        let (offers, filter_of) = (&self.pools[pool], filters.get(filter));
+        Arc::clone(self.accepted_zones.entry((pool, filter)).or_insert_with(|| offers.accepted_zones(filter_of).into()))
+    }
+
+    /// A choice narrowed; `None` when nothing remains.
+    pub(crate) fn narrow(
+        &mut self,
+        candidate_set: CandidateSetId,
+        by: Narrowing,
+        (filters, axes): (&NodeFilters, &TopologyKeys),
+    ) -> Option<CandidateSetId> {
+        if let Some(known) = self.narrowed.get(&(candidate_set, by)) {
+            return *known;
+        }
+        let pool = self.get(candidate_set).pool;
+        let all = Arc::clone(&self.get(candidate_set).candidates);
+        let kept: Vec<(CandidateIndex, u32)> = match by {
+            Narrowing::Zones(mask) => with_zones_in(&all, |_| mask),
+            Narrowing::Filter(filter) => {
+                let accepted = self.accepted_zones(pool, filter, filters);
+                with_zones_in(&all, |place| accepted[place as usize])
+            }
+            Narrowing::Label(axis, domain) => {
+                let has = |place: CandidateIndex| self.domain_of(pool, place, axis, axes) == Some(domain);
+                with_zones_in(&all, |place| if has(place) { u32::MAX } else { 0 })
+            }
+            Narrowing::CountedByFilter(filter, counted) => {
+                let (accepted, zones) = (self.accepted_zones(pool, filter, filters), self.get(candidate_set).zones);
+                with_zones_in(
+                    &all,
+                    |place| if (accepted[place as usize] & zones != 0) == counted { u32::MAX } else { 0 },
+                )
+            }
+        };
+        let narrowed = if kept.is_empty() {
+            None
+        } else if kept[..] == all[..] {
+            Some(candidate_set)
+        } else {
+            let front = self.pools[pool].pareto_front_of(&kept, |_| true);
+            Some(self.add(pool, kept.into(), front))
+        };
+        self.narrowed.insert((candidate_set, by), narrowed);
+        narrowed
+    }
+
+    /// Values of a label that nodes of a choice may have, by number; only those that an axis knows.
+    pub(crate) fn domains(
+        &self,
+        candidate_set: CandidateSetId,
+        key_id: TopologyKeyId,
+        keys: &TopologyKeys,
+    ) -> Vec<Domain> {
+        let CandidateSet { pool: offers, candidates: all, .. } = self.get(candidate_set);
+        let mut domains: Vec<Domain> =
+            all.iter().filter_map(|(place, _)| self.domain_of(*offers, *place, key_id, keys)).collect();
+        domains.sort_unstable();
+        domains.dedup();
+        domains
+    }
+
+    /// Where a node lies on an axis if it becomes one of the candidates of a choice.
+    pub(crate) fn candidate_domain(
+        &self,
+        candidate_set: CandidateSetId,
+        candidate: CandidateIndex,
+        key_id: TopologyKeyId,
+        keys: &TopologyKeys,
+    ) -> Option<Domain> {
+        self.domain_of(self.get(candidate_set).pool, candidate, key_id, keys)
+    }
+
+    /// Makes the values of a label known that nodes of any pool may have.
+    pub(crate) fn register_domains(&self, key_id: TopologyKeyId, keys: &mut TopologyKeys) {
+        let key = Arc::clone(keys.key(key_id));
+        for offers in &self.pools {
+            let own = offers.labels.get(&key).into_iter();
+            let of_sizes = offers.candidates.iter().filter_map(|c| offers.candidate_label(c, &key));
+            for value in own.cloned().chain(of_sizes) {
+                keys.domain_id(key_id, &value);
+            }
+        }
+    }
+
+    /// The cheapest candidate of a choice that holds so much and that is allowed; not cheaper than the one at `from`. In
+    /// place of `own`, if that is given.
+    pub(crate) fn cheapest(
+        &mut self,
+        candidate_set: CandidateSetId,
+        from: CandidateIndex,
+        load: Load<'_>,
+        own: (&LaunchLimits, Option<CandidateIndex>),
+    ) -> Option<CandidateIndex> {
+        self.cheapest_per_pod(candidate_set, from, (load, ExpectedPods { requests: load.requests, count: 1 }), own)
+    }
+
+    /// The same where more pods are in view: the candidate at which each pays least, since those that follow share what it
+    /// is dearer. Disks and variety are not shared.
+    pub(crate) fn cheapest_per_pod(
+        &mut self,
+        candidate_set: CandidateSetId,
+        from: CandidateIndex,
+        (load, next): (Load<'_>, ExpectedPods<'_>),
+        (allowance, own): (&LaunchLimits, Option<CandidateIndex>),
+    ) -> Option<CandidateIndex> {
+        if load.disks > 0 || !load.min_values.is_empty() {
+            return self.cheapest_by_scan(candidate_set, from, load, (allowance, own));
+        }
+        if own.is_none() && !allowance.allows_node(&self.pools[self.get(candidate_set).pool].pool) {
+            return None;
+        }
+        loop {
+            let CandidateSet { pool: offers, pareto_front: front, .. } = &self.sets[candidate_set as usize];
+            let PoolOfferings { candidates, pool, .. } = &*self.pools[*offers];
+            let own = own.map(|own| &candidates[own as usize]);
+            let paid = own.map_or(0, |own| own.price.nanos());
+            let start = front.partition_point(|place| *place < from);
+            let mut best: Option<(i64, CandidateIndex)> = None;
+            for place in &front[start..] {
+                let candidate = &candidates[*place as usize];
+                let more = candidate.price.nanos() - paid;
+                // Those that follow are no cheaper, and shared by no more pods than are in view.
+                if best.is_some_and(|(each, _)| more / i64::from(next.count) >= each) {
+                    break;
+                }
+                if load.requests.fits(&candidate.pod_capacity) {
+                    let each = next.price_per_pod(more, load.requests, &candidate.pod_capacity);
+                    best = best.filter(|(least, _)| *least <= each).or(Some((each, *place)));
+                }
+            }
+            let (_, found) = best?;
+            if is_allowed(allowance, pool, &candidates[found as usize], own) {
+                return Some(found);
+            }
+            // It beats others that may be bought: they come to the fore without it, and of those all are allowed.
+            self.refresh_pareto_front(candidate_set, allowance);
+        }
+    }
+
+    /// The same as [`Self::cheapest`] for what takes disks or must keep its variety, which the front does not look at.
+    fn cheapest_by_scan(
+        &self,
+        candidate_set: CandidateSetId,
+        from: CandidateIndex,
+        load: Load<'_>,
+        (allowance, own): (&LaunchLimits, Option<CandidateIndex>),
+    ) -> Option<CandidateIndex> {
+        let CandidateSet { pool: offers, candidates: all, .. } = &self.sets[candidate_set as usize];
+        let PoolOfferings { candidates, pool, .. } = &*self.pools[*offers];
+        let own = own.map(|own| &candidates[own as usize]);
+        let holds = |place: &CandidateIndex| candidates[*place as usize].holds(load.requests, load.disks);
+        let mut places = all.iter().map(|(place, _)| *place).filter(|place| *place >= from).filter(holds);
+        places.find(|place| {
+            is_allowed(allowance, pool, &candidates[*place as usize], own)
+                && self.meets_min_values(candidate_set, *place, load, allowance)
+        })
+    }
+
+    /// True when a node of a choice that becomes a candidate keeps as many values on offer as it needs.
+    pub(crate) fn meets_min_values(
+        &self,
+        candidate_set: CandidateSetId,
+        candidate: CandidateIndex,
+        load: Load<'_>,
+        limits: &LaunchLimits,
+    ) -> bool {
+        let offers = &self.pools[self.get(candidate_set).pool];
+        load.min_values.is_empty()
+            || offers.meets_min_values(
+                self.candidates_in(candidate_set),
+                self.candidate(candidate_set, candidate),
+                load,
+                limits,
+            )
+    }
+
+    /// The lowest price from a candidate of a choice on.
+    pub(crate) fn lowest_price_from(&self, candidate_set: CandidateSetId, from: CandidateIndex) -> Option<i64> {
+        let CandidateSet { pool: offers, candidates: all, .. } = self.get(candidate_set);
+        let next = all.get(all.partition_point(|(place, _)| *place < from))?;
+        Some(self.pools[*offers].candidates[next.0 as usize].price.nanos())
+    }
+
+    /// Drops what there is no room for any more from the front, and those that it beat come to the fore. Whether there is a
+    /// place for one node more is not asked: nodes that have one may still become another candidate.
+    fn refresh_pareto_front(&mut self, candidate_set: CandidateSetId, limits: &LaunchLimits) {
+        let CandidateSet { pool: offers, candidates: all, .. } = &self.sets[candidate_set as usize];
+        let offers = &self.pools[*offers];
+        let front = offers.pareto_front_of(all, |candidate| limits.allows_capacity(&offers.pool, candidate));
+        self.sets[candidate_set as usize].pareto_front = front;
+    }
+
+    fn add(&mut self, pool: usize, all: Arc<[(CandidateIndex, u32)]>, front: Vec<CandidateIndex>) -> CandidateSetId {
+        let zones = all.iter().fold(0, |mask, (_, zones)| mask | zones);
+        self.sets.push(CandidateSet { pool, zones, candidates: all, pareto_front: front });
+        self.sets.len() as CandidateSetId - 1
+    }
+
+    fn domain_of(
+        &self,
+        pool: usize,
+        candidate: CandidateIndex,
+        key_id: TopologyKeyId,
+        keys: &TopologyKeys,
+    ) -> Option<Domain> {
+        let offers = &self.pools[pool];
+        let key = keys.key(key_id);
+        let value = match offers.labels.get(key) {
+            Some(own) => Arc::clone(own),
+            None => offers.candidate_label(&offers.candidates[candidate as usize], key)?,
+        };
+        keys.known_domain(key_id, &value)
+    }
+}
+
+/// True when a candidate may be bought; in place of `own`, if that is given.
+fn is_allowed(
+    limits: &LaunchLimits,
+    pool: &NodePool,
+    candidate: &InstanceCandidate,
+    own: Option<&InstanceCandidate>,
+) -> bool {
+    limits.allows(pool, candidate) || own.is_some_and(|own| limits.allows_swap(pool, candidate, own))
+}
+
+/// Candidates with those of their zones that are in a mask, as far as there are any.
+fn with_zones_in(all: &[(CandidateIndex, u32)], mask: impl Fn(CandidateIndex) -> u32) -> Vec<(CandidateIndex, u32)> {
+    all.iter().map(|(place, zones)| (*place, zones & mask(*place))).filter(|(_, zones)| *zones != 0).collect()
+}

@@ -1,0 +1,147 @@
+//! minValues of a NodePool.
+//!
+//! A node that can only become one size in one zone is not made at all when that is out of stock. Pools ask for more by
+//! `minValues`: of a label, so many different values must remain among the offerings that hold the node's pods.
+
+use crate::catalog::OfferingKey;
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pool::{NodePool, amount};
+use crate::model::labels;
+use crate::model::names::Zone;
+use crate::model::settings::MinValuesPolicy;
+use crate::scheduling::offerings::available::{AvailableOfferings, InstanceCandidate, PoolOfferings};
+use crate::scheduling::offerings::limits::LaunchLimits;
+use crate::scheduling::result::NewNode;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What a node must hold, and what must remain on offer for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load<'a> {
+    pub(crate) requests: &'a Resources,
+    pub(crate) disks: u32,
+    /// How many values of each label of [`PoolOfferings::min_values`]; nothing at all where none is asked for.
+    pub(crate) min_values: &'a [u32],
+}
+
+/// Labels of which a pool asks for several values, and how many.
+pub(crate) fn min_values_of(pool: &NodePool) -> Vec<(Arc<str>, u32)> {
+    let asked = pool.requirements.iter().filter_map(|(key, asked)| Some((Arc::clone(key), asked.min_values()?)));
+    asked.filter(|(_, least)| *least > 1).collect()
+}
+
+impl PoolOfferings {
+    /// How many values of each label must remain for a node without pods; none where it takes what there is.
+    pub(crate) fn required_values(&self, policy: MinValuesPolicy) -> Vec<u32> {
+        match policy {
+            MinValuesPolicy::Strict => self.min_values.iter().map(|(_, least)| *least).collect(),
+            MinValuesPolicy::BestEffort => Vec::new(),
+        }
+    }
+
+    /// How many values of each label a node must keep that is opened as `chosen` for such a first pod.
+    pub(crate) fn required_values_for_first_pod<'c>(
+        &self,
+        policy: MinValuesPolicy,
+        all: impl Iterator<Item = (&'c InstanceCandidate, u32)> + Clone,
+        (chosen, first): (&InstanceCandidate, Load<'_>),
+        limits: &LaunchLimits,
+    ) -> Vec<u32> {
+        match policy {
+            MinValuesPolicy::BestEffort if !self.min_values.is_empty() => {
+                let found = self.distinct_values(all, chosen, first, limits);
+                self.min_values.iter().zip(found).map(|((_, least), found)| found.min(*least)).collect()
+            }
+            _ => self.required_values(MinValuesPolicy::Strict),
+        }
+    }
+
+    /// True when enough values remain among those of `all`, with their zones, that would do for what `chosen` is to hold.
+    pub(crate) fn meets_min_values<'c>(
+        &self,
+        all: impl Iterator<Item = (&'c InstanceCandidate, u32)> + Clone,
+        chosen: &InstanceCandidate,
+        load: Load<'_>,
+        allowance: &LaunchLimits,
+    ) -> bool {
+        load.min_values.is_empty() || {
+            let found = self.distinct_values(all, chosen, load, allowance);
+            found.iter().zip(load.min_values).all(|(found, needed)| found >= needed)
+        }
+    }
+
+    /// How many values of each label remain.
+    pub(crate) fn distinct_values<'c>(
+        &self,
+        all: impl Iterator<Item = (&'c InstanceCandidate, u32)> + Clone,
+        chosen: &InstanceCandidate,
+        load: Load<'_>,
+        limits: &LaunchLimits,
+    ) -> Vec<u32> {
+        let count = |(key, _): &(Arc<str>, u32)| {
+            let mut values: BTreeSet<Arc<str>> = BTreeSet::new();
+            let doing = all.clone().filter(|(candidate, _)| self.can_substitute(candidate, chosen, load, limits));
+            doing.for_each(|(candidate, zones)| values.extend(self.label_values(candidate, zones, key)));
+            values.len() as u32
+        };
+        self.min_values.iter().map(count).collect()
+    }
+
+    /// True when a candidate does for what another is to hold, within limits and quotas. Where the pool limits a resource, it
+    /// has no more of it than the chosen one, so that the limits hold whichever is launched.
+    pub(crate) fn can_substitute(
+        &self,
+        candidate: &InstanceCandidate,
+        chosen: &InstanceCandidate,
+        load: Load<'_>,
+        limits: &LaunchLimits,
+    ) -> bool {
+        if std::ptr::eq(candidate, chosen) {
+            return true;
+        }
+        let (more, capacity) = (&candidate.instance.capacity, &chosen.instance.capacity);
+        // What is reserved stands in for nothing: the plan counts it for the node that is to have it.
+        candidate.reservation.is_none()
+            && candidate.holds(load.requests, load.disks)
+            && self.pool.limits.resources.keys().all(|name| amount(more, name) <= amount(capacity, name))
+            && limits.quota_allows(candidate)
+    }
+
+    /// The values of a label that nodes of a candidate may have in these zones.
+    pub(crate) fn label_values(&self, candidate: &InstanceCandidate, zones: u32, key: &str) -> Vec<Arc<str>> {
+        if let Some(own) = self.labels.get(key) {
+            return vec![Arc::clone(own)];
+        }
+        if key == labels::ZONE {
+            let open = self.zones.iter().enumerate().filter(|(bit, _)| zones & (1 << bit) != 0);
+            return open.map(|(_, zone)| Zone::text(zone)).collect();
+        }
+        self.candidate_label(candidate, key).into_iter().collect()
+    }
+}
+
+impl AvailableOfferings {
+    /// True when offerings of a node of a pool have as many values of each label as the pool asks for, so far as its policy
+    /// insists on that.
+    pub(crate) fn meets_min_values(&self, node: &NewNode) -> bool {
+        let Some(offers) = self.pools.iter().find(|offers| offers.pool.name == node.pool) else { return true };
+        let needed = offers.required_values(self.min_values_policy);
+        offers.min_values.iter().zip(needed).all(|((key, _), needed)| {
+            let values: BTreeSet<Arc<str>> =
+                node.offerings.iter().flat_map(|offering| offers.offering_values(&offering.key, key)).collect();
+            values.len() >= needed as usize
+        })
+    }
+}
+
+impl PoolOfferings {
+    /// The values of a label that a node may have that is bought as one offering.
+    fn offering_values(&self, offering: &OfferingKey, key: &str) -> Vec<Arc<str>> {
+        let same = |c: &&InstanceCandidate| {
+            c.instance.facts.name == offering.size && c.capacity_type == offering.capacity_type
+        };
+        let bit = self.zones.iter().position(|zone| *zone == offering.zone);
+        let candidate = self.candidates.iter().find(same);
+        candidate.zip(bit).map(|(candidate, bit)| self.label_values(candidate, 1 << bit, key)).unwrap_or_default()
+    }
+}

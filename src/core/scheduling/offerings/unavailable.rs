@@ -1,0 +1,350 @@
+//! Cache of offerings that Azure refused, with their expiry.
+//!
+//! The map from error to scope and time follows karpenter-provider-azure (its error handlers and
+//! `unavailableofferings.go`) with these differences: a later, shorter mark never shortens an earlier one; a quota keeps
+//! out only sizes that do not fit into what is left of it, each amount with a time of its own, so that a failure of a
+//! large size never prolongs the mark of a small one; and a quota of the whole region is remembered too.
+
+use crate::catalog::{CapacityType, SizeFacts};
+use crate::model::errors::{CloudError, CloudErrorCode, LaunchRefusal};
+use crate::model::names::{ArmId, VmSize, Zone};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a refusal makes unavailable.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UnavailableScope {
+    /// Every offering of a capacity type.
+    AllOfCapacityType(CapacityType),
+    /// Every size of more vCPUs than these: the rest of the region's quota.
+    RegionalQuota(CapacityType, u32),
+    /// Every size of a quota family of more vCPUs than these: the rest of its quota.
+    FamilyQuota(Arc<str>, CapacityType, u32),
+    /// A size in every zone.
+    Size(VmSize, CapacityType),
+    /// A size in one zone.
+    SizeInZone(VmSize, Zone, CapacityType),
+    /// What a group of capacity reservations has of a size in one zone.
+    Reservation(ArmId, VmSize, Zone),
+}
+
+/// Offerings that Azure has refused lately. Disposable: lost in a crash, it is learnt again at the cost of one refusal
+/// per scope.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UnavailableOfferings {
+    until: BTreeMap<UnavailableScope, Timestamp>,
+    generation: u64,
+}
+
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+const MINUTES_5: SignedDuration = SignedDuration::from_mins(5);
+const MINUTES_10: SignedDuration = SignedDuration::from_mins(10);
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const HOURS_23: SignedDuration = SignedDuration::from_hours(23);
+
+/// How long a quota keeps out what does not fit into it: a limit of zero is raised by people only, any other is freed
+/// by whatever goes.
+fn quota_ttl(error: &CloudError) -> SignedDuration {
+    match error.quota {
+        Some(told) if told.limit == 0 => HOUR,
+        None if error.code == CloudErrorCode::SpotQuota => HOUR,
+        _ => MINUTES_10,
+    }
+}
+
+/// True when what a VM on reserved capacity was refused for may lie in the reservation, and does not surely meet every VM.
+fn is_reservation_error(code: CloudErrorCode) -> bool {
+    code.is_capacity() && code != CloudErrorCode::SizeUnfit
+        || matches!(code, CloudErrorCode::Invalid | CloudErrorCode::NotFound | CloudErrorCode::Permission)
+}
+
+impl UnavailableOfferings {
+    /// Remembers a refusal. `facts` are those of the size, for its quota family and its cores.
+    pub fn record(&mut self, refusal: &LaunchRefusal, facts: Option<&SizeFacts>) {
+        let key = &refusal.offering;
+        let own = [key.capacity_type];
+        let (all, both) = (&CapacityType::ALL[..], &CapacityType::FOR_SALE[..]);
+        let size = |c| UnavailableScope::Size(key.size.clone(), c);
+        let in_zone = |c| UnavailableScope::SizeInZone(key.size.clone(), key.zone.clone(), c);
+        let lasts = quota_ttl(&refusal.error);
+        // What is left of a quota; unknown, the size that was refused is known not to fit.
+        let told = refusal.error.quota.map(crate::model::errors::QuotaDetails::free);
+        let left = facts.map(|f| told.unwrap_or(f.vcpus).min(f.vcpus.saturating_sub(1)));
+        let at = refusal.at;
+        if refusal.applies_to_all_offerings && !refusal.error.code.is_transient() {
+            // Other offerings would meet the same, until a person lifts it or an address is freed.
+            let is_full = refusal.error.code == CloudErrorCode::SubnetFull;
+            return self.mark(all, UnavailableScope::AllOfCapacityType, at, if is_full { MINUTES_5 } else { MINUTE });
+        }
+        if let Some(group) = refusal.reservation.as_ref().filter(|_| is_reservation_error(refusal.error.code)) {
+            // It may be the group, and says nothing of other groups or of what is for sale.
+            let of_group = UnavailableScope::Reservation(group.clone(), key.size.clone(), key.zone.clone());
+            return self.mark_until(of_group, at, MINUTES_10);
+        }
+        match refusal.error.code {
+            CloudErrorCode::SpotQuota => {
+                self.mark(&[CapacityType::Spot], |c| UnavailableScope::RegionalQuota(c, left.unwrap_or(0)), at, lasts);
+            }
+            CloudErrorCode::RegionalQuota => {
+                self.mark(&own, |c| UnavailableScope::RegionalQuota(c, left.unwrap_or(0)), at, lasts);
+            }
+            CloudErrorCode::FamilyQuota => match facts.zip(left) {
+                Some((f, left)) => {
+                    self.mark(&own, |c| UnavailableScope::FamilyQuota(Arc::clone(&f.family), c, left), at, lasts)
+                }
+                None => self.mark(&own, size, at, lasts),
+            },
+            CloudErrorCode::SkuNotAvailable => {
+                self.mark(&own, size, at, if own == [CapacityType::Spot] { HOUR } else { HOURS_23 });
+            }
+            CloudErrorCode::AllocationFailed => self.mark(both, size, at, HOUR),
+            // The capacity type is one of the constraints: without it the rest may be met.
+            CloudErrorCode::Overconstrained => self.mark(&own, size, at, HOUR),
+            CloudErrorCode::ZonalAllocationFailed => self.mark(both, in_zone, at, HOUR),
+            CloudErrorCode::OverconstrainedZonal => self.mark(&own, in_zone, at, HOUR),
+            CloudErrorCode::Permission
+            | CloudErrorCode::Locked
+            | CloudErrorCode::Lockdown
+            | CloudErrorCode::Encryption
+            | CloudErrorCode::NotFound => self.mark(all, UnavailableScope::AllOfCapacityType, at, MINUTE),
+            // A sweep or a scale-down frees addresses, seldom within a minute.
+            CloudErrorCode::SubnetFull => self.mark(all, UnavailableScope::AllOfCapacityType, at, MINUTES_5),
+            CloudErrorCode::Reservation => self.mark(&own, in_zone, at, MINUTES_10),
+            // Azure does not want this size as we ask for it, and perhaps no other.
+            CloudErrorCode::Invalid | CloudErrorCode::Image | CloudErrorCode::SizeUnfit | CloudErrorCode::Policy => {
+                self.mark(all, size, at, MINUTES_10);
+            }
+            CloudErrorCode::NicReserved
+            | CloudErrorCode::InUse
+            | CloudErrorCode::Throttled
+            | CloudErrorCode::Conflict
+            | CloudErrorCode::Unavailable => {}
+        }
+    }
+
+    fn mark(
+        &mut self,
+        types: &[CapacityType],
+        scope: impl Fn(CapacityType) -> UnavailableScope,
+        at: Timestamp,
+        time: SignedDuration,
+    ) {
+        for capacity_type in types {
+            self.mark_until(scope(*capacity_type), at, time);
+        }
+    }
+
+    /// Forgets what has run out.
+    pub fn expire(&mut self, now: Timestamp) {
+        let before = self.until.len();
+        self.until.retain(|_, until| *until > now);
+        self.generation += u64::from(self.until.len() != before);
+    }
+
+    /// True when an offering is not worth asking for; one that is reserved, of this group.
+    #[must_use]
+    pub fn is_unavailable(
+        &self,
+        facts: &SizeFacts,
+        (zone, capacity_type): (&Zone, CapacityType),
+        group: Option<&ArmId>,
+        now: Timestamp,
+    ) -> bool {
+        if self.until.is_empty() {
+            return false;
+        }
+        let group = group.filter(|_| capacity_type == CapacityType::Reserved);
+        let of_group = |group: &ArmId| UnavailableScope::Reservation(group.clone(), facts.name.clone(), zone.clone());
+        let holds = |scope: &UnavailableScope| self.until.get(scope).is_some_and(|until| *until > now);
+        // Marks of quotas into whose rest the size does not fit.
+        let short = |least: UnavailableScope, most: UnavailableScope| {
+            self.until.range(least..most).any(|(_, until)| *until > now)
+        };
+        let family = |left| UnavailableScope::FamilyQuota(Arc::clone(&facts.family), capacity_type, left);
+        holds(&UnavailableScope::AllOfCapacityType(capacity_type))
+            || short(
+                UnavailableScope::RegionalQuota(capacity_type, 0),
+                UnavailableScope::RegionalQuota(capacity_type, facts.vcpus),
+            )
+            || short(family(0), family(facts.vcpus))
+            || holds(&UnavailableScope::Size(facts.name.clone(), capacity_type))
+            || holds(&UnavailableScope::SizeInZone(facts.name.clone(), zone.clone(), capacity_type))
+            || group.is_some_and(|group| holds(&of_group(group)))
+    }
+
+    /// What is unavailable, and until when.
+    pub fn iter(&self) -> impl Iterator<Item = (&UnavailableScope, &Timestamp)> {
+        self.until.iter()
+    }
+
+    /// When the next entry runs out.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<Timestamp> {
+        self.until.values().min().copied()
+    }
+
+    /// Grows with every change.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    fn mark_until(&mut self, scope: UnavailableScope, at: Timestamp, time: SignedDuration) {
+        let until = at.saturating_add(time).unwrap_or(Timestamp::MAX);
+        let entry = self.until.entry(scope).or_insert(until);
+        *entry = (*entry).max(until);
+        self.generation += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::live::CAPACITY_RESERVATION_GROUP_TYPE;
+    use crate::fixtures::{at, cluster, offering, pool, start, zone};
+    use crate::model::errors::QuotaDetails;
+
+    const SIZE: &str = "Standard_D4s_v5";
+
+    fn facts(name: &str) -> Arc<SizeFacts> {
+        let snapshot = cluster([pool("general")]);
+        let types = snapshot.instance_types.values().next().unwrap();
+        Arc::clone(&types.iter().find(|t| t.facts.name.as_str() == name).unwrap().facts)
+    }
+
+    fn refusal(code: CloudErrorCode, quota: Option<(u32, u32)>, spot: bool) -> LaunchRefusal {
+        let capacity_type = if spot { CapacityType::Spot } else { CapacityType::OnDemand };
+        let quota = quota.map(|(limit, usage)| QuotaDetails { limit, usage });
+        let error = CloudError { quota, ..CloudError::new(code, "no") };
+        let offering = offering(SIZE, 1, capacity_type).key;
+        LaunchRefusal { offering, reservation: None, error, applies_to_all_offerings: false, at: start() }
+    }
+
+    /// Minutes for which the size itself is blocked: in its zone, in another, and for the other capacity type.
+    fn minutes(refusal: &LaunchRefusal) -> [i64; 3] {
+        let mut memory = UnavailableOfferings::default();
+        memory.record(refusal, Some(&facts(SIZE)));
+        let own = refusal.offering.capacity_type;
+        let other = if own == CapacityType::Spot { CapacityType::OnDemand } else { CapacityType::Spot };
+        [(1, own), (2, own), (1, other)].map(|(n, c)| {
+            let blocked = |m: &i64| memory.is_unavailable(&facts(SIZE), (&zone(n), c), None, at(m * 60));
+            i64::try_from((0..3_000).take_while(blocked).count()).unwrap()
+        })
+    }
+
+    #[test]
+    fn each_refusal_keeps_out_what_it_says_and_as_long() {
+        use CloudErrorCode as C;
+        for (code, quota, spot, expected) in [
+            (C::SpotQuota, None, true, [60, 60, 0]),
+            (C::SpotQuota, Some((10, 8)), true, [10, 10, 0]),
+            (C::SpotQuota, Some((0, 0)), true, [60, 60, 0]),
+            (C::RegionalQuota, Some((10, 10)), false, [10, 10, 0]),
+            (C::RegionalQuota, Some((0, 0)), false, [60, 60, 0]),
+            (C::FamilyQuota, None, false, [10, 10, 0]),
+            (C::FamilyQuota, Some((0, 0)), false, [60, 60, 0]),
+            (C::SkuNotAvailable, None, false, [23 * 60, 23 * 60, 0]),
+            (C::SkuNotAvailable, None, true, [60, 60, 0]),
+            (C::AllocationFailed, None, false, [60, 60, 60]),
+            (C::ZonalAllocationFailed, None, false, [60, 0, 60]),
+            (C::Overconstrained, None, false, [60, 60, 0]),
+            (C::OverconstrainedZonal, None, false, [60, 0, 0]),
+            (C::SizeUnfit, None, false, [10, 10, 10]),
+            (C::Policy, None, false, [10, 10, 10]),
+            (C::Image, None, false, [10, 10, 10]),
+            (C::SubnetFull, None, false, [5, 5, 5]),
+            (C::Permission, None, false, [1, 1, 1]),
+            (C::Locked, None, false, [1, 1, 1]),
+            (C::Lockdown, None, false, [1, 1, 1]),
+            (C::Encryption, None, false, [1, 1, 1]),
+            (C::Throttled, None, false, [0, 0, 0]),
+            (C::NicReserved, None, false, [0, 0, 0]),
+            (C::Unavailable, None, false, [0, 0, 0]),
+        ] {
+            assert_eq!(minutes(&refusal(code, quota, spot)), expected, "{code:?} {quota:?}");
+        }
+        let of_all = LaunchRefusal { applies_to_all_offerings: true, ..refusal(C::Policy, None, false) };
+        assert_eq!(minutes(&of_all), [1, 1, 1], "a NIC is not of a size");
+    }
+
+    #[test]
+    fn what_a_reservation_is_refused_for_keeps_out_nothing_that_is_for_sale_and_the_other_way_round() {
+        use CloudErrorCode as C;
+        let group = |name: &str| {
+            let within = ArmId::new("/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg").unwrap();
+            within.resource(CAPACITY_RESERVATION_GROUP_TYPE, name)
+        };
+        let heard = |own, code| {
+            let mut memory = UnavailableOfferings::default();
+            let reservation = (own == CapacityType::Reserved).then(|| group("a"));
+            let offering = offering(SIZE, 1, own).key;
+            let refusal = LaunchRefusal { offering, reservation, ..refusal(code, None, false) };
+            memory.record(&refusal, Some(&facts(SIZE)));
+            memory
+        };
+        let blocks = |memory: &UnavailableOfferings, name: &str| {
+            CapacityType::ALL.map(|c| memory.is_unavailable(&facts(SIZE), (&zone(1), c), Some(&group(name)), at(30)))
+        };
+        let blocked = |own, code| blocks(&heard(own, code), "a");
+        for code in [
+            C::Reservation,
+            C::AllocationFailed,
+            C::FamilyQuota,
+            C::RegionalQuota,
+            C::SkuNotAvailable,
+            C::Invalid,
+            C::Permission,
+            C::Policy,
+        ] {
+            assert_eq!(blocked(CapacityType::Reserved, code), [true, false, false], "{code:?}");
+            assert_eq!(blocks(&heard(CapacityType::Reserved, code), "b"), [false; 3], "{code:?} of another group");
+        }
+        assert_eq!(blocked(CapacityType::OnDemand, C::AllocationFailed), [false, true, true]);
+        assert_eq!(blocked(CapacityType::Reserved, C::SizeUnfit), [true; 3], "the size is the same however it is paid");
+        assert_eq!(blocked(CapacityType::OnDemand, C::SubnetFull), [true; 3]);
+    }
+
+    #[test]
+    fn a_quota_keeps_out_only_what_does_not_fit() {
+        let mut memory = UnavailableOfferings::default();
+        memory.record(&refusal(CloudErrorCode::FamilyQuota, Some((100, 97)), false), Some(&facts(SIZE)));
+        let blocks =
+            |name: &str| memory.is_unavailable(&facts(name), (&zone(1), CapacityType::OnDemand), None, start());
+        assert_eq!(facts("Standard_D2s_v5").family, facts(SIZE).family);
+        assert!(!blocks("Standard_D2s_v5"), "two of the three cores that are left");
+        assert!(blocks(SIZE));
+        assert!(!blocks("Standard_E4s_v5"), "another family");
+        memory.record(&refusal(CloudErrorCode::RegionalQuota, Some((100, 97)), false), Some(&facts(SIZE)));
+        let blocks =
+            |name: &str| memory.is_unavailable(&facts(name), (&zone(1), CapacityType::OnDemand), None, start());
+        assert!(blocks("Standard_E4s_v5") && !blocks("Standard_D2s_v5"));
+    }
+
+    #[test]
+    fn neither_a_shorter_mark_nor_a_larger_size_moves_an_earlier_end() {
+        let note = |memory: &mut UnavailableOfferings, code, quota, name: &str, minute: i64| {
+            let offering = offering(name, 1, CapacityType::OnDemand).key;
+            let refusal = LaunchRefusal { offering, at: at(minute * 60), ..refusal(code, quota, false) };
+            memory.record(&refusal, Some(&facts(name)));
+        };
+        let mut memory = UnavailableOfferings::default();
+        note(&mut memory, CloudErrorCode::SkuNotAvailable, None, SIZE, 0);
+        note(&mut memory, CloudErrorCode::Invalid, None, SIZE, 1);
+        assert!(
+            memory.is_unavailable(&facts(SIZE), (&zone(1), CapacityType::OnDemand), None, at(22 * 3_600)),
+            "23 h, not 10 min"
+        );
+        // The larger size fails again and again; the small one comes back when its own ten minutes are over.
+        let mut memory = UnavailableOfferings::default();
+        note(&mut memory, CloudErrorCode::FamilyQuota, Some((10, 9)), "Standard_D2s_v5", 0);
+        for minute in [3, 6, 9] {
+            note(&mut memory, CloudErrorCode::FamilyQuota, Some((10, 6)), "Standard_D8s_v5", minute);
+        }
+        let blocks = |name: &str, minute: i64| {
+            memory.is_unavailable(&facts(name), (&zone(1), CapacityType::OnDemand), None, at(minute * 60))
+        };
+        assert!(blocks("Standard_D2s_v5", 9) && !blocks("Standard_D2s_v5", 10));
+        assert!(blocks("Standard_D8s_v5", 18) && !blocks("Standard_D8s_v5", 19));
+    }
+}

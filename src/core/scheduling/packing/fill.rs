@@ -1,0 +1,295 @@
+//! Fills candidates with pending pods and takes the lowest price per value.
+//!
+//! Each candidate of a pool is filled with what waits, and the one with the lowest price per value of the pods it holds is
+//! the best. Only candidates that no other beats in price and room are tried. What a pod is worth, and in which order pods
+//! fill a candidate, is a matter of [`FillOrder`].
+
+use crate::model::amounts::resources::Resources;
+use crate::model::settings::MinValuesPolicy;
+use crate::scheduling::offerings::available::PoolOfferings;
+use crate::scheduling::offerings::limits::LaunchLimits;
+use crate::scheduling::offerings::min_values::Load;
+use crate::scheduling::packing::lower_bound::dual_prices;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// By what candidates are filled and compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FillOrder {
+    /// The largest pods first. A pod is worth the least that its share of any candidate would cost, so a candidate filled
+    /// to the brim in every resource scores 1, and waste scores worse.
+    LargestFirst,
+    /// Those first whose proportions are most like those of the room that is left (the dot product of Panigrahy et al.,
+    /// "Heuristics for Vector Bin Packing", 2011). A pod is worth what it asks for, by the prices of the
+    /// [bound](super::bound): by them no candidate is worth more than it costs.
+    DotProduct,
+}
+
+/// A candidate filled with lots: pods taken of each.
+#[derive(Default)]
+pub(crate) struct Fill {
+    pub(crate) taken: Vec<usize>,
+    pub(crate) zones: u32,
+    value: i128,
+    /// What is left.
+    remaining: Resources,
+}
+
+/// Waiting pods that are alike.
+pub(crate) struct FillGroup {
+    /// Bits of the zones in which each candidate of the pool suits them.
+    pub(crate) accepted_zones: Arc<[u32]>,
+    /// Of one.
+    pub(crate) requests: Resources,
+    /// How many wait.
+    pub(crate) pending: usize,
+}
+
+/// A pool, and what waits for its nodes.
+pub(crate) struct PoolFiller {
+    pool: Arc<PoolOfferings>,
+    groups: Vec<FillGroup>,
+    order: FillOrder,
+    /// What becomes of pods for which there is less variety than the pool asks for.
+    min_values_policy: MinValuesPolicy,
+    /// Candidates that are tried.
+    pareto_front: Vec<usize>,
+    /// Of one pod of each lot.
+    pod_values: Vec<i128>,
+    /// How often a lot was looked at beside a candidate.
+    pub(crate) evaluations: u64,
+}
+
+impl PoolFiller {
+    pub(crate) fn new(
+        pool_offerings: &Arc<PoolOfferings>,
+        groups: Vec<FillGroup>,
+        style: FillOrder,
+        min_values: MinValuesPolicy,
+    ) -> Self {
+        Self {
+            pool: Arc::clone(pool_offerings),
+            groups,
+            order: style,
+            min_values_policy: min_values,
+            pareto_front: Vec::new(),
+            pod_values: Vec::new(),
+            evaluations: 0,
+        }
+    }
+
+    /// The candidate that is best bought now, filled; its pods wait no longer.
+    pub(crate) fn next_node(&mut self, limits: &LaunchLimits) -> Option<(usize, Fill)> {
+        if limits.new_nodes_left == 0 || self.is_done() {
+            return None;
+        }
+        let pool = &self.pool.pool;
+        if self.pareto_front.is_empty()
+            || !self.pareto_front.iter().all(|c| limits.allows(pool, &self.pool.candidates[*c]))
+        {
+            self.refresh(limits);
+        }
+        let (candidate, fill) = self.best_fill(limits)?;
+        for (lot, taken) in self.groups.iter_mut().zip(&fill.taken) {
+            lot.pending -= taken;
+        }
+        Some((candidate, fill))
+    }
+
+    /// True when nothing waits any more.
+    pub(crate) fn is_done(&self) -> bool {
+        self.groups.iter().all(|lot| lot.pending == 0)
+    }
+
+    /// How many candidates are tried for each node.
+    pub(crate) fn candidate_count(&mut self, limits: &LaunchLimits) -> usize {
+        self.refresh(limits);
+        self.pareto_front.len()
+    }
+
+    /// Works out anew which candidates are worth trying, and what a pod is worth.
+    fn refresh(&mut self, limits: &LaunchLimits) {
+        self.pareto_front = self.compute_pareto_front(limits);
+        self.pod_values = match self.order {
+            FillOrder::LargestFirst => self.groups.iter().map(|lot| self.min_cost_share(lot)).collect(),
+            FillOrder::DotProduct => self.dual_values(),
+        };
+    }
+
+    /// Candidates within limits that no other for the same lots in the same zones beats: at most its price, at least its
+    /// room. A purchase that puts one of them out of limits calls for a new front: the next best were beaten by it.
+    fn compute_pareto_front(&self, limits: &LaunchLimits) -> Vec<usize> {
+        // Lots with the same filter accept the same.
+        let mut distinct: Vec<&Arc<[u32]>> = Vec::new();
+        for FillGroup { accepted_zones: accepted, .. } in &self.groups {
+            if !distinct.iter().any(|known| Arc::ptr_eq(known, accepted)) {
+                distinct.push(accepted);
+            }
+        }
+        let candidates = &self.pool.candidates;
+        let mut groups: BTreeMap<Vec<u32>, Vec<usize>> = BTreeMap::new();
+        for (c, candidate) in candidates.iter().enumerate() {
+            let suits: Vec<u32> = distinct.iter().map(|accepted| accepted[c]).collect();
+            if suits.iter().all(|zones| *zones == 0) || !limits.allows(&self.pool.pool, candidate) {
+                continue;
+            }
+            let group = groups.entry(suits).or_default();
+            if !group.iter().any(|&kept| candidate.pod_capacity.fits(&candidates[kept].pod_capacity)) {
+                group.push(c);
+            }
+        }
+        let mut front: Vec<usize> = groups.into_values().flatten().collect();
+        front.sort_unstable();
+        front
+    }
+
+    /// The value of one pod of a lot, in nano-USD per hour: its greatest share of any resource of a candidate times the
+    /// candidate's price, at the cheapest candidate for it. 0 where no candidate holds it.
+    fn min_cost_share(&self, group: &FillGroup) -> i128 {
+        let suiting = self.pareto_front.iter().filter(|c| group.accepted_zones[**c] != 0);
+        let shares = suiting.filter_map(|&c| {
+            let candidate = &self.pool.candidates[c];
+            cost_share(&group.requests, &candidate.pod_capacity, i128::from(candidate.price.nanos()))
+        });
+        shares.min().map_or(0, |v| v.max(1))
+    }
+
+    /// The value of one pod of each lot by the prices of the bound.
+    fn dual_values(&self) -> Vec<i128> {
+        let mut demand = Resources::default();
+        self.groups.iter().for_each(|lot| demand.add(&lot.requests.times(lot.pending as i64)));
+        let rooms = self.pareto_front.iter().map(|c| &self.pool.candidates[*c]).map(|c| (&c.pod_capacity, c.price));
+        let worths = dual_prices(&demand, rooms);
+        self.groups.iter().map(|lot| worths.value_of(&lot.requests).max(1)).collect()
+    }
+
+    /// The candidate that is best bought now. Two fills are made use of again and again: there may be thousands of nodes.
+    fn best_fill(&mut self, limits: &LaunchLimits) -> Option<(usize, Fill)> {
+        let (mut best, mut fill, mut found) = (Fill::default(), Fill::default(), None);
+        let mut looks = 0;
+        let waiting: Vec<usize> = (0..self.groups.len()).filter(|d| self.groups[*d].pending > 0).collect();
+        for &c in &self.pareto_front {
+            self.reset(c, &mut fill);
+            match self.order {
+                FillOrder::LargestFirst => self.fill_largest_first(c, &waiting, &mut fill),
+                FillOrder::DotProduct => self.fill_by_dot_product(c, &mut fill, &mut looks),
+            }
+            looks += self.groups.len() as u64;
+            if fill.value > 0
+                && found.is_none_or(|b| self.is_better((c, &fill), (b, &best)))
+                && self.meets_min_values(c, &fill, limits)
+            {
+                std::mem::swap(&mut best, &mut fill);
+                found = Some(c);
+            }
+        }
+        self.evaluations += looks;
+        Some((found?, best))
+    }
+
+    fn fill_largest_first(&self, c: usize, waiting: &[usize], fill: &mut Fill) {
+        for d in waiting {
+            let fits = self.fits(c, *d, fill);
+            if fits > 0 {
+                self.take(*d, fits, fill, c);
+            }
+        }
+    }
+
+    fn fill_by_dot_product(&self, c: usize, fill: &mut Fill, looks: &mut u64) {
+        let whole = &self.pool.candidates[c].pod_capacity;
+        let mut open: Vec<usize> = (0..self.groups.len()).collect();
+        loop {
+            *looks += open.len() as u64;
+            open.retain(|d| self.fits(c, *d, fill) > 0);
+            let likeness = |d: usize| cosine_similarity(&self.groups[d].requests, &fill.remaining, whole);
+            let Some(best) = open.iter().copied().max_by(|a, b| likeness(*a).total_cmp(&likeness(*b)).then(b.cmp(a)))
+            else {
+                return;
+            };
+            // A quarter of what would fit, so that few steps fill the node, and what is left is looked at again.
+            let pods = self.fits(c, best, fill).div_ceil(4);
+            self.take(best, pods, fill, c);
+        }
+    }
+
+    /// Makes a fill that of a candidate with nothing on it.
+    fn reset(&self, c: usize, fill: &mut Fill) {
+        let candidate = &self.pool.candidates[c];
+        fill.taken.clear();
+        fill.taken.resize(self.groups.len(), 0);
+        fill.remaining.clone_from(&candidate.pod_capacity);
+        (fill.zones, fill.value) = (candidate.zones, 0);
+    }
+
+    /// How many pods of a lot would go to a candidate that is filled so far.
+    fn fits(&self, c: usize, d: usize, fill: &Fill) -> usize {
+        let lot = &self.groups[d];
+        let left = lot.pending - fill.taken[d];
+        if left == 0 || fill.zones & lot.accepted_zones[c] == 0 {
+            return 0;
+        }
+        usize::try_from(lot.requests.copies_that_fit(&fill.remaining).unwrap_or(i64::MAX)).unwrap_or(0).min(left)
+    }
+
+    fn take(&self, d: usize, pods: usize, fill: &mut Fill, c: usize) {
+        let lot = &self.groups[d];
+        fill.remaining.sub_times(&lot.requests, pods as i64);
+        fill.taken[d] += pods;
+        fill.zones &= lot.accepted_zones[c];
+        fill.value += self.pod_values[d] * pods as i128;
+    }
+
+    /// True when a candidate that is filled keeps as many values on offer as the pool asks for.
+    fn meets_min_values(&self, c: usize, fill: &Fill, limits: &LaunchLimits) -> bool {
+        if self.pool.min_values.is_empty() {
+            return true;
+        }
+        let taken: Vec<(usize, &FillGroup)> =
+            self.groups.iter().enumerate().filter(|(d, _)| fill.taken[*d] > 0).collect();
+        let suiting = self.pool.candidates.iter().enumerate().map(|(c, candidate)| {
+            (candidate, taken.iter().fold(candidate.zones, |zones, (_, lot)| zones & lot.accepted_zones[c]))
+        });
+        let suiting = suiting.filter(|(_, zones)| *zones != 0);
+        let mut requests = Resources::default();
+        taken.iter().for_each(|(d, lot)| requests.add(&lot.requests.times(fill.taken[*d] as i64)));
+        let chosen = &self.pool.candidates[c];
+        let first = taken.first().map_or(&requests, |(_, first)| &first.requests);
+        let first = Load { requests: first, disks: 0, min_values: &[] };
+        let needed =
+            self.pool.required_values_for_first_pod(self.min_values_policy, suiting.clone(), (chosen, first), limits);
+        let load = Load { requests: &requests, disks: 0, min_values: &needed };
+        self.pool.meets_min_values(suiting, chosen, load, limits)
+    }
+
+    /// A lower price per value wins; then more value; then the earlier candidate.
+    fn is_better(&self, (c, a): (usize, &Fill), (d, b): (usize, &Fill)) -> bool {
+        let price = |c: usize| i128::from(self.pool.candidates[c].price.nanos().max(1));
+        let (ours, theirs) = (price(c) * b.value, price(d) * a.value);
+        (ours, Reverse(a.value), c) < (theirs, Reverse(b.value), d)
+    }
+}
+
+/// What share of a room a request takes, by the resource that takes most, times a price; `None` when it does not fit.
+fn cost_share(requests: &Resources, room: &Resources, price: i128) -> Option<i128> {
+    if !requests.fits(room) {
+        return None;
+    }
+    let shares =
+        requests.requested_with_available(room).map(|(need, room)| price * i128::from(need) / i128::from(room.max(1)));
+    Some(shares.max().unwrap_or(0))
+}
+
+/// How much the proportions of a request are like those of the room that is left of a whole: the cosine of the angle
+/// between them, in shares of the whole.
+fn cosine_similarity(requests: &Resources, room: &Resources, whole: &Resources) -> f64 {
+    let shares = requests.requested_with_available(whole).zip(requests.requested_with_available(room));
+    let (mut dot, mut norm) = (0.0, 0.0);
+    for ((need, whole), (_, left)) in shares {
+        let (need, left) = (need as f64 / whole.max(1) as f64, left as f64 / whole.max(1) as f64);
+        dot += need * left;
+        norm += need * need;
+    }
+    dot / norm.sqrt().max(f64::MIN_POSITIVE)
+}

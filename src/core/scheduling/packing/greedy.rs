@@ -1,0 +1,70 @@
+//! Greedy packing of unconstrained pods, NodePool by NodePool.
+//!
+//! Pools go by weight. Within a pool, nodes are bought one after another, each the one that is [best filled](super::fill).
+
+use crate::scheduling::nodes::open::OpenNodeId;
+use crate::scheduling::nodes::pod_needs::PodAddition;
+use crate::scheduling::nodes::state::{NodeRef, SchedulingState};
+use crate::scheduling::offerings::available::CandidateIndex;
+use crate::scheduling::offerings::candidate_sets::{CandidateSetId, Narrowing};
+use crate::scheduling::packing::fill::{Fill, FillGroup, FillOrder, PoolFiller};
+use crate::scheduling::pods::class::{PodClassId, PodGroup};
+use std::sync::Arc;
+
+/// Buys nodes for the demands, which keep the pods that found no place.
+pub(crate) fn open_greedily(state: &mut SchedulingState, groups: &mut [PodGroup]) {
+    for pool in 0..state.open.candidate_sets.pool_count() {
+        if groups.iter().all(|demand| demand.pods.is_empty()) {
+            return;
+        }
+        let offers = Arc::clone(state.open.candidate_sets.pool_offerings(pool));
+        let lots = groups.iter().map(|demand| fill_group(state, pool, demand)).collect();
+        let mut counter = PoolFiller::new(&offers, lots, FillOrder::LargestFirst, state.open.min_values_policy);
+        while let Some((candidate, fill)) = counter.next_node(&state.open.limits) {
+            open_filled(state, pool, (candidate, &fill), groups);
+        }
+    }
+}
+
+fn fill_group(state: &mut SchedulingState, pool: usize, group: &PodGroup) -> FillGroup {
+    let kind = state.constraints.classes.get(group.relaxation.required_only);
+    let accepted = state.open.candidate_sets.accepted_zones(pool, kind.filter, &state.constraints.filters);
+    FillGroup { accepted_zones: accepted, requests: kind.shape.requests.clone(), pending: group.pods.len() }
+}
+
+/// Thinks of a node for a fill, and takes its pods out of the demand.
+fn open_filled(state: &mut SchedulingState, pool: usize, (candidate, fill): (usize, &Fill), groups: &mut [PodGroup]) {
+    let taken: Vec<(usize, usize)> = fill.taken.iter().copied().enumerate().filter(|(_, taken)| *taken > 0).collect();
+    let kinds: Vec<PodClassId> = taken.iter().map(|(d, _)| groups[*d].relaxation.required_only).collect();
+    let root = state.open.candidate_sets.root(pool);
+    let Some(node) = open_candidate(state, root, (candidate, fill.zones), &kinds) else { return };
+    let best = state.open.nodes[node].candidate;
+    for ((demand, pods), kind) in taken.into_iter().zip(kinds) {
+        let choice = state.open.nodes[node].candidate_set;
+        let growth = state.pin_domains(
+            node,
+            PodAddition { added_cost: 0, utilization: 0, candidate_set: choice, candidate: best },
+            kind,
+        );
+        state.open.add_pods(node, growth, state.constraints.pod_needs(kind), pods as u32);
+        state.count_on_open(node, kind, pods as u32);
+        let bound = groups[demand].pods.drain(..pods);
+        state.placed.extend(bound.map(|pod| (pod, kind, NodeRef::Open(node))));
+    }
+}
+
+/// Thinks of a node that is a candidate of a choice in some zones, and that may become whatever suits pods of these kinds. The
+/// candidate suits all of them: whoever filled it has seen to it.
+pub(crate) fn open_candidate(
+    state: &mut SchedulingState,
+    from: CandidateSetId,
+    (candidate, zones): (usize, u32),
+    classes: &[PodClassId],
+) -> Option<OpenNodeId> {
+    let filters = classes.iter().map(|kind| Narrowing::Filter(state.constraints.classes.get(*kind).filter));
+    let mut by = filters.chain([Narrowing::Zones(zones)]);
+    let choice = by.try_fold(from, |choice, by| {
+        state.open.candidate_sets.narrow(choice, by, state.constraints.filters_and_keys())
+    })?;
+    Some(state.open.open(choice, candidate as CandidateIndex, state.constraints.pod_needs(*classes.first()?)))
+}

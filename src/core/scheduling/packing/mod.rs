@@ -1,0 +1,6 @@
+//! Packing of pods that ask nothing of each other onto new nodes, at the lowest cost.
+
+pub(crate) mod fill;
+pub(crate) mod greedy;
+pub(crate) mod lower_bound;
+pub(crate) mod repack;

@@ -1,0 +1,296 @@
+//! Repacks pods of open nodes where that is cheaper, within a fixed amount of work.
+//!
+//! Pods that are placed one by one, or a few at a time, get nodes that were right for them alone. So some nodes are
+//! emptied in thought, those that are worst filled first, and all their pods are packed anew, in several styles; if that is
+//! cheaper, it is done. Only nodes that lie in the same domains of every label exchange pods, and only pods to which it is
+//! all the same on which of those nodes they are: what was even, near or apart stays so. Work is bounded by a count, not by
+//! the clock, so that the same pods get the same nodes on every machine.
+
+use crate::scheduling::nodes::open::{OpenNode, OpenNodeId};
+use crate::scheduling::nodes::pod_needs::{NEW_NODE_SAVING_DIVISOR, PodAddition};
+use crate::scheduling::nodes::state::{NodeRef, SchedulingState};
+use crate::scheduling::offerings::available::PoolOfferings;
+use crate::scheduling::offerings::candidate_sets::{CandidateSetId, Narrowing};
+use crate::scheduling::offerings::limits::LaunchLimits;
+use crate::scheduling::packing::fill::{Fill, FillGroup, FillOrder, PoolFiller};
+use crate::scheduling::packing::greedy::open_candidate;
+use crate::scheduling::pods::class::{PodClassId, largest_first};
+use crate::scheduling::topology::domain::{Domain, TopologyKeyId, ZONE_KEY};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// How many looks at a kind of pods beside a candidate are spent for each pod that is placed: some microseconds.
+const EVALUATIONS_PER_POD: u64 = 100;
+/// And this many at the least, a few hundredths of a second: a few pods are worth a good look.
+const MIN_EVALUATIONS: u64 = 500_000;
+/// How often some nodes are emptied of those that are alike.
+const ROUNDS: usize = 60;
+/// And how many together, by turns.
+const NODES_PER_ROUND: [usize; 6] = [16, 2, 8, 3, 4, 6];
+
+/// In what nodes must be alike to exchange pods.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct ExchangeKey {
+    pool: usize,
+    /// What they may become, by the zones in which they may be and the constraints that count them.
+    candidate_set: CandidateSetId,
+    /// Their domains on other axes.
+    domains: Vec<(TopologyKeyId, Domain)>,
+}
+
+/// How many pods of each kind, the largest first: kinds by their rank.
+type PodCounts = BTreeMap<usize, usize>;
+
+/// Packs pods of open nodes anew where that is cheaper. True when it was.
+pub(crate) fn repack(state: &mut SchedulingState) -> bool {
+    let mut work = MIN_EVALUATIONS.max(EVALUATIONS_PER_POD * state.placed.len() as u64);
+    let mut improved = false;
+    let ranked = classes_by_size(state);
+    for (likeness, mut nodes) in exchangeable_nodes(state, &ranked) {
+        let Some(stock) = RepackOptions::of(state, &likeness) else { continue };
+        let mut tried: BTreeSet<Vec<OpenNodeId>> = BTreeSet::new();
+        let turns = (0..ROUNDS)
+            .map(|round| (NODES_PER_ROUND[round % NODES_PER_ROUND.len()], 1 + round / NODES_PER_ROUND.len()));
+        for (together, stride) in [(nodes.len(), 1)].into_iter().chain(turns) {
+            if nodes.len() < 2 || work == 0 {
+                break;
+            }
+            nodes.sort_by_cached_key(|(node, _)| state.open.utilization(*node));
+            let (some, rest) = every_nth(nodes, stride, together);
+            let is_new = tried.insert(some.iter().map(|(node, _)| *node).collect());
+            let packed = is_new.then(|| repack_nodes(state, &stock, (&some, &ranked), &mut work)).flatten();
+            improved |= packed.is_some();
+            nodes = packed.unwrap_or(some);
+            nodes.extend(rest);
+        }
+    }
+    if improved {
+        state.remove_closed_nodes();
+    }
+    improved
+}
+
+/// The first of some nodes and each that is so many after the last, up to a number of them; and the others.
+fn every_nth<N>(nodes: Vec<N>, stride: usize, together: usize) -> (Vec<N>, Vec<N>) {
+    let (mut some, mut rest) = (Vec::new(), Vec::new());
+    for (n, node) in nodes.into_iter().enumerate() {
+        let all = if n % stride == 0 && some.len() < together { &mut some } else { &mut rest };
+        all.push(node);
+    }
+    (some, rest)
+}
+
+/// Kinds that were placed, those of the largest pods first.
+fn classes_by_size(state: &SchedulingState) -> Vec<PodClassId> {
+    let kinds: BTreeSet<PodClassId> = state.placed.iter().map(|(_, kind, _)| *kind).collect();
+    let mut ranked: Vec<PodClassId> = kinds.into_iter().collect();
+    ranked.sort_by_cached_key(|kind| largest_first(&state.constraints.classes.get(*kind).shape));
+    ranked
+}
+
+/// Open nodes that may exchange pods, with the pods on each.
+fn exchangeable_nodes(
+    state: &mut SchedulingState,
+    ranked: &[PodClassId],
+) -> BTreeMap<ExchangeKey, Vec<(OpenNodeId, PodCounts)>> {
+    let ranks: BTreeMap<PodClassId, usize> = ranked.iter().copied().zip(0..).collect();
+    let mut pods: Vec<PodCounts> = vec![PodCounts::new(); state.open.nodes.len()];
+    for (_, kind, seat) in &state.placed {
+        if let NodeRef::Open(node) = seat {
+            *pods[*node].entry(ranks[kind]).or_default() += 1;
+        }
+    }
+    let mut alike: BTreeMap<ExchangeKey, Vec<(OpenNodeId, PodCounts)>> = BTreeMap::new();
+    for (node, pods) in pods.into_iter().enumerate() {
+        let is_free = pods.keys().all(|rank| state.constraints.is_interchangeable(ranked[*rank]));
+        if let Some(likeness) = is_free.then(|| exchange_key(state, node)).flatten() {
+            alike.entry(likeness).or_default().push((node, pods));
+        }
+    }
+    alike
+}
+
+fn exchange_key(state: &mut SchedulingState, node: OpenNodeId) -> Option<ExchangeKey> {
+    let (shop, axes) = (&state.open, &state.constraints.topology.keys);
+    let open = &shop.nodes[node];
+    let (choice, best) = (shop.candidate_sets.get(open.candidate_set), open.candidate);
+    let (pool, zones) = (choice.pool, choice.zones);
+    if !open.min_values.is_empty() || !shop.candidate_sets.pool_offerings(pool).min_values.is_empty() {
+        return None;
+    }
+    let domains = (ZONE_KEY + 1..axes.len()).filter_map(|axis| Some((axis, shop.domain(node, axis, axes)?))).collect();
+    let root = shop.candidate_sets.root(pool);
+    let there =
+        state.open.candidate_sets.narrow(root, Narrowing::Zones(zones), state.constraints.filters_and_keys())?;
+    Some(ExchangeKey { pool, candidate_set: state.pin_counting(there, best), domains })
+}
+
+/// Packs the pods of some nodes anew, if that is cheaper and there is enough work left for it: the nodes that hold them
+/// then.
+fn repack_nodes(
+    state: &mut SchedulingState,
+    options: &RepackOptions,
+    (nodes, ranked): (&[(OpenNodeId, PodCounts)], &[PodClassId]),
+    work: &mut u64,
+) -> Option<Vec<(OpenNodeId, PodCounts)>> {
+    let mut all = PodCounts::new();
+    nodes.iter().flat_map(|(_, pods)| pods).for_each(|(rank, pods)| *all.entry(*rank).or_default() += pods);
+    let all: Vec<(usize, usize)> = all.into_iter().collect();
+    let (mut before, mut allowance) = (0, state.open.limits.clone());
+    for (node, _) in nodes {
+        let open = &state.open.nodes[*node];
+        let candidate = state.open.candidate_sets.candidate(open.candidate_set, open.candidate);
+        before += candidate.price.nanos();
+        allowance.give_back(&options.offers, candidate);
+    }
+    let mut best: Option<Packing> = None;
+    for style in [FillOrder::LargestFirst, FillOrder::DotProduct] {
+        let lots = fill_groups(state, options, (&all, ranked));
+        let mut counter = PoolFiller::new(&options.offers, lots, style, state.open.min_values_policy);
+        let most = best.as_ref().map_or(before, |best| best.price);
+        let looks = (counter.candidate_count(&allowance) * all.len() * nodes.len()) as u64;
+        if looks > *work {
+            return None;
+        }
+        let packing = Packing::cheaper_than(most, &mut counter, allowance.clone(), &options.offers);
+        *work = work.saturating_sub(counter.evaluations + options.zones.len() as u64);
+        best = packing.filter(|packing| packing.is_better(before, nodes.len())).or(best);
+    }
+    Some(apply_packing(state, options.candidate_set, (nodes, best?), (&all, ranked)))
+}
+
+/// Candidates with what fills them.
+struct Packing {
+    fills: Vec<(usize, Fill)>,
+    /// In nano-USD per hour.
+    price: i64,
+}
+
+impl Packing {
+    /// Nodes for all that waits, if they cost less than so much.
+    fn cheaper_than(
+        most: i64,
+        filler: &mut PoolFiller,
+        mut limits: LaunchLimits,
+        pool_offerings: &PoolOfferings,
+    ) -> Option<Self> {
+        let mut packing = Self { fills: Vec::new(), price: 0 };
+        while packing.price < most {
+            let Some((candidate, fill)) = filler.next_node(&limits) else {
+                return filler.is_done().then_some(packing);
+            };
+            packing.price += pool_offerings.candidates[candidate].price.nanos();
+            limits.take(pool_offerings, &pool_offerings.candidates[candidate]);
+            packing.fills.push((candidate, fill));
+        }
+        None
+    }
+
+    /// True when it is better than so many nodes at a price: cheaper, and where it has more of them by more than a node
+    /// more must save.
+    fn is_better(&self, before: i64, nodes: usize) -> bool {
+        let more = self.fills.len().saturating_sub(nodes) as i64;
+        let each = before / (nodes.max(1) as i64) / NEW_NODE_SAVING_DIVISOR;
+        self.price + more * each < before
+    }
+}
+
+/// What nodes of a likeness may be.
+struct RepackOptions {
+    pool: usize,
+    offers: Arc<PoolOfferings>,
+    candidate_set: CandidateSetId,
+    /// By candidate: the zones in which it is like those nodes.
+    zones: Vec<u32>,
+}
+
+impl RepackOptions {
+    fn of(
+        state: &mut SchedulingState,
+        ExchangeKey { pool, candidate_set: base, domains }: &ExchangeKey,
+    ) -> Option<Self> {
+        let mut labels = domains.iter().map(|(axis, domain)| Narrowing::Label(*axis, *domain));
+        let narrowed = labels.try_fold(*base, |choice, by| {
+            state.open.candidate_sets.narrow(choice, by, state.constraints.filters_and_keys())
+        });
+        let (base, offers) = (narrowed?, Arc::clone(state.open.candidate_sets.pool_offerings(*pool)));
+        Some(Self {
+            pool: *pool,
+            offers,
+            candidate_set: base,
+            zones: state.open.candidate_sets.zones_by_candidate(base),
+        })
+    }
+}
+
+fn fill_groups(
+    state: &mut SchedulingState,
+    options: &RepackOptions,
+    (all, ranked): (&[(usize, usize)], &[PodClassId]),
+) -> Vec<FillGroup> {
+    let SchedulingState { constraints: known, open: shop, .. } = state;
+    let mut open: BTreeMap<_, Arc<[u32]>> = BTreeMap::new();
+    let lots = all.iter().map(|(rank, pods)| {
+        let kind = ranked[*rank];
+        let filter = known.classes.get(kind).filter;
+        let accepted = open.entry(filter).or_insert_with(|| {
+            let accepted = shop.candidate_sets.accepted_zones(options.pool, filter, &known.filters);
+            accepted.iter().zip(&options.zones).map(|(accepted, zones)| accepted & zones).collect()
+        });
+        FillGroup {
+            accepted_zones: Arc::clone(accepted),
+            requests: known.classes.requests(kind).clone(),
+            pending: *pods,
+        }
+    });
+    lots.collect()
+}
+
+/// Puts the nodes of a packing in place of others.
+fn apply_packing(
+    state: &mut SchedulingState,
+    base: CandidateSetId,
+    (nodes, packing): (&[(OpenNodeId, PodCounts)], Packing),
+    (all, ranked): (&[(usize, usize)], &[PodClassId]),
+) -> Vec<(OpenNodeId, PodCounts)> {
+    nodes.iter().for_each(|(node, _)| state.open.close(*node));
+    let mut new = Vec::new();
+    for (candidate, fill) in packing.fills {
+        let taken = all.iter().map(|(rank, _)| *rank).zip(fill.taken);
+        let pods: PodCounts = taken.filter(|(_, pods)| *pods > 0).collect();
+        let kinds: Vec<PodClassId> = pods.keys().map(|rank| ranked[*rank]).collect();
+        let Some(node) = open_candidate(state, base, (candidate, fill.zones), &kinds) else { continue };
+        let OpenNode { candidate_set: choice, candidate: best, .. } = state.open.nodes[node];
+        for (kind, pods) in kinds.iter().zip(pods.values()) {
+            let growth = PodAddition { added_cost: 0, utilization: 0, candidate_set: choice, candidate: best };
+            state.open.add_pods(node, growth, state.constraints.pod_needs(*kind), *pods as u32);
+        }
+        new.push((node, pods));
+    }
+    reassign_pods(state, nodes, &new, ranked);
+    new
+}
+
+/// Gives the pods of some nodes to others that hold as many of each kind, in the order in which they are bound.
+fn reassign_pods(
+    state: &mut SchedulingState,
+    old: &[(OpenNodeId, PodCounts)],
+    new: &[(OpenNodeId, PodCounts)],
+    ranked: &[PodClassId],
+) {
+    let old: BTreeSet<OpenNodeId> = old.iter().map(|(node, _)| *node).collect();
+    let mut seats: BTreeMap<PodClassId, Vec<(OpenNodeId, usize)>> = BTreeMap::new();
+    for (node, pods) in new.iter().rev() {
+        pods.iter().for_each(|(rank, pods)| seats.entry(ranked[*rank]).or_default().push((*node, *pods)));
+    }
+    for (_, kind, seat) in &mut state.placed {
+        let NodeRef::Open(node) = seat else { continue };
+        let Some(left) = seats.get_mut(kind).filter(|_| old.contains(node)) else { continue };
+        let Some((new, pods)) = left.last_mut() else { continue };
+        *node = *new;
+        *pods -= 1;
+        if *pods == 0 {
+            left.pop();
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Pod classes: pods with equal scheduling constraints, one class for each relaxation step.
+//!
+//! A kind is all that matters about a pod's place. What a pod prefers makes further kinds of it, one for each step of
+//! relaxation: the first asks for all that is preferred, the last for nothing that is not required.
+
+use crate::model::amounts::resources::Resources;
+use crate::model::cluster::pod::{Pod, PodShape};
+use crate::scheduling::pods::node_filter::{NodeFilter, NodeFilterId, NodeFilters};
+use crate::scheduling::pods::preferences::{RelaxationStep, relaxation_steps};
+use crate::scheduling::pods::volume_limits::{PodVolumes, TrackedVolumes};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Number of a kind.
+pub(crate) type PodClassId = usize;
+
+/// What pods that are placed alike ask for.
+#[derive(Debug)]
+pub(crate) struct PodClass {
+    /// With what is asked for; what is preferred and asked for here stands with what is required.
+    pub(crate) shape: Arc<PodShape>,
+    pub(crate) filter: NodeFilterId,
+    /// Data disks that are attached to its node.
+    pub(crate) disks: u32,
+    /// What more there is to say of its volumes.
+    pub(crate) tracked_volumes: Option<Arc<TrackedVolumes>>,
+}
+
+/// Kinds by number.
+#[derive(Debug, Default)]
+pub(crate) struct PodClasses {
+    classes: Vec<PodClass>,
+    by_shape: BTreeMap<(Arc<PodShape>, PodVolumes), Relaxation>,
+}
+
+/// The kinds of one shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Relaxation {
+    /// What is required and nothing else: for nodes that exist, where kube-scheduler asks for no more.
+    pub(crate) required_only: PodClassId,
+    /// For new nodes, in the order in which they are tried; the last is the bare one.
+    pub(crate) steps: Arc<[PodClassId]>,
+}
+
+/// What a kind was made of.
+pub(crate) struct ClassOrigin<'k> {
+    /// With all that is preferred.
+    pub(crate) shape: &'k PodShape,
+    pub(crate) volumes: &'k PodVolumes,
+    pub(crate) relaxation: &'k Relaxation,
+}
+
+/// Waiting pods of one shape.
+#[derive(Debug)]
+pub(crate) struct PodGroup {
+    pub(crate) relaxation: Relaxation,
+    pub(crate) pods: Vec<Arc<Pod>>,
+}
+
+impl PodClasses {
+    pub(crate) fn get(&self, class: PodClassId) -> &PodClass {
+        &self.classes[class]
+    }
+
+    /// What a kind was made of. One look at each shape: for those who tell of a plan, not for those who make it.
+    pub(crate) fn origin(&self, class: PodClassId) -> Option<ClassOrigin<'_>> {
+        let mut known = self.by_shape.iter();
+        let ((shape, volumes), family) = known.find(|(_, family)| family.steps.contains(&class))?;
+        Some(ClassOrigin { shape, volumes, relaxation: family })
+    }
+
+    pub(crate) fn requests(&self, class: PodClassId) -> &Resources {
+        &self.classes[class].shape.requests
+    }
+
+    /// The kinds of a shape with such volumes; `avoids` says that its pods had better not come to the nodes of some pool.
+    /// `learn` is told of each new one: the shape with what is asked for, and as it is.
+    pub(crate) fn classes_of(
+        &mut self,
+        shape: &Arc<PodShape>,
+        (volumes, avoids): (PodVolumes, bool),
+        filters: &mut NodeFilters,
+        mut learn: impl FnMut(&PodShape, &Arc<PodShape>),
+    ) -> Relaxation {
+        let key = (Arc::clone(shape), volumes);
+        if let Some(known) = self.by_shape.get(&key) {
+            return known.clone();
+        }
+        let mut numbers = Vec::new();
+        for RelaxationStep { shape: step, avoid_prefer_no_schedule: avoids } in relaxation_steps(shape, avoids) {
+            learn(&step, shape);
+            numbers.push(self.classes.len());
+            let filter = NodeFilter { avoid_prefer_no_schedule: avoids, ..NodeFilter::of(&step, &key.1.alternatives) };
+            let (disks, more) = (key.1.disks, key.1.tracked.clone());
+            self.classes.push(PodClass { shape: step, filter: filters.intern(filter), disks, tracked_volumes: more });
+        }
+        let bare = numbers.last().copied().unwrap_or_default();
+        let family = Relaxation { required_only: bare, steps: numbers.into() };
+        self.by_shape.insert(key, family.clone());
+        family
+    }
+}
+
+/// By what larger pods come first; of equals it is told by what they ask for, never by where in memory that is.
+pub(crate) fn largest_first(shape: &Arc<PodShape>) -> impl Ord + use<> {
+    let r = &shape.requests;
+    (Reverse(r.extended.len()), Reverse(r.cpu_millis), Reverse(r.memory), Arc::clone(shape))
+}
