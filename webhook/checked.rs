@@ -25,7 +25,7 @@ pub(crate) enum BadPatch {
     #[error("an annotation would not be a text")]
     NonStringAnnotation,
     /// The annotations are larger than an object may have.
-    #[error("the annotations would have {0} bytes, more than the {MOST_ANNOTATIONS} that an object may have")]
+    #[error("the annotations would have {0} bytes, more than the {MAX_ANNOTATION_BYTES} that an object may have")]
     AnnotationsTooLarge(usize),
 }
 

@@ -380,7 +380,7 @@ mod tests {
     #[tokio::test]
     async fn who_finds_the_queue_full_or_waits_for_too_long_goes_without() {
         let (_cluster, snapshots) = watch::channel(Some(Arc::new(Snapshot::default())));
-        let (desk, received) = mpsc::channel(1);
+        let (queue, received) = mpsc::channel(1);
         let hinter = Hinter { queue, snapshots, state: Arc::new(office()) };
         let ask = || hinter.request_hint(subject("a"), Duration::from_millis(5));
         assert_eq!(ask().await, Err(NoAnswer::Deadline));
