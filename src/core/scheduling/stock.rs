@@ -55,20 +55,21 @@ pub enum Lack {
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoClass => f.write_str("its AKSNodeClass is not there: create it, or correct nodeClassRef"),
+            Self::NoClass => f.write_str("its AKSNodeClass does not exist: create it, or correct nodeClassRef"),
             Self::Class(fields) => write!(
                 f,
-                "its AKSNodeClass sets {fields}, which nodes of napkeeper do not get: take it out, or use a class without it"
+                "its AKSNodeClass sets {fields}, which napkeeper does not support: remove it, or use another \
+                 AKSNodeClass"
             ),
             Self::NoOffering => {
-                f.write_str("no offering satisfies its requirements, or Azure has refused all of them lately")
+                f.write_str("no instance type satisfies its requirements, or Azure recently refused all of them")
             }
-            Self::Limit => f.write_str("its limits leave no room: raise limits, or lower replicas"),
+            Self::Limit => f.write_str("its limits are reached: raise limits, or lower replicas"),
             Self::Quota(short) => short.fmt(f),
             Self::Reservation(short) => short.fmt(f),
             Self::NoReservation(why) => why.fmt(f),
             Self::Subnet(short) => short.fmt(f),
-            Self::NewNodes => f.write_str("the rest is made in the next pass"),
+            Self::NewNodes => f.write_str("the rest are launched in the next pass"),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::allowance::Barred;
 use super::asks::Unmet;
 use super::candidates::{Candidate, Offers};
+use super::filter::NodeFilter;
 use super::kinds::{Kind, KindId};
 use super::outcome::WhyNot;
 use super::solve::Solver;
@@ -53,13 +54,22 @@ fn depth(why: &WhyNot) -> usize {
         WhyNot::Class(_) | WhyNot::NoReservation(_) => 0,
         WhyNot::Taint(_) => 1,
         WhyNot::Labels(_) => 2,
-        WhyNot::NoOffering => 3,
+        WhyNot::NoOffering(_) => 3,
         WhyNot::TooLarge => 4,
         WhyNot::Limit => 5,
         WhyNot::Quota(_) | WhyNot::Reservation(_) => 6,
         WhyNot::Subnet(_) => 7,
         WhyNot::MinValues { .. } => 8,
         _ => 9,
+    }
+}
+
+/// The labels that pods require, for people.
+fn required_labels(filter: &NodeFilter) -> String {
+    let asked: Vec<String> = filter.certain().filter(|a| !a.is_empty()).map(|a| format!("`{a}`")).collect();
+    match asked.is_empty() {
+        true => "the node affinity terms or volume zones".to_owned(),
+        false => format!("nodeSelector or node affinity {}", asked.join(", ")),
     }
 }
 
@@ -88,7 +98,7 @@ pub(super) fn of_pool(solver: &mut Solver, kind: KindId, pool: usize) -> Option<
     let suiting = offers.candidates.iter().zip(accepted.iter()).filter(|(_, zones)| **zones != 0);
     let labels: Vec<&Candidate> = suiting.map(|(candidate, _)| candidate).collect();
     if labels.is_empty() {
-        return Some(WhyNot::NoOffering);
+        return Some(WhyNot::NoOffering(required_labels(filter)));
     }
     let Kind { disks, more, .. } = solver.known.kinds.get(kind);
     if let Some((driver, asked, most)) = more.as_ref().and_then(|more| solver.shop.fresh().too_many(more)) {

@@ -3,13 +3,14 @@
 use super::outcome::WhyNot;
 use super::relax::Wish;
 use super::remedy::{Change, Remedy};
+use crate::model::amounts::resources::{cpu, memory};
 use crate::model::cluster::pod::Taint;
 use std::fmt;
 
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let changes: Vec<String> = self.changes.iter().map(ToString::to_string).collect();
-        write!(f, "for a node of NodePool {}: {}", self.pool, changes.join("; and "))
+        write!(f, "for NodePool {}: {}", self.pool, changes.join("; and "))
     }
 }
 
@@ -18,31 +19,31 @@ impl fmt::Display for Change {
         match self {
             Self::Tolerate(Taint { key, value, effect }) => {
                 let value = if value.is_empty() { String::new() } else { format!("={value}") };
-                write!(f, "tolerate the taint {key}{value}:{effect:?}")
+                write!(f, "add a toleration for taint {key}{value}:{effect:?}")
             }
-            Self::Drop(key) => write!(f, "do not ask for the label {key}"),
-            Self::DropAffinity => f.write_str("do not ask for these node affinity terms"),
-            Self::AskAtMost(name, 0) => write!(f, "ask for no {name}"),
-            Self::AskAtMost(name, most) => write!(f, "ask for at most {} {name}", amount(name, *most, Round::Down)),
+            Self::Drop(key) => {
+                write!(f, "remove nodeSelector or node affinity `{key}`, or add the label to the NodePool template")
+            }
+            Self::DropAffinity => f.write_str("remove these node affinity terms"),
+            Self::AskAtMost(name, 0) => write!(f, "request no {name}"),
+            Self::AskAtMost(name, most) => write!(f, "request at most {} {name}", amount(name, *most, Round::Down)),
             Self::RaiseLimit(name, to) => {
-                write!(f, "raise the limit of {name} to {} or more", amount(name, *to, Round::Up))
+                write!(f, "raise spec.limits of {name} to at least {}", amount(name, *to, Round::Up))
             }
-            Self::RaiseQuota(short) => write!(f, "have Azure raise the {short}"),
+            Self::RaiseQuota(short) => write!(f, "request an increase of the {short}"),
             Self::RaiseReservation(short) => {
-                write!(f, "raise the capacity of the {short}; or let the pool buy on-demand too")
+                write!(f, "increase the {short}; or allow on-demand in the NodePool")
             }
-            Self::WidenSubnet(short) => write!(f, "widen the {short}; or free addresses of it"),
+            Self::WidenSubnet(short) => write!(f, "enlarge {short}; or free addresses in it"),
             Self::Offer(key, asked) => {
-                write!(f, "let the pool make nodes with {key} {asked}, where the pod's volume is")
+                write!(f, "allow {key} {asked} in the NodePool, where the pod's volume is")
             }
-            Self::Soften(WhyNot::Spread) => {
-                f.write_str("spread with whenUnsatisfiable: ScheduleAnyway, or with a larger maxSkew")
-            }
-            Self::Soften(WhyNot::TopologyKey(key)) => write!(f, "give the nodes of the pool the label {key}"),
+            Self::Soften(WhyNot::Spread) => f.write_str("use whenUnsatisfiable: ScheduleAnyway, or a larger maxSkew"),
+            Self::Soften(WhyNot::TopologyKey(key)) => write!(f, "add the label {key} to the NodePool template"),
             Self::Soften(WhyNot::Affinity) => {
-                f.write_str("prefer to be near those pods and do not require it, or run them first")
+                f.write_str("make the pod affinity preferred instead of required, or create the matching pods first")
             }
-            Self::Soften(_) => f.write_str("prefer to be apart from those pods and do not require it"),
+            Self::Soften(_) => f.write_str("make the pod anti-affinity preferred instead of required"),
         }
     }
 }
@@ -54,14 +55,14 @@ enum Round {
     Up,
 }
 
-/// An amount as manifests write it: `2500m`, `15000Mi`.
+/// An amount as manifests write it: `2500m`, `15Gi`.
 fn amount(name: &str, amount: i64, round: Round) -> String {
     const MEBI: i64 = 1 << 20;
     match name {
-        "cpu" => format!("{amount}m"),
+        "cpu" => cpu(amount),
         "memory" | "ephemeral-storage" => match round {
-            Round::Down => format!("{}Mi", amount / MEBI),
-            Round::Up => format!("{}Mi", amount.saturating_add(MEBI - 1) / MEBI),
+            Round::Down => memory(amount),
+            Round::Up => memory(amount.saturating_add(MEBI - 1)),
         },
         _ => amount.to_string(),
     }
@@ -70,14 +71,14 @@ fn amount(name: &str, amount: i64, round: Round) -> String {
 impl fmt::Display for Wish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Near(key) => write!(f, "to be near other pods by {key}"),
-            Self::Apart(key) => write!(f, "to be apart from other pods by {key}"),
+            Self::Near(key) => write!(f, "pod affinity by {key}"),
+            Self::Apart(key) => write!(f, "pod anti-affinity by {key}"),
             Self::Node(labels) => {
                 let asked: Vec<String> = labels.iter().map(|(key, asked)| format!("{key} {asked}")).collect();
-                write!(f, "a node with {}", asked.join(", "))
+                write!(f, "node with {}", asked.join(", "))
             }
-            Self::Spread(key) => write!(f, "to be spread by {key}"),
-            Self::Taints => f.write_str("a node without taints of effect PreferNoSchedule"),
+            Self::Spread(key) => write!(f, "topology spread by {key}"),
+            Self::Taints => f.write_str("node without PreferNoSchedule taints"),
         }
     }
 }
@@ -106,9 +107,9 @@ mod tests {
         };
         assert_eq!(
             remedy.to_string(),
-            "for a node of NodePool gpu: tolerate the taint sku=gpu:NoSchedule; and do not ask for the label team; and \
-             ask for at most 3860m cpu; and ask for at most 12287Mi memory; and ask for no nvidia.com/gpu; and raise the \
-             limit of memory to 12289Mi or more"
+            "for NodePool gpu: add a toleration for taint sku=gpu:NoSchedule; and remove nodeSelector or node \
+             affinity `team`, or add the label to the NodePool template; and request at most 3860m cpu; and request \
+             at most 12287Mi memory; and request no nvidia.com/gpu; and raise spec.limits of memory to at least 12289Mi"
         );
     }
 }

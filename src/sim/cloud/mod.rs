@@ -166,7 +166,7 @@ impl Cloud {
             Effect::AksMachine(call) => self.machine_call(call, now),
             Effect::Poll(operation) => self.operations.poll(operation),
             other => {
-                let what = format!("{other:?} is no request to Azure; send it to Kubernetes");
+                let what = format!("{other:?} is not an Azure request; send it to Kubernetes");
                 Err(Refusal::Invalid(what.into()))
             }
         }

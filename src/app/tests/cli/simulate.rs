@@ -47,7 +47,8 @@ fn bad_input_ends_with_2_a_message_and_nothing_on_stdout() {
     fs::write(&file, step).unwrap();
     refused(
         &["--scenario", file.to_str().unwrap()],
-        "steps.yaml:9:32: spec.steps[0].scale.workload: there is no workload default/inflat of the manifests: did you mean default/inflate?",
+        "steps.yaml:9:32: spec.steps[0].scale.workload: workload default/inflat not found in the manifests: did you \
+         mean default/inflate?",
     );
 }
 

@@ -60,7 +60,7 @@ fn pods_follow_others_that_come_later_in_the_order() {
 #[test]
 fn pods_that_want_nobody_who_is_there_stay_where_they_are_and_say_why() {
     let outcome = solve(&cluster([small()]), &pods("p", near(shape("a", 1000, 1), labels::ZONE, "ghost"), 2));
-    assert_eq!(why(&outcome), ["no node would be near to the pods that their affinity asks for"]);
+    assert_eq!(why(&outcome), ["no node satisfies the pod affinity"]);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn apart_on_hosts_is_a_node_each_and_apart_in_zones_a_zone_each() {
     assert_eq!((outcome.new.len(), outcome.unplaced_pods()), (5, 0));
     let outcome = solve(&cluster([pool("general")]), &pods("p", apart(shape("a", 100, 1), labels::ZONE, "a"), 5));
     assert_eq!((zones_of(&outcome).len(), outcome.unplaced_pods()), (3, 2), "there are three zones");
-    assert_eq!(why(&outcome), ["pod anti-affinity leaves no node and no zone"]);
+    assert_eq!(why(&outcome), ["pod anti-affinity excludes every node and zone"]);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn pods_spread_over_any_label_that_nodes_have() {
         outcome.new.iter().all(|n| n.offerings.iter().all(|o| o.key.capacity_type == n.offerings[0].key.capacity_type))
     );
     let outcome = solve(&cluster([pool("general")]), &pods("p", over("example.com/rack"), 2));
-    assert_eq!(why(&outcome), ["no node has the label example.com/rack, by which they spread or gather"]);
+    assert_eq!(why(&outcome), ["no node has label example.com/rack, the topologyKey of a constraint"]);
     let racks = ["r1", "r2"].map(|rack| {
         let rack: (Arc<str>, Arc<str>) = (Arc::from("example.com/rack"), Arc::from(rack));
         NodePool { labels: [rack.clone()].into(), ..pool(&rack.1) }
@@ -220,7 +220,7 @@ fn the_waterfall_says_what_is_left_after_each_thing() {
     let told: Vec<String> = group.waterfalls.iter().map(ToString::to_string).collect();
     let zone = zone(1);
     let expected =
-        format!("general: 8 sizes on offer, 8 after topology.kubernetes.io/zone In [{zone}], 0 after room for the pod");
+        format!("general: 8 sizes available, 8 after topology.kubernetes.io/zone In [{zone}], 0 after pod requests");
     assert_eq!(told, [expected]);
     assert!(group.remedy.is_some());
 }

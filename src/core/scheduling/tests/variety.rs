@@ -60,7 +60,7 @@ fn pods_that_leave_too_little_variety_have_no_place_and_are_told_so() {
     assert_eq!(&**key, labels::INSTANCE_TYPE);
     assert_eq!(
         why[0].1.to_string(),
-        "the offerings that would do have 8 values of node.kubernetes.io/instance-type, and minValues asks for 40"
+        "the matching instance types have 8 values of node.kubernetes.io/instance-type, minValues requires 40"
     );
     let market = Market::new(&snapshot, &Unavailable::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
