@@ -160,7 +160,7 @@ fn times(spec: &Spec, steps: &[Step]) -> Vec<Wrong> {
         "must be a time from 1970 to 2200, for example 2026-08-03T06:00:00Z".to_owned(),
     );
     let length = spec.lasting.is_positive() && spec.lasting <= LONGEST;
-    refuse(!length, Path::of("spec.for"), "must be more than nothing and at most 366d".to_owned());
+    refuse(!length, Path::of("spec.for"), "must be greater than 0 and at most 366d".to_owned());
     for step in steps {
         let late = step.at > spec.lasting;
         refuse(
