@@ -310,12 +310,12 @@ mod tests {
             "2: region: region \"West Europe\": must be lower-case letters and digits",
             "3: capacityType: capacity type \"reserved\": must be on-demand or spot",
             "4: usdPerHour: amount \"-1\"",
-            "5: usdPerHour: a price of nothing",
+            "5: usdPerHour: the price is 0",
             "6: discountPercent: \"100\": must be at least 0 and below 100",
-            "7: discountPercent: the line has a price and a discount",
+            "7: discountPercent: the line has both a price and a discount",
             "8: usdPerHour: the line has neither",
             "9: the line has more fields than the header (5)",
-            "11: an earlier line",
+            "11: duplicate of an earlier line",
         ];
         assert_eq!(errors.len(), expected.len(), "{errors:#?}");
         for (error, expected) in errors.iter().zip(expected) {

@@ -220,8 +220,8 @@ fn a_machine_and_a_claim_that_keep_each_other_alive_are_told() {
     let wrong = wrong(&world);
     let kinds: Vec<DiscrepancyKind> = wrong.iter().map(|(kind, _)| *kind).collect();
     assert_eq!(kinds, [DiscrepancyKind::ClaimWithoutVm, DiscrepancyKind::MachineWithoutVm]);
-    assert!(wrong[0].1.contains("AKS Machine live-1 still stands for it"), "{}", wrong[0].1);
-    assert!(wrong[1].1.contains("NodeClaim live-1 still stands for it"), "{}", wrong[1].1);
+    assert!(wrong[0].1.contains("AKS Machine live-1 still refers to it"), "{}", wrong[0].1);
+    assert!(wrong[1].1.contains("NodeClaim live-1 still refers to it"), "{}", wrong[1].1);
     assert!(wrong[1].1.contains("az aks machine delete"));
 }
 
@@ -275,7 +275,7 @@ fn a_vm_that_never_joins_is_told() {
     a_day_later(&mut world);
     let wrong = wrong(&world);
     assert_eq!(wrong[0].0, DiscrepancyKind::NeverJoined);
-    assert!(wrong[0].1.contains("is paid for"));
+    assert!(wrong[0].1.contains("is running and billed"));
 }
 
 #[test]

@@ -270,5 +270,5 @@ fn a_disk_decides_the_zone_and_a_node_takes_only_so_many() {
     let most = types.iter().find(|t| t.facts.name.as_str() == "Standard_D2s_v5").unwrap().facts.max_data_disks;
     assert_eq!(outcome.new.len(), 6_usize.div_ceil(most as usize), "{most} disks on each");
     let lost = Arc::new(Pod { volumes: vec![ObjectName::new("gone").unwrap()], ..pod("lost", &asked) });
-    assert!(why(&solve(&snapshot, &[lost]))[0].starts_with("PersistentVolumeClaim default/gone is missing"));
+    assert!(why(&solve(&snapshot, &[lost]))[0].starts_with("PersistentVolumeClaim default/gone not found"));
 }

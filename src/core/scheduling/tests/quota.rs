@@ -54,7 +54,7 @@ fn a_full_family_is_not_tried_and_is_named_with_what_is_in_flight() {
     flying.status.node_name = None;
     snapshot.put_claim(flying);
     let why = reasons(&snapshot, 3);
-    assert!(why.ends_with("8 of 10 cores used, 2 in flight, 4 needed"), "{why}");
+    assert!(why.ends_with("8 of 10 vCPUs used, 2 launching, 4 needed"), "{why}");
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn the_waterfall_and_the_remedy_tell_of_reservations() {
 fn a_pool_of_reserved_capacity_without_any_says_why() {
     let mut snapshot = cluster([pool_with_capacity_types("paid", &["reserved"])]);
     let told = reason(&snapshot);
-    assert!(told.contains("AKSNodeClass default names no group") && told.contains(labels::RESERVATION_GROUP), "{told}");
+    assert!(told.contains("AKSNodeClass default has no annotation") && told.contains(labels::RESERVATION_GROUP), "{told}");
     reserve(&mut snapshot, start() - STALE_AFTER - SignedDuration::from_secs(1), &[(D2, 1, 0, 3)]);
     assert!(reason(&snapshot).contains("group paid is unknown"), "old numbers are none");
     reserve(&mut snapshot, start() - STALE_AFTER, &[(D2, 1, 0, 3)]);
@@ -174,7 +174,7 @@ fn reserved_capacity_takes_no_quota() {
 fn a_reservation_in_no_zone_serves_and_new_numbers_are_news() {
     let mut snapshot = cluster([pool_with_capacity_types("paid", &["reserved"])]);
     reserve(&mut snapshot, start(), &[(D4, 0, 1, 1)]);
-    assert!(reason(&snapshot).contains("reservation of Standard_D4s_v5 in group paid: 1 of 1"));
+    assert!(reason(&snapshot).contains("capacity reservation for Standard_D4s_v5 in group paid: 1 of 1"));
     let before = snapshot.facts_generation();
     reserve(&mut snapshot, at(120), &[(D4, 0, 1, 1)]);
     assert_eq!(snapshot.facts_generation(), before);
