@@ -154,21 +154,21 @@ mod tests {
             assert!(objects(good.clone(), "Node").is_ok(), "{good}");
         }
         for (bad, part) in [
-            (json!(null), "it is null"),
-            (json!("x"), "it is a text"),
+            (json!(null), "got null"),
+            (json!("x"), "got a string"),
             (json!([]), "a list"),
             (json!({}), "no `items`"),
             (json!({ "items": {} }), "`items` must be a list"),
-            (json!({ "kind": "Pod" }), "it is a Pod"),
-            (json!({ "kind": "PodList", "items": [] }), "it is a PodList"),
-            (json!({ "kind": "List", "items": [{ "kind": "Pod" }] }), "a Pod, no Node"),
+            (json!({ "kind": "Pod" }), "got Pod"),
+            (json!({ "kind": "PodList", "items": [] }), "got PodList"),
+            (json!({ "kind": "List", "items": [{ "kind": "Pod" }] }), "is Pod, expected Node"),
             (json!({ "items": [null] }), "is null"),
             (
                 json!({ "kind": "Status", "reason": "Forbidden", "message": "no" }),
                 "expected a List of Node, got an error: Forbidden: no",
             ),
             (json!({ "error": { "code": "A" }, "items": [] }), "an error"),
-            (json!({ "items": [], "metadata": { "continue": "x" } }), "goes on"),
+            (json!({ "items": [], "metadata": { "continue": "x" } }), "only the first page"),
         ] {
             let why = objects(bad.clone(), "Node").unwrap_err();
             assert!(why.contains(part), "{bad}: {why}");
@@ -188,12 +188,12 @@ mod tests {
         for (list, single, part) in [
             (vec![(1, goes_on.clone())], false, "p2 is missing"),
             (vec![(1, goes_on.clone()), (3, last.clone())], false, "p3 exists but p2 is missing"),
-            (vec![(2, last.clone())], false, "p1 is not"),
-            (vec![(1, goes_on), (2, json!({ "error": { "code": "Throttled" } }))], false, "in p2: it is an error"),
+            (vec![(2, last.clone())], false, "p1 is missing"),
+            (vec![(1, goes_on), (2, json!({ "error": { "code": "Throttled" } }))], false, "in p2: expected a listing, got an error"),
             (vec![(1, json!({}))], false, "it has no `value`"),
             (vec![(1, json!({ "error": {} }))], false, "no further details"),
             (vec![(1, json!({ "kind": "Status", "message": "no" }))], false, "expected a listing, got an error: no"),
-            (vec![(1, json!(null))], false, "it is null"),
+            (vec![(1, json!(null))], false, "got null"),
             (vec![(1, json!({ "value": null }))], false, "`value` must be a list, got null"),
             (vec![(1, json!([1]))], false, "a number"),
             (vec![(1, json!([]))], true, "expected a resource, got a list"),

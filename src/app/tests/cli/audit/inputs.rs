@@ -35,7 +35,7 @@ fn what_is_no_listing_never_counts_as_an_empty_one() {
     let status = json!({ "kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "may not" });
     let folder = copy();
     write(&folder, "networkInterfaces.page2", &error);
-    assert_not_whole(&folder, "networkInterfaces", &["in networkInterfaces.page2.json: it is an error", "no right"]);
+    assert_not_whole(&folder, "networkInterfaces", &["in networkInterfaces.page2.json: expected a listing, got an error", "no right"]);
     for name in [
         "virtualMachines",
         "disks",
@@ -46,7 +46,7 @@ fn what_is_no_listing_never_counts_as_an_empty_one() {
         "managedClusters.shop.agentPools",
         "resourceGroup",
     ] {
-        for (body, part) in [(&json!({}), "it"), (&error, "AuthorizationFailed"), (&json!(null), "it is null")] {
+        for (body, part) in [(&json!({}), "it"), (&error, "AuthorizationFailed"), (&json!(null), "got null")] {
             let folder = copy();
             write(&folder, name, body);
             assert_not_whole(&folder, name, &[part]);
@@ -54,11 +54,11 @@ fn what_is_no_listing_never_counts_as_an_empty_one() {
     }
     for name in ["nodes", "persistentvolumes", "orphansweeps", "orphanrecords"] {
         for (body, part) in [
-            (&json!(null), "it is null"),
-            (&json!("x"), "it is a text"),
-            (&json!([]), "it is a list"),
+            (&json!(null), "got null"),
+            (&json!("x"), "got a string"),
+            (&json!([]), "got a list"),
             (&json!({ "a": 1 }), "it has no `items`"),
-            (&json!({ "kind": "Service" }), "it is a Service"),
+            (&json!({ "kind": "Service" }), "got Service"),
             (&status, "Forbidden: may not"),
             (&error, "AuthorizationFailed"),
         ] {
