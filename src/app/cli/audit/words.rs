@@ -43,7 +43,7 @@ fn of_law(refusal: DeletionRefusal, about: &About<'_>) -> Option<(String, String
             "check clusterId and nodeResourceGroup, and that the kubeconfig is for this cluster".to_owned(),
         )),
         DeletionRefusal::NotOwned => text(
-            "not owned by this cluster (no matching cluster tag)",
+            "not owned by this cluster",
             "never deleted by napkeeper; delete it manually if you know that it is unused",
         ),
         DeletionRefusal::NoVolumeRecord => text(
