@@ -189,7 +189,11 @@ mod tests {
             (vec![(1, goes_on.clone())], false, "p2 is missing"),
             (vec![(1, goes_on.clone()), (3, last.clone())], false, "p3 exists but p2 is missing"),
             (vec![(2, last.clone())], false, "p1 is missing"),
-            (vec![(1, goes_on), (2, json!({ "error": { "code": "Throttled" } }))], false, "in p2: expected a listing, got an error"),
+            (
+                vec![(1, goes_on), (2, json!({ "error": { "code": "Throttled" } }))],
+                false,
+                "in p2: expected a listing, got an error",
+            ),
             (vec![(1, json!({}))], false, "it has no `value`"),
             (vec![(1, json!({ "error": {} }))], false, "no further details"),
             (vec![(1, json!({ "kind": "Status", "message": "no" }))], false, "expected a listing, got an error: no"),

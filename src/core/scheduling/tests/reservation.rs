@@ -149,7 +149,10 @@ fn the_waterfall_and_the_remedy_tell_of_reservations() {
 fn a_pool_of_reserved_capacity_without_any_says_why() {
     let mut snapshot = cluster([pool_with_capacity_types("paid", &["reserved"])]);
     let told = reason(&snapshot);
-    assert!(told.contains("AKSNodeClass default has no annotation") && told.contains(labels::RESERVATION_GROUP), "{told}");
+    assert!(
+        told.contains("AKSNodeClass default has no annotation") && told.contains(labels::RESERVATION_GROUP),
+        "{told}"
+    );
     reserve(&mut snapshot, start() - STALE_AFTER - SignedDuration::from_secs(1), &[(D2, 1, 0, 3)]);
     assert!(reason(&snapshot).contains("group paid is unknown"), "old numbers are none");
     reserve(&mut snapshot, start() - STALE_AFTER, &[(D2, 1, 0, 3)]);

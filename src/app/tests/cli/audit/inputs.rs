@@ -35,7 +35,11 @@ fn what_is_no_listing_never_counts_as_an_empty_one() {
     let status = json!({ "kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "may not" });
     let folder = copy();
     write(&folder, "networkInterfaces.page2", &error);
-    assert_not_whole(&folder, "networkInterfaces", &["in networkInterfaces.page2.json: expected a listing, got an error", "no right"]);
+    assert_not_whole(
+        &folder,
+        "networkInterfaces",
+        &["in networkInterfaces.page2.json: expected a listing, got an error", "no right"],
+    );
     for name in [
         "virtualMachines",
         "disks",
