@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(read("clusters: []\n", None), Ok(false));
         assert_eq!(read("clusters:\n- {name: a, priceSheet: a.csv}\n", None), Ok(true));
         let two = "clusters:\n- {name: a, priceSheet: a.csv}\n- {name: b}\n";
-        assert!(read(two, None).unwrap_err().contains("its clusters a and b do not have the same priceSheet"));
+        assert!(read(two, None).unwrap_err().contains("clusters a and b have different price sheets"));
         assert_eq!((read(two, Some("a")), read(two, Some("b"))), (Ok(true), Ok(false)));
         assert!(read(two, Some("c")).unwrap_err().contains("no cluster \"c\""));
         let same = "clusters:\n- {name: a, priceSheet: a.csv}\n- {name: b, priceSheet: a.csv}\n";

@@ -106,7 +106,7 @@ fn every_wrong_step_is_said_with_its_place_and_remedy() {
         "test.yaml:9:22: spec.steps[0].scael: unknown step \"scael\"; did you mean scale?",
         "test.yaml:10:5: spec.steps[1]: at is missing",
         "test.yaml:11:5: spec.steps[2]: nothing happens",
-        "test.yaml:12:42: spec.steps[3].clearBreaker: a step does one thing",
+        "test.yaml:12:42: spec.steps[3].clearBreaker: a step has exactly one action",
         "test.yaml:13:10: spec.steps[4].at: duration \"quarter\": must be whole days",
         "test.yaml:14:33: spec.steps[5].scale.workload: ",
         "test.yaml:15:48: spec.steps[6].scale.replicas: invalid value",
@@ -124,7 +124,7 @@ fn every_wrong_step_is_said_with_its_place_and_remedy() {
 #[test]
 fn a_scenario_that_cannot_run_is_refused() {
     for (from, to, said) in [
-        ("for: 2d", "for: 0s", "test.yaml:7:8: spec.for: must be more than nothing"),
+        ("for: 2d", "for: 0s", "test.yaml:7:8: spec.for: must be greater than 0"),
         ("for: 2d", "for: 400d", "test.yaml:7:8: spec.for: must be greater than 0 and at most 366d"),
         ("for: 2d", "lasting: 2d", "spec.lasting: unknown field `lasting`"),
         ("start: 2026-08-03T06:00:00Z", "start: monday", "spec.start: "),
@@ -171,7 +171,7 @@ fn every_step_that_names_nothing_is_said() {
         "steps[6].quota.family: VM family standardDSv5family not found: did you mean standardDSv5Family?",
         "steps[7].loseVolume.name: volume gone not found: none found; create one with a step addVolume",
         "steps[9].leakNic.name: nic is already created by an earlier step",
-        "steps[10].leakNic.name: other can be made only once",
+        "steps[10].leakNic.name: other can be created only once",
         "steps[11].scalePool.pool: NodePool genral not found in the manifests: did you mean general?",
         "steps[12].scalePool.pool: NodePool general has no replicas",
         "steps[13].labelPool.pool: NodePool none not found in the manifests: found: general",

@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_is_no_workload_is_refused_with_what_could_be_written() {
         let wrong = |text| Name::parse(text, Namespace::new("default").unwrap()).unwrap_err().to_string();
-        assert!(wrong("shop/web").contains("\"shop\" is no kind"), "{}", wrong("shop/web"));
+        assert!(wrong("shop/web").contains("unsupported kind \"shop\""), "{}", wrong("shop/web"));
         assert!(wrong("ds/agent").contains("no node is launched for them"));
         assert!(wrong("deployment/").contains("the name is missing"));
     }

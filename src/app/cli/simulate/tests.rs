@@ -53,7 +53,7 @@ fn the_quickstart_tells_its_story_and_tells_it_twice_alike() {
         "scaled to 100",
         "Azure evicted the spot VM",
         "scaled to 2",
-        "empty: no pods but daemons",
+        " is empty (only DaemonSet pods)",
         "family_quota: ",
         "deleting the NIC of the failed launch of gpu-",
         "Standard_NC4as_T4_v3 westeurope-1 on-demand at $0.6580/h",

@@ -290,8 +290,8 @@ fn who_is_not_there_ends_with_2_and_the_nearest_name() {
     };
     let path = quickstart();
     refused(&["inflat", &path], "no pod or workload inflat found in namespace default; did you mean inflate?");
-    refused(&["inflate", &path, "-n", "shop"], "there is one in namespace default: -n default");
-    refused(&["shop/web", &path], "\"shop\" is no kind whose pods can be explained");
+    refused(&["inflate", &path, "-n", "shop"], "found one in namespace default: use -n default");
+    refused(&["shop/web", &path], "unsupported kind \"shop\"");
     refused(&["inflate", &path, "--at", "90d"], "ends after");
     refused(&["inflate", &path, "-n", "Shop"], "--namespace");
     refused(&["inflate", &path, "--region", "westeuorpe"], "did you mean westeurope?");
@@ -354,7 +354,7 @@ fn what_was_bought_is_told_with_how_much_dearer_it_is_than_the_least() {
         Command::new(env!("CARGO_BIN_EXE_napkeeper")).args(args).output().unwrap()
     };
     let text = stdout(&simulate(&[]));
-    let told = text.split("bought       by NodePool").nth(1).unwrap();
+    let told = text.split("launched     by NodePool").nth(1).unwrap();
     assert!(told.contains("% above the lower bound"), "{told}");
     let json: Value = serde_json::from_slice(&simulate(&["-o", "json"]).stdout).unwrap();
     let planned = |field: &str| json["reasons"]["planned"][field].as_i64().unwrap();

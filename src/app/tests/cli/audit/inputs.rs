@@ -172,7 +172,7 @@ fn a_newcomer_is_told_what_where_and_what_to_do() {
     let (empty, broken) = (text(empty.path()).to_owned(), text(broken.path()).to_owned());
     let nothing = format!("{broken}/disks.json");
     for (args, parts) in [
-        (vec![], vec!["no napkeeper.yaml here or in a folder above", "--cluster-id"]),
+        (vec![], vec!["no napkeeper.yaml found here or in a parent folder", "--cluster-id"]),
         (vec!["--from", "/nonexistent"], vec!["reading /nonexistent"]),
         (vec!["--from", &empty], vec![&*empty, "no saved listings found", "napkeeper audit --save", "az group show"]),
         (
