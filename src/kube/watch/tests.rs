@@ -103,7 +103,7 @@ async fn what_went_unseen_is_gone_after_a_new_listing_and_the_rest_is_not_said_a
     let mut watching = Watching::start(&fake, &[Kind::Pods]);
     watching.synced().await;
     fake.fail(PODS, Some(Fault::Unreachable));
-    watching.until(|e| trouble_of(e).is_some_and(|t| t.contains("unreachable"))).await;
+    watching.until(|e| trouble_of(e).is_some_and(|t| t.contains("cannot reach the API server"))).await;
     fake.delete(PODS, "a");
     fake.delete(PODS, "c");
     fake.put(PODS, pod("e"));
