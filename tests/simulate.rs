@@ -82,8 +82,8 @@ fn the_week_follows_day_and_night() -> Result<(), Box<dyn Error>> {
 fn a_pool_of_fixed_size_follows_git() -> Result<(), Box<dyn Error>> {
     let world = run("scenarios/fixed-size")?;
     let launched = |why: &str| told(&world, Kind::Provision, why);
-    assert_eq!(launched("the pool asks for"), 6, "three at first, two more, and one for the Node that was deleted");
-    assert_eq!(launched("the pool's label desk.example.com/tier has changed"), 5);
+    assert_eq!(launched("the NodePool wants"), 6, "three at first, two more, and one for the Node that was deleted");
+    assert_eq!(launched("the NodePool's label desk.example.com/tier has changed"), 5);
     assert_eq!(told(&world, Kind::Disrupt, "drifted: "), 5, "each goes once its replacement is ready");
     assert_eq!(told(&world, Kind::Disrupt, "scaled_down: "), 3);
     let state = world.cluster().state();

@@ -14,16 +14,16 @@ const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 365);
 /// Where Azure is, for clouds of one's own and for tests.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct AzureArgs {
-    /// Which Azure: public, us-government or china; absent is what napkeeper.yaml says, else public.
+    /// Azure cloud: public, us-government or china [default: that of napkeeper.yaml, else public].
     #[arg(long, value_name = "NAME", value_parser = cloud)]
     pub(crate) azure_cloud: Option<AzureCloud>,
-    /// Azure Resource Manager, where it is another than the cloud's own.
+    /// Azure Resource Manager endpoint, overrides that of the cloud.
     #[arg(long, value_name = "URL")]
     pub(crate) azure_endpoint: Option<String>,
     /// File with a fixed token; only for an endpoint on this machine.
     #[arg(long, value_name = "FILE")]
     pub(crate) azure_token_file: Option<PathBuf>,
-    /// File that moves this process's clock ahead; only for an endpoint on this machine.
+    /// File with an offset for the clock of this process; only for an endpoint on this machine.
     #[arg(long, value_name = "FILE")]
     pub(crate) time_offset_file: Option<PathBuf>,
 }
@@ -41,7 +41,8 @@ impl AzureArgs {
         };
         ensure!(
             !only_here || self.is_here(),
-            "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine{found}"
+            "--azure-token-file and --time-offset-file are for tests: they require an --azure-endpoint on this \
+             machine{found}"
         );
         Ok(())
     }
@@ -75,7 +76,7 @@ impl AzureArgs {
         let text = std::fs::read_to_string(file)
             .with_context(|| format!("reading {}, which --azure-token-file names", file.display()))?;
         if text.trim().is_empty() {
-            bail!("{}: the file is empty; it must hold a token", file.display());
+            bail!("{}: the file is empty; it must contain a token", file.display());
         }
         fixed(text.trim(), Timestamp::now())
     }

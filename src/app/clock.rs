@@ -58,7 +58,7 @@ impl Seen {
         }
         match TimeShift::parse(&text) {
             Ok(shift) => self.shift = shift,
-            Err(error) => tracing::warn!(file = %file.display(), %error, "the time offset is not taken over"),
+            Err(error) => tracing::warn!(file = %file.display(), %error, "the time offset is ignored"),
         }
         self.text = text;
     }

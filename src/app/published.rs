@@ -17,7 +17,8 @@ pub(crate) fn read(file: &Path) -> anyhow::Result<(Published, Document)> {
     let document = yaml::read(&shown, &text).documents.into_iter().next();
     let data = document.as_ref().map(|document| &document.value["data"]);
     let data = data.and_then(|data| BTreeMap::<String, String>::deserialize(data).ok());
-    let (data, document) = data.zip(document).with_context(|| format!("--facts: {shown} is no ConfigMap with data"))?;
+    let (data, document) =
+        data.zip(document).with_context(|| format!("--facts: {shown} is not a ConfigMap with data"))?;
     let published = Published::read(&data).with_context(|| format!("--facts: {shown}"))?;
     match published.unreadable.first() {
         Some(broken) => bail!("--facts: {shown}: {broken}"),

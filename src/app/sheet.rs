@@ -31,8 +31,8 @@ pub(crate) fn of_repository(file: &Path, name: Option<&str>) -> anyhow::Result<P
             let other = others.iter().find(|other| other.price_sheet != first.price_sheet);
             if let Some(other) = other {
                 bail!(
-                    "{shown}: its clusters {} and {} do not have the same priceSheet; choose one by --cluster, or name a \
-                     file by --price-sheet",
+                    "{shown}: clusters {} and {} have different price sheets; select one with --cluster, or pass a \
+                     file with --price-sheet",
                     first.name,
                     other.name
                 );
@@ -56,7 +56,7 @@ pub(crate) fn asked(file: Option<&Path>, path: Option<&Path>, cluster: Option<&s
     let path = path.filter(|path| *path != Path::new("-"));
     match (path.and_then(config::find), cluster) {
         (Some(file), cluster) => of_repository(&file, cluster),
-        (None, Some(name)) => bail!("--cluster {name}: there is no {} in PATH or above it", config::FILE_NAME),
+        (None, Some(name)) => bail!("--cluster {name}: no {} found in PATH or its parent folders", config::FILE_NAME),
         (None, None) => Ok(PriceSheet::default()),
     }
 }
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(read("clusters: []\n", None), Ok(false));
         assert_eq!(read("clusters:\n- {name: a, priceSheet: a.csv}\n", None), Ok(true));
         let two = "clusters:\n- {name: a, priceSheet: a.csv}\n- {name: b}\n";
-        assert!(read(two, None).unwrap_err().contains("its clusters a and b do not have the same priceSheet"));
+        assert!(read(two, None).unwrap_err().contains("clusters a and b have different price sheets"));
         assert_eq!((read(two, Some("a")), read(two, Some("b"))), (Ok(true), Ok(false)));
         assert!(read(two, Some("c")).unwrap_err().contains("no cluster \"c\""));
         let same = "clusters:\n- {name: a, priceSheet: a.csv}\n- {name: b, priceSheet: a.csv}\n";
@@ -135,7 +135,8 @@ mod tests {
     #[test]
     fn each_problem_has_file_line_and_the_name_of_the_column() {
         let folder = tempfile::tempdir().unwrap();
-        let text = "\u{feff}# from finance\r\nregion,\"size\",capacityType,usdPerHour\n\n*,*, spot ,x\n*,\"*,spot,1\n*,*,dear,1\n";
+        let text = "\u{feff}# from finance\r\nregion,\"size\",capacityType,usdPerHour\n\n*,*, spot \
+                    ,x\n*,\"*,spot,1\n*,*,dear,1\n";
         std::fs::write(folder.path().join("prices.csv"), text).unwrap();
         let sheet = |file: Option<&str>| {
             let cluster =

@@ -53,7 +53,7 @@ pub async fn resolve_buffer(client: &Client, buffer: &CapacityBuffer) -> Result<
             let Some(found) = get::<PodTemplate>(client, &namespace, &named.name).await? else {
                 return Ok(Resolved::NotReady(
                     NO_TEMPLATE,
-                    format!("there is no PodTemplate {namespace}/{}", named.name),
+                    format!("PodTemplate {namespace}/{} not found", named.name),
                 ));
             };
             let template = found.template.unwrap_or_default();
@@ -61,10 +61,8 @@ pub async fn resolve_buffer(client: &Client, buffer: &CapacityBuffer) -> Result<
             Ok(read(capacity_buffer(buffer, (&template, &at), None), named))
         }
         (None, Some(named)) => scalable(client, buffer, (&namespace, named)).await,
-        (None, None) => Ok(Resolved::failed("it names neither a podTemplateRef nor a scalableRef: add one")),
-        (Some(_), Some(_)) => {
-            Ok(Resolved::failed("podTemplateRef and scalableRef exclude each other: remove one of them"))
-        }
+        (None, None) => Ok(Resolved::failed("neither podTemplateRef nor scalableRef is set: set one")),
+        (Some(_), Some(_)) => Ok(Resolved::failed("podTemplateRef and scalableRef are mutually exclusive: remove one")),
     }
 }
 
@@ -96,13 +94,14 @@ async fn scalable(
             found.and_then(|found| found.spec).map(|spec| (spec.template.unwrap_or_default(), spec.replicas))
         }
         _ => {
-            let why =
-                format!("{kind} of {api_group:?} is not read: name a Deployment, StatefulSet or ReplicaSet of apps");
+            let why = format!(
+                "{kind} of {api_group:?} is not supported: use a Deployment, StatefulSet or ReplicaSet of apps"
+            );
             return Ok(Resolved::failed(why));
         }
     };
     let Some((template, replicas)) = found else {
-        return Ok(Resolved::NotReady(NO_SCALABLE, format!("there is no {kind} {namespace}/{name}")));
+        return Ok(Resolved::NotReady(NO_SCALABLE, format!("{kind} {namespace}/{name} not found")));
     };
     let at = format!("{kind} {namespace}/{name}: spec.template");
     // One is the API's own default.

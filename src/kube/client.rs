@@ -28,8 +28,8 @@ pub enum ConnectError {
     },
     /// Nothing says how.
     #[error(
-        "no way to a cluster: not in a pod ({in_cluster}), and the default kubeconfig ({}) does not help: {kubeconfig}; \
-         name a kubeconfig file, or set KUBECONFIG",
+        "cannot reach a cluster: not running in a pod ({in_cluster}), and no usable kubeconfig found ({}): \
+         {kubeconfig}; pass a kubeconfig file, or set KUBECONFIG",
         file.display()
     )]
     Nowhere {
@@ -94,9 +94,9 @@ async fn by_surroundings() -> Result<Config, ConnectError> {
 /// What is wrong, without a word of the file: its text holds tokens and keys.
 fn without_text(error: &KubeconfigError) -> String {
     match error {
-        KubeconfigError::Parse(_) => "it is no YAML of a kubeconfig".to_owned(),
+        KubeconfigError::Parse(_) => "not a valid kubeconfig".to_owned(),
         KubeconfigError::ReadConfig(why, _) => why.to_string(),
-        KubeconfigError::ParseCertificates(_) => "certificate-authority holds no PEM certificate".to_owned(),
+        KubeconfigError::ParseCertificates(_) => "certificate-authority contains no PEM certificate".to_owned(),
         other => other.to_string(),
     }
 }
@@ -121,7 +121,7 @@ mod tests {
     async fn a_file_that_does_not_help_is_named_with_the_reason_and_without_its_secrets() {
         assert!(refused(None).await.contains("No such file"));
         let secret = refused(Some("users: [{name: a, user: {token: s3cret}}\nclusters: {")).await;
-        assert!(secret.contains("no YAML") && !secret.contains("s3cret"), "{secret}");
+        assert!(secret.contains("not a valid kubeconfig") && !secret.contains("s3cret"), "{secret}");
         let empty = refused(Some("apiVersion: v1\nkind: Config\n")).await;
         assert!(empty.contains("context"), "{empty}");
     }

@@ -38,7 +38,7 @@ pub(crate) async fn call<T>(what: What<'_>, request: impl Future<Output = kube::
             Err(meaning)
         }
         Err(_) => {
-            tracing::warn!(verb, kind, name, seconds = DEADLINE.as_secs(), "the API server did not answer in time");
+            tracing::warn!(verb, kind, name, seconds = DEADLINE.as_secs(), "the API server timed out");
             Err(ClusterError::Unavailable)
         }
     }
@@ -53,9 +53,9 @@ fn log(what: What<'_>, error: &kube::Error, meaning: ClusterError) {
         other => (0, describe(other)),
     };
     if matches!(meaning, ClusterError::Budget | ClusterError::Conflict) {
-        tracing::debug!(verb, kind, name, status, message, "the API server refused");
+        tracing::debug!(verb, kind, name, status, message, "the API server rejected the request");
     } else {
-        tracing::warn!(verb, kind, name, status, message, "the API server refused");
+        tracing::warn!(verb, kind, name, status, message, "the API server rejected the request");
     }
 }
 
@@ -84,9 +84,7 @@ pub(crate) fn describe(error: &kube::Error) -> String {
         kube::Error::Api(status) if status.message.is_empty() => format!("HTTP {} {}", status.code, status.reason),
         kube::Error::Api(status) => status.message.clone(),
         // A credential plugin's output may hold the credential.
-        kube::Error::Auth(_) => {
-            "the credentials of the kubeconfig or the service account cannot be read or renewed".to_owned()
-        }
+        kube::Error::Auth(_) => "cannot read or renew the credentials of the kubeconfig or service account".to_owned(),
         other => {
             let mut text = other.to_string();
             let mut source = other.source();

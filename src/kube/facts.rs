@@ -66,7 +66,7 @@ pub async fn follow_facts(client: Client, namespace: &str, sender: watch::Sender
             Ok(watcher::Event::InitDone) if seen_in_listing => continue,
             Ok(watcher::Event::InitDone | watcher::Event::Delete(_)) => None,
             Err(error) => {
-                tracing::warn!(%error, "napkeeper-facts cannot be watched: what was seen last stays");
+                tracing::warn!(%error, "watching napkeeper-facts failed: keeping the last known state");
                 continue;
             }
         };
@@ -81,12 +81,12 @@ fn understood(map: &ConfigMap) -> Option<Published> {
     match Published::read(map.data.as_ref()?) {
         Ok(published) => {
             for broken in &published.unreadable {
-                tracing::warn!(broken, "a fact of napkeeper-facts cannot be understood");
+                tracing::warn!(broken, "cannot parse a fact of napkeeper-facts");
             }
             Some(published)
         }
         Err(error) => {
-            tracing::warn!(%error, "napkeeper-facts is left aside");
+            tracing::warn!(%error, "ignoring napkeeper-facts");
             None
         }
     }

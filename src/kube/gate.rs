@@ -56,7 +56,7 @@ impl Gate {
         if self.lease.held_for(LEASE_LEFT) {
             Ok(())
         } else {
-            Err(EffectError::Blocked("the lease is lost or about to be"))
+            Err(EffectError::Blocked("the lease is lost or about to expire"))
         }
     }
 }

@@ -106,7 +106,7 @@ impl Election {
                 () = &mut stop => break,
                 round = tokio::time::timeout(patience, self.round()) => {
                     if round.is_err() {
-                        tracing::warn!(lease = self.lease, "the API server did not answer in time");
+                        tracing::warn!(lease = self.lease, "the API server timed out");
                     }
                 }
             }
@@ -153,7 +153,7 @@ impl Election {
         };
         match written {
             Ok(_) => self.candidate.record_renewal(sent),
-            Err(ClusterError::Conflict) => tracing::debug!(lease = self.lease, "another was faster"),
+            Err(ClusterError::Conflict) => tracing::debug!(lease = self.lease, "another replica was faster"),
             Err(_) => {}
         }
     }

@@ -165,7 +165,7 @@ impl Failure {
 /// An object as its kind.
 fn read_as<K: DeserializeOwned>(object: RawObject) -> Result<K, Failure> {
     let key = object.key();
-    object.read().map_err(|why| Failure::Other(format!("{key} cannot be understood: {why}")))
+    object.read().map_err(|why| Failure::Other(format!("cannot parse {key}: {why}")))
 }
 
 /// All objects of a kind, read. `Ok(None)` leaves one out.
@@ -196,7 +196,7 @@ fn understood<K: DeserializeOwned, T>(
 ) -> impl Fn(RawObject) -> Result<Option<T>, Failure> {
     move |object| {
         let key = object.key();
-        read(&read_as(object)?).map_err(|why| Failure::Other(format!("{key} cannot be understood: {why}")))
+        read(&read_as(object)?).map_err(|why| Failure::Other(format!("cannot parse {key}: {why}")))
     }
 }
 
@@ -226,12 +226,12 @@ async fn selected<T>(
             None => return Ok(all),
         }
     }
-    Err(Failure::Other(format!("it has not ended after {MOST_PAGES} pages")))
+    Err(Failure::Other(format!("not complete after {MOST_PAGES} pages")))
 }
 
 async fn page(api: &Api<RawObject>, params: &ListParams) -> Result<ObjectList<RawObject>, Failure> {
     let page = timeout(PAGE_TIMEOUT, api.list(params)).await;
-    let page = page.map_err(|_| Failure::Other(format!("a page did not come within {} s", PAGE_TIMEOUT.as_secs())));
+    let page = page.map_err(|_| Failure::Other(format!("no page received within {}s", PAGE_TIMEOUT.as_secs())));
     page?.map_err(Failure::Refused)
 }
 
@@ -326,7 +326,7 @@ fn refused(error: &kube::Error) -> EffectError {
 }
 
 fn unreadable(name: &str, why: &str) -> EffectError {
-    tracing::warn!(name, why, "object cannot be understood");
+    tracing::warn!(name, why, "cannot parse object");
     EffectError::Cluster(ClusterError::Unavailable)
 }
 
@@ -420,7 +420,7 @@ mod tests {
         let unreadable = cluster();
         unreadable.put(NODES, json!({ "metadata": { "name": "bad" }, "spec": { "providerID": "azure://x" } }));
         let why = failure(unreadable).await.nodes.unwrap_err();
-        assert!(why.reason.contains("bad cannot be understood: spec.providerID"), "{why}");
+        assert!(why.reason.contains("cannot parse bad: spec.providerID"), "{why}");
 
         let attachments = cluster();
         attachments.fail(ATTACHMENTS, Some(Fault::Unreachable));

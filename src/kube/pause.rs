@@ -38,7 +38,9 @@ pub(crate) fn pause(map: &ConfigMap) -> (Pause, Option<String>) {
             None | Some("false") => continue,
             Some("true") => {}
             Some(text) => {
-                wrong.push(format!("data.{key}: {text:?} must be \"true\" or \"false\"; {key} is paused until it is"));
+                wrong.push(format!(
+                    "data.{key}: must be \"true\" or \"false\", got {text:?}; {key} is paused until this is fixed"
+                ));
             }
         }
         held.push(switch);

@@ -47,7 +47,7 @@ fn understood(object: &WirePolicy) -> Option<PlacementPolicy> {
         Ok(policy) => Some(policy),
         Err(violations) => {
             let why = violations.0.first().map(|v| format!("{}: {}", v.path, v.message)).unwrap_or_default();
-            tracing::warn!(name = object.name_any(), why, "the PlacementPolicy cannot be understood: it gives nothing");
+            tracing::warn!(name = object.name_any(), why, "cannot parse the PlacementPolicy: ignored");
             None
         }
     }

@@ -55,7 +55,7 @@ impl<V> Rows<V> {
             News::Failed(error) => {
                 let quiet = COMPLAIN_EVERY.unsigned_abs();
                 if self.complained.is_none_or(|at| at.elapsed() > quiet) {
-                    tracing::warn!(what = self.what, error, "cannot be watched: what was seen last stays");
+                    tracing::warn!(what = self.what, error, "watch failed: keeping the last known state");
                     self.complained = Some(std::time::Instant::now());
                 }
             }
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(rows.known.len(), 2);
         assert!(!rows.learn(News::Begin));
         assert!(!rows.learn(News::Failed("away".to_owned())));
-        assert_eq!(rows.known.len(), 2, "what was seen last stays");
+        assert_eq!(rows.known.len(), 2, "keeping the last known state");
         assert!(rows.learn(News::Put(name("a"), None)), "it can no longer be understood");
         assert!(rows.learn(News::Gone(name("b"))));
         assert!(!rows.learn(News::Gone(name("b"))));

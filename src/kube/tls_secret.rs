@@ -101,7 +101,7 @@ fn secrets(namespace: &str) -> Request {
 fn understood(text: &str) -> Result<TlsSecret, ClusterError> {
     let secret = serde_json::from_str(text);
     secret.map(TlsSecret).map_err(|_| {
-        tracing::warn!(secret = TLS_SECRET, "the API server's answer is no Secret");
+        tracing::warn!(secret = TLS_SECRET, "the API server's response is not a Secret");
         ClusterError::Unavailable
     })
 }

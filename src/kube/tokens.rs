@@ -133,7 +133,7 @@ fn body(token: &JoinToken, claim: &Uid, until: Timestamp) -> Value {
         },
         "type": "bootstrap.kubernetes.io/token",
         "stringData": {
-            "description": "Lets one node of napkeeper join.",
+            "description": "Allows one node launched by napkeeper to join.",
             "token-id": token.id(),
             "token-secret": token.secret(),
             "expiration": until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),

@@ -127,9 +127,9 @@ async fn refused(lab: &Lab) -> Result<()> {
     std::fs::write(lab.folder().join("token"), "wrong")?;
     let stranger = report(&audit(lab, &["-o", "json"])?, 2)?;
     let failed = stranger["failed"].to_string();
-    ensure!(failed.contains("sign in anew"), "{failed}");
+    ensure!(failed.contains("sign in again"), "{failed}");
     let refused = audit(lab, &["--as-controller", "-o", "json"])?;
     let told = String::from_utf8_lossy(&refused.stderr);
-    ensure!(refused.status.code() == Some(2) && told.matches("sign in anew").count() == 1, "{told}");
+    ensure!(refused.status.code() == Some(2) && told.matches("sign in again").count() == 1, "{told}");
     Ok(())
 }

@@ -132,7 +132,7 @@ fn report() -> SweepReport {
         incarnation: Arc::from("00000000-0000-4000-8000-000000000001"),
         expires_at: Timestamp::now(),
         state: ApprovalState::Expired,
-        advice: Arc::from("it has expired: remove these lines, or approve anew"),
+        advice: Arc::from("expired: remove these lines, or approve again"),
     };
     let total = ResourceTotal { resources: FINDINGS, price: HourlyPrice::parse_usd("30").unwrap(), addresses: 0 };
     SweepReport {

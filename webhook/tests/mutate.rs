@@ -64,8 +64,10 @@ async fn five_hundred_equal_pods_do_not_all_fit_one_node() {
     let text = format!(r#"napkeeper_placement_hints_total{{kind="new_node"}} {new}"#);
     assert!(rig.metrics().contains(&text), "{}", rig.metrics());
     let last = hint_of(&create(&rig, &pod("1")).await);
-    assert_eq!(last["reason"], "NodePool general: the pool's limits are reached");
-    assert!(last["change"].as_str().unwrap().starts_with("for a node of NodePool general: raise the limit of cpu to "));
+    assert_eq!(last["reason"], "NodePool general: NodePool limits reached");
+    assert!(
+        last["change"].as_str().unwrap().starts_with("for NodePool general: raise spec.limits of cpu to at least ")
+    );
 }
 
 #[tokio::test]
@@ -177,9 +179,9 @@ async fn a_pod_that_fits_nowhere_is_told_what_would_have_to_change() {
     let hint = hint_of(&create(&rig, &asks).await);
     assert_eq!(hint["fits"], "nowhere");
     assert_eq!(hint["advisory"], true);
-    assert_eq!(hint["change"], "for a node of NodePool general: do not ask for the label team", "{hint}");
+    assert_eq!(hint["change"], "for NodePool general: remove nodeSelector or node affinity `team`", "{hint}");
     let wide = hint_of(&create(&rig, &pod("9999")).await);
-    assert!(wide["change"].as_str().unwrap().contains("ask for at most "), "{wide}");
+    assert!(wide["change"].as_str().unwrap().contains("request at most "), "{wide}");
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ pub fn capacity_buffer(
         .and_then(|key| pod_template(template, &key.namespace, &Path::from_dotted(template_path), &mut found));
     if template.spec.as_ref().is_some_and(|pod| pod.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty())) {
         let at = Path::from_dotted(template_path).key("spec").key("resourceClaims");
-        found.add(&at, "no node is made for pods that claim devices: name a template without them");
+        found.add(&at, "no node is launched for pods with resourceClaims: use a template without them");
     }
     let limits = spec.limits.iter().flatten();
     let limits = meta::amounts(limits, &Path::from_dotted("spec.limits"), &mut found);
@@ -80,7 +80,7 @@ pub fn buffer_status(
             status.replicas = i32::try_from(chunks).ok();
             status.pod_template_ref = template.as_ref().map(|(name, _)| LocalObjectRef { name: name.clone() });
             status.pod_template_generation = template.as_ref().and_then(|(_, generation)| *generation);
-            let most = if chunks == MOST_CHUNKS as usize { ", the most of one buffer" } else { "" };
+            let most = if chunks == MOST_CHUNKS as usize { ", the maximum of one buffer" } else { "" };
             ("True", "Resolved", format!("{chunks} chunks{most}"))
         }
         Resolved::NotReady(reason, why) => ("False", *reason, why.clone()),
@@ -104,7 +104,7 @@ fn provisioning_condition(resolved: &Resolved, placement: Option<&BufferPlacemen
             return Some(("False", "NotReadyForProvisioning", "the buffer is not ReadyForProvisioning".to_owned()));
         }
         Resolved::Ready(buffer, _) if buffer.pods.is_empty() => {
-            return Some(("False", "BufferEmpty", "no chunks are asked for".to_owned()));
+            return Some(("False", "BufferEmpty", "no chunks requested".to_owned()));
         }
         Resolved::Ready(buffer, _) => buffer.pods.len(),
     };
@@ -113,12 +113,12 @@ fn provisioning_condition(resolved: &Resolved, placement: Option<&BufferPlacemen
         return None;
     }
     if *there == chunks {
-        return Some(("True", "FitsExistingCapacity", format!("all {chunks} chunks have room on nodes that exist")));
+        return Some(("True", "FitsExistingCapacity", format!("all {chunks} chunks fit on existing nodes")));
     }
-    let mut said = format!("of {chunks} chunks: {there} on nodes that exist, {coming} on nodes that are being made");
+    let mut said = format!("of {chunks} chunks: {there} on existing nodes, {coming} on launching nodes");
     if *nowhere > 0 {
         let why = why.as_deref().unwrap_or_default();
-        said.push_str(&format!(", {nowhere} without room: {why}"));
+        said.push_str(&format!(", {nowhere} cannot be scheduled: {why}"));
     }
     Some(("False", "RequiresNewCapacity", said))
 }

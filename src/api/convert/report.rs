@@ -102,7 +102,7 @@ fn describe_denials(denials: &[Denial]) -> String {
         let (word, kind) = (denial.action.as_gerund(), kind_label(denial.kind));
         let message: String = denial.message.chars().take(MAX_QUOTE).collect();
         format!(
-            "{word} a {kind} is denied since {}, so it is only reported; tried again at {}. Azure says: {message}",
+            "{word} a {kind} is denied since {}, orphans are only reported; retry at {}. Azure error: {message}",
             denial.since, denial.retry_at
         )
     };

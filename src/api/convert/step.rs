@@ -62,7 +62,7 @@ fn ready(conditions: &[ClaimCondition], now: Timestamp) -> ClaimCondition {
     if waits.is_empty() {
         return condition("Ready", "True", "Ready", now);
     }
-    let message = format!("waits to be {}", waits.join(", ").to_lowercase());
+    let message = format!("waiting to be {}", waits.join(", ").to_lowercase());
     ClaimCondition { message: Some(message), ..condition("Ready", "Unknown", "InProgress", now) }
 }
 

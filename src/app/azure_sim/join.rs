@@ -242,7 +242,7 @@ async fn delete(nodes: &Api<Node>, vm: &ArmId) -> Result<(), kube::Error> {
     }
     let this_one = Preconditions { uid: node.metadata.uid, resource_version: None };
     match nodes.delete(&name, &DeleteParams::default().preconditions(this_one)).await {
-        Ok(_) => tracing::info!(node = name, "deleted: its VM is gone"),
+        Ok(_) => tracing::info!(node = name, "deleted: its VM no longer exists"),
         // Gone, or another one under the same name.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
         Err(error) => return Err(error),

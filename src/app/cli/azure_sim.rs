@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 const EXAMPLES: &str = "\
 Examples:
-  napkeeper azure-sim                                     on any free port of this machine, in real time
-  napkeeper azure-sim --bind 127.0.0.1:8081 --speed 30    VMs come in 1 to 3 s instead of 30 to 90
-  napkeeper azure-sim --clock virtual -o json             time stands still until a test moves it
+  napkeeper azure-sim                                     on a free local port, in real time
+  napkeeper azure-sim --bind 127.0.0.1:8081 --speed 30    VMs start in 1 to 3s instead of 30 to 90
+  napkeeper azure-sim --clock virtual -o json             time advances only when a test moves it
   napkeeper azure-sim --join kubeconfig.yaml              VMs of NodeClaims become Nodes of that cluster
 
 Nothing is sent to Azure. It runs until SIGINT or SIGTERM. What it serves is in docs/azure-sim.md.";
@@ -29,7 +29,7 @@ Nothing is sent to Azure. It runs until SIGINT or SIGTERM. What it serves is in 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Address and port to listen on; port 0 is any that is free.
+    /// Address and port to listen on; port 0 selects a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     bind: SocketAddr,
     /// Listen on an address that other machines can reach. There is no TLS.
@@ -44,34 +44,34 @@ pub(super) struct Args {
     /// Subscription id.
     #[arg(long, value_name = "ID", default_value = "00000000-0000-4000-8000-000000000001", value_parser = segment)]
     subscription: String,
-    /// Name of the node resource group; absent is `MC_<cluster>_<cluster>_<region>`.
+    /// Name of the node resource group [default: `MC_<cluster>_<cluster>_<region>`].
     #[arg(long, value_name = "NAME", value_parser = segment)]
     group: Option<String>,
-    /// Seed of all chance: how long VMs take, and ids.
+    /// Random seed: how long VMs take, and ids.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Bearer token that callers must have; absent is everybody.
+    /// Bearer token that callers must send [default: none required].
     #[arg(long, value_name = "TOKEN", value_parser = token)]
     token: Option<Token>,
-    /// Real time, or a clock that stands still until the control endpoint moves it.
+    /// Real time, or a virtual clock that only the control endpoint moves.
     #[arg(long, value_enum, default_value_t = Clock::Wall, value_name = "CLOCK")]
     clock: Clock,
-    /// First instant of a virtual clock; absent is now.
+    /// Start time of a virtual clock [default: now].
     #[arg(long, value_name = "TIME")]
     start: Option<Timestamp>,
-    /// File that says by how much the wall clock is ahead: lines of a real time and an offset. It may change.
+    /// File with offsets of the wall clock: lines of a real time and an offset. It may change.
     #[arg(long, value_name = "FILE")]
     time_offset_file: Option<PathBuf>,
-    /// How many times faster than in Azure VMs come and go.
+    /// How many times faster than in Azure VMs start and stop.
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     speed: u32,
-    /// Resources on a page of a listing.
+    /// Resources per page of a listing.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     page_size: u16,
     /// Kubeconfig of a cluster in which VMs of NodeClaims become Nodes.
     #[arg(long, value_name = "KUBECONFIG")]
     join: Option<PathBuf>,
-    /// How to print where it is served.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub(super) struct Args {
 enum Clock {
     /// Real time.
     Wall,
-    /// It stands still until it is moved.
+    /// Moved only by the control endpoint.
     Virtual,
 }
 
@@ -113,14 +113,16 @@ impl Args {
     fn check(&self) -> anyhow::Result<()> {
         if !self.bind.ip().is_loopback() && !self.allow_remote {
             anyhow::bail!(
-                "--bind {}: other machines could reach it, and there is no TLS; add --allow-remote if that is meant",
+                "--bind {}: reachable from other machines without TLS; add --allow-remote to allow this",
                 self.bind
             );
         }
         match self.clock {
-            Clock::Wall if self.start.is_some() => anyhow::bail!("--start needs --clock virtual"),
+            Clock::Wall if self.start.is_some() => anyhow::bail!("--start requires --clock virtual"),
             Clock::Virtual if self.time_offset_file.is_some() => {
-                anyhow::bail!("--time-offset-file needs --clock wall; a virtual clock is moved by the control endpoint")
+                anyhow::bail!(
+                    "--time-offset-file requires --clock wall; a virtual clock is moved by the control endpoint"
+                )
             }
             _ => Ok(()),
         }
@@ -142,7 +144,7 @@ impl Args {
     fn settings(&self, identity: &ClusterIdentity) -> anyhow::Result<Settings> {
         let catalog = Catalog::embedded()?;
         let region = crate::region::known(&self.region, &catalog)?;
-        let region = catalog.region(&region).context("the catalogue lost the region")?;
+        let region = catalog.region(&region).context("region missing from the catalogue")?;
         let mut cloud = CloudSettings::of_region(identity, &region, self.seed);
         cloud.timings = cloud.timings.faster(self.speed);
         let clock = match self.clock {

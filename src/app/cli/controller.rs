@@ -10,28 +10,28 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  napkeeper controller --mode companion --config napkeeper.yaml      beside managed NAP: sweeps and reports
+  napkeeper controller --mode companion --config napkeeper.yaml      companion of managed NAP: sweeps and reports
   napkeeper controller --mode provisioner --config napkeeper.yaml \\
       --azure-endpoint http://127.0.0.1:8085 --azure-token-file token --kubeconfig kind.kubeconfig
-                                                                     instead of it: against `napkeeper azure-sim`
+                                                                     in place of NAP: against `napkeeper azure-sim`
 
-One replica acts at a time, by a Lease; others wait. SIGTERM lets what is under way finish.
-Exit codes: 0 stopped as asked, 2 it could not be done.";
+One replica is active at a time, elected by a Lease. SIGTERM lets running commands finish.
+Exit codes: 0 stopped by a signal, 2 error (bad input or I/O).";
 
 /// Look after a cluster: launch, replace and remove its nodes, and sweep what belongs to nobody.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// What to do: beside managed NAP, or instead of it.
+    /// Companion of managed NAP, or provisioner in its place.
     #[arg(long, value_enum, value_name = "MODE")]
     mode: ModeArg,
-    /// The napkeeper.yaml that says which cluster this is.
+    /// The napkeeper.yaml that identifies the cluster.
     #[arg(long, value_name = "FILE", default_value = "napkeeper.yaml")]
     config: PathBuf,
-    /// The cluster of the file; needed where it has several.
+    /// Cluster in the file; required if it has several.
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// Kubeconfig; absent is the pod's own account, else the user's default.
+    /// Kubeconfig [default: the pod's service account, else the user's kubeconfig].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Namespace of the Lease and of the pause switch.
@@ -40,11 +40,11 @@ pub(super) struct Args {
     /// Address of /healthz, /readyz and /metrics.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     health_bind: SocketAddr,
-    /// Name in the Lease; absent is the host's name and a random part.
+    /// Name in the Lease [default: the host name with a random suffix].
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
-    /// Launch NodeClaims as Machines of this agent pool of AKS (a pool of mode Machines). Experimental: by a preview
-    /// of Azure's API, and only in provisioner mode.
+    /// Launch NodeClaims as Machines of this AKS agent pool (of mode Machines). Experimental: uses a preview API of
+    /// Azure, only in provisioner mode.
     #[arg(long, value_name = "POOL", value_parser = pool)]
     experimental_machines: Option<String>,
     #[command(flatten)]
@@ -59,7 +59,7 @@ fn pool(text: &str) -> Result<String, String> {
         && text.starts_with(|c: char| c.is_ascii_lowercase())
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     fits.then(|| text.to_owned())
-        .ok_or_else(|| "must be 1 to 12 lower-case letters and digits, a letter first".to_owned())
+        .ok_or_else(|| "must be 1 to 12 lower-case letters and digits, starting with a letter".to_owned())
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mode = args.mode.into();
     ensure!(
         mode == ControllerMode::Provisioner || args.experimental_machines.is_none(),
-        "--experimental-machines needs --mode provisioner: beside managed NAP nothing is launched"
+        "--experimental-machines requires --mode provisioner: companion mode launches nothing"
     );
     let options = Options {
         mode,

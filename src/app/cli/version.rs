@@ -10,7 +10,7 @@ use std::io::Write;
 /// Print the version, and the date of the embedded catalogue.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// How to print it.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
 }

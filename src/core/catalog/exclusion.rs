@@ -34,52 +34,52 @@ const LOCAL_DNS_MEMORY_MIB: u64 = 244;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum ExclusionReason {
     /// Azure restricts it for the subscription.
-    #[error("the subscription may not buy it in this region")]
+    #[error("not available to the subscription in this region")]
     Restricted,
     /// On the list of sizes that AKS refuses.
-    #[error("AKS takes no nodes of this size")]
+    #[error("AKS does not support this size")]
     RefusedByAks,
     /// Family and series cannot be told from the name.
-    #[error("its name does not follow Azure's grammar")]
+    #[error("its name does not follow the Azure naming scheme")]
     UnreadableName,
     /// Below AKS's least number of vCPUs.
-    #[error("AKS needs at least 2 vCPUs")]
+    #[error("AKS requires at least 2 vCPUs")]
     TooFewCpus,
     /// Below AKS's least memory.
-    #[error("AKS needs at least 3.5 GiB of memory")]
+    #[error("AKS requires at least 3.5Gi of memory")]
     TooLittleMemory,
     /// An accelerator that AKS has no driver for.
-    #[error("AKS does not drive its GPU or accelerator")]
+    #[error("AKS does not support its GPU or accelerator")]
     UnsupportedGpu,
     /// Some of its cores are switched off.
-    #[error("it has constrained cores: the price of more vCPUs than it has")]
+    #[error("constrained vCPUs: it is priced for more vCPUs than it has")]
     ConstrainedCores,
     /// A confidential size.
     #[error("confidential sizes (DC, EC) are not supported")]
     Confidential,
     /// Its price is unknown.
-    #[error("no pay-as-you-go price is known for it in this region")]
+    #[error("no pay-as-you-go price is known in this region")]
     NoPrice,
     /// No GPU driver for the image family.
-    #[error("AKS has no driver for its GPU on the class's image family")]
+    #[error("AKS has no GPU driver for the AKSNodeClass's image family")]
     NoDriverOnImage,
     /// The class installs GPU drivers, and there is none to install.
-    #[error("AKS installs no driver for its GPU: the class must set gpu.mode to None")]
+    #[error("AKS does not install a driver for its GPU: the AKSNodeClass must set gpu.mode to None")]
     NoDriverInstall,
     /// The class asks for encryption at the host.
-    #[error("it cannot encrypt at the host, as the class asks")]
+    #[error("it does not support encryption at host, which the AKSNodeClass requires")]
     NoEncryptionAtHost,
     /// The class asks for local DNS.
-    #[error("it is too small for local DNS, as the class asks: 4 vCPUs and 244 MiB at least")]
+    #[error("too small for LocalDNS, which the AKSNodeClass enables: at least 4 vCPUs and 244Mi required")]
     TooSmallForLocalDns,
     /// The class asks for artifact streaming.
-    #[error("artifact streaming, as the class asks, does not exist for arm64")]
+    #[error("artifact streaming, which the AKSNodeClass enables, is not supported on arm64")]
     NoArtifactStreaming,
     /// The class asks for trusted launch.
-    #[error("it boots no generation 2 image, which trusted launch, as the class asks, needs")]
+    #[error("it does not support generation 2 images, required by trusted launch, which the AKSNodeClass enables")]
     NoTrustedLaunch,
     /// The class asks for an image that exists for amd64 only.
-    #[error("no arm64 image exists for the class: trusted launch and FIPS on Ubuntu are amd64 only")]
+    #[error("no arm64 image for the AKSNodeClass: trusted launch and FIPS on Ubuntu are amd64 only")]
     NoArm64Image,
 }
 

@@ -41,7 +41,7 @@ pub enum PriceAdjustment {
 
 /// Why a text is no change of a price.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?}: must be {expected}, with at most 9 places")]
+#[error("{text:?}: must be {expected}, with at most 9 decimal places")]
 pub struct PriceAdjustmentError {
     text: String,
     expected: &'static str,

@@ -52,7 +52,7 @@ impl<'a> CatalogReader<'a> {
 
     pub(super) fn text(&mut self) -> Result<&'a str, CatalogReadError> {
         let length = self.number()?;
-        str::from_utf8(self.take(length)?).map_err(|_| CatalogReadError("a text is not UTF-8"))
+        str::from_utf8(self.take(length)?).map_err(|_| CatalogReadError("a string is not UTF-8"))
     }
 
     /// A count and as many entries. Every entry takes a byte at least, so a wrong count ends with the data.

@@ -161,6 +161,6 @@ impl RegionOfferingsIndex {
 
 impl fmt::Debug for RegionOfferingsIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Supplies of {} regions and {} sizes", self.regions.len(), self.index.sizes().len())
+        write!(f, "Offerings of {} regions and {} sizes", self.regions.len(), self.index.sizes().len())
     }
 }

@@ -189,18 +189,18 @@ fn execute(
         ConsolidationAction::Delete => {
             let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "underutilized" };
             let gain = match candidate.capacity_type {
-                CapacityType::Reserved => "leaves what is reserved to others".to_owned(),
+                CapacityType::Reserved => "frees reserved capacity".to_owned(),
                 CapacityType::Spot | CapacityType::OnDemand => format!("saves {}/h", candidate.price),
             };
-            let fit = if pods == 1 { "its pod fits".to_owned() } else { format!("its {pods} pods fit") };
-            plan.push(command, format!("{fit} on other nodes, which {gain}"));
+            let fit = if pods == 1 { "its pod can move to".to_owned() } else { format!("its {pods} pods can move to") };
+            plan.push(command, format!("{fit} other nodes, which {gain}"));
         }
         ConsolidationAction::Replace(node, saving) => {
             let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();
             let Some(draft) = claim_draft(context.snapshot, *node, context.seed, context.now, usize::MAX) else {
                 return;
             };
-            let reason = format!("{best} would hold the {pods} pods of {} and save {saving}/h", candidate.node.name);
+            let reason = format!("replacing {} with {best} for its {pods} pods saves {saving}/h", candidate.node.name);
             memory.replacements.insert(candidate.claim.name.clone(), (draft.name.clone(), context.now));
             plan.push(Command::CreateClaim(Box::<ClaimDraft>::new(draft)), reason);
         }

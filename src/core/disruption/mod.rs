@@ -109,7 +109,7 @@ fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
             plan.wake_at(at);
         } else if !is_in_progress(snapshot, claim) {
             let command = Command::DeleteClaim { claim: claim.reference(), category: "expired" };
-            plan.push(command, format!("older than expireAfter ({} h)", after.as_hours()));
+            plan.push(command, format!("older than expireAfter ({}h)", after.as_hours()));
         }
     }
 }
@@ -128,7 +128,10 @@ fn delete_empty(
         }
         if budgets.consume(candidate, DisruptionReason::Empty) {
             let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "empty" };
-            plan.push(command, format!("no pods but daemons on {}, worth {}/h", candidate.node.name, candidate.price));
+            plan.push(
+                command,
+                format!("node {} is empty (only DaemonSet pods), saves {}/h", candidate.node.name, candidate.price),
+            );
         } else {
             plan.wake_at(now + BUDGET_RETRY);
         }

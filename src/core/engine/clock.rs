@@ -22,7 +22,7 @@ pub struct TimeShift(Vec<(Timestamp, SignedDuration)>);
 
 /// A text that is no shift.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {reason}; expected a time and an offset, such as 2026-03-01T12:00:00Z 90m")]
+#[error("line {line}: {reason}; expected a time and an offset, for example 2026-03-01T12:00:00Z 90m")]
 pub struct TimeShiftError {
     /// Line, from 1.
     pub line: usize,
@@ -40,11 +40,11 @@ impl TimeShift {
         let mut steps: Vec<(Timestamp, SignedDuration)> = Vec::new();
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let error = |why: String| TimeShiftError { line: at + 1, reason: why };
-            let (time, offset) = line.trim().split_once(' ').ok_or_else(|| error("one word".to_owned()))?;
+            let (time, offset) = line.trim().split_once(' ').ok_or_else(|| error("only one word".to_owned()))?;
             let time: Timestamp = time.parse().map_err(|e: jiff::Error| error(e.to_string()))?;
             let offset: SignedDuration = offset.trim().parse().map_err(|e: jiff::Error| error(e.to_string()))?;
             if steps.last().is_some_and(|(t, o)| *t > time || *o > offset) || offset.is_negative() {
-                return Err(error("times and offsets must not go back".to_owned()));
+                return Err(error("times and offsets must not decrease".to_owned()));
             }
             steps.push((time, offset));
         }

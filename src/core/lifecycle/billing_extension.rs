@@ -32,7 +32,7 @@ impl ClaimReconciler<'_> {
         self.memory.billing_attempted.insert(claim.name.clone(), self.now);
         self.plan.push(
             Command::InstallBillingExtension { claim: claim.reference(), vm },
-            "AKS counts its node by an extension",
+            "the AKS billing extension is missing",
         );
         true
     }

@@ -88,7 +88,7 @@ impl ClaimReconciler<'_> {
             ClaimPhase::Created | ClaimPhase::Launching => self.launch(claim),
             ClaimPhase::LaunchFailed => {
                 let why = claim.status.launch_failed.as_ref().map_or("", |f| &*f.message);
-                self.delete(claim, "launch_failed", &format!("every offering was refused: {why}"));
+                self.delete(claim, "launch_failed", &format!("Azure refused every offering: {why}"));
             }
             ClaimPhase::Launched => self.await_node(claim),
             ClaimPhase::Joined => self.register(claim, node),
@@ -110,7 +110,7 @@ impl ClaimReconciler<'_> {
         let looked = claim.intent.is_none() || self.memory.launched.contains_key(&claim.name);
         if self.now >= deadline && looked {
             let minutes = self.settings.launch_timeout.as_mins();
-            self.delete(claim, "launch_timeout", &format!("no VM within {minutes} min"));
+            self.delete(claim, "launch_timeout", &format!("no VM after {minutes} minutes"));
             return;
         }
         if self.now < deadline {
@@ -123,7 +123,7 @@ impl ClaimReconciler<'_> {
             return;
         }
         let Some(class) = self.snapshot.classes().get(&claim.spec.class) else { return };
-        let again = if claim.intent.is_some() { "an earlier launch was cut short" } else { "new NodeClaim" };
+        let again = if claim.intent.is_some() { "resuming an interrupted launch" } else { "new NodeClaim" };
         let best = claim.spec.planned.first().map(|o| format!(": {} at {}/h", o.key, o.price)).unwrap_or_default();
         self.memory.launched.insert(claim.name.clone(), self.now);
         let launch = Launch {
@@ -151,7 +151,7 @@ impl ClaimReconciler<'_> {
         let deadline = since + self.settings.registration_timeout;
         if self.now >= deadline {
             let minutes = self.settings.registration_timeout.as_mins();
-            self.delete(claim, "registration_timeout", &format!("its node has not joined within {minutes} min"));
+            self.delete(claim, "registration_timeout", &format!("node did not register within {minutes} minutes"));
         } else {
             self.plan.wake_at(deadline);
             self.ensure_billing_extension(claim);
@@ -168,13 +168,13 @@ impl ClaimReconciler<'_> {
             let step = ClaimUpdate::Registered { node: node.name.clone() };
             self.plan.push(
                 Command::UpdateClaim { claim: claim.reference(), update: step },
-                format!("node {} has joined", node.name),
+                format!("node {} registered", node.name),
             );
         } else {
             let taints = claim.spec.taints.iter().chain(&claim.spec.startup_taints).cloned().collect();
             let step = NodeUpdate::Register { labels: claim.spec.labels.clone(), taints };
             let command = Command::UpdateNode { node: node.name.clone(), uid: node.uid.clone(), update: step };
-            self.plan.push(command, format!("the node of {} has joined", claim.name));
+            self.plan.push(command, format!("the node of {} registered", claim.name));
         }
     }
 
@@ -189,7 +189,7 @@ impl ClaimReconciler<'_> {
         } else {
             let step = NodeUpdate::Initialize;
             let command = Command::UpdateNode { node: node.name.clone(), uid: node.uid.clone(), update: step };
-            self.plan.push(command, "ready, and its startup taints are gone");
+            self.plan.push(command, "ready, startup taints removed");
         }
     }
 
@@ -215,8 +215,10 @@ impl ClaimReconciler<'_> {
                 if self.now >= due {
                     (*known, *written) = (pods, self.now);
                     let step = ClaimUpdate::PodEvent { at: self.now };
-                    self.plan
-                        .push(Command::UpdateClaim { claim: claim.reference(), update: step }, "pods came or went");
+                    self.plan.push(
+                        Command::UpdateClaim { claim: claim.reference(), update: step },
+                        "pods were added or removed",
+                    );
                 } else {
                     self.plan.wake_at(due);
                 }
@@ -229,7 +231,7 @@ impl ClaimReconciler<'_> {
     fn check_vm_gone(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(vm) = claim.status.provider_id.as_ref().map(|id| id.vm().clone()) else { return };
         if node.is_some_and(|n| n.deleting_at.is_some()) {
-            self.delete(claim, "node_deleted", "its node is gone: somebody deleted it, or its VM went first");
+            self.delete(claim, "node_deleted", "its Node no longer exists: it was deleted, or its VM was");
             return;
         }
         let due = self.memory.vm_checked.get(&claim.name).map(|at| *at + VM_CHECK_INTERVAL);
@@ -238,7 +240,7 @@ impl ClaimReconciler<'_> {
             None => {
                 self.memory.vm_checked.insert(claim.name.clone(), self.now);
                 self.plan.wake_at(self.now + VM_CHECK_INTERVAL);
-                let why = if node.is_some() { "its node is not ready" } else { "its node is gone" };
+                let why = if node.is_some() { "node is not ready" } else { "Node no longer exists" };
                 self.plan.push(Command::CheckVmGone { claim: claim.reference(), vm }, why);
             }
         }
@@ -265,7 +267,8 @@ impl ClaimReconciler<'_> {
             return;
         }
         let Some(intent) = &claim.intent else {
-            self.plan.push(Command::RemoveFinalizer { claim: claim.reference() }, "nothing was created for it");
+            self.plan
+                .push(Command::RemoveFinalizer { claim: claim.reference() }, "no Azure resources were created for it");
             return;
         };
         if self.snapshot.pause.blocks(PauseSwitch::Delete) {
@@ -280,7 +283,7 @@ impl ClaimReconciler<'_> {
         self.memory.terminated.insert(claim.name.clone(), self.now);
         let node = node.map(|n| n.name.clone());
         let terminate = Terminate { claim: claim.reference(), intent: intent.clone(), drained_node: node };
-        self.plan.push(Command::Terminate(Box::new(terminate)), "drained; its VM, NIC and OS disk go");
+        self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
     }
 
     /// Taints a node that drains, pods or none: until that is seen, kube-scheduler may put pods on it.
@@ -295,7 +298,7 @@ impl ClaimReconciler<'_> {
             let (name, uid) = (node.name.clone(), node.uid.clone());
             self.plan.push(
                 Command::UpdateNode { node: name, uid, update: NodeUpdate::TaintDisrupted },
-                "no new pods: it drains",
+                "cordoning the node to drain it",
             );
         }
     }
@@ -326,7 +329,7 @@ impl ClaimReconciler<'_> {
             self.memory.evicted.insert(pod.uid.clone(), self.now);
             self.plan.wake_at(self.now + EVICTION_RETRY);
             let command = Command::Evict { pod: pod.key.clone(), uid: pod.uid.clone() };
-            self.plan.push(command, format!("the node of {} drains", claim.name));
+            self.plan.push(command, format!("draining the node of {}", claim.name));
         }
     }
 

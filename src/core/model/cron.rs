@@ -31,7 +31,8 @@ pub struct CronFields {
 pub enum ScheduleError {
     /// Not five fields and not an alias.
     #[error(
-        "schedule {0:?}: must have five fields (minute hour day month weekday) or be one of @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually"
+        "schedule {0:?}: must have five fields (minute hour day month weekday) or be one of @hourly, @daily, \
+         @midnight, @weekly, @monthly, @yearly, @annually"
     )]
     Shape(String),
     /// A field has a value that it must not have.
@@ -49,7 +50,7 @@ pub enum ScheduleError {
         max: u8,
     },
     /// The fields fit, yet there is no such time.
-    #[error("schedule {0:?}: no time fits it")]
+    #[error("schedule {0:?}: never matches a time")]
     Never(String),
 }
 

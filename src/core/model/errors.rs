@@ -25,7 +25,7 @@ pub enum EffectError {
     #[error("Kubernetes: {0}")]
     Cluster(ClusterError),
     /// A pause switch or a lost lease held the write back.
-    #[error("held back: {0}")]
+    #[error("blocked: {0}")]
     Blocked(&'static str),
 }
 
@@ -237,19 +237,19 @@ impl CloudErrorCode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum ClusterError {
     /// The object exists already, has another UID, or has changed.
-    #[error("the object has changed or exists already")]
+    #[error("the object has been modified or already exists")]
     Conflict,
     /// No such object.
-    #[error("no such object")]
+    #[error("object not found")]
     NotFound,
     /// A PodDisruptionBudget allows no eviction now.
-    #[error("a PodDisruptionBudget allows no eviction now")]
+    #[error("a PodDisruptionBudget does not allow the eviction now")]
     Budget,
     /// We may not do that.
     #[error("permission denied")]
     Forbidden,
     /// Every name that it might have had is taken.
-    #[error("every name for it is taken")]
+    #[error("every name for it is already taken")]
     NamesExhausted,
     /// The API server failed, or could not be reached.
     #[error("the API server cannot be reached")]

@@ -48,27 +48,30 @@ fn state(
     let ahead = approval.expires_at.duration_since(case.now);
     let remove = |why: &str| format!("{why}: remove these lines");
     Some(if collected {
-        (ApprovalState::Spent, remove("the resource was collected"))
+        (ApprovalState::Spent, remove("the resource was deleted"))
     } else if ahead <= SignedDuration::ZERO {
-        (ApprovalState::Expired, "it has expired: remove these lines, or approve anew".to_owned())
+        (ApprovalState::Expired, "expired: remove these lines, or approve again".to_owned())
     } else if ahead > Sweep::MAX_APPROVAL_VALIDITY {
-        (ApprovalState::TooFarAhead, "expiresAt lies more than 14 days ahead: write an earlier time".to_owned())
+        (ApprovalState::TooFarAhead, "expiresAt is more than 14 days in the future: use an earlier time".to_owned())
     } else if let Some(resource) = same {
         let kind = resource.kind();
         if sweep.kinds.contains(&kind) {
             (ApprovalState::Active, String::new())
         } else {
-            (ApprovalState::Unmatched, format!("this sweep does not look at {kind}: move these lines to one that does"))
+            (
+                ApprovalState::Unmatched,
+                format!("this OrphanSweep does not include kind {kind}: move these lines to one that does"),
+            )
         }
     } else if !whole {
         return None;
     } else if let Some(other) = there {
-        let why = format!("the resource of that name is now another one, of incarnation {}", other.incarnation);
+        let why = format!("the resource of that name has been recreated, with incarnation {}", other.incarnation);
         (ApprovalState::Unmatched, remove(&why))
     } else if is_in_group(&approval.id, &case.settings.cluster.node_resource_group) {
-        (ApprovalState::Spent, remove("the resource is gone"))
+        (ApprovalState::Spent, remove("the resource no longer exists"))
     } else {
-        let why = format!("it names nothing in {}", case.settings.cluster.node_resource_group);
+        let why = format!("no such resource in {}", case.settings.cluster.node_resource_group);
         (ApprovalState::Unmatched, remove(&why))
     })
 }

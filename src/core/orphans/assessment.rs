@@ -126,7 +126,7 @@ impl<'a> SweepContext<'a> {
         let cluster = &self.settings.cluster;
         match self.group_state() {
             GroupState::Ours => None,
-            GroupState::NoReadyNode => Some(format!("no ready Node lies in {}", cluster.node_resource_group)),
+            GroupState::NoReadyNode => Some(format!("no ready Node belongs to {}", cluster.node_resource_group)),
             GroupState::OtherCluster => Some(format!(
                 "{} is not managed by {}: check the configured group",
                 cluster.node_resource_group, cluster.id
@@ -189,7 +189,7 @@ impl<'a> SweepContext<'a> {
         let excluded = || {
             let part = parts.listed.iter().find(|part| sweep.exclusions.iter().any(|e| is_excluded_by(e, part)))?;
             let (word, name) = (kind_label(part.kind()), part.id.name());
-            Some(Arc::from(format!("{word} {name} would go with it, and an exclusion names that: detach it")))
+            Some(Arc::from(format!("{word} {name} would be deleted with it, and is excluded: detach it")))
         };
         parts.undeletable.clone().or_else(excluded)
     }

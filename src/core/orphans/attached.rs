@@ -55,11 +55,11 @@ impl<'a, 'l> AttachedResourceFinder<'a, 'l> {
     /// Why a part may not go with its VM.
     fn undeletable(&self, id: &ArmId, vm: &CloudResource, detail: &Vm) -> Option<String> {
         let say = |what: &str, why: &str, remedy: &str| {
-            Some(format!("{what} {} would go with it, and {why}: {remedy}", id.name()))
+            Some(format!("{what} {} would be deleted with it, and {why}: {remedy}", id.name()))
         };
         let Some(part) = self.listed.find(id.folded()) else {
-            let remedy = "see what it is, and delete the VM by hand if it may go";
-            return say("what it names as", "the group's listing does not show it", remedy);
+            let remedy = "check what it is, and delete the VM manually if that is safe";
+            return say("the resource named", "it is not in the listing of the group", remedy);
         };
         let word = kind_label(part.kind());
         if part.kind() == ResourceKind::DataDisk || detail.data_disks.contains(id) {
@@ -68,20 +68,20 @@ impl<'a, 'l> AttachedResourceFinder<'a, 'l> {
         if let Err(refusal) = ownership(part, self.links, self.case.settings) {
             let why = match refusal {
                 DeletionRefusal::Retained => "its volume had reclaim policy Retain",
-                _ => "no exact tag says that it is this cluster's",
+                _ => "no tag identifies it as owned by this cluster",
             };
-            return say(word, why, "detach it, or delete the VM by hand");
+            return say(word, why, "detach it, or delete the VM manually");
         }
         if let Some(life) = self.links.sign_of_life_besides_vm(part) {
-            return say(word, &life.chain, "detach it, or delete the VM by hand");
+            return say(word, &life.chain, "detach it, or delete the VM manually");
         }
         if let Some(other) = attached_vms(part).find(|other| **other != vm.id) {
-            return say(word, &format!("VM {} has it too", other.name()), "detach it from one of them");
+            return say(word, &format!("VM {} also uses it", other.name()), "detach it from one of them");
         }
         if let Some(why) = reserved_disk(part) {
             return say(word, &why, "detach it");
         }
         let lock = self.case.infrastructure.locks.iter().find(|lock| lock.covers(id))?;
-        say(word, &format!("the lock {} keeps it", lock.id.name()), "remove the lock if it may go")
+        say(word, &format!("the lock {} protects it", lock.id.name()), "remove the lock if it may be deleted")
     }
 }

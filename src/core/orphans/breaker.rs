@@ -9,6 +9,7 @@ use crate::model::azure::cloud::{CloudResource, ResourceKind};
 use crate::model::names::{ClaimName, Uid};
 use crate::model::orphans::record::{BreakerTrip, OrphanRecords};
 use crate::model::orphans::sweep::Sweep;
+use crate::plan::kind_label;
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
@@ -64,7 +65,9 @@ pub fn describe_trip(trip: &BreakerTrip) -> String {
     let BreakerTrip { at, kind, suspects, owned, .. } = trip;
     let after = Timestamp::from_second(at.as_second() + 1).unwrap_or(*at);
     format!(
-        "the breaker tripped at {at}: {suspects} of {owned} {kind} turned suspect within an hour. If that is right, commit `breaker: {{clearedAt: \"{after}\"}}` to the OrphanSweep's spec"
+        "the breaker tripped at {at}: {suspects} of {owned} {} resources became suspect within an hour. If this is \
+         expected, commit `breaker: {{clearedAt: \"{after}\"}}` to the OrphanSweep's spec",
+        kind_label(*kind)
     )
 }
 
@@ -201,11 +204,11 @@ mod tests {
         let halted = |world: &SweepWorld| world.report.as_ref().unwrap().halted.clone().unwrap_or_default();
         world.run(HOURS(4));
         assert_eq!(world.snapshot.records.trips[0].void, [start() + HOURS(5)]);
-        assert!(halted(&world).contains("lies in the future"), "{}", halted(&world));
+        assert!(halted(&world).contains("is in the future"), "{}", halted(&world));
         world.crash();
         world.run(HOURS(8));
         assert_eq!(world.deleted_names(), [""; 0], "its time has come, and nobody has looked at the trip");
-        assert!(halted(&world).contains("was there before the trip"), "{}", halted(&world));
+        assert!(halted(&world).contains("was set before the breaker tripped"), "{}", halted(&world));
         world.sweep.breaker_cleared_at = Some(world.now - MINUTES(1));
         world.run(HOURS(1));
         assert_eq!((world.deleted.len(), halted(&world).as_ref()), (1, ""), "somebody has");

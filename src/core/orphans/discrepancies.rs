@@ -101,13 +101,14 @@ impl<'a> InventoryIndex<'a> {
         let object = format!("NodeClaim {}", claim.name);
         match self.vms.find(vm.folded()) {
             None if self.would_be_listed(vm) && self.age(launched) >= LIST_LAG => {
-                let mut evidence = vec![format!("launched at {launched}, and VM {} is not there", vm.name())];
+                let mut evidence = vec![format!("launched at {launched}, but VM {} does not exist", vm.name())];
                 let machine = self.machines.find(claim.name.as_str());
                 evidence.extend(
-                    machine.map(|m| format!("AKS Machine {} still stands for it: each keeps the other", m.id.name())),
+                    machine
+                        .map(|m| format!("AKS Machine {} still refers to it, so neither is cleaned up", m.id.name())),
                 );
                 let remedy =
-                    format!("delete it: `kubectl delete nodeclaim {}`; its pods are then placed anew", claim.name);
+                    format!("delete it: `kubectl delete nodeclaim {}`; its pods are then rescheduled", claim.name);
                 Some(discrepancy(DiscrepancyKind::ClaimWithoutVm, object, Some(launched), evidence, remedy))
             }
             Some(there) if claim.status.registered.is_none() && self.age(launched) >= REGISTRATION_TIMEOUT => {
@@ -115,11 +116,12 @@ impl<'a> InventoryIndex<'a> {
                     return None;
                 }
                 let evidence = vec![format!(
-                    "launched at {launched}; VM {} runs and is paid for, and no Node has joined",
+                    "launched at {launched}; VM {} is running and billed, but no Node has registered",
                     there.id.name()
                 )];
                 let remedy = format!(
-                    "look at the VM's boot diagnostics and the subnet's way to the API server, then `kubectl delete nodeclaim {}`",
+                    "check the VM's boot diagnostics and the route from the subnet to the API server, then `kubectl \
+                     delete nodeclaim {}`",
                     claim.name
                 );
                 Some(discrepancy(DiscrepancyKind::NeverJoined, object, Some(launched), evidence, remedy))
@@ -142,11 +144,11 @@ impl<'a> InventoryIndex<'a> {
             return None;
         }
         let stem = aks_machine_vm_stem(machine).unwrap_or_default();
-        let mut evidence = vec![format!("AKS shows it ({stem}), and its VM {} is not there", vm.name())];
+        let mut evidence = vec![format!("AKS lists it ({stem}), but its VM {} does not exist", vm.name())];
         let claim = aks_machine_claim(machine).and_then(|name| self.claim_by_name.find(name));
-        evidence.extend(claim.map(|c| format!("NodeClaim {} still stands for it: each keeps the other", c.name)));
+        evidence.extend(claim.map(|c| format!("NodeClaim {} still refers to it, so neither is cleaned up", c.name)));
         let first = claim.map(|c| format!("`kubectl delete nodeclaim {}`, then ", c.name)).unwrap_or_default();
-        let remedy = format!("{first}delete the Machine: `az aks machine delete`; no VM goes with it");
+        let remedy = format!("{first}delete the Machine: `az aks machine delete`; this deletes no VM");
         let object = format!("AKS Machine {}", machine.id.name());
         Some(discrepancy(DiscrepancyKind::MachineWithoutVm, object, machine.created_at, evidence, remedy))
     }
@@ -163,11 +165,14 @@ impl<'a> InventoryIndex<'a> {
         let there = self.vms.find(vm.folded()).is_some() || self.instances.find(vm.folded()).is_some();
         if !there && unready && self.would_be_listed(vm) {
             let evidence = vec![
-                format!("its VM {} is not there, and it has not been ready since {}", vm.name(), node.ready_since),
-                claim.map_or_else(|| "no NodeClaim has it".to_owned(), |c| format!("NodeClaim {} has it", c.name)),
+                format!("its VM {} does not exist, and it has not been ready since {}", vm.name(), node.ready_since),
+                claim.map_or_else(
+                    || "no NodeClaim refers to it".to_owned(),
+                    |c| format!("NodeClaim {} refers to it", c.name),
+                ),
             ];
             let what = claim.map_or_else(|| format!("node {}", node.name), |c| format!("nodeclaim {}", c.name));
-            let remedy = format!("`kubectl delete {what}`; its pods are then placed anew");
+            let remedy = format!("`kubectl delete {what}`; its pods are then rescheduled");
             return Some(discrepancy(DiscrepancyKind::NodeWithoutVm, object, Some(node.ready_since), evidence, remedy));
         }
         let pool = node.label(labels::NODEPOOL)?;
@@ -175,11 +180,8 @@ impl<'a> InventoryIndex<'a> {
         if claim.is_some() || named.is_some() || !there || self.age(node.created_at) < LIST_LAG {
             return None;
         }
-        let evidence = vec![format!("its label says NodePool {pool}, and no NodeClaim has VM {}", vm.name())];
-        let remedy = format!(
-            "nobody replaces or removes it: drain it and delete its VM {}, or restore its NodeClaim",
-            vm.name()
-        );
+        let evidence = vec![format!("it is labeled with NodePool {pool}, but no NodeClaim refers to VM {}", vm.name())];
+        let remedy = format!("nothing manages it: drain it and delete its VM {}, or restore its NodeClaim", vm.name());
         Some(discrepancy(DiscrepancyKind::NodeWithoutClaim, object, Some(node.created_at), evidence, remedy))
     }
 
@@ -194,22 +196,24 @@ impl<'a> InventoryIndex<'a> {
         if self.age(since) < STUCK_FINALIZER_AFTER || deadline.is_some_and(|at| at > self.at) {
             return None;
         }
-        let mut evidence = vec![format!("being deleted since {since}, and a finalizer holds it")];
+        let mut evidence = vec![format!("being deleted since {since}, blocked by a finalizer")];
         let vm_there = vm.filter(|vm| self.vms.find(vm.folded()).is_some());
         evidence.push(match (vm, vm_there) {
-            (_, Some(vm)) => format!("VM {} is still there", vm.name()),
-            (Some(vm), None) => format!("VM {} is gone: the finalizer waits for nothing in Azure", vm.name()),
+            (_, Some(vm)) => format!("VM {} still exists", vm.name()),
+            (Some(vm), None) => format!("VM {} no longer exists: the finalizer is not waiting for Azure", vm.name()),
             (None, None) => "it never had a VM".to_owned(),
         });
         let node = vm.and_then(|vm| self.nodes.find(vm.folded()));
-        evidence.extend(node.map(|n| format!("Node {} is still there", n.name)));
+        evidence.extend(node.map(|n| format!("Node {} still exists", n.name)));
         let pods = node.map(|n| self.pods_blocking_drain(&n.name)).unwrap_or_default();
         let remedy = if !pods.is_empty() {
-            "let these pods go: loosen their PodDisruptionBudget, remove karpenter.sh/do-not-disrupt, or delete them"
+            "allow these pods to be evicted: relax their PodDisruptionBudget, remove karpenter.sh/do-not-disrupt, or \
+             delete them"
         } else if vm_there.is_some() {
-            "look why the VM is not deleted: a lock, a denied permission or a failed operation in the activity log"
+            "check why the VM is not deleted: a lock, a denied permission or a failed operation in the activity log"
         } else {
-            "look whether the controller that set the finalizer runs, and why it cannot finish; napkeeper strips none"
+            "check that the controller that set the finalizer is running, and why it cannot finish; napkeeper does \
+             not remove finalizers"
         };
         evidence.extend(pods);
         Some(discrepancy(DiscrepancyKind::StuckFinalizer, object.to_owned(), Some(since), evidence, remedy.to_owned()))
@@ -220,7 +224,7 @@ impl<'a> InventoryIndex<'a> {
         let Some(snapshot) = self.snapshot else { return Vec::new() };
         let pods = snapshot.node_usage(node).map(|usage| &usage.pods).into_iter().flatten();
         let holding = pods.filter(|key| snapshot.pods().get(key).is_some_and(|pod| pod.holds_drain()));
-        holding.take(MAX_NAMED_PODS).map(|key| format!("pod {key} holds the drain up")).collect()
+        holding.take(MAX_NAMED_PODS).map(|key| format!("pod {key} blocks the drain")).collect()
     }
 
     fn age(&self, since: Timestamp) -> SignedDuration {

@@ -32,7 +32,7 @@ pub(super) fn evidence_of(
     evidence.extend(case.undeletable_attached(assessed, sweep));
     evidence.extend(sighting.map(|s| {
         let (times, first, last) = (s.times, s.first_seen, s.last_seen);
-        Arc::from(format!("seen {times} times without a sign of life from {first} to {last}"))
+        Arc::from(format!("no references found in {times} observations from {first} to {last}"))
     }));
     if assessed.sign_of_life.is_none() {
         evidence.extend(made_for(resource).map(Arc::from));
@@ -45,9 +45,9 @@ fn not_owned(case: &SweepContext<'_>, resource: &CloudResource, refusal: Deletio
     let text = match (refusal, resource.owner_cluster()) {
         (DeletionRefusal::Retained, _) => {
             let volume = case.records.volumes.get(&resource.id).map(|v| v.name.to_string()).unwrap_or_default();
-            format!("PersistentVolume {volume} had reclaim policy Retain: its data is wanted")
+            format!("PersistentVolume {volume} had reclaim policy Retain")
         }
-        (DeletionRefusal::NoVolumeRecord, _) => "no record that this cluster had a PersistentVolume on it".to_owned(),
+        (DeletionRefusal::NoVolumeRecord, _) => "no record of a PersistentVolume of this cluster on it".to_owned(),
         (_, Some(cluster)) => format!("its cluster tag names {cluster}"),
         (_, None) => "no tag names a cluster".to_owned(),
     };
@@ -60,13 +60,13 @@ fn made_for(resource: &CloudResource) -> Option<String> {
         return None;
     }
     let (namespace, name) = (resource.tag(labels::TAG_CSI_NAMESPACE)?, resource.tag(labels::TAG_CSI_CLAIM)?);
-    Some(format!("it was made for PersistentVolumeClaim {namespace}/{name}"))
+    Some(format!("created for PersistentVolumeClaim {namespace}/{name}"))
 }
 
 fn excluded(exclusion: &Exclusion) -> String {
     match exclusion {
-        Exclusion::Tag { key, value: Some(value) } => format!("excluded by the tag {key}={value}"),
-        Exclusion::Tag { key, value: None } => format!("excluded by the tag {key}"),
-        Exclusion::Name(name) => format!("excluded by the name {name}"),
+        Exclusion::Tag { key, value: Some(value) } => format!("excluded by tag {key}={value}"),
+        Exclusion::Tag { key, value: None } => format!("excluded by tag {key}"),
+        Exclusion::Name(name) => format!("excluded by name {name}"),
     }
 }

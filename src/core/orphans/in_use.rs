@@ -21,7 +21,7 @@ pub(super) fn in_use(resource: &CloudResource) -> Option<String> {
 /// What a NIC serves besides a VM.
 pub(super) fn serves(resource: &CloudResource) -> Option<String> {
     match &resource.detail {
-        ResourceDetail::Nic(nic) => nic.serves.as_ref().map(|what| format!("serves {what}")),
+        ResourceDetail::Nic(nic) => nic.serves.as_ref().map(|what| format!("used by {what}")),
         ResourceDetail::Vm(_) | ResourceDetail::Disk(_) => None,
     }
 }
@@ -42,11 +42,11 @@ pub(super) fn reserved_disk(resource: &CloudResource) -> Option<String> {
         return Some(format!("diskState {word}"));
     }
     if disk.max_shares > 1 {
-        return Some(format!("{} VMs may share it (maxShares)", disk.max_shares));
+        return Some(format!("shared disk (maxShares {})", disk.max_shares));
     }
     let name = resource.id.folded().rsplit('/').next().unwrap_or_default();
     let replica = SITE_RECOVERY_NAME_PARTS.iter().any(|part| name.contains(part));
-    replica.then(|| "Azure Site Recovery replicates to it, by its name".to_owned())
+    replica.then(|| "its name is that of an Azure Site Recovery replica".to_owned())
 }
 
 /// The tag or name by which AKS keeps a resource for itself. Azure compares the keys of tags without case.
@@ -54,8 +54,8 @@ pub(super) fn managed_by_aks(resource: &CloudResource) -> Option<String> {
     let begins = |text: &str| {
         text.get(..AKS_MANAGED_PREFIX.len()).is_some_and(|head| head.eq_ignore_ascii_case(AKS_MANAGED_PREFIX))
     };
-    let tag = resource.tags.keys().find(|key| begins(key)).map(|key| format!("AKS manages it, by its tag {key}"));
-    tag.or_else(|| begins(resource.id.name()).then(|| "AKS manages it, by its name".to_owned()))
+    let tag = resource.tags.keys().find(|key| begins(key)).map(|key| format!("managed by AKS, according to tag {key}"));
+    tag.or_else(|| begins(resource.id.name()).then(|| "managed by AKS, according to its name".to_owned()))
 }
 
 fn state_word(state: &DiskState) -> &str {

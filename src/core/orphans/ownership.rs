@@ -75,7 +75,7 @@ fn disk_ownership(volume: Option<&VolumeRecord>, settings: &Settings) -> Result<
         if settings.deletion_rules.enforces(DeletionRule::VolumeRecord) {
             return Err(DeletionRefusal::NoVolumeRecord);
         }
-        return Ok(Arc::from("no volume is asked for"));
+        return Ok(Arc::from("no volume is requested"));
     };
     if settings.deletion_rules.enforces(DeletionRule::RetainKeeps) && volume.reclaim == ReclaimPolicy::Retain {
         return Err(DeletionRefusal::Retained);

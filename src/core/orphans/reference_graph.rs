@@ -198,7 +198,7 @@ impl<'a> ReferenceGraph<'a> {
             let mut names = resource.tags_any_case(labels::TAG_CLAIM);
             Some((names.find_map(|name| self.claim_by_name.find(name))?, "its name in a tag"))
         };
-        let by_id = || Some((self.claim_by_id.get(key)?, "the id it has or intends"));
+        let by_id = || Some((self.claim_by_id.get(key)?, "the VM id it has or planned"));
         let by_name = || {
             let name = claim_from_name(resource)?;
             Some((self.claim_by_name.find(name)?, "its name"))
@@ -262,8 +262,7 @@ impl<'a> ReferenceGraph<'a> {
         if let Some(claim) = referenced_claim(resource)
             && let Some(node) = self.node_by_vm_name.find(&format!("aks-{claim}"))
         {
-            let text =
-                format!("Node {}, by the VM that NodeClaim {claim} would have{}", node.name, target_suffix(resource));
+            let text = format!("Node {}, by the planned VM of NodeClaim {claim}{}", node.name, target_suffix(resource));
             return Some((Classification::Owned, text));
         }
         let Some(node) = self.node_by_name.find(base_name(resource)) else {
@@ -293,7 +292,7 @@ impl<'a> ReferenceGraph<'a> {
         let by_vm = || {
             let vms = attached_vms(resource).chain(self.vm_by_part.get(key).map(|vm| &vm.id));
             let by_own = || vms.into_iter().find_map(|vm| self.aks_machine_by_vm.find(vm.folded()));
-            Some((self.aks_machine_by_vm.get(key).or_else(by_own)?, "the VM that it stands for"))
+            Some((self.aks_machine_by_vm.get(key).or_else(by_own)?, "the VM it represents"))
         };
         let by_claim = || {
             let tagged = |key| resource.tags_any_case(key);
@@ -317,11 +316,11 @@ impl<'a> ReferenceGraph<'a> {
         if let Some(instance) = self.instance_by_part.get(key) {
             let id = instance.id.as_str();
             let short = || id.rsplit("virtualMachineScaleSets/").next().unwrap_or(id);
-            let text = say.text(|| format!("scale-set instance {}{}", short(), target_suffix(resource)));
+            let text = say.text(|| format!("scale set instance {}{}", short(), target_suffix(resource)));
             return Some((Classification::Protected, text));
         }
         let beneath = resource.id.folded().contains("/virtualmachinescalesets/");
-        beneath.then(|| (Classification::Protected, say.text(|| "it is part of a scale-set instance".to_owned())))
+        beneath.then(|| (Classification::Protected, say.text(|| "part of a scale set instance".to_owned())))
     }
 
     /// A VM: the resource says that it is attached, or the VM names it. An orphaned VM counts too: its NIC and OS
@@ -330,7 +329,7 @@ impl<'a> ReferenceGraph<'a> {
         let attached = attached_vms(resource).next().map(|vm| say.text(|| format!("attached to VM {}", vm.name())));
         let named = || {
             let vm = self.vm_by_part.get(key)?;
-            Some(say.text(|| format!("VM {} names it", vm.id.name())))
+            Some(say.text(|| format!("VM {} refers to it", vm.id.name())))
         };
         Some((Classification::Owned, attached.or_else(named)?))
     }
@@ -356,7 +355,7 @@ impl<'a> ReferenceGraph<'a> {
         }
         let attachment = self.attachment_by_disk.get(key);
         let attachment = attachment.map(|a| format!("VolumeAttachment {} to Node {}", a.name, a.node));
-        let user = || Some(format!("{} names it", self.user_by_disk.get(key)?));
+        let user = || Some(format!("{} refers to it", self.user_by_disk.get(key)?));
         Some((Classification::Protected, attachment.or_else(user)?))
     }
 

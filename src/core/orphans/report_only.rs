@@ -50,7 +50,7 @@ fn public_ip(
     let gateway = used_by.is_some_and(|by| by.folded().contains("/natgateways/"));
     let frontend = used_by.and_then(|by| frontends.find(by.folded()));
     let (usage, why) = match (by_aks, used_by, frontend) {
-        (Some(tag), ..) => (IpUsage::Outbound, format!("AKS manages it, by its tag {tag}")),
+        (Some(tag), ..) => (IpUsage::Outbound, format!("managed by AKS, according to tag {tag}")),
         (_, Some(by), _) if gateway => (IpUsage::Outbound, format!("NAT gateway {} uses it", parent(by))),
         (_, Some(_), Some(frontend)) => frontend_usage(frontend),
         (_, Some(by), None) => (IpUsage::InUse, format!("{} uses it", by.name())),
@@ -74,10 +74,10 @@ fn frontend_usage(frontend: &RelatedResource) -> (IpUsage, String) {
     if *outbound_rules > 0 {
         (IpUsage::Outbound, format!("{outbound_rules} outbound rules use frontend {name}"))
     } else if *backends > 0 {
-        (IpUsage::InUse, format!("frontend {name} leads to {backends} backends by {rules} rules"))
+        (IpUsage::InUse, format!("frontend {name} has {rules} rules to {backends} backends"))
     } else if *rules > 0 {
         // A Service without ready nodes looks like this for a while, and a Service with no pods for ever.
-        (IpUsage::InUse, format!("{rules} rules use frontend {name}, though to no backend"))
+        (IpUsage::InUse, format!("{rules} rules use frontend {name}, with no backends"))
     } else {
         (IpUsage::Unused, format!("no rule uses frontend {name}"))
     }
@@ -89,9 +89,10 @@ fn finding(
     service: Option<Arc<str>>,
     evidence: [Option<String>; 2],
 ) -> ReportOnlyFinding {
-    let made_for = service.as_ref().map(|s| format!("made for Service {s}, by the tag {}", labels::TAG_SERVICE));
+    let made_for =
+        service.as_ref().map(|s| format!("created for Service {s}, according to tag {}", labels::TAG_SERVICE));
     let ask = made_for.map(|text| match usage {
-        IpUsage::Unused => format!("{text}: delete it if that Service is gone"),
+        IpUsage::Unused => format!("{text}: delete it if that Service no longer exists"),
         IpUsage::Outbound | IpUsage::InUse => text,
     });
     let evidence = evidence.into_iter().flatten().chain(ask).map(Arc::from).collect();

@@ -133,7 +133,7 @@ fn request_inventory(snapshot: &Snapshot, sweeps: &[Sweep], memory: &mut SweepMe
         plan.wake_at(now + INVENTORY_RETRY);
         let (category, reason) = match &snapshot.inventory {
             None => ("first", "nothing has been observed since the start"),
-            Some(_) => ("scheduled", "the last inventory is old enough"),
+            Some(_) => ("scheduled", "the observation interval has elapsed"),
         };
         plan.push(Command::TakeInventory { category }, reason);
     }

@@ -160,7 +160,7 @@ impl SweepDeleteScript {
             }
             // Somebody else was faster. What was asked for has not been done by us, so it counts for no cap.
             (DeleteTask::Delete, Reply::Absent) => {
-                let absent = EffectError::Cloud(CloudError::new(CloudErrorCode::NotFound, "it was gone already"));
+                let absent = EffectError::Cloud(CloudError::new(CloudErrorCode::NotFound, "already deleted"));
                 self.write_outcome(Some(&absent), false, (AttemptOutcome::Skipped, CommandReport::default()), now)
             }
             (DeleteTask::RecheckClaim(_), Reply::Claim(None))
@@ -248,7 +248,7 @@ impl SweepDeleteScript {
     fn wait(&mut self, operation: OperationId, now: Timestamp) -> Step {
         self.polls += 1;
         if self.polls >= MAX_POLLS {
-            let message = "the deletion has not ended; the next inventory shows what came of it";
+            let message = "the deletion is still running; the next inventory will show the result";
             let error = EffectError::Cloud(CloudError::new(CloudErrorCode::Unavailable, message));
             return self.write_outcome(None, true, failure(error), now);
         }

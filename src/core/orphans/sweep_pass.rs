@@ -153,7 +153,7 @@ impl SweepPass<'_> {
             return;
         }
         let reason = format!(
-            "{} {} belongs to nobody: {}",
+            "{} {} is an orphan: {}",
             kind_label(finding.kind),
             resource.id.name(),
             finding.evidence.join("; ")
@@ -205,7 +205,7 @@ impl SweepPass<'_> {
             return;
         }
         let command = Command::Mark { resource: Arc::clone(resource), first_seen };
-        state.plan.push(command, format!("without a sign of life since {first_seen}"));
+        state.plan.push(command, format!("no references found since {first_seen}"));
     }
 
     /// Takes our mark off what no sweep marks any more: something alive links to it, or no mode is `Mark`.
@@ -220,7 +220,7 @@ impl SweepPass<'_> {
             if !ours || state.keep_mark.contains(&resource.id) || !self.try_start(SweepAction::Tag, resource, state) {
                 continue;
             }
-            let reason = format!("marked as suspect since {since}, which no sweep says any more");
+            let reason = format!("marked as suspect since {since}, no longer suspect");
             state.plan.push(Command::Unmark { resource: Arc::clone(resource) }, reason);
         }
     }
@@ -304,16 +304,16 @@ impl SweepPass<'_> {
             let at = sweep.breaker_cleared_at?;
             let void = breaker::is_void(self.case.records, at);
             let later =
-                (at > self.case.now).then(|| format!("breaker.clearedAt {at} lies in the future and is refused"));
+                (at > self.case.now).then(|| format!("breaker.clearedAt {at} is in the future and is rejected"));
             later.or_else(|| {
-                void.then(|| format!("breaker.clearedAt {at} was there before the trip and clears nothing"))
+                void.then(|| format!("breaker.clearedAt {at} was set before the breaker tripped and has no effect"))
             })
         };
         let unwritten = || {
             let since = self.records_failing_since?;
             Some(format!(
-                "OrphanRecords cannot be written since {since}, so nothing is proven: see the controller's log for why, and \
-                 let it create and update orphanrecords.napkeeper.io"
+                "OrphanRecords could not be written since {since}, so no orphan can be confirmed: check the \
+                 controller log, and grant it create and update on orphanrecords.napkeeper.io"
             ))
         };
         let tripped = || {

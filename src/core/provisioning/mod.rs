@@ -259,10 +259,10 @@ fn launch_reason(node: &NewNode) -> String {
         let s = if count == 1 { "" } else { "s" };
         (count > 0).then(|| format!("{count} {what}{s}{of}"))
     };
-    let parts = [counted(node.pods.len() - chunks, "waiting pod", ""), counted(chunks, "chunk", " of CapacityBuffers")];
+    let parts = [counted(node.pods.len() - chunks, "pending pod", ""), counted(chunks, "chunk", " of CapacityBuffers")];
     let why = parts.into_iter().flatten().collect::<Vec<_>>().join(" and ");
     match node.offerings.first() {
-        Some(best) => format!("{why}; cheapest of {} offerings is {}", node.offerings.len(), best.key),
+        Some(best) => format!("{why}; cheapest of {} offerings: {}", node.offerings.len(), best.key),
         None => why,
     }
 }

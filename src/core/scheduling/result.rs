@@ -80,8 +80,8 @@ pub enum UnschedulableReason {
     IncompatibleRequirements(Incompatible),
     /// Nothing of the pool is on offer at present.
     NoAvailableOffering,
-    /// No offering of the pool has the labels that the pods ask for.
-    NoCompatibleOffering,
+    /// No offering of the pool has the labels that the pods ask for, these.
+    NoCompatibleOffering(String),
     /// No offering of the pool is large enough.
     TooLarge,
     /// The pool's limits are reached.
@@ -143,18 +143,18 @@ pub enum NoReservation {
 
 impl fmt::Display for NoReservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it may have reserved capacity alone, and ")?;
+        f.write_str("only reserved capacity is allowed, and ")?;
         match self {
             Self::NoGroup(class) => {
                 let key = crate::model::labels::RESERVATION_GROUP;
-                write!(f, "AKSNodeClass {class} names no group of it by the annotation {key}")
+                write!(f, "AKSNodeClass {class} has no annotation {key} with a capacity reservation group")
             }
             Self::Unknown(group) => {
-                write!(f, "nothing is known of group {}: is it there, and may napkeeper read it?", group.name())
+                write!(f, "group {} is unknown: check that it exists and that napkeeper can read it", group.name())
             }
             Self::NoneSuitable(group) => write!(
                 f,
-                "nothing in group {} satisfies its requirements, or Azure has lately refused what does",
+                "no reservation in group {} satisfies its requirements, or Azure recently refused those that do",
                 group.name()
             ),
         }
@@ -180,41 +180,42 @@ impl UnschedulablePods {
 impl fmt::Display for UnschedulableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoNodePool => f.write_str("no NodePool has a usable offering"),
+            Self::NoNodePool => f.write_str("no NodePool has a usable instance type"),
             Self::UnsupportedClassFields(fields) => write!(
                 f,
-                "its AKSNodeClass sets {fields}, which nodes of napkeeper do not get: take it out, or use a class without it"
+                "its AKSNodeClass sets {fields}, which napkeeper does not support: remove it, or use another \
+                 AKSNodeClass"
             ),
             Self::UntoleratedTaint(key) => write!(f, "taint {key} is not tolerated"),
             Self::IncompatibleRequirements(why) => write!(f, "{why}"),
             Self::NoAvailableOffering => f.write_str(
-                "nothing of it is on offer at present: its requirements leave no size, or Azure has lately refused all of them",
+                "no instance type available: its requirements match none, or Azure recently refused all of them",
             ),
-            Self::NoCompatibleOffering => f.write_str("no offering has the labels that are asked for"),
-            Self::TooLarge => f.write_str("no available offering is large enough"),
-            Self::LimitsExceeded => f.write_str("the pool's limits are reached"),
+            Self::NoCompatibleOffering(asked) => write!(f, "no instance type matches {asked}"),
+            Self::TooLarge => f.write_str("no available instance type is large enough"),
+            Self::LimitsExceeded => f.write_str("NodePool limits reached"),
             Self::QuotaExceeded(short) => write!(f, "{short}"),
             Self::ReservationUsedUp(short) => write!(f, "{short}"),
             Self::NoReservation(why) => write!(f, "{why}"),
             Self::SubnetFull(short) => write!(f, "{short}"),
             Self::MinValues { key, found, required: least } => {
-                write!(f, "the offerings that would do have {found} values of {key}, and minValues asks for {least}")
+                write!(f, "the matching instance types have {found} values of {key}, minValues requires {least}")
             }
-            Self::TopologySpread => f.write_str("the spread constraints leave no zone"),
-            Self::PodAffinity => f.write_str("no node would be near to the pods that their affinity asks for"),
-            Self::PodAntiAffinity => f.write_str("pod anti-affinity leaves no node and no zone"),
-            Self::MissingTopologyKey(key) => write!(f, "no node has the label {key}, by which they spread or gather"),
+            Self::TopologySpread => f.write_str("topology spread constraints leave no zone"),
+            Self::PodAffinity => f.write_str("no node satisfies the pod affinity"),
+            Self::PodAntiAffinity => f.write_str("pod anti-affinity excludes every node and zone"),
+            Self::MissingTopologyKey(key) => write!(f, "no node has label {key}, the topologyKey of a constraint"),
             Self::VolumeLimit { driver, requested: asked, limit: most } => {
-                write!(f, "each has {asked} volumes of {driver}, and a node of this cluster takes {most} (CSINode)")
+                write!(f, "each pod uses {asked} volumes of {driver}, more than a node can attach ({most}, CSINode)")
             }
             Self::SharedVolume => f.write_str(
-                "they share a disk that is still to be made with pods in another zone, and no node would be theirs there",
+                "they share a volume that is not yet provisioned with pods in another zone, where no node can run them",
             ),
             Self::Volume(trouble) => write!(f, "{trouble}"),
             Self::DynamicResources => {
-                f.write_str("they claim devices (resourceClaims), which are not simulated: no node is made for them")
+                f.write_str("resourceClaims (DRA) are not supported: no node is launched for these pods")
             }
-            Self::NewNodeLimit => f.write_str("no more new nodes may be bought in this pass"),
+            Self::NewNodeLimit => f.write_str("no more nodes can be launched in this pass"),
         }
     }
 }

@@ -35,13 +35,13 @@ pub enum DriftReason {
 impl fmt::Display for DriftReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Class(class) => write!(f, "it was made from AKSNodeClass {class}, which is not the pool's any more"),
-            Self::Taints => f.write_str("the pool's taints have changed"),
-            Self::StartupTaints => f.write_str("the pool's startupTaints have changed"),
-            Self::Label(key) => write!(f, "the pool's label {key} has changed"),
-            Self::ExpireAfter => f.write_str("the pool's expireAfter has changed"),
-            Self::TerminationGracePeriod => f.write_str("the pool's terminationGracePeriod has changed"),
-            Self::Requirement(key) => write!(f, "it does not satisfy the pool's requirement on {key} any more"),
+            Self::Class(class) => write!(f, "created from AKSNodeClass {class}, no longer used by the NodePool"),
+            Self::Taints => f.write_str("the NodePool's taints have changed"),
+            Self::StartupTaints => f.write_str("the NodePool's startupTaints have changed"),
+            Self::Label(key) => write!(f, "the NodePool's label {key} has changed"),
+            Self::ExpireAfter => f.write_str("the NodePool's expireAfter has changed"),
+            Self::TerminationGracePeriod => f.write_str("the NodePool's terminationGracePeriod has changed"),
+            Self::Requirement(key) => write!(f, "it no longer satisfies the NodePool's requirement on {key}"),
         }
     }
 }

@@ -163,7 +163,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
             let member = fleet.members.swap_remove(place);
             fleet.budget = fleet.budget.saturating_sub(usize::from(member.claim.status.initialized.is_some()));
             let why = format!(
-                "the pool has {has} nodes and asks for {}; {}",
+                "the NodePool has {has} nodes and wants {}; {}",
                 fleet.replicas,
                 member.scale_down_reason(self.now)
             );
@@ -286,14 +286,14 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();
         let Some(draft) = claim_draft(self.snapshot, node, seed, self.now, number) else { return };
         let why = if number < asked.missing {
-            format!("the pool asks for {} nodes and has {}", fleet.replicas, fleet.members.len() + number)
+            format!("the NodePool wants {} nodes and has {}", fleet.replicas, fleet.members.len() + number)
         } else {
             self.memory.replacements.insert(draft.name.clone(), self.now);
             let first = fleet.members.iter().filter(|m| m.may_be_replaced()).min_by_key(|m| m.drift_order());
             let drift = first.and_then(|m| m.drift.as_ref()).map(ToString::to_string).unwrap_or_default();
-            format!("takes the place of a drifted node: {drift}")
+            format!("replaces a drifted node: {drift}")
         };
-        let reason = format!("{why}; cheapest of {offerings} offerings is {best}");
+        let reason = format!("{why}; cheapest of {offerings} offerings: {best}");
         self.plan.push(Command::CreateClaim(Box::new(draft)), reason);
     }
 }

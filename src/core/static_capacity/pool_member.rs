@@ -123,9 +123,13 @@ impl<'a> PoolMember<'a> {
             ScaleDownRank::Unlaunched => "it has no VM yet".to_owned(),
             ScaleDownRank::Drifted => self.drift.as_ref().map(ToString::to_string).unwrap_or_default(),
             ScaleDownRank::InFlight => "it is not in use yet".to_owned(),
-            ScaleDownRank::Empty => "it runs no pods but daemons".to_owned(),
-            ScaleDownRank::InUse => format!("the least is lost with its {pods} pods and the rest of its lifetime"),
-            ScaleDownRank::DoNotDisrupt => format!("its {pods} pods ask to stay, as do those of all others"),
+            ScaleDownRank::Empty => "it runs only DaemonSet pods".to_owned(),
+            ScaleDownRank::InUse => {
+                format!("it has the lowest disruption cost ({pods} pods and its remaining lifetime)")
+            }
+            ScaleDownRank::DoNotDisrupt => {
+                format!("its {pods} pods are marked do-not-disrupt, as are those on all other nodes")
+            }
         }
     }
 

@@ -51,20 +51,23 @@ pub enum StaticShortfall {
 impl fmt::Display for StaticShortfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NodeClassNotFound => f.write_str("its AKSNodeClass is not there: create it, or correct nodeClassRef"),
+            Self::NodeClassNotFound => {
+                f.write_str("its AKSNodeClass does not exist: create it, or correct nodeClassRef")
+            }
             Self::UnsupportedClassFields(fields) => write!(
                 f,
-                "its AKSNodeClass sets {fields}, which nodes of napkeeper do not get: take it out, or use a class without it"
+                "its AKSNodeClass sets {fields}, which napkeeper does not support: remove it, or use another \
+                 AKSNodeClass"
             ),
             Self::NoAvailableOffering => {
-                f.write_str("no offering satisfies its requirements, or Azure has refused all of them lately")
+                f.write_str("no instance type satisfies its requirements, or Azure recently refused all of them")
             }
-            Self::LimitsExceeded => f.write_str("its limits leave no room: raise limits, or lower replicas"),
+            Self::LimitsExceeded => f.write_str("its limits are reached: raise limits, or lower replicas"),
             Self::QuotaExceeded(short) => short.fmt(f),
             Self::ReservationUsedUp(short) => short.fmt(f),
             Self::NoReservation(why) => why.fmt(f),
             Self::SubnetFull(short) => short.fmt(f),
-            Self::NewNodeLimit => f.write_str("the rest is made in the next pass"),
+            Self::NewNodeLimit => f.write_str("the rest are launched in the next pass"),
         }
     }
 }

@@ -99,7 +99,7 @@ fn what_is_missing_is_launched_cheapest_first_and_spread_over_zones() {
         assert!(draft.spec.planned.iter().all(|o| o.key.capacity_type == OnDemand));
         assert_eq!(draft.spec.labels.get(labels::NODEPOOL).map(|v| &**v), Some("fleet"));
     }
-    assert!(plan.commands[0].reason.starts_with("the pool asks for 4 nodes and has 1;"), "{:?}", plan.commands[0]);
+    assert!(plan.commands[0].reason.starts_with("the NodePool wants 4 nodes and has 1;"), "{:?}", plan.commands[0]);
     assert!(memory.shortages.is_empty());
 }
 
@@ -135,7 +135,7 @@ fn limits_count_nodes_that_are_still_leaving_and_the_shortage_is_told() {
     let mut memory = StaticCapacityMemory::default();
     assert_eq!(drafts(&pass(&snapshot, &mut memory, 0)).len(), 1, "3 less the one that runs and the one that leaves");
     let told: Vec<String> = memory.shortages.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["3 nodes are missing: its limits leave no room: raise limits, or lower replicas"]);
+    assert_eq!(told, ["3 nodes are missing: its limits are reached: raise limits, or lower replicas"]);
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn drifted_nodes_are_replaced_one_for_one_the_new_one_first() {
         let now = round * 100;
         let plan = pass(&snapshot, &mut memory, now);
         assert_eq!((drafts(&plan).len(), gone(&plan).len()), (1, 0), "round {round}: {plan:?}");
-        assert!(plan.commands[0].reason.contains("the pool's label team has changed"), "{:?}", plan.commands[0]);
+        assert!(plan.commands[0].reason.contains("the NodePool's label team has changed"), "{:?}", plan.commands[0]);
         carry_out(&plan, &changed, &mut snapshot, false);
         assert!(pass(&snapshot, &mut memory, now + 20).commands.is_empty(), "it waits for the new node");
         carry_out(&plan, &changed, &mut snapshot, true);

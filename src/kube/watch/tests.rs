@@ -103,7 +103,7 @@ async fn what_went_unseen_is_gone_after_a_new_listing_and_the_rest_is_not_said_a
     let mut watching = Watching::start(&fake, &[Kind::Pods]);
     watching.synced().await;
     fake.fail(PODS, Some(Fault::Unreachable));
-    watching.until(|e| trouble_of(e).is_some_and(|t| t.contains("cannot be reached"))).await;
+    watching.until(|e| trouble_of(e).is_some_and(|t| t.contains("cannot reach the API server"))).await;
     fake.delete(PODS, "a");
     fake.delete(PODS, "c");
     fake.put(PODS, pod("e"));
@@ -140,7 +140,7 @@ async fn a_refusal_and_a_missing_kind_say_what_to_do_and_are_tried_again_slowly(
     sentences.extend(watching.until(|e| trouble_of(e).is_some()).await);
     let sentences: Vec<&str> = sentences.iter().filter_map(trouble_of).collect();
     let said = |words: &str| sentences.iter().any(|s| s.contains(words));
-    assert!(said("grant our service account list and watch on nodes"), "{sentences:?}");
+    assert!(said("grant the service account list and watch on nodes"), "{sentences:?}");
     assert!(said("nodeclaims.karpenter.sh is not served by this cluster: install"), "{sentences:?}");
     tokio::time::sleep(Duration::from_secs(3)).await;
     let tries = fake.requests().iter().filter(|r| r.starts_with(NODES)).count();

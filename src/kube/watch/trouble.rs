@@ -11,22 +11,26 @@ use kube::runtime::watcher;
 pub(super) fn trouble(kind: Kind, error: &watcher::Error) -> Option<String> {
     match error {
         watcher::Error::WatchError(status) if status.code == 410 => None,
-        watcher::Error::WatchFailed(Error::SerdeError(_)) => {
-            Some(format!("the API server's answers about {kind} cannot be read: {error}; is napkeeper too old for it?"))
-        }
+        watcher::Error::WatchFailed(Error::SerdeError(_)) => Some(format!(
+            "cannot parse the API server's responses for {kind}: {error}; check whether this napkeeper supports the \
+             version of the API server"
+        )),
         watcher::Error::WatchFailed(_) => None,
         watcher::Error::WatchError(status) => Some(refused(kind, status)),
         watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => Some(match error {
             Error::Api(status) => refused(kind, status),
             Error::SerdeError(why) => {
-                format!("the API server's answers about {kind} cannot be read: {why}; is napkeeper too old for it?")
+                format!(
+                    "cannot parse the API server's responses for {kind}: {why}; check whether this napkeeper \
+                     supports the version of the API server"
+                )
             }
             other => format!(
-                "the API server cannot be reached for {kind}: {}; check its address, certificate and network",
+                "cannot reach the API server for {kind}: {}; check its address, certificate and network",
                 describe(other)
             ),
         }),
-        watcher::Error::NoResourceVersion => Some(format!("{kind} cannot be watched: lists have no resourceVersion")),
+        watcher::Error::NoResourceVersion => Some(format!("cannot watch {kind}: lists have no resourceVersion")),
     }
 }
 
@@ -43,9 +47,9 @@ pub(super) fn is_absent(error: &watcher::Error) -> bool {
 fn refused(kind: Kind, status: &Status) -> String {
     let said = if status.message.is_empty() { &status.reason } else { &status.message };
     match status.code {
-        401 => format!("the API server does not accept our credentials for {kind}: {said}; renew them"),
-        403 => format!("we may not read {kind}: {said}; grant our service account list and watch on {kind}"),
+        401 => format!("the API server rejected the credentials for {kind}: {said}; renew them"),
+        403 => format!("not allowed to read {kind}: {said}; grant the service account list and watch on {kind}"),
         404 => format!("{kind} is not served by this cluster: install its CustomResourceDefinition ({said})"),
-        code => format!("the API server failed to read {kind} (HTTP {code}): {said}; it is tried again"),
+        code => format!("the API server failed to read {kind} (HTTP {code}): {said}; retrying"),
     }
 }

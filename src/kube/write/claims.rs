@@ -110,6 +110,6 @@ pub(super) fn has_finalizer(finalizers: Option<&[String]>) -> bool {
 
 /// No value of the domain's causes this; if one did, it must not look like a success.
 fn unwritable(name: &str, error: &serde_json::Error) -> ClusterError {
-    tracing::error!(kind = KIND, name, %error, "a NodeClaim cannot be written as JSON");
+    tracing::error!(kind = KIND, name, %error, "cannot serialize a NodeClaim to JSON");
     ClusterError::Unavailable
 }

@@ -44,7 +44,7 @@ impl Writer {
             listed.items.into_iter().filter_map(|o| Some((o.metadata.name.clone()?, o))).collect();
         let mut records = convert::records(objects.values().map(|o| &o.spec)).map_err(|violations| {
             // What cannot be read must not be written over: it may be the only proof of a deletion.
-            tracing::error!(kind = KIND, %violations, "the records cannot be read; mend or delete the object");
+            tracing::error!(kind = KIND, %violations, "cannot read the records; fix or delete the object");
             ClusterError::Unavailable
         })?;
         apply(&mut records, change.clone());

@@ -215,7 +215,7 @@ fn tags(value: &Value) -> Result<Tags, Response> {
 }
 
 fn text<'a>(path: &str, value: &'a Value) -> Result<&'a str, Response> {
-    value.as_str().filter(|text| !text.is_empty()).ok_or_else(|| invalid(path, "must be a text that is not empty"))
+    value.as_str().filter(|text| !text.is_empty()).ok_or_else(|| invalid(path, "must be a non-empty string"))
 }
 
 fn must_be(path: &str, value: &Value, expected: &str) -> Result<(), Response> {

@@ -123,7 +123,7 @@ impl Cloud {
     /// [`ListFailure`] while listings are made to fail, and while no request gets through.
     pub fn bystanders(&mut self, now: Timestamp) -> Listing<RelatedResource> {
         let failed = |why: &Refusal| ListFailure {
-            listing: Arc::from("what stands by the node resource group"),
+            listing: Arc::from("other resources of the node resource group"),
             reason: why.to_string().into(),
         };
         self.advance(now);

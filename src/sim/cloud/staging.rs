@@ -144,7 +144,7 @@ impl Cloud {
     pub fn attach_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
         if !matches!(self.check_there(vm)?.detail, ResourceDetail::Vm(_)) {
-            return Err(Refusal::Invalid(format!("{vm} is no VM").into()));
+            return Err(Refusal::Invalid(format!("{vm} is not a VM").into()));
         }
         self.check_unused(&*self.check_there(disk)?)?;
         self.take_disk(disk, vm, now);
@@ -183,7 +183,7 @@ impl Cloud {
                 capacity_type: CapacityType::Spot, state: ProvisioningState::Succeeded, ..
             }) => {}
             _ => {
-                return Err(Refusal::Invalid(format!("{vm} is no spot VM that runs").into()));
+                return Err(Refusal::Invalid(format!("{vm} is not a running spot VM").into()));
             }
         }
         let due = Due::Eviction(vm.clone(), Arc::clone(&resource.incarnation));

@@ -12,7 +12,7 @@ use napkeeper_core::model::azure::cloud::{CloudResource, ProvisioningState, Reso
 pub fn settle(world: &World) -> Result<(), Violation> {
     let cluster = world.cluster().state();
     if let Some(key) = cluster.pending().values().flatten().next() {
-        return Err(world.violation("settled-pods", format!("pod {key} still waits for a node")));
+        return Err(world.violation("settled-pods", format!("pod {key} is still pending")));
     }
     for claim in cluster.claims().values() {
         if claim.status.initialized.is_none() || claim.deleting_at.is_some() {
@@ -26,12 +26,13 @@ pub fn settle(world: &World) -> Result<(), Violation> {
         let findings = cluster.sweeps().iter().filter_map(|(name, _)| world.cluster().report(name));
         let finding = findings.flat_map(|r| &r.findings).find(|f| f.id == resource.id);
         let Some(finding) = finding else {
-            return Err(world.violation("settled-leaks", format!("{} is nobody's, and in no report", resource.id)));
+            return Err(world.violation("settled-leaks", format!("{} is an orphan, and in no report", resource.id)));
         };
         let excused = finding.refusals.iter().any(|r| is_excuse(*r, world.mode()));
         if !excused && !is_going(&resource) {
             let why: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
-            let what = format!("{} is nobody's, and kept for no reason that a person must lift: {why:?}", resource.id);
+            let what =
+                format!("{} is an orphan, and kept without a reason that requires manual action: {why:?}", resource.id);
             return Err(world.violation("settled-leaks", what));
         }
     }

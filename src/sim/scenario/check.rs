@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 /// Most names in a message.
 const SHOWN: usize = 5;
-const OF_MANIFESTS: &str = " of the manifests";
+const OF_MANIFESTS: &str = " in the manifests";
 
 /// All steps that name what is not there: a NodePool or a workload that the manifests do not have, a VM size or zone that
 /// the region does not have, a VM family that nobody has, a volume that no step has added.
@@ -21,7 +21,7 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
     let Some(region) = catalog.region(&scenario.region) else {
         let near = catalog.nearest_region(scenario.region.as_str());
         let meant = near.map(|r| format!("; did you mean {r}?")).unwrap_or_default();
-        let message = format!("the catalogue of {} has no region {}{meant}", catalog.as_of(), scenario.region);
+        let message = format!("region {1} not found in the catalogue of {0}{meant}", catalog.as_of(), scenario.region);
         return vec![problem(document, &Path::from_dotted("spec.region"), message)];
     };
     let there = There::new(scenario, manifests, &region, catalog);
@@ -54,7 +54,7 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
             Deed::Refuse(scarce) => there.scarce(scarce, "refuse"),
             Deed::NoCapacity(scarce) => there.scarce(scarce, "noCapacity"),
             Deed::LoseVolume { name } => missing("volume", "", name.as_str(), &there.volumes)
-                .map(|m| ("loseVolume.name", format!("{m}; a step addVolume makes one"))),
+                .map(|m| ("loseVolume.name", format!("{m}; create one with a step addVolume"))),
             Deed::AddVolume { name, .. } => there.again(name, step.every.is_some(), &mut made, "addVolume.name"),
             Deed::LeakNic { name } => there.again(name, step.every.is_some(), &mut made, "leakNic.name"),
             Deed::ForeignVm { name } => there.again(name, step.every.is_some(), &mut made, "foreignVm.name"),
@@ -113,14 +113,14 @@ impl There {
 
     fn fleet(&self, name: &NodePoolName) -> Option<String> {
         let is_fixed = self.fleets.iter().any(|known| known == name.as_str());
-        let refusal = || format!("NodePool {name} has no replicas: the API server lets none be added later");
+        let refusal = || format!("NodePool {name} has no replicas: the API server does not allow adding them later");
         self.pool(name).or_else(|| (!is_fixed).then(refusal))
     }
 
     fn running(&self, key: &ObjectKey) -> Option<String> {
         let name = key.to_string();
         if self.suspended.contains(&name) {
-            return Some(format!("Job {name} is suspended: let a step startJob run it"));
+            return Some(format!("Job {name} is suspended: start it with a step startJob"));
         }
         missing("workload", OF_MANIFESTS, &name, &self.running)
     }
@@ -154,15 +154,15 @@ impl There {
         at: &'static str,
     ) -> Option<Refusal> {
         if repeats {
-            return Some((at, format!("{name} can be made only once: write no every, or one step for each name")));
+            return Some((at, format!("{name} can be created only once: remove every, or use one step per name")));
         }
-        (!made.insert(name)).then(|| (at, format!("an earlier step makes {name} already: give each its own name")))
+        (!made.insert(name)).then(|| (at, format!("{name} is already created by an earlier step: use unique names")))
     }
 }
 
 /// Says that a number is more than a simulation is made for.
 pub(super) fn too_many(what: &str, asked: u64, most: u32) -> Option<String> {
-    (asked > u64::from(most)).then(|| format!("{asked} {what} are more than a simulation holds: write at most {most}"))
+    (asked > u64::from(most)).then(|| format!("{asked} {what} exceed the limit of a simulation: use at most {most}"))
 }
 
 /// Says that a name is not among those that there are, in that place.
@@ -172,9 +172,9 @@ fn missing(what: &str, within: &str, name: &str, there: &[String]) -> Option<Str
     }
     let remedy = match nearest(name, there.iter().map(String::as_str)) {
         Some(meant) => format!("did you mean {meant}?"),
-        None if there.is_empty() => "there is none at all".to_owned(),
-        None if there.len() <= SHOWN => format!("there is {}", there.join(", ")),
-        None => format!("there are {}, for example {}", there.len(), there[..SHOWN].join(", ")),
+        None if there.is_empty() => "none found".to_owned(),
+        None if there.len() <= SHOWN => format!("found: {}", there.join(", ")),
+        None => format!("found {}, for example {}", there.len(), there[..SHOWN].join(", ")),
     };
-    Some(format!("there is no {what} {name}{within}: {remedy}"))
+    Some(format!("{what} {name} not found{within}: {remedy}"))
 }

@@ -80,7 +80,8 @@ impl<'d> Gathering<'d> {
         let name = name.to_string();
         if let Some(first) = self.seen.get(&(kind, name.clone())) {
             let at = first.position(&Path::from_dotted("metadata.name"));
-            let message = format!("a {kind} {name} is in {}:{at} already: remove or rename one of them", first.file);
+            let message =
+                format!("{kind} {name} is already defined at {}:{at}: remove or rename one of them", first.file);
             self.problems.push(problem(document, &Path::from_dotted("metadata.name"), message));
             return false;
         }
@@ -192,14 +193,12 @@ impl<'d> Gathering<'d> {
             let meant = nearest(pool.class.as_str(), classes.iter().copied());
             let remedy = match (meant, &classes[..]) {
                 (Some(meant), _) => format!("did you mean {meant}?"),
-                (None, []) => "add an AKSNodeClass of that name".to_owned(),
-                (None, names) => format!("there is {}", names.join(", ")),
+                (None, []) => "create it".to_owned(),
+                (None, names) => format!("found: {}", names.join(", ")),
             };
             let path = Path::from_dotted("spec.template.spec.nodeClassRef.name");
-            let message = format!(
-                "no AKSNodeClass {} is in these files, and NodePool {} needs it; {remedy}",
-                pool.class, pool.name
-            );
+            let message =
+                format!("AKSNodeClass \"{}\" not found, required by NodePool {}; {remedy}", pool.class, pool.name);
             self.problems.push(problem(document, &path, message));
         }
     }

@@ -62,7 +62,7 @@ pub fn read(document: &Document) -> Result<Scenario, Vec<Problem>> {
     let mut problems = Vec::new();
     let version = document.value["apiVersion"].as_str().unwrap_or_default();
     if version != API_VERSION {
-        let message = format!("{version:?} is not served: write {API_VERSION}");
+        let message = format!("unsupported apiVersion {version:?}: use {API_VERSION}");
         problems.push(problem(document, &Path::from_dotted("apiVersion"), message));
     }
     let file: Option<File> = match decode(document.value.clone()) {
@@ -118,7 +118,7 @@ fn decode<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
 /// Reads one step: when, and exactly one deed.
 fn step(value: &Value, path: &Path) -> Result<Step, Wrong> {
     let Some(map) = value.as_object() else {
-        return Err((path.clone(), "a step is a map such as {at: 15m, approve: {}}".to_owned()));
+        return Err((path.clone(), "a step must be a map such as {at: 15m, approve: {}}".to_owned()));
     };
     let time = |key: &str| match map.get(key) {
         None | Some(Value::Null) => Ok(None),
@@ -127,20 +127,19 @@ fn step(value: &Value, path: &Path) -> Result<Step, Wrong> {
         }
         Some(_) => Err((path.key(key), "must be a duration such as 15m or 2d".to_owned())),
     };
-    let at =
-        time("at")?.ok_or_else(|| (path.clone(), "at is missing: when does it happen? Write at: 15m".to_owned()))?;
+    let at = time("at")?.ok_or_else(|| (path.clone(), "at is missing, for example at: 15m".to_owned()))?;
     let (every, until) = (time("every")?, time("until")?);
     let deeds: Vec<_> = map.iter().filter(|(key, _)| !WHEN.contains(&key.as_str())).collect();
     let (name, body) = match deeds[..] {
         [(name, body)] => (name, body),
-        [] => return Err((path.clone(), format!("nothing happens: write one of {}", Deed::NAMES.join(", ")))),
+        [] => return Err((path.clone(), format!("the step has no action: add one of {}", Deed::NAMES.join(", ")))),
         [_, (second, _), ..] => {
-            return Err((path.key(second), "a step does one thing: make this a step of its own".to_owned()));
+            return Err((path.key(second), "a step has exactly one action: move this to its own step".to_owned()));
         }
     };
     if !Deed::NAMES.contains(&name.as_str()) {
         let meant = nearest(name, Deed::NAMES).map(|n| format!("did you mean {n}? ")).unwrap_or_default();
-        let message = format!("there is no step {name:?}; {meant}Steps are {}", Deed::NAMES.join(", "));
+        let message = format!("unknown step {name:?}; {meant}Steps are {}", Deed::NAMES.join(", "));
         return Err((path.key(name), message));
     }
     let body = if body.is_null() { Value::Object(Map::new()) } else { body.clone() };
@@ -161,18 +160,18 @@ fn times(spec: &Spec, steps: &[Step]) -> Vec<Wrong> {
         "must be a time from 1970 to 2200, for example 2026-08-03T06:00:00Z".to_owned(),
     );
     let length = spec.lasting.is_positive() && spec.lasting <= LONGEST;
-    refuse(!length, Path::from_dotted("spec.for"), "must be more than nothing and at most 366d".to_owned());
+    refuse(!length, Path::from_dotted("spec.for"), "must be greater than 0 and at most 366d".to_owned());
     for step in steps {
         let late = step.at > spec.lasting;
         refuse(
             late,
             step.path.key("at"),
-            format!("never happens: the scenario lasts {}", duration::format(spec.lasting)),
+            format!("never happens: the scenario ends after {}", duration::format(spec.lasting)),
         );
         let often = step.every.is_some_and(|every| every < MOST_OFTEN);
         refuse(often, step.path.key("every"), "must be at least 1m".to_owned());
         let idle = step.until.is_some() && step.every.is_none();
-        refuse(idle, step.path.key("until"), "needs every: the step happens only once".to_owned());
+        refuse(idle, step.path.key("until"), "requires every: the step happens only once".to_owned());
         let over = step.until.is_some_and(|until| until < step.at);
         refuse(over, step.path.key("until"), "is before at: the step never happens".to_owned());
     }

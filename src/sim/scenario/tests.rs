@@ -103,16 +103,16 @@ fn every_wrong_step_is_said_with_its_place_and_remedy() {
     )
     .unwrap_err();
     let expected = [
-        "test.yaml:9:22: spec.steps[0].scael: there is no step \"scael\"; did you mean scale?",
+        "test.yaml:9:22: spec.steps[0].scael: unknown step \"scael\"; did you mean scale?",
         "test.yaml:10:5: spec.steps[1]: at is missing",
         "test.yaml:11:5: spec.steps[2]: nothing happens",
-        "test.yaml:12:42: spec.steps[3].clearBreaker: a step does one thing",
+        "test.yaml:12:42: spec.steps[3].clearBreaker: a step has exactly one action",
         "test.yaml:13:10: spec.steps[4].at: duration \"quarter\": must be whole days",
         "test.yaml:14:33: spec.steps[5].scale.workload: ",
         "test.yaml:15:48: spec.steps[6].scale.replicas: invalid value",
         "test.yaml:19:47: spec.steps[10].scale.replica: unknown field `replica`, expected `workload` or `replicas`",
         "test.yaml:16:22: spec.steps[7].every: must be at least 1m",
-        "test.yaml:17:10: spec.steps[8].at: never happens: the scenario lasts 48h",
+        "test.yaml:17:10: spec.steps[8].at: never happens: the scenario ends after 48h",
         "test.yaml:18:22: spec.steps[9].until: needs every",
     ];
     assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
@@ -124,8 +124,8 @@ fn every_wrong_step_is_said_with_its_place_and_remedy() {
 #[test]
 fn a_scenario_that_cannot_run_is_refused() {
     for (from, to, said) in [
-        ("for: 2d", "for: 0s", "test.yaml:7:8: spec.for: must be more than nothing"),
-        ("for: 2d", "for: 400d", "test.yaml:7:8: spec.for: must be more than nothing and at most 366d"),
+        ("for: 2d", "for: 0s", "test.yaml:7:8: spec.for: must be greater than 0"),
+        ("for: 2d", "for: 400d", "test.yaml:7:8: spec.for: must be greater than 0 and at most 366d"),
         ("for: 2d", "lasting: 2d", "spec.lasting: unknown field `lasting`"),
         ("start: 2026-08-03T06:00:00Z", "start: monday", "spec.start: "),
         ("start: 2026-08-03T06:00:00Z", "start: 9999-01-01T00:00:00Z", "spec.start: must be a time from 1970"),
@@ -163,18 +163,18 @@ fn every_step_that_names_nothing_is_said() {
     let wrong: Vec<String> =
         check(&scenario, &document, &manifests, &catalog).iter().map(ToString::to_string).collect();
     let expected = [
-        "steps[0].scale.workload: there is no workload default/wbe of the manifests: did you mean default/web?",
-        "steps[1].scale.workload: Job default/night is suspended: let a step startJob run it",
+        "steps[0].scale.workload: workload default/wbe not found in the manifests: did you mean default/web?",
+        "steps[1].scale.workload: Job default/night is suspended: start it with a step startJob",
         "steps[2].startJob.workload: default/web runs from the start",
-        "steps[4].refuse.size: there is no VM size Standard_D4s_v55 in westeurope: did you mean Standard_D4s_v5?",
-        "steps[5].noCapacity.zone: there is no zone westeurope-9 in westeurope: did you mean westeurope-1?",
-        "steps[6].quota.family: there is no VM family standardDSv5family: did you mean standardDSv5Family?",
-        "steps[7].loseVolume.name: there is no volume gone: there is none at all; a step addVolume makes one",
-        "steps[9].leakNic.name: an earlier step makes nic already",
-        "steps[10].leakNic.name: other can be made only once",
-        "steps[11].scalePool.pool: there is no NodePool genral of the manifests: did you mean general?",
+        "steps[4].refuse.size: VM size Standard_D4s_v55 not found in westeurope: did you mean Standard_D4s_v5?",
+        "steps[5].noCapacity.zone: zone westeurope-9 not found in westeurope: did you mean westeurope-1?",
+        "steps[6].quota.family: VM family standardDSv5family not found: did you mean standardDSv5Family?",
+        "steps[7].loseVolume.name: volume gone not found: none found; create one with a step addVolume",
+        "steps[9].leakNic.name: nic is already created by an earlier step",
+        "steps[10].leakNic.name: other can be created only once",
+        "steps[11].scalePool.pool: NodePool genral not found in the manifests: did you mean general?",
         "steps[12].scalePool.pool: NodePool general has no replicas",
-        "steps[13].labelPool.pool: there is no NodePool none of the manifests: there is general",
+        "steps[13].labelPool.pool: NodePool none not found in the manifests: found: general",
     ];
     assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
     for (said, expected) in wrong.iter().zip(expected) {

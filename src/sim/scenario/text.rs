@@ -28,7 +28,7 @@ pub(crate) fn group<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ArmId,
 pub(crate) fn key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectKey, D::Error> {
     let text = String::deserialize(deserializer)?;
     let (namespace, name) = text.split_once('/').unwrap_or(("default", &text));
-    let wrong = |e: napkeeper_core::model::names::NameError| D::Error::custom(format!("{e}; write namespace/name"));
+    let wrong = |e: napkeeper_core::model::names::NameError| D::Error::custom(format!("{e}; use namespace/name"));
     Ok(ObjectKey { namespace: Namespace::new(namespace).map_err(wrong)?, name: ObjectName::new(name).map_err(wrong)? })
 }
 

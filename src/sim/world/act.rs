@@ -1,6 +1,7 @@
 //! Acting: how does an effect reach the simulated cluster or the simulated Azure, and what may come between?
 
 use super::controller::When;
+use super::orphans::words;
 use super::timeline::Kind;
 use super::{Violation, World};
 use crate::cluster::Cluster;
@@ -9,7 +10,9 @@ use napkeeper_core::model::azure::inventory::Inventory;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::orphans::finding::DeletionRefusal;
 use napkeeper_core::model::settings::{ControllerMode, DeletionRule};
-use napkeeper_core::plan::{CloudRequest, Command, CommandReport, Effect, PlannedCommand, Reply, SweepReport};
+use napkeeper_core::plan::{
+    CloudRequest, Command, CommandReport, Effect, PlannedCommand, Reply, SweepReport, kind_label,
+};
 use napkeeper_core::snapshot::CommandKey;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -120,7 +123,7 @@ impl World {
             && let CommandKey::Claim(claim) = key
             && self.cluster.state().claims().get(claim).is_some_and(|c| c.status.registered.is_none())
         {
-            self.note(Kind::Gone, id.name(), format!("the NIC of the failed launch of {claim} is deleted with it"));
+            self.note(Kind::Gone, id.name(), format!("deleting the NIC of the failed launch of {claim}"));
         }
     }
 
@@ -143,20 +146,23 @@ impl World {
                     self.note(
                         Kind::Suspect,
                         id.name(),
-                        format!("{} without a sign of life, first seen", sighting.kind),
+                        format!("{}: no references found, first observed", kind_label(sighting.kind)),
                     );
                 }
                 for trip in &change.trips {
                     let text = format!(
-                        "{} of {} owned {} resources turned suspect within an hour: nothing is swept until Git clears it",
-                        trip.suspects, trip.owned, trip.kind
+                        "{} of {} owned {} resources became suspect within an hour: sweeps halt until the breaker is \
+                         cleared in Git",
+                        trip.suspects,
+                        trip.owned,
+                        kind_label(trip.kind)
                     );
                     self.note(Kind::Breaker, "sweeps", text);
                 }
             }
             Command::SweepDelete(delete) => {
                 let evidence: Vec<&str> = delete.deletion.evidence.iter().map(|e| &**e).collect();
-                let text = format!("{}: {}", delete.deletion.kind, evidence.join("; "));
+                let text = format!("{}: {}", kind_label(delete.deletion.kind), evidence.join("; "));
                 self.note(Kind::Collected, delete.resource.id.name(), text);
             }
             Command::ReportSweep(report) => {
@@ -173,8 +179,8 @@ impl World {
             if finding.refusals.iter().any(|r| is_excuse(*r, self.settings.mode)) {
                 self.truth.excuse(&finding.incarnation, self.now);
             }
-            let reasons: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
-            let text = format!("{} {:?}: {}", finding.kind, finding.classification, reasons.join(", "));
+            let reasons: Vec<&str> = finding.refusals.iter().map(|r| words(*r)).collect();
+            let text = format!("{}: {}", kind_label(finding.kind), reasons.join("; "));
             let quiet = !finding.is_reportable() || reasons.is_empty();
             if !quiet && self.kept.get(&finding.id) != Some(&text) {
                 self.kept.insert(finding.id.clone(), text.clone());
@@ -194,7 +200,7 @@ impl World {
             if let Some(pod) = group.pods.first().filter(|_| !self.told_waiting.contains(&why)) {
                 let others = group.pods.len() - 1;
                 let subject = if others == 0 { pod.key.to_string() } else { format!("{} and {others} more", pod.key) };
-                self.note(Kind::Waiting, subject, format!("no place: {why}"));
+                self.note(Kind::Waiting, subject, format!("cannot be scheduled: {why}"));
             }
             told.insert(why);
         }
@@ -219,7 +225,7 @@ impl World {
             self.note(Kind::Refused, subject, text);
         }
         if let Some(refusal) = report.abort_reason {
-            self.note(Kind::Kept, key, format!("called off right before the DELETE: {}", refusal.category()));
+            self.note(Kind::Kept, key, format!("deletion aborted by the final check: {}", words(refusal)));
         }
     }
 }

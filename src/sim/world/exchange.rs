@@ -39,7 +39,7 @@ impl World {
                 self.books.vm_stops(&incarnation);
                 if why == Author::Eviction {
                     self.books.evictions += 1;
-                    self.note(Kind::Evicted, vm.name(), "Azure took the spot VM back");
+                    self.note(Kind::Evicted, vm.name(), "Azure evicted the spot VM");
                 }
                 self.cluster.kubelet_lost(&ProviderId::of_vm(&vm), self.now);
             }
@@ -100,7 +100,7 @@ impl World {
                     self.note(Kind::Ready, &node, size + " " + &label(napkeeper_core::model::labels::ZONE));
                 }
             }
-            ClusterEvent::NodeGone { node } => self.note(Kind::Gone, &node, "the node is gone"),
+            ClusterEvent::NodeGone { node } => self.note(Kind::Gone, &node, "the Node no longer exists"),
             _ => {}
         }
     }

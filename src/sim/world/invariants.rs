@@ -71,7 +71,7 @@ impl World {
             .find(|r| self.truth.maker(r) == Some(claim) && self.truth.standing(r, cluster) != Standing::Foreign);
         match left {
             Some(resource) => {
-                Err(self.violation("leak", format!("{} outlives the claim that it was made for", resource.id)))
+                Err(self.violation("leak", format!("{} still exists after its NodeClaim was removed", resource.id)))
             }
             None => Ok(()),
         }
@@ -80,7 +80,9 @@ impl World {
     fn check_not_foreign(&self, id: &ArmId) -> Result<(), Violation> {
         let Some(resource) = self.cloud.resources().get(id) else { return Ok(()) };
         match self.truth.standing(resource, self.cluster.state()) {
-            Standing::Foreign => Err(self.violation("foreign", format!("{id} is somebody else's, and is touched"))),
+            Standing::Foreign => {
+                Err(self.violation("foreign", format!("{id} is not owned by this cluster, and is changed")))
+            }
             Standing::Alive | Standing::Dead => Ok(()),
         }
     }
@@ -94,12 +96,14 @@ impl World {
         let claim_object = cluster.claims().get(claim);
         let own = claim_object.is_some_and(|c| self.truth.maker(resource) == Some(&c.uid));
         if claim_object.is_some() && !own {
-            return Err(self.violation("foreign", format!("lifecycle of {claim} deletes {id}, which it has not made")));
+            return Err(
+                self.violation("foreign", format!("lifecycle of {claim} deletes {id}, which it did not create"))
+            );
         }
         let failed = matches!(&resource.detail, ResourceDetail::Vm(vm) if vm.state == ProvisioningState::Failed);
         let leaving = claim_object.is_none_or(|c| c.deleting_at.is_some());
         if matches!(resource.detail, ResourceDetail::Vm(_)) && !failed && !leaving {
-            return Err(self.violation("alive", format!("the VM of {claim} is deleted, and the claim is not")));
+            return Err(self.violation("alive", format!("the VM of {claim} is deleted before the NodeClaim")));
         }
         self.check_drained(id)
     }
@@ -127,7 +131,7 @@ impl World {
         let Some(resource) = self.cloud.resources().get(id) else { return Ok(()) };
         let cluster = self.cluster.state();
         if self.truth.standing(resource, cluster) == Standing::Alive {
-            return Err(self.violation("alive", format!("{kind} {id} is in use or wanted, and is swept")));
+            return Err(self.violation("alive", format!("{kind} {id} is swept while in use or protected")));
         }
         // Azure asks nobody about what goes with a VM.
         if let ResourceDetail::Vm(vm) = &resource.detail {
@@ -141,26 +145,28 @@ impl World {
             return Err(self.violation("other-cluster", format!("{id} is swept in a group of another cluster")));
         }
         if !self.truth.last_was_whole() {
-            return Err(self.violation("whole-listing", format!("{id} is swept after a listing that was not whole")));
+            return Err(self.violation("whole-listing", format!("{id} is swept after an incomplete listing")));
         }
         let sweeps: Vec<&Arc<Sweep>> = cluster.sweeps().values().filter(|s| s.kinds.contains(&kind)).collect();
         let minimum = sweeps.iter().map(|s| s.minimum_age(kind)).min().unwrap_or(Sweep::MIN_AGE);
         match self.truth.dead_since(resource) {
-            None => return Err(self.violation("age", format!("{id} is swept, and no whole inventory showed it dead"))),
+            None => {
+                return Err(self.violation("age", format!("{id} is swept, but no complete inventory showed it unused")));
+            }
             Some((first, times)) => {
                 if self.now.duration_since(first) < minimum {
                     return Err(self.violation(
                         "age",
-                        format!("{id} is swept {:#} after it was first seen dead", self.now.duration_since(first)),
+                        format!("{id} is swept {:#} after it was first seen unused", self.now.duration_since(first)),
                     ));
                 }
                 if times < 2 {
-                    return Err(self.violation("seen-twice", format!("{id} is swept after one sighting")));
+                    return Err(self.violation("seen-twice", format!("{id} is swept after one observation")));
                 }
             }
         }
         if kind == ResourceKind::Vm && self.settings.mode == ControllerMode::Companion {
-            return Err(self.violation("companion", format!("{id} is swept beside managed NAP")));
+            return Err(self.violation("companion", format!("{id} is swept in companion mode")));
         }
         if !sweeps.iter().any(|s| s.mode == SweepMode::Collect) {
             return Err(self.violation("mode", format!("{id} is swept, and no sweep is in mode Collect")));
@@ -223,7 +229,8 @@ impl World {
         let most = allowed_disruptions(&pool.disruption.budgets, total, reason, self.now);
         if going >= most {
             let what = format!(
-                "{claim} is disrupted while {going} of {total} nodes of {} go already; the budget is {most}",
+                "{claim} is disrupted while {going} of {total} nodes of {} are already being disrupted; the budget \
+                 is {most}",
                 pool.name
             );
             return Err(self.violation("budget", what));
@@ -264,7 +271,7 @@ impl World {
                     + SignedDuration::from_hours(1);
                 let late = self.now.duration_since(since.max(faults_end));
                 if late > allowed && !self.cloud.is_deleting(&resource.id) {
-                    let what = format!("{} is nobody's for {late:#}, and {allowed:#} are allowed", resource.id);
+                    let what = format!("{} has been an orphan for {late:#}, allowed are {allowed:#}", resource.id);
                     return Err(self.violation("in-time", what));
                 }
             }
@@ -277,7 +284,9 @@ impl World {
         for resource in self.cloud.resources().values().filter(|r| r.kind() == ResourceKind::Vm) {
             let Some(uid) = self.truth.maker(resource) else { continue };
             if let Some(other) = seen.insert(uid.as_str(), &resource.id) {
-                return Err(self.violation("one-vm-per-claim", format!("{other} and {} are of one claim", resource.id)));
+                return Err(
+                    self.violation("one-vm-per-claim", format!("{other} and {} belong to one NodeClaim", resource.id))
+                );
             }
         }
         Ok(())
@@ -295,11 +304,11 @@ impl World {
             }
             let over = pool.limits.resources.iter().find(|(name, most)| amount(&used, name) > **most);
             if let Some((name, most)) = over {
-                let what = format!("pool {} has {} {name}, and its limit is {most}", pool.name, amount(&used, name));
+                let what = format!("NodePool {} has {} {name}, its limit is {most}", pool.name, amount(&used, name));
                 return Err(self.violation("limits", what));
             }
             if pool.limits.nodes.is_some_and(|most| nodes > most) {
-                return Err(self.violation("limits", format!("pool {} has {nodes} nodes", pool.name)));
+                return Err(self.violation("limits", format!("NodePool {} has {nodes} nodes", pool.name)));
             }
         }
         Ok(())

@@ -137,7 +137,7 @@ impl World {
     /// What stands by, as it is listed: what Azure shows, and what a mischief has put there.
     pub(super) fn beside(&self, shown: Listing<RelatedResource>) -> Listing<RelatedResource> {
         if self.bystanders_fail.is_some_and(|until| self.now < until) {
-            return Err(ListFailure { listing: Arc::from("what stands by"), reason: Arc::from("a page failed") });
+            return Err(ListFailure { listing: Arc::from("other resources"), reason: Arc::from("a page failed") });
         }
         let mut shown = shown?;
         shown.extend(self.beside.iter().cloned());
@@ -150,7 +150,7 @@ impl World {
         let taken = dead.iter().filter(|r| !matches!(r.detail, ResourceDetail::Disk(_)));
         for resource in taken.step_by(if rarely { 2 } else { 1 }) {
             if !self.cloud.is_deleting(&resource.id) && self.cloud.delete_outside(&resource.id, self.now).is_ok() {
-                self.note(Kind::Scenario, resource.id.name(), "managed NAP has collected it");
+                self.note(Kind::Scenario, resource.id.name(), "deleted by managed NAP");
             }
         }
     }
@@ -233,7 +233,7 @@ impl World {
     fn take_over_named(&mut self, name: &ObjectName) {
         let named = |id: &&ArmId| id.name() == name.as_str();
         let Some(id) = self.cloud.resources().keys().find(named).cloned() else { return };
-        let tags = Tags::from([(Arc::from("owner"), Arc::from("somebody else"))]);
+        let tags = Tags::from([(Arc::from("owner"), Arc::from("another owner"))]);
         if self.cloud.retag(&id, tags, self.now).is_ok() {
             self.disown(&id);
         }

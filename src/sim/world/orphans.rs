@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use napkeeper_core::model::azure::cloud::{CloudResource, DiskState, ResourceDetail, ResourceKind};
 use napkeeper_core::model::orphans::finding::{Classification, DeletionRefusal};
 use napkeeper_core::orphans::{ReferenceGraph, SignOfLife};
+use napkeeper_core::plan::kind_label;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -90,7 +91,7 @@ impl World {
     /// Tells once which unattached disks are in use all the same.
     pub(super) fn tell_spared(&mut self) {
         for (disk, life) in self.spared() {
-            let text = format!("{} in use though unattached: {}", disk.kind(), life.chain);
+            let text = format!("{}: in use although unattached: {}", kind_label(disk.kind()), life.chain);
             if self.kept.get(&disk.id) != Some(&text) {
                 self.kept.insert(disk.id.clone(), text.clone());
                 self.note(Kind::Kept, disk.id.name(), text);
@@ -132,33 +133,33 @@ impl Orphans {
 /// A refusal, for people.
 pub(super) fn words(refusal: DeletionRefusal) -> &'static str {
     match refusal {
-        DeletionRefusal::OtherCluster => "the group is not this cluster's, or no live Node lies in it",
-        DeletionRefusal::NotOwned => "no exact tag says that it is this cluster's",
-        DeletionRefusal::NoVolumeRecord => "no record that this cluster had a volume on it",
-        DeletionRefusal::Retained => "the volume's reclaim policy was Retain",
-        DeletionRefusal::SignOfLife => "something alive links to it",
-        DeletionRefusal::TakesAlong => "something would go with it that must not",
-        DeletionRefusal::TooYoung => "not an orphan for long enough",
-        DeletionRefusal::SeenOnce => "not yet seen twice",
-        DeletionRefusal::PartialListing => "a listing was not whole",
+        DeletionRefusal::OtherCluster => "the group does not belong to this cluster, or has no live Node",
+        DeletionRefusal::NotOwned => "not owned by this cluster",
+        DeletionRefusal::NoVolumeRecord => "no record of a volume of this cluster",
+        DeletionRefusal::Retained => "its reclaim policy was Retain",
+        DeletionRefusal::SignOfLife => "in use",
+        DeletionRefusal::TakesAlong => "a resource to be kept would be deleted with it",
+        DeletionRefusal::TooYoung => "grace period not over",
+        DeletionRefusal::SeenOnce => "observed only once",
+        DeletionRefusal::PartialListing => "a listing was incomplete",
         DeletionRefusal::Breaker => "the breaker has tripped",
         DeletionRefusal::Changed => "it changed since it was listed",
-        DeletionRefusal::Paused => "deleting is paused",
-        DeletionRefusal::NoLease => "the lease is not held",
-        DeletionRefusal::Mode => "the sweep's mode or schedule does not collect now",
-        DeletionRefusal::Companion => "beside managed NAP, VMs are only reported",
-        DeletionRefusal::Cap => "the cap of 24 h is reached",
-        DeletionRefusal::Approval => "nobody has approved its deletion",
-        DeletionRefusal::Excluded => "an exclusion names it",
-        DeletionRefusal::BackOff => "its last DELETE failed, and the next try is not due",
-        DeletionRefusal::Denied => "Azure denies such deletes for now",
+        DeletionRefusal::Paused => "deletions are paused",
+        DeletionRefusal::NoLease => "this replica is not the leader",
+        DeletionRefusal::Mode => "the sweep's mode or schedule does not allow deletion now",
+        DeletionRefusal::Companion => "companion mode only reports VMs",
+        DeletionRefusal::Cap => "limit of deletions per 24h reached",
+        DeletionRefusal::Approval => "not approved",
+        DeletionRefusal::Excluded => "excluded",
+        DeletionRefusal::BackOff => "the last deletion failed, retry not due yet",
+        DeletionRefusal::Denied => "Azure currently denies such deletions",
     }
 }
 
 /// What a person must do to lift a refusal.
 fn person(refusal: DeletionRefusal) -> Option<&'static str> {
     match refusal {
-        DeletionRefusal::TakesAlong => Some("a part detached by hand"),
+        DeletionRefusal::TakesAlong => Some("manual detachment of a NIC or disk"),
         DeletionRefusal::Breaker => Some("breaker.clearedAt in Git"),
         DeletionRefusal::Approval => Some("an approval in Git"),
         DeletionRefusal::Mode => Some("mode Collect in Git"),

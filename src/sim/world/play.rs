@@ -53,7 +53,7 @@ impl World {
                 self.note(
                     Kind::Scenario,
                     "API server",
-                    "restored from an old backup: NodeClaims, Nodes and PersistentVolumes are gone",
+                    "restored from an old backup: NodeClaims, Nodes and PersistentVolumes are lost",
                 );
                 self.truth.bereave(self.cloud.resources().values(), self.cluster.state());
                 self.cluster.empty(now);
@@ -67,7 +67,11 @@ impl World {
             }
             Deed::AddVolume { name, claim, reclaim, size_gib } => self.add_volume(name, claim, reclaim, size_gib),
             Deed::LoseVolume { name } => {
-                self.note(Kind::Scenario, &name, "the PersistentVolume is removed with its finalizers; its disk stays");
+                self.note(
+                    Kind::Scenario,
+                    &name,
+                    "the PersistentVolume is removed with its finalizers; its disk remains",
+                );
                 self.cluster.lose_volume(&name, now);
             }
             Deed::Mischief(mischief) => self.play_mischief(mischief)?,
@@ -88,7 +92,7 @@ impl World {
     fn delete_claim(&mut self, nth: usize) {
         let names: Vec<_> = self.cluster.state().claims().iter().map(|(name, _)| name.clone()).collect();
         if let Some(name) = names.get(nth % names.len().max(1)) {
-            self.note(Kind::Scenario, name, "somebody deletes the NodeClaim");
+            self.note(Kind::Scenario, name, "NodeClaim deleted by a user");
             self.cluster.delete_claim(name, self.now);
         }
     }
@@ -97,7 +101,7 @@ impl World {
         let managed = |n: &&Arc<napkeeper_core::model::cluster::node::Node>| n.label(labels::NODEPOOL).is_some();
         let names: Vec<_> = self.cluster.state().nodes().values().filter(managed).map(|n| n.name.clone()).collect();
         if let Some(name) = names.get(nth % names.len().max(1)) {
-            self.note(Kind::Scenario, name, "somebody deletes the Node");
+            self.note(Kind::Scenario, name, "Node deleted by a user");
             self.cluster.delete_node(name, self.now);
         }
     }
@@ -110,7 +114,7 @@ impl World {
                 self.edit_pool(&pool, |pool| pool.replicas = Some(replicas));
             }
             Deed::LabelPool { pool, label, value } => {
-                self.note(Kind::Scenario, &pool, format!("merged: its nodes get the label {label}: {value}"));
+                self.note(Kind::Scenario, &pool, format!("merged: label {label}: {value} added to its nodes"));
                 self.edit_pool(&pool, |pool| {
                     // A label of the template is a requirement too.
                     pool.requirements.remove(&label);

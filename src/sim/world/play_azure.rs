@@ -34,19 +34,19 @@ impl World {
             }
             Deed::BrokenListing { lasting } => {
                 faults.listing = Some((now + lasting, ListingFault::BrokenPage));
-                "breaks off its listings"
+                "truncates its listings"
             }
             Deed::KeepChildren { on } => {
                 faults.keep_children = on;
-                if on { "leaves NICs and disks behind" } else { "cleans up again" }
+                if on { "leaks NICs and disks" } else { "stops leaking NICs and disks" }
             }
             Deed::ShoutingIds { on } => {
                 faults.shouting_ids = on;
-                "spells ids in another case"
+                "returns ids in another case"
             }
             Deed::ApiServerDown { lasting } => {
                 self.cluster.unavailable(now + lasting);
-                return self.note(Kind::Scenario, "API server", "cannot be reached");
+                return self.note(Kind::Scenario, "API server", "unreachable");
             }
             Deed::Quota { family, capacity_type, cores } => return self.set_quota(family, capacity_type, cores),
             Deed::Reserve { group, size, zone, capacity } => {
@@ -119,7 +119,7 @@ impl World {
         );
         for vm in chosen {
             if self.cloud.evict_spot(&vm, self.now).is_ok() {
-                self.note(Kind::Scenario, vm.name(), "Azure gives notice of a spot eviction");
+                self.note(Kind::Scenario, vm.name(), "Azure announces a spot eviction");
             }
         }
     }
@@ -134,7 +134,7 @@ impl World {
         if self.cloud.leak_nic(name.as_str(), tags, self.now).is_err() {
             return;
         }
-        self.note(Kind::Scenario, name, "a NIC is left over from a NodeClaim that is gone");
+        self.note(Kind::Scenario, name, "leftover NIC of a deleted NodeClaim");
     }
 
     fn add_foreign_vm(&mut self, name: &ObjectName) {
@@ -158,16 +158,16 @@ impl World {
                 self.truth.set_foreign(&incarnation);
             }
         }
-        self.note(Kind::Scenario, name, "somebody runs a VM of their own in the node resource group");
+        self.note(Kind::Scenario, name, "another owner runs a VM in the node resource group");
     }
 
     fn take_over(&mut self, nth: usize, kind: ResourceKind) {
         let of_kind: Vec<_> = self.cloud.resources().values().filter(|r| r.kind() == kind).cloned().collect();
         let Some(resource) = of_kind.get(nth % of_kind.len().max(1)) else { return };
-        let tags = Tags::from([(Arc::from("owner"), Arc::from("somebody else"))]);
+        let tags = Tags::from([(Arc::from("owner"), Arc::from("another owner"))]);
         if self.cloud.retag(&resource.id, tags, self.now).is_ok() {
             self.disown(&resource.id);
-            self.note(Kind::Scenario, resource.id.name(), format!("somebody makes the {kind} theirs"));
+            self.note(Kind::Scenario, resource.id.name(), format!("another owner takes over the {kind}"));
         }
     }
 }

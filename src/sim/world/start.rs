@@ -55,7 +55,8 @@ pub struct Start {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     /// The catalogue does not have the region.
-    #[error("region {region:?}: the catalogue of {as_of} does not have it{}", nearest.as_ref().map(|n| format!("; did you mean {n}?")).unwrap_or_default())]
+    #[error("region {region:?} not found in the catalogue of \
+             {as_of}{}", nearest.as_ref().map(|n| format!("; did you mean {n}?")).unwrap_or_default())]
     Region {
         /// As given.
         region: String,

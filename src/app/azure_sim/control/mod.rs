@@ -103,7 +103,7 @@ async fn only_from_here(request: Request, next: Next) -> Result<Response, Contro
 
 async fn nothing() -> ControlError {
     let known = "state, ledger, requests, clock, faults, held, release, stage";
-    ControlError::Missing(format!("there is no such control; there are: {known}"))
+    ControlError::Missing(format!("unknown control, expected one of: {known}"))
 }
 
 async fn state(State(served): State<Arc<Served>>) -> Shown {
@@ -174,7 +174,7 @@ async fn clear(State(served): State<Arc<Served>>, Path(id): Path<u64>) -> Answer
     if inner.mishaps.clear(id) {
         return Ok(Shown(faults::show(&inner)));
     }
-    Err(ControlError::Missing(format!("there is no fault {id}, or it is over")))
+    Err(ControlError::Missing(format!("fault {id} not found, or it has ended")))
 }
 
 async fn held(State(served): State<Arc<Served>>) -> Shown {
@@ -215,7 +215,7 @@ impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let span: Option<SignedDuration> = text.parse().ok();
-        let wrong = || serde::de::Error::custom(format!("{text:?} is no duration such as 500ms, 90s or 1h30m"));
+        let wrong = || serde::de::Error::custom(format!("{text:?} is not a duration such as 500ms, 90s or 1h30m"));
         span.filter(|span| !span.is_negative()).map(Self).ok_or_else(wrong)
     }
 }

@@ -20,15 +20,15 @@ pub(in crate::cli) fn cheaper(choice: &SizeExplanation) -> Option<String> {
     } = choice;
     let mut parts = Vec::new();
     if *small > 0 {
-        let are = if *small == 1 { "is" } else { "are" };
-        let nearest = nearest_small.as_ref().map(|(size, lacks)| format!(" ({} lacks {lacks})", shown(size)));
-        parts.push(format!("{} {are} too small{}", plural(*small, "size"), nearest.unwrap_or_default()));
+        let nearest =
+            nearest_small.as_ref().map(|(size, lacks)| format!(" ({} has insufficient {lacks})", shown(size)));
+        parts.push(format!("{} too small{}", plural(*small, "size"), nearest.unwrap_or_default()));
     }
     if *unsuited > 0 {
-        parts.push(format!("{unsuited} without the labels or zones that are asked for"));
+        parts.push(format!("{unsuited} excluded by labels or zones"));
     }
     if *forbidden > 0 {
-        parts.push(format!("{forbidden} beyond limits or quotas"));
+        parts.push(format!("{forbidden} excluded by limits or quotas"));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
 }

@@ -33,7 +33,7 @@ pub(in crate::cli) fn write(out: &mut impl Write, told: &Explanations, most: usi
     if groups > 0 {
         let pods = told.omitted_pods + unsaid.map(|account| account.pods.len()).sum::<usize>();
         let (groups, pods) = (plural(groups, "more group"), plural(pods, "pod"));
-        writeln!(out, "\n{DIM}and {groups} of alike pods, {pods}: name one of them to read about it{DIM:#}")?;
+        writeln!(out, "\n{DIM}and {groups} of identical pods ({pods}): name one of them to explain it{DIM:#}")?;
     }
     Ok(())
 }
@@ -42,13 +42,13 @@ fn one(out: &mut impl Write, account: &Explanation) -> io::Result<()> {
     let Explanation { pods, requests, result: fate } = account;
     let many = pods.len() > 1;
     let (style, verb) = match (fate, many) {
-        (ExplainedResult::Placed(_), false) => (GOOD, "has a place"),
-        (ExplainedResult::Placed(_), true) => (GOOD, "have a place"),
-        (ExplainedResult::Unschedulable(_), false) => (BAD, "has no place"),
-        (ExplainedResult::Unschedulable(_), true) => (BAD, "have no place"),
+        (ExplainedResult::Placed(_), false) => (GOOD, "can be scheduled"),
+        (ExplainedResult::Placed(_), true) => (GOOD, "can be scheduled"),
+        (ExplainedResult::Unschedulable(_), false) => (BAD, "cannot be scheduled"),
+        (ExplainedResult::Unschedulable(_), true) => (BAD, "cannot be scheduled"),
     };
     writeln!(out, "{BOLD}{}{BOLD:#} {style}{verb}{style:#}", subject(pods))?;
-    row(out, "asks for", &format!("{requests}{}", if many { " each" } else { "" }))?;
+    row(out, "requests", &format!("{requests}{}", if many { " each" } else { "" }))?;
     match fate {
         ExplainedResult::Placed(because) => placed(out, because, pods.len()),
         ExplainedResult::Unschedulable(stuck) => nowhere(out, stuck),
@@ -57,7 +57,7 @@ fn one(out: &mut impl Write, account: &Explanation) -> io::Result<()> {
 
 /// One line: what, and what about it.
 pub(in crate::cli) fn row(out: &mut impl Write, what: &str, text: &str) -> io::Result<()> {
-    writeln!(out, "  {DIM}{what:<10}{DIM:#} {}", one_line(text))
+    writeln!(out, "  {DIM}{what:<13}{DIM:#} {}", one_line(text))
 }
 
 fn placed(out: &mut impl Write, because: &PlacementExplanation, pods: usize) -> io::Result<()> {
@@ -65,23 +65,23 @@ fn placed(out: &mut impl Write, because: &PlacementExplanation, pods: usize) -> 
         PlacementSummary::Existing { nodes, count } => {
             let names = counted(nodes, *count, NAMES);
             let text = match count {
-                1 => format!("node {names}, which exists and has room"),
-                n => format!("{n} nodes that exist and have room: {names}"),
+                1 => format!("existing node {names}"),
+                n => format!("{n} existing nodes: {names}"),
             };
-            row(out, "place", &text)?;
+            row(out, "node", &text)?;
         }
         PlacementSummary::InFlight { claims, count, planned_pods: promised } => {
             let names = counted(claims, *count, NAMES);
             let made = match *promised {
                 0 => "has room",
-                made if made == pods => "was made for this",
-                _ => "was made for some of them",
+                made if made == pods => "nominated",
+                _ => "nominated for some of them",
             };
             let text = match count {
-                1 => format!("NodeClaim {names}, which is in flight and {made}"),
-                n => format!("{n} NodeClaims in flight with room: {names}"),
+                1 => format!("NodeClaim {names} (launching), {made}"),
+                n => format!("{n} launching NodeClaims: {names}"),
             };
-            row(out, "place", &text)?;
+            row(out, "node", &text)?;
         }
         PlacementSummary::New(purchase) => bought(out, purchase)?,
     }
@@ -89,14 +89,14 @@ fn placed(out: &mut impl Write, because: &PlacementExplanation, pods: usize) -> 
         row(out, tie(bond.cause), &bond_in_words(bond))?;
     }
     for wish in because.relaxed.iter().take(NAMES) {
-        row(out, "given up", &format!("{wish}: no node was to be had with it"))?;
+        row(out, "not met", &format!("{wish}: not satisfiable"))?;
     }
     match because.relaxed.len().saturating_sub(NAMES) {
         0 => {}
-        more => row(out, "given up", &format!("{} more", plural(more, "preference")))?,
+        more => row(out, "not met", &plural(more, "more preference"))?,
     }
     if because.satisfied_preferences > 0 {
-        row(out, "kept", &plural(because.satisfied_preferences, "preference"))?;
+        row(out, "met", &plural(because.satisfied_preferences, "preference"))?;
     }
     Ok(())
 }
@@ -113,29 +113,27 @@ fn bought(out: &mut impl Write, purchase: &NewNodesSummary) -> io::Result<()> {
         offering_count: offerings,
         ..
     } = purchase;
-    let such = if *nodes == 1 { "a new node".to_owned() } else { format!("{nodes} new nodes") };
-    row(out, "place", &format!("{such} of NodePool {pool}: {} at {}/h", best.key, best.price))?;
-    let first = if *nodes == 1 { "" } else { " of the first" };
+    let such = if *nodes == 1 { "new node".to_owned() } else { format!("{nodes} new nodes") };
+    row(out, "node", &format!("{such} in NodePool {pool}: {} at {}/h", best.key, best.price))?;
+    let first = if *nodes == 1 { "" } else { " on the first node" };
     let pods = plural(own + others, "pod");
     let why = match size.fitting {
-        0 | 1 => format!("no node that is there takes it; the only size for the {pods}{first} ({requests})"),
-        n => format!(
-            "no node that is there takes it; the cheapest of {n} sizes that hold the {pods}{first} ({requests})"
-        ),
+        0 | 1 => format!("no existing node fits; the only size that fits {pods}{first} ({requests})"),
+        n => format!("no existing node fits; cheapest of {n} sizes that fit {pods}{first} ({requests})"),
     };
-    row(out, "because", &why)?;
+    row(out, "reason", &why)?;
     if let Some(cheaper) = size::cheaper(size) {
         row(out, "cheaper", &cheaper)?;
     }
     if let Some(next) = &size.next_fitting {
-        row(out, "dearer", &format!("next is {}", size::shown(next)))?;
+        row(out, "next", &format!("{} (next most expensive)", size::shown(next)))?;
     }
     if *offerings > 1 {
-        row(out, "else", &format!("{} are asked for should Azure refuse it", plural(offerings - 1, "more offering")))?;
+        row(out, "fallbacks", &plural(offerings - 1, "other offering"))?;
     }
     shared(out, purchase)?;
     for (pool, why) in purchase.skipped_pools.iter().take(NAMES) {
-        row(out, "not from", &format!("NodePool {pool}: {why}"))?;
+        row(out, "skipped", &format!("NodePool {pool}: {why}"))?;
     }
     Ok(())
 }
@@ -158,13 +156,13 @@ fn shared(out: &mut impl Write, purchase: &NewNodesSummary) -> io::Result<()> {
     if let Some(without) = without {
         let adds = best.price - without.price;
         text += &if adds.nanos() > 0 {
-            format!("; without {them} the node would be {}, so that adds {adds}/h", size::shown(without))
+            format!("; without {them} the node would be {}, {adds}/h cheaper", size::shown(without))
         } else {
-            format!("; without {them} the node would cost as much")
+            format!("; without {them} the node would cost the same")
         };
     }
     if let Some(alone) = alone {
-        text += &format!("; by itself one would get {}", size::shown(alone));
+        text += &format!("; one pod alone would get {}", size::shown(alone));
     }
     row(out, "shared", &text)
 }
@@ -172,8 +170,8 @@ fn shared(out: &mut impl Write, purchase: &NewNodesSummary) -> io::Result<()> {
 fn tie(tie: TopologyCause) -> &'static str {
     match tie {
         TopologyCause::TopologySpread => "spread",
-        TopologyCause::PodAffinity => "near",
-        TopologyCause::PodAntiAffinity => "apart",
+        TopologyCause::PodAffinity => "affinity",
+        TopologyCause::PodAntiAffinity => "anti-affinity",
         TopologyCause::Volume => "volume",
     }
 }
@@ -193,17 +191,17 @@ fn nowhere(out: &mut impl Write, stuck: &UnschedulableExplanation) -> io::Result
         match of.pool {
             Some(pool) if why.is_empty() => row(out, "pool", pool.as_str())?,
             Some(pool) => row(out, "pool", &format!("{pool}: {why}"))?,
-            None => row(out, "because", &why)?,
+            None => row(out, "reason", &why)?,
         }
         if let Some(waterfall) = of.waterfall {
-            writeln!(out, "  {:<10} {DIM}{}{DIM:#}", "", one_line(&steps(waterfall)))?;
+            writeln!(out, "  {:<13} {DIM}{}{DIM:#}", "", one_line(&steps(waterfall)))?;
         }
     }
     if more > 0 {
-        row(out, "pool", &format!("and {} that cannot help either", plural(more, "more pool")))?;
+        row(out, "pool", &format!("{} cannot run them either", plural(more, "more NodePool")))?;
     }
     match &stuck.suggestion {
-        Some(remedy) => writeln!(out, "  {HELP}{:<10}{HELP:#} {}", "change", one_line(&remedy.to_string())),
+        Some(remedy) => writeln!(out, "  {HELP}{:<13}{HELP:#} {}", "fix", one_line(&remedy.to_string())),
         None => Ok(()),
     }
 }
@@ -213,7 +211,7 @@ fn steps(waterfall: &PoolFilterSteps) -> String {
     let step = |FilterStep { criterion: what, sizes, .. }: &FilterStep| match what {
         FilterCriterion::Available => format!("{} {what}", plural(*sizes, "size")),
         // Which ones stands above.
-        FilterCriterion::Topology(_) => format!("{sizes} after constraints on neighbours"),
+        FilterCriterion::Topology(_) => format!("{sizes} after topology constraints"),
         _ => format!("{sizes} after {what}"),
     };
     waterfall.steps.iter().map(step).collect::<Vec<_>>().join(" → ")

@@ -119,11 +119,11 @@ pub(super) fn adapter(args: &Args) -> anyhow::Result<(Azure, ArmId)> {
 /// A run on saved listings. Nothing is sent.
 pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow::Result<Input> {
     if let Some(at) = args.taken_at.filter(|at| *at > Timestamp::now()) {
-        bail!("--taken-at {at} lies in the future; name the time when the first of the files was listed");
+        bail!("--taken-at {at} is in the future; use the time when the first file was listed");
     }
     let Folder { manifest, pages, objects, wrong, taken } = saved::read(folder)?;
     if manifest.is_some() && args.taken_at.is_some() {
-        bail!("{}: its manifest.json says when it was taken; leave --taken-at out", folder.display());
+        bail!("{}: --taken-at cannot be used: its manifest.json has the time", folder.display());
     }
     let Asked { mut settings, sheet, .. } = asked(args, manifest.as_ref())?;
     place(&mut settings, &pages);
@@ -137,7 +137,7 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
     let names: BTreeSet<String> = wrong.keys().cloned().collect();
     let hint = move |name: &str| saved::missing(&shown, name, &group, wrong.get(name).map(String::as_str));
     let wire = Arc::new(Saved::new(pages, hint.clone()).refusing(names.clone()));
-    let token = azure::fixed("none is needed", now)?;
+    let token = azure::fixed("no action needed", now)?;
     let azure = Azure::new(azure::settings(&settings.cluster, AzureCloud::Public.endpoint()), wire, token)?;
     let mut not_served = manifest.as_ref().map(|m| m.not_served.clone()).unwrap_or_else(saved::optional);
     // What is there and wrong is not absent.
@@ -228,8 +228,8 @@ fn asked(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<Asked> {
 
 fn no_config() -> String {
     format!(
-        "there is no {} here or in a folder above, so nobody says which cluster this is. Write one as docs/controller.md \
-         shows, name one with --config, or give --subscription, --resource-group and --cluster-id",
+        "no {} found here or in a parent folder to identify the cluster. Create one (see docs/controller.md), or \
+         pass --config, or --subscription, --resource-group and --cluster-id",
         config::FILE_NAME
     )
 }

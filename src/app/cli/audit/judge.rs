@@ -239,11 +239,11 @@ fn unused_since(resource: &CloudResource) -> Option<Timestamp> {
 fn evidence(finding: &Finding, resource: &CloudResource, standing: Standing) -> Vec<Arc<str>> {
     let mut evidence = finding.evidence.clone();
     if matches!(standing, Standing::Orphan | Standing::Unproven | Standing::Suspect) {
-        evidence.push(Arc::from("no NodeClaim, Node, VM, volume or other use links to it"));
+        evidence.push(Arc::from("no references found from any NodeClaim, Node, VM, volume or other user"));
     }
     match resource.created_at {
         Some(at) => evidence.push(Arc::from(format!("created {}", seconds(at)))),
-        None => evidence.push(Arc::from("Azure does not say when it was created")),
+        None => evidence.push(Arc::from("creation time unknown")),
     }
     if let ResourceDetail::Disk(disk) = &resource.detail {
         evidence.extend(disk.last_ownership_update.map(|at| {
@@ -258,14 +258,14 @@ fn would(standing: Standing, kind: ResourceKind, companion: bool) -> String {
     let what = match kind {
         ResourceKind::Nic => "delete the NIC, which frees its addresses",
         ResourceKind::OsDisk => "delete the OS disk",
-        ResourceKind::Vm => "delete the VM, and with it its NIC and OS disk",
-        ResourceKind::DataDisk => "delete the disk and the data on it",
+        ResourceKind::Vm => "delete the VM with its NIC and OS disk",
+        ResourceKind::DataDisk => "delete the disk and its data",
     };
     match standing {
-        _ if companion => "report it".to_owned(),
+        _ if companion => "report only".to_owned(),
         Standing::Orphan | Standing::Unproven => what.to_owned(),
-        Standing::Suspect => format!("{what}, once it is proven to be an orphan"),
-        Standing::Unknown => "nothing before every listing is whole".to_owned(),
+        Standing::Suspect => format!("{what}, once confirmed as an orphan"),
+        Standing::Unknown => "none until every listing is complete".to_owned(),
         Standing::Foreign | Standing::Protected | Standing::InFlight | Standing::Owned => "nothing".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! `napkeeper audit`: what in the node resource group belongs to nobody, and what does it cost?
+//! `napkeeper audit`: orphaned resources in the node resource group, and what does it cost?
 
 mod format;
 mod input;
@@ -29,56 +29,56 @@ use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
-  napkeeper audit                                     the cluster of napkeeper.yaml, live: reads, and changes nothing
+  napkeeper audit                                     the cluster of napkeeper.yaml, live and read-only
   napkeeper audit --save listings && napkeeper audit --from listings -o csv > orphans.csv
   napkeeper audit --subscription 0000… --resource-group MC_shop_shop_westeurope \\
       --cluster-id /subscriptions/0000…/resourceGroups/shop/providers/Microsoft.ContainerService/managedClusters/shop
   napkeeper audit --kind nic --standing orphan,unproven --fail-on never
-  napkeeper audit --as-controller                     may this identity do what the controller does?
+  napkeeper audit --as-controller                     does this identity have the controller's permissions?
   napkeeper audit --all -o json | jq '.totals'
 
-It deletes nothing. One look proves nothing either: what has no sign of life and is old enough by Azure's own times is
-shown as an orphan that is not yet proven; only the controller's records prove it.
-Exit codes: 0 no orphans, 1 orphans (proven or not), 2 it could not be done, a listing was not whole, or it is not known
-to be the right cluster.
-With --as-controller: 1 where a right is missing or something stands in the way, 2 where Azure cannot be asked.";
+It deletes nothing. A resource without references that is old enough according to Azure is shown as unproven: only the
+controller's records can confirm an orphan.
+Exit codes: 0 no orphans, 1 orphans (confirmed or not), 2 error (bad input or I/O), incomplete listing, or
+cluster not confirmed.
+With --as-controller: 1 if a permission is missing or something blocks, 2 if Azure cannot be reached.";
 
-/// Find VMs, NICs and disks of the node resource group that belong to nobody.
+/// Find orphaned VMs, NICs and disks in the node resource group.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The napkeeper.yaml that says which cluster this is; absent is the nearest one here or above.
+    /// The napkeeper.yaml that identifies the cluster [default: the nearest one here or in a parent folder].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The cluster of the file; needed where it has several.
+    /// Cluster in the file; required if it has several.
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
     #[command(flatten)]
     identity: Identity,
-    /// Beside managed NAP, or instead of it: decides whether VMs may be collected.
+    /// Companion of managed NAP, or provisioner in its place: decides whether VMs may be deleted.
     #[arg(long, value_enum, default_value_t = ModeArg::Companion, value_name = "MODE")]
     mode: ModeArg,
-    /// Kubeconfig; absent is the pod's own account, else the user's default.
+    /// Kubeconfig [default: the pod's service account, else the user's kubeconfig].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Namespace of the pause switch.
     #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
     namespace: String,
-    /// CSV of prices that stand in place of list prices, in place of napkeeper.yaml's; see docs/facts.md.
+    /// CSV of prices that override list prices [default: napkeeper.yaml's price sheet]; see docs/facts.md.
     #[arg(long, value_name = "FILE")]
     price_sheet: Option<PathBuf>,
     #[command(flatten)]
     azure: AzureArgs,
-    /// Judge saved listings instead: a folder of --save, or of what az and kubectl wrote. Nothing is sent.
+    /// Audit saved listings: a folder written by --save, or by az and kubectl. Nothing is sent.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["save", "kubeconfig", "azure_endpoint", "azure_token_file"])]
     from: Option<PathBuf>,
-    /// Save what a live run reads, into a new folder.
+    /// Save the listings of a live run to a new folder.
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
-    /// When saved listings without a manifest were taken; absent is when the first of the files was written.
+    /// When saved listings without a manifest were taken [default: when the first file was written].
     #[arg(long, value_name = "TIME", requires = "from")]
     taken_at: Option<Timestamp>,
-    /// Say what this identity may do in the node resource group, job by job, and what stands in its way.
+    /// Check this identity's permissions in the node resource group, by task, and what blocks it.
     #[arg(long, conflicts_with_all = ["from", "save"])]
     as_controller: bool,
     #[command(flatten)]
@@ -102,19 +102,19 @@ struct Identity {
 /// What is shown, and how.
 #[derive(Debug, clap::Args)]
 struct View {
-    /// How to print the report.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
-    /// Show these kinds alone. May be given more than once.
+    /// Show only these kinds. Can be repeated.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "KIND")]
     kind: Vec<KindArg>,
-    /// Show these standings alone. May be given more than once.
+    /// Show only these standings. Can be repeated.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "STANDING")]
     standing: Vec<Standing>,
-    /// Show what is in use as well.
+    /// Also show resources in use.
     #[arg(long)]
     all: bool,
-    /// What makes the exit code 1.
+    /// Which findings cause exit code 1.
     #[arg(long, value_enum, default_value_t = FailOn::Orphans, value_name = "WHAT")]
     fail_on: FailOn,
 }
@@ -124,23 +124,23 @@ struct View {
 enum Format {
     /// For people.
     Table,
-    /// For programs: one JSON object. The same input gives the same bytes.
+    /// For programs: one JSON object. The same input gives the same output.
     Json,
     /// For a comment on a pull request or a ticket.
     Markdown,
-    /// For a spreadsheet: one row a finding.
+    /// For a spreadsheet: one row per finding.
     Csv,
     /// For code scanning: SARIF 2.1.0.
     Sarif,
-    /// For Kubernetes: a PolicyReport, to be piped into kubectl apply.
+    /// For Kubernetes: a PolicyReport, to pipe into kubectl apply.
     #[value(name = "policyreport")]
     PolicyReport,
 }
 
-/// What makes the exit code 1.
+/// Which findings cause exit code 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FailOn {
-    /// Orphans, proven or not.
+    /// Orphans, confirmed or not.
     Orphans,
     /// Nothing.
     Never,
@@ -240,7 +240,7 @@ async fn read(args: &Args) -> anyhow::Result<Input> {
     let calls: u32 = input.calls.values().sum();
     let each: Vec<String> = input.calls.iter().map(|(name, n)| format!("{n} {name}")).collect();
     let took = began.elapsed().as_secs_f64();
-    let told = format!("asked Azure {} ({}) in {took:.1} s", output::plural(calls as usize, "time"), each.join(", "));
+    let told = format!("{} to Azure ({}) in {took:.1}s", output::plural(calls as usize, "time"), each.join(", "));
     // A stderr that cannot be written to is nobody's problem.
     drop(writeln!(anstream::stderr(), "{told}"));
     Ok(input)

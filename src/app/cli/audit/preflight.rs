@@ -196,35 +196,35 @@ fn obstacles(preflight: &Preflight) -> Vec<Obstacle> {
         let spared = plural(denial.spared, "principal");
         put(
             "deny assignment",
-            format!("{} denies more than roles can give; it spares {spared}", denial.name),
-            "AKS locks a node resource group down so (restrictionLevel ReadOnly): it must be Unrestricted for a sweep to \
-             collect; until then sweeps only report",
+            format!("{} denies actions regardless of roles; excluded principals: {spared}", denial.name),
+            "this is AKS node resource group lockdown (restrictionLevel ReadOnly): set it to Unrestricted for sweeps \
+             to delete; until then they only report",
         );
     }
     for lock in preflight.locks.iter().flatten() {
         put(
             "lock",
             format!("{} ({}) at {}", lock.id.name(), lock.level.as_str(), lock.id),
-            "remove the lock if napkeeper is to delete what it locks",
+            "remove the lock if napkeeper should delete the locked resources",
         );
     }
     for policy in preflight.policies.iter().flatten() {
         let what = match policy.effect.as_str() {
-            "deny" => format!("{} denies what does not comply", policy.name),
+            "deny" => format!("{} denies non-compliant resources", policy.name),
             "denyaction" => format!("{} denies deletes", policy.name),
-            "initiative" => format!("{} is a set of policies, which may hold one that denies", policy.name),
-            _ => format!("{}: its definition could not be read, so it may deny", policy.name),
+            "initiative" => format!("{} is a policy initiative that may include a deny policy", policy.name),
+            _ => format!("{}: its definition could not be read, it may deny", policy.name),
         };
         put(
             "policy",
             format!("{what} (assigned at {})", policy.scope),
-            "see that it allows VMs, NICs and tags as napkeeper writes them, or exempt the node resource group",
+            "check that it allows the VMs, NICs and tags that napkeeper creates, or exempt the node resource group",
         );
     }
     let mut unread = |about, error: Option<&CloudError>, right: &str| {
         if let Some(error) = error {
             let what = format!("could not be read: {}", error.message);
-            put(about, what, &format!("grant {right}, or look at it by hand"));
+            put(about, what, &format!("grant {right}, or check it manually"));
         }
     };
     unread("permissions", preflight.permissions.as_ref().err(), "Microsoft.Authorization/permissions/read");
@@ -241,7 +241,7 @@ pub(super) fn write(format: Format, found: &Found, out: &mut impl Write) -> anyh
     match format {
         Format::Table => table(found, out)?,
         Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(found)?)?,
-        _ => bail!("--as-controller prints -o table and -o json alone"),
+        _ => bail!("--as-controller supports only -o table and -o json"),
     }
     Ok(())
 }
@@ -249,7 +249,7 @@ pub(super) fn write(format: Format, found: &Found, out: &mut impl Write) -> anyh
 /// Refuses formats that cannot show it, before anything is asked.
 pub(super) fn check(format: Format) -> anyhow::Result<()> {
     let can = matches!(format, Format::Table | Format::Json);
-    ensure!(can, "--as-controller prints -o table and -o json alone");
+    ensure!(can, "--as-controller supports only -o table and -o json");
     Ok(())
 }
 
@@ -274,7 +274,7 @@ fn table(found: &Found, out: &mut impl Write) -> io::Result<()> {
     role(out, ("napkeeper", "in this node resource group"), &found.grant, &found.group)?;
     role(out, ("napkeeper-cluster", "at this cluster"), &found.grant_at_cluster, scope)?;
     if found.is_clear() {
-        writeln!(out, "\n{GREEN}nothing is missing, and nothing stands in the way{GREEN:#}")?;
+        writeln!(out, "\n{GREEN}no permissions missing, nothing blocks{GREEN:#}")?;
     }
     Ok(())
 }
@@ -286,13 +286,17 @@ fn role(out: &mut impl Write, (name, place): (&str, &str), actions: &[&str], sco
     }
     let role = json!({
         "Name": name,
-        "Description": format!("What napkeeper lacks {place}"),
+        "Description": format!("Permissions napkeeper is missing {place}"),
         "Actions": actions,
         "AssignableScopes": [scope],
     });
     let text = serde_json::to_string_pretty(&role).unwrap_or_default();
     let scope = printable(scope);
-    writeln!(out, "\n{BOLD}missing {place}{BOLD:#}: save this as {name}.json, then grant it:\n\n{}", printable(&text))?;
+    writeln!(
+        out,
+        "\n{BOLD}missing {place}{BOLD:#}: save this as {name}.json, then create and assign the role:\n\n{}",
+        printable(&text)
+    )?;
     writeln!(out, "\naz role definition create --role-definition {name}.json")?;
     writeln!(out, "az role assignment create --role {name} --assignee <its client id> --scope {scope}")
 }
@@ -348,7 +352,7 @@ mod tests {
         );
         assert!(!found.is_clear() && text.contains("az role assignment create"), "{text}");
         let (found, text) = shown(&preflight(&["*"]));
-        assert!(found.is_clear() && text.contains("nothing is missing"), "{text}");
+        assert!(found.is_clear() && text.contains("no permissions missing"), "{text}");
     }
 
     #[test]

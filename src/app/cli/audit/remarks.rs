@@ -18,18 +18,18 @@ pub(super) fn remarks(input: &Input, case: &SweepContext<'_>, assessed: &[Assess
     let missing = case.cluster_mismatch().filter(|_| case.is_complete());
     let is_known = missing.is_none();
     if let Some(why) = missing {
-        let remedy = "nothing is deleted until this is right: check clusterId, nodeResourceGroup and the kubeconfig";
+        let remedy = "nothing is deleted until this is fixed: check clusterId, nodeResourceGroup and the kubeconfig";
         remarks.push(remark(CLUSTER, why, remedy));
     }
     if case.is_complete() {
         remarks.extend(breaker_remark(case, assessed));
     }
     if !input.pause_is_known() {
-        let remedy = "see why ConfigMap napkeeper-pause could not be read; until it can, nothing is deleted";
-        remarks.push(remark("pause", "whether deletes are paused is not known".to_owned(), remedy));
+        let remedy = "check why ConfigMap napkeeper-pause could not be read; nothing is deleted until then";
+        remarks.push(remark("pause", "unknown whether deletions are paused".to_owned(), remedy));
     } else if input.paused {
-        let remedy = "lift the pause when its cause is gone: ConfigMap napkeeper-pause, key delete";
-        remarks.push(remark("pause", "deletes are paused".to_owned(), remedy));
+        let remedy = "resume when the cause is resolved: ConfigMap napkeeper-pause, key delete";
+        remarks.push(remark("pause", "deletions are paused".to_owned(), remedy));
     }
     // Objects of one cluster say nothing of the group of another.
     if is_known {
@@ -41,8 +41,8 @@ pub(super) fn remarks(input: &Input, case: &SweepContext<'_>, assessed: &[Assess
         let approvals = look_at_approvals(case, sweep);
         remarks.extend(approvals.iter().filter_map(|approval| approval_remark(sweep, approval)));
         if let Some(at) = sweep.breaker_cleared_at.filter(|at| *at > case.now) {
-            let what = format!("OrphanSweep {}: breaker.clearedAt {at} lies in the future and is refused", sweep.name);
-            remarks.push(remark("breaker", what, "write a time that has passed, after the trip"));
+            let what = format!("OrphanSweep {}: breaker.clearedAt {at} is in the future and is rejected", sweep.name);
+            remarks.push(remark("breaker", what, "use a time in the past, after the breaker tripped"));
         }
     }
     remarks
@@ -53,12 +53,12 @@ fn breaker_remark(case: &SweepContext<'_>, assessed: &[Assessment<'_>]) -> Optio
     if let Some(trip) = breaker::open_trip(case.records, case.cleared_at) {
         return Some(remark(
             breaker::describe_trip(trip),
-            "find out why so much turned suspect before you commit that line",
+            "find out why so many resources became suspect before you commit that line",
         ));
     }
     let trip = breaker::would_trip(case, assessed).into_iter().next()?;
     let explained = breaker::describe_trip(&trip).replacen("the breaker tripped at", "the breaker would trip at", 1);
-    Some(remark(explained, "a controller that begins now stops all sweeps first; that line lets them go on"))
+    Some(remark(explained, "a controller started now would stop all sweeps; that line resumes them"))
 }
 
 /// An object that stands for nothing in Azure, or cannot go.
@@ -70,7 +70,8 @@ fn discrepancy_remark(found: &Discrepancy) -> Remark {
 /// A public IP or a frontend that serves nobody. Sweeps never touch these.
 fn unused_remark(found: &ReportOnlyFinding) -> Remark {
     let what = format!("{} {}: {}", found.kind, found.id, found.evidence.join("; "));
-    let remedy = "never collected: delete it by hand if its Service is gone and nothing outside needs it";
+    let remedy =
+        "never deleted by napkeeper: delete it manually if its Service no longer exists and nothing else needs it";
     Remark { about: "unused", what, remedy: remedy.to_owned() }
 }
 
@@ -79,6 +80,7 @@ fn approval_remark(sweep: &Sweep, approval: &ApprovalStatus) -> Option<Remark> {
     if approval.state == ApprovalState::Active {
         return None;
     }
-    let what = format!("OrphanSweep {}: the approval of {} does nothing ({})", sweep.name, approval.id, approval.state);
+    let what =
+        format!("OrphanSweep {}: the approval of {} has no effect ({})", sweep.name, approval.id, approval.state);
     Some(Remark { about: "approval", what, remedy: approval.advice.to_string() })
 }

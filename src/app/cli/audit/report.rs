@@ -17,22 +17,22 @@ const MONTH: jiff::SignedDuration = jiff::SignedDuration::from_hours(730);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Standing {
-    /// Proven: an orphan for long enough, by records.
+    /// Confirmed: an orphan for long enough, according to records.
     Orphan,
-    /// An orphan by all signs, old enough by Azure's own times, but not yet proven: no record has seen it twice.
+    /// A probable orphan, old enough according to Azure, but not confirmed: not observed twice by the controller.
     Unproven,
-    /// Without a sign of life, and too young, or of an age that Azure does not tell.
+    /// No references found, but too young, or of unknown age.
     Suspect,
-    /// A listing is not whole: nobody knows.
+    /// A listing is incomplete.
     Unknown,
-    /// Not provably this cluster's: reported, and never touched.
+    /// Not owned by this cluster: reported, never changed.
     Foreign,
-    /// Something keeps it: an exclusion, a volume, a snapshot, AKS itself.
+    /// Protected by an exclusion, a volume, a snapshot or AKS.
     Protected,
-    /// A launch is under way for it.
+    /// It is being launched.
     #[serde(rename = "in-flight")]
     InFlight,
-    /// Something alive that this cluster has links to it.
+    /// In use by this cluster.
     Owned,
 }
 
@@ -66,11 +66,11 @@ impl Standing {
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::Orphan => "orphan",
-            Self::Unproven => "orphan by all signs; not yet proven",
+            Self::Unproven => "probable orphan, not yet confirmed",
             Self::Suspect => "suspect",
             Self::Unknown => "unknown",
-            Self::Foreign => "not provably this cluster's",
-            Self::Protected => "kept for something",
+            Self::Foreign => "not owned by this cluster",
+            Self::Protected => "protected",
             Self::InFlight => "being launched",
             Self::Owned => "in use",
         }

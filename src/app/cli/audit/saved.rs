@@ -157,8 +157,8 @@ pub(super) fn missing(folder: &str, name: &str, group: &str, wrong: Option<&str>
     let file = format!("{folder}/{name}.json");
     let command = command(&file, name, group);
     match wrong {
-        Some(why) => format!("{file}: {why}; list it anew by: {command}"),
-        None => format!("{file} is missing; make it by: {command}"),
+        Some(why) => format!("{file}: {why}; recreate it with: {command}"),
+        None => format!("{file} is missing; create it with: {command}"),
     }
 }
 
@@ -166,7 +166,7 @@ pub(super) fn missing(folder: &str, name: &str, group: &str, wrong: Option<&str>
 fn command(file: &str, name: &str, group: &str) -> String {
     if KUBERNETES.iter().any(|(known, _)| *known == name) {
         let none = if name == "volumesnapshotcontents" {
-            "; where the cluster does not serve them, write {\"items\": []}"
+            "; if the cluster does not serve this kind, write {\"items\": []}"
         } else {
             ""
         };
@@ -176,13 +176,15 @@ fn command(file: &str, name: &str, group: &str) -> String {
     match (AZ.iter().find(|(known, _)| *known == name), &words[..]) {
         (Some((_, list)), _) => format!("az {list} {group} -o json > {file}"),
         (None, ["resources", "networkInterfaces"]) => format!(
-            "az resource list --resource-group {group} --resource-type Microsoft.Network/networkInterfaces -o json > {file}"
+            "az resource list --resource-group {group} --resource-type Microsoft.Network/networkInterfaces -o json > \
+             {file}"
         ),
         (None, ["managedClusters", cluster, "agentPools"]) => {
             format!("az aks nodepool list --cluster-name {cluster} --resource-group <its group> -o json > {file}")
         }
         (None, ["managedClusters", cluster, "agentPools", pool, "machines"]) => format!(
-            "az aks machine list --nodepool-name {pool} --cluster-name {cluster} --resource-group <its group> -o json > {file}"
+            "az aks machine list --nodepool-name {pool} --cluster-name {cluster} --resource-group <its group> -o \
+             json > {file}"
         ),
         (None, ["virtualMachineScaleSets", set, "virtualMachines"]) => {
             format!("az vmss list-instances --name {set} --resource-group {group} -o json > {file}")
@@ -228,7 +230,7 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Folder> {
             let paged_as = name.rsplit_once(".page").and_then(|(name, page)| Some((name, page.parse().ok()?)));
             let (listing, page) = paged_as.unwrap_or((name, 1));
             if paged.entry(listing.to_owned()).or_default().insert(page, value).is_some() {
-                broken.push(format!("{}: page {page} of {listing} is there twice", path.display()));
+                broken.push(format!("{}: duplicate page {page} of {listing}", path.display()));
             }
         }
     }
@@ -245,8 +247,8 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Folder> {
     }
     if read.manifest.is_none() && read.pages.is_empty() && read.objects.is_empty() && read.wrong.is_empty() {
         bail!(
-            "{shown}: it has no saved listing. Make some by `napkeeper audit --save {shown}`, or by az and kubectl as \
-             docs/audit.md shows, beginning with: {}",
+            "{shown}: no saved listings found. Create them with `napkeeper audit --save {shown}`, or with az and \
+             kubectl (see docs/audit.md), starting with: {}",
             missing(&shown.to_string(), GROUP, "<the node resource group>", None)
         );
     }
@@ -255,9 +257,10 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Folder> {
 
 fn manifest(value: Value, path: &Path) -> anyhow::Result<Manifest> {
     let shown = path.display();
-    let manifest: Manifest = serde_json::from_value(value).with_context(|| format!("{shown}: it is no manifest"))?;
+    let manifest: Manifest =
+        serde_json::from_value(value).with_context(|| format!("{shown}: not a manifest of saved listings"))?;
     let version = manifest.version;
-    ensure!(version == VERSION, "{shown}: version {version} is not one that this napkeeper reads");
+    ensure!(version == VERSION, "{shown}: unsupported version {version}");
     Ok(manifest)
 }
 
@@ -273,12 +276,12 @@ fn broken_json(path: &Path, text: &str, error: &serde_json::Error) -> String {
     let place = format!("{}:{}:{}", path.display(), error.line(), error.column());
     if text.trim().is_empty() {
         return format!(
-            "{place}: the file is empty: the command that made it failed; run it again and look at its error"
+            "{place}: the file is empty: the command that wrote it failed; run it again and check its error"
         );
     }
     let why = error.to_string();
     let why = why.rsplit_once(" at line ").map_or(why.as_str(), |(why, _)| why);
-    format!("{place}: it is no JSON: {why}; list it anew")
+    format!("{place}: not valid JSON: {why}; recreate it")
 }
 
 /// Writes a folder. It must be new or empty, so that no file of another time is among its own.
@@ -305,11 +308,8 @@ pub(super) fn write(folder: &Path, manifest: &Manifest, pages: &Pages, objects: 
 /// Makes sure that a folder is there and empty.
 pub(super) fn check_empty(folder: &Path) -> anyhow::Result<()> {
     let shown = folder.display();
-    fs::create_dir_all(folder).with_context(|| format!("making {shown}"))?;
+    fs::create_dir_all(folder).with_context(|| format!("creating {shown}"))?;
     let mut entries = fs::read_dir(folder).with_context(|| format!("reading {shown}"))?;
-    ensure!(
-        entries.next().is_none(),
-        "{shown}: it is not empty; name a new folder, so that no old listing is among them"
-    );
+    ensure!(entries.next().is_none(), "{shown}: not empty; use a new folder, so that listings are not mixed");
     Ok(())
 }

@@ -25,35 +25,35 @@ const TOLD: usize = 200;
 /// # Errors
 /// Why it is no whole list of that kind.
 pub(super) fn objects(value: Value, kind: &str) -> Result<Vec<Value>, String> {
-    let Value::Object(mut map) = value else { return Err(format!("it is {}, no List of {kind}", named(&value))) };
+    let Value::Object(mut map) = value else { return Err(format!("expected a List of {kind}, got {}", named(&value))) };
     if let Some(error) = error_in(&map) {
-        return Err(format!("it is an error, no List of {kind}: {error}"));
+        return Err(format!("expected a List of {kind}, got an error: {error}"));
     }
     let own = map.get("kind").and_then(Value::as_str).map(str::to_owned);
     let goes_on = map.get("metadata").and_then(|meta| meta.get("continue")).and_then(Value::as_str);
     if goes_on.is_some_and(|token| !token.is_empty()) {
-        return Err("it is the first part of a list that goes on (metadata.continue)".to_owned());
+        return Err("it is only the first page of a list (metadata.continue)".to_owned());
     }
     match (map.remove("items"), own.as_deref()) {
         (Some(Value::Array(items)), list) => {
             if let Some(list) = list.filter(|list| *list != "List" && *list != format!("{kind}List")) {
-                return Err(format!("it is a {list}, no List of {kind}"));
+                return Err(format!("expected a List of {kind}, got {list}"));
             }
             items.iter().try_for_each(|item| of_kind(item, kind))?;
             Ok(items)
         }
-        (Some(other), _) => Err(format!("its `items` is {}, no list", named(&other))),
+        (Some(other), _) => Err(format!("`items` must be a list, got {}", named(&other))),
         (None, Some(own)) if own == kind => Ok(vec![Value::Object(map)]),
-        (None, Some(own)) => Err(format!("it is a {own}, no List of {kind}")),
-        (None, None) => Err(format!("it has no `items`, so it is no List of {kind}")),
+        (None, Some(own)) => Err(format!("expected a List of {kind}, got {own}")),
+        (None, None) => Err(format!("expected a List of {kind}, it has no `items`")),
     }
 }
 
 /// An item of a list says its kind, or leaves it to the list.
 fn of_kind(item: &Value, kind: &str) -> Result<(), String> {
-    let Value::Object(map) = item else { return Err(format!("among its items is {}", named(item))) };
+    let Value::Object(map) = item else { return Err(format!("one of its items is {}", named(item))) };
     match map.get("kind").and_then(Value::as_str) {
-        Some(other) if other != kind => Err(format!("among its items is a {other}, no {kind}")),
+        Some(other) if other != kind => Err(format!("one of its items is {other}, expected {kind}")),
         _ => Ok(()),
     }
 }
@@ -66,14 +66,14 @@ pub(super) fn pages(pages: &BTreeMap<u32, Value>, single: bool, page: impl Fn(u3
     let mut goes_on = false;
     for (n, (at, value)) in (1..).zip(pages) {
         if n != *at {
-            return Err(format!("{} is there and {} is not", page(*at), page(n)));
+            return Err(format!("{} exists but {} is missing", page(*at), page(n)));
         }
         let wrong = |why: String| if *at == 1 { why } else { format!("in {}: {why}", page(*at)) };
         goes_on = if single { one(value).map(|()| false) } else { list(value) }.map_err(wrong)?;
     }
     let next = pages.len() + 1;
     match u32::try_from(next) {
-        Ok(next) if goes_on => Err(format!("the listing goes on (nextLink), and {} is not there", page(next))),
+        Ok(next) if goes_on => Err(format!("the listing continues (nextLink), but {} is missing", page(next))),
         _ => Ok(()),
     }
 }
@@ -84,29 +84,29 @@ fn list(value: &Value) -> Result<bool, String> {
         Value::Array(items) => (items, None),
         Value::Object(map) => {
             if let Some(error) = error_in(map) {
-                return Err(format!("it is an error, no listing: {error}"));
+                return Err(format!("expected a listing, got an error: {error}"));
             }
             match map.get("value") {
                 Some(Value::Array(items)) => (items, map.get("nextLink")),
-                Some(other) => return Err(format!("its `value` is {}, no list", named(other))),
-                None => return Err("it is an object without `value`, no listing".to_owned()),
+                Some(other) => return Err(format!("`value` must be a list, got {}", named(other))),
+                None => return Err("expected a listing, it has no `value`".to_owned()),
             }
         }
-        other => return Err(format!("it is {}, no listing", named(other))),
+        other => return Err(format!("expected a listing, got {}", named(other))),
     };
     match items.iter().find(|item| !item.is_object()) {
-        Some(other) => Err(format!("among its items is {}", named(other))),
+        Some(other) => Err(format!("one of its items is {}", named(other))),
         None => Ok(next.is_some_and(|link| !link.is_null() && link != "")),
     }
 }
 
 /// The one object that was asked for, which has an id.
 fn one(value: &Value) -> Result<(), String> {
-    let Value::Object(map) = value else { return Err(format!("it is {}, no resource", named(value))) };
+    let Value::Object(map) = value else { return Err(format!("expected a resource, got {}", named(value))) };
     match (error_in(map), map.get("id")) {
-        (Some(error), _) => Err(format!("it is an error, no resource: {error}")),
+        (Some(error), _) => Err(format!("expected a resource, got an error: {error}")),
         (None, Some(Value::String(_))) => Ok(()),
-        (None, _) => Err("it has no `id`, so it is no resource".to_owned()),
+        (None, _) => Err("expected a resource, it has no `id`".to_owned()),
     }
 }
 
@@ -122,17 +122,17 @@ fn error_in(map: &Map<String, Value>) -> Option<String> {
         _ => return None,
     };
     let told: String = [code, message].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(": ");
-    Some(if told.is_empty() { "it says no more".to_owned() } else { told.chars().take(TOLD).collect() })
+    Some(if told.is_empty() { "no further details".to_owned() } else { told.chars().take(TOLD).collect() })
 }
 
 /// What a value is, in words.
 fn named(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
-        Value::Bool(_) => "true or false",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a bare list",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
 }
@@ -154,21 +154,21 @@ mod tests {
             assert!(objects(good.clone(), "Node").is_ok(), "{good}");
         }
         for (bad, part) in [
-            (json!(null), "it is null"),
-            (json!("x"), "it is a text"),
-            (json!([]), "a bare list"),
+            (json!(null), "got null"),
+            (json!("x"), "got a string"),
+            (json!([]), "a list"),
             (json!({}), "no `items`"),
-            (json!({ "items": {} }), "its `items`"),
-            (json!({ "kind": "Pod" }), "it is a Pod"),
-            (json!({ "kind": "PodList", "items": [] }), "it is a PodList"),
-            (json!({ "kind": "List", "items": [{ "kind": "Pod" }] }), "a Pod, no Node"),
+            (json!({ "items": {} }), "`items` must be a list"),
+            (json!({ "kind": "Pod" }), "got Pod"),
+            (json!({ "kind": "PodList", "items": [] }), "got PodList"),
+            (json!({ "kind": "List", "items": [{ "kind": "Pod" }] }), "is Pod, expected Node"),
             (json!({ "items": [null] }), "is null"),
             (
                 json!({ "kind": "Status", "reason": "Forbidden", "message": "no" }),
-                "an error, no List of Node: Forbidden: no",
+                "expected a List of Node, got an error: Forbidden: no",
             ),
             (json!({ "error": { "code": "A" }, "items": [] }), "an error"),
-            (json!({ "items": [], "metadata": { "continue": "x" } }), "goes on"),
+            (json!({ "items": [], "metadata": { "continue": "x" } }), "only the first page"),
         ] {
             let why = objects(bad.clone(), "Node").unwrap_err();
             assert!(why.contains(part), "{bad}: {why}");
@@ -186,17 +186,21 @@ mod tests {
         assert_eq!(check(&[(1, goes_on.clone()), (2, last.clone())], false), "");
         assert_eq!(check(&[(1, json!({ "id": "/a" }))], true), "");
         for (list, single, part) in [
-            (vec![(1, goes_on.clone())], false, "p2 is not there"),
-            (vec![(1, goes_on.clone()), (3, last.clone())], false, "p3 is there and p2 is not"),
-            (vec![(2, last.clone())], false, "p1 is not"),
-            (vec![(1, goes_on), (2, json!({ "error": { "code": "Throttled" } }))], false, "in p2: it is an error"),
-            (vec![(1, json!({}))], false, "without `value`"),
-            (vec![(1, json!({ "error": {} }))], false, "it says no more"),
-            (vec![(1, json!({ "kind": "Status", "message": "no" }))], false, "an error, no listing: no"),
-            (vec![(1, json!(null))], false, "it is null"),
-            (vec![(1, json!({ "value": null }))], false, "its `value` is null"),
+            (vec![(1, goes_on.clone())], false, "p2 is missing"),
+            (vec![(1, goes_on.clone()), (3, last.clone())], false, "p3 exists but p2 is missing"),
+            (vec![(2, last.clone())], false, "p1 is missing"),
+            (
+                vec![(1, goes_on), (2, json!({ "error": { "code": "Throttled" } }))],
+                false,
+                "in p2: expected a listing, got an error",
+            ),
+            (vec![(1, json!({}))], false, "it has no `value`"),
+            (vec![(1, json!({ "error": {} }))], false, "no further details"),
+            (vec![(1, json!({ "kind": "Status", "message": "no" }))], false, "expected a listing, got an error: no"),
+            (vec![(1, json!(null))], false, "got null"),
+            (vec![(1, json!({ "value": null }))], false, "`value` must be a list, got null"),
             (vec![(1, json!([1]))], false, "a number"),
-            (vec![(1, json!([]))], true, "a bare list, no resource"),
+            (vec![(1, json!([]))], true, "expected a resource, got a list"),
             (vec![(1, json!({}))], true, "no `id`"),
         ] {
             let why = check(&list, single);

@@ -40,40 +40,38 @@ fn of_law(refusal: DeletionRefusal, about: &About<'_>) -> Option<(String, String
     match refusal {
         DeletionRefusal::OtherCluster => Some((
             about.cluster_missing.to_owned(),
-            "check clusterId and nodeResourceGroup, and that the kubeconfig is of this cluster".to_owned(),
+            "check clusterId and nodeResourceGroup, and that the kubeconfig is for this cluster".to_owned(),
         )),
         DeletionRefusal::NotOwned => text(
-            "its cluster tag does not name this cluster",
-            "it is left alone; delete it by hand if you know that it is nobody's",
+            "not owned by this cluster",
+            "never deleted by napkeeper; delete it manually if you know that it is unused",
         ),
         DeletionRefusal::NoVolumeRecord => text(
-            "no record says that this cluster had a volume with this disk",
-            "the controller records volumes from when it runs on; an older disk is for you to delete, if you are sure",
+            "no record that this cluster used this disk for a volume",
+            "the controller records volumes only while it runs; delete older disks manually if you are sure",
         ),
-        DeletionRefusal::Retained => text(
-            "its volume had reclaim policy Retain: somebody said keep",
-            "delete it by hand when nobody wants its data",
-        ),
-        DeletionRefusal::SignOfLife => text("something alive links to it", "none needed"),
+        DeletionRefusal::Retained => {
+            text("its volume had reclaim policy Retain", "delete it manually if its data is no longer needed")
+        }
+        DeletionRefusal::SignOfLife => text("references found: it is in use", "no action needed"),
         DeletionRefusal::TooYoung => Some(too_young(about)),
         DeletionRefusal::SeenOnce => {
             let times = match about.seen {
-                0 => "no record has seen it as an orphan yet".to_owned(),
-                _ => "only one record has seen it as an orphan".to_owned(),
+                0 => "not observed by the controller yet".to_owned(),
+                _ => "observed only once by the controller".to_owned(),
             };
-            Some((times, "let the controller observe it: two sightings at least 10 min apart prove it".to_owned()))
+            Some((times, "let the controller observe it: two observations at least 10m apart are required".to_owned()))
         }
         DeletionRefusal::TakesAlong => text(
-            "a NIC or disk would go with it that may not be collected: see the evidence",
-            "detach that, or delete the VM by hand",
+            "a NIC or disk that must be kept would be deleted with it: see the evidence",
+            "detach that NIC or disk, or delete the VM manually",
         ),
-        DeletionRefusal::PartialListing => text(
-            "a listing is not whole, or too old to act upon",
-            "see what could not be listed; a live run takes new listings",
-        ),
+        DeletionRefusal::PartialListing => {
+            text("a listing is incomplete or too old", "check what could not be listed; a live run lists again")
+        }
         DeletionRefusal::Breaker => text(
-            "the breaker has tripped: too much turned suspect at once",
-            "find out why, then commit the line that the report prints",
+            "the breaker has tripped: too many resources became suspect at once",
+            "find out why, then commit the line in the report",
         ),
         _ => None,
     }
@@ -84,10 +82,10 @@ fn too_young(about: &About<'_>) -> (String, String) {
     match about.of_age_at {
         Some(at) => {
             let at = seconds(at);
-            (format!("not an orphan for {least} yet: it will be at {at}"), format!("wait until {at}"))
+            (format!("{least} grace period ends at {at}"), format!("wait until {at}"))
         }
         None => (
-            format!("its {least} as an orphan begin when a record first sees it"),
+            format!("{least} grace period not started: not observed by the controller yet"),
             "let the controller observe it".to_owned(),
         ),
     }
@@ -100,27 +98,27 @@ fn of_leave(refusal: DeletionRefusal, about: &About<'_>) -> (String, String) {
     let (why, remedy) = match (refusal, &name) {
         (DeletionRefusal::Mode, None) => return no_sweep(kind),
         (DeletionRefusal::Mode, Some(_)) => return mode(about),
-        (DeletionRefusal::Changed, _) => ("it has changed since it was listed", "wait for the next observation"),
+        (DeletionRefusal::Changed, _) => ("it changed since it was listed", "wait for the next observation"),
         (DeletionRefusal::Paused, _) if !about.pause_is_known => {
-            ("whether deletes are paused is not known", "see why ConfigMap napkeeper-pause could not be read")
+            ("unknown whether deletions are paused", "check why ConfigMap napkeeper-pause could not be read")
         }
-        (DeletionRefusal::Paused, _) => ("deletes are paused", "lift the pause: ConfigMap napkeeper-pause, key delete"),
-        (DeletionRefusal::NoLease, _) => ("this replica does not lead", "none needed: another one does"),
+        (DeletionRefusal::Paused, _) => {
+            ("deletions are paused", "resume deletions: ConfigMap napkeeper-pause, key delete")
+        }
+        (DeletionRefusal::NoLease, _) => ("this replica is not the leader", "no action needed: another replica is"),
         (DeletionRefusal::Companion, _) => (
-            "beside managed NAP, VMs are reported and never deleted",
-            "delete its NodeClaim if there is one, else the VM by hand; its NIC and OS disk follow it",
+            "companion mode only reports VMs, it never deletes them",
+            "delete its NodeClaim if it exists, otherwise the VM; its NIC and OS disk are deleted afterwards",
         ),
-        (DeletionRefusal::Cap, _) => {
-            ("enough has been deleted in these 24 hours", "wait, or raise caps.deletionsPerDay")
-        }
-        (DeletionRefusal::Approval, _) => ("nobody has approved it", "commit the lines under `approvals` below"),
-        (DeletionRefusal::BackOff, _) => ("its last deletion failed", "wait: it is tried again a little later"),
+        (DeletionRefusal::Cap, _) => ("limit of deletions per 24h reached", "wait, or raise caps.deletionsPerDay"),
+        (DeletionRefusal::Approval, _) => ("not approved", "commit the lines under `approvals` below"),
+        (DeletionRefusal::BackOff, _) => ("the last deletion failed", "wait: it will be retried"),
         (DeletionRefusal::Denied, _) => (
-            "Azure does not let such a resource be deleted now",
-            "see what `napkeeper audit --as-controller` says of rights, locks and policies",
+            "Azure currently denies the deletion of such resources",
+            "check permissions, locks and policies with `napkeeper audit --as-controller`",
         ),
-        (DeletionRefusal::Excluded, _) => ("an exclusion names it", "remove the exclusion if it is in error"),
-        _ => ("the law refuses", "see docs/orphans.md"),
+        (DeletionRefusal::Excluded, _) => ("excluded", "remove the exclusion if it is wrong"),
+        _ => ("not allowed by the deletion rules", "see docs/orphans.md"),
     };
     (why.to_owned(), remedy.to_owned())
 }
@@ -130,22 +128,25 @@ fn mode(about: &About<'_>) -> (String, String) {
     let Some(sweep) = about.sweep else { return no_sweep(about.resource.kind()) };
     let name = &sweep.name;
     if sweep.mode != SweepMode::Collect {
-        return (format!("its mode is {}", sweep.mode), format!("set mode: Collect in OrphanSweep {name}"));
+        return (
+            format!("the OrphanSweep's mode is {}", sweep.mode),
+            format!("set mode: Collect in OrphanSweep {name}"),
+        );
     }
     let next = sweep.schedule.as_ref().and_then(|text| Schedule::parse(text).ok()).and_then(|s| s.after(about.now));
     match next.map(seconds) {
-        Some(at) => (format!("OrphanSweep {name} collects by its schedule, next at {at}"), format!("wait until {at}")),
+        Some(at) => (format!("OrphanSweep {name} runs on a schedule, next at {at}"), format!("wait until {at}")),
         None => (
-            format!("OrphanSweep {name} has a schedule that never comes"),
-            format!("put the schedule of OrphanSweep {name} right"),
+            format!("OrphanSweep {name} has a schedule that never matches"),
+            format!("correct the schedule of OrphanSweep {name}"),
         ),
     }
 }
 
 fn no_sweep(kind: ResourceKind) -> (String, String) {
     (
-        format!("no OrphanSweep looks at {kind} resources, so nothing is deleted"),
-        format!("commit an OrphanSweep with kinds: [{kind}]; begin with mode: Report"),
+        format!("no OrphanSweep includes kind {kind}, so nothing is deleted"),
+        format!("commit an OrphanSweep with kinds: [{kind}]; start with mode: Report"),
     )
 }
 
@@ -157,16 +158,16 @@ pub(super) fn failed(failure: &ListFailure) -> Failed {
     let said = lower.split(" (correlation id").next().unwrap_or_default();
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
     let remedy = if has(&[".json"]) {
-        "put that file right and run the audit again".to_owned()
+        "correct that file and run the audit again".to_owned()
     } else if has(&["no connection", "connect error", "error sending", "dns", "connection refused"]) {
-        "check the address (--azure-endpoint, or the server in the kubeconfig) and the network in between".to_owned()
+        "check the address (--azure-endpoint, or the server in the kubeconfig) and the network".to_owned()
     } else if has(&["resource group '"]) && has(&["was not found"]) {
         "check --subscription and --resource-group, or nodeResourceGroup in napkeeper.yaml, and that you are signed in \
          to its tenant"
             .to_owned()
     } else if has(&["subscription '"]) && has(&["was not found"]) {
         "check --subscription, or identity.subscription in napkeeper.yaml, and that you are signed in to its tenant: \
-         `az account list` names those that you see"
+         `az account list` shows the available ones"
             .to_owned()
     } else {
         match grant_in_cluster(&failure.listing) {
@@ -190,28 +191,28 @@ fn of_kubernetes(said: &str, grant: String) -> String {
     if has(&["forbidden", "403", "cannot list", "cannot get"]) {
         format!("{grant} in the cluster, as kustomize/overlays/audit/rbac.yaml does")
     } else if has(&["401", "unauthorized", "credential"]) {
-        "sign in to the cluster anew (az aks get-credentials, kubelogin), or renew the kubeconfig".to_owned()
-    } else if has(&["cannot be understood", "cannot be read"]) {
-        "look at that object: it is not of the shape that its kind has".to_owned()
+        "sign in to the cluster again (az aks get-credentials, kubelogin), or renew the kubeconfig".to_owned()
+    } else if has(&["cannot be understood", "cannot be read", "cannot parse"]) {
+        "check that object: it does not match the schema of its kind".to_owned()
     } else if has(&["404", "could not be found", "not found"]) {
-        "see that the kubeconfig is of this cluster, and that the cluster serves this kind".to_owned()
+        "check that the kubeconfig is for this cluster, and that the cluster serves this kind".to_owned()
     } else {
-        "try again; if it stays, look at the API server".to_owned()
+        "try again; if it persists, check the API server".to_owned()
     }
 }
 
 fn of_azure(said: &str) -> &'static str {
     let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
     if has(&["does not have", "authorizationfailed", "forbidden", "403"]) {
-        "grant the right to read it; `napkeeper audit --as-controller` says what is missing"
+        "grant read permission; `napkeeper audit --as-controller` shows what is missing"
     } else if has(&["401", "credential", "token", "unauthorized", "authentication"]) {
-        "sign in anew (az login, or the token file) as somebody of the cluster's tenant"
-    } else if has(&["cannot be understood", "cannot be read"]) {
-        "look at that resource: it is not of the shape that its kind has"
+        "sign in again (az login, or the token file) with an account of the cluster's tenant"
+    } else if has(&["cannot be understood", "cannot be read", "cannot parse"]) {
+        "check that resource: it does not match the schema of its type"
     } else if has(&["404", "could not be found", "not found"]) {
         "check the subscription, nodeResourceGroup and clusterId"
     } else {
-        "try again; if it stays, look at the named service"
+        "try again; if it persists, check the service named in the error"
     }
 }
 
@@ -234,7 +235,7 @@ mod tests {
         let azure = "The client 'a' does not have authorization to read (correlation id 401-403)";
         assert!(remedy("the node resource group", azure).contains("--as-controller"));
         let expired = "the access token is of another tenant (correlation id 403)";
-        assert!(remedy("the node resource group", expired).contains("sign in anew"));
+        assert!(remedy("the node resource group", expired).contains("sign in again"));
         let absent = "resource group 'MC_nope' was not found (correlation id 401)";
         assert!(remedy("the node resource group", absent).contains("--resource-group, or nodeResourceGroup"));
     }

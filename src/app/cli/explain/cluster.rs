@@ -58,13 +58,12 @@ pub(super) struct Listed {
 
 /// Lists a cluster live.
 pub(super) async fn live(kubeconfig: Option<&Path>, namespace: &str) -> anyhow::Result<Listed> {
-    let no_cluster =
-        "no cluster can be asked; to read manifests name their folder, to read what kubectl listed use --from";
+    let no_cluster = "cannot reach a cluster. Pass a folder of manifests, --from or --kubeconfig";
     let client = connect(kubeconfig).await.context(no_cluster)?;
     let mut listed = list(&client, KINDS.into()).await?;
     match read_facts(&client, namespace).await {
         Ok(published) => listed.published = published,
-        Err(error) => listed.remarks.push(format!("{error}: sizes and prices are those that are built in")),
+        Err(error) => listed.remarks.push(format!("{error}: using the built-in sizes and prices")),
     }
     Ok(listed)
 }
@@ -76,19 +75,19 @@ pub(super) async fn saved(path: &Path) -> anyhow::Result<Listed> {
         let shown = file.display().to_string();
         let text = std::fs::read_to_string(&file).with_context(|| format!("--from: reading {shown}"))?;
         let value: Value = serde_json::from_str(&text)
-            .with_context(|| format!("--from: {shown} is no JSON; list it anew by: {LIST} > {shown}"))?;
+            .with_context(|| format!("--from: {shown} is not valid JSON; recreate it with: {LIST} > {shown}"))?;
         take(value, &mut objects);
     }
     for kind in NEEDED.into_iter().filter(|kind| *kind != Kind::Nodes) {
         if !objects.contains_key(plural(kind)) {
             let shown = path.display();
-            bail!("--from {shown}: there are no {}; list all by: {LIST} > cluster.json", plural(kind));
+            bail!("--from {shown}: no {} found; list everything with: {LIST} > cluster.json", plural(kind));
         }
     }
     for kind in KINDS {
         objects.entry(plural(kind).to_owned()).or_default();
     }
-    let client = replay(objects, BTreeSet::new(), |name| format!("{name} are not among what was saved"));
+    let client = replay(objects, BTreeSet::new(), |name| format!("{name} are not in the saved objects"));
     list(&client, KINDS.into()).await
 }
 
@@ -140,12 +139,12 @@ async fn list(client: &kube::Client, mut kinds: BTreeSet<Kind>) -> anyhow::Resul
         match tokio::time::timeout(PATIENCE, attempt(client, &kinds, &mut remarks)).await {
             Ok(Ok(snapshot)) => return Ok(Listed { snapshot, published: None, remarks }),
             Ok(Err(Some((kind, error)))) if !NEEDED.contains(&kind) => {
-                remarks.push(format!("{error}; it is as if there were no {kind}"));
+                remarks.push(format!("{error}; assuming there are no {kind}"));
                 kinds.remove(&kind);
             }
             Ok(Err(Some((_, error)))) => bail!("{error}"),
-            Ok(Err(None)) => bail!("the cluster could not be listed: its watch ended"),
-            Err(_) => bail!("the cluster could not be listed within {} s", PATIENCE.as_secs()),
+            Ok(Err(None)) => bail!("could not list the cluster: the watch ended"),
+            Err(_) => bail!("could not list the cluster within {}s", PATIENCE.as_secs()),
         }
     }
 }
@@ -171,6 +170,6 @@ async fn attempt(client: &kube::Client, kinds: &BTreeSet<Kind>, remarks: &mut Ve
     ended?;
     let more = unreadable.len().saturating_sub(UNREADABLE);
     remarks.extend(unreadable.into_iter().take(UNREADABLE));
-    remarks.extend((more > 0).then(|| format!("{more} more objects cannot be understood")));
+    remarks.extend((more > 0).then(|| format!("{more} more objects could not be parsed")));
     Ok(snapshot)
 }

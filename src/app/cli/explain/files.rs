@@ -47,7 +47,7 @@ pub(super) fn scene(files: &Files<'_>, name: &Name) -> anyhow::Result<Option<(Sc
     let mut last = None;
     for at in instants {
         let now = world.started_at() + at;
-        world.run_until(now).map_err(|violation| anyhow!("{}: playing it: {violation}", input.from))?;
+        world.run_until(now).map_err(|violation| anyhow!("{}: running the scenario: {violation}", input.from))?;
         let snapshot = with_pods(world.known(), &input.manifests.pods);
         let chosen = name.choose(&snapshot);
         let found = !chosen.is_empty();
@@ -90,7 +90,8 @@ fn absent(name: &Name, input: &Input, last: Option<&Scene>, world: &World) -> an
     let snapshot = last.map_or_else(|| world.known(), |scene| &scene.snapshot);
     match meant {
         Some(key) => anyhow!(
-            "{}: {key} has no pods{}: it has no replicas then, no step has started it yet, or it is over; see docs/simulate.md, Steps",
+            "{}: {key} has no pods{}: it has no replicas at that time, no step has started it yet, or it has ended; \
+             see docs/simulate.md, Steps",
             input.from,
             last.and_then(|scene| scene.at).map(|at| format!(" at {}", duration::format(at))).unwrap_or_default()
         ),

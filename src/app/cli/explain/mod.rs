@@ -14,9 +14,9 @@ Examples:
   napkeeper explain pod web-7d4b9c6f5-x2x9k -n shop      a pod of your cluster
   napkeeper explain pod deployment/web clusters/prod     pods of a Deployment in a folder of manifests
 
-Exit codes: 0 the pods have a place, 1 some have none, 2 it could not be done.";
+Exit codes: 0 all pods can be scheduled, 1 some cannot, 2 error (bad input or I/O).";
 
-/// Explain where pods go and why, or what keeps them from a place.
+/// Explain where pods are scheduled and why, or why they cannot be.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub(super) struct Args {

@@ -27,55 +27,55 @@ Examples:
   napkeeper explain pod web-7d4b9c6f5-x2x9k -n shop            a pod of the cluster of your kubeconfig
   napkeeper explain pod deployment/web -n shop                 all pods of a Deployment
   napkeeper explain pod web clusters/prod -n shop              in a folder of manifests, without any cluster
-  napkeeper explain pod training manifests/quickstart          with its scenario, as soon as such pods wait
+  napkeeper explain pod training manifests/quickstart          with its scenario, as soon as the pods are pending
   napkeeper explain pod web clusters/prod --at 36h -o json     at that time of the scenario
   kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,daemonsets,pv,pvc,storageclasses,csinodes,namespaces,services \\
       --all-namespaces -o json > cluster.json && napkeeper explain pod web-0 -n shop --from cluster.json
 
-It changes nothing. Pods that wait are placed together, as the controller places them.
-Exit codes: 0 the pods have a place, 1 some have none, 2 it could not be done.";
+It changes nothing. Pending pods are scheduled together, as the controller does it.
+Exit codes: 0 all pods can be scheduled, 1 some cannot, 2 error (bad input or I/O).";
 
-/// Explain where a pod goes and why, or what keeps it from a place in each NodePool.
+/// Explain where a pod would be scheduled and why, or why no NodePool can run it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Name of a pod or a workload; or kind and name: deployment/web, statefulset/db, job/train.
+    /// Name of a pod or workload, or kind and name: deployment/web, statefulset/db, job/train.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Folder or file of manifests, - for the standard input; absent is the cluster.
+    /// Folder or file of manifests, or - for standard input [default: the cluster].
     #[arg(value_name = "PATH", conflicts_with_all = ["from", "kubeconfig"])]
     path: Option<PathBuf>,
     /// Namespace.
     #[arg(short, long, value_name = "NAMESPACE", default_value = "default")]
     namespace: String,
-    /// What `kubectl get -o json` listed, in place of the cluster: a file, or a folder of them.
+    /// Output of `kubectl get -o json` instead of the cluster: a file, or a folder of files.
     #[arg(long, value_name = "PATH", conflicts_with = "kubeconfig")]
     from: Option<PathBuf>,
-    /// Kubeconfig; absent is the pod's own account, else the user's default.
+    /// Kubeconfig [default: the pod's service account, else the user's kubeconfig].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// File of the scenario, in place of the folder's own.
+    /// Scenario file, overrides the one in the folder.
     #[arg(long, value_name = "FILE", requires = "path")]
     scenario: Option<PathBuf>,
-    /// How long after the start of the scenario: 90m, 36h, 9d; absent is as soon as such pods wait.
+    /// Time since the start of the scenario, such as 90m, 36h or 9d [default: as soon as the pods are pending].
     #[arg(long, value_name = "DURATION", value_parser = after, requires = "path")]
     at: Option<SignedDuration>,
-    /// Azure region, in place of what the scenario or the nodes say.
+    /// Azure region, overrides that of the scenario or the nodes.
     #[arg(long, value_name = "REGION")]
     region: Option<String>,
-    /// The ConfigMap napkeeper-facts as a file: sizes, restrictions, quotas and prices of the subscription itself.
+    /// File with the ConfigMap napkeeper-facts: the subscription's sizes, restrictions, quotas and prices.
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
-    /// CSV of prices that stand in place of list prices, in place of that of the napkeeper.yaml in or above PATH.
+    /// CSV of prices that override list prices [default: the price sheet of the napkeeper.yaml in or above PATH].
     #[arg(long, value_name = "FILE")]
     price_sheet: Option<PathBuf>,
-    /// The cluster of that napkeeper.yaml whose prices are meant; needed where it has several with prices of their own.
+    /// Cluster in that napkeeper.yaml whose price sheet is used; required if it has several price sheets.
     #[arg(long, value_name = "NAME", requires = "path", conflicts_with = "price_sheet")]
     cluster: Option<String>,
     /// Namespace of the ConfigMap napkeeper-facts in the cluster.
     #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
     facts_namespace: String,
-    /// How to print it.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
 }
@@ -205,7 +205,7 @@ impl<'a> Told<'a> {
             writeln!(out, "{DIM}and {more} more run on other nodes{DIM:#}")?;
         }
         if let Some(elsewhere) = &self.elsewhere {
-            writeln!(out, "\nIf that node went:")?;
+            writeln!(out, "\nIf that node were removed:")?;
             text::write(out, elsewhere, MOST)?;
         }
         for (key, why) in self.beside.iter().take(MOST) {
@@ -213,7 +213,7 @@ impl<'a> Told<'a> {
         }
         match self.beside.len().saturating_sub(MOST) {
             0 => Ok(()),
-            more => writeln!(out, "{DIM}and {more} more that need no place{DIM:#}"),
+            more => writeln!(out, "{DIM}and {more} more that need no scheduling{DIM:#}"),
         }
     }
 

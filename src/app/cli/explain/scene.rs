@@ -39,12 +39,13 @@ impl Basis<'_> {
         let region = self.region.cloned().or_else(|| region_of(snapshot));
         let Some(region) = region.or_else(|| self.published.as_ref().map(|p| p.region.clone())) else {
             bail!(
-                "the region is not known: no node has the label {}; name it by --region, for example --region westeurope",
+                "region unknown: no node has the label {}; pass it with --region, for example --region westeurope",
                 labels::REGION
             )
         };
         let region = crate::region::known(region.as_str(), self.catalog)?;
-        let known = self.catalog.region(&region).with_context(|| format!("the catalogue lost region {region}"))?;
+        let known =
+            self.catalog.region(&region).with_context(|| format!("region {region} is missing from the catalogue"))?;
         let sizes = self.sizes(known, snapshot, now)?;
         let classes: Vec<_> = snapshot.classes().values().cloned().collect();
         for class in classes {
@@ -61,7 +62,10 @@ impl Basis<'_> {
             return Ok(self.sheet.applied(embedded));
         };
         if *region != embedded.region {
-            bail!("the facts are of {region}, and the cluster lies in {}: take those of that region", embedded.region);
+            bail!(
+                "the facts are for {region}, but the cluster is in {}: use the facts of that region",
+                embedded.region
+            );
         }
         // Whoever hands in numbers means them, whatever their age.
         let quota = known.quota.as_ref().map(|quota| Arc::new(Quota::new(now, quota.usages().cloned())));

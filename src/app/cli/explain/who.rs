@@ -37,10 +37,10 @@ pub(super) struct Name {
 }
 
 /// Why a pod is neither placed nor running.
-const ENDED: &str = "has ended: it needs no place";
-const LEAVING: &str = "is being deleted: it needs no place";
-const OF_NODE: &str = "belongs to its node, as DaemonSet and mirror pods do: no node is made for it";
-const OPAQUE: &str = "cannot be understood: no node is made for it";
+const ENDED: &str = "has ended: no scheduling needed";
+const LEAVING: &str = "is being deleted: no scheduling needed";
+const OF_NODE: &str = "is a DaemonSet or mirror pod, bound to its node: no node is launched for it";
+const OPAQUE: &str = "could not be parsed: no node is launched for it";
 
 /// The pods that a name means.
 #[derive(Debug, Default)]
@@ -70,11 +70,11 @@ impl Name {
             "sts" | "statefulset" | "statefulsets" => Sort::StatefulSet,
             "job" | "jobs" => Sort::Job,
             "ds" | "daemonset" | "daemonsets" => {
-                bail!("{text}: pods of a DaemonSet belong to their nodes, and no node is made for them")
+                bail!("{text}: DaemonSet pods are bound to their nodes, no node is launched for them")
             }
             _ => bail!(
-                "{text}: {kind:?} is no kind whose pods can be explained; write pod, deployment, replicaset, statefulset or \
-                 job, and a namespace by -n"
+                "{text}: unsupported kind {kind:?}; use pod, deployment, replicaset, statefulset or job, and -n for \
+                 the namespace"
             ),
         };
         if name.is_empty() {
@@ -118,20 +118,20 @@ impl Name {
         let here = |key: &&ObjectKey| key.namespace == self.namespace;
         let keys = || snapshot.pods().iter().map(|(key, _)| key).chain(workloads);
         let names: BTreeSet<&str> = keys().filter(here).map(|key| key.name.as_str()).collect();
-        let mut message = format!("{from}: there is no pod or workload {} in namespace {}", self.text, self.namespace);
+        let mut message = format!("{from}: no pod or workload {} found in namespace {}", self.text, self.namespace);
         let named = |key: &&ObjectKey| key.name.as_str() == self.name;
         if let Some(other) = keys().filter(named).find(|key| !here(key)) {
-            message += &format!("; there is one in namespace {}: -n {}", other.namespace, other.namespace);
+            message += &format!("; found one in namespace {}: use -n {}", other.namespace, other.namespace);
         } else if let Some(meant) = nearest(&self.name, names.iter().copied()) {
             message += &format!("; did you mean {meant}?");
         } else if names.is_empty() {
             let spaces: BTreeSet<&str> = keys().map(|key| key.namespace.as_str()).collect();
             message += &match spaces.is_empty() {
-                true => "; there is none at all".to_owned(),
+                true => "; there are no pods".to_owned(),
                 false => format!("; pods are in {}", few(&spaces)),
             };
         } else {
-            message += &format!("; there is {}", few(&names));
+            message += &format!("; found: {}", few(&names));
         }
         anyhow::anyhow!(message)
     }
@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn what_is_no_workload_is_refused_with_what_could_be_written() {
         let wrong = |text| Name::parse(text, Namespace::new("default").unwrap()).unwrap_err().to_string();
-        assert!(wrong("shop/web").contains("\"shop\" is no kind"), "{}", wrong("shop/web"));
-        assert!(wrong("ds/agent").contains("no node is made for them"));
+        assert!(wrong("shop/web").contains("unsupported kind \"shop\""), "{}", wrong("shop/web"));
+        assert!(wrong("ds/agent").contains("no node is launched for them"));
         assert!(wrong("deployment/").contains("the name is missing"));
     }
 }

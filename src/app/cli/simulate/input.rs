@@ -51,7 +51,7 @@ pub(in crate::cli) fn read(
     change: impl FnOnce(&mut Scenario),
     err: &mut impl Write,
 ) -> anyhow::Result<Option<Input>> {
-    let from = asked.path.map_or_else(|| "the quickstart that is built in".to_owned(), |p| p.display().to_string());
+    let from = asked.path.map_or_else(|| "the built-in quickstart".to_owned(), |p| p.display().to_string());
     let loaded = load(asked, &from)?;
     for problem in &loaded.unreadable {
         output::problem(err, problem, "")?;
@@ -79,8 +79,8 @@ pub(in crate::cli) fn read(
     }
     if input.as_ref().is_some_and(|i| i.manifests.pools.is_empty()) {
         bail!(
-            "{from}: there is no NodePool, so no pod could get a node; add one as in manifests/quickstart, \
-             or run napkeeper simulate without a path"
+            "{from}: no NodePool found, so no pod could get a node; add one as in manifests/quickstart, or run \
+             napkeeper simulate without a path"
         );
     }
     Ok(input)
@@ -93,7 +93,7 @@ fn load(asked: Asked<'_>, from: &str) -> anyhow::Result<Loaded> {
         None => quickstart(),
     };
     if loaded.files.is_empty() && loaded.unreadable.is_empty() {
-        bail!("{from}: there is no .yaml, .yml or .json file; name a folder with manifests");
+        bail!("{from}: no .yaml, .yml or .json files found; pass a folder with manifests");
     }
     let Some(file) = asked.scenario else { return Ok(loaded) };
     let own = manifests::load(&[file.to_owned()]);
@@ -101,7 +101,7 @@ fn load(asked: Asked<'_>, from: &str) -> anyhow::Result<Loaded> {
     for source in &own.files {
         let reading = source.parsed();
         if reading.problems.is_empty() && !reading.documents.iter().any(is_scenario) {
-            bail!("{}: there is no {} {} in it", source.file, scenario::API_VERSION, scenario::KIND);
+            bail!("{}: no {} {} found in it", source.file, scenario::API_VERSION, scenario::KIND);
         }
         loaded.files.retain(|s| s.file != source.file);
     }
@@ -156,7 +156,7 @@ fn read_scenario<'d>(
         },
         _ => {
             let files: Vec<&str> = scenarios.iter().map(|d| &*d.file).collect();
-            bail!("there are {} scenarios ({}): name one with --scenario", files.len(), files.join(", "))
+            bail!("found {} scenarios ({}): select one with --scenario", files.len(), files.join(", "))
         }
     }
 }

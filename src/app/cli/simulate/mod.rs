@@ -24,45 +24,45 @@ use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
-  napkeeper simulate                                     the quickstart that is built in
-  napkeeper simulate clusters/prod                       your manifests: pods get nodes, for one hour
+  napkeeper simulate                                     the built-in quickstart
+  napkeeper simulate clusters/prod                       your manifests: one hour, nodes are launched for pods
   napkeeper simulate clusters/prod --scenario friday.yaml --region northeurope
-  napkeeper simulate clusters/prod -v                    and why those sizes, and why pods still wait
+  napkeeper simulate clusters/prod -v                    also explain VM sizes and pending pods
   napkeeper simulate --seed 7 -o json | jq .summary
 
 Azure and the cluster are simulated on a virtual clock; nothing is sent anywhere. The same seed gives the same run.
-Exit codes: 0 fine, 1 an invariant broke (a mistake of napkeeper's), 2 it could not be done.";
+Exit codes: 0 fine, 1 an invariant was violated (a bug in napkeeper), 2 error (bad input or I/O).";
 
 /// Run manifests and a scenario on a simulated cluster and a simulated Azure.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Folder of manifests, with a scenario or without; absent is the quickstart that is built in.
+    /// Folder of manifests, with or without a scenario [default: the built-in quickstart].
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
-    /// File of the scenario, in place of the folder's own.
+    /// Scenario file, overrides the one in the folder.
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
-    /// Azure region, in place of the scenario's.
+    /// Azure region, overrides the scenario's.
     #[arg(long, value_name = "REGION")]
     region: Option<String>,
-    /// Seed of all chance, in place of the scenario's.
+    /// Random seed, overrides the scenario's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// How long to simulate, in place of the scenario's time: 90m, 36h, 9d.
+    /// How long to simulate, such as 90m, 36h or 9d; overrides the scenario's duration.
     #[arg(long = "for", value_name = "DURATION", value_parser = lasting)]
     lasting: Option<SignedDuration>,
-    /// CSV of prices that stand in place of list prices, in place of that of the napkeeper.yaml in or above PATH; see
+    /// CSV of prices that override list prices [default: the price sheet of the napkeeper.yaml in or above PATH]; see
     /// docs/facts.md.
     #[arg(long, value_name = "FILE")]
     price_sheet: Option<PathBuf>,
-    /// The cluster of that napkeeper.yaml whose prices are meant; needed where it has several with prices of their own.
+    /// Cluster in that napkeeper.yaml whose price sheet is used; required if it has several price sheets.
     #[arg(long, value_name = "NAME", requires = "path", conflicts_with = "price_sheet")]
     cluster: Option<String>,
-    /// Say as well why nodes are of the sizes that they are, and what keeps the pods waiting that have no place at the end.
+    /// Also explain why VM sizes were chosen, and why pods are pending at the end.
     #[arg(short, long)]
     verbose: bool,
-    /// How to print what happened.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
 }
@@ -70,7 +70,7 @@ pub(super) struct Args {
 fn lasting(text: &str) -> Result<SignedDuration, String> {
     let time = parse_with_days(text).map_err(|e| e.to_string())?;
     let fits = time.is_positive() && time <= LONGEST;
-    fits.then_some(time).ok_or_else(|| "must be more than nothing and at most 366d".to_owned())
+    fits.then_some(time).ok_or_else(|| "must be greater than 0 and at most 366d".to_owned())
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -94,7 +94,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     out.flush()?;
     let Some(violation) = &told.violation else { return Ok(Outcome::Fine) };
     output::error(&format!(
-        "{violation}\nThis is a mistake of napkeeper's, not of your manifests. To see it again: {}",
+        "{violation}\nThis is a bug in napkeeper, not in your manifests. To reproduce it: {}",
         args.replay(&input.scenario)
     ));
     Ok(Outcome::Findings)
@@ -144,7 +144,7 @@ fn simulate<'i>(input: &'i Input, catalog: &Catalog, verbose: bool) -> anyhow::R
     if verbose {
         world.keep_reasons();
     }
-    let end = world.now().checked_add(input.scenario.lasting).context("the scenario ends beyond the calendar")?;
+    let end = world.now().checked_add(input.scenario.lasting).context("the end of the scenario is out of range")?;
     let bar = progress(world.now(), end);
     let begun = world.now();
     let violation = world.run_reporting(end, |now| bar.set_position(minutes(begun, now))).err();
@@ -190,13 +190,13 @@ impl Told<'_> {
                 writeln!(out, "  {DIM}{line}{DIM:#}")?;
             }
         }
-        let own = if self.own_prices { ", and your own" } else { "" };
-        writeln!(out, "region       {}, prices of {}{own}", scenario.region, self.catalogue)?;
+        let own = if self.own_prices { ", with your price sheet" } else { "" };
+        writeln!(out, "region       {}, prices as of {}{own}", scenario.region, self.catalogue)?;
         let end = scenario.start.checked_add(scenario.lasting).unwrap_or(scenario.start);
         writeln!(out, "time         {} to {end}, seed {}", scenario.start, scenario.seed)?;
         if !manifests.skipped.is_empty() {
             let kinds: Vec<String> = manifests.skipped.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
-            writeln!(out, "left out     {}", kinds.join(", "))?;
+            writeln!(out, "ignored      {}", kinds.join(", "))?;
         }
         writeln!(out)
     }

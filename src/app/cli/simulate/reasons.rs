@@ -18,14 +18,14 @@ const MOST: usize = 10;
 pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
     let all: Vec<&Bought> = dearest(world);
     if !all.is_empty() {
-        writeln!(out, "\n{BOLD}bought{BOLD:#}       by NodePool and size, and why that size")?;
+        writeln!(out, "\n{BOLD}launched{BOLD:#}     by NodePool and size, and why that size")?;
     }
     let planned = world.planned();
     if let Some(above) = planned.gap_permille().filter(|_| !all.is_empty()) {
         let (whole, tenth) = (above / 10, above % 10);
         writeln!(
             out,
-            "  for {}/h in all, {whole}.{tenth} % above what sizes bought in parts would cost",
+            "  {}/h in total, {whole}.{tenth} % above the lower bound (fractions of VM sizes)",
             planned.price
         )?;
     }
@@ -34,15 +34,15 @@ pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
         let (nodes, pods) = (plural(*nodes, "node"), plural(*pods, "pod"));
         writeln!(out, "  {pool}: {nodes} of {size} {} at {price}/h for {pods}", capacity_type.as_str())?;
         let which = match choice.fitting {
-            0 | 1 => "the only size that was asked for".to_owned(),
-            n => format!("the cheapest of {n} sizes that were asked for"),
+            0 | 1 => "the only matching size".to_owned(),
+            n => format!("the cheapest of {n} matching sizes"),
         };
-        writeln!(out, "    {DIM}{which}; the first was bought for {requests}{DIM:#}")?;
+        writeln!(out, "    {DIM}{which}; the first was launched for {requests}{DIM:#}")?;
         if let Some(cheaper) = size::cheaper(choice) {
             writeln!(out, "    {DIM}cheaper: {cheaper}{DIM:#}")?;
         }
         if let Some(next) = &choice.next_fitting {
-            writeln!(out, "    {DIM}next dearer: {}{DIM:#}", size::shown(next))?;
+            writeln!(out, "    {DIM}next most expensive: {}{DIM:#}", size::shown(next))?;
         }
     }
     match all.len().saturating_sub(MOST) {
@@ -51,7 +51,7 @@ pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
     }
     let told = waiting(world);
     if !told.explanations.is_empty() {
-        writeln!(out, "\n{BOLD}waiting{BOLD:#}      at the end, and what would become of them")?;
+        writeln!(out, "\n{BOLD}pending{BOLD:#}      at the end, and how they would be scheduled")?;
         text::write(out, &told, MOST)?;
     }
     Ok(())

@@ -4,6 +4,7 @@ use super::timeline::offset;
 use super::{BOLD, DIM};
 use crate::cli::output::plural;
 use napkeeper_core::model::amounts::money::Money;
+use napkeeper_core::plan::kind_label;
 use napkeeper_sim::autoscaler::{self, Baseline};
 use napkeeper_sim::world::{Kept, Orphans, Summary, World};
 use std::collections::BTreeMap;
@@ -25,14 +26,16 @@ fn nodes(out: &mut impl Write, s: &Summary, world: &World) -> io::Result<()> {
     let Summary { nodes_launched, nodes_most, nodes_now, node_hours, spot_percent, .. } = s;
     writeln!(
         out,
-        "{BOLD}nodes{BOLD:#}        {nodes_launched} launched, {nodes_most} at most, {nodes_now} now; {node_hours} node-hours, {spot_percent} % of them spot; {}, {}",
+        "{BOLD}nodes{BOLD:#}        {nodes_launched} launched, peak {nodes_most}, {nodes_now} at the end; \
+         {node_hours} node-hours, {spot_percent} % spot; {}, {}",
         plural(s.evictions as usize, "eviction"),
         plural(s.refusals as usize, "refusal"),
     )?;
     let waiting = waiting(world);
     writeln!(
         out,
-        "{BOLD}pods{BOLD:#}         {} % of the nodes' CPU requested; {} pod-minutes of waiting, {waiting} waiting now",
+        "{BOLD}pods{BOLD:#}         CPU utilization {} % (requests/allocatable); pending {} pod-minutes, {waiting} \
+         pending at the end",
         s.cpu_utilisation_percent, s.pod_wait_minutes,
     )
 }
@@ -44,7 +47,7 @@ fn waiting(world: &World) -> usize {
 
 fn cost(out: &mut impl Write, s: &Summary) -> io::Result<()> {
     let saved = saving(s.cost, s.cost_on_demand);
-    writeln!(out, "{BOLD}cost{BOLD:#}         {}; the same VMs all on demand: {} ({saved})", s.cost, s.cost_on_demand)
+    writeln!(out, "{BOLD}cost{BOLD:#}         {}; same VMs on-demand: {} ({saved})", s.cost, s.cost_on_demand)
 }
 
 /// Beside what cluster-autoscaler would have made of the same load, and by which policy.
@@ -53,12 +56,14 @@ fn compare(out: &mut impl Write, s: &Summary, waiting: usize, baseline: &Baselin
         baseline;
     // A bill for fewer pods is no cheaper bill.
     let verdict = match (waiting, *unplaced_pods) {
-        (0, 0) => format!("{} for napkeeper", saving(s.cost, *cost)),
-        _ => "not to be compared: pods wait at the end".to_owned(),
+        (0, 0) => format!("napkeeper {}", saving(s.cost, *cost)),
+        _ => "not comparable: pods are pending at the end".to_owned(),
     };
     writeln!(
         out,
-        "{BOLD}autoscaler{BOLD:#}   {cost} ({verdict}); {nodes_launched} launched, {node_hours} node-hours, {cpu_utilisation_percent} % of CPU requested, {pod_wait_minutes} pod-minutes of waiting, {unplaced_pods} waiting now",
+        "{BOLD}baseline{BOLD:#}     cluster-autoscaler {cost} ({verdict}); {nodes_launched} launched, {node_hours} \
+         node-hours, CPU utilization {cpu_utilisation_percent} %, pending {pod_wait_minutes} pod-minutes, \
+         {unplaced_pods} pending at the end",
     )?;
     writeln!(out, "  {DIM}{}{DIM:#}", autoscaler::POLICY)
 }
@@ -71,9 +76,9 @@ fn saving(cost: Money, other: Money) -> String {
     }
     let percent = (other - cost) * 100 / other;
     match percent {
-        0 => "as much".to_owned(),
-        1.. => format!("{percent} % less"),
-        _ => format!("{} % more", -percent),
+        0 => "±0 %".to_owned(),
+        1.. => format!("-{percent} %"),
+        _ => format!("+{} %", -percent),
     }
 }
 
@@ -82,13 +87,14 @@ fn orphans(out: &mut impl Write, orphans: &Orphans, world: &World) -> io::Result
     let Orphans { found, collected, kept, halted } = orphans;
     writeln!(
         out,
-        "{BOLD}orphans{BOLD:#}      {found} without a sign of life at some time: {} collected, {left} left; {} kept that are not this cluster's to collect",
+        "{BOLD}orphans{BOLD:#}      {found} found: {} collected, {left} left; {} other resources kept, not owned by \
+         this cluster or protected",
         collected.len(),
         kept.len() - left,
     )?;
     for one in collected {
         let at = offset(one.at.duration_since(world.started_at()));
-        writeln!(out, "  collected  {} {} {DIM}at {at}{DIM:#}", one.kind, one.name)?;
+        writeln!(out, "  collected  {} {} {DIM}at {at}{DIM:#}", kind_label(one.kind), one.name)?;
     }
     let mut by_reason: BTreeMap<String, Vec<&Kept>> = BTreeMap::new();
     for one in kept {
@@ -113,7 +119,7 @@ fn orphans(out: &mut impl Write, orphans: &Orphans, world: &World) -> io::Result
 }
 
 fn names(kept: &[&Kept]) -> String {
-    let shown: Vec<String> = kept.iter().take(NAMES).map(|k| format!("{} {}", k.kind, k.name)).collect();
+    let shown: Vec<String> = kept.iter().take(NAMES).map(|k| format!("{} {}", kind_label(k.kind), k.name)).collect();
     let more = kept.len().saturating_sub(NAMES);
     if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
 }

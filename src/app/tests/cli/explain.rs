@@ -255,7 +255,7 @@ fn a_folder_is_played_until_such_pods_wait() {
         stdout(&output)
     };
     let inflate = said(&["deployment/inflate", &quickstart()], 0);
-    for words in ["default/inflate-", " and 8 more have a place", "of NodePool ", "the cheapest of ", "asks for"] {
+    for words in ["default/inflate-", " and 8 more can be scheduled", "in NodePool ", "cheapest of ", "requests"] {
         assert!(inflate.contains(words), "{words:?} is not in\n{inflate}");
     }
     assert!(!inflate.contains('\u{1b}'), "no colours in a pipe");
@@ -271,13 +271,13 @@ fn a_bare_pod_of_a_folder_is_explained_too() {
     for name in ["aksnodeclass.yaml", "nodepool-general-purpose.yaml"] {
         fs::copy(Path::new(&quickstart()).join(name), folder.path().join(name)).unwrap();
     }
-    let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: huge, namespace: shop}\nspec:\n  containers:\n  - name: a\n    \
-                image: a\n    resources: {requests: {cpu: \"64\"}}\n";
+    let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: huge, namespace: shop}\nspec:\n  containers:\n  - name: \
+                a\n    image: a\n    resources: {requests: {cpu: \"64\"}}\n";
     fs::write(folder.path().join("pod.yaml"), text).unwrap();
     let output = explain(&["huge", folder.path().to_str().unwrap(), "-n", "shop"]);
     let said = stdout(&output);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(said.contains("shop/huge has no place") && said.contains("ask for at most 15"), "{said}");
+    assert!(said.contains("shop/huge cannot be scheduled") && said.contains("request at most 15"), "{said}");
 }
 
 #[test]
@@ -289,16 +289,16 @@ fn who_is_not_there_ends_with_2_and_the_nearest_name() {
         assert!(said.contains(words), "{words:?} is not in\n{said}");
     };
     let path = quickstart();
-    refused(&["inflat", &path], "there is no pod or workload inflat in namespace default; did you mean inflate?");
-    refused(&["inflate", &path, "-n", "shop"], "there is one in namespace default: -n default");
-    refused(&["shop/web", &path], "\"shop\" is no kind whose pods can be explained");
+    refused(&["inflat", &path], "no pod or workload inflat found in namespace default; did you mean inflate?");
+    refused(&["inflate", &path, "-n", "shop"], "found one in namespace default: use -n default");
+    refused(&["shop/web", &path], "unsupported kind \"shop\"");
     refused(&["inflate", &path, "--at", "90d"], "ends after");
     refused(&["inflate", &path, "-n", "Shop"], "--namespace");
     refused(&["inflate", &path, "--region", "westeuorpe"], "did you mean westeurope?");
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.json");
     fs::write(&empty, "{\"items\": []}").unwrap();
-    refused(&["web", "--from", empty.to_str().unwrap()], "there are no pods; list all by: kubectl get pods,nodes");
+    refused(&["web", "--from", empty.to_str().unwrap()], "no pods found; list everything with: kubectl get pods,nodes");
     fs::write(&empty, "apiVersion: v1").unwrap();
     refused(&["web", "--from", empty.to_str().unwrap()], "is no JSON");
     let file = saved(folder.path(), vec![general(), pod("web-0", "1", json!({}))]);
@@ -330,8 +330,8 @@ fn ten_thousand_pods_without_a_place_are_told_briefly_and_soon() {
     };
     let text = stdout(&simulate(&[]));
     let told = text.split("waiting      at the end").nth(1).unwrap();
-    assert!(told.contains("and 40 more groups of alike pods, 8000 pods"), "{told}");
-    assert_eq!(told.matches("have no place").count(), 10);
+    assert!(told.contains("and 40 more groups of identical pods (8000 pods)"), "{told}");
+    assert_eq!(told.matches("cannot be scheduled").count(), 10);
     assert!(told.len() < 8_000, "{} bytes", told.len());
     let json: Value = serde_json::from_slice(&simulate(&["-o", "json"]).stdout).unwrap();
     let waiting = &json["reasons"]["waiting"];
@@ -339,7 +339,11 @@ fn ten_thousand_pods_without_a_place_are_told_briefly_and_soon() {
     assert!(waiting.to_string().len() < 64_000, "{} bytes", waiting.to_string().len());
     let one = explain(&["huge-7", path]);
     assert_eq!(one.status.code(), Some(1), "{}", stderr(&one));
-    assert!(stdout(&one).contains(" and 199 more have no place") && stdout(&one).len() < 1_500, "{}", stdout(&one));
+    assert!(
+        stdout(&one).contains(" and 199 more cannot be scheduled") && stdout(&one).len() < 1_500,
+        "{}",
+        stdout(&one)
+    );
     assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
 }
 
@@ -350,8 +354,8 @@ fn what_was_bought_is_told_with_how_much_dearer_it_is_than_the_least() {
         Command::new(env!("CARGO_BIN_EXE_napkeeper")).args(args).output().unwrap()
     };
     let text = stdout(&simulate(&[]));
-    let told = text.split("bought       by NodePool").nth(1).unwrap();
-    assert!(told.contains("% above what sizes bought in parts would cost"), "{told}");
+    let told = text.split("launched     by NodePool").nth(1).unwrap();
+    assert!(told.contains("% above the lower bound"), "{told}");
     let json: Value = serde_json::from_slice(&simulate(&["-o", "json"]).stdout).unwrap();
     let planned = |field: &str| json["reasons"]["planned"][field].as_i64().unwrap();
     assert!(0 < planned("bound") && planned("bound") <= planned("price"), "{}", json["reasons"]["planned"]);

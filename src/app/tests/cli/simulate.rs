@@ -35,10 +35,10 @@ fn bad_input_ends_with_2_a_message_and_nothing_on_stdout() {
         assert!(said.contains(words), "{words:?} is not in\n{said}");
         assert!(output.stdout.is_empty(), "nothing is half done");
     };
-    refused(&[path], "there is no .yaml, .yml or .json file");
+    refused(&[path], "no .yaml, .yml or .json files found");
     refused(&[&format!("{path}/nowhere")], "cannot be read");
     refused(&["--region", "westeuorpe"], "did you mean westeurope?");
-    refused(&["--for", "0s"], "must be more than nothing");
+    refused(&["--for", "0s"], "must be greater than 0");
     fs::write(folder.path().join("pool.yaml"), "apiVersion: karpenter.sh/v1\nkind: NodePol\nspec: [").unwrap();
     refused(&[path], "pool.yaml:3:");
     let step = "apiVersion: napkeeper.io/v1alpha1\nkind: Scenario\nmetadata: {name: s}\nspec:\n  region: westeurope\n  \
@@ -47,7 +47,8 @@ fn bad_input_ends_with_2_a_message_and_nothing_on_stdout() {
     fs::write(&file, step).unwrap();
     refused(
         &["--scenario", file.to_str().unwrap()],
-        "steps.yaml:9:32: spec.steps[0].scale.workload: there is no workload default/inflat of the manifests: did you mean default/inflate?",
+        "steps.yaml:9:32: spec.steps[0].scale.workload: workload default/inflat not found in the manifests: did you \
+         mean default/inflate?",
     );
 }
 
@@ -87,11 +88,11 @@ fn what_is_wrong_in_itself_is_not_called_absent_too() {
 #[test]
 fn more_than_a_world_holds_and_less_than_nothing_are_refused() {
     let said = changed("scenario.yaml", "replicas: 40", "replicas: 99999999");
-    assert!(said.contains("write at most 100000") && said.contains("scale.replicas"), "{said}");
+    assert!(said.contains("use at most 100000") && said.contains("scale.replicas"), "{said}");
     let said = changed("scenario.yaml", "  region:", "  systemNodes: 4000000000\n  region:");
-    assert!(said.contains("write at most 5000") && said.contains("spec.systemNodes"), "{said}");
+    assert!(said.contains("use at most 5000") && said.contains("spec.systemNodes"), "{said}");
     let said = changed("inflate.yaml", "replicas: 10", "replicas: 2000000000");
-    assert!(said.contains("write at most 100000") && said.contains("spec.replicas"), "{said}");
+    assert!(said.contains("use at most 100000") && said.contains("spec.replicas"), "{said}");
     let said = changed("inflate.yaml", "cpu: \"1\"", "cpu: \"-1\"");
     assert!(said.contains("-1 is negative") && said.contains("requests.cpu"), "{said}");
 }

@@ -44,7 +44,7 @@ impl std::fmt::Display for Month {
 
 /// Why data is not a catalogue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("reading the catalogue, {part} at byte {at}: {cause}; build it anew with the example build_catalog")]
+#[error("reading the catalogue, {part} at byte {at}: {cause}; rebuild it with the example build_catalog")]
 pub struct CatalogError {
     /// What was being read.
     pub part: &'static str,
@@ -201,7 +201,7 @@ impl Catalog {
 fn read_as_of(reader: &mut CatalogReader<'_>) -> Result<Month, CatalogReadError> {
     reader.enter("the header");
     if reader.take(4)? != b"NKC1" {
-        return Err(CatalogReadError("it does not begin with NKC1"));
+        return Err(CatalogReadError("it does not start with NKC1"));
     }
     Ok(Month { year: reader.number()?, month: reader.number()? })
 }
@@ -255,7 +255,7 @@ fn read_region(reader: &mut CatalogReader<'_>, sizes: usize) -> Result<(Region, 
     let offers = reader.list(|reader| {
         let step: usize = reader.number()?;
         let size = next.checked_add(step >> 4).filter(|at| *at < sizes);
-        let size = size.ok_or(CatalogReadError("an offer is of an unknown size"))?;
+        let size = size.ok_or(CatalogReadError("an offering refers to an unknown size"))?;
         next = size + 1;
         Ok(OfferRow {
             size,

@@ -122,7 +122,7 @@ impl FactSource {
     pub fn describe(self, now: Timestamp) -> String {
         match self {
             Self::Live(as_of) => format!("live, {} old", format_age(as_of, now)),
-            Self::Embedded(month) => format!("embedded of {month}"),
+            Self::Embedded(month) => format!("embedded, {month}"),
         }
     }
 }
@@ -132,7 +132,7 @@ impl fmt::Display for FactSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Live(as_of) => write!(f, "live as of {:.0}", as_of),
-            Self::Embedded(month) => write!(f, "embedded of {month}"),
+            Self::Embedded(month) => write!(f, "embedded, {month}"),
         }
     }
 }
@@ -230,6 +230,6 @@ mod tests {
         let later = |secs| FactSource::Live(start()).describe(start() + SignedDuration::from_secs(secs));
         assert_eq!([later(-5), later(119), later(720)], ["live, 0 s old", "live, 119 s old", "live, 12 min old"]);
         assert_eq!([later(7_200), later(200_000)], ["live, 2 h old", "live, 2 d old"]);
-        assert_eq!(FactSource::Embedded(month).describe(start()), "embedded of 2026-08");
+        assert_eq!(FactSource::Embedded(month).describe(start()), "embedded, 2026-08");
     }
 }

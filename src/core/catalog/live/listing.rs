@@ -50,12 +50,12 @@ impl std::error::Error for TruncatedListing {}
 impl fmt::Display for TruncatedListing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { listed: has, known, missing: lacks } = self;
-        write!(f, "the listing names {has} sizes where {known} are known: it is taken for a short answer")?;
+        write!(f, "the listing has {has} sizes, expected about {known}: treated as incomplete")?;
         if !lacks.is_empty() {
             let names: Vec<&str> = lacks.iter().map(VmSize::as_str).collect();
-            write!(f, " (it lacks {} and perhaps more)", names.join(", "))?;
+            write!(f, " (missing {} and possibly others)", names.join(", "))?;
         }
-        f.write_str("; if these sizes are truly gone, delete the ConfigMap napkeeper-facts and restart the controller")
+        f.write_str("; if these sizes no longer exist, delete the ConfigMap napkeeper-facts and restart the controller")
     }
 }
 

@@ -77,7 +77,7 @@ impl PriceSheet {
     pub fn of(lines: impl IntoIterator<Item = SheetLine>) -> Result<Self, Vec<SheetProblem>> {
         let mut lines = lines.into_iter();
         let Some(header) = lines.next() else {
-            return Err(vec![problem(1, format!("the sheet is empty: its header is {}", COLUMNS.join(",")))]);
+            return Err(vec![problem(1, format!("the sheet is empty: expected the header {}", COLUMNS.join(",")))]);
         };
         let columns = read_header(&header)?;
         let (mut sheet, mut problems) = (Self::default(), Vec::new());
@@ -86,7 +86,7 @@ impl PriceSheet {
                 Err(found) => problems.extend(found),
                 Ok((key, term)) => {
                     if sheet.entries.insert(key, term).is_some() {
-                        let message = "an earlier line is for the same region, size and capacity type: remove one";
+                        let message = "duplicate of an earlier line (same region, size and capacity type): remove one";
                         problems.push(problem(line.number, message.to_owned()));
                     }
                 }
@@ -161,16 +161,16 @@ fn read_header(header: &SheetLine) -> Result<[Option<usize>; 5], Vec<SheetProble
     for (place, field) in header.fields.iter().enumerate() {
         match COLUMNS.iter().position(|name| *name == field) {
             Some(column) if places[column].is_none() => places[column] = Some(place),
-            Some(_) => problems.push(problem(line, format!("column {field:?} is there twice"))),
+            Some(_) => problems.push(problem(line, format!("duplicate column {field:?}"))),
             None => {
-                let message = format!("column {field:?} is none of {}", COLUMNS.join(", "));
+                let message = format!("unknown column {field:?}, expected one of {}", COLUMNS.join(", "));
                 problems.push(problem(line, message));
             }
         }
     }
     let missing: Vec<&str> = NEEDED.iter().zip(&places).filter(|(_, p)| p.is_none()).map(|(name, _)| *name).collect();
     if !missing.is_empty() {
-        problems.push(problem(line, format!("the header lacks {}", missing.join(", "))));
+        problems.push(problem(line, format!("missing columns in the header: {}", missing.join(", "))));
     }
     if places[3].is_none() && places[4].is_none() {
         problems.push(problem(line, "the header needs usdPerHour or discountPercent".to_owned()));
@@ -182,7 +182,7 @@ fn read_line(line: &SheetLine, columns: &[Option<usize>; 5]) -> Result<(SheetKey
     let SheetLine { number, fields } = line;
     let most = columns.iter().flatten().max().map_or(0, |last| last + 1);
     if fields.len() > most {
-        return Err(vec![problem(*number, format!("the line has more than the header's {most} fields"))]);
+        return Err(vec![problem(*number, format!("the line has more fields than the header ({most})"))]);
     }
     let mut problems = Vec::new();
     let field = |column: usize| columns[column].and_then(|place| fields.get(place));
@@ -205,7 +205,7 @@ fn read_line(line: &SheetLine, columns: &[Option<usize>; 5]) -> Result<(SheetKey
         (Some(price), None) => match HourlyPrice::parse_usd(price) {
             Ok(price) if price > HourlyPrice::ZERO => Some(PriceTerm::Price(price)),
             Ok(_) => {
-                note(3, "a price of nothing: leave the field empty where the price is not known".to_owned());
+                note(3, "the price is 0: leave the field empty if the price is not known".to_owned());
                 None
             }
             Err(error) => {
@@ -216,12 +216,12 @@ fn read_line(line: &SheetLine, columns: &[Option<usize>; 5]) -> Result<(SheetKey
         (None, Some(discount)) => {
             let part = discount_of(discount).map(|off| PriceTerm::Fraction(FULL_PRICE - off));
             if part.is_none() {
-                note(4, format!("{discount:?}: must be at least 0 and below 100, with at most 2 places"));
+                note(4, format!("{discount:?}: must be at least 0 and below 100, with at most 2 decimal places"));
             }
             part
         }
         (Some(_), Some(_)) => {
-            note(4, "the line has a price and a discount: leave one empty".to_owned());
+            note(4, "the line has both a price and a discount: leave one empty".to_owned());
             None
         }
         (None, None) => {
@@ -310,12 +310,12 @@ mod tests {
             "2: region: region \"West Europe\": must be lower-case letters and digits",
             "3: capacityType: capacity type \"reserved\": must be on-demand or spot",
             "4: usdPerHour: amount \"-1\"",
-            "5: usdPerHour: a price of nothing",
+            "5: usdPerHour: the price is 0",
             "6: discountPercent: \"100\": must be at least 0 and below 100",
-            "7: discountPercent: the line has a price and a discount",
+            "7: discountPercent: the line has both a price and a discount",
             "8: usdPerHour: the line has neither",
-            "9: the line has more than the header's 5 fields",
-            "11: an earlier line",
+            "9: the line has more fields than the header (5)",
+            "11: duplicate of an earlier line",
         ];
         assert_eq!(errors.len(), expected.len(), "{errors:#?}");
         for (error, expected) in errors.iter().zip(expected) {
@@ -327,8 +327,8 @@ mod tests {
     fn a_header_says_which_columns_there_are() {
         let errors = |text: &str| parse(text).unwrap_err().join("; ");
         assert!(errors("").contains("the sheet is empty"));
-        assert!(errors("size,price\n").contains("1: column \"price\" is none of region, size"));
-        assert!(errors("size,size\n").contains("1: column \"size\" is there twice"));
+        assert!(errors("size,price\n").contains("1: unknown column \"price\", expected one of region, size"));
+        assert!(errors("size,size\n").contains("1: duplicate column \"size\""));
         assert!(errors("region,size,capacityType\n").contains("needs usdPerHour or discountPercent"));
         let turned = parse("usdPerHour,capacityType,size,region\n0.5,spot,a,*\n");
         let price =

@@ -26,10 +26,10 @@ pub struct SkuRow {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SkuError {
     /// It has no name.
-    #[error("a size without a name")]
+    #[error("a size has no name")]
     NoName,
     /// A capability that every size has is missing.
-    #[error("{size}: the capability {capability} is missing")]
+    #[error("{size}: missing capability {capability}")]
     Missing {
         /// The size.
         size: String,
@@ -37,7 +37,7 @@ pub enum SkuError {
         capability: &'static str,
     },
     /// A capability is no number.
-    #[error("{size}: the capability {capability} is {value:?}, which is no number")]
+    #[error("{size}: capability {capability} is not a number: {value:?}")]
     Number {
         /// The size.
         size: String,
@@ -174,10 +174,10 @@ mod tests {
     #[test]
     fn what_cannot_be_read_names_size_and_capability() {
         let error = |caps: &[(&str, &str)]| read(&row(caps)).unwrap_err().to_string();
-        assert_eq!(error(&[("MemoryGB", "16")]), "Standard_D4s_v5: the capability vCPUs is missing");
+        assert_eq!(error(&[("MemoryGB", "16")]), "Standard_D4s_v5: missing capability vCPUs");
         assert_eq!(
             error(&[("vCPUs", "4"), ("MemoryGB", "lots")]),
-            "Standard_D4s_v5: the capability MemoryGB is \"lots\", which is no number"
+            "Standard_D4s_v5: capability MemoryGB is not a number: \"lots\""
         );
         assert!(error(&[("vCPUs", "-4"), ("MemoryGB", "16")]).contains("\"-4\""));
     }

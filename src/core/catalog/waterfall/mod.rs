@@ -106,7 +106,7 @@ impl Waterfall {
             if before != Some(step.sizes) {
                 parts.push(match &step.what {
                     StepKind::Offered => format!("{} sizes", step.sizes),
-                    StepKind::Excluded(reason) => format!("{} after what does not suit ({reason})", step.sizes),
+                    StepKind::Excluded(reason) => format!("{} after removing unsuitable sizes ({reason})", step.sizes),
                     what => format!("{} after {what}", step.sizes),
                 });
             }
@@ -184,7 +184,7 @@ impl fmt::Display for Waterfall {
         for (i, step) in self.steps.iter().enumerate() {
             write!(f, "\n{:>6} {:>9}  {}", step.sizes, step.offerings, step.what)?;
             if let Some(culprit) = self.blocking_step.filter(|c| c.step == i) {
-                write!(f, "  <- without it {} sizes would be left", culprit.sizes)?;
+                write!(f, "  <- without it {} sizes would remain", culprit.sizes)?;
             }
         }
         Ok(())

@@ -83,7 +83,7 @@ impl AksMachineLaunchScript {
     fn on_machine_read(&mut self, machine: Option<Arc<RelatedResource>>, now: Timestamp) -> Step {
         let Some(machine) = machine else { return self.try_next(now) };
         if !self.progress.owns(&machine.tags) {
-            let message = format!("Machine {} exists and belongs to something else", machine.id.name());
+            let message = format!("Machine {} exists and is not owned by this NodeClaim", machine.id.name());
             return self.give_up(CloudErrorCode::Conflict, message.into(), now);
         }
         match &machine.detail {

@@ -311,6 +311,6 @@ fn name_conflict(found: &CloudResource) -> CloudError {
     let kind = if found.kind() == ResourceKind::Vm { "VM" } else { "NIC" };
     CloudError::new(
         CloudErrorCode::Conflict,
-        format!("{kind} {} exists and belongs to something else", found.id.name()),
+        format!("{kind} {} exists and is not owned by this NodeClaim", found.id.name()),
     )
 }

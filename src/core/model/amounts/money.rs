@@ -21,7 +21,7 @@ pub struct HourlyPrice(i64);
 
 /// Why a text is not an amount.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("amount {0:?}: must be a decimal number of USD with at most 9 places, such as 0.192")]
+#[error("amount {0:?}: must be a decimal number of USD with at most 9 decimal places, for example 0.192")]
 pub struct MoneyError(pub String);
 
 impl Money {

@@ -41,11 +41,12 @@ pub struct Quantity {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// No number at the beginning, or none at all.
-    #[error("quantity {0:?}: must begin with a number; write for example 2, 0.5, 500m or 2Gi")]
+    #[error("quantity {0:?}: must start with a number, for example 2, 0.5, 500m or 2Gi")]
     NoNumber(String),
     /// The suffix is unknown.
     #[error(
-        "quantity {text:?}: {suffix:?} is no suffix; use one of n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent such as e3"
+        "quantity {text:?}: unknown suffix {suffix:?}; use one of n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an \
+         exponent such as e3"
     )]
     Suffix {
         /// The text as given.
@@ -54,7 +55,7 @@ pub enum QuantityError {
         suffix: String,
     },
     /// More than can be held.
-    #[error("quantity {0:?}: is too large or too long; at most 2^63-1 whole units and about 25 digits are possible")]
+    #[error("quantity {0:?}: too large or too long; at most 2^63-1 whole units and about 25 digits are supported")]
     TooLarge(String),
 }
 
@@ -281,20 +282,20 @@ mod tests {
     #[test]
     fn garbage_is_refused_with_its_cause() {
         for (text, cause) in [
-            ("", "must begin with a number"),
-            (".", "must begin with a number"),
-            ("-", "must begin with a number"),
-            ("--1", "must begin with a number"),
-            ("1.2.3", "must begin with a number"),
-            (" 1", "must begin with a number"),
-            ("Gi", "must begin with a number"),
-            ("1 Gi", "\" Gi\" is no suffix"),
-            ("1K", "\"K\" is no suffix"),
-            ("1GiB", "\"GiB\" is no suffix"),
-            ("1e", "\"e\" is no suffix"),
-            ("1e3m", "\"e3m\" is no suffix"),
-            ("1mi", "\"mi\" is no suffix"),
-            ("８", "must begin with a number"),
+            ("", "must start with a number"),
+            (".", "must start with a number"),
+            ("-", "must start with a number"),
+            ("--1", "must start with a number"),
+            ("1.2.3", "must start with a number"),
+            (" 1", "must start with a number"),
+            ("Gi", "must start with a number"),
+            ("1 Gi", "unknown suffix \" Gi\""),
+            ("1K", "unknown suffix \"K\""),
+            ("1GiB", "unknown suffix \"GiB\""),
+            ("1e", "unknown suffix \"e\""),
+            ("1e3m", "unknown suffix \"e3m\""),
+            ("1mi", "unknown suffix \"mi\""),
+            ("８", "must start with a number"),
             ("8Ei", "too large"),
             ("10E", "too large"),
             ("9223372036854775808", "too large"),

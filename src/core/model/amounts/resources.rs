@@ -153,9 +153,20 @@ impl Resources {
     }
 }
 
+/// Thousandths of a core as a quantity: `4`, `500m`.
+pub(crate) fn cpu(millis: i64) -> String {
+    if millis % 1000 == 0 { (millis / 1000).to_string() } else { format!("{millis}m") }
+}
+
+/// Bytes as a quantity, rounded down to whole mebibytes: `16Gi`, `1500Mi`.
+pub(crate) fn memory(bytes: i64) -> String {
+    let mebi = bytes >> 20;
+    if mebi != 0 && mebi % 1024 == 0 { format!("{}Gi", mebi / 1024) } else { format!("{mebi}Mi") }
+}
+
 impl fmt::Display for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}m CPU, {} MiB", self.cpu_millis, self.memory >> 20)?;
+        write!(f, "{} CPU, {}", cpu(self.cpu_millis), memory(self.memory))?;
         self.extended.iter().try_for_each(|(name, amount)| write!(f, ", {amount} {name}"))
     }
 }
@@ -186,6 +197,15 @@ mod tests {
         left.sub_times(&pod, 7);
         assert_eq!((left.clone(), pod.copies_that_fit(&left)), (room.minus(&pod.times(7)), Some(0)));
         assert_eq!([1, 3, 9].map(|used| pod.copies_that_fit_beside(&pod.times(used), &room)), [6, 4, 0]);
+    }
+
+    #[test]
+    fn amounts_are_shown_as_quantities() {
+        let mut some = Resources::cpu_memory(4000, 16 << 30);
+        some.set_extended("nvidia.com/gpu", 1);
+        assert_eq!(some.to_string(), "4 CPU, 16Gi, 1 nvidia.com/gpu");
+        assert_eq!(Resources::cpu_memory(500, 1500 << 20).to_string(), "500m CPU, 1500Mi");
+        assert_eq!(Resources::default().to_string(), "0 CPU, 0Mi");
     }
 
     #[test]

@@ -90,7 +90,7 @@ pub enum RequirementError {
     #[error("operator {0} needs exactly one value")]
     NotOneValue(Operator),
     /// A bound that is no integer.
-    #[error("operator {operator} needs an integer, and {value:?} is none")]
+    #[error("operator {operator} needs an integer, got {value:?}")]
     NotAnInteger {
         /// The operator.
         operator: Operator,

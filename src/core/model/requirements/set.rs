@@ -14,7 +14,7 @@ pub struct Requirements(BTreeMap<Arc<str>, Requirement>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Incompatible {
     /// Both name the key, and no value suits both.
-    #[error("{key}: {requested} is asked for, {offered} is offered")]
+    #[error("pods require {key} {requested}, the NodePool has {offered}")]
     Disjoint {
         /// The label key.
         key: Arc<str>,
@@ -24,7 +24,7 @@ pub enum Incompatible {
         offered: String,
     },
     /// A label that nothing here sets.
-    #[error("{key}: {requested} is asked for, and nothing sets this label")]
+    #[error("no instance type matches nodeSelector or node affinity `{key} {requested}`")]
     Undefined {
         /// The label key.
         key: Arc<str>,

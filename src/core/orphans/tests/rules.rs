@@ -423,7 +423,7 @@ fn records_that_cannot_be_written_halt_the_sweep_and_its_status_says_so() {
     world.now += MINUTES(5);
     world.pass();
     let why = halted(&world).unwrap();
-    assert!(why.contains("OrphanRecords cannot be written since 2026-03-02T00:30:00Z"), "{why}");
+    assert!(why.contains("OrphanRecords could not be written since 2026-03-02T00:30:00Z"), "{why}");
     world.run(HOURS(2));
     assert_eq!(halted(&world), Some(why), "the status is not written anew for every inventory's own time");
     assert_eq!(world.tried, [""; 0], "what is not recorded is not collected, however old it is");

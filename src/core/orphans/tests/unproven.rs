@@ -293,7 +293,7 @@ fn a_vm_stays_while_something_that_would_go_with_it_must() {
         let finding = report.findings.iter().find(|f| f.id.name() == "lone").unwrap();
         assert_eq!(finding.refusals, [DeletionRefusal::TakesAlong], "case {n}: {part}");
         let told = finding.evidence.join("; ");
-        assert!(told.contains(&format!("{part} would go with it")), "case {n}: {told}");
+        assert!(told.contains(&format!("{part} would be deleted with it")), "case {n}: {told}");
     }
 }
 

@@ -114,7 +114,7 @@ fn chunks_without_room_are_told_apart_from_pods() {
     assert_eq!(bought(&snapshot, &mut memory, 0), []);
     assert_eq!((cushion(&memory), memory.unplaced.len()), ((0, 0, 2), 0));
     let why = memory.buffer_statuses.values().next().unwrap().reason.clone().unwrap();
-    assert_eq!(why, "general: no available offering is large enough");
+    assert_eq!(why, "general: no available instance type is large enough");
     let_go(&mut snapshot);
     assert_eq!(bought(&snapshot, &mut memory, 20), []);
     assert!(memory.buffer_statuses.is_empty());

@@ -1,5 +1,6 @@
 //! Display of suggestions and preferences.
 
+use crate::model::amounts::resources::{cpu, memory};
 use crate::model::cluster::pod::Taint;
 use crate::scheduling::explain::suggestion::{SuggestedChange, Suggestion};
 use crate::scheduling::pods::preferences::Preference;
@@ -9,7 +10,7 @@ use std::fmt;
 impl fmt::Display for Suggestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let changes: Vec<String> = self.changes.iter().map(ToString::to_string).collect();
-        write!(f, "for a node of NodePool {}: {}", self.pool, changes.join("; and "))
+        write!(f, "for NodePool {}: {}", self.pool, changes.join("; and "))
     }
 }
 
@@ -18,35 +19,37 @@ impl fmt::Display for SuggestedChange {
         match self {
             Self::AddToleration(Taint { key, value, effect }) => {
                 let value = if value.is_empty() { String::new() } else { format!("={value}") };
-                write!(f, "tolerate the taint {key}{value}:{effect:?}")
+                write!(f, "add a toleration for taint {key}{value}:{effect:?}")
             }
-            Self::DropRequirement(key) => write!(f, "do not ask for the label {key}"),
-            Self::DropNodeAffinity => f.write_str("do not ask for these node affinity terms"),
-            Self::LowerRequest(name, 0) => write!(f, "ask for no {name}"),
+            Self::DropRequirement(key) => {
+                write!(f, "remove nodeSelector or node affinity `{key}`, or add the label to the NodePool template")
+            }
+            Self::DropNodeAffinity => f.write_str("remove these node affinity terms"),
+            Self::LowerRequest(name, 0) => write!(f, "request no {name}"),
             Self::LowerRequest(name, most) => {
-                write!(f, "ask for at most {} {name}", amount(name, *most, Rounding::Down))
+                write!(f, "request at most {} {name}", amount(name, *most, Rounding::Down))
             }
             Self::RaiseLimit(name, to) => {
-                write!(f, "raise the limit of {name} to {} or more", amount(name, *to, Rounding::Up))
+                write!(f, "raise spec.limits of {name} to at least {}", amount(name, *to, Rounding::Up))
             }
-            Self::RaiseQuota(short) => write!(f, "have Azure raise the {short}"),
+            Self::RaiseQuota(short) => write!(f, "request an increase of the {short}"),
             Self::RaiseReservation(short) => {
-                write!(f, "raise the capacity of the {short}; or let the pool buy on-demand too")
+                write!(f, "increase the {short}; or allow on-demand in the NodePool")
             }
-            Self::WidenSubnet(short) => write!(f, "widen the {short}; or free addresses of it"),
+            Self::WidenSubnet(short) => write!(f, "enlarge {short}; or free addresses in it"),
             Self::AllowLabel(key, asked) => {
-                write!(f, "let the pool make nodes with {key} {asked}, where the pod's volume is")
+                write!(f, "allow {key} {asked} in the NodePool, where the pod's volume is")
             }
             Self::MakePreferred(UnschedulableReason::TopologySpread) => {
-                f.write_str("spread with whenUnsatisfiable: ScheduleAnyway, or with a larger maxSkew")
+                f.write_str("use whenUnsatisfiable: ScheduleAnyway, or a larger maxSkew")
             }
             Self::MakePreferred(UnschedulableReason::MissingTopologyKey(key)) => {
-                write!(f, "give the nodes of the pool the label {key}")
+                write!(f, "add the label {key} to the NodePool template")
             }
             Self::MakePreferred(UnschedulableReason::PodAffinity) => {
-                f.write_str("prefer to be near those pods and do not require it, or run them first")
+                f.write_str("make the pod affinity preferred instead of required, or create the matching pods first")
             }
-            Self::MakePreferred(_) => f.write_str("prefer to be apart from those pods and do not require it"),
+            Self::MakePreferred(_) => f.write_str("make the pod anti-affinity preferred instead of required"),
         }
     }
 }
@@ -58,14 +61,14 @@ enum Rounding {
     Up,
 }
 
-/// An amount as manifests write it: `2500m`, `15000Mi`.
+/// An amount as manifests write it: `2500m`, `15Gi`.
 fn amount(name: &str, amount: i64, round: Rounding) -> String {
     const MEBI: i64 = 1 << 20;
     match name {
-        "cpu" => format!("{amount}m"),
+        "cpu" => cpu(amount),
         "memory" | "ephemeral-storage" => match round {
-            Rounding::Down => format!("{}Mi", amount / MEBI),
-            Rounding::Up => format!("{}Mi", amount.saturating_add(MEBI - 1) / MEBI),
+            Rounding::Down => memory(amount),
+            Rounding::Up => memory(amount.saturating_add(MEBI - 1)),
         },
         _ => amount.to_string(),
     }
@@ -74,14 +77,14 @@ fn amount(name: &str, amount: i64, round: Rounding) -> String {
 impl fmt::Display for Preference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PodAffinity(key) => write!(f, "to be near other pods by {key}"),
-            Self::PodAntiAffinity(key) => write!(f, "to be apart from other pods by {key}"),
+            Self::PodAffinity(key) => write!(f, "pod affinity by {key}"),
+            Self::PodAntiAffinity(key) => write!(f, "pod anti-affinity by {key}"),
             Self::NodeAffinity(labels) => {
                 let asked: Vec<String> = labels.iter().map(|(key, asked)| format!("{key} {asked}")).collect();
-                write!(f, "a node with {}", asked.join(", "))
+                write!(f, "node with {}", asked.join(", "))
             }
-            Self::TopologySpread(key) => write!(f, "to be spread by {key}"),
-            Self::PreferNoSchedule => f.write_str("a node without taints of effect PreferNoSchedule"),
+            Self::TopologySpread(key) => write!(f, "topology spread by {key}"),
+            Self::PreferNoSchedule => f.write_str("node without PreferNoSchedule taints"),
         }
     }
 }
@@ -110,9 +113,9 @@ mod tests {
         };
         assert_eq!(
             remedy.to_string(),
-            "for a node of NodePool gpu: tolerate the taint sku=gpu:NoSchedule; and do not ask for the label team; and \
-             ask for at most 3860m cpu; and ask for at most 12287Mi memory; and ask for no nvidia.com/gpu; and raise the \
-             limit of memory to 12289Mi or more"
+            "for NodePool gpu: add a toleration for taint sku=gpu:NoSchedule; and remove nodeSelector or node \
+             affinity `team`, or add the label to the NodePool template; and request at most 3860m cpu; and request \
+             at most 12287Mi memory; and request no nvidia.com/gpu; and raise spec.limits of memory to at least 12289Mi"
         );
     }
 }

@@ -63,15 +63,15 @@ pub enum FilterCriterion {
 impl fmt::Display for FilterCriterion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Available => f.write_str("on offer"),
+            Self::Available => f.write_str("available"),
             Self::Taint(key) => write!(f, "taint {key}"),
             Self::Label(key, asked) => write!(f, "{key} {asked}"),
-            Self::Alternatives(number) => write!(f, "one of {number} terms of node affinity or places of a volume"),
-            Self::Resources => f.write_str("room for the pod"),
-            Self::Limits => f.write_str("the pool's limits"),
-            Self::Quota => f.write_str("Azure's quotas"),
-            Self::Reservation => f.write_str("what is left of reservations"),
-            Self::Subnet => f.write_str("addresses of the subnet"),
+            Self::Alternatives(number) => write!(f, "{number} alternative node affinity terms or volume zones"),
+            Self::Resources => f.write_str("pod requests"),
+            Self::Limits => f.write_str("NodePool limits"),
+            Self::Quota => f.write_str("Azure quota"),
+            Self::Reservation => f.write_str("capacity reservations"),
+            Self::Subnet => f.write_str("free subnet addresses"),
             Self::MinValues => f.write_str("minValues"),
             Self::Topology(why) => write!(f, "{why}"),
         }

@@ -7,6 +7,7 @@ use crate::scheduling::offerings::candidate_sets::Narrowing;
 use crate::scheduling::offerings::limits::Exhausted;
 use crate::scheduling::offerings::min_values::Load;
 use crate::scheduling::pods::class::{PodClass, PodClassId};
+use crate::scheduling::pods::node_filter::NodeFilter;
 use crate::scheduling::result::UnschedulableReason;
 use crate::scheduling::topology::constraint::UnmetConstraint;
 use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, ZONE_KEY, zones_in_mask};
@@ -62,13 +63,23 @@ fn filter_depth(why: &UnschedulableReason) -> usize {
         UnschedulableReason::UnsupportedClassFields(_) | UnschedulableReason::NoReservation(_) => 0,
         UnschedulableReason::UntoleratedTaint(_) => 1,
         UnschedulableReason::IncompatibleRequirements(_) => 2,
-        UnschedulableReason::NoCompatibleOffering => 3,
+        UnschedulableReason::NoCompatibleOffering(_) => 3,
         UnschedulableReason::TooLarge => 4,
         UnschedulableReason::LimitsExceeded => 5,
         UnschedulableReason::QuotaExceeded(_) | UnschedulableReason::ReservationUsedUp(_) => 6,
         UnschedulableReason::SubnetFull(_) => 7,
         UnschedulableReason::MinValues { .. } => 8,
         _ => 9,
+    }
+}
+
+/// The labels that pods require, for people.
+fn required_labels(filter: &NodeFilter) -> String {
+    let required = filter.unconditional().filter(|requirements| !requirements.is_empty());
+    let required: Vec<String> = required.map(|requirements| format!("`{requirements}`")).collect();
+    match required.is_empty() {
+        true => "the node affinity terms or volume zones".to_owned(),
+        false => format!("nodeSelector or node affinity {}", required.join(", ")),
     }
 }
 
@@ -97,7 +108,7 @@ pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: 
     let suiting = offers.candidates.iter().zip(accepted.iter()).filter(|(_, zones)| **zones != 0);
     let labels: Vec<&InstanceCandidate> = suiting.map(|(candidate, _)| candidate).collect();
     if labels.is_empty() {
-        return Some(UnschedulableReason::NoCompatibleOffering);
+        return Some(UnschedulableReason::NoCompatibleOffering(required_labels(filter)));
     }
     let PodClass { disks, tracked_volumes: more, .. } = state.constraints.classes.get(class);
     if let Some((driver, asked, most)) =

@@ -68,7 +68,7 @@ fn unmet_min_values_is_unschedulable_with_its_reason() {
     assert_eq!(&**key, labels::INSTANCE_TYPE);
     assert_eq!(
         why[0].1.to_string(),
-        "the offerings that would do have 8 values of node.kubernetes.io/instance-type, and minValues asks for 40"
+        "the matching instance types have 8 values of node.kubernetes.io/instance-type, minValues requires 40"
     );
     let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());

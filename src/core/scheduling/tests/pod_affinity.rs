@@ -61,7 +61,7 @@ fn affinity_to_pods_placed_later_is_met_by_a_retry() {
 fn unmet_pod_affinity_is_unschedulable_with_its_reason() {
     let outcome =
         solve(&cluster([small()]), &pods("p", with_pod_affinity(shape("a", 1000, 1), labels::ZONE, "ghost"), 2));
-    assert_eq!(reasons(&outcome), ["no node would be near to the pods that their affinity asks for"]);
+    assert_eq!(reasons(&outcome), ["no node satisfies the pod affinity"]);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn anti_affinity_by_hostname_and_by_zone() {
         &pods("p", with_pod_anti_affinity(shape("a", 100, 1), labels::ZONE, "a"), 5),
     );
     assert_eq!((zones_of(&outcome).len(), outcome.unschedulable_pods()), (3, 2), "there are three zones");
-    assert_eq!(reasons(&outcome), ["pod anti-affinity leaves no node and no zone"]);
+    assert_eq!(reasons(&outcome), ["pod anti-affinity excludes every node and zone"]);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn pods_spread_over_any_label_that_nodes_have() {
             .all(|n| n.offerings.iter().all(|o| o.key.capacity_type == n.offerings[0].key.capacity_type))
     );
     let outcome = solve(&cluster([pool("general")]), &pods("p", over("example.com/rack"), 2));
-    assert_eq!(reasons(&outcome), ["no node has the label example.com/rack, by which they spread or gather"]);
+    assert_eq!(reasons(&outcome), ["no node has label example.com/rack, the topologyKey of a constraint"]);
     let racks = ["r1", "r2"].map(|rack| {
         let rack: (Arc<str>, Arc<str>) = (Arc::from("example.com/rack"), Arc::from(rack));
         NodePool { labels: [rack.clone()].into(), ..pool(&rack.1) }
@@ -237,7 +237,7 @@ fn filter_steps_show_what_is_left_after_each_criterion() {
     let told: Vec<String> = group.filter_steps.iter().map(ToString::to_string).collect();
     let zone = zone(1);
     let expected =
-        format!("general: 8 sizes on offer, 8 after topology.kubernetes.io/zone In [{zone}], 0 after room for the pod");
+        format!("general: 8 sizes available, 8 after topology.kubernetes.io/zone In [{zone}], 0 after pod requests");
     assert_eq!(told, [expected]);
     assert!(group.suggestion.is_some());
 }
@@ -287,5 +287,5 @@ fn a_disk_decides_the_zone_and_volume_limits_hold() {
     let most = types.iter().find(|t| t.facts.name.as_str() == "Standard_D2s_v5").unwrap().facts.max_data_disks;
     assert_eq!(outcome.new_nodes.len(), 6_usize.div_ceil(most as usize), "{most} disks on each");
     let lost = Arc::new(Pod { volumes: vec![ObjectName::new("gone").unwrap()], ..pod("lost", &asked) });
-    assert!(reasons(&solve(&snapshot, &[lost]))[0].starts_with("PersistentVolumeClaim default/gone is missing"));
+    assert!(reasons(&solve(&snapshot, &[lost]))[0].starts_with("PersistentVolumeClaim default/gone not found"));
 }

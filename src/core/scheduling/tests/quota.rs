@@ -47,21 +47,21 @@ fn a_full_family_is_not_tried_and_is_named_with_what_is_in_flight() {
     let mut snapshot = cluster([only_d()]);
     snapshot.quota = quota(&[("StandardDSv5family", 8, 10), ("cores", 20, 100)]);
     let why = reasons(&snapshot, 3);
-    assert_eq!(why, "quota of family StandardDSv5family: 8 of 10 cores used, 0 in flight, 4 needed");
+    assert_eq!(why, "vCPU quota for family StandardDSv5family: 8 of 10 vCPUs used, 0 launching, 4 needed");
     assert_eq!(reasons(&snapshot, 1), "", "two cores are left");
     // In flight: its VM is in none of Azure's numbers yet, and it has no room for more.
     let mut flying = claim("d-a", &only_d(), vec![offering("Standard_D2s_v5", 1, OnDemand)]);
     flying.status.node_name = None;
     snapshot.put_claim(flying);
     let why = reasons(&snapshot, 3);
-    assert!(why.ends_with("8 of 10 cores used, 2 in flight, 4 needed"), "{why}");
+    assert!(why.ends_with("8 of 10 vCPUs used, 2 launching, 4 needed"), "{why}");
 }
 
 #[test]
 fn region_and_spot_have_quotas_of_their_own() {
     let mut snapshot = cluster([only_d()]);
     snapshot.quota = quota(&[(FAMILY, 0, 100), ("cores", 99, 100), ("lowPriorityCores", 0, 0)]);
-    assert_eq!(reasons(&snapshot, 1), "quota of the region: 99 of 100 cores used, 0 in flight, 2 needed");
+    assert_eq!(reasons(&snapshot, 1), "regional vCPU quota: 99 of 100 vCPUs used, 0 launching, 2 needed");
     let mut both = cluster([pool("general")]);
     both.quota = quota(&[("lowPriorityCores", 0, 0)]);
     let outcome = solve(&both, &pods("p", shape("a", 1000, 1), 1));
@@ -107,7 +107,7 @@ fn a_vm_counts_as_in_flight_until_azure_has_been_asked_after_its_launch() {
         snapshot.put_claim(one);
         // Larger than what the claim in flight would hold.
         reasons(&snapshot, 3).is_empty()
-            || !reasons(&snapshot, 3).contains("in flight")
+            || !reasons(&snapshot, 3).contains("launching")
             || reasons(&snapshot, 3).contains(" 0 in flight")
     };
     let intended = |c: &mut Claim| c.intent = Some(intent(c, d4(OnDemand)));

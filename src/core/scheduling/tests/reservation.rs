@@ -102,7 +102,8 @@ fn what_is_used_up_is_named_with_what_is_in_flight() {
         let outcome = solve(snapshot, &pods("p", apart(), 9));
         (outcome.new_nodes.len(), outcome.unschedulable[0].reason())
     };
-    let short = "paid: reservation of Standard_D2s_v5 in westeurope-1 in group paid: 2 of 5 VMs used, 3 in flight";
+    let short =
+        "paid: capacity reservation for Standard_D2s_v5 in westeurope-1 in group paid: 2 of 5 VMs used, 3 launching";
     assert_eq!(bought(&snapshot), (3, short.to_owned()));
     // One of the pods goes to it; two more are left.
     let mut flying = claim("paid-a", &paid, vec![offering(D2, 1, Reserved)]);
@@ -144,11 +145,11 @@ fn filter_steps_and_suggestion_name_reservations() {
     let crate::scheduling::ExplainedResult::Unschedulable(stuck) = &told.explanations[0].result else {
         panic!("{told:?}")
     };
-    assert_eq!(stuck.filter_steps[0].to_string(), "paid: 1 size on offer, 0 after what is left of reservations");
+    assert_eq!(stuck.filter_steps[0].to_string(), "paid: 1 size available, 0 after capacity reservations");
     assert_eq!(
         stuck.suggestion.as_ref().unwrap().to_string(),
-        "for a node of NodePool paid: raise the capacity of the reservation of Standard_D2s_v5 in westeurope-1 in group \
-         paid: 3 of 3 VMs used, 0 in flight; or let the pool buy on-demand too"
+        "for NodePool paid: increase the capacity reservation for Standard_D2s_v5 in westeurope-1 in group paid: 3 \
+         of 3 VMs used, 0 launching; or allow on-demand in the NodePool"
     );
 }
 
@@ -156,13 +157,16 @@ fn filter_steps_and_suggestion_name_reservations() {
 fn a_pool_of_reserved_capacity_without_any_says_why() {
     let mut snapshot = cluster([pool_with_capacity_types("paid", &["reserved"])]);
     let told = reason(&snapshot);
-    assert!(told.contains("AKSNodeClass default names no group") && told.contains(labels::RESERVATION_GROUP), "{told}");
+    assert!(
+        told.contains("AKSNodeClass default has no annotation") && told.contains(labels::RESERVATION_GROUP),
+        "{told}"
+    );
     reserve(&mut snapshot, start() - STALE_AFTER - SignedDuration::from_secs(1), &[(D2, 1, 0, 3)]);
-    assert!(reason(&snapshot).contains("nothing is known of group paid"), "old numbers are none");
+    assert!(reason(&snapshot).contains("group paid is unknown"), "old numbers are none");
     reserve(&mut snapshot, start() - STALE_AFTER, &[(D2, 1, 0, 3)]);
     assert_eq!(reason(&snapshot), "");
     reserve(&mut snapshot, start(), &[("Standard_D2ps_v5", 1, 0, 3)]);
-    assert!(reason(&snapshot).contains("nothing in group paid satisfies"), "the pool is for amd64");
+    assert!(reason(&snapshot).contains("no reservation in group paid satisfies"), "the pool is for amd64");
 }
 
 #[test]
@@ -174,14 +178,14 @@ fn reserved_capacity_takes_no_quota() {
     assert_eq!(count_by_capacity_type(&snapshot, apart(), 2), [(Reserved, 2)].into());
     let outcome = solve(&snapshot, &pods("p", apart(), 3));
     let why = outcome.unschedulable[0].reason();
-    assert!(why.contains("quota of the region: 100 of 100"), "more of what anybody may buy would help: {why}");
+    assert!(why.contains("regional vCPU quota: 100 of 100"), "more of what anybody may buy would help: {why}");
 }
 
 #[test]
 fn a_reservation_in_no_zone_serves_and_new_numbers_are_news() {
     let mut snapshot = cluster([pool_with_capacity_types("paid", &["reserved"])]);
     reserve(&mut snapshot, start(), &[(D4, 0, 1, 1)]);
-    assert!(reason(&snapshot).contains("reservation of Standard_D4s_v5 in group paid: 1 of 1"));
+    assert!(reason(&snapshot).contains("capacity reservation for Standard_D4s_v5 in group paid: 1 of 1"));
     let before = snapshot.facts_generation();
     reserve(&mut snapshot, at(120), &[(D4, 0, 1, 1)]);
     assert_eq!(snapshot.facts_generation(), before);

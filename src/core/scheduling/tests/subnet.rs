@@ -53,7 +53,7 @@ fn new_nodes_and_reason(snapshot: &Snapshot, count: usize) -> (usize, String) {
 fn a_full_subnet_is_named_with_what_is_in_flight() {
     let mut snapshot = cluster([pool("general")]);
     set_subnets(&mut snapshot, start(), &[("nodes", 248, 251)]);
-    let said = |used: &str| format!("subnet nodes: 248 of 251 addresses used, {used} in flight, 1 needed");
+    let said = |used: &str| format!("subnet nodes: 248 of 251 IP addresses used, {used} launching, 1 needed");
     assert_eq!(new_nodes_and_reason(&snapshot, 3), (3, String::new()));
     assert_eq!(new_nodes_and_reason(&snapshot, 5), (3, said("3")));
     // It has the node of one pod; two more are left.

@@ -35,53 +35,55 @@ pub struct VolumeNeeds {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum VolumeTrouble {
     /// The claim is not there.
-    #[error("PersistentVolumeClaim {0} is missing: create it; that of an ephemeral volume, Kubernetes makes by itself")]
+    #[error("PersistentVolumeClaim {0} not found: create it (Kubernetes creates those of ephemeral volumes itself)")]
     ClaimMissing(ObjectKey),
     /// The claim is asked to go.
-    #[error("PersistentVolumeClaim {0} is being deleted: let it go, and create it anew")]
+    #[error("PersistentVolumeClaim {0} is being deleted: wait until it is gone, then recreate it")]
     ClaimDeleting(ObjectKey),
     /// The volume of the claim is gone for good.
-    #[error("PersistentVolumeClaim {0} has lost its volume: delete it, and create it anew")]
+    #[error("PersistentVolumeClaim {0} has lost its volume: delete and recreate it")]
     ClaimLost(ObjectKey),
     /// The claim names a volume, and the binding is not complete.
     #[error(
-        "PersistentVolumeClaim {0} is not bound yet: Kubernetes binds it to PersistentVolume {1} once that is free"
+        "PersistentVolumeClaim {0} is not bound yet: Kubernetes binds it to PersistentVolume {1} once that is available"
     )]
     Unbound(ObjectKey, ObjectName),
     /// The volume that the claim is bound to is not there.
-    #[error("PersistentVolume {1} of PersistentVolumeClaim {0} is missing: delete the claim, and create it anew")]
+    #[error("PersistentVolume {1} of PersistentVolumeClaim {0} not found: delete and recreate the claim")]
     VolumeMissing(ObjectKey, ObjectName),
     /// The volume that the claim is bound to is asked to go.
-    #[error("PersistentVolume {1} of PersistentVolumeClaim {0} is being deleted: create the claim anew with another")]
+    #[error(
+        "PersistentVolume {1} of PersistentVolumeClaim {0} is being deleted: recreate the claim with another volume"
+    )]
     VolumeDeleting(ObjectKey, ObjectName),
     /// The claim has neither a volume nor a class to make one.
-    #[error("PersistentVolumeClaim {0} has no StorageClass: name one, mark one as default, or bind a PersistentVolume")]
+    #[error("PersistentVolumeClaim {0} has no StorageClass: set one, mark one as default, or bind a PersistentVolume")]
     NoClass(ObjectKey),
     /// The class of the claim is not there.
-    #[error("StorageClass {1} of PersistentVolumeClaim {0} is missing: create it, or name another")]
+    #[error("StorageClass {1} of PersistentVolumeClaim {0} not found: create it, or use another")]
     ClassMissing(ObjectKey, ObjectName),
     /// The class makes volumes without waiting for a pod, and has made none yet.
     #[error(
-        "PersistentVolumeClaim {0} waits for its volume, which StorageClass {1} makes without a node: \
-         see the events of the claim"
+        "PersistentVolumeClaim {0} is waiting for its volume, which StorageClass {1} provisions without waiting for \
+         a node: see the events of the claim"
     )]
     Immediate(ObjectKey, ObjectName),
     /// The class allows volumes by a label that no new node has.
     #[error(
-        "StorageClass {1} of PersistentVolumeClaim {0} allows volumes by {2}, which only a driver sets on nodes that \
-         are there: name topology.kubernetes.io/zone in allowedTopologies"
+        "StorageClass {1} of PersistentVolumeClaim {0} restricts volumes by {2}, which the CSI driver sets only on \
+         existing nodes: use topology.kubernetes.io/zone in allowedTopologies"
     )]
     Topology(ObjectKey, ObjectName, Arc<str>),
     /// Only one pod may have the claim, and another has it or comes before this one.
     #[error(
-        "PersistentVolumeClaim {0} is for one pod (ReadWriteOncePod), and pod {1} has it or comes first: \
-         let that one end, or give each pod a claim of its own"
+        "PersistentVolumeClaim {0} is for one pod (ReadWriteOncePod), and pod {1} uses it or comes first: wait for \
+         that pod to end, or give each pod its own claim"
     )]
     InUse(ObjectKey, ObjectKey),
     /// The claim's volume can be used where those of the other claims cannot.
     #[error(
-        "the volume of PersistentVolumeClaim {0} can be used nowhere that the pod's other volumes can: \
-         give the pod volumes of one zone"
+        "the volume of PersistentVolumeClaim {0} has no zone in common with the pod's other volumes: use volumes in \
+         one zone"
     )]
     Apart(ObjectKey),
 }

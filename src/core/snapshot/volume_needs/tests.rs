@@ -145,12 +145,12 @@ fn a_pod_runs_where_all_of_its_volumes_can_be_used() {
 fn trouble_that_no_node_cures_is_named_with_what_to_do() {
     let a = || key("a");
     let rows = [
-        (VolumeClaim { deleting: true, ..bound("a", "v1") }, VolumeTrouble::ClaimDeleting(a()), "create it anew"),
-        (VolumeClaim { lost: true, ..bound("a", "v1") }, VolumeTrouble::ClaimLost(a()), "delete it"),
+        (VolumeClaim { deleting: true, ..bound("a", "v1") }, VolumeTrouble::ClaimDeleting(a()), "then recreate it"),
+        (VolumeClaim { lost: true, ..bound("a", "v1") }, VolumeTrouble::ClaimLost(a()), "delete and recreate it"),
         (VolumeClaim { bound: false, ..bound("a", "v1") }, VolumeTrouble::Unbound(a(), name("v1")), "not bound yet"),
-        (bound("a", "gone"), VolumeTrouble::VolumeMissing(a(), name("gone")), "delete the claim"),
+        (bound("a", "gone"), VolumeTrouble::VolumeMissing(a(), name("gone")), "recreate the claim"),
         (bound("a", "going"), VolumeTrouble::VolumeDeleting(a(), name("going")), "with another"),
-        (claim("a"), VolumeTrouble::NoClass(a()), "name one"),
+        (claim("a"), VolumeTrouble::NoClass(a()), "set one"),
         (of_class("a", "gone"), VolumeTrouble::ClassMissing(a(), name("gone")), "create it"),
         (of_class("a", "eager"), VolumeTrouble::Immediate(a(), name("eager")), "see the events"),
         (

@@ -226,7 +226,7 @@ fn a_fleet_follows_git_through_its_whole_history() {
     assert_eq!(least, 5);
     assert_eq!(told(&world, Kind::Disrupt, "fleet", "drifted"), 5);
     assert_eq!(told(&world, Kind::Disrupt, "fleet", "scaled_down"), 3);
-    assert_eq!(told(&world, Kind::Provision, "fleet", "the pool asks for"), 6, "3, 2 more, and 1 for the lost one");
+    assert_eq!(told(&world, Kind::Provision, "fleet", "the NodePool wants"), 6, "3, 2 more, and 1 for the lost one");
     assert_eq!(world.orphans().found, 0, "nothing is left behind");
 }
 
@@ -260,7 +260,7 @@ fn why_a_fleet_lacks_nodes_is_told_once() {
     start.workloads.clear();
     let world = run(start, 2);
     assert_eq!(fleet_of(&world), (7, 7));
-    assert_eq!(told(&world, Kind::Waiting, "fleet", "2 nodes are missing: its limits leave no room"), 1);
+    assert_eq!(told(&world, Kind::Waiting, "fleet", "2 nodes are missing: its limits are reached"), 1);
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn an_overlay_turns_what_is_bought_and_one_that_is_left_out_is_told() {
     start.overlays = vec![overlay("old", "3", "-90%"), overlay("again", "3", "-10%")];
     let world = run(start, 1);
     assert!(versions(&world).iter().all(|size| size.ends_with("_v3")), "{:?}", versions(&world));
-    assert_eq!(told(&world, Kind::Kept, "again", "NodeOverlay old has the same weight and sets price"), 1);
+    assert_eq!(told(&world, Kind::Kept, "again", "NodeOverlay old has the same weight and also sets price"), 1);
 }
 
 /// Nodes by their capacity type.

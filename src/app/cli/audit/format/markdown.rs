@@ -10,8 +10,8 @@ const MOST: usize = 50;
 
 pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let title = match () {
-        () if !report.whole => "a listing is not whole".to_owned(),
-        () if !report.of_cluster => "this is not known to be the right cluster".to_owned(),
+        () if !report.whole => "incomplete listing".to_owned(),
+        () if !report.of_cluster => "cluster not confirmed".to_owned(),
         () => sum(report),
     };
     writeln!(out, "### napkeeper audit: {}\n", plain(&title))?;
@@ -27,7 +27,11 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     }
     for (sweep, rows) in report.approvals() {
         let sweep = if sweep.is_empty() { "an OrphanSweep".to_owned() } else { format!("OrphanSweep {}", code(sweep)) };
-        writeln!(out, "\n<details><summary>approvals</summary>\n\nWhat you are sure of, add to {sweep} in Git:\n")?;
+        writeln!(
+            out,
+            "\n<details><summary>approvals</summary>\n\nTo approve deletions, add the lines you agree with to \
+             {sweep} in Git:\n"
+        )?;
         writeln!(out, "```yaml\nspec:\n  approvals:")?;
         for row in rows.iter().take(MOST) {
             write!(out, "{}", row.approval.as_deref().unwrap_or_default().replace('`', ""))?;
@@ -40,7 +44,7 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
 fn findings(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let count = super::super::super::output::plural(report.findings.len(), "finding");
     writeln!(out, "\n<details><summary>{count}</summary>\n")?;
-    writeln!(out, "| standing | kind | name | age | per month | addresses | evidence | why not yet |")?;
+    writeln!(out, "| standing | kind | name | age | per month | addresses | evidence | why not deleted |")?;
     writeln!(out, "|---|---|---|---|---|---|---|---|")?;
     for row in report.findings.iter().take(MOST) {
         writeln!(

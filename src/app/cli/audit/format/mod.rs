@@ -48,10 +48,10 @@ fn sentence(row: &Row) -> String {
     };
     let evidence = row.evidence.join("; ");
     let kept = reasons(row).join("; ");
-    let word = if row.standing == super::report::Standing::Foreign { "Kept" } else { "Not yet" };
+    let word = if row.standing == super::report::Standing::Foreign { "Kept" } else { "Not deleted" };
     let kept = if kept.is_empty() { kept } else { format!(". {word}: {kept}") };
     let text = format!(
-        "{} {}: {}, {} a month{addresses}. {evidence}. Would: {}{kept}",
+        "{} {}: {}, {} per month{addresses}. {evidence}. Action: {}{kept}",
         row.kind,
         row.name,
         row.standing.words(),
@@ -70,7 +70,7 @@ fn sum(report: &Report) -> String {
         return "0 orphans".to_owned();
     }
     format!(
-        "{} {} ${} a month and {} {}; napkeeper may collect {} of them (${})",
+        "{} {} ${} per month and {} {}; napkeeper can delete {} of them (${})",
         plural(n, "orphan"),
         if n == 1 { "costs" } else { "cost" },
         super::report::usd(all.price),

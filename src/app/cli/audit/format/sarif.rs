@@ -24,7 +24,7 @@ const REMARK: &str = "sweep-setting";
 
 pub(super) fn write(report: &Report, out: &mut impl Write) -> anyhow::Result<()> {
     let mut rules: Vec<ReportingDescriptor> = ResourceKind::ALL.into_iter().map(orphan_rule).collect();
-    rules.push(rule(REMARK, "A sweep, its approvals or the breaker need a person".to_owned()));
+    rules.push(rule(REMARK, "A sweep, its approvals or the breaker need manual action".to_owned()));
     let driver =
         ToolComponent::builder().name("napkeeper").semantic_version(env!("CARGO_PKG_VERSION")).rules(rules).build();
     let findings = report.findings.iter().map(|row| result(row, report));
@@ -55,7 +55,7 @@ fn orphan_rule(kind: ResourceKind) -> ReportingDescriptor {
         ResourceKind::Vm => "A VM",
         ResourceKind::DataDisk => "A data disk",
     };
-    rule(&id_of(kind), format!("{what} of the node resource group belongs to nobody"))
+    rule(&id_of(kind), format!("{what} in the node resource group is an orphan"))
 }
 
 fn rule(id: &str, title: String) -> ReportingDescriptor {

@@ -17,13 +17,13 @@ const HEAD: [&str; 6] = ["KIND", "NAME", "STANDING", "AGE", "PER MONTH", "ADDRES
 pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{BOLD}cluster{BOLD:#}  {}", printable(&report.cluster))?;
     writeln!(out, "{BOLD}group{BOLD:#}    {}", printable(&report.group))?;
-    writeln!(out, "{BOLD}taken{BOLD:#}    {}; VM prices of {}", report.taken_at, report.prices_of)?;
+    writeln!(out, "{BOLD}taken{BOLD:#}    {}; VM prices as of {}", report.taken_at, report.prices_of)?;
     for failed in &report.failed {
         let (what, why) = (one_line(&failed.what), one_line(&failed.why));
         writeln!(out, "\n{RED}not listed:{RED:#} {what}: {why}\n  {HELP}help:{HELP:#} {}", failed.remedy)?;
     }
     if !report.whole {
-        writeln!(out, "\nA listing is not whole, so nothing is called an orphan.")?;
+        writeln!(out, "\nA listing is incomplete, so nothing is reported as an orphan.")?;
     }
     // That it is not the cluster comes before all that is said of it.
     let (first, others): (Vec<&Remark>, _) = report.remarks.iter().partition(|remark| remark.about == CLUSTER);
@@ -91,9 +91,9 @@ fn detail(row: &Row, out: &mut impl Write) -> io::Result<()> {
     if row.standing.is_in_use() {
         return Ok(());
     }
-    put("would", &row.would)?;
+    put("action", &row.would)?;
     let is_kept = matches!(row.standing, Standing::Foreign | Standing::Protected);
-    let word = if is_kept { "kept" } else { "not yet" };
+    let word = if is_kept { "kept" } else { "blocked" };
     reasons(row).iter().try_for_each(|reason| put(word, reason))
 }
 
@@ -102,7 +102,8 @@ fn approvals(report: &Report, out: &mut impl Write) -> io::Result<()> {
         let sweep = if sweep.is_empty() { "an OrphanSweep".to_owned() } else { format!("OrphanSweep {sweep}") };
         writeln!(
             out,
-            "\n{BOLD}approvals{BOLD:#}: what you are sure of, add to {sweep} in Git:\n\nspec:\n  approvals:"
+            "\n{BOLD}approvals{BOLD:#}: to approve deletions, add the lines you agree with to {sweep} in \
+             Git:\n\nspec:\n  approvals:"
         )?;
         for row in rows {
             write!(out, "{}", printable(row.approval.as_deref().unwrap_or_default()))?;
@@ -119,12 +120,16 @@ fn totals(report: &Report, out: &mut impl Write) -> io::Result<()> {
         let words = standing.words();
         writeln!(
             out,
-            "{:<9} {n:>6}  {price:>11} a month  {addresses:>5} addresses  {DIM}{words}{DIM:#}",
+            "{:<9} {n:>6}  {price:>11} per month  {addresses:>5} addresses  {DIM}{words}{DIM:#}",
             standing.as_str()
         )?;
     }
     if report.left_out > 0 {
-        writeln!(out, "{DIM}{} not shown: --all shows what is in use{DIM:#}", plural(report.left_out, "resource"))?;
+        writeln!(
+            out,
+            "{DIM}{} not shown: use --all to include those in use{DIM:#}",
+            plural(report.left_out, "resource")
+        )?;
     }
     if report.says() {
         writeln!(out, "{BOLD}{}{BOLD:#}", sum(report))?;

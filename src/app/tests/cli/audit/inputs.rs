@@ -12,7 +12,7 @@ fn assert_not_whole(folder: &TempDir, name: &str, parts: &[&str]) {
     assert_eq!((code, &report["whole"]), (Some(2), &json!(false)), "{name}: {report}");
     assert_eq!(report["orphans"]["resources"], 0, "{name}");
     let told = report["failed"].to_string();
-    for part in [&format!("{name}.json: ")[..], "list it anew by: "].iter().chain(parts) {
+    for part in [&format!("{name}.json: ")[..], "recreate it with: "].iter().chain(parts) {
         assert!(told.contains(part), "{name}: {part:?} is not in {told}");
     }
 }
@@ -21,11 +21,7 @@ fn assert_not_whole(folder: &TempDir, name: &str, parts: &[&str]) {
 fn a_listing_that_is_cut_off_is_no_listing() {
     let folder = copy();
     fs::remove_file(folder.path().join("networkInterfaces.page2.json")).unwrap();
-    assert_not_whole(
-        &folder,
-        "networkInterfaces",
-        &["networkInterfaces.page2.json is not there", "az network nic list"],
-    );
+    assert_not_whole(&folder, "networkInterfaces", &["networkInterfaces.page2.json is missing", "az network nic list"]);
     for name in ["nodes", "pods", "nodeclaims"] {
         let folder = copy();
         edit(&folder, name, |list| list["metadata"]["continue"] = json!("abc"));
@@ -39,7 +35,11 @@ fn what_is_no_listing_never_counts_as_an_empty_one() {
     let status = json!({ "kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "may not" });
     let folder = copy();
     write(&folder, "networkInterfaces.page2", &error);
-    assert_not_whole(&folder, "networkInterfaces", &["in networkInterfaces.page2.json: it is an error", "no right"]);
+    assert_not_whole(
+        &folder,
+        "networkInterfaces",
+        &["in networkInterfaces.page2.json: expected a listing, got an error", "no right"],
+    );
     for name in [
         "virtualMachines",
         "disks",
@@ -50,7 +50,7 @@ fn what_is_no_listing_never_counts_as_an_empty_one() {
         "managedClusters.shop.agentPools",
         "resourceGroup",
     ] {
-        for (body, part) in [(&json!({}), "it"), (&error, "AuthorizationFailed"), (&json!(null), "it is null")] {
+        for (body, part) in [(&json!({}), "it"), (&error, "AuthorizationFailed"), (&json!(null), "got null")] {
             let folder = copy();
             write(&folder, name, body);
             assert_not_whole(&folder, name, &[part]);
@@ -58,11 +58,11 @@ fn what_is_no_listing_never_counts_as_an_empty_one() {
     }
     for name in ["nodes", "persistentvolumes", "orphansweeps", "orphanrecords"] {
         for (body, part) in [
-            (&json!(null), "it is null"),
-            (&json!("x"), "it is a text"),
-            (&json!([]), "it is a bare list"),
+            (&json!(null), "got null"),
+            (&json!("x"), "got a string"),
+            (&json!([]), "got a list"),
             (&json!({ "a": 1 }), "it has no `items`"),
-            (&json!({ "kind": "Service" }), "it is a Service"),
+            (&json!({ "kind": "Service" }), "got Service"),
             (&status, "Forbidden: may not"),
             (&error, "AuthorizationFailed"),
         ] {
@@ -172,23 +172,26 @@ fn a_newcomer_is_told_what_where_and_what_to_do() {
     let (empty, broken) = (text(empty.path()).to_owned(), text(broken.path()).to_owned());
     let nothing = format!("{broken}/disks.json");
     for (args, parts) in [
-        (vec![], vec!["no napkeeper.yaml here or in a folder above", "--cluster-id"]),
+        (vec![], vec!["no napkeeper.yaml found here or in a parent folder", "--cluster-id"]),
         (vec!["--from", "/nonexistent"], vec!["reading /nonexistent"]),
-        (vec!["--from", &empty], vec![&*empty, "it has no saved listing", "napkeeper audit --save", "az group show"]),
-        (vec!["--from", &broken], vec!["nodes.json:2:3: it is no JSON: expected", "disks.json:1:0: the file is empty"]),
+        (vec!["--from", &empty], vec![&*empty, "no saved listings found", "napkeeper audit --save", "az group show"]),
+        (
+            vec!["--from", &broken],
+            vec!["nodes.json:2:3: not valid JSON: expected", "disks.json:1:0: the file is empty"],
+        ),
         (vec!["--subscription", "s"], vec!["--resource-group", "--cluster-id"]),
         (vec!["--from", "a", "--save", "b"], vec!["cannot be used with"]),
-        (vec!["--save", &broken], vec![&*broken, "it is not empty"]),
-        (vec!["--azure-token-file", "x"], vec!["need an --azure-endpoint on this machine"]),
+        (vec!["--save", &broken], vec![&*broken, "not empty"]),
+        (vec!["--azure-token-file", "x"], vec!["require an --azure-endpoint on this machine"]),
         (
             [&["--azure-endpoint", "http://127.0.0.1:1", "--azure-token-file", "/nonexistent"][..], &WHICH].concat(),
             vec!["reading /nonexistent, which --azure-token-file names"],
         ),
         (
             [&["--azure-endpoint", "http://127.0.0.1:1", "--azure-token-file", &nothing][..], &WHICH].concat(),
-            vec![&*nothing, "the file is empty; it must hold a token"],
+            vec![&*nothing, "the file is empty; it must contain a token"],
         ),
-        (vec!["--as-controller", "-o", "csv"], vec!["--as-controller prints -o table and -o json alone"]),
+        (vec!["--as-controller", "-o", "csv"], vec!["--as-controller supports only -o table and -o json"]),
     ] {
         let output = audit(&args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -203,8 +206,9 @@ fn unreachable(folder: &Path) -> (PathBuf, PathBuf) {
     let token = folder.join("token");
     fs::write(&token, "t").unwrap();
     let kubeconfig = folder.join("kubeconfig");
-    let config = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
-        clusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}]\nusers: [{name: a, user: {}}]\n";
+    let config = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: \
+                  a}}]\nclusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}]\nusers: [{name: a, user: \
+                  {}}]\n";
     fs::write(&kubeconfig, config).unwrap();
     (token, kubeconfig)
 }
@@ -264,7 +268,12 @@ fn a_refused_token_and_an_absent_group_are_told_once_without_trying_again() {
     let (token, kubeconfig) = unreachable(folder.path());
     let cluster = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c";
     for (status, code, message, parts) in [
-        ("401 Unauthorized", "ExpiredAuthenticationToken", "The access token expired.", ["is refused", "sign in anew"]),
+        (
+            "401 Unauthorized",
+            "ExpiredAuthenticationToken",
+            "The access token expired.",
+            ["is refused", "sign in again"],
+        ),
         (
             "404 Not Found",
             "ResourceGroupNotFound",

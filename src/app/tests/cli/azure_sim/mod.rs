@@ -344,8 +344,8 @@ fn flags_that_make_no_sense_end_with_2() {
     for (args, words) in [
         (&["--bind", "0.0.0.0:0"][..], "--allow-remote"),
         (&["--region", "westeuorpe"], "did you mean westeurope?"),
-        (&["--start", "2026-03-01T12:00:00Z"], "needs --clock virtual"),
-        (&["--clock", "virtual", "--time-offset-file", "x"], "needs --clock wall"),
+        (&["--start", "2026-03-01T12:00:00Z"], "requires --clock virtual"),
+        (&["--clock", "virtual", "--time-offset-file", "x"], "requires --clock wall"),
         (&["--join", "/nowhere/kubeconfig"], "reading the kubeconfig /nowhere/kubeconfig"),
         (&["--speed", "0"], "--speed"),
     ] {

@@ -33,11 +33,11 @@ impl fmt::Display for QuotaShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { usage: QuotaUsage { name, used, limit }, in_flight, needed: need } = self;
         match name.to_lowercase().as_str() {
-            REGIONAL => f.write_str("quota of the region")?,
-            SPOT => f.write_str("quota of spot cores")?,
-            _ => write!(f, "quota of family {name}")?,
+            REGIONAL => f.write_str("regional vCPU quota")?,
+            SPOT => f.write_str("spot vCPU quota")?,
+            _ => write!(f, "vCPU quota for family {name}")?,
         }
-        write!(f, ": {used} of {limit} cores used, {in_flight} in flight, {need} needed")
+        write!(f, ": {used} of {limit} vCPUs used, {in_flight} launching, {need} needed")
     }
 }
 

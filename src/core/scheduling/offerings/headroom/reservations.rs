@@ -28,7 +28,11 @@ impl fmt::Display for ReservationShortage {
         let Self { reservation: CapacityReservation { group, size, zone, capacity, used }, in_flight } = self;
         let place = if zone.is_regional() { String::new() } else { format!(" in {zone}") };
         let name = group.name();
-        write!(f, "reservation of {size}{place} in group {name}: {used} of {capacity} VMs used, {in_flight} in flight")
+        write!(
+            f,
+            "capacity reservation for {size}{place} in group {name}: {used} of {capacity} VMs used, {in_flight} \
+             launching"
+        )
     }
 }
 

@@ -21,7 +21,7 @@ pub struct SubnetShortage {
 impl fmt::Display for SubnetShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { subnet: SubnetAddresses { id, used, usable, .. }, in_flight } = self;
-        write!(f, "subnet {}: {used} of {usable} addresses used, {in_flight} in flight, 1 needed", id.name())
+        write!(f, "subnet {}: {used} of {usable} IP addresses used, {in_flight} launching, 1 needed", id.name())
     }
 }
 

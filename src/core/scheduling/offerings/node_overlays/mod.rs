@@ -46,8 +46,8 @@ impl fmt::Display for OverlayConflict {
         let Self { winner: with, pool, size, field: what, .. } = self;
         write!(
             f,
-            "it is left out: NodeOverlay {with} has the same weight and sets {what} of {size} in NodePool {pool} too; \
-             give one of them another weight, or narrower requirements"
+            "ignored: NodeOverlay {with} has the same weight and also sets {what} of {size} in NodePool {pool}; give \
+             one of them another weight, or narrower requirements"
         )
     }
 }

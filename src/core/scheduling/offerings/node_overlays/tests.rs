@@ -133,7 +133,7 @@ fn of_two_that_say_something_of_the_same_at_one_weight_the_first_by_name_is_left
     let told = conflicts[0].to_string();
     assert_eq!(conflicts[0].overlay.as_str(), "y");
     assert!(
-        told.contains("NodeOverlay z has the same weight and sets price of Standard_D2s_v5 in NodePool a"),
+        told.contains("NodeOverlay z has the same weight and also sets price of Standard_D2s_v5 in NodePool a"),
         "{told}"
     );
 }
