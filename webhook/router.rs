@@ -9,15 +9,14 @@ use crate::metrics::Metrics;
 use crate::object::{Content, Text, lean};
 use crate::review::{Answer, Asked, Request};
 use crate::size::{MOST_VALUES, Size};
-use crate::traces::{Begun, Traces};
 use crate::validate::Judge;
 use crate::{mutate, validate};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use jiff::Timestamp;
@@ -82,7 +81,6 @@ pub struct Webhook {
     /// The same for pods, which do not wait for objects.
     large_pods: Arc<Semaphore>,
     metrics: Metrics,
-    traces: Option<Traces>,
 }
 
 /// The place of a large review among those that are worked on; of a usual one nothing.
@@ -116,7 +114,6 @@ impl Webhook {
             large_objects: Arc::new(Semaphore::new(1)),
             large_pods: Arc::new(Semaphore::new(1)),
             metrics: Metrics::register(registry),
-            traces: None,
         })
     }
 
@@ -162,12 +159,6 @@ impl Webhook {
     #[must_use]
     pub fn keeping(self, policies: Arc<Policies>) -> Self {
         Self { policies, ..self }
-    }
-
-    /// The same webhook, telling of each review.
-    #[must_use]
-    pub fn traced(self, traces: Option<Traces>) -> Self {
-        Self { traces, ..self }
     }
 
     /// The same webhook, that says what stands in the way of nodes.
@@ -253,7 +244,7 @@ impl Webhook {
     fn finish(
         &self,
         path: &'static str,
-        (since, begun): (Instant, Option<Begun>),
+        since: Instant,
         asked: &Asked,
         answer: Result<Option<Answer>, NoAnswer>,
     ) -> Response {
@@ -273,11 +264,7 @@ impl Webhook {
             self.metrics.denied(&refusal.rules);
             asked.refused(&refusal.rules);
         }
-        let took = since.elapsed();
-        self.metrics.answered(path, outcome, took);
-        if let Some((traces, begun)) = self.traces.as_ref().zip(begun) {
-            traces.end(begun, (path, outcome), &asked.uid, took);
-        }
+        self.metrics.answered(path, outcome, since.elapsed());
         let body = answer.review(&asked.uid).to_string();
         ([(CONTENT_TYPE, "application/json")], body).into_response()
     }
@@ -328,7 +315,7 @@ pub fn router(webhook: Arc<Webhook>) -> Router {
 
 /// A review that has been read.
 struct Opened<O> {
-    times: (Instant, Option<Begun>),
+    since: Instant,
     asked: Asked,
     request: Request<O>,
     size: Size,
@@ -338,38 +325,29 @@ struct Opened<O> {
 fn open<O: Content>(
     webhook: &Webhook,
     path: &'static str,
-    headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Opened<O>, Box<Response>> {
-    let times = (Instant::now(), webhook.traces.as_ref().and_then(|_| Traces::begin(headers)));
+    let since = Instant::now();
     let (request, size) =
-        read(body).map_err(|(status, why)| Box::new(webhook.refuse_body(path, times.0, status, &why)))?;
-    Ok(Opened { times, asked: Asked::of(&request), request, size })
+        read(body).map_err(|(status, why)| Box::new(webhook.refuse_body(path, since, status, &why)))?;
+    Ok(Opened { since, asked: Asked::of(&request), request, size })
 }
 
-async fn on_validate(
-    State(webhook): State<Arc<Webhook>>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    match open(&webhook, VALIDATE, &headers, body) {
-        Ok(Opened { times, asked, request, size }) => {
+async fn on_validate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
+    match open(&webhook, VALIDATE, body) {
+        Ok(Opened { since, asked, request, size }) => {
             let answer = webhook.judge(request, size).await;
-            webhook.finish(VALIDATE, times, &asked, answer)
+            webhook.finish(VALIDATE, since, &asked, answer)
         }
         Err(refused) => *refused,
     }
 }
 
-async fn on_mutate(
-    State(webhook): State<Arc<Webhook>>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    match open(&webhook, MUTATE, &headers, body) {
-        Ok(Opened { times, asked, request, size }) => {
+async fn on_mutate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
+    match open(&webhook, MUTATE, body) {
+        Ok(Opened { since, asked, request, size }) => {
             let answer = webhook.mutate(request, size).await;
-            webhook.finish(MUTATE, times, &asked, answer)
+            webhook.finish(MUTATE, since, &asked, answer)
         }
         Err(refused) => *refused,
     }
