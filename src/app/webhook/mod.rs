@@ -131,7 +131,6 @@ fn parts(
 ) -> anyhow::Result<Vec<Part>> {
     let health = Health::new(lifecycle);
     let tls = (certificates.telling(health.check("certificate")), TlsMetrics::register(&mut registry));
-    let admission = admission.counting(&mut registry);
     let (snapshots, received) = watch::channel(None::<Arc<Snapshot>>);
     let webhook = Webhook::new(
         &options.namespace,
