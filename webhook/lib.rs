@@ -19,7 +19,6 @@ mod recent;
 mod review;
 mod router;
 mod size;
-mod traces;
 mod validate;
 
 #[cfg(test)]
@@ -29,4 +28,3 @@ pub use basis::Basis;
 pub use guard::{DELETE_ACKNOWLEDGED_ANNOTATION, Guard};
 pub use hint::{PLACEMENT_HINT_ANNOTATION, PlacementHint};
 pub use router::{Limits, StartError, Webhook, router};
-pub use traces::{Parent, Span, SpanCounts, Traces};

@@ -9,15 +9,14 @@ use crate::metrics::Metrics;
 use crate::object::{Content, Text, without_managed_fields};
 use crate::review::{Answer, Asked, Request};
 use crate::size::{MAX_VALUES, Size};
-use crate::traces::{Begun, Traces};
 use crate::validate::Judge;
 use crate::{mutate, validate};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use jiff::Timestamp;
@@ -86,7 +85,6 @@ pub struct Webhook {
     /// The same for pods, which do not wait for objects.
     large_pod_slot: Arc<Semaphore>,
     metrics: Metrics,
-    traces: Option<Traces>,
 }
 
 /// The place of a large review among those that are worked on; of a usual one nothing.
@@ -120,7 +118,6 @@ impl Webhook {
             large_object_slot: Arc::new(Semaphore::new(1)),
             large_pod_slot: Arc::new(Semaphore::new(1)),
             metrics: Metrics::register(registry),
-            traces: None,
         })
     }
 
@@ -166,12 +163,6 @@ impl Webhook {
     #[must_use]
     pub fn with_policies(self, policies: Arc<Policies>) -> Self {
         Self { policies, ..self }
-    }
-
-    /// The same webhook, telling of each review.
-    #[must_use]
-    pub fn with_traces(self, traces: Option<Traces>) -> Self {
-        Self { traces, ..self }
     }
 
     /// The same webhook, that says what stands in the way of nodes.
@@ -261,7 +252,7 @@ impl Webhook {
     fn respond(
         &self,
         path: &'static str,
-        (since, begun): (Instant, Option<Begun>),
+        since: Instant,
         asked: &Asked,
         answer: Result<Option<Answer>, NoAnswer>,
     ) -> Response {
@@ -281,11 +272,7 @@ impl Webhook {
             self.metrics.denied(&refusal.rules);
             asked.log_denial(&refusal.rules);
         }
-        let took = since.elapsed();
-        self.metrics.answered(path, outcome, took);
-        if let Some((traces, begun)) = self.traces.as_ref().zip(begun) {
-            traces.end(begun, (path, outcome), &asked.uid, took);
-        }
+        self.metrics.answered(path, outcome, since.elapsed());
         let body = answer.to_review(&asked.uid).to_string();
         ([(CONTENT_TYPE, "application/json")], body).into_response()
     }
@@ -336,7 +323,7 @@ pub fn router(webhook: Arc<Webhook>) -> Router {
 
 /// A review that has been read.
 struct Opened<O> {
-    times: (Instant, Option<Begun>),
+    since: Instant,
     info: Asked,
     request: Request<O>,
     size: Size,
@@ -346,38 +333,29 @@ struct Opened<O> {
 fn parse_review<O: Content>(
     webhook: &Webhook,
     path: &'static str,
-    headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Opened<O>, Box<Response>> {
-    let times = (Instant::now(), webhook.traces.as_ref().and_then(|_| Traces::begin(headers)));
+    let since = Instant::now();
     let (request, size) =
-        read_request(body).map_err(|(status, why)| Box::new(webhook.reject_body(path, times.0, status, &why)))?;
-    Ok(Opened { times, info: Asked::from_request(&request), request, size })
+        read_request(body).map_err(|(status, why)| Box::new(webhook.reject_body(path, since, status, &why)))?;
+    Ok(Opened { since, info: Asked::from_request(&request), request, size })
 }
 
-async fn on_validate(
-    State(webhook): State<Arc<Webhook>>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    match parse_review(&webhook, VALIDATE, &headers, body) {
-        Ok(Opened { times, info: asked, request, size }) => {
+async fn on_validate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
+    match parse_review(&webhook, VALIDATE, body) {
+        Ok(Opened { since, info: asked, request, size }) => {
             let answer = webhook.validate(request, size).await;
-            webhook.respond(VALIDATE, times, &asked, answer)
+            webhook.respond(VALIDATE, since, &asked, answer)
         }
         Err(refused) => *refused,
     }
 }
 
-async fn on_mutate(
-    State(webhook): State<Arc<Webhook>>,
-    headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
-    match parse_review(&webhook, MUTATE, &headers, body) {
-        Ok(Opened { times, info: asked, request, size }) => {
+async fn on_mutate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
+    match parse_review(&webhook, MUTATE, body) {
+        Ok(Opened { since, info: asked, request, size }) => {
             let answer = webhook.mutate(request, size).await;
-            webhook.respond(MUTATE, times, &asked, answer)
+            webhook.respond(MUTATE, since, &asked, answer)
         }
         Err(refused) => *refused,
     }

@@ -1,15 +1,14 @@
 //! Guard: how does a request come in whole, within the limits, before anybody works on it?
 
-use crate::connections::{Connection, Connections, Visit};
-use crate::ledger::{Held, Ledger};
+use crate::connections::Connection;
 use crate::lifecycle::Lifecycle;
 use crate::limits::Limits;
 use crate::stage::Stage;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::header::{CONNECTION, CONTENT_LENGTH};
+use axum::http::header::CONNECTION;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, Version};
+use axum::http::{HeaderValue, Request, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -21,21 +20,25 @@ use tower::Service;
 
 /// What a request costs beside its bytes: a task, a stream, buffers. An estimate, and not a small one.
 const EACH: usize = 1 << 10;
+/// Bytes of a header beside its name and value: its places in the table of headers.
+const HEADER: usize = 128;
 
 /// What all connections of a server share.
 #[derive(Debug)]
 pub(crate) struct House {
     pub(crate) limits: Limits,
     lifecycle: Lifecycle,
-    connections: Arc<Connections>,
-    ledger: Arc<Ledger>,
+    /// Bytes of requests: one half is for those with small bodies, the other for those whose bodies are, or may become,
+    /// large. So slow large bodies do not keep reviews of pods out.
+    small: Semaphore,
+    large: Semaphore,
     /// The turn of a large body to be answered.
     turn: Semaphore,
 }
 
 /// What a request holds while it is answered.
 struct Holds<'a> {
-    _room: Held,
+    _bytes: SemaphorePermit<'a>,
     _turn: Option<SemaphorePermit<'a>>,
 }
 
@@ -66,32 +69,26 @@ impl Refused {
 }
 
 impl House {
-    pub(crate) fn new(limits: Limits, lifecycle: Lifecycle, connections: Arc<Connections>) -> Self {
-        let ledger = Arc::new(Ledger::new(limits.requests));
-        Self { limits, lifecycle, connections, ledger, turn: Semaphore::new(1) }
+    pub(crate) fn new(limits: Limits, lifecycle: Lifecycle) -> Self {
+        let half = || Semaphore::new(limits.requests / 2);
+        Self { limits, lifecycle, small: half(), large: half(), turn: Semaphore::new(1) }
     }
 
     /// The request with its whole body, and what it holds while it is answered.
-    async fn receive<B>(&self, request: Request<B>, whose: u64) -> Result<(Request<Body>, Holds<'_>), Refused>
+    async fn receive<B>(&self, request: Request<B>) -> Result<(Request<Body>, Holds<'_>), Refused>
     where
         B: HttpBody<Data = Bytes>,
     {
         let (head, body) = request.into_parts();
-        let named = length(&head.headers);
+        let named = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         if named.is_some_and(|length| length > self.limits.body) {
             return Err(Refused::TooLong);
         }
-        let (mut held, others) = self.ledger.enter(whose, EACH + weight(&head)).ok_or(Refused::NoRoom)?;
-        self.connections.close(&others);
-        let collecting = self.collect(body, named.unwrap_or_default(), &mut held);
-        let whole = tokio::time::timeout(self.limits.body_within, collecting).await;
-        let whole = whole.map_err(|_| Refused::TooSlow)??;
-        // Until its turn has come it may have to go for somebody smaller.
+        let bytes = if named.is_some_and(|length| length <= self.limits.large) { &self.small } else { &self.large };
+        let whole = tokio::time::timeout(self.limits.body_within, self.collect(body, weight(&head), bytes)).await;
+        let (whole, held) = whole.map_err(|_| Refused::TooSlow)??;
         let turn = if whole.len() > self.limits.large { Some(self.turn().await?) } else { None };
-        if !held.arrived() {
-            return Err(Refused::NoRoom);
-        }
-        Ok((Request::from_parts(head, Body::from(whole)), Holds { _room: held, _turn: turn }))
+        Ok((Request::from_parts(head, Body::from(whole)), Holds { _bytes: held, _turn: turn }))
     }
 
     /// Waits until no other large body is being answered.
@@ -103,45 +100,36 @@ impl House {
     }
 
     /// The bytes are copied: a slice of what was read at once would keep all of that, be it a single byte.
-    async fn collect<B>(&self, body: B, named: usize, held: &mut Held) -> Result<Vec<u8>, Refused>
+    async fn collect<'a, B>(
+        &self,
+        body: B,
+        head: usize,
+        bytes: &'a Semaphore,
+    ) -> Result<(Vec<u8>, SemaphorePermit<'a>), Refused>
     where
         B: HttpBody<Data = Bytes>,
     {
-        let (mut body, mut whole) = (pin!(body), Vec::new());
+        let take = |length: usize| {
+            let length = u32::try_from(length).map_err(|_| Refused::TooLong)?;
+            bytes.try_acquire_many(length).map_err(|_| Refused::NoRoom)
+        };
+        let (mut body, mut whole, mut held) = (pin!(body), Vec::new(), take(head)?);
         while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
             let Ok(data) = frame.map_err(|_| Refused::Broken)?.into_data() else { continue };
-            let needed = whole.len() + data.len();
-            if needed > self.limits.body {
+            if whole.len() + data.len() > self.limits.body {
                 return Err(Refused::TooLong);
             }
-            if needed > whole.capacity() {
-                // A length costs nothing to name: more than twice what is here is not set aside for it.
-                let room = needed.max(named.min(2 * needed)).max(2 * whole.capacity()).min(self.limits.body);
-                let others = held.grow(room - whole.capacity()).ok_or(Refused::NoRoom)?;
-                self.connections.close(&others);
-                whole.reserve_exact(room - whole.len());
-            }
+            held.merge(take(data.len())?);
             whole.extend_from_slice(&data);
         }
-        Ok(whole)
+        Ok((whole, held))
     }
 }
 
-/// Bytes of a header beside its name and value: its places in the table of headers.
-const HEADER: usize = 128;
-
-/// What a head takes in memory, about.
+/// What a request takes in memory beside its body, about.
 fn weight(head: &Parts) -> usize {
-    let fields: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER).sum();
-    let authority = head.uri.authority().map_or(0, |authority| authority.as_str().len());
-    let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
-    fields + authority + path + head.method.as_str().len()
-}
-
-/// What the head says of the body's length; one that cannot be counted is as good as the largest.
-fn length(headers: &HeaderMap) -> Option<usize> {
-    let named = headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse::<u64>().ok()?;
-    Some(usize::try_from(named).unwrap_or(usize::MAX))
+    let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER);
+    EACH + fields.sum::<usize>() + head.uri.path_and_query().map_or(0, |path| path.as_str().len())
 }
 
 /// The router, as one connection comes to it.
@@ -157,23 +145,16 @@ impl Guarded {
         Self { router, connection, house }
     }
 
-    async fn answer<B>(self, request: Request<B>, mut visit: Visit) -> Response
+    async fn answer<B>(self, request: Request<B>) -> Response
     where
         B: HttpBody<Data = Bytes>,
     {
         let Self { mut router, house, .. } = self;
-        match house.receive(request, visit.whose()).await {
-            Ok((request, _holds)) => {
-                visit.work();
-                let response = match router.call(request).await {
-                    Ok(response) => response,
-                    Err(never) => match never {},
-                };
-                if !response.status().is_client_error() && !response.status().is_server_error() {
-                    visit.answered();
-                }
-                response
-            }
+        match house.receive(request).await {
+            Ok((request, _holds)) => match router.call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            },
             Err(why) => why.answer(&house.limits),
         }
     }
@@ -196,7 +177,8 @@ where
         let visit = self.connection.begin(http2);
         let (this, lifecycle) = (self.clone(), self.house.lifecycle.clone());
         Box::pin(async move {
-            let mut response = this.answer(request, visit).await;
+            let mut response = this.answer(request).await;
+            drop(visit);
             if !http2 && lifecycle.stage() >= Stage::Draining {
                 // The client then knows that the connection ends here. One that is closed between two requests may
                 // meet the second on its way.

@@ -8,12 +8,10 @@
 //! run(&lifecycle, vec![Part::new("health", …), Part::new("webhook", …)]).await
 //! ```
 
-mod claims;
 mod connections;
 mod guard;
 mod health;
 mod issue;
-mod ledger;
 mod lifecycle;
 mod limits;
 pub mod logs;

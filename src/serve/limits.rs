@@ -19,12 +19,13 @@ pub struct Limits {
     pub body: usize,
     /// Largest head of a request in bytes. The API server's are below 1 KiB.
     pub head: usize,
-    /// Most bytes of requests, heads and bodies, that are here at once over all connections.
+    /// Most bytes of requests, heads and bodies, that are held at once over all connections: half for those whose body
+    /// has at most [`Self::large`] by its `Content-Length`, half for the others. Beyond that requests get 503.
     pub requests: usize,
     /// Bodies that are larger than this are answered one after the other: what is made of one in memory may be twenty
     /// times as large. Pods have some kilobytes.
     pub large: usize,
-    /// Most open connections; at least 1. An API server changes at most 200 objects at once by default, so this is two
+    /// Most open connections, at least 1; further ones wait until one is closed. An API server changes at most 200 objects at once by default, so this is two
     /// of them whose every change waits for us over HTTP/1.1, and room for probes.
     pub connections: usize,
     /// Most requests at once on one HTTP/2 connection.

@@ -1,10 +1,8 @@
 //! Ports: where does a server listen, together with whom, and how does it stop without losing a caller?
 
-use crate::connections::{Closed, Connections, Guest};
 use crate::lifecycle::Lifecycle;
 use crate::server::ServeError;
 use axum_server::{AddrListener, Address};
-use prometheus_client::registry::Registry;
 use socket2::{Domain, Protocol, Socket, Type};
 #[cfg(target_os = "linux")]
 use socket2::{SockFilter, SockRef};
@@ -17,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
 use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Callers that may wait to be accepted; the kernel may allow less.
 const BACKLOG: i32 = 1024;
@@ -31,7 +30,6 @@ pub struct Port {
     socket: Socket,
     listens: bool,
     once: Pin<Box<dyn Future<Output = ()> + Send>>,
-    closed: Closed,
 }
 
 impl fmt::Debug for Port {
@@ -49,23 +47,13 @@ impl Port {
     /// [`ServeError::Bind`].
     pub fn shared(address: SocketAddr) -> Result<Self, ServeError> {
         let socket = open(address, true).map_err(|source| ServeError::Bind { address, source })?;
-        Ok(Self { socket, listens: false, once: Box::pin(ready(())), closed: Closed::default() })
+        Ok(Self { socket, listens: false, once: Box::pin(ready(())) })
     }
 
     /// The same, served no sooner than when something has happened.
     #[must_use]
     pub fn once(self, happened: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { once: Box::pin(happened), ..self }
-    }
-
-    /// The same, with a count of the connections that are closed for others (`connections_closed`).
-    #[must_use]
-    pub fn counting(self, registry: &mut Registry) -> Self {
-        Self { closed: Closed::register(registry), ..self }
-    }
-
-    pub(crate) fn closed(&self) -> Closed {
-        self.closed.clone()
     }
 
     /// The address.
@@ -78,11 +66,7 @@ impl Port {
     }
 
     /// From here on callers come, until the process drains. The second part turns true once all have been let in.
-    pub(crate) async fn open(
-        self,
-        lifecycle: &Lifecycle,
-        connections: Arc<Connections>,
-    ) -> io::Result<(Gate, Arc<AtomicBool>)> {
+    pub(crate) async fn open(self, lifecycle: &Lifecycle, most: usize) -> io::Result<(Gate, Arc<AtomicBool>)> {
         let happened = tokio::select! {
             () = self.once => true,
             () = lifecycle.draining() => false,
@@ -98,14 +82,14 @@ impl Port {
             State::Closed(VecDeque::new())
         };
         let state = Mutex::new(state);
-        let (lifecycle, shared) = (lifecycle.clone(), !self.listens);
-        Ok((Gate { lifecycle, connections, shared, state, closed: Arc::clone(&closed) }, closed))
+        let (lifecycle, shared, places) = (lifecycle.clone(), !self.listens, Arc::new(Semaphore::new(most.max(1))));
+        Ok((Gate { lifecycle, places, shared, state, closed: Arc::clone(&closed) }, closed))
     }
 }
 
 impl From<TcpListener> for Port {
     fn from(listener: TcpListener) -> Self {
-        Self { socket: listener.into(), listens: true, once: Box::pin(ready(())), closed: Closed::default() }
+        Self { socket: listener.into(), listens: true, once: Box::pin(ready(())) }
     }
 }
 
@@ -142,7 +126,7 @@ pub(crate) struct Somewhere;
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) stream: TcpStream,
-    pub(crate) guest: Guest,
+    pub(crate) place: OwnedSemaphorePermit,
 }
 
 impl Address for Somewhere {
@@ -155,7 +139,8 @@ impl Address for Somewhere {
 #[derive(Debug)]
 pub(crate) struct Gate {
     lifecycle: Lifecycle,
-    connections: Arc<Connections>,
+    /// As many as there may be connections; who finds none waits in the kernel's queue.
+    places: Arc<Semaphore>,
     shared: bool,
     state: Mutex<State>,
     closed: Arc<AtomicBool>,
@@ -186,10 +171,6 @@ impl Gate {
         let Some(listener) = Arc::into_inner(listener) else { return };
         let queued = listener.into_std().map(|listener| queued(&listener)).unwrap_or_default();
         *self.lock() = State::Closed(queued);
-    }
-
-    fn let_in(&self, stream: TcpStream) -> (Caller, Somewhere) {
-        (Caller { stream, guest: self.connections.admit() }, Somewhere)
     }
 
     fn next_queued(&self) -> Option<TcpStream> {
@@ -249,27 +230,27 @@ impl AddrListener<Caller, Somewhere> for Gate {
     }
 
     async fn accept_stream(&self) -> io::Result<(Caller, Somewhere)> {
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)?;
         if let Some(listener) = self.listener() {
             let accepted = tokio::select! {
                 biased;
                 () = self.lifecycle.draining() => None,
                 accepted = listener.accept() => Some(accepted?.0),
             };
-            if let Some(newcomer) = accepted {
-                self.connections.room().await;
-                return Ok(self.let_in(newcomer));
+            if let Some(stream) = accepted {
+                return Ok((Caller { stream, place }, Somewhere));
             }
             if self.shared
                 && turn_away(&listener)
                 && let Ok(accepted) = tokio::time::timeout(SETTLE, listener.accept()).await
             {
-                return Ok(self.let_in(accepted?.0));
+                return Ok((Caller { stream: accepted?.0, place }, Somewhere));
             }
             drop(listener);
             self.close();
         }
         match self.next_queued() {
-            Some(stream) => Ok(self.let_in(stream)),
+            Some(stream) => Ok((Caller { stream, place }, Somewhere)),
             None => {
                 self.closed.store(true, Ordering::SeqCst);
                 std::future::pending().await

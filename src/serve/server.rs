@@ -1,6 +1,5 @@
 //! Servers: how does a router answer on a port, until it is told to stop?
 
-use crate::connections::Connections;
 use crate::guard::{Guarded, House};
 use crate::lifecycle::Lifecycle;
 use crate::limits::Limits;
@@ -92,9 +91,8 @@ where
 {
     let address = port.local_addr().map_or_else(|_| "an unknown address".to_owned(), |a| a.to_string());
     let failed = |source| ServeError::Serve { address: address.clone(), source };
-    let connections = Arc::new(Connections::new(limits, port.closed()));
-    let (gate, closed) = port.open(lifecycle, Arc::clone(&connections)).await.map_err(failed)?;
-    let house = House::new(limits, lifecycle.clone(), connections);
+    let (gate, closed) = port.open(lifecycle, limits.connections).await.map_err(failed)?;
+    let house = House::new(limits, lifecycle.clone());
     let handle = Handle::new();
     let doorman = Doorman { house: Arc::new(house) };
     let mut server: Server<Somewhere, A> =

@@ -1,14 +1,14 @@
-//! Streams: how is a connection closed that is silent for too long, or has to go?
+//! Streams: how is a connection closed that is silent for too long?
 //!
 //! hyper bounds the wait for a request's head, but neither a silent HTTP/2 connection nor a head or body that trickles.
 
-use crate::connections::Guest;
+use crate::connections::Connection;
 use crate::guard::{Guarded, House};
 use crate::limits::Limits;
 use crate::port::Caller;
 use axum::Router;
 use axum_server::accept::Accept;
-use std::future::{Future, Ready, ready};
+use std::future::{Future as _, Ready, ready};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
 /// Has the connections of callers watched, and their requests received within the limits.
@@ -29,10 +30,12 @@ impl Accept<Caller, Router> for Doorman {
     type Service = Guarded;
     type Future = Ready<io::Result<(Self::Stream, Self::Service)>>;
 
-    fn accept(&self, Caller { stream, guest }: Caller, router: Router) -> Self::Future {
+    fn accept(&self, Caller { stream, place }: Caller, router: Router) -> Self::Future {
         ready(stream.set_nodelay(true).map(|()| {
-            let service = Guarded::new(router, Arc::clone(&guest.connection), Arc::clone(&self.house));
-            (Watched::new(stream, guest, self.house.limits), service)
+            let (connection, limits) = (Arc::new(Connection::new()), self.house.limits);
+            let timer = Box::pin(sleep(look_every(&limits)));
+            let watched = Watched { inner: stream, connection: Arc::clone(&connection), _place: place, limits, timer };
+            (watched, Guarded::new(router, connection, Arc::clone(&self.house)))
         }))
     }
 }
@@ -41,30 +44,20 @@ impl Accept<Caller, Router> for Doorman {
 #[derive(Debug)]
 pub(crate) struct Watched<S> {
     inner: S,
-    guest: Guest,
-    /// Others have taken its place.
-    gone: bool,
+    connection: Arc<Connection>,
+    /// Counts among [`Limits::connections`] until this is dropped.
+    _place: OwnedSemaphorePermit,
     limits: Limits,
     timer: Pin<Box<Sleep>>,
 }
 
 impl<S> Watched<S> {
-    fn new(inner: S, guest: Guest, limits: Limits) -> Self {
-        let timer = Box::pin(sleep(look_every(&limits)));
-        Self { inner, guest, gone: false, limits, timer }
-    }
-
     /// Deadlines move with each request: they are looked at now and then, instead of a timer that moves as often.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        // What was received once must not be asked for again.
-        self.gone = self.gone || Pin::new(&mut self.guest.closed).poll(cx).is_ready();
-        if self.gone {
-            return Poll::Ready(io::Error::new(io::ErrorKind::ConnectionAborted, "others have a better claim"));
-        }
         loop {
             ready!(self.timer.as_mut().poll(cx));
             let now = Instant::now();
-            let deadline = self.guest.connection.deadline(&self.limits).map(Instant::from_std);
+            let deadline = self.connection.deadline(&self.limits).map(Instant::from_std);
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "no request came in time"));
             }
@@ -86,7 +79,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         }
         let poll = Pin::new(&mut self.inner).poll_read(cx, buf);
         if poll.is_ready() {
-            self.guest.connection.read();
+            self.connection.read();
         }
         poll
     }

@@ -4,6 +4,7 @@
 //! gives the same world on every machine and with every version of any crate. Nothing here is secret.
 
 use jiff::SignedDuration;
+use napkeeper_core::model::support::hash::fnv1a;
 
 /// Step of the generator: the odd integer next to 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -24,11 +25,7 @@ impl Chance {
     /// A source for one thing by its name: it does not depend on what was drawn for other things before.
     #[must_use]
     pub fn of(seed: u64, name: &str) -> Self {
-        // FNV-1a, 64 bits; the constants are the algorithm's own.
-        let hash = name
-            .bytes()
-            .fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
-        Self::new(mixed(seed ^ hash))
+        Self::new(mixed(seed ^ fnv1a(name.bytes())))
     }
 
     /// The next 64 random bits.

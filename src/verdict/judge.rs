@@ -7,15 +7,24 @@ use crate::finding::{Finding, Issue};
 use crate::rules::structure as rules;
 use crate::semantic::{self, Digest, Place, Render};
 use crate::verdict::{Report, Verdict};
-use crate::{parallel, remarks, written};
+use crate::{remarks, written};
 use napkeeper_api::manifests::{Object, Source};
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::{Chunk, Document, Problem, ProblemKind};
+use napkeeper_core::model::support::parallel::map_in_order;
 use serde_json::Value;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 /// Documents that are judged in one go: what is said of them is kept together, also where there are a million.
 const RUN: usize = 16;
+/// Runs that are worth a thread of their own.
+const LEAST_BATCH: usize = 4;
+/// Batches of each thread: few enough that starting them costs nothing, enough that no thread ends much later.
+const BATCHES: usize = 4;
+/// More threads than this gain nothing: reading the files is then what takes time.
+const MOST_THREADS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
 
 /// Neighbouring documents of a file.
 struct Run<'c> {
@@ -31,11 +40,15 @@ impl Verdict {
         let runs: Vec<Run<'_>> = (chunks.iter().enumerate())
             .flat_map(|(source, all)| all.chunks(RUN).map(move |chunks| Run { source, chunks }))
             .collect();
-        let judged = parallel::map(runs, |run| (run.source, self.run(sources, &run)));
+        let threads = available_parallelism().map_or(NonZeroUsize::MIN, |cores| cores.min(MOST_THREADS));
+        let batch = runs.len().div_ceil(BATCHES * threads.get()).max(LEAST_BATCH);
+        let batches: Vec<&[Run<'_>]> = runs.chunks(batch).collect();
+        let judge =
+            |batch: &&[Run<'_>]| -> Vec<_> { batch.iter().map(|run| (run.source, self.run(sources, run))).collect() };
         let mut reports = vec![Report::default(); sources.len()];
         let files = sources.iter().map(|source| Arc::clone(&source.file)).collect();
         let mut kept = Vec::new();
-        for (source, (report, digests)) in judged {
+        for (source, (report, digests)) in map_in_order(threads, &batches, judge).flatten() {
             reports[source].add(report);
             kept.extend(digests);
         }

@@ -12,7 +12,6 @@ mod kinds;
 pub mod migrate;
 mod names;
 mod natives;
-mod parallel;
 mod patterns;
 pub mod policy;
 mod remarks;

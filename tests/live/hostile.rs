@@ -142,7 +142,7 @@ enum Attack {
 
 const ATTACKS: [(Attack, usize, &str); 10] = [
     (Attack::Nothing, 0, "nothing"),
-    (Attack::SlowHeads, 700, "700 heads that trickle"),
+    (Attack::SlowHeads, 400, "400 heads that trickle"),
     (Attack::SlowBodies, 300, "300 bodies of 512 KiB that stall"),
     (Attack::LongBodies, 4, "bodies of 1 GB, with and without a length"),
     (Attack::Swelling, 8, "lists of 150,000 and of 3,000,000 digits"),
@@ -150,7 +150,7 @@ const ATTACKS: [(Attack, usize, &str); 10] = [
     (Attack::StreamsOpen, 100, "100 times 200 HTTP/2 streams that never end"),
     (Attack::Garbage, 8, "garbage as TLS"),
     (Attack::Plaintext, 8, "plain HTTP"),
-    (Attack::Silence, 700, "700 connections without a handshake"),
+    (Attack::Silence, 400, "400 connections without a handshake"),
 ];
 
 impl Attack {

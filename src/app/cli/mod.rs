@@ -17,6 +17,7 @@ mod plugin;
 mod policies;
 mod policy_args;
 mod rules;
+mod sarif;
 mod schema;
 mod simulate;
 mod validate;

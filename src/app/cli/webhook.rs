@@ -78,9 +78,6 @@ pub(super) struct Args {
     /// Judge writes by these ValidatingAdmissionPolicies and bindings too, of a file or folder; may be repeated.
     #[arg(long, value_name = "PATH")]
     policies: Vec<PathBuf>,
-    /// A collector that takes spans of reviews by OTLP over HTTP; absent is OTEL_EXPORTER_OTLP_ENDPOINT, or none.
-    #[arg(long, value_name = "URL")]
-    otlp_endpoint: Option<String>,
     #[command(flatten)]
     logs: super::logs::LogArgs,
 }
@@ -152,7 +149,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         shared: args.reuse_port,
         hint_budget: args.hint_budget,
         policies,
-        otlp: webhook::endpoint(args.otlp_endpoint.as_deref())?,
     })?;
     Ok(Outcome::Fine)
 }

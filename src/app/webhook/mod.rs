@@ -4,7 +4,6 @@
 
 mod certificates;
 mod source;
-mod traces;
 
 use crate::clock::WallClock;
 use anyhow::Context;
@@ -18,16 +17,13 @@ use napkeeper_serve::{
     Certificates, Health, Lifecycle, Limits, Part, Port, TlsMetrics, bind, metrics, run, serve_plain, serve_tls,
 };
 use napkeeper_verdict::policy::Policies;
-use napkeeper_webhook::{Guard, SpanCounts, Traces, Webhook, router};
-use reqwest::Url;
+use napkeeper_webhook::{Guard, Webhook, router};
 use source::{Ages, Source};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
-pub(crate) use traces::endpoint;
-use traces::{Exporter, WAITING};
+use tokio::sync::watch;
 
 /// Threads for verdicts, and for what else blocks. More of them would wait for the same cores, and each keeps memory.
 const JUDGES: usize = 4;
@@ -61,8 +57,6 @@ pub(crate) struct Options {
     pub(crate) hint_budget: Duration,
     /// The platform team's own rules.
     pub(crate) policies: Arc<Policies>,
-    /// Where spans of reviews go; absent is nowhere.
-    pub(crate) otlp: Option<Url>,
 }
 
 /// Serves until a signal comes.
@@ -137,7 +131,6 @@ fn parts(
 ) -> anyhow::Result<Vec<Part>> {
     let health = Health::new(lifecycle);
     let tls = (certificates.telling(health.check("certificate")), TlsMetrics::register(&mut registry));
-    let admission = admission.counting(&mut registry);
     let (snapshots, received) = watch::channel(None::<Arc<Snapshot>>);
     let webhook = Webhook::new(
         &options.namespace,
@@ -154,8 +147,7 @@ fn parts(
         .with_deletion_protection(options.guard)
         .with_placement_policies(placing)
         .with_blockers(hindered);
-    let (traces, exporter) = tracing_to(options, &mut registry);
-    let webhook = webhook.with_policies(Arc::clone(&options.policies)).with_traces(traces);
+    let webhook = webhook.with_policies(Arc::clone(&options.policies));
     let (kubeconfig, namespace) = (options.kubeconfig.clone(), options.namespace.clone());
     let (region, warm) = (options.region.clone(), health.check("caches"));
     let ages = Ages::register(&mut registry);
@@ -165,10 +157,7 @@ fn parts(
     let (one, two, three) = (lifecycle.clone(), lifecycle.clone(), lifecycle.clone());
     let admission = if options.shared { in_turn(admission, &health) } else { admission };
     let limits = Limits::default();
-    let four = lifecycle.clone();
-    let exporter =
-        exporter.map(|exporter| Part::new("the export of traces", async move { exporter.export(four).await }));
-    let parts = [
+    Ok(vec![
         Part::new(
             "the admission server",
             async move { serve_tls(&one, admission, admission_router, limits, tls).await },
@@ -177,14 +166,5 @@ fn parts(
             serve_plain(&two, health_listener, health_router, Limits::of_health()).await
         }),
         Part::new("the watch of the cluster", source.follow(three)),
-    ];
-    Ok(parts.into_iter().chain(exporter).collect())
-}
-
-/// Where spans go, and who sends them on.
-fn tracing_to(options: &Options, registry: &mut Registry) -> (Option<Traces>, Option<Exporter>) {
-    let Some(endpoint) = options.otlp.clone() else { return (None, None) };
-    let counts = SpanCounts::register(registry);
-    let (queue, spans) = mpsc::channel(WAITING);
-    (Some(Traces::into_queue(queue, counts.clone())), Some(Exporter { endpoint, spans, counts }))
+    ])
 }

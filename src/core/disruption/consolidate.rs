@@ -5,12 +5,12 @@
 //! and cheaper node holds them, that node is launched first, and the old one goes once it is ready.
 
 use super::candidate::Candidate;
-use super::parallel::map_in_order;
 use super::{BUDGET_RETRY, DisruptionMemory, RemainingBudgets, allows_consolidation};
 use crate::catalog::CapacityType;
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::pool::DisruptionReason;
 use crate::model::names::{ClaimName, NodeName};
+use crate::model::support::parallel::map_in_order;
 use crate::plan::{ClaimDraft, Command, Plan};
 use crate::provisioning::capacity_buffers::BufferRoom;
 use crate::provisioning::{ProvisionMemory, StateGenerations, claim_draft};

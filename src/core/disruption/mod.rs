@@ -7,7 +7,6 @@ mod budget;
 pub mod budget_calendar;
 mod candidate;
 mod consolidate;
-pub(crate) mod parallel;
 
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason};

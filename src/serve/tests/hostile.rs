@@ -103,22 +103,22 @@ async fn a_body_that_trickles_is_refused() {
 }
 
 #[tokio::test]
-async fn a_newcomer_is_served_however_many_are_silent() {
-    let limits = Limits { connections: 8, head_within: LONG, ..limits() };
+async fn beyond_the_most_connections_a_newcomer_waits_until_a_silent_one_is_closed() {
+    let limits = Limits { connections: 8, ..limits() };
     let (address, _keep) = serving(limits);
     let mut good = connect(address).await;
     assert!(ask(&mut good).await);
-    let mut silent = Vec::new();
-    for _ in 0..12 {
-        silent.push(connect(address).await);
-        assert!(ask(&mut connect(address).await).await, "a newcomer is not served");
+    let mut silent = JoinSet::new();
+    for _ in 1..limits.connections {
+        silent.spawn(rest(connect(address).await));
     }
+    sleep(limits.head_within / 4).await;
+    let start = Instant::now();
+    let mut newcomer = connect(address).await;
+    assert!(ask(&mut newcomer).await, "a newcomer is not served");
+    assert!(start.elapsed() >= limits.head_within / 2, "it did not wait: {:?}", start.elapsed());
     assert!(ask(&mut good).await, "who was served before is closed for who says nothing");
-    let mut ended = JoinSet::new();
-    for stream in silent.drain(..silent.len() - limits.connections) {
-        ended.spawn(rest(stream));
-    }
-    while let Some(end) = timeout(Duration::from_secs(5), ended.join_next()).await.unwrap() {
+    while let Some(end) = timeout(Duration::from_secs(5), silent.join_next()).await.unwrap() {
         assert_eq!(end.unwrap().0, "");
     }
 }

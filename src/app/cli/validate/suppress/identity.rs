@@ -6,6 +6,7 @@ use super::super::judge::Shown;
 use napkeeper_api::manifests::Source;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::{Chunk, Document, Reading};
+use napkeeper_core::model::support::hash::fnv1a;
 use napkeeper_verdict::Finding;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -124,12 +125,9 @@ fn without_places(message: &str) -> String {
     message.split_whitespace().filter(|word| !is_place(word)).collect::<Vec<_>>().join(" ")
 }
 
-/// FNV-1a, 64 bits, in hexadecimal; the constants are the algorithm's own. It must never change: files hold it.
+/// FNV-1a, 64 bits, in hexadecimal. It must never change: files hold it.
 fn digest(text: &str) -> String {
-    let hash = text
-        .bytes()
-        .fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
-    format!("{hash:016x}")
+    format!("{:016x}", fnv1a(text.bytes()))
 }
 
 #[cfg(test)]

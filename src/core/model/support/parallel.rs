@@ -9,7 +9,7 @@ use std::thread::{Builder, scope};
 
 /// The answers to all items, in their order. As many are worked out at once as there are threads, once one of them is asked
 /// for.
-pub(crate) fn map_in_order<T: Sync, R: Send>(
+pub fn map_in_order<T: Sync, R: Send>(
     threads: NonZeroUsize,
     items: &[T],
     work: impl Fn(&T) -> R + Sync,
