@@ -95,7 +95,9 @@ struct Advisory<'h> {
 /// What is said about a place that was found, or about why there is none. `shared`: other pods need that new node too.
 pub(crate) fn of_place(found: &Result<Spot, Nowhere>, shared: bool) -> PlacementHint {
     match found {
-        Ok(Spot::Node(node)) => PlacementHint::ExistingNode { node: node.clone(), reason: "it has room".to_owned() },
+        Ok(Spot::Node(node)) => {
+            PlacementHint::ExistingNode { node: node.clone(), reason: "it has enough free capacity".to_owned() }
+        }
         Ok(Spot::Claim(claim)) => {
             let reason = "it is being made, and has room".to_owned();
             PlacementHint::NodeInFlight { claim: claim.clone(), reason }
@@ -106,9 +108,9 @@ pub(crate) fn of_place(found: &Result<Spot, Nowhere>, shared: bool) -> Placement
             price: bought.best.price,
             cost: format!("{}/h", bought.best.price),
             reason: match (shared, bought.offerings) {
-                (true, _) => "no node has room; it shares a new one with pods that came just before".to_owned(),
-                (false, 1) => "no node has room; this is the only offering that fits".to_owned(),
-                (false, n) => format!("no node has room; this is the cheapest of {n} offerings that fit"),
+                (true, _) => "no node has capacity; it shares a new node with recently created pods".to_owned(),
+                (false, 1) => "no node has capacity; this is the only offering that fits".to_owned(),
+                (false, n) => format!("no node has capacity; this is the cheapest of {n} offerings that fit"),
             },
         },
         Err(nowhere) => PlacementHint::Nowhere {

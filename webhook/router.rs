@@ -61,7 +61,7 @@ pub enum StartError {
     #[error(transparent)]
     Schemas(#[from] SchemaError),
     /// The thread for hints cannot be started.
-    #[error("cannot start the thread that computes placement hints: {0}")]
+    #[error("cannot start the placement hint thread: {0}")]
     Thread(#[from] io::Error),
 }
 
@@ -291,7 +291,7 @@ impl Webhook {
 
 /// A patch that the API server would fail the request for.
 fn not_sent(why: BadPatch) -> NoAnswer {
-    tracing::debug!(%why, "a patch is not sent");
+    tracing::debug!(%why, "patch not sent");
     NoAnswer::Patch
 }
 
@@ -300,7 +300,7 @@ fn read<O: Content>(body: Result<Bytes, BytesRejection>) -> Result<(Request<O>, 
     let body = body.map_err(|e| (e.status(), e.body_text()))?;
     let size = Size::of(&body);
     if size == Size::TooLarge {
-        return Err((StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {MOST_VALUES} values")));
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, format!("the request body has more than {MOST_VALUES} values")));
     }
     let request = Request::read(&body).map_err(|e| (StatusCode::BAD_REQUEST, e.to_string()))?;
     Ok((request, size))
@@ -313,10 +313,10 @@ fn unanswered(path: &str, why: NoAnswer) -> String {
         _ => "this pod has no placement hint",
     };
     let why = match why {
-        NoAnswer::Overload => "too many requests at once",
-        NoAnswer::Deadline => "it took too long",
-        NoAnswer::Patch => "the change would have been refused",
-        NoAnswer::Internal => "an internal error",
+        NoAnswer::Overload => "too many concurrent requests",
+        NoAnswer::Deadline => "timed out",
+        NoAnswer::Patch => "the patch would have been rejected",
+        NoAnswer::Internal => "internal error",
     };
     format!("napkeeper: {what}: {why}")
 }

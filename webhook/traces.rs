@@ -48,8 +48,7 @@ impl SpanCounts {
     /// Counts under `napkeeper_webhook_spans_total`.
     pub fn register(registry: &mut Registry) -> Self {
         let counts = Self::default();
-        let help =
-            "Spans of reviews, by result: sent, failed (the collector did not take them), dropped (too many waited)";
+        let help = "Review spans, by result: sent, failed (rejected by the collector), dropped (queue full)";
         registry.register("webhook_spans", help, counts.0.clone());
         counts
     }

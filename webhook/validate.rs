@@ -97,7 +97,7 @@ fn judge_write(judge: &Judge<'_>, request: Request, opinion: Opinion) -> Option<
     doubtful.splice(0..0, opinion.told);
     let mut warnings = lines(&doubtful, LONGEST_WARNING);
     if let Some(served) = facts.as_ref().filter(|_| rests_on_azure) {
-        warnings.push(shorten(&format!("what Azure offers is known from: {served}"), LONGEST_WARNING));
+        warnings.push(shorten(&format!("Azure data from: {served}"), LONGEST_WARNING));
     }
     let refusal = (!wrong.is_empty()).then(|| refusal(&kind, &wrong));
     Some(Answer { facts, policies, refusal, warnings, patch: Vec::new() })
@@ -131,7 +131,7 @@ fn refusal(what: &str, findings: &[Finding]) -> Refusal {
     let lines = lines(findings, LONGEST_LINE).join("\n");
     let first = findings.first().map_or("ID", |finding| finding.rule);
     let message =
-        format!("{what} is refused, {number}:\n{lines}\nMore: docs/rules/{first}.md, or napkeeper rules {first}");
+        format!("{what} is denied, {number}:\n{lines}\nMore: docs/rules/{first}.md, or napkeeper rules {first}");
     Refusal { message, rules: findings.iter().take(MOST).map(|finding| finding.rule).collect() }
 }
 

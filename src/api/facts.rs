@@ -26,10 +26,12 @@ pub const VERSION: &str = "1";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FactsError {
     /// It is of another format.
-    #[error("napkeeper-facts: version {0:?} is not understood, only {VERSION:?}; is another napkeeper writing it?")]
+    #[error(
+        "ConfigMap napkeeper-facts: unsupported version {0:?}, expected {VERSION:?}; is another version of napkeeper writing it?"
+    )]
     Version(String),
     /// It does not say of which region it is.
-    #[error("napkeeper-facts: the region {0:?} is no region")]
+    #[error("ConfigMap napkeeper-facts: invalid region {0:?}")]
     Region(String),
 }
 

@@ -14,16 +14,16 @@ const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 365);
 /// Where Azure is, for clouds of one's own and for tests.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct AzureArgs {
-    /// Which Azure: public, us-government or china; absent is what napkeeper.yaml says, else public.
+    /// Azure cloud: public, us-government or china. Defaults to the cloud in napkeeper.yaml, else public.
     #[arg(long, value_name = "NAME", value_parser = cloud)]
     pub(crate) azure_cloud: Option<AzureCloud>,
-    /// Azure Resource Manager, where it is another than the cloud's own.
+    /// Azure Resource Manager endpoint. Defaults to that of the cloud.
     #[arg(long, value_name = "URL")]
     pub(crate) azure_endpoint: Option<String>,
-    /// File with a fixed token; only for an endpoint on this machine.
+    /// File with a fixed token. Only for an endpoint on this machine.
     #[arg(long, value_name = "FILE")]
     pub(crate) azure_token_file: Option<PathBuf>,
-    /// File that moves this process's clock ahead; only for an endpoint on this machine.
+    /// File with an offset of this process's clock. Only for an endpoint on this machine.
     #[arg(long, value_name = "FILE")]
     pub(crate) time_offset_file: Option<PathBuf>,
 }
@@ -41,7 +41,7 @@ impl AzureArgs {
         };
         ensure!(
             !only_here || self.is_here(),
-            "--azure-token-file and --time-offset-file are for tests: they need an --azure-endpoint on this machine{found}"
+            "--azure-token-file and --time-offset-file are for tests: they require an --azure-endpoint on this machine{found}"
         );
         Ok(())
     }
@@ -73,9 +73,9 @@ impl AzureArgs {
     pub(crate) fn credential(&self, cloud: AzureCloud) -> anyhow::Result<Credential> {
         let Some(file) = &self.azure_token_file else { return Ok(Credential::chain_in(cloud)?) };
         let text = std::fs::read_to_string(file)
-            .with_context(|| format!("reading {}, which --azure-token-file names", file.display()))?;
+            .with_context(|| format!("cannot read {} of --azure-token-file", file.display()))?;
         if text.trim().is_empty() {
-            bail!("{}: the file is empty; it must hold a token", file.display());
+            bail!("{}: the file is empty; it must contain a token", file.display());
         }
         fixed(text.trim(), Timestamp::now())
     }
@@ -112,9 +112,9 @@ pub(crate) fn settings(cluster: &ClusterIdentity, endpoint: &str) -> AzureSettin
 /// Beside managed NAP, or instead of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ModeArg {
-    /// Beside managed NAP: nothing is launched, VMs are only reported, NICs and disks may be collected.
+    /// Beside managed NAP: launches nothing, only reports orphaned VMs, can delete orphaned NICs and disks.
     Companion,
-    /// Instead of it: all that Karpenter does, and VMs may be collected.
+    /// Instead of managed NAP: does all that Karpenter does, and can delete orphaned VMs.
     Provisioner,
 }
 

@@ -13,11 +13,12 @@ use std::path::Path;
 /// When the file cannot be read, is no ConfigMap with data, or says what cannot be understood.
 pub(crate) fn read(file: &Path) -> anyhow::Result<(Published, Document)> {
     let shown = file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| format!("--facts: reading {shown}"))?;
+    let text = std::fs::read_to_string(file).with_context(|| format!("--facts: cannot read {shown}"))?;
     let document = yaml::read(&shown, &text).documents.into_iter().next();
     let data = document.as_ref().map(|document| &document.value["data"]);
     let data = data.and_then(|data| BTreeMap::<String, String>::deserialize(data).ok());
-    let (data, document) = data.zip(document).with_context(|| format!("--facts: {shown} is no ConfigMap with data"))?;
+    let (data, document) =
+        data.zip(document).with_context(|| format!("--facts: {shown} is not a ConfigMap with data"))?;
     let published = Published::read(&data).with_context(|| format!("--facts: {shown}"))?;
     match published.broken.first() {
         Some(broken) => bail!("--facts: {shown}: {broken}"),

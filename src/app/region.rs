@@ -11,6 +11,6 @@ pub(crate) fn known(text: &str, catalog: &Catalog) -> anyhow::Result<Region> {
     let known = Region::new(text).ok().filter(|region| catalog.regions().any(|r| r == region));
     known.ok_or_else(|| {
         let near = catalog.nearest_region(text).map(|r| format!("; did you mean {r}?")).unwrap_or_default();
-        anyhow::anyhow!("region {text:?}: the catalogue of {} does not have it{near}", catalog.as_of())
+        anyhow::anyhow!("unknown region {text:?} (catalogue of {}){near}", catalog.as_of())
     })
 }

@@ -31,8 +31,8 @@ pub(crate) fn of_repository(file: &Path, name: Option<&str>) -> anyhow::Result<P
             let other = others.iter().find(|other| other.price_sheet != first.price_sheet);
             if let Some(other) = other {
                 bail!(
-                    "{shown}: its clusters {} and {} do not have the same priceSheet; choose one by --cluster, or name a \
-                     file by --price-sheet",
+                    "{shown}: clusters {} and {} have different priceSheets; select one with --cluster, or a file \
+                     with --price-sheet",
                     first.name,
                     other.name
                 );
@@ -56,7 +56,7 @@ pub(crate) fn asked(file: Option<&Path>, path: Option<&Path>, cluster: Option<&s
     let path = path.filter(|path| *path != Path::new("-"));
     match (path.and_then(config::find), cluster) {
         (Some(file), cluster) => of_repository(&file, cluster),
-        (None, Some(name)) => bail!("--cluster {name}: there is no {} in PATH or above it", config::FILE),
+        (None, Some(name)) => bail!("--cluster {name}: no {} found in PATH or its parent directories", config::FILE),
         (None, None) => Ok(PriceSheet::default()),
     }
 }
@@ -67,7 +67,7 @@ pub(crate) fn asked(file: Option<&Path>, path: Option<&Path>, cluster: Option<&s
 /// As [`of_cluster`].
 pub(crate) fn read(file: &Path) -> anyhow::Result<PriceSheet> {
     let shown = file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading the price sheet {shown}"))?;
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the price sheet {shown}"))?;
     parse(&text).or_else(|problems| {
         let lines: Vec<String> = problems.iter().map(|problem| format!("{shown}:{problem}")).collect();
         bail!("{}", lines.join("\n"))
@@ -100,7 +100,7 @@ fn parse(text: &str) -> Result<PriceSheet, Vec<SheetProblem>> {
 /// mark that is not closed spoils its own line alone, and the reader's line numbers leave out comments.
 fn cut(line: &str) -> Result<Vec<String>, String> {
     if line.matches('"').count() % 2 == 1 {
-        return Err("the quotation mark is not closed".to_owned());
+        return Err("unclosed quotation mark".to_owned());
     }
     let mut reader = csv::ReaderBuilder::new().has_headers(false).trim(csv::Trim::All).from_reader(line.as_bytes());
     let mut record = csv::StringRecord::new();
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(read("clusters: []\n", None), Ok(false));
         assert_eq!(read("clusters:\n- {name: a, priceSheet: a.csv}\n", None), Ok(true));
         let two = "clusters:\n- {name: a, priceSheet: a.csv}\n- {name: b}\n";
-        assert!(read(two, None).unwrap_err().contains("its clusters a and b do not have the same priceSheet"));
+        assert!(read(two, None).unwrap_err().contains("clusters a and b have different priceSheets"));
         assert_eq!((read(two, Some("a")), read(two, Some("b"))), (Ok(true), Ok(false)));
         assert!(read(two, Some("c")).unwrap_err().contains("no cluster \"c\""));
         let same = "clusters:\n- {name: a, priceSheet: a.csv}\n- {name: b, priceSheet: a.csv}\n";
@@ -147,7 +147,7 @@ mod tests {
         for part in [
             "priceSheet of cluster \"prod\"",
             "prices.csv:4: usdPerHour: amount \"x\"",
-            "prices.csv:5: the quotation mark is not closed",
+            "prices.csv:5: unclosed quotation mark",
             "prices.csv:6: capacityType: capacity type",
         ] {
             assert!(error.contains(part), "{error} lacks {part}");

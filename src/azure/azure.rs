@@ -119,7 +119,7 @@ impl Azure {
             Effect::Untag(id, tags) => self.change_tags(id, "Delete", tags).await,
             Effect::AksMachine(call) => self.machine(call).await,
             Effect::Poll(operation) => self.poll(operation).await,
-            other => Err(invalid(format!("{other:?} is no request to Azure; send it to Kubernetes"))),
+            other => Err(invalid(format!("{other:?} is not an Azure request; it belongs to Kubernetes"))),
         };
         reply.map_err(EffectError::Cloud)
     }
@@ -214,7 +214,7 @@ impl Azure {
 
     async fn poll(&self, operation: &OperationId) -> Result<Reply, CloudError> {
         let url =
-            operation.0.parse().map_err(|_| invalid("the id of an operation must be the URL that Azure named"))?;
+            operation.0.parse().map_err(|_| invalid("the id of an operation must be the URL that Azure returned"))?;
         operation::outcome(&self.transport.poll(url).await?)
     }
 
@@ -260,5 +260,5 @@ fn begun_delete(response: &azure_core::Response) -> Result<Reply, CloudError> {
 /// A body that must be of a shape.
 pub(crate) fn parsed<T: DeserializeOwned>(response: &WireResponse) -> Result<T, CloudError> {
     serde_json::from_slice(&response.body)
-        .map_err(|error| unavailable(format!("Azure's response cannot be understood: {error}")))
+        .map_err(|error| unavailable(format!("Azure's response cannot be read: {error}")))
 }

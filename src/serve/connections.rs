@@ -23,7 +23,8 @@ pub(crate) struct Closed(Family<ClosedLabels, Counter>);
 impl Closed {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let closed = Self::default();
-        let help = "Connections closed for others, by reason: too many of them, or too many bytes of requests";
+        let help =
+            "Connections closed to free resources, by reason: too many connections, or too many bytes of requests";
         registry.register("connections_closed", help, closed.0.clone());
         closed
     }
@@ -46,8 +47,8 @@ impl Crowd {
 
     fn told(self) -> &'static str {
         match self {
-            Self::Connections => "there are too many connections",
-            Self::Bytes => "too many bytes of requests are here",
+            Self::Connections => "too many connections",
+            Self::Bytes => "too many bytes of requests in memory",
         }
     }
 }
@@ -142,7 +143,7 @@ impl Open {
             tracing::warn!(
                 open = self.all.len(),
                 why = why.told(),
-                "connections with the least claim are closed; is somebody holding them open?"
+                "closing the least active connections; is a client holding connections open?"
             );
         }
     }

@@ -59,14 +59,17 @@ impl<S> Watched<S> {
         // What was received once must not be asked for again.
         self.gone = self.gone || Pin::new(&mut self.guest.closed).poll(cx).is_ready();
         if self.gone {
-            return Poll::Ready(io::Error::new(io::ErrorKind::ConnectionAborted, "others have a better claim"));
+            return Poll::Ready(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "closed to free resources for other connections",
+            ));
         }
         loop {
             ready!(self.timer.as_mut().poll(cx));
             let now = Instant::now();
             let deadline = self.guest.connection.deadline(&self.limits).map(Instant::from_std);
             if deadline.is_some_and(|deadline| deadline <= now) {
-                return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "no request came in time"));
+                return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "timed out waiting for a request"));
             }
             let next = now + look_every(&self.limits);
             self.timer.as_mut().reset(deadline.map_or(next, |deadline| deadline.min(next)));

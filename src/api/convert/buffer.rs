@@ -45,7 +45,7 @@ pub fn capacity_buffer(
     let shape = key.as_ref().and_then(|key| pod_template(template, &key.namespace, &Path::of(at), &mut found));
     if template.spec.as_ref().is_some_and(|pod| pod.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty())) {
         let at = Path::of(at).key("spec").key("resourceClaims");
-        found.add(&at, "no node is made for pods that claim devices: name a template without them");
+        found.add(&at, "pods with resource claims (DRA) are not supported: use a template without them");
     }
     let limits = spec.limits.iter().flatten();
     let limits = meta::amounts(limits, &Path::of("spec.limits"), &mut found);
@@ -78,7 +78,7 @@ pub fn buffer_status(
             status.replicas = i32::try_from(chunks).ok();
             status.pod_template_ref = template.as_ref().map(|(name, _)| LocalObjectRef { name: name.clone() });
             status.pod_template_generation = template.as_ref().and_then(|(_, generation)| *generation);
-            let most = if chunks == MOST_CHUNKS as usize { ", the most of one buffer" } else { "" };
+            let most = if chunks == MOST_CHUNKS as usize { ", the maximum of a buffer" } else { "" };
             ("True", "Resolved", format!("{chunks} chunks{most}"))
         }
         Resolved::Unready(reason, why) => ("False", *reason, why.clone()),
@@ -102,7 +102,7 @@ fn standing(resolved: &Resolved, cushion: Option<&BufferPlacement>) -> Option<Sa
             return Some(("False", "NotReadyForProvisioning", "the buffer is not ReadyForProvisioning".to_owned()));
         }
         Resolved::Ready(buffer, _) if buffer.pods.is_empty() => {
-            return Some(("False", "BufferEmpty", "no chunks are asked for".to_owned()));
+            return Some(("False", "BufferEmpty", "no chunks are requested".to_owned()));
         }
         Resolved::Ready(buffer, _) => buffer.pods.len(),
     };
@@ -111,12 +111,12 @@ fn standing(resolved: &Resolved, cushion: Option<&BufferPlacement>) -> Option<Sa
         return None;
     }
     if *there == chunks {
-        return Some(("True", "FitsExistingCapacity", format!("all {chunks} chunks have room on nodes that exist")));
+        return Some(("True", "FitsExistingCapacity", format!("all {chunks} chunks fit on existing nodes")));
     }
-    let mut said = format!("of {chunks} chunks: {there} on nodes that exist, {coming} on nodes that are being made");
+    let mut said = format!("of {chunks} chunks: {there} on existing nodes, {coming} on nodes being created");
     if *nowhere > 0 {
         let why = why.as_deref().unwrap_or_default();
-        said.push_str(&format!(", {nowhere} without room: {why}"));
+        said.push_str(&format!(", {nowhere} cannot be scheduled: {why}"));
     }
     Some(("False", "RequiresNewCapacity", said))
 }

@@ -102,7 +102,7 @@ fn denied(denials: &[Denial]) -> String {
         let (word, kind) = (denial.action.as_gerund(), kind_label(denial.kind));
         let message: String = denial.message.chars().take(MAX_QUOTE).collect();
         format!(
-            "{word} a {kind} is denied since {}, so it is only reported; tried again at {}. Azure says: {message}",
+            "permission denied since {}: {word} a {kind}; reported only, next attempt at {}. Azure: {message}",
             denial.since, denial.retry_at
         )
     };

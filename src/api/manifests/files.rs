@@ -124,7 +124,7 @@ impl Walk {
 
     fn folder(&mut self, path: &Path, depth: usize) {
         if depth > MAX_DEPTH {
-            return self.fail(path, format!("folders are nested deeper than {MAX_DEPTH}"));
+            return self.fail(path, format!("directories are nested deeper than {MAX_DEPTH} levels"));
         }
         let entries = fs::read_dir(path).and_then(|entries| {
             let names: io::Result<Vec<_>> = entries.map(|e| e.map(|e| e.file_name())).collect();
@@ -159,7 +159,7 @@ impl Walk {
             Ok(text) => self.loaded.sources.push(load_text(&shown(path), text)),
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
-                self.fail(path, format!("is not UTF-8 text (byte {at})"));
+                self.fail(path, format!("is not valid UTF-8 (byte {at})"));
             }
         }
     }

@@ -18,60 +18,60 @@ use std::sync::Arc;
 
 const EXAMPLES: &str = "\
 Examples:
-  napkeeper azure-sim                                     on any free port of this machine, in real time
-  napkeeper azure-sim --bind 127.0.0.1:8081 --speed 30    VMs come in 1 to 3 s instead of 30 to 90
-  napkeeper azure-sim --clock virtual -o json             time stands still until a test moves it
+  napkeeper azure-sim                                     on a free local port, in real time
+  napkeeper azure-sim --bind 127.0.0.1:8081 --speed 30    VMs start in 1 to 3 s instead of 30 to 90 s
+  napkeeper azure-sim --clock virtual -o json             time stops until a test advances it
   napkeeper azure-sim --join kubeconfig.yaml              VMs of NodeClaims become Nodes of that cluster
 
-Nothing is sent to Azure. It runs until SIGINT or SIGTERM. What it serves is in docs/azure-sim.md.";
+Nothing is sent to Azure. It runs until SIGINT or SIGTERM. See docs/azure-sim.md.";
 
-/// Serve a simulated Azure (ARM) over HTTP, for tests and trials.
+/// Serve a simulated Azure Resource Manager over HTTP, for tests.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Address and port to listen on; port 0 is any that is free.
+    /// Address to listen on. Port 0 selects a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     bind: SocketAddr,
-    /// Listen on an address that other machines can reach. There is no TLS.
+    /// Allow an address that other machines can reach. There is no TLS.
     #[arg(long)]
     allow_remote: bool,
-    /// Azure region: its sizes, zones and prices.
+    /// Azure region of the sizes, zones and prices.
     #[arg(long, value_name = "REGION", default_value = "westeurope")]
     region: String,
-    /// Name of the managed cluster that the group belongs to.
+    /// Name of the managed cluster.
     #[arg(long, value_name = "NAME", default_value = "demo", value_parser = segment)]
     cluster: String,
     /// Subscription id.
     #[arg(long, value_name = "ID", default_value = "00000000-0000-4000-8000-000000000001", value_parser = segment)]
     subscription: String,
-    /// Name of the node resource group; absent is `MC_<cluster>_<cluster>_<region>`.
+    /// Name of the node resource group. Defaults to `MC_<cluster>_<cluster>_<region>`.
     #[arg(long, value_name = "NAME", value_parser = segment)]
     group: Option<String>,
-    /// Seed of all chance: how long VMs take, and ids.
+    /// Seed of random values, such as VM start times and ids.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Bearer token that callers must have; absent is everybody.
+    /// Bearer token that clients must send. Without it, all clients are accepted.
     #[arg(long, value_name = "TOKEN", value_parser = token)]
     token: Option<Token>,
-    /// Real time, or a clock that stands still until the control endpoint moves it.
+    /// Real time, or a clock that only the control endpoint advances.
     #[arg(long, value_enum, default_value_t = Clock::Wall, value_name = "CLOCK")]
     clock: Clock,
-    /// First instant of a virtual clock; absent is now.
+    /// Start time of a virtual clock. Defaults to now.
     #[arg(long, value_name = "TIME")]
     start: Option<Timestamp>,
-    /// File that says by how much the wall clock is ahead: lines of a real time and an offset. It may change.
+    /// File with offsets of the wall clock: each line is a real time and an offset. It may change.
     #[arg(long, value_name = "FILE")]
     time_offset_file: Option<PathBuf>,
-    /// How many times faster than in Azure VMs come and go.
+    /// How many times faster than in Azure VMs start and stop.
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     speed: u32,
-    /// Resources on a page of a listing.
+    /// Resources per page of a listing.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     page_size: u16,
-    /// Kubeconfig of a cluster in which VMs of NodeClaims become Nodes.
+    /// Kubeconfig of a cluster that VMs of NodeClaims join as Nodes.
     #[arg(long, value_name = "KUBECONFIG")]
     join: Option<PathBuf>,
-    /// How to print where it is served.
+    /// Output format of the address.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub(super) struct Args {
 enum Clock {
     /// Real time.
     Wall,
-    /// It stands still until it is moved.
+    /// Advanced only by the control endpoint.
     Virtual,
 }
 

@@ -10,41 +10,41 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  napkeeper controller --mode companion --config napkeeper.yaml      beside managed NAP: sweeps and reports
+  napkeeper controller --mode companion --config napkeeper.yaml      beside managed NAP: finds and deletes orphans
   napkeeper controller --mode provisioner --config napkeeper.yaml \\
       --azure-endpoint http://127.0.0.1:8085 --azure-token-file token --kubeconfig kind.kubeconfig
-                                                                     instead of it: against `napkeeper azure-sim`
+                                                                     instead of managed NAP: with `napkeeper azure-sim`
 
-One replica acts at a time, by a Lease; others wait. SIGTERM lets what is under way finish.
-Exit codes: 0 stopped as asked, 2 it could not be done.";
+Replicas elect a leader through a Lease; only the leader acts. SIGTERM waits for running operations to finish.
+Exit codes: 0 stopped by a signal, 2 error.";
 
-/// Look after a cluster: launch, replace and remove its nodes, and sweep what belongs to nobody.
+/// Run the controller: provision, replace and remove nodes, and delete orphaned Azure resources.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// What to do: beside managed NAP, or instead of it.
+    /// Run beside managed NAP, or instead of it.
     #[arg(long, value_enum, value_name = "MODE")]
     mode: ModeArg,
-    /// The napkeeper.yaml that says which cluster this is.
+    /// napkeeper.yaml with the configuration of the cluster.
     #[arg(long, value_name = "FILE", default_value = "napkeeper.yaml")]
     config: PathBuf,
-    /// The cluster of the file; needed where it has several.
+    /// Cluster in the file. Required if it has several.
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// Kubeconfig; absent is the pod's own account, else the user's default.
+    /// Kubeconfig. Defaults to the pod's service account, else the user's default.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Namespace of the Lease and of the pause switch.
+    /// Namespace of the Lease and of the napkeeper-pause ConfigMap.
     #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
     namespace: String,
-    /// Address of /healthz, /readyz and /metrics.
+    /// Address to serve /healthz, /readyz and /metrics on.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     health_bind: SocketAddr,
-    /// Name in the Lease; absent is the host's name and a random part.
+    /// Holder identity in the Lease. Defaults to the host name with a random suffix.
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
-    /// Launch NodeClaims as Machines of this agent pool of AKS (a pool of mode Machines). Experimental: by a preview
-    /// of Azure's API, and only in provisioner mode.
+    /// Launch NodeClaims as Machines of this AKS agent pool (a pool of mode Machines). Experimental: uses a preview
+    /// version of Azure's API, and works only in provisioner mode.
     #[arg(long, value_name = "POOL", value_parser = pool)]
     experimental_machines: Option<String>,
     #[command(flatten)]
@@ -59,7 +59,7 @@ fn pool(text: &str) -> Result<String, String> {
         && text.starts_with(|c: char| c.is_ascii_lowercase())
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     fits.then(|| text.to_owned())
-        .ok_or_else(|| "must be 1 to 12 lower-case letters and digits, a letter first".to_owned())
+        .ok_or_else(|| "must be 1 to 12 lowercase letters and digits, starting with a letter".to_owned())
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let mode = args.mode.into();
     ensure!(
         mode == ControllerMode::Provisioner || args.experimental_machines.is_none(),
-        "--experimental-machines needs --mode provisioner: beside managed NAP nothing is launched"
+        "--experimental-machines requires --mode provisioner: companion mode does not launch nodes"
     );
     let options = Options {
         mode,
@@ -81,7 +81,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         machines: args.experimental_machines.clone(),
         azure: args.azure.clone(),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(controller::run(options))?;
     Ok(Outcome::Fine)
 }

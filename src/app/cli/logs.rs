@@ -2,12 +2,12 @@
 
 use napkeeper_serve::logs::{self, LogError};
 
-/// How a line of the log looks.
+/// Log format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// For programs: one JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -20,10 +20,10 @@ const TOLD_BY_US: &str = "kube_client=off,kube_runtime=off";
 /// Flags of the log.
 #[derive(Debug, clap::Args)]
 pub(super) struct LogArgs {
-    /// How a line of the log looks.
+    /// Log format.
     #[arg(long, value_enum, default_value_t = Format::Json, value_name = "FORMAT")]
     log_format: Format,
-    /// What is logged, for example debug or info,napkeeper_webhook=debug; absent is RUST_LOG, or info.
+    /// Log filter, for example debug or info,napkeeper_webhook=debug. Defaults to RUST_LOG, else info.
     #[arg(long, value_name = "FILTER")]
     log_level: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! Which command was asked for, and how did it end?
 //!
-//! Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 findings, 2 it could not be done.
+//! Results go to stdout, everything else to stderr. Exit codes: 0 success, 1 findings, 2 error (bad input or I/O).
 
 mod account;
 mod audit;
@@ -29,21 +29,21 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  napkeeper simulate                     see nodes come and go, on a simulated cluster
-  napkeeper validate                     check every manifest under the current folder
+  napkeeper simulate                     simulate provisioning and consolidation of nodes
+  napkeeper validate                     check all manifests in the current directory
   napkeeper validate nodepool.yaml       check one file
   kustomize build . | napkeeper validate -
-  napkeeper rules NK1013                 what a rule means
-  napkeeper explain pod web-0 -n shop    where a pod goes and why, or what keeps it from a place
-  napkeeper audit                        what in the node resource group belongs to nobody
+  napkeeper rules NK1013                 explain a rule
+  napkeeper explain pod web-0 -n shop    explain where a pod runs, or why it cannot be scheduled
+  napkeeper audit                        find orphaned resources in the node resource group
 
-Exit codes: 0 fine, 1 findings, 2 it could not be done.";
+Exit codes: 0 success, 1 findings, 2 error (bad input or I/O).";
 
-/// Looks after AKS Node Auto-Provisioning: checks its manifests, simulates what would happen.
+/// AKS node auto-provisioning: validate manifests, explain scheduling, simulate scaling, find orphaned resources.
 #[derive(Debug, Parser)]
 #[command(name = "napkeeper", version, after_help = EXAMPLES, arg_required_else_help = true)]
 struct Cli {
-    /// When to use colours (NO_COLOR turns them off as well).
+    /// When to use colors. NO_COLOR also disables them.
     #[arg(long, global = true, value_enum, default_value_t = output::Colour::Auto, value_name = "WHEN")]
     color: output::Colour,
     #[command(subcommand)]

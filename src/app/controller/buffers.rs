@@ -76,7 +76,7 @@ impl BufferKeeper {
                 if let Some(why) = failed.as_ref().filter(|why| said.as_ref() != Some(*why)) {
                     tracing::warn!(
                         why,
-                        "CapacityBuffers cannot be read: those that are known stay, and before the first reading nothing is consolidated"
+                        "cannot list CapacityBuffers: keeping the known ones; nothing is consolidated before the first successful list"
                     );
                 }
                 said = failed;
@@ -110,7 +110,7 @@ impl BufferKeeper {
                 Err(error) => {
                     is_whole = false;
                     ready.extend(known.as_ref().and_then(|known| of(known, &object)));
-                    let why = format!("what it names cannot be read: {error}; may the controller read it?");
+                    let why = format!("cannot read the referenced object: {error}; check the controller's RBAC");
                     all.push((object, Resolved::failed(why)));
                 }
             }
@@ -131,7 +131,7 @@ impl BufferKeeper {
             // A refusal is logged where it happens, and it is tried again.
             let _ = tell_buffer(&self.client, object, (resolved, cushion), now).await;
         }
-        if is_whole { Ok(()) } else { Err("of some it cannot be told what they name".to_owned()) }
+        if is_whole { Ok(()) } else { Err("cannot read the objects referenced by some buffers".to_owned()) }
     }
 
     /// Tells the controller, where there is news.
@@ -143,7 +143,7 @@ impl BufferKeeper {
 }
 
 fn too_many() -> Resolved {
-    let why = format!("no more than {MOST_BUFFERS} buffers with {MOST_CHUNKS} chunks together are followed");
+    let why = format!("at most {MOST_BUFFERS} buffers with {MOST_CHUNKS} chunks in total are supported");
     Resolved::failed(why)
 }
 

@@ -99,8 +99,8 @@ fn spell(size: &mut VmSize, catalog: &RegionCatalog) {
 impl Metrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        registry.register("facts_age_seconds", "Age of what is known of Azure, by fact", metrics.ages.clone());
-        registry.register("facts_failures", "Facts that could not be taken", metrics.failures.clone());
+        registry.register("facts_age_seconds", "Age of Azure data, by fact", metrics.ages.clone());
+        registry.register("facts_failures", "Failed fact updates", metrics.failures.clone());
         metrics
     }
 }
@@ -169,7 +169,7 @@ impl FactKeeper {
         let found = match read_facts(client, namespace).await {
             Ok(found) => found.filter(|published| published.region == embedded.region),
             Err(error) => {
-                tracing::warn!(%error, "the facts that were published last cannot be read");
+                tracing::warn!(%error, "cannot read the previously published facts");
                 None
             }
         };
@@ -177,7 +177,7 @@ impl FactKeeper {
         for (kind, as_of) in ages(&known) {
             self.book.restore(kind, as_of);
         }
-        tracing::info!(facts = ages(&known).len(), "facts are known from before");
+        tracing::info!(facts = ages(&known).len(), "loaded previously published facts");
         self.known = known;
         self.tell();
     }
@@ -194,11 +194,11 @@ impl FactKeeper {
                 return self.tell();
             }
             Ok(Err(failed)) => failed,
-            Err(_) => Failed { why: format!("no whole answer in {DEADLINE:?}"), wait: None },
+            Err(_) => Failed { why: format!("no complete response within {DEADLINE:?}"), wait: None },
         };
         let age = ages(&self.known).into_iter().find(|(of, _)| *of == kind);
-        let age = age.map_or_else(|| "never known".to_owned(), |(_, as_of)| format!("{} old", format_age(as_of, at)));
-        tracing::warn!(fact = kind.as_str(), why = failed.why, last_good = age, "the fact could not be taken");
+        let age = age.map_or_else(|| "never fetched".to_owned(), |(_, as_of)| format!("{} old", format_age(as_of, at)));
+        tracing::warn!(fact = kind.as_str(), why = failed.why, last_good = age, "cannot update the fact");
         self.metrics.failures.get_or_create(&[("fact", kind.as_str())]).inc();
         self.book.record_failure(kind, self.sources.clock.now(), failed.why, failed.wait);
         self.news = true;
@@ -239,7 +239,7 @@ impl FactKeeper {
             match azure.subnets(std::slice::from_ref(&subnet)).await {
                 Ok(room) => rooms.extend(room),
                 Err(error) if error.code == CloudErrorCode::Throttled => return Err(error.into()),
-                Err(error) => tracing::warn!(%subnet, %error, "the room of a class's subnet cannot be told"),
+                Err(error) => tracing::warn!(%subnet, %error, "cannot get the free addresses of a subnet"),
             }
         }
         Ok((!rooms.is_empty()).then_some(rooms))
@@ -256,7 +256,7 @@ impl FactKeeper {
             match &mut answer {
                 Ok(rooms) => rooms.iter_mut().for_each(|room| spell(&mut room.size, embedded)),
                 Err(error) if error.code == CloudErrorCode::Throttled => return Err(error.clone().into()),
-                Err(error) => tracing::warn!(%group, %error, "what a class's group has reserved cannot be told"),
+                Err(error) => tracing::warn!(%group, %error, "cannot list the capacity reservations of a group"),
             }
             answers.push((group, answer));
         }
@@ -273,7 +273,7 @@ impl FactKeeper {
             match row.read(&embedded.region, gpus) {
                 Ok(size) => sizes.push(size),
                 // It counts as missing, so what was known of it stays for a while.
-                Err(error) => tracing::warn!(%error, "a size of the listing cannot be understood"),
+                Err(error) => tracing::warn!(%error, "cannot read a VM size of the listing"),
             }
         }
         let nothing = SizeListing::default();
@@ -282,7 +282,7 @@ impl FactKeeper {
         let listing =
             last.merge(sizes, embedded.sizes.len() / 2, at).map_err(|e| Failed { why: e.to_string(), wait: None })?;
         for (size, since) in listing.missing() {
-            tracing::warn!(%size, %since, "the listing does not name the size any more; it is believed in for a while");
+            tracing::warn!(%size, %since, "VM size missing from the listing; keeping it for now");
         }
         Ok(listing)
     }
@@ -294,7 +294,7 @@ impl FactKeeper {
         let before = known.prices.as_ref().map_or(0, |fact| fact.value.len());
         if list.is_empty() || list.len() * 100 < before * PRICES_AT_LEAST {
             let why =
-                format!("the price list has prices of {} sizes where {before} are known: it is not taken", list.len());
+                format!("the price list has prices of only {} VM sizes, {before} are known: ignoring it", list.len());
             return Err(Failed { why, wait: None });
         }
         known.prices = Some(Fact { as_of: at, value: Arc::new(list) });

@@ -43,8 +43,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// VMs that nothing boots into a node are bought, paid for and replaced, over and over.
 const NO_BOOTSTRAP: &str = "\
 provisioner mode on Azure itself needs nodes.bootstrap in the file: without the API server's address, certificate authority \
-and DNS service, the VMs that it would buy could not join the cluster. What works without: --mode companion, and \
-provisioner mode with an --azure-endpoint on this machine, where `napkeeper azure-sim` listens";
+and DNS service, VMs could not join the cluster. Not required for --mode companion, or for \
+provisioner mode with an --azure-endpoint on this machine, as served by `napkeeper azure-sim`";
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     let lifecycle = Lifecycle::default();
     let health = Health::new(&lifecycle);
     let listener = bind(options.health_bind)?;
-    tracing::info!(mode = ?options.mode, cluster = %known.settings.cluster.id, health = %listener.local_addr()?, "napkeeper controller starts");
+    tracing::info!(mode = ?options.mode, cluster = %known.settings.cluster.id, health = %listener.local_addr()?, "starting napkeeper controller");
 
     let identity = options.identity.clone().unwrap_or_else(identity);
     let (work_ended, ended) = oneshot::channel();
@@ -111,16 +111,16 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     lifecycle.ready();
     let keeping = keep(keeper, inlets, lifecycle.clone(), work_ended);
     let parts = vec![
-        Part::new("the controller", async move {
+        Part::new("controller", async move {
             keeping.await;
             standing.await?;
             // Events are news: those that are still unwritten are dropped with the process.
             writing.abort();
             Ok::<_, PartError>(())
         }),
-        Part::new("the keeper of facts", keep_facts(fact_keeper, lifecycle.clone())),
-        Part::new("the keeper of buffers", buffer_keeper.run(options.mode, lifecycle.clone())),
-        Part::new("the health server", serve_health(lifecycle.clone(), health, registry, listener)),
+        Part::new("fact refresher", keep_facts(fact_keeper, lifecycle.clone())),
+        Part::new("capacity buffer controller", buffer_keeper.run(options.mode, lifecycle.clone())),
+        Part::new("health server", serve_health(lifecycle.clone(), health, registry, listener)),
     ];
     Ok(napkeeper_serve::run(&lifecycle, parts).await?)
 }
@@ -149,12 +149,12 @@ async fn own_definitions(client: &Client, check: &Check) {
             Ok(None) => return check.pass(),
             Ok(Some(names)) => {
                 let why = format!(
-                    "{names}: installed by somebody else, who may run Karpenter here; use --mode companion, or remove that Karpenter and install our definitions"
+                    "{names}: not installed by napkeeper, another Karpenter may be running here; use --mode companion, or remove that Karpenter and install napkeeper's CRDs"
                 );
-                tracing::error!(why, "nothing is decided");
+                tracing::error!(why, "no decisions are made");
                 check.fail(why);
             }
-            Err(error) => check.fail(format!("the definitions of Karpenter's kinds cannot be read: {error}")),
+            Err(error) => check.fail(format!("cannot read Karpenter's CRDs: {error}")),
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
@@ -205,7 +205,7 @@ fn asked(options: &Options, known: &Known) -> Result<Asked> {
     let subnets = known.nodes.iter().map(|nodes| ArmId::new(&nodes.subnet).context("nodes.subnet"));
     Ok(Asked {
         prices: prices(options, options.azure.cloud(known.cloud))?,
-        embedded: catalog.region(&region).context("the catalogue lost the region")?,
+        embedded: catalog.region(&region).context("the catalogue does not have the region")?,
         sheet: known.sheet.clone(),
         subnets: subnets.collect::<Result<_>>()?,
         reserves: options.mode == ControllerMode::Provisioner && options.machines.is_none(),
@@ -218,7 +218,7 @@ fn known(options: &Options) -> Result<Known> {
     let mut known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
     if let Some(pool) = &options.machines {
         let cluster = &known.settings.cluster.id;
-        ensure!(AksCluster::of(cluster).is_some(), "--experimental-machines: {cluster} is no cluster of AKS");
+        ensure!(AksCluster::of(cluster).is_some(), "--experimental-machines: {cluster} is not an AKS cluster");
         known.settings.aks_machine_pool = Some(ArmId::new(format!("{cluster}/agentPools/{pool}"))?);
     }
     Ok(known)

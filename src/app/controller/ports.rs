@@ -58,7 +58,7 @@ impl fmt::Debug for LivePorts {
 impl Ports for LivePorts {
     async fn perform(&self, effect: &Effect, patience: Option<Duration>) -> Result<Reply, EffectError> {
         if self.mode == ControllerMode::Companion && !allowed_beside_nap(effect) {
-            return Err(EffectError::Blocked("beside managed NAP nothing of NAP's is written, and no VM is touched"));
+            return Err(EffectError::Blocked("companion mode neither changes NAP's objects nor VMs"));
         }
         // A token or a turn may take a while to come; what the gate finds must not be that old when the request goes out.
         // Nothing is made for a VM that may not be asked for, its token included.
@@ -97,7 +97,9 @@ impl LivePorts {
     async fn token(&self, spec: &VmSpec) -> Result<Option<JoinToken>, EffectError> {
         let Some(Joining { tokens, .. }) = &self.joining else { return Ok(None) };
         let uid = spec.tags.get(labels::TAG_CLAIM_UID).and_then(|uid| Uid::new(&**uid).ok());
-        let Some(uid) = uid else { return Err(EffectError::Blocked("a VM without its NodeClaim's UID gets no token")) };
+        let Some(uid) = uid else {
+            return Err(EffectError::Blocked("a VM without its NodeClaim's UID gets no bootstrap token"));
+        };
         tokens.issue(&uid).await.map(Some)
     }
 
@@ -117,7 +119,7 @@ impl LivePorts {
         };
         let Some(joining) = self.joining.as_ref().filter(|_| reply.is_ok()) else { return };
         if let Err(error) = joining.tokens.revoke(&claim.uid).await {
-            tracing::warn!(claim = %claim.name, %error, "its bootstrap tokens are left to run out");
+            tracing::warn!(claim = %claim.name, %error, "cannot delete its bootstrap tokens; they expire by themselves");
         }
     }
 }
@@ -135,7 +137,7 @@ async fn within(
     turn: impl Future<Output = Result<(), EffectError>>,
 ) -> Result<(), EffectError> {
     let Some(patience) = patience else { return turn.await };
-    let late = EffectError::Blocked("its turn did not come while the last look at it was fresh; it is looked at anew");
+    let late = EffectError::Blocked("the last check before deletion is outdated; checking again");
     tokio::time::timeout(patience, turn).await.unwrap_or(Err(late))
 }
 
@@ -166,7 +168,7 @@ mod tests {
         let soon = Some(Duration::from_millis(20));
         let never = std::future::pending::<Result<(), EffectError>>;
         assert!(
-            matches!(within(soon, never()).await, Err(EffectError::Blocked(why)) if why.contains("looked at anew"))
+            matches!(within(soon, never()).await, Err(EffectError::Blocked(why)) if why.contains("checking again"))
         );
         assert!(within(soon, async { Ok(()) }).await.is_ok());
         assert!(tokio::time::timeout(Duration::from_millis(100), within(None, never())).await.is_err());

@@ -45,7 +45,7 @@ pub(crate) fn read(file: &Path, name: Option<&str>, mode: ControllerMode) -> any
 /// All that `napkeeper.yaml` says.
 pub(crate) fn config(file: &Path) -> anyhow::Result<Config> {
     let shown = file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading {shown}"))?;
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
     let documents = yaml::read(&shown, &text);
     if let Some(problem) = documents.problems.first() {
         bail!("{shown}:{}: {}", problem.at, problem.message);
@@ -59,16 +59,16 @@ pub(crate) fn chosen<'c>(shown: &str, config: &'c Config, name: Option<&str>) ->
     let names = || config.clusters.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
     Ok(match (name, config.clusters.as_slice()) {
         (None, [only]) => only,
-        (None, _) => bail!("{shown}: it has the clusters {}; choose one by --cluster", names()),
+        (None, _) => bail!("{shown}: has several clusters ({}); select one with --cluster", names()),
         (Some(name), all) => all
             .iter()
             .find(|c| c.name == name)
-            .with_context(|| format!("{shown}: it has no cluster {name:?}, but {}", names()))?,
+            .with_context(|| format!("{shown}: no cluster {name:?} (found: {})", names()))?,
     })
 }
 
 fn known(cluster: &Cluster, mode: ControllerMode, sheet: PriceSheet) -> anyhow::Result<Known> {
-    let identity = cluster.identity.as_ref().context("identity is missing: it says which cluster this is in Azure")?;
+    let identity = cluster.identity.as_ref().context("identity is missing: it identifies the cluster in Azure")?;
     let region = cluster.region.as_deref().context("region is missing, for example westeurope")?;
     let id = ArmId::new(&identity.cluster_id).context("identity.clusterId")?;
     let group = format!("/subscriptions/{}/resourceGroups/{}", identity.subscription, identity.node_resource_group);
@@ -86,10 +86,11 @@ fn known(cluster: &Cluster, mode: ControllerMode, sheet: PriceSheet) -> anyhow::
     provisioning(cluster.provisioning.as_ref(), &mut settings).context("provisioning")?;
     ensure!(
         mode == ControllerMode::Companion || cluster.nodes.is_some(),
-        "nodes is missing: provisioner mode needs the subnet, image and SSH key that nodes are made with"
+        "nodes is missing: provisioner mode needs the subnet, image and SSH key of nodes"
     );
     let cloud = cluster.cloud.as_deref();
-    let cloud = cloud.map(|name| AzureCloud::named(name).with_context(|| format!("cloud: {name} is no Azure")));
+    let cloud =
+        cloud.map(|name| AzureCloud::named(name).with_context(|| format!("cloud: {name:?} is not an Azure cloud")));
     let mut options = node_options(cluster.network_mode);
     options.self_managed = mode == ControllerMode::Provisioner;
     let nodes = cluster.nodes.clone();
@@ -110,10 +111,7 @@ fn provisioning(asked: Option<&Provisioning>, settings: &mut Settings) -> anyhow
     }
     let Settings { batch_idle_duration: batch_idle, batch_max_duration: batch_max, .. } = settings;
     ensure!(*batch_idle <= *batch_max, "batchIdle is {batch_idle:#}, longer than batchMax, {batch_max:#}");
-    ensure!(
-        *batch_max <= LONGEST_BATCH,
-        "batchMax is {batch_max:#}: pods may wait for {LONGEST_BATCH:#} at the longest"
-    );
+    ensure!(*batch_max <= LONGEST_BATCH, "batchMax is {batch_max:#}: the maximum is {LONGEST_BATCH:#}");
     settings.min_values_policy = match asked.min_values_policy.as_deref() {
         None | Some("Strict") => MinValuesPolicy::Strict,
         Some("BestEffort") => MinValuesPolicy::BestEffort,
@@ -141,7 +139,7 @@ pub(super) fn join(nodes: &Nodes) -> anyhow::Result<Option<Join>> {
     let authority = match &bootstrap.certificate_authority {
         Some(pem) => pem.clone(),
         None => std::fs::read_to_string(POD_CA)
-            .with_context(|| format!("nodes.bootstrap.certificateAuthority is absent, and reading {POD_CA}"))?,
+            .with_context(|| format!("nodes.bootstrap.certificateAuthority is missing, and cannot read {POD_CA}"))?,
     };
     let join = Join::new(&bootstrap.api_server, &authority, &bootstrap.cluster_dns).context("nodes.bootstrap")?;
     Ok(Some(join))
@@ -199,7 +197,7 @@ clusters:
         assert_eq!(absent.min_values_policy, MinValuesPolicy::Strict);
         for (wrong, said) in [
             ("    batchIdle: 11s\n", "longer than batchMax"),
-            ("    batchMax: 1h\n", "10m at the longest"),
+            ("    batchMax: 1h\n", "the maximum is 10m"),
             ("    batchIdle: soon\n", "batchIdle: \"soon\""),
             ("    minValuesPolicy: Lax\n", "must be Strict or BestEffort"),
         ] {
@@ -229,13 +227,13 @@ clusters:
     fn what_is_missing_is_named() {
         let error = |text: &str, name, mode| format!("{:#}", read_text(text, name, mode).unwrap_err());
         assert!(error(GOOD, None, ControllerMode::Provisioner).contains("nodes is missing"));
-        assert!(error(GOOD, Some("dev"), ControllerMode::Companion).contains("no cluster \"dev\", but prod"));
+        assert!(error(GOOD, Some("dev"), ControllerMode::Companion).contains("no cluster \"dev\" (found: prod)"));
         assert!(error("clusters:\n- name: a\n", None, ControllerMode::Companion).contains("identity is missing"));
         assert!(
             error("clusters:\n- nam: a\n", None, ControllerMode::Companion)
                 .contains("napkeeper.yaml:2:8: clusters[0].nam")
         );
         let two = format!("{GOOD}- name: dev\n");
-        assert!(error(&two, None, ControllerMode::Companion).contains("choose one by --cluster"));
+        assert!(error(&two, None, ControllerMode::Companion).contains("select one with --cluster"));
     }
 }

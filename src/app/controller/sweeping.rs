@@ -40,7 +40,7 @@ pub(super) struct SweepTeller {
     sweeps: BTreeMap<ObjectName, Told>,
 }
 
-/// What was last told of a sweep.
+/// What was last sweep event.
 #[derive(Debug, Default)]
 struct Told {
     /// Labels of gauges that stand.
@@ -57,18 +57,18 @@ struct Told {
 impl SweepTeller {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let teller = Self::default();
-        registry.register("sweep_collected", "Resources that sweeps deleted, by kind", teller.collected.clone());
-        let help = "Deletions of sweeps that came to nothing, by kind and reason";
+        registry.register("sweep_collected", "Resources deleted by sweeps, by kind", teller.collected.clone());
+        let help = "Deletions of sweeps that were not completed, by kind and reason";
         registry.register("sweep_refused", help, teller.refused.clone());
         registry.register("sweep_resources", "Resources by sweep, kind and standing", teller.resources.clone());
-        let help = "What orphans cost, in nano-USD per hour";
+        let help = "Cost of orphans, in nano-USD per hour";
         registry.register("sweep_orphan_cost_nano_usd_per_hour", help, teller.cost.clone());
-        let help = "Addresses of subnets that orphans hold";
+        let help = "Subnet addresses held by orphans";
         registry.register("sweep_orphan_addresses", help, teller.addresses.clone());
-        registry.register("sweep_kept_orphans", "Orphans that are kept, by kind and reason", teller.kept.clone());
-        registry.register("sweep_denials", "Kinds that Azure lets the sweep not touch", teller.denied.clone());
-        registry.register("sweep_halted", "1 while nothing is swept at all", teller.halted.clone());
-        let help = "When the last whole inventory was complete, in seconds since 1970";
+        registry.register("sweep_kept_orphans", "Orphans kept, by kind and reason", teller.kept.clone());
+        registry.register("sweep_denials", "Resource kinds that Azure denies access to", teller.denied.clone());
+        registry.register("sweep_halted", "1 while the sweep is halted", teller.halted.clone());
+        let help = "Time of the last complete inventory, in seconds since the Unix epoch";
         registry.register("sweep_last_whole_inventory_timestamp_seconds", help, teller.last_whole.clone());
         teller
     }
@@ -86,13 +86,15 @@ impl SweepTeller {
         let outcome = report.attempt.as_ref().map(|attempt| &attempt.outcome);
         let undone = match (&report.error, report.abort_reason, outcome) {
             (Some(error), _, _) => {
-                Some((error.category(), format!("could not be deleted: {error}; it is tried again")))
+                Some((error.category(), format!("could not be deleted: {error}; it will be retried")))
             }
             (None, Some(refusal), _) => {
                 let category = refusal.category();
-                Some((category, format!("was kept by the last look before its deletion ({category})")))
+                Some((category, format!("was kept by the last check before deletion ({category})")))
             }
-            (None, None, Some(AttemptOutcome::Skipped)) => Some(("gone", "was gone before it was deleted".to_owned())),
+            (None, None, Some(AttemptOutcome::Skipped)) => {
+                Some(("gone", "no longer existed when it was to be deleted".to_owned()))
+            }
             (None, None, _) => None,
         };
         let told = self.sweeps.entry(delete.sweep.clone()).or_default();
@@ -123,7 +125,7 @@ impl SweepTeller {
             publish(events, snapshot, &report.sweep, one);
         }
         if news.len() > MOST_EVENTS {
-            let text = format!("{} more findings are new or have changed: see the status", news.len() - MOST_EVENTS);
+            let text = format!("{} more new or changed findings: see the status", news.len() - MOST_EVENTS);
             publish(events, snapshot, &report.sweep, &("Kept", text, false));
         }
         // Sweeps that are there no more have nothing to show.
@@ -199,8 +201,8 @@ impl Told {
         let halted = report.halted.as_ref().map(ToString::to_string);
         if halted != self.halted {
             match &halted {
-                Some(why) => news.push(("Halted", format!("nothing is swept: {why}"), true)),
-                None => news.push(("Resumed", "nothing holds the sweep back any more".to_owned(), false)),
+                Some(why) => news.push(("Halted", format!("halted: {why}"), true)),
+                None => news.push(("Resumed", "the sweep is no longer halted".to_owned(), false)),
             }
             self.halted = halted;
         }
@@ -210,10 +212,10 @@ impl Told {
         };
         let denied: BTreeMap<String, String> = report.summary.denials.iter().map(one).collect();
         for (what, message) in denied.iter().filter(|(what, _)| !self.denied.contains(*what)) {
-            news.push(("Degraded", format!("{what}: only reported for now. Azure says: {message}"), true));
+            news.push(("Degraded", format!("{what}: only reported for now. Azure: {message}"), true));
         }
         if denied.is_empty() && !self.denied.is_empty() {
-            news.push(("Recovered", "Azure denies nothing any more".to_owned(), false));
+            news.push(("Recovered", "Azure no longer denies access".to_owned(), false));
         }
         self.denied = denied.into_keys().collect();
         let mut words = BTreeMap::new();
@@ -228,13 +230,13 @@ impl Told {
         }
         for (key, (reason, text)) in &words {
             if self.words.get(key) != Some(text) {
-                tracing::info!(sweep, reason, text, "told of a sweep");
+                tracing::info!(sweep, reason, text, "sweep event");
                 news.push((*reason, text.clone(), false));
             }
         }
         self.words = words.into_iter().map(|(key, (_, text))| (key, text)).collect();
         for (reason, text, _) in news.iter().filter(|(reason, _, warning)| *warning || *reason == "Recovered") {
-            tracing::warn!(sweep, reason, text, "the sweep has changed");
+            tracing::warn!(sweep, reason, text, "sweep changed");
         }
         news
     }
@@ -244,7 +246,7 @@ impl Told {
 fn kept(finding: &Finding) -> String {
     let why: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
     let evidence = finding.evidence.first().map_or("", |e| &**e);
-    format!("{} {} is an orphan and kept ({}): {evidence}", kind_label(finding.kind), finding.id, why.join(", "))
+    format!("{} {} is an orphan, kept ({}): {evidence}", kind_label(finding.kind), finding.id, why.join(", "))
 }
 
 fn publish(events: &Events, snapshot: &Snapshot, sweep: &ObjectName, (reason, text, warning): &News) {

@@ -54,12 +54,12 @@ impl Teller {
             told: BTreeSet::new(),
             sweeps: SweepTeller::new(registry),
         };
-        registry.register("commands", "Commands that ended, by outcome", teller.commands.clone());
-        registry.register("failures", "Effects that failed, by category", teller.failures.clone());
+        registry.register("commands", "Finished commands, by outcome", teller.commands.clone());
+        registry.register("failures", "Failed effects, by category", teller.failures.clone());
         registry.register("effects", "Effects performed", teller.effects.clone());
-        registry.register("decision_seconds", "Time that decisions took", teller.deciding.clone());
-        registry.register("unplaced_pods", "Pods without a place", teller.waiting.clone());
-        let missing = "Nodes that NodePools of fixed size cannot have";
+        registry.register("decision_seconds", "Duration of decisions", teller.deciding.clone());
+        registry.register("unplaced_pods", "Pods that cannot be scheduled", teller.waiting.clone());
+        let missing = "Missing nodes of NodePools with fixed replicas";
         registry.register("missing_nodes", missing, teller.missing.clone());
         registry.register("nodeclaims", "NodeClaims", teller.claims.clone());
         registry.register("nodes", "Nodes", teller.nodes.clone());
@@ -82,9 +82,9 @@ impl Teller {
         for group in unplaced {
             let why = group.reason();
             if let Some(pod) = group.pods.first().filter(|_| !self.told.contains(&why)) {
-                tracing::info!(pod = %pod.key, pods = group.pods.len(), why, "no place");
+                tracing::info!(pod = %pod.key, pods = group.pods.len(), why, "cannot be scheduled");
                 let regarding = pod_of(&pod.key, &pod.uid);
-                self.events.publish(regarding, "NoPlace", &format!("no NodePool can give it a node: {why}"), true);
+                self.events.publish(regarding, "NoPlace", &format!("no NodePool can provide a node: {why}"), true);
             }
             told.insert(why);
         }
@@ -93,7 +93,7 @@ impl Teller {
             let (pool, why) = (&short.pool, short.to_string());
             let key = format!("{pool}: {why}");
             if let Some(object) = snapshot.pools().get(pool).filter(|_| !self.told.contains(&key)) {
-                tracing::info!(%pool, why, "nodes are missing");
+                tracing::info!(%pool, why, "missing nodes");
                 let regarding = of_cluster(("karpenter.sh/v1", "NodePool"), pool.as_str(), &object.uid);
                 self.events.publish(regarding, "NodesMissing", &why, true);
             }
@@ -103,7 +103,7 @@ impl Teller {
             let (overlay, why) = (&conflict.overlay, conflict.to_string());
             let key = format!("{overlay}: {why}");
             if let Some(object) = snapshot.overlays().get(overlay).filter(|_| !self.told.contains(&key)) {
-                tracing::warn!(%overlay, why, "an overlay is left out");
+                tracing::warn!(%overlay, why, "ignoring an overlay");
                 let regarding = of_cluster(("karpenter.sh/v1alpha1", "NodeOverlay"), overlay.as_str(), &object.uid);
                 self.events.publish(regarding, "Conflict", &why, true);
             }
@@ -114,7 +114,7 @@ impl Teller {
 
     /// An object that cannot be understood.
     pub(super) fn unreadable(&self, kind: &'static str, name: &str, why: &str) {
-        tracing::warn!(kind, name, why, "the object cannot be understood");
+        tracing::warn!(kind, name, why, "ignoring an invalid object");
     }
 
     /// A command has started.
@@ -195,11 +195,11 @@ impl Teller {
         };
         let Some(regarding) = regarding else { return };
         for refusal in &report.launch_refusals {
-            let text = format!("Azure refused {}: {}", refusal.offering, refusal.error);
+            let text = format!("Azure rejected {}: {}", refusal.offering, refusal.error);
             self.events.publish(regarding.clone(), "OfferingRefused", &text, true);
         }
         if let Some(error) = &report.error {
-            self.events.publish(regarding, "Failed", &format!("{command}: {error}; it is tried again"), true);
+            self.events.publish(regarding, "Failed", &format!("{command}: {error}; it will be retried"), true);
         }
     }
 }

@@ -110,9 +110,9 @@ fn a_pool_of_v1beta1() {
     for part in ["as before v1, whatever a comment promises", "consolidateAfter: 30s"] {
         assert!(notes[1].contains(part), "{notes:#?}");
     }
-    let kubelet = "20:7 settings of the kubelet are the AKSNodeClass's now, for every pool that names it: give it spec: \
-                   {\"maxPods\":60,\"kubelet\":{\"cpuCFSQuota\":false}}; AKS sets itself what was \
-                   {\"systemReserved\":{\"cpu\":\"100m\"}}";
+    let kubelet = "20:7 kubelet settings are now part of the AKSNodeClass, for every pool that references it: set its spec: \
+                   {\"maxPods\":60,\"kubelet\":{\"cpuCFSQuota\":false}}; AKS manages \
+                   {\"systemReserved\":{\"cpu\":\"100m\"}} itself";
     assert_eq!(notes[2], kubelet);
 }
 
@@ -225,7 +225,9 @@ spec:
 ",
     );
     let said = notes(&result).join("\n");
-    for part in ["5:28 node templates became classes", "7:5 settings of the cloud", "expireAfter: Never keeps it so"] {
+    for part in
+        ["5:28 node templates became node classes", "7:5 cloud settings", "expireAfter: Never keeps the old behavior"]
+    {
         assert!(said.contains(part), "{said}");
     }
     let lazy =

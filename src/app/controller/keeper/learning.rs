@@ -12,7 +12,7 @@ impl Keeper {
     /// Takes in an event, and all that wait behind it.
     pub(super) fn take_in(&mut self, event: Option<WatchEvent>) {
         let Some(event) = event else {
-            tracing::error!("the watches have ended, which is a bug; beginning anew");
+            tracing::error!("watches ended unexpectedly (a bug); restarting them");
             self.end_term();
             self.hold = Some(Instant::now() + AFTER_BREAKING);
             return;
@@ -29,36 +29,32 @@ impl Keeper {
         match event {
             WatchEvent::Synced => {
                 self.synced = true;
-                tracing::info!("the cluster has been listed");
+                tracing::info!("initial listing of the cluster complete");
             }
             WatchEvent::Changed(delta) => {
                 self.settling.seen(&delta);
                 if let Delta::Pause(pause) = &delta {
                     let before = self.fixed.pause.send_replace(pause.clone());
                     if before != *pause {
-                        tracing::warn!(held_back = %pause, "the pause switch has changed");
+                        tracing::warn!(held_back = %pause, "pause switch changed");
                     }
                 }
                 self.controller.apply(&delta);
                 self.changed = true;
             }
             WatchEvent::Trouble { kind, error } => {
-                tracing::warn!(
-                    kind = kind.resource(),
-                    error,
-                    "watching fails: nothing is decided until it works again"
-                );
+                tracing::warn!(kind = kind.resource(), error, "watch failed: no decisions until it recovers");
                 self.troubled.insert(kind, error);
             }
             WatchEvent::Recovered { kind } => {
-                tracing::info!(kind = kind.resource(), "watching works again");
+                tracing::info!(kind = kind.resource(), "watch recovered");
                 self.troubled.remove(&kind);
                 self.changed = true;
             }
             WatchEvent::Unreadable { kind, name, why } => self.teller.unreadable(kind.resource(), &name, &why),
         }
         match self.troubled.iter().next() {
-            Some((kind, why)) => self.watches.fail(format!("watching {} fails: {why}", kind.resource())),
+            Some((kind, why)) => self.watches.fail(format!("watch of {} failed: {why}", kind.resource())),
             None if self.synced => self.watches.pass(),
             None => {}
         }
@@ -69,7 +65,7 @@ impl Keeper {
         if !Arc::ptr_eq(&self.fixed.catalog, &live.catalog) {
             self.fixed.catalog = Arc::clone(&live.catalog);
             self.controller.invalidate_instance_types();
-            tracing::info!(sizes = live.catalog.sizes.len(), "the catalogue has changed");
+            tracing::info!(sizes = live.catalog.sizes.len(), "catalogue updated");
         }
         self.controller.set_quota(live.quota.clone());
         self.controller.set_infrastructure(Arc::clone(&live.surroundings));
@@ -80,7 +76,7 @@ impl Keeper {
     pub(super) fn learn_buffers(&mut self, buffers: Option<&Buffers>) {
         match buffers {
             Some(buffers) => {
-                tracing::info!(buffers = buffers.len(), "CapacityBuffers have been read");
+                tracing::info!(buffers = buffers.len(), "CapacityBuffers updated");
                 self.controller.sync_buffers(buffers);
             }
             None => self.controller.mark_buffers_unsynced(),

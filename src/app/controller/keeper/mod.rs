@@ -172,7 +172,7 @@ impl Keeper {
                 () = sleep => {}
             }
         }
-        tracing::info!(under_way = self.effects.len(), "draining: no new work is begun");
+        tracing::info!(under_way = self.effects.len(), "draining: not starting new work");
         while self.effects.join_next().await.is_some() || self.stale.join_next().await.is_some() {}
     }
 
@@ -182,7 +182,7 @@ impl Keeper {
         if !self.leads || self.term.is_some() || !self.stale.is_empty() || held {
             return;
         }
-        self.watches.fail("the cluster has not been listed yet");
+        self.watches.fail("the cluster is not listed yet");
         let (sender, changes) = mpsc::channel(CHANGES);
         self.term = Some(Term { watching: (inlets.watch)(sender), changes });
     }
@@ -206,7 +206,7 @@ impl Keeper {
         if self.leads == leads {
             return;
         }
-        tracing::info!(leads, "leadership has changed");
+        tracing::info!(leads, "leadership changed");
         self.leads = leads;
         self.end_term();
     }
@@ -265,7 +265,7 @@ impl Keeper {
     /// A decision panicked: all begins anew, after a while; several times in a row, this process gives up, and with it
     /// the Lease.
     fn broke_off(&mut self, error: &JoinError) {
-        tracing::error!(%error, "a decision broke off, which is a bug; beginning anew from the cluster");
+        tracing::error!(%error, "decision panicked (a bug); restarting from the cluster state");
         self.broken += 1;
         self.end_term();
         self.hold = Some(Instant::now() + AFTER_BREAKING);
@@ -309,8 +309,8 @@ impl Keeper {
     fn looked(&mut self, claim: &ClaimName, reply: &Result<Reply, EffectError>) {
         match reply {
             Ok(Reply::Claim(None)) => self.settling.forget(claim),
-            Ok(_) => tracing::warn!(%claim, "the NodeClaim is there, but the watch does not show it"),
-            Err(error) => tracing::warn!(%claim, %error, "whether the NodeClaim is there cannot be told"),
+            Ok(_) => tracing::warn!(%claim, "the NodeClaim exists, but is missing in the watch"),
+            Err(error) => tracing::warn!(%claim, %error, "cannot check whether the NodeClaim exists"),
         }
         self.changed = true;
     }

@@ -199,5 +199,5 @@ fn an_empty_folder_is_an_error_that_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let output = migrate(dir.path(), &[]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
-    assert!(stderr(&output).contains("no manifests in ."), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no .yaml, .yml or .json files in ."), "{}", stderr(&output));
 }

@@ -37,16 +37,16 @@ const SERVER: u8 = 2;
 /// When the flag is no URL by http or https.
 pub(crate) fn endpoint(flag: Option<&str>) -> anyhow::Result<Option<Url>> {
     if let Some(text) = flag.filter(|text| !text.is_empty()) {
-        return url(text).map(Some).context("--otlp-endpoint: write for example http://collector:4318");
+        return url(text).map(Some).context("--otlp-endpoint: must be a URL such as http://collector:4318");
     }
     let Some(text) = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty()) else { return Ok(None) };
     // The text may hold a password.
-    Ok(url(&text).inspect_err(|_| tracing::warn!("{VARIABLE} is no URL by http or https: no traces are sent")).ok())
+    Ok(url(&text).inspect_err(|_| tracing::warn!("{VARIABLE} is not an http or https URL: no traces are sent")).ok())
 }
 
 fn url(text: &str) -> anyhow::Result<Url> {
     let url = Url::parse(&format!("{}/v1/traces", text.trim_end_matches('/')))?;
-    ensure!(matches!(url.scheme(), "http" | "https"), "{} is neither http nor https", url.scheme());
+    ensure!(matches!(url.scheme(), "http" | "https"), "unsupported scheme {}: must be http or https", url.scheme());
     Ok(url)
 }
 
@@ -66,7 +66,8 @@ impl Exporter {
     pub(crate) async fn export(mut self, lifecycle: Lifecycle) -> anyhow::Result<()> {
         // The client asks for one, for whatever it will speak.
         drop(rustls::crypto::ring::default_provider().install_default());
-        let client = Client::builder().no_proxy().timeout(TIMEOUT).build().context("making a client for traces")?;
+        let client =
+            Client::builder().no_proxy().timeout(TIMEOUT).build().context("cannot create the trace exporter")?;
         let end = async {
             lifecycle.draining().await;
             tokio::time::sleep(LAST_SPANS).await;
@@ -86,7 +87,7 @@ impl Exporter {
                 {
                     // The whole chain of causes, but no address: it may hold a password.
                     let error = error.without_url();
-                    tracing::warn!(%error, "spans cannot be sent; napkeeper_webhook_spans_total counts them");
+                    tracing::warn!(%error, "cannot send spans; see napkeeper_webhook_spans_total");
                     complained = Some(Instant::now());
                 }
                 batch.clear();

@@ -57,7 +57,7 @@ fn a_finding_without_size_has_the_numbers_and_the_one_to_blame() {
         assert!(message.contains(place) && message.contains(" sizes, "), "{message}");
         assert!(message.contains("0 after requirements[1] karpenter.azure.com/sku-cpu Gte [10001]"), "{message}");
         assert!(message.contains("AKSNodeClass default is not in the input"), "{message}");
-        assert!(finding.fix.as_deref().unwrap().starts_with("widen requirements[1]: without it "));
+        assert!(finding.fix.as_deref().unwrap().starts_with("relax requirements[1]: without it "));
     }
 }
 
@@ -315,7 +315,7 @@ fn a_subscription_of_one_digit_is_a_placeholder() {
     };
     for blank in ["00000000-0000-0000-0000-000000000000", "aaaaaaaa-AAAA-aaaa-aaaa-aaaaaaaaaaaa"] {
         let all = said(blank);
-        assert!(matches!(&all[..], [("NK2016", message)] if message.contains("is a placeholder")), "{all:?}");
+        assert!(matches!(&all[..], [("NK2016", message)] if message.contains("placeholder")), "{all:?}");
     }
     let all = said("my-subscription");
     assert!(matches!(&all[..], [("NK2016", message)] if message.contains("is not the id of one")), "{all:?}");
@@ -335,7 +335,7 @@ fn a_pool_uses_the_class_of_its_own_cluster() {
     assert_eq!(files("NK2", &[("dev/a.yaml", &a), ("prod/a.yaml", &a)]), []);
     let found = files("NK2", &[("dev/a.yaml", &a), ("prod/a.yaml", &b)]);
     assert!(
-        found.len() == 1 && found[0].file == "prod/a.yaml" && found[0].message.contains("no AKSNodeClass a"),
+        found.len() == 1 && found[0].file == "prod/a.yaml" && found[0].message.contains("AKSNodeClass \"a\" not found"),
         "{found:?}"
     );
 }

@@ -182,11 +182,11 @@ fn a_newcomer_is_told_what_where_and_what_to_do() {
         (vec!["--azure-token-file", "x"], vec!["need an --azure-endpoint on this machine"]),
         (
             [&["--azure-endpoint", "http://127.0.0.1:1", "--azure-token-file", "/nonexistent"][..], &WHICH].concat(),
-            vec!["reading /nonexistent, which --azure-token-file names"],
+            vec!["cannot read /nonexistent of --azure-token-file"],
         ),
         (
             [&["--azure-endpoint", "http://127.0.0.1:1", "--azure-token-file", &nothing][..], &WHICH].concat(),
-            vec![&*nothing, "the file is empty; it must hold a token"],
+            vec![&*nothing, "the file is empty; it must contain a token"],
         ),
         (vec!["--as-controller", "-o", "csv"], vec!["--as-controller prints -o table and -o json alone"]),
     ] {
