@@ -112,7 +112,7 @@ mod tests {
             "spec.requirements[3].operator",
             "spec.price: ",
             "spec.priceAdjustment: ",
-            "exclude each other",
+            "mutually exclusive",
             "spec.weight",
             "spec.capacity.cpu",
             "spec.capacity[example.com/fpga]",

@@ -102,7 +102,7 @@ fn denied(denials: &[Denial]) -> String {
         let (word, kind) = (denial.action.as_gerund(), kind_label(denial.kind));
         let message: String = denial.message.chars().take(MAX_QUOTE).collect();
         format!(
-            "permission denied since {}: {word} a {kind}; reported only, next attempt at {}. Azure: {message}",
+            "{word} a {kind} is denied since {}: reported only, next attempt at {}. Azure: {message}",
             denial.since, denial.retry_at
         )
     };

@@ -106,8 +106,8 @@ fn a_pool_of_v1beta1() {
     let notes = notes(&result);
     assert_eq!(notes.len(), 3, "{notes:#?}");
     assert!(notes[0].starts_with("29:5 since v1 an expired node is drained at once"), "{notes:#?}");
-    assert!(notes[1].starts_with("25:3 consolidateAfter: 0s was written"), "{notes:#?}");
-    for part in ["as before v1, whatever a comment promises", "consolidateAfter: 30s"] {
+    assert!(notes[1].starts_with("25:3 consolidateAfter: 0s was added"), "{notes:#?}");
+    for part in ["as before v1, whatever a comment says", "consolidateAfter: 30s"] {
         assert!(notes[1].contains(part), "{notes:#?}");
     }
     let kubelet = "20:7 kubelet settings are now part of the AKSNodeClass, for every pool that references it: set its spec: \
@@ -373,7 +373,7 @@ fn what_is_half_way_is_finished_and_what_is_current_stays() {
     let lacking = current.replace(", consolidateAfter: 1m", "");
     let result = migrated(&lacking);
     assert_eq!(result.text, current.replace("1m", "0s"));
-    assert!(result.notes[0].message.contains("empty nodes go as soon"), "{:?}", result.notes);
+    assert!(result.notes[0].message.contains("empty nodes are removed at once"), "{:?}", result.notes);
     let null = current.replace("1m", "~");
     assert_eq!(migrated(&null).text, current.replace("1m", "0s"));
     // A patch says only what it changes.

@@ -276,7 +276,7 @@ fn definitions_say_where_they_come_from_and_what_is_wrong_with_them() {
                 "spec": { "type": "string", "pattern": "(?=a)" } } } } }] },
     });
     let error = Definitions::from_crds("crds/things.yaml", [crd].iter()).unwrap_err().to_string();
-    let said = "crds/things.yaml: definition things.example.com, version v1: properties[spec].pattern: ";
+    let said = "crds/things.yaml: CRD things.example.com, version v1: properties[spec].pattern: ";
     assert!(error.starts_with(said), "{error}");
 }
 

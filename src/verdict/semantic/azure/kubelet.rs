@@ -94,16 +94,16 @@ mod tests {
             assert!(period(fits, &Path::root()).is_none(), "{fits}");
         }
         for (refused, said) in [
-            ("2s", "\"2s\" is not from 1ms to 1s"),
-            ("999us", "\"999us\" is sent to AKS as 999µs, and is not"),
+            ("2s", "\"2s\" is out of range"),
+            ("999us", "\"999us\" is sent to AKS as 999µs, and is out of range"),
             ("1001ms", "as 1.001s,"),
             ("1m", "as 1m0s,"),
             ("0", "as 0s,"),
-            ("-100ms", "\"-100ms\" is not"),
-            ("100", "\"100\" is no duration"),
-            ("100 ms", "is no duration"),
-            ("0.1d", "is no duration"),
-            ("", "is no duration"),
+            ("-100ms", "\"-100ms\" is out of range"),
+            ("100", "\"100\" is not a duration"),
+            ("100 ms", "is not a duration"),
+            ("0.1d", "is not a duration"),
+            ("", "is not a duration"),
         ] {
             let issue = period(refused, &Path::root()).unwrap();
             assert!(issue.message.contains(said), "{refused}: {}", issue.message);

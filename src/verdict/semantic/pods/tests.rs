@@ -231,9 +231,9 @@ fn a_budget_counts_the_pods_of_all_that_it_selects() {
     assert_eq!(both("minAvailable: 1"), [] as [&str; 0]);
     assert_eq!(both("minAvailable: 3"), [] as [&str; 0]);
     let [only] = &both("minAvailable: 4")[..] else { panic!("{:?}", both("minAvailable: 4")) };
-    assert!(only.contains("it wants 4 pods, and a, b have 4 together;"), "{only}");
+    assert!(only.contains("it requires 4 pods, and a, b have 4 together;"), "{only}");
     let single = found(&[named("a", 1), budget("minAvailable: 1")].concat());
-    assert!(single[0].contains("it wants 1 pod, and a has 1;"), "{single:?}");
+    assert!(single[0].contains("it requires 1 pod, and a has 1;"), "{single:?}");
     let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default, labels: {app: web}}, spec: \
                {containers: [{name: a, image: b}]}}\n---\n";
     assert_eq!(found(&[&named("a", 1), pod, &budget("minAvailable: 1")].concat()), [] as [&str; 0], "nobody knows");
