@@ -179,7 +179,7 @@ fn a_newcomer_is_told_what_where_and_what_to_do() {
         (vec!["--subscription", "s"], vec!["--resource-group", "--cluster-id"]),
         (vec!["--from", "a", "--save", "b"], vec!["cannot be used with"]),
         (vec!["--save", &broken], vec![&*broken, "it is not empty"]),
-        (vec!["--azure-token-file", "x"], vec!["need an --azure-endpoint on this machine"]),
+        (vec!["--azure-token-file", "x"], vec!["require an --azure-endpoint on this machine"]),
         (
             [&["--azure-endpoint", "http://127.0.0.1:1", "--azure-token-file", "/nonexistent"][..], &WHICH].concat(),
             vec!["cannot read /nonexistent of --azure-token-file"],

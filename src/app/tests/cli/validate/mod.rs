@@ -230,8 +230,8 @@ fn an_overlay_is_judged_by_its_definition() {
     let output = validate(folder.path(), &["good.yaml"]);
     assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
     for (name, line, said) in [
-        ("both", "  price: \"1\"\n", "price and priceAdjustment exclude each other"),
-        ("cpu", "  capacity: {cpu: 1}\n", "an overlay adds extended resources alone"),
+        ("both", "  price: \"1\"\n", "price and priceAdjustment are mutually exclusive"),
+        ("cpu", "  capacity: {cpu: 1}\n", "an overlay can add only extended resources"),
         ("weight", "  weight: 0\n", "weight"),
         ("field", "  prise: 1\n", "prise"),
     ] {
