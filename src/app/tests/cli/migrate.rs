@@ -157,7 +157,7 @@ fn the_standard_input_is_a_filter() {
     assert_eq!(output.status.code(), Some(0));
     assert!(stdout(&output).contains("consolidationPolicy: WhenEmptyOrUnderutilized\n"));
     assert!(stdout(&output).contains("  # A small number goes first\n"));
-    assert!(stderr(&output).starts_with("<stdin>:24:3: note: consolidateAfter: 0s was written"), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with("<stdin>:24:3: note: consolidateAfter: 0s was added"), "{}", stderr(&output));
     assert_eq!(stdout(&filter(&stdout(&output), &[])), stdout(&output));
 
     let check = filter(&text, &["--check"]);

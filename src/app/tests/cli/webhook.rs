@@ -258,7 +258,7 @@ fn policies_that_cannot_be_used_are_named_before_anything_is_served() {
                   metadata: {name: a}\nspec: {policyName: b, validationActions: [Deny, Warn]}\n";
     std::fs::write(&file, broken).unwrap();
     let (code, said) = ask(&file);
-    assert!(code == Some(2) && said.contains("policy.yaml:4:") && said.contains("cannot be used together"), "{said}");
+    assert!(code == Some(2) && said.contains("policy.yaml:4:") && said.contains("cannot be combined"), "{said}");
 }
 
 #[test]

@@ -264,7 +264,12 @@ fn a_refused_token_and_an_absent_group_are_told_once_without_trying_again() {
     let (token, kubeconfig) = unreachable(folder.path());
     let cluster = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c";
     for (status, code, message, parts) in [
-        ("401 Unauthorized", "ExpiredAuthenticationToken", "The access token expired.", ["is refused", "sign in anew"]),
+        (
+            "401 Unauthorized",
+            "ExpiredAuthenticationToken",
+            "The access token expired.",
+            ["is rejected", "sign in anew"],
+        ),
         (
             "404 Not Found",
             "ResourceGroupNotFound",

@@ -61,7 +61,7 @@ fn without_a_program_that_can_build_it_is_an_error_that_says_what_to_do() {
     let folder = overlay();
     let output = validate(folder.path(), &[], &["overlays/prod"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("neither kustomize nor kubectl is on the PATH"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("neither kustomize nor kubectl is in PATH"), "{}", stderr(&output));
     let output = validate(folder.path(), &[], &["overlays/prod", "--kustomize=never"]);
     assert_eq!(output.status.code(), Some(0), "its files are fine: {}", stdout(&output));
     let output = validate(&folder.path().join("overlays/prod"), &[], &[]);
