@@ -43,6 +43,6 @@ pub fn program(kubeconfig: &Path, bind: &str, folder: Option<&Path>) -> Result<P
 /// When it ends before it listens, or does not listen in time.
 pub async fn listening(program: &Program) -> Result<Listening> {
     let process = Process::spawn("webhook", program)?;
-    let line = process.line("webhook listens", STARTS_WITHIN).await?;
+    let line = process.line("webhook listening", STARTS_WITHIN).await?;
     Ok(Listening { admission: word(&line, "admission=")?, health: word(&line, "health=")?, process })
 }

@@ -16,16 +16,16 @@ const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadPatch {
     /// It is no JSON patch, or does not apply.
-    #[error("it does not apply: {0}")]
+    #[error("the patch does not apply: {0}")]
     Apply(String),
     /// What it makes is no pod.
-    #[error("what it makes is no pod: {0}")]
+    #[error("the patched object is not a valid pod: {0}")]
     NotAPod(String),
     /// The annotations are no texts.
-    #[error("an annotation would not be a text")]
+    #[error("an annotation would not be a string")]
     NonStringAnnotation,
     /// The annotations are larger than an object may have.
-    #[error("the annotations would have {0} bytes, more than the {MAX_ANNOTATION_BYTES} that an object may have")]
+    #[error("the annotations would have {0} bytes, more than the limit of {MAX_ANNOTATION_BYTES}")]
     AnnotationsTooLarge(usize),
 }
 

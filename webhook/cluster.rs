@@ -86,9 +86,9 @@ fn node_pool_findings(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, 
         found.extend(over_limits(pool, &impact).into_iter().map(|(name, used, limit)| {
             let unit = if &*name == "cpu" { " (thousandths of a core)" } else { "" };
             let message = format!(
-                "nodes of this pool have {used} {name}{unit} now, more than the limit of {limit}: none is made"
+                "the nodes of this pool use {used} {name}{unit}, more than the limit of {limit}: no node can be created"
             );
-            let fix = "raise the limit, or let the pool shrink first".to_owned();
+            let fix = "raise the limit, or scale the pool down first".to_owned();
             finding(&rules::LIMITS, &format!("spec.limits.{name}"), message, Some(fix))
         }));
     }
@@ -101,9 +101,9 @@ fn missing_node_class(snapshot: &Snapshot, pool: &NodePool) -> Option<Finding> {
         return None;
     }
     let message =
-        format!("there is no AKSNodeClass {} in the cluster: the pool launches nothing until it is there", pool.class);
+        format!("AKSNodeClass {:?} not found in the cluster: the pool cannot launch nodes until it exists", pool.class);
     let known: Vec<&str> = snapshot.classes().values().map(|class| class.name.as_str()).take(MAX_NAMED_POOLS).collect();
-    let fix = (!known.is_empty()).then(|| format!("the cluster has {}", known.join(", ")));
+    let fix = (!known.is_empty()).then(|| format!("use one that exists: {}", known.join(", ")));
     Some(finding(&rules::CLASS, "spec.template.spec.nodeClassRef.name", message, fix))
 }
 
@@ -111,7 +111,7 @@ fn unready_node_class(blockers: &ClusterBlockers, pool: &NodePool) -> Option<Fin
     let NodeClassNotReady { reason, message } = &**blockers.unready_classes.get(&pool.class)?;
     let why = if message.is_empty() { reason.to_string() } else { format!("{reason}: {message}") };
     let why = truncate(&why, MAX_REASON_CHARS);
-    let message = format!("AKSNodeClass {} is not ready ({why}): the pool launches nothing until it is", pool.class);
+    let message = format!("AKSNodeClass {} is not ready ({why}): the pool cannot launch nodes until it is", pool.class);
     let fix = format!("see kubectl describe aksnodeclass {}", pool.class);
     Some(finding(&rules::READY, "spec.template.spec.nodeClassRef.name", message, Some(fix)))
 }
@@ -124,8 +124,8 @@ fn overlapping_pools(snapshot: &Snapshot, pool: &NodePool) -> Option<Finding> {
     }
     let more = if names.len() > MAX_NAMED_POOLS { ", and more" } else { "" };
     let named = names.iter().take(MAX_NAMED_POOLS).copied().collect::<Vec<_>>().join(", ");
-    let message = format!("{named}{more} may make the same nodes, with the same weight of {}", pool.weight);
-    let fix = "give one of them another weight, or keep them apart by requirements or a taint".to_owned();
+    let message = format!("{named}{more} can create the same nodes, with the same weight of {}", pool.weight);
+    let fix = "give one of them another weight, or separate them by requirements or a taint".to_owned();
     Some(finding(&rules::OVERLAP, "spec.weight", message, Some(fix)))
 }
 
@@ -143,7 +143,7 @@ fn node_pool_drift(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, &Va
         let ours = claim.spec.pool.as_ref() == Some(&pool.name);
         ours && (is_static || !pool.requirements.satisfied_by(&node_labels(snapshot, claim)))
     });
-    let why = if is_static { "the template of its nodes changes" } else { "they no longer satisfy its requirements" };
+    let why = if is_static { "the node template changes" } else { "they no longer satisfy its requirements" };
     drift_finding(live, &of_pool, "spec.template", why)
 }
 
@@ -159,7 +159,7 @@ fn node_class_findings(live: &Live<'_>, (object, old): (&Value, &Value)) -> Opti
     }
     let class = class_name(object)?;
     let impact = Impact::of(live.snapshot, live.now, |claim| claim.spec.class == class);
-    drift_finding(live, &impact, "spec", "the class that made them changes")
+    drift_finding(live, &impact, "spec", "their AKSNodeClass changes")
 }
 
 /// What is said of nodes that a change replaces.
@@ -172,17 +172,18 @@ fn drift_finding(live: &Live<'_>, impact: &Impact, path: &str, reason: &str) -> 
     let budgets = match kept.first() {
         None => String::new(),
         Some((pod, budget)) => format!(
-            ", {} held now by a PodDisruptionBudget (such as {}/{})",
+            ", {} currently blocked by a PodDisruptionBudget (such as {}/{})",
             kept.len(),
             pod.key.namespace,
             budget.name
         ),
     };
     let (nodes, pods) = (pluralize(*claims, "node"), pluralize(pods.len(), "pod"));
-    let holding = if *refusing == 0 { String::new() } else { format!(", {refusing} of which ask not to be disrupted") };
+    let holding =
+        if *refusing == 0 { String::new() } else { format!(", {refusing} of which are marked do-not-disrupt") };
     let message = format!(
-        "{nodes} will be replaced, within the budgets, with {pods}{holding}{budgets}: {reason}; they cost {price}/h, and each \
-         is paid twice while its successor starts"
+        "{nodes} will be replaced within the disruption budgets, affecting {pods}{holding}{budgets}: {reason}; they cost \
+         {price}/h, and each is paid twice while its replacement starts"
     );
     Some(finding(&rules::REPLACED, path, message, None))
 }

@@ -89,9 +89,7 @@ pub(crate) fn apply_defaults(
 
 fn no_such_policy(name: &str) -> String {
     let name = crate::hint::truncate(name, 64);
-    format!(
-        "napkeeper: there is no PlacementPolicy {name}, which {PLACEMENT_ANNOTATION} names: the pod gets no defaults"
-    )
+    format!("napkeeper: PlacementPolicy {name:?}, named by {PLACEMENT_ANNOTATION}, not found: the pod gets no defaults")
 }
 
 fn annotation<'o>(object: &'o Value, key: &str) -> Option<&'o str> {

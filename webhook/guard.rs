@@ -56,7 +56,7 @@ pub(crate) fn deletion_finding(snapshot: &Snapshot, request: &Request, now: Time
     let stranded = impact.unschedulable_without(snapshot, now, &pools).len();
     let message = message((kind, name), &impact, stranded, said);
     let fix = format!(
-        "to delete it all the same, say so first: kubectl annotate --overwrite {} {name} {DELETE_ACKNOWLEDGED_ANNOTATION}={}",
+        "to delete it anyway, acknowledge this first: kubectl annotate --overwrite {} {name} {DELETE_ACKNOWLEDGED_ANNOTATION}={}",
         kind.to_lowercase(),
         impact.claims
     );
@@ -67,21 +67,21 @@ fn message((kind, name): (&str, &str), impact: &Impact, stranded: usize, acknowl
     let (nodes, pods) = (pluralize(impact.claims, "node"), pluralize(impact.pods.len(), "pod"));
     let holding = match impact.do_not_disrupt_pods {
         0 => String::new(),
-        n => format!(", {n} of which ask not to be disrupted"),
+        n => format!(", {n} of which are marked do-not-disrupt"),
     };
     let tried = if impact.pods.len() > MAX_PODS_SIMULATED {
-        format!(" (of {MAX_PODS_SIMULATED} looked at)")
+        format!(" (of {MAX_PODS_SIMULATED} simulated)")
     } else {
         String::new()
     };
     let places = match stranded {
-        0 => "all of them would find another place".to_owned(),
-        n => format!("{n}{tried} would find no other place"),
+        0 => "all of them can be rescheduled".to_owned(),
+        n => format!("{n}{tried} cannot be rescheduled"),
     };
     let places = if impact.pods.is_empty() { String::new() } else { format!(", and {places}") };
     let too_small = match acknowledged {
         Some(said) => {
-            format!("; {DELETE_ACKNOWLEDGED_ANNOTATION} says {said:?}, which is no number of nodes as large as that")
+            format!("; {DELETE_ACKNOWLEDGED_ANNOTATION} is {said:?}, which must be at least the number of nodes")
         }
         None => String::new(),
     };

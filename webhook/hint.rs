@@ -98,7 +98,7 @@ struct Advisory<'h> {
 pub(crate) fn hint_for(found: &Result<Placement, Unschedulable>, shared: bool) -> PlacementHint {
     match found {
         Ok(Placement::Node(node)) => {
-            PlacementHint::ExistingNode { node: node.clone(), reason: "it has room".to_owned() }
+            PlacementHint::ExistingNode { node: node.clone(), reason: "it has enough free capacity".to_owned() }
         }
         Ok(Placement::Claim(claim)) => {
             let reason = "it is being made, and has room".to_owned();
@@ -110,9 +110,9 @@ pub(crate) fn hint_for(found: &Result<Placement, Unschedulable>, shared: bool) -
             price: bought.cheapest.price,
             cost: format!("{}/h", bought.cheapest.price),
             reason: match (shared, bought.offering_count) {
-                (true, _) => "no node has room; it shares a new one with pods that came just before".to_owned(),
-                (false, 1) => "no node has room; this is the only offering that fits".to_owned(),
-                (false, n) => format!("no node has room; this is the cheapest of {n} offerings that fit"),
+                (true, _) => "no node has capacity; it shares a new node with recently created pods".to_owned(),
+                (false, 1) => "no node has capacity; this is the only offering that fits".to_owned(),
+                (false, n) => format!("no node has capacity; this is the cheapest of {n} offerings that fit"),
             },
         },
         Err(nowhere) => PlacementHint::Unschedulable {

@@ -31,9 +31,9 @@ impl Metrics {
         };
         let help = "Admission requests, by path and outcome: allowed, refused, patched, passed, failed_open, malformed";
         registry.register("admission_requests", help, metrics.requests.clone());
-        let help = "Admission requests without a proper answer, by path and reason";
+        let help = "Admission requests without a regular response, by path and reason";
         registry.register("admission_failures", help, metrics.failures.clone());
-        let help = "Rules by which writes were refused; a refusal by two rules counts for both";
+        let help = "Rules that denied writes; a denial by two rules counts for both";
         registry.register("admission_denials", help, metrics.denials.clone());
         let help = "Placement hints, by kind: existing_node, node_in_flight, new_node, nowhere";
         registry.register("placement_hints", help, metrics.hints.clone());

@@ -121,7 +121,7 @@ impl<'de> Visitor<'de> for Part {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Object => "an object of Kubernetes",
+            Self::Object => "a Kubernetes object",
             Self::Metadata => "the metadata of an object",
         })
     }
@@ -214,6 +214,6 @@ mod tests {
             assert_eq!(read(&object).unwrap(), object, "what is odd is kept");
         }
         let error = read(&json!(["a"])).unwrap_err().to_string();
-        assert!(error.starts_with("invalid type: sequence, expected an object of Kubernetes"), "{error}");
+        assert!(error.starts_with("invalid type: sequence, expected a Kubernetes object"), "{error}");
     }
 }

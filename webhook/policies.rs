@@ -39,7 +39,7 @@ impl Opinion {
         }
         let Some(rule) = said.rule() else { return };
         let shown = match outcome {
-            Outcome::Undecided => format!("policy {policy} cannot be decided here: it needs {message}"),
+            Outcome::Undecided => format!("policy {policy} cannot be evaluated: it needs {message}"),
             _ => format!("policy {policy}: {message}"),
         };
         let finding = finding(rule, &path.to_string(), shown, None);

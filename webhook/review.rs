@@ -19,10 +19,10 @@ const MAX_UID_LENGTH: usize = 256;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReviewError {
     /// It is not JSON, or not of the form of a review.
-    #[error("the body is no AdmissionReview: {0}")]
+    #[error("the request body is not an AdmissionReview: {0}")]
     Malformed(#[from] serde_json::Error),
     /// It is of another version or kind.
-    #[error("the body is {api_version} {kind}; only {API_VERSION} AdmissionReview is understood")]
+    #[error("the request body is {api_version} {kind}; only {API_VERSION} AdmissionReview is supported")]
     WrongKind {
         /// Its `apiVersion`.
         api_version: String,
@@ -118,7 +118,7 @@ impl Asked {
             name,
             rules = rules.iter().copied().collect::<Vec<_>>().join(","),
             uid,
-            "a write is refused"
+            "write denied"
         );
     }
 }

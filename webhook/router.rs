@@ -64,7 +64,7 @@ pub enum StartError {
     #[error(transparent)]
     Schemas(#[from] SchemaError),
     /// The thread for hints cannot be started.
-    #[error("cannot start the thread that computes placement hints: {0}")]
+    #[error("cannot start the placement hint thread: {0}")]
     Thread(#[from] io::Error),
 }
 
@@ -286,7 +286,7 @@ impl Webhook {
 
 /// A patch that the API server would fail the request for.
 fn invalid_patch(why: BadPatch) -> NoAnswer {
-    tracing::debug!(%why, "a patch is not sent");
+    tracing::debug!(%why, "patch not sent");
     NoAnswer::InvalidPatch
 }
 
@@ -295,7 +295,7 @@ fn read_request<O: Content>(body: Result<Bytes, BytesRejection>) -> Result<(Requ
     let body = body.map_err(|e| (e.status(), e.body_text()))?;
     let size = Size::of_body(&body);
     if size == Size::TooLarge {
-        return Err((StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {MAX_VALUES} values")));
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, format!("the request body has more than {MAX_VALUES} values")));
     }
     let request = Request::from_body(&body).map_err(|e| (StatusCode::BAD_REQUEST, e.to_string()))?;
     Ok((request, size))
@@ -308,10 +308,10 @@ fn fail_open_warning(path: &str, why: NoAnswer) -> String {
         _ => "this pod has no placement hint",
     };
     let why = match why {
-        NoAnswer::Overload => "too many requests at once",
-        NoAnswer::Deadline => "it took too long",
-        NoAnswer::InvalidPatch => "the change would have been refused",
-        NoAnswer::Internal => "an internal error",
+        NoAnswer::Overload => "too many concurrent requests",
+        NoAnswer::Deadline => "timed out",
+        NoAnswer::InvalidPatch => "the patch would have been rejected",
+        NoAnswer::Internal => "internal error",
     };
     format!("napkeeper: {what}: {why}")
 }

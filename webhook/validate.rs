@@ -97,7 +97,7 @@ fn validate_write(context: &Judge<'_>, request: Request, opinion: Opinion) -> Op
     doubtful.splice(0..0, opinion.warnings);
     let mut warnings = format_lines(&doubtful, MAX_WARNING_CHARS);
     if let Some(served) = facts.as_ref().filter(|_| rests_on_azure) {
-        warnings.push(truncate(&format!("what Azure offers is known from: {served}"), MAX_WARNING_CHARS));
+        warnings.push(truncate(&format!("Azure data from: {served}"), MAX_WARNING_CHARS));
     }
     let refusal = (!wrong.is_empty()).then(|| denial(&kind, &wrong));
     Some(Answer { facts, policies, denial: refusal, warnings, patch: Vec::new() })
@@ -131,7 +131,7 @@ fn denial(what: &str, findings: &[Finding]) -> Refusal {
     let lines = format_lines(findings, MAX_LINE_CHARS).join("\n");
     let first = findings.first().map_or("ID", |finding| finding.rule);
     let message =
-        format!("{what} is refused, {number}:\n{lines}\nMore: docs/rules/{first}.md, or napkeeper rules {first}");
+        format!("{what} is denied, {number}:\n{lines}\nMore: docs/rules/{first}.md, or napkeeper rules {first}");
     Refusal { message, rules: findings.iter().take(MAX_FINDINGS).map(|finding| finding.rule).collect() }
 }
 

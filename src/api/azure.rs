@@ -30,7 +30,7 @@ wire! {
         version = "v1beta1",
         kind = "AKSNodeClass",
         plural = "aksnodeclasses",
-        doc = "AKSNodeClass says how the VMs of nodes are set up.",
+        doc = "AKSNodeClass configures the VMs of nodes.",
         shortname = "aksnc",
         shortname = "aksncs",
         category = "karpenter",

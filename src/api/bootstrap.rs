@@ -41,7 +41,7 @@ pub enum JoinError {
     )]
     ApiServer(String),
     /// No certificates.
-    #[error("certificateAuthority: must be certificates in PEM")]
+    #[error("certificateAuthority: must be PEM-encoded certificates")]
     CertificateAuthority,
     /// No address.
     #[error("clusterDns {0:?}: must be the address of the cluster's DNS service, such as 10.0.0.10")]

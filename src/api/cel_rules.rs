@@ -101,15 +101,15 @@ fn node_pool() -> Vec<(&'static str, Vec<Rule>)> {
             vec![
                 rule(
                     "has(oldSelf.replicas) == has(self.replicas)",
-                    "a pool with replicas (static) and one without (dynamic) cannot become each other: make a new NodePool",
+                    "a static pool (with replicas) cannot become dynamic, or the reverse: create a new NodePool",
                 ),
                 rule(
                     "!has(self.replicas) || !has(self.limits) || self.limits.all(resource, resource == 'nodes')",
-                    "a pool with replicas is limited by its number of nodes alone: leave only nodes in limits",
+                    "a pool with replicas can limit only the number of nodes: remove all limits except nodes",
                 ),
                 rule(
                     "!(has(self.replicas) && has(self.weight))",
-                    "a pool with replicas takes no part in scheduling: remove weight",
+                    "weight has no meaning for a pool with replicas: remove weight",
                 ),
             ],
         ),
@@ -117,7 +117,7 @@ fn node_pool() -> Vec<(&'static str, Vec<Rule>)> {
             "spec.disruption.budgets",
             vec![rule(
                 "self.all(budget, has(budget.duration) == has(budget.schedule))",
-                "a budget has both schedule and duration, or neither: add the other, or remove it",
+                "schedule and duration of a budget must be set together: add the other, or remove it",
             )],
         ),
         ("spec.template.metadata.labels", labels),
@@ -132,7 +132,7 @@ fn node_pool() -> Vec<(&'static str, Vec<Rule>)> {
                 .map(|field| {
                     rule(
                         format!("oldSelf.{field} == self.{field}"),
-                        format!("{field} of nodeClassRef never changes: make a new NodePool"),
+                        format!("{field} of nodeClassRef is immutable: create a new NodePool"),
                     )
                 })
                 .into(),
@@ -144,7 +144,10 @@ fn node_claim() -> Vec<(&'static str, Vec<Rule>)> {
     vec![
         (
             "spec",
-            vec![rule("oldSelf == self", "spec of a NodeClaim never changes: delete the NodeClaim and make another")],
+            vec![rule(
+                "oldSelf == self",
+                "the spec of a NodeClaim is immutable: delete the NodeClaim and create another",
+            )],
         ),
         ("spec.requirements", requirements()),
         ("spec.requirements[].key", keys(|condition| condition.replace("KEY", "self"))),
@@ -155,7 +158,7 @@ fn node_claim() -> Vec<(&'static str, Vec<Rule>)> {
 }
 
 fn not_empty(field: &str, example: &str) -> Rule {
-    rule("size(self) > 0", format!("{field} of nodeClassRef must not be empty: write {example}"))
+    rule("size(self) > 0", format!("{field} of nodeClassRef must not be empty: use {example}"))
 }
 
 fn own_label(condition: &str) -> Rule {
@@ -212,7 +215,7 @@ pub(crate) fn requirements() -> Vec<Rule> {
         rule(
             "self.all(entry, !(entry.operator in ['Gt', 'Gte', 'Lt', 'Lte']) || (has(entry.values) \
              && size(entry.values) == 1 && int(entry.values[0]) >= 0))",
-            "operators Gt, Gte, Lt and Lte need exactly one entry in values, a whole number that is not negative, such \
+            "operators Gt, Gte, Lt and Lte need exactly one entry in values, a non-negative integer, such \
              as [\"4\"]",
         ),
         rule(
@@ -281,7 +284,7 @@ fn fips_2204() -> Rule {
 fn fips_trusted_launch() -> Rule {
     rule(
         format!("!({FIPS} && {TRUSTED_LAUNCH}) || ({FAMILY} in ['Ubuntu', 'Ubuntu2204'])"),
-        "FIPS with trusted launch exists for imageFamily Ubuntu and Ubuntu2204 alone: use one of them, or remove \
+        "FIPS with trusted launch is available only for imageFamily Ubuntu and Ubuntu2204: use one of them, or remove \
          security.trustedLaunch",
     )
 }
@@ -290,7 +293,7 @@ fn swap() -> Rule {
     rule(
         "!(has(self.linuxOSConfig) && has(self.linuxOSConfig.swapFileSize)) \
          || (has(self.kubelet) && has(self.kubelet.failSwapOn) && !self.kubelet.failSwapOn)",
-        "with a swap file the kubelet would not start: set kubelet.failSwapOn to false, or remove \
+        "with a swap file the kubelet does not start: set kubelet.failSwapOn to false, or remove \
          linuxOSConfig.swapFileSize",
     )
 }
@@ -299,7 +302,7 @@ fn sysctls() -> Vec<Rule> {
     let at_most = |lower: &str, upper: &str| {
         rule(
             format!("!has(self.{lower}) || !has(self.{upper}) || self.{lower} <= self.{upper}"),
-            format!("{lower} must not be above {upper}: lower it, or raise the other"),
+            format!("{lower} must not exceed {upper}: lower it, or raise the other"),
         )
     };
     let range = "netIPv4IPLocalPortRange";
@@ -320,7 +323,7 @@ fn sysctls() -> Vec<Rule> {
         ),
         rule(
             format!("!has(self.{range}) || {first} <= {last}"),
-            format!("the first port of {range} must not be above the last, as in \"32768 60999\""),
+            format!("the first port of {range} must not exceed the last, as in \"32768 60999\""),
         ),
     ]
 }
@@ -328,7 +331,7 @@ fn sysctls() -> Vec<Rule> {
 fn both_zones() -> Rule {
     rule(
         "self.exists(entry, entry.zone == '.') && self.exists(entry, entry.zone == 'cluster.local')",
-        "the zones \".\" and \"cluster.local\" must both be there: add an entry for each",
+        "the zones \".\" and \"cluster.local\" are both required: add an entry for each",
     )
 }
 
@@ -336,7 +339,7 @@ fn zone_override() -> Vec<Rule> {
     vec![
         rule(
             "!self.zone.endsWith('cluster.local') || self.forwardDestination != 'VnetDNS'",
-            "zones of cluster.local are known to the cluster's DNS alone: set forwardDestination to ClusterCoreDNS",
+            "only the cluster's DNS can resolve zones of cluster.local: set forwardDestination to ClusterCoreDNS",
         ),
         rule(
             "self.protocol != 'ForceTCP' || self.serveStale != 'Verify'",
@@ -347,9 +350,9 @@ fn zone_override() -> Vec<Rule> {
 
 fn tags() -> Vec<Rule> {
     vec![
-        rule("self.all(key, size(key) <= 512)", "the key of a tag has at most 512 characters: shorten it"),
-        rule("self.all(key, !key.matches('[<>%&?]'))", "the key of a tag must not contain any of < > % & ?: rename it"),
-        rule(r"self.all(key, !key.contains('\\'))", r"the key of a tag must not contain \: rename it"),
-        rule("self.all(key, size(self[key]) <= 256)", "the value of a tag has at most 256 characters: shorten it"),
+        rule("self.all(key, size(key) <= 512)", "a tag key must have at most 512 characters: shorten it"),
+        rule("self.all(key, !key.matches('[<>%&?]'))", "a tag key must not contain any of < > % & ?: rename it"),
+        rule(r"self.all(key, !key.contains('\\'))", r"a tag key must not contain \: rename it"),
+        rule("self.all(key, size(self[key]) <= 256)", "a tag value must have at most 256 characters: shorten it"),
     ]
 }

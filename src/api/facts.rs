@@ -27,11 +27,11 @@ pub const FORMAT_VERSION: &str = "1";
 pub enum FactsError {
     /// It is of another format.
     #[error(
-        "napkeeper-facts: version {0:?} is not understood, only {FORMAT_VERSION:?}; is another napkeeper writing it?"
+        "ConfigMap napkeeper-facts: unsupported version {0:?}, expected {FORMAT_VERSION:?}; is another version of napkeeper writing it?"
     )]
     Version(String),
     /// It does not say of which region it is.
-    #[error("napkeeper-facts: the region {0:?} is no region")]
+    #[error("ConfigMap napkeeper-facts: invalid region {0:?}")]
     Region(String),
 }
 

@@ -18,7 +18,7 @@ wire! {
         version = "v1alpha1",
         kind = "NodeOverlay",
         plural = "nodeoverlays",
-        doc = "NodeOverlay changes the prices and resources that decisions about nodes go by.",
+        doc = "NodeOverlay overrides the prices and resources of instance types in scheduling and consolidation decisions.",
         shortname = "overlays",
         category = "karpenter",
         status = "NodeOverlayStatus",
@@ -84,14 +84,14 @@ pub(crate) fn rules() -> Vec<(&'static str, Vec<Rule>)> {
             "spec",
             vec![rule(
                 "!has(self.price) || !has(self.priceAdjustment)",
-                "price and priceAdjustment exclude each other: remove one of them",
+                "price and priceAdjustment are mutually exclusive: remove one of them",
             )],
         ),
         (
             "spec.capacity",
             vec![rule(
                 format!("self.all(resource, !(resource in [{listed}]))"),
-                format!("an overlay adds extended resources alone: remove {}", FIXED_RESOURCES.join(", ")),
+                format!("an overlay can add only extended resources: remove {}", FIXED_RESOURCES.join(", ")),
             )],
         ),
         ("spec.requirements", entries),

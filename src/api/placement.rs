@@ -17,7 +17,7 @@ wire! {
         version = "v1alpha1",
         kind = "PlacementPolicy",
         plural = "placementpolicies",
-        doc = "PlacementPolicy gives new pods defaults about their place. What a pod says for itself stays.",
+        doc = "PlacementPolicy sets scheduling defaults on new pods. It does not override settings of the pod.",
         shortname = "placement",
         category = "napkeeper",
         derive = "PartialEq",
@@ -27,9 +27,9 @@ wire! {
         printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
     )]
     PlacementPolicySpec {
-        /// What pods get.
+        /// Defaults for pods.
         defaults?: PlacementDefaults,
-        /// Namespaces by their labels. Absent selects none: then only those get it that name it by annotation. Empty selects all.
+        /// Namespaces by labels. If absent, the policy applies only where an annotation names it. Empty selects all.
         namespace_selector?: LabelSelector,
         /// Pods in these namespaces by their labels. Absent or empty selects all.
         pod_selector?: LabelSelector,
@@ -37,14 +37,14 @@ wire! {
 }
 
 wire! {
-    /// What pods get. What a pod says for itself stays.
+    /// Defaults for pods. They do not override settings of the pod.
     PlacementDefaults {
-        /// Architecture that pods prefer which name none.
+        /// Preferred architecture of pods that do not specify one.
         #[schemars(extend("enum" = ["amd64", "arm64"]))]
         architecture?: String,
         /// Pods of Jobs.
         jobs?: JobDefaults,
-        /// Pods that name no capacity type go to spot nodes, except for a share.
+        /// Run pods that do not specify a capacity type on spot nodes, except for a share.
         spot?: SpotDefaults,
         /// Topology spread constraints of pods that have none.
         #[schemars(extend("maxItems" = 3, "x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["topologyKey"]))]
@@ -55,13 +55,13 @@ wire! {
 wire! {
     /// Pods of Jobs.
     JobDefaults {
-        /// For so long after its start such a pod is not disrupted voluntarily, at most 24 h.
+        /// How long after its start a pod is protected from voluntary disruption, at most 24h.
         #[schemars(extend(
             "maxLength" = 32,
             "pattern" = DURATION,
             "x-kubernetes-validations" = [{
                 "rule": "duration(self) >= duration('1m') && duration(self) <= duration('24h')",
-                "message": "must be 1m to 24h: a pod that may never be disrupted holds its node for ever",
+                "message": "must be 1m to 24h: a pod that may never be disrupted keeps its node indefinitely",
             }]
         ))]
         do_not_disrupt_for: String,
@@ -69,7 +69,7 @@ wire! {
 }
 
 wire! {
-    /// Pods that name no capacity type go to spot nodes, except for a share.
+    /// Run pods that do not specify a capacity type on spot nodes, except for a share.
     SpotDefaults {
         /// Percentage of pods that stay on demand, chosen by a hash.
         #[schemars(extend("minimum" = 0, "maximum" = 100))]

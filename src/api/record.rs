@@ -23,7 +23,7 @@ wire! {
         version = "v1alpha1",
         kind = "OrphanRecord",
         plural = "orphanrecords",
-        doc = "OrphanRecord is what sweeps have seen and done. napkeeper writes it; deleting it makes sweeps begin anew.",
+        doc = "OrphanRecord holds the observations and deletions of sweeps. napkeeper writes it; deleting it resets them.",
         category = "napkeeper",
         derive = "PartialEq",
         printcolumn(name = "LastObserved", type_ = "date", json_path = ".spec.lastObserved"),
@@ -34,7 +34,7 @@ wire! {
             "(has(self.sightings) ? size(self.sightings) : 0) + (has(self.volumes) ? size(self.volumes) : 0) \
              + (has(self.deletions) ? size(self.deletions) : 0) + (has(self.trips) ? size(self.trips) : 0) <= {MAX_ENTRIES}"
         ),
-        "message": format!("an OrphanRecord has at most {MAX_ENTRIES} entries: put the others into another object"),
+        "message": format!("an OrphanRecord has at most {MAX_ENTRIES} entries: put the rest into another object"),
     }]))]
     OrphanRecordSpec {
         /// Deletions of the last 24 h, oldest first.

@@ -49,7 +49,7 @@ wire! {
         version = "v1alpha1",
         kind = "OrphanSweep",
         plural = "orphansweeps",
-        doc = "OrphanSweep looks for VMs, NICs and disks in the node resource group that belong to nobody.",
+        doc = "OrphanSweep finds, and optionally deletes, orphaned VMs, NICs and disks in the node resource group.",
         shortname = "sweep",
         category = "napkeeper",
         status = "OrphanSweepStatus",
@@ -168,7 +168,7 @@ wire! {
     /// A resource that is never touched: by tag or by name.
     #[schemars(extend("x-kubernetes-validations" = [{
         "rule": "has(self.tag) != has(self.name)",
-        "message": "an exclusion is by tag or by name: give one of them, and two exclusions for both",
+        "message": "an exclusion is by tag or by name: use two exclusions for both",
     }]))]
     Exclusion {
         /// Name of the resource, compared without case.

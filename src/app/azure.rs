@@ -20,7 +20,7 @@ pub(crate) struct AzureArgs {
     /// Azure Resource Manager endpoint, overrides that of the cloud.
     #[arg(long, value_name = "URL")]
     pub(crate) azure_endpoint: Option<String>,
-    /// File with a fixed token; only for an endpoint on this machine.
+    /// File with a fixed token. Only for an endpoint on this machine.
     #[arg(long, value_name = "FILE")]
     pub(crate) azure_token_file: Option<PathBuf>,
     /// File with an offset for the clock of this process; only for an endpoint on this machine.
@@ -74,7 +74,7 @@ impl AzureArgs {
     pub(crate) fn credential(&self, cloud: AzureCloud) -> anyhow::Result<Credential> {
         let Some(file) = &self.azure_token_file else { return Ok(Credential::chain_in(cloud)?) };
         let text = std::fs::read_to_string(file)
-            .with_context(|| format!("reading {}, which --azure-token-file names", file.display()))?;
+            .with_context(|| format!("cannot read {} of --azure-token-file", file.display()))?;
         if text.trim().is_empty() {
             bail!("{}: the file is empty; it must contain a token", file.display());
         }
@@ -113,9 +113,9 @@ pub(crate) fn settings(cluster: &ClusterIdentity, endpoint: &str) -> AzureSettin
 /// Beside managed NAP, or instead of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ModeArg {
-    /// Beside managed NAP: nothing is launched, VMs are only reported, NICs and disks may be collected.
+    /// Beside managed NAP: launches nothing, only reports orphaned VMs, can delete orphaned NICs and disks.
     Companion,
-    /// Instead of it: all that Karpenter does, and VMs may be collected.
+    /// Instead of managed NAP: does all that Karpenter does, and can delete orphaned VMs.
     Provisioner,
 }
 

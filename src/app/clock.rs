@@ -43,7 +43,7 @@ impl WallClock {
             match std::fs::read_to_string(file) {
                 Ok(text) => seen.take(text, file),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => seen.take(String::new(), file),
-                Err(error) => tracing::warn!(file = %file.display(), %error, "reading the time offset failed"),
+                Err(error) => tracing::warn!(file = %file.display(), %error, "cannot read the time offset"),
             }
         }
         seen.shift.shifted(real)

@@ -1,4 +1,4 @@
-//! napkeeper looks after AKS Node Auto-Provisioning.
+//! napkeeper for AKS node auto-provisioning: validates, explains, simulates, provisions and cleans up.
 
 mod azure;
 mod azure_sim;

@@ -13,7 +13,7 @@ use std::path::Path;
 /// When the file cannot be read, is no ConfigMap with data, or says what cannot be understood.
 pub(crate) fn read(file: &Path) -> anyhow::Result<(Published, Document)> {
     let shown = file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| format!("--facts: reading {shown}"))?;
+    let text = std::fs::read_to_string(file).with_context(|| format!("--facts: cannot read {shown}"))?;
     let document = yaml::read(&shown, &text).documents.into_iter().next();
     let data = document.as_ref().map(|document| &document.value["data"]);
     let data = data.and_then(|data| BTreeMap::<String, String>::deserialize(data).ok());

@@ -67,7 +67,7 @@ pub(crate) fn asked(file: Option<&Path>, path: Option<&Path>, cluster: Option<&s
 /// As [`of_cluster`].
 pub(crate) fn read(file: &Path) -> anyhow::Result<PriceSheet> {
     let shown = file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading the price sheet {shown}"))?;
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the price sheet {shown}"))?;
     parse(&text).or_else(|problems| {
         let lines: Vec<String> = problems.iter().map(|problem| format!("{shown}:{problem}")).collect();
         bail!("{}", lines.join("\n"))
@@ -100,7 +100,7 @@ fn parse(text: &str) -> Result<PriceSheet, Vec<SheetProblem>> {
 /// mark that is not closed spoils its own line alone, and the reader's line numbers leave out comments.
 fn cut(line: &str) -> Result<Vec<String>, String> {
     if line.matches('"').count() % 2 == 1 {
-        return Err("the quotation mark is not closed".to_owned());
+        return Err("unclosed quotation mark".to_owned());
     }
     let mut reader = csv::ReaderBuilder::new().has_headers(false).trim(csv::Trim::All).from_reader(line.as_bytes());
     let mut record = csv::StringRecord::new();
@@ -148,7 +148,7 @@ mod tests {
         for part in [
             "priceSheet of cluster \"prod\"",
             "prices.csv:4: usdPerHour: amount \"x\"",
-            "prices.csv:5: the quotation mark is not closed",
+            "prices.csv:5: unclosed quotation mark",
             "prices.csv:6: capacityType: capacity type",
         ] {
             assert!(error.contains(part), "{error} lacks {part}");

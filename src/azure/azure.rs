@@ -212,7 +212,7 @@ impl Azure {
 
     async fn poll(&self, operation: &OperationId) -> Result<Reply, CloudError> {
         let url =
-            operation.0.parse().map_err(|_| invalid("the id of an operation must be the URL that Azure named"))?;
+            operation.0.parse().map_err(|_| invalid("the id of an operation must be the URL that Azure returned"))?;
         operation::outcome(&self.transport.poll(url).await?)
     }
 
@@ -258,5 +258,5 @@ fn begun_delete(response: &azure_core::Response) -> Result<Reply, CloudError> {
 /// A body that must be of a shape.
 pub(crate) fn parsed<T: DeserializeOwned>(response: &WireResponse) -> Result<T, CloudError> {
     serde_json::from_slice(&response.body)
-        .map_err(|error| unavailable(format!("Azure's response cannot be understood: {error}")))
+        .map_err(|error| unavailable(format!("Azure's response cannot be read: {error}")))
 }

@@ -82,7 +82,7 @@ pub enum CredentialError {
     #[error("no credential: {0}")]
     None(Arc<str>),
     /// Every way failed; what each said, in order.
-    #[error("no token from {0}")]
+    #[error("cannot get a token from {0}")]
     Failed(Arc<str>),
 }
 
@@ -152,7 +152,7 @@ impl Chain {
                     return Ok(token);
                 }
                 Ok(Err(error)) => failures.push(format!("{name}: {error}")),
-                Err(_) => failures.push(format!("{name}: no answer in {} s", LONGEST.as_secs())),
+                Err(_) => failures.push(format!("{name}: no response within {} s", LONGEST.as_secs())),
             }
         }
         let error = CredentialError::Failed(failures.join("; ").into());

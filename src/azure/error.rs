@@ -22,7 +22,7 @@ pub(crate) fn of_response(response: &WireResponse) -> CloudError {
     let by_status = by_status(response.status);
     let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     let told = told(&body).unwrap_or_else(|| {
-        let what = format!("status {} without an error that Azure Resource Manager would send", response.status);
+        let what = format!("status {} without an Azure Resource Manager error", response.status);
         CloudError::new(by_status, what)
     });
     let code = match told.code {
@@ -35,7 +35,7 @@ pub(crate) fn of_response(response: &WireResponse) -> CloudError {
     };
     let mut message = told.message.to_string();
     if (response.status, code) == (404, CloudErrorCode::Unavailable) {
-        message = format!("whether the resource is absent is not known: {message}");
+        message = format!("cannot tell whether the resource exists: {message}");
     }
     with_correlation(CloudError { code, message: message.into(), retry_after: retry_after(response), ..told }, response)
 }
@@ -82,7 +82,7 @@ pub(crate) fn of_operation(body: &Value, otherwise: CloudErrorCode) -> CloudErro
             CloudError { code: otherwise, ..error }
         }
         Some(error) => error,
-        None => CloudError::new(otherwise, "the operation failed without saying why"),
+        None => CloudError::new(otherwise, "the operation failed without an error message"),
     }
 }
 
@@ -111,7 +111,7 @@ fn told(body: &Value) -> Option<CloudError> {
     let policy = (code == CloudErrorCode::Policy).then(|| policy(&inner)).flatten();
     let quota = is_quota.then(|| quota(message)).flatten();
     let message = match &policy {
-        Some(name) if !message.contains(&**name) => format!("the policy {name:?} forbids it: {message}"),
+        Some(name) if !message.contains(&**name) => format!("denied by Azure Policy {name:?}: {message}"),
         _ => message.to_owned(),
     };
     Some(CloudError { policy, quota, ..CloudError::new(code, message) })

@@ -75,10 +75,12 @@ impl HttpClient for TokenClient {
         let method = match request.method() {
             http::Method::Get => Method::Get,
             http::Method::Post => Method::Post,
-            other => return Err(failed(ErrorKind::Other, format!("{other} is not how tokens are asked for"))),
+            other => {
+                return Err(failed(ErrorKind::Other, format!("{other} is not a supported method for token requests")));
+            }
         };
         let Body::Bytes(body) = request.body() else {
-            return Err(failed(ErrorKind::Other, "tokens are not asked for by streams".to_owned()));
+            return Err(failed(ErrorKind::Other, "streaming token requests are not supported".to_owned()));
         };
         let headers = request.headers().iter().map(|(k, v)| (k.as_str().to_owned(), v.as_str().to_owned()));
         let sent =

@@ -34,7 +34,7 @@ impl Azure {
     pub async fn list(&self) -> Listing<CloudResource> {
         let what = || Arc::from("the node resource group");
         let listed = timeout(LONGEST, self.everything()).await;
-        let listed = listed.unwrap_or_else(|_| Err(unavailable(format!("not whole after {} s", LONGEST.as_secs()))));
+        let listed = listed.unwrap_or_else(|_| Err(unavailable(format!("incomplete after {} s", LONGEST.as_secs()))));
         listed.map_err(|error| ListFailure { listing: what(), reason: error.message })
     }
 

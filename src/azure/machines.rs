@@ -30,7 +30,7 @@ impl Azure {
                 self.about_machine(Method::Put, spec.id.as_str(), PREVIEW, Some(&body(spec))).await
             }
             AksMachineRequest::Delete(id) => {
-                let (pool, name) = place(id).ok_or_else(|| invalid(format!("{id} is the id of no Machine")))?;
+                let (pool, name) = place(id).ok_or_else(|| invalid(format!("{id} is not the id of a Machine")))?;
                 let path = format!("{pool}/deleteMachines");
                 let names = json!({ "machineNames": [name] });
                 operation::deleted(self.about_machine(Method::Post, &path, MACHINES, Some(&names)).await)

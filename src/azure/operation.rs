@@ -15,7 +15,7 @@ pub(crate) fn begun(status: u16, header: impl Fn(&'static str) -> Option<String>
     let url = header("azure-asyncoperation").or_else(|| header("location"));
     match (status, url) {
         (200..=202, Some(url)) => Ok(Reply::Accepted(OperationId(Arc::from(url)))),
-        (202, None) => Err(unavailable("Azure accepted the request, but does not say where its outcome will be")),
+        (202, None) => Err(unavailable("Azure accepted the request, but returned no URL for its result")),
         _ => Ok(Reply::Done),
     }
 }

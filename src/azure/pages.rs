@@ -43,7 +43,7 @@ impl Azure {
             let page: Page<T> = answer.and_then(|answer| parsed(&answer)).map_err(|e| partial(read, e))?;
             items.extend(page.value);
             let Some(next) = page.next_link.filter(|next| !next.is_empty()) else { return Ok(items) };
-            url = next.parse().map_err(|_| unavailable("the link to the next page is no URL"))?;
+            url = next.parse().map_err(|_| unavailable("the link to the next page is not a URL"))?;
         }
         Err(endless(most))
     }
@@ -54,7 +54,7 @@ pub(crate) fn partial(pages: usize, error: CloudError) -> CloudError {
     if pages == 0 {
         return error;
     }
-    CloudError { message: format!("after {pages} whole pages: {}", error.message).into(), ..error }
+    CloudError { message: format!("after {pages} complete pages: {}", error.message).into(), ..error }
 }
 
 /// The failure of a listing that does not end.

@@ -24,7 +24,7 @@ pub(crate) struct Place<'a> {
 impl<'a> Place<'a> {
     /// The place of a VM, NIC or disk.
     pub(crate) fn of(id: &'a ArmId) -> Result<Self, CloudError> {
-        let wrong = || invalid(format!("{id} is the id of no VM, NIC or disk"));
+        let wrong = || invalid(format!("{id} is not the id of a VM, NIC or disk"));
         let segments: Vec<&str> = id.as_str().split('/').collect();
         let ["", _, subscription, groups, group, providers, provider, of, name] = segments[..] else {
             return Err(wrong());

@@ -164,7 +164,7 @@ impl Azure {
         };
         let error = of_response(&response);
         if response.status == 401 {
-            return Err(CloudError { message: format!("the token is refused: {}", error.message).into(), ..error });
+            return Err(CloudError { message: format!("the token is rejected: {}", error.message).into(), ..error });
         }
         let is = |code: &str| response.status == 404 && outer_code(&response).eq_ignore_ascii_case(code);
         if is(NO_SUBSCRIPTION) {
@@ -280,7 +280,7 @@ fn named(value: &Value, key: &str) -> String {
 }
 
 fn strange(why: &dyn std::fmt::Display) -> CloudError {
-    unavailable(format!("Azure's response cannot be understood: {why}"))
+    unavailable(format!("Azure's response cannot be read: {why}"))
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ impl Head {
         let location = resource.location.to_ascii_lowercase().replace(' ', "");
         let mut head = Self { id, location, tags: Tags::new() };
         for (key, value) in resource.tags.as_ref().and_then(Value::as_object).into_iter().flatten() {
-            let Some(value) = value.as_str() else { return Err(head.unreadable(&"a tag is no text")) };
+            let Some(value) = value.as_str() else { return Err(head.unreadable(&"a tag is not a string")) };
             head.tags.insert(Arc::from(key.as_str()), Arc::from(value));
         }
         Ok(head)
@@ -132,7 +132,7 @@ impl Head {
     fn zone(&self, zones: &[String]) -> Result<Option<Zone>, CloudError> {
         let [zone] = zones else { return Ok(None) };
         let region = Region::new(&self.location).map_err(|e| self.unreadable(&e))?;
-        let n = zone.parse().map_err(|_| self.unreadable(&format!("{zone:?} is no zone")))?;
+        let n = zone.parse().map_err(|_| self.unreadable(&format!("{zone:?} is not a zone")))?;
         Ok(Some(Zone::of(&region, n)))
     }
 
@@ -148,7 +148,7 @@ impl Head {
         detail: ResourceDetail,
     ) -> Result<CloudResource, CloudError> {
         let Some(incarnation) = incarnation.filter(|text| !text.is_empty()) else {
-            return Err(self.unreadable(&"nothing tells it from another of the same name"));
+            return Err(self.unreadable(&"it has no unique id to distinguish it from another of the same name"));
         };
         let incarnation = Arc::from(incarnation);
         Ok(CloudResource { id: self.id, incarnation, tags: self.tags, created_at, zone, detail })

@@ -223,7 +223,7 @@ impl fmt::Debug for Saved {
 impl Wire for Saved {
     async fn send(&self, request: WireRequest) -> Result<WireResponse, WireError> {
         if request.method != Method::Get {
-            return Err(WireError::Url("saved listings take no writes"));
+            return Err(WireError::Url("saved listings are read-only"));
         }
         let (status, body) = self.answer(&listing_name(&request.url));
         Ok(WireResponse { status, headers: Vec::new(), body: body.to_string().into_bytes() })

@@ -105,13 +105,13 @@ pub enum SettingsError {
     #[error("endpoint {0:?}: must be an https URL without a path, or http on a loopback address")]
     Endpoint(Arc<str>),
     /// The group is no resource group.
-    #[error("group {0}: must be the id of a resource group")]
+    #[error("resource group {0:?}: must be the id of a resource group")]
     Group(ArmId),
     /// The image is neither a resource nor of a community gallery.
     #[error("image {0:?}: must begin with /subscriptions/ or /CommunityGalleries/")]
     Image(Arc<str>),
     /// The ARM crates refuse to be set up.
-    #[error("setting up the clients of Azure Resource Manager: {0}")]
+    #[error("cannot set up the Azure Resource Manager clients: {0}")]
     Clients(Arc<str>),
 }
 

@@ -123,11 +123,11 @@ impl Transport {
             if left == 0 || late || !passing || !self.pace.may_retry() {
                 return Err(error);
             }
-            tracing::info!(path = ask.url.path(), ?pause, %error, "a page of a listing is asked for again");
+            tracing::info!(path = ask.url.path(), ?pause, %error, "retrying a page of a listing");
             self.wire.rest(pause).await;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
-        Err(unavailable("a page of a listing was asked for too often"))
+        Err(unavailable("too many retries for a page of a listing"))
     }
 
     /// Waits until a request of this kind may leave. Whoever has to check something right before a write waits first.
@@ -136,7 +136,7 @@ impl Transport {
         match self.pace.turn(&kind, self.wire.elapsed()) {
             Ok(wait) if wait.is_zero() => Ok(()),
             Ok(wait) => {
-                tracing::debug!(kind, ?wait, "waiting for a turn");
+                tracing::debug!(kind, ?wait, "waiting for the rate limiter");
                 self.wire.rest(wait).await;
                 Ok(())
             }
@@ -148,7 +148,7 @@ impl Transport {
     async fn answer(&self, mut ask: Ask) -> Result<Result<WireResponse, WireResponse>, CloudError> {
         if ask.url.origin() != self.endpoint.origin() {
             let host = ask.url.host_str().unwrap_or_default();
-            return Err(invalid(format!("{host} is not Azure's endpoint: no token is sent to it")));
+            return Err(invalid(format!("{host} is not the Azure endpoint: refusing to send it a token")));
         }
         put_version(&mut ask.url)?;
         let (method, path) = (ask.method, ask.url.path().to_owned());
@@ -164,7 +164,7 @@ impl Transport {
             // Nothing has been done: the token had been taken back, or ended on the way. What was checked right before
             // a write is old by the time that a new token is there, so whoever writes has to check again.
             if method != Method::Get {
-                return Err(unavailable(format!("{} {path}: the token is not taken any more", method.as_str())));
+                return Err(unavailable(format!("{} {path}: the token is no longer accepted", method.as_str())));
             }
             response = self.send(&ask).await?;
         }
@@ -176,7 +176,7 @@ impl Transport {
         // A page of something in between, say a proxy that asks for a password, must not pass for a success.
         if !response.body.is_empty() && serde_json::from_slice::<IgnoredAny>(&response.body).is_err() {
             let (method, status) = (method.as_str(), response.status);
-            return Err(unavailable(format!("{method} {path}: answered {status} with a body that is no JSON")));
+            return Err(unavailable(format!("{method} {path}: status {status} with a body that is not JSON")));
         }
         Ok(Ok(response))
     }
@@ -203,13 +203,13 @@ impl Transport {
         let error = match sent {
             Ok(Ok(response)) => {
                 let correlation = correlation(&response).unwrap_or_default();
-                tracing::debug!(method, path, status = response.status, ms, id, correlation, "asked Azure");
+                tracing::debug!(method, path, status = response.status, ms, id, correlation, "request to Azure");
                 return Ok(response);
             }
             Ok(Err(error)) => error,
             Err(_) => WireError::Timeout,
         };
-        tracing::debug!(method, path, ms, id, %error, "no response of Azure");
+        tracing::debug!(method, path, ms, id, %error, "no response from Azure");
         Err(unavailable(format!("{method} {path}: {error} (client request id {id})")))
     }
 
@@ -223,7 +223,7 @@ impl Transport {
 
 /// A request that is not sent yet, for Azure has asked to wait.
 fn held_back(kind: &str, wait: Duration) -> CloudError {
-    let message = format!("{kind}: held back for {} s more, as Azure has asked", wait.as_secs().max(1));
+    let message = format!("{kind}: throttled by Azure, next request in {} s", wait.as_secs().max(1));
     // In whole seconds, rounded up: whoever comes back too early would wait twice.
     let secs = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX).saturating_add(1);
     CloudError {
@@ -246,7 +246,7 @@ fn put_version(url: &mut Url) -> Result<(), CloudError> {
     }
     let path = url.path().to_ascii_lowercase();
     let Some((_, version)) = VERSIONS.iter().find(|(part, _)| path.contains(part)) else {
-        return Err(invalid(format!("{path}: no API version is known for it")));
+        return Err(invalid(format!("{path}: no known API version")));
     };
     url.query_pairs_mut().append_pair("api-version", version);
     Ok(())
@@ -274,10 +274,10 @@ impl HttpClient for Transport {
             azure_core::Method::Patch => Method::Patch,
             azure_core::Method::Delete => Method::Delete,
             azure_core::Method::Post => Method::Post,
-            other => return Err(failed(invalid(format!("{other} is no method of Azure Resource Manager")))),
+            other => return Err(failed(invalid(format!("{other} is not supported by Azure Resource Manager")))),
         };
         let Body::Bytes(bytes) = request.body() else {
-            return Err(failed(invalid("a body must be whole, not a stream")));
+            return Err(failed(invalid("streaming bodies are not supported")));
         };
         let body = (!bytes.is_empty()).then(|| without_read_only(bytes));
         let headers = request.headers();
@@ -286,7 +286,7 @@ impl HttpClient for Transport {
         let ask = Ask { method, url: request.url().clone(), body, condition };
         let response = self.ask(ask).await.map_err(failed)?;
         let status = StatusCode::try_from(response.status)
-            .map_err(|_| failed(unavailable(format!("{} is no status", response.status))))?;
+            .map_err(|_| failed(unavailable(format!("{} is not a valid status", response.status))))?;
         let mut headers = Headers::new();
         for (name, value) in response.headers {
             headers.insert(HeaderName::from(name), HeaderValue::from(value));
@@ -299,7 +299,7 @@ impl HttpClient for Transport {
 pub(crate) fn meant(error: azure_core::Error) -> CloudError {
     match error.into_downcast::<CloudError>() {
         Ok(error) => error,
-        Err(error) => unavailable(format!("Azure's response cannot be understood: {error}")),
+        Err(error) => unavailable(format!("Azure's response cannot be read: {error}")),
     }
 }
 

@@ -117,7 +117,7 @@ impl fmt::Debug for WireResponse {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The HTTP client cannot be made.
-    #[error("making an HTTP client: {0}")]
+    #[error("cannot create an HTTP client: {0}")]
     Client(Arc<str>),
     /// The URL is not one that requests are sent to.
     #[error("{0}")]
@@ -126,13 +126,13 @@ pub enum WireError {
     #[error("no connection: {0}")]
     Connect(Arc<str>),
     /// It took too long.
-    #[error("no whole response in time")]
+    #[error("timed out before the response was complete")]
     Timeout,
     /// The connection broke, or the response is no HTTP.
-    #[error("the exchange broke off: {0}")]
+    #[error("connection interrupted: {0}")]
     Broken(Arc<str>),
     /// The body is longer than any that Azure sends.
-    #[error("the response is longer than {LONGEST_BODY} bytes")]
+    #[error("the response exceeds {LONGEST_BODY} bytes")]
     TooLong,
 }
 
@@ -185,7 +185,7 @@ impl HttpWire {
         if url.scheme() == "http" && near {
             Ok(&self.near)
         } else {
-            Err(WireError::Url("only https leaves this machine"))
+            Err(WireError::Url("only https is allowed for remote hosts"))
         }
     }
 }
@@ -193,7 +193,7 @@ impl HttpWire {
 #[async_trait]
 impl Wire for HttpWire {
     async fn send(&self, request: WireRequest) -> Result<WireResponse, WireError> {
-        let url = reqwest::Url::parse(&request.url).map_err(|_| WireError::Url("this is no URL"))?;
+        let url = reqwest::Url::parse(&request.url).map_err(|_| WireError::Url("not a valid URL"))?;
         let method = match request.method {
             Method::Get => reqwest::Method::GET,
             Method::Put => reqwest::Method::PUT,

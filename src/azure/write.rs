@@ -79,7 +79,7 @@ fn security(asked: SecurityProfile) -> Option<models::SecurityProfile> {
 
 fn storage(spec: &VmSpec, machines: &Machines) -> Result<models::StorageProfile, CloudError> {
     let size = i32::try_from(spec.os_disk_gb)
-        .map_err(|_| invalid(format!("an OS disk of {} GB is larger than any", spec.os_disk_gb)))?;
+        .map_err(|_| invalid(format!("an OS disk of {} GB is too large", spec.os_disk_gb)))?;
     let mut disk = models::OsDisk::new(models::CreateOption::FromImage);
     disk.name = Some(spec.os_disk.name().to_owned());
     disk.disk_size_gb = Some(size);

@@ -56,13 +56,14 @@ impl Refused {
     fn answer(self, limits: &Limits) -> Response {
         let (status, why) = match self {
             Self::TooLong => {
-                (StatusCode::PAYLOAD_TOO_LARGE, format!("the body is longer than {} bytes\n", limits.body))
+                (StatusCode::PAYLOAD_TOO_LARGE, format!("the request body exceeds {} bytes\n", limits.body))
             }
-            Self::TooSlow => {
-                (StatusCode::REQUEST_TIMEOUT, format!("the body was not here after {:?}\n", limits.body_within))
-            }
-            Self::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "too many requests are here\n".to_owned()),
-            Self::Broken => (StatusCode::BAD_REQUEST, "the body broke off\n".to_owned()),
+            Self::TooSlow => (
+                StatusCode::REQUEST_TIMEOUT,
+                format!("the request body was incomplete after {:?}\n", limits.body_within),
+            ),
+            Self::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "too many concurrent requests\n".to_owned()),
+            Self::Broken => (StatusCode::BAD_REQUEST, "the request body was interrupted\n".to_owned()),
         };
         (status, why).into_response()
     }

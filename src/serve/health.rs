@@ -71,7 +71,7 @@ impl Health {
     /// Adds a check, which fails until it is told that all is well.
     #[must_use]
     pub fn check(&self, name: &'static str) -> Check {
-        let check = Check { name, why: watch::Sender::new(Some("has not begun".to_owned())) };
+        let check = Check { name, why: watch::Sender::new(Some("not started".to_owned())) };
         self.checks.lock().unwrap_or_else(PoisonError::into_inner).push(check.clone());
         check
     }

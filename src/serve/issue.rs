@@ -24,7 +24,7 @@ const AUTHORITY: &str = "napkeeper webhook authority";
 
 /// A certificate cannot be made.
 #[derive(Debug, thiserror::Error)]
-#[error("making {what}: {why}")]
+#[error("cannot create {what}: {why}")]
 pub struct IssueError {
     what: &'static str,
     why: rcgen::Error,

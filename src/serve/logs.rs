@@ -27,7 +27,7 @@ const PROVOKED: &str = "h2::";
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The filter cannot be read.
-    #[error("log filter {filter:?} (flag --log-level, or RUST_LOG): {why}; write for example info or napkeeper=debug")]
+    #[error("log filter {filter:?} (flag --log-level, or RUST_LOG): {why}; use for example info or napkeeper=debug")]
     Filter {
         /// The filter.
         filter: String,
@@ -35,7 +35,7 @@ pub enum LogError {
         why: String,
     },
     /// Somebody has set logging up before.
-    #[error("logging is set up already; it is set up once, at the start of a command")]
+    #[error("logging is already set up")]
     Twice,
 }
 

@@ -22,8 +22,6 @@ pub(crate) fn answer(registry: &Registry) -> Response {
         Ok(()) => {
             ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
         }
-        Err(error) => {
-            (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics cannot be written: {error}\n")).into_response()
-        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("cannot encode metrics: {error}\n")).into_response(),
     }
 }

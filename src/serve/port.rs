@@ -62,7 +62,7 @@ impl Port {
     /// When the system does not tell.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let address = self.socket.local_addr()?.as_socket();
-        address.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is no address of the internet"))
+        address.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not an IP address"))
     }
 
     /// From here on callers come, until the process drains. The second part turns true once all have been let in.
@@ -195,7 +195,7 @@ fn turn_away(listener: &tokio::net::TcpListener) -> bool {
     ];
     let attached = SockRef::from(listener).attach_filter(&program);
     if let Err(error) = &attached {
-        tracing::debug!(%error, "a caller may be lost when the shared port is closed");
+        tracing::debug!(%error, "closing the shared port may drop a connection");
     }
     attached.is_ok()
 }
@@ -226,7 +226,7 @@ fn queued(listener: &TcpListener) -> VecDeque<TcpStream> {
 
 impl AddrListener<Caller, Somewhere> for Gate {
     async fn bind_to(_: Somewhere) -> io::Result<Self> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "this is no address to listen on"))
+        Err(io::Error::new(io::ErrorKind::Unsupported, "not a listenable address"))
     }
 
     async fn accept_stream(&self) -> io::Result<(Caller, Somewhere)> {

@@ -46,7 +46,7 @@ pub enum RunError {
     #[error("cannot listen for SIGTERM and SIGINT: {0}")]
     Signals(#[source] io::Error),
     /// A part ended with an error.
-    #[error("{part} ended: {error}")]
+    #[error("{part} failed: {error}")]
     Part {
         /// Which.
         part: &'static str,
@@ -60,7 +60,7 @@ pub enum RunError {
         part: &'static str,
     },
     /// Parts had not ended when the grace time was over, or a second signal came.
-    #[error("{parts} did not end {}", if *interrupted { "before the second signal" } else { "within the grace time" })]
+    #[error("{parts} did not stop {}", if *interrupted { "before the second signal" } else { "within the grace period" })]
     Unfinished {
         /// Which, joined by commas.
         parts: String,
@@ -121,7 +121,7 @@ impl Running {
         };
         let part = self.names.remove(&id).unwrap_or("a part");
         if lifecycle.stage() < Stage::Draining {
-            tracing::info!(part, "ended; stopping the others");
+            tracing::info!(part, "component stopped; stopping the others");
         }
         lifecycle.drain();
         let Some(error) = error else { return };
@@ -162,7 +162,7 @@ impl Signals {
                 _ = self.interrupt.recv() => "SIGINT",
             };
             lifecycle.signal();
-            tracing::info!(signal = name, stage = ?lifecycle.stage(), "told to stop");
+            tracing::info!(signal = name, stage = ?lifecycle.stage(), "received signal, shutting down");
         }
     }
 }

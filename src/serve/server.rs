@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; choose another address, or stop what listens there")]
+    #[error("cannot listen on {address}: {source}; use another address, or stop the process that listens there")]
     Bind {
         /// Which.
         address: SocketAddr,
@@ -36,7 +36,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The listener broke.
-    #[error("the server on {address} ended: {source}")]
+    #[error("the server on {address} failed: {source}")]
     Serve {
         /// Which.
         address: String,

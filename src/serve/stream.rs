@@ -59,7 +59,7 @@ impl<S> Watched<S> {
             let now = Instant::now();
             let deadline = self.connection.deadline(&self.limits).map(Instant::from_std);
             if deadline.is_some_and(|deadline| deadline <= now) {
-                return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "no request came in time"));
+                return Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, "timed out waiting for a request"));
             }
             let next = now + look_every(&self.limits);
             self.timer.as_mut().reset(deadline.map_or(next, |deadline| deadline.min(next)));

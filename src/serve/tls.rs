@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_secs(3);
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
-    #[error("cannot read the TLS {what} {}: {source}; is the Secret with it mounted?", path.display())]
+    #[error("cannot read the TLS {what} {}: {source}; is its Secret mounted?", path.display())]
     Read {
         /// `certificate`, `key` or `client authority`.
         what: &'static str,
@@ -37,7 +37,7 @@ pub enum TlsError {
         source: io::Error,
     },
     /// A file has no PEM of the right sort.
-    #[error("no {what} in {}: {why}; it must hold PEM text, as tls.crt and tls.key of a Secret do", path.display())]
+    #[error("no {what} in {}: {why}; expected PEM, as in tls.crt and tls.key of a TLS Secret", path.display())]
     Pem {
         /// `certificate`, `key` or `client authority`.
         what: &'static str,
@@ -47,7 +47,7 @@ pub enum TlsError {
         why: String,
     },
     /// Certificate and key do not belong together, or cannot be used.
-    #[error("{} and {} cannot be served together: {why}; issue them anew as a pair", certificate.display(), key.display())]
+    #[error("{} and {} do not match: {why}; reissue them as a pair", certificate.display(), key.display())]
     Pair {
         /// The certificate's file.
         certificate: PathBuf,
@@ -74,9 +74,9 @@ impl TlsMetrics {
     /// Metrics that the registry shows.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let help = "End of the served certificate, in seconds since 1970";
+        let help = "Expiry of the served certificate, in seconds since the Unix epoch";
         registry.register("tls_certificate_expiry_timestamp_seconds", help, metrics.expiry.clone());
-        registry.register("tls_reloads", "Changed certificates, by result: loaded or refused", metrics.reloads.clone());
+        registry.register("tls_reloads", "Certificate reloads, by result: loaded or refused", metrics.reloads.clone());
         metrics
     }
 
@@ -208,11 +208,11 @@ impl Certificates {
                 Ok(false) => {}
                 Ok(true) => {
                     metrics.count("loaded");
-                    tracing::info!(certificate = %self.origin.files().certificate.display(), "new certificate is served");
+                    tracing::info!(certificate = %self.origin.files().certificate.display(), "serving a new certificate");
                 }
                 Err(error) => {
                     metrics.count("refused");
-                    tracing::warn!(%error, "the old certificate stays in use");
+                    tracing::warn!(%error, "cannot load the new certificate, keeping the old one");
                 }
             }
         }
@@ -222,7 +222,7 @@ impl Certificates {
         let Some(check) = &self.check else { return };
         match self.expires {
             Some(_) => check.pass(),
-            None => check.fail("there is no certificate to serve yet"),
+            None => check.fail("no certificate to serve yet"),
         }
     }
 
@@ -312,7 +312,7 @@ fn authorities(path: &Path, text: &[u8]) -> Result<RootCertStore, TlsError> {
     for der in CertificateDer::pem_slice_iter(text) {
         roots.add(der.map_err(|e| wrong(e.to_string()))?).map_err(|e| wrong(e.to_string()))?;
     }
-    if roots.is_empty() { Err(wrong("there is no CERTIFICATE block".to_owned())) } else { Ok(roots) }
+    if roots.is_empty() { Err(wrong("no CERTIFICATE block found".to_owned())) } else { Ok(roots) }
 }
 
 impl Files {
@@ -331,7 +331,7 @@ impl Files {
             .collect::<Result<_, _>>()
             .map_err(|e| pem("certificate", &self.certificate, e.to_string()))?;
         let Some(expires) = chain.first().map(|der| not_after(der)) else {
-            return Err(pem("certificate", &self.certificate, "there is no CERTIFICATE block".to_owned()));
+            return Err(pem("certificate", &self.certificate, "no CERTIFICATE block found".to_owned()));
         };
         let key = PrivateKeyDer::from_pem_slice(&text.key).map_err(|e| pem("key", &self.key, e.to_string()))?;
         let builder = builder().map_err(|e| self.refused(&e))?;

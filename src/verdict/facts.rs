@@ -37,7 +37,7 @@ impl<T> Deref for Lazy<T> {
 
 impl<T> fmt::Debug for Lazy<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("made when needed")
+        f.write_str("created on first use")
     }
 }
 

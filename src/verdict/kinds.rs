@@ -20,10 +20,10 @@ const GONE: [(&str, &str, &str); 2] =
 const CHANGES: [(&str, &str); 2] = [
     (
         "karpenter.sh",
-        "since v1 nodeClassRef takes group, kind and name, expireAfter stands in spec.template.spec, \
-         consolidationPolicy WhenUnderutilized is WhenEmptyOrUnderutilized, and disruption requires consolidateAfter",
+        "since v1 nodeClassRef has group, kind and name, expireAfter moved to spec.template.spec, consolidationPolicy \
+         WhenUnderutilized is now WhenEmptyOrUnderutilized, and disruption requires consolidateAfter",
     ),
-    ("karpenter.azure.com", "all versions have the same fields, except for imageVersion, which is gone"),
+    ("karpenter.azure.com", "all versions have the same fields, except for imageVersion, which was removed"),
 ];
 
 /// What is to be done with an object.
@@ -41,7 +41,7 @@ pub(crate) enum Standing<'s> {
 /// Finds the schema of an object, noting what is wrong with its kind.
 pub(crate) fn identify<'s>(definitions: &'s Definitions, value: &Value, found: &mut Vec<Issue>) -> Standing<'s> {
     let Some(map) = value.as_object() else {
-        found.push(Issue::new(&rules::NO_KIND, &Path::root(), "a manifest is a map with apiVersion and kind"));
+        found.push(Issue::new(&rules::NO_KIND, &Path::root(), "a manifest must be a map with apiVersion and kind"));
         return Standing::Lost;
     };
     let looks_like_one = ["apiVersion", "kind", "metadata", "spec"].iter().any(|k| map.contains_key(*k));
@@ -51,8 +51,8 @@ pub(crate) fn identify<'s>(definitions: &'s Definitions, value: &Value, found: &
     let mut text = |field: &str| match map.get(field).and_then(Value::as_str).filter(|t| !t.is_empty()) {
         Some(text) => Some(text),
         None => {
-            let message = format!("{field} is missing: a manifest has apiVersion and kind");
-            let fix = (field == "apiVersion").then(|| "for a NodePool write apiVersion: karpenter.sh/v1".to_owned());
+            let message = format!("{field} is missing: a manifest needs apiVersion and kind");
+            let fix = (field == "apiVersion").then(|| "for a NodePool set apiVersion: karpenter.sh/v1".to_owned());
             found.push(Issue::new(&rules::NO_KIND, &Path::from_dotted(field), message).fix(fix));
             None
         }
@@ -83,9 +83,10 @@ fn served<'s>(kind: &'s Kind, version: &str, found: &mut Vec<Issue>) -> Standing
         return Standing::Lost;
     };
     let api_version = format!("{}/{version}", kind.group);
-    let write = with_tool(format!("write apiVersion: {}/{}", kind.group, current.name), &api_version, &kind.name);
+    let write = with_tool(format!("set apiVersion: {}/{}", kind.group, current.name), &api_version, &kind.name);
     let Some(given) = kind.versions.iter().find(|v| v.name == version) else {
-        let message = format!("{api_version} does not exist or is not served: {} is {}", kind.name, current.name);
+        let message =
+            format!("{api_version} does not exist or is not served: {} is served as {}", kind.name, current.name);
         let changes = CHANGES.iter().find(|(g, _)| *g == kind.group);
         let fix = changes.map_or_else(|| write.clone(), |(_, change)| format!("{write}; {change}"));
         found.push(Issue::new(&rules::VERSION, &path, message).fix(fix));
@@ -100,16 +101,16 @@ fn served<'s>(kind: &'s Kind, version: &str, found: &mut Vec<Issue>) -> Standing
 
 /// Advice that names the command which follows it.
 fn with_tool(advice: String, api_version: &str, kind: &str) -> String {
-    if migrate::reads(api_version, kind) { advice + " (napkeeper migrate does it)" } else { advice }
+    if migrate::reads(api_version, kind) { advice + " (napkeeper migrate can do this)" } else { advice }
 }
 
 fn unknown_kind(api_version: &str, kind: &str, known: &[&Kind]) -> Issue {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let names: Vec<&str> = known.iter().map(|k| k.name.as_str()).collect();
-    let message = format!("{group} has no kind {kind}: it has {}", names.join(", "));
+    let message = format!("API group {group} has no kind {kind} (known: {})", names.join(", "));
     let gone = GONE.iter().find(|(g, k, _)| (*g, *k) == (group, kind));
     let meant = gone.map(|(_, _, now)| *now).or_else(|| nearest(kind, names));
-    let fix = meant.map(|m| with_tool(format!("write kind: {m}"), api_version, kind));
+    let fix = meant.map(|m| with_tool(format!("set kind: {m}"), api_version, kind));
     Issue::new(&rules::KIND, &Path::from_dotted("kind"), message).fix(fix)
 }
 
@@ -128,26 +129,26 @@ mod tests {
 
     #[test]
     fn what_can_be_migrated_says_so() {
-        let tool = "(napkeeper migrate does it)";
-        let changes = "; since v1 nodeClassRef takes group, kind and name, expireAfter stands in spec.template.spec, \
-                       consolidationPolicy WhenUnderutilized is WhenEmptyOrUnderutilized, and disruption requires \
-                       consolidateAfter";
+        let tool = "(napkeeper migrate can do this)";
+        let changes = "; since v1 nodeClassRef has group, kind and name, expireAfter moved to spec.template.spec, \
+                       consolidationPolicy WhenUnderutilized is now WhenEmptyOrUnderutilized, and disruption \
+                       requires consolidateAfter";
         for (api_version, kind, expected) in [
-            ("karpenter.sh/v1alpha5", "NodePool", format!("write apiVersion: karpenter.sh/v1 {tool}{changes}")),
-            ("karpenter.sh/v1beta1", "NodeClaim", format!("write apiVersion: karpenter.sh/v1 {tool}{changes}")),
-            ("karpenter.sh/v1beta2", "NodePool", format!("write apiVersion: karpenter.sh/v1{changes}")),
-            ("karpenter.sh/v1alpha5", "Provisioner", format!("write kind: NodePool {tool}")),
-            ("karpenter.sh/v1alpha5", "Machine", "write kind: NodeClaim".to_owned()),
+            ("karpenter.sh/v1alpha5", "NodePool", format!("set apiVersion: karpenter.sh/v1 {tool}{changes}")),
+            ("karpenter.sh/v1beta1", "NodeClaim", format!("set apiVersion: karpenter.sh/v1 {tool}{changes}")),
+            ("karpenter.sh/v1beta2", "NodePool", format!("set apiVersion: karpenter.sh/v1{changes}")),
+            ("karpenter.sh/v1alpha5", "Provisioner", format!("set kind: NodePool {tool}")),
+            ("karpenter.sh/v1alpha5", "Machine", "set kind: NodeClaim".to_owned()),
             (
                 "karpenter.azure.com/v1alpha2",
                 "AKSNodeClass",
-                format!("write apiVersion: karpenter.azure.com/v1beta1 {tool}"),
+                format!("set apiVersion: karpenter.azure.com/v1beta1 {tool}"),
             ),
             (
                 "karpenter.azure.com/v1",
                 "AKSNodeClass",
-                "write apiVersion: karpenter.azure.com/v1beta1; all versions have the same fields, except for \
-                 imageVersion, which is gone"
+                "set apiVersion: karpenter.azure.com/v1beta1; all versions have the same fields, except for \
+                 imageVersion, which was removed"
                     .to_owned(),
             ),
         ] {

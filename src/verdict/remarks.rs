@@ -66,10 +66,10 @@ fn weight(document: &Document, comments: &Comments) -> Option<Issue> {
     let turned = low.is_some_and(|low| WORDS_OF_RANK.iter().any(|word| said[low..].contains(word)));
     turned.then(|| {
         let message = format!(
-            "the comment says that a lower weight goes first, and it is the other way round: {weight} goes before every \
-             NodePool with less, or without a weight (0)"
+            "the comment says that a lower weight comes first, but the highest weight does: {weight} comes before every \
+             NodePool with a lower weight, or none (0)"
         );
-        let fix = "give the NodePool that is to be tried first the highest weight, and correct the comment";
+        let fix = "give the preferred NodePool the highest weight, and correct the comment";
         Issue::new(&cost::WEIGHT_COMMENT, &path, message).fix(fix.to_owned())
     })
 }
@@ -86,10 +86,10 @@ fn wait(document: &Document, comments: &Comments) -> Option<Issue> {
     let promised = promise(&said)?;
     let real = given.map_or(Some(SignedDuration::ZERO), |text| duration::parse_or_never(text).ok().flatten());
     (real != Some(promised)).then(|| {
-        let does = given.map_or_else(|| "is absent, which is 0s".to_owned(), |given| format!("is {given}"));
+        let does = given.map_or_else(|| "is missing, which means 0s".to_owned(), |given| format!("is {given}"));
         let promised = duration::format(promised);
-        let message = format!("the comment speaks of {promised}, and consolidateAfter {does}");
-        let fix = format!("write consolidateAfter: {promised}, or correct the comment");
+        let message = format!("the comment says {promised}, but consolidateAfter {does}");
+        let fix = format!("set consolidateAfter: {promised}, or correct the comment");
         Issue::new(&disruption::WAIT_COMMENT, if given.is_some() { &field } else { &at }, message).fix(fix)
     })
 }

@@ -222,8 +222,8 @@ impl Verdict {
         }
         let (origin, ours) = (self.definitions.origin(), Definitions::embedded_version());
         issue.rule = &rules::DEFINITION;
-        issue.message = format!("the definitions of {origin} do not know this field; those of napkeeper do ({ours})");
-        issue.fix = Some("update the definitions, or do without the field".to_owned());
+        issue.message = format!("unknown field in the CRD schemas of {origin}; napkeeper's own have it ({ours})");
+        issue.fix = Some("update the CRDs, or remove the field".to_owned());
     }
 }
 
@@ -266,8 +266,8 @@ fn placeholders(value: &Value, place: &Place<'_>, found: &mut Vec<Issue>) {
     match value {
         Value::String(text) => {
             if let Some(placeholder) = placeholder(text) {
-                let message = format!("{placeholder} is a placeholder");
-                let fix = "put the real value in its place".to_owned();
+                let message = format!("unreplaced placeholder {placeholder}");
+                let fix = "replace it with the real value".to_owned();
                 found.push(Issue::new(&rules::PLACEHOLDER, &place.path(), message).fix(fix));
             }
         }

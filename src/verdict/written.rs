@@ -5,7 +5,7 @@ use crate::rules::structure::{LOOKS_LIKE_TEXT, TYPE};
 use napkeeper_api::yaml::Chunk;
 
 /// How a finding begins that text was wanted.
-const WANTED: &str = "must be text, not ";
+const WANTED: &str = "must be a string, got a ";
 
 /// Says what stands in the file, where that is why a value is no text: `yes`, `1.30`, `0x10`. `text` is the whole file's,
 /// `chunk` the part of it that the finding is in.
@@ -13,21 +13,20 @@ pub(crate) fn explain(finding: &mut Finding, text: &str, chunk: &Chunk) {
     if finding.rule != TYPE.id && finding.rule != LOOKS_LIKE_TEXT.id {
         return;
     }
-    let Some(read) = finding.message.strip_prefix(WANTED) else { return };
+    let Some((kind, read)) = finding.message.strip_prefix(WANTED).and_then(|got| got.split_once(" (")) else { return };
+    let Some(read) = read.strip_suffix(')') else { return };
     let line = finding.line.saturating_sub(chunk.lines_before());
     let Some(written) = scalar(chunk.text_in(text), line, finding.column) else { return };
-    let kind = match read {
-        "true" | "false" => "boolean",
-        _ if read.starts_with(|c: char| c.is_ascii_digit() || c == '-') => "number",
-        _ => return,
-    };
+    if kind != "boolean" && kind != "number" {
+        return;
+    }
     if written == read && finding.rule == TYPE.id {
         // It looks like what it is.
         return;
     }
     let reads = if written == read { format!("a {kind}") } else { format!("the {kind} {read}") };
-    finding.message = format!("{WANTED}{read}: YAML 1.1 reads {written} as {reads}");
-    finding.fix = Some(format!("put quotes around it: {written:?}"));
+    finding.message = format!("{WANTED}{kind} ({read}): YAML 1.1 reads {written} as {reads}");
+    finding.fix = Some(format!("quote it: {written:?}"));
     finding.rule = LOOKS_LIKE_TEXT.id;
 }
 
@@ -69,10 +68,12 @@ mod tests {
             ("5", "5: YAML 1.1 reads 5 as a number"),
             ("true", "true: YAML 1.1 reads true as a boolean"),
         ] {
-            let expected = format!("NK1022 must be text, not {read}; put quotes around it: {written:?}");
+            let (value, reads) = read.split_once(": ").unwrap();
+            let kind = if reads.contains("boolean") { "boolean" } else { "number" };
+            let expected = format!("NK1022 must be a string, got a {kind} ({value}): {reads}; quote it: {written:?}");
             assert_eq!(label(written), expected);
         }
-        assert!(label("12345678901234567890").starts_with("NK1022 must be text, not 1.234567890123"));
+        assert!(label("12345678901234567890").starts_with("NK1022 must be a string, got a number (1.234567890123"));
         for text in ["2026-11-21", "'yes'", "\"1.30\"", "1.2.3"] {
             // Base 60 and dates are text to kubectl.
             assert_eq!(label(text).replace("NK1014", ""), label("'x'"), "{text}");

@@ -32,7 +32,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("deep block", (0..5_000).map(|i| format!("{}a:\n", " ".repeat(i))).collect::<String>().into_bytes(), "nested"),
         ("many documents", "a: 1\n---\n".repeat(1 << 20).into_bytes(), "objects of other kinds"),
         ("NUL", b"apiVersion: karpenter.sh/v1\0\nkind: NodePool\n".to_vec(), "error"),
-        ("no UTF-8", b"apiVersion: karpenter.sh/v1\nkind: \xff\xfe\n".to_vec(), "is not UTF-8 text (byte 34)"),
+        ("no UTF-8", b"apiVersion: karpenter.sh/v1\nkind: \xff\xfe\n".to_vec(), "is not valid UTF-8 (byte 34)"),
         ("UTF-16", "a: 1\n".encode_utf16().flat_map(u16::to_le_bytes).collect(), "error"),
     ]
 }

@@ -203,7 +203,7 @@ async fn ask(router: &Router, path: &str, body: String) -> Result<()> {
     let answer: Value = serde_json::from_slice(&answer)?;
     ensure!(answer["response"]["uid"].as_str() == uid.as_deref(), "another uid for {body}");
     let warnings = answer["response"]["warnings"].to_string();
-    ensure!(!warnings.contains("an internal error"), "an internal error for {body}");
+    ensure!(!warnings.contains("internal error"), "an internal error for {body}");
     if answer["response"]["patch"].is_string() {
         let object = parsed.map(|mut v| v["request"]["object"].take()).unwrap_or_default();
         ensure!(serde_json::from_value::<Pod>(object).is_ok(), "a patch for what is no pod: {body}");

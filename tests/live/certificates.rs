@@ -337,7 +337,7 @@ async fn a_refusal_is_one_line_of_the_log(rig: &Rig, replicas: &[&Replica]) -> R
     let lines: Vec<_> = replicas.iter().flat_map(|replica| replica.process.lines()).collect();
     let about: Vec<_> = lines.iter().filter(|line| line.contains("spoiled")).collect();
     ensure!(about.len() == 1, "{about:?}");
-    for part in ["a write is refused", "NK3007", "NodePool", "CREATE", "user=\"admin\""] {
+    for part in ["write denied", "NK3007", "NodePool", "CREATE", "user=\"admin\""] {
         ensure!(about[0].contains(part), "{part} is not in {about:?}");
     }
     ensure!(!about[0].contains("99 8"), "the object is in the log: {about:?}");

@@ -28,7 +28,7 @@ async fn after_an_hour_beside_nap_no_field_of_its_objects_is_ours() -> Result<()
     lab.tell_azure("stage", &json!({ "leakVm": { "name": "leaked-vm", "tags": tags, "size": "Standard_D2s_v5" } }))
         .await?;
     let controller = lab.controller()?;
-    controller.line("the cluster has been listed", Duration::from_secs(60)).await?;
+    controller.line("initial listing of the cluster complete", Duration::from_secs(60)).await?;
     for _ in 0..80 {
         lab.jump(SignedDuration::from_secs(60))?;
         tokio::time::sleep(Duration::from_millis(300)).await;

@@ -77,7 +77,7 @@ impl Hooked {
         let program = webhook::program(&kubeconfig, "127.0.0.1:0", Some(folder.path()))?.args(more);
         let Listening { process, admission, .. } = webhook::listening(&program).await?;
         // Some rules say something only once the region is known.
-        process.line("facts have been published", STEP).await?;
+        process.line("using published facts", STEP).await?;
         plane.apply(&hooks(&admission, &ca)?).await?;
         let client = plane.client().await?;
         let hooked = Self { plane, client, _process: process, _folder: folder };
@@ -337,7 +337,7 @@ async fn a_class_that_is_not_ready_a_budget_that_holds_pods_and_a_policy_are_tol
         let answer = hooked.client.send(request.body(Body::from(change.to_string().into_bytes()))?).await?;
         let mut told =
             answer.headers().get_all("warning").iter().map(|w| String::from_utf8_lossy(w.as_bytes()).into_owned());
-        let held = |w: String| w.contains("1 held now by a PodDisruptionBudget (such as default/web)");
+        let held = |w: String| w.contains("1 currently blocked by a PodDisruptionBudget (such as default/web)");
         Ok(told.any(held).then_some(()))
     })
     .await

@@ -92,7 +92,7 @@ impl Hooked {
         })
         .await?;
         let answers = start.elapsed();
-        process.line("the cluster has been listed", STEP).await?;
+        process.line("initial listing of the cluster complete", STEP).await?;
         Ok(Running { process, took: (answers, start.elapsed()), admission, health })
     }
 
@@ -211,22 +211,22 @@ async fn facts_are_taken_up(hooked: &Hooked, webhook: &Running) -> Result<()> {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "napkeeper-facts", "namespace": NAMESPACE },
         "data": { "version": "1", "region": "westeurope", "prices": prices.to_string() },
     });
-    webhook.process.line("no facts are published", STEP).await?;
+    webhook.process.line("no published facts", STEP).await?;
     hooked.plane.apply(&map.to_string()).await?;
-    let said = webhook.process.line("facts have been published", STEP).await?;
+    let said = webhook.process.line("using published facts", STEP).await?;
     ensure!(said.contains("catalogue: embedded of") && said.contains("prices: live"), "{said}");
     let before = webhook.process.lines().len();
     hooked.plane.kubectl(&["delete", "configmap", "napkeeper-facts", "--namespace", NAMESPACE]).await?;
     eventually("the webhook to go back to what is built in", STEP, async || {
         let lines = webhook.process.lines();
-        Ok(lines.iter().skip(before).any(|line| line.contains("no facts are published")).then_some(()))
+        Ok(lines.iter().skip(before).any(|line| line.contains("no published facts")).then_some(()))
     })
     .await
 }
 
 /// Without a region nothing is said about pods, least of all that they fit nowhere.
 async fn a_region_comes_with_a_node(hooked: &Hooked, webhook: &Running) -> Result<()> {
-    webhook.process.line("the region is not known", STEP).await?;
+    webhook.process.line("unknown region", STEP).await?;
     eventually("question about a pod", STEP, async || {
         let (admitted, _) = hooked.admit("early").await?;
         ensure!(hint(&admitted).is_none(), "a hint without a region: {:?}", hint(&admitted));

@@ -99,7 +99,7 @@ async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
     let mut lab = Lab::start("provisioner").await?;
     let start = Instant::now();
     let controller = lab.controller()?;
-    controller.line("the cluster has been listed", STEP).await?;
+    controller.line("initial listing of the cluster complete", STEP).await?;
     eprintln!("controller start to first decision: {} ms", start.elapsed().as_millis());
 
     lab.plane.apply(&quickstart()?).await?;

@@ -24,7 +24,7 @@ async fn every_trouble_is_said_borne_and_got_over() -> Result<()> {
     let _turn = a_lab().await?;
     let mut lab = Lab::start("provisioner").await?;
     let controller = lab.controller()?;
-    controller.line("the cluster has been listed", STEP).await?;
+    controller.line("initial listing of the cluster complete", STEP).await?;
     lab.plane.apply(&quickstart()?).await?;
     scale(&lab, "inflate", 1).await?;
     running(&lab, "inflate", 1).await?;

@@ -19,7 +19,7 @@ async fn marks_come_and_go_approvals_count_and_a_lockdown_is_got_over() -> Resul
     let _turn = a_lab().await?;
     let mut lab = Lab::start("provisioner").await?;
     let controller = lab.controller()?;
-    controller.line("the cluster has been listed", STEP).await?;
+    controller.line("initial listing of the cluster complete", STEP).await?;
     lab.plane.apply(&quickstart()?).await?;
     commit(&lab, &json!({ "mode": "Mark" })).await?;
     // Something alive must be in the group, else it might be another cluster's.

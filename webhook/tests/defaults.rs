@@ -177,7 +177,7 @@ async fn without_a_cluster_or_time_for_a_hint_the_defaults_are_given_all_the_sam
     let late = Rig::placing(Some(world()), hurried, placement(0));
     late.clock.slow(1_000);
     let answer = late.ask("/mutate", &review("CREATE", "", &pod("1"), &Value::Null)).await;
-    assert_eq!(answer["warnings"], json!(["napkeeper: this pod has no placement hint: it took too long"]));
+    assert_eq!(answer["warnings"], json!(["napkeeper: this pod has no placement hint: timed out"]));
     assert!(answer["patch"].is_string());
     assert!(late.metrics().contains(r#"admission_failures_total{path="/mutate",reason="deadline"} 1"#));
 }

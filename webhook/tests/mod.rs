@@ -331,7 +331,7 @@ async fn by_live_facts_a_size_that_is_not_sold_is_a_warning_that_says_where_it_i
     assert_eq!(answer["auditAnnotations"]["facts"], served);
     assert_eq!(answer["allowed"], true, "what Azure offers may change: {answer}");
     let warnings = answer["warnings"].to_string();
-    assert!(warnings.contains("NK2") && warnings.contains(&format!("known from: {served}")), "{warnings}");
+    assert!(warnings.contains("NK2") && warnings.contains(&format!("Azure data from: {served}")), "{warnings}");
 }
 
 #[tokio::test]
@@ -345,9 +345,9 @@ async fn what_is_wrong_is_refused_with_rule_path_and_remedy() {
             "uid": UID, "allowed": false,
             "status": {
                 "code": 422, "reason": "Invalid",
-                "message": "AKSNodeClass is refused, 2 findings:\n\
-                    NK1015 spec.maxPods: must be at least 10, not 9\n\
-                    NK1015 spec.osDiskSizeGB: must be at least 30, not 1\n\
+                "message": "AKSNodeClass is denied, 2 findings:\n\
+                    NK1015 spec.maxPods: must be at least 10, got 9\n\
+                    NK1015 spec.osDiskSizeGB: must be at least 30, got 1\n\
                     More: docs/rules/NK1015.md, or napkeeper rules NK1015",
             },
             "warnings": ["NK1010 spec.vnetSubnetId: unknown field vnetSubnetId; did you mean vnetSubnetID?"],
@@ -502,7 +502,7 @@ async fn some_pods_are_left_alone() {
 async fn past_the_limits_everything_is_allowed_with_a_warning_and_counted() {
     let rig = Rig::new(None, Limits { max_concurrency: 0, ..PATIENT });
     let answer = rig.ask("/validate", &review("CREATE", "karpenter.sh", &pool(&json!({})), &Value::Null)).await;
-    let warnings = ["napkeeper: this object was not checked: too many requests at once"];
+    let warnings = ["napkeeper: this object was not checked: too many concurrent requests"];
     assert_eq!(answer, json!({ "uid": UID, "allowed": true, "warnings": warnings }));
     let metrics = rig.metrics();
     assert!(metrics.contains(r#"admission_failures_total{path="/validate",reason="overload"} 1"#), "{metrics}");
@@ -518,7 +518,7 @@ async fn a_body_of_very_many_values_is_not_read() {
     for path in ["/validate", "/mutate"] {
         let (status, text) = rig.post(path, body.clone()).await;
         assert_eq!(status, 413);
-        assert_eq!(String::from_utf8(text).unwrap(), "the body has more than 200000 values\n");
+        assert_eq!(String::from_utf8(text).unwrap(), "the request body has more than 200000 values\n");
     }
 }
 
@@ -527,8 +527,8 @@ async fn what_is_no_review_is_said_to_be_so() {
     let rig = Rig::new(None, PATIENT);
     let old = r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"a","operation":"CREATE","kind":{"version":"v1","kind":"Pod"}}}"#;
     for (body, part) in [
-        ("", "no AdmissionReview: EOF"),
-        ("{}", "only admission.k8s.io/v1 AdmissionReview is understood"),
+        ("", "not an AdmissionReview: EOF"),
+        ("{}", "only admission.k8s.io/v1 AdmissionReview is supported"),
         (old, "admission.k8s.io/v1beta1"),
         (r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#, "no request"),
         (r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":7}"#, "invalid type"),

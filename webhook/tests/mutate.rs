@@ -161,7 +161,7 @@ async fn a_patch_that_would_be_refused_is_not_sent_and_counted() {
     let mut full = pod("1");
     full["metadata"]["annotations"] = json!({ "a": "b".repeat((256 << 10) - 10) });
     let answer = rig.ask("/mutate", &review("CREATE", "", &full, &Value::Null)).await;
-    let warning = "napkeeper: this pod gets neither defaults nor a placement hint: the change would have been refused";
+    let warning = "napkeeper: this pod gets neither defaults nor a placement hint: the patch would have been rejected";
     assert_eq!(answer, json!({ "uid": UID, "allowed": true, "warnings": [warning] }));
     let metrics = rig.metrics();
     assert!(metrics.contains(r#"admission_failures_total{path="/mutate",reason="patch"} 1"#), "{metrics}");
@@ -196,7 +196,7 @@ async fn too_many_and_too_slow_are_let_in_without_a_hint_and_counted() {
     for answer in [one, two, three, four] {
         assert_eq!(answer["allowed"], true);
         let warning = answer["warnings"][0].as_str().unwrap();
-        assert!(warning.ends_with("it took too long") || warning.ends_with("too many requests at once"), "{warning}");
+        assert!(warning.ends_with("timed out") || warning.ends_with("too many concurrent requests"), "{warning}");
     }
     let metrics = rig.metrics();
     for reason in ["deadline", "overload"] {

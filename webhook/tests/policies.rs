@@ -58,7 +58,7 @@ async fn each_binding_says_what_follows() {
     assert_eq!(answer["allowed"], false);
     assert_eq!(
         answer["status"]["message"],
-        "NodePool is refused, 1 finding:\nNK7001 spec.weight: policy strict: strict says no\n\
+        "NodePool is denied, 1 finding:\nNK7001 spec.weight: policy strict: strict says no\n\
          More: docs/rules/NK7001.md, or napkeeper rules NK7001"
     );
     let warnings: Vec<&str> = answer["warnings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
@@ -108,5 +108,5 @@ async fn what_nobody_here_knows_refuses_nothing() {
     let answer = ask(&rig, &good_pool(), &Value::Null).await;
     assert_eq!(answer["allowed"], true, "{answer}");
     let first = answer["warnings"][0].as_str().unwrap();
-    assert!(first.starts_with("NK7003: policy curious cannot be decided here: it needs authorizer"), "{first}");
+    assert!(first.starts_with("NK7003: policy curious cannot be evaluated: it needs authorizer"), "{first}");
 }

@@ -54,7 +54,7 @@ pub fn disruption_budget(object: &WireBudget) -> Result<PodDisruptionBudget, Vio
     let most = spec.and_then(|s| s.max_unavailable.as_ref());
     let limit = match (least, most) {
         (Some(_), Some(_)) => {
-            found.add(&at.key("maxUnavailable"), "must not stand beside minAvailable");
+            found.add(&at.key("maxUnavailable"), "maxUnavailable and minAvailable are mutually exclusive");
             None
         }
         (None, Some(most)) => found.take(&at.key("maxUnavailable"), amount(most)).map(|a| match a {

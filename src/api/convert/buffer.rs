@@ -80,7 +80,7 @@ pub fn buffer_status(
             status.replicas = i32::try_from(chunks).ok();
             status.pod_template_ref = template.as_ref().map(|(name, _)| LocalObjectRef { name: name.clone() });
             status.pod_template_generation = template.as_ref().and_then(|(_, generation)| *generation);
-            let most = if chunks == MOST_CHUNKS as usize { ", the maximum of one buffer" } else { "" };
+            let most = if chunks == MOST_CHUNKS as usize { ", the maximum of a buffer" } else { "" };
             ("True", "Resolved", format!("{chunks} chunks{most}"))
         }
         Resolved::NotReady(reason, why) => ("False", *reason, why.clone()),

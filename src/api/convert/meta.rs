@@ -74,7 +74,7 @@ pub(super) fn requirements(entries: &[RequirementEntry], path: &Path, found: &mu
             u32::try_from(*n).map_err(|_| "must be 1 to 50")
         });
         if operator == Operator::In && least.is_some_and(|n| values.len() < n as usize) {
-            found.add(&at.key("values"), "must have at least as many values as minValues asks for");
+            found.add(&at.key("values"), "must have at least minValues entries");
         }
         if let Some(requirement) = requirement {
             let key = labels::normalize(&entry.key);

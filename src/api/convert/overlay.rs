@@ -27,7 +27,7 @@ pub fn node_overlay(object: &NodeOverlay) -> Result<Overlay, Violations> {
     let adjustment = spec.price_adjustment.as_deref();
     let adjustment = found.take_some(&at.key("priceAdjustment"), adjustment, PriceAdjustment::parse_adjustment);
     if spec.price.is_some() && spec.price_adjustment.is_some() {
-        found.add(&at.key("priceAdjustment"), "price and priceAdjustment exclude each other: remove one of them");
+        found.add(&at.key("priceAdjustment"), "price and priceAdjustment are mutually exclusive: remove one of them");
     }
     let capacity = capacity(spec.capacity.iter().flatten(), &at.key("capacity"), &mut found);
     let weight = spec.weight.unwrap_or(0);
@@ -52,7 +52,7 @@ fn capacity<'a>(
     let mut capacity = BTreeMap::new();
     for (name, quantity) in list {
         if FIXED_RESOURCES.contains(&name.as_str()) {
-            found.add(&at.key(name), "an overlay adds extended resources alone: remove it");
+            found.add(&at.key(name), "an overlay can add only extended resources: remove it");
             continue;
         }
         match found.take(&at.key(name), meta::amount(name, &quantity.to_string())) {
@@ -112,7 +112,7 @@ mod tests {
             "spec.requirements[3].operator",
             "spec.price: ",
             "spec.priceAdjustment: ",
-            "exclude each other",
+            "mutually exclusive",
             "spec.weight",
             "spec.capacity.cpu",
             "spec.capacity[example.com/fpga]",

@@ -33,7 +33,7 @@ pub fn placement_policy(object: &WirePolicy) -> Result<PlacementPolicy, Violatio
     let spec = &object.spec;
     let name = meta::name(&object.metadata, &mut found, |n| ObjectName::new(n));
     if name.as_ref().is_some_and(|name| name.as_str() == NONE) {
-        found.add(&Path::from_dotted("metadata.name"), "must not be none, by which a pod or namespace wants no policy");
+        found.add(&Path::from_dotted("metadata.name"), "must not be none, which is reserved to opt out of policies");
     }
     let mut select = |wire: &LabelSelector, field: &str| selector(wire, &at.key(field), &mut found);
     let namespaces = spec.namespace_selector.as_ref().map(|wire| select(wire, "namespaceSelector"));

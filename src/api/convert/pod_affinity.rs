@@ -47,7 +47,7 @@ fn term(term: &NodeSelectorTerm, path: &Path, found: &mut Violations) -> Require
     let all = preferred_term(term, path, found);
     let terms = |list: Option<&Vec<_>>| list.map_or(0, Vec::len);
     if terms(term.match_expressions.as_ref()) + terms(term.match_fields.as_ref()) == 0 {
-        found.add(path, "matches no node: name at least one of matchExpressions, or drop the term");
+        found.add(path, "matches no node: add at least one entry to matchExpressions, or remove the term");
     }
     all
 }
@@ -62,7 +62,7 @@ pub(super) fn preferred_term(term: &NodeSelectorTerm, path: &Path, found: &mut V
         if field.key == NAME_FIELD {
             add_expression(&mut all, HOSTNAME, field, &at, found);
         } else {
-            found.add(&at.key("key"), "must be metadata.name, the only field that can be matched");
+            found.add(&at.key("key"), "must be metadata.name, the only supported field");
         }
     }
     for (i, expression) in expressions.iter().enumerate() {
@@ -97,7 +97,7 @@ fn toleration(wire: &WireToleration, at: &Path, found: &mut Violations) -> Optio
     let value = wire.value.as_deref().unwrap_or_default();
     let value = match wire.operator.as_deref().unwrap_or("Equal") {
         "Exists" => Ok(None),
-        "Equal" | "" if key.is_none() => Err("must be Exists where there is no key"),
+        "Equal" | "" if key.is_none() => Err("must be Exists if there is no key"),
         "Equal" | "" => Ok(Some(Arc::from(value))),
         _ => Err("must be Exists or Equal"),
     };

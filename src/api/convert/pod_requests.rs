@@ -40,7 +40,7 @@ pub(super) fn requests(spec: &PodSpec, at: &Path, found: &mut Violations) -> Res
 /// An amount that a pod may ask for.
 fn amount(name: &str, text: &str) -> Result<i64, String> {
     let amount = meta::amount(name, text).map_err(|error| error.to_string())?;
-    if amount < 0 { Err(format!("{text} is negative: nobody can ask for less than nothing")) } else { Ok(amount) }
+    if amount < 0 { Err(format!("{text} must not be negative")) } else { Ok(amount) }
 }
 
 /// A request that is absent is the limit, as the API server defaults it.

@@ -126,7 +126,7 @@ fn budget(wire: &WireBudget, path: &Path, found: &mut Violations) -> Option<Budg
     let length = found.take_some(&path.key("duration"), wire.duration.as_deref(), duration::parse);
     found.take_some(&path.key("schedule"), wire.schedule.as_deref(), |text| Schedule::parse(text).map(drop));
     if wire.schedule.is_some() != wire.duration.is_some() {
-        found.add(path, "schedule and duration come together or not at all");
+        found.add(path, "schedule and duration must be set together");
     }
     Some(Budget { nodes: nodes?, reasons, window: wire.schedule.as_deref().map(Arc::from).zip(length) })
 }

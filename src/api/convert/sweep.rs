@@ -127,7 +127,7 @@ fn exclusion(wire: &WireExclusion, path: &Path, found: &mut Violations) -> Optio
         }
         (None, Some(name)) => Some(Exclusion::Name(Arc::from(name.as_str()))),
         _ => {
-            found.add(path, "must have either tag or name");
+            found.add(path, "must have exactly one of tag and name");
             None
         }
     }

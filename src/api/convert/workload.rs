@@ -103,7 +103,7 @@ fn disk(claim: &PersistentVolumeClaim, at: &Path, found: &mut Violations) -> Opt
     let at = at.key("spec").key("resources").key("requests").key("storage");
     let size = found.take(&at, storage.0.parse::<Quantity>())?;
     let gib = size.ceil().checked_add((1 << 30) - 1).map(|bytes| bytes >> 30);
-    found.take(&at, gib.and_then(|n| u32::try_from(n).ok()).ok_or("must be a size of a disk, for example 64Gi"))
+    found.take(&at, gib.and_then(|n| u32::try_from(n).ok()).ok_or("must be a disk size, for example 64Gi"))
 }
 
 /// Reads a Job; absent `completions` and `parallelism` are 1, and `completions` alone absent is `parallelism`.

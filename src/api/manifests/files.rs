@@ -124,7 +124,7 @@ impl Walk {
 
     fn visit_dir(&mut self, path: &Path, depth: usize) {
         if depth > MAX_DEPTH {
-            return self.record_unreadable(path, format!("folders are nested deeper than {MAX_DEPTH}"));
+            return self.record_unreadable(path, format!("directories are nested deeper than {MAX_DEPTH} levels"));
         }
         let entries = fs::read_dir(path).and_then(|entries| {
             let names: io::Result<Vec<_>> = entries.map(|e| e.map(|e| e.file_name())).collect();
@@ -159,7 +159,7 @@ impl Walk {
             Ok(text) => self.loaded.files.push(load_text(&display_name(path), text)),
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
-                self.record_unreadable(path, format!("is not UTF-8 text (byte {at})"));
+                self.record_unreadable(path, format!("is not valid UTF-8 (byte {at})"));
             }
         }
     }

@@ -257,7 +257,7 @@ mod tests {
     fn duplicate_keys_are_reported_and_the_last_one_stands() {
         let reading = read("t.yaml", "a: 1\nb: 2\na: 3\n");
         assert_eq!(reading.documents[0].value, json!({"b": 2, "a": 3}));
-        assert_eq!(problem("a: 1\nb: 2\na: 3\n"), "3:1 key \"a\" is given twice, first at 1:1");
+        assert_eq!(problem("a: 1\nb: 2\na: 3\n"), "3:1 duplicate key \"a\", first used at 1:1");
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
             bomb += &format!("a{i}: &a{i} [{list}]\n");
         }
         assert!(problem(&bomb).contains("more than"), "{}", problem(&bomb));
-        assert!(problem("a: &a [*a]\n").contains("itself"));
+        assert!(problem("a: &a [*a]\n").contains("contains it"));
     }
 
     #[test]

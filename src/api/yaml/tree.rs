@@ -147,7 +147,7 @@ impl<'t> Builder<'t> {
     fn count(&mut self, nodes: usize, at: Position) -> Result<(), Stop> {
         self.nodes += nodes;
         if self.nodes > MAX_NODES {
-            let stop = syntax(at, format!("the document holds more than {MAX_NODES} values, aliases included"));
+            let stop = syntax(at, format!("the document has more than {MAX_NODES} values, including aliases"));
             return Err(Stop { fatal: true, ..stop });
         }
         Ok(())
@@ -156,7 +156,7 @@ impl<'t> Builder<'t> {
     fn node(&mut self, event: Event<'t>, at: Position, depth: usize) -> Result<Node, Stop> {
         self.count(1, at)?;
         if depth >= MAX_DEPTH {
-            return Err(syntax(at, format!("values are nested deeper than {MAX_DEPTH}")));
+            return Err(syntax(at, format!("values are nested deeper than {MAX_DEPTH} levels")));
         }
         let anchor = event.anchor_id();
         let kind = match event {
@@ -175,13 +175,13 @@ impl<'t> Builder<'t> {
 
     fn alias(&mut self, id: usize, at: Position, depth: usize) -> Result<Node, Stop> {
         let Some(target) = self.anchors.get(&id) else {
-            return Err(syntax(at, "an alias stands within the value that it names: a value cannot hold itself"));
+            return Err(syntax(at, "an alias refers to a value that contains it"));
         };
         let (size, levels) = (target.size(), target.depth());
         let kind = target.kind.clone();
         self.count(size, at)?;
         if depth + levels > MAX_DEPTH {
-            return Err(syntax(at, format!("values are nested deeper than {MAX_DEPTH}")));
+            return Err(syntax(at, format!("values are nested deeper than {MAX_DEPTH} levels")));
         }
         Ok(Node { at, kind })
     }
@@ -220,7 +220,7 @@ impl<'t> Builder<'t> {
                 Kind::Scalar(value) => scalar::key(&value),
                 Kind::List(_) | Kind::Map(_) => None,
             };
-            let key = key.ok_or_else(|| syntax(at, "a key must be text, not null, a list or a map"))?;
+            let key = key.ok_or_else(|| syntax(at, "a key must be a string, not null, a list or a map"))?;
             let entry = Entry { key, at, value, from_merge_key: false };
             if let Some(first) = insert_entry(&mut entries, &mut index, entry) {
                 self.problems.push(first);
@@ -242,7 +242,7 @@ fn insert_entry(entries: &mut Vec<Entry>, index: &mut BTreeMap<String, usize>, e
     (!first.from_merge_key && !entry.from_merge_key).then(|| Problem {
         kind: ProblemKind::DuplicateKey,
         position: entry.at,
-        message: format!("key {:?} is given twice, first at {}", entry.key, first.at),
+        message: format!("duplicate key {:?}, first used at {}", entry.key, first.at),
     })
 }
 
@@ -255,19 +255,19 @@ fn merge_key_entries(value: Node) -> Result<Vec<Entry>, Stop> {
             let parts: Result<Vec<_>, _> = items.into_iter().rev().map(merge_key_entries).collect();
             Ok(parts?.into_iter().flatten().collect())
         }
-        _ => Err(syntax(at, "a merge key takes a map or a list of maps")),
+        _ => Err(syntax(at, "a merge key needs a map or a list of maps")),
     }
 }
 
 fn scalar_value(text: &str, style: ScalarStyle, tag: Option<&Tag>, at: Position) -> Result<Value, Stop> {
     let plain = || {
-        let refused = |_| syntax(at, format!("{text} cannot be a value in Kubernetes: JSON has no such number"));
+        let refused = |_| syntax(at, format!("{text} is not allowed: JSON has no such number"));
         scalar::resolve(text).map_err(refused)
     };
     let tag = tag.and_then(|t| t.suffix_in_namespace("tag:yaml.org,2002:"));
     match tag.as_deref() {
         Some("str") => Ok(Value::String(text.to_owned())),
-        Some("binary") => Err(syntax(at, "the tag !!binary is not supported: write the text itself")),
+        Some("binary") => Err(syntax(at, "the tag !!binary is not supported: use a plain string")),
         Some("int" | "float" | "bool" | "null") => plain(),
         _ if style == ScalarStyle::Plain => plain(),
         _ => Ok(Value::String(text.to_owned())),

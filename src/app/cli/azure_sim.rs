@@ -23,22 +23,22 @@ Examples:
   napkeeper azure-sim --clock virtual -o json             time advances only when a test moves it
   napkeeper azure-sim --join kubeconfig.yaml              VMs of NodeClaims become Nodes of that cluster
 
-Nothing is sent to Azure. It runs until SIGINT or SIGTERM. What it serves is in docs/azure-sim.md.";
+Nothing is sent to Azure. It runs until SIGINT or SIGTERM. See docs/azure-sim.md.";
 
-/// Serve a simulated Azure (ARM) over HTTP, for tests and trials.
+/// Serve a simulated Azure Resource Manager over HTTP, for tests.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// Address and port to listen on; port 0 selects a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     bind: SocketAddr,
-    /// Listen on an address that other machines can reach. There is no TLS.
+    /// Allow an address that other machines can reach. There is no TLS.
     #[arg(long)]
     allow_remote: bool,
-    /// Azure region: its sizes, zones and prices.
+    /// Azure region of the sizes, zones and prices.
     #[arg(long, value_name = "REGION", default_value = "westeurope")]
     region: String,
-    /// Name of the managed cluster that the group belongs to.
+    /// Name of the managed cluster.
     #[arg(long, value_name = "NAME", default_value = "demo", value_parser = segment)]
     cluster: String,
     /// Subscription id.
@@ -59,7 +59,7 @@ pub(super) struct Args {
     /// Start time of a virtual clock [default: now].
     #[arg(long, value_name = "TIME")]
     start: Option<Timestamp>,
-    /// File with offsets of the wall clock: lines of a real time and an offset. It may change.
+    /// File with offsets of the wall clock: each line is a real time and an offset. It may change.
     #[arg(long, value_name = "FILE")]
     time_offset_file: Option<PathBuf>,
     /// How many times faster than in Azure VMs start and stop.
@@ -68,7 +68,7 @@ pub(super) struct Args {
     /// Resources per page of a listing.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1000))]
     page_size: u16,
-    /// Kubeconfig of a cluster in which VMs of NodeClaims become Nodes.
+    /// Kubeconfig of a cluster that VMs of NodeClaims join as Nodes.
     #[arg(long, value_name = "KUBECONFIG")]
     join: Option<PathBuf>,
     /// Output format.

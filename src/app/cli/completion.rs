@@ -11,7 +11,7 @@ Examples:
   napkeeper completion zsh > \"${fpath[1]}/_napkeeper\"
   napkeeper completion fish > ~/.config/fish/completions/napkeeper.fish";
 
-/// Print the completions of a shell.
+/// Print a shell completion script.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {

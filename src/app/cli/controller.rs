@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  napkeeper controller --mode companion --config napkeeper.yaml      companion of managed NAP: sweeps and reports
+  napkeeper controller --mode companion --config napkeeper.yaml      companion of managed NAP: finds and deletes orphans
   napkeeper controller --mode provisioner --config napkeeper.yaml \\
       --azure-endpoint http://127.0.0.1:8085 --azure-token-file token --kubeconfig kind.kubeconfig
                                                                      in place of NAP: against `napkeeper azure-sim`
@@ -18,7 +18,7 @@ Examples:
 One replica is active at a time, elected by a Lease. SIGTERM lets running commands finish.
 Exit codes: 0 stopped by a signal, 2 error (bad input or I/O).";
 
-/// Look after a cluster: launch, replace and remove its nodes, and sweep what belongs to nobody.
+/// Run the controller: provision, replace and remove nodes, and delete orphaned Azure resources.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -34,10 +34,10 @@ pub(super) struct Args {
     /// Kubeconfig [default: the pod's service account, else the user's kubeconfig].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Namespace of the Lease and of the pause switch.
+    /// Namespace of the Lease and of the napkeeper-pause ConfigMap.
     #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
     namespace: String,
-    /// Address of /healthz, /readyz and /metrics.
+    /// Address to serve /healthz, /readyz and /metrics on.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     health_bind: SocketAddr,
     /// Name in the Lease [default: the host name with a random suffix].
@@ -59,7 +59,7 @@ fn pool(text: &str) -> Result<String, String> {
         && text.starts_with(|c: char| c.is_ascii_lowercase())
         && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     fits.then(|| text.to_owned())
-        .ok_or_else(|| "must be 1 to 12 lower-case letters and digits, starting with a letter".to_owned())
+        .ok_or_else(|| "must be 1 to 12 lowercase letters and digits, starting with a letter".to_owned())
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
@@ -81,7 +81,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         machines: args.experimental_machines.clone(),
         azure: args.azure.clone(),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     runtime.block_on(controller::run(options))?;
     Ok(Outcome::Fine)
 }

@@ -5,9 +5,9 @@ use napkeeper_serve::logs::{self, LogError};
 /// Log format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// For programs: one JSON object per line.
+    /// One JSON object per line.
     Json,
 }
 

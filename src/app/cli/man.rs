@@ -12,11 +12,11 @@ Examples:
   napkeeper man | man -l -
   napkeeper man --dir ~/.local/share/man/man1";
 
-/// Print the manual page, or write one page a command.
+/// Print the manual page, or write one page per command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Folder to write one page a command to; it is made if need be.
+    /// Directory to write one page per command to. Created if missing.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let command = super::Cli::command();
     if let Some(folder) = &args.dir {
-        let writing = || format!("writing manual pages to {}", folder.display());
+        let writing = || format!("cannot write manual pages to {}", folder.display());
         std::fs::create_dir_all(folder).with_context(writing)?;
         clap_mangen::generate_to(command, folder).with_context(writing)?;
     } else {

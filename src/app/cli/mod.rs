@@ -1,6 +1,6 @@
 //! Which command was asked for, and how did it end?
 //!
-//! Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 findings, 2 error (bad input or I/O).
+//! Results go to stdout, everything else to stderr. Exit codes: 0 success, 1 findings, 2 error (bad input or I/O).
 
 mod account;
 mod audit;
@@ -30,15 +30,15 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  napkeeper simulate                     see nodes come and go, on a simulated cluster
-  napkeeper validate                     check every manifest under the current folder
+  napkeeper simulate                     simulate provisioning and consolidation of nodes
+  napkeeper validate                     check all manifests in the current directory
   napkeeper validate nodepool.yaml       check one file
   kustomize build . | napkeeper validate -
   napkeeper rules NK1013                 what a rule means
   napkeeper explain pod web-0 -n shop    where a pod would be scheduled, or why it cannot be
   napkeeper audit                        orphaned resources in the node resource group
 
-Exit codes: 0 fine, 1 findings, 2 error (bad input or I/O).";
+Exit codes: 0 success, 1 findings, 2 error (bad input or I/O).";
 
 /// Validates, simulates and operates AKS Node Auto-Provisioning.
 #[derive(Debug, Parser)]

@@ -9,16 +9,16 @@ use std::sync::Arc;
 /// How a result is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// For programs: one JSON object. The same input gives the same bytes, but for fields named `took_ms`.
+    /// One JSON object. Deterministic, except for fields named `took_ms`.
     Json,
 }
 
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Colour {
-    /// On a terminal.
+    /// If the output is a terminal.
     Auto,
     /// Always.
     Always,

@@ -13,7 +13,7 @@ const EXAMPLES: &str = "\
 Examples:
   napkeeper policies export | kubectl apply --server-side -f -
   napkeeper policies export --action deny nodepool-limits nodepool-mistakes
-  napkeeper policies export definitions in-use      the guards on deletes alone
+  napkeeper policies export definitions in-use      only the delete guards
   napkeeper policies export --guards off > policies.yaml";
 
 /// The policies that judge what is written, and the parameters of some.
@@ -41,7 +41,7 @@ const GUARDS: &[(&str, &str)] = &[
     ("in-use", include_str!("../../../policies/guards/in-use.yaml")),
 ];
 
-/// Native policies, for clusters.
+/// ValidatingAdmissionPolicies for clusters.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -53,36 +53,36 @@ enum Command {
     Export(Export),
 }
 
-/// Print the policies and guards as YAML for kubectl.
+/// Print the policies and delete guards as YAML for kubectl.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 struct Export {
-    /// Which; absent is all of them.
+    /// Names of policies. Defaults to all.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// What policies do with an object that they find wrong.
+    /// What policies do with an object that violates them.
     #[arg(long, value_enum, default_value_t = Action::Warn, value_name = "ACTION")]
     action: Action,
-    /// What the guards do with the delete of something that is in use.
+    /// What delete guards do if an object in use is deleted.
     #[arg(long, value_enum, default_value_t = Guard::Deny, value_name = "ACTION")]
     guards: Guard,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Action {
-    /// Let it through, and tell whoever wrote it.
+    /// Allow it with a warning.
     Warn,
-    /// Refuse it.
+    /// Deny it.
     Deny,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Guard {
-    /// They are left out.
+    /// Do not print them.
     Off,
-    /// Let it through, and tell whoever deletes.
+    /// Allow it with a warning.
     Warn,
-    /// Refuse it.
+    /// Deny it.
     Deny,
 }
 
@@ -101,7 +101,7 @@ fn chosen(export: &Export) -> anyhow::Result<Vec<String>> {
     let known = POLICIES.iter().chain(GUARDS).map(|(name, _)| *name);
     if let Some(wrong) = names.iter().find(|name| known.clone().all(|k| k != **name)) {
         let meant = nearest(wrong, known.clone()).map(|n| format!("did you mean {n}? ")).unwrap_or_default();
-        bail!("there is no policy {wrong:?}: {meant}There are {}", known.collect::<Vec<_>>().join(", "));
+        bail!("unknown policy {wrong:?}: {meant}Available: {}", known.collect::<Vec<_>>().join(", "));
     }
     let wanted = |name: &str| names.is_empty() || names.iter().any(|n| n == name);
     let mut texts = Vec::new();

@@ -13,19 +13,19 @@ use std::sync::Arc;
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Policies")]
 pub(super) struct PolicyArgs {
-    /// Folder or file of ValidatingAdmissionPolicies and their bindings, in place of napkeeper.yaml's; may be repeated.
+    /// File or directory with ValidatingAdmissionPolicies and their bindings. Overrides napkeeper.yaml. Repeatable.
     #[arg(long, value_name = "PATH")]
     policies: Vec<PathBuf>,
-    /// Who asks, for policies that look at request.userInfo: a name, and groups after commas.
+    /// User for policies that read request.userInfo: a name, followed by groups, separated by commas.
     #[arg(long = "as", value_name = "USER[,GROUP...]", value_parser = user)]
     user: Option<User>,
-    /// File of the Namespace that objects without one go to, or of several Namespaces; may be repeated.
+    /// File with the Namespace of objects without one, or with several Namespaces. Repeatable.
     #[arg(long, value_name = "FILE")]
     namespace_object: Vec<PathBuf>,
-    /// File or folder of all objects that hold parameters: what is not there does not exist; may be repeated.
+    /// File or directory with all parameter objects: any other is treated as missing. Repeatable.
     #[arg(long, value_name = "PATH")]
     params: Vec<PathBuf>,
-    /// Count what a policy cannot decide here as an error.
+    /// Report policies that cannot be evaluated as errors.
     #[arg(long)]
     fail_on_undecided: bool,
 }
@@ -55,7 +55,7 @@ impl PolicyArgs {
         let policies = Policies::read(&sources);
         if policies.is_empty() && policies.problems().is_empty() {
             let shown: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
-            bail!("no policy in {}: there is no ValidatingAdmissionPolicy", shown.join(", "));
+            bail!("no ValidatingAdmissionPolicy found in {}", shown.join(", "));
         }
         let mut inputs = Inputs::default().with_namespaces(objects(&self.namespace_object)?);
         if !self.params.is_empty() {
@@ -100,7 +100,7 @@ pub(super) fn for_admission(paths: &[PathBuf]) -> anyhow::Result<Arc<Policies>> 
         .collect();
     match wrong.as_slice() {
         [] => Ok(policies),
-        wrong => bail!("--policies: correct the policies, or leave them out: {}", wrong.join("; ")),
+        wrong => bail!("--policies: fix the policies, or omit them: {}", wrong.join("; ")),
     }
 }
 
@@ -131,7 +131,7 @@ fn user(text: &str) -> Result<User, String> {
     let name = parts.next().unwrap_or_default();
     let groups: Vec<String> = parts.map(str::to_owned).collect();
     if name.is_empty() || groups.iter().any(String::is_empty) {
-        return Err("a name, then groups after commas, none of them empty".to_owned());
+        return Err("must be a name, optionally followed by groups, separated by commas".to_owned());
     }
     Ok(User { name: name.to_owned(), groups })
 }

@@ -11,17 +11,17 @@ use std::io::Write;
 const EXAMPLES: &str = "\
 Examples:
   napkeeper rules                list all rules
-  napkeeper rules NK1013         what it means, with a bad and a good example
+  napkeeper rules NK1013         explain a rule, with a bad and a good example
   napkeeper rules -o json | jq -r '.[].id'";
 
-/// List the rules of validate, or print the page of one.
+/// List validation rules, or explain one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Id of a rule, for example NK1013; absent is all of them.
+    /// Rule id, for example NK1013. Defaults to a list of all rules.
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// How to print them.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
 }
@@ -53,7 +53,7 @@ fn find(id: &str) -> anyhow::Result<&'static Rule> {
     let id = id.to_ascii_uppercase();
     rules::find(&id).ok_or_else(|| {
         let near = nearest(&id, rules::all().map(|rule| rule.id)).map(|near| format!("did you mean {near}? "));
-        anyhow!("there is no rule {id}: {}napkeeper rules lists them all", near.unwrap_or_default())
+        anyhow!("unknown rule {id}: {}run `napkeeper rules` to list all rules", near.unwrap_or_default())
     })
 }
 

@@ -7,7 +7,7 @@ use napkeeper_core::catalog::Catalog;
 use serde::Serialize;
 use std::io::Write;
 
-/// Print the version, and the date of the embedded catalogue.
+/// Print the version, and the date of the embedded VM size catalogue.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Output format.
@@ -30,7 +30,7 @@ struct CatalogueVersion {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let catalog = Catalog::embedded().context("reading the embedded catalogue")?;
+    let catalog = Catalog::embedded().context("cannot read the embedded catalogue")?;
     let catalogue = CatalogueVersion {
         as_of: catalog.as_of().to_string(),
         regions: catalog.regions().count(),

@@ -18,64 +18,64 @@ Examples:
   napkeeper webhook --tls-cert /tls/tls.crt --tls-key /tls/tls.key
   napkeeper webhook --tls-cert tls.crt --tls-key tls.key --bind 127.0.0.1:8443 --log-format text
 
-POST /validate judges NodePools and AKSNodeClasses by the rules of `napkeeper validate`; POST /mutate notes on new pods
-where they will probably run. Without files it keeps its certificates in the Secret napkeeper-webhook-tls, and writes their
-authorities into the hooks. Changed certificates are taken up. No Azure credential is looked for.
-The first SIGTERM drains, the second ends it at once. Exit codes: 0 stopped when told to, 2 it could not go on.";
+POST /validate checks NodePools and AKSNodeClasses with the rules of `napkeeper validate`; POST /mutate annotates new pods
+with their expected node. Without certificate files, certificates are kept in the Secret napkeeper-webhook-tls, and their
+CAs are written to the webhook configurations. Changed certificates are reloaded. No Azure credentials are needed.
+The first SIGTERM drains, the second stops at once. Exit codes: 0 stopped by a signal, 2 error.";
 
-/// Serve admission: verdicts on NodePools and AKSNodeClasses, placement hints on pods.
+/// Run the admission webhook: validation of NodePools and AKSNodeClasses, placement hints for pods.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// How to reach the cluster, for placement hints and certificates; absent is the pod's service account.
+    /// Kubeconfig, for placement hints and certificates. Defaults to the pod's service account.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Where to serve admission over TLS.
+    /// Address to serve admission on, over TLS.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443")]
     bind: SocketAddr,
-    /// Share the port of --bind with other processes that ask for it too, of the same user (Linux): start the new one,
-    /// end the old one with SIGTERM once the new one is ready, and no request goes unanswered. It takes connections only
-    /// once it is ready. Give each its own --health-bind.
+    /// Share the port of --bind with other processes of the same user that also set this (Linux): start the new one,
+    /// stop the old one with SIGTERM once the new one is ready, and no request is lost. It accepts connections only
+    /// when ready. Each needs its own --health-bind.
     #[arg(long)]
     reuse_port: bool,
-    /// Certificate chain, PEM; absent is one of its own.
+    /// Certificate chain (PEM). Defaults to a self-managed one.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// Its private key, PEM.
+    /// Private key of the certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// A further name or address for its own certificate, beside the Service's.
+    /// Additional DNS name or IP address of the self-managed certificate.
     #[arg(long, value_name = "NAME", conflicts_with = "tls_cert")]
     tls_san: Vec<String>,
-    /// Authorities, PEM: serve only clients with a certificate of theirs, such as the API server.
+    /// CA certificates (PEM) of clients: only accept clients, such as the API server, with a certificate of these.
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Seconds that an authority of its own lives, for tests.
+    /// Lifetime of a self-managed CA in seconds, for tests.
     #[arg(long, hide = true, value_name = "SECONDS", conflicts_with = "tls_cert")]
     authority_life: Option<u32>,
-    /// Seconds that a certificate of its own lives, for tests.
+    /// Lifetime of a self-managed certificate in seconds, for tests.
     #[arg(long, hide = true, value_name = "SECONDS", requires = "authority_life")]
     certificate_life: Option<u32>,
-    /// Seconds that a new authority is left to settle, for tests.
+    /// Seconds to wait before a new CA is used, for tests.
     #[arg(long, hide = true, value_name = "SECONDS", requires = "authority_life")]
     settle: Option<u32>,
-    /// Where to serve /healthz, /readyz and /metrics.
+    /// Address to serve /healthz, /readyz and /metrics on.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081")]
     health_bind: SocketAddr,
-    /// The namespace it runs in, whose pods it leaves alone.
+    /// Namespace of the webhook, whose pods it ignores.
     #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
     namespace: String,
-    /// The Azure region whose sizes hints go by; absent is what the nodes' labels say.
+    /// Azure region for placement hints. Defaults to the region label of the nodes.
     #[arg(long, value_name = "REGION")]
     region: Option<String>,
-    /// What becomes of the delete of a NodePool or AKSNodeClass that has nodes.
+    /// What to do when a NodePool or AKSNodeClass with nodes is deleted.
     #[arg(long, value_enum, default_value_t = DeleteGuard::Deny, value_name = "ACTION")]
     delete_guard: DeleteGuard,
-    /// How long a pod may wait for its placement hint; later, it is let in without one. At most 1s: the hook's timeout
+    /// Time limit for computing a placement hint; after it, the pod is admitted without one. At most 1s: the webhook timeout
     /// is 2 s.
     #[arg(long, value_name = "DURATION", default_value = "5ms", value_parser = hint_budget)]
     hint_budget: Duration,
-    /// Judge writes by these ValidatingAdmissionPolicies and bindings too, of a file or folder; may be repeated.
+    /// File or directory with ValidatingAdmissionPolicies and bindings to evaluate as well. Repeatable.
     #[arg(long, value_name = "PATH")]
     policies: Vec<PathBuf>,
     #[command(flatten)]
@@ -85,11 +85,11 @@ pub(super) struct Args {
 /// What becomes of a delete that nobody has acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum DeleteGuard {
-    /// Nothing is said.
+    /// Allow it.
     Off,
-    /// It goes through, with a warning that counts nodes and pods.
+    /// Allow it, with a warning that counts nodes and pods.
     Warn,
-    /// It is refused, until the annotation napkeeper.io/delete-acknowledged names the number of nodes.
+    /// Deny it, unless the annotation napkeeper.io/delete-acknowledged is the number of nodes.
     Deny,
 }
 
@@ -104,10 +104,10 @@ impl From<DeleteGuard> for Guard {
 }
 
 fn hint_budget(text: &str) -> Result<Duration, String> {
-    let budget: SignedDuration = text.parse().map_err(|_| "write a duration such as 5ms".to_owned())?;
+    let budget: SignedDuration = text.parse().map_err(|_| "must be a duration such as 5ms".to_owned())?;
     let budget = Duration::try_from(budget).unwrap_or_default();
     if budget < Duration::from_millis(1) || budget > Duration::from_secs(1) {
-        return Err("it must be 1ms to 1s".to_owned());
+        return Err("must be 1ms to 1s".to_owned());
     }
     Ok(budget)
 }

@@ -111,7 +111,7 @@ pub(crate) async fn run(options: Options) -> Result<()> {
     lifecycle.ready();
     let keeping = keep(keeper, inlets, lifecycle.clone(), work_ended);
     let parts = vec![
-        Part::new("the controller", async move {
+        Part::new("controller", async move {
             keeping.await;
             standing.await?;
             // Events are news: those that are still unwritten are dropped with the process.

@@ -45,7 +45,7 @@ pub(crate) fn read(file: &Path, name: Option<&str>, mode: ControllerMode) -> any
 /// All that `napkeeper.yaml` says.
 pub(crate) fn config(file: &Path) -> anyhow::Result<Config> {
     let shown = file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading {shown}"))?;
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
     let documents = yaml::read(&shown, &text);
     if let Some(problem) = documents.problems.first() {
         bail!("{shown}:{}: {}", problem.position, problem.message);
@@ -90,7 +90,7 @@ fn known(cluster: &Cluster, mode: ControllerMode, sheet: PriceSheet) -> anyhow::
     );
     let cloud = cluster.cloud.as_deref();
     let cloud =
-        cloud.map(|name| AzureCloud::named(name).with_context(|| format!("cloud: {name} is not an Azure cloud")));
+        cloud.map(|name| AzureCloud::named(name).with_context(|| format!("cloud: {name:?} is not an Azure cloud")));
     let mut options = node_options(cluster.network_mode);
     options.self_managed = mode == ControllerMode::Provisioner;
     let nodes = cluster.nodes.clone();
@@ -227,7 +227,7 @@ clusters:
     fn what_is_missing_is_named() {
         let error = |text: &str, name, mode| format!("{:#}", read_text(text, name, mode).unwrap_err());
         assert!(error(GOOD, None, ControllerMode::Provisioner).contains("nodes is missing"));
-        assert!(error(GOOD, Some("dev"), ControllerMode::Companion).contains("no cluster \"dev\", but prod"));
+        assert!(error(GOOD, Some("dev"), ControllerMode::Companion).contains("no cluster \"dev\" (found: prod)"));
         assert!(error("clusters:\n- name: a\n", None, ControllerMode::Companion).contains("identity is missing"));
         assert!(
             error("clusters:\n- nam: a\n", None, ControllerMode::Companion)

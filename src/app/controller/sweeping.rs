@@ -40,7 +40,7 @@ pub(super) struct SweepTeller {
     sweeps: BTreeMap<ObjectName, Told>,
 }
 
-/// What was last told of a sweep.
+/// What was last sweep event.
 #[derive(Debug, Default)]
 struct Told {
     /// Labels of gauges that stand.
@@ -90,7 +90,9 @@ impl SweepTeller {
                 let category = refusal.category();
                 Some((category, format!("was kept by the final check before deletion ({category})")))
             }
-            (None, None, Some(AttemptOutcome::Skipped)) => Some(("gone", "was already deleted".to_owned())),
+            (None, None, Some(AttemptOutcome::Skipped)) => {
+                Some(("gone", "no longer existed when it was to be deleted".to_owned()))
+            }
             (None, None, _) => None,
         };
         let told = self.sweeps.entry(delete.sweep.clone()).or_default();
@@ -121,7 +123,7 @@ impl SweepTeller {
             publish(events, snapshot, &report.sweep, one);
         }
         if news.len() > MOST_EVENTS {
-            let text = format!("{} more findings are new or have changed: see the status", news.len() - MOST_EVENTS);
+            let text = format!("{} more new or changed findings: see the status", news.len() - MOST_EVENTS);
             publish(events, snapshot, &report.sweep, &("Kept", text, false));
         }
         // Sweeps that are there no more have nothing to show.

@@ -195,7 +195,7 @@ impl Teller {
         };
         let Some(regarding) = regarding else { return };
         for refusal in &report.launch_refusals {
-            let text = format!("Azure refused {}: {}", refusal.offering, refusal.error);
+            let text = format!("Azure rejected {}: {}", refusal.offering, refusal.error);
             self.events.publish(regarding.clone(), "OfferingRefused", &text, true);
         }
         if let Some(error) = &report.error {

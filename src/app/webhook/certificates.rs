@@ -68,8 +68,7 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let help =
-            "Steps taken to keep certificates, by step (authority, publish, leaf, look) and result (done, failed)";
+        let help = "Certificate rotation steps, by step (authority, publish, leaf, look) and result (done, failed)";
         registry.register("webhook_certificate_steps", help, metrics.steps.clone());
         metrics
     }
@@ -108,7 +107,7 @@ impl Keeper {
                 Err(why) => {
                     failures = failures.saturating_add(1);
                     self.metrics.count("look", "failed");
-                    tracing::debug!(why, "certificates are looked at again");
+                    tracing::debug!(why, "checking certificates again");
                     self.poll() * failures.min(SLOWEST)
                 }
             };
@@ -136,7 +135,7 @@ impl Keeper {
                 tracing::warn!(
                     secret = TLS_SECRET,
                     namespace = self.namespace,
-                    "there is no Secret for the certificates; apply the empty one of kustomize/base, or use --tls-cert and --tls-key"
+                    "Secret for the certificates not found; apply the empty one of kustomize/base, or use --tls-cert and --tls-key"
                 );
             }
         }
@@ -174,7 +173,7 @@ impl Keeper {
                 let pem = write_certificates(wanted.iter().map(AsRef::as_ref));
                 let done = publish_bundle(&self.client, HOOKS, hooks, pem.as_bytes()).await;
                 if done.is_ok() {
-                    tracing::info!(authorities = wanted.len(), hooks = hooks.len(), "authorities are published");
+                    tracing::info!(authorities = wanted.len(), hooks = hooks.len(), "published CA certificates");
                 }
                 ("publish", done.map_err(ClusterError::category))
             }
@@ -195,7 +194,7 @@ impl Keeper {
         let authorities = bundle(kept, &new, now);
         let leaf = pair(secret);
         self.write(secret, [leaf.certificate(), leaf.key(), authorities.as_bytes(), made.key()]).await?;
-        tracing::info!(until = %span.not_after, "an authority is made");
+        tracing::info!(until = %span.not_after, "created a CA");
         Ok(())
     }
 
@@ -206,7 +205,7 @@ impl Keeper {
         let made = issue_leaf(key, &self.names, seconds(span)).map_err(|error| not_made(&error))?;
         let authorities = bundle(kept, &[], now);
         self.write(secret, [made.certificate(), made.key(), authorities.as_bytes(), key]).await?;
-        tracing::info!(until = %span.not_after, names = self.names.join(","), "a certificate is made");
+        tracing::info!(until = %span.not_after, names = self.names.join(","), "created a certificate");
         Ok(())
     }
 
@@ -231,7 +230,7 @@ impl Keeper {
 }
 
 fn not_made(error: &napkeeper_serve::IssueError) -> &'static str {
-    tracing::warn!(%error, "a certificate cannot be made");
+    tracing::warn!(%error, "cannot create a certificate");
     "issue"
 }
 

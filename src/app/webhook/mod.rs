@@ -78,12 +78,12 @@ pub(crate) fn serve(options: &Options) -> anyhow::Result<()> {
             admission = %admission.local_addr()?,
             health = %health.local_addr()?,
             namespace = options.namespace,
-            "webhook listens"
+            "webhook listening"
         );
         let lifecycle = Lifecycle::default();
         let mut parts = parts(options, &lifecycle, (certificates, registry), (admission, health))?;
         if let Some(keeper) = keeper {
-            parts.push(Part::new("the keeper of certificates", keeper.keep(lifecycle.clone())));
+            parts.push(Part::new("certificate rotation", keeper.keep(lifecycle.clone())));
         }
         lifecycle.ready();
         run(&lifecycle, parts).await?;
@@ -97,7 +97,7 @@ pub(crate) fn serve(options: &Options) -> anyhow::Result<()> {
 /// Certificates of its own, and who keeps them.
 async fn own(options: &Options, registry: &mut Registry) -> anyhow::Result<(Certificates, Option<Keeper>)> {
     let client = connect(options.kubeconfig.as_deref()).await.context(
-        "without --tls-cert and --tls-key the webhook keeps its certificates in a Secret, for which it needs the cluster",
+        "without --tls-cert and --tls-key the webhook keeps its certificates in a Secret, which requires access to the cluster",
     )?;
     let (hand, handed) = watch::channel(None);
     let service = format!("napkeeper-webhook.{}.svc", options.namespace);
@@ -118,7 +118,7 @@ fn in_turn(port: Port, health: &Health) -> Port {
     let (health, check) = (health.clone(), health.check("shared port"));
     port.once(async move {
         health.others_pass(&check).await;
-        tracing::info!("ready to answer: callers of the shared port come from now on");
+        tracing::info!("ready: accepting connections on the shared port");
         check.pass();
     })
 }
@@ -165,6 +165,6 @@ fn parts(
         Part::new("the health server", async move {
             serve_plain(&two, health_listener, health_router, Limits::of_health()).await
         }),
-        Part::new("the watch of the cluster", source.follow(three)),
+        Part::new("cluster watch", source.follow(three)),
     ])
 }

@@ -64,9 +64,9 @@ pub(crate) struct Ages {
 impl Ages {
     pub(crate) fn register(registry: &mut Registry) -> Self {
         let ages = Self::default();
-        let help = "When all kinds of objects were last known to be followed, in seconds since 1970; 0 for never";
+        let help = "Time when all watches were last in sync, in seconds since the Unix epoch; 0 for never";
         registry.register("webhook_snapshot_timestamp_seconds", help, ages.snapshot.clone());
-        let help = "The oldest of the sizes, quota and prices that the controller has published, in seconds since 1970; 0 for none";
+        let help = "Time of the oldest of the sizes, quota and prices published by the controller, in seconds since the Unix epoch; 0 for none";
         registry.register("webhook_facts_timestamp_seconds", help, ages.facts.clone());
         ages
     }
@@ -115,13 +115,13 @@ impl Source {
         let client = match connect(self.kubeconfig.as_deref()).await {
             Ok(client) => client,
             Err(error) => {
-                tracing::warn!(%error, "no cluster can be reached: pods get no placement hints");
+                tracing::warn!(%error, "cannot reach the cluster: pods get no placement hints");
                 self.warm.pass();
                 lifecycle.draining().await;
                 return Ok(());
             }
         };
-        self.warm.fail("not all kinds have been listed yet");
+        self.warm.fail("the initial listing is not complete yet");
         self.kubernetes = version(&client).await;
         self.basis.send_replace(Arc::new(self.embedded()?));
         let (sender, changes) = mpsc::channel(CHANGES);
@@ -149,7 +149,7 @@ impl Source {
         tokio::time::sleep(WARMING).await;
         if self.warm.why().is_some() {
             let seconds = WARMING.as_secs();
-            tracing::warn!(seconds, "the cluster has not been listed: ready without placement hints");
+            tracing::warn!(seconds, "the cluster is not listed yet: ready without placement hints");
             self.warm.pass();
         }
         std::future::pending().await
@@ -160,7 +160,7 @@ impl Source {
         mut changes: mpsc::Receiver<WatchEvent>,
         mut facts: watch::Receiver<Option<Published>>,
     ) -> anyhow::Result<()> {
-        let catalog = Catalog::embedded().context("reading the embedded catalogue")?;
+        let catalog = Catalog::embedded().context("cannot read the embedded catalogue")?;
         let mut region: Option<RegionCatalog> = None;
         let mut seen = Controller::default();
         let (mut synced, mut news, mut warned) = (false, false, false);
@@ -176,19 +176,19 @@ impl Source {
                         news = true;
                     }
                     Some(WatchEvent::Synced) => {
-                        tracing::info!("the cluster has been listed");
+                        tracing::info!("initial listing of the cluster complete");
                         (synced, news) = (true, true);
                     }
                     Some(WatchEvent::Trouble { kind, error }) => {
                         troubled.insert(kind);
-                        tracing::warn!(kind = kind.resource(), error, "watching fails: hints go by what was seen last");
+                        tracing::warn!(kind = kind.resource(), error, "watch failed: hints use the last known state");
                     }
                     Some(WatchEvent::Recovered { kind }) => {
                         troubled.remove(&kind);
-                        tracing::info!(kind = kind.resource(), "watching works again");
+                        tracing::info!(kind = kind.resource(), "watch recovered");
                     }
                     Some(WatchEvent::Unreadable { kind, name, why }) => {
-                        tracing::warn!(kind = kind.resource(), name, why, "the object cannot be understood");
+                        tracing::warn!(kind = kind.resource(), name, why, "ignoring an invalid object");
                     }
                 },
                 Ok(()) = facts.changed() => {
@@ -234,7 +234,7 @@ impl Source {
         let nothing = AzureFacts::default();
         self.ages.of_facts(found.as_ref().map_or(&nothing, |(published, _)| &published.facts));
         let Some((Published { facts: known, .. }, embedded)) = found else {
-            tracing::info!("no facts are published for this region: the embedded catalogue serves");
+            tracing::info!("no published facts for this region: using the embedded catalogue");
             seen.set_quota(None);
             seen.set_infrastructure(Arc::default());
             if self.basis.borrow().matches(&AzureFacts::default(), catalog.as_of()) {
@@ -251,7 +251,7 @@ impl Source {
             return Ok(None);
         }
         let basis = Basis::live(known, &embedded, catalog.as_of())?.for_kubernetes(self.kubernetes.clone());
-        tracing::info!(facts = basis.describe_sources(Timestamp::now()), "facts have been published");
+        tracing::info!(facts = basis.describe_sources(Timestamp::now()), "using published facts");
         self.basis.send_replace(Arc::new(basis));
         Ok(Some(Some(catalog_from_facts(known, &embedded, &PriceSheet::default()))))
     }
@@ -262,11 +262,11 @@ impl Source {
         let types = region.as_ref().and_then(|region| catalog.region(region));
         if let Some(types) = &types {
             self.judge_in(&types.region, catalog)?;
-            tracing::info!(region = types.region.as_str(), "pods get placement hints from now on");
+            tracing::info!(region = types.region.as_str(), "placement hints enabled");
         } else if warn {
             tracing::warn!(
                 region = region.as_ref().map(Region::as_str),
-                "the region is not known: no hints until a node's label says it; see --region"
+                "unknown region: no hints until a node has a region label; see --region"
             );
         }
         Ok(types)

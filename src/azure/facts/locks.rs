@@ -37,7 +37,7 @@ impl Azure {
 }
 
 fn lock(entry: Entry) -> Result<Lock, CloudError> {
-    let id = ArmId::new(&entry.id).map_err(|e| unavailable(format!("a lock has no id that can be read: {e}")))?;
+    let id = ArmId::new(&entry.id).map_err(|e| unavailable(format!("the id of a lock cannot be read: {e}")))?;
     let notes = entry.properties.notes.filter(|n| !n.is_empty()).map(Arc::from);
     Ok(Lock { id, level: LockLevel::of(&entry.properties.level), notes })
 }

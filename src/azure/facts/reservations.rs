@@ -64,12 +64,14 @@ impl Azure {
 fn room(row: Row, group: &ArmId, region: &Region) -> Result<CapacityReservation, CloudError> {
     let Row { location, zones, sku, properties } = row;
     if location.to_ascii_lowercase().replace(' ', "") != region.as_str() {
-        return Err(invalid(format!("group {group} reserves in {location}, and nodes are made in {region}")));
+        return Err(invalid(format!(
+            "capacity reservation group {group} is in {location}, but nodes are created in {region}"
+        )));
     }
     let unreadable = |what: &str| unavailable(format!("a reservation of {group} cannot be read: {what}"));
     let zone = match &zones[..] {
         [] => Zone::regional(),
-        [zone] => Zone::of(region, zone.parse().map_err(|_| unreadable("its zone is no number"))?),
+        [zone] => Zone::of(region, zone.parse().map_err(|_| unreadable("its zone is not a number"))?),
         _ => return Err(unreadable("it is in several zones")),
     };
     let size = VmSize::new(&sku.name).map_err(|error| unreadable(&error.to_string()))?;
@@ -113,7 +115,7 @@ mod tests {
         assert!(read(row("Succeeded", &["1", "2"])).is_err());
         let mut elsewhere = row("Succeeded", &["1"]);
         elsewhere["location"] = "northeurope".into();
-        assert!(read(elsewhere).unwrap_err().message.contains("nodes are made in westeurope"));
+        assert!(read(elsewhere).unwrap_err().message.contains("nodes are created in westeurope"));
         let bare = json!({ "location": "westeurope", "sku": { "name": "Standard_D4s_v5" } });
         assert_eq!(read(bare).unwrap().free(), 0);
     }

@@ -31,7 +31,7 @@ impl Azure {
     pub async fn subnets(&self, ids: &[ArmId]) -> Result<Vec<SubnetAddresses>, CloudError> {
         let mut by_network: BTreeMap<&str, Vec<&ArmId>> = BTreeMap::new();
         for id in ids {
-            let network = network_of(id).ok_or_else(|| invalid(format!("{id} is no subnet")))?;
+            let network = network_of(id).ok_or_else(|| invalid(format!("{id} is not a subnet")))?;
             by_network.entry(network).or_default().push(id);
         }
         let mut rooms = Vec::new();
@@ -40,7 +40,7 @@ impl Azure {
             for id in subnets {
                 let entry =
                     entries.iter().find(|e| e.id.as_deref().is_some_and(|e| e.eq_ignore_ascii_case(id.as_str())));
-                let entry = entry.ok_or_else(|| unavailable(format!("{network} names no subnet {}", id.name())))?;
+                let entry = entry.ok_or_else(|| unavailable(format!("{network} has no subnet {}", id.name())))?;
                 let (used, usable) = (count(entry.current_value), count(entry.limit));
                 rooms.push(SubnetAddresses { id: id.clone(), used, usable, is_default: false });
             }

@@ -77,7 +77,7 @@ async fn the_grace_time_ends_what_does_not_end() {
     });
     lifecycle.drain();
     let error = timeout(LONG, run(&lifecycle, vec![stuck, good])).await.unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "stuck did not end within the grace time");
+    assert_eq!(error.to_string(), "stuck did not stop within the grace period");
 }
 
 #[tokio::test]
@@ -256,7 +256,7 @@ async fn a_pair_that_is_handed_over_is_served_from_then_on() {
     });
     client(&first).get(&url).send().await.unwrap_err();
     sleep(Duration::from_millis(50)).await;
-    assert_eq!(check.why().as_deref(), Some("there is no certificate to serve yet"));
+    assert_eq!(check.why().as_deref(), Some("no certificate to serve yet"));
     hand.send_replace(Some(pair.clone()));
     counted(&registry, "napkeeper_tls_reloads_total{result=\"loaded\"} 1").await;
     client(&first).get(&url).send().await.unwrap();

@@ -126,7 +126,7 @@ impl Compiler<'_> {
                 Ok(Node::List(list.elements.iter().enumerate().map(item).collect::<Result<_>>()?))
             }
             Expr::Map(map) => self.map(map.entries.iter().map(|e| &e.expr)),
-            Expr::Struct(message) => compile_error(format!("{} is no type that can be made", message.type_name)),
+            Expr::Struct(message) => compile_error(format!("cannot construct a value of type {}", message.type_name)),
             Expr::Comprehension(_) | Expr::Unspecified => compile_error("the expression is incomplete"),
         };
         self.depth -= 1;
@@ -136,7 +136,7 @@ impl Compiler<'_> {
     fn map<'e>(&mut self, entries: impl Iterator<Item = &'e EntryExpr>) -> Result<Node> {
         let mut map = Vec::new();
         for entry in entries {
-            let EntryExpr::MapEntry(entry) = entry else { return compile_error("a map has keys and values") };
+            let EntryExpr::MapEntry(entry) = entry else { return compile_error("a map literal needs key-value pairs") };
             map.push((self.lower(&entry.key)?, self.lower(&entry.value)?, entry.optional));
         }
         Ok(Node::Map(map))
@@ -204,7 +204,7 @@ impl Compiler<'_> {
                 Expr::Literal(LiteralValue::String(field)) => {
                     Node::OptSelect(Box::new(self.lower(a)?), field.inner().into())
                 }
-                _ => return compile_error("an optional field has a plain name"),
+                _ => return compile_error("an optional field must be a plain name"),
             },
             _ => return self.function(name, Style::Global, None, &call.args),
         })

@@ -17,8 +17,8 @@ impl fmt::Display for EvalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(message) => f.write_str(message),
-            Self::Unknown(name) => write!(f, "{name} is unknown here"),
-            Self::Budget => f.write_str("takes more steps than an expression may; make its lists or texts smaller"),
+            Self::Unknown(name) => write!(f, "{name} is not available here"),
+            Self::Budget => f.write_str("exceeds the cost limit of an expression; use shorter lists or strings"),
         }
     }
 }

@@ -23,7 +23,7 @@ fn number(n: &Number) -> Val {
     match (n.as_i64(), n.as_f64()) {
         (Some(i), _) => Val::Int(i),
         (None, Some(d)) => Val::Double(d),
-        (None, None) => Val::Invalid(Arc::from(format!("{n} is too large a number"))),
+        (None, None) => Val::Invalid(Arc::from(format!("the number {n} is too large"))),
     }
 }
 

@@ -85,7 +85,7 @@ fn comprehension(compiler: &mut Compiler<'_>, target: &IdedExpr, kind: FoldKind,
     let first = bind(compiler, shape.first)?;
     let second = shape.second.map(|variable| bind(compiler, variable)).transpose()?;
     if second.is_some_and(|second| compiler.locals.get(first) == compiler.locals.get(second)) {
-        return compile_error("the two variables of a macro have different names");
+        return compile_error("the two variables of a macro must have different names");
     }
     let filter = shape.filter.map(|filter| compiler.lower(filter)).transpose()?;
     let body = compiler.lower(shape.body)?;
@@ -100,6 +100,6 @@ fn bind(compiler: &mut Compiler<'_>, variable: &IdedExpr) -> Result<usize> {
             compiler.locals.push(name.clone());
             Ok(compiler.locals.len() - 1)
         }
-        _ => compile_error("the variable of a macro is a plain name"),
+        _ => compile_error("the variable of a macro must be a plain name"),
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Why a rule of a definition cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the rule {rule:?} of {schema_path} does not compile: {source}")]
+#[error("rule {rule:?} of {schema_path} does not compile: {source}")]
 pub struct RuleError {
     /// Where in the schema, as a path of the object.
     pub schema_path: String,
@@ -153,10 +153,7 @@ fn compile_rule(rule: &Value, path: &Path) -> Result<Rule, RuleError> {
             _ => Reason::Invalid,
         },
         path: field_path(text("fieldPath")).ok_or_else(|| {
-            broken(CompileError(format!(
-                "the field path {:?} cannot be read; write for example .spec.name",
-                text("fieldPath")
-            )))
+            broken(CompileError(format!("invalid fieldPath {:?}; use for example .spec.name", text("fieldPath"))))
         })?,
     })
 }

@@ -30,7 +30,7 @@ impl CelFinding {
 impl RuleError {
     /// As a finding about a definition, at this place of it.
     pub(crate) fn into_issue(self, path: &Path) -> Issue {
-        let fix = "correct the expression; the API server refuses a definition with it";
+        let fix = "correct the expression; the API server rejects CRDs with it";
         Issue::new(&structure::BROKEN_RULE, path, self.to_string()).fix(fix.to_owned())
     }
 }

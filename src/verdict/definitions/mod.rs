@@ -12,13 +12,13 @@ pub use server::{Cause, ServerVerdict};
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// The embedded definitions cannot be written.
-    #[error("writing the embedded definitions: {0}")]
+    #[error("cannot write the embedded CRDs: {0}")]
     Definitions(#[from] serde_json::Error),
     /// The catalogue cannot be read.
     #[error(transparent)]
     Catalog(#[from] napkeeper_core::catalog::CatalogError),
     /// A definition is none that the API server would take.
-    #[error("{origin}: definition {name}, version {version}: {source}")]
+    #[error("{origin}: CRD {name}, version {version}: {source}")]
     Refused {
         /// Where the definition comes from.
         origin: String,
@@ -30,7 +30,7 @@ pub enum SchemaError {
         source: CompileError,
     },
     /// A cross-field rule of a definition cannot be evaluated. A rule is never passed over.
-    #[error("{origin}: definition {name}, version {version}: {source}")]
+    #[error("{origin}: CRD {name}, version {version}: {source}")]
     Rule {
         /// Where the definition comes from.
         origin: String,
@@ -42,7 +42,7 @@ pub enum SchemaError {
         source: Box<RuleError>,
     },
     /// An object is no definition.
-    #[error("{origin}: {name} is no CustomResourceDefinition of apiextensions.k8s.io/v1: {reason}")]
+    #[error("{origin}: {name} is not a CustomResourceDefinition of apiextensions.k8s.io/v1: {reason}")]
     NoDefinition {
         /// Where the object comes from.
         origin: String,
@@ -52,10 +52,10 @@ pub enum SchemaError {
         reason: &'static str,
     },
     /// No definition was found.
-    #[error("{0}: no CustomResourceDefinition in it")]
+    #[error("{0}: contains no CustomResourceDefinition")]
     Empty(String),
     /// The embedded definitions follow other versions.
-    #[error("no embedded definitions follow {asked}; there are: {known}")]
+    #[error("no embedded CRD schemas for version {asked}; available: {known}")]
     NoSuchVersion {
         /// The version that was asked for.
         asked: String,
@@ -214,7 +214,7 @@ fn kind(origin: &str, crd: &Value) -> Result<Kind, SchemaError> {
     let lacks =
         |reason: &'static str| SchemaError::NoDefinition { origin: origin.to_owned(), name: name.clone(), reason };
     if crd["apiVersion"] != "apiextensions.k8s.io/v1" {
-        return Err(lacks("its apiVersion is another one; write it anew as v1"));
+        return Err(lacks("unsupported apiVersion; convert it to v1"));
     }
     let group = spec["group"].as_str().ok_or_else(|| lacks("spec.group is missing"))?.to_owned();
     let kind = spec["names"]["kind"].as_str().ok_or_else(|| lacks("spec.names.kind is missing"))?.to_owned();

@@ -192,11 +192,11 @@ fn check(text: &str, document: &Document, plans: &[(Path, Plan)], comments: &[St
     }
     let reading = yaml::read("", text);
     let fails = |what: &str| {
-        let message = format!("{what}: migrate this document by hand, or write it in a plainer way");
+        let message = format!("{what}: migrate this document by hand, or simplify its YAML");
         Err(problem(document.position(&Path::root()), message))
     };
     if reading.documents.len() != 1 || reading.documents[0].value != intended {
-        return fails("the edited text would not say what is intended");
+        return fails("the edited text would not have the intended content");
     }
     let new = spans::tree(text)?.comments;
     let (old, new) = (count(comments), count(&new));

@@ -116,14 +116,14 @@ impl Plan {
     /// Moves an entry, making the maps on the way. Where one stands there already, the old one becomes a comment.
     pub(super) fn relocate(&mut self, from: &Path, to: &Path, why: &'static str) {
         if self.get(to).is_some() {
-            return self.retire(from, &format!("{to} is set as well and stands, so this is taken out"), why);
+            return self.retire(from, &format!("{to} is also set and takes precedence, so this is removed"), why);
         }
         let Some((parent, key)) = split(to) else {
             return;
         };
         self.ensure(&parent, from);
         if self.map(&parent).is_none() {
-            self.note(from, format!("{parent} is no map: move this by hand"));
+            self.note(from, format!("{parent} is not a map: move this by hand"));
             return;
         }
         self.make(Edit::Move { from: from.clone(), parent, key }, format!("moved to {to}"), why);
@@ -141,7 +141,7 @@ impl Plan {
                     .filter(|(_, key)| key == "metadata")
                     .and_then(|(parent, _)| self.map(&parent)?.keys().next().cloned());
                 let place = beside.map(|(_, key)| key).or(first).map_or(Place::End, Place::Before);
-                self.insert(&part, place, Value::Object(Map::new()), "the place of what follows");
+                self.insert(&part, place, Value::Object(Map::new()), "parent of the fields below");
             }
         }
     }
@@ -159,12 +159,12 @@ impl Plan {
     pub(super) fn retire_told(&mut self, path: &Path, message: String, why: &'static str) {
         self.note(path, message);
         let edit = Edit::CommentOut { path: path.clone(), why: RETIRED.to_owned() };
-        self.make(edit, "taken out: a comment where there is room, else in the notes only".to_owned(), why);
+        self.make(edit, "removed: kept as a comment where possible, otherwise only in the notes".to_owned(), why);
     }
 
     /// Takes an entry away that says nothing any more.
     pub(super) fn discard(&mut self, path: &Path, why: &'static str) {
-        self.make(Edit::RemoveEmpty { path: path.clone() }, "taken away: nothing is left in it".to_owned(), why);
+        self.make(Edit::RemoveEmpty { path: path.clone() }, "removed: it is empty".to_owned(), why);
     }
 }
 

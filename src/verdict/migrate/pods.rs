@@ -8,11 +8,11 @@ use napkeeper_api::path::Path;
 /// The label that named a Provisioner.
 pub(super) const OLD_POOL: &str = "karpenter.sh/provisioner-name";
 const POOL: &str = "karpenter.sh/nodepool";
-const POOL_WHY: &str = "nodes carry the name of their NodePool, not of a Provisioner";
+const POOL_WHY: &str = "nodes are labelled with their NodePool, not with a Provisioner";
 const OLD_ANNOTATIONS: [&str; 2] = ["karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate"];
 const ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
-const ANNOTATION_WHY: &str = "v1 knows one annotation against disruption";
-const TAINT_WHY: &str = "v1 marks nodes that go with karpenter.sh/disrupted, without a value";
+const ANNOTATION_WHY: &str = "v1 has a single annotation to prevent disruption";
+const TAINT_WHY: &str = "v1 taints disrupted nodes with karpenter.sh/disrupted, without a value";
 
 /// Brings the pod of an object to the current labels and annotations. Kinds without pods stay as they are.
 pub(super) fn migrate(plan: &mut Plan, kind: &str) {
@@ -28,7 +28,7 @@ pub(super) fn migrate(plan: &mut Plan, kind: &str) {
     let old = selector.key(OLD_POOL);
     if plan.get(&old).is_some() {
         if plan.get(&selector.key(POOL)).is_some() {
-            plan.retire(&old, &format!("{POOL} is selected as well and stands, so this is taken out"), POOL_WHY);
+            plan.retire(&old, &format!("{POOL} is also selected and takes precedence, so this is removed"), POOL_WHY);
         } else {
             plan.rename(&old, POOL, POOL_WHY);
         }
@@ -69,7 +69,11 @@ pub(super) fn annotations(plan: &mut Plan, path: &Path) {
             continue;
         }
         if plan.get(&path.key(ANNOTATION)).is_some() {
-            plan.retire(&old, &format!("{ANNOTATION} is set as well and stands, so this is taken out"), ANNOTATION_WHY);
+            plan.retire(
+                &old,
+                &format!("{ANNOTATION} is also set and takes precedence, so this is removed"),
+                ANNOTATION_WHY,
+            );
         } else {
             plan.rename(&old, ANNOTATION, ANNOTATION_WHY);
         }

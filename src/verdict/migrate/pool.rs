@@ -38,16 +38,16 @@ const KUBELET: [&str; 10] = [
 ];
 
 const NO_VERSION: &str = "v1 names a group, not a version";
-const AFTER: &str = "v1 requires consolidateAfter wherever disruption is given";
-const AT_ONCE: &str = "consolidateAfter: 0s was written, since v1 requires it here: empty and underutilized nodes go as \
-                       soon as they are seen, as before v1, whatever a comment promises; to let them wait, write for \
+const AFTER: &str = "v1 requires consolidateAfter where disruption is set";
+const AT_ONCE: &str = "consolidateAfter: 0s was added, since v1 requires it here: empty and underutilized nodes are \
+                       consolidated at once, as before v1, whatever a comment says; to delay this, set for \
                        example consolidateAfter: 30s";
 /// v1beta1 demanded a value with `WhenEmpty`, so nothing is known of how it was before.
-const EMPTY_AT_ONCE: &str = "consolidateAfter: 0s was written, since v1 requires it here: empty nodes go as soon as they \
-                             are seen, whatever a comment promises; to let them wait, write for example \
+const EMPTY_AT_ONCE: &str = "consolidateAfter: 0s was added, since v1 requires it here: empty nodes are removed at \
+                             once, whatever a comment says; to delay this, set for example \
                              consolidateAfter: 30s";
-const PATCH: &str = "consolidateAfter is absent, and v1 requires it wherever disruption is given; nothing was written, \
-                     for without spec.template this looks like a patch: see that the pool it belongs to has it";
+const PATCH: &str = "consolidateAfter is missing, and v1 requires it where disruption is set; nothing was added, \
+                     because without spec.template this looks like a patch: make sure that the patched pool sets it";
 
 /// Brings a NodePool to `karpenter.sh/v1`.
 pub(super) fn migrate(plan: &mut Plan) {
@@ -58,7 +58,7 @@ pub(super) fn migrate(plan: &mut Plan) {
     class_ref(plan, &template.key("nodeClassRef"));
     kubelet(plan, &template.key("kubelet"));
     let resources = template.key("resources");
-    let message = "a NodePool has no resources: what pods request decides the size of a node";
+    let message = "a NodePool has no resources: pod requests decide the size of a node";
     plan.retire(&resources, message, "v1 has resources on NodeClaims only");
     requirements(plan, &template.key("requirements"));
     pods::annotations(plan, &Path::from_dotted("spec.template.metadata.annotations"));
@@ -79,7 +79,7 @@ pub(super) fn class(plan: &mut Plan) {
     let version = Path::from_dotted("spec.imageVersion");
     if let Some(old) = plan.get(&version) {
         let message = format!(
-            "an image version cannot be pinned any more (it was {old}): nodes take the newest image of imageFamily \
+            "an image version can no longer be pinned (it was {old}): nodes use the newest image of imageFamily \
              within the cluster's maintenance windows"
         );
         plan.retire_told(&version, message, "imageVersion was removed from AKSNodeClass");
@@ -105,7 +105,7 @@ fn consolidation(plan: &mut Plan) {
     let disruption = Path::from_dotted("spec.disruption");
     let policy = disruption.key("consolidationPolicy");
     if plan.text(&policy) == Some("WhenUnderutilized") {
-        plan.set(&policy, "WhenEmptyOrUnderutilized", "v1 renamed the policy; it means the same");
+        plan.set(&policy, "WhenEmptyOrUnderutilized", "v1 renamed the policy; the behavior is the same");
     }
     let after = disruption.key("consolidateAfter");
     let waits = plan.get(&after).is_some_and(|v| !v.is_null());
@@ -134,8 +134,8 @@ fn consolidation(plan: &mut Plan) {
 fn class_ref(plan: &mut Plan, path: &Path) {
     let (group, kind) = (path.key("group"), path.key("kind"));
     let Some(map) = plan.map(path) else {
-        let message = "nodeClassRef is missing: write group: karpenter.azure.com, kind: AKSNodeClass and the class's \
-                       name (AKS makes one called default)";
+        let message = "nodeClassRef is missing: add group: karpenter.azure.com, kind: AKSNodeClass and the class's \
+                       name (AKS creates one called default)";
         plan.note(path, message);
         return;
     };
@@ -143,7 +143,7 @@ fn class_ref(plan: &mut Plan, path: &Path) {
     let version = path.key("apiVersion");
     if let Some(old) = plan.text(&version).map(str::to_owned) {
         if plan.get(&group).is_some() {
-            plan.retire(&version, "group is set as well and stands, so this is taken out", NO_VERSION);
+            plan.retire(&version, "group is also set and takes precedence, so this is removed", NO_VERSION);
         } else {
             plan.rename(&version, "group", NO_VERSION);
             plan.set(&group, old.split_once('/').map_or(old.as_str(), |(group, _)| group), "a group has no version");
@@ -151,17 +151,17 @@ fn class_ref(plan: &mut Plan, path: &Path) {
     }
     let is_ours = plan.get(&kind).is_none_or(|k| k == KIND);
     if plan.get(&group).is_none() && is_ours {
-        plan.insert(&group, first, GROUP.into(), "v1 wants the group of the class");
+        plan.insert(&group, first, GROUP.into(), "v1 requires the group of the class");
     }
     let ours = plan.text(&group) == Some(GROUP);
     if plan.get(&kind).is_none() && ours {
-        plan.insert(&kind, Place::Before("name".to_owned()), KIND.into(), "v1 wants the kind of the class");
+        plan.insert(&kind, Place::Before("name".to_owned()), KIND.into(), "v1 requires the kind of the class");
     }
     if !ours || plan.get(&kind).is_none_or(|k| k != KIND) {
-        plan.note(path, format!("this names no {KIND} of {GROUP}: AKS cannot make nodes from it"));
+        plan.note(path, format!("this is not an {KIND} of {GROUP}: AKS cannot create nodes from it"));
     }
     if plan.get(&path.key("name")).is_none() {
-        plan.note(path, "nodeClassRef has no name: write the name of the AKSNodeClass");
+        plan.note(path, "nodeClassRef has no name: add the name of the AKSNodeClass");
     }
 }
 
@@ -170,7 +170,7 @@ pub(super) fn kubelet(plan: &mut Plan, path: &Path) {
     let Some(value) = plan.get(path).cloned() else {
         return;
     };
-    plan.retire_told(path, kubelet_note(&value), "v1 has the kubelet's settings in the AKSNodeClass");
+    plan.retire_told(path, kubelet_note(&value), "v1 moved the kubelet settings to the AKSNodeClass");
 }
 
 fn kubelet_note(value: &Value) -> String {
@@ -185,12 +185,12 @@ fn kubelet_note(value: &Value) -> String {
     if kubelet != json!({}) {
         spec["kubelet"] = kubelet;
     }
-    let mut text = "settings of the kubelet are the AKSNodeClass's now, for every pool that names it".to_owned();
+    let mut text = "kubelet settings are now part of the AKSNodeClass, for every pool that references it".to_owned();
     if spec != json!({}) {
-        text += &format!(": give it spec: {spec}");
+        text += &format!(": set its spec: {spec}");
     }
     if lost != json!({}) {
-        text += &format!("; AKS sets itself what was {lost}");
+        text += &format!("; AKS manages {lost} itself");
     }
     if !value.is_object() {
         text += &format!(" (it was {value})");
@@ -206,10 +206,10 @@ fn requirements(plan: &mut Plan, path: &Path) {
             continue;
         };
         if let Some((_, new)) = ALIASES.iter().find(|(alias, _)| *alias == old) {
-            plan.set(&key, new, "Karpenter reads the old name of the label as this one");
+            plan.set(&key, new, "Karpenter treats the old label name as this one");
         }
         if old == pods::OLD_POOL {
-            plan.note(&key, "a NodePool cannot require the name of a pool: take this requirement away");
+            plan.note(&key, "a NodePool cannot require the name of a pool: remove this requirement");
         }
     }
 }

@@ -10,9 +10,9 @@ use napkeeper_api::path::Path;
 use napkeeper_api::yaml::edit::Place;
 use serde_json::{Value, json};
 
-const TEMPLATE: &str = "nodes are described in the template of a NodePool";
+const TEMPLATE: &str = "a NodePool describes its nodes in a template";
 const CONSOLIDATION: &str = "consolidation is part of disruption";
-const EXPIRY: &str = "expiry is a setting of the template, with a unit";
+const EXPIRY: &str = "expiry is now a duration in the template";
 
 /// Brings an object of v1alpha5 to `karpenter.sh/v1`. What a Provisioner does by leaving fields out, a NodePool must
 /// be told; a NodePool of v1alpha5 never existed, so it is left out there.
@@ -58,8 +58,8 @@ fn retired(plan: &mut Plan) {
     let spec = Path::from_dotted("spec");
     pool::kubelet(plan, &spec.key("kubeletConfiguration"));
     let provider = spec.key("provider");
-    let message = "settings of the cloud stand in an AKSNodeClass: write one, and name it in nodeClassRef";
-    plan.retire(&provider, message, "v1beta1 took spec.provider away");
+    let message = "cloud settings belong in an AKSNodeClass: create one, and reference it in nodeClassRef";
+    plan.retire(&provider, message, "v1beta1 removed spec.provider");
 }
 
 /// What changes besides the place.
@@ -70,8 +70,8 @@ fn after_move(plan: &mut Plan, key: &str) {
         "providerRef" => {
             let kind = template.key("nodeClassRef").key("kind");
             if plan.text(&kind).is_some_and(|k| k.ends_with("NodeTemplate")) {
-                plan.note(&kind, "node templates became classes: an AKSNodeClass of this name must exist");
-                plan.set(&kind, "AKSNodeClass", "node templates became classes");
+                plan.note(&kind, "node templates became node classes: an AKSNodeClass of this name must exist");
+                plan.set(&kind, "AKSNodeClass", "node templates became node classes");
                 let version = template.key("nodeClassRef").key("apiVersion");
                 if plan.get(&version).is_some() {
                     plan.set(&version, "karpenter.azure.com", "the group of AKSNodeClass");
@@ -102,14 +102,14 @@ fn consolidation(plan: &mut Plan, is_provisioner: bool) {
     let has_ttl = plan.get(&ttl).is_some_and(|v| !v.is_null());
     let disruption = spec.key("disruption");
     if plan.get(&old).is_some() && plan.get(&disruption).is_some() {
-        plan.retire(&old, "spec.disruption is set as well and stands, so this is taken out", CONSOLIDATION);
+        plan.retire(&old, "spec.disruption is also set and takes precedence, so this is removed", CONSOLIDATION);
     } else if plan.get(&old).is_some() {
         plan.rename(&old, "disruption", CONSOLIDATION);
         renamed(plan, &disruption, (enabled, has_ttl));
     }
     if has_ttl && enabled {
-        let message = "a Provisioner could not have this beside consolidation, so it is taken out; \
-                       spec.disruption.consolidateAfter lets nodes wait";
+        let message = "a Provisioner could not combine this with consolidation, so it is removed; \
+                       to delay consolidation use spec.disruption.consolidateAfter";
         plan.retire(&ttl, message, CONSOLIDATION);
     } else if has_ttl {
         let policy = disruption.key("consolidationPolicy");
@@ -125,7 +125,7 @@ fn consolidation(plan: &mut Plan, is_provisioner: bool) {
         }
         let after = disruption.key("consolidateAfter");
         plan.relocate(&ttl, &after, CONSOLIDATION);
-        seconds(plan, &after, "a duration has a unit");
+        seconds(plan, &after, "a duration needs a unit");
     } else if is_provisioner && plan.get(&disruption).is_none() {
         plan.insert(&disruption, Place::End, json!({"consolidateAfter": "Never"}), CONSOLIDATION);
         let message = "a Provisioner without consolidation and ttlSecondsAfterEmpty kept empty nodes, a NodePool \
@@ -152,7 +152,7 @@ fn renamed(plan: &mut Plan, disruption: &Path, (enabled, has_ttl): (bool, bool))
 
 /// `limits.resources` is `limits`.
 fn limits(plan: &mut Plan) {
-    let why = "limits are named directly";
+    let why = "resource limits are now direct children of limits";
     let limits = Path::from_dotted("spec.limits");
     let old = limits.key("resources");
     let Some(map) = plan.map(&old) else {
@@ -170,15 +170,15 @@ fn defaults(plan: &mut Plan) {
     let template = Path::from_dotted("spec.template.spec");
     let (requirements, expiry) = (template.key("requirements"), template.key("expireAfter"));
     if plan.map(&template).is_none() {
-        return plan.note(&template, "there is nothing to make a template of: write spec.template.spec by hand");
+        return plan.note(&template, "there is nothing to build a template from: write spec.template.spec by hand");
     }
     if plan.get(&requirements).is_none() {
-        plan.insert(&requirements, Place::End, json!([]), "v1 wants requirements, at least none");
+        plan.insert(&requirements, Place::End, json!([]), "v1 requires requirements, which may be empty");
     }
     if plan.get(&expiry).is_none() {
-        plan.insert(&expiry, Place::End, "Never".into(), "a Provisioner did not expire nodes unless told to");
-        let message = "a Provisioner without ttlSecondsUntilExpired kept nodes for ever, a NodePool replaces them \
-                       after 720h: expireAfter: Never keeps it so";
+        plan.insert(&expiry, Place::End, "Never".into(), "a Provisioner did not expire nodes by default");
+        let message = "a Provisioner without ttlSecondsUntilExpired never expired nodes, a NodePool replaces them \
+                       after 720h: expireAfter: Never keeps the old behavior";
         plan.note(&expiry, message);
     }
 }

@@ -106,13 +106,13 @@ fn a_pool_of_v1beta1() {
     let notes = notes(&result);
     assert_eq!(notes.len(), 3, "{notes:#?}");
     assert!(notes[0].starts_with("29:5 since v1 an expired node is drained at once"), "{notes:#?}");
-    assert!(notes[1].starts_with("25:3 consolidateAfter: 0s was written"), "{notes:#?}");
-    for part in ["as before v1, whatever a comment promises", "consolidateAfter: 30s"] {
+    assert!(notes[1].starts_with("25:3 consolidateAfter: 0s was added"), "{notes:#?}");
+    for part in ["as before v1, whatever a comment says", "consolidateAfter: 30s"] {
         assert!(notes[1].contains(part), "{notes:#?}");
     }
-    let kubelet = "20:7 settings of the kubelet are the AKSNodeClass's now, for every pool that names it: give it spec: \
-                   {\"maxPods\":60,\"kubelet\":{\"cpuCFSQuota\":false}}; AKS sets itself what was \
-                   {\"systemReserved\":{\"cpu\":\"100m\"}}";
+    let kubelet = "20:7 kubelet settings are now part of the AKSNodeClass, for every pool that references it: set its spec: \
+                   {\"maxPods\":60,\"kubelet\":{\"cpuCFSQuota\":false}}; AKS manages \
+                   {\"systemReserved\":{\"cpu\":\"100m\"}} itself";
     assert_eq!(notes[2], kubelet);
 }
 
@@ -225,7 +225,9 @@ spec:
 ",
     );
     let said = notes(&result).join("\n");
-    for part in ["5:28 node templates became classes", "7:5 settings of the cloud", "expireAfter: Never keeps it so"] {
+    for part in
+        ["5:28 node templates became node classes", "7:5 cloud settings", "expireAfter: Never keeps the old behavior"]
+    {
         assert!(said.contains(part), "{said}");
     }
     let lazy =
@@ -371,7 +373,7 @@ fn what_is_half_way_is_finished_and_what_is_current_stays() {
     let lacking = current.replace(", consolidateAfter: 1m", "");
     let result = migrated(&lacking);
     assert_eq!(result.text, current.replace("1m", "0s"));
-    assert!(result.notes[0].message.contains("empty nodes go as soon"), "{:?}", result.notes);
+    assert!(result.notes[0].message.contains("empty nodes are removed at once"), "{:?}", result.notes);
     let null = current.replace("1m", "~");
     assert_eq!(migrated(&null).text, current.replace("1m", "0s"));
     // A patch says only what it changes.

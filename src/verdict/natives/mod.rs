@@ -118,7 +118,7 @@ fn is_younger(issue: &mut Issue, facts: &Facts) -> bool {
     let minor = facts.kubernetes.as_deref().and_then(|version| version.split('.').nth(1)?.parse::<u32>().ok());
     match minor {
         Some(minor) if minor < *since => {
-            issue.message = format!("unknown field {last}: it came with Kubernetes 1.{since}, and this is 1.{minor}");
+            issue.message = format!("unknown field {last}: added in Kubernetes 1.{since}, the cluster has 1.{minor}");
             issue.fix = None;
             false
         }

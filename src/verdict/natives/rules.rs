@@ -30,7 +30,7 @@ pub(super) fn check(kind: &str, pods: Option<&str>, value: &Value, found: &mut V
         "PodDisruptionBudget" => {
             let spec = &value["spec"];
             if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
-                let message = "minAvailable and maxUnavailable exclude each other";
+                let message = "minAvailable and maxUnavailable are mutually exclusive";
                 let issue = Issue::new(&rules::MEANING, &Path::from_dotted("spec.maxUnavailable"), message);
                 found.push(issue.fix("keep one of them".to_owned()));
             }
@@ -69,13 +69,13 @@ fn restarts(kind: &str, spec: &Value, at: &Path, found: &mut Vec<Issue>) {
     let at = at.key("restartPolicy");
     match (kind, policy) {
         ("Deployment" | "StatefulSet" | "DaemonSet", Some(policy)) if policy != "Always" => {
-            let message = format!("pods of a {kind} always start again: restartPolicy cannot be {policy}");
-            let fix = "write restartPolicy: Always, or leave it out; for work that ends write a Job".to_owned();
+            let message = format!("restartPolicy of a {kind} must be Always, not {policy}");
+            let fix = "set restartPolicy: Always, or omit it; for pods that run to completion use a Job".to_owned();
             found.push(Issue::new(&rules::MEANING, &at, message).fix(fix));
         }
         ("Job" | "CronJob", None | Some("Always")) => {
-            let message = format!("pods of a {kind} need restartPolicy OnFailure or Never");
-            found.push(Issue::new(&rules::MEANING, &at, message).fix("write restartPolicy: Never".to_owned()));
+            let message = format!("restartPolicy of a {kind} must be OnFailure or Never");
+            found.push(Issue::new(&rules::MEANING, &at, message).fix("set restartPolicy: Never".to_owned()));
         }
         _ => {}
     }
@@ -88,16 +88,19 @@ fn selects_its_pods(spec: &Value, found: &mut Vec<Issue>) {
     let wanted: Vec<(&String, &Value)> = selector["matchLabels"].as_object().into_iter().flatten().collect();
     let conditions: Vec<(usize, &Value)> = list(&selector["matchExpressions"]).collect();
     if wanted.is_empty() && conditions.is_empty() {
-        say(&rules::MEANING, &at, "an empty selector would select every pod, and is refused", found);
+        say(&rules::MEANING, &at, "an empty selector would select every pod, and is rejected", found);
         return;
     }
     for (key, value) in wanted {
         if labels[key] != *value {
-            let has = labels[key].as_str().map_or_else(|| "without it".to_owned(), |has| format!("with {has:?}"));
-            let message = format!("the selector wants {key}: {value}, and the pods are labelled {has}");
+            let has = labels[key].as_str().map_or_else(|| "no such label".to_owned(), |has| format!("{has:?}"));
+            let message = format!("selector does not match the pod template labels: {key} must be {value}, got {has}");
             let place = Path::from_dotted("spec.template.metadata.labels");
             let shown = value.as_str().unwrap_or_default();
-            found.push(Issue::new(&rules::MEANING, &place, message).fix(format!("add {key}: {shown} to the pods")));
+            found.push(
+                Issue::new(&rules::MEANING, &place, message)
+                    .fix(format!("add the label {key}: {shown} to the pod template")),
+            );
         }
     }
     for (i, condition) in conditions {
@@ -113,7 +116,7 @@ fn selects_its_pods(spec: &Value, found: &mut Vec<Issue>) {
         };
         if !holds {
             let place = at.key("matchExpressions").index(i);
-            say(&rules::MEANING, &place, "the pods are not labelled so that this holds", found);
+            say(&rules::MEANING, &place, "the pod template labels do not satisfy this expression", found);
         }
     }
 }
@@ -132,10 +135,10 @@ fn pod<'v>(spec: &'v Value, mut volumes: Vec<&'v str>, at: &Path, found: &mut Ve
             let name = container["name"].as_str().unwrap_or_default();
             if !is_label(name) {
                 let message =
-                    format!("{name:?} is no name of a container: at most 63 lower-case letters, digits and '-'");
+                    format!("{name:?} is not a valid container name: use at most 63 lowercase letters, digits and '-'");
                 say(&rules::NAME, &at.key("name"), message, found);
             } else if names.contains(&name) {
-                say(&rules::LIST, &at.key("name"), format!("{name:?} is the name of another container too"), found);
+                say(&rules::LIST, &at.key("name"), format!("duplicate container name {name:?}"), found);
             }
             names.push(name);
             if container["image"].as_str().is_none_or(|image| image.trim().is_empty()) {
@@ -152,7 +155,7 @@ fn mounts(container: &Value, volumes: &[&str], at: &Path, found: &mut Vec<Issue>
         let name = mount["name"].as_str().unwrap_or_default();
         if !volumes.contains(&name) {
             let place = at.key("volumeMounts").index(i).key("name");
-            say(&rules::MEANING, &place, format!("no volume is called {name:?}"), found);
+            say(&rules::MEANING, &place, format!("no volume named {name:?}"), found);
         }
     }
 }
@@ -170,7 +173,7 @@ fn resources(resources: &Value, at: &Path, found: &mut Vec<Issue>) {
         if asked > most {
             let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
             let (request, limit) = (plain(request), plain(limit));
-            let message = format!("requests {request} of {name}, more than its limit of {limit}");
+            let message = format!("the {name} request ({request}) exceeds the limit ({limit})");
             let fix = format!("raise the limit to {request}, or lower the request to {limit}");
             found.push(Issue::new(&rules::MEANING, &at.key("requests").key(name), message).fix(fix));
         }

@@ -15,7 +15,7 @@ pub(super) fn hex(c: char) -> String {
 
 /// An escape, beginning at its backslash.
 pub(super) fn escape(chars: &[char], at: &mut usize) -> Result<Piece, &'static str> {
-    let Some(c) = chars.get(*at + 1).copied() else { return Err("it ends in a backslash") };
+    let Some(c) = chars.get(*at + 1).copied() else { return Err("trailing backslash") };
     *at += 2;
     let control = match c {
         'a' => Some('\u{7}'),
@@ -35,7 +35,7 @@ pub(super) fn escape(chars: &[char], at: &mut usize) -> Result<Piece, &'static s
         'x' => hexadecimal(chars, at).map(Piece::Char),
         '0'..='7' => octal(chars, at, c).map(Piece::Char),
         c if c.is_ascii() && !c.is_ascii_alphanumeric() => Ok(Piece::Char(c)),
-        _ => Err("it has an escape that Go does not know"),
+        _ => Err("unsupported escape sequence"),
     }
 }
 
@@ -52,21 +52,21 @@ const fn perl(c: char) -> &'static str {
 
 /// `\pL`, `\p{Greek}`, `\p{^Greek}`.
 fn unicode(chars: &[char], at: &mut usize, negated: bool) -> Result<String, &'static str> {
-    let Some(first) = chars.get(*at).copied() else { return Err("\\p names no class") };
+    let Some(first) = chars.get(*at).copied() else { return Err("\\p without a class name") };
     *at += 1;
     let mut name = first.to_string();
     if first == '{' {
         name = chars[*at..].iter().take_while(|c| **c != '}').collect();
         *at += name.chars().count() + 1;
         if *at > chars.len() {
-            return Err("\\p{ is not closed");
+            return Err("unclosed \\p{");
         }
     }
     let inner = name.strip_prefix('^');
     let negated = negated != inner.is_some();
     let name = inner.unwrap_or(&name);
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ' ')) {
-        return Err("\\p names no class that Go knows");
+        return Err("unknown Unicode class in \\p");
     }
     Ok(format!("\\{}{{{name}}}", if negated { 'P' } else { 'p' }))
 }
@@ -84,7 +84,7 @@ fn hexadecimal(chars: &[char], at: &mut usize) -> Result<char, &'static str> {
     };
     let valid = *at <= chars.len() && !digits.is_empty() && digits.chars().all(|c| c.is_ascii_hexdigit());
     let code = u32::from_str_radix(&digits, 16).ok().filter(|_| valid);
-    code.and_then(char::from_u32).ok_or("\\x is not followed by a character's number")
+    code.and_then(char::from_u32).ok_or("\\x without a character code")
 }
 
 /// `\012`. A single digit other than 0 would be a reference to a group, which does not exist.
@@ -92,16 +92,16 @@ fn octal(chars: &[char], at: &mut usize, first: char) -> Result<char, &'static s
     let more = chars[(*at).min(chars.len())..].iter().take(2).take_while(|c| ('0'..='7').contains(*c));
     let more: String = more.collect();
     if first != '0' && more.is_empty() {
-        return Err("references to groups do not exist");
+        return Err("backreferences are not supported");
     }
     *at += more.len();
     let code = u32::from_str_radix(&format!("{first}{more}"), 8).ok();
-    code.and_then(char::from_u32).ok_or("an octal escape is too large")
+    code.and_then(char::from_u32).ok_or("octal escape out of range")
 }
 
 /// A class, beginning at its `[`.
 pub(super) fn class(chars: &[char], at: &mut usize) -> Result<String, &'static str> {
-    const OPEN: &str = "a [ is not closed";
+    const OPEN: &str = "missing closing ]";
     *at += 1;
     let mut out = String::from("[");
     if chars.get(*at) == Some(&'^') {
@@ -137,9 +137,9 @@ pub(super) fn class(chars: &[char], at: &mut usize) -> Result<String, &'static s
             continue;
         }
         *at += 1;
-        let Piece::Char(high) = member(chars, at)? else { return Err("a range of a class ends in a class") };
+        let Piece::Char(high) = member(chars, at)? else { return Err("a character range ends in a class") };
         if high < low {
-            return Err("a range of a class is the wrong way round");
+            return Err("invalid character range: the end is before the start");
         }
         out.push_str(&format!("{}-{}", hex(low), hex(high)));
     }
@@ -147,7 +147,7 @@ pub(super) fn class(chars: &[char], at: &mut usize) -> Result<String, &'static s
 
 fn member(chars: &[char], at: &mut usize) -> Result<Piece, &'static str> {
     match chars.get(*at).copied() {
-        None => Err("a [ is not closed"),
+        None => Err("missing closing ]"),
         Some('\\') => escape(chars, at),
         Some(c) => {
             *at += 1;
@@ -166,7 +166,7 @@ fn posix(chars: &[char], at: &mut usize) -> Result<Option<String>, &'static str>
         "word", "xdigit",
     ];
     if !known.contains(&name.strip_prefix('^').unwrap_or(name)) {
-        return Err("a class has an unknown name");
+        return Err("unknown character class");
     }
     *at += name.chars().count() + 4;
     Ok(Some(format!("[:{name}:]")))

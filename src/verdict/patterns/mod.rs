@@ -25,7 +25,7 @@ pub(crate) struct Pattern {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// Go's syntax does not allow it.
-    #[error("{pattern:?} is no regular expression of Go: {reason}")]
+    #[error("{pattern:?} is not a valid RE2 regular expression: {reason}")]
     Syntax {
         /// The pattern.
         pattern: String,
@@ -33,7 +33,7 @@ pub enum PatternError {
         reason: String,
     },
     /// It is too large.
-    #[error("the regular expression {0:?} is too large to be compiled")]
+    #[error("regular expression {0:?} is too large to compile")]
     TooLarge(String),
 }
 
@@ -142,7 +142,7 @@ impl Translator<'_> {
             }
             before = next;
         }
-        if self.open.is_empty() { Ok(()) } else { Err("a ( is not closed") }
+        if self.open.is_empty() { Ok(()) } else { Err("missing closing )") }
     }
 
     fn copy(&mut self, before: Before) -> Before {
@@ -163,7 +163,7 @@ impl Translator<'_> {
             self.at += name.chars().count() + 1;
             let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
             if name.is_empty() || !name.chars().all(word) || self.at > self.chars.len() {
-                return Err("a group has an invalid name; look-around does not exist");
+                return Err("invalid group name; look-around is not supported");
             }
             return Ok(self.enter("(?:", repeats));
         }
@@ -184,7 +184,7 @@ impl Translator<'_> {
                 }
                 Ok(Before::Nothing)
             }
-            _ => Err("a group has unknown flags; look-around does not exist"),
+            _ => Err("unknown group flags; look-around is not supported"),
         }
     }
 
@@ -195,15 +195,15 @@ impl Translator<'_> {
     }
 
     fn close_group(&mut self, repeats: &mut u32) -> Result<Before, &'static str> {
-        let Some(outer) = self.open.pop() else { return Err("a ) closes nothing") };
+        let Some(outer) = self.open.pop() else { return Err("unmatched )") };
         let inner = std::mem::replace(repeats, outer.repeats);
         Ok(self.copy(Before::Atom(inner)))
     }
 
     fn quantifier(&mut self, before: Before, c: char) -> Result<Before, &'static str> {
         let repeats = match before {
-            Before::Nothing => return Err("a quantifier has nothing to repeat"),
-            Before::Quantified(_) => return Err("a quantifier follows another"),
+            Before::Nothing => return Err("quantifier without an operand"),
+            Before::Quantified(_) => return Err("two quantifiers in a row"),
             Before::Atom(repeats) => repeats,
         };
         self.at += 1;
@@ -227,16 +227,16 @@ impl Translator<'_> {
             return Ok(Before::Atom(1));
         };
         let repeats = match before {
-            Before::Nothing => return Err("a repetition has nothing to repeat"),
-            Before::Quantified(_) => return Err("a repetition follows another"),
+            Before::Nothing => return Err("repetition without an operand"),
+            Before::Quantified(_) => return Err("two repetitions in a row"),
             Before::Atom(repeats) => repeats,
         };
         if least > MOST_REPEATS || most.is_some_and(|most| most > MOST_REPEATS || most < least) {
-            return Err("a repetition is over 1000 or its ends are the wrong way round");
+            return Err("a repetition count exceeds 1000, or its minimum exceeds its maximum");
         }
         let all = repeats * most.unwrap_or(least).max(1);
         if all > MOST_REPEATS {
-            return Err("nested repetitions are over 1000");
+            return Err("nested repetitions exceed 1000");
         }
         self.out.extend(&self.chars[self.at..end]);
         self.at = end;

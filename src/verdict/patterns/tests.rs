@@ -84,7 +84,7 @@ fn what_go_refuses_is_refused() {
 #[test]
 fn an_error_names_the_pattern() {
     let error = Pattern::new("a++").unwrap_err().to_string();
-    assert_eq!(error, "\"a++\" is no regular expression of Go: a quantifier follows another");
+    assert_eq!(error, "\"a++\" is not a valid RE2 regular expression: two quantifiers in a row");
 }
 
 proptest::proptest! {

@@ -100,7 +100,7 @@ fn program(text: &str, env: &Env, at: &Path, wrong: &mut Vec<Issue>) -> Option<P
     match Program::compile(text, env) {
         Ok(program) => Some(program),
         Err(CompileError(why)) => {
-            wrong.push(Issue::new(&rules::BROKEN, at, format!("the expression cannot be compiled: {why}")));
+            wrong.push(Issue::new(&rules::BROKEN, at, format!("the expression does not compile: {why}")));
             None
         }
     }

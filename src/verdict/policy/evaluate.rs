@@ -76,10 +76,10 @@ fn doubt(said: Said, unsure: Option<&String>) -> Said {
     let Some(why) = unsure else { return said };
     match said {
         Said::No { message, path, .. } => {
-            Said::Undecided { why: format!("{why} (where the policy applies, it says: {message})"), path }
+            Said::Undecided { why: format!("{why} (message of the policy: {message})"), path }
         }
         Said::Cannot { message } => {
-            Said::Undecided { why: format!("{why} (where the policy applies: {message})"), path: Path::root() }
+            Said::Undecided { why: format!("{why} (message of the policy: {message})"), path: Path::root() }
         }
         said => said,
     }
@@ -108,7 +108,7 @@ fn params<'p>(
                 return Params::Error(format!("failed to configure binding: {why}"));
             }
             (_, None) => {
-                let why = format!("{shown}, which is looked for in the namespace of the object, and that is unknown");
+                let why = format!("{shown} in the namespace of the object, which is unknown");
                 return Params::AtLeast(Vec::new(), why);
             }
         }
@@ -123,7 +123,7 @@ fn params<'p>(
     let found: Vec<Option<&Value>> = known.into_iter().filter(there).filter(named).map(Some).collect();
     let complete = request.inputs.params_are_all() || (reference.selector.is_none() && !found.is_empty());
     match (complete, found.is_empty()) {
-        (false, _) => Params::AtLeast(found, format!("{shown}; give it with --params")),
+        (false, _) => Params::AtLeast(found, format!("{shown}; pass it with --params")),
         (true, false) => Params::These(found),
         (true, true) => not_found(reference),
     }
@@ -142,7 +142,7 @@ fn not_found<'p>(reference: &ParamRef) -> Params<'p> {
 fn wanted(reference: &ParamRef) -> String {
     let place = if reference.namespace.is_empty() { String::new() } else { format!("{}/", reference.namespace) };
     match reference.selector {
-        Some(_) => "by a selector".to_owned(),
+        Some(_) => "matching a selector".to_owned(),
         None => format!("{place}{}", reference.name),
     }
 }
@@ -287,11 +287,13 @@ fn message(validation: &Validation, check: &Check, bound: &Variables) -> String 
 /// What is unknown, and how to say it.
 fn unknown(name: &str) -> String {
     match name {
-        "request.userInfo.uid" | "request.userInfo.extra" => format!("{name}, which only the API server knows"),
-        "request.userInfo" => "request.userInfo; give it with --as".to_owned(),
-        "namespaceObject" => "namespaceObject; give it with --namespace-object".to_owned(),
-        AUTHORIZER => "authorizer, which only the API server has".to_owned(),
-        name if name.starts_with("object.metadata.") => format!("{name}, which the API server fills in"),
+        "request.userInfo.uid" | "request.userInfo.extra" => {
+            format!("{name}, which is only available in the API server")
+        }
+        "request.userInfo" => "request.userInfo; pass it with --as".to_owned(),
+        "namespaceObject" => "namespaceObject; pass it with --namespace-object".to_owned(),
+        AUTHORIZER => "authorizer, which is only available in the API server".to_owned(),
+        name if name.starts_with("object.metadata.") => format!("{name}, which the API server sets"),
         name => name.to_owned(),
     }
 }

@@ -88,10 +88,10 @@ fn in_namespace(selector: &Selector, request: &Request<'_>) -> Match {
             select(selector, &labels)
         }
         (Some(true), None) => {
-            select(selector, &Labels::Unknown("the namespace, which the object does not name".into()))
+            select(selector, &Labels::Unknown("the namespace of the object, which is not set".into()))
         }
         (None, None) => {
-            let why = format!("whether the kind {} lives in namespaces", request.resource.kind);
+            let why = format!("whether the kind {} is namespaced", request.resource.kind);
             select(selector, &Labels::Unknown(why))
         }
     }
@@ -172,9 +172,9 @@ fn by_version(rule: &ResourceRule, policy: MatchPolicy, request: &Request<'_>) -
         MatchPolicy::Equivalent if group == "karpenter.azure.com" => {
             Match::of(rule.api_versions.iter().any(|v| v == "v1beta1" || v == "v1alpha2"))
         }
-        MatchPolicy::Equivalent => Match::Unknown(format!(
-            "whether the cluster serves {plural} as {versions} too, and what they look like there"
-        )),
+        MatchPolicy::Equivalent => {
+            Match::Unknown(format!("whether the cluster also serves {plural} as {versions}, and how they look there"))
+        }
     }
 }
 
@@ -183,7 +183,7 @@ fn by_scope(scope: Scope, request: &Request<'_>) -> Match {
         (Scope::Any, _) => Match::Yes,
         (Scope::Cluster, Some(namespaced)) => Match::of(!namespaced),
         (Scope::Namespaced, Some(namespaced)) => Match::of(namespaced),
-        (_, None) => Match::Unknown(format!("whether the kind {} lives in namespaces", request.resource.kind)),
+        (_, None) => Match::Unknown(format!("whether the kind {} is namespaced", request.resource.kind)),
     }
 }
 

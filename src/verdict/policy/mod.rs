@@ -207,7 +207,7 @@ impl PolicyFinding {
     pub(crate) fn issue(&self) -> Option<Issue> {
         let rule = self.rule()?;
         let message = match self.outcome {
-            Outcome::Undecided => format!("policy {} cannot be decided here: it needs {}", self.policy, self.message),
+            Outcome::Undecided => format!("policy {} cannot be evaluated: it needs {}", self.policy, self.message),
             _ => format!("policy {}: {}", self.policy, self.message),
         };
         Some(Issue::new(rule, &self.path, message))
@@ -245,13 +245,13 @@ pub(crate) fn unpaired(all: &[(usize, &'static str, String)]) -> Vec<(usize, Iss
     let (policies, bindings) = (names(POLICY), names(BINDING));
     let issue = |(kind, name): (&str, &str)| match kind {
         POLICY if !bindings.contains(name) => {
-            let message = format!("no binding names the policy {name}, so it does nothing");
+            let message = format!("no {BINDING} references policy {name}, so it has no effect");
             let fix = format!("add a {BINDING} with policyName: {name} and validationActions: [Warn]");
             Some(Issue::new(&rules::UNPAIRED, &Path::from_dotted("metadata.name"), message).fix(fix))
         }
         BINDING if !policies.contains(name) => {
-            let message = format!("there is no policy {name} among the files, so the binding does nothing");
-            let fix = nearest(name, policies.iter().copied()).map(|meant| format!("write policyName: {meant}"));
+            let message = format!("policy {name} is not in the input, so this binding has no effect");
+            let fix = nearest(name, policies.iter().copied()).map(|meant| format!("set policyName: {meant}"));
             Some(Issue::new(&rules::UNPAIRED, &Path::from_dotted("spec.policyName"), message).fix(fix))
         }
         _ => None,

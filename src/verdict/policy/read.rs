@@ -66,7 +66,7 @@ pub(crate) fn policy(value: &Value) -> Result<Policy, Vec<Issue>> {
     let at = Path::from_dotted("spec");
     match &spec.match_constraints {
         Some(criteria) => criteria_of_policy(criteria, &at.key("matchConstraints"), &mut wrong),
-        None => wrong.at(&at, "matchConstraints is missing: say in its resourceRules which resources are meant"),
+        None => wrong.at(&at, "matchConstraints is missing: list the resources to match in its resourceRules"),
     }
     if let Some(kind) = &spec.param_kind {
         let missing = [("apiVersion", &kind.api_version), ("kind", &kind.kind)];
@@ -74,7 +74,7 @@ pub(crate) fn policy(value: &Value) -> Result<Policy, Vec<Issue>> {
         missing.for_each(|(field, _)| wrong.at(&at.key("paramKind"), format!("{field} is missing")));
     }
     if spec.validations.is_empty() && spec.audit_annotations.is_empty() {
-        wrong.at(&at, "validations is missing: a policy without one, and without auditAnnotations, says nothing");
+        wrong.at(&at, "validations is missing: a policy needs validations or auditAnnotations");
     }
     let each = spec.validations.iter().enumerate();
     each.for_each(|(i, v)| validation(v, &at.key("validations").index(i), &mut wrong));
@@ -97,7 +97,7 @@ pub(crate) fn binding(value: &Value) -> Result<Binding, Vec<Issue>> {
     let name = name(&metadata, &mut wrong);
     let at = Path::from_dotted("spec");
     if spec.policy_name.is_empty() {
-        wrong.at(&at, "policyName is missing: name the ValidatingAdmissionPolicy");
+        wrong.at(&at, "policyName is missing: add the name of the ValidatingAdmissionPolicy");
     }
     actions(&spec.validation_actions, &at, &mut wrong);
     if let Some(criteria) = &spec.match_resources {
@@ -106,15 +106,15 @@ pub(crate) fn binding(value: &Value) -> Result<Binding, Vec<Issue>> {
     if let Some(reference) = &spec.param_ref {
         let at = at.key("paramRef");
         match (reference.name.is_empty(), &reference.selector) {
-            (true, None) => wrong.at(&at, "give name, or selector"),
-            (false, Some(_)) => wrong.at(&at, "name and selector cannot both be given"),
+            (true, None) => wrong.at(&at, "name or selector is required"),
+            (false, Some(_)) => wrong.at(&at, "name and selector are mutually exclusive"),
             _ => {}
         }
         if let Some(selector_given) = &reference.selector {
             selector(selector_given, &at.key("selector"), &mut wrong);
         }
         if reference.parameter_not_found_action.is_none() {
-            wrong.at(&at, "parameterNotFoundAction is missing: write Deny or Allow");
+            wrong.at(&at, "parameterNotFoundAction is missing: set it to Deny or Allow");
         }
     }
     if wrong.0.is_empty() { Ok(Binding { name, spec }) } else { Err(wrong.0) }
@@ -142,22 +142,22 @@ fn name(metadata: &Value, wrong: &mut Complaints) -> String {
 
 fn actions(actions: &[Action], at: &Path, wrong: &mut Complaints) {
     if actions.is_empty() {
-        wrong.at(at, "validationActions is missing: write [Deny], [Warn] or [Audit]");
+        wrong.at(at, "validationActions is missing: set it to [Deny], [Warn] or [Audit]");
         return;
     }
     let at = at.key("validationActions");
     let different: BTreeSet<_> = actions.iter().collect();
     if different.len() < actions.len() {
-        wrong.at(&at, "an action is given twice");
+        wrong.at(&at, "duplicate action");
     }
     if different.contains(&Action::Deny) && different.contains(&Action::Warn) {
-        wrong.at(&at, "Deny and Warn cannot be used together: what is denied says why anyway");
+        wrong.at(&at, "Deny and Warn cannot be combined: a denial reports the message anyway");
     }
 }
 
 fn criteria_of_policy(criteria: &MatchResources, at: &Path, wrong: &mut Complaints) {
     if criteria.resource_rules.is_empty() {
-        wrong.at(at, "resourceRules is missing: say which resources are meant");
+        wrong.at(at, "resourceRules is missing: list the resources to match");
     }
     resources(criteria, at, wrong);
 }
@@ -181,19 +181,19 @@ fn resource_rule(rule: &ResourceRule, at: &Path, wrong: &mut Complaints) {
             [] => wrong.at(at, format!("{field} is missing")),
             [_] => {}
             list if field != "resources" && list.iter().any(|item| item == "*") => {
-                wrong.at(&at.key(field), "\"*\" means all: nothing else can stand beside it");
+                wrong.at(&at.key(field), "\"*\" means all, so it must be the only entry");
             }
             _ => {}
         }
         if field == "apiVersions" && list.iter().any(String::is_empty) {
-            wrong.at(&at.key(field), "a version is empty");
+            wrong.at(&at.key(field), "a version must not be empty");
         }
     }
     match rule.operations.as_slice() {
         [] => wrong.at(at, "operations is missing"),
         [_] => {}
         list if list.contains(&RuleOperation::Any) => {
-            wrong.at(&at.key("operations"), "\"*\" means all: nothing else can stand beside it");
+            wrong.at(&at.key("operations"), "\"*\" means all, so it must be the only entry");
         }
         _ => {}
     }
@@ -206,7 +206,7 @@ fn selector(selector: &Selector, at: &Path, wrong: &mut Complaints) {
         match (requirement.operator, requirement.values.is_empty()) {
             (Operator::In | Operator::NotIn, true) => wrong.at(&at, "values is missing"),
             (Operator::Exists | Operator::DoesNotExist, false) => {
-                wrong.at(&at, "values cannot be given with Exists or DoesNotExist");
+                wrong.at(&at, "values must be omitted with Exists or DoesNotExist");
             }
             _ => {}
         }
@@ -219,26 +219,29 @@ fn validation(validation: &Validation, at: &Path, wrong: &mut Complaints) {
     }
     let message = validation.message.trim();
     if message.contains('\n') {
-        wrong.at(&at.key("message"), "a message is one line");
+        wrong.at(&at.key("message"), "a message must be a single line");
     }
     if message.is_empty() && !validation.message.is_empty() {
-        wrong.at(&at.key("message"), "a message that is given has a text");
+        wrong.at(&at.key("message"), "a message must not be empty");
     }
     if validation.message_expression.as_ref().is_some_and(|m| m.trim().is_empty()) {
-        wrong.at(&at.key("messageExpression"), "a messageExpression that is given has a text");
+        wrong.at(&at.key("messageExpression"), "a messageExpression must not be empty");
     }
     if validation.message_expression.as_ref().is_some_and(|m| m.len() > LONGEST_MESSAGE) {
-        wrong.at(&at.key("messageExpression"), format!("is longer than {LONGEST_MESSAGE} bytes"));
+        wrong.at(&at.key("messageExpression"), format!("must be at most {LONGEST_MESSAGE} bytes long"));
     }
 }
 
 fn conditions(conditions: &[Named], at: &Path, wrong: &mut Complaints) {
     if conditions.len() > MOST_CONDITIONS {
-        wrong.at(at, format!("there are {}, at most {MOST_CONDITIONS} are allowed", conditions.len()));
+        wrong.at(at, format!("must have at most {MOST_CONDITIONS} entries, not {}", conditions.len()));
     }
     named(conditions, at, wrong);
     for (i, condition) in conditions.iter().enumerate().filter(|(_, c)| !is_qualified(&c.name)) {
-        let message = format!("{:?} is no name: letters, digits, '-', '_', '.', with a prefix or not", condition.name);
+        let message = format!(
+            "{:?} is not a valid name: use letters, digits, '-', '_' and '.', with an optional prefix",
+            condition.name
+        );
         wrong.at(&at.index(i).key("name"), message);
     }
 }
@@ -246,7 +249,7 @@ fn conditions(conditions: &[Named], at: &Path, wrong: &mut Complaints) {
 fn variables(variables: &[Named], at: &Path, wrong: &mut Complaints) {
     named(variables, at, wrong);
     for (i, variable) in variables.iter().enumerate().filter(|(_, v)| !is_identifier(&v.name)) {
-        let message = format!("{:?} is no name of a variable: letters, digits and '_'", variable.name);
+        let message = format!("{:?} is not a valid variable name: use letters, digits and '_'", variable.name);
         wrong.at(&at.index(i).key("name"), message);
     }
 }
@@ -258,28 +261,28 @@ fn named(list: &[Named], at: &Path, wrong: &mut Complaints) {
             wrong.at(&at.index(i), "expression is missing");
         }
         if !seen.insert(name) {
-            wrong.at(&at.index(i).key("name"), format!("{name:?} is given twice"));
+            wrong.at(&at.index(i).key("name"), format!("duplicate name {name:?}"));
         }
     }
 }
 
 fn annotations(annotations: &[AuditAnnotation], at: &Path, wrong: &mut Complaints) {
     if annotations.len() > MOST_ANNOTATIONS {
-        wrong.at(at, format!("there are {}, at most {MOST_ANNOTATIONS} are allowed", annotations.len()));
+        wrong.at(at, format!("must have at most {MOST_ANNOTATIONS} entries, not {}", annotations.len()));
     }
     let mut seen = BTreeSet::new();
     for (i, AuditAnnotation { key, value_expression }) in annotations.iter().enumerate() {
         let at = at.index(i);
         if !is_name(key) {
-            wrong.at(&at.key("key"), format!("{key:?} is no key: letters, digits, '-', '_' and '.'"));
+            wrong.at(&at.key("key"), format!("{key:?} is not a valid key: use letters, digits, '-', '_' and '.'"));
         }
         if !seen.insert(key) {
-            wrong.at(&at.key("key"), format!("{key:?} is given twice"));
+            wrong.at(&at.key("key"), format!("duplicate key {key:?}"));
         }
         match value_expression.trim().len() {
             0 => wrong.at(&at, "valueExpression is missing"),
             n if n > LONGEST_VALUE => {
-                wrong.at(&at.key("valueExpression"), format!("is longer than {LONGEST_VALUE} bytes"));
+                wrong.at(&at.key("valueExpression"), format!("must be at most {LONGEST_VALUE} bytes long"));
             }
             _ => {}
         }

@@ -102,7 +102,7 @@ fn an_expression_that_fails_is_what_the_failure_policy_says() {
 fn what_nobody_knows_is_undecided_and_what_does_not_matter_is_not() {
     let nobody = Inputs::default();
     let who = policy(&validation("request.userInfo.username == 'ann'"), "");
-    assert_eq!(said(&who, &pool(), &nobody), ["Undecided request.userInfo; give it with --as ()"]);
+    assert_eq!(said(&who, &pool(), &nobody), ["Undecided request.userInfo; pass it with --as ()"]);
     let ann = Inputs::default().with_user(User { name: "ann".into(), groups: vec!["ops".into()] });
     assert_eq!(said(&who, &pool(), &ann), [] as [&str; 0]);
     let groups = policy(&validation("request.userInfo.groups == ['ops', 'system:authenticated']"), "");
@@ -188,7 +188,7 @@ fn parameters_come_from_the_files_that_are_known() {
     let spec = format!("{kind}{}", validation("int(params.data.max) >= 10"));
     let by_name = policy(&spec, "paramRef: {name: p, namespace: app, parameterNotFoundAction: Deny}");
     let nothing = Inputs::default();
-    assert!(said(&by_name, &pool(), &nothing)[0].starts_with("Undecided ConfigMap app/p; give it with --params"));
+    assert!(said(&by_name, &pool(), &nothing)[0].starts_with("Undecided ConfigMap app/p; pass it with --params"));
     let with = |max: &str| Inputs::default().with_all_params([config_map("p", max)]);
     assert_eq!(said(&by_name, &pool(), &with("10")), [] as [&str; 0]);
     assert!(said(&by_name, &pool(), &with("9"))[0].starts_with("Refused"));
@@ -275,8 +275,12 @@ fn what_is_wrong_with_a_policy_is_said_at_its_place() {
         ),
         ("validationActions: [Deny]", "validationActions: [Deny, Warn]", "NK7004 spec.validationActions Deny and Warn"),
         ("validationActions: [Deny]", "validationActions: []", "NK7004 spec validationActions is missing"),
-        ("policyName: p", "policyName: q", "NK7005 metadata.name no binding names the policy p"),
-        ("policyName: p", "policyName: q", "NK7005 spec.policyName there is no policy q"),
+        (
+            "policyName: p",
+            "policyName: q",
+            "NK7005 metadata.name no ValidatingAdmissionPolicyBinding references policy p",
+        ),
+        ("policyName: p", "policyName: q", "NK7005 spec.policyName policy q is not in the input"),
     ] {
         let text = good.replace(from, to);
         assert_ne!(text, good, "{from}");

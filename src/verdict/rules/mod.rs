@@ -41,7 +41,7 @@ pub struct Rule {
     pub id: &'static str,
     /// How bad a breach is.
     pub severity: Severity,
-    /// What the rule asks for.
+    /// The problem that it reports.
     pub title: &'static str,
     /// Its page, in Markdown: why, a bad and a good example, what to do.
     pub page: &'static str,

@@ -1,26 +1,26 @@
 //! NK1xxx: would the API server take the manifest?
 
 rules! {
-    SYNTAX = "NK1001", Error, "A manifest is YAML or JSON that Kubernetes can read";
-    DUPLICATE_KEY = "NK1002", Error, "A key is given once";
-    NO_KIND = "NK1003", Error, "A manifest has apiVersion and kind";
-    VERSION = "NK1004", Error, "The API version is served";
-    KIND = "NK1005", Error, "The kind exists in its API group";
-    DEPRECATED = "NK1006", Warning, "The API version is not deprecated";
-    UNKNOWN_FIELD = "NK1010", Error, "A field exists in the schema";
-    TYPE = "NK1011", Error, "A value has the type of its field";
-    REQUIRED = "NK1012", Error, "Required fields are given";
-    ENUM = "NK1013", Error, "A value is one of those allowed";
-    PATTERN = "NK1014", Error, "A value matches the pattern of its field";
-    RANGE = "NK1015", Error, "A value is neither too small nor too large";
-    LIST = "NK1016", Error, "Items of a list do not repeat";
-    FORMAT = "NK1017", Error, "A value has the format of its field";
-    NAME = "NK1018", Error, "An object has a valid name";
-    METADATA = "NK1019", Error, "Labels, annotations and owners of an object are valid";
-    MEANING = "NK1020", Error, "The fields of an object make sense together";
-    PLACEHOLDER = "NK1021", Error, "A value is no placeholder";
-    LOOKS_LIKE_TEXT = "NK1022", Error, "A value that looks like text is text";
-    RULE = "NK1030", Error, "A cross-field rule of the definition holds";
-    BROKEN_RULE = "NK1031", Error, "A rule of a definition can be evaluated";
-    DEFINITION = "NK1032", Error, "The chosen definition knows the field";
+    SYNTAX = "NK1001", Error, "Manifest is not valid YAML or JSON";
+    DUPLICATE_KEY = "NK1002", Error, "Duplicate key";
+    NO_KIND = "NK1003", Error, "apiVersion or kind is missing";
+    VERSION = "NK1004", Error, "API version is not served";
+    KIND = "NK1005", Error, "Unknown kind";
+    DEPRECATED = "NK1006", Warning, "API version is deprecated";
+    UNKNOWN_FIELD = "NK1010", Error, "Unknown field";
+    TYPE = "NK1011", Error, "Wrong type";
+    REQUIRED = "NK1012", Error, "Required field is missing";
+    ENUM = "NK1013", Error, "Value is not allowed (enum)";
+    PATTERN = "NK1014", Error, "Value does not match its pattern";
+    RANGE = "NK1015", Error, "Value is out of range";
+    LIST = "NK1016", Error, "Duplicate list item";
+    FORMAT = "NK1017", Error, "Value has the wrong format";
+    NAME = "NK1018", Error, "Invalid object name";
+    METADATA = "NK1019", Error, "Invalid label, annotation or owner reference";
+    MEANING = "NK1020", Error, "Fields do not make sense together";
+    PLACEHOLDER = "NK1021", Error, "Placeholder was not replaced";
+    LOOKS_LIKE_TEXT = "NK1022", Error, "Unquoted value is not a string";
+    RULE = "NK1030", Error, "Validation rule (CEL) of the definition fails";
+    BROKEN_RULE = "NK1031", Error, "Validation rule cannot be evaluated";
+    DEFINITION = "NK1032", Error, "Field is unknown to the chosen definitions";
 }

@@ -25,14 +25,14 @@ pub(super) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue
 
 fn too_far(index: usize) -> Issue {
     let path = Path::from_dotted("spec.approvals").index(index).key("expiresAt");
-    let message = "the approval lies more than 14 days ahead: it does not count before it comes within 14 days";
-    let fix = "write a time within 14 days; napkeeper audit proposes 7".to_owned();
+    let message = "the approval is more than 14 days ahead: it is not valid until less than 14 days remain";
+    let fix = "use a time within 14 days; napkeeper audit proposes 7".to_owned();
     Issue::new(&rules::APPROVAL_TOO_FAR, &path, message).fix(fix)
 }
 
 fn cleared_ahead(at: Timestamp) -> Issue {
     let path = Path::from_dotted("spec.breaker.clearedAt");
-    let message = format!("{at} lies in the future: until then it clears nothing, for it would switch the breaker off");
-    let fix = "write the time that the report proposes: a second after the trip that you have looked at".to_owned();
+    let message = format!("{at} is in the future: until then it clears nothing, since it would disable the breaker");
+    let fix = "use the time that the report proposes: one second after the trip that you have reviewed".to_owned();
     Issue::new(&rules::CLEARED_AHEAD, &path, message).fix(fix)
 }

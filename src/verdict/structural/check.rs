@@ -200,12 +200,12 @@ impl Check {
             failed |= self.faults.mark() > mark;
         }
         if failed {
-            self.refuse_somewhere(|| describe::combined(place, "does not fit all forms that the definition asks for"));
+            self.refuse_somewhere(|| describe::combined(place, "does not match all schemas of allOf"));
         }
         if let Some(schema) = &j.not
             && self.try_one(value, schema, place).0
         {
-            self.refuse_somewhere(|| describe::combined(place, "has a form that the definition forbids"));
+            self.refuse_somewhere(|| describe::combined(place, "matches the schema of not, which the CRD forbids"));
         }
         fitted
     }
@@ -234,7 +234,7 @@ impl Check {
         }
         let many = nodes.len();
         self.refuse_somewhere(|| {
-            describe::combined(place, &format!("fits none of the {many} forms that the definition allows"))
+            describe::combined(place, &format!("matches none of the {many} alternatives in the CRD schema"))
         });
         best.map_or(0, |(node, _)| self.keywords(value, node, place, None))
     }
@@ -257,7 +257,7 @@ impl Check {
         }
         self.refuse_somewhere(|| {
             let many = nodes.len();
-            let said = format!("fits {fitting} of the {many} forms that the definition allows, not exactly one");
+            let said = format!("matches {fitting} of the {many} alternatives in the CRD schema, not exactly one");
             describe::combined(place, &said)
         });
         best.filter(|_| fitting == 0).map_or(0, |(node, _)| self.keywords(value, node, place, None))

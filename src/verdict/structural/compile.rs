@@ -71,7 +71,7 @@ impl Compiler {
     /// A node; `nested` inside of `allOf`, `anyOf`, `oneOf` and `not`.
     fn node(&mut self, schema: &Value, nested: bool) -> Compiled<Node> {
         let Value::Object(map) = schema else {
-            return self.refuse("", "a schema is a map");
+            return self.refuse("", "a schema must be a map");
         };
         self.keywords(map, nested)?;
         let flag = |key: &str| map.get(key) == Some(&Value::Bool(true));
@@ -117,8 +117,7 @@ impl Compiler {
             return self.refuse(never, "must not be used in a structural schema");
         }
         if map.get("uniqueItems") == Some(&Value::Bool(true)) {
-            return self
-                .refuse("uniqueItems", "must be false; x-kubernetes-list-type: set says the same and is allowed");
+            return self.refuse("uniqueItems", "must be false; use x-kubernetes-list-type: set instead");
         }
         let outer = OUTER_ONLY.iter().find(|key| map.get(**key).is_some_and(|v| *v != Value::Bool(false)));
         match outer.filter(|_| nested) {
@@ -136,11 +135,12 @@ impl Compiler {
             Some(Value::String(name)) if name.is_empty() => Ok(Types::ANY),
             Some(Value::String(name)) => match Types::named(name) {
                 Some(types) => Ok(types),
-                None => {
-                    self.refuse("type", format!("{name:?} is no type: object, array, string, integer, number, boolean"))
-                }
+                None => self.refuse(
+                    "type",
+                    format!("{name:?} is not a type: use object, array, string, integer, number or boolean"),
+                ),
             },
-            Some(_) => self.refuse("type", "must be one text"),
+            Some(_) => self.refuse("type", "must be a single string"),
         }
     }
 
@@ -168,11 +168,11 @@ impl Compiler {
         match map.get("additionalProperties") {
             None => Ok(Additional::None),
             Some(Value::Bool(false)) if strict => {
-                self.refuse("additionalProperties", "must not be false: fields that are not named are unknown anyway")
+                self.refuse("additionalProperties", "must not be false: unlisted fields are unknown anyway")
             }
             Some(Value::Bool(false)) => Ok(Additional::None),
             Some(_) if strict && map.contains_key("properties") => {
-                self.refuse("additionalProperties", "must not be used beside properties")
+                self.refuse("additionalProperties", "must not be combined with properties")
             }
             Some(_) if strict && self.path.is_empty() => {
                 self.refuse("additionalProperties", "must not be used at the root")
@@ -205,7 +205,7 @@ impl Compiler {
             Some("set") => Ok(ListType::Set),
             None | Some("atomic") => Ok(ListType::Atomic),
             Some(other) => {
-                self.refuse("x-kubernetes-list-type", format!("{other:?} is no list type: atomic, set, map"))
+                self.refuse("x-kubernetes-list-type", format!("{other:?} is not a list type: use atomic, set or map"))
             }
         }
     }
@@ -267,13 +267,13 @@ impl Compiler {
             return Ok(());
         }
         if node.types == Types::ANY && !node.preserve {
-            return self.refuse("type", "must be given");
+            return self.refuse("type", "is required");
         }
         if self.path.is_empty() && node.types != Types::OBJECT {
             return self.refuse("type", "must be object at the root");
         }
         if node.types == Types::ARRAY && node.items.is_none() {
-            return self.refuse("items", "must be given for an array");
+            return self.refuse("items", "is required for an array");
         }
         if node.embedded && node.types != Types::OBJECT {
             return self.refuse("type", "must be object when x-kubernetes-embedded-resource is true");
@@ -282,13 +282,13 @@ impl Compiler {
             return self.refuse("x-kubernetes-preserve-unknown-fields", "must be false for an int-or-string");
         }
         if node.list != ListType::Atomic && node.types != Types::ARRAY {
-            return self.refuse("x-kubernetes-list-type", "must stand at an array");
+            return self.refuse("x-kubernetes-list-type", "is only allowed on an array");
         }
         if let ListType::Map(keys) = &node.list {
             let item = node.items.as_deref();
             let known = |key: &&String| item.is_some_and(|item| item.property(key).is_some());
             if let Some(key) = keys.iter().find(|key| !known(key)) {
-                return self.refuse("x-kubernetes-list-map-keys", format!("{key:?} is no field of the items"));
+                return self.refuse("x-kubernetes-list-map-keys", format!("{key:?} is not a field of the items"));
             }
         }
         match map.get("default") {
@@ -305,12 +305,12 @@ impl Compiler {
         let (stored, unknown) = super::store::store_in(default, node);
         if self.is_strict() {
             if let Some(unknown) = unknown.first() {
-                return self.refuse("default", format!("has the unknown field {}", unknown.name));
+                return self.refuse("default", format!("has an unknown field {}", unknown.name));
             }
             // As it is written: what is required in it must be there without further defaults.
             if let Some(fault) = super::check::check(default, node, None).first() {
                 let said = fault.issue.as_ref().map_or_else(|| fault.reason.to_string(), |i| i.message.clone());
-                return self.refuse("default", format!("does not fit its own schema: {said} ({})", fault.field));
+                return self.refuse("default", format!("does not match its own schema: {said} ({})", fault.field));
             }
         }
         Ok(Some(stored))

@@ -29,7 +29,7 @@ const WORDS: [&str; 9] =
 pub(super) fn wrong_type(value: &Value, node: &Node, place: &Place<'_>) -> Issue {
     let path = place.path();
     let names: Vec<&str> = node.types.names().collect();
-    let message = format!("must be {}, not {}", article(&names), describe(value));
+    let message = format!("must be {}, got {}", article(&names), describe(value));
     let is_scalar = matches!(value, Value::Bool(_) | Value::Number(_));
     if node.types != Types::STRING || !is_scalar {
         return Issue::new(&rules::TYPE, &path, message);
@@ -41,7 +41,7 @@ pub(super) fn wrong_type(value: &Value, node: &Node, place: &Place<'_>) -> Issue
     // The field itself, or the map that it is a key of.
     let is_word = keys.take(2).any(|key| WORDS.contains(&key));
     let rule = if is_word { &rules::LOOKS_LIKE_TEXT } else { &rules::TYPE };
-    Issue::new(rule, &path, message).fix("put quotes around it".to_owned())
+    Issue::new(rule, &path, message).fix("quote it".to_owned())
 }
 
 pub(super) fn not_one_of(value: &Value, node: &Node, place: &Place<'_>) -> Issue {
@@ -50,7 +50,7 @@ pub(super) fn not_one_of(value: &Value, node: &Node, place: &Place<'_>) -> Issue
     let given = value.as_str().unwrap_or_default();
     let renamed = RENAMED.iter().find(|(field, old, _)| *old == given && path.last_key() == Some(*field));
     let fix = match renamed {
-        Some((_, _, now)) => Some(format!("it is now {now}")),
+        Some((_, _, now)) => Some(format!("renamed to {now}")),
         None => nearest(given, names.iter().copied()).map(|n| format!("did you mean {n}?")),
     };
     let shown = |allowed: &Value| allowed.as_str().map_or_else(|| allowed.to_string(), ToOwned::to_owned);
@@ -67,20 +67,20 @@ pub(super) fn missing(name: &str, place: &Place<'_>) -> Issue {
 }
 
 pub(super) fn least(least: u64, count: u64, unit: &str, place: &Place<'_>) -> Issue {
-    Issue::new(&rules::RANGE, &place.path(), format!("must be at least {least}{unit}, not {count}"))
+    Issue::new(&rules::RANGE, &place.path(), format!("must be at least {least}{unit}, got {count}"))
 }
 
 pub(super) fn most(most: u64, count: u64, unit: &str, place: &Place<'_>) -> Issue {
-    Issue::new(&rules::RANGE, &place.path(), format!("must be at most {most}{unit}, not {count}"))
+    Issue::new(&rules::RANGE, &place.path(), format!("must be at most {most}{unit}, got {count}"))
 }
 
 pub(super) fn number(value: &Value, wrong: Wrong, place: &Place<'_>) -> Issue {
     let message = match wrong {
-        Wrong::Least { bound, exclusive: false } => format!("must be at least {bound}, not {value}"),
-        Wrong::Least { bound, exclusive: true } => format!("must be more than {bound}, not {value}"),
-        Wrong::Most { bound, exclusive: false } => format!("must be at most {bound}, not {value}"),
-        Wrong::Most { bound, exclusive: true } => format!("must be less than {bound}, not {value}"),
-        Wrong::Multiple(factor) => format!("must be a multiple of {factor}, not {value}"),
+        Wrong::Least { bound, exclusive: false } => format!("must be at least {bound}, got {value}"),
+        Wrong::Least { bound, exclusive: true } => format!("must be greater than {bound}, got {value}"),
+        Wrong::Most { bound, exclusive: false } => format!("must be at most {bound}, got {value}"),
+        Wrong::Most { bound, exclusive: true } => format!("must be less than {bound}, got {value}"),
+        Wrong::Multiple(factor) => format!("must be a multiple of {factor}, got {value}"),
         Wrong::Range => format!("{value} is out of range"),
     };
     Issue::new(&rules::RANGE, &place.path(), message)
@@ -89,7 +89,7 @@ pub(super) fn number(value: &Value, wrong: Wrong, place: &Place<'_>) -> Issue {
 pub(super) fn out_of_range(value: &Value, node: &Node, place: &Place<'_>) -> Issue {
     let message = match node.format {
         Some(Format::Int32) => format!("{value} does not fit in 32 bits"),
-        Some(Format::Float) => format!("{value} does not fit in a float of 32 bits"),
+        Some(Format::Float) => format!("{value} does not fit in a 32-bit float"),
         _ => format!("{value} does not fit in 64 bits"),
     };
     Issue::new(&rules::FORMAT, &place.path(), message)
@@ -119,11 +119,10 @@ pub(super) fn no_quantity(value: &Value, place: &Place<'_>) -> Issue {
 
 fn article(names: &[&str]) -> String {
     let with = |name: &&str| match *name {
-        "integer" => "a whole number".to_owned(),
-        "boolean" => "true or false".to_owned(),
+        "integer" => "an integer".to_owned(),
+        "boolean" => "a boolean".to_owned(),
         "array" => "a list".to_owned(),
         "object" => "a map".to_owned(),
-        "string" => "text".to_owned(),
         other => format!("a {other}"),
     };
     names.iter().map(with).collect::<Vec<_>>().join(" or ")
@@ -134,7 +133,8 @@ pub(super) fn describe(value: &Value) -> String {
         Value::Object(_) => "a map".to_owned(),
         Value::Array(_) => "a list".to_owned(),
         Value::Null => "null".to_owned(),
-        Value::String(text) => format!("the text {text:?}"),
-        other => other.to_string(),
+        Value::String(text) => format!("a string ({text:?})"),
+        Value::Bool(value) => format!("a boolean ({value})"),
+        Value::Number(value) => format!("a number ({value})"),
     }
 }

@@ -47,7 +47,7 @@ fn read_object(map: &mut Map<String, Value>, place: &Place<'_>, found: &mut Unre
     for key in ["apiVersion", "kind"] {
         if map.get(key).is_some_and(|value| !value.is_string()) {
             let at = place.field(key);
-            found.issues.push(Issue::new(&rules::TYPE, &at.path(), format!("{key} must be text")));
+            found.issues.push(Issue::new(&rules::TYPE, &at.path(), format!("{key} must be a string")));
         }
     }
     if let Some(meta) = map.get_mut("metadata") {
@@ -88,7 +88,7 @@ fn object(map: &Map<String, Value>, place: &Place<'_>, faults: &mut Faults) {
         let at = place.field(key);
         let Some(value) = map.get(key) else {
             faults.add(|| {
-                let message = format!("an object inside of another has apiVersion and kind: {key} is missing");
+                let message = format!("an embedded object needs apiVersion and kind: {key} is missing");
                 let issue = Some(Issue::new(&rules::REQUIRED, &at.path(), message));
                 Fault { field: at.bracketed(), reason: Reason::Required, issue, weak: false }
             });
@@ -103,7 +103,7 @@ fn object(map: &Map<String, Value>, place: &Place<'_>, faults: &mut Faults) {
         };
         if !fits {
             faults.add(|| {
-                let issue = Some(Issue::new(&rules::NO_KIND, &at.path(), format!("{value} is no {key}")));
+                let issue = Some(Issue::new(&rules::NO_KIND, &at.path(), format!("{value} is not a valid {key}")));
                 Fault { field: at.bracketed(), reason: Reason::Invalid, issue, weak: false }
             });
         }

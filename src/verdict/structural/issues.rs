@@ -20,7 +20,7 @@ pub(super) fn unknown<'n>(at: &Path, names: impl Iterator<Item = &'n str>) -> Is
     let shown = at.to_string();
     let moved = MOVED.iter().find(|(old, _)| *old == shown);
     let fix = match moved {
-        Some((_, now)) => Some(format!("it moved to {now}")),
+        Some((_, now)) => Some(format!("moved to {now}")),
         None => nearest(key, names).map(|k| format!("did you mean {k}?")),
     };
     Issue::new(&rules::UNKNOWN_FIELD, at, format!("unknown field {key}")).at_key().fix(fix)

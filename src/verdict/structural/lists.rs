@@ -43,7 +43,7 @@ fn map(items: &[Value], keys: &[String], place: &Place<'_>, faults: &mut Faults)
     if let Some(i) = stranger {
         let at = place.index(i);
         let field = at.bracketed();
-        let message = "must be a map, as all items of a list whose items have keys";
+        let message = "must be a map: list items are identified by keys";
         let issue = Some(Issue::new(&rules::TYPE, &at.path(), message));
         faults.add(|| Fault { field, reason: Reason::Invalid, issue, weak: true });
         return;
@@ -60,7 +60,7 @@ fn map(items: &[Value], keys: &[String], place: &Place<'_>, faults: &mut Faults)
 }
 
 /// What stands for a key that is not there.
-const ABSENT: &str = "an item without key";
+const ABSENT: &str = "an item without a key";
 
 /// What tells a value from others: an integer and a float are never the same, except inside of lists and maps.
 fn key_of(value: &Value) -> String {
@@ -98,7 +98,7 @@ fn repeated(keys: &[String], place: &Place<'_>, faults: &mut Faults) {
             continue;
         }
         let at = place.index(i);
-        let message = format!("{key} is given twice, first as item {first}");
+        let message = format!("duplicate item {key}: same as item {first}");
         let issue = Some(Issue::new(&rules::LIST, &at.path(), message));
         faults.add(|| Fault { field: at.bracketed(), reason: Reason::Duplicate, issue, weak: false });
     }

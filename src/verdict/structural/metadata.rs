@@ -87,10 +87,10 @@ pub(crate) fn read(meta: &Value, place: &Place<'_>) -> Reading {
 }
 
 fn wrong(wanted: &str, value: &Value, place: &Place<'_>) -> Issue {
-    let message = format!("must be {wanted}, not {}", describe(value));
-    let scalar = wanted == "text" && matches!(value, Value::Bool(_) | Value::Number(_));
+    let message = format!("must be {wanted}, got {}", describe(value));
+    let scalar = wanted == "a string" && matches!(value, Value::Bool(_) | Value::Number(_));
     let rule: &'static Rule = if scalar { &rules::LOOKS_LIKE_TEXT } else { &rules::TYPE };
-    Issue::new(rule, &place.path(), message).fix(scalar.then(|| "put quotes around it".to_owned()))
+    Issue::new(rule, &place.path(), message).fix(scalar.then(|| "quote it".to_owned()))
 }
 
 impl Reading {
@@ -137,9 +137,9 @@ impl Reading {
                 };
                 return Some(items.iter().enumerate().map(item).collect());
             }
-            (_, Kind::Text) => "text",
-            (_, Kind::Integer) => "a whole number",
-            (_, Kind::Bool) => "true or false",
+            (_, Kind::Text) => "a string",
+            (_, Kind::Integer) => "an integer",
+            (_, Kind::Bool) => "a boolean",
             (Value::String(text), Kind::Time) => {
                 let message = format!("{text:?} is not a time in RFC 3339, such as 2026-11-21T08:00:00Z");
                 self.unreadable.push(Issue::new(&rules::FORMAT, &place.path(), message));
@@ -158,7 +158,7 @@ impl Reading {
         match value {
             Value::String(_) => return value.clone(),
             Value::Null => {}
-            other => self.unreadable.push(wrong("text", other, place)),
+            other => self.unreadable.push(wrong("a string", other, place)),
         }
         Value::String(String::new())
     }
@@ -216,7 +216,7 @@ pub(crate) fn check_deletion(old: &Value, new: &Value, place: &Place<'_>, faults
     for (key, changed) in [("deletionTimestamp", time), ("deletionGracePeriodSeconds", period)] {
         if changed {
             let at = place.field(key);
-            refuse(&at, Some((&at, "only the API server sets it".to_owned())), Reason::Invalid, faults);
+            refuse(&at, Some((&at, "only the API server can set it".to_owned())), Reason::Invalid, faults);
         }
     }
 }
@@ -233,7 +233,7 @@ pub(crate) fn check(meta: &Value, owner: Owner, place: &Place<'_>, faults: &mut 
         // Of the object itself, the address of the request says the namespace, and the API server counts generations.
         if let Some(namespace) = meta["namespace"].as_str().filter(|n| !is_label(n)) {
             let at = place.field("namespace");
-            let message = format!("{namespace:?} is no name of a namespace: lower-case letters, digits and '-'");
+            let message = format!("{namespace:?} is not a valid namespace: use lowercase letters, digits and '-'");
             refuse(&at, Some((&at, message)), Reason::Invalid, faults);
         }
         if meta["generation"].as_f64().is_some_and(|generation| generation < 0.0) {
@@ -263,14 +263,14 @@ fn naming(name: &str, prefix: &str, owner: Owner, place: &Place<'_>, faults: &mu
         let fits = if embedded { !prefix.contains(['/', '%']) } else { is_subdomain(&masked(prefix)) };
         if !fits {
             let at = place.field("generateName");
-            let message = format!("{prefix:?} cannot begin a name: lower-case letters, digits, '-' and '.'");
+            let message = format!("{prefix:?} is not a valid name prefix: use lowercase letters, digits, '-' and '.'");
             refuse(&at, Some((&at, message)), Reason::Invalid, faults);
         }
     }
     let at = place.field("name");
     if embedded {
         if !name.is_empty() && !is_path_segment(name) {
-            let message = format!("{name:?} is no name: it may not hold '/' or '%'");
+            let message = format!("{name:?} is not a valid name: it must not contain '/' or '%'");
             refuse(&at, Some((&at, message)), Reason::Invalid, faults);
         }
     } else if name.is_empty() {
@@ -283,12 +283,12 @@ fn naming(name: &str, prefix: &str, owner: Owner, place: &Place<'_>, faults: &mu
 fn finalizers(finalizers: &Value, place: &Place<'_>, faults: &mut Faults) {
     for (i, finalizer) in strings(finalizers).enumerate() {
         if !is_qualified_name(finalizer) {
-            let message = format!("{finalizer:?} is no finalizer such as example.com/name");
+            let message = format!("{finalizer:?} is not a valid finalizer; use for example example.com/name");
             refuse(place, Some((&place.index(i), message)), Reason::Invalid, faults);
         }
     }
     if ["orphan", "foregroundDeletion"].iter().all(|name| strings(finalizers).any(|f| f == *name)) {
-        let message = "orphan and foregroundDeletion exclude each other".to_owned();
+        let message = "orphan and foregroundDeletion are mutually exclusive".to_owned();
         refuse(place, Some((place, message)), Reason::Invalid, faults);
     }
 }
@@ -297,11 +297,12 @@ fn labels(labels: &Value, place: &Place<'_>, faults: &mut Faults) {
     for (key, value) in labels.as_object().into_iter().flatten() {
         let at = place.key(key);
         if !is_qualified_name(key) {
-            let message = format!("{key:?} is no label key such as example.com/name");
+            let message = format!("{key:?} is not a valid label key; use for example example.com/name");
             refuse(place, Some((&at, message)), Reason::Invalid, faults);
         }
         if let Some(value) = value.as_str().filter(|value| !is_label_value(value)) {
-            let message = format!("{value:?} is no label value: at most 63 letters, digits, '-', '_' and '.'");
+            let message =
+                format!("{value:?} is not a valid label value: use at most 63 letters, digits, '-', '_' and '.'");
             refuse(place, Some((&at, message)), Reason::Invalid, faults);
         }
     }
@@ -312,12 +313,12 @@ fn annotations(annotations: &Value, place: &Place<'_>, faults: &mut Faults) {
     for (key, value) in annotations.as_object().into_iter().flatten() {
         size += key.len() + value.as_str().map_or(0, str::len);
         if !is_qualified_name(&key.to_lowercase()) {
-            let message = format!("{key:?} is no annotation key such as example.com/name");
+            let message = format!("{key:?} is not a valid annotation key; use for example example.com/name");
             refuse(place, Some((&place.key(key), message)), Reason::Invalid, faults);
         }
     }
     if size > ANNOTATIONS {
-        let message = format!("all annotations together have {size} bytes; at most {ANNOTATIONS} are possible");
+        let message = format!("the annotations have {size} bytes in total, more than the limit of {ANNOTATIONS}");
         refuse(place, Some((place, message)), Reason::TooLong, faults);
     }
 }
@@ -348,12 +349,13 @@ fn owners(owners: &Value, place: &Place<'_>, faults: &mut Faults) {
         for (key, fits) in [("apiVersion", parsed), given("kind"), given("name"), given("uid")] {
             if !fits {
                 let item = place.index(i);
-                let message = format!("an owner has apiVersion, kind, name and uid: {key} is missing or wrong");
+                let message =
+                    format!("an owner reference needs apiVersion, kind, name and uid: {key} is missing or invalid");
                 refuse(&place.field(key), Some((&item.field(key), message)), Reason::Invalid, faults);
             }
         }
         if (version, text("kind")) == ("v1", "Event") {
-            refuse(place, Some((&place.index(i), "an Event owns nothing".to_owned())), Reason::Invalid, faults);
+            refuse(place, Some((&place.index(i), "an Event cannot be an owner".to_owned())), Reason::Invalid, faults);
         }
         controllers += usize::from(owner["controller"] == true);
     }

@@ -34,7 +34,7 @@ impl Scale {
                 Ok(Some(_)) | Err(()) => false,
             };
             if !fits {
-                refuse(path, "must be a whole number from 0 to 2147483647, for kubectl scale", faults);
+                refuse(path, "must be an integer from 0 to 2147483647, for kubectl scale", faults);
             }
         }
         if let Some(path) = &self.label_selector {
@@ -43,7 +43,7 @@ impl Scale {
                 Err(()) => false,
             };
             if !fits {
-                refuse(path, "must be text, for kubectl scale", faults);
+                refuse(path, "must be a string, for kubectl scale", faults);
             }
         }
     }

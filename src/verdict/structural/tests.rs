@@ -262,11 +262,11 @@ fn of_a_version_that_is_not_there_only_metadata_is_known() {
 #[test]
 fn definitions_say_where_they_come_from_and_what_is_wrong_with_them() {
     let error = Definitions::embedded_at("v0.9").unwrap_err().to_string();
-    assert_eq!(error, "no embedded definitions follow v0.9; there are: karpenter-v1.14, v1.14");
+    assert_eq!(error, "no embedded CRD schemas for version v0.9; available: karpenter-v1.14, v1.14");
     assert!(Definitions::embedded_at("1.14").unwrap().origin().contains(Definitions::embedded_version()));
     assert_eq!(
         Definitions::from_crds("crds", [].iter()).unwrap_err().to_string(),
-        "crds: no CustomResourceDefinition in it"
+        "crds: contains no CustomResourceDefinition"
     );
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -276,7 +276,7 @@ fn definitions_say_where_they_come_from_and_what_is_wrong_with_them() {
                 "spec": { "type": "string", "pattern": "(?=a)" } } } } }] },
     });
     let error = Definitions::from_crds("crds/things.yaml", [crd].iter()).unwrap_err().to_string();
-    let said = "crds/things.yaml: definition things.example.com, version v1: properties[spec].pattern: ";
+    let said = "crds/things.yaml: CRD things.example.com, version v1: properties[spec].pattern: ";
     assert!(error.starts_with(said), "{error}");
 }
 

@@ -160,7 +160,7 @@ async fn says(webhook: &Router, case: &Case, should: &Told) -> Result<Told> {
     ensure!(response["allowed"] == message.is_empty(), "{}: {response}", case.label);
     let refused = message.lines().skip(1).filter(|line| !line.starts_with("More: "));
     let warned = response["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let warned = warned.filter(|line| !line.starts_with("what Azure offers is known from"));
+    let warned = warned.filter(|line| !line.starts_with("Azure data from"));
     Ok(Told { refused: heads(refused, &should.refused), warned: heads(warned, &should.warned) })
 }
 

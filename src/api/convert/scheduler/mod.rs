@@ -96,7 +96,10 @@ fn configuration(text: &str, at: &Path, found: &mut Violations) -> Option<Config
         return None;
     }
     let value = read.documents.into_iter().next()?.value;
-    found.take(at, serde_json::from_value(value).map_err(|error| format!("is no KubeSchedulerConfiguration: {error}")))
+    found.take(
+        at,
+        serde_json::from_value(value).map_err(|error| format!("is not a KubeSchedulerConfiguration: {error}")),
+    )
 }
 
 fn defaults(profile: &Profile, at: &Path, found: &mut Violations) -> Vec<DefaultSpread> {
@@ -105,7 +108,7 @@ fn defaults(profile: &Profile, at: &Path, found: &mut Violations) -> Vec<Default
     let args = of_plugin.next().filter(|_| !off.into_iter().any(|plugin| plugin.name == PLUGIN || plugin.name == "*"));
     let Some(args) = args.map(|config| config.args.clone()).filter(|args| !args.is_null()) else { return Vec::new() };
     let at = at.key("args");
-    let args = serde_json::from_value(args).map_err(|error| format!("are no PodTopologySpreadArgs: {error}"));
+    let args = serde_json::from_value(args).map_err(|error| format!("are not PodTopologySpreadArgs: {error}"));
     let Some(args) = found.take::<SpreadArgs, _>(&at, args) else { return Vec::new() };
     if args.defaulting_type != "List" {
         return Vec::new();

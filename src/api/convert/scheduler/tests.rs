@@ -59,8 +59,8 @@ fn what_is_wrong_is_said_with_its_place() {
     };
     for (raw, said) in [
         ("a: [".to_owned(), "spec.rawConfig: line 1"),
-        ("profiles: 5".to_owned(), "spec.rawConfig: is no KubeSchedulerConfiguration: invalid type: integer"),
-        (wrong("5"), "spec.rawConfig.args: are no PodTopologySpreadArgs"),
+        ("profiles: 5".to_owned(), "spec.rawConfig: is not a KubeSchedulerConfiguration: invalid type: integer"),
+        (wrong("5"), "spec.rawConfig.args: are not PodTopologySpreadArgs"),
         (
             wrong("{ maxSkew: 0, topologyKey: a, whenUnsatisfiable: DoNotSchedule }"),
             "spec.rawConfig.args.defaultConstraints[0].maxSkew: must be at least 1",

@@ -28,14 +28,14 @@ fn comment(line: &str) -> Option<usize> {
 
 fn entry_lines(sheet: &Sheet<'_>, map: &Node, index: usize, above: Option<&Entry>) -> Result<Lines, Refusal> {
     let Kind::Map { entries, .. } = &map.kind else {
-        return Err(Refusal::new(map.range.start, "this is no map"));
+        return Err(Refusal::new(map.range.start, "this is not a map"));
     };
     let entry = &entries[index];
     let start = sheet.line_start(entry.key_range.start);
     let column = entry.key_range.start - start;
     let before = &sheet.text[start..entry.key_range.start];
     if !before.bytes().all(|b| b == b' ') {
-        let message = "this entry shares its line with something else: give it a line of its own, then migrate";
+        let message = "this entry shares its line with something else: move it to its own line, then migrate";
         return Err(Refusal::new(entry.key_range.start, message));
     }
     let floor = match index.checked_sub(1) {
@@ -96,7 +96,7 @@ fn left_empty(spot: Spot<'_>) -> Result<Option<Change>, Refusal> {
     }
     match spot.parent {
         Some(above) => Ok(Some(Change::insert(above.colon_end, " {}"))),
-        None => Err(Refusal::new(spot.entry.key_range.start, "nothing would be left around this entry")),
+        None => Err(Refusal::new(spot.entry.key_range.start, "the parent of this entry would become empty")),
     }
 }
 
@@ -160,7 +160,7 @@ pub(super) fn insert(
         return Ok(vec![Change::insert(at, text)]);
     }
     let Some(above) = target.entry else {
-        return Err(Refusal::new(target.node.range.start, "there is no map here that could be filled"));
+        return Err(Refusal::new(target.node.range.start, "there is no map here to add to"));
     };
     let start = sheet.line_start(above.key_range.start);
     // In a list the first key stands after a dash.

@@ -107,7 +107,7 @@ pub(super) fn insert(
 ) -> Result<Vec<Change>, Refusal> {
     let Kind::Map { entries, .. } = &target.node.kind else {
         if !target.node.is_empty() {
-            return Err(Refusal::new(target.node.range.start, "this is no map"));
+            return Err(Refusal::new(target.node.range.start, "this is not a map"));
         }
         let text = format!("{{{}}}", piece.inline);
         let written = !target.node.range.is_empty();

@@ -37,8 +37,7 @@ pub fn apply_changes(text: &str, mut changes: Vec<Change>) -> Result<String, Ref
     let mut done = 0;
     for change in &changes {
         let kept = text.get(done..change.range.start);
-        let overlap =
-            || Refusal::new(change.range.start, "two changes concern the same text: make one of them by hand");
+        let overlap = || Refusal::new(change.range.start, "two changes overlap in this text: make one of them by hand");
         result.push_str(kept.ok_or_else(overlap)?);
         result.push_str(&change.text);
         done = change.range.end;
@@ -199,12 +198,12 @@ impl<'t> Sheet<'t> {
     /// The entry at a path.
     fn entry_at(&self, path: &Path) -> Result<Spot<'_>, Refusal> {
         let Some((Segment::Key(key), rest)) = path.segments().split_last() else {
-            return Err(Refusal::new(0, format!("{path} is no entry of a map")));
+            return Err(Refusal::new(0, format!("{path} is not an entry of a map")));
         };
         let parent = rest.iter().fold(Path::root(), |p, s| p.with(s.clone()));
         let Target { node, entry: above, .. } = self.map_at(&parent)?;
         let Kind::Map { entries, .. } = &node.kind else {
-            return Err(Refusal::new(node.range.start, format!("{parent} is no map")));
+            return Err(Refusal::new(node.range.start, format!("{parent} is not a map")));
         };
         let (index, entry) = find(entries, key, node)?;
         Ok(Spot { map: node, index, entry, parent: above })
@@ -224,11 +223,11 @@ impl<'t> Sheet<'t> {
                     here = Target { node, entry: Some(entry), in_flow };
                 }
                 (Kind::List { items, flow }, Segment::Index(index)) => {
-                    let missing = || Refusal::new(here.node.range.start, format!("{path} is not there"));
+                    let missing = || Refusal::new(here.node.range.start, format!("{path} does not exist"));
                     let node = items.get(*index).ok_or_else(missing)?;
                     here = Target { node, entry: None, in_flow: *flow || is_flow(node) };
                 }
-                _ => return Err(Refusal::new(here.node.range.start, format!("{path} is not there"))),
+                _ => return Err(Refusal::new(here.node.range.start, format!("{path} does not exist"))),
             }
         }
         check_not_alias(here.node)?;
@@ -325,14 +324,14 @@ fn find<'a>(entries: &'a [Entry], key: &str, map: &Node) -> Result<(usize, &'a E
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
         (Some(_), Some((_, second))) => {
-            let message = format!("key {key:?} is given twice: delete one of them first");
+            let message = format!("duplicate key {key:?}: delete one of them first");
             Err(Refusal::new(second.key_range.start, message))
         }
         (None, _) => {
             let merge = entries.iter().find(|e| e.is_merge_key);
             let at = merge.map_or(map.range.start, |e| e.key_range.start);
-            let message = format!("{key} comes by a merge key: write it out, then migrate");
-            Err(Refusal::new(at, if merge.is_some() { message } else { format!("{key} is not there") }))
+            let message = format!("{key} comes from a merge key: write it out, then migrate");
+            Err(Refusal::new(at, if merge.is_some() { message } else { format!("{key} does not exist") }))
         }
     }
 }
@@ -346,6 +345,6 @@ fn check_unshared(spot: Spot<'_>) -> Result<(), Refusal> {
 }
 
 fn shared_error(node: &Node) -> Refusal {
-    let message = "this would have to change, but it is shared by an anchor or an alias: write it out, then migrate";
+    let message = "this must change, but is shared through an anchor or alias: write it out, then migrate";
     Refusal::new(node.range.start, message)
 }

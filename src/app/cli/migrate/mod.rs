@@ -13,30 +13,30 @@ use std::sync::Arc;
 
 const EXAMPLES: &str = "\
 Examples:
-  napkeeper migrate                           show what would change under the current folder
+  napkeeper migrate                           show what would change in the current directory
   napkeeper migrate clusters/prod --write     change the files
-  napkeeper migrate --check                   for CI: fails while something is to be migrated
+  napkeeper migrate --check                   for CI: fails if anything needs migration
   kustomize build . | napkeeper migrate - | kubectl apply -f -
 
-Exit codes: 0 nothing to migrate, or it is done; 1 something is to be migrated; 2 something could not be.";
+Exit codes: 0 nothing to migrate, or migrated; 1 migration needed; 2 error (bad input or I/O).";
 
 /// Rewrite old NodePools, Provisioners, NodeClaims and AKSNodeClasses to the current API versions.
 ///
-/// Only what has to change is changed in the text: comments, order and blank lines stay. The diff goes to stdout, notes
-/// on what cannot be decided go to stderr. `-` reads one text from stdin and prints the migrated one.
+/// Only the necessary text is changed: comments, order and blank lines stay. The diff goes to stdout, notes
+/// about manual steps go to stderr. `-` reads from stdin and prints the migrated text.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Files and folders (.yaml, .yml, .json; hidden folders, target and node_modules are skipped); - is stdin.
+    /// Files and directories (.yaml, .yml, .json; hidden directories, target and node_modules are skipped); - is stdin.
     #[arg(default_value = ".", value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Change the files; each is replaced as a whole or not at all.
+    /// Change the files. Each is replaced atomically.
     #[arg(short, long, conflicts_with = "check")]
     write: bool,
-    /// Print no diff, only the names of the files that would change; with - print nothing.
+    /// Print only the names of files that would change, and no diff. Prints nothing with -.
     #[arg(long)]
     check: bool,
-    /// How to print the result.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     output: Format,
 }
@@ -64,15 +64,15 @@ struct Result {
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let is_filter = args.paths.iter().any(|p| p.as_os_str() == STDIN);
     if is_filter && args.paths.len() > 1 {
-        bail!("- stands alone: migrate the standard input and files in two runs");
+        bail!("- cannot be combined with files: migrate stdin in a separate run");
     }
     if is_filter && args.write {
-        bail!("--write needs files: the migrated standard input is printed");
+        bail!("--write requires files: migrated stdin is printed to stdout");
     }
     let loaded = manifests::load(&args.paths);
     if loaded.files.is_empty() && loaded.unreadable.is_empty() {
         let shown: Vec<String> = args.paths.iter().map(|p| p.display().to_string()).collect();
-        bail!("no manifests in {}: there is no .yaml, .yml or .json file", shown.join(", "));
+        bail!("no .yaml, .yml or .json files in {}", shown.join(", "));
     }
     let mut result = migrated(loaded);
     if args.write {
@@ -104,7 +104,7 @@ fn migrated(loaded: Loaded) -> Result {
             Err(problem) => result.problems.push(Problem {
                 file: Arc::clone(&source.file),
                 position: Some(problem.position),
-                message: format!("{} (nothing in this file was changed)", problem.message),
+                message: format!("{} (this file was not changed)", problem.message),
             }),
         }
     }
@@ -119,7 +119,7 @@ fn write_all(result: &mut Result) {
             Err(error) => result.problems.push(Problem {
                 file: Arc::clone(&done.source.file),
                 position: None,
-                message: format!("is left as it was: {error:#}"),
+                message: format!("not changed: {error:#}"),
             }),
         }
     }

@@ -190,12 +190,12 @@ fn summary(result: &Result) -> String {
         Counts { changed: 0, .. } => format!("{files} read: nothing to migrate"),
         Counts { changed, written: 0, edits, .. } => {
             let edits = plural(edits, "edit");
-            format!("{files} read: {} to migrate ({edits}); --write does it", plural(changed, "file"))
+            format!("{files} read: {} to migrate ({edits}); use --write to change", plural(changed, "file"))
         }
         Counts { changed, written, .. } => format!("{files} read: {written} of {changed} migrated"),
     };
     if counts.notes > 0 {
-        text += &format!("; {} to read", plural(counts.notes, "note"));
+        text += &format!("; {}", plural(counts.notes, "note"));
     }
     if counts.refused > 0 {
         text += &format!("; {} refused", counts.refused);

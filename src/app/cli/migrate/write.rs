@@ -14,16 +14,16 @@ const TRIES: u32 = 100;
 /// # Errors
 /// The file cannot be read or written, or says something else than the old text by now. It is then as it was.
 pub(super) fn replace(path: &Path, old: &str, new: &str) -> anyhow::Result<()> {
-    let path = fs::canonicalize(path).context("it cannot be found any more")?;
+    let path = fs::canonicalize(path).context("it no longer exists")?;
     let permissions = fs::metadata(&path)?.permissions();
     if permissions.readonly() {
         bail!("it is read-only");
     }
     let (file, beside) = beside(&path)?;
     let result = fill(file, new)
-        .and_then(|()| fs::set_permissions(&beside, permissions).context("its permissions cannot be kept"))
+        .and_then(|()| fs::set_permissions(&beside, permissions).context("cannot preserve its permissions"))
         .and_then(|()| unchanged(&path, old))
-        .and_then(|()| fs::rename(&beside, &path).context("the new file cannot take its name"));
+        .and_then(|()| fs::rename(&beside, &path).context("cannot rename the new file"));
     if result.is_err() {
         // The reason is told; a file that is left behind as well would only add to it.
         drop(fs::remove_file(&beside));
@@ -40,19 +40,19 @@ fn beside(path: &Path) -> anyhow::Result<(File, PathBuf)> {
         match OpenOptions::new().write(true).create_new(true).open(&beside) {
             Ok(file) => return Ok((file, beside)),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).context("no new file can be made in its folder"),
+            Err(error) => return Err(error).context("cannot create a file in its directory"),
         }
     }
-    bail!("its folder is full of files left behind: delete .{name}.*.tmp");
+    bail!("its directory has too many leftover files: delete .{name}.*.tmp");
 }
 
 fn fill(mut file: File, text: &str) -> anyhow::Result<()> {
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).context("the new text cannot be written")
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).context("cannot write the new text")
 }
 
 fn unchanged(path: &Path, old: &str) -> anyhow::Result<()> {
     if fs::read(path)? != old.as_bytes() {
-        bail!("somebody changed it meanwhile; run migrate again");
+        bail!("it changed during the migration; run migrate again");
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ mod tests {
         let file = dir.path().join("a.yaml");
         fs::write(&file, "newer").unwrap();
         let error = replace(&file, "old", "new").unwrap_err();
-        assert!(format!("{error:#}").contains("meanwhile"), "{error:#}");
+        assert!(format!("{error:#}").contains("changed during"), "{error:#}");
         assert_eq!(fs::read_to_string(&file).unwrap(), "newer");
         assert_eq!(names(dir.path()), ["a.yaml"]);
         fs::remove_file(&file).unwrap();

@@ -11,13 +11,13 @@ use std::io::Write;
 
 const EXAMPLES: &str = "\
 Examples:
-  napkeeper schema > napkeeper.schema.json     all kinds in one: what is of another kind is not looked at
+  napkeeper schema > napkeeper.schema.json     all kinds in one schema, which ignores other kinds
   napkeeper schema NodePool > nodepool.schema.json
   napkeeper schema config > napkeeper-yaml.schema.json
 
-In a manifest, editors with yaml-language-server look for a first line
+Editors with yaml-language-server use the schema named in the first line of a manifest:
   # yaml-language-server: $schema=napkeeper.schema.json
-A schema knows less than napkeeper validate, and refuses nothing that it would accept.";
+A schema checks less than napkeeper validate, and never rejects what validate accepts.";
 
 /// The dialect that editors know best.
 const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
@@ -28,7 +28,7 @@ const SCENARIO: &str = include_str!("scenario.json");
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// A kind such as `NodePool`, or config (napkeeper.yaml), or scenario; absent is all kinds in one.
+    /// A kind such as `NodePool`, config (napkeeper.yaml), or scenario. Defaults to one schema for all kinds.
     #[arg(value_name = "KIND")]
     kind: Option<String>,
 }
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
             None => {
                 let names: Vec<&str> = all.iter().map(|named| named.name.as_str()).collect();
                 let meant = nearest(asked, names.iter().copied()).map(|n| format!("did you mean {n}? "));
-                bail!("there is no schema {asked:?}: {}There are {}", meant.unwrap_or_default(), names.join(", "));
+                bail!("unknown schema {asked:?}: {}Available: {}", meant.unwrap_or_default(), names.join(", "));
             }
         },
     };

@@ -8,42 +8,42 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  napkeeper validate                          every manifest under the current folder
+  napkeeper validate                          all manifests in the current directory
   napkeeper validate clusters/prod apps/pool.yaml
-  napkeeper validate overlays/prod            built by kustomize where it is a kustomization
+  napkeeper validate overlays/prod            built by kustomize if it is a kustomization
   kustomize build overlays/prod | napkeeper validate -
   napkeeper validate --changed-since origin/main
   napkeeper validate --policies policies clusters/prod
   napkeeper validate -o sarif > napkeeper.sarif
   napkeeper validate -o json | jq '.findings[].rule'
 
-NodePool, NodeClaim, AKSNodeClass, OrphanSweep, workloads, Scenario and napkeeper.yaml are checked; other kinds are
-counted and skipped.
-Exit codes: 0 clean, 1 findings at or above --fail-on, 2 it could not be done.";
+Checks NodePool, NodeClaim, AKSNodeClass, OrphanSweep, workloads, Scenario and napkeeper.yaml; other kinds are
+ignored.
+Exit codes: 0 no findings, 1 findings at or above --fail-on, 2 error (bad input or I/O).";
 
-/// Check manifests: syntax, kinds and versions, schemas, and what they would do.
+/// Validate manifests: syntax, schemas, Azure constraints, disruption, cost and policies.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Files and folders (.yaml, .yml, .json; hidden folders, target and `node_modules` are skipped); - is stdin.
-    /// Absent is the current folder, or with --cluster that cluster's paths.
+    /// Files and directories (.yaml, .yml, .json; hidden directories, target and `node_modules` are skipped); - is stdin.
+    /// Defaults to the current directory, or with --cluster to that cluster's paths.
     #[arg(value_name = "PATH")]
     pub(super) paths: Vec<PathBuf>,
-    /// How to print the findings.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
     pub(super) output: Format,
-    /// The least severity that ends in exit code 1.
+    /// Lowest severity that results in exit code 1.
     #[arg(long, value_enum, default_value_t = FailOn::Error, value_name = "SEVERITY")]
     pub(super) fail_on: FailOn,
-    /// End in exit code 0 also where there is no manifest of ours.
+    /// Exit with code 0 even if there are no supported manifests.
     #[arg(long)]
     pub(super) allow_empty: bool,
     #[command(flatten)]
     pub(super) source: SourceArgs,
     #[command(flatten)]
     pub(super) facts: FactArgs,
-    /// The CustomResourceDefinitions to judge by: embedded (of this build), embedded:VERSION (which must be what they
-    /// follow), cluster (as your kubeconfig reaches it), or a folder or file.
+    /// CustomResourceDefinitions to validate against: embedded (of this build), embedded:VERSION (fails if the build
+    /// has another), cluster (from the current kubeconfig context), or a file or directory.
     #[arg(long, default_value = "embedded", value_name = "WHICH")]
     pub(super) crds: Choice,
     #[command(flatten)]
@@ -56,15 +56,15 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Input")]
 pub(super) struct SourceArgs {
-    /// Which folders kustomize, or else kubectl, builds: those with a kustomization among PATH (auto), every PATH
-    /// (always, or the flag alone), or none (never: their files are read as they are).
+    /// Directories to build with kustomize, or else kubectl: those of PATH with a kustomization (auto), every PATH
+    /// (always, or the flag without a value), or none (never: their files are read as they are).
     #[arg(long, value_enum, default_value_t = Kustomize::Auto, default_missing_value = "always", num_args = 0..=1)]
     #[arg(require_equals = true, value_name = "WHEN")]
     pub(super) kustomize: Kustomize,
-    /// Read the files of this Git revision, not those of the work tree.
+    /// Read the files of this Git revision instead of the working tree.
     #[arg(long, value_name = "REV")]
     pub(super) rev: Option<String>,
-    /// Report only what is found in files that changed since this Git revision (since the merge base with it).
+    /// Report only findings in files that changed since the merge base with this Git revision.
     #[arg(long, value_name = "REV")]
     pub(super) changed_since: Option<String>,
 }
@@ -73,16 +73,16 @@ pub(super) struct SourceArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub(super) struct FactArgs {
-    /// The cluster of napkeeper.yaml to judge for; absent is each of them, with its own paths.
+    /// Cluster of napkeeper.yaml to validate for. Defaults to each of them, with its own paths.
     #[arg(long, value_name = "NAME")]
     pub(super) cluster: Option<String>,
-    /// Azure region, in place of napkeeper.yaml's.
+    /// Azure region. Overrides napkeeper.yaml.
     #[arg(long, value_name = "REGION")]
     pub(super) region: Option<String>,
-    /// Kubernetes version such as 1.33, in place of napkeeper.yaml's.
+    /// Kubernetes version such as 1.33. Overrides napkeeper.yaml.
     #[arg(long, value_name = "VERSION", value_parser = kubernetes_version)]
     pub(super) kubernetes_version: Option<String>,
-    /// The ConfigMap napkeeper-facts as a file: sizes, restrictions and prices of the subscription itself.
+    /// File with the ConfigMap napkeeper-facts: sizes, restrictions and prices of the subscription.
     #[arg(long, value_name = "FILE")]
     pub(super) facts: Option<PathBuf>,
 }
@@ -91,10 +91,10 @@ pub(super) struct FactArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Known findings")]
 pub(super) struct KnownArgs {
-    /// File of known findings, in place of napkeeper.yaml's.
+    /// Baseline file with known findings. Overrides napkeeper.yaml.
     #[arg(long, value_name = "FILE")]
     pub(super) baseline: Option<PathBuf>,
-    /// Write all that is found to this file, as a baseline, and report none of it.
+    /// Write all findings to this baseline file instead of reporting them.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["baseline", "changed_since"])]
     pub(super) write_baseline: Option<PathBuf>,
 }
@@ -102,21 +102,21 @@ pub(super) struct KnownArgs {
 /// How findings are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// For people.
+    /// Human-readable text.
     Text,
     /// One JSON object.
     Json,
-    /// One JSON object a finding, each on its line.
+    /// One JSON object per finding and line.
     Jsonl,
     /// SARIF 2.1.0, for code scanning.
     Sarif,
     /// JUnit XML, for test reports.
     Junit,
-    /// Annotations of GitHub Actions.
+    /// GitHub Actions annotations.
     Github,
-    /// Code quality report of GitLab.
+    /// GitLab code quality report.
     Gitlab,
-    /// Markdown for a comment on a pull request.
+    /// Markdown for a pull request comment.
     Markdown,
 }
 
@@ -145,7 +145,7 @@ impl FailOn {
 /// Which folders are built by kustomize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kustomize {
-    /// Those among PATH that hold a kustomization.
+    /// Those of PATH with a kustomization.
     Auto,
     /// Every PATH.
     Always,

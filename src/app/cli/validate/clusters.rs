@@ -71,7 +71,7 @@ pub(super) fn read(file: Option<&(Source, PathBuf)>, args: &FactArgs) -> anyhow:
     let Some((source, folder)) = file else {
         return match &args.cluster {
             Some(name) => {
-                bail!("--cluster {name}: there is no {} here or above that could say of it", config::FILE_NAME)
+                bail!("--cluster {name}: no {} found in this directory or its parents", config::FILE_NAME)
             }
             None => Ok(Vec::new()),
         };
@@ -87,7 +87,7 @@ pub(super) fn read(file: Option<&(Source, PathBuf)>, args: &FactArgs) -> anyhow:
     {
         let names: Vec<&str> = clusters.iter().map(|cluster| cluster.name.as_str()).collect();
         let meant = nearest(name, names.iter().copied()).map(|n| format!("did you mean {n}? ")).unwrap_or_default();
-        bail!("{} has no cluster {name:?}: {meant}It has {}", source.file, names.join(", "));
+        bail!("{} has no cluster {name:?}: {meant}Available: {}", source.file, names.join(", "));
     }
     let asked = |cluster: &Cluster| args.cluster.as_ref().is_none_or(|name| cluster.name == *name);
     let chosen = clusters.iter().enumerate().filter(|(_, cluster)| asked(cluster));
@@ -158,10 +158,10 @@ fn published(
             column: at.column,
             path: "data.region".to_owned(),
             message: format!(
-                "these facts are of {}, and what is judged lies in {region}: none is used",
+                "these facts are for {}, but the manifests are for {region}: the facts are ignored",
                 published.region
             ),
-            fix: Some(format!("take napkeeper-facts from a cluster in {region}")),
+            fix: Some(format!("use napkeeper-facts of a cluster in {region}")),
         };
         return Ok((facts, Some(Apart { file: file.clone(), finding })));
     }

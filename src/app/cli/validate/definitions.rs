@@ -31,7 +31,7 @@ impl FromStr for Choice {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match (text, text.strip_prefix("embedded:")) {
-            ("", _) | (_, Some("")) => Err("cluster, embedded, embedded:VERSION, or a folder".to_owned()),
+            ("", _) | (_, Some("")) => Err("must be cluster, embedded, embedded:VERSION, or a path".to_owned()),
             ("cluster", _) => Ok(Self::Cluster),
             ("embedded", _) => Ok(Self::Embedded(None)),
             (_, Some(version)) => Ok(Self::Embedded(Some(version.to_owned()))),
@@ -73,9 +73,9 @@ fn of_cluster() -> anyhow::Result<Definitions> {
     let listing = async {
         let client = napkeeper_kube::connect(None).await?;
         let api: Api<CustomResourceDefinition> = Api::all(client);
-        anyhow::Ok(api.list(&ListParams::default()).await.context("listing CustomResourceDefinitions")?.items)
+        anyhow::Ok(api.list(&ListParams::default()).await.context("cannot list CustomResourceDefinitions")?.items)
     };
-    let late = || format!("the cluster has not answered within {} s", PATIENCE.as_secs());
+    let late = || format!("no response from the cluster within {} s", PATIENCE.as_secs());
     let listed = runtime.block_on(async { tokio::time::timeout(PATIENCE, listing).await }).with_context(late)??;
     let ours = listed.into_iter().filter(|definition| GROUPS.contains(&definition.spec.group.as_str()));
     let written: Result<Vec<Value>, _> = ours.map(serde_json::to_value).collect();

@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let run = Run { args, store, clusters, rest, folder, paths };
     let mut input = run.store.read(&run.paths, !args.paths.is_empty())?;
     if input.sources.is_empty() && input.unreadable.is_empty() && !args.allow_empty {
-        bail!("no manifests in {}: there is no .yaml, .yml or .json file", list(&run.paths));
+        bail!("no .yaml, .yml or .json files in {}", list(&run.paths));
     }
     input.leave_out(&run.baselines().into_iter().map(|(_, file)| file).collect::<Vec<_>>());
     let patches = input::patches(&input);
@@ -196,11 +196,11 @@ impl<'r> Run<'r> {
         let cluster = self.args.facts.cluster.as_ref().map(|name| format!(" for cluster {name}")).unwrap_or_default();
         let others = match judged.skipped.values().sum::<usize>() {
             0 => String::new(),
-            n => format!(", but {} of other kinds", output::plural(n, "object")),
+            n => format!(" ({} of other kinds)", output::plural(n, "object")),
         };
         bail!(
-            "no manifest that napkeeper knows in {}{cluster}{others}: name the right path, or say --allow-empty if that \
-             is as it should be",
+            "no supported manifests found in {}{cluster}{others}: check the path, or use --allow-empty to allow \
+             this",
             list(&self.paths)
         )
     }

@@ -73,20 +73,17 @@ impl Summary {
         let mut rest = Vec::new();
         let mut say = |n: usize, text: String| rest.extend((n > 0).then_some(text));
         say(self.ignored, format!("{} ignored by comments", self.ignored));
-        say(self.known, format!("{} known by the baseline", self.known));
+        say(self.known, format!("{} in the baseline", self.known));
         say(self.unchanged, format!("{} in unchanged files not shown", self.unchanged));
         let mut say = |n: usize, text: String| rest.extend((n > 0).then_some(text));
-        say(
-            self.patches,
-            format!("{} of kustomizations left out", output::plural_of(self.patches, "patch", "patches")),
-        );
+        say(self.patches, format!("ignored {} of kustomizations", output::plural_of(self.patches, "patch", "patches")));
         if !self.skipped.is_empty() {
             let kinds: Vec<String> = self.skipped.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
             let total = self.skipped.values().sum::<usize>();
-            rest.push(format!("{total} of other kinds skipped ({})", kinds.join(", ")));
+            rest.push(format!("ignored {total} of other kinds ({})", kinds.join(", ")));
         }
         if self.unreadable > 0 {
-            rest.push(format!("{} could not be read", output::plural(self.unreadable, "path")));
+            rest.push(format!("cannot read {}", output::plural(self.unreadable, "path")));
         }
         rest
     }
@@ -94,6 +91,6 @@ impl Summary {
     /// All of it in one line.
     pub(super) fn text(&self) -> String {
         let rest: String = self.rest().iter().map(|part| format!("; {part}")).collect();
-        format!("{}: {}{rest}; by definitions: {}", self.extent(), self.counts(), self.definitions)
+        format!("{}: {}{rest}; CRD schemas: {}", self.extent(), self.counts(), self.definitions)
     }
 }

@@ -12,7 +12,7 @@ impl Keeper {
     /// Takes in an event, and all that wait behind it.
     pub(super) fn take_in(&mut self, event: Option<WatchEvent>) {
         let Some(event) = event else {
-            tracing::error!("the watches ended, which is a bug; restarting them");
+            tracing::error!("watches ended unexpectedly (a bug); restarting them");
             self.end_term();
             self.hold = Some(Instant::now() + AFTER_BREAKING);
             return;
@@ -54,7 +54,7 @@ impl Keeper {
             WatchEvent::Unreadable { kind, name, why } => self.teller.unreadable(kind.resource(), &name, &why),
         }
         match self.troubled.iter().next() {
-            Some((kind, why)) => self.watches.fail(format!("watching {} failed: {why}", kind.resource())),
+            Some((kind, why)) => self.watches.fail(format!("watch of {} failed: {why}", kind.resource())),
             None if self.synced => self.watches.pass(),
             None => {}
         }

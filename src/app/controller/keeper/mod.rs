@@ -182,7 +182,7 @@ impl Keeper {
         if !self.leads || self.term.is_some() || !self.stale.is_empty() || held {
             return;
         }
-        self.watches.fail("the cluster has not been listed yet");
+        self.watches.fail("the cluster is not listed yet");
         let (sender, changes) = mpsc::channel(CHANGES);
         self.term = Some(Term { watching: (inlets.watch)(sender), changes });
     }

@@ -50,6 +50,6 @@ fn a_simulated_azure_and_a_companion_get_further() {
     for args in [&["--mode", "provisioner", "--azure-endpoint", "http://127.0.0.1:1"][..], &["--mode", "companion"]] {
         let (code, text) = refused(args);
         assert_eq!(code, Some(2), "{text}");
-        assert!(text.contains("reading /nonexistent/napkeeper.yaml"), "{text}");
+        assert!(text.contains("cannot read /nonexistent/napkeeper.yaml"), "{text}");
     }
 }

@@ -61,7 +61,7 @@ fn what_is_shipped_warns_with_file_and_line() {
     assert_eq!(output.status.code(), Some(0), "warnings do not count: {}", stdout(&output));
     let text = stdout(&output);
     assert!(
-        text.contains("deny-never.yaml:18:20: warning[NK7002] policy nodepool-expiry: nodes live for ever"),
+        text.contains("deny-never.yaml:18:20: warning[NK7002] policy nodepool-expiry: nodes never expire"),
         "{text}"
     );
     let fine = validate(&case, &["--policies", policies.to_str().unwrap(), "allow-week.yaml", "-o", "json"]);

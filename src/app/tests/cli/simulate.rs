@@ -94,7 +94,7 @@ fn more_than_a_world_holds_and_less_than_nothing_are_refused() {
     let said = changed("inflate.yaml", "replicas: 10", "replicas: 2000000000");
     assert!(said.contains("use at most 100000") && said.contains("spec.replicas"), "{said}");
     let said = changed("inflate.yaml", "cpu: \"1\"", "cpu: \"-1\"");
-    assert!(said.contains("-1 is negative") && said.contains("requests.cpu"), "{said}");
+    assert!(said.contains("-1 must not be negative") && said.contains("requests.cpu"), "{said}");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn ports(child: &mut Child) -> (u16, u16) {
     let mut line = String::new();
     while log.read_line(&mut line).unwrap() > 0 {
         let entry: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
-        if entry["message"] == "webhook listens" {
+        if entry["message"] == "webhook listening" {
             let port = |key: &str| entry[key].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
             let found = (port("admission"), port("health"));
             // Whoever logs to a closed pipe would end by that.
@@ -199,12 +199,12 @@ fn policies_that_cannot_be_used_are_named_before_anything_is_served() {
     let file = folder.path().join("policy.yaml");
     std::fs::write(&file, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").unwrap();
     let (code, said) = ask(&file);
-    assert!(code == Some(2) && said.contains("there is no ValidatingAdmissionPolicy"), "{code:?} {said}");
+    assert!(code == Some(2) && said.contains("no ValidatingAdmissionPolicy"), "{code:?} {said}");
     let broken = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\n\
                   metadata: {name: a}\nspec: {policyName: b, validationActions: [Deny, Warn]}\n";
     std::fs::write(&file, broken).unwrap();
     let (code, said) = ask(&file);
-    assert!(code == Some(2) && said.contains("policy.yaml:4:") && said.contains("cannot be used together"), "{said}");
+    assert!(code == Some(2) && said.contains("policy.yaml:4:") && said.contains("cannot be combined"), "{said}");
 }
 
 #[test]

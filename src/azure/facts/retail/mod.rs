@@ -66,7 +66,8 @@ impl RetailPrices {
     /// # Errors
     /// [`CloudError`] where the endpoint is no URL.
     pub fn new(endpoint: &str, wire: Arc<dyn Wire>) -> Result<Self, CloudError> {
-        let endpoint = endpoint.parse().map_err(|_| invalid(format!("{endpoint:?} is no URL of a price list")))?;
+        let endpoint =
+            endpoint.parse().map_err(|_| invalid(format!("{endpoint:?} is not a valid URL for the price list")))?;
         Ok(Self { wire, endpoint })
     }
 
@@ -75,7 +76,7 @@ impl RetailPrices {
     /// # Errors
     /// [`CloudError`] where any page cannot be read, or all of them take too long.
     pub async fn meters(&self, region: &Region) -> Result<Vec<Meter>, CloudError> {
-        let late = || unavailable(format!("the price list was not whole within {ALL_PAGES:?}"));
+        let late = || unavailable(format!("the price list was incomplete after {ALL_PAGES:?}"));
         timeout(ALL_PAGES, self.pages(region)).await.map_err(|_| late())?
     }
 
@@ -103,13 +104,13 @@ impl RetailPrices {
 
     /// The next page, which is where this one was.
     fn following(&self, next: &str) -> Result<Url, CloudError> {
-        let url: Url = next.parse().map_err(|_| unavailable("the price list's link to the next page is no URL"))?;
+        let url: Url = next.parse().map_err(|_| unavailable("the price list's link to the next page is not a URL"))?;
         // The list names its own host with the port of https written out, which is the same origin.
         if url.origin() == self.endpoint.origin() {
             return Ok(url);
         }
         let host = url.host_str().unwrap_or_default();
-        Err(invalid(format!("the price list goes on at {host}, which is not where it began")))
+        Err(invalid(format!("the price list continues on another host, {host}")))
     }
 
     async fn page(&self, url: &Url) -> Result<Page, CloudError> {
@@ -119,20 +120,20 @@ impl RetailPrices {
         let response = match sent {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(unavailable(format!("the price list: {error}"))),
-            Err(_) => return Err(unavailable(format!("the price list: no response in {DEADLINE:?}"))),
+            Err(_) => return Err(unavailable(format!("the price list: no response within {DEADLINE:?}"))),
         };
         match response.status {
             200 => serde_json::from_slice(&response.body)
-                .map_err(|error| unavailable(format!("the price list cannot be understood: {error}"))),
+                .map_err(|error| unavailable(format!("the price list cannot be read: {error}"))),
             429 => Err(throttled(&response)),
-            status => Err(unavailable(format!("the price list answered {status}"))),
+            status => Err(unavailable(format!("the price list: HTTP status {status}"))),
         }
     }
 }
 
 fn throttled(response: &WireResponse) -> CloudError {
     let wait = retry_after(response).filter(|wait| wait.is_positive()).unwrap_or(THROTTLED);
-    let error = CloudError::new(CloudErrorCode::Throttled, "the price list throttles");
+    let error = CloudError::new(CloudErrorCode::Throttled, "the price list throttled the request");
     CloudError { retry_after: Some(wait), ..error }
 }
 

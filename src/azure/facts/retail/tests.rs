@@ -67,9 +67,13 @@ async fn a_list_that_is_not_whole_is_a_failure() {
     let next = Some("https://prices.azure.com/api/retail/prices?$skip=100");
     let whole = || page(&[item("a", 0.192)], next);
     for (last, code, said) in [
-        ((500, json!({})), CloudErrorCode::Unavailable, "answered 500"),
-        ((200, json!({ "Items": 1 })), CloudErrorCode::Unavailable, "cannot be understood"),
-        (page(&[], Some("https://elsewhere.example/")), CloudErrorCode::Invalid, "goes on at elsewhere.example"),
+        ((500, json!({})), CloudErrorCode::Unavailable, "HTTP status 500"),
+        ((200, json!({ "Items": 1 })), CloudErrorCode::Unavailable, "the price list cannot be read"),
+        (
+            page(&[], Some("https://elsewhere.example/")),
+            CloudErrorCode::Invalid,
+            "continues on another host, elsewhere.example",
+        ),
     ] {
         let (client, _) = serving(vec![whole(), last]);
         let error = meters(&client).await.unwrap_err();

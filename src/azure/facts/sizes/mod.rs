@@ -74,8 +74,7 @@ pub fn sku_rows(page: &[u8], region: &Region) -> Result<Vec<SkuRow>, CloudError>
     struct Page {
         value: Vec<Sku>,
     }
-    let page: Page =
-        serde_json::from_slice(page).map_err(|e| unavailable(format!("the page cannot be understood: {e}")))?;
+    let page: Page = serde_json::from_slice(page).map_err(|e| unavailable(format!("the page cannot be read: {e}")))?;
     Ok(rows(page.value, region))
 }
 

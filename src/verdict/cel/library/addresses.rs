@@ -57,11 +57,11 @@ fn ip(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {
 }
 
 fn ip_from(text: &str) -> Result<IpAddr> {
-    parse_ip(text).map_or_else(|| failed(format!("{text:?} is no IP address")), Ok)
+    parse_ip(text).map_or_else(|| failed(format!("{text:?} is not an IP address")), Ok)
 }
 
 fn cidr_from(text: &str) -> Result<IpNet> {
-    parse_cidr(text).map_or_else(|| failed(format!("{text:?} is no CIDR block")), Ok)
+    parse_cidr(text).map_or_else(|| failed(format!("{text:?} is not a CIDR block")), Ok)
 }
 
 fn is_ip(_: &mut Machine<'_>, args: &[Val]) -> Result<Val> {

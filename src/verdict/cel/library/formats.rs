@@ -102,7 +102,7 @@ fn violations(format: Format, text: &str) -> Vec<String> {
         Format::Dns1123SubdomainPrefix => subdomain(&masked(text)),
         Format::QualifiedName => qualified_name(text),
         Format::LabelValue => label_value(text),
-        Format::Uri => one(Url::parse(text).is_some(), "is no absolute URI"),
+        Format::Uri => one(Url::parse(text).is_some(), "is not an absolute URI"),
         Format::Uuid => one(is_uuid(text), "does not match the UUID format"),
         Format::Byte => one(!text.is_empty() && base64::decode(text).is_some(), "invalid base64"),
         Format::Date => one(moment::parse_date(text).is_some(), "invalid date"),

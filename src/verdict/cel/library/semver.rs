@@ -49,7 +49,7 @@ fn read(args: &[Val]) -> Result<std::result::Result<Version, String>> {
         _ => return no_overload(),
     };
     let normal = if normalize { normalized(text) } else { Some(text.to_string()) };
-    let refused = || format!("{text:?} is no semantic version");
+    let refused = || format!("{text:?} is not a semantic version");
     Ok(normal.and_then(|text| Version::parse(&text).ok()).ok_or_else(refused))
 }
 

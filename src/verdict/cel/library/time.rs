@@ -72,7 +72,7 @@ fn in_zone(at: &Moment, zone: &str) -> Result<Option<DateTime>> {
         });
         return match seconds {
             Some(seconds) => Ok(at.civil(seconds)),
-            None => failed(format!("{zone:?} is no offset of a time zone")),
+            None => failed(format!("{zone:?} is not a time zone offset")),
         };
     }
     if matches!(zone, "UTC" | "") {

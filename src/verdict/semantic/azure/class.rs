@@ -35,15 +35,15 @@ fn image(class: &NodeClass, facts: &Facts, found: &mut Vec<Issue>) {
     let with = version.map(|v| format!(" with Kubernetes {v}")).unwrap_or_default();
     let said = match (family, at) {
         ("Ubuntu2404", Some(at)) if at < (1, 32) => Some((
-            format!("AKS has no Ubuntu 24.04{with}: it begins with 1.32"),
-            "write imageFamily: Ubuntu, which is the newest Ubuntu that the version has",
+            format!("AKS has no Ubuntu 24.04{with}: it requires Kubernetes 1.32 or later"),
+            "set imageFamily: Ubuntu, which is the newest Ubuntu of the Kubernetes version",
         )),
         ("Ubuntu2204", Some(at)) if at >= (1, 35) => {
-            Some((format!("AKS has no Ubuntu 22.04{with}: Ubuntu 24.04 took its place"), "write imageFamily: Ubuntu"))
+            Some((format!("AKS has no Ubuntu 22.04{with}: Ubuntu 24.04 replaced it"), "set imageFamily: Ubuntu"))
         }
         ("AzureLinux", Some(at)) if at < (1, 32) => Some((
             format!("AzureLinux{with} is Azure Linux 2.0, whose images AKS removed on 2026-03-31"),
-            "upgrade the cluster to 1.32 or later, where AzureLinux is 3.0, or write imageFamily: Ubuntu",
+            "upgrade the cluster to 1.32 or later, where AzureLinux is 3.0, or set imageFamily: Ubuntu",
         )),
         _ => None,
     };
@@ -52,7 +52,7 @@ fn image(class: &NodeClass, facts: &Facts, found: &mut Vec<Issue>) {
     }
     if class.fips && !is_azure_linux(class) && !class.trusted_launch {
         let message = "FIPS on Ubuntu without trusted launch is Ubuntu 20.04, whose images AKS removes on 2027-03-17";
-        let fix = "write imageFamily: AzureLinux, or ask for trusted launch too".to_owned();
+        let fix = "set imageFamily: AzureLinux, or enable trusted launch".to_owned();
         found.push(Issue::new(&rules::IMAGE, &Path::from_dotted("spec.fipsMode"), message).fix(fix));
     }
 }
@@ -77,22 +77,22 @@ fn subnet_issue(subnet: &str) -> Option<Issue> {
     let name = parts.last().copied().unwrap_or_default();
     let of_variable = |part: &&&str| part.starts_with(['$', '{']) || part.contains("${");
     if let Some(variable) = parts.iter().find(|p| of_variable(p)) {
-        let message = format!("{variable} is a variable that nobody has filled in");
-        return Some(Issue::new(&rules::SUBNET, &path, message).fix("put the real value in its place".to_owned()));
+        let message = format!("{variable} is an unreplaced variable");
+        return Some(Issue::new(&rules::SUBNET, &path, message).fix("replace it with the real value".to_owned()));
     }
     let wrong = match is_guid(subscription) {
-        true if is_blank(subscription) => Some("is a placeholder: it has the form of an id, and one digit all through"),
+        true if is_blank(subscription) => Some("is a placeholder: all digits are the same"),
         true => None,
-        false => Some("is not the id of one: ids are like 8-4-4-4-12 hex digits"),
+        false => Some("is not a subscription id: expected a UUID (8-4-4-4-12 hex digits)"),
     };
     if let Some(wrong) = wrong {
         let message = format!("subscription {subscription:?} {wrong}");
-        let fix = "write the id that az account show --query id prints".to_owned();
+        let fix = "use the output of az account show --query id".to_owned();
         return Some(Issue::new(&rules::SUBNET, &path, message).fix(fix));
     }
     let reserved = RESERVED_SUBNETS.iter().find(|r| r.eq_ignore_ascii_case(name))?;
-    let message = format!("{reserved} is kept by Azure for a service of its own and takes no VMs");
-    Some(Issue::new(&rules::SUBNET, &path, message).fix("name a subnet for nodes".to_owned()))
+    let message = format!("{reserved} is reserved by Azure for one of its services and cannot hold VMs");
+    Some(Issue::new(&rules::SUBNET, &path, message).fix("use a subnet for nodes".to_owned()))
 }
 
 fn is_guid(text: &str) -> bool {
@@ -129,21 +129,24 @@ fn tags(class: &NodeClass, found: &mut Vec<Issue>) {
         let written = key.replace('/', "_").to_lowercase();
         let owner = OWNER_TAGS.contains(&&*written) || written.starts_with("aks-managed-");
         if owner {
-            let message = format!("tag {key} says whose a VM is: set by hand it would be taken for another's");
-            let fix = "drop the tag: it is set by the controller".to_owned();
+            let message = format!(
+                "tag {key} marks the owner of a VM: set by hand, the VM would appear to belong to something else"
+            );
+            let fix = "remove the tag: the controller sets it".to_owned();
             found.push(Issue::new(&rules::TAG_OWNER, &at, message).at_key().fix(fix));
         }
         if let Some(other) = folded.insert(written, key) {
-            let message = format!("{key} and {other} are one tag to Azure, which ignores case and has _ for /");
+            let message =
+                format!("{key} and {other} are the same tag for Azure, which ignores case and replaces / by _");
             found.push(Issue::new(&rules::TAG_LIMIT, &at, message).at_key().fix("keep one of them".to_owned()));
         }
     }
     if class.tags.len() > MOST_TAGS {
         let message = format!(
-            "{} tags: Azure takes 50 on a VM, and {} are needed to say whose it is",
+            "{} tags: Azure allows 50 per VM, and {} of them are needed for ownership",
             class.tags.len(),
             OWNER_TAGS.len()
         );
-        found.push(Issue::new(&rules::TAG_LIMIT, &path, message).fix(format!("keep {MOST_TAGS} at most")));
+        found.push(Issue::new(&rules::TAG_LIMIT, &path, message).fix(format!("keep at most {MOST_TAGS}")));
     }
 }

@@ -17,8 +17,8 @@ pub(super) fn judge(entry: &Entry<'_>, facts: &Facts, entries: &Entries<'_>, fou
     for (i, value) in entry.values() {
         let Some(meant) = meant(key, value, facts) else { continue };
         let path = entries.path(entry.index).key("values").index(i);
-        let message = format!("NotIn {value} has no effect: {key} is never {value:?}, but may be {meant:?}");
-        found.push(Issue::new(&rules::UNKNOWN_SIZE, &path, message).fix(format!("write {meant}")));
+        let message = format!("NotIn {value} has no effect: {key} is never {value:?}, but can be {meant:?}");
+        found.push(Issue::new(&rules::UNKNOWN_SIZE, &path, message).fix(format!("use {meant}")));
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) fn contradictions(entries: &Entries<'_>, found: &mut Vec<Issue>) {
         let Some((asked, at)) = merged.get(labels::normalize(key)) else { continue };
         if !asked.is_empty() && !asked.allows(Some(value)) {
             let message = format!("{key}: {value} contradicts {}: {asked}", places(at));
-            let fix = format!("drop the label: a node gets {key} from its requirements");
+            let fix = format!("remove the label: a node gets {key} from its requirements");
             found.push(Issue::new(&rules::CONTRADICTION, &label_path(key), message).fix(fix));
         }
     }
@@ -62,7 +62,7 @@ fn unknown(key: &str, path: impl Fn() -> Path) -> Option<Issue> {
     if CLOSED_DOMAINS.contains(&prefix) {
         let message = format!("nodes have no label {key}: {prefix} has no {name}");
         let meant = of_name().or_else(|| nearest(key, known()));
-        return Some(Issue::new(&rules::KEY, &path(), message).fix(meant.map(|k| format!("write {k}"))));
+        return Some(Issue::new(&rules::KEY, &path(), message).fix(meant.map(|k| format!("use {k}"))));
     }
     // Another domain may have any label; a pool that requires it gives it to its nodes, so it decides nothing.
     let near = |k: &&str| k.len().abs_diff(key.len()) <= 2 && nearest(key, [*k]).is_some();
@@ -71,12 +71,13 @@ fn unknown(key: &str, path: impl Fn() -> Path) -> Option<Issue> {
         "node.kubernetes.io" | "topology.kubernetes.io" | "kubernetes.io" | "karpenter.sh" => known().find(near),
         _ => None,
     }?;
-    let message = format!("{key} is no label that Azure's nodes have by themselves: it would not choose among sizes");
-    Some(Issue::new(&rules::KEY, &path(), message).fix(format!("write {meant}")))
+    let message = format!("{key} is not a label that Azure sets on nodes: it does not select VM sizes");
+    Some(Issue::new(&rules::KEY, &path(), message).fix(format!("use {meant}")))
 }
 
 fn bound(entry: &Entry<'_>, path: &Path) -> Issue {
-    let message = format!("{} compares numbers, and {} is no number: nothing satisfies it", entry.operator, entry.key);
+    let message =
+        format!("{} compares numbers, but {} is not a number: nothing satisfies it", entry.operator, entry.key);
     let fix = match labels::normalize(entry.key) {
         labels::SKU_SERIES | labels::SKU_NAME | labels::INSTANCE_TYPE | labels::SKU_FAMILY => {
             format!("list the values with In, or compare {} or {}", labels::SKU_VERSION, labels::SKU_CPU)
@@ -102,11 +103,11 @@ fn contradiction<'v>(
     let both = before.intersect(&asked);
     if both.is_empty() && !before.is_empty() {
         let message = if at.is_empty() {
-            format!("nothing satisfies {key} {} [{}]", entry.operator, list(entry))
+            format!("no value satisfies {key} {} [{}]", entry.operator, list(entry))
         } else {
             format!("{key} {asked} contradicts {}: {before}", places(at))
         };
-        let fix = "keep one of them: all requirements on a key hold together".to_owned();
+        let fix = "keep one of them: all requirements on a key must be satisfied".to_owned();
         found.push(Issue::new(&rules::CONTRADICTION, path, message).fix((!at.is_empty()).then_some(fix)));
     }
     at.push(entry.index);
@@ -115,8 +116,8 @@ fn contradiction<'v>(
 
 fn not_linux(entry: &Entry<'_>, asked: &Requirement, path: &Path) -> Issue {
     let path = if entry.operator == Operator::In { path.key("values").index(0) } else { path.key("operator") };
-    let message = format!("{} {asked}: node auto-provisioning makes Linux nodes only", entry.key);
-    let fix = "drop the requirement, and run Windows pods on an AKS node pool of another cluster".to_owned();
+    let message = format!("{} {asked}: node auto-provisioning only creates Linux nodes", entry.key);
+    let fix = "remove the requirement, and run Windows pods on an AKS node pool of another cluster".to_owned();
     Issue::new(&rules::WINDOWS_POOL, &path, message).fix(fix)
 }
 

@@ -11,8 +11,8 @@ pub(super) fn judge(kubelet: &Value, found: &mut Vec<Issue>) {
     let path = Path::from_dotted("spec.kubelet");
     for (i, sysctl) in kubelet["allowedUnsafeSysctls"].as_array().into_iter().flatten().enumerate() {
         let Some(name) = sysctl.as_str().filter(|name| !is_allowed_sysctl(name)) else { continue };
-        let message = format!("AKS allows no unsafe sysctl {name:?}");
-        let fix = "name one of kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.*".to_owned();
+        let message = format!("AKS does not allow the unsafe sysctl {name:?}");
+        let fix = "use one of kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.*, net.*".to_owned();
         let at = path.key("allowedUnsafeSysctls").index(i);
         found.push(Issue::new(&rules::KUBELET, &at, message).fix(fix));
     }
@@ -20,8 +20,8 @@ pub(super) fn judge(kubelet: &Value, found: &mut Vec<Issue>) {
         found.extend(period(text, &path.key("cpuCFSQuotaPeriod")));
     }
     if let Some(pids) = kubelet["podPidsLimit"].as_i64().filter(|n| *n == 0 || *n < -1) {
-        let message = format!("podPidsLimit {pids}: pods could start no process");
-        let fix = "write -1 for no limit, or a number above 0".to_owned();
+        let message = format!("podPidsLimit {pids}: pods could not start any process");
+        let fix = "use -1 for no limit, or a number above 0".to_owned();
         found.push(Issue::new(&rules::KUBELET, &path.key("podPidsLimit"), message).fix(fix));
     }
 }
@@ -43,11 +43,11 @@ fn period(text: &str, path: &Path) -> Option<Issue> {
         Some(period) => {
             let sent = in_go(period);
             let sent = if sent == text { String::new() } else { format!(" is sent to AKS as {sent}, and") };
-            format!("cpuCFSQuotaPeriod {text:?}{sent} is not from 1ms to 1s, which is what a kubelet takes")
+            format!("cpuCFSQuotaPeriod {text:?}{sent} is out of range: the kubelet accepts 1ms to 1s")
         }
-        None => format!("cpuCFSQuotaPeriod {text:?} is no duration: Karpenter takes a number with a unit"),
+        None => format!("cpuCFSQuotaPeriod {text:?} is not a duration: Karpenter expects a number with a unit"),
     };
-    let fix = "write 100ms, which is the default, or another time from 1ms to 1s".to_owned();
+    let fix = "use 100ms, which is the default, or another time from 1ms to 1s".to_owned();
     Some(Issue::new(&rules::KUBELET, path, message).fix(fix))
 }
 
@@ -94,16 +94,16 @@ mod tests {
             assert!(period(fits, &Path::root()).is_none(), "{fits}");
         }
         for (refused, said) in [
-            ("2s", "\"2s\" is not from 1ms to 1s"),
-            ("999us", "\"999us\" is sent to AKS as 999µs, and is not"),
+            ("2s", "\"2s\" is out of range"),
+            ("999us", "\"999us\" is sent to AKS as 999µs, and is out of range"),
             ("1001ms", "as 1.001s,"),
             ("1m", "as 1m0s,"),
             ("0", "as 0s,"),
-            ("-100ms", "\"-100ms\" is not"),
-            ("100", "\"100\" is no duration"),
-            ("100 ms", "is no duration"),
-            ("0.1d", "is no duration"),
-            ("", "is no duration"),
+            ("-100ms", "\"-100ms\" is out of range"),
+            ("100", "\"100\" is not a duration"),
+            ("100 ms", "is not a duration"),
+            ("0.1d", "is not a duration"),
+            ("", "is not a duration"),
         ] {
             let issue = period(refused, &Path::root()).unwrap();
             assert!(issue.message.contains(said), "{refused}: {}", issue.message);

@@ -37,7 +37,7 @@ fn windows(pod: &Value, path: &Path, found: &mut Vec<Issue>) {
     let at = selected.map(|(key, _)| path.key("nodeSelector").key(key)).next();
     let by_os = || (pod["os"]["name"] == "windows").then(|| path.key("os").key("name"));
     if let Some(at) = at.or_else(by_os) {
-        let message = "the pods need Windows, and node auto-provisioning makes Linux nodes only".to_owned();
+        let message = "the pods require Windows, but node auto-provisioning only creates Linux nodes".to_owned();
         let fix = "run them on a cluster with a Windows node pool and the cluster autoscaler".to_owned();
         found.push(Issue::new(&rules::WINDOWS_POD, &at, message).fix(fix));
     }
@@ -49,8 +49,9 @@ fn service(spec: &Value, found: &mut Vec<Issue>) {
     let ipv6 = families.enumerate().find(|(_, f)| *f == "IPv6").map(|(i, _)| path.key("ipFamilies").index(i));
     let dual = || (spec["ipFamilyPolicy"] == "RequireDualStack").then(|| path.key("ipFamilyPolicy"));
     if let Some(at) = ipv6.or_else(dual) {
-        let message = "the Service needs IPv6, and clusters with node auto-provisioning have IPv4 alone".to_owned();
-        let fix = "write ipFamilyPolicy: SingleStack and ipFamilies: [IPv4]".to_owned();
+        let message =
+            "the Service requires IPv6, but clusters with node auto-provisioning only support IPv4".to_owned();
+        let fix = "set ipFamilyPolicy: SingleStack and ipFamilies: [IPv4]".to_owned();
         found.push(Issue::new(&rules::IPV6, &at, message).fix(fix));
     }
 }
@@ -76,18 +77,18 @@ fn cluster(spec: &Value, found: &mut Vec<Issue>) {
     let families = spec["networkProfile"]["ipFamilies"].as_array().into_iter().flatten();
     if let Some((i, _)) = families.enumerate().find(|(_, f)| *f == "IPv6") {
         let at = path.key("networkProfile").key("ipFamilies").index(i);
-        refuse(at, "node auto-provisioning does not work with IPv6", "write ipFamilies: [IPv4]");
+        refuse(at, "node auto-provisioning does not work with IPv6", "set ipFamilies: [IPv4]");
     }
     let pools = spec["agentPoolProfiles"].as_array().into_iter().flatten();
     for (i, pool) in pools.enumerate() {
         let at = path.key("agentPoolProfiles").index(i);
         if pool["enableAutoScaling"] == true {
-            let message = "node auto-provisioning cannot be enabled beside the cluster autoscaler";
-            refuse(at.key("enableAutoScaling"), message, "write enableAutoScaling: false and a count");
+            let message = "node auto-provisioning cannot be enabled together with the cluster autoscaler";
+            refuse(at.key("enableAutoScaling"), message, "set enableAutoScaling: false and a count");
         }
         if pool["osType"] == "Windows" {
-            let message = "clusters with node auto-provisioning have no Windows node pools";
-            refuse(at.key("osType"), message, "drop the pool");
+            let message = "clusters with node auto-provisioning cannot have Windows node pools";
+            refuse(at.key("osType"), message, "remove the node pool");
         }
     }
 }
@@ -100,8 +101,9 @@ pub(super) fn autoscalers(render: &Render, found: &mut Vec<(usize, Issue)>) {
     for (at, digest) in render.digests.iter().enumerate() {
         let Object::Deployment(deployment) = &digest.object else { continue };
         if deployment.key.name.as_str().contains("cluster-autoscaler") && deployment.replicas > 0 {
-            let message = "a cluster-autoscaler runs beside NodePools: both add nodes for the same pods".to_owned();
-            let fix = "remove it: AKS refuses node auto-provisioning together with the cluster autoscaler".to_owned();
+            let message = "cluster-autoscaler runs beside NodePools: both add nodes for the same pods".to_owned();
+            let fix =
+                "remove it: AKS does not allow node auto-provisioning together with the cluster autoscaler".to_owned();
             found.push((at, Issue::new(&rules::AUTOSCALER, &Path::from_dotted("metadata.name"), message).fix(fix)));
         }
     }

@@ -72,11 +72,11 @@ fn os_disk(usage: &Use<'_>, facts: &Facts) -> Option<Issue> {
         return None;
     }
     let message = format!(
-        "{} GB fit the local disk of {fit} of the {with_disk} sizes with one that the pools using this class can get \
+        "{} GB fit the local disk of {fit} of the {with_disk} VM sizes with one that the pools using this class allow \
          (taking 37.5 GiB per vCPU): the others get a managed disk, which is slower and paid for",
         class.os_disk_gb
     );
-    let fix = "write a smaller osDiskSizeGB, or let the pools ask for larger sizes".to_owned();
+    let fix = "set a smaller osDiskSizeGB, or require larger sizes in the pools".to_owned();
     Some(Issue::new(&rules::OS_DISK, &Path::from_dotted("spec.osDiskSizeGB"), message).fix(fix))
 }
 
@@ -98,13 +98,13 @@ fn room(usage: &Use<'_>, render: &Render, facts: &Facts) -> Option<Issue> {
         return None;
     }
     let message = format!(
-        "{cidr} has {free} addresses, room for {room} nodes of {of_node} each, and the pools using this class may make \
-         {wanted}"
+        "{cidr} has {free} addresses, enough for {room} nodes with {of_node} each, but the pools using this class may \
+         create {wanted}"
     );
     let fix = if overlay {
         "use a larger subnet, or lower limits.nodes of the pools"
     } else {
-        "lower maxPods, use a larger subnet, or overlay networking, where pods take no address of the subnet"
+        "lower maxPods, use a larger subnet, or overlay networking, where pods use no subnet addresses"
     };
     Some(Issue::new(&rules::SUBNET_ROOM, &Path::from_dotted("spec.vnetSubnetID"), message).fix(fix.to_owned()))
 }

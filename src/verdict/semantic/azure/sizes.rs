@@ -100,9 +100,9 @@ fn no_class(pool: &NodePool, classes: &Classes<'_>, found: &mut Vec<Issue>) {
         return;
     }
     let known: Vec<&str> = classes.keys().copied().collect();
-    let message = format!("no AKSNodeClass {name} is in the input, which has {}", known.join(", "));
-    let fix = nearest(name, known.iter().copied()).map(|meant| format!("write {meant}"));
-    let fix = fix.unwrap_or_else(|| format!("add an AKSNodeClass {name}, or write one of those"));
+    let message = format!("AKSNodeClass {name:?} not found in the input (found: {})", known.join(", "));
+    let fix = nearest(name, known.iter().copied()).map(|meant| format!("use {meant}"));
+    let fix = fix.unwrap_or_else(|| format!("add an AKSNodeClass {name}, or use one of those"));
     let path = Path::from_dotted("spec.template.spec.nodeClassRef.name");
     found.push(Issue::new(&rules::NO_CLASS, &path, message).fix(fix));
 }
@@ -229,16 +229,16 @@ impl Pool<'_> {
             asks(labels::REGION, supply.region.as_str()) && (zones || asks(labels::ZONE, "0"))
         };
         let Some(supply) = supplies.regions().find(meant).or_else(|| supplies.regions().next()) else {
-            return Issue::new(&rules::NO_SIZE, &path, "no region is known");
+            return Issue::new(&rules::NO_SIZE, &path, "unknown region");
         };
         let fall = Waterfall::new(supplies.index(), supply, self.asked(), facts.live);
         let place = match facts.region() {
             Some(region) => format!("in {region}"),
-            None => format!("in any of {} regions; in {}", supplies.region_count(), supply.region),
+            None => format!("in any of {} regions; for {}", supplies.region_count(), supply.region),
         };
         let class = match self.class_is_known {
             true => String::new(),
-            false => format!("; AKSNodeClass {} is not in the input, so its defaults count", self.pool.class),
+            false => format!("; AKSNodeClass {} is not in the input, so defaults are assumed", self.pool.class),
         };
         let message = format!("no VM size satisfies this NodePool {place}: {}{class}{}", fall.compact(), as_of(facts));
         let step = fall.most_restrictive_step().map(|step| &step.what);
@@ -246,21 +246,20 @@ impl Pool<'_> {
         let (path, fix) = match step {
             Some(StepKind::Requirement { index, .. }) if self.lacks_reservations() => {
                 let (class, key) = (&self.pool.class, labels::RESERVATION_GROUP);
-                let fix =
-                    format!("name a group of capacity reservations by the annotation {key} of AKSNodeClass {class}");
+                let fix = format!("set the capacity reservation group in the annotation {key} of AKSNodeClass {class}");
                 (path.index(*index), format!("{fix}, or allow on-demand"))
             }
             Some(StepKind::Requirement { index, .. }) => {
-                (path.index(*index), format!("widen requirements[{index}]: without it {back} sizes are left"))
+                (path.index(*index), format!("relax requirements[{index}]: without it {back} sizes match"))
             }
             Some(StepKind::Label { text }) => (
                 Path::from_dotted("spec.template.metadata.labels"),
-                format!("drop {text}: without it {back} sizes are left"),
+                format!("remove {text}: without it {back} sizes match"),
             ),
             Some(StepKind::Excluded(reason)) => {
-                (path, format!("change the AKSNodeClass: without \"{reason}\" {back} sizes are left"))
+                (path, format!("change the AKSNodeClass: without \"{reason}\" {back} sizes match"))
             }
-            _ => (path, "no single requirement is to blame: widen two or more".to_owned()),
+            _ => (path, "no single requirement is the cause: relax two or more".to_owned()),
         };
         Issue::new(&rules::NO_SIZE, &path, message).fix(fix)
     }
@@ -284,7 +283,7 @@ impl Pool<'_> {
         let first = reach.iter().find(|i| gone.contains(*i)).and_then(|i| facts.supplies.index().sizes().get(i));
         let end = first.and_then(|size| retirement(size.name.as_str()));
         if let (Some(size), Some(end)) = (first, end) {
-            let what = format!("all {} sizes that are left end, for example {}", reach.len(), size.name);
+            let what = format!("all {} matching sizes are affected, for example {}", reach.len(), size.name);
             found.push(retired(&what, end, &Path::from_dotted(POOL)));
         }
     }
@@ -302,9 +301,9 @@ impl Pool<'_> {
             None => format!("in each of {} regions", facts.supplies.region_count()),
         };
         let message = format!(
-            "{} left, and {place} the subscription that the catalogue was listed by may buy none of them; yours may \
+            "{}, and {place} the subscription that listed the catalogue cannot use any of them; yours may \
              differ",
-            if left == 1 { "1 size is".to_owned() } else { format!("{left} sizes are") }
+            if left == 1 { "1 size matches".to_owned() } else { format!("{left} sizes match") }
         );
         let fix = "check with az vm list-skus, or allow more sizes".to_owned();
         found.push(Issue::new(&rules::RESTRICTED, &Path::from_dotted(POOL), message).fix(fix));
@@ -337,9 +336,10 @@ impl Pool<'_> {
                 Some(region) => format!("{region} has {most}"),
                 None => format!("no region has more than {most}"),
             };
-            let message = format!("{} values of {} are asked for, and {place} among the sizes left", least, entry.key);
+            let message =
+                format!("{} values of {} are required, but {place} among the matching sizes", least, entry.key);
             let path = Path::from_dotted(POOL).index(at).key("minValues");
-            let fix = format!("write minValues: {most} or less, or allow more sizes");
+            let fix = format!("set minValues: {most} or less, or allow more sizes");
             found.push(Issue::new(&rules::MIN_VALUES, &path, message).fix(fix));
         }
     }
@@ -349,7 +349,7 @@ impl Pool<'_> {
         let all = kinds.gpu.intersection_len(reach) == reach.len();
         let keeps_off = |effect| matches!(effect, TaintEffect::NoSchedule | TaintEffect::NoExecute);
         if all && !self.pool.taints.iter().any(|taint| keeps_off(taint.effect)) {
-            let message = "all nodes of this pool have GPUs, and no taint keeps pods off that need none".to_owned();
+            let message = "all nodes of this pool have GPUs, but no taint repels pods that do not need them".to_owned();
             let fix = "add to spec.template.spec: taints: [{key: nvidia.com/gpu, value: \"true\", effect: NoSchedule}]";
             let path = Path::from_dotted("spec.template.spec");
             found.push(Issue::new(&rules::GPU_TAINT, &path, message).at_key().fix(fix.to_owned()));
@@ -362,9 +362,9 @@ impl Pool<'_> {
                 let Some(size) = index.position(name).and_then(|place| index.sizes().get(place)) else { continue };
                 let undriven = reasons.into_iter().find(|r| r.applies_to_class(self.class) && r.applies_to_size(size));
                 let Some(reason) = undriven else { continue };
-                let message = format!("{name}: {reason} (AKSNodeClass {}), so it is never chosen", self.pool.class);
+                let message = format!("{name} is never chosen: {reason} (AKSNodeClass {})", self.pool.class);
                 let path = Path::from_dotted(POOL).index(at).key("values");
-                let fix = "drop the size, or use an AKSNodeClass that suits it".to_owned();
+                let fix = "remove the size, or use an AKSNodeClass that supports it".to_owned();
                 found.push(Issue::new(&rules::GPU_DRIVER, &path, message).fix(fix));
             }
         }
@@ -381,7 +381,7 @@ impl Pool<'_> {
             return;
         }
         let message = format!(
-            "{arm64} of the sizes that the requirements allow are Arm64, and AKSNodeClass {} asks for trusted launch \
+            "{arm64} of the sizes that the requirements allow are Arm64, but AKSNodeClass {} requires trusted launch \
              or FIPS, for which AKS has no Arm64 image",
             self.pool.class
         );

@@ -92,7 +92,7 @@ fn value_issue(key: &str, value: &str, facts: &Facts, path: impl Fn() -> Path) -
 }
 
 fn closed(key: &str, value: &str, allowed: &[&str], path: &Path) -> Issue {
-    let message = format!("{key} is never {value:?}: it is {}", allowed.join(" or "));
+    let message = format!("{key} is never {value:?}, only {}", allowed.join(" or "));
     Issue::new(&rules::VALUE, path, message).fix(meant(key, value, allowed))
 }
 
@@ -115,17 +115,17 @@ fn meant(key: &str, value: &str, allowed: &[&str]) -> String {
         ("disabled", "false"),
     ];
     if let Some(same) = allowed.iter().find(|a| a.eq_ignore_ascii_case(value)) {
-        return format!("write {same}: values are case-sensitive");
+        return format!("use {same}: values are case-sensitive");
     }
     if key == labels::OS_SKU && ["ubuntu", "azurelinux"].iter().any(|p| value.to_lowercase().starts_with(p)) {
-        return "write Ubuntu or AzureLinux here, and the version as imageFamily of the AKSNodeClass".to_owned();
+        return "use Ubuntu or AzureLinux here, and set the version in imageFamily of the AKSNodeClass".to_owned();
     }
     let folded = value.to_lowercase();
     let synonym = OTHER_WORDS.iter().find(|(word, meant)| *word == folded && allowed.contains(meant));
     let meant = synonym.map(|(_, meant)| *meant).or_else(|| nearest(value, allowed.iter().copied()));
     match meant {
-        Some(meant) => format!("write {meant}"),
-        None => format!("write {}", allowed.join(" or ")),
+        Some(meant) => format!("use {meant}"),
+        None => format!("use {}", allowed.join(" or ")),
     }
 }
 
@@ -133,12 +133,12 @@ fn number(key: &str, value: &str, facts: &Facts, path: impl Fn() -> Path) -> Opt
     let plain = value.parse::<u64>().is_ok_and(|n| n.to_string() == value);
     if !plain {
         let digits: String = value.chars().filter(char::is_ascii_digit).collect();
-        let message = format!("{key} is never {value:?}: it is a whole number without unit");
+        let message = format!("{key} is never {value:?}: it is an integer without a unit");
         let fix = match (key, digits.parse::<u64>()) {
             (labels::SKU_MEMORY | labels::AKS_SKU_MEMORY, Ok(gib)) if value.contains(['G', 'g']) => {
-                Some(format!("write \"{}\": it is in MiB", gib * 1024))
+                Some(format!("use \"{}\": it is in MiB", gib * 1024))
             }
-            (_, Ok(n)) => Some(format!("write \"{n}\"")),
+            (_, Ok(n)) => Some(format!("use \"{n}\"")),
             _ => None,
         };
         return Some(Issue::new(&rules::VALUE, &path(), message).fix(fix));
@@ -150,7 +150,7 @@ fn number(key: &str, value: &str, facts: &Facts, path: impl Fn() -> Path) -> Opt
     let as_mib = value.parse::<u64>().ok().map(|gib| (gib * 1024).to_string());
     let in_gib = matches!(key, labels::SKU_MEMORY | labels::AKS_SKU_MEMORY);
     let fix = as_mib.filter(|mib| in_gib && index.has_value(key, mib));
-    let fix = fix.map(|mib| format!("write \"{mib}\": it is in MiB"));
+    let fix = fix.map(|mib| format!("use \"{mib}\": it is in MiB"));
     let message = format!("no VM size has {key} {value}{}", as_of(facts));
     Some(Issue::new(&rules::UNKNOWN_SIZE, &path(), message).fix(fix))
 }
@@ -175,7 +175,7 @@ fn catalog(key: &str, value: &str, facts: &Facts, path: impl Fn() -> Path) -> Op
         labels::SKU_GPU_NAME => ("GPU", near(key, value, index)),
         _ => ("VM size", size(value, index)),
     };
-    let message = format!("there is no {kind} {value}{}", as_of(facts));
+    let message = format!("unknown {kind} {value}{}", as_of(facts));
     Some(Issue::new(&rules::UNKNOWN_SIZE, &path(), message).fix(fix))
 }
 
@@ -197,51 +197,51 @@ fn size(value: &str, index: &SizeIndex) -> Option<String> {
     let with_tier = format!("Standard_{value}");
     let sizes = || index.sizes().iter().map(|s| s.name.as_str());
     if let Some(same) = sizes().find(|name| name.eq_ignore_ascii_case(value) && is_current(name)) {
-        return Some(format!("write {same}: values are case-sensitive"));
+        return Some(format!("use {same}: values are case-sensitive"));
     }
     let bare = |text: &str| text.to_lowercase().replace(['_', '-'], "");
     let meant = [bare(value), bare(&with_tier)];
     if let Some(same) = sizes().find(|name| meant.contains(&bare(name)) && is_current(name)) {
-        return Some(format!("write {same}"));
+        return Some(format!("use {same}"));
     }
     // Comparing with all of them takes long: somebody who mistypes a name gets its family and about its length right.
     let full = if value.to_lowercase().starts_with("standard") { value } else { &with_tier };
     let letter =
         |name: &str| name.split('_').nth(1).and_then(|rest| rest.chars().next()).map(|c| c.to_ascii_uppercase());
     let close = sizes().filter(|name| name.len().abs_diff(full.len()) <= 2 && letter(name) == letter(full));
-    nearest(full, close.filter(|name| is_current(name))).map(|name| format!("write {name}"))
+    nearest(full, close.filter(|name| is_current(name))).map(|name| format!("use {name}"))
 }
 
 fn series(value: &str, index: &SizeIndex) -> Option<String> {
     if let Ok(name) = SizeName::parse(value) {
-        return is_current(value).then(|| format!("write {}, which is the series of that size", name.series()));
+        return is_current(value).then(|| format!("use {}, which is the series of that size", name.series()));
     }
     let fold = |text: &str| text.to_lowercase().replace(['_', '-'], "").replace("standard", "");
     let folded = fold(value);
     let mut known = index.values(labels::SKU_SERIES).into_iter().flatten();
     let same = known.find(|series| fold(series) == folded && is_current(series));
-    same.map(|series| format!("write {series}: values are case-sensitive"))
+    same.map(|series| format!("use {series}: values are case-sensitive"))
         .or_else(|| near(labels::SKU_SERIES, value, index))
 }
 
 fn family(value: &str, index: &SizeIndex) -> Option<String> {
     let upper = value.to_ascii_uppercase();
     if index.has_value(labels::SKU_FAMILY, &upper) {
-        return Some(format!("write {upper}: values are case-sensitive"));
+        return Some(format!("use {upper}: values are case-sensitive"));
     }
     let first = upper.chars().next().map(String::from).filter(|f| index.has_value(labels::SKU_FAMILY, f))?;
-    let more = series(value, index).and_then(|fix| fix.strip_prefix("write ").map(str::to_owned));
-    let more = more.map(|fix| format!(", or ask for {} {fix}", labels::SKU_SERIES)).unwrap_or_default();
-    Some(format!("write {first}: a family is the first letter of a size{more}"))
+    let more = series(value, index).and_then(|fix| fix.strip_prefix("use ").map(str::to_owned));
+    let more = more.map(|fix| format!(", or require {} {fix}", labels::SKU_SERIES)).unwrap_or_default();
+    Some(format!("use {first}: a family is the first letter of a size{more}"))
 }
 
 fn near(key: &str, value: &str, index: &SizeIndex) -> Option<String> {
     let known = index.values(key).into_iter().flatten().map(|v| &**v);
     let known: Vec<&str> = known.filter(|v| key != labels::SKU_SERIES || is_current(v)).collect();
     if let Some(same) = known.iter().find(|k| k.eq_ignore_ascii_case(value)) {
-        return Some(format!("write {same}: values are case-sensitive"));
+        return Some(format!("use {same}: values are case-sensitive"));
     }
-    nearest(value, known).map(|k| format!("write {k}"))
+    nearest(value, known).map(|k| format!("use {k}"))
 }
 
 fn region(value: &str, facts: &Facts, path: impl Fn() -> Path) -> Option<Issue> {
@@ -249,8 +249,8 @@ fn region(value: &str, facts: &Facts, path: impl Fn() -> Path) -> Option<Issue> 
         if own.as_str() == value {
             return None;
         }
-        let message = format!("the cluster is in {own}: its nodes are never in {value}");
-        return Some(Issue::new(&rules::ZONE, &path(), message).fix(format!("write {own}, or drop the requirement")));
+        let message = format!("the cluster is in {own}, so its nodes are never in {value}");
+        return Some(Issue::new(&rules::ZONE, &path(), message).fix(format!("use {own}, or remove the requirement")));
     }
     (!exists(value, facts)).then(|| unknown_region(value, value, facts, &path()))
 }
@@ -260,9 +260,9 @@ fn exists(region: &str, facts: &Facts) -> bool {
 }
 
 fn unknown_region(shown: &str, region: &str, facts: &Facts, path: &Path) -> Issue {
-    let message = format!("there is no region {region:?}{}", as_of(facts));
+    let message = format!("unknown region {region:?}{}", as_of(facts));
     let fix =
-        facts.catalog.nearest_region(region).map(|meant| format!("write {}", shown.replace(region, meant.as_str())));
+        facts.catalog.nearest_region(region).map(|meant| format!("use {}", shown.replace(region, meant.as_str())));
     Issue::new(&rules::UNKNOWN_SIZE, path, message).fix(fix)
 }
 
@@ -282,18 +282,18 @@ fn zone(value: &str, facts: &Facts, path: impl Fn() -> Path) -> Option<Issue> {
         let number = value.rsplit(|c: char| !c.is_ascii_digit()).next().filter(|n| !n.is_empty());
         let number = number.filter(|n| ["1", "2", "3"].contains(n)).unwrap_or("1");
         let message =
-            format!("{value:?} is no zone: zones are called {shown}-1 to {shown}-3, and 0 is a VM in no zone");
+            format!("{value:?} is not a zone: zones are {shown}-1 to {shown}-3, or 0 for a VM without a zone");
         let fix = match own {
-            Some(own) => format!("write {own}-{number}"),
-            None => format!("write the region before the number: {shown}-{number}"),
+            Some(own) => format!("use {own}-{number}"),
+            None => format!("put the region before the number: {shown}-{number}"),
         };
         return Some(Issue::new(&rules::ZONE, &path(), message).fix(fix));
     };
     match own {
         Some(own) if own.as_str() == region => None,
         Some(own) => {
-            let message = format!("{value} lies in {region}, and the cluster is in {own}");
-            Some(Issue::new(&rules::ZONE, &path(), message).fix(format!("write {own}-{number}")))
+            let message = format!("{value} is in {region}, but the cluster is in {own}");
+            Some(Issue::new(&rules::ZONE, &path(), message).fix(format!("use {own}-{number}")))
         }
         None => (!exists(region, facts)).then(|| unknown_region(value, region, facts, &path())),
     }

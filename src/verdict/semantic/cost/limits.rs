@@ -27,8 +27,7 @@ pub(super) fn check(pool: &NodePool, value: &Value, facts: &Facts, found: &mut V
         found.extend(room(pool, index, &sizes));
         found.extend(gpu_limit(pool, index, &gpus));
     } else if pool.replicas.is_none() {
-        let message =
-            "nothing stops this pool: a faulty autoscaler or a loop of pods buys nodes until the quota is used up";
+        let message = "without limits a runaway workload or autoscaler scales this pool up to the Azure quota";
         let fix = "add spec.limits with cpu and memory".to_owned();
         found.push(Issue::new(&rules::NO_LIMITS, &Path::from_dotted("spec"), message).at_key().fix(fix));
     }
@@ -51,12 +50,12 @@ fn room(pool: &NodePool, index: &SizeIndex, sizes: &SizeSet) -> Option<Issue> {
     let has = capacity(least, 0, 0);
     let (name, limit) = limits().find(|(name, limit)| amount(&has, name) > **limit)?;
     let message = format!(
-        "{} {name} are less than any size here has: the smallest, {}, has {}, so no node can be bought",
+        "the {name} limit of {} is below the smallest VM size of this pool ({} with {}), so it cannot create a node",
         shown(name, *limit),
         least.name,
         shown(name, amount(&has, name)),
     );
-    let fix = "raise the limit to what all nodes of the pool together may have, or allow smaller sizes".to_owned();
+    let fix = "raise the limit, which counts all nodes of the pool together, or allow smaller sizes".to_owned();
     Some(Issue::new(&rules::NO_ROOM, &Path::from_dotted("spec.limits").key(name), message).fix(fix))
 }
 
@@ -86,7 +85,7 @@ fn gpu_limit(pool: &NodePool, index: &SizeIndex, gpus: &SizeSet) -> Option<Issue
     let unlimited = |name: &String| !pool.limits.resources.contains_key(name.as_str());
     let name = index.members(gpus).filter_map(resource).find(unlimited)?;
     let message = format!(
-        "this pool can buy {} sizes with GPUs, and its limits do not count them: {name} is what costs money here",
+        "this pool allows {} VM sizes with GPUs, but has no limit on {name}, the most expensive resource",
         gpus.len()
     );
     let fix = format!("add {name} to spec.limits");
@@ -113,9 +112,9 @@ fn few_sizes(pool: &NodePool, value: &Value, index: &SizeIndex, sizes: &SizeSet)
         return None;
     }
     let count = if sizes.len() == 1 { "one VM size".to_owned() } else { format!("{} VM sizes", sizes.len()) };
-    let message = format!("only {count}: when Azure has none of it left, or the quota is used up, pods wait");
+    let message = format!("only {count}: if Azure has no capacity, or the quota is used up, pods stay pending");
     let fix = format!(
-        "choose by {} and {} in place of a list of names, so that cheaper and newer sizes are found too",
+        "select by {} and {} instead of listing names, so that cheaper and newer sizes match too",
         labels::SKU_FAMILY,
         labels::SKU_CPU
     );

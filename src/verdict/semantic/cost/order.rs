@@ -123,13 +123,13 @@ fn ties(entries: &[Entry<'_>], facts: &Facts, found: &mut Vec<(usize, Issue)>) {
 fn tie(earlier: &Entry<'_>, later: &Entry<'_>, weight: i32) -> Issue {
     let weight = if weight == 0 { "no weight".to_owned() } else { format!("weight {weight}") };
     let message = format!(
-        "{} and {} can make the same nodes for the same pods, and both have {weight}: Karpenter tries {} first, because \
-         its name comes last in the alphabet",
+        "{} and {} can create the same nodes for the same pods, and both have {weight}: Karpenter tries {} first, \
+         because its name is alphabetically last",
         earlier.name(),
         later.name(),
         earlier.name(),
     );
-    let fix = "give the one that is to be tried first a higher weight, or keep their requirements apart".to_owned();
+    let fix = "give the preferred one a higher weight, or make their requirements disjoint".to_owned();
     let issue = if later.pool.weight == 0 {
         Issue::new(&rules::TIE, &Path::from_dotted("spec"), message).at_key()
     } else {
@@ -165,12 +165,12 @@ fn spot_last<'e>(
         }
         let (mine, theirs) = (spot.pool.weight, before.pool.weight);
         let why = if mine == theirs {
-            format!("both have weight {mine}, and of equal weights the last name goes first")
+            format!("both have weight {mine}, and at equal weights the alphabetically last name comes first")
         } else {
-            format!("the higher weight goes first, and {theirs} is higher than {mine}")
+            format!("the highest weight comes first, and {theirs} is higher than {mine}")
         };
         let message = format!(
-            "the on-demand pool {} is tried before this spot pool ({why}): spot is bought only by pods that ask for it, or \
+            "the on-demand pool {} is tried before this spot pool ({why}): spot is used only by pods that require it, or \
              when {} is full",
             before.name(),
             before.name()
@@ -207,10 +207,10 @@ fn fallback<'e>(
             return;
         }
         if catches.is_none() {
-            let message = "no pool of this input can buy on-demand capacity for the pods of this one: when Azure takes spot \
-                           nodes back and has no others, they wait";
-            let fix = "add a pool with the same taints, capacity type on-demand and a lower weight; or let this pool buy \
-                       both, spot is taken first";
+            let message = "no pool in the input can provide on-demand capacity for the pods of this one: when Azure evicts spot \
+                           nodes and has no other spot capacity, they stay pending";
+            let fix = "add a pool with the same taints, capacity type on-demand and a lower weight; or allow both capacity \
+                       types in this pool, which prefers spot";
             let entry = Path::from_dotted("spec.template.spec.requirements");
             found.push((spot.digest, Issue::new(&rules::NO_FALLBACK, &entry, message).at_key().fix(fix.to_owned())));
         }

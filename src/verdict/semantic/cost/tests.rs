@@ -54,7 +54,7 @@ fn limits_have_room_for_one_node() {
         assert_eq!(found.iter().filter(|f| f.ends_with("NK5002")).count(), expected, "{limits}: {found:?}");
     }
     let found = files("NK5002", &[("t.yaml", &pool("a", &d4, "limits: {cpu: 1}, ", ""))]);
-    assert!(found[0].message.starts_with("1 cpu") && found[0].message.contains("has 4"), "{found:?}");
+    assert!(found[0].message.starts_with("the cpu limit of 1") && found[0].message.contains("with 4"), "{found:?}");
     assert_eq!(limited(&sizes("Standard_Z9"), "cpu: 1"), [] as [&str; 0], "no size at all is another finding");
 }
 

@@ -37,7 +37,7 @@ pub(super) fn check(subject: &Subject<'_>, found: &mut Vec<Issue>) {
     if place != OWN && look(subject.value, OWN).is_some_and(|a| a.contains_key(DO_NOT_DISRUPT)) {
         let what = if carrier == Carrier::Pods { "pods" } else { "nodes" };
         let kind = subject.value["kind"].as_str().unwrap_or_default();
-        let message = format!("on a {kind} itself it does nothing: Karpenter looks at {what}");
+        let message = format!("this annotation has no effect on a {kind}: Karpenter reads it on {what}");
         let fix = format!("move it to {place}");
         found.push(
             Issue::new(&rules::MISPLACED, &Path::from_dotted(OWN).key(DO_NOT_DISRUPT), message).at_key().fix(fix),
@@ -61,10 +61,10 @@ pub(super) fn render(render: &Render, found: &mut Vec<(usize, Issue)>) {
         }
         let lasting = matches!(digest.object, Object::Deployment(_) | Object::StatefulSet(_) | Object::DaemonSet(_));
         if lasting && digest.do_not_disrupt.as_deref() == Some("true") {
-            let message = "these pods run until somebody ends them, so their nodes are never consolidated, updated or \
-                           emptied by Karpenter unless the NodePool has a terminationGracePeriod";
-            let fix = "write a time instead of true, for example 4h, counted from the start of each pod; or guard the \
-                       pods by a PodDisruptionBudget";
+            let message = "these pods have no end, so Karpenter never consolidates, updates or drains their nodes \
+                           unless the NodePool has a terminationGracePeriod";
+            let fix = "use a duration instead of true, for example 4h, counted from the start of each pod; or protect the \
+                       pods with a PodDisruptionBudget";
             let path = Path::from_dotted(TEMPLATE).key(DO_NOT_DISRUPT);
             found.push((i, Issue::new(&rules::UNBOUNDED, &path, message).fix(fix.to_owned())));
         }
@@ -91,8 +91,8 @@ fn look<'v>(value: &'v Value, place: &str) -> Option<&'v serde_json::Map<String,
 }
 
 fn outdated(path: &Path) -> Issue {
-    let message = "Karpenter has not read this annotation since v1beta1";
-    Issue::new(&rules::OLD_ANNOTATION, path, message).at_key().fix(format!("write {DO_NOT_DISRUPT}: \"true\""))
+    let message = "Karpenter ignores this annotation since v1beta1";
+    Issue::new(&rules::OLD_ANNOTATION, path, message).at_key().fix(format!("use {DO_NOT_DISRUPT}: \"true\""))
 }
 
 fn value(text: &str, carrier: Carrier, path: &Path) -> Option<Issue> {
@@ -100,19 +100,22 @@ fn value(text: &str, carrier: Carrier, path: &Path) -> Option<Issue> {
         ("" | "false", _) => None,
         ("true", Carrier::Pods) => None,
         ("true", Carrier::Nodes) => {
-            let message = "every node of the pool asks not to be disrupted: none is consolidated or updated, and empty \
-                           ones stay until they expire";
-            let fix = "limit disruption by spec.disruption.budgets instead, or annotate single nodes for a while";
+            let message = "no node of the pool may be disrupted: none is consolidated or updated, and empty \
+                           nodes stay until they expire";
+            let fix = "limit disruption with spec.disruption.budgets instead, or annotate single nodes temporarily";
             Some(Issue::new(&rules::UNBOUNDED, path, message).fix(fix.to_owned()))
         }
         (_, Carrier::Pods) if is_duration(text) => None,
         (_, Carrier::Pods) => {
-            let message = format!("{text:?} is neither true nor a time, so Karpenter ignores it");
-            Some(Issue::new(&rules::UNREAD_VALUE, path, message).fix("write \"true\", or a time such as 4h".to_owned()))
+            let message = format!("{text:?} is neither true nor a duration, so Karpenter ignores it");
+            Some(
+                Issue::new(&rules::UNREAD_VALUE, path, message)
+                    .fix("use \"true\", or a duration such as 4h".to_owned()),
+            )
         }
         (_, Carrier::Nodes) => {
-            let message = format!("on nodes Karpenter reads true only, and ignores {text:?}");
-            Some(Issue::new(&rules::UNREAD_VALUE, path, message).fix("remove it, or write \"true\"".to_owned()))
+            let message = format!("on nodes Karpenter only accepts true, and ignores {text:?}");
+            Some(Issue::new(&rules::UNREAD_VALUE, path, message).fix("remove it, or use \"true\"".to_owned()))
         }
     }
 }

@@ -58,14 +58,15 @@ pub(crate) fn unreadable_schedule(path: &Path, message: &str) -> Option<Issue> {
     if given != ["spec", "disruption", "budgets", "schedule"] {
         return None;
     }
-    let message = format!("{message}; a pool with such a budget allows no disruption at all");
-    let fix = "write five fields in UTC, for example 0 3 * * 6 for Saturday 03:00; seconds and time zones do not exist";
+    let message = format!("{message}; with such a budget the pool allows no disruption at all");
+    let fix =
+        "use five fields in UTC, for example 0 3 * * 6 for Saturday 03:00; seconds and time zones are not supported";
     Some(Issue::new(&rules::SCHEDULE, path, message).fix(fix.to_owned()))
 }
 
 fn no_reasons(path: &Path) -> Issue {
-    let message = "an empty list of reasons matches no reason: for Karpenter this budget limits nothing";
-    let fix = "remove reasons to limit all of them, or name those that are meant".to_owned();
+    let message = "an empty list of reasons matches no reason: this budget has no effect";
+    let fix = "remove reasons to limit all of them, or list the intended ones".to_owned();
     Issue::new(&rules::NO_REASONS, &path.key("reasons"), message).fix(fix)
 }
 
@@ -78,16 +79,16 @@ fn windows(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
         let path = list.index(i);
         if active == 0 {
             let message = if time == "0s" {
-                format!("a duration of {time} is over as it begins: the budget never holds")
+                format!("a duration of {time} ends at once: the budget is never active")
             } else {
-                format!("{schedule} never comes, so the budget never holds")
+                format!("{schedule} never occurs, so the budget is never active")
             };
             let at = if time == "0s" { "duration" } else { "schedule" };
-            let fix = "write a day that exists and a duration of at least 1m".to_owned();
+            let fix = "use an existing date and a duration of at least 1m".to_owned();
             found.push(Issue::new(&rules::NEVER_ACTIVE, &path.key(at), message).fix(fix));
         } else if active == cycle {
-            let message = format!("{schedule} comes again before {time} are over, so the budget always holds");
-            let fix = "make the duration shorter, or remove schedule and duration if always is what is meant";
+            let message = format!("{schedule} starts again before {time} have passed, so the budget is always active");
+            let fix = "shorten the duration, or remove schedule and duration if the budget should always be active";
             found.push(Issue::new(&rules::ALWAYS_ACTIVE, &path.key("duration"), message).fix(fix.to_owned()));
         }
     }
@@ -99,8 +100,8 @@ fn blocked(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
     let is_blocked = |r: &DisruptionReason| calendar.share(*r).blocked == calendar.cycle_minutes();
     let mut left: Vec<DisruptionReason> = budgets.possible().filter(is_blocked).collect();
     let mut report = |path: &Path, reasons: &[DisruptionReason]| {
-        let fix = "allow some nodes (nodes: \"1\" or 10%), or give the budget a schedule and a duration for the hours in \
-                   which nothing may move";
+        let fix = "allow some nodes (nodes: \"1\" or 10%), or give the budget a schedule and a duration for the hours \
+                   without disruption";
         found.push(Issue::new(&rules::BLOCKED, path, consequence(budgets.pool, reasons)).fix(fix.to_owned()));
     };
     for (n, i, budget) in budgets.iter() {
@@ -131,9 +132,9 @@ fn consequence(pool: &NodePool, reasons: &[DisruptionReason]) -> String {
         .collect();
     let until = match (pool.expire_after, reasons.contains(&DisruptionReason::Drifted)) {
         (Some(time), _) => {
-            format!("; only expireAfter ({}), which heeds no budget, removes them", duration::format(time))
+            format!("; only expireAfter ({}), which ignores budgets, removes them", duration::format(time))
         }
-        (None, true) => "; and expireAfter is Never, so they keep their image for ever".to_owned(),
+        (None, true) => "; and expireAfter is Never, so they keep their image indefinitely".to_owned(),
         (None, false) => String::new(),
     };
     format!("budgets allow no node at any time: {}{until}", what.join(", "))
@@ -157,8 +158,8 @@ fn open(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
         let share = calendar.share(*reason);
         let hours = hours(calendar, open);
         let message = format!(
-            "{} is limited only while a scheduled budget holds: for {hours} of 168 hours a week none does, and all nodes \
-             of the pool may be disrupted at once",
+            "{} is limited only while a scheduled budget is active: for {hours} of 168 hours a week none is, and all \
+             nodes of the pool may be disrupted at once",
             names(&reasons)
         );
         let fix = if share.limited > 0 { only_then(budgets, &reasons) } else { None };
@@ -181,7 +182,7 @@ fn only_then(budgets: &Budgets<'_>, reasons: &[DisruptionReason]) -> Option<Stri
         format!("- {{nodes: \"0\", schedule: \"{schedule}\", duration: {}{of}}}", time)
     };
     let added: Vec<String> = windows.iter().map(|w| budget(&w.schedule, w.length)).collect();
-    Some(format!("if nothing may move at other times, add to budgets: {}", added.join(" ")))
+    Some(format!("to prevent disruption at other times, add to budgets: {}", added.join(" ")))
 }
 
 /// Reasons that no budget names, though there are budgets.
@@ -192,8 +193,8 @@ fn left_out(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
     let out: Vec<DisruptionReason> = budgets.possible().filter(matters).filter(|r| !covered(r)).collect();
     if !out.is_empty() && !budgets.at.is_empty() {
         let message = format!(
-            "no budget covers {}: all nodes may be disrupted at once for it (the default of 10% stands only where no \
-             budget is given)",
+            "no budget covers {}: all nodes may be disrupted at once for it (the default of 10% applies only without \
+             budgets)",
             names(&out)
         );
         let fix = "add a budget without reasons, for example nodes: 10%".to_owned();

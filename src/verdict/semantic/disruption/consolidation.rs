@@ -41,9 +41,9 @@ pub(super) fn check(pool: &NodePool, subject: &Subject<'_>, facts: &Facts, found
     }
     // In an object of an older shape the 0s may be the default, which `migrate` writes down.
     if after.is_zero() && !subject.mended && given(value, "spec.disruption.consolidateAfter").is_some() {
-        let message = "0s lets no time pass after a pod came or went: nodes are judged in the middle of a rollout, and \
-                       pods that have just started are moved again";
-        let fix = "write a quiet time, for example 1m or more".to_owned();
+        let message = "consolidateAfter: 0s consolidates at once, even in the middle of a rollout, and \
+                       evicts pods that have just started";
+        let fix = "set a delay of at least 1m".to_owned();
         found.push(Issue::new(&rules::NO_PAUSE, &path, message).fix(fix));
     }
     if may_be_spot(pool) {
@@ -55,11 +55,12 @@ fn never(pool: &NodePool, value: &Value, path: &Path) -> Issue {
     let policy = given(value, "spec.disruption.consolidationPolicy");
     let policy = policy.map(|p| format!("; consolidationPolicy {p} has no effect")).unwrap_or_default();
     let until = pool.expire_after.map_or_else(
-        || "for ever".to_owned(),
+        || "indefinitely".to_owned(),
         |time| format!("until it drifts or is {} old (expireAfter)", duration::format(time)),
     );
-    let message = format!("Never keeps empty nodes too: a node without pods is paid for {until}{policy}");
-    let fix = "to leave nodes with pods alone and remove empty ones, write consolidationPolicy: WhenEmpty and a time, for \
+    let message =
+        format!("consolidateAfter: Never also keeps empty nodes: a node without pods costs money {until}{policy}");
+    let fix = "to remove only empty nodes, set consolidationPolicy: WhenEmpty and a delay, for \
                example consolidateAfter: 1h";
     Issue::new(&rules::NEVER_CONSOLIDATED, path, message).fix(fix.to_owned())
 }
@@ -81,11 +82,11 @@ fn few_sizes(pool: &NodePool, value: &Value, facts: &Facts) -> Option<Issue> {
     let path = SIZE_KEYS.iter().find_map(at).map_or_else(|| list.clone(), |i| list.index(i).key("values"));
     let sizes = if count == 1 { "1 VM size".to_owned() } else { format!("{count} VM sizes") };
     let message = format!(
-        "only {sizes} can be spot here: a spot node is replaced by a cheaper one only where {SPOT_SIZES} cheaper sizes \
-         are to choose from, so this pool's spot nodes never are"
+        "only {sizes} can be spot here: Karpenter replaces a spot node by a cheaper one only if {SPOT_SIZES} cheaper sizes \
+         are available, so it never does in this pool"
     );
     let fix = format!(
-        "allow at least {SPOT_SIZES} sizes, for example by {} and {} in place of a list",
+        "allow at least {SPOT_SIZES} sizes, for example by {} and {} instead of a list",
         labels::SKU_FAMILY,
         labels::SKU_CPU
     );

@@ -20,15 +20,17 @@ pub(super) fn check(pool: &NodePool, value: &Value, found: &mut Vec<Issue>) {
     if let Some(life) = life {
         let shown = duration::format(life);
         if life < SHORTEST_LIFE {
-            let message = format!("a node is deleted {shown} after it was asked for, before or as it becomes ready");
-            let fix = "write days, for example 720h, or Never".to_owned();
+            let message = format!(
+                "a node is deleted {shown} after its creation, which is before or shortly after it becomes ready"
+            );
+            let fix = "use days, for example 720h, or Never".to_owned();
             found.push(Issue::new(&rules::SHORT_LIFE, &spec.key("expireAfter"), message).fix(fix));
         } else if grace.is_none() && given(value, "spec.template.spec.expireAfter").is_some() {
             let message = format!(
-                "after {shown} a node is drained, and without terminationGracePeriod the drain has no end: a \
-                 PodDisruptionBudget without room, or a pod with karpenter.sh/do-not-disrupt, keeps the node for ever"
+                "after {shown} a node is drained, and without terminationGracePeriod the drain has no time limit: a \
+                 PodDisruptionBudget without room, or a pod with karpenter.sh/do-not-disrupt, keeps the node indefinitely"
             );
-            let fix = "add terminationGracePeriod, the longest that a drain may take, for example 24h".to_owned();
+            let fix = "add terminationGracePeriod, the time limit of a drain, for example 24h".to_owned();
             found.push(Issue::new(&rules::NO_GRACE, &spec.key("expireAfter"), message).fix(fix));
         }
     }
@@ -36,14 +38,14 @@ pub(super) fn check(pool: &NodePool, value: &Value, found: &mut Vec<Issue>) {
     let (path, shown) = (spec.key("terminationGracePeriod"), duration::format(grace));
     if grace <= POD_GRACE {
         let message = format!(
-            "a drain of {shown} is too short for pods that take 30s to end, the default: they are deleted at once, past \
-             any PodDisruptionBudget and do-not-disrupt"
+            "a drain of {shown} is too short for pods with the default termination grace period of 30s: they are deleted \
+             at once, despite any PodDisruptionBudget and do-not-disrupt"
         );
-        let fix = "write how long a drain may take, for example 1h".to_owned();
+        let fix = "set the time limit of a drain, for example 1h".to_owned();
         found.push(Issue::new(&rules::SHORT_GRACE, &path, message).fix(fix));
     } else if let Some(life) = life.filter(|life| grace > *life && *life >= SHORTEST_LIFE) {
         let message = format!("a node may take longer to drain ({shown}) than it lives ({})", duration::format(life));
-        let fix = "write a shorter terminationGracePeriod: a node's greatest age is the sum of both".to_owned();
+        let fix = "use a shorter terminationGracePeriod: the maximum age of a node is the sum of both".to_owned();
         found.push(Issue::new(&rules::LONG_GRACE, &path, message).fix(fix));
     }
 }

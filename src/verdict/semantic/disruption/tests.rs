@@ -100,7 +100,7 @@ fn a_block_says_what_it_blocks_and_what_is_left() {
         "expireAfter: Never, ",
     );
     let found = files("NK3", &[("t.yaml", &text)]).remove(0);
-    assert!(found.message.ends_with("they keep their image for ever") && !found.message.contains("Empty"));
+    assert!(found.message.ends_with("they keep their image indefinitely") && !found.message.contains("Empty"));
 }
 
 #[test]

@@ -14,14 +14,17 @@ use std::collections::BTreeMap;
 
 /// Annotations that a tool or a controller writes, and what a copy of them in Git does.
 const WRITTEN: [(&str, &str); 6] = [
-    ("kubectl.kubernetes.io/last-applied-configuration", "kubectl writes it; a copy is never up to date"),
+    ("kubectl.kubernetes.io/last-applied-configuration", "kubectl writes it; a copy in Git is always out of date"),
     ("karpenter.sh/nodepool-hash", HASH),
     ("karpenter.sh/nodepool-hash-version", HASH),
     ("karpenter.azure.com/aksnodeclass-hash", HASH),
     ("karpenter.azure.com/aksnodeclass-hash-version", HASH),
-    ("deployment.kubernetes.io/revision", "the Deployment controller writes it, and counts on from what it finds"),
+    (
+        "deployment.kubernetes.io/revision",
+        "the Deployment controller writes it, and continues from the value that it finds",
+    ),
 ];
-const HASH: &str = "Karpenter writes it, and replaces nodes whose hash is another: a stale copy makes them drift";
+const HASH: &str = "Karpenter writes it, and replaces nodes with another hash: a stale copy makes them drift";
 
 pub(super) fn object(_subject: &Subject<'_>, _facts: &Facts, _found: &mut Vec<Issue>) {
     // An object at admission has all that the API server writes: only files are looked at.
@@ -41,8 +44,8 @@ fn server_fields(digest: &Digest) -> Option<Issue> {
     let first = digest.server_fields.first().filter(|_| !matches!(digest.object, Object::Other { .. }))?;
     let path = if *first == "status" { Path::from_dotted("status") } else { Path::from_dotted("metadata").key(first) };
     let message =
-        format!("the API server writes {}: in Git it is out of date at once", digest.server_fields.join(", "));
-    let fix = "remove it, and for each object that comes from kubectl get -o yaml".to_owned();
+        format!("the API server writes {}: a copy in Git is always out of date", digest.server_fields.join(", "));
+    let fix = "remove it, as from any object exported with kubectl get -o yaml".to_owned();
     Some(Issue::new(&rules::SERVER_FIELDS, &path, message).at_key().fix(fix))
 }
 
@@ -62,9 +65,8 @@ fn twice(render: &Render, found: &mut Vec<(usize, Issue)>) {
         let Some(identity) = Identity::of(&digest.object) else { continue };
         if seen.insert((digest.at.source, identity), i).is_some() {
             let kind = identity.kind;
-            let message =
-                format!("{kind} {identity} stands in this file a second time: whichever is applied last wins");
-            let fix = "remove one, or give it another name".to_owned();
+            let message = format!("duplicate {kind} {identity} in this file: the one applied last wins");
+            let fix = "remove or rename one of them".to_owned();
             found.push((i, Issue::new(&rules::TWICE, &Path::from_dotted("metadata.name"), message).fix(fix)));
         }
     }

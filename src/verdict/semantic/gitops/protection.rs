@@ -40,7 +40,7 @@ impl Tool {
 
     fn annotation(self) -> String {
         match self {
-            Self::Argo => format!("{ARGO_OPTIONS}: Prune=false,Delete=false (Prune=confirm asks a person first)"),
+            Self::Argo => format!("{ARGO_OPTIONS}: Prune=false,Delete=false (Prune=confirm asks for confirmation)"),
             Self::Flux => format!("{FLUX_PRUNE}: disabled"),
             Self::Helm => format!("{HELM_POLICY}: keep"),
         }
@@ -116,24 +116,23 @@ pub(super) fn pruning(render: &Render, found: &mut Vec<(usize, Issue)>) {
         let issue = match &digest.object {
             Object::NodePool(pool) => {
                 let message = format!(
-                    "when this file is moved or no longer rendered {name} deletes NodePool {}, and with it all its nodes \
-                     at once, past its budgets",
+                    "if this file is moved or no longer rendered, {name} deletes NodePool {}, and with it all its nodes \
+                     at once, ignoring its budgets",
                     pool.name
                 );
                 Issue::new(&rules::PRUNED, &at, message)
             }
             Object::NodeClass(class) => {
                 let message = format!(
-                    "when this file is moved or no longer rendered {name} deletes AKSNodeClass {}, and its NodePools can \
-                     make no nodes",
+                    "if this file is moved or no longer rendered, {name} deletes AKSNodeClass {}, and its NodePools cannot \
+                     create nodes",
                     class.name
                 );
                 Issue::new(&rules::PRUNED, &at, message)
             }
             object => match definition(object) {
                 Some(objects) => {
-                    let message =
-                        format!("when {name} deletes this definition all {objects} go with it, and their nodes");
+                    let message = format!("if {name} deletes this CRD, all {objects} and their nodes are deleted too");
                     Issue::new(&rules::PRUNED_DEFINITION, &at, message)
                 }
                 None => continue,
@@ -169,9 +168,10 @@ pub(super) fn waves(render: &Render, found: &mut Vec<(usize, Issue)>) {
         };
         let Some((definition, own)) = definition.zip(wave(digest)) else { continue };
         if definition > own {
-            let message =
-                format!("its definition is applied in wave {definition}, after it (wave {own}): the first sync fails");
-            let fix = format!("write a {ARGO_WAVE} of {definition} or more here, or a lower one at the definition");
+            let message = format!(
+                "its CRD is applied in sync wave {definition}, after this object (wave {own}): the first sync fails"
+            );
+            let fix = format!("set {ARGO_WAVE} to {definition} or more here, or to a lower value in the CRD");
             found.push((i, Issue::new(&rules::WAVES, &Path::from_dotted("metadata.name"), message).fix(fix)));
         }
     }

@@ -62,14 +62,14 @@ pub(super) fn check(render: &Render, found: &mut Vec<(usize, Issue)>) {
             }
         }
         if let Some(why) = always_blocks(budget).or_else(|| sum.blocked_by(budget)) {
-            let message = format!("it never lets a pod be evicted: {why}; a node with such a pod is never drained");
-            let fix = "allow one pod at a time to go (maxUnavailable: 1), and run at least two".to_owned();
+            let message = format!("no pod can ever be evicted: {why}; nodes with these pods cannot be drained");
+            let fix = "allow one eviction at a time (maxUnavailable: 1), and run at least two pods".to_owned();
             found.push((index, Issue::new(&rules::NO_EVICTION, &Path::from_dotted("spec"), message).fix(fix)));
         }
     }
     for guarded in workloads.iter().filter(|w| w.budgets.count > 1) {
         let message = format!(
-            "the PodDisruptionBudgets {} select the same pods: Kubernetes refuses to evict a pod of two budgets",
+            "the PodDisruptionBudgets {} select the same pods: Kubernetes does not evict a pod with more than one",
             guarded.budgets.shown()
         );
         let fix = "keep one of them".to_owned();
@@ -152,10 +152,10 @@ fn huddled(render: &Render, workloads: &[Guarded<'_>], found: &mut Vec<(usize, I
             continue;
         }
         let message = format!(
-            "its {replicas} pods have neither a topology spread nor a PodDisruptionBudget: one node may hold them all, and \
-             its replacement takes them all away at once"
+            "its {replicas} pods have neither topology spread constraints nor a PodDisruptionBudget: they may all run on \
+             one node, and replacing it evicts them all at once"
         );
-        let fix = "add a topologySpreadConstraint over kubernetes.io/hostname, and a PodDisruptionBudget with \
+        let fix = "add a topology spread constraint on kubernetes.io/hostname, and a PodDisruptionBudget with \
                    maxUnavailable: 1";
         found.push((*index, Issue::new(&rules::HUDDLED, &workload.spec(), message).fix(fix.to_owned())));
     }
@@ -220,6 +220,6 @@ impl<'r> Sum<'r> {
         let names = self.names.shown();
         let have =
             if self.names.count == 1 { format!("{names} has {pods}") } else { format!("{names} have {pods} together") };
-        (needed >= pods).then(|| format!("it wants {wanted}, and {have}"))
+        (needed >= pods).then(|| format!("it requires {wanted}, and {have}"))
     }
 }

@@ -16,8 +16,8 @@ use workload::Workload;
 pub(super) fn object(subject: &Subject<'_>, _facts: &Facts, found: &mut Vec<Issue>) {
     let Some(workload) = Workload::of(subject.object) else { return };
     if let Some(key) = workload.contradiction() {
-        let message = format!("no node can satisfy this: {key} is asked for in ways that no value meets");
-        let fix = "make nodeSelector and required node affinity agree, or drop one of them".to_owned();
+        let message = format!("no node can satisfy this: the constraints on {key} contradict each other");
+        let fix = "make nodeSelector and required node affinity consistent, or remove one of them".to_owned();
         found.push(Issue::new(&rules::CONTRADICTION, &workload.spec(), message).fix(fix));
     }
 }

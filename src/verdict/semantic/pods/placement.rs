@@ -91,9 +91,10 @@ fn too_large(facts: &Facts, unplaced_workloads: &mut BTreeMap<usize, Workload<'_
     for index in left {
         let Some(workload) = unplaced_workloads.remove(&index) else { continue };
         let requests = &workload.shape.requests;
-        let most = largest.as_ref().map(|l| format!("; the largest, {}, gives {}", l.facts.name, l.allocatable));
-        let message = format!("a pod asks for {requests}, and no VM size holds that{}", most.unwrap_or_default());
-        let fix = "ask for less, or split the work over more pods".to_owned();
+        let most =
+            largest.as_ref().map(|l| format!("; the largest, {}, has {} allocatable", l.facts.name, l.allocatable));
+        let message = format!("a pod requests {requests}, which no VM size can provide{}", most.unwrap_or_default());
+        let fix = "lower the requests, or split the work into more pods".to_owned();
         found.push((index, Issue::new(&rules::TOO_LARGE, &workload.spec(), message).fix(fix)));
     }
 }
@@ -126,9 +127,9 @@ fn homeless(
     };
     for (index, workload) in unplaced_workloads {
         let Some(why) = why.get(&index) else { continue };
-        let message = format!("no NodePool of the input takes its pods {place}: {why}");
+        let message = format!("no NodePool in the input can run its pods {place}: {why}");
         let fix =
-            "change what the pod asks for, or add a NodePool for it; ignore this if nodes outside the input take it";
+            "change the pod's constraints, or add a NodePool for it; ignore this if nodes outside the input can run it";
         let issue = Issue::new(&rules::HOMELESS, &workload.spec(), message).fix(fix.to_owned());
         found.push((index, issue));
     }

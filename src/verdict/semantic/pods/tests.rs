@@ -48,7 +48,7 @@ fn a_taint_that_is_not_tolerated_is_named_for_each_pool() {
     let small = asking("cpu: 1");
     let both = [pool("a", taint), pool("b", taint), workload(&small, 1)].concat();
     let [only] = &found(&both)[..] else { panic!("{:?}", found(&both)) };
-    assert!(only.starts_with("NK6003: no NodePool of the input takes its pods in any region: "), "{only}");
+    assert!(only.starts_with("NK6003: no NodePool in the input can run its pods in any region: "), "{only}");
     assert!(only.contains("a: taint team is not tolerated; b: taint team"), "{only}");
     let open = [pool("a", taint), pool("b", ""), workload(&small, 1)].concat();
     assert_eq!(found(&open), [] as [&str; 0]);
@@ -103,7 +103,7 @@ fn daemons_take_room_from_every_node() {
 #[test]
 fn a_gpu_that_no_size_has_so_often_is_too_large() {
     let many = found(&workload(&asking("nvidia.com/gpu: 17"), 1));
-    assert!(many.len() == 1 && many[0].starts_with("NK6002: a pod asks for"), "{many:?}");
+    assert!(many.len() == 1 && many[0].starts_with("NK6002: a pod requests"), "{many:?}");
     assert_eq!(found(&workload(&asking("nvidia.com/gpu: 1"), 1)), [] as [&str; 0]);
 }
 
@@ -121,7 +121,7 @@ fn terms_contradict_only_when_all_of_them_do() {
     };
     assert_eq!(found(&workload(&terms("b", "a"), 1)), [] as [&str; 0]);
     let none = found(&workload(&terms("b", "c"), 1));
-    assert_eq!(none, ["NK6001: no node can satisfy this: zone is asked for in ways that no value meets"]);
+    assert_eq!(none, ["NK6001: no node can satisfy this: the constraints on zone contradict each other"]);
 }
 
 #[test]
@@ -231,9 +231,9 @@ fn a_budget_counts_the_pods_of_all_that_it_selects() {
     assert_eq!(both("minAvailable: 1"), [] as [&str; 0]);
     assert_eq!(both("minAvailable: 3"), [] as [&str; 0]);
     let [only] = &both("minAvailable: 4")[..] else { panic!("{:?}", both("minAvailable: 4")) };
-    assert!(only.contains("it wants 4 pods, and a, b have 4 together;"), "{only}");
+    assert!(only.contains("it requires 4 pods, and a, b have 4 together;"), "{only}");
     let single = found(&[named("a", 1), budget("minAvailable: 1")].concat());
-    assert!(single[0].contains("it wants 1 pod, and a has 1;"), "{single:?}");
+    assert!(single[0].contains("it requires 1 pod, and a has 1;"), "{single:?}");
     let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default, labels: {app: web}}, spec: \
                {containers: [{name: a, image: b}]}}\n---\n";
     assert_eq!(found(&[&named("a", 1), pod, &budget("minAvailable: 1")].concat()), [] as [&str; 0], "nobody knows");

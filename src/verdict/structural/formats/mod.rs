@@ -39,7 +39,7 @@ texts! {
     "datetime", "a time in RFC 3339, such as 2026-11-21T08:00:00Z", date_time;
     "date", "a date such as 2026-11-21", date;
     "duration", "a duration such as 90s or 1h30m", |text| parse_lenient_duration(text).is_some();
-    "email", "a mail address", mail::address;
+    "email", "an email address", mail::address;
     "hostname", "a host name", hostname;
     "ipv4", "an IPv4 address", ipv4;
     "ipv6", "an IPv6 address", ipv6;
@@ -53,15 +53,15 @@ texts! {
     "byte", "base64", base64;
     "password", "a password", |_| true;
     "bsonobjectid", "an object id of 24 hexadecimal digits", |text| hexadecimal(text) && text.len() == 24;
-    "hexcolor", "a colour such as #00ff00", |text| HEX_COLOUR.is_match(text);
-    "rgbcolor", "a colour such as rgb(0,255,0)", |text| RGB_COLOUR.is_match(text);
+    "hexcolor", "a color such as #00ff00", |text| HEX_COLOUR.is_match(text);
+    "rgbcolor", "a color such as rgb(0,255,0)", |text| RGB_COLOUR.is_match(text);
     "ssn", "a social security number", |text| SSN.is_match(text);
     "creditcard", "a credit card number", credit_card;
     "isbn", "an ISBN", |text| isbn10(text) || isbn13(text);
     "isbn10", "an ISBN of 10 digits", isbn10;
     "isbn13", "an ISBN of 13 digits", isbn13;
-    "k8sshortname", "a name of at most 63 lower-case letters, digits and '-'", is_label;
-    "k8slongname", "a name of at most 253 lower-case letters, digits, '-' and '.'", is_subdomain;
+    "k8sshortname", "a name of at most 63 lowercase letters, digits and '-'", is_label;
+    "k8slongname", "a name of at most 253 lowercase letters, digits, '-' and '.'", is_subdomain;
 }
 
 macro_rules! regexes {

@@ -17,7 +17,7 @@ pub(super) fn write(told: &Told<'_>, out: &mut impl Write) -> anyhow::Result<()>
         writeln!(out, "{}.", plain(&part))?;
     }
     for problem in told.input.unreadable.iter().take(MOST) {
-        writeln!(out, "Not read: {}", plain(&problem.to_string()))?;
+        writeln!(out, "Cannot read: {}", plain(&problem.to_string()))?;
     }
     if told.shown.is_empty() {
         return Ok(());

@@ -33,16 +33,16 @@ pub(super) struct Ran {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
     /// It is not there, or may not be run.
-    #[error("cannot be run: {0}")]
+    #[error("cannot run: {0}")]
     Start(#[source] io::Error),
     /// It did not end in time.
-    #[error("did not end within {} s", .0.as_secs())]
+    #[error("did not finish within {} s", .0.as_secs())]
     Time(Duration),
     /// It said more than can be meant.
     #[error("printed more than {} MiB", .0 >> 20)]
     Size(u64),
     /// Its output could not be read.
-    #[error("its output cannot be read: {0}")]
+    #[error("cannot read its output: {0}")]
     Output(#[source] io::Error),
 }
 

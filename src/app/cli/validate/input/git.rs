@@ -39,20 +39,20 @@ impl Repository {
         let ran = git(folder, &["rev-parse", "--show-toplevel"], Vec::new(), NAMES)?;
         let top = text(&ran).trim_end_matches('\n').to_owned();
         let top =
-            std::fs::canonicalize(&top).with_context(|| format!("finding the top folder of the repository {top}"))?;
+            std::fs::canonicalize(&top).with_context(|| format!("cannot find the root of the Git repository {top}"))?;
         Ok(Self { top })
     }
 
     /// The commit that a revision names.
     pub(super) fn commit(&self, revision: &str) -> anyhow::Result<String> {
         if revision.is_empty() || revision.starts_with('-') {
-            bail!("{revision:?} is not a Git revision: write a branch, a tag or a commit");
+            bail!("{revision:?} is not a Git revision: use a branch, a tag or a commit");
         }
         let asked = format!("{revision}^{{commit}}");
         let ran = git(&self.top, &["rev-parse", "--verify", "--quiet", &asked], Vec::new(), NAMES);
         let known = ran.map_err(|_| {
             anyhow!(
-                "{revision:?} is not a Git revision of {}: fetch it first, or mind its spelling",
+                "{revision:?} is not a Git revision of {}: fetch it first, or check the spelling",
                 self.top.display()
             )
         })?;
@@ -83,7 +83,7 @@ impl Repository {
         let mut contents = Vec::new();
         for blob in blobs {
             let content = next_object(&mut rest, blob)
-                .ok_or_else(|| anyhow!("git cat-file did not print {} ({}) as it should", blob.path, blob.object))?;
+                .ok_or_else(|| anyhow!("unexpected output of git cat-file for {} ({})", blob.path, blob.object))?;
             contents.push(content);
         }
         Ok(contents)
@@ -97,7 +97,7 @@ impl Repository {
         let head = now.unwrap_or("HEAD");
         let base = git(&self.top, &["merge-base", &since_commit, head], Vec::new(), NAMES).map_err(|_| {
             anyhow!(
-                "{since} and {head} have no commit in common here: a shallow clone has to be deepened first \
+                "{since} and {head} have no common ancestor here: unshallow the clone first \
                  (git fetch --unshallow; actions/checkout with fetch-depth: 0)"
             )
         })?;

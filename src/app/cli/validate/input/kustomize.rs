@@ -27,7 +27,7 @@ pub(super) fn file_in(folder: &Path) -> Option<&'static str> {
 /// Why not, as a sentence without the folder's name.
 pub(super) fn build(folder: &Path) -> Result<String, String> {
     if file_in(folder).is_none() {
-        return Err(format!("is no folder with a {}, so there is nothing to build", NAMES[0]));
+        return Err(format!("is not a directory with a {}, so there is nothing to build", NAMES[0]));
     }
     for (program, verb) in BUILDERS {
         match command::run(Command::new(program).arg(verb).arg(folder), Vec::new(), BOUNDS) {
@@ -36,8 +36,8 @@ pub(super) fn build(folder: &Path) -> Result<String, String> {
             Err(error) => return Err(format!("{program} {verb} {error}")),
         }
     }
-    Err("is a kustomization, and neither kustomize nor kubectl is on the PATH: install one of them, or read its files \
-         as they are with --kustomize=never"
+    Err("is a kustomization, but neither kustomize nor kubectl is in PATH: install one of them, or use \
+         --kustomize=never to read its files as they are"
         .to_owned())
 }
 
@@ -46,5 +46,5 @@ fn rendered(program: &str, verb: &str, ran: Ran) -> Result<String, String> {
         let said: Vec<&str> = ran.said.lines().take(MOST_LINES).collect();
         return Err(format!("{program} {verb} failed ({}): {}", ran.status, said.join("\n")));
     }
-    String::from_utf8(ran.stdout).map_err(|_| format!("{program} {verb} printed what is not UTF-8 text"))
+    String::from_utf8(ran.stdout).map_err(|_| format!("output of {program} {verb} is not valid UTF-8"))
 }

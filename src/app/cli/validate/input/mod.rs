@@ -93,12 +93,10 @@ impl Store {
     pub(super) fn open(args: &SourceArgs, paths: &[PathBuf]) -> anyhow::Result<Self> {
         let Some(name) = &args.rev else { return Ok(Self::Folders(args.kustomize)) };
         if args.kustomize == Kustomize::Always {
-            bail!(
-                "--kustomize builds what is on the disk, and --rev reads what is not: check the revision out to build it"
-            );
+            bail!("--kustomize cannot be combined with --rev: check out the revision to build it");
         }
         if paths.iter().any(|path| path.as_os_str() == STDIN) {
-            bail!("- is the standard input, which has no Git revision: leave out --rev");
+            bail!("--rev cannot be combined with - (stdin)");
         }
         Ok(Self::Revision(Revision::open(&folder_of(paths), name)?))
     }

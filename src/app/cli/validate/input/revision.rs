@@ -48,7 +48,7 @@ impl Revision {
         for path in paths {
             let whole = absolute(path);
             let Ok(inside) = whole.strip_prefix(&self.repository.top) else {
-                input.refuse(path, format!("lies outside the repository {}", self.repository.top.display()));
+                input.refuse(path, format!("is outside the repository {}", self.repository.top.display()));
                 continue;
             };
             let below: Vec<&Blob> =
@@ -80,7 +80,7 @@ impl Revision {
                     input.push(source, Place::File(self.repository.top.join(&blob.path)));
                 }
                 Err(error) => {
-                    input.refuse(name, format!("is not UTF-8 text (byte {})", error.utf8_error().valid_up_to()));
+                    input.refuse(name, format!("is not valid UTF-8 (byte {})", error.utf8_error().valid_up_to()));
                 }
             }
         }

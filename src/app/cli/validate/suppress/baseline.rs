@@ -63,15 +63,16 @@ impl Baseline {
     pub(super) fn read(file: &Path) -> anyhow::Result<Self> {
         let mut loaded = manifests::load(&[PathBuf::from(file)]);
         if let Some(problem) = loaded.unreadable.first() {
-            bail!("{problem} (a baseline is written by --write-baseline)");
+            bail!("{problem} (create a baseline with --write-baseline)");
         }
-        let source = loaded.files.pop().ok_or_else(|| anyhow!("{} is no file", file.display()))?;
+        let source = loaded.files.pop().ok_or_else(|| anyhow!("{} is not a file", file.display()))?;
         let said = source.parsed().documents.first().map(|document| document.value.clone()).unwrap_or_default();
-        let File { version, findings: entries } = serde_json::from_value(said)
-            .with_context(|| format!("reading the baseline {}: write it anew by --write-baseline", file.display()))?;
+        let File { version, findings: entries } = serde_json::from_value(said).with_context(|| {
+            format!("cannot read the baseline {}: recreate it with --write-baseline", file.display())
+        })?;
         if version != VERSION {
             bail!(
-                "the baseline {} has version {version}, and this napkeeper reads {VERSION}: write it anew",
+                "the baseline {} has version {version}, expected {VERSION}: recreate it with --write-baseline",
                 source.file
             );
         }
@@ -111,8 +112,8 @@ impl Baseline {
                 line: at.line,
                 column: at.column,
                 path: String::new(),
-                message: format!("{} {} of {} is {times}", entry.rule, entry.path, entry.object),
-                fix: Some("write the baseline anew by --write-baseline".to_owned()),
+                message: format!("{} {} of {}: {times}", entry.rule, entry.path, entry.object),
+                fix: Some("recreate the baseline with --write-baseline".to_owned()),
             }
         })
         .collect()

@@ -143,8 +143,8 @@ mod tests {
 
     #[test]
     fn places_in_messages_do_not_count_and_numbers_do() {
-        let cut = without_places("key \"a\" is given twice, first at 12:3, 4 of 5");
-        assert_eq!(cut, "key \"a\" is given twice, first at 4 of 5");
+        let cut = without_places("duplicate key \"a\", first used at 12:3, 4 of 5");
+        assert_eq!(cut, "duplicate key \"a\", first used at 4 of 5");
         assert_eq!(in_item("items[12].spec.weight"), Some((12, "spec.weight")));
         assert_eq!(in_item("spec.items[1]"), None);
     }

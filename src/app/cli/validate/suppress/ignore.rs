@@ -39,13 +39,13 @@ pub(super) fn apply(source: &Source, found: &mut Vec<Shown>) -> (usize, Vec<Find
         !hidden
     });
     for (ignore, _) in ignores.iter().zip(used).filter(|(_, used)| !used) {
-        let message = format!("this ignore hides nothing: {} finds nothing here", ignore.rules.join(" or "));
+        let message = format!("unused ignore: no finding of {} here", ignore.rules.join(" or "));
         wrong.push(finding(
             &suppression::UNUSED,
             source,
             ignore.at,
             message,
-            "remove the comment, or move it to its line",
+            "remove the comment, or move it to the line of the finding",
         ));
     }
     (before - found.len(), wrong)
@@ -73,9 +73,9 @@ fn read(source: &Source) -> (Vec<Ignore>, Vec<Finding>) {
 
 /// The rules that a comment names. Else what is wrong with it, and what would be right.
 fn directive(rest: &str) -> Result<Vec<&'static str>, (String, String)> {
-    let form = || format!("write # {WORD} NK1234 reason");
+    let form = || format!("use # {WORD} NK1234 reason");
     if !rest.is_empty() && !rest.starts_with(char::is_whitespace) {
-        return Err((format!("{WORD}{rest} is not {WORD} and a rule"), form()));
+        return Err((format!("{WORD}{rest} is not {WORD} followed by a rule"), form()));
     }
     let mut words = rest.split_whitespace().peekable();
     let mut ids = Vec::new();
@@ -85,10 +85,10 @@ fn directive(rest: &str) -> Result<Vec<&'static str>, (String, String)> {
         }
     }
     if ids.is_empty() {
-        return Err(("this ignore names no rule".to_owned(), form()));
+        return Err(("ignore without a rule".to_owned(), form()));
     }
     let has_reason = words.any(|word| word.chars().any(char::is_alphanumeric));
-    let without = || (format!("this ignore of {} gives no reason, so it is not followed", ids.join(", ")), form());
+    let without = || (format!("ignore of {} has no reason, so it has no effect", ids.join(", ")), form());
     if has_reason { Ok(ids) } else { Err(without()) }
 }
 
@@ -101,14 +101,17 @@ fn looks_like_rules(word: &str) -> bool {
 
 fn known(id: &str) -> Result<&'static str, (String, String)> {
     if id.starts_with("NK8") {
-        let message = format!("{id} cannot be ignored: it is about ignores themselves");
-        return Err((message, "put right what it reports".to_owned()));
+        let message = format!("{id} cannot be ignored: it reports ignores themselves");
+        return Err((message, "fix the finding".to_owned()));
     }
     let rule = rules::find(id).map(|rule| rule.id);
     rule.ok_or_else(|| {
         let meant = nearest(id, rules::all().map(|rule| rule.id));
-        let fix = meant.map_or_else(|| "napkeeper rules lists them".to_owned(), |near| format!("did you mean {near}?"));
-        (format!("there is no rule {id}"), fix)
+        let fix = meant.map_or_else(
+            || "run `napkeeper rules` to list all rules".to_owned(),
+            |near| format!("did you mean {near}?"),
+        );
+        (format!("unknown rule {id}"), fix)
     })
 }
 
@@ -179,11 +182,11 @@ mod tests {
         assert_eq!(directive(" NK1015 why").unwrap(), ["NK1015"]);
         assert_eq!(directive(" NK1015,NK1013, NK1014 -- why").unwrap(), ["NK1015", "NK1013", "NK1014"]);
         for (text, wrong) in [
-            ("", "names no rule"),
-            (" because", "names no rule"),
-            (" NK1015", "no reason"),
-            (" NK1015 --", "no reason"),
-            (" NK1999 why", "there is no rule NK1999"),
+            ("", "without a rule"),
+            (" because", "without a rule"),
+            (" NK1015", "has no reason"),
+            (" NK1015 --", "has no reason"),
+            (" NK1999 why", "unknown rule NK1999"),
             (" NK8001 why", "cannot be ignored"),
             ("d NK1015 why", "is not napkeeper:ignore"),
         ] {

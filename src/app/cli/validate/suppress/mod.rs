@@ -118,7 +118,7 @@ pub(super) fn write(file: &Path, shown: &mut Vec<Shown>, hidden: &mut Hidden) ->
     let (own, known): (Vec<_>, Vec<_>) =
         std::mem::take(shown).into_iter().partition(|s| s.finding.rule.starts_with("NK8"));
     std::fs::write(file, baseline::text(&known)?)
-        .with_context(|| format!("writing the baseline {}", file.display()))?;
+        .with_context(|| format!("cannot write the baseline {}", file.display()))?;
     hidden.known += known.len();
     *shown = own;
     Ok(())

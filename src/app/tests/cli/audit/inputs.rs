@@ -185,7 +185,7 @@ fn a_newcomer_is_told_what_where_and_what_to_do() {
         (vec!["--azure-token-file", "x"], vec!["require an --azure-endpoint on this machine"]),
         (
             [&["--azure-endpoint", "http://127.0.0.1:1", "--azure-token-file", "/nonexistent"][..], &WHICH].concat(),
-            vec!["reading /nonexistent, which --azure-token-file names"],
+            vec!["cannot read /nonexistent of --azure-token-file"],
         ),
         (
             [&["--azure-endpoint", "http://127.0.0.1:1", "--azure-token-file", &nothing][..], &WHICH].concat(),
@@ -272,7 +272,7 @@ fn a_refused_token_and_an_absent_group_are_told_once_without_trying_again() {
             "401 Unauthorized",
             "ExpiredAuthenticationToken",
             "The access token expired.",
-            ["is refused", "sign in again"],
+            ["is rejected", "sign in again"],
         ),
         (
             "404 Not Found",

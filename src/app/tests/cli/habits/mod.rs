@@ -71,7 +71,7 @@ fn rules_are_listed_and_each_has_its_page() {
     let list = printed(&["rules"]);
     let ids: Vec<&str> = list.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
     assert_eq!(ids, napkeeper_verdict::rules::all().map(|rule| rule.id).collect::<Vec<_>>());
-    assert!(printed(&["rules", "nk1013"]).starts_with("# NK1013: A value is one of those allowed\n"));
+    assert!(printed(&["rules", "nk1013"]).starts_with("# NK1013: Value is not allowed (enum)\n"));
     let all: Value = serde_json::from_str(&printed(&["rules", "-o", "json"])).unwrap();
     assert_eq!(all.as_array().unwrap().len(), ids.len());
     let output = napkeeper(&["rules", "NK1093"]);

@@ -46,8 +46,8 @@ fn one_cluster_can_be_chosen() {
     let below = folder.path().join("clusters/test");
     assert_eq!(found(&below, &["--cluster", "test", "."]), ["a.yaml:6 NK1015"]);
     for (args, words) in [
-        (&["--cluster", "prdo"][..], "has no cluster \"prdo\": did you mean prod? It has prod, test"),
-        (&["--cluster", "prod", "other"], "no manifest that napkeeper knows in other for cluster prod"),
+        (&["--cluster", "prdo"][..], "has no cluster \"prdo\": did you mean prod? Available: prod, test"),
+        (&["--cluster", "prod", "other"], "no supported manifests found in other for cluster prod"),
         (&["--region", "westeuorpe"], "did you mean westeurope?"),
         (&["--kubernetes-version", "latest"], "must be a version such as 1.33"),
     ] {

@@ -166,8 +166,8 @@ fn nothing_in_a_manifest_steers_whoever_reads_the_output() {
     let github = stdout(&validate(folder.path(), &["-o", "github"]));
     let lines: Vec<&str> = github.lines().collect();
     let [command, other, summary] = lines[..] else { panic!("{github}") };
-    assert!(command.starts_with("::error file=a%2Cb%3Ac%25.yaml,line=5,col=16,title=NK1013 A value"), "{command}");
-    assert!(other.starts_with("::error file=a%2Cb%3Ac%25.yaml,line=6,col=3,title=NK1010 A field"), "{other}");
+    assert!(command.starts_with("::error file=a%2Cb%3Ac%25.yaml,line=5,col=16,title=NK1013 Value"), "{command}");
+    assert!(other.starts_with("::error file=a%2Cb%3Ac%25.yaml,line=6,col=3,title=NK1010 Unknown field"), "{other}");
     assert!(summary.starts_with("napkeeper: 1 object"), "{summary}");
     let sarif: Value = serde_json::from_slice(&validate(folder.path(), &["-o", "sarif"]).stdout).unwrap();
     let uri = &sarif["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"];

@@ -71,10 +71,10 @@ fn what_is_no_revision_is_an_error_that_says_so() {
         (&["--rev", "nowhere"][..], "\"nowhere\" is not a Git revision"),
         (&["--rev=-x"], "\"-x\" is not a Git revision"),
         (&["--changed-since", "nowhere"], "\"nowhere\" is not a Git revision"),
-        (&["--rev", "HEAD", "-"], "the standard input"),
-        (&["--rev", "HEAD", "--kustomize"], "check the revision out"),
+        (&["--rev", "HEAD", "-"], "(stdin)"),
+        (&["--rev", "HEAD", "--kustomize"], "check out the revision"),
         (&["--rev", "HEAD", "nowhere.yaml"], "nowhere.yaml: is not in HEAD"),
-        (&["--rev", "HEAD", "a.yaml", "/"], "lies outside"),
+        (&["--rev", "HEAD", "a.yaml", "/"], "is outside"),
     ] {
         let output = validate(folder.path(), args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");

@@ -61,7 +61,7 @@ fn without_a_program_that_can_build_it_is_an_error_that_says_what_to_do() {
     let folder = overlay();
     let output = validate(folder.path(), &[], &["overlays/prod"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("neither kustomize nor kubectl is on the PATH"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("neither kustomize nor kubectl is in PATH"), "{}", stderr(&output));
     let output = validate(folder.path(), &[], &["overlays/prod", "--kustomize=never"]);
     assert_eq!(output.status.code(), Some(0), "its files are fine: {}", stdout(&output));
     let output = validate(&folder.path().join("overlays/prod"), &[], &[]);
@@ -82,7 +82,7 @@ fn a_build_that_fails_is_shown_with_what_it_said() {
     assert!(stdout(&output).starts_with("render.yaml:6:12"), "the rest is reported");
     let output = validate(folder.path(), &fails, &["--kustomize", "--", "render.yaml"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("is no folder with a kustomization.yaml"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is not a directory with a kustomization.yaml"), "{}", stderr(&output));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_render_without_objects_is_an_error() {
     let folder = overlay();
     let output = validate(folder.path(), &[("kustomize", "exit 0")], &["overlays/prod"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("no manifest that napkeeper knows in overlays/prod"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no supported manifests found in overlays/prod"), "{}", stderr(&output));
 }
 
 #[test]
@@ -104,5 +104,5 @@ fn the_real_program_builds_a_real_kustomization() {
     let patch = "resources: [class.yaml]\npatches:\n- target: {kind: AKSNodeClass}\n  patch: |\n    - {op: replace, path: /spec/maxPods, value: 7}\n";
     write(folder.path(), &[("overlays/prod/kustomization.yaml", patch)]);
     let output = super::validate(folder.path(), &["overlays/prod"]);
-    assert!(stdout(&output).contains("must be at least 10, not 7"), "{}{}", stdout(&output), stderr(&output));
+    assert!(stdout(&output).contains("must be at least 10, got 7"), "{}{}", stdout(&output), stderr(&output));
 }

@@ -103,7 +103,7 @@ fn an_empty_folder_is_an_error_that_says_so() {
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty());
     let error = String::from_utf8_lossy(&output.stderr).to_string();
-    assert!(error.contains("no manifests in ."), "{error}");
+    assert!(error.contains("no .yaml, .yml or .json files in ."), "{error}");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn an_input_without_a_manifest_of_ours_is_an_error_unless_it_may_be_empty() {
     let output = validate(folder.path(), &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        stderr(&output).contains("no manifest that napkeeper knows in ., but 1 object of other kinds"),
+        stderr(&output).contains("no supported manifests found in . (1 object of other kinds)"),
         "{}",
         stderr(&output)
     );
@@ -162,7 +162,7 @@ fn the_standard_input_is_read() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        stdout(&output).starts_with("<stdin>:4:17: error[NK1015] must be at least 10, not 5"),
+        stdout(&output).starts_with("<stdin>:4:17: error[NK1015] must be at least 10, got 5"),
         "{}",
         stdout(&output)
     );
@@ -193,7 +193,7 @@ fn patches_of_a_kustomization_are_no_manifests() {
     write(folder.path(), &files.each_ref().map(|(name, text)| (*name, text.as_str())));
     let output = validate(folder.path(), &["--kustomize=never"]);
     assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
-    assert!(stdout(&output).contains("; 1 patch of kustomizations left out"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("; ignored 1 patch of kustomizations"), "{}", stdout(&output));
 }
 
 #[test]
@@ -230,8 +230,8 @@ fn an_overlay_is_judged_by_its_definition() {
     let output = validate(folder.path(), &["good.yaml"]);
     assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
     for (name, line, said) in [
-        ("both", "  price: \"1\"\n", "price and priceAdjustment exclude each other"),
-        ("cpu", "  capacity: {cpu: 1}\n", "an overlay adds extended resources alone"),
+        ("both", "  price: \"1\"\n", "price and priceAdjustment are mutually exclusive"),
+        ("cpu", "  capacity: {cpu: 1}\n", "an overlay can add only extended resources"),
         ("weight", "  weight: 0\n", "weight"),
         ("field", "  prise: 1\n", "prise"),
     ] {

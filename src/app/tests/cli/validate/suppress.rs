@@ -48,7 +48,7 @@ fn a_baseline_hides_what_is_known_wherever_its_lines_move() {
     write(root, &[("a.yaml", &class("a", 5)), ("b.yaml", &class("b", 5))]);
     let output = validate(root, &["--write-baseline", "known.json"]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(stdout(&output).contains("0 errors, 0 warnings; 2 known by the baseline"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("0 errors, 0 warnings; 2 in the baseline"), "{}", stdout(&output));
     let baseline: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(root.join("known.json")).unwrap()).unwrap();
     assert_eq!(baseline["findings"][0]["object"], "karpenter.azure.com/v1beta1/AKSNodeClass/a");
@@ -98,9 +98,9 @@ fn a_baseline_of_a_cluster_hides_nothing_of_another() {
 fn a_baseline_that_is_none_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     for (text, words) in [
-        ("{", "reading the baseline"),
+        ("{", "cannot read the baseline"),
         ("{\"version\": 2, \"findings\": []}", "has version 2"),
-        ("[]", "reading the baseline"),
+        ("[]", "cannot read the baseline"),
     ] {
         write(folder.path(), &[("a.yaml", &class("a", 40)), ("known.json", text)]);
         let output = validate(folder.path(), &["a.yaml", "--baseline", "known.json"]);
