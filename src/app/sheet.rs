@@ -127,7 +127,7 @@ mod tests {
         let two = "clusters:\n- {name: a, priceSheet: a.csv}\n- {name: b}\n";
         assert!(read(two, None).unwrap_err().contains("clusters a and b have different price sheets"));
         assert_eq!((read(two, Some("a")), read(two, Some("b"))), (Ok(true), Ok(false)));
-        assert!(read(two, Some("c")).unwrap_err().contains("no cluster \"c\""));
+        assert!(read(two, Some("c")).unwrap_err().contains("cluster \"c\" not found"));
         let same = "clusters:\n- {name: a, priceSheet: a.csv}\n- {name: b, priceSheet: a.csv}\n";
         assert_eq!(read(same, None), Ok(true));
     }

@@ -225,7 +225,7 @@ mod tests {
         let chain = Chain::new(vec![("bad", bad.clone())]);
         let asks = (0..8).map(|_| chain.token("s", at(0)));
         for answer in futures::future::join_all(asks).await {
-            assert_eq!(answer.unwrap_err().to_string(), "no token from bad: not here");
+            assert_eq!(answer.unwrap_err().to_string(), "cannot get a token from bad: not here");
         }
         assert_eq!(bad.1.load(Ordering::SeqCst), 1);
         let long_ago = Instant::now().checked_sub(FAILURE_LASTS).unwrap();
@@ -238,6 +238,6 @@ mod tests {
     async fn every_way_that_failed_is_named() {
         let chain = Chain::new(vec![("one", way(None)), ("two", way(None))]);
         let error = chain.token("s", at(0)).await.unwrap_err();
-        assert_eq!(error.to_string(), "no token from one: not here; two: not here");
+        assert_eq!(error.to_string(), "cannot get a token from one: not here; two: not here");
     }
 }

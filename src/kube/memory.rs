@@ -70,7 +70,7 @@ mod tests {
 
         fake.put(RECORDS, json!({ "metadata": { "name": "bad" }, "spec": { "lastObserved": "soon" } }));
         let error = read_records(&fake.client()).await.unwrap_err().to_string();
-        assert!(error.starts_with("listing orphanrecords: bad cannot be understood"), "{error}");
+        assert!(error.starts_with("listing orphanrecords: cannot parse bad"), "{error}");
         fake.fail(SWEEPS, Some(Fault::Status(403)));
         assert_eq!(read_sweeps(&fake.client()).await.unwrap_err().to_string(), "listing orphansweeps: code 403");
     }

@@ -191,6 +191,6 @@ mod tests {
     fn what_is_no_key_signs_nothing() {
         assert!(issue_leaf(b"no key", &names(), SPAN).is_err());
         let error = issue_leaf(b"\xff", &names(), SPAN).unwrap_err();
-        assert!(error.to_string().starts_with("making a certificate: "), "{error}");
+        assert!(error.to_string().starts_with("cannot create a certificate: "), "{error}");
     }
 }

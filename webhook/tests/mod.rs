@@ -122,7 +122,7 @@ impl Rig {
         let mut response = self.ask_whole(path, review).await;
         // Which facts served is said of every judgement; here it is always the same.
         if let Some(said) = response.as_object_mut().unwrap().remove("auditAnnotations") {
-            assert_eq!(said, json!({ "facts": "catalogue: embedded of 2026-08; prices: embedded of 2026-08" }));
+            assert_eq!(said, json!({ "facts": "catalogue: embedded, 2026-08; prices: embedded, 2026-08" }));
         }
         response
     }
@@ -327,7 +327,7 @@ async fn by_live_facts_a_size_that_is_not_sold_is_a_warning_that_says_where_it_i
     let response = router(Arc::new(webhook)).oneshot(request).await.unwrap();
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
     let answer = serde_json::from_slice::<Value>(&body).unwrap()["response"].take();
-    let served = "catalogue: live, 12 min old; prices: embedded of 2026-08";
+    let served = "catalogue: live, 12 min old; prices: embedded, 2026-08";
     assert_eq!(answer["auditAnnotations"]["facts"], served);
     assert_eq!(answer["allowed"], true, "what Azure offers may change: {answer}");
     let warnings = answer["warnings"].to_string();

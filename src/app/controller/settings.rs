@@ -227,7 +227,9 @@ clusters:
     fn what_is_missing_is_named() {
         let error = |text: &str, name, mode| format!("{:#}", read_text(text, name, mode).unwrap_err());
         assert!(error(GOOD, None, ControllerMode::Provisioner).contains("nodes is missing"));
-        assert!(error(GOOD, Some("dev"), ControllerMode::Companion).contains("no cluster \"dev\" (found: prod)"));
+        assert!(
+            error(GOOD, Some("dev"), ControllerMode::Companion).contains("cluster \"dev\" not found (found: prod)")
+        );
         assert!(error("clusters:\n- name: a\n", None, ControllerMode::Companion).contains("identity is missing"));
         assert!(
             error("clusters:\n- nam: a\n", None, ControllerMode::Companion)

@@ -406,8 +406,7 @@ mod tests {
         loop {
             step = match step {
                 Step::Perform(effect) => {
-                    let word = format!("{effect:?}");
-                    asked.push(word.split(['(', ' ']).next().unwrap().to_owned());
+                    asked.push(effect.name().to_owned());
                     script.step(replies.next(), start())
                 }
                 Step::Wait(_) => script.step(None, start()),
@@ -465,7 +464,7 @@ mod tests {
         let mut replies = absent();
         replies.extend([Ok(Reply::Done), Ok(Reply::Accepted(operation)), Ok(Reply::Running), Ok(Reply::Done)]);
         let (asked, report) = play(delete_of(leaked()), replies);
-        let expected = ["Get", "ReadClaim", "ReadNode", "ReadVolume", "Record", "Delete", "Poll", "Poll"];
+        let expected = ["get", "read_claim", "read_node", "read_volume", "record", "delete", "poll", "poll"];
         assert_eq!(asked, expected);
         assert_eq!((report.error, report.abort_reason), (None, None));
         assert_eq!(report.attempt.map(|a| a.outcome), Some(AttemptOutcome::Done));
@@ -491,14 +490,14 @@ mod tests {
         let mut replies = absent();
         replies[1] = Err(EffectError::Cluster(ClusterError::Forbidden));
         let (asked, report) = play(delete_of(leaked()), replies);
-        assert_eq!(asked, ["Get", "ReadClaim"]);
+        assert_eq!(asked, ["get", "read_claim"]);
         assert_eq!(report.error, Some(EffectError::Cluster(ClusterError::Forbidden)));
     }
 
     #[test]
     fn what_is_gone_already_is_neither_recorded_nor_deleted() {
         let (asked, report) = play(delete_of(leaked()), vec![Ok(Reply::Resource(None))]);
-        assert_eq!(asked, ["Get"]);
+        assert_eq!(asked, ["get"]);
         assert_eq!((report.error, report.abort_reason), (None, None));
         assert_eq!(report.attempt.map(|a| a.outcome), Some(AttemptOutcome::Skipped));
     }
@@ -605,7 +604,7 @@ mod tests {
         replies.extend((0..90).map(|_| Ok(Reply::Running)));
         replies.extend((0..1000).map(|_| Ok(Reply::Done)));
         let (asked, report) = play(delete_of(leaked()), replies);
-        assert_eq!(asked.iter().filter(|word| *word == "Poll").count(), 90);
+        assert_eq!(asked.iter().filter(|word| *word == "poll").count(), 90);
         assert!(report.error.is_some());
     }
 

@@ -85,7 +85,7 @@ fn result_of(solution: &mut Solution) -> SchedulingResult {
     let mut result = SchedulingResult::default();
     let rejected = solution.rejected.drain(..);
     rejected.for_each(|(pod, reason)| result.add_unschedulable(vec![pod], vec![(None, reason)]));
-    planned_offerings::write_result(&mut solution.state, &mut result);
+    planned_offerings::write_result(&solution.state, &mut result);
     for group in solution.unschedulable.drain(..) {
         let reasons = unschedulable::unschedulable_reasons(&mut solution.state, group.relaxation.required_only);
         result.add_unschedulable(group.pods, reasons);

@@ -108,7 +108,7 @@ async fn a_part_that_fails_stops_the_others_and_is_named() {
     });
     let bad = Part::new("bad", async { Err::<(), _>("no luck") });
     let error = timeout(LONG, run(&lifecycle, vec![good, bad])).await.unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "bad ended: no luck");
+    assert_eq!(error.to_string(), "bad failed: no luck");
     let panics = Part::new("panics", async {
         assert!(std::env::args().count() == 0, "on purpose");
         Ok::<_, Infallible>(())
@@ -135,7 +135,7 @@ async fn readiness_names_what_is_missing_and_metrics_are_served() {
             (answer.status().as_u16(), answer.text().await.unwrap())
         }
     };
-    let not_ready = "[-] stage: the process is starting\n[-] cache: has not begun\nnot ready\n";
+    let not_ready = "[-] stage: the process is starting\n[-] cache: not started\nnot ready\n";
     assert_eq!(ask("/readyz").await, (503, not_ready.to_owned()));
     assert_eq!(ask("/healthz").await.0, 200);
     lifecycle.ready();

@@ -105,7 +105,7 @@ fn every_wrong_step_is_said_with_its_place_and_remedy() {
     let expected = [
         "test.yaml:9:22: spec.steps[0].scael: unknown step \"scael\"; did you mean scale?",
         "test.yaml:10:5: spec.steps[1]: at is missing",
-        "test.yaml:11:5: spec.steps[2]: nothing happens",
+        "test.yaml:11:5: spec.steps[2]: the step has no action",
         "test.yaml:12:42: spec.steps[3].clearBreaker: a step has exactly one action",
         "test.yaml:13:10: spec.steps[4].at: duration \"quarter\": must be whole days",
         "test.yaml:14:33: spec.steps[5].scale.workload: ",
@@ -113,7 +113,7 @@ fn every_wrong_step_is_said_with_its_place_and_remedy() {
         "test.yaml:19:47: spec.steps[10].scale.replica: unknown field `replica`, expected `workload` or `replicas`",
         "test.yaml:16:22: spec.steps[7].every: must be at least 1m",
         "test.yaml:17:10: spec.steps[8].at: never happens: the scenario ends after 48h",
-        "test.yaml:18:22: spec.steps[9].until: needs every",
+        "test.yaml:18:22: spec.steps[9].until: requires every",
     ];
     assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
     for (said, expected) in wrong.iter().zip(expected) {
@@ -130,7 +130,7 @@ fn a_scenario_that_cannot_run_is_refused() {
         ("start: 2026-08-03T06:00:00Z", "start: monday", "spec.start: "),
         ("start: 2026-08-03T06:00:00Z", "start: 9999-01-01T00:00:00Z", "spec.start: must be a time from 1970"),
         ("region: westeurope", "region: West Europe", "spec.region: "),
-        ("v1alpha1", "v1beta1", "apiVersion: \"napkeeper.io/v1beta1\" is not served"),
+        ("v1alpha1", "v1beta1", "unsupported apiVersion \"napkeeper.io/v1beta1\""),
     ] {
         let wrong = read(&document(&HEAD.replace(from, to))).unwrap_err();
         assert!(wrong.iter().any(|p| p.to_string().contains(said)), "{to}: {wrong:?}");
@@ -230,7 +230,11 @@ fn a_missing_class_and_a_name_given_twice_are_said() {
     let wrong = Manifests::gather(&documents(&twice)).unwrap_err();
     let said: Vec<String> = wrong.iter().map(ToString::to_string).collect();
     assert_eq!(said.len(), 2, "{said:#?}");
-    assert!(said[0].contains("a workload default/a is in test.yaml:"), "{}", said[0]);
+    assert!(said[0].contains("workload default/a is already defined at test.yaml:"), "{}", said[0]);
     assert!(said[1].starts_with("test.yaml:7:"), "{}", said[1]);
-    assert!(said[1].contains("no AKSNodeClass default") && said[1].ends_with("did you mean defualt?"), "{}", said[1]);
+    assert!(
+        said[1].contains("AKSNodeClass \"default\" not found") && said[1].contains("did you mean defualt?"),
+        "{}",
+        said[1]
+    );
 }

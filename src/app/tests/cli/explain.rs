@@ -300,7 +300,7 @@ fn who_is_not_there_ends_with_2_and_the_nearest_name() {
     fs::write(&empty, "{\"items\": []}").unwrap();
     refused(&["web", "--from", empty.to_str().unwrap()], "no pods found; list everything with: kubectl get pods,nodes");
     fs::write(&empty, "apiVersion: v1").unwrap();
-    refused(&["web", "--from", empty.to_str().unwrap()], "is no JSON");
+    refused(&["web", "--from", empty.to_str().unwrap()], "is not valid JSON");
     let file = saved(folder.path(), vec![general(), pod("web-0", "1", json!({}))]);
     refused(&["wep-0", "-n", "shop", "--from", file.to_str().unwrap()], "did you mean web-0?");
     refused(&["web-0", "--kubeconfig", "/nowhere/config"], "reading kubeconfig /nowhere/config");
@@ -329,7 +329,7 @@ fn ten_thousand_pods_without_a_place_are_told_briefly_and_soon() {
         Command::new(env!("CARGO_BIN_EXE_napkeeper")).args(args).output().unwrap()
     };
     let text = stdout(&simulate(&[]));
-    let told = text.split("waiting      at the end").nth(1).unwrap();
+    let told = text.split("pending      at the end").nth(1).unwrap();
     assert!(told.contains("and 40 more groups of identical pods (8000 pods)"), "{told}");
     assert_eq!(told.matches("cannot be scheduled").count(), 10);
     assert!(told.len() < 8_000, "{} bytes", told.len());

@@ -117,7 +117,7 @@ pub enum FactSource {
 }
 
 impl FactSource {
-    /// For example `live, 12 min old` or `embedded of 2026-08`.
+    /// For example `live, 12 min old` or `embedded, 2026-08`.
     #[must_use]
     pub fn describe(self, now: Timestamp) -> String {
         match self {

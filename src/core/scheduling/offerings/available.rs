@@ -169,16 +169,10 @@ impl PoolOfferings {
             let room = instance.allocatable.minus(&daemons);
             let bit = |zone: &Zone| zones.iter().position(|z| z == zone).map_or(0, |bit| 1 << bit);
             let bought = |o: &&Offering| pool_allows_offering(pool, o) && available(&instance.facts, o);
-            let mut add = |capacity_type, reserved, zones, price| {
-                let (instance, room) = (Arc::clone(instance), room.clone());
-                candidates.push(InstanceCandidate {
-                    instance,
-                    capacity_type,
-                    reservation: reserved,
-                    zones,
-                    price,
-                    pod_capacity: room,
-                });
+            let mut add = |capacity_type, reservation, zones, price| {
+                let (instance, pod_capacity) = (Arc::clone(instance), room.clone());
+                let candidate = InstanceCandidate { instance, capacity_type, reservation, zones, price, pod_capacity };
+                candidates.push(candidate);
             };
             // So many are reserved in each place: each is a candidate of its own.
             let reserved = |o: &&Offering| may_reserve && o.capacity_type == CapacityType::Reserved;
@@ -202,24 +196,21 @@ impl PoolOfferings {
         });
         let class =
             snapshot.classes().get(&pool.class).filter(|class| types.is_empty() && !class.unhonoured.is_empty());
-        let unhonoured = class.map(|class| Arc::from(class.unhonoured.join(", ")));
-        let unreserved = candidates.is_empty().then(|| no_reservation_reason(pool, snapshot, reservations)).flatten();
-        let daemon_ports = daemon_set_ports(snapshot, &labels, &pool.taints);
-        let (least, front) = (min_values_of(pool), Vec::new());
-        let (pool, zones) = (Arc::clone(pool), Arc::clone(zones));
-        let mut offers = Self {
-            pool,
+        let unsupported_class_fields = class.map(|class| Arc::from(class.unhonoured.join(", ")));
+        let no_reservation = candidates.is_empty().then(|| no_reservation_reason(pool, snapshot, reservations)).flatten();
+        let mut offerings = Self {
+            pool: Arc::clone(pool),
+            daemon_set_ports: daemon_set_ports(snapshot, &labels, &pool.taints),
             labels,
-            zones,
+            zones: Arc::clone(zones),
             candidates,
-            pareto_front: front,
-            min_values: least,
-            daemon_set_ports: daemon_ports,
-            unsupported_class_fields: unhonoured,
-            no_reservation: unreserved,
+            pareto_front: Vec::new(),
+            min_values: min_values_of(pool),
+            unsupported_class_fields,
+            no_reservation,
         };
-        offers.pareto_front = offers.pareto_front_of(&offers.all_candidates(), |_| true);
-        offers
+        offerings.pareto_front = offerings.pareto_front_of(&offerings.all_candidates(), |_| true);
+        offerings
     }
 
     /// All candidates with their zones.

@@ -268,7 +268,7 @@ fn places_in_sarif_are_such_as_code_scanning_takes() {
     }
     assert!(results[0]["properties"]["portal"].as_str().unwrap().starts_with("https://portal.azure.com/#resource/"));
     let rules = sarif["runs"][0]["tool"]["driver"]["rules"].to_string();
-    assert!(rules.contains("An OS disk of") && rules.contains("A NIC of") && !rules.contains("OsDisk of"), "{rules}");
+    assert!(rules.contains("An OS disk in") && rules.contains("A NIC in") && !rules.contains("OsDisk in"), "{rules}");
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn the_time_of_files_is_told_once_and_lies_not_in_the_future() {
     let beside = refused(&["--taken-at", "2026-11-20T12:00:00Z"]);
     assert!(beside.contains("its manifest.json has the time"), "{beside}");
     let future = refused(&["--taken-at", "2999-01-01T00:00:00Z"]);
-    assert!(future.contains("2999-01-01T00:00:00Z lies in the future"), "{future}");
+    assert!(future.contains("2999-01-01T00:00:00Z is in the future"), "{future}");
     edit(&folder, "manifest", |manifest| manifest["takenAt"] = json!("2026-11-20T12:00:00.987654321Z"));
     let rounded = report(folder.path(), &["--all"]).0.to_string();
     assert!(rounded.contains("2026-11-20T12:00:00Z") && !rounded.contains(".98"), "{rounded}");

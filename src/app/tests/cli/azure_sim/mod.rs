@@ -302,7 +302,7 @@ fn what_a_control_body_does_not_know_is_refused() {
         ("faults", json!({ "lock": { "for": "1h", "id": 1 } }), "unknown field `id`"),
         ("faults", json!({ "hail": {} }), "unknown variant `hail`"),
         ("faults", json!({ "hang": { "when": "before", "requests": { "path": "(" } } }), "path: "),
-        ("faults", json!({ "lock": { "for": "soon" } }), "no duration"),
+        ("faults", json!({ "lock": { "for": "soon" } }), "is not a duration"),
         ("faults", json!({ "shortage": { "how": "refused" } }), "either times or for"),
         ("stage", json!({ "leakNic": { "name": "a/b" } }), "name \"a/b\""),
         ("release", json!({ "ids": [1] }), "unknown field `ids`"),

@@ -88,7 +88,7 @@ fn of_every_pair_is_left_what_both_allow() {
     let (text, wrong) = table();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     if std::env::var_os("NAPKEEPER_BLESS").is_some() {
-        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/requirements/pairs.txt"), &text).unwrap();
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/model/requirements/pairs.txt"), &text).unwrap();
     } else {
         let lines = text.lines().zip(TABLE.lines()).find(|(ours, theirs)| ours != theirs);
         assert!(text == TABLE, "the first that differs from the table: {lines:?}");
