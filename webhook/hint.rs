@@ -49,7 +49,8 @@ pub enum PlacementHint {
         /// Why, for people.
         reason: String,
     },
-    /// Nowhere: it will stay pending.
+    /// It cannot be scheduled and will stay pending. `nowhere` is what those who read hints know.
+    #[serde(rename = "nowhere")]
     Unschedulable {
         /// Why, for people.
         reason: String,
@@ -101,7 +102,7 @@ pub(crate) fn hint_for(found: &Result<Placement, Unschedulable>, shared: bool) -
             PlacementHint::ExistingNode { node: node.clone(), reason: "it has enough free capacity".to_owned() }
         }
         Ok(Placement::Claim(claim)) => {
-            let reason = "it is being made, and has room".to_owned();
+            let reason = "it is launching, and has enough free capacity".to_owned();
             PlacementHint::NodeInFlight { claim: claim.clone(), reason }
         }
         Ok(Placement::New(bought)) => PlacementHint::NewNode {

@@ -88,7 +88,7 @@ impl Azure {
     /// # Errors
     /// [`ListFailure`] where any page of any listing cannot be read, by whatever cause.
     pub async fn bystanders(&self) -> Listing<RelatedResource> {
-        let what = || Arc::from("resources beside the node resource group");
+        let what = || Arc::from("other resources of the node resource group");
         let listed = timeout(LONGEST, self.standing_by()).await;
         let listed = listed.unwrap_or_else(|_| Err(unavailable(format!("incomplete after {} s", LONGEST.as_secs()))));
         listed.map_err(|error| ListFailure { listing: what(), reason: error.message })

@@ -218,5 +218,5 @@ async fn what_a_group_has_reserved_is_read_with_what_is_taken_and_a_vm_on_it_is_
     let missing = lab.azure.reservations(&id("gone"), &region).await.unwrap_err();
     assert!(!missing.code.is_transient(), "it does not hide the groups that are there: {missing}");
     let elsewhere = Region::new("northeurope").unwrap();
-    assert!(lab.azure.reservations(&group, &elsewhere).await.unwrap_err().message.contains("nodes are made in"));
+    assert!(lab.azure.reservations(&group, &elsewhere).await.unwrap_err().message.contains("nodes are created in"));
 }

@@ -68,7 +68,7 @@ async fn garbage_is_unavailable_and_never_a_shorter_list() {
     for id in [NIC, VM] {
         let error = error(azure.perform(&get(id)).await);
         assert_eq!(error.code, CloudErrorCode::Unavailable, "{error:?}");
-        assert!(error.message.contains("a body that is no JSON"), "{error:?}");
+        assert!(error.message.contains("a body that is not JSON"), "{error:?}");
     }
     assert!(azure.list().await.is_err());
     assert!(azure.group_managed_by().await.is_err());
@@ -132,7 +132,7 @@ async fn a_resource_is_gone_only_where_azure_says_so() {
     {
         let error = error(azure.perform(effect).await);
         assert_eq!(error.code, CloudErrorCode::Unavailable, "{effect:?} {error:?}");
-        assert!(error.message.contains("absent is not known"), "{error:?}");
+        assert!(error.message.contains("cannot tell whether the resource exists"), "{error:?}");
     }
     let error = error(no_group.perform(&get(VM)).await);
     assert!(error.message.contains("no such group"), "{error:?}");

@@ -214,7 +214,7 @@ async fn facts_are_taken_up(hooked: &Hooked, webhook: &Running) -> Result<()> {
     webhook.process.line("no published facts", STEP).await?;
     hooked.plane.apply(&map.to_string()).await?;
     let said = webhook.process.line("using published facts", STEP).await?;
-    ensure!(said.contains("catalogue: embedded of") && said.contains("prices: live"), "{said}");
+    ensure!(said.contains("catalogue: embedded,") && said.contains("prices: live"), "{said}");
     let before = webhook.process.lines().len();
     hooked.plane.kubectl(&["delete", "configmap", "napkeeper-facts", "--namespace", NAMESPACE]).await?;
     eventually("the webhook to go back to what is built in", STEP, async || {
@@ -331,7 +331,7 @@ async fn a_pod_is_hinted(hooked: &Hooked) -> Result<Value> {
     ensure!(found["zone"].as_str().is_some_and(|z| z.starts_with("westeurope-")), "{found}");
     ensure!(found["capacityType"] == "spot", "{found}");
     ensure!(found["price"].as_u64().is_some_and(|p| p > 0), "{found}");
-    ensure!(found["reason"].as_str().is_some_and(|r| r.contains("no node has room")), "{found}");
+    ensure!(found["reason"].as_str().is_some_and(|r| r.contains("no node has capacity")), "{found}");
 
     let whole = [
         "get",

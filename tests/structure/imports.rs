@@ -38,6 +38,44 @@ const CORE: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// What `src/core/scheduling` consists of, from below.
+const SCHEDULING: &[&str] =
+    &["pods", "topology", "offerings", "input", "result", "nodes", "packing", "explain", "scheduler", "incremental"];
+
+/// How many imports against that order there are, each named in `docs/decisions/0050-folders-of-core.md`.
+const AGAINST_THE_ORDER: usize = 5;
+
+/// Where an item is that `src/core/scheduling/mod.rs` passes on.
+fn room_of(head: &str) -> &str {
+    match head {
+        "Input" | "MAX_NEW_NODES" => "input",
+        "NewNode" | "NoReservation" | "PodPlacement" | "SchedulingResult" | "Target" | "UnschedulableReason" => {
+            "result"
+        }
+        other => other,
+    }
+}
+
+/// A sentence for each file of scheduling and each later room of [`SCHEDULING`] that it imports from.
+fn against_the_order(sources: &[Source]) -> BTreeSet<String> {
+    let rank = |room: &str| SCHEDULING.iter().position(|name| *name == room);
+    let mut found = BTreeSet::new();
+    for source in product(sources) {
+        let Ok(below) = source.path.strip_prefix("src/core/scheduling") else { continue };
+        let Some(first) = below.components().next() else { continue };
+        let own = first.as_os_str().to_string_lossy().replace(".rs", "");
+        let text = source.before_tests();
+        for (at, prefix) in text.match_indices("crate::scheduling::") {
+            for head in heads(&text[at + prefix.len()..]) {
+                if rank(&own).zip(rank(room_of(&head))).is_some_and(|(own, other)| other > own) {
+                    found.insert(format!("{}: {own} imports {}", source.path.display(), room_of(&head)));
+                }
+            }
+        }
+    }
+    found
+}
+
 /// Folders of a crate that a file imports from, by the path of the crate's root.
 fn imported(source: &Source, root: &Path) -> BTreeSet<String> {
     let text: String = source.before_tests().lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
@@ -118,6 +156,22 @@ fn folders_of_the_core_import_only_earlier_ones() -> io::Result<()> {
     let wrong = wrong_imports(&sources, Path::new("src/core"), CORE);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
+}
+
+#[test]
+fn rooms_of_scheduling_import_earlier_ones() -> io::Result<()> {
+    let found = against_the_order(&files(&["src/core/scheduling"], &["rs"])?);
+    let text = found.iter().map(|line| format!("{line}\n")).collect::<String>();
+    assert!(found.len() <= AGAINST_THE_ORDER, "move an item down instead:\n{text}");
+    Ok(())
+}
+
+#[test]
+fn an_import_against_the_order_is_named() {
+    let text = "use crate::scheduling::packing::repack::repack;\nuse crate::scheduling::{Input, topology};\n";
+    let found = against_the_order(&[Source::new("src/core/scheduling/pods/class.rs", text)]);
+    let named: Vec<&str> = found.iter().filter_map(|line| line.split(" imports ").nth(1)).collect();
+    assert_eq!(named, ["input", "packing", "topology"]);
 }
 
 #[test]

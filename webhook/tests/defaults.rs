@@ -148,7 +148,7 @@ async fn by_name_by_none_and_by_a_name_that_is_not_there() {
     }
     let unknown = in_namespace("shop", Some("gone"));
     let answer = rig.ask("/mutate", &review("CREATE", "", &unknown, &Value::Null)).await;
-    assert!(answer["warnings"][0].as_str().unwrap().contains("no PlacementPolicy gone"), "{answer}");
+    assert!(answer["warnings"][0].as_str().unwrap().contains("PlacementPolicy \"gone\", named by"), "{answer}");
     assert!(answer["patch"].is_string(), "it has its hint all the same");
 }
 

@@ -457,7 +457,7 @@ async fn hints_follow_the_cluster() {
     apply(&mut object, &rig.ask("/mutate", &ask).await);
     assert_eq!(
         hint_of(&object),
-        json!({ "advisory": true, "fits": "existingNode", "node": "here", "reason": "it has room" })
+        json!({ "advisory": true, "fits": "existingNode", "node": "here", "reason": "it has enough free capacity" })
     );
     assert_eq!(object["metadata"]["annotations"]["a"], "b");
     world.remove_node(&NodeName::new("here").unwrap());

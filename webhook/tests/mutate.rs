@@ -179,7 +179,9 @@ async fn a_pod_that_fits_nowhere_is_told_what_would_have_to_change() {
     let hint = hint_of(&create(&rig, &asks).await);
     assert_eq!(hint["fits"], "nowhere");
     assert_eq!(hint["advisory"], true);
-    assert_eq!(hint["change"], "for NodePool general: remove nodeSelector or node affinity `team`", "{hint}");
+    let change = "for NodePool general: remove nodeSelector or node affinity `team`, or add the label to the NodePool \
+                  template";
+    assert_eq!(hint["change"], change, "{hint}");
     let wide = hint_of(&create(&rig, &pod("9999")).await);
     assert!(wide["change"].as_str().unwrap().contains("request at most "), "{wide}");
 }

@@ -29,7 +29,7 @@ impl Keeper {
         match event {
             WatchEvent::Synced => {
                 self.synced = true;
-                tracing::info!("cluster listed");
+                tracing::info!("initial listing of the cluster complete");
             }
             WatchEvent::Changed(delta) => {
                 self.settling.seen(&delta);

@@ -197,7 +197,8 @@ impl PoolOfferings {
         let class =
             snapshot.classes().get(&pool.class).filter(|class| types.is_empty() && !class.unhonoured.is_empty());
         let unsupported_class_fields = class.map(|class| Arc::from(class.unhonoured.join(", ")));
-        let no_reservation = candidates.is_empty().then(|| no_reservation_reason(pool, snapshot, reservations)).flatten();
+        let no_reservation =
+            candidates.is_empty().then(|| no_reservation_reason(pool, snapshot, reservations)).flatten();
         let mut offerings = Self {
             pool: Arc::clone(pool),
             daemon_set_ports: daemon_set_ports(snapshot, &labels, &pool.taints),
