@@ -1,7 +1,7 @@
 //! Bootstrap: what does the custom data of a VM tell its kubelet?
 //!
 //! AKS node images start the kubelet with `/etc/default/kubelet`: `KUBELET_NODE_LABELS` holds the labels, and
-//! `KUBELET_FLAGS` the rest (Azure/AgentBaker, `parts/linux/cloud-init`). [`write()`] and [`parse_custom_data`] are each other's
+//! `KUBELET_FLAGS` the rest (Azure/AgentBaker, `parts/linux/cloud-init`). [`custom_data`] and [`parse_custom_data`] are each other's
 //! reverse. [`custom_data_with_join`] adds what a node needs to join a real cluster, by the template in
 //! `templates/node.cloud-init.yaml`, which docs/bootstrap.md explains.
 

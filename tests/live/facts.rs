@@ -60,7 +60,7 @@ async fn facts_are_published_and_a_full_quota_holds_pods_with_the_reason() -> Re
     let said = eventually("an event that names the quota", STEP, async || {
         let all = events.list(&ListParams::default()).await?.items;
         let mut notes = all.into_iter().filter_map(|event| event.message);
-        Ok(notes.find(|note| note.contains("vCPU quota for ")))
+        Ok(notes.find(|note| note.contains("vCPU quota")))
     })
     .await?;
     ensure!(said.contains("0 of 1 vCPUs used, 0 launching"), "{said}");

@@ -33,7 +33,7 @@ impl Source {
         self.parsed.get_or_init(|| yaml::read(&self.file, &self.text))
     }
 
-    /// The parts that can be read by themselves, with [`Source::read`].
+    /// The parts that can be read by themselves, with [`Source::parse_chunk`].
     #[must_use]
     pub fn chunks(&self) -> Vec<Chunk> {
         yaml::chunks(&self.text)

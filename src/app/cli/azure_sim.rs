@@ -44,7 +44,7 @@ pub(super) struct Args {
     /// Subscription id.
     #[arg(long, value_name = "ID", default_value = "00000000-0000-4000-8000-000000000001", value_parser = segment)]
     subscription: String,
-    /// Name of the node resource group [default: `MC_<cluster>_<cluster>_<region>`].
+    /// Name of the node resource group. Defaults to `MC_<cluster>_<cluster>_<region>`.
     #[arg(long, value_name = "NAME", value_parser = segment)]
     group: Option<String>,
     /// Random seed: how long VMs take, and ids.
