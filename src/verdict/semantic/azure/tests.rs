@@ -70,7 +70,7 @@ fn the_class_of_the_input_decides() {
     let all = judge(&format!("{arm}{class}"), None, None);
     let [finding] = &all[..] else { panic!("{all:#?}") };
     assert_eq!(finding.rule, "NK2001");
-    assert!(finding.message.contains("no arm64 image exists for the class"), "{}", finding.message);
+    assert!(finding.message.contains("no arm64 image for the AKSNodeClass"), "{}", finding.message);
 }
 
 #[test]
