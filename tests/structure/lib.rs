@@ -5,6 +5,8 @@ mod architecture;
 #[cfg(test)]
 mod imports;
 #[cfg(test)]
+mod parameters;
+#[cfg(test)]
 mod sources;
 #[cfg(test)]
 mod tree;

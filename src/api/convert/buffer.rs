@@ -1,6 +1,6 @@
 //! CapacityBuffers: how much room is asked for, and what is told of it?
 
-use super::meta;
+use super::meta::{self, ConditionState};
 use super::pod::pod_template;
 use super::violations::Violations;
 use crate::buffer::{ACTIVE_CAPACITY, CapacityBuffer, CapacityBufferStatus, LocalObjectRef};
@@ -87,9 +87,10 @@ pub fn buffer_status(
     };
     let generation = object.metadata.generation;
     let standing = provisioning_condition(resolved, placement).map(|standing| ("Provisioning", standing));
-    for (kind, (state, reason, message)) in [("ReadyForProvisioning", ready)].into_iter().chain(standing) {
-        let said = meta::condition(&known.conditions, (kind, state, reason, &message), generation, now);
-        upsert_condition(&mut status.conditions, said);
+    for (name, (state, reason, message)) in [("ReadyForProvisioning", ready)].into_iter().chain(standing) {
+        let state = ConditionState { name, status: state, reason, message: &message };
+        let condition = meta::condition(&known.conditions, &state, generation, now);
+        upsert_condition(&mut status.conditions, condition);
     }
     status
 }

@@ -196,19 +196,29 @@ pub(super) fn resources<'a, T: ToString + 'a>(
 /// Longest message of a condition that the API server takes.
 pub(super) const MAX_MESSAGE: usize = 32_768;
 
-/// A condition, which has its status since the time at which the known one of its kind got that.
+/// What a condition says now.
+pub(super) struct ConditionState<'a> {
+    /// Its `type`.
+    pub(super) name: &'a str,
+    /// `True`, `False` or `Unknown`.
+    pub(super) status: &'a str,
+    pub(super) reason: &'a str,
+    pub(super) message: &'a str,
+}
+
+/// The condition on the wire. Its transition time is that of the known one of its type if the status is the same.
 pub(super) fn condition(
     known: &[Condition],
-    (kind, status, reason, message): (&str, &str, &str, &str),
+    state: &ConditionState<'_>,
     generation: Option<i64>,
     now: Timestamp,
 ) -> Condition {
-    let before = known.iter().find(|c| c.kind == kind && c.status == status);
+    let before = known.iter().find(|c| c.kind == state.name && c.status == state.status);
     Condition {
-        kind: kind.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message: message.chars().take(MAX_MESSAGE).collect(),
+        kind: state.name.to_owned(),
+        status: state.status.to_owned(),
+        reason: state.reason.to_owned(),
+        message: state.message.chars().take(MAX_MESSAGE).collect(),
         observed_generation: generation,
         last_transition_time: before.map_or_else(|| now.to_string(), |c| c.last_transition_time.clone()),
         ..Condition::default()

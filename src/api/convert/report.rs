@@ -4,7 +4,7 @@
 //! nothing is swept at all, and why; `Degraded` whether Azure denies what the mode asks for, so that the sweep only
 //! reports there.
 
-use super::meta;
+use super::meta::{self, ConditionState};
 use crate::sweep::{
     ApprovalStatus as WireApproval, KeptCount, KindCount, LastRun, MAX_APPROVALS, OrphanSweep, OrphanSweepStatus,
     SweepDiscrepancy, SweepFinding, SweepReportOnly,
@@ -68,8 +68,8 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
 }
 
 fn conditions(report: &SweepReport, known: &[Condition], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
-    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
-        meta::condition(known, (kind, status, reason, message), generation, now)
+    let condition = |name: &str, status: &str, reason: &str, message: &str| {
+        meta::condition(known, &ConditionState { name, status, reason, message }, generation, now)
     };
     // With a listing that is not whole nothing is known; where nothing at all was listed, there is no finding either.
     let blind = report.totals.is_empty() || report.totals.keys().any(|(_, s)| *s == Classification::Unknown);

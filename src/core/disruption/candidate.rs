@@ -43,41 +43,45 @@ pub(super) fn disruption_candidates<'a>(
     now: Timestamp,
     plan: &mut Plan,
 ) -> Vec<Candidate<'a>> {
-    let overlaid = OverlaidInstanceTypes::of(snapshot);
-    let known = (provision, &overlaid);
-    snapshot.claims().values().filter_map(|claim| candidate(snapshot, claim, known, now, plan)).collect()
+    let filter = CandidateFilter { snapshot, provision, overlaid: OverlaidInstanceTypes::of(snapshot), now };
+    snapshot.claims().values().filter_map(|claim| filter.candidate(claim, plan)).collect()
 }
 
-fn candidate<'a>(
+/// What decides whether a node may be disrupted.
+struct CandidateFilter<'a, 'p> {
     snapshot: &'a Snapshot,
-    claim: &'a Arc<Claim>,
-    (provision, overlaid): (&ProvisionMemory, &OverlaidInstanceTypes),
+    provision: &'p ProvisionMemory,
+    overlaid: OverlaidInstanceTypes,
     now: Timestamp,
-    plan: &mut Plan,
-) -> Option<Candidate<'a>> {
-    let initialized = claim
-        .status
-        .initialized
-        .filter(|_| claim.is_ours() && claim.deleting_at.is_none() && !is_in_progress(snapshot, claim))?;
-    let node = snapshot.node_by_provider_id(claim.status.provider_id.as_ref()?)?;
-    let pool = snapshot.pools().get(claim.spec.pool.as_ref()?).filter(|p| p.replicas.is_none())?;
-    let after = pool.disruption.consolidate_after?;
-    let quiet_at =
-        claim.status.last_pod_event.map_or(initialized, |at| at.max(initialized)).saturating_add(after).ok()?;
-    if quiet_at > now {
-        plan.wake_at(quiet_at);
-        return None;
+}
+
+impl<'a> CandidateFilter<'a, '_> {
+    fn candidate(&self, claim: &'a Arc<Claim>, plan: &mut Plan) -> Option<Candidate<'a>> {
+        let Self { snapshot, provision, overlaid, now } = self;
+        let initialized = claim
+            .status
+            .initialized
+            .filter(|_| claim.is_ours() && claim.deleting_at.is_none() && !is_in_progress(snapshot, claim))?;
+        let node = snapshot.node_by_provider_id(claim.status.provider_id.as_ref()?)?;
+        let pool = snapshot.pools().get(claim.spec.pool.as_ref()?).filter(|p| p.replicas.is_none())?;
+        let after = pool.disruption.consolidate_after?;
+        let quiet_at =
+            claim.status.last_pod_event.map_or(initialized, |at| at.max(initialized)).saturating_add(after).ok()?;
+        if quiet_at > *now {
+            plan.wake_at(quiet_at);
+            return None;
+        }
+        let wanted = provision.is_nominated(&claim.name, Some(&node.name));
+        if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready || wanted {
+            return None;
+        }
+        let pods = pods_to_move(snapshot, node, *now)?;
+        let offering = &claim.intent.as_ref()?.offering;
+        // By the overlays of today, as whatever might replace it: else the same offering may look cheaper than itself.
+        let price = overlaid.price(&pool.name, &offering.key).unwrap_or(offering.price);
+        let capacity_type = offering.key.capacity_type;
+        Some(Candidate { claim, node, pool, pods, price, capacity_type })
     }
-    let wanted = provision.is_nominated(&claim.name, Some(&node.name));
-    if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready || wanted {
-        return None;
-    }
-    let pods = pods_to_move(snapshot, node, now)?;
-    let offering = &claim.intent.as_ref()?.offering;
-    // By the overlays of today, as whatever might replace it: else the same offering may look cheaper than itself.
-    let price = overlaid.price(&pool.name, &offering.key).unwrap_or(offering.price);
-    let capacity_type = offering.key.capacity_type;
-    Some(Candidate { claim, node, pool, pods, price, capacity_type })
 }
 
 /// Pods that would have to move; `None` when one of them refuses, or has nobody to bring it back.

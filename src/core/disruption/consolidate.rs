@@ -52,14 +52,23 @@ enum ConsolidationAction {
     Replace(Box<NewNode>, HourlyPrice),
 }
 
+/// Nodes that may be disrupted.
+#[derive(Clone, Copy)]
+pub(super) struct Candidates<'a> {
+    /// All of them.
+    pub(super) all: &'a [Candidate<'a>],
+    /// Those of them that run pods which would have to move.
+    pub(super) with_pods: &'a [&'a Candidate<'a>],
+}
+
 pub(super) fn consolidate(
     context: &ConsolidationContext<'_>,
-    (found, used): (&[Candidate<'_>], &[&Candidate<'_>]),
+    candidates: Candidates<'_>,
     memory: &mut DisruptionMemory,
     budgets: &mut RemainingBudgets<'_>,
     plan: &mut Plan,
 ) {
-    finish_replacements(context, found, memory, budgets, plan);
+    finish_replacements(context, candidates.all, memory, budgets, plan);
     // Waiting pods and claims in flight come first: what is free now may be theirs.
     let settled = no_placeable_pods_pending(context)
         && context.snapshot.claims().values().all(|c| c.status.initialized.is_some() && c.deleting_at.is_none());
@@ -67,9 +76,10 @@ pub(super) fn consolidate(
         return;
     }
     let generations = StateGenerations::of(context.snapshot, &context.provision.unavailable);
-    let gone = nodes_being_deleted(found, plan);
-    let order =
-        ordered_candidates(context, used, memory, generations).into_iter().filter(|c| !gone.contains(&c.node.name));
+    let gone = nodes_being_deleted(candidates.all, plan);
+    let order = ordered_candidates(context, candidates.with_pods, memory, generations)
+        .into_iter()
+        .filter(|c| !gone.contains(&c.node.name));
     let mut order: Vec<&Candidate<'_>> = order.collect();
     if order.is_empty() {
         return;

@@ -8,6 +8,7 @@ pub mod budget_calendar;
 mod candidate;
 mod consolidate;
 
+use crate::disruption::consolidate::Candidates;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason};
 use crate::model::names::{ClaimName, NodePoolName};
@@ -93,7 +94,7 @@ pub fn disrupt(
         market: &market,
         buffer_room: &buffer_room,
     };
-    consolidate(&context, (&candidates_found, &used), memory, &mut budgets, &mut plan);
+    consolidate(&context, Candidates { all: &candidates_found, with_pods: &used }, memory, &mut budgets, &mut plan);
     let touched = std::mem::take(&mut memory.found_this_pass);
     memory.disruptable_since.retain(|name, _| touched.contains(name));
     plan

@@ -43,7 +43,7 @@ pub struct SweepDeleteScript {
     /// The deletion as it was recorded.
     recorded: Option<DeletionRecord>,
     /// How it ends, once what came of it is written down.
-    ending: Option<(AttemptOutcome, CommandReport)>,
+    ending: Option<DeletionEnding>,
     /// When the resource was last asked for, and how often.
     checked_at: Option<Timestamp>,
     check_rounds: u32,
@@ -111,7 +111,7 @@ impl SweepDeleteScript {
             self.checks.iter().rev().for_each(|check| self.queue.push_front(check.clone()));
         }
         let Some(task) = self.queue.pop_front() else {
-            return self.end(AttemptOutcome::Done, CommandReport::default(), now);
+            return self.end(DeletionEnding::of(AttemptOutcome::Done), now);
         };
         match task {
             DeleteTask::RecheckResource => (self.checked_at, self.check_rounds) = (Some(now), self.check_rounds + 1),
@@ -145,7 +145,7 @@ impl SweepDeleteScript {
         match (task, reply) {
             // Gone already: nothing to delete, nothing to record.
             (DeleteTask::RecheckResource, Reply::Resource(None)) => {
-                self.end(AttemptOutcome::Skipped, CommandReport::default(), now)
+                self.end(DeletionEnding::of(AttemptOutcome::Skipped), now)
             }
             (DeleteTask::RecheckResource, Reply::Resource(Some(current))) => {
                 match final_check(&self.delete.resource, &current) {
@@ -161,7 +161,7 @@ impl SweepDeleteScript {
             // Somebody else was faster. What was asked for has not been done by us, so it counts for no cap.
             (DeleteTask::Delete, Reply::Absent) => {
                 let absent = EffectError::Cloud(CloudError::new(CloudErrorCode::NotFound, "already deleted"));
-                self.write_outcome(Some(&absent), false, (AttemptOutcome::Skipped, CommandReport::default()), now)
+                self.write_outcome(Some(&absent), false, DeletionEnding::of(AttemptOutcome::Skipped), now)
             }
             (DeleteTask::RecheckClaim(_), Reply::Claim(None))
             | (DeleteTask::RecheckNode(_), Reply::Node(None))
@@ -204,7 +204,12 @@ impl SweepDeleteScript {
                 let in_use = code == CloudErrorCode::InUse;
                 let refusal = if in_use { DeletionRefusal::SignOfLife } else { DeletionRefusal::Changed };
                 let report = CommandReport { abort_reason: Some(refusal), ..CommandReport::default() };
-                self.write_outcome(Some(&error), false, (AttemptOutcome::Skipped, report), now)
+                self.write_outcome(
+                    Some(&error),
+                    false,
+                    DeletionEnding { outcome: AttemptOutcome::Skipped, report },
+                    now,
+                )
             }
             (DeleteTask::Delete, code) => {
                 // Whether Azure did it before it failed is not known, so it counts. What our own gate holds is never sent.
@@ -226,10 +231,7 @@ impl SweepDeleteScript {
             (DeleteTask::VerifyGone(error), _) => self.write_outcome(None, true, failure(error), now),
             (DeleteTask::WriteOutcome(_), _) => self.finish(now),
             // Whatever went wrong, the next inventory shows what is left, and the next sweep tries again.
-            _ => {
-                let (outcome, report) = failure(error);
-                self.end(outcome, report, now)
-            }
+            _ => self.end(failure(error), now),
         }
     }
 
@@ -241,7 +243,7 @@ impl SweepDeleteScript {
                 self.write_outcome(Some(&error), true, failure(error.clone()), now)
             }
             // It is gone all the same, and another may have taken its name.
-            _ => self.end(AttemptOutcome::Done, CommandReport::default(), now),
+            _ => self.end(DeletionEnding::of(AttemptOutcome::Done), now),
         }
     }
 
@@ -261,7 +263,7 @@ impl SweepDeleteScript {
         &mut self,
         refused: Option<&EffectError>,
         counts: bool,
-        ending: (AttemptOutcome, CommandReport),
+        ending: DeletionEnding,
         now: Timestamp,
     ) -> Step {
         self.ending = Some(ending);
@@ -273,20 +275,16 @@ impl SweepDeleteScript {
     }
 
     fn finish(&mut self, now: Timestamp) -> Step {
-        let (outcome, report) =
-            self.ending.take().unwrap_or_else(|| (AttemptOutcome::Skipped, CommandReport::default()));
-        self.end(outcome, report, now)
+        let ending = self.ending.take();
+        self.end(ending.unwrap_or_else(|| DeletionEnding::of(AttemptOutcome::Skipped)), now)
     }
 
     fn abort(&self, refusal: DeletionRefusal, now: Timestamp) -> Step {
-        self.end(
-            AttemptOutcome::Skipped,
-            CommandReport { abort_reason: Some(refusal), ..CommandReport::default() },
-            now,
-        )
+        let report = CommandReport { abort_reason: Some(refusal), ..CommandReport::default() };
+        self.end(DeletionEnding { outcome: AttemptOutcome::Skipped, report }, now)
     }
 
-    fn end(&self, outcome: AttemptOutcome, report: CommandReport, now: Timestamp) -> Step {
+    fn end(&self, DeletionEnding { outcome, report }: DeletionEnding, now: Timestamp) -> Step {
         let attempt = SweepAttempt::new(&self.delete.resource, SweepAction::Delete, outcome, now);
         Step::End(CommandReport { attempt: Some(Box::new(attempt)), ..report })
     }
@@ -302,8 +300,23 @@ impl Script for SweepDeleteScript {
     }
 }
 
-fn failure(error: EffectError) -> (AttemptOutcome, CommandReport) {
-    (AttemptOutcome::Failed(error.clone()), CommandReport { error: Some(error), ..CommandReport::default() })
+/// How a deletion ended, and what is reported of it.
+#[derive(Debug)]
+struct DeletionEnding {
+    outcome: AttemptOutcome,
+    report: CommandReport,
+}
+
+impl DeletionEnding {
+    /// With nothing more to report.
+    fn of(outcome: AttemptOutcome) -> Self {
+        Self { outcome, report: CommandReport::default() }
+    }
+}
+
+fn failure(error: EffectError) -> DeletionEnding {
+    let report = CommandReport { error: Some(error.clone()), ..CommandReport::default() };
+    DeletionEnding { outcome: AttemptOutcome::Failed(error), report }
 }
 
 fn record(deletion: DeletionRecord) -> Effect {

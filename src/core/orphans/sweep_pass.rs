@@ -90,8 +90,8 @@ impl SweepPass<'_> {
                 finding.refusals.sort_unstable();
                 finding.refusals.dedup();
             }
-            let cap = (collected, allowance.cap(sweep));
-            let outlook = self.status_summary(sweep, &findings, cap, state.memory);
+            let usage = CapUsage { deletions: collected, cap: allowance.cap(sweep) };
+            let outlook = self.status_summary(sweep, &findings, usage, state.memory);
             self.report(sweep, findings, outlook, &mut state);
         }
         if self.records_failing_since.is_none() {
@@ -229,7 +229,7 @@ impl SweepPass<'_> {
         &self,
         sweep: &Sweep,
         findings: &[Finding],
-        cap: (u32, u32),
+        usage: CapUsage,
         memory: &SweepMemory,
     ) -> SweepStatusSummary {
         let SweepContext { inventory, records, .. } = self.case;
@@ -247,8 +247,8 @@ impl SweepPass<'_> {
             },
             next_inventory: Some(next),
             next_collection: collection.filter(|_| sweep.mode == SweepMode::Collect),
-            deletions_in_window: cap.0,
-            cap: cap.1,
+            deletions_in_window: usage.deletions,
+            cap: usage.cap,
             orphans_kept_by_refusal: count_kept_orphans(findings),
             approvals: approvals::approval_statuses(&self.case, sweep),
             denials: self.denials(sweep, memory),
@@ -331,7 +331,16 @@ impl SweepPass<'_> {
     }
 }
 
-/// The dearest findings. What something alive links to is no finding for a report.
+/// How much of its cap a sweep has used.
+#[derive(Clone, Copy)]
+struct CapUsage {
+    /// Deletions in the last 24 hours.
+    deletions: u32,
+    /// Most deletions in 24 hours.
+    cap: u32,
+}
+
+/// The most expensive findings. What something alive links to is no finding for a report.
 fn most_expensive(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.retain(Finding::is_reportable);
     findings.sort_by(|a, b| (b.price, &a.id).cmp(&(a.price, &b.id)));

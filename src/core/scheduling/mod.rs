@@ -40,7 +40,7 @@ pub use offerings::available::AvailableOfferings;
 pub(crate) use offerings::available::claim_requirements;
 pub(crate) use offerings::labels::unmet_requirement;
 pub use offerings::node_overlays::{OverlaidInstanceTypes, OverlayConflict, OverlayMemory};
-pub use offerings::unavailable::{UnavailableOfferings, UnavailableScope};
+pub use offerings::unavailable::{SizeOffering, UnavailableOfferings, UnavailableScope};
 pub use packing::lower_bound::PlanCost;
 pub use pods::preferences::Preference;
 pub use result::{

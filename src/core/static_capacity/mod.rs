@@ -126,7 +126,16 @@ struct StaticPoolReconciler<'a, 'p> {
     plan: &'p mut Plan,
 }
 
-/// How many nodes are to be made for a pool.
+/// A node to be created for a static pool.
+struct NodeToCreate {
+    node: NewNode,
+    /// Its number among those created now.
+    number: usize,
+    /// The pool lacks it; if not, it replaces a drifted node.
+    is_missing: bool,
+}
+
+/// How many nodes are to be created for a pool.
 #[derive(Debug, Clone, Copy, Default)]
 struct NodesToCreate {
     missing: usize,
@@ -270,7 +279,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
                 self.plan.wake_at(self.now + RETRY);
             }
             for (number, node) in created.nodes.into_iter().enumerate() {
-                self.create_claim(fleet, node, (*asked, number), seed);
+                self.create_claim(fleet, NodeToCreate { node, number, is_missing: number < asked.missing }, seed);
             }
         }
     }
@@ -278,14 +287,13 @@ impl<'a> StaticPoolReconciler<'a, '_> {
     fn create_claim(
         &mut self,
         fleet: &StaticPool<'_>,
-        node: NewNode,
-        (asked, number): (NodesToCreate, usize),
+        NodeToCreate { node, number, is_missing }: NodeToCreate,
         seed: u64,
     ) {
         let offerings = node.offerings.len();
         let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();
         let Some(draft) = claim_draft(self.snapshot, node, seed, self.now, number) else { return };
-        let why = if number < asked.missing {
+        let why = if is_missing {
             format!("the NodePool wants {} nodes and has {}", fleet.replicas, fleet.members.len() + number)
         } else {
             self.memory.replacements.insert(draft.name.clone(), self.now);

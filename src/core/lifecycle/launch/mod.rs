@@ -20,6 +20,7 @@ use crate::model::errors::{CloudError, CloudErrorCode, EffectError, OperationId}
 use crate::model::names::ProviderId;
 use crate::model::settings::{DeletionRule, DeletionRules};
 use crate::plan::{CloudRequest, ClusterRead, CommandReport, Effect, Launch, Reply, Script, Step};
+use crate::scheduling::SizeOffering;
 use crate::scheduling::UnavailableOfferings;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
@@ -199,7 +200,10 @@ impl LaunchScript {
     fn is_unavailable(&self, offering: &PlannedOffering, now: Timestamp) -> bool {
         let (key, group) = (&offering.key, self.progress.reservation_of(offering));
         let size = self.progress.instance_type(&key.size);
-        size.is_some_and(|t| self.unavailable.is_unavailable(&t.facts, (&key.zone, key.capacity_type), group, now))
+        size.is_some_and(|size| {
+            let offering = SizeOffering { facts: &size.facts, zone: &key.zone, capacity_type: key.capacity_type };
+            self.unavailable.is_unavailable(offering, group, now)
+        })
     }
 
     fn delete_failed_vm(&mut self) -> Step {

@@ -5,6 +5,7 @@ use crate::scheduling::nodes::state::SchedulingState;
 use crate::scheduling::offerings::available::{InstanceCandidate, PoolOfferings};
 use crate::scheduling::offerings::candidate_sets::Narrowing;
 use crate::scheduling::offerings::limits::Exhausted;
+use crate::scheduling::offerings::min_values::ChosenCandidate;
 use crate::scheduling::offerings::min_values::Load;
 use crate::scheduling::pods::class::{PodClass, PodClassId};
 use crate::scheduling::pods::node_filter::NodeFilter;
@@ -134,10 +135,11 @@ pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: 
     let suiting = offers.candidates.iter().zip(accepted.iter().copied()).filter(|(_, zones)| *zones != 0);
     let needed = offers.required_values(state.open.min_values_policy);
     let load = Load { requests, disks: *disks, min_values: &needed };
-    if large.iter().any(|chosen| offers.meets_min_values(suiting.clone(), chosen, load, allowance)) {
+    let chosen = |candidate| ChosenCandidate { candidate, load };
+    if large.iter().any(|candidate| offers.meets_min_values(suiting.clone(), chosen(candidate), allowance)) {
         return None;
     }
-    let variety = offers.distinct_values(suiting, first, load, allowance);
+    let variety = offers.distinct_values(suiting, chosen(first), allowance);
     let lacking = offers.min_values.iter().zip(variety).find(|((_, least), found)| found < least);
     lacking.map(|((key, least), found)| UnschedulableReason::MinValues {
         key: Arc::clone(key),

@@ -8,8 +8,11 @@ use crate::model::cluster::pod::HostPort;
 use crate::model::settings::MinValuesPolicy;
 use crate::scheduling::nodes::buckets::{NodeBucket, NodeBucketId, NodeBuckets, NodeByUtilization};
 use crate::scheduling::offerings::available::CandidateIndex;
+use crate::scheduling::offerings::candidate_sets::CandidateSearch;
+use crate::scheduling::offerings::candidate_sets::ExpectedPods;
 use crate::scheduling::offerings::candidate_sets::{CandidateSetId, CandidateSets};
 use crate::scheduling::offerings::limits::LaunchLimits;
+use crate::scheduling::offerings::min_values::ChosenCandidate;
 use crate::scheduling::offerings::min_values::Load;
 use crate::scheduling::pods::volume_limits::VolumeUsage;
 use crate::scheduling::topology::domain::{Domain, MAX_ZONES, TopologyKeyId, TopologyKeys, ZONE_KEY};
@@ -130,11 +133,12 @@ impl OpenNodes {
         let load = Load { requests: &requests, disks, min_values: &self.nodes[node].min_values };
         let fits = self.fits_unchanged(node, candidate_set, needs)
             && self.candidate_sets.meets_min_values(candidate_set, best, load, &self.limits);
-        let all = (load, needs.expected());
         let grown = if fits {
             best
         } else {
-            self.candidate_sets.cheapest_per_pod(candidate_set, best, all, (&self.limits, Some(best)))?
+            let expected = needs.expected();
+            let search = CandidateSearch { from: best, load, expected, limits: &self.limits, replaced: Some(best) };
+            self.candidate_sets.cheapest(candidate_set, search)?
         };
         let [old, new] = [best, grown].map(|place| self.candidate_sets.candidate(candidate_set, place));
         let cost = needs.expected().price_per_pod(new.price.nanos() - old.price.nanos(), &requests, &new.pod_capacity);
@@ -159,8 +163,9 @@ impl OpenNodes {
         }
         let needed = offers.required_values(self.min_values_policy);
         let load = Load { min_values: &needed, ..needs.load() };
-        let best =
-            self.candidate_sets.cheapest_per_pod(candidate_set, 0, (load, needs.expected()), (&self.limits, None))?;
+        let search =
+            CandidateSearch { from: 0, load, expected: needs.expected(), limits: &self.limits, replaced: None };
+        let best = self.candidate_sets.cheapest(candidate_set, search)?;
         let candidate = self.candidate_sets.candidate(candidate_set, best);
         let cost = needs.expected().price_per_pod(candidate.price.nanos(), needs.requests, &candidate.pod_capacity);
         Some(PodAddition {
@@ -182,9 +187,8 @@ impl OpenNodes {
         let offers = self.candidate_sets.pool_offerings(pool);
         let chosen = &offers.candidates[candidate as usize];
         let all = self.candidate_sets.candidates_in(candidate_set);
-        let needed = offers
-            .required_values_for_first_pod(self.min_values_policy, all, (chosen, first.load()), &self.limits)
-            .into();
+        let first = ChosenCandidate { candidate: chosen, load: first.load() };
+        let needed = offers.required_values_for_first_pod(self.min_values_policy, all, first, &self.limits).into();
         self.limits.take(offers, chosen);
         self.nodes.push(OpenNode {
             candidate_set,
@@ -237,7 +241,9 @@ impl OpenNodes {
             &self.nodes[node];
         let (choice, best) = (*choice, *best);
         let load = Load { requests, disks: *disks, min_values: needed };
-        let least = self.candidate_sets.cheapest(choice, 0, load, (&self.limits, Some(best)));
+        let expected = ExpectedPods { requests, count: 1 };
+        let search = CandidateSearch { from: 0, load, expected, limits: &self.limits, replaced: Some(best) };
+        let least = self.candidate_sets.cheapest(choice, search);
         if let Some(least) = least.filter(|least| *least < best) {
             self.remove_from_bucket(node);
             self.set_candidate(node, choice, least);

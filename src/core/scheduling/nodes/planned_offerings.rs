@@ -6,6 +6,7 @@ use crate::model::cluster::pod::Pod;
 use crate::scheduling::nodes::open::{OpenNode, OpenNodeId, OpenNodes};
 use crate::scheduling::nodes::state::{NodeRef, SchedulingState};
 use crate::scheduling::offerings::available::{InstanceCandidate, PoolOfferings};
+use crate::scheduling::offerings::min_values::ChosenCandidate;
 use crate::scheduling::offerings::min_values::Load;
 use crate::scheduling::result::{NewNode, PodPlacement, SchedulingResult, Target};
 use crate::scheduling::topology::domain::{MAX_ZONES, ZONE_KEY};
@@ -76,9 +77,10 @@ pub(crate) fn planned_offerings(open_nodes: &OpenNodes, open: &OpenNode, in_zone
     let offers = open_nodes.candidate_sets.pool_offerings(open_nodes.candidate_sets.get(open.candidate_set).pool);
     let chosen = &offers.candidates[open.candidate as usize];
     let load = Load { requests: &open.requests, disks: open.disks, min_values: &[] };
+    let chosen = ChosenCandidate { candidate: chosen, load };
     let mut planned: Vec<WeightedOffering<'_>> = Vec::new();
     for (candidate, zones) in open_nodes.candidate_sets.candidates_in(open.candidate_set) {
-        if !offers.can_substitute(candidate, chosen, load, &open_nodes.limits) {
+        if !offers.can_substitute(candidate, chosen, &open_nodes.limits) {
             continue;
         }
         for offering in candidate.instance.offerings.iter().filter(|o| o.capacity_type == candidate.capacity_type) {

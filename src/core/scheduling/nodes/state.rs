@@ -8,6 +8,7 @@ use crate::scheduling::nodes::open::{OpenNodeId, OpenNodes};
 use crate::scheduling::offerings::available::{CandidateIndex, InstanceCandidate, PoolOfferings};
 use crate::scheduling::offerings::candidate_sets::{CandidateSetId, CandidateSets, Narrowing};
 use crate::scheduling::offerings::limits::LaunchLimits;
+use crate::scheduling::pods::class::PodClassKey;
 use crate::scheduling::pods::class::{PodClassId, PodClasses, PodGroup, Relaxation};
 use crate::scheduling::pods::node_filter::{NodeFilter, NodeFilterId, NodeFilters};
 use crate::scheduling::pods::volume_limits::{PodVolumes, VolumeIndex};
@@ -137,7 +138,7 @@ impl SchedulingState {
         let avoids =
             (0..choices.pool_count()).any(|pool| has_avoided_taint(&choices.pool_offerings(pool).pool.taints, shape));
         let to_be_made = volumes.tracked.as_ref().map_or_else(Vec::new, |more| more.unprovisioned.clone());
-        kinds.classes_of(shape, (volumes, avoids), filters, |asked, own| {
+        kinds.classes_of(PodClassKey { shape: Arc::clone(shape), volumes }, avoids, filters, |asked, own| {
             for key in topology_keys(asked) {
                 let axis = topology.keys.key_id(key);
                 if taught.insert(axis) {

@@ -11,6 +11,7 @@ use crate::model::labels;
 use crate::model::names::Zone;
 use crate::model::requirements::{Requirement, Requirements};
 use crate::model::settings::MinValuesPolicy;
+use crate::scheduling::SizeOffering;
 use crate::scheduling::UnavailableOfferings;
 use crate::scheduling::offerings::headroom::{QuotaHeadroom, ReservationHeadroom, SubnetHeadroom};
 use crate::scheduling::offerings::label_variants::{label_variants, values_named_by_pods};
@@ -110,18 +111,21 @@ impl AvailableOfferings {
         let (zones, named, overlaid) =
             (offered_zones(snapshot), values_named_by_pods(snapshot), OverlaidInstanceTypes::of(snapshot));
         let reservations = ReservationHeadroom::of(snapshot, now);
-        let known = (snapshot, &reservations);
+        let sources =
+            |pool, types| OfferingSources { pool, types, zones: &zones, snapshot, reservations: &reservations };
         let pools = snapshot.pools().values().filter(|pool| chosen(pool));
         let mut offers: Vec<Arc<PoolOfferings>> = pools
             .filter_map(|pool| Some((pool, overlaid.instance_types(snapshot, pool)?)))
             .flat_map(|(pool, types)| {
                 let group = reservations.group(&pool.class);
                 let available = |facts: &SizeFacts, offering: &Offering| {
-                    !unavailable.is_unavailable(facts, (&offering.zone, offering.capacity_type), group, now)
+                    let (zone, capacity_type) = (&offering.zone, offering.capacity_type);
+                    !unavailable.is_unavailable(SizeOffering { facts, zone, capacity_type }, group, now)
                 };
-                let offers =
-                    move |labels, zones| Arc::new(PoolOfferings::new((pool, labels), (types, zones), known, available));
-                label_variants(pool, &named).into_iter().map(|labels| offers(labels, &zones)).collect::<Vec<_>>()
+                let variants = label_variants(pool, &named).into_iter();
+                variants
+                    .map(|labels| Arc::new(PoolOfferings::new(sources(pool, types), labels, available)))
+                    .collect::<Vec<_>>()
             })
             .collect();
         // Stable: the variants of a pool stay in their order.
@@ -145,15 +149,22 @@ impl AvailableOfferings {
     }
 }
 
+/// What the offerings of a pool are made from.
+#[derive(Clone, Copy)]
+struct OfferingSources<'a> {
+    pool: &'a Arc<NodePool>,
+    /// Instance types of its class.
+    types: &'a [Arc<InstanceType>],
+    zones: &'a Arc<[Zone]>,
+    snapshot: &'a Snapshot,
+    reservations: &'a ReservationHeadroom,
+}
+
 impl PoolOfferings {
     /// Filters the instance types of the pool's class by its requirements and by what is available, for nodes with these
     /// labels.
-    fn new(
-        (pool, labels): (&Arc<NodePool>, Labels),
-        (types, zones): (&[Arc<InstanceType>], &Arc<[Zone]>),
-        (snapshot, reservations): (&Snapshot, &ReservationHeadroom),
-        available: impl Fn(&SizeFacts, &Offering) -> bool,
-    ) -> Self {
+    fn new(sources: OfferingSources<'_>, labels: Labels, available: impl Fn(&SizeFacts, &Offering) -> bool) -> Self {
+        let OfferingSources { pool, types, zones, snapshot, reservations } = sources;
         let mut candidates = Vec::new();
         let may_reserve = pool.requirements.get(labels::CAPACITY_TYPE).is_some_and(names_reserved);
         for instance in types {

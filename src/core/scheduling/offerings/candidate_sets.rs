@@ -8,7 +8,7 @@ use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pool::NodePool;
 use crate::scheduling::offerings::available::{CandidateIndex, InstanceCandidate, PoolOfferings};
 use crate::scheduling::offerings::limits::LaunchLimits;
-use crate::scheduling::offerings::min_values::Load;
+use crate::scheduling::offerings::min_values::{ChosenCandidate, Load};
 use crate::scheduling::pods::node_filter::{NodeFilterId, NodeFilters};
 use crate::scheduling::topology::domain::{Domain, TopologyKeyId, TopologyKeys};
 use std::collections::BTreeMap;
@@ -47,6 +47,18 @@ impl ExpectedPods<'_> {
         }
         price / (self.requests.copies_that_fit_beside(used, room).clamp(0, i64::from(self.count) - 1) + 1)
     }
+}
+
+/// What the cheapest candidate of a set is looked for.
+#[derive(Clone, Copy)]
+pub(crate) struct CandidateSearch<'a> {
+    /// Candidates before this one, which are cheaper, are left out.
+    pub(crate) from: CandidateIndex,
+    pub(crate) load: Load<'a>,
+    pub(crate) expected: ExpectedPods<'a>,
+    pub(crate) limits: &'a LaunchLimits,
+    /// The candidate of an open node that the new one replaces: its use of limits and quota counts as free.
+    pub(crate) replaced: Option<CandidateIndex>,
 }
 
 /// Candidates of one pool.
@@ -212,29 +224,16 @@ impl CandidateSets {
         }
     }
 
-    /// The cheapest candidate of a choice that holds so much and that is allowed; not cheaper than the one at `from`. In
-    /// place of `own`, if that is given.
+    /// The cheapest candidate of a set that holds the load and that the limits allow. Where more pods are expected, the one
+    /// at which each of them pays least, since they share its price. Disks and minValues are not shared.
     pub(crate) fn cheapest(
         &mut self,
         candidate_set: CandidateSetId,
-        from: CandidateIndex,
-        load: Load<'_>,
-        own: (&LaunchLimits, Option<CandidateIndex>),
+        search: CandidateSearch<'_>,
     ) -> Option<CandidateIndex> {
-        self.cheapest_per_pod(candidate_set, from, (load, ExpectedPods { requests: load.requests, count: 1 }), own)
-    }
-
-    /// The same where more pods are in view: the candidate at which each pays least, since those that follow share what it
-    /// is dearer. Disks and variety are not shared.
-    pub(crate) fn cheapest_per_pod(
-        &mut self,
-        candidate_set: CandidateSetId,
-        from: CandidateIndex,
-        (load, next): (Load<'_>, ExpectedPods<'_>),
-        (allowance, own): (&LaunchLimits, Option<CandidateIndex>),
-    ) -> Option<CandidateIndex> {
+        let CandidateSearch { from, load, expected: next, limits: allowance, replaced: own } = search;
         if load.disks > 0 || !load.min_values.is_empty() {
-            return self.cheapest_by_scan(candidate_set, from, load, (allowance, own));
+            return self.cheapest_by_scan(candidate_set, search);
         }
         if own.is_none() && !allowance.allows_node(&self.pools[self.get(candidate_set).pool].pool) {
             return None;
@@ -267,14 +266,9 @@ impl CandidateSets {
         }
     }
 
-    /// The same as [`Self::cheapest`] for what takes disks or must keep its variety, which the front does not look at.
-    fn cheapest_by_scan(
-        &self,
-        candidate_set: CandidateSetId,
-        from: CandidateIndex,
-        load: Load<'_>,
-        (allowance, own): (&LaunchLimits, Option<CandidateIndex>),
-    ) -> Option<CandidateIndex> {
+    /// The same as [`Self::cheapest`] for loads with disks or minValues, which the Pareto front does not look at.
+    fn cheapest_by_scan(&self, candidate_set: CandidateSetId, search: CandidateSearch<'_>) -> Option<CandidateIndex> {
+        let CandidateSearch { from, load, limits: allowance, replaced: own, .. } = search;
         let CandidateSet { pool: offers, candidates: all, .. } = &self.sets[candidate_set as usize];
         let PoolOfferings { candidates, pool, .. } = &*self.pools[*offers];
         let own = own.map(|own| &candidates[own as usize]);
@@ -298,8 +292,7 @@ impl CandidateSets {
         load.min_values.is_empty()
             || offers.meets_min_values(
                 self.candidates_in(candidate_set),
-                self.candidate(candidate_set, candidate),
-                load,
+                ChosenCandidate { candidate: self.candidate(candidate_set, candidate), load },
                 limits,
             )
     }

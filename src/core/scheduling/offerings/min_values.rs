@@ -24,6 +24,13 @@ pub(crate) struct Load<'a> {
     pub(crate) min_values: &'a [u32],
 }
 
+/// A candidate as which a node is to be launched, and what the node must hold.
+#[derive(Clone, Copy)]
+pub(crate) struct ChosenCandidate<'a> {
+    pub(crate) candidate: &'a InstanceCandidate,
+    pub(crate) load: Load<'a>,
+}
+
 /// Labels of which a pool asks for several values, and how many.
 pub(crate) fn min_values_of(pool: &NodePool) -> Vec<(Arc<str>, u32)> {
     let asked = pool.requirements.iter().filter_map(|(key, asked)| Some((Arc::clone(key), asked.min_values()?)));
@@ -39,17 +46,17 @@ impl PoolOfferings {
         }
     }
 
-    /// How many values of each label a node must keep that is opened as `chosen` for such a first pod.
+    /// How many values of each label a node must keep that is opened as `chosen` for its first pod.
     pub(crate) fn required_values_for_first_pod<'c>(
         &self,
         policy: MinValuesPolicy,
         all: impl Iterator<Item = (&'c InstanceCandidate, u32)> + Clone,
-        (chosen, first): (&InstanceCandidate, Load<'_>),
+        chosen: ChosenCandidate<'_>,
         limits: &LaunchLimits,
     ) -> Vec<u32> {
         match policy {
             MinValuesPolicy::BestEffort if !self.min_values.is_empty() => {
-                let found = self.distinct_values(all, chosen, first, limits);
+                let found = self.distinct_values(all, chosen, limits);
                 self.min_values.iter().zip(found).map(|((_, least), found)| found.min(*least)).collect()
             }
             _ => self.required_values(MinValuesPolicy::Strict),
@@ -60,13 +67,12 @@ impl PoolOfferings {
     pub(crate) fn meets_min_values<'c>(
         &self,
         all: impl Iterator<Item = (&'c InstanceCandidate, u32)> + Clone,
-        chosen: &InstanceCandidate,
-        load: Load<'_>,
-        allowance: &LaunchLimits,
+        chosen: ChosenCandidate<'_>,
+        limits: &LaunchLimits,
     ) -> bool {
-        load.min_values.is_empty() || {
-            let found = self.distinct_values(all, chosen, load, allowance);
-            found.iter().zip(load.min_values).all(|(found, needed)| found >= needed)
+        chosen.load.min_values.is_empty() || {
+            let found = self.distinct_values(all, chosen, limits);
+            found.iter().zip(chosen.load.min_values).all(|(found, needed)| found >= needed)
         }
     }
 
@@ -74,13 +80,12 @@ impl PoolOfferings {
     pub(crate) fn distinct_values<'c>(
         &self,
         all: impl Iterator<Item = (&'c InstanceCandidate, u32)> + Clone,
-        chosen: &InstanceCandidate,
-        load: Load<'_>,
+        chosen: ChosenCandidate<'_>,
         limits: &LaunchLimits,
     ) -> Vec<u32> {
         let count = |(key, _): &(Arc<str>, u32)| {
             let mut values: BTreeSet<Arc<str>> = BTreeSet::new();
-            let doing = all.clone().filter(|(candidate, _)| self.can_substitute(candidate, chosen, load, limits));
+            let doing = all.clone().filter(|(candidate, _)| self.can_substitute(candidate, chosen, limits));
             doing.for_each(|(candidate, zones)| values.extend(self.label_values(candidate, zones, key)));
             values.len() as u32
         };
@@ -92,10 +97,10 @@ impl PoolOfferings {
     pub(crate) fn can_substitute(
         &self,
         candidate: &InstanceCandidate,
-        chosen: &InstanceCandidate,
-        load: Load<'_>,
+        chosen: ChosenCandidate<'_>,
         limits: &LaunchLimits,
     ) -> bool {
+        let ChosenCandidate { candidate: chosen, load } = chosen;
         if std::ptr::eq(candidate, chosen) {
             return true;
         }

@@ -29,6 +29,17 @@ pub enum UnavailableScope {
     Reservation(ArmId, VmSize, Zone),
 }
 
+/// An offering with what is known of its size.
+#[derive(Debug, Clone, Copy)]
+pub struct SizeOffering<'a> {
+    /// The size, its family and its vCPUs.
+    pub facts: &'a SizeFacts,
+    /// The zone.
+    pub zone: &'a Zone,
+    /// The capacity type.
+    pub capacity_type: CapacityType,
+}
+
 /// Offerings that Azure has refused lately. Disposable: lost in a crash, it is learnt again at the cost of one refusal
 /// per scope.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -142,18 +153,13 @@ impl UnavailableOfferings {
         self.generation += u64::from(self.until.len() != before);
     }
 
-    /// True when an offering is not worth asking for; one that is reserved, of this group.
+    /// True when an offering is not worth requesting; a reserved one, from this capacity reservation group.
     #[must_use]
-    pub fn is_unavailable(
-        &self,
-        facts: &SizeFacts,
-        (zone, capacity_type): (&Zone, CapacityType),
-        group: Option<&ArmId>,
-        now: Timestamp,
-    ) -> bool {
+    pub fn is_unavailable(&self, offering: SizeOffering<'_>, group: Option<&ArmId>, now: Timestamp) -> bool {
         if self.until.is_empty() {
             return false;
         }
+        let SizeOffering { facts, zone, capacity_type } = offering;
         let group = group.filter(|_| capacity_type == CapacityType::Reserved);
         let of_group = |group: &ArmId| UnavailableScope::Reservation(group.clone(), facts.name.clone(), zone.clone());
         let holds = |scope: &UnavailableScope| self.until.get(scope).is_some_and(|until| *until > now);
@@ -228,7 +234,13 @@ mod tests {
         let own = refusal.offering.capacity_type;
         let other = if own == CapacityType::Spot { CapacityType::OnDemand } else { CapacityType::Spot };
         [(1, own), (2, own), (1, other)].map(|(n, c)| {
-            let blocked = |m: &i64| memory.is_unavailable(&facts(SIZE), (&zone(n), c), None, at(m * 60));
+            let blocked = |m: &i64| {
+                memory.is_unavailable(
+                    SizeOffering { facts: &facts(SIZE), zone: &zone(n), capacity_type: c },
+                    None,
+                    at(m * 60),
+                )
+            };
             i64::try_from((0..3_000).take_while(blocked).count()).unwrap()
         })
     }
@@ -284,7 +296,13 @@ mod tests {
             memory
         };
         let blocks = |memory: &UnavailableOfferings, name: &str| {
-            CapacityType::ALL.map(|c| memory.is_unavailable(&facts(SIZE), (&zone(1), c), Some(&group(name)), at(30)))
+            CapacityType::ALL.map(|c| {
+                memory.is_unavailable(
+                    SizeOffering { facts: &facts(SIZE), zone: &zone(1), capacity_type: c },
+                    Some(&group(name)),
+                    at(30),
+                )
+            })
         };
         let blocked = |own, code| blocks(&heard(own, code), "a");
         for code in [
@@ -309,15 +327,25 @@ mod tests {
     fn a_quota_keeps_out_only_what_does_not_fit() {
         let mut memory = UnavailableOfferings::default();
         memory.record(&refusal(CloudErrorCode::FamilyQuota, Some((100, 97)), false), Some(&facts(SIZE)));
-        let blocks =
-            |name: &str| memory.is_unavailable(&facts(name), (&zone(1), CapacityType::OnDemand), None, start());
+        let blocks = |name: &str| {
+            memory.is_unavailable(
+                SizeOffering { facts: &facts(name), zone: &zone(1), capacity_type: CapacityType::OnDemand },
+                None,
+                start(),
+            )
+        };
         assert_eq!(facts("Standard_D2s_v5").family, facts(SIZE).family);
         assert!(!blocks("Standard_D2s_v5"), "two of the three cores that are left");
         assert!(blocks(SIZE));
         assert!(!blocks("Standard_E4s_v5"), "another family");
         memory.record(&refusal(CloudErrorCode::RegionalQuota, Some((100, 97)), false), Some(&facts(SIZE)));
-        let blocks =
-            |name: &str| memory.is_unavailable(&facts(name), (&zone(1), CapacityType::OnDemand), None, start());
+        let blocks = |name: &str| {
+            memory.is_unavailable(
+                SizeOffering { facts: &facts(name), zone: &zone(1), capacity_type: CapacityType::OnDemand },
+                None,
+                start(),
+            )
+        };
         assert!(blocks("Standard_E4s_v5") && !blocks("Standard_D2s_v5"));
     }
 
@@ -332,7 +360,11 @@ mod tests {
         note(&mut memory, CloudErrorCode::SkuNotAvailable, None, SIZE, 0);
         note(&mut memory, CloudErrorCode::Invalid, None, SIZE, 1);
         assert!(
-            memory.is_unavailable(&facts(SIZE), (&zone(1), CapacityType::OnDemand), None, at(22 * 3_600)),
+            memory.is_unavailable(
+                SizeOffering { facts: &facts(SIZE), zone: &zone(1), capacity_type: CapacityType::OnDemand },
+                None,
+                at(22 * 3_600)
+            ),
             "23 h, not 10 min"
         );
         // The larger size fails again and again; the small one comes back when its own ten minutes are over.
@@ -342,7 +374,11 @@ mod tests {
             note(&mut memory, CloudErrorCode::FamilyQuota, Some((10, 6)), "Standard_D8s_v5", minute);
         }
         let blocks = |name: &str, minute: i64| {
-            memory.is_unavailable(&facts(name), (&zone(1), CapacityType::OnDemand), None, at(minute * 60))
+            memory.is_unavailable(
+                SizeOffering { facts: &facts(name), zone: &zone(1), capacity_type: CapacityType::OnDemand },
+                None,
+                at(minute * 60),
+            )
         };
         assert!(blocks("Standard_D2s_v5", 9) && !blocks("Standard_D2s_v5", 10));
         assert!(blocks("Standard_D8s_v5", 18) && !blocks("Standard_D8s_v5", 19));

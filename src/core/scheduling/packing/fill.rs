@@ -8,6 +8,7 @@ use crate::model::amounts::resources::Resources;
 use crate::model::settings::MinValuesPolicy;
 use crate::scheduling::offerings::available::PoolOfferings;
 use crate::scheduling::offerings::limits::LaunchLimits;
+use crate::scheduling::offerings::min_values::ChosenCandidate;
 use crate::scheduling::offerings::min_values::Load;
 use crate::scheduling::packing::lower_bound::dual_prices;
 use std::cmp::Reverse;
@@ -256,11 +257,11 @@ impl PoolFiller {
         taken.iter().for_each(|(d, lot)| requests.add(&lot.requests.times(fill.taken[*d] as i64)));
         let chosen = &self.pool.candidates[c];
         let first = taken.first().map_or(&requests, |(_, first)| &first.requests);
-        let first = Load { requests: first, disks: 0, min_values: &[] };
-        let needed =
-            self.pool.required_values_for_first_pod(self.min_values_policy, suiting.clone(), (chosen, first), limits);
+        let with_load = |load| ChosenCandidate { candidate: chosen, load };
+        let first = with_load(Load { requests: first, disks: 0, min_values: &[] });
+        let needed = self.pool.required_values_for_first_pod(self.min_values_policy, suiting.clone(), first, limits);
         let load = Load { requests: &requests, disks: 0, min_values: &needed };
-        self.pool.meets_min_values(suiting, chosen, load, limits)
+        self.pool.meets_min_values(suiting, with_load(load), limits)
     }
 
     /// A lower price per value wins; then more value; then the earlier candidate.

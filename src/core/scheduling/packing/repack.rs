@@ -58,7 +58,8 @@ pub(crate) fn repack(state: &mut SchedulingState) -> bool {
             nodes.sort_by_cached_key(|(node, _)| state.open.utilization(*node));
             let (some, rest) = every_nth(nodes, stride, together);
             let is_new = tried.insert(some.iter().map(|(node, _)| *node).collect());
-            let packed = is_new.then(|| repack_nodes(state, &stock, (&some, &ranked), &mut work)).flatten();
+            let repacked = RepackedNodes { nodes: &some, ranked: &ranked };
+            let packed = is_new.then(|| repack_nodes(state, &stock, repacked, &mut work)).flatten();
             improved |= packed.is_some();
             nodes = packed.unwrap_or(some);
             nodes.extend(rest);
@@ -125,14 +126,23 @@ fn exchange_key(state: &mut SchedulingState, node: OpenNodeId) -> Option<Exchang
     Some(ExchangeKey { pool, candidate_set: state.pin_counting(there, best), domains })
 }
 
-/// Packs the pods of some nodes anew, if that is cheaper and there is enough work left for it: the nodes that hold them
+/// Nodes that are emptied together.
+#[derive(Clone, Copy)]
+struct RepackedNodes<'a> {
+    nodes: &'a [(OpenNodeId, PodCounts)],
+    /// Pod classes by rank.
+    ranked: &'a [PodClassId],
+}
+
+/// Repacks the pods of some nodes, if that is cheaper and there is enough work left for it: the nodes that hold them
 /// then.
 fn repack_nodes(
     state: &mut SchedulingState,
     options: &RepackOptions,
-    (nodes, ranked): (&[(OpenNodeId, PodCounts)], &[PodClassId]),
+    repacked: RepackedNodes<'_>,
     work: &mut u64,
 ) -> Option<Vec<(OpenNodeId, PodCounts)>> {
+    let RepackedNodes { nodes, ranked } = repacked;
     let mut all = PodCounts::new();
     nodes.iter().flat_map(|(_, pods)| pods).for_each(|(rank, pods)| *all.entry(*rank).or_default() += pods);
     let all: Vec<(usize, usize)> = all.into_iter().collect();
@@ -145,7 +155,7 @@ fn repack_nodes(
     }
     let mut best: Option<Packing> = None;
     for style in [FillOrder::LargestFirst, FillOrder::DotProduct] {
-        let lots = fill_groups(state, options, (&all, ranked));
+        let lots = fill_groups(state, options, &all, ranked);
         let mut counter = PoolFiller::new(&options.offers, lots, style, state.open.min_values_policy);
         let most = best.as_ref().map_or(before, |best| best.price);
         let looks = (counter.candidate_count(&allowance) * all.len() * nodes.len()) as u64;
@@ -156,7 +166,20 @@ fn repack_nodes(
         *work = work.saturating_sub(counter.evaluations + options.zones.len() as u64);
         best = packing.filter(|packing| packing.is_better(before, nodes.len())).or(best);
     }
-    Some(apply_packing(state, options.candidate_set, (nodes, best?), (&all, ranked)))
+    let pods_by_rank = all.iter().map(|(rank, _)| *rank).collect::<Vec<_>>();
+    let fills = best?.fills.into_iter().map(|(candidate, fill)| NewNodeFill {
+        candidate,
+        zones: fill.zones,
+        pods: pods_by_rank.iter().copied().zip(fill.taken).filter(|(_, pods)| *pods > 0).collect(),
+    });
+    Some(apply_packing(state, options.candidate_set, repacked, fills.collect()))
+}
+
+/// A node that takes the place of others: its candidate, in which zones, with which pods.
+struct NewNodeFill {
+    candidate: usize,
+    zones: u32,
+    pods: PodCounts,
 }
 
 /// Candidates with what fills them.
@@ -226,7 +249,8 @@ impl RepackOptions {
 fn fill_groups(
     state: &mut SchedulingState,
     options: &RepackOptions,
-    (all, ranked): (&[(usize, usize)], &[PodClassId]),
+    all: &[(usize, usize)],
+    ranked: &[PodClassId],
 ) -> Vec<FillGroup> {
     let SchedulingState { constraints: known, open: shop, .. } = state;
     let mut open: BTreeMap<_, Arc<[u32]>> = BTreeMap::new();
@@ -250,16 +274,15 @@ fn fill_groups(
 fn apply_packing(
     state: &mut SchedulingState,
     base: CandidateSetId,
-    (nodes, packing): (&[(OpenNodeId, PodCounts)], Packing),
-    (all, ranked): (&[(usize, usize)], &[PodClassId]),
+    repacked: RepackedNodes<'_>,
+    fills: Vec<NewNodeFill>,
 ) -> Vec<(OpenNodeId, PodCounts)> {
+    let RepackedNodes { nodes, ranked } = repacked;
     nodes.iter().for_each(|(node, _)| state.open.close(*node));
     let mut new = Vec::new();
-    for (candidate, fill) in packing.fills {
-        let taken = all.iter().map(|(rank, _)| *rank).zip(fill.taken);
-        let pods: PodCounts = taken.filter(|(_, pods)| *pods > 0).collect();
+    for NewNodeFill { candidate, zones, pods } in fills {
         let kinds: Vec<PodClassId> = pods.keys().map(|rank| ranked[*rank]).collect();
-        let Some(node) = open_candidate(state, base, (candidate, fill.zones), &kinds) else { continue };
+        let Some(node) = open_candidate(state, base, (candidate, zones), &kinds) else { continue };
         let OpenNode { candidate_set: choice, candidate: best, .. } = state.open.nodes[node];
         for (kind, pods) in kinds.iter().zip(pods.values()) {
             let growth = PodAddition { added_cost: 0, utilization: 0, candidate_set: choice, candidate: best };

@@ -27,11 +27,18 @@ pub(crate) struct PodClass {
     pub(crate) tracked_volumes: Option<Arc<TrackedVolumes>>,
 }
 
-/// Kinds by number.
+/// What pods have in common that are placed alike.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PodClassKey {
+    pub(crate) shape: Arc<PodShape>,
+    pub(crate) volumes: PodVolumes,
+}
+
+/// Pod classes by number.
 #[derive(Debug, Default)]
 pub(crate) struct PodClasses {
     classes: Vec<PodClass>,
-    by_shape: BTreeMap<(Arc<PodShape>, PodVolumes), Relaxation>,
+    by_key: BTreeMap<PodClassKey, Relaxation>,
 }
 
 /// The kinds of one shape.
@@ -65,40 +72,41 @@ impl PodClasses {
 
     /// What a kind was made of. One look at each shape: for those who tell of a plan, not for those who make it.
     pub(crate) fn origin(&self, class: PodClassId) -> Option<ClassOrigin<'_>> {
-        let mut known = self.by_shape.iter();
-        let ((shape, volumes), family) = known.find(|(_, family)| family.steps.contains(&class))?;
-        Some(ClassOrigin { shape, volumes, relaxation: family })
+        let mut known = self.by_key.iter();
+        let (PodClassKey { shape, volumes }, relaxation) = known.find(|(_, known)| known.steps.contains(&class))?;
+        Some(ClassOrigin { shape, volumes, relaxation })
     }
 
     pub(crate) fn requests(&self, class: PodClassId) -> &Resources {
         &self.classes[class].shape.requests
     }
 
-    /// The kinds of a shape with such volumes; `avoids` says that its pods had better not come to the nodes of some pool.
-    /// `learn` is told of each new one: the shape with what is asked for, and as it is.
+    /// The classes of pods with one key; `avoids` says that some pool has a PreferNoSchedule taint that they do not
+    /// tolerate. `register` is called for each new class: with its shape at that step of relaxation, and the pod's own.
     pub(crate) fn classes_of(
         &mut self,
-        shape: &Arc<PodShape>,
-        (volumes, avoids): (PodVolumes, bool),
+        key: PodClassKey,
+        avoids: bool,
         filters: &mut NodeFilters,
-        mut learn: impl FnMut(&PodShape, &Arc<PodShape>),
+        mut register: impl FnMut(&PodShape, &Arc<PodShape>),
     ) -> Relaxation {
-        let key = (Arc::clone(shape), volumes);
-        if let Some(known) = self.by_shape.get(&key) {
+        if let Some(known) = self.by_key.get(&key) {
             return known.clone();
         }
+        let PodClassKey { shape, volumes } = &key;
         let mut numbers = Vec::new();
         for RelaxationStep { shape: step, avoid_prefer_no_schedule: avoids } in relaxation_steps(shape, avoids) {
-            learn(&step, shape);
+            register(&step, shape);
             numbers.push(self.classes.len());
-            let filter = NodeFilter { avoid_prefer_no_schedule: avoids, ..NodeFilter::of(&step, &key.1.alternatives) };
-            let (disks, more) = (key.1.disks, key.1.tracked.clone());
+            let filter =
+                NodeFilter { avoid_prefer_no_schedule: avoids, ..NodeFilter::of(&step, &volumes.alternatives) };
+            let (disks, more) = (volumes.disks, volumes.tracked.clone());
             self.classes.push(PodClass { shape: step, filter: filters.intern(filter), disks, tracked_volumes: more });
         }
         let bare = numbers.last().copied().unwrap_or_default();
-        let family = Relaxation { required_only: bare, steps: numbers.into() };
-        self.by_shape.insert(key, family.clone());
-        family
+        let relaxation = Relaxation { required_only: bare, steps: numbers.into() };
+        self.by_key.insert(key, relaxation.clone());
+        relaxation
     }
 }
 
