@@ -103,6 +103,13 @@ fn tests_that_a_decision_names_exist() -> io::Result<()> {
     Ok(())
 }
 
+/// Cargo gives it to every test that it runs; without it, each run of the properties would have cases of its own.
+#[test]
+fn the_seed_of_properties_is_fixed() {
+    let seed = std::env::var("PROPTEST_RNG_SEED").unwrap_or_default();
+    assert!(seed.parse::<u64>().is_ok(), "PROPTEST_RNG_SEED is {seed:?}: .cargo/config.toml sets it");
+}
+
 #[test]
 fn no_file_is_too_long() -> io::Result<()> {
     let sources = sources()?;
