@@ -1,16 +1,5 @@
 //! napkeeper for AKS node auto-provisioning: validates, explains, simulates, provisions and cleans up.
 
-mod azure;
-mod azure_sim;
-mod cli;
-mod clock;
-mod controller;
-mod inventory;
-mod published;
-mod region;
-mod sheet;
-mod webhook;
-
 use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
@@ -20,5 +9,5 @@ use std::process::ExitCode;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    cli::run()
+    napkeeper_cli::run()
 }

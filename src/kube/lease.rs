@@ -54,8 +54,16 @@ impl LeaseHandle {
     }
 }
 
+/// A name for [`stand`]: the host's, which in a cluster is the pod's, and a random part.
+#[must_use]
+pub fn lease_identity() -> String {
+    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let host = host.unwrap_or_else(|| "napkeeper".to_owned());
+    format!("{host}-{}", uuid::Uuid::new_v4().simple())
+}
+
 /// Stands for election until `stop`, then releases the Lease, so that a successor need not wait. What writes must
-/// have ended before `stop`. No two processes may share an identity; a pod's name with a random part will do.
+/// have ended before `stop`. No two processes may share an identity.
 pub fn stand(
     client: Client,
     namespace: &str,

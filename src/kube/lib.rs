@@ -34,7 +34,7 @@ pub use events::{Events, Regarding};
 pub use facts::{follow_facts, publish_facts, read_facts};
 pub use gate::Gate;
 pub use hindrances::follow_hindrances;
-pub use lease::{LEASE, LeaseHandle, WEBHOOK_LEASE, stand, stand_for};
+pub use lease::{LEASE, LeaseHandle, WEBHOOK_LEASE, lease_identity, stand, stand_for};
 pub use owner::foreign_definitions;
 pub use pause::{PAUSE_CONFIG_MAP, read_pause};
 pub use placement::follow_placement;

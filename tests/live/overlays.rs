@@ -301,11 +301,15 @@ async fn components_change_what_they_say_and_the_webhook_survives_with_each() ->
 
     let alerts = with_components(&plane, "companion", &["alerts"]).await?;
     let rules = find(&alerts, "PrometheusRule", "napkeeper-webhook").context("no alerts")?["spec"].to_string();
-    let code: String =
-        ["webhook/metrics.rs", "src/serve/tls.rs", "src/app/webhook/source.rs", "src/app/webhook/certificates.rs"]
-            .iter()
-            .map(|file| std::fs::read_to_string(repository(file)))
-            .collect::<std::io::Result<_>>()?;
+    let code: String = [
+        "webhook/metrics.rs",
+        "src/serve/tls.rs",
+        "src/webhook_server/source.rs",
+        "src/webhook_server/certificates.rs",
+    ]
+    .iter()
+    .map(|file| std::fs::read_to_string(repository(file)))
+    .collect::<std::io::Result<_>>()?;
     for name in
         rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter_map(|w| w.strip_prefix("napkeeper_"))
     {

@@ -57,7 +57,7 @@ impl DependencyKind {
 }
 
 /// Which members of the workspace each member may use. The adapters (kube, azure, sim, webhook) never use each other:
-/// the app wires them. What is not here may use nothing of ours.
+/// the controller and the webhook server wire them. What is not here may use nothing of ours.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("napkeeper-core", &[]),
     ("napkeeper-serve", &[]),
@@ -67,21 +67,41 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("napkeeper-azure", &["napkeeper-api", "napkeeper-core"]),
     ("napkeeper-sim", &["napkeeper-api", "napkeeper-core"]),
     ("napkeeper-webhook", &["napkeeper-api", "napkeeper-core", "napkeeper-serve", "napkeeper-verdict"]),
-    ("napkeeper", EVERY_CRATE),
-    (TESTS, EVERY_CRATE),
+    ("napkeeper-azure-sim", &["napkeeper-core", "napkeeper-sim"]),
+    (
+        "napkeeper-controller",
+        &["napkeeper-api", "napkeeper-azure", "napkeeper-core", "napkeeper-kube", "napkeeper-serve"],
+    ),
+    (
+        "napkeeper-webhook-server",
+        &[
+            "napkeeper-api",
+            "napkeeper-core",
+            "napkeeper-kube",
+            "napkeeper-serve",
+            "napkeeper-verdict",
+            "napkeeper-webhook",
+        ],
+    ),
+    ("napkeeper-cli", BELOW_THE_COMMAND_LINE),
+    ("napkeeper", &["napkeeper-cli"]),
+    (TESTS, BELOW_THE_COMMAND_LINE),
     ("napkeeper-structure", &[]),
 ];
 
-/// All that the app wires, and the tests see.
-const EVERY_CRATE: &[&str] = &[
+/// What the command line wires together, and the tests see.
+const BELOW_THE_COMMAND_LINE: &[&str] = &[
     "napkeeper-api",
     "napkeeper-azure",
+    "napkeeper-azure-sim",
+    "napkeeper-controller",
     "napkeeper-core",
     "napkeeper-kube",
     "napkeeper-serve",
     "napkeeper-sim",
     "napkeeper-verdict",
     "napkeeper-webhook",
+    "napkeeper-webhook-server",
 ];
 
 /// The tests see everything, and nobody sees them.
@@ -281,7 +301,7 @@ fn a_wrong_arrow_is_named() {
     let members = MAY_USE.iter().map(|(name, _)| *name).collect();
     let normal = DependencyKind::Normal;
     let fine = [
-        arrow("napkeeper", "napkeeper-azure", normal),
+        arrow("napkeeper-cli", "napkeeper-azure", normal),
         arrow("napkeeper-webhook", "napkeeper-verdict", normal),
         arrow("napkeeper-core", "jiff", normal),
         arrow("napkeeper-core", "napkeeper-sim", DependencyKind::Development),
@@ -295,6 +315,9 @@ fn a_wrong_arrow_is_named() {
         ("napkeeper-kube", "napkeeper-sim", DependencyKind::Build),
         ("napkeeper-webhook", "napkeeper-azure", normal),
         ("napkeeper-kube", "napkeeper", normal),
+        ("napkeeper-azure-sim", "napkeeper-controller", normal),
+        ("napkeeper-webhook-server", "napkeeper-azure", normal),
+        ("napkeeper-controller", "napkeeper-cli", normal),
         ("napkeeper-core", "napkeeper-tests", DependencyKind::Development),
     ] {
         let [sentence] = &wrong_arrows(&members, &[arrow(from, to, kind)])[..] else {

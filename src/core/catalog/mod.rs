@@ -22,7 +22,7 @@ pub use crate::model::cluster::offering::{
     reserved_price,
 };
 pub use capacity::{capacity, overhead};
-pub use embedded::{Catalog, CatalogError, Month};
+pub use embedded::{Catalog, CatalogError, Month, UnknownRegion};
 pub use exclusion::{ExclusionReason, exclusion_reason, is_azure_linux, no_arm64_image};
 pub use instance::{Arch, EphemeralDisk, EphemeralDiskPlacement, Gpu, InstanceType, InstanceTypes, SizeFacts};
 pub use instance_types::{InstanceTypeOptions, ReservedPlaces, instance_types, node_labels, with_reserved};

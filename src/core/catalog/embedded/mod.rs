@@ -54,6 +54,24 @@ pub struct CatalogError {
     pub cause: &'static str,
 }
 
+/// A region that the catalogue does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("region {name:?} not found in the catalogue of {as_of}{}", self.suggestion())]
+pub struct UnknownRegion {
+    /// The name that was looked up.
+    pub name: String,
+    /// The month of the catalogue's data.
+    pub as_of: Month,
+    /// The region with the most similar name, if any is similar.
+    pub nearest: Option<Region>,
+}
+
+impl UnknownRegion {
+    fn suggestion(&self) -> String {
+        self.nearest.as_ref().map(|region| format!("; did you mean {region}?")).unwrap_or_default()
+    }
+}
+
 /// All regions and sizes. By default there are none.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
@@ -182,6 +200,19 @@ impl Catalog {
         };
         let sizes = offers.iter().filter_map(offered).collect();
         Some(self.sheet.applied(RegionCatalog { region: region.clone(), sizes }))
+    }
+
+    /// The region of this name.
+    ///
+    /// # Errors
+    /// When the catalogue does not have it, with the most similar name that it has.
+    pub fn find_region(&self, name: &str) -> Result<Region, UnknownRegion> {
+        let found = Region::new(name).ok().filter(|region| self.regions.contains_key(region));
+        found.ok_or_else(|| UnknownRegion {
+            name: name.to_owned(),
+            as_of: self.as_of,
+            nearest: self.nearest_region(name).cloned(),
+        })
     }
 
     /// The region that somebody who wrote `text` may have meant: `westeurope` for `West Europe` or `westeuope`.

@@ -1,0 +1,175 @@
+//! The cluster: what does it hold, live or as kubectl listed it?
+//!
+//! Both are read as the controller reads a cluster, so that what is explained is what it would do.
+
+use anyhow::{Context, bail};
+use napkeeper_api::facts::Published;
+use napkeeper_controller::wall_clock::WallClock;
+use napkeeper_core::snapshot::Snapshot;
+use napkeeper_kube::saved::{Objects, replay};
+use napkeeper_kube::watch::{Kind, WatchEvent, WatchOptions, fold, watch};
+use napkeeper_kube::{connect, read_facts};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// What a placement depends on.
+const KINDS: [Kind; 14] = [
+    Kind::Pods,
+    Kind::Nodes,
+    Kind::NodePools,
+    Kind::NodeClasses,
+    Kind::NodeClaims,
+    Kind::NodeOverlays,
+    Kind::DaemonSets,
+    Kind::Volumes,
+    Kind::VolumeClaims,
+    Kind::StorageClasses,
+    Kind::CsiNodes,
+    Kind::Namespaces,
+    Kind::Services,
+    Kind::Schedulers,
+];
+
+/// Without these nothing can be said.
+const NEEDED: [Kind; 4] = [Kind::Pods, Kind::Nodes, Kind::NodePools, Kind::NodeClasses];
+
+/// How long listing everything may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Most objects that are named which cannot be understood.
+const UNREADABLE: usize = 5;
+
+/// The command that lists all that is needed.
+const LIST: &str = "kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,daemonsets,pv,pvc,storageclasses,\
+csinodes,namespaces,services --all-namespaces -o json";
+
+/// What a cluster holds, and what is not known of it.
+pub(super) struct Listed {
+    pub(super) snapshot: Snapshot,
+    /// What the controller has published in it.
+    pub(super) published: Option<Published>,
+    /// Sentences.
+    pub(super) remarks: Vec<String>,
+}
+
+/// Lists a cluster live.
+pub(super) async fn live(kubeconfig: Option<&Path>, namespace: &str) -> anyhow::Result<Listed> {
+    let no_cluster = "cannot reach a cluster. Pass a folder of manifests, --from or --kubeconfig";
+    let client = connect(kubeconfig).await.context(no_cluster)?;
+    let mut listed = list(&client, KINDS.into()).await?;
+    match read_facts(&client, namespace).await {
+        Ok(published) => listed.published = published,
+        Err(error) => listed.remarks.push(format!("{error}: using the built-in sizes and prices")),
+    }
+    Ok(listed)
+}
+
+/// Reads what kubectl listed: a file, or a folder of files.
+pub(super) async fn saved(path: &Path) -> anyhow::Result<Listed> {
+    let mut objects = Objects::new();
+    for file in json_files(path)? {
+        let shown = file.display().to_string();
+        let text = std::fs::read_to_string(&file).with_context(|| format!("--from: reading {shown}"))?;
+        let value: Value = serde_json::from_str(&text)
+            .with_context(|| format!("--from: {shown} is not valid JSON; recreate it with: {LIST} > {shown}"))?;
+        take(value, &mut objects);
+    }
+    for kind in NEEDED.into_iter().filter(|kind| *kind != Kind::Nodes) {
+        if !objects.contains_key(plural(kind)) {
+            let shown = path.display();
+            bail!("--from {shown}: no {} found; list everything with: {LIST} > cluster.json", plural(kind));
+        }
+    }
+    for kind in KINDS {
+        objects.entry(plural(kind).to_owned()).or_default();
+    }
+    let client = replay(objects, BTreeSet::new(), |name| format!("{name} are not in the saved objects"));
+    list(&client, KINDS.into()).await
+}
+
+/// The resource without its group, as it stands in a path.
+fn plural(kind: Kind) -> &'static str {
+    kind.resource().split('.').next().unwrap_or_default()
+}
+
+fn json_files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let shown = path.display();
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).with_context(|| format!("--from: reading {shown}"))? {
+        let file = entry.with_context(|| format!("--from: reading {shown}"))?.path();
+        files.extend(file.extension().is_some_and(|extension| extension == "json").then_some(file));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Puts an object, or those of a list, where its kind is listed. Lists of one kind leave it to the list to say which.
+fn take(value: Value, objects: &mut Objects) {
+    let kind_of = |value: &Value| value["kind"].as_str().unwrap_or_default().to_owned();
+    let own = kind_of(&value);
+    let Value::Object(mut map) = value else { return };
+    let Some(Value::Array(items)) = map.remove("items") else { return put(&own, Value::Object(map), objects) };
+    let of_list = own.strip_suffix("List").unwrap_or_default();
+    for item in items {
+        let kind = kind_of(&item);
+        put(if kind.is_empty() { of_list } else { &kind }, item, objects);
+    }
+}
+
+fn put(kind: &str, object: Value, objects: &mut Objects) {
+    let plural = match kind {
+        "StorageClass" => "storageclasses".to_owned(),
+        "AKSNodeClass" => "aksnodeclasses".to_owned(),
+        kind => format!("{}s", kind.to_lowercase()),
+    };
+    objects.entry(plural).or_default().push(object);
+}
+
+/// Lists kinds until all are there. Those that are not needed and cannot be listed are left out, and told.
+async fn list(client: &kube::Client, mut kinds: BTreeSet<Kind>) -> anyhow::Result<Listed> {
+    let mut remarks = Vec::new();
+    loop {
+        match tokio::time::timeout(PATIENCE, attempt(client, &kinds, &mut remarks)).await {
+            Ok(Ok(snapshot)) => return Ok(Listed { snapshot, published: None, remarks }),
+            Ok(Err(Some((kind, error)))) if !NEEDED.contains(&kind) => {
+                remarks.push(format!("{error}; assuming there are no {kind}"));
+                kinds.remove(&kind);
+            }
+            Ok(Err(Some((_, error)))) => bail!("{error}"),
+            Ok(Err(None)) => bail!("could not list the cluster: the watch ended"),
+            Err(_) => bail!("could not list the cluster within {}s", PATIENCE.as_secs()),
+        }
+    }
+}
+
+/// What went wrong with which kind; `None` when nobody says.
+type Failed = Option<(Kind, String)>;
+
+async fn attempt(client: &kube::Client, kinds: &BTreeSet<Kind>, remarks: &mut Vec<String>) -> Result<Snapshot, Failed> {
+    let (sender, mut changes) = mpsc::channel(1_000);
+    let options = WatchOptions { kinds: kinds.clone(), ..WatchOptions::new(Arc::new(WallClock::new(None)), "default") };
+    let watching = tokio::spawn(watch(client.clone(), options, sender));
+    let (mut snapshot, mut unreadable) = (Snapshot::default(), Vec::new());
+    let ended = loop {
+        match changes.recv().await {
+            Some(WatchEvent::Synced) => break Ok(()),
+            Some(WatchEvent::Trouble { kind, error }) => break Err(Some((kind, error))),
+            Some(WatchEvent::Unreadable { kind, name, why }) => unreadable.push(format!("{kind} {name}: {why}")),
+            Some(event) => fold(&event, &mut snapshot),
+            None => break Err(None),
+        }
+    };
+    watching.abort();
+    ended?;
+    let more = unreadable.len().saturating_sub(UNREADABLE);
+    remarks.extend(unreadable.into_iter().take(UNREADABLE));
+    remarks.extend((more > 0).then(|| format!("{more} more objects could not be parsed")));
+    Ok(snapshot)
+}

@@ -1,0 +1,266 @@
+//! `napkeeper explain pod`: where does a pod go and why, or what keeps it from a place?
+
+use super::scene::{Basis, Scene};
+use super::who::{Chosen, Name};
+use super::{cluster, files};
+use crate::Outcome;
+use crate::account::{json, subject, text};
+use crate::output::{self, Format, one_line};
+use anstyle::Style;
+use anyhow::Context;
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_api::duration::{format as lasting, parse_with_days};
+use napkeeper_core::catalog::Catalog;
+use napkeeper_core::model::cluster::pod::Pod;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{Namespace, NodeName, ObjectKey};
+use napkeeper_core::scheduling::{AvailableOfferings, Explanations, Input, MAX_NEW_NODES, explain};
+use napkeeper_core::snapshot::Snapshot;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const EXAMPLES: &str = "\
+Examples:
+  napkeeper explain pod web-7d4b9c6f5-x2x9k -n shop            a pod of the cluster of your kubeconfig
+  napkeeper explain pod deployment/web -n shop                 all pods of a Deployment
+  napkeeper explain pod web clusters/prod -n shop              in a folder of manifests, without any cluster
+  napkeeper explain pod training manifests/quickstart          with its scenario, as soon as the pods are pending
+  napkeeper explain pod web clusters/prod --at 36h -o json     at that time of the scenario
+  kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,daemonsets,pv,pvc,storageclasses,csinodes,namespaces,services \\
+      --all-namespaces -o json > cluster.json && napkeeper explain pod web-0 -n shop --from cluster.json
+
+It changes nothing. Pending pods are scheduled together, as the controller does it.
+Exit codes: 0 all pods can be scheduled, 1 some cannot, 2 error (bad input or I/O).";
+
+/// Explain where a pod would be scheduled and why, or why no NodePool can run it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Name of a pod or workload, or kind and name: deployment/web, statefulset/db, job/train.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Folder or file of manifests, or - for standard input [default: the cluster].
+    #[arg(value_name = "PATH", conflicts_with_all = ["from", "kubeconfig"])]
+    path: Option<PathBuf>,
+    /// Namespace.
+    #[arg(short, long, value_name = "NAMESPACE", default_value = "default")]
+    namespace: String,
+    /// Output of `kubectl get -o json` instead of the cluster: a file, or a folder of files.
+    #[arg(long, value_name = "PATH", conflicts_with = "kubeconfig")]
+    from: Option<PathBuf>,
+    /// Kubeconfig [default: the pod's service account, else the user's kubeconfig].
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Scenario file, overrides the one in the folder.
+    #[arg(long, value_name = "FILE", requires = "path")]
+    scenario: Option<PathBuf>,
+    /// Time since the start of the scenario, such as 90m, 36h or 9d [default: as soon as the pods are pending].
+    #[arg(long, value_name = "DURATION", value_parser = after, requires = "path")]
+    at: Option<SignedDuration>,
+    /// Azure region, overrides that of the scenario or the nodes.
+    #[arg(long, value_name = "REGION")]
+    region: Option<String>,
+    /// File with the ConfigMap napkeeper-facts: the subscription's sizes, restrictions, quotas and prices.
+    #[arg(long, value_name = "FILE")]
+    facts: Option<PathBuf>,
+    /// CSV of prices that override list prices [default: the price sheet of the napkeeper.yaml in or above PATH].
+    #[arg(long, value_name = "FILE")]
+    price_sheet: Option<PathBuf>,
+    /// Cluster in that napkeeper.yaml whose price sheet is used; required if it has several price sheets.
+    #[arg(long, value_name = "NAME", requires = "path", conflicts_with = "price_sheet")]
+    cluster: Option<String>,
+    /// Namespace of the ConfigMap napkeeper-facts in the cluster.
+    #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
+    facts_namespace: String,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    output: Format,
+}
+
+fn after(text: &str) -> Result<SignedDuration, String> {
+    let time = parse_with_days(text).map_err(|e| e.to_string())?;
+    (!time.is_negative()).then_some(time).ok_or_else(|| "must not be negative".to_owned())
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let namespace = Namespace::new(&args.namespace).context("--namespace")?;
+    let name = Name::parse(&args.name, namespace)?;
+    let Some(scene) = scene(args, &name)? else { return Ok(Outcome::Incomplete) };
+    let chosen = name.choose(&scene.snapshot);
+    if chosen.is_empty() {
+        return Err(name.unknown(&scene.snapshot, &scene.from, &[]));
+    }
+    let told = Told::of(&scene, &chosen);
+    let mut out = anstream::stdout().lock();
+    match args.output {
+        Format::Text => told.write(&mut out)?,
+        Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(&told.json(&name))?)?,
+    }
+    out.flush()?;
+    Ok(if told.waiting.all_placed() { Outcome::Fine } else { Outcome::Findings })
+}
+
+/// What there is, by files, by what was saved, or live.
+fn scene(args: &Args, name: &Name) -> anyhow::Result<Option<Scene>> {
+    let sheet = napkeeper_controller::price_sheet::asked(
+        args.price_sheet.as_deref(),
+        args.path.as_deref(),
+        args.cluster.as_deref(),
+    )?;
+    let catalog = Catalog::embedded()?;
+    let region = args.region.as_deref().map(|text| catalog.find_region(text)).transpose()?;
+    let mut published =
+        args.facts.as_deref().map(crate::published_facts::read).transpose()?.map(|(published, _)| published);
+    let basis = |published| Basis { catalog: &catalog, region: region.as_ref(), published, sheet: &sheet };
+    if let Some(path) = &args.path {
+        let priced = catalog.clone().priced_by(sheet.clone());
+        let (scenario, region) = (args.scenario.as_deref(), region.as_ref());
+        let files = files::Files { path, scenario, at: args.at, region, catalog: &priced };
+        let Some((mut scene, place)) = files::scene(&files, name)? else { return Ok(None) };
+        if published.is_some() {
+            Basis { region: Some(&place), ..basis(published) }.furnish(&mut scene.snapshot, scene.now)?;
+        }
+        return Ok(Some(scene));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let (mut listed, from) = match &args.from {
+        Some(path) => (runtime.block_on(cluster::saved(path))?, path.display().to_string()),
+        None => (
+            runtime.block_on(cluster::live(args.kubeconfig.as_deref(), &args.facts_namespace))?,
+            "the cluster".to_owned(),
+        ),
+    };
+    for remark in &listed.remarks {
+        output::warning(remark);
+    }
+    published = published.or_else(|| listed.published.take());
+    let (mut snapshot, now) = (listed.snapshot, Timestamp::now());
+    basis(published).furnish(&mut snapshot, now)?;
+    Ok(Some(Scene { snapshot, unavailable: Default::default(), now, from, at: None }))
+}
+
+/// What is said of some pods.
+struct Told<'a> {
+    scene: &'a Scene,
+    /// Those that wait, with what is to become of them.
+    waiting: Explanations,
+    /// Those that run, by node.
+    running: BTreeMap<NodeName, Vec<ObjectKey>>,
+    /// Where one that runs would go, were its node to go.
+    elsewhere: Option<Explanations>,
+    /// Those of which nothing is to be said, and why.
+    beside: &'a [(ObjectKey, &'static str)],
+}
+
+impl<'a> Told<'a> {
+    fn of(scene: &'a Scene, chosen: &'a Chosen) -> Self {
+        let market = AvailableOfferings::new(&scene.snapshot, &scene.unavailable, scene.now);
+        let place = |pods: &[Arc<Pod>], without: &BTreeSet<NodeName>, about: &BTreeSet<&ObjectKey>| {
+            let promised = BTreeMap::new();
+            let snapshot = &scene.snapshot;
+            let input = Input {
+                snapshot,
+                available: &market,
+                excluded_nodes: without,
+                max_new_nodes: MAX_NEW_NODES,
+                claim_of_pod: &promised,
+            };
+            explain(input, pods, |key| about.contains(key))
+        };
+        let about: BTreeSet<&ObjectKey> = chosen.waiting.iter().map(|pod| &pod.key).collect();
+        let waiting = if about.is_empty() {
+            Explanations::default()
+        } else {
+            place(&pending(&scene.snapshot, chosen), &BTreeSet::new(), &about)
+        };
+        let mut running: BTreeMap<NodeName, Vec<ObjectKey>> = BTreeMap::new();
+        for pod in &chosen.running {
+            pod.node.iter().for_each(|node| running.entry(node.clone()).or_default().push(pod.key.clone()));
+        }
+        let elsewhere = match &chosen.running[..] {
+            [only] if about.is_empty() => {
+                let without = only.node.iter().cloned().collect();
+                Some(place(&[Arc::clone(only)], &without, &[&only.key].into()))
+            }
+            _ => None,
+        };
+        Self { scene, waiting, running, elsewhere, beside: &chosen.beside }
+    }
+
+    fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
+        const BOLD: Style = Style::new().bold();
+        const DIM: Style = Style::new().dimmed();
+        if let Some(at) = self.scene.at {
+            writeln!(out, "{DIM}{}, {} after its start{DIM:#}\n", one_line(&self.scene.from), lasting(at))?;
+        }
+        text::write(out, &self.waiting, MOST)?;
+        let mut gap = !self.waiting.explanations.is_empty();
+        for (node, pods) in self.running.iter().take(MOST) {
+            if std::mem::replace(&mut gap, false) {
+                writeln!(out)?;
+            }
+            let verb = if pods.len() == 1 { "runs" } else { "run" };
+            writeln!(out, "{BOLD}{}{BOLD:#} {verb} on node {}", subject(pods), self.described(node))?;
+        }
+        let more: usize = self.running.values().skip(MOST).map(Vec::len).sum();
+        if more > 0 {
+            writeln!(out, "{DIM}and {more} more run on other nodes{DIM:#}")?;
+        }
+        if let Some(elsewhere) = &self.elsewhere {
+            writeln!(out, "\nIf that node were removed:")?;
+            text::write(out, elsewhere, MOST)?;
+        }
+        for (key, why) in self.beside.iter().take(MOST) {
+            writeln!(out, "{BOLD}{key}{BOLD:#} {why}")?;
+        }
+        match self.beside.len().saturating_sub(MOST) {
+            0 => Ok(()),
+            more => writeln!(out, "{DIM}and {more} more that need no scheduling{DIM:#}"),
+        }
+    }
+
+    /// A node with what of it a reader wants to know.
+    fn described(&self, name: &NodeName) -> String {
+        let node = self.scene.snapshot.nodes().get(name);
+        let label = |key: &str| node.and_then(|node| node.label(key));
+        let pool = label(labels::NODEPOOL).map(|pool| format!("NodePool {pool}"));
+        let size = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE].into_iter().filter_map(label);
+        let size = size.collect::<Vec<_>>().join(" ");
+        let all: Vec<String> = pool.into_iter().chain([size]).filter(|part| !part.is_empty()).collect();
+        one_line(&if all.is_empty() { name.to_string() } else { format!("{name} ({})", all.join(", ")) })
+    }
+
+    fn json(&self, name: &Name) -> Value {
+        let running = self.running.iter().take(MOST).map(|(node, pods)| {
+            let names: Vec<String> = pods.iter().take(MOST).map(ToString::to_string).collect();
+            json!({ "node": node.as_str(), "podCount": pods.len(), "pods": names })
+        });
+        let beside = self.beside.iter().take(MOST);
+        let beside = beside.map(|(key, why)| json!({ "pod": key.to_string(), "why": why }));
+        json!({
+            "asked": name.text,
+            "namespace": name.namespace.as_str(),
+            "from": self.scene.from,
+            "at": self.scene.at.map(lasting),
+            "allPlaced": self.waiting.all_placed(),
+            "waiting": json::accounts(&self.waiting),
+            "running": running.collect::<Vec<_>>(),
+            "runningNodes": self.running.len(),
+            "elsewhere": self.elsewhere.as_ref().map(json::accounts),
+            "beside": beside.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Most groups, nodes and names that are told.
+const MOST: usize = 10;
+
+/// The pods that are placed together: all that wait, and those that are asked about.
+fn pending(snapshot: &Snapshot, chosen: &Chosen) -> Vec<Arc<Pod>> {
+    let known: BTreeSet<&ObjectKey> = snapshot.pending_pods().map(|pod| &pod.key).collect();
+    let asked = chosen.waiting.iter().filter(|pod| !known.contains(&pod.key));
+    snapshot.pending_pods().chain(asked).cloned().collect()
+}

@@ -1,0 +1,82 @@
+//! The scene: what is known where a pod is to be placed?
+
+use anyhow::{Context, bail};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_api::facts::Published;
+use napkeeper_core::catalog::live::{Fact, InfrastructureFacts, PriceSheet, Quota, catalog_from_facts};
+use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog, instance_types, with_reserved};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::Region;
+use napkeeper_core::scheduling::UnavailableOfferings;
+use napkeeper_core::snapshot::Snapshot;
+use std::sync::Arc;
+
+/// All that a placement follows from.
+pub(super) struct Scene {
+    pub(super) snapshot: Snapshot,
+    /// Offerings that Azure has refused lately, where that is known.
+    pub(super) unavailable: UnavailableOfferings,
+    pub(super) now: Timestamp,
+    /// Where it comes from, for people.
+    pub(super) from: String,
+    /// How long after the start of a scenario it is.
+    pub(super) at: Option<SignedDuration>,
+}
+
+/// What sizes and prices are by.
+pub(super) struct Basis<'a> {
+    pub(super) catalog: &'a Catalog,
+    /// As the command line says.
+    pub(super) region: Option<&'a Region>,
+    /// What the controller has published, if that is known.
+    pub(super) published: Option<Published>,
+    pub(super) sheet: &'a PriceSheet,
+}
+
+impl Basis<'_> {
+    /// Works out what can be bought in a cluster, and under which quotas.
+    pub(super) fn furnish(&self, snapshot: &mut Snapshot, now: Timestamp) -> anyhow::Result<()> {
+        let region = self.region.cloned().or_else(|| region_of(snapshot));
+        let Some(region) = region.or_else(|| self.published.as_ref().map(|p| p.region.clone())) else {
+            bail!(
+                "region unknown: no node has the label {}; pass it with --region, for example --region westeurope",
+                labels::REGION
+            )
+        };
+        let region = self.catalog.find_region(region.as_str())?;
+        let known =
+            self.catalog.region(&region).with_context(|| format!("region {region} is missing from the catalogue"))?;
+        let sizes = self.sizes(known, snapshot, now)?;
+        let classes: Vec<_> = snapshot.classes().values().cloned().collect();
+        for class in classes {
+            let types = instance_types(&sizes, &class, &InstanceTypeOptions::default());
+            let types = with_reserved(types, &snapshot.infrastructure.reserved_for(&class));
+            snapshot.instance_types.insert(class.name.clone(), Arc::new(types));
+        }
+        Ok(())
+    }
+
+    /// The sizes of a region, and what of them is published; its quotas too.
+    fn sizes(&self, embedded: RegionCatalog, snapshot: &mut Snapshot, now: Timestamp) -> anyhow::Result<RegionCatalog> {
+        let Some(Published { region, facts: known, .. }) = &self.published else {
+            return Ok(self.sheet.applied(embedded));
+        };
+        if *region != embedded.region {
+            bail!(
+                "the facts are for {region}, but the cluster is in {}: use the facts of that region",
+                embedded.region
+            );
+        }
+        // Whoever hands in numbers means them, whatever their age.
+        let quota = known.quota.as_ref().map(|quota| Arc::new(Quota::new(now, quota.usages().cloned())));
+        snapshot.set_quota(quota);
+        let subnets = known.subnets.as_ref().map(|fact| Fact { as_of: now, value: fact.value.clone() });
+        let reservations = known.reservations.as_ref().map(|fact| Fact { as_of: now, value: fact.value.clone() });
+        snapshot.set_infrastructure(Arc::new(InfrastructureFacts { subnets, reservations, ..known.infrastructure() }));
+        Ok(catalog_from_facts(known, &embedded, self.sheet))
+    }
+}
+
+fn region_of(snapshot: &Snapshot) -> Option<Region> {
+    snapshot.nodes().values().find_map(|node| Region::new(node.label(labels::REGION)?).ok())
+}

@@ -1,0 +1,131 @@
+//! Which command was asked for, and how did it end?
+//!
+//! Results go to stdout, everything else to stderr. Exit codes: 0 success, 1 findings, 2 error (bad input or I/O).
+
+mod account;
+mod audit;
+mod azure_sim;
+mod completion;
+mod controller;
+mod explain;
+mod logs;
+mod man;
+mod markdown;
+mod migrate;
+mod output;
+mod plugin;
+mod policies;
+mod policy_args;
+mod published_facts;
+mod rules;
+mod sarif;
+mod schema;
+mod simulate;
+mod validate;
+mod version;
+mod webhook;
+
+use clap::{Parser, Subcommand};
+use std::io;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  napkeeper simulate                     simulate provisioning and consolidation of nodes
+  napkeeper validate                     check all manifests in the current directory
+  napkeeper validate nodepool.yaml       check one file
+  kustomize build . | napkeeper validate -
+  napkeeper rules NK1013                 what a rule means
+  napkeeper explain pod web-0 -n shop    where a pod would be scheduled, or why it cannot be
+  napkeeper audit                        orphaned resources in the node resource group
+
+Exit codes: 0 success, 1 findings, 2 error (bad input or I/O).";
+
+/// Validates, simulates and operates AKS Node Auto-Provisioning.
+#[derive(Debug, Parser)]
+#[command(name = "napkeeper", version, after_help = EXAMPLES, arg_required_else_help = true)]
+struct Cli {
+    /// When to use colours (NO_COLOR also disables them).
+    #[arg(long, global = true, value_enum, default_value_t = output::Colour::Auto, value_name = "WHEN")]
+    color: output::Colour,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Audit(audit::Args),
+    AzureSim(azure_sim::Args),
+    Completion(completion::Args),
+    Controller(controller::Args),
+    Explain(explain::Args),
+    Man(man::Args),
+    Rules(rules::Args),
+    Schema(schema::Args),
+    Migrate(migrate::Args),
+    Policies(policies::Args),
+    Simulate(simulate::Args),
+    Validate(validate::Args),
+    Version(version::Args),
+    Webhook(webhook::Args),
+}
+
+/// How a command ended that could do its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// All is well.
+    Fine,
+    /// Something was found.
+    Findings,
+    /// Part of the work could not be done; it has been said why.
+    Incomplete,
+}
+
+/// Runs what the command line asks for.
+pub fn run() -> ExitCode {
+    let cli = plugin::parse();
+    cli.color.apply();
+    let result = match &cli.command {
+        Command::Audit(args) => audit::run(args),
+        Command::AzureSim(args) => azure_sim::run(args),
+        Command::Completion(args) => completion::run(args),
+        Command::Controller(args) => controller::run(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Man(args) => man::run(args),
+        Command::Rules(args) => rules::run(args),
+        Command::Schema(args) => schema::run(args),
+        Command::Migrate(args) => migrate::run(args),
+        Command::Policies(args) => policies::run(args),
+        Command::Simulate(args) => simulate::run(args),
+        Command::Validate(args) => validate::run(args),
+        Command::Version(args) => version::run(args),
+        Command::Webhook(args) => webhook::run(args),
+    };
+    match result {
+        Ok(Outcome::Fine) => ExitCode::SUCCESS,
+        Ok(Outcome::Findings) => ExitCode::from(1),
+        Ok(Outcome::Incomplete) => ExitCode::from(2),
+        // The reader has seen enough, for example `head`.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&format!("{error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error.chain().find_map(|e| e.downcast_ref::<io::Error>());
+    io.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

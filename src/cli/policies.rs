@@ -1,0 +1,157 @@
+//! `napkeeper policies`: which native policies are there, ready for `kubectl apply`?
+//!
+//! They are the files of `policies/`, which are part of the binary: a cluster has them in force without any process of
+//! napkeeper's.
+
+use super::Outcome;
+use anyhow::bail;
+use clap::ValueEnum;
+use napkeeper_core::model::support::spelling::nearest;
+use std::io::Write;
+
+const EXAMPLES: &str = "\
+Examples:
+  napkeeper policies export | kubectl apply --server-side -f -
+  napkeeper policies export --action deny nodepool-limits nodepool-mistakes
+  napkeeper policies export definitions in-use      only the delete guards
+  napkeeper policies export --guards off > policies.yaml";
+
+/// The policies that judge what is written, and the parameters of some.
+const POLICIES: &[(&str, &str)] = &[
+    ("nodeclass-image-family", include_str!("../../policies/nodeclass-image-family.yaml")),
+    ("nodeclass-os-disk", include_str!("../../policies/nodeclass-os-disk.yaml")),
+    ("nodepool-budgets", include_str!("../../policies/nodepool-budgets.yaml")),
+    ("nodepool-expiry", include_str!("../../policies/nodepool-expiry.yaml")),
+    ("nodepool-families", include_str!("../../policies/nodepool-families.yaml")),
+    ("nodepool-gpu-taints", include_str!("../../policies/nodepool-gpu-taints.yaml")),
+    ("nodepool-grace-period", include_str!("../../policies/nodepool-grace-period.yaml")),
+    ("nodepool-limits", include_str!("../../policies/nodepool-limits.yaml")),
+    ("nodepool-mistakes", include_str!("../../policies/nodepool-mistakes.yaml")),
+    ("nodepool-owner", include_str!("../../policies/nodepool-owner.yaml")),
+    ("nodepool-regions", include_str!("../../policies/nodepool-regions.yaml")),
+    ("nodepool-spot", include_str!("../../policies/nodepool-spot.yaml")),
+    ("workload-do-not-disrupt", include_str!("../../policies/workload-do-not-disrupt.yaml")),
+    ("workload-requests", include_str!("../../policies/workload-requests.yaml")),
+];
+/// What policies with parameters allow.
+const PARAMS: &str = include_str!("../../policies/params.yaml");
+/// The guards on deletes.
+const GUARDS: &[(&str, &str)] = &[
+    ("definitions", include_str!("../../policies/guards/definitions.yaml")),
+    ("in-use", include_str!("../../policies/guards/in-use.yaml")),
+];
+
+/// ValidatingAdmissionPolicies for clusters.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Export(Export),
+}
+
+/// Print the policies and delete guards as YAML for kubectl.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+struct Export {
+    /// Names of policies. Defaults to all.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// What policies do with an object that violates them.
+    #[arg(long, value_enum, default_value_t = Action::Warn, value_name = "ACTION")]
+    action: Action,
+    /// What delete guards do if an object in use is deleted.
+    #[arg(long, value_enum, default_value_t = Guard::Deny, value_name = "ACTION")]
+    guards: Guard,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Action {
+    /// Allow it with a warning.
+    Warn,
+    /// Deny it.
+    Deny,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Guard {
+    /// Do not print them.
+    Off,
+    /// Allow it with a warning.
+    Warn,
+    /// Deny it.
+    Deny,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
+    let Command::Export(export) = &args.command;
+    let mut out = anstream::stdout().lock();
+    for text in chosen(export)? {
+        write!(out, "---\n{text}")?;
+    }
+    Ok(Outcome::Fine)
+}
+
+/// The texts that were asked for, in the order in which they can be applied: parameters before who needs them.
+fn chosen(export: &Export) -> anyhow::Result<Vec<String>> {
+    let Export { names, action, guards } = export;
+    let known = POLICIES.iter().chain(GUARDS).map(|(name, _)| *name);
+    if let Some(wrong) = names.iter().find(|name| known.clone().all(|k| k != **name)) {
+        let meant = nearest(wrong, known.clone()).map(|n| format!("did you mean {n}? ")).unwrap_or_default();
+        bail!("unknown policy {wrong:?}: {meant}Available: {}", known.collect::<Vec<_>>().join(", "));
+    }
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|n| n == name);
+    let mut texts = Vec::new();
+    let policies: Vec<&str> = POLICIES.iter().filter(|(name, _)| wanted(name)).map(|(_, text)| *text).collect();
+    if policies.iter().any(|text| text.contains("paramRef:")) {
+        texts.push(PARAMS.to_owned());
+    }
+    let to = if *action == Action::Deny { "[Deny]" } else { "[Warn]" };
+    texts.extend(policies.into_iter().map(|text| text.replace("[Warn]", to)));
+    if *guards != Guard::Off {
+        let to = if *guards == Guard::Deny { "[Deny]" } else { "[Warn]" };
+        texts.extend(GUARDS.iter().filter(|(name, _)| wanted(name)).map(|(_, text)| text.replace("[Deny]", to)));
+    }
+    Ok(texts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    /// Names of the policies in a folder.
+    fn files(folder: &str) -> BTreeSet<String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
+        let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let yaml = entries.filter(|path| path.extension().is_some_and(|e| e == "yaml"));
+        let names = yaml.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned());
+        names.filter(|name| name != "kustomization" && name != "params").collect()
+    }
+
+    #[test]
+    fn every_file_is_part_of_the_binary() {
+        let names = |table: &[(&str, &str)]| table.iter().map(|(name, _)| (*name).to_owned()).collect::<BTreeSet<_>>();
+        assert_eq!(names(POLICIES), files("policies"));
+        assert_eq!(names(GUARDS), files("policies/guards"));
+    }
+
+    #[test]
+    fn the_action_is_that_of_every_binding() {
+        let count = |text: &str, what: &str| text.matches(what).count();
+        let all = |action, guards| chosen(&Export { names: Vec::new(), action, guards }).unwrap().join("");
+        let bindings = count(&all(Action::Warn, Guard::Deny), "kind: ValidatingAdmissionPolicyBinding");
+        let guards =
+            count(&GUARDS.iter().map(|(_, text)| *text).collect::<String>(), "kind: ValidatingAdmissionPolicyBinding");
+        assert_eq!(bindings, POLICIES.len() + guards);
+        let says = |text: &str| (count(text, "validationActions: [Warn]"), count(text, "validationActions: [Deny]"));
+        assert_eq!(says(&all(Action::Warn, Guard::Deny)), (POLICIES.len(), guards));
+        assert_eq!(says(&all(Action::Deny, Guard::Deny)), (0, bindings));
+        assert_eq!(says(&all(Action::Deny, Guard::Warn)), (guards, POLICIES.len()));
+        assert_eq!(says(&all(Action::Warn, Guard::Off)), (POLICIES.len(), 0));
+    }
+}

@@ -1,0 +1,162 @@
+//! What is to be simulated: which manifests, and which scenario?
+
+use super::super::output;
+use anyhow::bail;
+use napkeeper_api::config;
+use napkeeper_api::manifests::{self, Loaded, Problem};
+use napkeeper_api::yaml::Document;
+use napkeeper_core::catalog::Catalog;
+use napkeeper_sim::scenario::{self, Manifests, Scenario, is_scenario};
+use napkeeper_verdict::{Finding, Severity, Verdict};
+use std::io::Write;
+use std::path::Path;
+
+/// Where a world lies whose scenario does not say it.
+const REGION: &str = "westeurope";
+
+/// The quickstart, built in so that it runs from any folder.
+const QUICKSTART: [(&str, &str); 8] = [
+    ("aksnodeclass.yaml", include_str!("../../../manifests/quickstart/aksnodeclass.yaml")),
+    ("inflate.yaml", include_str!("../../../manifests/quickstart/inflate.yaml")),
+    ("nodepool-general-purpose.yaml", include_str!("../../../manifests/quickstart/nodepool-general-purpose.yaml")),
+    ("nodepool-gpu.yaml", include_str!("../../../manifests/quickstart/nodepool-gpu.yaml")),
+    ("nodepool-spot-preferred.yaml", include_str!("../../../manifests/quickstart/nodepool-spot-preferred.yaml")),
+    ("training.yaml", include_str!("../../../manifests/quickstart/training.yaml")),
+    ("orphansweep.yaml", include_str!("../../../manifests/quickstart/orphansweep.yaml")),
+    ("scenario.yaml", include_str!("../../../manifests/quickstart/scenario.yaml")),
+];
+
+/// What is to be simulated.
+#[derive(Debug)]
+pub(crate) struct Input {
+    pub(crate) scenario: Scenario,
+    pub(crate) manifests: Manifests,
+    /// Where the manifests come from, for people.
+    pub(crate) from: String,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// The folder; absent is the quickstart.
+    pub(crate) path: Option<&'a Path>,
+    /// The file of the scenario, in place of the folder's own.
+    pub(crate) scenario: Option<&'a Path>,
+    pub(crate) catalog: &'a Catalog,
+}
+
+/// Reads manifests and scenario. `None` when something is wrong with them, all of which has been written to `err`.
+pub(crate) fn read(
+    asked: Asked<'_>,
+    change: impl FnOnce(&mut Scenario),
+    err: &mut impl Write,
+) -> anyhow::Result<Option<Input>> {
+    let from = asked.path.map_or_else(|| "the built-in quickstart".to_owned(), |p| p.display().to_string());
+    let loaded = load(asked, &from)?;
+    for problem in &loaded.unreadable {
+        output::problem(err, problem, "")?;
+    }
+    let Sound { documents, all } = sound_documents(&loaded, err)?;
+    let is_whole = all && loaded.unreadable.is_empty();
+    let mut problems: Vec<Problem> = Vec::new();
+    let scenario = read_scenario(&documents, &mut problems)?;
+    // What is wrong in itself may be what others name: they are held against each other once each of them is sound.
+    let gathered = is_whole.then(|| Manifests::gather(documents.iter().copied().filter(|d| !is_scenario(d))));
+    let manifests = gathered.and_then(|all| all.map_err(|wrong| problems.extend(wrong)).ok());
+    let input = scenario.zip(manifests).map(|((mut scenario, document), manifests)| {
+        change(&mut scenario);
+        if let Some(document) = document {
+            problems.extend(scenario::check(&scenario, document, &manifests, asked.catalog));
+        }
+        Input { scenario, manifests, from: from.clone() }
+    });
+    for problem in &problems {
+        let source = loaded.files.iter().find(|s| s.file == problem.file);
+        output::problem(err, problem, source.map_or("", |s| &s.text))?;
+    }
+    if !is_whole || !problems.is_empty() {
+        return Ok(None);
+    }
+    if input.as_ref().is_some_and(|i| i.manifests.pools.is_empty()) {
+        bail!(
+            "{from}: no NodePool found, so no pod could get a node; add one as in manifests/quickstart, or run \
+             napkeeper simulate without a path"
+        );
+    }
+    Ok(input)
+}
+
+/// The files of the folder, with the scenario of the command line in place of its own.
+fn load(asked: Asked<'_>, from: &str) -> anyhow::Result<Loaded> {
+    let mut loaded = match asked.path {
+        Some(path) => manifests::load(&[path.to_owned()]),
+        None => quickstart(),
+    };
+    if loaded.files.is_empty() && loaded.unreadable.is_empty() {
+        bail!("{from}: no .yaml, .yml or .json files found; pass a folder with manifests");
+    }
+    let Some(file) = asked.scenario else { return Ok(loaded) };
+    let own = manifests::load(&[file.to_owned()]);
+    loaded.files = loaded.files.into_iter().map(|source| source.without(is_scenario)).collect();
+    for source in &own.files {
+        let reading = source.parsed();
+        if reading.problems.is_empty() && !reading.documents.iter().any(is_scenario) {
+            bail!("{}: no {} {} found in it", source.file, scenario::API_VERSION, scenario::KIND);
+        }
+        loaded.files.retain(|s| s.file != source.file);
+    }
+    loaded.files.extend(own.files);
+    loaded.unreadable.extend(own.unreadable);
+    Ok(loaded)
+}
+
+fn quickstart() -> Loaded {
+    let source = |(name, text): (&str, &str)| manifests::load_text(&format!("quickstart/{name}"), text.to_owned());
+    Loaded { files: QUICKSTART.into_iter().map(source).collect(), unreadable: Vec::new() }
+}
+
+/// The documents that are sound, and whether that is all of them.
+struct Sound<'d> {
+    documents: Vec<&'d Document>,
+    all: bool,
+}
+
+/// The documents without an error by the rules of `validate`. The errors of the others are written.
+fn sound_documents<'d>(loaded: &'d Loaded, err: &mut impl Write) -> anyhow::Result<Sound<'d>> {
+    let verdict = Verdict::embedded()?;
+    let is_error = |f: &&Finding| f.severity == Severity::Error;
+    let mut sound = Sound { documents: Vec::new(), all: true };
+    for source in &loaded.files {
+        let report = verdict.judge(std::slice::from_ref(source)).remove(0);
+        for finding in report.findings.iter().filter(is_error) {
+            output::finding(err, finding, &source.text)?;
+            sound.all = false;
+        }
+        let good =
+            |d: &&Document| !config::is_config(&d.file) && !verdict.document(d).findings.iter().any(|f| is_error(&f));
+        sound.documents.extend(source.parsed().documents.iter().filter(good));
+    }
+    Ok(sound)
+}
+
+/// The scenario with its document; a quiet one where there is none.
+fn read_scenario<'d>(
+    documents: &[&'d Document],
+    problems: &mut Vec<Problem>,
+) -> anyhow::Result<Option<(Scenario, Option<&'d Document>)>> {
+    let scenarios: Vec<&Document> = documents.iter().copied().filter(|d| is_scenario(d)).collect();
+    match scenarios[..] {
+        [] => Ok(Some((Scenario::quiet(REGION)?, None))),
+        [document] => match scenario::read(document) {
+            Ok(scenario) => Ok(Some((scenario, Some(document)))),
+            Err(wrong) => {
+                problems.extend(wrong);
+                Ok(None)
+            }
+        },
+        _ => {
+            let files: Vec<&str> = scenarios.iter().map(|d| &*d.file).collect();
+            bail!("found {} scenarios ({}): select one with --scenario", files.len(), files.join(", "))
+        }
+    }
+}

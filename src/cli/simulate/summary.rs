@@ -1,0 +1,125 @@
+//! The summary: what did it take, what did it cost, and what is left?
+
+use super::timeline::offset;
+use super::{BOLD, DIM};
+use crate::output::plural;
+use napkeeper_core::model::amounts::money::Money;
+use napkeeper_core::plan::kind_label;
+use napkeeper_sim::autoscaler::{self, Baseline};
+use napkeeper_sim::world::{Kept, Orphans, Summary, World};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Most names in a line.
+const NAMES: usize = 4;
+
+/// Writes what came of it.
+pub(super) fn write(out: &mut impl Write, world: &World, baseline: &Baseline) -> io::Result<()> {
+    let summary = world.summary();
+    nodes(out, &summary, world)?;
+    cost(out, &summary)?;
+    compare(out, &summary, waiting(world), baseline)?;
+    orphans(out, &world.orphans(), world)
+}
+
+fn nodes(out: &mut impl Write, s: &Summary, world: &World) -> io::Result<()> {
+    let Summary { nodes_launched, nodes_most, nodes_now, node_hours, spot_percent, .. } = s;
+    writeln!(
+        out,
+        "{BOLD}nodes{BOLD:#}        {nodes_launched} launched, peak {nodes_most}, {nodes_now} at the end; \
+         {node_hours} node-hours, {spot_percent} % spot; {}, {}",
+        plural(s.evictions as usize, "eviction"),
+        plural(s.refusals as usize, "refusal"),
+    )?;
+    let waiting = waiting(world);
+    writeln!(
+        out,
+        "{BOLD}pods{BOLD:#}         CPU utilization {} % (requests/allocatable); pending {} pod-minutes, {waiting} \
+         pending at the end",
+        s.cpu_utilisation_percent, s.pod_wait_minutes,
+    )
+}
+
+/// Pods that wait for a node at the end.
+fn waiting(world: &World) -> usize {
+    world.cluster().state().pending().values().map(std::collections::BTreeSet::len).sum()
+}
+
+fn cost(out: &mut impl Write, s: &Summary) -> io::Result<()> {
+    let saved = saving(s.cost, s.cost_on_demand);
+    writeln!(out, "{BOLD}cost{BOLD:#}         {}; same VMs on-demand: {} ({saved})", s.cost, s.cost_on_demand)
+}
+
+/// Beside what cluster-autoscaler would have made of the same load, and by which policy.
+fn compare(out: &mut impl Write, s: &Summary, waiting: usize, baseline: &Baseline) -> io::Result<()> {
+    let Baseline { cost, node_hours, nodes_launched, pod_wait_minutes, cpu_utilisation_percent, unplaced_pods, .. } =
+        baseline;
+    // A bill for fewer pods is no cheaper bill.
+    let verdict = match (waiting, *unplaced_pods) {
+        (0, 0) => format!("napkeeper {}", saving(s.cost, *cost)),
+        _ => "not comparable: pods are pending at the end".to_owned(),
+    };
+    writeln!(
+        out,
+        "{BOLD}baseline{BOLD:#}     cluster-autoscaler {cost} ({verdict}); {nodes_launched} launched, {node_hours} \
+         node-hours, CPU utilization {cpu_utilisation_percent} %, pending {pod_wait_minutes} pod-minutes, \
+         {unplaced_pods} pending at the end",
+    )?;
+    writeln!(out, "  {DIM}{}{DIM:#}", autoscaler::POLICY)
+}
+
+/// `40 % less` than another cost.
+fn saving(cost: Money, other: Money) -> String {
+    let (cost, other) = (cost.nanos(), other.nanos());
+    if other <= 0 {
+        return "nothing to compare".to_owned();
+    }
+    let percent = (other - cost) * 100 / other;
+    match percent {
+        0 => "±0 %".to_owned(),
+        1.. => format!("-{percent} %"),
+        _ => format!("+{} %", -percent),
+    }
+}
+
+fn orphans(out: &mut impl Write, orphans: &Orphans, world: &World) -> io::Result<()> {
+    let left = orphans.left();
+    let Orphans { found, collected, kept, halted } = orphans;
+    writeln!(
+        out,
+        "{BOLD}orphans{BOLD:#}      {found} found: {} collected, {left} left; {} other resources kept, not owned by \
+         this cluster or protected",
+        collected.len(),
+        kept.len() - left,
+    )?;
+    for one in collected {
+        let at = offset(one.at.duration_since(world.started_at()));
+        writeln!(out, "  collected  {} {} {DIM}at {at}{DIM:#}", kind_label(one.kind), one.name)?;
+    }
+    let mut by_reason: BTreeMap<String, Vec<&Kept>> = BTreeMap::new();
+    for one in kept {
+        by_reason.entry(one.reasons.join("; ")).or_default().push(one);
+    }
+    for (reason, of_it) in &by_reason {
+        writeln!(out, "  kept       {}: {reason}", names(of_it))?;
+    }
+    if let Some(halted) = halted {
+        writeln!(out, "  halted     {halted}")?;
+    }
+    let mut waiting: BTreeMap<&str, Vec<&Kept>> = BTreeMap::new();
+    for one in kept {
+        if let Some(person) = one.waits_for {
+            waiting.entry(person).or_default().push(one);
+        }
+    }
+    for (person, of_it) in &waiting {
+        writeln!(out, "  waits      for {person}: {}", names(of_it))?;
+    }
+    Ok(())
+}
+
+fn names(kept: &[&Kept]) -> String {
+    let shown: Vec<String> = kept.iter().take(NAMES).map(|k| format!("{} {}", kind_label(k.kind), k.name)).collect();
+    let more = kept.len().saturating_sub(NAMES);
+    if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
+}

@@ -1,0 +1,156 @@
+//! Does the command say what happened, the same each time, and refuse what it cannot run?
+
+use super::*;
+use std::fs;
+use std::path::Path;
+
+fn catalog() -> Catalog {
+    Catalog::embedded().unwrap()
+}
+
+fn quickstart(catalog: &Catalog) -> Input {
+    let asked = Asked { path: None, scenario: None, catalog };
+    input::read(asked, |_| {}, &mut Vec::new()).unwrap().unwrap()
+}
+
+/// What a told simulation prints, without the time that it took.
+fn text(told: &Told<'_>) -> String {
+    let mut out = Vec::new();
+    told.write(&mut out).unwrap();
+    let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+    text.rsplit_once(" simulated in ").unwrap().0.to_owned()
+}
+
+/// What is said of a folder with these files, and how it ends.
+fn refused(files: &[(&str, &str)]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let (catalog, mut err) = (catalog(), Vec::new());
+    let asked = Asked { path: Some(folder.path()), scenario: None, catalog: &catalog };
+    let said = match input::read(asked, |_| {}, &mut err) {
+        Ok(None) => anstream::adapter::strip_str(&String::from_utf8(err).unwrap()).to_string(),
+        Ok(Some(_)) => panic!("this runs"),
+        Err(error) => error.to_string(),
+    };
+    said.replace(&format!("{}/", folder.path().display()), "")
+}
+
+fn shipped(name: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/quickstart").join(name);
+    fs::read_to_string(file).unwrap()
+}
+
+#[test]
+fn the_quickstart_tells_its_story_and_tells_it_twice_alike() {
+    let catalog = catalog();
+    let input = quickstart(&catalog);
+    let told = simulate(&input, &catalog, false).unwrap();
+    assert_eq!(told.violation, None);
+    let said = text(&told);
+    for words in [
+        "scaled to 100",
+        "Azure evicted the spot VM",
+        "scaled to 2",
+        " is empty (only DaemonSet pods)",
+        "family_quota: ",
+        "deleting the NIC of the failed launch of gpu-",
+        "Standard_NC4as_T4_v3 westeurope-1 on-demand at $0.6580/h",
+        "collected  aks-general-purpose-gone0-nic ",
+        "collected  pvc-scratch ",
+        "kept       bastion ",
+        "kept       pvc-archive ",
+        "PersistentVolume pvc-database",
+        "merged: an approval of its deletion",
+        "resources became suspect within an hour",
+        "2 collected",
+        "waits      for breaker.clearedAt in Git",
+    ] {
+        assert!(said.contains(words), "{words:?} is not in\n{said}");
+    }
+    let again = simulate(&input, &catalog, false).unwrap();
+    assert_eq!(said, text(&again));
+    let json = |told: &Told<'_>| {
+        let mut value = told.json();
+        value["took_ms"] = Value::Null;
+        value.to_string()
+    };
+    assert_eq!(json(&told), json(&again));
+}
+
+#[test]
+fn another_seed_is_another_run() {
+    let catalog = catalog();
+    let asked = Asked { path: None, scenario: None, catalog: &catalog };
+    let change = |scenario: &mut Scenario| {
+        scenario.seed = 2;
+        scenario.lasting = SignedDuration::from_hours(1);
+    };
+    let other = input::read(asked, change, &mut Vec::new()).unwrap().unwrap();
+    let first = quickstart(&catalog);
+    let start = |input: &Input| simulate(input, &catalog, false).unwrap().world.timeline().first().cloned();
+    assert_ne!(start(&other), start(&first));
+}
+
+#[test]
+fn what_cannot_run_is_refused_with_place_and_remedy() {
+    let class = shipped("aksnodeclass.yaml");
+    let pool = shipped("nodepool-general-purpose.yaml");
+    let scenario = shipped("scenario.yaml");
+    let cases: [(&[(&str, &str)], &str); 8] = [
+        (&[], "no .yaml, .yml or .json files found; pass a folder"),
+        (&[("class.yaml", &class)], "no NodePool found, so no pod could get a node; add one"),
+        (
+            &[("pool.yaml", &pool)],
+            "pool.yaml:17:15: spec.template.spec.nodeClassRef.name: AKSNodeClass \"default\" not found",
+        ),
+        (
+            &[("class.yaml", &class), ("pool.yaml", &pool.replacen("operator: In", "operator: in", 1))],
+            "pool.yaml:20:21: error[NK1013]",
+        ),
+        (&[("class.yaml", &class), ("pool.yaml", "spec: [1\n")], "error[NK1001]"),
+        (
+            &[("class.yaml", &class), ("pool.yaml", &pool), ("s.yaml", &scenario)],
+            "workload default/inflate not found in the manifests: none found",
+        ),
+        (
+            &[("class.yaml", &class), ("pool.yaml", &pool), ("s.yaml", &scenario.replace("westeurope", "westeuorpe"))],
+            "did you mean westeurope?",
+        ),
+        (
+            &[("class.yaml", &class), ("pool.yaml", &pool), ("s.yaml", &scenario.replace("approve", "aprove"))],
+            "unknown step \"aprove\"; did you mean approve?",
+        ),
+    ];
+    for (files, expected) in cases {
+        let said = refused(files);
+        assert!(said.contains(expected), "{expected:?} is not in\n{said}");
+    }
+}
+
+#[test]
+fn a_region_that_does_not_exist_is_refused_with_the_nearest() {
+    let said = catalog().find_region("West Europ").unwrap_err().to_string();
+    assert!(said.ends_with("did you mean westeurope?"), "{said}");
+}
+
+#[test]
+fn a_flood_is_one_line() {
+    use napkeeper_sim::world::{Entry, Kind};
+    let start = Timestamp::UNIX_EPOCH;
+    let entry = |n: i64| Entry {
+        at: start + SignedDuration::from_secs(n),
+        kind: Kind::Provision,
+        subject: format!("pool-{n}"),
+        text: "Standard_D2s_v5".to_owned(),
+    };
+    let entries: Vec<Entry> = (0..10).chain([70, 86_400]).map(entry).collect();
+    let mut out = Vec::new();
+    timeline::write(&mut out, &entries, start).unwrap();
+    let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+    let lines: Vec<&str> = text.lines().map(|l| l.split("  Standard").next().unwrap().trim_end()).collect();
+    assert_eq!(lines[0], "0d 00:00:00 launch     pool-0 and 9 more");
+    assert_eq!(lines[1], "0d 00:01:10 launch     pool-70");
+    assert_eq!(lines[2], "1d 00:00:00 launch     pool-86400");
+}

@@ -1,0 +1,245 @@
+//! Settings: which cluster is to be looked after, and by what means?
+
+use anyhow::{Context, bail, ensure};
+use jiff::SignedDuration;
+use napkeeper_api::bootstrap::Join;
+use napkeeper_api::config::{self, Cluster, Config, NetworkMode, Nodes, Provisioning};
+use napkeeper_api::{duration, yaml};
+use napkeeper_azure::{AzureCloud, Machines};
+use napkeeper_core::catalog::InstanceTypeOptions;
+use napkeeper_core::catalog::live::PriceSheet;
+use napkeeper_core::model::names::{ArmId, Region};
+use napkeeper_core::model::settings::{ClusterIdentity, ControllerMode, MinValuesPolicy, Settings};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+/// More threads than this find no node to consolidate sooner: hardly ever must so many be looked at.
+const MOST_THREADS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+
+/// Default name of the nodes' administrator, as AKS has it.
+const ADMIN: &str = "azureuser";
+
+/// What the controller knows of its cluster.
+#[derive(Debug)]
+pub struct Known {
+    /// What the deciders follow.
+    pub settings: Settings,
+    /// How instance types of the cluster are computed.
+    pub options: InstanceTypeOptions,
+    /// What VMs are made with, if the file says so.
+    pub nodes: Option<Nodes>,
+    /// The customer's own prices.
+    pub sheet: PriceSheet,
+    /// The Azure cloud, if the file names it.
+    pub cloud: Option<AzureCloud>,
+}
+
+/// Reads `napkeeper.yaml` and takes the cluster of that name from it, or its only one.
+pub fn read(file: &Path, name: Option<&str>, mode: ControllerMode) -> anyhow::Result<Known> {
+    let shown = file.display().to_string();
+    let config = config(file)?;
+    let cluster = chosen(&shown, &config, name)?;
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    let sheet = crate::price_sheet::of_cluster(folder, cluster)?;
+    known(cluster, mode, sheet).with_context(|| format!("{shown}: cluster {:?}", cluster.name))
+}
+
+/// All that `napkeeper.yaml` says.
+pub fn config(file: &Path) -> anyhow::Result<Config> {
+    let shown = file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
+    let documents = yaml::read(&shown, &text);
+    if let Some(problem) = documents.problems.first() {
+        bail!("{shown}:{}: {}", problem.position, problem.message);
+    }
+    let Some(document) = documents.documents.first() else { bail!("{shown}: the file is empty") };
+    config::read(document).map_err(|problem| anyhow::anyhow!("{problem}"))
+}
+
+/// The cluster of that name, or the only one.
+pub fn chosen<'c>(shown: &str, config: &'c Config, name: Option<&str>) -> anyhow::Result<&'c Cluster> {
+    let names = || config.clusters.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
+    Ok(match (name, config.clusters.as_slice()) {
+        (None, [only]) => only,
+        (None, _) => bail!("{shown}: found clusters {}; select one with --cluster", names()),
+        (Some(name), all) => all
+            .iter()
+            .find(|c| c.name == name)
+            .with_context(|| format!("{shown}: cluster {name:?} not found (found: {})", names()))?,
+    })
+}
+
+fn known(cluster: &Cluster, mode: ControllerMode, sheet: PriceSheet) -> anyhow::Result<Known> {
+    let identity = cluster.identity.as_ref().context("identity is missing: it identifies the cluster in Azure")?;
+    let region = cluster.region.as_deref().context("region is missing, for example westeurope")?;
+    let id = ArmId::new(&identity.cluster_id).context("identity.clusterId")?;
+    let group = format!("/subscriptions/{}/resourceGroups/{}", identity.subscription, identity.node_resource_group);
+    let group = ArmId::new(group).context("identity.nodeResourceGroup")?;
+    let identity = ClusterIdentity {
+        tag_value: Arc::from(id.name()),
+        id,
+        node_resource_group: group,
+        region: Region::new(region)?,
+    };
+    let mut settings = Settings::new(identity);
+    settings.mode = mode;
+    settings.consolidation_threads =
+        available_parallelism().map_or(NonZeroUsize::MIN, |threads| threads.min(MOST_THREADS));
+    provisioning(cluster.provisioning.as_ref(), &mut settings).context("provisioning")?;
+    ensure!(
+        mode == ControllerMode::Companion || cluster.nodes.is_some(),
+        "nodes is missing: provisioner mode requires the subnet, image and SSH key of new nodes"
+    );
+    let cloud = cluster.cloud.as_deref();
+    let cloud =
+        cloud.map(|name| AzureCloud::named(name).with_context(|| format!("cloud: {name:?} is not an Azure cloud")));
+    let mut options = node_options(cluster.network_mode);
+    options.self_managed = mode == ControllerMode::Provisioner;
+    let nodes = cluster.nodes.clone();
+    Ok(Known { settings, options, nodes, sheet, cloud: cloud.transpose()? })
+}
+
+/// Longest that pods may be made to wait for others.
+const LONGEST_BATCH: SignedDuration = SignedDuration::from_mins(10);
+
+/// How nodes are made for waiting pods.
+fn provisioning(asked: Option<&Provisioning>, settings: &mut Settings) -> anyhow::Result<()> {
+    let Some(asked) = asked else { return Ok(()) };
+    if let Some(text) = &asked.batch_idle {
+        settings.batch_idle_duration = duration::parse(text).with_context(|| format!("batchIdle: {text:?}"))?;
+    }
+    if let Some(text) = &asked.batch_max {
+        settings.batch_max_duration = duration::parse(text).with_context(|| format!("batchMax: {text:?}"))?;
+    }
+    let Settings { batch_idle_duration: batch_idle, batch_max_duration: batch_max, .. } = settings;
+    ensure!(*batch_idle <= *batch_max, "batchIdle is {batch_idle:#}, longer than batchMax, {batch_max:#}");
+    ensure!(*batch_max <= LONGEST_BATCH, "batchMax is {batch_max:#}: the maximum is {LONGEST_BATCH:#}");
+    settings.min_values_policy = match asked.min_values_policy.as_deref() {
+        None | Some("Strict") => MinValuesPolicy::Strict,
+        Some("BestEffort") => MinValuesPolicy::BestEffort,
+        Some(other) => bail!("minValuesPolicy is {other:?}: it must be Strict or BestEffort"),
+    };
+    Ok(())
+}
+
+/// Most pods of a node where its class says nothing, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`:
+/// the plugin `azure` without a mode, which pod subnets have too, gives 30).
+pub fn node_options(mode: Option<NetworkMode>) -> InstanceTypeOptions {
+    let default_max_pods = match mode {
+        Some(NetworkMode::NodeSubnet | NetworkMode::PodSubnet) => 30,
+        Some(NetworkMode::Overlay | NetworkMode::None) | None => InstanceTypeOptions::default().default_max_pods,
+    };
+    InstanceTypeOptions { default_max_pods, ..InstanceTypeOptions::default() }
+}
+
+/// Where a pod finds the certificate authority of its cluster.
+const POD_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+
+/// How VMs join the cluster, if the file says so.
+pub(super) fn join(nodes: &Nodes) -> anyhow::Result<Option<Join>> {
+    let Some(bootstrap) = &nodes.bootstrap else { return Ok(None) };
+    let authority = match &bootstrap.certificate_authority {
+        Some(pem) => pem.clone(),
+        None => std::fs::read_to_string(POD_CA)
+            .with_context(|| format!("nodes.bootstrap.certificateAuthority is not set; reading {POD_CA}"))?,
+    };
+    let join = Join::new(&bootstrap.api_server, &authority, &bootstrap.cluster_dns).context("nodes.bootstrap")?;
+    Ok(Some(join))
+}
+
+/// What goes into every VM.
+pub(super) fn machines(nodes: &Nodes) -> anyhow::Result<Machines> {
+    Ok(Machines {
+        subnet: ArmId::new(&nodes.subnet).context("nodes.subnet")?,
+        image: Arc::from(nodes.image.as_str()),
+        ssh_public_key: Arc::from(nodes.ssh_public_key.as_str()),
+        admin_username: Arc::from(nodes.admin_username.as_deref().unwrap_or(ADMIN)),
+        disk_encryption_set: nodes
+            .disk_encryption_set_id
+            .as_deref()
+            .map(ArmId::new)
+            .transpose()
+            .context("nodes.diskEncryptionSetID")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "\
+clusters:
+- name: prod
+  region: westeurope
+  networkMode: node-subnet
+  identity:
+    subscription: 00000000-0000-4000-8000-000000000001
+    clusterId: /subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/prod
+    nodeResourceGroup: MC_g_prod_westeurope
+";
+
+    fn with(provisioning: &str) -> String {
+        format!("{GOOD}  provisioning:\n{provisioning}")
+    }
+
+    #[test]
+    fn batches_and_variety_are_as_the_file_says() {
+        let read = |text: &str| read_text(&with(text), None, ControllerMode::Companion);
+        let known = read("    batchIdle: 2s\n    batchMax: 30s\n    minValuesPolicy: BestEffort\n").unwrap();
+        let Settings {
+            batch_idle_duration: batch_idle,
+            batch_max_duration: batch_max,
+            min_values_policy: min_values,
+            ..
+        } = known.settings;
+        assert_eq!((batch_idle.as_secs(), batch_max.as_secs()), (2, 30));
+        assert_eq!(min_values, MinValuesPolicy::BestEffort);
+        let absent = read_text(GOOD, None, ControllerMode::Companion).unwrap().settings;
+        assert_eq!((absent.batch_idle_duration.as_secs(), absent.batch_max_duration.as_secs()), (1, 10));
+        assert_eq!(absent.min_values_policy, MinValuesPolicy::Strict);
+        for (wrong, said) in [
+            ("    batchIdle: 11s\n", "longer than batchMax"),
+            ("    batchMax: 1h\n", "the maximum is 10m"),
+            ("    batchIdle: soon\n", "batchIdle: \"soon\""),
+            ("    minValuesPolicy: Lax\n", "must be Strict or BestEffort"),
+        ] {
+            let error = format!("{:#}", read(wrong).unwrap_err());
+            assert!(error.contains(said), "{wrong}: {error}");
+        }
+    }
+
+    fn read_text(text: &str, name: Option<&str>, mode: ControllerMode) -> anyhow::Result<Known> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("napkeeper.yaml");
+        std::fs::write(&file, text)?;
+        read(&file, name, mode)
+    }
+
+    #[test]
+    fn the_identity_of_the_cluster_is_read() {
+        let known = read_text(GOOD, None, ControllerMode::Companion).unwrap();
+        assert_eq!(&*known.settings.cluster.tag_value, "prod");
+        assert_eq!(known.settings.cluster.node_resource_group.resource_group(), Some("mc_g_prod_westeurope"));
+        assert_eq!(known.options.default_max_pods, 30);
+        let pods = |mode| node_options(mode).default_max_pods;
+        assert_eq!([pods(Some(NetworkMode::PodSubnet)), pods(Some(NetworkMode::None)), pods(None)], [30, 250, 250]);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let error = |text: &str, name, mode| format!("{:#}", read_text(text, name, mode).unwrap_err());
+        assert!(error(GOOD, None, ControllerMode::Provisioner).contains("nodes is missing"));
+        assert!(
+            error(GOOD, Some("dev"), ControllerMode::Companion).contains("cluster \"dev\" not found (found: prod)")
+        );
+        assert!(error("clusters:\n- name: a\n", None, ControllerMode::Companion).contains("identity is missing"));
+        assert!(
+            error("clusters:\n- nam: a\n", None, ControllerMode::Companion)
+                .contains("napkeeper.yaml:2:8: clusters[0].nam")
+        );
+        let two = format!("{GOOD}- name: dev\n");
+        assert!(error(&two, None, ControllerMode::Companion).contains("select one with --cluster"));
+    }
+}
