@@ -12,7 +12,7 @@ use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{CloudRequest, Reply};
 use napkeeper_sim::arm::{Conditions, Request, handle};
 use napkeeper_sim::cloud::{Cloud, CloudSettings};
-use napkeeper_sim::world::ArmPort;
+use napkeeper_sim::world::AzureAccess;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::runtime::{Builder, Runtime};
@@ -124,7 +124,7 @@ impl ThroughAdapter {
     }
 }
 
-impl ArmPort for ThroughAdapter {
+impl AzureAccess for ThroughAdapter {
     fn perform(&mut self, cloud: &mut Cloud, request: &CloudRequest, now: Timestamp) -> Result<Reply, EffectError> {
         self.lend(cloud, now, self.azure.perform(request))
     }
@@ -133,7 +133,7 @@ impl ArmPort for ThroughAdapter {
         plain(self.lend(cloud, now, self.azure.list()))
     }
 
-    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource> {
+    fn list_related(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource> {
         self.lend(cloud, now, self.azure.bystanders())
     }
 

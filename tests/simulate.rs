@@ -3,7 +3,7 @@
 use napkeeper_api::manifests;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_sim::scenario::{self, Manifests, is_scenario};
-use napkeeper_sim::world::{Kind, World};
+use napkeeper_sim::world::{EventKind, World};
 use std::error::Error;
 use std::path::Path;
 
@@ -16,17 +16,17 @@ fn run(folder: &str) -> Result<World, Box<dyn Error>> {
     let file = documents.iter().find(|d| is_scenario(d)).ok_or("there is no scenario")?;
     let scenario = scenario::read(file).map_err(|wrong| format!("{wrong:?}"))?;
     let others = documents.iter().copied().filter(|d| !is_scenario(d));
-    let manifests = Manifests::gather(others).map_err(|wrong| format!("{wrong:?}"))?;
+    let manifests = Manifests::collect(others).map_err(|wrong| format!("{wrong:?}"))?;
     assert_eq!(manifests.skipped, std::collections::BTreeMap::new(), "all of {folder} is simulated");
     let catalog = Catalog::embedded()?;
     assert_eq!(scenario::check(&scenario, file, &manifests, &catalog), []);
-    let mut world = World::begin(&catalog, scenario.start(manifests))?;
-    world.run_until(scenario.start + scenario.lasting)?;
+    let mut world = World::new(&catalog, scenario.setup(manifests))?;
+    world.run_until(scenario.start + scenario.duration)?;
     assert!(world.cluster().state().pending().is_empty(), "pods wait at the end of {folder}");
     Ok(world)
 }
 
-fn told(world: &World, kind: Kind, words: &str) -> usize {
+fn told(world: &World, kind: EventKind, words: &str) -> usize {
     world.timeline().iter().filter(|e| e.kind == kind && (e.subject.contains(words) || e.text.contains(words))).count()
 }
 
@@ -39,10 +39,10 @@ fn the_quickstart_collects_what_is_proven_and_keeps_the_rest() -> Result<(), Box
     let kept = |name: &str| orphans.kept.iter().any(|k| k.name == name);
     assert!(kept("bastion") && kept("pvc-archive") && kept("pvc-database"), "{orphans:#?}");
     assert!(orphans.halted.is_some(), "the emptied API server has tripped the breaker");
-    assert_eq!(told(&world, Kind::Evicted, ""), 1);
-    assert!(told(&world, Kind::Refused, "family_quota") > 0);
-    assert!(told(&world, Kind::Gone, "the NIC of the failed launch") > 0);
-    assert_eq!(told(&world, Kind::Ready, "aks-gpu-"), 1, "the job runs once the quota is lifted");
+    assert_eq!(told(&world, EventKind::Evicted, ""), 1);
+    assert!(told(&world, EventKind::Refused, "family_quota") > 0);
+    assert!(told(&world, EventKind::Gone, "the NIC of the failed launch") > 0);
+    assert_eq!(told(&world, EventKind::Ready, "aks-gpu-"), 1, "the job runs once the quota is lifted");
     Ok(())
 }
 
@@ -59,10 +59,10 @@ fn the_shopping_day_grows_and_shrinks_again() -> Result<(), Box<dyn Error>> {
 #[test]
 fn the_nightly_batch_has_gpus_only_while_jobs_run() -> Result<(), Box<dyn Error>> {
     let world = run("scenarios/nightly-batch")?;
-    let ready = told(&world, Kind::Ready, "aks-gpu-");
+    let ready = told(&world, EventKind::Ready, "aks-gpu-");
     assert!(ready >= 16, "{ready} GPU nodes in three nights");
-    assert_eq!(told(&world, Kind::Gone, "aks-gpu-") - told(&world, Kind::Gone, "the NIC of"), ready);
-    assert!(told(&world, Kind::Refused, "Standard_NC4as_T4_v3") > 0, "Azure lacks T4 in the second night");
+    assert_eq!(told(&world, EventKind::Gone, "aks-gpu-") - told(&world, EventKind::Gone, "the NIC of"), ready);
+    assert!(told(&world, EventKind::Refused, "Standard_NC4as_T4_v3") > 0, "Azure lacks T4 in the second night");
     assert_eq!(world.orphans().found, 0, "nothing is left behind");
     Ok(())
 }
@@ -71,7 +71,7 @@ fn the_nightly_batch_has_gpus_only_while_jobs_run() -> Result<(), Box<dyn Error>
 fn the_week_follows_day_and_night() -> Result<(), Box<dyn Error>> {
     let world = run("scenarios/week")?;
     let summary = world.summary();
-    assert_eq!(told(&world, Kind::Scenario, "app/worker"), 13, "up each night, down each morning but the last");
+    assert_eq!(told(&world, EventKind::Scenario, "app/worker"), 13, "up each night, down each morning but the last");
     assert!(summary.cpu_utilisation_percent >= 60, "{summary:?}");
     assert!(summary.spot_percent >= 50, "{summary:?}");
     assert_eq!(world.orphans().found, 0, "nothing is left behind");
@@ -81,11 +81,11 @@ fn the_week_follows_day_and_night() -> Result<(), Box<dyn Error>> {
 #[test]
 fn a_pool_of_fixed_size_follows_git() -> Result<(), Box<dyn Error>> {
     let world = run("scenarios/fixed-size")?;
-    let launched = |why: &str| told(&world, Kind::Provision, why);
+    let launched = |why: &str| told(&world, EventKind::Provision, why);
     assert_eq!(launched("the NodePool wants"), 6, "three at first, two more, and one for the Node that was deleted");
     assert_eq!(launched("the NodePool's label desk.example.com/tier has changed"), 5);
-    assert_eq!(told(&world, Kind::Disrupt, "drifted: "), 5, "each goes once its replacement is ready");
-    assert_eq!(told(&world, Kind::Disrupt, "scaled_down: "), 3);
+    assert_eq!(told(&world, EventKind::Disrupt, "drifted: "), 5, "each goes once its replacement is ready");
+    assert_eq!(told(&world, EventKind::Disrupt, "scaled_down: "), 3);
     let state = world.cluster().state();
     let fixed = state.nodes().values().filter(|n| n.label("desk.example.com/tier") == Some("gold"));
     assert_eq!(fixed.count(), 2);
@@ -96,14 +96,14 @@ fn a_pool_of_fixed_size_follows_git() -> Result<(), Box<dyn Error>> {
 #[test]
 fn what_is_reserved_comes_first_and_what_is_bought_gives_way_to_it() -> Result<(), Box<dyn Error>> {
     let world = run("scenarios/reserved")?;
-    assert!(told(&world, Kind::Provision, "Standard_D4s_v5 westeurope-1 reserved") >= 8, "four, and four again");
-    assert!(told(&world, Kind::Provision, "on-demand") > 0, "the sale wants more than is reserved");
+    assert!(told(&world, EventKind::Provision, "Standard_D4s_v5 westeurope-1 reserved") >= 8, "four, and four again");
+    assert!(told(&world, EventKind::Provision, "on-demand") > 0, "the sale wants more than is reserved");
     let nodes = world.cluster().state().nodes();
     let bought = |way: &str| nodes.values().filter(|n| n.label("karpenter.sh/capacity-type") == Some(way)).count();
     assert_eq!((bought("on-demand"), bought("spot")), (0, 0), "all of it fits on what is reserved now");
     let rooms = world.cloud().reserved();
     let reserved = u64::try_from(bought("reserved"))?;
     assert!(rooms.iter().all(|room| room.used == reserved && room.used <= room.capacity), "{rooms:?}");
-    assert_eq!(told(&world, Kind::Refused, ""), 0);
+    assert_eq!(told(&world, EventKind::Refused, ""), 0);
     Ok(())
 }

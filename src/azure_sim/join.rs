@@ -16,7 +16,7 @@ use napkeeper_core::model::azure::cloud::ResourceDetail;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ProviderId};
 use napkeeper_core::plan::KubeletSpec;
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 use napkeeper_sim::cloud::{Cloud, CloudEvent};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -178,7 +178,7 @@ impl Joiner {
 async fn carry(nodes: &Api<Node>, change: &Change, mut outdated: watch::Receiver<bool>) {
     let began = Instant::now();
     let (mut back_off, longest) = BACK_OFF;
-    let mut chance = Chance::of(0, change.vm.folded());
+    let mut chance = Random::of(0, change.vm.folded());
     let mut wait = match change.node {
         Wanted::Joined(_) => JOINS_AFTER,
         Wanted::Gone => REAPED_AFTER,

@@ -15,7 +15,7 @@ use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{CloudRequest, Reply};
 use napkeeper_sim::cloud::{Cloud, LedgerEntry};
 use napkeeper_sim::scenario::Scenario;
-use napkeeper_sim::world::{ArmPort, Deed, World};
+use napkeeper_sim::world::{Action, AzureAccess, World};
 use napkeeper_tests::arm::{self, ThroughAdapter};
 use napkeeper_tests::control_plane::{Process, Program, napkeeper_binary};
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ impl Served {
 #[derive(Debug, Clone)]
 struct OverHttp(Arc<Mutex<Served>>);
 
-impl ArmPort for OverHttp {
+impl AzureAccess for OverHttp {
     fn perform(&mut self, cloud: &mut Cloud, request: &CloudRequest, now: Timestamp) -> Result<Reply, EffectError> {
         let mut served = self.0.lock().unwrap();
         served.follow(now);
@@ -117,11 +117,11 @@ impl ArmPort for OverHttp {
         theirs
     }
 
-    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource> {
+    fn list_related(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource> {
         let mut served = self.0.lock().unwrap();
         served.follow(now);
         let theirs = served.runtime.block_on(served.azure.bystanders());
-        assert_eq!(shown(&cloud.bystanders(now)), shown(&theirs));
+        assert_eq!(shown(&cloud.list_related(now)), shown(&theirs));
         theirs
     }
 
@@ -134,10 +134,10 @@ impl ArmPort for OverHttp {
     }
 }
 
-/// Nobody but the deciders touches Azure: what a deed does to it would have to be done to both.
+/// Nobody but the deciders touches Azure: what an action does to it would have to be done to both.
 fn pods_up_and_down(scenario: &mut Scenario) {
-    scenario.steps.retain(|step| matches!(step.deed, Deed::Scale { .. } | Deed::StartJob { .. }));
-    scenario.lasting = SignedDuration::from_hours(5);
+    scenario.steps.retain(|step| matches!(step.action, Action::Scale { .. } | Action::StartJob { .. }));
+    scenario.duration = SignedDuration::from_hours(5);
 }
 
 #[test]
@@ -146,13 +146,13 @@ fn the_plan_is_the_same_in_process_and_over_http() -> Result<(), Box<dyn Error>>
     direct.run_until(end)?;
 
     let (mut adapted, _) = quickstart(pods_up_and_down)?;
-    adapted.set_arm_port(Box::new(ThroughAdapter::new(adapted.cloud().settings())));
+    adapted.set_azure_access(Box::new(ThroughAdapter::new(adapted.cloud().settings())));
     adapted.run_until(end)?;
     assert_same(&direct, &adapted, "in process");
 
     let (mut remote, _) = quickstart(pods_up_and_down)?;
     let served = Arc::new(Mutex::new(Served::start(&remote)?));
-    remote.set_arm_port(Box::new(OverHttp(Arc::clone(&served))));
+    remote.set_azure_access(Box::new(OverHttp(Arc::clone(&served))));
     remote.run_until(end)?;
     assert_same(&direct, &remote, "over HTTP");
 
@@ -170,8 +170,8 @@ fn entry((n, entry): (usize, &LedgerEntry)) -> Value {
     json!({
         "n": n,
         "at": entry.at.to_string(),
-        "act": format!("{:?}", entry.act).to_lowercase(),
-        "by": format!("{:?}", entry.by).to_lowercase(),
+        "act": format!("{:?}", entry.change).to_lowercase(),
+        "by": format!("{:?}", entry.cause).to_lowercase(),
         "kind": entry.resource.kind().as_str(),
         "id": entry.resource.id.as_str(),
         "incarnation": &*entry.resource.incarnation,

@@ -17,7 +17,7 @@ use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ClaimName, Uid, VmSize, Zone};
 use napkeeper_core::model::settings::DeletionRules;
 use napkeeper_core::plan::{ClaimUpdate, ClusterWrite, Effect, Launch, Reply, Script, Step};
-use napkeeper_sim::cloud::{Cloud, CloudSettings, Lasting, Shortage};
+use napkeeper_sim::cloud::{Cloud, CloudSettings, FaultDuration, Shortage};
 use napkeeper_tests::arm::{InProcess, credential, settings};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -138,7 +138,7 @@ impl Busy {
     /// Of VMs that are asked for, 15 % are not sold, and 15 % are accepted and then find no room.
     fn make_short(&self) {
         let mut state = self.state.lock().unwrap();
-        let (drawn, short) = (state.draw(), vec![Shortage::of_all(Lasting::Times(1))]);
+        let (drawn, short) = (state.draw(), vec![Shortage::of_all(FaultDuration::Times(1))]);
         let (refused, unallocatable) = match drawn {
             0..15 => (short, Vec::new()),
             15..30 => (Vec::new(), short),

@@ -11,7 +11,7 @@ use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, Region, VmSize, Zone};
 use napkeeper_core::plan::{AksMachineRequest, AksMachineSpec, CloudRequest, KubeletSpec, NicSpec, Reply, VmSpec};
 use napkeeper_sim::cloud::{
-    Cloud, CloudSettings, DiskDraft, Failing, Lag, Lasting, ListedKind, ListingFault, Policy, Shortage, Timings,
+    Cloud, CloudSettings, DiskDraft, LateFailure, ListingLag, FaultDuration, ListedKind, ListingFault, PolicyAssignment, Shortage, Timings,
 };
 use napkeeper_tests::arm::{InProcess, azure, credential, plain, settings};
 use proptest::prelude::*;
@@ -119,7 +119,7 @@ impl Twins {
         let direct = self.direct.list(self.now);
         let through = plain(self.runtime.block_on(self.azure.list()));
         assert_eq!(shown(&direct), shown(&through));
-        let standing_by = self.direct.bystanders(self.now);
+        let standing_by = self.direct.list_related(self.now);
         assert_eq!(shown(&standing_by), shown(&self.runtime.block_on(self.azure.bystanders())));
         let owner = self.direct.group_managed_by(self.now);
         assert_eq!(shown(&owner), shown(&self.runtime.block_on(self.azure.group_managed_by())));
@@ -273,7 +273,7 @@ fn refusals_keep_code_words_and_wait() {
 fn an_operation_that_fails_says_why() {
     for (zone, expected) in [(0, CloudErrorCode::AllocationFailed), (3, CloudErrorCode::ZonalAllocationFailed)] {
         let mut twins = Twins::new();
-        twins.both(|cloud, _| cloud.faults.unallocatable = vec![Shortage::of_all(Lasting::Times(1))]);
+        twins.both(|cloud, _| cloud.faults.unallocatable = vec![Shortage::of_all(FaultDuration::Times(1))]);
         twins.perform(&twins.put_nic("a")).unwrap();
         let Ok(Reply::Accepted(operation)) = twins.perform(&twins.put_vm("a", 1, zone, false)) else { panic!("no VM") };
         twins.pass(100);
@@ -311,7 +311,7 @@ fn a_listing_of_many_pages_is_whole_or_fails() {
         cloud.attach_disk(&disk, &vm, now).unwrap();
         cloud.set_serves(&cloud.nic_id("nic-1"), Some(Arc::from("a private endpoint")), now).unwrap();
         cloud.set_copied(&cloud.disk_id("pvc-3"), now).unwrap();
-        cloud.faults.shouting_ids = true;
+        cloud.faults.uppercase_ids = true;
     });
     assert_eq!(twins.list().unwrap().len(), 243);
     for fault in [ListingFault::BrokenPage, ListingFault::Forbidden] {
@@ -370,7 +370,7 @@ pub(super) fn stand_by(cloud: &mut Cloud, n: usize, now: Timestamp) {
         let untold = matches!(role, RelatedDetail::PublicIp { .. } | RelatedDetail::LoadBalancerFrontend { .. });
         let tags = Tags::from([(Arc::from("k"), Arc::from("v"))]);
         let created_at = (!untold).then_some(now);
-        cloud.add_bystander(RelatedResource { id, tags, created_at, detail: role }, now).unwrap();
+        cloud.add_related(RelatedResource { id, tags, created_at, detail: role }, now).unwrap();
     }
 }
 
@@ -381,24 +381,24 @@ fn what_stands_by_is_listed_with_its_links() {
         twins.both(|cloud, now| stand_by(cloud, n, now));
     }
     twins.list().unwrap();
-    let all = twins.direct.bystanders(twins.now).unwrap();
+    let all = twins.direct.list_related(twins.now).unwrap();
     assert_eq!(all.len(), 300);
     let linked = |one: &RelatedResource| matches!(&one.detail, RelatedDetail::AksMachine { vm: Some(vm), .. } if vm.name() == "vm-7");
     assert!(all.iter().any(|one| linked(one)));
-    twins.both(|cloud, _| (cloud.faults.shouting_ids, cloud.faults.ragged_pages) = (true, true));
+    twins.both(|cloud, _| (cloud.faults.uppercase_ids, cloud.faults.ragged_pages) = (true, true));
     twins.list().unwrap();
     let gone = all.iter().step_by(7).map(|one| one.id.clone()).collect::<Vec<_>>();
     for id in &gone {
-        twins.both(|cloud, now| cloud.remove_bystander(id, now).unwrap());
+        twins.both(|cloud, now| cloud.remove_related(id, now).unwrap());
     }
     twins.pass(30);
-    let ghosts = Lag { of: None, hides: SignedDuration::ZERO, keeps: SignedDuration::from_mins(1) };
+    let ghosts = ListingLag { of: None, hides: SignedDuration::ZERO, keeps: SignedDuration::from_mins(1) };
     twins.both(|cloud, _| cloud.faults.lags = vec![ghosts]);
     twins.list().unwrap();
-    assert_eq!(twins.direct.bystanders(twins.now).unwrap().len(), 300, "the gone are still shown");
+    assert_eq!(twins.direct.list_related(twins.now).unwrap().len(), 300, "the gone are still shown");
     twins.pass(60);
     twins.list().unwrap();
-    assert_eq!(twins.direct.bystanders(twins.now).unwrap().len(), 300 - gone.len());
+    assert_eq!(twins.direct.list_related(twins.now).unwrap().len(), 300 - gone.len());
 }
 
 /// W13: whatever part of a listing cannot be read, none of it is believed.
@@ -476,7 +476,7 @@ fn a_machine_that_cannot_be_had_leaves_nothing_or_says_that_it_failed() {
     assert_eq!(code(&twins.perform(&put)), CloudErrorCode::RegionalQuota);
     assert_eq!(twins.list().unwrap().len(), 0);
     twins.both(|cloud, _| cloud.limits.regional = None);
-    twins.both(|cloud, _| cloud.faults.unallocatable = vec![Shortage::of_all(Lasting::Times(1))]);
+    twins.both(|cloud, _| cloud.faults.unallocatable = vec![Shortage::of_all(FaultDuration::Times(1))]);
     let Ok(Reply::Accepted(operation)) = twins.perform(&put) else { panic!("no Machine") };
     twins.pass(100);
     assert_eq!(code(&twins.perform(&CloudRequest::Poll(operation))), CloudErrorCode::ZonalAllocationFailed);
@@ -546,7 +546,7 @@ fn deed() -> impl Strategy<Value = Deed> {
 fn fault(cloud: &mut Cloud, now: Timestamp, what: u8, lasting: i64) {
     cloud.advance(now);
     let until = now + SignedDuration::from_secs(lasting);
-    let times = Lasting::Times(u32::try_from(lasting % 3).unwrap_or(1));
+    let times = FaultDuration::Times(u32::try_from(lasting % 3).unwrap_or(1));
     match what {
         0 => cloud.faults.refused.push(Shortage::of_all(times)),
         1 => cloud.faults.unallocatable.push(Shortage::of_all(times)),
@@ -557,28 +557,28 @@ fn fault(cloud: &mut Cloud, now: Timestamp, what: u8, lasting: i64) {
         6 => cloud.faults.list_lag = SignedDuration::from_secs(lasting),
         7 => cloud.faults.lockdown_until = Some(until),
         8 => cloud.faults.forbidden_until = Some(until),
-        9 => cloud.faults.policies.push(Policy {
+        9 => cloud.faults.policies.push(PolicyAssignment {
             assignment: Arc::from("no-new-sizes"),
             of: ListedKind::ALL.get(usize::try_from(lasting % 9).unwrap()).copied(),
             deletes: lasting % 2 == 0,
-            lasting: times,
+            duration: times,
         }),
-        10 => cloud.faults.failing.push(Failing { deletes: lasting % 2 == 0, lasting: times }),
+        10 => cloud.faults.failing.push(LateFailure { deletes: lasting % 2 == 0, duration: times }),
         11 => cloud.faults.slow = u32::try_from(lasting % 4).unwrap(),
         12 => cloud.faults.ragged_pages = !cloud.faults.ragged_pages,
-        13 => cloud.faults.lags.push(Lag {
+        13 => cloud.faults.lags.push(ListingLag {
             of: ListedKind::ALL.get(usize::try_from(lasting % 9).unwrap()).copied(),
             hides: SignedDuration::from_secs(lasting % 5 * 10),
             keeps: SignedDuration::from_secs(lasting % 7 * 10),
         }),
         14 => {
             let n = usize::try_from(lasting).unwrap();
-            if cloud.bystander(&cloud.other_id("Microsoft.Compute/snapshots", &format!("snap-{n}"))).is_none() {
+            if cloud.related(&cloud.other_id("Microsoft.Compute/snapshots", &format!("snap-{n}"))).is_none() {
                 stand_by(cloud, n, now);
             }
         }
         15 => cloud.faults.keep_children = !cloud.faults.keep_children,
-        _ => cloud.faults.shouting_ids = !cloud.faults.shouting_ids,
+        _ => cloud.faults.uppercase_ids = !cloud.faults.uppercase_ids,
     }
 }
 

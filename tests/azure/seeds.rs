@@ -15,10 +15,10 @@ use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_core::model::settings::DeletionRules;
 use napkeeper_core::plan::{CloudRequest, Reply};
-use napkeeper_sim::chance::Chance;
-use napkeeper_sim::cloud::{Cloud, Failing, Faults, Lag, Lasting, ListedKind, ListingFault, Policy, Throttling};
+use napkeeper_sim::random::Random;
+use napkeeper_sim::cloud::{Cloud, LateFailure, Faults, ListingLag, FaultDuration, ListedKind, ListingFault, PolicyAssignment, Throttling};
 use napkeeper_sim::fuzz;
-use napkeeper_sim::world::{ArmPort, World};
+use napkeeper_sim::world::{AzureAccess, World};
 use napkeeper_tests::arm::ThroughAdapter;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -59,13 +59,13 @@ impl Moody {
         cloud.page_size = 50;
         cloud.throttling = None;
         if nth >= 0 {
-            sour(cloud, &mut Chance::of(self.seed, &format!("mood {nth}")), now);
+            sour(cloud, &mut Random::of(self.seed, &format!("mood {nth}")), now);
         }
     }
 }
 
 /// Puts ARM in a mood; in half of all cases it is a good one.
-fn sour(cloud: &mut Cloud, chance: &mut Chance, now: Timestamp) {
+fn sour(cloud: &mut Cloud, chance: &mut Random, now: Timestamp) {
     let mut minutes = |most| SignedDuration::from_mins(i64::try_from(chance.between(0, most)).unwrap_or(1));
     let (short, long) = (minutes(5), minutes(10));
     let until = now + MOOD;
@@ -73,12 +73,12 @@ fn sour(cloud: &mut Cloud, chance: &mut Chance, now: Timestamp) {
     match chance.between(0, 21) {
         0 => (faults.ragged_pages, cloud.page_size) = (true, 4),
         1 => cloud.page_size = 1_000,
-        2 => faults.lags = vec![Lag { of: chance.pick(&ListedKind::ALL).copied(), hides: long, keeps: short }],
-        3 => faults.lags = vec![Lag { of: chance.pick(&ListedKind::ALL).copied(), hides: short, keeps: long }],
-        4 => faults.lags = vec![Lag { of: None, hides: SignedDuration::ZERO, keeps: long }],
+        2 => faults.lags = vec![ListingLag { of: chance.pick(&ListedKind::ALL).copied(), hides: long, keeps: short }],
+        3 => faults.lags = vec![ListingLag { of: chance.pick(&ListedKind::ALL).copied(), hides: short, keeps: long }],
+        4 => faults.lags = vec![ListingLag { of: None, hides: SignedDuration::ZERO, keeps: long }],
         5 => faults.slow = 4,
-        6 => faults.failing = vec![Failing { deletes: true, lasting: Lasting::Times(2) }],
-        7 => faults.failing = vec![Failing { deletes: false, lasting: Lasting::Times(2) }],
+        6 => faults.failing = vec![LateFailure { deletes: true, duration: FaultDuration::Times(2) }],
+        7 => faults.failing = vec![LateFailure { deletes: false, duration: FaultDuration::Times(2) }],
         8 => {
             let kind = chance.pick(&ListedKind::ALL).copied().unwrap_or(ListedKind::Machines);
             let how =
@@ -88,8 +88,8 @@ fn sour(cloud: &mut Cloud, chance: &mut Chance, now: Timestamp) {
         9 => cloud.throttling = Some(Throttling::default()),
         10 => {
             let (of, deletes) = (chance.pick(&ListedKind::ALL[..3]).copied(), chance.one_in(2));
-            let (assignment, lasting) = (Arc::from("deny-some"), Lasting::Times(3));
-            faults.policies = vec![Policy { assignment, of, deletes, lasting }];
+            let (assignment, duration) = (Arc::from("deny-some"), FaultDuration::Times(3));
+            faults.policies = vec![PolicyAssignment { assignment, of, deletes, duration }];
         }
         11 => faults.lockdown_until = Some(now + short),
         12 => faults.forbidden_until = Some(now + short),
@@ -97,7 +97,7 @@ fn sour(cloud: &mut Cloud, chance: &mut Chance, now: Timestamp) {
     }
 }
 
-impl ArmPort for Moody {
+impl AzureAccess for Moody {
     fn perform(&mut self, cloud: &mut Cloud, request: &CloudRequest, now: Timestamp) -> Result<Reply, EffectError> {
         self.change(cloud, now);
         self.inner.perform(cloud, request, now)
@@ -108,9 +108,9 @@ impl ArmPort for Moody {
         self.inner.list(cloud, now)
     }
 
-    fn bystanders(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource> {
+    fn list_related(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource> {
         self.change(cloud, now);
-        self.inner.bystanders(cloud, now)
+        self.inner.list_related(cloud, now)
     }
 
     fn group_managed_by(&mut self, cloud: &mut Cloud, now: Timestamp) -> Result<Option<ArmId>, ListFailure> {
@@ -130,7 +130,7 @@ fn seeds() -> std::ops::Range<u64> {
 fn run(catalog: &Catalog, seed: u64) -> Result<World, fuzz::Failure> {
     fuzz::run_prepared(catalog, seed, DeletionRules::all(), |world| {
         let inner = ThroughAdapter::new(world.cloud().settings());
-        world.set_arm_port(Box::new(Moody { inner, seed, began: world.started_at(), mood: None }));
+        world.set_azure_access(Box::new(Moody { inner, seed, began: world.started_at(), mood: None }));
     })
 }
 

@@ -12,7 +12,7 @@ use std::error::Error;
 use std::path::Path;
 
 fn adapt(world: &mut World) {
-    world.set_arm_port(Box::new(ThroughAdapter::new(world.cloud().settings())));
+    world.set_azure_access(Box::new(ThroughAdapter::new(world.cloud().settings())));
 }
 
 /// Both have the same history, in every word.
@@ -36,9 +36,9 @@ pub(super) fn quickstart(change: impl FnOnce(&mut Scenario)) -> Result<(World, T
     let mut scenario = scenario::read(file).map_err(|wrong| format!("{wrong:?}"))?;
     change(&mut scenario);
     let others = documents.iter().copied().filter(|d| !is_scenario(d));
-    let manifests = Manifests::gather(others).map_err(|wrong| format!("{wrong:?}"))?;
-    let end = scenario.start + scenario.lasting;
-    Ok((World::begin(&Catalog::embedded()?, scenario.start(manifests))?, end))
+    let manifests = Manifests::collect(others).map_err(|wrong| format!("{wrong:?}"))?;
+    let end = scenario.start + scenario.duration;
+    Ok((World::new(&Catalog::embedded()?, scenario.setup(manifests))?, end))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Which inputs are tried next?
 
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 
 /// Longest input, in bytes.
 const LONGEST: usize = 4096;
@@ -9,7 +9,7 @@ const KEPT: usize = 256;
 
 /// Makes inputs from a corpus by small changes, and goes on from what it made.
 pub(super) struct Mutator {
-    random: Chance,
+    random: Random,
     corpus: Vec<Vec<u8>>,
     words: Vec<Vec<u8>>,
     /// Inputs before this one stand for ever.
@@ -19,7 +19,7 @@ pub(super) struct Mutator {
 impl Mutator {
     pub(super) fn new(seed: u64, corpus: &[&str], words: &[&str]) -> Self {
         let bytes = |texts: &[&str]| texts.iter().map(|t| t.as_bytes().to_vec()).collect::<Vec<_>>();
-        Self { random: Chance::new(seed), corpus: bytes(corpus), words: bytes(words), given: corpus.len() }
+        Self { random: Random::new(seed), corpus: bytes(corpus), words: bytes(words), given: corpus.len() }
     }
 
     /// The next input.

@@ -15,7 +15,7 @@ use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, instance_types};
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::names::Region;
 use napkeeper_core::snapshot::Snapshot;
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 use napkeeper_webhook::{Limits, Webhook, router};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -126,7 +126,7 @@ fn world() -> Result<Snapshot> {
 }
 
 /// Replaces, drops or doubles something in a value, anywhere.
-fn change(value: &mut Value, random: &mut Chance) {
+fn change(value: &mut Value, random: &mut Random) {
     let mut below = |n: usize| usize::try_from(random.bits() % n.max(1) as u64).unwrap_or_default();
     let go_on = below(8) > 0;
     match value {
@@ -224,7 +224,7 @@ fn the_webhook_survives_any_review() -> Result<()> {
     let texts: Vec<String> = corpus.iter().map(|(_, review)| review.to_string()).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let words = ["\"object\":", "null", "{}", "[]", "\\u0000", "1e400", "\"CREATE\"", "\"uid\":", "-", "}"];
-    let (mut mutator, mut random) = (Mutator::new(7, &texts, &words), Chance::new(11));
+    let (mut mutator, mut random) = (Mutator::new(7, &texts, &words), Random::new(11));
     let (start, mut after_a_tenth) = (Instant::now(), 0);
     for n in 0..reviews {
         let (path, whole) = &corpus[usize::try_from(random.bits() % corpus.len() as u64)?];

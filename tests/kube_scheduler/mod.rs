@@ -33,7 +33,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kind::{Fixed, Kind};
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 use nodes::{FixedAnswers, LoadScores, NO_ROOM, Node};
 use requests::Requests;
 use rules::{Bound, Ground, Rules};
@@ -116,7 +116,7 @@ pub struct Cluster {
     load_ids: HashMap<Requests, usize>,
     storage: Storage,
     defaults: Defaults,
-    chance: Chance,
+    chance: Random,
 }
 
 impl Cluster {
@@ -137,7 +137,7 @@ impl Cluster {
             load_ids: HashMap::new(),
             storage: Storage::default(),
             defaults: Defaults::default(),
-            chance: Chance::new(seed),
+            chance: Random::new(seed),
         }
     }
 

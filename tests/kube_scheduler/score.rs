@@ -1,7 +1,7 @@
 //! Scores: how do the rules' answers become numbers from 0 to 100, and which node wins?
 
 use super::nodes::BEST;
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 
 /// The highest becomes 100, nothing stays nothing.
 pub(super) fn most(raw: Vec<i64>) -> Vec<i64> {
@@ -31,7 +31,7 @@ pub(super) fn fewest(raw: Vec<Option<i64>>) -> Vec<i64> {
 }
 
 /// One of those with the highest score, each as likely as the others.
-pub(super) fn best(scored: impl Iterator<Item = (usize, i64)>, chance: &mut Chance) -> Option<usize> {
+pub(super) fn best(scored: impl Iterator<Item = (usize, i64)>, chance: &mut Random) -> Option<usize> {
     let (mut best, mut highest, mut ties) = (None, i64::MIN, 0);
     for (node, score) in scored {
         if score > highest {
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn ties_are_broken_at_random_and_the_seed_decides() {
         let picks = |seed| {
-            let mut chance = Chance::new(seed);
+            let mut chance = Random::new(seed);
             let scored = [(0, 5), (1, 7), (2, 7), (3, 7)];
             (0..300).filter_map(|_| best(scored.into_iter(), &mut chance)).collect::<Vec<_>>()
         };

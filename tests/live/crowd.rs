@@ -7,7 +7,7 @@ use super::story::{claims, nodes, phases, scale};
 use super::{a_lab_alone, eventually};
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 use napkeeper_tests::control_plane::Process;
 use napkeeper_tests::lab::{Lab, repository};
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ fn seed() -> u64 {
 /// A controller that dies at random moments, a number of times.
 struct Doomed {
     controller: Process,
-    chance: Chance,
+    chance: Random,
     dies_at: Instant,
     deaths: usize,
     left: usize,
@@ -72,7 +72,7 @@ struct Doomed {
 
 impl Doomed {
     fn start(lab: &Lab, deaths: usize) -> Result<Self> {
-        let mut chance = Chance::of(seed(), "crowd");
+        let mut chance = Random::of(seed(), "crowd");
         let dies_at = next_death(&mut chance);
         Ok(Self { controller: lab.controller()?, chance, dies_at, deaths: 0, left: deaths })
     }
@@ -131,7 +131,7 @@ struct Phase<'a> {
     within: Duration,
 }
 
-fn next_death(chance: &mut Chance) -> Instant {
+fn next_death(chance: &mut Random) -> Instant {
     Instant::now() + Duration::from_millis(chance.between(20, LONGEST_LIFE))
 }
 

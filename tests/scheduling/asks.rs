@@ -1,7 +1,7 @@
 //! Asks: what may pods ask for beside room? Each draw adds one thing to a pod's spec, as the wire has it.
 
 use napkeeper_core::model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, SKU_CPU, SKU_FAMILY, SKU_GPU_COUNT, ZONE};
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 use serde_json::{Value, json};
 
 /// A label that pools give their nodes, some of them.
@@ -38,7 +38,7 @@ pub(super) struct Scene {
 
 /// A spec that grows.
 pub(super) struct Drawn<'c> {
-    pub(super) chance: &'c mut Chance,
+    pub(super) chance: &'c mut Random,
     pub(super) scene: &'c Scene,
     pub(super) app: &'c str,
     pub(super) spec: Value,
@@ -70,7 +70,7 @@ const DRAWS: &[Draw] = &[
 ];
 
 /// What a container asks for.
-pub(super) fn resources(chance: &mut Chance) -> Value {
+pub(super) fn resources(chance: &mut Random) -> Value {
     const CPU: [&str; 8] = ["100m", "0.25", "333m", "500m", "1", "1500m", "2", "3500m"];
     const MEMORY: [&str; 8] = ["64Mi", "200M", "0.5Gi", "1Gi", "1500Mi", "2Gi", "5Gi", "7e9"];
     let mut amounts = json!({ "cpu": chance.pick(&CPU), "memory": chance.pick(&MEMORY) });

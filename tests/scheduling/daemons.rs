@@ -9,7 +9,7 @@ use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use napkeeper_core::model::labels::{ARCH, SKU_FAMILY};
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 use serde_json::{Value, json};
 
 /// DaemonSets; none at all in most workloads.
@@ -21,7 +21,7 @@ pub(super) struct Daemons {
 impl Daemons {
     /// One or two of four in every third workload, where no other pod has something to do with them.
     pub(super) fn draw(seed: u64, namespace: &str, others: &[&Pod]) -> Result<Self> {
-        let mut chance = Chance::of(seed, "daemons");
+        let mut chance = Random::of(seed, "daemons");
         let mut daemons = Self::default();
         if !chance.one_in(3) || others.iter().any(|pod| may_mean_daemons(pod)) {
             return Ok(daemons);

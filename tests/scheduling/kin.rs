@@ -8,7 +8,7 @@ use anyhow::Result;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use napkeeper_core::model::labels::{HOSTNAME, ZONE};
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,7 +42,7 @@ pub(crate) struct Kin {
 impl Kin {
     /// Gives some apps to [`SPREADING`], and says what belongs together.
     pub(super) fn give(seed: u64, waiting: &mut [Pod]) -> Result<Self> {
-        let mut chance = Chance::of(seed, "kin");
+        let mut chance = Random::of(seed, "kin");
         let mut kin = Self::default();
         if !chance.one_in(3) {
             return Ok(kin);

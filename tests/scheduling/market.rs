@@ -16,7 +16,7 @@ use napkeeper_core::model::labels::{
 use napkeeper_core::model::names::Region;
 use napkeeper_core::model::requirements::Operator;
 use napkeeper_core::snapshot::Snapshot;
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 use napkeeper_tests::worlds;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub(super) struct Bought {
 
 impl Market {
     /// Pools that differ a little from seed to seed: one for all, one with a taint, one with GPUs.
-    pub(super) fn new(chance: &mut Chance) -> Result<Self> {
+    pub(super) fn new(chance: &mut Random) -> Result<Self> {
         let region = Region::new("westeurope")?;
         let mut class = worlds::class();
         class.max_pods = Some(if chance.one_in(3) { 6 } else { 110 });
@@ -111,7 +111,7 @@ impl Market {
     }
 
     /// Any offering of a size of 2 to 8 cores.
-    pub(super) fn any(&self, chance: &mut Chance) -> Option<(Arc<InstanceType>, Offering)> {
+    pub(super) fn any(&self, chance: &mut Random) -> Option<(Arc<InstanceType>, Offering)> {
         let small: Vec<_> = self.types.iter().filter(|t| t.facts.vcpus <= 8 && t.offerings.len() > 1).collect();
         let instance = chance.pick(&small)?;
         Some((Arc::clone(instance), chance.pick(&instance.offerings)?.clone()))
@@ -166,7 +166,7 @@ fn taint(key: &str, value: &str, effect: TaintEffect) -> Taint {
 }
 
 /// Small nodes, so that there are many; in some seeds with a label, or not in all zones.
-fn general(chance: &mut Chance) -> Result<NodePool> {
+fn general(chance: &mut Random) -> Result<NodePool> {
     let mut pool = worlds::pool("general");
     pool.requirements.add_entry(SKU_FAMILY, Operator::In, &["D", "E", "F"])?;
     let most = if chance.one_in(2) { "9" } else { "17" };
@@ -181,7 +181,7 @@ fn general(chance: &mut Chance) -> Result<NodePool> {
     Ok(pool)
 }
 
-fn gold(chance: &mut Chance) -> Result<NodePool> {
+fn gold(chance: &mut Random) -> Result<NodePool> {
     let mut pool = worlds::pool("gold");
     pool.requirements.add_entry(SKU_FAMILY, Operator::In, &["D", "F"])?;
     pool.requirements.add_entry(CAPACITY_TYPE, Operator::In, &["on-demand"])?;
@@ -197,7 +197,7 @@ fn gold(chance: &mut Chance) -> Result<NodePool> {
     Ok(pool)
 }
 
-fn gpus(chance: &mut Chance) -> Result<NodePool> {
+fn gpus(chance: &mut Random) -> Result<NodePool> {
     let mut pool = worlds::pool("gpus");
     pool.requirements.add_entry(SKU_GPU_MANUFACTURER, Operator::In, &["nvidia"])?;
     if chance.one_in(2) {

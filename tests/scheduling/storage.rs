@@ -10,7 +10,7 @@ use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use k8s_openapi::serde::de::DeserializeOwned;
 use napkeeper_core::model::cluster::volume::DISK_DRIVER;
 use napkeeper_core::model::labels::ZONE;
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -111,7 +111,7 @@ pub(super) fn wire<K: DeserializeOwned>(object: Value) -> Result<K> {
 impl Storage {
     /// Gives volumes to pods of some workloads, as a seed has it.
     pub(super) fn give(seed: u64, standing: &[Node], running: &mut [Pod], waiting: &mut [Pod]) -> Result<Self> {
-        let mut chance = Chance::of(seed, "storage");
+        let mut chance = Random::of(seed, "storage");
         if !chance.one_in(4) {
             return Ok(Self::default());
         }
@@ -215,7 +215,7 @@ fn app_of(pod: &Pod) -> String {
 
 /// Volumes that are being given.
 struct Gift<'c> {
-    chance: &'c mut Chance,
+    chance: &'c mut Random,
     storage: Storage,
     /// Claims of pods that run, with their namespaces.
     there: Vec<(Option<String>, String)>,

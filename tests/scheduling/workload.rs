@@ -9,7 +9,7 @@ use super::storage::Storage;
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{Node as WireNode, Pod as WirePod};
 use napkeeper_core::model::labels::{HOSTNAME, ZONE};
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub(crate) fn namespaces(seed: u64) -> Namespaces {
 impl Workload {
     /// The workload of a seed.
     pub(crate) fn new(seed: u64) -> Result<Self> {
-        let mut chance = Chance::of(seed, "workload");
+        let mut chance = Random::of(seed, "workload");
         let market = Market::new(&mut chance)?;
         let standing = if chance.one_in(3) { chance.between(1, 3) } else { 0 };
         let names: Vec<String> = (0..standing).map(|n| format!("w{seed}-standing-{n}")).collect();
@@ -69,7 +69,7 @@ impl Workload {
     }
 }
 
-fn standing_nodes(chance: &mut Chance, scene: &Scene, market: &Market) -> Result<Vec<WireNode>> {
+fn standing_nodes(chance: &mut Random, scene: &Scene, market: &Market) -> Result<Vec<WireNode>> {
     let mut nodes = Vec::new();
     for (n, name) in scene.standing.iter().enumerate() {
         let (instance, offering) = market.any(chance).context("nothing can be bought")?;
@@ -82,7 +82,7 @@ fn standing_nodes(chance: &mut Chance, scene: &Scene, market: &Market) -> Result
 }
 
 /// Pods of the same apps that run, some of which want to be apart from others.
-fn running(chance: &mut Chance, scene: &Scene) -> Result<Vec<WirePod>> {
+fn running(chance: &mut Random, scene: &Scene) -> Result<Vec<WirePod>> {
     let mut pods = Vec::new();
     for (n, node) in scene.standing.iter().enumerate() {
         for i in 0..chance.between(0, 3) {
@@ -102,7 +102,7 @@ fn running(chance: &mut Chance, scene: &Scene) -> Result<Vec<WirePod>> {
     Ok(pods)
 }
 
-fn waiting(chance: &mut Chance, scene: &Scene) -> Result<Vec<WirePod>> {
+fn waiting(chance: &mut Random, scene: &Scene) -> Result<Vec<WirePod>> {
     let mut pods = Vec::new();
     let mut left = chance.between(MOST_PODS / 4, MOST_PODS);
     for app in &scene.apps {

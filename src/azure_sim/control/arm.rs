@@ -3,7 +3,7 @@
 use super::faults::{ListLag, lasting, word};
 use super::{ControlError, Span};
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_sim::cloud::{Cloud, Failing, Faults, Lag, Lasting, ListedKind, Policy};
+use napkeeper_sim::cloud::{Cloud, LateFailure, Faults, ListingLag, FaultDuration, ListedKind, PolicyAssignment};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -41,17 +41,17 @@ pub(super) struct PageSize {
 }
 
 impl PolicyDraft {
-    pub(super) fn policy(self, now: Timestamp) -> Result<Policy, ControlError> {
+    pub(super) fn policy(self, now: Timestamp) -> Result<PolicyAssignment, ControlError> {
         let Self { assignment, of, deletes, times, r#for } = self;
-        let lasting = lasting("policy", times, r#for, now)?;
-        Ok(Policy { assignment: Arc::from(assignment), of, deletes, lasting })
+        let duration = lasting("policy", times, r#for, now)?;
+        Ok(PolicyAssignment { assignment: Arc::from(assignment), of, deletes, duration })
     }
 }
 
 impl FailLate {
-    pub(super) fn failing(self, now: Timestamp) -> Result<Failing, ControlError> {
+    pub(super) fn failing(self, now: Timestamp) -> Result<LateFailure, ControlError> {
         let Self { deletes, times, r#for } = self;
-        Ok(Failing { deletes, lasting: lasting("failLate", times, r#for, now)? })
+        Ok(LateFailure { deletes, duration: lasting("failLate", times, r#for, now)? })
     }
 }
 
@@ -70,13 +70,13 @@ pub(super) fn lag(faults: &mut Faults, draft: &ListLag) -> Result<(), ControlErr
     match (span(by), of, span(hides), span(keeps)) {
         (Some(by), None, None, None) => faults.list_lag = by,
         (Some(by), Some(of), None, None) => {
-            faults.lags.push(Lag { of: Some(*of), hides: by, keeps: by });
+            faults.lags.push(ListingLag { of: Some(*of), hides: by, keeps: by });
         }
         (None, _, None, None) | (Some(_), _, _, _) => {
             return Err(ControlError::Value("listLag: needs either by, or hides, keeps or both".to_owned()));
         }
         (None, of, hides, keeps) => {
-            faults.lags.push(Lag { of: *of, hides: hides.unwrap_or_default(), keeps: keeps.unwrap_or_default() });
+            faults.lags.push(ListingLag { of: *of, hides: hides.unwrap_or_default(), keeps: keeps.unwrap_or_default() });
         }
     }
     Ok(())
@@ -105,22 +105,22 @@ pub(super) fn show(cloud: &Cloud, shown: &mut Value) {
     shown["listings"] = listings.collect();
     let policies = faults.policies.iter().map(|policy| {
         let mut shown = json!({ "assignment": &*policy.assignment, "of": kind(policy.of), "effect": policy.effect() });
-        put_lasting(&mut shown, policy.lasting);
+        put_lasting(&mut shown, policy.duration);
         shown
     });
     shown["policies"] = policies.collect();
     let failing = faults.failing.iter().map(|failing| {
         let mut shown = json!({ "deletes": failing.deletes });
-        put_lasting(&mut shown, failing.lasting);
+        put_lasting(&mut shown, failing.duration);
         shown
     });
     shown["failLate"] = failing.collect();
 }
 
 /// Says how long a fault lasts.
-pub(super) fn put_lasting(shown: &mut Value, lasting: Lasting) {
+pub(super) fn put_lasting(shown: &mut Value, lasting: FaultDuration) {
     match lasting {
-        Lasting::Until(end) => shown["until"] = end.to_string().into(),
-        Lasting::Times(left) => shown["timesLeft"] = left.into(),
+        FaultDuration::Until(end) => shown["until"] = end.to_string().into(),
+        FaultDuration::Times(left) => shown["timesLeft"] = left.into(),
     }
 }

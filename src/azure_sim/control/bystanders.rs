@@ -99,7 +99,7 @@ impl Draft {
         };
         let untold = matches!(role, RelatedDetail::PublicIp { .. } | RelatedDetail::LoadBalancerFrontend { .. });
         let created_at = (!untold).then_some(now);
-        Ok(cloud.add_bystander(RelatedResource { id, tags, created_at, detail: role }, now)?)
+        Ok(cloud.add_related(RelatedResource { id, tags, created_at, detail: role }, now)?)
     }
 }
 
@@ -140,7 +140,7 @@ fn frontend(cloud: &Cloud, draft: &FrontendDraft) -> Result<Parts, ControlError>
 /// A snapshot's copy is complete.
 pub(super) fn finish_snapshot(cloud: &mut Cloud, name: &str, now: Timestamp) -> Result<ArmId, ControlError> {
     let id = cloud.other_id("Microsoft.Compute/snapshots", checked(name)?);
-    if cloud.bystander(&id).is_none() {
+    if cloud.related(&id).is_none() {
         return Err(Refusal::NotFound(id).into());
     }
     let finish = |one: &mut RelatedResource| {
@@ -148,12 +148,12 @@ pub(super) fn finish_snapshot(cloud: &mut Cloud, name: &str, now: Timestamp) -> 
             *in_progress = false;
         }
     };
-    cloud.change_bystander(&id, finish, now)?;
+    cloud.change_related(&id, finish, now)?;
     Ok(id)
 }
 
 /// Everything that stands by, for people.
 pub(super) fn show(cloud: &Cloud) -> Value {
-    let shown = cloud.bystanders_present().map(|one| json!({ "kind": one.detail.as_str(), "id": one.id.as_str() }));
+    let shown = cloud.related_resources().map(|one| json!({ "kind": one.detail.as_str(), "id": one.id.as_str() }));
     shown.collect()
 }

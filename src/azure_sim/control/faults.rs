@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::catalog::live::parse_reservation_group;
 use napkeeper_core::model::names::{VmSize, Zone};
-use napkeeper_sim::cloud::{Faults, Lasting, Limits, ListedKind, ListingFault, Shortage, Throttling};
+use napkeeper_sim::cloud::{Faults, FaultDuration, Limits, ListedKind, ListingFault, Shortage, Throttling};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -263,7 +263,7 @@ fn inject_inside(inner: &mut Inner, fault: Fault, now: Timestamp) -> Result<(), 
             inner.cloud.reserve_vms(&group, &size, &zone.unwrap_or_else(Zone::regional), capacity);
         }
         Fault::KeepChildren(Switch { on }) => faults.keep_children = on,
-        Fault::ShoutingIds(Switch { on }) => faults.shouting_ids = on,
+        Fault::ShoutingIds(Switch { on }) => faults.uppercase_ids = on,
         Fault::Throttle(_) | Fault::Fail(_) | Fault::Hang(_) | Fault::Garbage(_) => {}
     }
     Ok(())
@@ -279,18 +279,18 @@ pub(super) fn lasting(
     times: Option<u32>,
     span: Option<Span>,
     now: Timestamp,
-) -> Result<Lasting, ControlError> {
+) -> Result<FaultDuration, ControlError> {
     match (times, span) {
-        (Some(times), None) => Ok(Lasting::Times(times)),
-        (None, Some(span)) => Ok(Lasting::Until(end(now, span)?)),
+        (Some(times), None) => Ok(FaultDuration::Times(times)),
+        (None, Some(span)) => Ok(FaultDuration::Until(end(now, span)?)),
         _ => Err(ControlError::Value(format!("{what}: needs either times or for"))),
     }
 }
 
 fn add_shortage(faults: &mut Faults, draft: ShortageDraft, now: Timestamp) -> Result<(), ControlError> {
-    let lasting = lasting("shortage", draft.times, draft.r#for, now)?;
+    let duration = lasting("shortage", draft.times, draft.r#for, now)?;
     let ShortageDraft { how, size, zone, capacity_type, .. } = draft;
-    let shortage = Shortage { size, zone, capacity_type, lasting };
+    let shortage = Shortage { size, zone, capacity_type, duration };
     match how {
         ShortageHow::Refused => faults.refused.push(shortage),
         ShortageHow::NoHardware => faults.unallocatable.push(shortage),
@@ -332,7 +332,7 @@ pub(super) fn show(inner: &Inner) -> Value {
         "refused": faults.refused.iter().map(shortage).collect::<Vec<_>>(),
         "noHardware": faults.unallocatable.iter().map(shortage).collect::<Vec<_>>(),
         "keepChildren": faults.keep_children,
-        "shoutingIds": faults.shouting_ids,
+        "shoutingIds": faults.uppercase_ids,
         "limits": {
             "cores": limits.regional,
             "lowPriorityCores": limits.spot,
@@ -359,6 +359,6 @@ fn shortage(shortage: &Shortage) -> Value {
         "zone": shortage.zone,
         "capacityType": shortage.capacity_type,
     });
-    arm::put_lasting(&mut shown, shortage.lasting);
+    arm::put_lasting(&mut shown, shortage.duration);
     shown
 }

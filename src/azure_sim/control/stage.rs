@@ -119,8 +119,8 @@ pub(super) fn play(cloud: &mut Cloud, act: Act, now: Timestamp) -> Result<Value,
             id
         }
         Act::Delete(Existing { id }) => {
-            if cloud.bystander(&id).is_some() {
-                cloud.remove_bystander(&id, now)?;
+            if cloud.related(&id).is_some() {
+                cloud.remove_related(&id, now)?;
             } else {
                 cloud.delete_outside(&id, now)?;
             }

@@ -5,7 +5,7 @@ use crate::server::Inner;
 use jiff::Timestamp;
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_sim::arm;
-use napkeeper_sim::cloud::{Act, Author, Usage};
+use napkeeper_sim::cloud::{Change, ChangeCause, Usage};
 use serde_json::{Value, json};
 
 /// Everything that exists and is under way.
@@ -54,16 +54,16 @@ pub(super) fn ledger(inner: &Inner, from: u64) -> Value {
         json!({
             "n": n,
             "at": entry.at.to_string(),
-            "act": match entry.act {
-                Act::Created => "created",
-                Act::Tagged => "tagged",
-                Act::Deleted => "deleted",
+            "act": match entry.change {
+                Change::Created => "created",
+                Change::Tagged => "tagged",
+                Change::Deleted => "deleted",
             },
-            "by": match entry.by {
-                Author::Request => "request",
-                Author::Cascade => "cascade",
-                Author::Eviction => "eviction",
-                Author::Outside => "outside",
+            "by": match entry.cause {
+                ChangeCause::Request => "request",
+                ChangeCause::Cascade => "cascade",
+                ChangeCause::Eviction => "eviction",
+                ChangeCause::Outside => "outside",
             },
             "kind": entry.resource.kind().as_str(),
             "id": entry.resource.id.as_str(),

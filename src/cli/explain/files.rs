@@ -36,14 +36,14 @@ pub(super) fn scene(files: &Files<'_>, name: &Name) -> anyhow::Result<Option<(Sc
     };
     let Some(input) = input::read(asked, change, &mut anstream::stderr())? else { return Ok(None) };
     let instants = match files.at {
-        Some(at) if at > input.scenario.lasting => {
-            let end = duration::format(input.scenario.lasting);
+        Some(at) if at > input.scenario.duration => {
+            let end = duration::format(input.scenario.duration);
             bail!("--at {}: {} ends after {end}", duration::format(at), input.scenario.name)
         }
         Some(at) => vec![at],
         None => instants(&input.scenario),
     };
-    let mut world = World::begin(files.catalog, input.scenario.start(input.manifests.clone()))?;
+    let mut world = World::new(files.catalog, input.scenario.setup(input.manifests.clone()))?;
     let mut last = None;
     for at in instants {
         let now = world.started_at() + at;
@@ -68,8 +68,8 @@ pub(super) fn scene(files: &Files<'_>, name: &Name) -> anyhow::Result<Option<(Sc
 
 /// When something happens to the load: the start, and every step.
 fn instants(scenario: &Scenario) -> Vec<SignedDuration> {
-    let deeds = scenario.deeds().into_iter().map(|(at, _)| at);
-    let all: BTreeSet<SignedDuration> = deeds.chain([SignedDuration::ZERO]).collect();
+    let actions = scenario.actions().into_iter().map(|(at, _)| at);
+    let all: BTreeSet<SignedDuration> = actions.chain([SignedDuration::ZERO]).collect();
     all.into_iter().collect()
 }
 

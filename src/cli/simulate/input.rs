@@ -61,7 +61,7 @@ pub(crate) fn read(
     let mut problems: Vec<Problem> = Vec::new();
     let scenario = read_scenario(&documents, &mut problems)?;
     // What is wrong in itself may be what others name: they are held against each other once each of them is sound.
-    let gathered = is_whole.then(|| Manifests::gather(documents.iter().copied().filter(|d| !is_scenario(d))));
+    let gathered = is_whole.then(|| Manifests::collect(documents.iter().copied().filter(|d| !is_scenario(d))));
     let manifests = gathered.and_then(|all| all.map_err(|wrong| problems.extend(wrong)).ok());
     let input = scenario.zip(manifests).map(|((mut scenario, document), manifests)| {
         change(&mut scenario);

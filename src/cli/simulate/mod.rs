@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let change = |scenario: &mut Scenario| {
         scenario.region = region.clone().unwrap_or_else(|| scenario.region.clone());
         scenario.seed = args.seed.unwrap_or(scenario.seed);
-        scenario.lasting = args.lasting.unwrap_or(scenario.lasting);
+        scenario.duration = args.lasting.unwrap_or(scenario.duration);
     };
     let asked = Asked { path: args.path.as_deref(), scenario: args.scenario.as_deref(), catalog: &catalog };
     let Some(input) = input::read(asked, change, &mut anstream::stderr())? else { return Ok(Outcome::Incomplete) };
@@ -120,7 +120,7 @@ impl Args {
         if let Some(cluster) = &self.cluster {
             command += &format!(" --cluster {cluster}");
         }
-        let time = napkeeper_api::duration::format(scenario.lasting);
+        let time = napkeeper_api::duration::format(scenario.duration);
         command + &format!(" --region {} --seed {} --for {time}", scenario.region, scenario.seed)
     }
 }
@@ -142,13 +142,13 @@ struct Told<'i> {
 
 fn simulate<'i>(input: &'i Input, catalog: &Catalog, verbose: bool) -> anyhow::Result<Told<'i>> {
     let began = Instant::now();
-    let start = input.scenario.start(input.manifests.clone());
-    let baseline = autoscaler::run(catalog, &start, input.scenario.lasting)?;
-    let mut world = World::begin(catalog, start)?;
+    let setup = input.scenario.setup(input.manifests.clone());
+    let baseline = autoscaler::run(catalog, &setup, input.scenario.duration)?;
+    let mut world = World::new(catalog, setup)?;
     if verbose {
-        world.keep_reasons();
+        world.record_launch_reasons();
     }
-    let end = world.now().checked_add(input.scenario.lasting).context("the end of the scenario is out of range")?;
+    let end = world.now().checked_add(input.scenario.duration).context("the end of the scenario is out of range")?;
     let bar = progress(world.now(), end);
     let begun = world.now();
     let violation = world.run_reporting(end, |now| bar.set_position(minutes(begun, now))).err();
@@ -196,7 +196,7 @@ impl Told<'_> {
         }
         let own = if self.own_prices { ", with your price sheet" } else { "" };
         writeln!(out, "region       {}, prices as of {}{own}", scenario.region, self.catalogue)?;
-        let end = scenario.start.checked_add(scenario.lasting).unwrap_or(scenario.start);
+        let end = scenario.start.checked_add(scenario.duration).unwrap_or(scenario.start);
         writeln!(out, "time         {} to {end}, seed {}", scenario.start, scenario.seed)?;
         if !manifests.skipped.is_empty() {
             let kinds: Vec<String> = manifests.skipped.iter().map(|(kind, n)| format!("{n} {kind}")).collect();

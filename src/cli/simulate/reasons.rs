@@ -5,7 +5,7 @@ use crate::account::{json, size, text};
 use crate::output::plural;
 use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::scheduling::{AvailableOfferings, Explanations, Input, MAX_NEW_NODES, explain};
-use napkeeper_sim::world::{Bought, World};
+use napkeeper_sim::world::{LaunchReason, World};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ const MOST: usize = 10;
 
 /// Writes why nodes were bought, and about the pods that wait at the end.
 pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
-    let all: Vec<&Bought> = dearest(world);
+    let all: Vec<&LaunchReason> = dearest(world);
     if !all.is_empty() {
         writeln!(out, "\n{BOLD}launched{BOLD:#}     by NodePool and size, and why that size")?;
     }
@@ -30,7 +30,7 @@ pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
         )?;
     }
     for bought in all.iter().take(MOST) {
-        let Bought { pool, size, capacity_type, price, nodes, pods, requests, choice } = bought;
+        let LaunchReason { pool, size, capacity_type, price, nodes, pods, requests, choice } = bought;
         let (nodes, pods) = (plural(*nodes, "node"), plural(*pods, "pod"));
         writeln!(out, "  {pool}: {nodes} of {size} {} at {price}/h for {pods}", capacity_type.as_str())?;
         let which = match choice.fitting {
@@ -77,9 +77,9 @@ pub(super) fn json(world: &World) -> Value {
 }
 
 /// What was bought, that which costs most first.
-fn dearest(world: &World) -> Vec<&Bought> {
-    let mut all: Vec<&Bought> = world.bought().collect();
-    let cost = |bought: &Bought| i128::from(bought.price.nanos()) * bought.nodes as i128;
+fn dearest(world: &World) -> Vec<&LaunchReason> {
+    let mut all: Vec<&LaunchReason> = world.launch_reasons().collect();
+    let cost = |bought: &LaunchReason| i128::from(bought.price.nanos()) * bought.nodes as i128;
     all.sort_by_key(|bought| std::cmp::Reverse(cost(bought)));
     all
 }

@@ -6,7 +6,7 @@ use crate::output::plural;
 use napkeeper_core::model::amounts::money::Money;
 use napkeeper_core::plan::kind_label;
 use napkeeper_sim::autoscaler::{self, Baseline};
-use napkeeper_sim::world::{Kept, Orphans, Summary, World};
+use napkeeper_sim::world::{KeptResource, OrphanSummary, Summary, World};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -82,9 +82,9 @@ fn saving(cost: Money, other: Money) -> String {
     }
 }
 
-fn orphans(out: &mut impl Write, orphans: &Orphans, world: &World) -> io::Result<()> {
+fn orphans(out: &mut impl Write, orphans: &OrphanSummary, world: &World) -> io::Result<()> {
     let left = orphans.left();
-    let Orphans { found, collected, kept, halted } = orphans;
+    let OrphanSummary { found, collected, kept, halted } = orphans;
     writeln!(
         out,
         "{BOLD}orphans{BOLD:#}      {found} found: {} collected, {left} left; {} other resources kept, not owned by \
@@ -96,7 +96,7 @@ fn orphans(out: &mut impl Write, orphans: &Orphans, world: &World) -> io::Result
         let at = offset(one.at.duration_since(world.started_at()));
         writeln!(out, "  collected  {} {} {DIM}at {at}{DIM:#}", kind_label(one.kind), one.name)?;
     }
-    let mut by_reason: BTreeMap<String, Vec<&Kept>> = BTreeMap::new();
+    let mut by_reason: BTreeMap<String, Vec<&KeptResource>> = BTreeMap::new();
     for one in kept {
         by_reason.entry(one.reasons.join("; ")).or_default().push(one);
     }
@@ -106,7 +106,7 @@ fn orphans(out: &mut impl Write, orphans: &Orphans, world: &World) -> io::Result
     if let Some(halted) = halted {
         writeln!(out, "  halted     {halted}")?;
     }
-    let mut waiting: BTreeMap<&str, Vec<&Kept>> = BTreeMap::new();
+    let mut waiting: BTreeMap<&str, Vec<&KeptResource>> = BTreeMap::new();
     for one in kept {
         if let Some(person) = one.waits_for {
             waiting.entry(person).or_default().push(one);
@@ -118,7 +118,7 @@ fn orphans(out: &mut impl Write, orphans: &Orphans, world: &World) -> io::Result
     Ok(())
 }
 
-fn names(kept: &[&Kept]) -> String {
+fn names(kept: &[&KeptResource]) -> String {
     let shown: Vec<String> = kept.iter().take(NAMES).map(|k| format!("{} {}", kind_label(k.kind), k.name)).collect();
     let more = kept.len().saturating_sub(NAMES);
     if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }

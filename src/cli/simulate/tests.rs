@@ -85,7 +85,7 @@ fn another_seed_is_another_run() {
     let asked = Asked { path: None, scenario: None, catalog: &catalog };
     let change = |scenario: &mut Scenario| {
         scenario.seed = 2;
-        scenario.lasting = SignedDuration::from_hours(1);
+        scenario.duration = SignedDuration::from_hours(1);
     };
     let other = input::read(asked, change, &mut Vec::new()).unwrap().unwrap();
     let first = quickstart(&catalog);
@@ -137,15 +137,15 @@ fn a_region_that_does_not_exist_is_refused_with_the_nearest() {
 
 #[test]
 fn a_flood_is_one_line() {
-    use napkeeper_sim::world::{Entry, Kind};
+    use napkeeper_sim::world::{EventKind, TimelineEntry};
     let start = Timestamp::UNIX_EPOCH;
-    let entry = |n: i64| Entry {
+    let entry = |n: i64| TimelineEntry {
         at: start + SignedDuration::from_secs(n),
-        kind: Kind::Provision,
+        kind: EventKind::Provision,
         subject: format!("pool-{n}"),
         text: "Standard_D2s_v5".to_owned(),
     };
-    let entries: Vec<Entry> = (0..10).chain([70, 86_400]).map(entry).collect();
+    let entries: Vec<TimelineEntry> = (0..10).chain([70, 86_400]).map(entry).collect();
     let mut out = Vec::new();
     timeline::write(&mut out, &entries, start).unwrap();
     let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();

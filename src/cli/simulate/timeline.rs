@@ -3,7 +3,7 @@
 use super::{BOLD, DIM};
 use anstyle::{AnsiColor, Style};
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_sim::world::{Entry, Kind};
+use napkeeper_sim::world::{EventKind, TimelineEntry};
 use std::io::{self, Write};
 
 /// More entries of one kind within a minute than this become one line.
@@ -12,8 +12,8 @@ const FLOOD: usize = 6;
 const SUBJECT: usize = 34;
 
 /// Writes a timeline, one line for each entry, floods as one line.
-pub(super) fn write(out: &mut impl Write, entries: &[Entry], start: Timestamp) -> io::Result<()> {
-    let minute = |e: &Entry| e.at.duration_since(start).as_mins();
+pub(super) fn write(out: &mut impl Write, entries: &[TimelineEntry], start: Timestamp) -> io::Result<()> {
+    let minute = |e: &TimelineEntry| e.at.duration_since(start).as_mins();
     for group in entries.chunk_by(|a, b| a.kind == b.kind && minute(a) == minute(b)) {
         match group {
             [first, ..] if group.len() > FLOOD => {
@@ -26,10 +26,10 @@ pub(super) fn write(out: &mut impl Write, entries: &[Entry], start: Timestamp) -
     Ok(())
 }
 
-fn line(out: &mut impl Write, entry: &Entry, subject: &str, start: Timestamp) -> io::Result<()> {
+fn line(out: &mut impl Write, entry: &TimelineEntry, subject: &str, start: Timestamp) -> io::Result<()> {
     let at = offset(entry.at.duration_since(start));
     let style = style(entry.kind);
-    let Entry { kind, text, .. } = entry;
+    let TimelineEntry { kind, text, .. } = entry;
     writeln!(out, "{DIM}{at}{DIM:#} {style}{kind:<10}{style:#} {subject:<SUBJECT$} {text}")
 }
 
@@ -40,12 +40,12 @@ pub(super) fn offset(time: SignedDuration) -> String {
     format!("{days}d {:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-fn style(kind: Kind) -> Style {
+fn style(kind: EventKind) -> Style {
     match kind {
-        Kind::Scenario => BOLD,
-        Kind::Provision | Kind::Ready => AnsiColor::Green.on_default(),
-        Kind::Refused | Kind::Waiting | Kind::Evicted | Kind::Breaker | Kind::Controller => AnsiColor::Red.on_default(),
-        Kind::Disrupt | Kind::Gone => AnsiColor::Cyan.on_default(),
-        Kind::Suspect | Kind::Collected | Kind::Kept => AnsiColor::Yellow.on_default(),
+        EventKind::Scenario => BOLD,
+        EventKind::Provision | EventKind::Ready => AnsiColor::Green.on_default(),
+        EventKind::Refused | EventKind::Waiting | EventKind::Evicted | EventKind::Breaker | EventKind::Controller => AnsiColor::Red.on_default(),
+        EventKind::Disrupt | EventKind::Gone => AnsiColor::Cyan.on_default(),
+        EventKind::Suspect | EventKind::Collected | EventKind::Kept => AnsiColor::Yellow.on_default(),
     }
 }

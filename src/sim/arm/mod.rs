@@ -1,33 +1,31 @@
-//! ARM: how does the simulated Azure speak HTTP?
+//! The HTTP interface of the simulated Azure, as Azure Resource Manager serves it.
 //!
 //! A pure function from a request and the time to a response. It knows paths, JSON shapes, status codes and headers;
 //! what happens is decided by [`Cloud`] alone. Served over HTTP it is `napkeeper azure-sim`; wrapped as a transport it
 //! lies under the real adapter in tests.
 
-mod answer;
-mod ask;
-mod authorization;
+mod aks_machines;
 mod facts;
-mod list;
-mod machines;
-mod offers;
-mod others;
-mod required;
+mod paging;
+mod related_resources;
+mod request_body;
+mod required_properties;
+mod resource_json;
+mod responses;
 mod route;
-mod shape;
 #[cfg(test)]
 mod tests;
 
-use crate::cloud::{Cloud, Extension, Metered, Refusal};
-use answer::{Watch, accepted, ok, wrong};
-pub use answer::{failure, refused, unauthorized};
+use crate::cloud::{Cloud, Extension, MeteredRequest, Refusal};
 pub use facts::PRICES;
 use jiff::Timestamp;
 use napkeeper_core::model::azure::cloud::{CloudResource, ResourceKind};
 use napkeeper_core::model::errors::OperationId;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{CloudRequest, Reply};
-use route::{Query, Route, Type};
+use responses::{OperationPoll, accepted, ok, wrong};
+pub use responses::{failure, refused, unauthorized};
+use route::{Query, ResourceType, Route};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -110,10 +108,10 @@ pub fn handle(cloud: &mut Cloud, request: &Request<'_>, now: Timestamp) -> Respo
     if let Err(response) = route.check_version(query.get("api-version")) {
         return response;
     }
-    let metered = Metered { method: request.method, compute: route.compute_call() };
+    let metered = MeteredRequest { method: request.method, compute: route.compute_call() };
     let metering = cloud.throttling.as_mut().map(|throttling| throttling.meter(&metered, now)).unwrap_or_default();
     let mut response = match metering.empty {
-        Some((bucket, is_compute, wait)) => answer::throttled(bucket, is_compute, wait),
+        Some((bucket, is_compute, wait)) => responses::throttled(bucket, is_compute, wait),
         None => {
             let mut call = Call { cloud, request, query, now };
             call.answer(route).unwrap_or_else(|response| response)
@@ -126,7 +124,7 @@ pub fn handle(cloud: &mut Cloud, request: &Request<'_>, now: Timestamp) -> Respo
 /// A resource as its own provider's GET shows it.
 #[must_use]
 pub fn describe(cloud: &Cloud, resource: &CloudResource) -> Value {
-    shape::resource(cloud, resource)
+    resource_json::resource(cloud, resource)
 }
 
 /// A request on its way.
@@ -143,10 +141,10 @@ impl Call<'_> {
             ("GET", Route::Group) => self.group(),
             ("GET", Route::Everything) => self.list(None),
             ("GET", Route::List(of)) => self.list(Some(of)),
-            ("GET", Route::Others(others)) => self.others(&others),
+            ("GET", Route::Related(others)) => self.others(&others),
             ("GET", Route::Resource(_, id)) => self.get(&id),
-            ("PUT", Route::Resource(Type::Vm, id)) => self.put_vm(id),
-            ("PUT", Route::Resource(Type::Nic, id)) => self.put_nic(id),
+            ("PUT", Route::Resource(ResourceType::Vm, id)) => self.put_vm(id),
+            ("PUT", Route::Resource(ResourceType::Nic, id)) => self.put_nic(id),
             // Azure ignores If-Match here: deleting is never conditional.
             ("DELETE", Route::Resource(of, id)) => self.delete(of, id),
             ("PUT", Route::Extension(id)) => self.put_extension(&id),
@@ -157,13 +155,13 @@ impl Call<'_> {
             ("PATCH", Route::Tags(id)) => self.change_tags(id),
             ("GET", Route::Operation(id)) => Ok(self.poll(id)),
             ("GET", Route::Skus) => self.skus(),
-            ("GET", Route::Usages) => Ok(ok(offers::usages(self.cloud))),
-            ("GET", Route::Locks) => Ok(ok(offers::locks(self.cloud, self.now))),
+            ("GET", Route::Usages) => Ok(ok(facts::skus::usages(self.cloud))),
+            ("GET", Route::Locks) => Ok(ok(facts::skus::locks(self.cloud, self.now))),
             ("GET", Route::Fact(fact)) => fact.answer(self.cloud),
-            ("GET", Route::Permissions) => Ok(ok(authorization::permissions(self.cloud, self.now))),
-            ("GET", Route::ClusterPermissions) => Ok(ok(authorization::at_cluster(self.cloud, self.now))),
-            ("GET", Route::Denials) => Ok(ok(authorization::denials(self.cloud, self.now))),
-            ("GET", Route::Policies) => Ok(ok(authorization::policies(self.cloud, self.now))),
+            ("GET", Route::Permissions) => Ok(ok(facts::authorization::permissions(self.cloud, self.now))),
+            ("GET", Route::ClusterPermissions) => Ok(ok(facts::authorization::at_cluster(self.cloud, self.now))),
+            ("GET", Route::Denials) => Ok(ok(facts::authorization::denials(self.cloud, self.now))),
+            ("GET", Route::Policies) => Ok(ok(facts::authorization::policies(self.cloud, self.now))),
             (method, _) => {
                 let message = format!("The method {method} is not supported here.");
                 Err(wrong(405, "MethodNotAllowed", &message))
@@ -178,12 +176,12 @@ impl Call<'_> {
     fn group(&self) -> Result<Response, Response> {
         let managed_by = self.cloud.group_managed_by(self.now).map_err(|_| refused(&Refusal::Unavailable))?;
         let settings = self.cloud.settings();
-        Ok(ok(shape::group(settings, managed_by.as_ref())))
+        Ok(ok(resource_json::group(settings, managed_by.as_ref())))
     }
 
     fn get(&mut self, id: &ArmId) -> Result<Response, Response> {
         match self.find(id)? {
-            Some(resource) => Ok(ok(shape::resource(self.cloud, &resource))),
+            Some(resource) => Ok(ok(resource_json::resource(self.cloud, &resource))),
             None => Err(refused(&Refusal::NotFound(id.clone()))),
         }
     }
@@ -198,15 +196,15 @@ impl Call<'_> {
 
     fn put_vm(&mut self, id: ArmId) -> Result<Response, Response> {
         let body = self.body()?;
-        required::check(&body, Type::Vm)?;
-        let spec = ask::vm(&body, id.clone(), self.cloud)?;
+        required_properties::check(&body, ResourceType::Vm)?;
+        let spec = request_body::vm(&body, id.clone(), self.cloud)?;
         self.put(&id, CloudRequest::PutVm(Box::new(spec)))
     }
 
     fn put_nic(&mut self, id: ArmId) -> Result<Response, Response> {
         let body = self.body()?;
-        required::check(&body, Type::Nic)?;
-        let spec = ask::nic(&body, id.clone(), self.cloud)?;
+        required_properties::check(&body, ResourceType::Nic)?;
+        let spec = request_body::nic(&body, id.clone(), self.cloud)?;
         self.put(&id, CloudRequest::PutNic(Box::new(spec)))
     }
 
@@ -217,7 +215,7 @@ impl Call<'_> {
         let reply = self.perform(request).map_err(|r| refused(&r))?;
         let mut response = Response { status, ..self.get(id)? };
         if let Reply::Accepted(operation) = reply {
-            response.headers.extend(self.watch(id, &operation).headers());
+            response.headers.extend(self.operation_poll(id, &operation).headers());
         }
         Ok(response)
     }
@@ -231,19 +229,19 @@ impl Call<'_> {
         }
         match (if_match, found) {
             (None, _) | (Some("*"), Some(_)) => Ok(()),
-            (Some(tag), Some(found)) if tag == shape::etag(self.cloud, found) => Ok(()),
+            (Some(tag), Some(found)) if tag == resource_json::etag(self.cloud, found) => Ok(()),
             _ => failed("If-Match"),
         }
     }
 
     fn put_extension(&mut self, id: &ArmId) -> Result<Response, Response> {
         let body = self.body()?;
-        let extension = ask::extension(&body, self.cloud)?;
+        let extension = request_body::extension(&body, self.cloud)?;
         let status = if self.cloud.extension(id).is_some() { 200 } else { 201 };
         let reply = self.cloud.put_extension(id, extension, self.now).map_err(|r| refused(&r))?;
         let mut response = Response { status, ..self.get_extension(id)? };
         if let Reply::Accepted(operation) = reply {
-            response.headers.extend(self.watch(id, &operation).headers());
+            response.headers.extend(self.operation_poll(id, &operation).headers());
         }
         Ok(response)
     }
@@ -265,15 +263,15 @@ impl Call<'_> {
         }
     }
 
-    fn delete(&mut self, of: Type, id: ArmId) -> Result<Response, Response> {
+    fn delete(&mut self, of: ResourceType, id: ArmId) -> Result<Response, Response> {
         let kind = match of {
-            Type::Vm => ResourceKind::Vm,
-            Type::Nic => ResourceKind::Nic,
-            Type::Disk => ResourceKind::DataDisk,
+            ResourceType::Vm => ResourceKind::Vm,
+            ResourceType::Nic => ResourceKind::Nic,
+            ResourceType::Disk => ResourceKind::DataDisk,
         };
         match self.perform(CloudRequest::Delete(id.clone(), kind)) {
-            Ok(Reply::Accepted(operation)) => Ok(accepted(&self.watch(&id, &operation))),
-            Ok(_) => Ok(answer::no_content()),
+            Ok(Reply::Accepted(operation)) => Ok(accepted(&self.operation_poll(&id, &operation))),
+            Ok(_) => Ok(responses::no_content()),
             Err(refusal) => Err(refused(&refusal)),
         }
     }
@@ -282,16 +280,16 @@ impl Call<'_> {
         let polled = self.perform(CloudRequest::Poll(id));
         let every = self.poll_every();
         if self.query.get("monitor") != Some("true") {
-            return answer::status(polled, every);
+            return responses::status(polled, every);
         }
         let Request { origin, path_and_query, .. } = self.request;
         let kept = path_and_query.replace("&monitor=true", "");
-        answer::result(polled, &Watch { url: format!("{origin}{kept}"), every })
+        responses::result(polled, &OperationPoll { url: format!("{origin}{kept}"), every })
     }
 
-    fn watch(&self, target: &ArmId, operation: &OperationId) -> Watch {
+    fn operation_poll(&self, target: &ArmId, operation: &OperationId) -> OperationPoll {
         let url = route::operation_url(self.request.origin, self.cloud, target, operation);
-        Watch { url, every: self.poll_every() }
+        OperationPoll { url, every: self.poll_every() }
     }
 
     /// Seconds that callers are asked to wait between two polls: Azure's 10, or less where VMs come faster.
@@ -301,7 +299,7 @@ impl Call<'_> {
 
     fn change_tags(&mut self, id: ArmId) -> Result<Response, Response> {
         let body = self.body()?;
-        self.perform(ask::tags_change(id.clone(), &body)?).map_err(|r| refused(&r))?;
+        self.perform(request_body::tags_change(id.clone(), &body)?).map_err(|r| refused(&r))?;
         let tags = self.find(&id)?.map(|r| r.tags.clone()).unwrap_or_default();
         Ok(ok(json!({ "properties": { "tags": tags } })))
     }

@@ -1,9 +1,9 @@
-//! Routes: what does a URL name?
+//! Parses URLs into routes, and checks their `api-version`.
 
 use super::Response;
-use super::answer::wrong;
-use super::facts::Fact;
-use super::others::Others;
+use super::facts::FactRoute;
+use super::related_resources::RelatedListing;
+use super::responses::wrong;
 use crate::cloud::{Cloud, CloudSettings, ComputeCall, ListedKind};
 use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail};
 use napkeeper_core::model::errors::OperationId;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 /// Resource types that are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Type {
+pub(super) enum ResourceType {
     Vm,
     Nic,
     Disk,
 }
 
-impl Type {
+impl ResourceType {
     const ALL: [Self; 3] = [Self::Vm, Self::Nic, Self::Disk];
 
     pub(super) fn as_str(self) -> &'static str {
@@ -56,9 +56,9 @@ impl Type {
 pub(super) enum Route {
     Group,
     Everything,
-    List(Type),
-    Others(Others),
-    Resource(Type, ArmId),
+    List(ResourceType),
+    Related(RelatedListing),
+    Resource(ResourceType, ArmId),
     Tags(ArmId),
     /// Of a VM.
     Extension(ArmId),
@@ -70,7 +70,7 @@ pub(super) enum Route {
     Skus,
     Usages,
     Locks,
-    Fact(Fact),
+    Fact(FactRoute),
     Permissions,
     /// `Microsoft.Authorization/permissions` of the cluster.
     ClusterPermissions,
@@ -129,7 +129,7 @@ impl Route {
         let folded = path.to_ascii_lowercase();
         let words: Vec<&str> = folded.trim_start_matches('/').split('/').collect();
         let names: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-        if let Some(fact) = Fact::parse(&words, &names) {
+        if let Some(fact) = FactRoute::parse(&words, &names) {
             check_subscription(words.get(1).copied().unwrap_or_default(), settings)?;
             return Ok(Self::Fact(fact));
         }
@@ -187,10 +187,12 @@ impl Route {
             ["providers", "microsoft.authorization", "permissions"] => Some(Self::Permissions),
             ["providers", "microsoft.authorization", "denyassignments"] => Some(Self::Denials),
             ["providers", "microsoft.authorization", "policyassignments"] => Some(Self::Policies),
-            ["providers", rest @ ..] if Others::of_group(rest).is_some() => Others::of_group(rest).map(Self::Others),
-            ["providers", provider, of] => Type::parse(provider, of).map(Self::List),
+            ["providers", rest @ ..] if RelatedListing::of_group(rest).is_some() => {
+                RelatedListing::of_group(rest).map(Self::Related)
+            }
+            ["providers", provider, of] => ResourceType::parse(provider, of).map(Self::List),
             ["providers", provider, of, _] => {
-                Type::parse(provider, of).zip(id(8)).map(|(of, id)| Self::Resource(of, id))
+                ResourceType::parse(provider, of).zip(id(8)).map(|(of, id)| Self::Resource(of, id))
             }
             ["providers", "microsoft.compute", "virtualmachines", _, "extensions", _] => id(10).map(Self::Extension),
             ["providers", _, _, _, "providers", "microsoft.resources", "tags", "default"] => id(8).map(Self::Tags),
@@ -202,10 +204,10 @@ impl Route {
     fn of_cluster(rest: &[&str], id: impl Fn(usize) -> Option<ArmId>) -> Option<Self> {
         match rest {
             ["providers", "microsoft.authorization", "permissions"] => Some(Self::ClusterPermissions),
-            ["agentpools"] => Some(Self::Others(Others::Pools)),
+            ["agentpools"] => Some(Self::Related(RelatedListing::Pools)),
             ["agentpools", _, "machines", _] => id(12).map(Self::Machine),
             ["agentpools", _, "deletemachines"] => id(10).map(Self::DeleteMachines),
-            ["agentpools", pool, "machines"] => Some(Self::Others(Others::Machines((*pool).to_owned()))),
+            ["agentpools", pool, "machines"] => Some(Self::Related(RelatedListing::Machines((*pool).to_owned()))),
             _ => None,
         }
     }
@@ -213,8 +215,8 @@ impl Route {
     /// What of Compute a request asks for, as its buckets count it.
     pub(super) fn compute_call(&self) -> Option<ComputeCall<'_>> {
         match self {
-            Self::List(Type::Vm) => Some(ComputeCall::ListVms),
-            Self::Resource(Type::Vm, id) => Some(ComputeCall::Vm(id.folded())),
+            Self::List(ResourceType::Vm) => Some(ComputeCall::ListVms),
+            Self::Resource(ResourceType::Vm, id) => Some(ComputeCall::Vm(id.folded())),
             Self::Extension(id) => Some(ComputeCall::Extension(id.folded())),
             Self::Operation(id) => Some(ComputeCall::Operation(&id.0)),
             _ => None,
@@ -228,14 +230,16 @@ impl Route {
             return Err(wrong(400, "MissingApiVersionParameter", message));
         };
         let (of, versions): (&str, &[&str]) = match self {
-            Self::List(Type::Nic) | Self::Resource(Type::Nic, _) => (Type::Nic.as_str(), &NETWORK_VERSIONS),
+            Self::List(ResourceType::Nic) | Self::Resource(ResourceType::Nic, _) => {
+                (ResourceType::Nic.as_str(), &NETWORK_VERSIONS)
+            }
             Self::Fact(fact) => fact.versions().unwrap_or(("virtualNetworks/usages", &NETWORK_VERSIONS)),
             Self::Usages => ("locations/usages", &USAGE_VERSIONS),
-            Self::Others(Others::PublicIps) => ("Microsoft.Network/publicIPAddresses", &NETWORK_VERSIONS),
-            Self::Others(Others::LoadBalancers) => ("Microsoft.Network/loadBalancers", &NETWORK_VERSIONS),
-            Self::Others(Others::Pools | Others::Machines(_)) | Self::Machine(_) | Self::DeleteMachines(_) => {
-                ("Microsoft.ContainerService/managedClusters", &CONTAINER_SERVICE_VERSIONS)
-            }
+            Self::Related(RelatedListing::PublicIps) => ("Microsoft.Network/publicIPAddresses", &NETWORK_VERSIONS),
+            Self::Related(RelatedListing::LoadBalancers) => ("Microsoft.Network/loadBalancers", &NETWORK_VERSIONS),
+            Self::Related(RelatedListing::Pools | RelatedListing::Machines(_))
+            | Self::Machine(_)
+            | Self::DeleteMachines(_) => ("Microsoft.ContainerService/managedClusters", &CONTAINER_SERVICE_VERSIONS),
             Self::Skus => ("Microsoft.Compute/skus", &SKU_VERSIONS),
             Self::Locks => ("Microsoft.Authorization/locks", &LOCK_VERSIONS),
             _ => return Ok(()),

@@ -1,4 +1,4 @@
-//! The baseline: what would the same load cost under Kubernetes' cluster-autoscaler?
+//! The baseline: the same load under Kubernetes' cluster-autoscaler.
 //!
 //! The same simulated cluster, workloads, prices and durations as [`crate::world`], with fixed node groups and the
 //! cluster-autoscaler's loop in napkeeper's place. The rules and defaults are those of `kubernetes/autoscaler` as AKS
@@ -21,26 +21,26 @@
 //!   dear for those that need memory, and too small for some pods, which then show as unplaced.
 //! - Limit the groups. The limits and weights of the NodePools do not bind the baseline.
 
-mod deeds;
-mod groups;
-mod machines;
+mod actions;
+mod node_groups;
 mod scale_down;
 mod scale_up;
 #[cfg(test)]
 mod tests;
+mod vms;
 
 use crate::cloud::{Faults, Limits};
 use crate::cluster::{Cluster, ClusterEvent, Timings as ClusterTimings};
-use crate::workload::Workload;
-use crate::world::{Books, Deed, Start, StartError, furnish, identity, region_of};
-use groups::NodeGroup;
+use crate::workload::SuspendedJobs;
+use crate::world::{Accounting, Action, SetupError, WorldSetup, identity, install_objects, region_of};
 use jiff::{SignedDuration, Timestamp};
-use machines::Machine;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::amounts::money::Money;
-use napkeeper_core::model::names::{ArmId, NameError, NodeName, ObjectKey, Region};
+use napkeeper_core::model::names::{ArmId, NameError, NodeName, Region};
+use node_groups::NodeGroup;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use vms::GroupVm;
 
 /// What the baseline does, for people who read its numbers.
 pub const POLICY: &str = "cluster-autoscaler with three node pools per zone (the cheapest amd64 D sizes of 4, 8 and 16 \
@@ -76,14 +76,14 @@ pub struct Baseline {
 /// Runs the baseline on the load of a world for this long.
 ///
 /// # Errors
-/// [`StartError`] when the catalogue does not have the region.
-pub fn run(catalog: &Catalog, start: &Start, lasting: SignedDuration) -> Result<Baseline, StartError> {
-    let mut autoscaler = Autoscaler::begin(catalog, start)?;
-    autoscaler.run_until(start.at.saturating_add(lasting).unwrap_or(Timestamp::MAX))?;
-    Ok(autoscaler.baseline(lasting))
+/// [`SetupError`] when the catalogue does not have the region.
+pub fn run(catalog: &Catalog, setup: &WorldSetup, duration: SignedDuration) -> Result<Baseline, SetupError> {
+    let mut autoscaler = Autoscaler::new(catalog, setup)?;
+    autoscaler.run_until(setup.at.saturating_add(duration).unwrap_or(Timestamp::MAX))?;
+    Ok(autoscaler.baseline(duration))
 }
 
-/// The cluster, its machines, and what the autoscaler remembers.
+/// The cluster, its vms, and what the autoscaler remembers.
 #[derive(Debug)]
 struct Autoscaler {
     seed: u64,
@@ -93,15 +93,14 @@ struct Autoscaler {
     resource_group: ArmId,
     groups: Vec<NodeGroup>,
     cluster: Cluster,
-    books: Books,
-    /// What Azure refuses; the books of real VMs are [`Autoscaler::machines`].
+    accounting: Accounting,
+    /// What Azure refuses; the books of real VMs are [`Autoscaler::vms`].
     faults: Faults,
     limits: Limits,
-    machines: BTreeMap<NodeName, Machine>,
+    vms: BTreeMap<NodeName, GroupVm>,
     ordered: u32,
-    agenda: BTreeMap<(Timestamp, usize), Deed>,
-    suspended: BTreeMap<ObjectKey, Workload>,
-    jobs_started: u32,
+    agenda: BTreeMap<(Timestamp, usize), Action>,
+    jobs: SuspendedJobs,
     disks: u32,
     /// The next scan that may find something to do, before it is moved to the grid of the scan interval.
     wake: Option<Timestamp>,
@@ -113,34 +112,33 @@ struct Autoscaler {
 }
 
 impl Autoscaler {
-    fn begin(catalog: &Catalog, start: &Start) -> Result<Self, StartError> {
-        let region = region_of(catalog, start)?;
-        let resource_group = identity(&start.region)?.node_resource_group;
-        let mut cluster = Cluster::new(start.seed, ClusterTimings::default());
-        furnish(&mut cluster, &region, &resource_group, start.clone())?;
-        let deed = |(place, (after, deed)): (usize, &(SignedDuration, Deed))| {
-            let at = start.at.saturating_add(*after).unwrap_or(Timestamp::MAX);
-            ((at, place), deed.clone())
+    fn new(catalog: &Catalog, setup: &WorldSetup) -> Result<Self, SetupError> {
+        let region = region_of(catalog, setup)?;
+        let resource_group = identity(&setup.region)?.node_resource_group;
+        let mut cluster = Cluster::new(setup.seed, ClusterTimings::default());
+        install_objects(&mut cluster, &region, &resource_group, setup.clone())?;
+        let action = |(place, (after, action)): (usize, &(SignedDuration, Action))| {
+            let at = setup.at.saturating_add(*after).unwrap_or(Timestamp::MAX);
+            ((at, place), action.clone())
         };
         Ok(Self {
-            seed: start.seed,
-            started_at: start.at,
-            now: start.at,
-            region: start.region.clone(),
-            groups: groups::node_groups(&region, start, &resource_group)?,
+            seed: setup.seed,
+            started_at: setup.at,
+            now: setup.at,
+            region: setup.region.clone(),
+            groups: node_groups::node_groups(&region, setup, &resource_group)?,
             resource_group,
             cluster,
-            books: Books::default(),
+            accounting: Accounting::default(),
             faults: Faults::default(),
             limits: Limits::default(),
-            machines: BTreeMap::new(),
+            vms: BTreeMap::new(),
             ordered: 0,
-            agenda: start.deeds.iter().enumerate().map(deed).collect(),
-            suspended: start.suspended.iter().cloned().collect(),
-            jobs_started: 0,
+            agenda: setup.actions.iter().enumerate().map(action).collect(),
+            jobs: SuspendedJobs::new(setup.suspended.iter().cloned()),
             disks: 0,
             wake: None,
-            scan_from: start.at,
+            scan_from: setup.at,
             scaled_up_at: None,
             unneeded: BTreeMap::new(),
         })
@@ -156,27 +154,23 @@ impl Autoscaler {
     }
 
     fn pass_time(&mut self, to: Timestamp) {
-        self.books.pass(self.now, to);
+        self.accounting.pass(self.now, to);
         self.now = to;
     }
 
     fn next_instant(&self) -> Option<Timestamp> {
-        let deed = self.agenda.keys().next().map(|(at, _)| *at);
-        let machine = self.machines.values().filter_map(|m| m.due).min();
-        [deed, machine, self.cluster.next_event(), self.next_scan()]
-            .into_iter()
-            .flatten()
-            .min()
-            .map(|at| at.max(self.now))
+        let action = self.agenda.keys().next().map(|(at, _)| *at);
+        let vm = self.vms.values().filter_map(|m| m.due).min();
+        [action, vm, self.cluster.next_event(), self.next_scan()].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
     /// Plays what happens at this instant. What comes of it at the same instant is played by the next step.
     fn step(&mut self) -> Result<(), NameError> {
         while let Some(entry) = self.agenda.first_entry().filter(|e| e.key().0 <= self.now) {
-            let deed = entry.remove();
-            self.play(deed);
+            let action = entry.remove();
+            self.apply_action(action);
         }
-        self.advance_machines();
+        self.advance_vms();
         self.cluster.advance(self.now);
         self.answer_cluster();
         self.measure();
@@ -216,7 +210,7 @@ impl Autoscaler {
 
     fn measure(&mut self) {
         if !self.cluster.watch().is_empty() {
-            self.books.measure(self.cluster.state(), |node| node.label(groups::AGENT_POOL).is_some());
+            self.accounting.measure(self.cluster.state(), |node| node.label(node_groups::AGENT_POOL).is_some());
             self.wake_at(self.now);
         }
     }
@@ -232,8 +226,8 @@ impl Autoscaler {
         }
     }
 
-    fn baseline(&self, lasting: SignedDuration) -> Baseline {
-        let summary = self.books.summary(lasting);
+    fn baseline(&self, duration: SignedDuration) -> Baseline {
+        let summary = self.accounting.summary(duration);
         let waits = |p: &napkeeper_core::model::cluster::pod::Pod| p.node.is_none() && p.deleting_at.is_none();
         Baseline {
             cost: summary.cost,

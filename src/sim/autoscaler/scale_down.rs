@@ -1,7 +1,7 @@
-//! Scaling down: which nodes can be done without, and how do they go?
+//! Scale-down: finds unneeded nodes, drains and removes them.
 
 use super::Autoscaler;
-use super::machines::Phase;
+use super::vms::VmPhase;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{DoNotDisrupt, Pod, PodOwner};
@@ -45,9 +45,9 @@ impl Autoscaler {
 
     /// Empty nodes first, as many as may go at once; then one with pods.
     fn remove(&mut self, ripe: Vec<NodeName>) {
-        let going = |phase: &Phase| matches!(phase, Phase::Draining(_) | Phase::Deleting);
-        let mut room = MOST_AT_ONCE.saturating_sub(self.machines.values().filter(|m| going(&m.phase)).count());
-        let draining = self.machines.values().any(|m| matches!(m.phase, Phase::Draining(_)));
+        let going = |phase: &VmPhase| matches!(phase, VmPhase::Draining(_) | VmPhase::Deleting);
+        let mut room = MOST_AT_ONCE.saturating_sub(self.vms.values().filter(|m| going(&m.phase)).count());
+        let draining = self.vms.values().any(|m| matches!(m.phase, VmPhase::Draining(_)));
         let (empty, busy): (Vec<_>, Vec<_>) = ripe.into_iter().partition(|name| self.pods_on(name).is_empty());
         for name in empty {
             if room == 0 {
@@ -63,7 +63,7 @@ impl Autoscaler {
             if room > 0 && !draining {
                 self.cordon(name, true);
                 self.unneeded.remove(name);
-                self.set_phase(name, Phase::Draining(self.now));
+                self.set_phase(name, VmPhase::Draining(self.now));
                 self.go_on_draining();
             }
         }
@@ -72,10 +72,10 @@ impl Autoscaler {
     /// Evicts what is left on nodes that drain, and deletes or keeps them when that has come to an end.
     fn go_on_draining(&mut self) {
         let draining: Vec<(NodeName, Timestamp)> = self
-            .machines
+            .vms
             .iter()
             .filter_map(
-                |(name, m)| if let Phase::Draining(since) = m.phase { Some((name.clone(), since)) } else { None },
+                |(name, m)| if let VmPhase::Draining(since) = m.phase { Some((name.clone(), since)) } else { None },
             )
             .collect();
         for (name, since) in draining {
@@ -87,7 +87,7 @@ impl Autoscaler {
             }
             if refused && lasted >= EVICTION_TIME {
                 self.cordon(&name, false);
-                self.set_phase(&name, Phase::Serving);
+                self.set_phase(&name, VmPhase::Serving);
             } else if lasted >= GRACEFUL_TERMINATION || self.pods_on(&name).is_empty() {
                 self.delete(&name);
             }
@@ -99,9 +99,9 @@ impl Autoscaler {
         self.cluster.edit_node(name, |node| node.cordoned = on, self.now);
     }
 
-    fn set_phase(&mut self, name: &NodeName, phase: Phase) {
-        if let Some(machine) = self.machines.get_mut(name) {
-            machine.phase = phase;
+    fn set_phase(&mut self, name: &NodeName, phase: VmPhase) {
+        if let Some(vm) = self.vms.get_mut(name) {
+            vm.phase = phase;
         }
     }
 
@@ -109,25 +109,25 @@ impl Autoscaler {
     /// that one of them needs is not given twice. Empty nodes come first, then those of the last time.
     fn find_unneeded(&mut self) {
         let mut candidates: Vec<(bool, bool, NodeName, Vec<Arc<Pod>>)> = Vec::new();
-        for (name, machine) in self.machines.iter().filter(|(_, m)| m.phase == Phase::Serving) {
+        for (name, vm) in self.vms.iter().filter(|(_, m)| m.phase == VmPhase::Serving) {
             if self.cluster.state().nodes().get(name).is_some_and(|node| self.is_little_used(node)) {
-                let pods = self.pods_on(&machine.node.name);
+                let pods = self.pods_on(&vm.node.name);
                 candidates.push((!pods.is_empty(), !self.unneeded.contains_key(name), name.clone(), pods));
             }
         }
         candidates.sort_by(|a, b| (a.0, a.1, &a.2).cmp(&(b.0, b.1, &b.2)));
         let mut found = BTreeMap::new();
         let mut ends = Vec::new();
-        let mut what_if = self.cluster.what_if();
+        let mut simulation = self.cluster.simulation();
         for (.., name, pods) in candidates {
             ends.extend(pods.iter().filter_map(|pod| refusal_ends(pod, self.now)));
             if pods.iter().any(|pod| pod.owner == PodOwner::Nobody || pod.refuses_disruption(self.now)) {
                 continue;
             }
-            let mut trial = what_if.clone();
+            let mut trial = simulation.clone();
             trial.take_node(&name);
             if pods.iter().filter(|p| p.is_reschedulable()).all(|pod| trial.place(pod, None).is_some()) {
-                what_if = trial;
+                simulation = trial;
                 let since = self.unneeded.get(&name).copied().unwrap_or(self.now);
                 found.insert(name, since);
             }

@@ -1,8 +1,8 @@
-//! Scaling up: which group grows for the pods that wait, and by how many nodes?
+//! Scale-up: chooses the node group to grow for pending pods, and by how many nodes.
 
 use super::Autoscaler;
-use super::groups::{MOST_NODES, NodeGroup};
-use crate::cluster::{Slot, WhatIf};
+use super::node_groups::{MOST_NODES, NodeGroup};
+use crate::cluster::{NodeIndex, SchedulingSimulation};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::cluster::pod::{Pod, PodShape};
@@ -22,7 +22,7 @@ struct ExpansionOption {
 
 /// The order of the expanders, best first: spot before on-demand (priority), then the wasted millionths of CPU and of
 /// memory (least-waste), then the price.
-type Merit = (Reverse<bool>, i64, i64, HourlyPrice, usize);
+type ExpanderScore = (Reverse<bool>, i64, i64, HourlyPrice, usize);
 
 impl Autoscaler {
     /// Grows a group if that helps pods that wait; true when it has.
@@ -47,18 +47,18 @@ impl Autoscaler {
         if let Some(at) = retry {
             self.wake_at(at);
         }
-        let mut what_if = self.cluster.what_if();
-        for machine in self.machines.values().filter(|m| m.phase.is_upcoming()) {
-            what_if.add_node(machine.node.clone());
+        let mut simulation = self.cluster.simulation();
+        for vm in self.vms.values().filter(|m| m.phase.is_upcoming()) {
+            simulation.add_node(vm.node.clone());
         }
-        let unhelped = unplaced(&mut what_if, pending);
+        let unhelped = unplaced(&mut simulation, pending);
         let sizes = self.group_sizes();
         let may_grow: Vec<usize> = (0..self.groups.len())
             .filter(|g| self.groups[*g].backed_off(self.now).is_none() && sizes[*g] < MOST_NODES)
             .collect();
-        let options = may_grow.iter().filter_map(|g| self.estimate(*g, MOST_NODES - sizes[*g], &what_if, &unhelped));
+        let options = may_grow.iter().filter_map(|g| self.estimate(*g, MOST_NODES - sizes[*g], &simulation, &unhelped));
         let best = options.min_by_key(|option| self.merit(option))?;
-        Some(self.balanced(&best, &may_grow, sizes, &what_if))
+        Some(self.balanced(&best, &may_grow, sizes, &simulation))
     }
 
     /// Pods that wait for a node, in kube-scheduler's order.
@@ -74,19 +74,25 @@ impl Autoscaler {
     /// How many nodes each group has or is getting.
     fn group_sizes(&self) -> Vec<usize> {
         let mut sizes = vec![0; self.groups.len()];
-        for machine in self.machines.values() {
-            sizes[machine.group] += 1;
+        for vm in self.vms.values() {
+            sizes[vm.group] += 1;
         }
         sizes
     }
 
     /// The binpacking estimator: the largest pods first, each on the first new node that takes it, and a new node when
     /// none does. `None` when no pod is helped.
-    fn estimate(&self, group: usize, most: usize, what_if: &WhatIf<'_>, pods: &[Arc<Pod>]) -> Option<ExpansionOption> {
+    fn estimate(
+        &self,
+        group: usize,
+        most: usize,
+        simulation: &SchedulingSimulation<'_>,
+        pods: &[Arc<Pod>],
+    ) -> Option<ExpansionOption> {
         let template = &self.groups[group];
         let mut pods: Vec<&Arc<Pod>> = pods.iter().collect();
         pods.sort_by_cached_key(|pod| Reverse(bulk(&pod.shape, template)));
-        let mut trial = what_if.clone();
+        let mut trial = simulation.clone();
         let mut new = BTreeSet::new();
         let mut helped = Vec::new();
         let mut hopeless: Vec<&PodShape> = Vec::new();
@@ -108,7 +114,7 @@ impl Autoscaler {
         (!new.is_empty()).then_some(ExpansionOption { group, nodes: new.len(), pods: helped })
     }
 
-    fn merit(&self, option: &ExpansionOption) -> Merit {
+    fn merit(&self, option: &ExpansionOption) -> ExpanderScore {
         let group = &self.groups[option.group];
         let nodes = i64::try_from(option.nodes).unwrap_or(i64::MAX);
         let had = group.template.capacity.times(nodes);
@@ -128,7 +134,7 @@ impl Autoscaler {
         best: &ExpansionOption,
         may_grow: &[usize],
         mut sizes: Vec<usize>,
-        what_if: &WhatIf<'_>,
+        simulation: &SchedulingSimulation<'_>,
     ) -> BTreeMap<usize, usize> {
         let mut kinds: Vec<&Arc<Pod>> = Vec::new();
         for pod in &best.pods {
@@ -137,7 +143,7 @@ impl Autoscaler {
             }
         }
         let helps =
-            |group: &NodeGroup| kinds.iter().all(|pod| fits_on_new(&mut what_if.clone(), group, 0, pod).is_some());
+            |group: &NodeGroup| kinds.iter().all(|pod| fits_on_new(&mut simulation.clone(), group, 0, pod).is_some());
         let is_one = |g: &usize| {
             *g == best.group || (self.groups[*g].is_similar(&self.groups[best.group]) && helps(&self.groups[*g]))
         };
@@ -154,12 +160,12 @@ impl Autoscaler {
 }
 
 /// The pods for which there is no room, nor will be on nodes that are on their way.
-fn unplaced(what_if: &mut WhatIf<'_>, pending: Vec<Arc<Pod>>) -> Vec<Arc<Pod>> {
+fn unplaced(simulation: &mut SchedulingSimulation<'_>, pending: Vec<Arc<Pod>>) -> Vec<Arc<Pod>> {
     let mut unplaced: Vec<Arc<Pod>> = Vec::new();
     for pod in pending {
         let alike = |other: &Arc<Pod>| other.shape == pod.shape && other.volumes == pod.volumes;
         // Where one of a kind finds no room, the next one does not either.
-        if unplaced.last().is_some_and(alike) || what_if.place(&pod, None).is_none() {
+        if unplaced.last().is_some_and(alike) || simulation.place(&pod, None).is_none() {
             unplaced.push(pod);
         }
     }
@@ -167,12 +173,17 @@ fn unplaced(what_if: &mut WhatIf<'_>, pending: Vec<Arc<Pod>>) -> Vec<Arc<Pod>> {
 }
 
 /// The place of a pod on one more node of a group, which is there from now on; without it when the pod does not fit.
-fn fits_on_new(what_if: &mut WhatIf<'_>, group: &NodeGroup, number: usize, pod: &Pod) -> Option<Slot> {
+fn fits_on_new(
+    simulation: &mut SchedulingSimulation<'_>,
+    group: &NodeGroup,
+    number: usize,
+    pod: &Pod,
+) -> Option<NodeIndex> {
     let name = NodeName::new(format!("{}-new{number}", group.name)).ok()?;
-    let slot = what_if.add_node(crate::cluster::NewNode { name: name.clone(), ..group.template.clone() });
-    let placed = what_if.place(pod, Some(&BTreeSet::from([slot])));
+    let slot = simulation.add_node(crate::cluster::NewNode { name: name.clone(), ..group.template.clone() });
+    let placed = simulation.place(pod, Some(&BTreeSet::from([slot])));
     if placed.is_none() {
-        what_if.take_node(&name);
+        simulation.take_node(&name);
     }
     placed
 }

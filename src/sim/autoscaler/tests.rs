@@ -1,6 +1,6 @@
 use super::*;
-use crate::workload::{BudgetLimit, DiskRequest, PodBudget, PodTemplate, WorkloadKind};
-use crate::world::Scarce;
+use crate::workload::{BudgetLimit, DiskRequest, PodBudget, PodTemplate, Workload, WorkloadKind};
+use crate::world::ShortageSpec;
 use napkeeper_core::catalog::{Arch, CapacityType, OfferedSize, SizeName};
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::amounts::resources::Resources;
@@ -11,7 +11,7 @@ use napkeeper_core::model::cluster::pool::{
 };
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::labels;
-use napkeeper_core::model::names::{Namespace, NodeClassName, NodePoolName, ObjectName, Region, Uid};
+use napkeeper_core::model::names::{Namespace, NodeClassName, NodePoolName, ObjectKey, ObjectName, Region, Uid};
 use napkeeper_core::model::requirements::{Requirement, Requirements};
 use napkeeper_core::model::settings::DeletionRules;
 use std::collections::BTreeSet;
@@ -85,8 +85,8 @@ fn class() -> NodeClass {
 }
 
 /// A cluster in westeurope with a general pool and this load.
-fn start(workloads: Vec<(&str, Workload)>) -> Start {
-    Start {
+fn start(workloads: Vec<(&str, Workload)>) -> WorldSetup {
+    WorldSetup {
         region: Region::new("westeurope").unwrap(),
         seed: 1,
         at: "2026-08-03T00:00:00Z".parse().unwrap(),
@@ -99,24 +99,24 @@ fn start(workloads: Vec<(&str, Workload)>) -> Start {
         suspended: Vec::new(),
         budgets: Vec::new(),
         system_nodes: 1,
-        deeds: Vec::new(),
-        law: DeletionRules::default(),
+        actions: Vec::new(),
+        deletion_rules: DeletionRules::default(),
     }
 }
 
-fn scale(after: SignedDuration, workload: &str, replicas: u32) -> (SignedDuration, Deed) {
-    (after, Deed::Scale { workload: key(workload), replicas })
+fn scale(after: SignedDuration, workload: &str, replicas: u32) -> (SignedDuration, Action) {
+    (after, Action::Scale { workload: key(workload), replicas })
 }
 
 /// The autoscaler as it is after a time.
-fn after(start: &Start, time: SignedDuration) -> Autoscaler {
-    let mut autoscaler = Autoscaler::begin(&catalog(), start).unwrap();
+fn after(start: &WorldSetup, time: SignedDuration) -> Autoscaler {
+    let mut autoscaler = Autoscaler::new(&catalog(), start).unwrap();
     autoscaler.run_until(start.at + time).unwrap();
     autoscaler
 }
 
 fn own_nodes(autoscaler: &Autoscaler) -> Vec<&Node> {
-    let own = |n: &&Arc<Node>| n.label(groups::AGENT_POOL).is_some();
+    let own = |n: &&Arc<Node>| n.label(node_groups::AGENT_POOL).is_some();
     autoscaler.cluster.state().nodes().values().filter(own).map(|n| &**n).collect()
 }
 
@@ -149,7 +149,7 @@ fn one_pod_costs_one_spot_node_from_the_start_of_its_vm() {
     let hour = price.over(hours(1)).nanos();
     // A span of time that is cut in two is rounded twice.
     assert!((two.cost.nanos() - one.cost.nanos() - hour).abs() <= 10, "{one:?} {two:?}");
-    // Azure takes 30 to 90 s to create a VM; the scan that orders it is at once.
+    // Azure takes 30 to 90 s to create a VM; the scan that runtimes it is at once.
     let billed = |secs: i64| price.over(SignedDuration::from_secs(3600 - secs)).nanos();
     assert!((billed(90) - 10..=billed(30)).contains(&one.cost.nanos()), "{one:?} {hour}");
     assert!(one.cost < one.cost_on_demand);
@@ -161,7 +161,7 @@ fn one_pod_costs_one_spot_node_from_the_start_of_its_vm() {
 #[test]
 fn inflate_scales_up_and_down_and_every_pod_runs() {
     let mut start = start(vec![("inflate", deployment(shape("inflate", 1000), 10))]);
-    start.deeds = vec![scale(hours(1), "inflate", 100), scale(hours(2), "inflate", 2)];
+    start.actions = vec![scale(hours(1), "inflate", 100), scale(hours(2), "inflate", 2)];
     assert_eq!(running(&after(&start, mins(59))), 10);
     let full = after(&start, mins(119));
     assert_eq!(running(&full), 100);
@@ -175,7 +175,7 @@ fn inflate_scales_up_and_down_and_every_pod_runs() {
 #[test]
 fn nothing_goes_within_ten_minutes_of_becoming_empty() {
     let mut start = start(vec![("inflate", deployment(shape("inflate", 1000), 3))]);
-    start.deeds = vec![scale(hours(1), "inflate", 0)];
+    start.actions = vec![scale(hours(1), "inflate", 0)];
     assert_eq!(own_nodes(&after(&start, mins(70))).len(), 1);
     assert_eq!(own_nodes(&after(&start, mins(73))).len(), 0);
 }
@@ -184,7 +184,7 @@ fn nothing_goes_within_ten_minutes_of_becoming_empty() {
 fn a_scale_up_keeps_empty_nodes_for_ten_minutes() {
     let big = PodShape { priority: 1, ..shape("big", 14_000) };
     let mut start = start(vec![("small", deployment(shape("small", 1000), 3)), ("big", deployment(big, 0))]);
-    start.deeds = vec![scale(hours(1), "small", 0), scale(mins(69), "big", 1)];
+    start.actions = vec![scale(hours(1), "small", 0), scale(mins(69), "big", 1)];
     assert_eq!(own_nodes(&after(&start, mins(78))).len(), 2);
     assert_eq!(own_nodes(&after(&start, mins(82))).len(), 1);
 }
@@ -192,7 +192,7 @@ fn a_scale_up_keeps_empty_nodes_for_ten_minutes() {
 #[test]
 fn pods_that_spread_over_zones_get_nodes_in_every_zone() {
     let mut start = start(vec![("web", deployment(spread_over_zones("web", 2000), 9))]);
-    start.deeds = vec![scale(hours(1), "web", 30)];
+    start.actions = vec![scale(hours(1), "web", 30)];
     let all = after(&start, hours(2));
     assert_eq!(running(&all), 30);
     let zones: BTreeSet<&str> = own_nodes(&all).iter().filter_map(|n| n.label(labels::ZONE)).collect();
@@ -211,7 +211,7 @@ fn new_nodes_are_balanced_over_zones() {
     assert!(by_zone.len() == 3 && most - least <= 1, "{by_zone:?}");
 }
 
-fn gpu_job() -> Start {
+fn gpu_job() -> WorldSetup {
     let gpu = |key: &str| Taint { key: Arc::from(key), value: Arc::from("true"), effect: TaintEffect::NoSchedule };
     let mut training = shape("training", 2000);
     training.requests.set_extended("nvidia.com/gpu", 1);
@@ -223,7 +223,7 @@ fn gpu_job() -> Start {
     gpus.add(labels::CAPACITY_TYPE, Requirement::any_of(["on-demand"]));
     start.pools.push(NodePool { taints: vec![gpu("nvidia.com/gpu")], ..pool("gpu", gpus) });
     start.suspended = vec![(key("training"), Workload { template: PodTemplate::new(training), kind })];
-    start.deeds = vec![(hours(1), Deed::StartJob { workload: key("training") })];
+    start.actions = vec![(hours(1), Action::StartJob { workload: key("training") })];
     start
 }
 
@@ -249,7 +249,7 @@ fn the_same_start_gives_the_same_numbers() {
 #[test]
 fn an_evicted_spot_node_is_replaced() {
     let mut start = start(vec![("one", deployment(shape("one", 1000), 1))]);
-    start.deeds = vec![(hours(1), Deed::EvictSpot { count: 1 })];
+    start.actions = vec![(hours(1), Action::EvictSpot { count: 1 })];
     let result = after(&start, hours(2));
     assert_eq!(running(&result), 1);
     let baseline = result.baseline(hours(2));
@@ -268,18 +268,19 @@ fn pods_that_ask_for_the_full_price_get_it() {
 fn without_spot_quota_or_leave_nodes_are_bought_at_the_full_price() {
     let load = || start(vec![("one", deployment(shape("one", 1000), 1))]);
     let mut quota = load();
-    let none = Deed::Quota { family: None, capacity_type: Some(CapacityType::Spot), cores: Some(0) };
-    quota.deeds = vec![(SignedDuration::ZERO, none)];
+    let none = Action::Quota { family: None, capacity_type: Some(CapacityType::Spot), cores: Some(0) };
+    quota.actions = vec![(SignedDuration::ZERO, none)];
     let mut refused = load();
-    let scarce = Scarce { size: None, zone: None, capacity_type: Some(CapacityType::Spot), lasting: Some(hours(2)) };
-    refused.deeds = vec![(SignedDuration::ZERO, Deed::Refuse(scarce.clone()))];
+    let shortage =
+        ShortageSpec { size: None, zone: None, capacity_type: Some(CapacityType::Spot), duration: Some(hours(2)) };
+    refused.actions = vec![(SignedDuration::ZERO, Action::Refuse(shortage.clone()))];
     let mut starved = load();
-    starved.deeds = vec![(SignedDuration::ZERO, Deed::NoCapacity(scarce))];
+    starved.actions = vec![(SignedDuration::ZERO, Action::NoCapacity(shortage))];
     let mut forbidden = load();
     forbidden.pools[0].requirements.add(labels::CAPACITY_TYPE, Requirement::any_of(["on-demand"]));
     for start in [quota, refused, starved, forbidden] {
         let baseline = run(&catalog(), &start, hours(1)).unwrap();
-        assert_eq!((baseline.cost, baseline.unplaced_pods), (baseline.cost_on_demand, 0), "{:?}", start.deeds);
+        assert_eq!((baseline.cost, baseline.unplaced_pods), (baseline.cost_on_demand, 0), "{:?}", start.actions);
         assert_eq!(baseline.nodes_launched, 1);
     }
 }
@@ -300,7 +301,7 @@ fn a_budget_that_allows_no_eviction_keeps_its_node() {
     // Three of the first kind fill a node of 4 cores. When one of them goes, the room is enough for the guarded pod.
     let mut start =
         start(vec![("first", deployment(shape("first", 1000), 3)), ("guarded", deployment(shape("guarded", 1000), 0))]);
-    start.deeds = vec![scale(mins(30), "guarded", 1), scale(hours(1), "first", 2)];
+    start.actions = vec![scale(mins(30), "guarded", 1), scale(hours(1), "first", 2)];
     let free = after(&start, hours(3));
     let budget = PodBudget {
         namespace: Namespace::new("default").unwrap(),
@@ -329,7 +330,7 @@ fn a_pod_with_a_disk_gets_a_new_node_in_the_zone_of_the_disk() {
     let kind = WorkloadKind::StatefulSet { replicas: 3, disk: Some(disk) };
     // One to a node, so that every zone has one.
     let mut start = start(vec![("db", Workload { template: PodTemplate::new(shape("db", 3000)), kind })]);
-    start.deeds = vec![(hours(1), Deed::EvictSpot { count: 3 })];
+    start.actions = vec![(hours(1), Action::EvictSpot { count: 3 })];
     let zones = |autoscaler: &Autoscaler| -> Vec<String> {
         let zone =
             |node: &NodeName| autoscaler.cluster.state().nodes().get(node)?.label(labels::ZONE).map(str::to_owned);
@@ -353,8 +354,8 @@ fn a_week_of_days_and_nights_follows_the_load() {
     for hour in 0..7 * 24 {
         let up = [4, 2, 1, 1, 2, 4, 8, 14, 20, 26, 30, 32, 32, 30, 30, 28, 26, 24, 20, 16, 12, 10, 8, 6][hour % 24];
         let at = hours(i64::try_from(hour).unwrap());
-        start.deeds.extend([scale(at, "web", up * 2), scale(at + mins(20), "api", up)]);
-        start.deeds.push(scale(at + mins(40), "batch", 34 - up));
+        start.actions.extend([scale(at, "web", up * 2), scale(at + mins(20), "api", up)]);
+        start.actions.push(scale(at + mins(40), "batch", 34 - up));
     }
     let week = run(&catalog(), &start, hours(7 * 24)).unwrap();
     assert_eq!(week.unplaced_pods, 0);
@@ -363,7 +364,7 @@ fn a_week_of_days_and_nights_follows_the_load() {
 
 #[test]
 fn a_region_that_is_not_in_the_catalogue_is_an_error() {
-    let start = Start { region: Region::new("westeuope").unwrap(), ..start(Vec::new()) };
+    let start = WorldSetup { region: Region::new("westeuope").unwrap(), ..start(Vec::new()) };
     let error = run(&catalog(), &start, hours(1)).unwrap_err().to_string();
     assert!(error.contains("did you mean westeurope"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Ledger and events: what truly happened in Azure, whatever anybody believes?
+//! The ledger of all changes in Azure, and the events that the cluster notices.
 
 use jiff::Timestamp;
 use napkeeper_core::catalog::OfferingKey;
@@ -14,16 +14,16 @@ pub struct LedgerEntry {
     /// When.
     pub at: Timestamp,
     /// What was done.
-    pub act: Act,
+    pub change: Change,
     /// Who did it.
-    pub by: Author,
+    pub cause: ChangeCause,
     /// The resource: as created, as tagged, or as it last was.
     pub resource: Arc<CloudResource>,
 }
 
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Act {
+pub enum Change {
     /// It came into being.
     Created,
     /// Its tags were changed.
@@ -34,7 +34,7 @@ pub enum Act {
 
 /// Who changed something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Author {
+pub enum ChangeCause {
     /// A request of ours.
     Request,
     /// Azure, along with the VM that it belongs to.
@@ -74,7 +74,7 @@ pub enum CloudEvent {
         /// Its incarnation.
         incarnation: Arc<str>,
         /// Why.
-        why: Author,
+        cause: ChangeCause,
     },
     /// A disk is gone, with all that was on it.
     DiskGone {

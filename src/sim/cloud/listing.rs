@@ -1,9 +1,9 @@
-//! Listings: what does Azure show of the group, as against what it holds?
+//! Listings of VMs, NICs and disks, with their delays.
 
 use super::Cloud;
-use super::lag::ListedKind;
+use super::faults::ListedKind;
 use super::refusal::Refusal;
-use crate::chance::Chance;
+use crate::random::Random;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail};
 use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
@@ -64,9 +64,9 @@ impl Cloud {
             shown.extend(ghosts);
             shown.sort_by(|a, b| a.id.cmp(&b.id));
         }
-        if self.faults.shouting_ids {
+        if self.faults.uppercase_ids {
             let seed = self.settings.seed;
-            shown.iter_mut().for_each(|r| shout(Arc::make_mut(r), seed));
+            shown.iter_mut().for_each(|r| uppercase_ids(Arc::make_mut(r), seed));
         }
         shown
     }
@@ -76,14 +76,14 @@ impl Cloud {
         let longest = ListedKind::RESOURCES.map(|kind| self.faults.lag(kind).0).into_iter().max().unwrap_or_default();
         let recent = self.ledger.iter().rev().take_while(|entry| entry.at + longest > now);
         let hides = |resource: &CloudResource| self.faults.lag(ListedKind::of(resource)).0;
-        let young = recent.filter(|e| e.act == super::Act::Created && e.at + hides(&e.resource) > now);
+        let young = recent.filter(|e| e.change == super::Change::Created && e.at + hides(&e.resource) > now);
         young.map(|entry| entry.resource.id.clone()).collect()
     }
 }
 
-/// Spells an id in capitals, always or never.
-fn spell(id: &mut ArmId, seed: u64) {
-    if Chance::of(seed, id.folded()).one_in(2)
+/// Spells an id in capitals or leaves it, always the same.
+fn uppercase_or_keep(id: &mut ArmId, seed: u64) {
+    if Random::of(seed, id.folded()).one_in(2)
         && let Ok(loud) = ArmId::new(id.as_str().to_ascii_uppercase())
     {
         *id = loud;
@@ -91,24 +91,26 @@ fn spell(id: &mut ArmId, seed: u64) {
 }
 
 /// Spells some ids in capitals, each of them always or never.
-fn shout(resource: &mut CloudResource, seed: u64) {
-    let spell = |id: &mut ArmId| spell(id, seed);
-    spell(&mut resource.id);
+fn uppercase_ids(resource: &mut CloudResource, seed: u64) {
+    let uppercase = |id: &mut ArmId| uppercase_or_keep(id, seed);
+    uppercase(&mut resource.id);
     match &mut resource.detail {
-        ResourceDetail::Vm(vm) => vm.nics.iter_mut().chain(&mut vm.os_disk).chain(&mut vm.data_disks).for_each(spell),
-        ResourceDetail::Nic(nic) => nic.vm.iter_mut().for_each(spell),
-        ResourceDetail::Disk(disk) => disk.managed_by.iter_mut().for_each(spell),
+        ResourceDetail::Vm(vm) => {
+            vm.nics.iter_mut().chain(&mut vm.os_disk).chain(&mut vm.data_disks).for_each(uppercase)
+        }
+        ResourceDetail::Nic(nic) => nic.vm.iter_mut().for_each(uppercase),
+        ResourceDetail::Disk(disk) => disk.managed_by.iter_mut().for_each(uppercase),
     }
 }
 
-/// As [`shout`], for the links of a bystander. Its own id is in the path that it is asked for by.
-pub(super) fn shout_bystander(one: &mut RelatedResource, seed: u64) {
-    let spell = |id: &mut ArmId| spell(id, seed);
+/// As [`uppercase_ids`], for the links of a related resource. Its own id is in the path that it is asked for by.
+pub(super) fn uppercase_links(one: &mut RelatedResource, seed: u64) {
+    let uppercase = |id: &mut ArmId| uppercase_or_keep(id, seed);
     match &mut one.detail {
-        RelatedDetail::AksMachine { vm, .. } => vm.iter_mut().for_each(spell),
-        RelatedDetail::ScaleSetInstance { nics, disks } => nics.iter_mut().chain(disks).for_each(spell),
-        RelatedDetail::Snapshot { source, .. } => source.iter_mut().for_each(spell),
-        RelatedDetail::PublicIp { used_by, .. } => used_by.iter_mut().for_each(spell),
-        RelatedDetail::LoadBalancerFrontend { public_ip, .. } => public_ip.iter_mut().for_each(spell),
+        RelatedDetail::AksMachine { vm, .. } => vm.iter_mut().for_each(uppercase),
+        RelatedDetail::ScaleSetInstance { nics, disks } => nics.iter_mut().chain(disks).for_each(uppercase),
+        RelatedDetail::Snapshot { source, .. } => source.iter_mut().for_each(uppercase),
+        RelatedDetail::PublicIp { used_by, .. } => used_by.iter_mut().for_each(uppercase),
+        RelatedDetail::LoadBalancerFrontend { public_ip, .. } => public_ip.iter_mut().for_each(uppercase),
     }
 }

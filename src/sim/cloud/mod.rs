@@ -1,4 +1,4 @@
-//! The simulated Azure: what does the node resource group hold, and what comes of each request?
+//! The simulated Azure: the resources of the node resource group and the results of requests.
 //!
 //! A state machine on virtual time. Nothing happens but by a request, a staged event, or the end of something begun
 //! before; [`Cloud::advance`] plays such ends in the order of their times, so the outcome does not depend on how often
@@ -6,47 +6,40 @@
 //! `networkInterfaces`, `virtualMachines` and `disks` as ARM serves them, `deleteOption: Delete` for NIC and OS disk,
 //! spot VMs with the eviction policy `Delete`.
 
-mod books;
-mod bystanders;
-mod extension;
+mod external_changes;
 mod faults;
-mod guards;
-mod lag;
+#[cfg(test)]
+pub(crate) mod fixtures;
 mod ledger;
 mod listing;
-mod machine;
-mod operation;
+mod operations;
 mod refusal;
-mod reserved;
+mod resources;
 mod settings;
-mod staging;
-#[cfg(test)]
-pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-mod throttle;
-mod vm;
 
-pub(crate) use bystanders::pool_of;
-pub use extension::Extension;
-pub use faults::{Failing, Faults, Lasting, Limits, ListingFault, Shortage, Usage};
-pub use guards::Policy;
+pub use external_changes::DiskDraft;
+pub(crate) use faults::{ComputeCall, MeteredRequest};
+pub use faults::{
+    FaultDuration, Faults, LateFailure, Limits, ListedKind, ListingFault, ListingLag, PolicyAssignment, Shortage,
+    Throttling, Usage,
+};
 use jiff::Timestamp;
-pub use lag::{Lag, ListedKind};
-pub use ledger::{Act, Author, CloudEvent, LedgerEntry};
+pub use ledger::{Change, ChangeCause, CloudEvent, LedgerEntry};
 use napkeeper_core::model::azure::cloud::{CloudResource, Nic, ResourceDetail, Tags};
 use napkeeper_core::model::errors::{CloudError, EffectError, OperationId};
 use napkeeper_core::model::names::{ArmId, ClaimName};
 use napkeeper_core::plan::{CloudRequest, KubeletSpec, NicSpec, Reply};
-pub use operation::RunningOperation;
-use operation::{Operations, Work};
+pub use operations::RunningOperation;
+use operations::{Completion, Operations};
 pub use refusal::{Quota, Refusal};
+pub use resources::Extension;
+pub(crate) use resources::pool_of;
+use resources::{RelatedResources, Reserved};
 pub use settings::{CloudSettings, Timings};
-pub use staging::DiskDraft;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-pub use throttle::Throttling;
-pub(crate) use throttle::{ComputeCall, Metered};
 
 /// Resources on a page, unless somebody says otherwise: small, so that everything has several.
 const PAGE: usize = 50;
@@ -66,13 +59,13 @@ pub struct Cloud {
     pub throttling: Option<Throttling>,
     managed_by: Option<ArmId>,
     resources: BTreeMap<ArmId, Arc<CloudResource>>,
-    machines: BTreeMap<ArmId, Machine>,
-    reservations: BTreeMap<ArmId, Reservation>,
-    reserved: reserved::Reserved,
+    vm_records: BTreeMap<ArmId, VmRecord>,
+    reservations: BTreeMap<ArmId, NicReservation>,
+    reserved: Reserved,
     operations: Operations,
-    agenda: BTreeSet<(Timestamp, Due)>,
+    agenda: BTreeSet<(Timestamp, ScheduledEvent)>,
     gone: Vec<(Timestamp, Arc<CloudResource>)>,
-    bystanders: bystanders::Bystanders,
+    related: RelatedResources,
     extensions: BTreeMap<ArmId, Extension>,
     /// How often each resource was changed: its etag.
     revisions: BTreeMap<ArmId, u64>,
@@ -83,7 +76,7 @@ pub struct Cloud {
 
 /// What Azure does not show of a VM.
 #[derive(Debug, Clone)]
-struct Machine {
+struct VmRecord {
     claim: Option<ClaimName>,
     /// What its kubelet was told.
     kubelet: KubeletSpec,
@@ -95,14 +88,14 @@ struct Machine {
 
 /// A NIC is kept for a VM whose creation failed.
 #[derive(Debug, Clone)]
-struct Reservation {
+struct NicReservation {
     vm: ArmId,
     until: Timestamp,
 }
 
 /// Something that will happen by itself.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
+enum ScheduledEvent {
     /// An operation ends.
     Operation(OperationId),
     /// Azure takes a spot VM of this incarnation back.
@@ -123,13 +116,13 @@ impl Cloud {
             extensions: BTreeMap::new(),
             revisions: BTreeMap::new(),
             resources: BTreeMap::new(),
-            machines: BTreeMap::new(),
+            vm_records: BTreeMap::new(),
             reservations: BTreeMap::new(),
             reserved: BTreeMap::new(),
             operations: Operations::default(),
             agenda: BTreeSet::new(),
             gone: Vec::new(),
-            bystanders: bystanders::Bystanders::default(),
+            related: RelatedResources::default(),
             ledger: Vec::new(),
             events: Vec::new(),
             minted: 0,
@@ -142,7 +135,7 @@ impl Cloud {
     /// What Azure refuses, as the domain sees it; `Invalid` for an effect on Kubernetes.
     pub fn perform(&mut self, request: &CloudRequest, now: Timestamp) -> Result<Reply, EffectError> {
         self.request(request, now).map_err(|refusal| {
-            let is_outcome = matches!(request, CloudRequest::Poll(id) if self.operations.came_to(id, &refusal));
+            let is_outcome = matches!(request, CloudRequest::Poll(id) if self.operations.ended_in(id, &refusal));
             EffectError::Cloud(CloudError { is_operation_result: is_outcome, ..refusal.into() })
         })
     }
@@ -154,7 +147,7 @@ impl Cloud {
     pub fn request(&mut self, request: &CloudRequest, now: Timestamp) -> Result<Reply, Refusal> {
         self.advance(now);
         self.faults.admit(now)?;
-        self.check_guards(request, now)?;
+        self.check_write_allowed(request, now)?;
         match request {
             CloudRequest::Get(id) => Ok(Reply::Resource(self.resources.get(id).cloned())),
             CloudRequest::PutNic(spec) => self.put_nic(spec, now),
@@ -181,15 +174,15 @@ impl Cloud {
                 return;
             };
             match due {
-                Due::Operation(id) => match self.operations.finish(&id) {
-                    Some((vm, Work::Create(outcome))) => self.end_creation(&vm, &outcome, at),
-                    Some((id, Work::Delete(Ok(())))) => self.remove(&id, Author::Request, at),
-                    Some((id, Work::Delete(Err(_)))) => self.stay(&id),
+                ScheduledEvent::Operation(id) => match self.operations.finish(&id) {
+                    Some((vm, Completion::Create(outcome))) => self.end_creation(&vm, &outcome, at),
+                    Some((id, Completion::Delete(Ok(())))) => self.remove(&id, ChangeCause::Request, at),
+                    Some((id, Completion::Delete(Err(_)))) => self.stay(&id),
                     None => {}
                 },
-                Due::Eviction(vm, incarnation) => {
+                ScheduledEvent::Eviction(vm, incarnation) => {
                     if self.resources.get(&vm).is_some_and(|r| r.incarnation == incarnation) {
-                        self.remove(&vm, Author::Eviction, at);
+                        self.remove(&vm, ChangeCause::Eviction, at);
                     }
                 }
             }
@@ -229,8 +222,8 @@ impl Cloud {
     #[must_use]
     pub fn running(&self) -> Vec<RunningOperation> {
         let ends = self.agenda.iter().filter_map(|(at, due)| match due {
-            Due::Operation(id) => self.operations.running(id, *at),
-            Due::Eviction(..) => None,
+            ScheduledEvent::Operation(id) => self.operations.running(id, *at),
+            ScheduledEvent::Eviction(..) => None,
         });
         ends.collect()
     }
@@ -258,12 +251,12 @@ impl Cloud {
                 ResourceDetail::Nic(nic) if nic.vm.as_ref().is_none_or(|vm| same_name(vm, &spec.id)) => {}
                 _ => return Err(Refusal::Taken(spec.id.clone())),
             }
-            self.set_tags(&spec.id, spec.tags.clone(), Author::Request, now);
+            self.set_tags(&spec.id, spec.tags.clone(), ChangeCause::Request, now);
             return Ok(Reply::Done);
         }
         self.check_subnet()?;
         let nic = self.new_nic(spec.id.clone(), spec.tags.clone(), now);
-        self.create(nic, Author::Request, now);
+        self.create(nic, ChangeCause::Request, now);
         Ok(Reply::Done)
     }
 
@@ -336,7 +329,7 @@ impl Cloud {
         self.check_idle(id)?;
         let mut merged = resource.tags.clone();
         merged.extend(tags.clone());
-        self.set_tags(id, merged, Author::Request, now);
+        self.set_tags(id, merged, ChangeCause::Request, now);
         Ok(Reply::Done)
     }
 
@@ -347,7 +340,7 @@ impl Cloud {
         self.check_idle(id)?;
         let mut left = resource.tags.clone();
         left.retain(|key, value| tags.get(key) != Some(value));
-        self.set_tags(id, left, Author::Request, now);
+        self.set_tags(id, left, ChangeCause::Request, now);
         Ok(Reply::Done)
     }
 }

@@ -1,4 +1,4 @@
-//! Refusals: in which words does Azure say no?
+//! Azure's refusals, with its own error messages.
 //!
 //! Codes and wording are Azure's own, because callers have to tell several causes apart by the message alone
 //! (`OperationNotAllowed` is all of the quotas).
@@ -105,7 +105,7 @@ pub enum Refusal {
     #[error(
         "The client '{CLIENT}' with object id '{CLIENT}' has permission to perform action '{action}' on scope '{scope}'; \
          however, the access is denied because of the deny assignment with name '{}' and Id '{CLIENT}' at scope '{scope}'.",
-        super::guards::LOCKDOWN
+        super::faults::LOCKDOWN
     )]
     Denied {
         /// What was asked for, as roles name it.

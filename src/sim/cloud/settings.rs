@@ -1,4 +1,4 @@
-//! Settings: which group is this, what is sold in its region, and how long do things take?
+//! The group, what its region sells, and how long operations take.
 
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey, RegionCatalog, SizeFacts};

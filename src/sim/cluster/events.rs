@@ -1,4 +1,4 @@
-//! Events: what does the rest of the world need to know of the cluster?
+//! Events of the cluster that Azure and the timeline notice.
 
 use napkeeper_core::model::names::{ArmId, NodeName, ObjectKey, ObjectName, ProviderId, Zone};
 

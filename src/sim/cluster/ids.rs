@@ -1,34 +1,34 @@
-//! Ids: which name and UID does the next object get?
+//! Generates UIDs and names.
 
-use crate::chance::Chance;
+use crate::random::Random;
 use napkeeper_core::model::names::{ObjectName, Uid};
 
 /// Gives out UIDs and generated names: the same ones for the same seed, none of them twice.
 #[derive(Debug, Clone)]
-pub(super) struct Ids {
-    chance: Chance,
+pub(super) struct IdGenerator {
+    random: Random,
     given: u64,
 }
 
 /// Letters and digits of generated names: no vowels, so that no words appear (`k8s.io/apimachinery/pkg/util/rand`).
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-impl Ids {
+impl IdGenerator {
     pub(super) fn new(seed: u64) -> Self {
-        Self { chance: Chance::of(seed, "uid"), given: 0 }
+        Self { random: Random::of(seed, "uid"), given: 0 }
     }
 
     /// A UID in the form of a version 4 UUID; its last group counts, so that none comes twice.
     #[expect(clippy::expect_used, reason = "the text is never empty")]
     pub(super) fn uid(&mut self) -> Uid {
         self.given += 1;
-        let bits = self.chance.bits();
+        let bits = self.random.bits();
         let text = format!(
             "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
             bits >> 32,
             bits >> 16 & 0xffff,
             bits >> 4 & 0xfff,
-            self.chance.bits() & 0xfff,
+            self.random.bits() & 0xfff,
             self.given
         );
         Uid::new(text).expect("a UID has text")

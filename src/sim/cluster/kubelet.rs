@@ -1,4 +1,4 @@
-//! Kubelets: when do nodes join, become ready, and get lost?
+//! Nodes that join, become ready, and are lost.
 
 use super::{Cluster, ClusterEvent, Delta, Timer};
 use jiff::Timestamp;
@@ -102,7 +102,7 @@ pub(super) fn add_taints(to: &mut Vec<Taint>, taints: impl IntoIterator<Item = T
 impl Cluster {
     /// A VM runs since `at`: its kubelet will announce the node, and become ready some time later.
     pub fn kubelet_joins(&mut self, node: NewNode, at: Timestamp, now: Timestamp) {
-        self.reach(now);
+        self.advance_clock(now);
         let delay = self.timings.node_joins.of(self.seed, "join", node.name.as_str());
         let after = (at.duration_since(self.now) + delay).max(jiff::SignedDuration::ZERO);
         let provider = node.provider_id.clone();
@@ -112,7 +112,7 @@ impl Cluster {
 
     /// A VM is gone, and its kubelet with it.
     pub fn kubelet_lost(&mut self, provider: &ProviderId, now: Timestamp) {
-        self.reach(now);
+        self.advance_clock(now);
         self.kubelets.joining.remove(provider);
         let Some(node) = self.store.node_by_provider_id(provider).map(Arc::clone) else {
             return;
@@ -129,7 +129,7 @@ impl Cluster {
 
     /// A node that nobody manages is there and ready at once.
     pub fn add_unmanaged_node(&mut self, node: NewNode, now: Timestamp) {
-        self.reach(now);
+        self.advance_clock(now);
         let taints = node.taints.clone();
         let node = self.node_object(node, taints, true);
         self.put_node(node);

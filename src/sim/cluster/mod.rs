@@ -1,42 +1,36 @@
-//! The simulated Kubernetes: what do the API server, kube-scheduler, the kubelets and the controllers do, and when?
+//! The simulated Kubernetes: API server, kube-scheduler, kubelets and controllers.
 //!
 //! Everything happens on a virtual clock: [`Cluster::next_event`] says when something happens next, and
 //! [`Cluster::advance`] lets it happen. Verbs and effects take place at once; controllers and kube-scheduler answer to
 //! them in the next `advance`, at the same instant. The same seed and the same calls give the same cluster.
 
-mod api;
-mod claims;
+mod api_server;
 mod controllers;
-mod daemons;
 mod events;
 mod ids;
 mod kubelet;
-mod listing;
 mod pods;
 mod scheduler;
 mod timings;
-mod verbs;
-mod volumes;
-mod what_if;
 
 #[cfg(test)]
 mod tests;
 
 use crate::workload::PodBudget;
+use api_server::ApiServerFaults;
+pub use api_server::ClusterListing;
 pub use events::ClusterEvent;
-use ids::Ids;
+use ids::IdGenerator;
 use jiff::Timestamp;
 pub use kubelet::NewNode;
-pub use listing::Listed;
 use napkeeper_core::model::names::{NodeName, ObjectKey, ObjectName};
 use napkeeper_core::plan::SweepReport;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_core::snapshot::delta::Delta;
 use scheduler::Scheduler;
-pub(crate) use scheduler::Slot;
+pub(crate) use scheduler::{NodeIndex, SchedulingSimulation};
 use std::collections::{BTreeMap, BTreeSet};
 pub use timings::{Delay, Timings};
-pub(crate) use what_if::WhatIf;
 
 /// A simulated Kubernetes cluster.
 #[derive(Debug)]
@@ -44,7 +38,7 @@ pub struct Cluster {
     seed: u64,
     timings: Timings,
     now: Timestamp,
-    ids: Ids,
+    ids: IdGenerator,
     /// What the API server holds, as far as deciders see it.
     store: Snapshot,
     /// Changes that nobody has watched yet.
@@ -55,12 +49,12 @@ pub struct Cluster {
     timers_set: u64,
     scheduler: Scheduler,
     workloads: controllers::Workloads,
-    daemons: daemons::Daemons,
+    daemon_sets: controllers::DaemonSets,
     kubelets: kubelet::Kubelets,
-    volumes: volumes::Volumes,
+    volumes: controllers::Volumes,
     budgets: BTreeMap<ObjectKey, PodBudget>,
     reports: BTreeMap<ObjectName, SweepReport>,
-    faults: listing::Faults,
+    faults: ApiServerFaults,
     dirty: Dirty,
 }
 
@@ -87,7 +81,7 @@ impl Cluster {
             seed,
             timings,
             now: Timestamp::UNIX_EPOCH,
-            ids: Ids::new(seed),
+            ids: IdGenerator::new(seed),
             store: Snapshot::default(),
             deltas: Vec::new(),
             events: Vec::new(),
@@ -95,12 +89,12 @@ impl Cluster {
             timers_set: 0,
             scheduler: Scheduler::default(),
             workloads: controllers::Workloads::default(),
-            daemons: daemons::Daemons::default(),
+            daemon_sets: controllers::DaemonSets::default(),
             kubelets: kubelet::Kubelets::default(),
-            volumes: volumes::Volumes::default(),
+            volumes: controllers::Volumes::default(),
             budgets: BTreeMap::new(),
             reports: BTreeMap::new(),
-            faults: listing::Faults::default(),
+            faults: ApiServerFaults::default(),
             dirty: Dirty::default(),
         }
     }
@@ -140,7 +134,7 @@ impl Cluster {
         while let Some(at) = self.timers.keys().next().map(|(at, _)| *at)
             && at <= now
         {
-            self.reach(at);
+            self.advance_clock(at);
             while let Some(entry) = self.timers.first_entry()
                 && entry.key().0 <= at
             {
@@ -151,7 +145,7 @@ impl Cluster {
             }
             self.settle();
         }
-        self.reach(now);
+        self.advance_clock(now);
     }
 
     /// The report that was last written to a sweep's status.
@@ -161,7 +155,7 @@ impl Cluster {
     }
 
     /// Time never goes back.
-    fn reach(&mut self, now: Timestamp) {
+    fn advance_clock(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
     }
 

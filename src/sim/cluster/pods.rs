@@ -1,4 +1,4 @@
-//! Pods: how do they start, run, end and go?
+//! The life of a pod, from creation to deletion.
 
 use super::{Cluster, ClusterEvent, Delta, Timer, scheduler};
 use crate::workload::PodTemplate;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PodTimer {
     /// Its containers start.
-    Start,
+    WorldSetup,
     /// Its work is done.
     Succeed,
     /// Its grace is over.
@@ -22,9 +22,9 @@ pub(super) enum PodTimer {
 
 /// Where a pod comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum PodOrigin {
     /// Nobody makes it anew.
-    Nobody,
+    Unmanaged,
     /// A workload.
     Workload(ObjectKey),
     /// A DaemonSet, on this node.
@@ -33,8 +33,8 @@ pub(super) enum Origin {
 
 /// What a pod is to do, which deciders do not see.
 #[derive(Debug, Clone)]
-pub(super) struct Orders {
-    pub(super) origin: Origin,
+pub(super) struct PodRuntime {
+    pub(super) origin: PodOrigin,
     pub(super) grace: SignedDuration,
     pub(super) run_for: Option<SignedDuration>,
 }
@@ -62,8 +62,8 @@ impl Cluster {
         self.dirty.nodes.extend(old.node.clone());
         self.volumes.pods.remove(key);
         match self.workloads.forget_pod(key) {
-            Some(Origin::DaemonSet(set, node)) => self.daemons.forget_pod(set, node),
-            Some(Origin::Workload(_) | Origin::Nobody) | None => {}
+            Some(PodOrigin::DaemonSet(set, node)) => self.daemon_sets.forget_pod(set, node),
+            Some(PodOrigin::Workload(_) | PodOrigin::Unmanaged) | None => {}
         }
         self.deltas.push(Delta::PodGone(key.clone()));
         self.note(ClusterEvent::PodGone { pod: key.clone() });
@@ -71,15 +71,15 @@ impl Cluster {
 
     /// Tells the controllers that have to do with the pod; its owner only when the pod is leaving or gone.
     fn pod_seen(&mut self, pod: &Pod, leaving: bool) {
-        let orders = self.workloads.orders.get(&pod.key).filter(|_| leaving);
-        match orders.map(|o| &o.origin) {
-            Some(Origin::Workload(workload)) => {
+        let runtimes = self.workloads.runtimes.get(&pod.key).filter(|_| leaving);
+        match runtimes.map(|o| &o.origin) {
+            Some(PodOrigin::Workload(workload)) => {
                 self.dirty.workloads.insert(workload.clone());
             }
-            Some(Origin::DaemonSet(_, node)) => {
+            Some(PodOrigin::DaemonSet(_, node)) => {
                 self.dirty.nodes.insert(node.clone());
             }
-            Some(Origin::Nobody) | None => {}
+            Some(PodOrigin::Unmanaged) | None => {}
         }
         if !pod.volumes.is_empty() {
             self.dirty.volumes = true;
@@ -119,7 +119,7 @@ impl Cluster {
     pub(super) fn start_soon(&mut self, pod: &Pod) {
         let name = pod.uid.as_str();
         let delay = self.timings.pod_starts.of(self.seed, "start", name);
-        self.set_pod_timer(delay, PodTimer::Start, pod);
+        self.set_pod_timer(delay, PodTimer::WorldSetup, pod);
     }
 
     fn set_pod_timer(&mut self, after: SignedDuration, timer: PodTimer, pod: &Pod) {
@@ -137,14 +137,14 @@ impl Cluster {
             PodTimer::Forget => self.take_pod(key),
             _ if lost => {}
             PodTimer::End => self.take_pod(key),
-            PodTimer::Start if pod.deleting_at.is_none() => self.pod_starts(&pod),
+            PodTimer::WorldSetup if pod.deleting_at.is_none() => self.pod_starts(&pod),
             PodTimer::Succeed if pod.deleting_at.is_none() => self.pod_succeeds(&pod),
-            PodTimer::Start | PodTimer::Succeed => {}
+            PodTimer::WorldSetup | PodTimer::Succeed => {}
         }
     }
 
     fn pod_starts(&mut self, pod: &Pod) {
-        let run_for = self.workloads.orders.get(&pod.key).and_then(|o| o.run_for);
+        let run_for = self.workloads.runtimes.get(&pod.key).and_then(|o| o.run_for);
         if let Some(run_for) = run_for {
             self.set_pod_timer(run_for, PodTimer::Succeed, pod);
         }
@@ -171,8 +171,8 @@ impl Cluster {
             self.take_pod(key);
             return;
         }
-        let orders = self.workloads.orders.get(key);
-        let grace = orders.map_or(PodTemplate::GRACE, |o| o.grace);
+        let runtimes = self.workloads.runtimes.get(key);
+        let grace = runtimes.map_or(PodTemplate::GRACE, |o| o.grace);
         self.set_pod_timer(grace, PodTimer::End, &pod);
         self.put_pod(Pod { deleting_at: Some(self.now), ..Pod::clone(&pod) });
     }
@@ -184,15 +184,15 @@ impl Cluster {
         }
         loop {
             let (volumes, store) = (&self.volumes, &self.store);
-            let verdict = self.scheduler.next(|shape, names| volumes.reach(store, &shape.namespace, names));
+            let verdict = self.scheduler.next(|shape, names| volumes.topology_of(store, &shape.namespace, names));
             match verdict {
                 None => return,
-                Some(scheduler::Verdict::Bind(key, node)) => {
+                Some(scheduler::Decision::Bind(key, node)) => {
                     if let Some(pod) = self.store.pods().get(&key) {
                         self.bind(Pod::clone(pod), node);
                     }
                 }
-                Some(scheduler::Verdict::Unschedulable(keys)) => {
+                Some(scheduler::Decision::Unschedulable(keys)) => {
                     keys.iter().for_each(|key| self.say_unschedulable(key));
                 }
             }

@@ -1,6 +1,6 @@
-//! Timings: how long does everything in a cluster take?
+//! Durations in the cluster.
 
-use crate::chance::Chance;
+use crate::random::Random;
 use jiff::SignedDuration;
 
 /// A time between two bounds, both included; the seed decides.
@@ -21,7 +21,7 @@ impl Delay {
 
     /// The time that a step takes for the thing of this name.
     pub(crate) fn of(self, seed: u64, step: &str, name: &str) -> SignedDuration {
-        Chance::of(seed, &format!("{step} {name}")).duration(self.least, self.most)
+        Random::of(seed, &format!("{step} {name}")).duration(self.least, self.most)
     }
 }
 

@@ -1,30 +1,30 @@
-//! The search for faults: does any history of faults make the deciders do harm, or leave something undone?
+//! The fault search: plays random histories of faults and checks that the controller does no harm and leaves nothing undone.
 //!
-//! [`history`] draws a world and its misfortunes from a seed; [`run`] plays it, and [`settle`] checks, when the faults
+//! [`history`] draws a world and its misfortunes from a seed; [`run`] plays it, and [`check_settled`] checks, when the faults
 //! have been over for long enough, that every pod runs and that every leak is gone or waits for a person. Each seed
-//! stresses one of [`Theme::ALL`], so that every hazard comes up every fifteen seeds.
+//! stresses one of [`Hazard::ALL`], so that every hazard comes up every fifteen seeds.
 
-mod furniture;
+mod hazard;
 mod history;
-mod settle;
+mod initial_objects;
+mod settled;
 #[cfg(test)]
 mod tests;
-mod theme;
 
-use crate::world::{Start, StartError, Violation, World};
+use crate::world::{SetupError, Violation, World, WorldSetup};
+pub use hazard::Hazard;
 pub use history::{History, history};
 use jiff::SignedDuration;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::settings::DeletionRules;
-pub use settle::settle;
-pub use theme::Theme;
+pub use settled::check_settled;
 
 /// How a run ended that should not have ended so.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The world could not begin.
     #[error(transparent)]
-    Start(#[from] StartError),
+    Start(#[from] SetupError),
     /// An invariant broke.
     #[error(transparent)]
     Violation(#[from] Violation),
@@ -34,8 +34,8 @@ pub enum Failure {
 ///
 /// # Errors
 /// [`Failure`] with the first invariant that broke.
-pub fn run(catalog: &Catalog, seed: u64, law: DeletionRules) -> Result<World, Failure> {
-    run_prepared(catalog, seed, law, |_| {})
+pub fn run(catalog: &Catalog, seed: u64, rules: DeletionRules) -> Result<World, Failure> {
+    run_prepared(catalog, seed, rules, |_| {})
 }
 
 /// Plays the history of a seed under a law, in a world that the caller prepares.
@@ -45,18 +45,18 @@ pub fn run(catalog: &Catalog, seed: u64, law: DeletionRules) -> Result<World, Fa
 pub fn run_prepared(
     catalog: &Catalog,
     seed: u64,
-    law: DeletionRules,
+    rules: DeletionRules,
     prepare: impl FnOnce(&mut World),
 ) -> Result<World, Failure> {
-    let History { start, crashes, mode, lasting } = history(seed);
-    let mut world = World::begin(catalog, Start { law, ..start })?;
+    let History { setup, crashes, mode, duration } = history(seed);
+    let mut world = World::new(catalog, WorldSetup { deletion_rules: rules, ..setup })?;
     world.set_mode(mode);
     world.plan_crashes(crashes);
     prepare(&mut world);
-    world.expect_order_after(world.now() + FAULTS);
-    let end = world.now() + lasting;
+    world.set_faults_end(world.now() + FAULTS);
+    let end = world.now() + duration;
     world.run_until(end)?;
-    settle(&world)?;
+    check_settled(&world)?;
     Ok(world)
 }
 

@@ -1,4 +1,4 @@
-//! Two hundred histories hold every invariant, and no rule of the law can be spared.
+//! Two hundred histories hold every invariant, and every deletion rule is needed.
 
 use super::*;
 use napkeeper_core::model::settings::DeletionRule;
@@ -37,11 +37,11 @@ fn print_timeline(seed: u64) {
     if std::env::var_os("NAPKEEPER_TIMELINE").is_none() {
         return;
     }
-    let History { start, crashes, mode, lasting } = history(seed);
-    let mut world = World::begin(catalog(), start).unwrap();
+    let History { setup, crashes, mode, duration } = history(seed);
+    let mut world = World::new(catalog(), setup).unwrap();
     world.set_mode(mode);
     world.plan_crashes(crashes);
-    let end = world.now() + lasting;
+    let end = world.now() + duration;
     drop(world.run_until(end));
     world.timeline().iter().for_each(|e| println!("{} {:<10} {:<30} {}", e.at, e.kind, e.subject, e.text));
 }
@@ -51,7 +51,7 @@ fn two_hundred_histories_hold_every_invariant() {
     let failures = Mutex::new(Vec::new());
     on_all_processors(seeds(), |seed| {
         if let Err(failure) = run(catalog(), seed, DeletionRules::all()) {
-            println!("seed {seed} ({:?}): {failure}", Theme::of(seed));
+            println!("seed {seed} ({:?}): {failure}", Hazard::of(seed));
             print_timeline(seed);
             failures.lock().unwrap().push(seed);
         }
@@ -78,58 +78,62 @@ fn a_history_is_a_function_of_its_seed() {
     }
 }
 
-/// Rules switched off together, the themes that need them, and the invariants of which one must break. A rule stands
+/// Rules switched off together, the hazards that need them, and the invariants of which one must break. A rule stands
 /// with those that mask it: where two of them each prevent the same harm, only both together can be missed.
-const NEEDED: &[(&[DeletionRule], &[Theme], &[&str])] = &[
-    (&[DeletionRule::GroupManagedByUs], &[Theme::Misdirected], &["other-cluster"]),
+const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str])] = &[
+    (&[DeletionRule::GroupManagedByUs], &[Hazard::WrongGroup], &["other-cluster"]),
     // A group without a live Node is what the breaker sees too.
-    (&[DeletionRule::LiveNodeInGroup, DeletionRule::Breaker], &[Theme::Restore], &["alive", "age"]),
-    (&[DeletionRule::Breaker], &[Theme::Restore], &["alive"]),
-    (&[DeletionRule::OwnedByTag], &[Theme::Neighbours], &["foreign"]),
-    (&[DeletionRule::VolumeRecord], &[Theme::Disks], &["foreign"]),
-    (&[DeletionRule::RetainKeeps], &[Theme::Disks], &["alive"]),
+    (&[DeletionRule::LiveNodeInGroup, DeletionRule::Breaker], &[Hazard::ApiServerRestore], &["alive", "age"]),
+    (&[DeletionRule::Breaker], &[Hazard::ApiServerRestore], &["alive"]),
+    (&[DeletionRule::OwnedByTag], &[Hazard::ForeignResources], &["foreign"]),
+    (&[DeletionRule::VolumeRecord], &[Hazard::DataDisks], &["foreign"]),
+    (&[DeletionRule::RetainKeeps], &[Hazard::DataDisks], &["alive"]),
     // A claim and its Node both speak for a VM, and so does the look right before the DELETE; all VMs at once trip the
     // breaker.
     (
         &[DeletionRule::NoClaim, DeletionRule::NoNode, DeletionRule::RecheckOwners, DeletionRule::Breaker],
-        &[Theme::Leaks, Theme::Weather, Theme::Outages],
+        &[Hazard::Leaks, Hazard::Shortages, Hazard::Outages],
         &["alive", "age"],
     ),
-    (&[DeletionRule::NoVm, DeletionRule::RecheckResource], &[Theme::Leaks], &["alive", "age"]),
+    (&[DeletionRule::NoVm, DeletionRule::RecheckResource], &[Hazard::Leaks], &["alive", "age"]),
     // The disks of all PersistentVolumes at once trip the breaker.
-    (&[DeletionRule::NoVolume, DeletionRule::RecheckOwners, DeletionRule::Breaker], &[Theme::Disks], &["alive", "age"]),
-    (&[DeletionRule::NicServesNothing, DeletionRule::RecheckResource], &[Theme::Leaks], &["alive", "age"]),
-    (&[DeletionRule::DiskUnattached, DeletionRule::RecheckResource], &[Theme::Leaks], &["alive", "age"]),
-    (&[DeletionRule::NoAksMachine], &[Theme::Graph], &["alive"]),
-    (&[DeletionRule::NoScaleSetInstance], &[Theme::Graph], &["alive"]),
-    (&[DeletionRule::NoSnapshot], &[Theme::Graph], &["alive"]),
-    (&[DeletionRule::AksManaged, DeletionRule::RecheckResource], &[Theme::Graph], &["alive"]),
-    (&[DeletionRule::TakesAlong], &[Theme::Neighbours], &["foreign"]),
-    (&[DeletionRule::OldEnough], &[Theme::Leaks, Theme::Caps], &["age"]),
+    (
+        &[DeletionRule::NoVolume, DeletionRule::RecheckOwners, DeletionRule::Breaker],
+        &[Hazard::DataDisks],
+        &["alive", "age"],
+    ),
+    (&[DeletionRule::NicServesNothing, DeletionRule::RecheckResource], &[Hazard::Leaks], &["alive", "age"]),
+    (&[DeletionRule::DiskUnattached, DeletionRule::RecheckResource], &[Hazard::Leaks], &["alive", "age"]),
+    (&[DeletionRule::NoAksMachine], &[Hazard::RelatedResources], &["alive"]),
+    (&[DeletionRule::NoScaleSetInstance], &[Hazard::RelatedResources], &["alive"]),
+    (&[DeletionRule::NoSnapshot], &[Hazard::RelatedResources], &["alive"]),
+    (&[DeletionRule::AksManaged, DeletionRule::RecheckResource], &[Hazard::RelatedResources], &["alive"]),
+    (&[DeletionRule::TakesAlong], &[Hazard::ForeignResources], &["foreign"]),
+    (&[DeletionRule::OldEnough], &[Hazard::Leaks, Hazard::Caps], &["age"]),
     // Whatever is old enough has been seen twice, because both are counted from the same sightings.
-    (&[DeletionRule::SeenTwice, DeletionRule::OldEnough], &[Theme::Leaks, Theme::Caps], &["age", "seen-twice"]),
-    (&[DeletionRule::CompleteListings], &[Theme::Outages], &["whole-listing", "alive", "age"]),
-    (&[DeletionRule::RecheckResource], &[Theme::Races], &["foreign", "alive"]),
-    (&[DeletionRule::RecheckOwners], &[Theme::Races], &["alive"]),
-    (&[DeletionRule::Pause], &[Theme::People], &["pause"]),
-    (&[DeletionRule::Mode], &[Theme::People], &["mode"]),
-    (&[DeletionRule::CompanionVm], &[Theme::Companion], &["companion"]),
-    (&[DeletionRule::Cap], &[Theme::Caps], &["cap"]),
-    (&[DeletionRule::Approval], &[Theme::Leaks, Theme::Disks, Theme::People], &["approval"]),
-    (&[DeletionRule::ApprovalExact], &[Theme::People], &["approval"]),
-    (&[DeletionRule::Exclusion], &[Theme::People], &["exclusion"]),
-    (&[DeletionRule::IntentFirst], &[Theme::Crashes], &["leak", "settled-leaks"]),
-    (&[DeletionRule::TerminateOwnOnly], &[Theme::Neighbours], &["foreign"]),
-    (&[DeletionRule::FinalizerLast], &[Theme::Crashes], &["leak"]),
-    (&[DeletionRule::RecordFirst], &[Theme::Caps], &["cap"]),
+    (&[DeletionRule::SeenTwice, DeletionRule::OldEnough], &[Hazard::Leaks, Hazard::Caps], &["age", "seen-twice"]),
+    (&[DeletionRule::CompleteListings], &[Hazard::Outages], &["whole-listing", "alive", "age"]),
+    (&[DeletionRule::RecheckResource], &[Hazard::Races], &["foreign", "alive"]),
+    (&[DeletionRule::RecheckOwners], &[Hazard::Races], &["alive"]),
+    (&[DeletionRule::Pause], &[Hazard::ManualChanges], &["pause"]),
+    (&[DeletionRule::Mode], &[Hazard::ManualChanges], &["mode"]),
+    (&[DeletionRule::CompanionVm], &[Hazard::Companion], &["companion"]),
+    (&[DeletionRule::Cap], &[Hazard::Caps], &["cap"]),
+    (&[DeletionRule::Approval], &[Hazard::Leaks, Hazard::DataDisks, Hazard::ManualChanges], &["approval"]),
+    (&[DeletionRule::ApprovalExact], &[Hazard::ManualChanges], &["approval"]),
+    (&[DeletionRule::Exclusion], &[Hazard::ManualChanges], &["exclusion"]),
+    (&[DeletionRule::IntentFirst], &[Hazard::Crashes], &["leak", "settled-leaks"]),
+    (&[DeletionRule::TerminateOwnOnly], &[Hazard::ForeignResources], &["foreign"]),
+    (&[DeletionRule::FinalizerLast], &[Hazard::Crashes], &["leak"]),
+    (&[DeletionRule::RecordFirst], &[Hazard::Caps], &["cap"]),
 ];
 
 #[test]
-fn every_rule_of_the_law_is_needed() {
+fn every_deletion_rule_is_needed() {
     let spared = Mutex::new(Vec::new());
-    on_all_processors(NEEDED.iter(), |(clauses, themes, invariants)| {
+    on_all_processors(NEEDED.iter(), |(clauses, hazards, invariants)| {
         let law = DeletionRules::without_in_tests(clauses);
-        let stressed = (0..300).filter(|seed| themes.contains(&Theme::of(*seed)));
+        let stressed = (0..300).filter(|seed| hazards.contains(&Hazard::of(*seed)));
         let mut others = Vec::new();
         for seed in stressed {
             match run(catalog(), seed, law) {

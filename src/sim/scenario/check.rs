@@ -1,7 +1,7 @@
-//! Checking: which steps of a scenario name nothing?
+//! Checks that the steps of a scenario name things that exist.
 
 use super::{MOST_NODES, MOST_PODS, Manifests, Scenario, problem};
-use crate::world::{Deed, Scarce};
+use crate::world::{Action, ShortageSpec};
 use napkeeper_api::manifests::Problem;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Document;
@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 const SHOWN: usize = 5;
 const OF_MANIFESTS: &str = " in the manifests";
 
-/// All steps that name what is not there: a NodePool or a workload that the manifests do not have, a VM size or zone that
+/// All steps that name what is not known: a NodePool or a workload that the manifests do not have, a VM size or zone that
 /// the region does not have, a VM family that nobody has, a volume that no step has added.
 #[must_use]
 pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, catalog: &Catalog) -> Vec<Problem> {
@@ -24,40 +24,40 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
         let message = format!("region {1} not found in the catalogue of {0}{meant}", catalog.as_of(), scenario.region);
         return vec![problem(document, &Path::from_dotted("spec.region"), message)];
     };
-    let there = There::new(scenario, manifests, &region, catalog);
+    let known = KnownNames::new(scenario, manifests, &region, catalog);
     let mut wrong = Vec::new();
     let at = Path::from_dotted("spec.systemNodes");
     let many = too_many("nodes", scenario.system_nodes.into(), MOST_NODES);
     wrong.extend(many.map(|message| problem(document, &at, message)));
     let mut made: BTreeSet<&ObjectName> = BTreeSet::new();
     for step in &scenario.steps {
-        let refusal = match &step.deed {
-            Deed::Scale { workload, replicas } => {
-                let known = there.running(workload).map(|m| ("scale.workload", m));
+        let refusal = match &step.action {
+            Action::Scale { workload, replicas } => {
+                let known = known.running(workload).map(|m| ("scale.workload", m));
                 known.or_else(|| too_many("pods", (*replicas).into(), MOST_PODS).map(|m| ("scale.replicas", m)))
             }
-            Deed::Delete { workload } => there.running(workload).map(|m| ("delete.workload", m)),
-            Deed::StartJob { workload } => there.suspended(workload).map(|m| ("startJob.workload", m)),
-            Deed::ScalePool { pool, replicas } => {
-                let known = there.fleet(pool).map(|m| ("scalePool.pool", m));
+            Action::Delete { workload } => known.running(workload).map(|m| ("delete.workload", m)),
+            Action::StartJob { workload } => known.suspended(workload).map(|m| ("startJob.workload", m)),
+            Action::ScalePool { pool, replicas } => {
+                let known = known.fleet(pool).map(|m| ("scalePool.pool", m));
                 known.or_else(|| too_many("nodes", *replicas, MOST_NODES).map(|m| ("scalePool.replicas", m)))
             }
-            Deed::LabelPool { pool, .. } => there.pool(pool).map(|m| ("labelPool.pool", m)),
-            Deed::Quota { family: Some(family), .. } => {
-                missing("VM family", "", family, &there.families).map(|m| ("quota.family", m))
+            Action::LabelPool { pool, .. } => known.pool(pool).map(|m| ("labelPool.pool", m)),
+            Action::Quota { family: Some(family), .. } => {
+                missing("VM family", "", family, &known.families).map(|m| ("quota.family", m))
             }
-            Deed::Reserve { size, zone, .. } => {
-                let zone = zone.as_ref().and_then(|zone| missing("zone", &there.within, zone.as_str(), &there.zones));
-                let size = missing("VM size", &there.within, size.as_str(), &there.sizes).map(|m| ("reserve.size", m));
+            Action::Reserve { size, zone, .. } => {
+                let zone = zone.as_ref().and_then(|zone| missing("zone", &known.within, zone.as_str(), &known.zones));
+                let size = missing("VM size", &known.within, size.as_str(), &known.sizes).map(|m| ("reserve.size", m));
                 size.or_else(|| zone.map(|m| ("reserve.zone", m)))
             }
-            Deed::Refuse(scarce) => there.scarce(scarce, "refuse"),
-            Deed::NoCapacity(scarce) => there.scarce(scarce, "noCapacity"),
-            Deed::LoseVolume { name } => missing("volume", "", name.as_str(), &there.volumes)
+            Action::Refuse(shortage) => known.shortage(shortage, "refuse"),
+            Action::NoCapacity(shortage) => known.shortage(shortage, "noCapacity"),
+            Action::LoseVolume { name } => missing("volume", "", name.as_str(), &known.volumes)
                 .map(|m| ("loseVolume.name", format!("{m}; create one with a step addVolume"))),
-            Deed::AddVolume { name, .. } => there.again(name, step.every.is_some(), &mut made, "addVolume.name"),
-            Deed::LeakNic { name } => there.again(name, step.every.is_some(), &mut made, "leakNic.name"),
-            Deed::ForeignVm { name } => there.again(name, step.every.is_some(), &mut made, "foreignVm.name"),
+            Action::AddVolume { name, .. } => known.again(name, step.every.is_some(), &mut made, "addVolume.name"),
+            Action::LeakNic { name } => known.again(name, step.every.is_some(), &mut made, "leakNic.name"),
+            Action::ForeignVm { name } => known.again(name, step.every.is_some(), &mut made, "foreignVm.name"),
             _ => None,
         };
         if let Some((at, message)) = refusal {
@@ -69,7 +69,7 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
 }
 
 /// What there is to name.
-struct There {
+struct KnownNames {
     /// ` in ` the region.
     within: String,
     pools: Vec<String>,
@@ -83,14 +83,14 @@ struct There {
 }
 
 /// A field of a step, and what is wrong with it.
-type Refusal = (&'static str, String);
+type StepProblem = (&'static str, String);
 
-impl There {
+impl KnownNames {
     fn new(scenario: &Scenario, manifests: &Manifests, region: &RegionCatalog, catalog: &Catalog) -> Self {
         let sorted = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>();
         let sizes = &region.sizes;
-        let volume = |deed: &Deed| match deed {
-            Deed::AddVolume { name, .. } => Some(name.to_string()),
+        let volume = |action: &Action| match action {
+            Action::AddVolume { name, .. } => Some(name.to_string()),
             _ => None,
         };
         Self {
@@ -103,7 +103,7 @@ impl There {
             // A quota on a family that is not sold here does no harm, and lets one scenario serve many regions.
             families: sorted(catalog.sizes().iter().map(|s| s.family.to_string()).collect()),
             zones: sorted(sizes.iter().flat_map(|s| &s.zones).map(ToString::to_string).collect()),
-            volumes: scenario.steps.iter().filter_map(|s| volume(&s.deed)).collect(),
+            volumes: scenario.steps.iter().filter_map(|s| volume(&s.action)).collect(),
         }
     }
 
@@ -133,9 +133,9 @@ impl There {
         missing("suspended Job", OF_MANIFESTS, &name, &self.suspended)
     }
 
-    fn scarce(&self, scarce: &Scarce, step: &str) -> Option<Refusal> {
-        let size = scarce.size.as_ref().and_then(|s| missing("VM size", &self.within, s.as_str(), &self.sizes));
-        let zone = scarce.zone.as_ref().and_then(|z| missing("zone", &self.within, z.as_str(), &self.zones));
+    fn shortage(&self, shortage: &ShortageSpec, step: &str) -> Option<StepProblem> {
+        let size = shortage.size.as_ref().and_then(|s| missing("VM size", &self.within, s.as_str(), &self.sizes));
+        let zone = shortage.zone.as_ref().and_then(|z| missing("zone", &self.within, z.as_str(), &self.zones));
         match (step, size, zone) {
             ("refuse", Some(message), _) => Some(("refuse.size", message)),
             ("refuse", None, Some(message)) => Some(("refuse.zone", message)),
@@ -152,7 +152,7 @@ impl There {
         repeats: bool,
         made: &mut BTreeSet<&'s ObjectName>,
         at: &'static str,
-    ) -> Option<Refusal> {
+    ) -> Option<StepProblem> {
         if repeats {
             return Some((at, format!("{name} can be created only once: remove every, or use one step per name")));
         }
@@ -166,15 +166,15 @@ pub(super) fn too_many(what: &str, asked: u64, most: u32) -> Option<String> {
 }
 
 /// Says that a name is not among those that there are, in that place.
-fn missing(what: &str, within: &str, name: &str, there: &[String]) -> Option<String> {
-    if there.iter().any(|known| known == name) {
+fn missing(what: &str, within: &str, name: &str, known: &[String]) -> Option<String> {
+    if known.iter().any(|known| known == name) {
         return None;
     }
-    let remedy = match nearest(name, there.iter().map(String::as_str)) {
+    let remedy = match nearest(name, known.iter().map(String::as_str)) {
         Some(meant) => format!("did you mean {meant}?"),
-        None if there.is_empty() => "none found".to_owned(),
-        None if there.len() <= SHOWN => format!("found: {}", there.join(", ")),
-        None => format!("found {}, for example {}", there.len(), there[..SHOWN].join(", ")),
+        None if known.is_empty() => "none found".to_owned(),
+        None if known.len() <= SHOWN => format!("found: {}", known.join(", ")),
+        None => format!("found {}, for example {}", known.len(), known[..SHOWN].join(", ")),
     };
     Some(format!("{what} {name} not found{within}: {remedy}"))
 }

@@ -1,4 +1,4 @@
-//! Manifests: what does a world begin with, by the objects of a folder?
+//! Collects the manifests that a world begins with.
 
 use super::check::too_many;
 use super::{MOST_NODES, MOST_PODS, problem};
@@ -51,22 +51,22 @@ impl Manifests {
     ///
     /// # Errors
     /// All that is wrong with them: what is no good object, what is there twice, pools whose class is missing.
-    pub fn gather<'d>(documents: impl IntoIterator<Item = &'d Document>) -> Result<Self, Vec<Problem>> {
-        let mut gathering = Gathering::default();
+    pub fn collect<'d>(documents: impl IntoIterator<Item = &'d Document>) -> Result<Self, Vec<Problem>> {
+        let mut collector = ManifestCollector::default();
         for document in documents {
             let (objects, wrong) = objects(std::slice::from_ref(document));
-            gathering.problems.extend(wrong);
+            collector.problems.extend(wrong);
             for object in objects {
-                gathering.take(object, document);
+                collector.take(object, document);
             }
         }
-        gathering.check_classes();
-        if gathering.problems.is_empty() { Ok(gathering.manifests) } else { Err(gathering.problems) }
+        collector.check_classes();
+        if collector.problems.is_empty() { Ok(collector.manifests) } else { Err(collector.problems) }
     }
 }
 
 #[derive(Default)]
-struct Gathering<'d> {
+struct ManifestCollector<'d> {
     manifests: Manifests,
     problems: Vec<Problem>,
     /// Where each object is, by kind and name.
@@ -74,7 +74,7 @@ struct Gathering<'d> {
     pools: Vec<&'d Document>,
 }
 
-impl<'d> Gathering<'d> {
+impl<'d> ManifestCollector<'d> {
     /// True when there is no other object of the kind and name.
     fn is_new(&mut self, kind: &'static str, name: &impl ToString, document: &'d Document) -> bool {
         let name = name.to_string();

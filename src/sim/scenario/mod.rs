@@ -1,6 +1,6 @@
-//! Scenarios: what happens to a cluster, and when, as a file says it?
+//! Scenario files.
 //!
-//! [`read`] turns a document into a [`Scenario`], [`Manifests::gather`] turns a folder's objects into what a world
+//! [`read`] turns a document into a [`Scenario`], [`Manifests::collect`] turns a folder's objects into what a world
 //! begins with, [`check`] says which steps name nothing. All that is wrong is a [`Problem`] with its place, so that
 //! nothing runs half.
 
@@ -9,9 +9,8 @@ mod manifests;
 mod read;
 #[cfg(test)]
 mod tests;
-pub(crate) mod text;
 
-use crate::world::{Deed, Start};
+use crate::world::{Action, WorldSetup};
 pub use check::check;
 use jiff::{SignedDuration, Timestamp};
 pub use manifests::Manifests;
@@ -47,8 +46,8 @@ pub struct Scenario {
     /// The first instant.
     pub start: Timestamp,
     /// How long it lasts.
-    pub lasting: SignedDuration,
-    /// The seed of all chance.
+    pub duration: SignedDuration,
+    /// The seed of all random.
     pub seed: u64,
     /// Nodes of AKS's own system pool.
     pub system_nodes: u32,
@@ -66,7 +65,7 @@ pub struct Step {
     /// It no longer repeats after this time from the start; absent is the end of the scenario.
     pub until: Option<SignedDuration>,
     /// What happens.
-    pub deed: Deed,
+    pub action: Action,
     /// Where it stands in the document.
     path: Path,
 }
@@ -82,34 +81,34 @@ impl Scenario {
             description: None,
             region: Region::new(region)?,
             start: Timestamp::UNIX_EPOCH + SignedDuration::from_hours(20_668 * 24 + 6),
-            lasting: SignedDuration::from_hours(1),
+            duration: SignedDuration::from_hours(1),
             seed: 1,
             system_nodes: SYSTEM_NODES,
             steps: Vec::new(),
         })
     }
 
-    /// Every deed with its time after the start, as often as it happens while the scenario lasts.
+    /// Every action with its time after the start, as often as it happens while the scenario lasts.
     #[must_use]
-    pub fn deeds(&self) -> Vec<(SignedDuration, Deed)> {
-        let mut deeds = Vec::new();
+    pub fn actions(&self) -> Vec<(SignedDuration, Action)> {
+        let mut actions = Vec::new();
         for step in &self.steps {
-            let last = step.until.unwrap_or(self.lasting).min(self.lasting);
+            let last = step.until.unwrap_or(self.duration).min(self.duration);
             let mut at = step.at;
-            while at <= last || (step.every.is_none() && at <= self.lasting) {
-                deeds.push((at, step.deed.clone()));
+            while at <= last || (step.every.is_none() && at <= self.duration) {
+                actions.push((at, step.action.clone()));
                 let Some(every) = step.every else { break };
                 at += every;
             }
         }
-        deeds.sort_by_key(|(at, _)| *at);
-        deeds
+        actions.sort_by_key(|(at, _)| *at);
+        actions
     }
 
-    /// How a world with these manifests begins.
+    /// The initial state of a world with these manifests.
     #[must_use]
-    pub fn start(&self, manifests: Manifests) -> Start {
-        Start {
+    pub fn setup(&self, manifests: Manifests) -> WorldSetup {
+        WorldSetup {
             region: self.region.clone(),
             seed: self.seed,
             at: self.start,
@@ -122,8 +121,8 @@ impl Scenario {
             suspended: manifests.suspended,
             budgets: manifests.budgets,
             system_nodes: self.system_nodes,
-            deeds: self.deeds(),
-            law: DeletionRules::all(),
+            actions: self.actions(),
+            deletion_rules: DeletionRules::all(),
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Reading: which scenario is a document?
+//! Reads a scenario from a document.
 
-use super::{API_VERSION, LONGEST, SYSTEM_NODES, Scenario, Step, problem, text};
-use crate::world::Deed;
+use super::{API_VERSION, LONGEST, SYSTEM_NODES, Scenario, Step, problem};
+use crate::world::Action;
+use crate::world::actions::fields;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::duration;
 use napkeeper_api::manifests::Problem;
@@ -18,10 +19,10 @@ use serde_path_to_error::Segment;
 const MOST_OFTEN: SignedDuration = SignedDuration::from_mins(1);
 /// Times that a scenario may begin at: prices are of this age, and a year after them must still be a time.
 const FIRST_START: Timestamp = Timestamp::UNIX_EPOCH;
-/// Start of the year 2200.
+/// WorldSetup of the year 2200.
 const LAST_START_SECOND: i64 = 7_258_118_400;
-/// Keys of a step beside the deed.
-const WHEN: [&str; 3] = ["at", "every", "until"];
+/// Keys of a step beside the action.
+const TIME_KEYS: [&str; 3] = ["at", "every", "until"];
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -45,8 +46,8 @@ struct Spec {
     description: Option<String>,
     region: Region,
     start: Timestamp,
-    #[serde(rename = "for", deserialize_with = "text::duration")]
-    lasting: SignedDuration,
+    #[serde(rename = "for", deserialize_with = "fields::duration")]
+    duration: SignedDuration,
     seed: Option<u64>,
     system_nodes: Option<u32>,
     /// Read one by one, so that every wrong one is found.
@@ -90,7 +91,7 @@ pub fn read(document: &Document) -> Result<Scenario, Vec<Problem>> {
             description: spec.description,
             region: spec.region,
             start: spec.start,
-            lasting: spec.lasting,
+            duration: spec.duration,
             seed: spec.seed.unwrap_or(1),
             system_nodes: spec.system_nodes.unwrap_or(SYSTEM_NODES),
             steps,
@@ -100,14 +101,14 @@ pub fn read(document: &Document) -> Result<Scenario, Vec<Problem>> {
 }
 
 /// Something wrong at a path.
-type Wrong = (Path, String);
+type PathProblem = (Path, String);
 
-fn decode<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
+fn decode<T: DeserializeOwned>(value: Value) -> Result<T, PathProblem> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let path = error.path().iter().fold(Path::root(), |path, segment| match segment {
             Segment::Seq { index } => path.index(*index),
             Segment::Map { key } => path.key(key),
-            // The name of a deed is a key of the file.
+            // The name of a action is a key of the file.
             Segment::Enum { variant } => path.key(variant),
             Segment::Unknown => path,
         });
@@ -115,8 +116,8 @@ fn decode<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
     })
 }
 
-/// Reads one step: when, and exactly one deed.
-fn step(value: &Value, path: &Path) -> Result<Step, Wrong> {
+/// Reads one step: when, and exactly one action.
+fn step(value: &Value, path: &Path) -> Result<Step, PathProblem> {
     let Some(map) = value.as_object() else {
         return Err((path.clone(), "a step must be a map such as {at: 15m, approve: {}}".to_owned()));
     };
@@ -129,28 +130,28 @@ fn step(value: &Value, path: &Path) -> Result<Step, Wrong> {
     };
     let at = time("at")?.ok_or_else(|| (path.clone(), "at is missing, for example at: 15m".to_owned()))?;
     let (every, until) = (time("every")?, time("until")?);
-    let deeds: Vec<_> = map.iter().filter(|(key, _)| !WHEN.contains(&key.as_str())).collect();
-    let (name, body) = match deeds[..] {
+    let actions: Vec<_> = map.iter().filter(|(key, _)| !TIME_KEYS.contains(&key.as_str())).collect();
+    let (name, body) = match actions[..] {
         [(name, body)] => (name, body),
-        [] => return Err((path.clone(), format!("the step has no action: add one of {}", Deed::NAMES.join(", ")))),
+        [] => return Err((path.clone(), format!("the step has no action: add one of {}", Action::NAMES.join(", ")))),
         [_, (second, _), ..] => {
             return Err((path.key(second), "a step has exactly one action: move this to its own step".to_owned()));
         }
     };
-    if !Deed::NAMES.contains(&name.as_str()) {
-        let meant = nearest(name, Deed::NAMES).map(|n| format!("did you mean {n}? ")).unwrap_or_default();
-        let message = format!("unknown step {name:?}; {meant}Steps are {}", Deed::NAMES.join(", "));
+    if !Action::NAMES.contains(&name.as_str()) {
+        let meant = nearest(name, Action::NAMES).map(|n| format!("did you mean {n}? ")).unwrap_or_default();
+        let message = format!("unknown step {name:?}; {meant}Steps are {}", Action::NAMES.join(", "));
         return Err((path.key(name), message));
     }
     let body = if body.is_null() { Value::Object(Map::new()) } else { body.clone() };
     let below =
-        |(inner, message): Wrong| (inner.segments().iter().fold(path.clone(), |p, s| p.with(s.clone())), message);
-    let deed = decode(json!({ name.as_str(): body })).map_err(below)?;
-    Ok(Step { at, every, until, deed, path: path.clone() })
+        |(inner, message): PathProblem| (inner.segments().iter().fold(path.clone(), |p, s| p.with(s.clone())), message);
+    let action = decode(json!({ name.as_str(): body })).map_err(below)?;
+    Ok(Step { at, every, until, action, path: path.clone() })
 }
 
 /// What is wrong with the times.
-fn times(spec: &Spec, steps: &[Step]) -> Vec<Wrong> {
+fn times(spec: &Spec, steps: &[Step]) -> Vec<PathProblem> {
     let mut wrong = Vec::new();
     let mut refuse = |when: bool, path: Path, message: String| wrong.extend(when.then_some((path, message)));
     let fits = spec.start >= FIRST_START && spec.start.as_second() < LAST_START_SECOND;
@@ -159,14 +160,14 @@ fn times(spec: &Spec, steps: &[Step]) -> Vec<Wrong> {
         Path::from_dotted("spec.start"),
         "must be a time from 1970 to 2200, for example 2026-08-03T06:00:00Z".to_owned(),
     );
-    let length = spec.lasting.is_positive() && spec.lasting <= LONGEST;
+    let length = spec.duration.is_positive() && spec.duration <= LONGEST;
     refuse(!length, Path::from_dotted("spec.for"), "must be greater than 0 and at most 366d".to_owned());
     for step in steps {
-        let late = step.at > spec.lasting;
+        let late = step.at > spec.duration;
         refuse(
             late,
             step.path.key("at"),
-            format!("never happens: the scenario ends after {}", duration::format(spec.lasting)),
+            format!("never happens: the scenario ends after {}", duration::format(spec.duration)),
         );
         let often = step.every.is_some_and(|every| every < MOST_OFTEN);
         refuse(often, step.path.key("every"), "must be at least 1m".to_owned());

@@ -1,4 +1,4 @@
-//! Do scenario files say what they seem to say, and is everything refused that cannot happen?
+//! Tests that scenario files are read as documented, and that impossible ones are refused.
 
 use super::*;
 use crate::workload::WorkloadKind;
@@ -51,9 +51,9 @@ fn steps(text: &str) -> Result<Scenario, Vec<String>> {
 
 #[test]
 fn the_names_of_steps_are_those_that_can_be_read() {
-    let error = serde_json::from_value::<Deed>(serde_json::json!({ "nonsense": {} })).unwrap_err().to_string();
+    let error = serde_json::from_value::<Action>(serde_json::json!({ "nonsense": {} })).unwrap_err().to_string();
     let known: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
-    assert_eq!(known, Deed::NAMES, "{error}");
+    assert_eq!(known, Action::NAMES, "{error}");
 }
 
 #[test]
@@ -66,20 +66,20 @@ fn steps_have_short_names_and_times() {
          - {at: 3h, approve: }\n",
     )
     .unwrap();
-    let deeds = scenario.deeds();
-    let minutes: Vec<i64> = deeds.iter().map(|(at, _)| at.as_mins()).collect();
+    let actions = scenario.actions();
+    let minutes: Vec<i64> = actions.iter().map(|(at, _)| at.as_mins()).collect();
     assert_eq!(minutes, [0, 15, 120, 180, 36 * 60]);
-    assert!(matches!(&deeds[1].1, Deed::Scale { workload, replicas: 3 } if workload.to_string() == "shop/web"));
-    assert!(matches!(&deeds[4].1, Deed::Delete { workload } if workload.to_string() == "default/web"));
-    assert!(matches!(&deeds[0].1, Deed::NoCapacity(s) if s.lasting == Some(SignedDuration::from_secs(90))));
-    assert!(matches!(&deeds[2].1, Deed::Quota { cores: None, .. }), "no cores lift the quota");
+    assert!(matches!(&actions[1].1, Action::Scale { workload, replicas: 3 } if workload.to_string() == "shop/web"));
+    assert!(matches!(&actions[4].1, Action::Delete { workload } if workload.to_string() == "default/web"));
+    assert!(matches!(&actions[0].1, Action::NoCapacity(s) if s.duration == Some(SignedDuration::from_secs(90))));
+    assert!(matches!(&actions[2].1, Action::Quota { cores: None, .. }), "no cores lift the quota");
 }
 
 #[test]
 fn a_step_repeats_until_its_end_or_that_of_the_scenario() {
     let at = |text: &str| {
-        let deeds = steps(text).unwrap().deeds();
-        deeds.iter().map(|(at, _)| at.as_hours()).collect::<Vec<_>>()
+        let actions = steps(text).unwrap().actions();
+        actions.iter().map(|(at, _)| at.as_hours()).collect::<Vec<_>>()
     };
     assert_eq!(at("  - {at: 6h, every: 12h, approve: {}}\n"), [6, 18, 30, 42]);
     assert_eq!(at("  - {at: 6h, every: 12h, until: 30h, approve: {}}\n"), [6, 18, 30]);
@@ -126,7 +126,7 @@ fn a_scenario_that_cannot_run_is_refused() {
     for (from, to, said) in [
         ("for: 2d", "for: 0s", "test.yaml:7:8: spec.for: must be greater than 0"),
         ("for: 2d", "for: 400d", "test.yaml:7:8: spec.for: must be greater than 0 and at most 366d"),
-        ("for: 2d", "lasting: 2d", "spec.lasting: unknown field `lasting`"),
+        ("for: 2d", "duration: 2d", "spec.duration: unknown field `duration`"),
         ("start: 2026-08-03T06:00:00Z", "start: monday", "spec.start: "),
         ("start: 2026-08-03T06:00:00Z", "start: 9999-01-01T00:00:00Z", "spec.start: must be a time from 1970"),
         ("region: westeurope", "region: West Europe", "spec.region: "),
@@ -141,7 +141,7 @@ fn a_scenario_that_cannot_run_is_refused() {
 fn every_step_that_names_nothing_is_said() {
     let manifests =
         documents(&[POOL, CLASS, &workload("Deployment", "web", ""), &workload("Job", "night", "suspend: true,")]);
-    let manifests = Manifests::gather(&manifests).unwrap();
+    let manifests = Manifests::collect(&manifests).unwrap();
     let text = "  - {at: 1m, scale: {workload: wbe, replicas: 3}}\n  \
          - {at: 1m, scale: {workload: night, replicas: 3}}\n  \
          - {at: 1m, startJob: {workload: web}}\n  \
@@ -212,7 +212,7 @@ fn manifests_become_what_a_world_begins_with() {
         service,
     ];
     let read = documents(&parts);
-    let manifests = Manifests::gather(&read).unwrap();
+    let manifests = Manifests::collect(&read).unwrap();
     let kinds: Vec<&WorkloadKind> = manifests.workloads.iter().map(|(_, w)| &w.kind).collect();
     assert_eq!(*kinds[0], WorkloadKind::Deployment { replicas: 7 });
     assert!(matches!(kinds[1], WorkloadKind::StatefulSet { replicas: 1, disk: Some(d) } if d.size_gib == 2));
@@ -227,7 +227,7 @@ fn manifests_become_what_a_world_begins_with() {
 fn a_missing_class_and_a_name_given_twice_are_said() {
     let other = CLASS.replace("default", "defualt");
     let twice = [POOL, &other, &workload("Deployment", "a", ""), &workload("StatefulSet", "a", "")];
-    let wrong = Manifests::gather(&documents(&twice)).unwrap_err();
+    let wrong = Manifests::collect(&documents(&twice)).unwrap_err();
     let said: Vec<String> = wrong.iter().map(ToString::to_string).collect();
     assert_eq!(said.len(), 2, "{said:#?}");
     assert!(said[0].contains("workload default/a is already defined at test.yaml:"), "{}", said[0]);

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: may one more pod be evicted?
+//! PodDisruptionBudgets.
 
 pub use napkeeper_api::convert::BudgetLimit;
 use napkeeper_core::model::cluster::pod::{Labels, Pod, PodPhase};

@@ -1,4 +1,4 @@
-//! Workloads: which pods do their controllers want, and which go first when there are too many?
+//! Workloads: how many pods their controllers want.
 //!
 //! These are the rules of the ReplicaSet, StatefulSet and Job controllers as far as they decide how many pods there
 //! are. [`crate::cluster`] applies them to its store.
@@ -10,6 +10,8 @@ pub use budget::{BudgetLimit, PodBudget};
 use jiff::SignedDuration;
 use napkeeper_core::model::cluster::pod::{DoNotDisrupt, PodShape};
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
+use napkeeper_core::model::names::{ObjectKey, ObjectName};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 pub use surplus::surplus;
 
@@ -107,5 +109,26 @@ impl Workload {
             WorkloadKind::Job { run_for, .. } => Some(run_for),
             WorkloadKind::Deployment { .. } | WorkloadKind::StatefulSet { .. } => None,
         }
+    }
+}
+
+/// Jobs with `spec.suspend: true`, which steps of a scenario run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SuspendedJobs {
+    jobs: BTreeMap<ObjectKey, Workload>,
+    runs: u32,
+}
+
+impl SuspendedJobs {
+    pub(crate) fn new(jobs: impl IntoIterator<Item = (ObjectKey, Workload)>) -> Self {
+        Self { jobs: jobs.into_iter().collect(), runs: 0 }
+    }
+
+    /// One run of a Job, under a name of its own (`training-1`); `None` when there is no such Job.
+    pub(crate) fn run(&mut self, key: &ObjectKey) -> Option<(ObjectKey, Workload)> {
+        let job = self.jobs.get(key)?.clone();
+        self.runs += 1;
+        let name = ObjectName::new(format!("{}-{}", key.name, self.runs)).ok()?;
+        Some((ObjectKey { namespace: key.namespace.clone(), name }, job))
     }
 }

@@ -1,4 +1,4 @@
-//! Surplus pods: which ones does a controller delete when there are too many?
+//! Chooses the pods that a controller deletes when there are too many.
 
 use napkeeper_core::model::cluster::pod::{Pod, PodPhase};
 use napkeeper_core::model::names::NodeName;

@@ -1,50 +1,40 @@
-//! The world: what happens when the deciders look after a simulated cluster on a simulated Azure?
+//! A controller that manages a simulated cluster on a simulated Azure.
 //!
-//! [`World`] joins the two, runs a controller between them, plays a scenario's deeds at their times, and checks after
+//! [`World`] joins the two, runs a controller between them, plays a scenario's actions at their times, and checks after
 //! every step that no invariant is broken. It moves from one instant at which something happens to the next.
 
-pub(crate) mod act;
-mod books;
-mod controller;
-mod deed;
-mod exchange;
+mod accounting;
+pub(crate) mod actions;
+pub(crate) mod controller;
+mod events;
 mod invariants;
-mod mischief;
-mod orphans;
-mod play;
-mod play_azure;
-mod port;
-mod reasons;
-mod start;
+mod orphan_summary;
+mod setup;
 #[cfg(test)]
 mod tests;
 mod timeline;
-mod truth;
 
 use crate::cloud::Cloud;
 use crate::cluster::Cluster;
-use crate::workload::Workload;
-pub use books::{Books, Summary};
-use controller::Keeper;
-pub use controller::{Crash, Moment, When};
-pub use deed::{Deed, Scarce};
+use crate::workload::SuspendedJobs;
+pub use accounting::{Accounting, Summary};
+use actions::InjectedState;
+pub use actions::{Action, InjectedFault, ShortageSpec, SoleUser};
+pub use controller::{AzureAccess, Crash, CrashPoint, DirectAccess, LaunchReason, WriteSide};
+use controller::{LaunchReasons, SimulatedController};
+use invariants::GroundTruth;
 pub use invariants::Violation;
 use jiff::{SignedDuration, Timestamp};
-pub use mischief::{Holder, Mischief};
 use napkeeper_core::catalog::RegionCatalog;
 use napkeeper_core::model::azure::cloud::CloudResource;
-use napkeeper_core::model::azure::related::RelatedResource;
-use napkeeper_core::model::names::{ArmId, ClaimName, ObjectKey, Uid};
 use napkeeper_core::model::settings::{ControllerMode, Settings};
-pub use orphans::{Collected, Kept, Orphans};
-pub use port::{ArmPort, Direct};
-pub use reasons::Bought;
-pub use start::{Start, StartError};
-pub(crate) use start::{furnish, identity, region_of};
-use std::collections::{BTreeMap, BTreeSet};
+pub use orphan_summary::{CollectedOrphan, KeptResource, OrphanSummary};
+pub use setup::{SetupError, WorldSetup};
+pub(crate) use setup::{identity, install_objects, region_of};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-pub use timeline::{Entry, Kind};
-use truth::Truth;
+use timeline::Timeline;
+pub use timeline::{EventKind, TimelineEntry};
 
 /// Most rounds of one instant. More means that something runs in circles.
 const MOST_ROUNDS: u32 = 2_000;
@@ -58,40 +48,18 @@ pub struct World {
     started_at: Timestamp,
     catalog: RegionCatalog,
     cloud: Cloud,
-    /// The deciders' way to it.
-    azure: Box<dyn ArmPort>,
+    /// How the controller reaches it.
+    azure: Box<dyn AzureAccess>,
     cluster: Cluster,
-    controller: Keeper,
-    truth: Truth,
-    books: Books,
-    timeline: Vec<Entry>,
-    agenda: BTreeMap<(Timestamp, usize), Deed>,
-    /// Jobs that a deed starts.
-    suspended: BTreeMap<ObjectKey, Workload>,
-    jobs_started: u32,
-    /// UIDs of all NodeClaims that ever were.
-    uids: BTreeMap<ClaimName, Uid>,
-    /// How much of Azure's ledger has been read.
-    ledger_read: usize,
-    /// The group's `managedBy` is this cluster.
-    group_is_ours: bool,
-    /// It was when the last inventory was taken. Azure sets `managedBy` once, with the group: that it changes stands for
-    /// a controller that is pointed at another group, and is judged by each inventory (clause 0).
-    listed_as_ours: bool,
-    /// When the scenario's faults are over: from then on, leaks must go in time.
-    faults_end: Option<Timestamp>,
-    /// Deeds that come between an inventory and what follows from it.
-    races: Vec<Deed>,
-    /// Machines, instances and snapshots that a mischief has put beside the group.
-    beside: Vec<Arc<RelatedResource>>,
-    /// Listings of what stands by break off before this time.
-    bystanders_fail: Option<Timestamp>,
-    /// Why pods have no place, as last told.
-    told_waiting: BTreeSet<String>,
-    /// Why each resource was kept, as last told.
-    kept: BTreeMap<ArmId, String>,
-    /// Why nodes were bought, where that is wanted.
-    reasons: Option<reasons::Reasons>,
+    controller: SimulatedController,
+    truth: GroundTruth,
+    accounting: Accounting,
+    timeline: Timeline,
+    agenda: BTreeMap<(Timestamp, usize), Action>,
+    jobs: SuspendedJobs,
+    injected: InjectedState,
+    /// Why nodes were launched, where that is wanted.
+    launch_reasons: Option<LaunchReasons>,
 }
 
 impl World {
@@ -109,8 +77,8 @@ impl World {
 
     /// What has happened, oldest first.
     #[must_use]
-    pub fn timeline(&self) -> &[Entry] {
-        &self.timeline
+    pub fn timeline(&self) -> &[TimelineEntry] {
+        self.timeline.entries()
     }
 
     /// The simulated Azure, to look at.
@@ -126,13 +94,13 @@ impl World {
     }
 
     /// Lets effects on Azure and listings of it go this way from now on.
-    pub fn set_arm_port(&mut self, port: Box<dyn ArmPort>) {
-        self.azure = port;
+    pub fn set_azure_access(&mut self, access: Box<dyn AzureAccess>) {
+        self.azure = access;
     }
 
     /// Says when the faults are over: from then on, what is nobody's must go in time.
-    pub fn expect_order_after(&mut self, faults_end: Timestamp) {
-        self.faults_end = Some(faults_end);
+    pub fn set_faults_end(&mut self, faults_end: Timestamp) {
+        self.injected.faults_end = Some(faults_end);
     }
 
     /// Lets AKS count the nodes that are launched from now on.
@@ -153,15 +121,15 @@ impl World {
 
     /// Resources that are nobody's, by the world's own knowledge.
     #[must_use]
-    pub fn dead_resources(&self) -> Vec<Arc<CloudResource>> {
-        let dead = |r: &&Arc<CloudResource>| self.truth.standing(r, self.cluster.state()) == truth::Standing::Dead;
+    pub fn unused_resources(&self) -> Vec<Arc<CloudResource>> {
+        let dead = |r: &&Arc<CloudResource>| self.truth.usage_of(r, self.cluster.state()) == invariants::Usage::Unused;
         self.cloud.resources().values().filter(dead).cloned().collect()
     }
 
-    /// Plays a deed at a time from now on.
-    pub fn plan_deed(&mut self, at: Timestamp, deed: Deed) {
+    /// Plays a action at a time from now on.
+    pub fn schedule_action(&mut self, at: Timestamp, action: Action) {
         let place = self.agenda.len();
-        self.agenda.insert((at.max(self.now), place), deed);
+        self.agenda.insert((at.max(self.now), place), action);
     }
 
     /// Lets the controller crash at some of its writes.
@@ -197,9 +165,9 @@ impl World {
 
     /// When something happens next.
     fn next_instant(&self) -> Option<Timestamp> {
-        let deed = self.agenda.keys().next().map(|(at, _)| *at);
+        let action = self.agenda.keys().next().map(|(at, _)| *at);
         let facts = self.reservations_due();
-        [deed, facts, self.cloud.next_event(), self.cluster.next_event(), self.controller.next_wake()]
+        [action, facts, self.cloud.next_event(), self.cluster.next_event(), self.controller.next_wake()]
             .into_iter()
             .flatten()
             .min()
@@ -210,8 +178,8 @@ impl World {
     fn step(&mut self, at: Timestamp) -> Result<(), Violation> {
         self.pass_time(at);
         while let Some(entry) = self.agenda.first_entry().filter(|e| e.key().0 <= at) {
-            let deed = entry.remove();
-            self.play(deed)?;
+            let action = entry.remove();
+            self.apply_action(action);
         }
         self.controller.restart_if_due(&self.cluster, at);
         for _ in 0..MOST_ROUNDS {
@@ -220,7 +188,7 @@ impl World {
             let moved = self.exchange();
             let changed = self.watch();
             let decided = self.decide(changed);
-            let acted = self.act()?;
+            let acted = self.perform_effects()?;
             if !(moved || changed || decided || acted) {
                 return self.check();
             }
@@ -229,7 +197,7 @@ impl World {
     }
 
     fn pass_time(&mut self, to: Timestamp) {
-        self.books.pass(self.now, to);
+        self.accounting.pass(self.now, to);
         self.now = to;
     }
 }

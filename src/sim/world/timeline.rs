@@ -1,16 +1,18 @@
-//! The timeline: what happened, when and why?
+//! The timeline of events.
 
 use jiff::Timestamp;
+use napkeeper_core::model::names::ArmId;
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Entry {
+pub struct TimelineEntry {
     /// When.
     pub at: Timestamp,
     /// What kind of thing.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// What it is about, by name.
     pub subject: String,
     /// What happened and why.
@@ -20,7 +22,7 @@ pub struct Entry {
 /// Kinds of things that happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum EventKind {
     /// The scenario did something.
     Scenario,
     /// A NodeClaim was created.
@@ -50,7 +52,7 @@ pub enum Kind {
     Controller,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for EventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Scenario => "scenario",
@@ -70,10 +72,52 @@ impl fmt::Display for Kind {
     }
 }
 
-impl super::World {
-    /// Notes that something happened.
-    pub(super) fn note(&mut self, kind: Kind, subject: impl fmt::Display, text: impl Into<String>) {
-        let entry = Entry { at: self.now, kind, subject: subject.to_string(), text: text.into() };
-        self.timeline.push(entry);
+/// What has happened, and the reasons that were logged last, so that none is repeated.
+#[derive(Debug, Default)]
+pub(super) struct Timeline {
+    entries: Vec<TimelineEntry>,
+    waiting: BTreeSet<String>,
+    kept: BTreeMap<ArmId, String>,
+}
+
+impl Timeline {
+    pub(super) fn entries(&self) -> &[TimelineEntry] {
+        &self.entries
     }
+}
+
+impl super::World {
+    /// Logs that something happened.
+    pub(super) fn log(&mut self, kind: EventKind, subject: impl fmt::Display, text: impl Into<String>) {
+        let entry = TimelineEntry { at: self.now, kind, subject: subject.to_string(), text: text.into() };
+        self.timeline.entries.push(entry);
+    }
+
+    /// Logs why a resource is kept, unless the same was logged before.
+    pub(super) fn log_kept(&mut self, id: &ArmId, text: String) {
+        if self.timeline.kept.get(id) != Some(&text) {
+            self.timeline.kept.insert(id.clone(), text.clone());
+            self.log(EventKind::Kept, id.name(), text);
+        }
+    }
+
+    /// Logs the reasons that were not among those of the last call.
+    pub(super) fn log_new(&mut self, reasons: impl IntoIterator<Item = WaitingReason>) {
+        let mut current = BTreeSet::new();
+        for WaitingReason { key, kind, subject, text } in reasons {
+            if !self.timeline.waiting.contains(&key) {
+                self.log(kind, subject, text);
+            }
+            current.insert(key);
+        }
+        self.timeline.waiting = current;
+    }
+}
+
+/// Why pods or nodes are missing, or an overlay is ignored. One `key` is logged once for as long as it lasts.
+pub(super) struct WaitingReason {
+    pub(super) key: String,
+    pub(super) kind: EventKind,
+    pub(super) subject: String,
+    pub(super) text: String,
 }

@@ -8,7 +8,7 @@ use crate::market::{Sizes, State};
 use crate::plan::{self, Plan};
 use crate::workload::Work;
 use anyhow::Result;
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 use napkeeper_tests::kube_scheduler::Cluster;
 
 /// The orders in which pods come to kube-scheduler: that of creation, and random ones.
@@ -78,7 +78,7 @@ fn close_in(
 fn order(work: &Work, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..work.rows.len()).collect();
     if seed > 0 {
-        let mut chance = Chance::new(seed);
+        let mut chance = Random::new(seed);
         for last in (1..order.len()).rev() {
             let drawn = chance.between(0, last as u64);
             order.swap(last, usize::try_from(drawn).unwrap_or(last));

@@ -4,7 +4,7 @@ mod volumes;
 
 use super::{Cluster, Reason};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use napkeeper_sim::chance::Chance;
+use napkeeper_sim::random::Random;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -341,7 +341,7 @@ fn sorts() -> Vec<Pod> {
 fn what_is_kept_from_pod_to_pod_is_what_would_be_found_anew() {
     let sorts = sorts();
     for seed in 0..20 {
-        let mut chance = Chance::new(seed);
+        let mut chance = Random::new(seed);
         let (mut kept, mut nodes, mut bound) = (Cluster::new(seed), Vec::new(), Vec::new());
         for step in 0..60 {
             if nodes.is_empty() || chance.one_in(5) {

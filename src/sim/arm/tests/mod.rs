@@ -1,10 +1,10 @@
 //! Requests and responses, as an adapter sees them.
 
-mod shape;
+mod resource_json;
 
 use super::*;
-use crate::cloud::testing::{at, cloud, offering};
-use crate::cloud::{Failing, Lasting, ListedKind, ListingFault, Policy, Shortage, Throttling};
+use crate::cloud::fixtures::{at, cloud, offering};
+use crate::cloud::{FaultDuration, LateFailure, ListedKind, ListingFault, PolicyAssignment, Shortage, Throttling};
 use jiff::SignedDuration;
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::azure::cloud::Tags;
@@ -135,7 +135,7 @@ fn paths_are_read_without_regard_to_case() {
 #[test]
 fn a_failed_operation_is_a_200_that_carries_the_error() {
     let mut cloud = cloud(1);
-    cloud.faults.unallocatable = vec![Shortage::of_all(Lasting::Times(1))];
+    cloud.faults.unallocatable = vec![Shortage::of_all(FaultDuration::Times(1))];
     let begun = launch(&mut cloud);
     let outcome = body(get(&mut cloud, &operation(&begun), 90));
     assert_eq!(outcome["status"], "Failed");
@@ -299,8 +299,8 @@ fn an_operation_can_be_watched_by_either_of_its_urls_as_often_as_it_says() {
     assert_eq!(get(&mut cloud, &operation(&begun), 1).header("retry-after"), Some("10"));
     assert_eq!(get(&mut cloud, &result, 90).status, 204);
 
-    let mut cloud = crate::cloud::testing::cloud(1);
-    cloud.faults.unallocatable = vec![Shortage::of_all(Lasting::Times(1))];
+    let mut cloud = crate::cloud::fixtures::cloud(1);
+    cloud.faults.unallocatable = vec![Shortage::of_all(FaultDuration::Times(1))];
     let begun = launch(&mut cloud);
     let result = begun.header("location").unwrap().strip_prefix(ORIGIN).unwrap().to_owned();
     assert_eq!(error_of(&get(&mut cloud, &result, 90)), (409, "ZonalAllocationFailed"));
@@ -332,7 +332,7 @@ fn skus_say_what_a_size_has_where_it_is_and_whether_it_may_be_bought() {
     assert_eq!(capability("GPUs"), None);
 
     let size = offering("Standard_D4s_v5", 1, CapacityType::Spot).size;
-    cloud.faults.refused = vec![Shortage { size: Some(size), ..Shortage::of_all(Lasting::Until(at(60))) }];
+    cloud.faults.refused = vec![Shortage { size: Some(size), ..Shortage::of_all(FaultDuration::Until(at(60))) }];
     let restricted = &find(&mut cloud, "Standard_D4s_v5")["restrictions"];
     assert_eq!(
         (&restricted[0]["type"], &restricted[0]["reasonCode"]),
@@ -457,11 +457,11 @@ fn guards_refuse_writes_in_azures_words() {
     cloud.faults.forbidden_until = Some(at(10));
     assert_eq!(error_of(&ask(&mut cloud, "PUT", &nic_path(), &nic_body(), 1)), (403, "AuthorizationFailed"));
     cloud.faults.forbidden_until = None;
-    let policy = |deletes| Policy {
+    let policy = |deletes| PolicyAssignment {
         assignment: "deny-some".into(),
         of: Some(ListedKind::Nics),
         deletes,
-        lasting: Lasting::Times(1),
+        duration: FaultDuration::Times(1),
     };
     for (deletes, method, body, effect) in
         [(false, "PUT", nic_body(), "Deny"), (true, "DELETE", Value::Null, "DenyAction")]
@@ -483,7 +483,7 @@ fn guards_refuse_writes_in_azures_words() {
 fn an_operation_may_fail_at_its_end_or_take_longer() {
     let mut cloud = cloud(1);
     cloud.leak_nic("a", Tags::new(), at(0)).unwrap();
-    cloud.faults.failing = vec![Failing { deletes: true, lasting: Lasting::Times(1) }];
+    cloud.faults.failing = vec![LateFailure { deletes: true, duration: FaultDuration::Times(1) }];
     let accepted = ask(&mut cloud, "DELETE", &nic_path(), &Value::Null, 0);
     let url = accepted.header("azure-asyncoperation").unwrap().strip_prefix(ORIGIN).unwrap().to_owned();
     let ended = get(&mut cloud, &url, 60).body.unwrap();

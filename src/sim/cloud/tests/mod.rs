@@ -1,9 +1,9 @@
-//! The state machine, by sentences.
+//! Tests of the state machine.
 
-mod books;
-mod reserved;
+mod capacity_reservations;
+mod store;
 
-use super::testing::{at, cloud, offering};
+use super::fixtures::{at, cloud, offering};
 use super::*;
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
@@ -133,7 +133,7 @@ fn spot_cores_are_counted_apart_and_creating_and_failed_vms_count() {
     cloud.limits.regional = Some(4);
     cloud.limits.spot = Some(4);
     let spot = offering("Standard_E4s_v5", 2, CapacityType::Spot);
-    cloud.faults.unallocatable = vec![Shortage::of_all(Lasting::Times(1))];
+    cloud.faults.unallocatable = vec![Shortage::of_all(FaultDuration::Times(1))];
     for name in ["a", "b", "c", "d"] {
         put_nic(&mut cloud, name, at(0)).unwrap();
     }
@@ -171,7 +171,7 @@ fn quota_messages_say_what_the_adapter_reads() {
 #[test]
 fn a_failed_allocation_leaves_a_failed_vm_and_then_a_reserved_nic() {
     let mut cloud = cloud(1);
-    cloud.faults.unallocatable = vec![Shortage { zone: Some(d4s().zone), ..Shortage::of_all(Lasting::Times(1)) }];
+    cloud.faults.unallocatable = vec![Shortage { zone: Some(d4s().zone), ..Shortage::of_all(FaultDuration::Times(1)) }];
     put_nic(&mut cloud, "a", at(0)).unwrap();
     let begun = put_vm(&mut cloud, "a", &d4s(), at(0)).unwrap();
     assert_eq!(poll(&mut cloud, begun, at(90)), Err(CloudErrorCode::ZonalAllocationFailed));
@@ -189,7 +189,7 @@ fn a_failed_allocation_leaves_a_failed_vm_and_then_a_reserved_nic() {
 #[test]
 fn a_failed_vm_may_be_put_again_and_then_runs() {
     let mut cloud = cloud(1);
-    cloud.faults.unallocatable = vec![Shortage::of_all(Lasting::Until(at(1)))];
+    cloud.faults.unallocatable = vec![Shortage::of_all(FaultDuration::Until(at(1)))];
     let regional = offering("Standard_D4s_v5", 0, CapacityType::OnDemand);
     put_nic(&mut cloud, "a", at(0)).unwrap();
     let begun = put_vm(&mut cloud, "a", &regional, at(0)).unwrap();
@@ -289,9 +289,12 @@ fn an_evicted_spot_vm_is_gone_with_its_children_after_the_notice() {
     assert_eq!(cloud.next_event(), Some(at(230)));
     cloud.advance(at(1000));
     assert!(!cloud.resources().contains_key(&id) && kinds(&cloud).len() == 3);
-    let gone = cloud.ledger().iter().filter(|e| e.act == Act::Deleted);
-    let gone: Vec<_> = gone.map(|e| (e.at, e.by)).collect();
-    assert_eq!(gone, [(at(230), Author::Eviction), (at(230), Author::Cascade), (at(230), Author::Cascade)]);
+    let gone = cloud.ledger().iter().filter(|e| e.change == Change::Deleted);
+    let gone: Vec<_> = gone.map(|e| (e.at, e.cause)).collect();
+    assert_eq!(
+        gone,
+        [(at(230), ChangeCause::Eviction), (at(230), ChangeCause::Cascade), (at(230), ChangeCause::Cascade)]
+    );
 }
 
 fn launch_second(cloud: &mut Cloud, name: &str) -> ArmId {
@@ -342,7 +345,7 @@ fn a_size_that_is_not_sold_is_refused_at_once() {
     cloud.faults.refused = vec![Shortage {
         size: Some(d4s().size),
         capacity_type: Some(CapacityType::OnDemand),
-        ..Shortage::of_all(Lasting::Until(at(50)))
+        ..Shortage::of_all(FaultDuration::Until(at(50)))
     }];
     put_nic(&mut cloud, "a", at(0)).unwrap();
     assert_eq!(put_vm(&mut cloud, "a", &d4s(), at(49)), Err(CloudErrorCode::SkuNotAvailable));
@@ -394,7 +397,7 @@ fn shouted_ids_are_the_same_ids() {
         launch_second(&mut cloud, name);
     }
     let quiet = cloud.list(at(300)).unwrap();
-    cloud.faults.shouting_ids = true;
+    cloud.faults.uppercase_ids = true;
     let loud = cloud.list(at(300)).unwrap();
     assert_eq!(quiet, loud);
     let capitals = |r: &Arc<CloudResource>| r.id.as_str().starts_with("/SUBSCRIPTIONS");
@@ -411,8 +414,15 @@ fn tags_are_merged_by_us_and_replaced_by_others() {
     assert_eq!(cloud.resources()[&nic].tags.len(), 2);
     cloud.retag(&nic, more.clone(), at(2)).unwrap();
     assert_eq!(cloud.resources()[&nic].tags, more);
-    let acts: Vec<_> = cloud.ledger().iter().map(|e| (e.act, e.by)).collect();
-    assert_eq!(acts, [(Act::Created, Author::Request), (Act::Tagged, Author::Request), (Act::Tagged, Author::Outside)]);
+    let acts: Vec<_> = cloud.ledger().iter().map(|e| (e.change, e.cause)).collect();
+    assert_eq!(
+        acts,
+        [
+            (Change::Created, ChangeCause::Request),
+            (Change::Tagged, ChangeCause::Request),
+            (Change::Tagged, ChangeCause::Outside)
+        ]
+    );
 }
 
 #[test]
@@ -437,7 +447,7 @@ fn what_is_gone_holds_back_nothing_of_the_same_name() {
 #[test]
 fn a_vm_that_came_in_the_end_frees_its_nic_of_the_reservation() {
     let mut cloud = cloud(1);
-    cloud.faults.refused = vec![Shortage::of_all(Lasting::Times(1))];
+    cloud.faults.refused = vec![Shortage::of_all(FaultDuration::Times(1))];
     put_nic(&mut cloud, "a", at(0)).unwrap();
     assert_eq!(put_vm(&mut cloud, "a", &d4s(), at(0)), Err(CloudErrorCode::SkuNotAvailable));
     put_vm(&mut cloud, "a", &d4s(), at(1)).unwrap();

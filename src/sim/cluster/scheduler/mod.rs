@@ -1,33 +1,35 @@
-//! kube-scheduler: which pod goes to which node?
+//! kube-scheduler.
 //!
 //! Filters and scores are kube-scheduler's (NodeAffinity, TaintToleration, NodeResourcesFit with LeastAllocated,
 //! NodePorts, PodTopologySpread, InterPodAffinity without what is preferred, VolumeBinding). Pods that differ in nothing
 //! that matters form a class: when one of them finds no node, the rest of the class is not tried, and later only the nodes
 //! that have changed since are looked at, so that one event does not cost pods times nodes.
 
-mod book;
-mod neighbours;
-mod view;
-mod who;
+mod feasible_nodes;
+mod inter_pod_affinity;
+mod node_cache;
+mod pod_selection;
+mod simulation;
 
-use super::volumes::Reach;
-pub(super) use book::Book;
-pub(crate) use book::Slot;
-use book::{counts_for_spread, takes_room};
+use crate::cluster::controllers::VolumeTopology;
+pub(super) use feasible_nodes::{PodConstraints, FeasibleNodes};
+pub(super) use inter_pod_affinity::InterPodAffinity;
 use jiff::Timestamp;
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{Pod, PodShape};
 use napkeeper_core::model::names::{NodeName, ObjectKey, ObjectName};
-pub(super) use neighbours::Neighbours;
+pub(super) use node_cache::NodeCache;
+pub(crate) use node_cache::NodeIndex;
+pub(crate) use simulation::SchedulingSimulation;
+use node_cache::{counts_for_spread, takes_room};
+pub(super) use pod_selection::PodSelection;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-pub(super) use view::{Asks, View};
-pub(super) use who::Who;
 
 /// What is decided about the next pod.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Decision {
     /// The pod goes to the node.
     Bind(ObjectKey, NodeName),
     /// These pods find no node.
@@ -36,78 +38,78 @@ pub(super) enum Verdict {
 
 type ClassId = usize;
 /// Order of the queue: priority, then age, then name.
-type Head = (Reverse<i32>, Timestamp, ObjectKey, ClassId);
+type QueueKey = (Reverse<i32>, Timestamp, ObjectKey, ClassId);
 
 /// Pods that the scheduler cannot tell apart.
 #[derive(Debug)]
-struct Class {
+struct PodClass {
     shape: Arc<PodShape>,
     volumes: Vec<ObjectName>,
     /// Groups of its spread constraints, in their order.
     spread_groups: Vec<usize>,
-    neighbours: Neighbours,
+    affinity: InterPodAffinity,
     /// Groups that its pods count in.
     member_of: Vec<usize>,
     /// Pods without a node, oldest first.
     queue: BTreeSet<(Timestamp, ObjectKey)>,
     /// Those of them that nothing has been said about.
-    fresh: BTreeSet<ObjectKey>,
-    /// No node had room in the last pass, so that only changed nodes can have.
+    unreported: BTreeSet<ObjectKey>,
+    /// No node had room in the last cycle, so that only changed nodes can have.
     parked: bool,
 }
 
-impl Class {
+impl PodClass {
     /// More than the change of a node can make room for it.
-    fn is_intricate(&self) -> bool {
-        !self.shape.spread.is_empty() || !self.volumes.is_empty() || !self.neighbours.is_empty()
+    fn depends_on_other_nodes(&self) -> bool {
+        !self.shape.spread.is_empty() || !self.volumes.is_empty() || !self.affinity.is_empty()
     }
 }
 
 /// kube-scheduler with its cache.
 #[derive(Debug, Default)]
 pub(super) struct Scheduler {
-    book: Book,
-    classes: Vec<Class>,
+    cache: NodeCache,
+    classes: Vec<PodClass>,
     class_of: BTreeMap<(Arc<PodShape>, Vec<ObjectName>), ClassId>,
     /// Classes with waiting pods.
     waiting: BTreeSet<ClassId>,
-    /// Nodes on which there may be more room than in the last pass.
-    touched: BTreeSet<Slot>,
+    /// Nodes on which there may be more room than in the last cycle.
+    changed_nodes: BTreeSet<NodeIndex>,
     /// Something has changed that may help classes with spread constraints or volumes.
-    stirred: bool,
-    pass: Option<Pass>,
+    cluster_changed: bool,
+    cycle: Option<Cycle>,
 }
 
-/// What one pass remembers.
+/// What one cycle remembers.
 #[derive(Debug, Default)]
-struct Pass {
-    touched: BTreeSet<Slot>,
-    heads: BTreeSet<Head>,
-    views: BTreeMap<ClassId, View>,
+struct Cycle {
+    changed_nodes: BTreeSet<NodeIndex>,
+    queue: BTreeSet<QueueKey>,
+    feasible: BTreeMap<ClassId, FeasibleNodes>,
 }
 
 impl Scheduler {
     /// What is free where, as the scheduler knows it.
-    pub(super) fn book(&self) -> &Book {
-        &self.book
+    pub(super) fn cache(&self) -> &NodeCache {
+        &self.cache
     }
 
     /// A node is new or has changed.
     pub(super) fn put_node(&mut self, node: &Arc<Node>) {
-        let slot = self.book.put(node);
-        self.touched.insert(slot);
-        self.stirred = true;
+        let slot = self.cache.put(node);
+        self.changed_nodes.insert(slot);
+        self.cluster_changed = true;
     }
 
     /// A node is gone. Its pods must be gone already.
     pub(super) fn take_node(&mut self, name: &NodeName) {
-        self.book.take(name);
-        self.stirred = true;
+        self.cache.take(name);
+        self.cluster_changed = true;
     }
 
     /// Volumes have changed.
     pub(super) fn volumes_changed(&mut self) {
-        self.stirred = true;
+        self.cluster_changed = true;
     }
 
     /// A pod is new, has changed or is gone. `all` are the other pods, to count those that a new selector selects.
@@ -118,7 +120,7 @@ impl Scheduler {
         all: impl Iterator<Item = &'p Arc<Pod>>,
     ) {
         let Some(some) = new.or(old) else { return };
-        if old.map(standing) == new.map(standing) {
+        if old.map(scheduling_state) == new.map(scheduling_state) {
             return;
         }
         let class = self.class(some, all);
@@ -136,31 +138,31 @@ impl Scheduler {
     }
 
     fn forget(&mut self, class: ClassId, pod: &Pod) {
-        let slot = pod.node.as_ref().and_then(|n| self.book.slot(n));
+        let slot = pod.node.as_ref().and_then(|n| self.cache.slot(n));
         let of = &mut self.classes[class];
         of.queue.remove(&(pod.created_at, pod.key.clone()));
-        of.fresh.remove(&pod.key);
+        of.unreported.remove(&pod.key);
         if let Some(slot) = slot.filter(|_| takes_room(pod)) {
-            self.book.release(slot, &of.shape.requests);
-            self.book.release_ports(slot, &of.shape.ports);
-            self.touched.insert(slot);
-            self.stirred = true;
-            self.book.tally(&of.member_of, slot, false, !counts_for_spread(pod));
+            self.cache.release(slot, &of.shape.requests);
+            self.cache.release_ports(slot, &of.shape.ports);
+            self.changed_nodes.insert(slot);
+            self.cluster_changed = true;
+            self.cache.tally(&of.member_of, slot, false, !counts_for_spread(pod));
         }
     }
 
     fn learn(&mut self, class: ClassId, pod: &Pod) {
-        let slot = pod.node.as_ref().and_then(|n| self.book.slot(n));
+        let slot = pod.node.as_ref().and_then(|n| self.cache.slot(n));
         let of = &mut self.classes[class];
         if let Some(slot) = slot.filter(|_| takes_room(pod)) {
-            self.book.occupy(slot, &of.shape.requests);
-            self.book.take_ports(slot, &of.shape.ports);
-            self.book.tally(&of.member_of, slot, true, !counts_for_spread(pod));
-            self.stirred |= !of.member_of.is_empty();
+            self.cache.occupy(slot, &of.shape.requests);
+            self.cache.take_ports(slot, &of.shape.ports);
+            self.cache.tally(&of.member_of, slot, true, !counts_for_spread(pod));
+            self.cluster_changed |= !of.member_of.is_empty();
         } else if pod.node.is_none() && pod.deleting_at.is_none() && !pod.is_terminal() {
             of.queue.insert((pod.created_at, pod.key.clone()));
             if !pod.unschedulable {
-                of.fresh.insert(pod.key.clone());
+                of.unreported.insert(pod.key.clone());
             }
             self.waiting.insert(class);
         }
@@ -174,105 +176,118 @@ impl Scheduler {
         let shape = Arc::clone(&pod.shape);
         let counts = !shape.spread.is_empty() || shape.affinity.is_some();
         let all: Vec<&Arc<Pod>> = if counts { all.collect() } else { Vec::new() };
-        let groups = self.book.group_count();
-        let like = |selector| Who::Like(shape.namespace.clone(), selector);
+        let groups = self.cache.group_count();
+        let like = |selector| PodSelection::Spread(shape.namespace.clone(), selector);
         let spread_groups: Vec<usize> =
-            shape.spread.iter().map(|s| self.book.group(like(s.selector.clone()), all.iter().copied())).collect();
-        let neighbours = Neighbours::of(&mut self.book, &shape, &all);
-        if self.book.group_count() > groups {
+            shape.spread.iter().map(|s| self.cache.group(like(s.selector.clone()), all.iter().copied())).collect();
+        let affinity = InterPodAffinity::of(&mut self.cache, &shape, &all);
+        if self.cache.group_count() > groups {
             for class in &mut self.classes {
-                class.member_of = self.book.groups_of(&class.shape);
-                class.neighbours.look_again(&self.book, &class.shape);
+                class.member_of = self.cache.groups_of(&class.shape);
+                class.affinity.refresh(&self.cache, &class.shape);
             }
         }
-        self.classes.push(Class {
-            member_of: self.book.groups_of(&shape),
-            neighbours,
+        self.classes.push(PodClass {
+            member_of: self.cache.groups_of(&shape),
+            affinity,
             volumes: pod.volumes.clone(),
             shape,
             spread_groups,
             queue: BTreeSet::new(),
-            fresh: BTreeSet::new(),
+            unreported: BTreeSet::new(),
             parked: false,
         });
         self.class_of.insert(key, self.classes.len() - 1);
         self.classes.len() - 1
     }
 
-    /// True when a pass could place a pod, or has to say that it cannot.
+    /// True when a cycle could place a pod, or has to say that it cannot.
     pub(super) fn has_work(&self) -> bool {
         self.waiting.iter().any(|class| self.is_due(*class))
     }
 
     fn is_due(&self, class: ClassId) -> bool {
         let class = &self.classes[class];
-        !class.fresh.is_empty() || !class.parked || !self.touched.is_empty() || (self.stirred && class.is_intricate())
+        !class.unreported.is_empty()
+            || !class.parked
+            || !self.changed_nodes.is_empty()
+            || (self.cluster_changed && class.depends_on_other_nodes())
     }
 
-    /// The next verdict of the running pass, or of a new one. The caller must carry it out before it asks again;
-    /// `None` ends the pass. `reach` says where the volumes of a pod can be used; `None` is nowhere yet.
-    pub(super) fn next(&mut self, reach: impl Fn(&PodShape, &[ObjectName]) -> Option<Reach>) -> Option<Verdict> {
-        let mut pass = match self.pass.take() {
-            Some(pass) => pass,
+    /// The next verdict of the running cycle, or of a new one. The caller must carry it out before it constraints again;
+    /// `None` ends the cycle. `reach` says where the volumes of a pod can be used; `None` is nowhere yet.
+    pub(super) fn next(
+        &mut self,
+        volume_topology: impl Fn(&PodShape, &[ObjectName]) -> Option<VolumeTopology>,
+    ) -> Option<Decision> {
+        let mut cycle = match self.cycle.take() {
+            Some(cycle) => cycle,
             None => self.begin(),
         };
-        while let Some((.., key, id)) = pass.heads.pop_first() {
-            let slot = self.place(&mut pass, id, &reach);
+        while let Some((.., key, id)) = cycle.queue.pop_first() {
+            let slot = self.place(&mut cycle, id, &volume_topology);
             let class = &mut self.classes[id];
             class.parked = slot.is_none();
-            let node = slot.and_then(|slot| self.book.entry(slot));
+            let node = slot.and_then(|slot| self.cache.entry(slot));
             if let Some(node) = node.map(|entry| entry.node.name.clone()) {
                 let next = class.queue.iter().find(|(_, k)| *k != key);
-                pass.heads.extend(next.map(|n| head(class, n, id)));
-                self.pass = Some(pass);
-                return Some(Verdict::Bind(key, node));
+                cycle.queue.extend(next.map(|n| head(class, n, id)));
+                self.cycle = Some(cycle);
+                return Some(Decision::Bind(key, node));
             }
-            if !class.fresh.is_empty() {
-                let fresh = std::mem::take(&mut class.fresh);
-                self.pass = Some(pass);
-                return Some(Verdict::Unschedulable(fresh.into_iter().collect()));
+            if !class.unreported.is_empty() {
+                let unreported = std::mem::take(&mut class.unreported);
+                self.cycle = Some(cycle);
+                return Some(Decision::Unschedulable(unreported.into_iter().collect()));
             }
         }
         None
     }
 
-    fn begin(&mut self) -> Pass {
+    fn begin(&mut self) -> Cycle {
         let due = self.waiting.iter().filter(|class| self.is_due(**class));
-        let heads = due
+        let queue = due
             .filter_map(|id| {
                 let class = &self.classes[*id];
                 Some(head(class, class.queue.first()?, *id))
             })
             .collect();
-        self.stirred = false;
-        Pass { touched: std::mem::take(&mut self.touched), heads, views: BTreeMap::new() }
+        self.cluster_changed = false;
+        Cycle { changed_nodes: std::mem::take(&mut self.changed_nodes), queue, feasible: BTreeMap::new() }
     }
 
     fn place(
         &self,
-        pass: &mut Pass,
+        cycle: &mut Cycle,
         id: ClassId,
-        reach: impl Fn(&PodShape, &[ObjectName]) -> Option<Reach>,
-    ) -> Option<Slot> {
+        volume_topology: impl Fn(&PodShape, &[ObjectName]) -> Option<VolumeTopology>,
+    ) -> Option<NodeIndex> {
         let class = &self.classes[id];
-        if !pass.views.contains_key(&id) {
-            let volumes =
-                if class.volumes.is_empty() { Reach::default() } else { reach(&class.shape, &class.volumes)? };
-            let only = (class.parked && !class.is_intricate()).then_some(&pass.touched);
-            let Class { shape, spread_groups, neighbours, .. } = class;
-            let view = View::new(Asks { shape, spread_groups, neighbours, volumes: &volumes }, &self.book, only);
-            pass.views.insert(id, view);
+        if !cycle.feasible.contains_key(&id) {
+            let volumes = if class.volumes.is_empty() {
+                VolumeTopology::default()
+            } else {
+                volume_topology(&class.shape, &class.volumes)?
+            };
+            let only = (class.parked && !class.depends_on_other_nodes()).then_some(&cycle.changed_nodes);
+            let PodClass { shape, spread_groups, affinity, .. } = class;
+            let feasible = FeasibleNodes::new(
+                PodConstraints { shape, spread_groups, affinity, volumes: &volumes },
+                &self.cache,
+                only,
+            );
+            cycle.feasible.insert(id, feasible);
         }
-        pass.views.get(&id)?.best(&class.shape, &self.book)
+        cycle.feasible.get(&id)?.best(&class.shape, &self.cache)
     }
 }
 
 /// All of a pod that the scheduler tells changes by. Shape, volumes and age never change.
-fn standing(pod: &Pod) -> (Option<&NodeName>, bool, bool, bool) {
+fn scheduling_state(pod: &Pod) -> (Option<&NodeName>, bool, bool, bool) {
     let waits = pod.node.is_none() && pod.deleting_at.is_none() && !pod.is_terminal();
     (pod.node.as_ref().filter(|_| takes_room(pod)), counts_for_spread(pod), waits, waits && pod.unschedulable)
 }
 
-fn head(class: &Class, (created, key): &(Timestamp, ObjectKey), id: ClassId) -> Head {
+fn head(class: &PodClass, (created, key): &(Timestamp, ObjectKey), id: ClassId) -> QueueKey {
     (Reverse(class.shape.priority), *created, key.clone(), id)
 }

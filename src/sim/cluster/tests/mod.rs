@@ -1,5 +1,5 @@
+mod inter_pod_affinity;
 mod lifecycle;
-mod neighbours;
 mod properties;
 mod scheduling;
 mod storage;

@@ -1,8 +1,8 @@
-//! Whatever is done to a cluster, some things always hold.
+//! Properties that hold after any sequence of calls.
 
 use super::*;
-use crate::chance::Chance;
-use crate::cluster::{Delta, Listed};
+use crate::cluster::{ClusterListing, Delta};
+use crate::random::Random;
 use crate::workload::{BudgetLimit, DiskRequest, PodBudget};
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::plan::ClusterWrite;
@@ -11,18 +11,18 @@ use proptest::prelude::*;
 const APPS: [&str; 4] = ["web", "api", "db", "batch"];
 
 /// One random thing that somebody does.
-fn act(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
-    let app = *chance.pick(&APPS).unwrap();
-    let number = chance.between(0, 9);
+fn act(cluster: &mut Cluster, random: &mut Random, now: Timestamp) {
+    let app = *random.pick(&APPS).unwrap();
+    let number = random.between(0, 9);
     let name = format!("n{number}");
-    let count = u32::try_from(chance.between(0, 12)).unwrap();
-    match chance.between(0, 14) {
+    let count = u32::try_from(random.between(0, 12)).unwrap();
+    match random.between(0, 14) {
         0..=2 => cluster.apply_workload(key(app), workload(app, count), now),
         3 | 4 => cluster.scale(&key(app), count, now),
         5 => cluster.delete_workload(&key(app), now),
         6 | 7 => {
             let zone = u8::try_from(number % 3 + 1).unwrap();
-            let cores = i64::try_from(chance.between(1, 8)).unwrap();
+            let cores = i64::try_from(random.between(1, 8)).unwrap();
             if node_names(cluster).iter().all(|n| n.as_str() != name) {
                 cluster.add_unmanaged_node(machine(&name, cores, zone), now);
             }
@@ -35,13 +35,13 @@ fn act(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
         }
         11 | 12 => claim(cluster, &format!("j{number}"), now),
         13 => cluster.apply_daemon_set(key("agent"), &PodTemplate::new(shape("agent", 100)), now),
-        _ => evict_any(cluster, chance, now),
+        _ => evict_any(cluster, random, now),
     }
-    if chance.one_in(60) {
+    if random.one_in(60) {
         cluster.empty(now);
     }
-    if chance.one_in(20) {
-        cluster.fail_listing(Listed::Nodes, now);
+    if random.one_in(20) {
+        cluster.fail_listing(ClusterListing::Nodes, now);
     }
 }
 
@@ -70,9 +70,9 @@ fn node_names(cluster: &Cluster) -> Vec<NodeName> {
     cluster.state().nodes().iter().map(|(n, _)| n.clone()).collect()
 }
 
-fn evict_any(cluster: &mut Cluster, chance: &mut Chance, now: Timestamp) {
+fn evict_any(cluster: &mut Cluster, random: &mut Random, now: Timestamp) {
     let pods: Vec<_> = cluster.state().pods().values().cloned().collect();
-    if let Some(pod) = chance.pick(&pods) {
+    if let Some(pod) = random.pick(&pods) {
         let effect = ClusterWrite::Evict(pod.key.clone(), pod.uid.clone());
         let answer = perform(cluster, effect, now);
         assert!(matches!(answer, Ok(Reply::Done) | Err(ClusterError::Budget)));
@@ -163,7 +163,7 @@ fn follow(cluster: &mut Cluster, followed: &mut Snapshot) {
 
 /// A random history; the clock moves in steps, or from event to event.
 fn history(seed: u64, steps: u64, by_events: bool) -> (Cluster, Vec<Timestamp>) {
-    let mut chance = Chance::new(seed);
+    let mut random = Random::new(seed);
     let mut cluster = Cluster::new(seed, Timings::default());
     let budget = PodBudget {
         namespace: Namespace::new("default").unwrap(),
@@ -174,8 +174,8 @@ fn history(seed: u64, steps: u64, by_events: bool) -> (Cluster, Vec<Timestamp>) 
     let mut followed = Snapshot::default();
     let (mut now, mut seen) = (at(0), Vec::new());
     for _ in 0..steps {
-        act(&mut cluster, &mut chance, now);
-        let until = now + SignedDuration::from_secs(i64::try_from(chance.between(0, 40)).unwrap());
+        act(&mut cluster, &mut random, now);
+        let until = now + SignedDuration::from_secs(i64::try_from(random.between(0, 40)).unwrap());
         while let Some(next) = cluster.next_event().filter(|next| *next <= until && by_events) {
             seen.push(next);
             cluster.advance(next);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cluster::Listed;
+use crate::cluster::ClusterListing;
 use crate::workload::DiskRequest;
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::plan::ClusterRead;
@@ -101,8 +101,8 @@ fn a_disk_that_nobody_wants_any_more_is_given_back() {
 #[test]
 fn a_listing_fails_as_a_whole_and_for_its_kind_only() {
     let (mut cluster, volume) = with_database(ReclaimPolicy::Delete);
-    cluster.fail_listing(Listed::Volumes, at(60));
-    cluster.forbid(Listed::Nodes);
+    cluster.fail_listing(ClusterListing::Volumes, at(60));
+    cluster.forbid(ClusterListing::Nodes);
     assert!(cluster.list_volumes(at(59)).is_err());
     assert_eq!(cluster.list_volumes(at(60)).unwrap().len(), 1);
     assert!(cluster.list_nodes(at(60)).is_err());

@@ -1,13 +1,13 @@
-//! Histories: which world, and which misfortunes, follow from a seed?
+//! Draws the actions and faults of a history from its seed.
 
-mod late;
+mod delays;
 
-use super::furniture::{class, pool, sweep, workloads};
-use super::{AFTERWARDS, FAULTS, Theme};
-use crate::chance::Chance;
-use crate::cluster::Listed;
+use super::initial_objects::{class, pool, sweep, workloads};
+use super::{AFTERWARDS, FAULTS, Hazard};
+use crate::cluster::ClusterListing;
+use crate::random::Random;
 use crate::workload::Workload;
-use crate::world::{Crash, Deed, Holder, Mischief, Moment, Scarce, Start, When};
+use crate::world::{Action, Crash, CrashPoint, InjectedFault, ShortageSpec, SoleUser, WorldSetup, WriteSide};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::azure::cloud::ResourceKind;
@@ -20,39 +20,39 @@ use napkeeper_core::model::settings::{ControllerMode, DeletionRules, PauseSwitch
 #[derive(Debug, Clone)]
 pub struct History {
     /// How it begins, and what happens when.
-    pub start: Start,
+    pub setup: WorldSetup,
     /// At which writes the controller crashes.
     pub crashes: Vec<Crash>,
     /// Beside managed NAP, or instead of it.
     pub mode: ControllerMode,
     /// How long it lasts.
-    pub lasting: SignedDuration,
+    pub duration: SignedDuration,
 }
 
-/// Draws deeds at random times of the first hours.
-struct Pen {
-    chance: Chance,
-    deeds: Vec<(SignedDuration, Deed)>,
+/// Draws actions at random times of the first hours.
+struct HistoryBuilder {
+    random: Random,
+    actions: Vec<(SignedDuration, Action)>,
 }
 
 /// The history of a seed.
 #[must_use]
 pub fn history(seed: u64) -> History {
-    let theme = Theme::of(seed);
-    let mut pen = Pen { chance: Chance::of(seed, "history"), deeds: Vec::new() };
-    let workloads = workloads(&mut pen.chance);
-    let deeds = match theme {
-        Theme::Weather => 24,
-        Theme::Restore => 0,
+    let hazard = Hazard::of(seed);
+    let mut history = HistoryBuilder { random: Random::of(seed, "history"), actions: Vec::new() };
+    let workloads = workloads(&mut history.random);
+    let actions = match hazard {
+        Hazard::Shortages => 24,
+        Hazard::ApiServerRestore => 0,
         _ => 6,
     };
-    pen.weather(&workloads, deeds);
-    pen.theme(theme);
-    pen.mend();
-    let mode = if theme == Theme::Companion { ControllerMode::Companion } else { ControllerMode::Provisioner };
-    let crashes = pen.crashes(theme);
-    let sweeps = vec![sweep(theme, &mut pen.chance)];
-    let start = Start {
+    history.shortages(&workloads, actions);
+    history.hazard(hazard);
+    history.end_faults();
+    let mode = if hazard == Hazard::Companion { ControllerMode::Companion } else { ControllerMode::Provisioner };
+    let crashes = history.crashes(hazard);
+    let sweeps = vec![sweep(hazard, &mut history.random)];
+    let setup = WorldSetup {
         region: known(Region::new("westeurope")),
         seed,
         at: Timestamp::from_second(1_785_736_800).unwrap_or_default(),
@@ -65,10 +65,10 @@ pub fn history(seed: u64) -> History {
         suspended: Vec::new(),
         budgets: Vec::new(),
         system_nodes: 2,
-        deeds: pen.deeds,
-        law: DeletionRules::all(),
+        actions: history.actions,
+        deletion_rules: DeletionRules::all(),
     };
-    History { start, crashes, mode, lasting: FAULTS + AFTERWARDS }
+    History { setup, crashes, mode, duration: FAULTS + AFTERWARDS }
 }
 
 /// Names here are constants that are good by their spelling.
@@ -85,296 +85,298 @@ pub(super) fn key(name: &str) -> ObjectKey {
     ObjectKey { namespace: known(Namespace::new("default")), name: object(name) }
 }
 
-impl Pen {
+impl HistoryBuilder {
     /// A time within the hours of faults, in whole seconds.
-    fn sometime(&mut self) -> SignedDuration {
+    fn random_time(&mut self) -> SignedDuration {
         SignedDuration::from_secs(
-            i64::try_from(self.chance.between(600, FAULTS.as_secs().unsigned_abs())).unwrap_or(600),
+            i64::try_from(self.random.between(600, FAULTS.as_secs().unsigned_abs())).unwrap_or(600),
         )
     }
 
-    fn write(&mut self, at: SignedDuration, deed: Deed) {
-        self.deeds.push((at, deed));
+    fn add(&mut self, at: SignedDuration, action: Action) {
+        self.actions.push((at, action));
     }
 
-    fn mischief(&mut self, at: SignedDuration, mischief: Mischief) {
-        self.write(at, Deed::Mischief(mischief));
+    fn inject(&mut self, at: SignedDuration, fault: InjectedFault) {
+        self.add(at, Action::InjectFault(fault));
     }
 
     fn minutes(&mut self, least: u64, most: u64) -> SignedDuration {
-        SignedDuration::from_mins(i64::try_from(self.chance.between(least, most)).unwrap_or(1))
+        SignedDuration::from_mins(i64::try_from(self.random.between(least, most)).unwrap_or(1))
     }
 
     /// What happens to everybody.
-    fn weather(&mut self, workloads: &[(ObjectKey, Workload)], deeds: u64) {
-        for _ in 0..deeds {
-            let at = self.sometime();
-            let scarce = Scarce { size: None, zone: None, capacity_type: None, lasting: Some(self.minutes(5, 40)) };
-            if self.chance.one_in(12) {
-                let (lag, lasting) = (self.minutes(1, 15), self.minutes(10, 90));
-                self.mischief(at, Mischief::ListLag(lag));
-                self.mischief(at + lasting, Mischief::ListLag(SignedDuration::ZERO));
+    fn shortages(&mut self, workloads: &[(ObjectKey, Workload)], actions: u64) {
+        for _ in 0..actions {
+            let at = self.random_time();
+            let shortage =
+                ShortageSpec { size: None, zone: None, capacity_type: None, duration: Some(self.minutes(5, 40)) };
+            if self.random.one_in(12) {
+                let (lag, duration) = (self.minutes(1, 15), self.minutes(10, 90));
+                self.inject(at, InjectedFault::ListLag(lag));
+                self.inject(at + duration, InjectedFault::ListLag(SignedDuration::ZERO));
             }
-            let deed = match self.chance.between(0, 9) {
+            let action = match self.random.between(0, 9) {
                 0..=3 => {
-                    let workload = self.chance.pick(workloads).map_or_else(|| key("web"), |(key, _)| key.clone());
-                    Deed::Scale { workload, replicas: u32::try_from(self.chance.between(0, 14)).unwrap_or(1) }
+                    let workload = self.random.pick(workloads).map_or_else(|| key("web"), |(key, _)| key.clone());
+                    Action::Scale { workload, replicas: u32::try_from(self.random.between(0, 14)).unwrap_or(1) }
                 }
-                4 => Deed::EvictSpot { count: usize::try_from(self.chance.between(1, 3)).unwrap_or(1) },
-                5 => Deed::Refuse(Scarce { capacity_type: Some(CapacityType::Spot), ..scarce }),
-                6 => Deed::NoCapacity(scarce),
-                7 => Deed::Quota { family: None, capacity_type: Some(CapacityType::Spot), cores: Some(8) },
-                8 => Deed::Throttle { lasting: self.minutes(1, 20) },
-                _ => Deed::AzureDown { lasting: self.minutes(1, 15) },
+                4 => Action::EvictSpot { count: usize::try_from(self.random.between(1, 3)).unwrap_or(1) },
+                5 => Action::Refuse(ShortageSpec { capacity_type: Some(CapacityType::Spot), ..shortage }),
+                6 => Action::NoCapacity(shortage),
+                7 => Action::Quota { family: None, capacity_type: Some(CapacityType::Spot), cores: Some(8) },
+                8 => Action::Throttle { duration: self.minutes(1, 20) },
+                _ => Action::AzureDown { duration: self.minutes(1, 15) },
             };
-            self.write(at, deed);
+            self.add(at, action);
         }
     }
 
-    fn theme(&mut self, theme: Theme) {
-        match theme {
-            Theme::Weather => self.late_failures(),
-            Theme::Crashes => {
-                self.meddling();
+    fn hazard(&mut self, hazard: Hazard) {
+        match hazard {
+            Hazard::Shortages => self.late_failures(),
+            Hazard::Crashes => {
+                self.manual_deletions();
                 self.late_failures();
             }
-            Theme::Leaks => self.leaks(),
-            Theme::Disks => self.disks(),
-            Theme::Neighbours => self.neighbours(),
-            Theme::Restore => self.restore(),
-            Theme::Outages => self.outages(),
-            Theme::People => self.people(),
-            Theme::Races => self.races(),
-            Theme::Caps => self.caps(),
-            Theme::Misdirected => self.misdirected(),
-            Theme::Companion => {
+            Hazard::Leaks => self.leaks(),
+            Hazard::DataDisks => self.data_disks(),
+            Hazard::ForeignResources => self.foreign_resources(),
+            Hazard::ApiServerRestore => self.api_server_restore(),
+            Hazard::Outages => self.outages(),
+            Hazard::ManualChanges => self.manual_changes(),
+            Hazard::Races => self.races(),
+            Hazard::Caps => self.caps(),
+            Hazard::WrongGroup => self.wrong_group(),
+            Hazard::Companion => {
                 self.leaks();
-                self.disks();
+                self.data_disks();
             }
-            Theme::Lag => self.lag(),
-            Theme::Janitor => self.janitor(),
-            Theme::Graph => self.graph(),
+            Hazard::ListingLag => self.listing_lag(),
+            Hazard::NapGarbageCollection => self.nap_garbage_collection(),
+            Hazard::RelatedResources => self.related_resources(),
         }
     }
 
     /// Managed NAP's collectors look every few minutes, at times right between our listing and our deletion.
-    fn janitor(&mut self) {
+    fn nap_garbage_collection(&mut self) {
         self.leaks();
         for i in 0..4 {
-            let at = self.sometime();
-            self.write(at, Deed::LeakNic { name: object(&format!("shared-{i}")) });
-            self.mischief(at, Mischief::LeakDisk(object(&format!("shared-{i}"))));
+            let at = self.random_time();
+            self.add(at, Action::LeakNic { name: object(&format!("shared-{i}")) });
+            self.inject(at, InjectedFault::LeakDisk(object(&format!("shared-{i}"))));
         }
         for _ in 0..40 {
-            let at = self.sometime();
-            let racing = self.chance.one_in(2);
-            let janitor = Mischief::Janitor { rarely: self.chance.one_in(2) };
-            let race = |deed| Mischief::Race(Box::new(Deed::Mischief(deed)));
-            self.mischief(at, if racing { race(janitor) } else { janitor });
+            let at = self.random_time();
+            let racing = self.random.one_in(2);
+            let janitor = InjectedFault::NapGarbageCollection { every_other: self.random.one_in(2) };
+            let race = |action| InjectedFault::AfterNextInventory(Box::new(Action::InjectFault(action)));
+            self.inject(at, if racing { race(janitor) } else { janitor });
         }
     }
 
-    fn graph(&mut self) {
+    fn related_resources(&mut self) {
         self.leaks();
-        for holder in Holder::ALL {
+        for holder in SoleUser::ALL {
             let at = self.minutes(5, 300);
-            self.mischief(at, Mischief::Hold(object(&format!("held-{}", holder.word())), holder));
+            self.inject(at, InjectedFault::UsedOnlyBy(object(&format!("held-{}", holder.as_str())), holder));
         }
         for _ in 0..3 {
-            let (at, lasting) = (self.sometime(), self.minutes(10, 300));
-            self.mischief(at, Mischief::FailBystanders(lasting.min(FAULTS - at)));
+            let (at, duration) = (self.random_time(), self.minutes(10, 300));
+            self.inject(at, InjectedFault::FailRelatedListing(duration.min(FAULTS - at)));
         }
     }
 
-    fn meddling(&mut self) {
+    fn manual_deletions(&mut self) {
         for _ in 0..8 {
-            let (at, nth) = (self.sometime(), usize::try_from(self.chance.between(0, 9)).unwrap_or(0));
-            let deed = if self.chance.one_in(3) { Deed::DeleteNode { nth } } else { Deed::DeleteClaim { nth } };
-            self.write(at, deed);
+            let (at, nth) = (self.random_time(), usize::try_from(self.random.between(0, 9)).unwrap_or(0));
+            let action = if self.random.one_in(3) { Action::DeleteNode { nth } } else { Action::DeleteClaim { nth } };
+            self.add(at, action);
             // New pods make new claims, and a claim that is deleted while it is launched is the hardest.
-            let replicas = u32::try_from(self.chance.between(1, 14)).unwrap_or(1);
+            let replicas = u32::try_from(self.random.between(1, 14)).unwrap_or(1);
             let scaled =
-                at.saturating_sub(SignedDuration::from_secs(i64::try_from(self.chance.between(2, 60)).unwrap_or(5)));
-            self.write(scaled, Deed::Scale { workload: key("web"), replicas });
+                at.saturating_sub(SignedDuration::from_secs(i64::try_from(self.random.between(2, 60)).unwrap_or(5)));
+            self.add(scaled, Action::Scale { workload: key("web"), replicas });
         }
     }
 
     fn leaks(&mut self) {
         for (i, place) in ["one", "two", "three"].into_iter().enumerate() {
-            let at = self.sometime();
+            let at = self.random_time();
             match i {
-                0 => self.write(at, Deed::LeakNic { name: object(&format!("leak-{place}")) }),
-                1 => self.mischief(at, Mischief::LeakDisk(object(&format!("leak-{place}")))),
-                _ => self.mischief(at, Mischief::LeakVm(object(&format!("leak-{place}")))),
+                0 => self.add(at, Action::LeakNic { name: object(&format!("leak-{place}")) }),
+                1 => self.inject(at, InjectedFault::LeakDisk(object(&format!("leak-{place}")))),
+                _ => self.inject(at, InjectedFault::LeakVm(object(&format!("leak-{place}")))),
             }
         }
-        let at = self.sometime();
-        self.write(at, Deed::LeakNic { name: object("served") });
-        self.mischief(at + SignedDuration::from_mins(1), Mischief::ServeNic(object("served")));
-        self.mischief(at, Mischief::LeakDisk(object("copied")));
-        self.mischief(at + SignedDuration::from_mins(1), Mischief::CopyDisk(object("copied")));
-        let on = self.sometime();
-        self.write(on, Deed::KeepChildren { on: true });
-        let shouting = self.sometime();
-        self.write(shouting, Deed::ShoutingIds { on: true });
-        self.write(FAULTS + SignedDuration::from_hours(2), Deed::Approve {});
+        let at = self.random_time();
+        self.add(at, Action::LeakNic { name: object("served") });
+        self.inject(at + SignedDuration::from_mins(1), InjectedFault::ServeNic(object("served")));
+        self.inject(at, InjectedFault::LeakDisk(object("copied")));
+        self.inject(at + SignedDuration::from_mins(1), InjectedFault::CopyDisk(object("copied")));
+        let on = self.random_time();
+        self.add(on, Action::KeepChildren { on: true });
+        let shouting = self.random_time();
+        self.add(shouting, Action::ShoutingIds { on: true });
+        self.add(FAULTS + SignedDuration::from_hours(2), Action::Approve {});
     }
 
-    fn disks(&mut self) {
-        let volume = |name: &str, claim: Option<&str>, reclaim| Deed::AddVolume {
+    fn data_disks(&mut self) {
+        let volume = |name: &str, claim: Option<&str>, reclaim| Action::AddVolume {
             name: object(name),
             claim: claim.map(key),
             reclaim,
             size_gib: 64,
         };
         let at = self.minutes(10, 60);
-        self.write(at, volume("pvc-claimed", Some("data"), ReclaimPolicy::Delete));
-        self.write(at, volume("pvc-retained", None, ReclaimPolicy::Retain));
-        self.write(at, volume("pvc-lost", None, ReclaimPolicy::Delete));
-        self.mischief(at, Mischief::ForeignDisk(object("their-disk")));
+        self.add(at, volume("pvc-claimed", Some("data"), ReclaimPolicy::Delete));
+        self.add(at, volume("pvc-retained", None, ReclaimPolicy::Retain));
+        self.add(at, volume("pvc-lost", None, ReclaimPolicy::Delete));
+        self.inject(at, InjectedFault::ForeignDisk(object("their-disk")));
         let lost = at + self.minutes(60, 600);
-        self.write(lost, Deed::LoseVolume { name: object("pvc-lost") });
-        self.write(lost, Deed::LoseVolume { name: object("pvc-retained") });
+        self.add(lost, Action::LoseVolume { name: object("pvc-lost") });
+        self.add(lost, Action::LoseVolume { name: object("pvc-retained") });
         for hours in [2, 30] {
-            self.write(FAULTS + SignedDuration::from_hours(hours), Deed::Approve {});
+            self.add(FAULTS + SignedDuration::from_hours(hours), Action::Approve {});
         }
     }
 
-    fn neighbours(&mut self) {
-        let at = self.sometime();
-        self.write(at, Deed::ForeignVm { name: object("bastion") });
-        self.mischief(at, Mischief::ForeignNic(object("their-nic")));
-        self.mischief(at, Mischief::ForeignDisk(object("their-disk")));
+    fn foreign_resources(&mut self) {
+        let at = self.random_time();
+        self.add(at, Action::ForeignVm { name: object("bastion") });
+        self.inject(at, InjectedFault::ForeignNic(object("their-nic")));
+        self.inject(at, InjectedFault::ForeignDisk(object("their-disk")));
         // A VM that nobody wants, with a part that somebody does: the first of its name, which is its disk.
-        self.mischief(SignedDuration::from_hours(1), Mischief::LeakVm(object("mixed")));
-        self.mischief(SignedDuration::from_mins(61), Mischief::TakeOver(object("mixed")));
+        self.inject(SignedDuration::from_hours(1), InjectedFault::LeakVm(object("mixed")));
+        self.inject(SignedDuration::from_mins(61), InjectedFault::TakeOver(object("mixed")));
         for kind in [ResourceKind::Nic, ResourceKind::OsDisk, ResourceKind::Vm] {
-            let (at, nth) = (self.sometime(), usize::try_from(self.chance.between(0, 7)).unwrap_or(0));
-            self.write(at, Deed::TakeOver { nth, kind });
+            let (at, nth) = (self.random_time(), usize::try_from(self.random.between(0, 7)).unwrap_or(0));
+            self.add(at, Action::TakeOver { nth, kind });
         }
         for nth in 0..8 {
-            let at = self.sometime();
-            self.write(at, Deed::DeleteClaim { nth });
+            let at = self.random_time();
+            self.add(at, Action::DeleteClaim { nth });
         }
-        self.write(FAULTS + SignedDuration::from_hours(2), Deed::Approve {});
+        self.add(FAULTS + SignedDuration::from_hours(2), Action::Approve {});
     }
 
-    fn restore(&mut self) {
+    fn api_server_restore(&mut self) {
         // So that there are more than three VMs to lose.
         for name in ["web", "api", "cache"] {
-            self.write(SignedDuration::from_mins(5), Deed::Scale { workload: key(name), replicas: 14 });
+            self.add(SignedDuration::from_mins(5), Action::Scale { workload: key(name), replicas: 14 });
         }
         let at = self.minutes(120, 900);
-        self.write(at, Deed::EmptyApiServer {});
-        self.write(at + SignedDuration::from_hours(2), Deed::Approve {});
+        self.add(at, Action::EmptyApiServer {});
+        self.add(at + SignedDuration::from_hours(2), Action::Approve {});
         let cleared = FAULTS + SignedDuration::from_hours(4);
-        self.write(cleared, Deed::ClearBreaker {});
+        self.add(cleared, Action::ClearBreaker {});
         for hours in 1..5 {
-            self.write(cleared + SignedDuration::from_hours(hours * 12), Deed::Approve {});
+            self.add(cleared + SignedDuration::from_hours(hours * 12), Action::Approve {});
         }
     }
 
     fn outages(&mut self) {
         self.leaks();
         for _ in 0..6 {
-            let (at, lasting) = (self.sometime(), self.minutes(5, 120));
-            let listed = *self.chance.pick(&Listed::ALL).unwrap_or(&Listed::Claims);
-            match self.chance.between(0, 3) {
-                0 => self.write(at, Deed::ApiServerDown { lasting: lasting / 4 }),
-                1 => self.write(at, Deed::BrokenListing { lasting: lasting.min(FAULTS - at) }),
-                _ => self.mischief(at, Mischief::FailListing(listed, (lasting * 2).min(FAULTS - at))),
+            let (at, duration) = (self.random_time(), self.minutes(5, 120));
+            let listed = *self.random.pick(&ClusterListing::ALL).unwrap_or(&ClusterListing::Claims);
+            match self.random.between(0, 3) {
+                0 => self.add(at, Action::ApiServerDown { duration: duration / 4 }),
+                1 => self.add(at, Action::BrokenListing { duration: duration.min(FAULTS - at) }),
+                _ => self.inject(at, InjectedFault::FailListing(listed, (duration * 2).min(FAULTS - at))),
             }
         }
     }
 
-    fn people(&mut self) {
+    fn manual_changes(&mut self) {
         self.leaks();
-        self.deeds.retain(|(_, deed)| *deed != Deed::Approve {});
-        self.write(SignedDuration::from_hours(1), Deed::LeakNic { name: object("excluded") });
-        let at = self.sometime();
-        self.write(at, Deed::Pause { switches: vec![PauseSwitch::Delete] });
+        self.actions.retain(|(_, action)| *action != Action::Approve {});
+        self.add(SignedDuration::from_hours(1), Action::LeakNic { name: object("excluded") });
+        let at = self.random_time();
+        self.add(at, Action::Pause { switches: vec![PauseSwitch::Delete] });
         let lifted = at + self.minutes(60, 400);
-        self.write(lifted, Deed::Pause { switches: Vec::new() });
-        let at = self.sometime();
-        let switch = *self.chance.pick(&[PauseSwitch::Launch, PauseSwitch::Disrupt]).unwrap_or(&PauseSwitch::Launch);
-        self.write(at, Deed::Pause { switches: vec![switch, PauseSwitch::Delete] });
-        let at = self.sometime();
-        self.write(at, Deed::SweepMode { mode: SweepMode::Report });
-        self.mischief(FAULTS + SignedDuration::from_hours(1), Mischief::ApproveStale);
-        self.write(FAULTS + SignedDuration::from_hours(20), Deed::Approve {});
+        self.add(lifted, Action::Pause { switches: Vec::new() });
+        let at = self.random_time();
+        let switch = *self.random.pick(&[PauseSwitch::Launch, PauseSwitch::Disrupt]).unwrap_or(&PauseSwitch::Launch);
+        self.add(at, Action::Pause { switches: vec![switch, PauseSwitch::Delete] });
+        let at = self.random_time();
+        self.add(at, Action::SweepMode { mode: SweepMode::Report });
+        self.inject(FAULTS + SignedDuration::from_hours(1), InjectedFault::ApproveStale);
+        self.add(FAULTS + SignedDuration::from_hours(20), Action::Approve {});
     }
 
     /// One race a seed: the cap lets only one resource go a day.
     fn races(&mut self) {
-        if self.chance.one_in(2) { self.race_for_a_tag() } else { self.race_for_a_volume() }
+        if self.random.one_in(2) { self.race_for_a_tag() } else { self.race_for_a_volume() }
     }
 
     /// Somebody takes over what an inventory has shown, about when that inventory is the last proof.
     fn race_for_a_tag(&mut self) {
         let name = object("raced-nic");
-        self.write(SignedDuration::from_hours(1), Deed::LeakNic { name: name.clone() });
-        let race = Mischief::Race(Box::new(Deed::Mischief(Mischief::TakeOver(name))));
+        self.add(SignedDuration::from_hours(1), Action::LeakNic { name: name.clone() });
+        let race = InjectedFault::AfterNextInventory(Box::new(Action::InjectFault(InjectedFault::TakeOver(name))));
         let about_when = self.minutes(88, 125);
-        self.mischief(about_when, race);
+        self.inject(about_when, race);
     }
 
     /// A PersistentVolume is restored right before its disk's deletion is approved: the inventory is older than that.
     fn race_for_a_volume(&mut self) {
         let name = object("pvc-raced");
-        let volume = Deed::AddVolume { name: name.clone(), claim: None, reclaim: ReclaimPolicy::Delete, size_gib: 64 };
-        self.write(SignedDuration::from_mins(20), volume);
-        self.write(SignedDuration::from_hours(3), Deed::LoseVolume { name: name.clone() });
+        let volume =
+            Action::AddVolume { name: name.clone(), claim: None, reclaim: ReclaimPolicy::Delete, size_gib: 64 };
+        self.add(SignedDuration::from_mins(20), volume);
+        self.add(SignedDuration::from_hours(3), Action::LoseVolume { name: name.clone() });
         let approved = SignedDuration::from_hours(9);
-        self.write(approved, Deed::Approve {});
-        if self.chance.one_in(2) {
-            self.mischief(approved - SignedDuration::from_secs(1), Mischief::RestoreVolume(name));
+        self.add(approved, Action::Approve {});
+        if self.random.one_in(2) {
+            self.inject(approved - SignedDuration::from_secs(1), InjectedFault::RestoreVolume(name));
         }
     }
 
     fn caps(&mut self) {
         for i in 0..6 {
             let at = self.minutes(30, 400);
-            self.write(at, Deed::LeakNic { name: object(&format!("leak-{i}")) });
+            self.add(at, Action::LeakNic { name: object(&format!("leak-{i}")) });
         }
     }
 
-    fn misdirected(&mut self) {
+    fn wrong_group(&mut self) {
         self.leaks();
         let at = self.minutes(10, 60);
-        self.write(at, Deed::Misdirect { on: true });
+        self.add(at, Action::Misdirect { on: true });
     }
 
     /// The faults end, so that everything can come to rest.
-    fn mend(&mut self) {
+    fn end_faults(&mut self) {
         for capacity_type in CapacityType::FOR_SALE {
-            self.write(FAULTS, Deed::Quota { family: None, capacity_type: Some(capacity_type), cores: None });
+            self.add(FAULTS, Action::Quota { family: None, capacity_type: Some(capacity_type), cores: None });
         }
-        self.mischief(FAULTS, Mischief::ListLag(SignedDuration::ZERO));
-        self.write(FAULTS, Deed::KeepChildren { on: false });
-        self.write(FAULTS, Deed::ShoutingIds { on: false });
-        self.write(FAULTS, Deed::Misdirect { on: false });
-        self.write(FAULTS, Deed::Pause { switches: Vec::new() });
-        self.write(FAULTS, Deed::SweepMode { mode: SweepMode::Collect });
+        self.inject(FAULTS, InjectedFault::ListLag(SignedDuration::ZERO));
+        self.add(FAULTS, Action::KeepChildren { on: false });
+        self.add(FAULTS, Action::ShoutingIds { on: false });
+        self.add(FAULTS, Action::Misdirect { on: false });
+        self.add(FAULTS, Action::Pause { switches: Vec::new() });
+        self.add(FAULTS, Action::SweepMode { mode: SweepMode::Collect });
     }
 
-    fn crashes(&mut self, theme: Theme) -> Vec<Crash> {
-        let number = match theme {
-            Theme::Crashes => 12,
-            Theme::Companion => 2,
-            _ => self.chance.between(0, 3),
+    fn crashes(&mut self, hazard: Hazard) -> Vec<Crash> {
+        let number = match hazard {
+            Hazard::Crashes => 12,
+            Hazard::Companion => 2,
+            _ => self.random.between(0, 3),
         };
         let mut crashes: Vec<Crash> = (0..number)
             .map(|_| Crash {
-                at: Moment::Write(self.chance.between(0, 260)),
-                when: if self.chance.one_in(2) { When::Before } else { When::After },
-                down_for: SignedDuration::from_secs(i64::try_from(self.chance.between(1, 600)).unwrap_or(5)),
+                at: CrashPoint::Write(self.random.between(0, 260)),
+                side: if self.random.one_in(2) { WriteSide::Before } else { WriteSide::After },
+                down_for: SignedDuration::from_secs(i64::try_from(self.random.between(1, 600)).unwrap_or(5)),
             })
             .collect();
-        if theme == Theme::Caps {
-            let when = [When::Before, When::After, When::After];
-            crashes.extend(when.map(|when| Crash {
-                at: Moment::SweepDelete,
-                when,
+        if hazard == Hazard::Caps {
+            let sides = [WriteSide::Before, WriteSide::After, WriteSide::After];
+            crashes.extend(sides.map(|side| Crash {
+                at: CrashPoint::SweepDelete,
+                side,
                 down_for: SignedDuration::from_secs(30),
             }));
         }

@@ -1,8 +1,8 @@
-//! Worlds in small: do the stories end as they should?
+//! Tests of small worlds.
 
 mod stories;
 
-use super::{Deed, Start, World};
+use super::{Action, World, WorldSetup};
 use crate::workload::{PodTemplate, Workload, WorkloadKind};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::Catalog;
@@ -85,8 +85,8 @@ fn mk_deployment(name: &str, replicas: u32, cpu_millis: i64, memory_mib: i64) ->
     (key(name), Workload { template: PodTemplate::new(shape), kind: WorkloadKind::Deployment { replicas } })
 }
 
-fn mk_start(seed: u64) -> Start {
-    Start {
+fn mk_start(seed: u64) -> WorldSetup {
+    WorldSetup {
         region: Region::new("westeurope").unwrap(),
         seed,
         at: "2026-08-03T06:00:00Z".parse::<Timestamp>().unwrap(),
@@ -102,14 +102,14 @@ fn mk_start(seed: u64) -> Start {
         suspended: Vec::new(),
         budgets: Vec::new(),
         system_nodes: 2,
-        deeds: Vec::new(),
-        law: DeletionRules::all(),
+        actions: Vec::new(),
+        deletion_rules: DeletionRules::all(),
     }
 }
 
 /// Runs a world and panics, with its timeline, when an invariant breaks.
-fn run(start: Start, hours: i64) -> World {
-    let mut world = World::begin(catalog(), start).unwrap();
+fn run(start: WorldSetup, hours: i64) -> World {
+    let mut world = World::new(catalog(), start).unwrap();
     let end = world.now() + SignedDuration::from_hours(hours);
     if let Err(violation) = world.run_until(end) {
         print(&world);
@@ -125,6 +125,6 @@ fn print(world: &World) {
     println!("{:#?}", world.summary());
 }
 
-fn after(mins: i64, deed: Deed) -> (SignedDuration, Deed) {
-    (SignedDuration::from_mins(mins), deed)
+fn after(mins: i64, action: Action) -> (SignedDuration, Action) {
+    (SignedDuration::from_mins(mins), action)
 }

@@ -1,13 +1,13 @@
-//! Stories of the how-to, one by one.
+//! Tests of scenarios from the user guide.
 
 use super::*;
-use crate::world::Kind;
+use crate::world::EventKind;
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{ArmId, VmSize, Zone};
 
-fn told(world: &World, kind: Kind, subject: &str, words: &str) -> usize {
-    let fits = |e: &&crate::world::Entry| e.kind == kind && e.subject.contains(subject) && e.text.contains(words);
+fn told(world: &World, kind: EventKind, subject: &str, words: &str) -> usize {
+    let fits = |e: &&crate::world::TimelineEntry| e.kind == kind && e.subject.contains(subject) && e.text.contains(words);
     world.timeline().iter().filter(fits).count()
 }
 
@@ -19,16 +19,16 @@ fn days(n: i64) -> i64 {
 fn ten_pods_get_spot_nodes_and_run() {
     let world = run(mk_start(1), 1);
     assert!(world.cluster().state().pending().is_empty());
-    assert_eq!(told(&world, Kind::Provision, "spot-preferred", "spot"), 2, "7 pods and 3 pods");
+    assert_eq!(told(&world, EventKind::Provision, "spot-preferred", "spot"), 2, "7 pods and 3 pods");
     assert_eq!(world.summary().spot_percent, 100);
 }
 
 #[test]
 fn scaling_up_and_down_leaves_small_nodes() {
     let mut start = mk_start(2);
-    start.deeds = vec![
-        after(15, Deed::Scale { workload: key("inflate"), replicas: 100 }),
-        after(45, Deed::Scale { workload: key("inflate"), replicas: 2 }),
+    start.actions = vec![
+        after(15, Action::Scale { workload: key("inflate"), replicas: 100 }),
+        after(45, Action::Scale { workload: key("inflate"), replicas: 2 }),
     ];
     let world = run(start, 4);
     print(&world);
@@ -42,7 +42,7 @@ fn scaling_up_and_down_leaves_small_nodes() {
 #[test]
 fn an_eviction_is_made_good() {
     let mut start = mk_start(3);
-    start.deeds = vec![after(20, Deed::EvictSpot { count: 1 })];
+    start.actions = vec![after(20, Action::EvictSpot { count: 1 })];
     let world = run(start, 2);
     assert_eq!(world.summary().evictions, 1);
     assert!(world.cluster().state().pending().is_empty());
@@ -55,11 +55,11 @@ fn an_eviction_is_made_good() {
 #[test]
 fn a_quota_failure_leaves_no_nic() {
     let mut start = mk_start(4);
-    start.deeds = vec![
-        after(5, Deed::Quota { family: None, capacity_type: Some(CapacityType::Spot), cores: Some(12) }),
-        after(5, Deed::Quota { family: None, capacity_type: Some(CapacityType::OnDemand), cores: Some(0) }),
-        after(10, Deed::Scale { workload: key("inflate"), replicas: 30 }),
-        after(60, Deed::Quota { family: None, capacity_type: Some(CapacityType::OnDemand), cores: None }),
+    start.actions = vec![
+        after(5, Action::Quota { family: None, capacity_type: Some(CapacityType::Spot), cores: Some(12) }),
+        after(5, Action::Quota { family: None, capacity_type: Some(CapacityType::OnDemand), cores: Some(0) }),
+        after(10, Action::Scale { workload: key("inflate"), replicas: 30 }),
+        after(60, Action::Quota { family: None, capacity_type: Some(CapacityType::OnDemand), cores: None }),
     ];
     let world = run(start, 3);
     print(&world);
@@ -72,26 +72,26 @@ fn a_quota_failure_leaves_no_nic() {
 #[test]
 fn leaks_are_collected_with_proof_and_the_rest_is_kept() {
     let mut start = mk_start(5);
-    let volume = |name: &str, claim: Option<&str>, reclaim| Deed::AddVolume {
+    let volume = |name: &str, claim: Option<&str>, reclaim| Action::AddVolume {
         name: ObjectName::new(name).unwrap(),
         claim: claim.map(key),
         reclaim,
         size_gib: 128,
     };
-    start.deeds = vec![
-        after(30, Deed::LeakNic { name: ObjectName::new("leaked-nic").unwrap() }),
-        after(30, Deed::ForeignVm { name: ObjectName::new("bastion").unwrap() }),
+    start.actions = vec![
+        after(30, Action::LeakNic { name: ObjectName::new("leaked-nic").unwrap() }),
+        after(30, Action::ForeignVm { name: ObjectName::new("bastion").unwrap() }),
         after(30, volume("pvc-detached", Some("data"), ReclaimPolicy::Delete)),
         after(30, volume("pvc-retain", None, ReclaimPolicy::Retain)),
         after(30, volume("pvc-orphan", None, ReclaimPolicy::Delete)),
-        after(120, Deed::LoseVolume { name: ObjectName::new("pvc-orphan").unwrap() }),
-        after(125, Deed::LoseVolume { name: ObjectName::new("pvc-retain").unwrap() }),
-        after(60 * 24 * 2, Deed::Approve {}),
+        after(120, Action::LoseVolume { name: ObjectName::new("pvc-orphan").unwrap() }),
+        after(125, Action::LoseVolume { name: ObjectName::new("pvc-retain").unwrap() }),
+        after(60 * 24 * 2, Action::Approve {}),
     ];
     let world = run(start, days(9));
     print(&world);
-    assert_eq!(told(&world, Kind::Collected, "leaked-nic", ""), 1);
-    assert_eq!(told(&world, Kind::Collected, "pvc-orphan", ""), 1);
+    assert_eq!(told(&world, EventKind::Collected, "leaked-nic", ""), 1);
+    assert_eq!(told(&world, EventKind::Collected, "pvc-orphan", ""), 1);
     assert_eq!(world.summary().collected, 2);
     for kept in ["bastion", "pvc-detached", "pvc-retain"] {
         assert!(world.cloud().resources().keys().any(|id| id.name() == kept), "{kept} is kept");
@@ -102,24 +102,24 @@ fn leaks_are_collected_with_proof_and_the_rest_is_kept() {
 fn an_emptied_api_server_trips_the_breaker() {
     let mut start = mk_start(6);
     start.workloads = vec![mk_deployment("inflate", 60, 1000, 1024)];
-    start.deeds = vec![after(60, Deed::EmptyApiServer {}), after(60 * 24, Deed::Approve {})];
+    start.actions = vec![after(60, Action::EmptyApiServer {}), after(60 * 24, Action::Approve {})];
     let world = run(start, days(3));
     print(&world);
-    assert_eq!(told(&world, Kind::Breaker, "", "Git"), 1);
+    assert_eq!(told(&world, EventKind::Breaker, "", "Git"), 1);
     assert_eq!(world.summary().collected, 0);
 }
 
 #[test]
 fn a_crash_at_a_write_neither_leaks_nor_doubles() {
-    for when in [crate::world::When::Before, crate::world::When::After] {
+    for when in [crate::world::WriteSide::Before, crate::world::WriteSide::After] {
         let mut start = mk_start(7);
-        let lasting = SignedDuration::from_mins(1);
-        start.deeds = (0..20)
-            .map(|i| (SignedDuration::from_secs(i * 7), Deed::Crash { lasting, write: Some(when) }))
-            .chain([after(30, Deed::Scale { workload: key("inflate"), replicas: 40 })])
+        let duration = SignedDuration::from_mins(1);
+        start.actions = (0..20)
+            .map(|i| (SignedDuration::from_secs(i * 7), Action::Crash { duration, write: Some(when) }))
+            .chain([after(30, Action::Scale { workload: key("inflate"), replicas: 40 })])
             .collect();
         let world = run(start, 3);
-        assert!(told(&world, Kind::Controller, "controller", "write") >= 10, "{when:?}");
+        assert!(told(&world, EventKind::Controller, "controller", "write") >= 10, "{when:?}");
         assert!(world.cluster().state().pending().is_empty());
         let claims = world.cluster().state().claims().len();
         assert_eq!(world.cloud().resources().values().filter(|r| r.kind() == ResourceKind::Vm).count(), claims);
@@ -128,22 +128,22 @@ fn a_crash_at_a_write_neither_leaks_nor_doubles() {
 
 #[test]
 fn every_node_is_counted_by_aks_wherever_the_controller_crashes() {
-    use crate::world::{Crash, Moment, When};
-    for (write, when) in (0..14).flat_map(|n| [(n, When::Before), (n, When::After)]) {
+    use crate::world::{Crash, CrashPoint, WriteSide};
+    for (write, side) in (0..14).flat_map(|n| [(n, WriteSide::Before), (n, WriteSide::After)]) {
         let mut start = mk_start(8);
         start.workloads = vec![mk_deployment("inflate", 1, 1000, 1024)];
-        let mut world = World::begin(catalog(), start).unwrap();
+        let mut world = World::new(catalog(), start).unwrap();
         world.set_billing(true);
         let down_for = SignedDuration::from_mins(1);
-        world.controller.crashes.push(Crash { at: Moment::Write(write), when, down_for });
+        world.controller.crashes.push(Crash { at: CrashPoint::Write(write), side, down_for });
         world.run_until(world.now() + SignedDuration::from_mins(40)).unwrap();
-        assert_eq!(told(&world, Kind::Controller, "controller", "crashed"), 1, "{write} {when:?}");
+        assert_eq!(told(&world, EventKind::Controller, "controller", "crashed"), 1, "{write} {side:?}");
         let claims: Vec<_> = world.cluster().state().claims().values().collect();
         let is_counted = |claim: &napkeeper_core::model::cluster::claim::Claim| {
             let vm = claim.status.provider_id.as_ref().map(|id| id.vm().clone());
             claim.status.billed.is_some() && vm.is_some_and(|vm| world.cloud().is_billed(&vm))
         };
-        assert!(!claims.is_empty() && claims.iter().all(|claim| is_counted(claim)), "{write} {when:?}");
+        assert!(!claims.is_empty() && claims.iter().all(|claim| is_counted(claim)), "{write} {side:?}");
     }
 }
 
@@ -151,14 +151,14 @@ fn every_node_is_counted_by_aks_wherever_the_controller_crashes() {
 fn an_extension_that_azure_refuses_is_put_again_and_holds_no_node_up() {
     let mut start = mk_start(8);
     start.workloads = vec![mk_deployment("inflate", 1, 1000, 1024)];
-    let mut world = World::begin(catalog(), start).unwrap();
+    let mut world = World::new(catalog(), start).unwrap();
     world.set_billing(true);
     world.run_until(world.now() + SignedDuration::from_secs(20)).unwrap();
-    world.cloud.faults.policies = vec![crate::cloud::Policy {
+    world.cloud.faults.policies = vec![crate::cloud::PolicyAssignment {
         assignment: std::sync::Arc::from("no extensions"),
         of: Some(crate::cloud::ListedKind::Vms),
         deletes: false,
-        lasting: crate::cloud::Lasting::Until(world.now() + SignedDuration::from_mins(10)),
+        duration: crate::cloud::FaultDuration::Until(world.now() + SignedDuration::from_mins(10)),
     }];
     world.run_until(world.now() + SignedDuration::from_mins(8)).unwrap();
     let status = |world: &World| world.cluster().state().claims().values().next().unwrap().status.clone();
@@ -168,7 +168,7 @@ fn an_extension_that_azure_refuses_is_put_again_and_holds_no_node_up() {
 }
 
 /// A fleet beside an elastic pool that its pods may not use.
-fn mk_fleet(seed: u64, replicas: u64) -> Start {
+fn mk_fleet(seed: u64, replicas: u64) -> WorldSetup {
     let mut start = mk_start(seed);
     let mut fleet = mk_pool("fleet", 0, &["on-demand"], 0);
     fleet.limits = Limits { nodes: Some(7), resources: BTreeMap::new() };
@@ -192,13 +192,13 @@ fn fleet_of(world: &World) -> (usize, usize) {
 fn a_fleet_follows_git_through_its_whole_history() {
     let pool = || NodePoolName::new("fleet").unwrap();
     let mut start = mk_fleet(9, 3);
-    start.deeds = vec![
-        after(20, Deed::ScalePool { pool: pool(), replicas: 5 }),
-        after(60, Deed::LabelPool { pool: pool(), label: "tier".into(), value: "gold".into() }),
-        after(180, Deed::DeleteNode { nth: 0 }),
-        after(240, Deed::ScalePool { pool: pool(), replicas: 2 }),
+    start.actions = vec![
+        after(20, Action::ScalePool { pool: pool(), replicas: 5 }),
+        after(60, Action::LabelPool { pool: pool(), label: "tier".into(), value: "gold".into() }),
+        after(180, Action::DeleteNode { nth: 0 }),
+        after(240, Action::ScalePool { pool: pool(), replicas: 2 }),
     ];
-    let mut world = World::begin(catalog(), start).unwrap();
+    let mut world = World::new(catalog(), start).unwrap();
     let begin = world.now();
     let mut least = usize::MAX;
     for minute in 0..300 {
@@ -224,27 +224,31 @@ fn a_fleet_follows_git_through_its_whole_history() {
         }
     }
     assert_eq!(least, 5);
-    assert_eq!(told(&world, Kind::Disrupt, "fleet", "drifted"), 5);
-    assert_eq!(told(&world, Kind::Disrupt, "fleet", "scaled_down"), 3);
-    assert_eq!(told(&world, Kind::Provision, "fleet", "the NodePool wants"), 6, "3, 2 more, and 1 for the lost one");
+    assert_eq!(told(&world, EventKind::Disrupt, "fleet", "drifted"), 5);
+    assert_eq!(told(&world, EventKind::Disrupt, "fleet", "scaled_down"), 3);
+    assert_eq!(
+        told(&world, EventKind::Provision, "fleet", "the NodePool wants"),
+        6,
+        "3, 2 more, and 1 for the lost one"
+    );
     assert_eq!(world.orphans().found, 0, "nothing is left behind");
 }
 
 #[test]
 fn a_fleet_comes_up_whatever_azure_refuses_and_wherever_the_controller_crashes() {
-    for when in [crate::world::When::Before, crate::world::When::After] {
+    for when in [crate::world::WriteSide::Before, crate::world::WriteSide::After] {
         let mut start = mk_fleet(10, 6);
-        let lasting = SignedDuration::from_secs(50);
+        let duration = SignedDuration::from_secs(50);
         let pool = NodePoolName::new("fleet").unwrap();
-        let scarce = crate::world::Scarce { size: None, zone: None, capacity_type: None, lasting: None };
-        start.deeds = (0..20)
-            .map(|i| (SignedDuration::from_secs(i * 11), Deed::Crash { lasting, write: Some(when) }))
-            .chain((0..5).map(|i| (SignedDuration::from_secs(i * 3), Deed::NoCapacity(scarce.clone()))))
+        let shortage = crate::world::ShortageSpec { size: None, zone: None, capacity_type: None, duration: None };
+        start.actions = (0..20)
+            .map(|i| (SignedDuration::from_secs(i * 11), Action::Crash { duration, write: Some(when) }))
+            .chain((0..5).map(|i| (SignedDuration::from_secs(i * 3), Action::NoCapacity(shortage.clone()))))
             .chain([
-                after(5, Deed::LabelPool { pool, label: "tier".into(), value: "gold".into() }),
-                after(60, Deed::Quota { family: None, capacity_type: Some(CapacityType::OnDemand), cores: Some(0) }),
-                after(61, Deed::DeleteClaim { nth: 0 }),
-                after(90, Deed::Quota { family: None, capacity_type: Some(CapacityType::OnDemand), cores: None }),
+                after(5, Action::LabelPool { pool, label: "tier".into(), value: "gold".into() }),
+                after(60, Action::Quota { family: None, capacity_type: Some(CapacityType::OnDemand), cores: Some(0) }),
+                after(61, Action::DeleteClaim { nth: 0 }),
+                after(90, Action::Quota { family: None, capacity_type: Some(CapacityType::OnDemand), cores: None }),
             ])
             .collect();
         let world = run(start, 6);
@@ -260,7 +264,7 @@ fn why_a_fleet_lacks_nodes_is_told_once() {
     start.workloads.clear();
     let world = run(start, 2);
     assert_eq!(fleet_of(&world), (7, 7));
-    assert_eq!(told(&world, Kind::Waiting, "fleet", "2 nodes are missing: its limits are reached"), 1);
+    assert_eq!(told(&world, EventKind::Waiting, "fleet", "2 nodes are missing: its limits are reached"), 1);
 }
 
 #[test]
@@ -290,7 +294,7 @@ fn an_overlay_turns_what_is_bought_and_one_that_is_left_out_is_told() {
     start.overlays = vec![overlay("old", "3", "-90%"), overlay("again", "3", "-10%")];
     let world = run(start, 1);
     assert!(versions(&world).iter().all(|size| size.ends_with("_v3")), "{:?}", versions(&world));
-    assert_eq!(told(&world, Kind::Kept, "again", "NodeOverlay old has the same weight and also sets price"), 1);
+    assert_eq!(told(&world, EventKind::Kept, "again", "NodeOverlay old has the same weight and also sets price"), 1);
 }
 
 /// Nodes by their capacity type.
@@ -317,18 +321,18 @@ fn what_is_reserved_is_used_first_and_again_once_it_is_free() {
     start.workloads = vec![mk_deployment("inflate", 6, 1_000, 1_024)];
     let size = VmSize::new("Standard_D4s_v5").unwrap();
     let zone = Some(Zone::of(&start.region, 2));
-    let reserve = |capacity| Deed::Reserve { group: group.clone(), size: size.clone(), zone: zone.clone(), capacity };
+    let reserve = |capacity| Action::Reserve { group: group.clone(), size: size.clone(), zone: zone.clone(), capacity };
     // A reservation wants no quota: what is bought beyond it waits for some.
-    let quota = |cores| Deed::Quota { family: None, capacity_type: None, cores };
-    start.deeds = vec![
+    let quota = |cores| Action::Quota { family: None, capacity_type: None, cores };
+    start.actions = vec![
         after(0, reserve(Some(3))),
         after(0, quota(Some(0))),
-        after(20, Deed::Scale { workload: key("inflate"), replicas: 15 }),
+        after(20, Action::Scale { workload: key("inflate"), replicas: 15 }),
         after(30, quota(None)),
-        after(90, Deed::Scale { workload: key("inflate"), replicas: 3 }),
-        after(150, Deed::Scale { workload: key("inflate"), replicas: 9 }),
+        after(90, Action::Scale { workload: key("inflate"), replicas: 3 }),
+        after(150, Action::Scale { workload: key("inflate"), replicas: 9 }),
     ];
-    let mut world = World::begin(catalog(), start).unwrap();
+    let mut world = World::new(catalog(), start).unwrap();
     let begun = world.now();
     let mut until = |mins: i64| {
         world.run_until(begun + SignedDuration::from_mins(mins)).unwrap();
@@ -345,5 +349,5 @@ fn what_is_reserved_is_used_first_and_again_once_it_is_free() {
     assert_eq!(until(89), (ways(3, 2), 0));
     assert_eq!(until(149), (ways(1, 0), 0), "one node holds the pods, and it is a reserved one");
     assert_eq!(until(200), (ways(3, 0), 0), "what was freed is used again");
-    assert_eq!(told(&world, Kind::Refused, "", "reserved"), 0, "nothing of it was asked for in vain");
+    assert_eq!(told(&world, EventKind::Refused, "", "reserved"), 0, "nothing of it was asked for in vain");
 }

@@ -41,9 +41,9 @@ fn samples() -> Vec<(String, Value)> {
 }
 
 /// A stream of numbers that look random; the constants are those of Knuth's MMIX.
-struct Chance(u64);
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % n.max(1)
@@ -114,7 +114,7 @@ impl Chance {
 fn a_schema_never_refuses_what_the_engine_accepts() {
     let verdict = Verdict::embedded().unwrap();
     let together = schema(&[]);
-    let mut chance = Chance(1);
+    let mut chance = Random(1);
     let mut kinds = std::collections::BTreeSet::new();
     let (mut accepted, mut refused) = (0, 0);
     for (kind, sample) in samples() {
@@ -188,6 +188,6 @@ fn the_schema_of_scenarios_knows_every_step() {
     let schema: Value = serde_json::from_str(&printed(&["schema", "scenario"])).unwrap();
     let step = &schema["properties"]["spec"]["properties"]["steps"]["items"]["properties"];
     let known: std::collections::BTreeSet<&str> = step.as_object().unwrap().keys().map(String::as_str).collect();
-    let named = napkeeper_sim::world::Deed::NAMES.into_iter().chain(["at", "every", "until"]);
+    let named = napkeeper_sim::world::Action::NAMES.into_iter().chain(["at", "every", "until"]);
     assert_eq!(known, named.collect());
 }

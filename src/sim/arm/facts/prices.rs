@@ -1,0 +1,82 @@
+//! The public price list.
+
+use crate::arm::responses::ok;
+use crate::arm::route::Query;
+use crate::arm::{Request, Response};
+use crate::cloud::Cloud;
+use napkeeper_core::catalog::{CapacityType, OfferingKey};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::names::VmSize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Where the price list is; on a host of its own in earnest.
+pub const PRICES: &str = "/api/retail/prices";
+/// Items on a page of the price list, as there.
+const PRICES_ON_PAGE: usize = 100;
+/// What Windows costs more per vCPU and hour, in nano-USD.
+const WINDOWS: i64 = 46_000_000;
+
+/// The public price list, which wants no token; `None` for another path.
+pub(in crate::arm) fn prices(cloud: &Cloud, request: &Request<'_>) -> Option<Response> {
+    let (path, query) = request.path_and_query.split_once('?').unwrap_or((request.path_and_query, ""));
+    (path == PRICES && request.method == "GET").then(|| {
+        let query = Query::parse(query);
+        let filter = query.get("$filter").unwrap_or_default().replace('+', " ");
+        let asked = filter.contains(&format!("armRegionName eq '{}'", cloud.settings().region));
+        let items = if asked { items(cloud) } else { Vec::new() };
+        let from: usize = query.get("$skip").and_then(|n| n.parse().ok()).unwrap_or(0);
+        let page: Vec<Value> = items.iter().skip(from).take(PRICES_ON_PAGE).cloned().collect();
+        let next = from + PRICES_ON_PAGE;
+        let link = (next < items.len()).then(|| {
+            let kept: Vec<&str> = request.path_and_query.split_once('?').map_or("", |(_, q)| q).split('&').collect();
+            let kept = kept.into_iter().filter(|pair| !Query::names(pair, "$skip")).collect::<Vec<_>>().join("&");
+            format!("{}{PRICES}?{kept}&$skip={next}", request.origin)
+        });
+        ok(json!({
+            "BillingCurrency": "USD", "CustomerEntityId": "Default", "CustomerEntityType": "Retail",
+            "Count": page.len(), "Items": page, "NextPageLink": link,
+        }))
+    })
+}
+
+/// The meters of every size: beside the price on Linux those that are easily taken for it.
+fn items(cloud: &Cloud) -> Vec<Value> {
+    let settings = cloud.settings();
+    let mut prices: BTreeMap<(&VmSize, CapacityType), HourlyPrice> = BTreeMap::new();
+    for (OfferingKey { size, capacity_type, .. }, price) in &settings.prices {
+        prices.insert((size, *capacity_type), *price);
+    }
+    let mut items = Vec::new();
+    for ((size, capacity_type), price) in prices {
+        let name = size.as_str().split_once('_').map_or(size.as_str(), |(_, rest)| rest).replace('_', " ");
+        let vcpus = settings.sizes.get(size).map_or(0, |facts| i64::from(facts.vcpus));
+        let product = "Virtual Machines Series";
+        let windows = price + HourlyPrice::from_nanos(WINDOWS) * vcpus;
+        let half = HourlyPrice::from_nanos(price.nanos() / 2);
+        let word = if capacity_type == CapacityType::Spot { " Spot" } else { "" };
+        let mut add = |product: &str, word: &str, price: HourlyPrice| {
+            items.push(item(settings.region.as_str(), size, (product, &format!("{name}{word}")), price));
+        };
+        add(&format!("{product} Windows"), word, windows);
+        add(product, word, price);
+        if capacity_type == CapacityType::OnDemand {
+            add(product, " Low Priority", half);
+            add("Series Cloud Services", word, windows);
+            add(product, word, HourlyPrice::ZERO);
+        }
+    }
+    items
+}
+
+#[expect(clippy::cast_precision_loss, reason = "prices are far below 2^53 nano-USD")]
+fn item(region: &str, size: &VmSize, (product, sku): (&str, &str), price: HourlyPrice) -> Value {
+    let usd = price.nanos() as f64 / 1e9;
+    json!({
+        "currencyCode": "USD", "tierMinimumUnits": 0.0, "retailPrice": usd, "unitPrice": usd,
+        "armRegionName": region, "effectiveStartDate": "2023-01-01T00:00:00Z",
+        "meterId": format!("{product}/{sku}"), "meterName": sku, "productName": product, "skuName": sku,
+        "serviceName": "Virtual Machines", "serviceFamily": "Compute", "unitOfMeasure": "1 Hour",
+        "type": "Consumption", "isPrimaryMeterRegion": true, "armSkuName": size.as_str(),
+    })
+}

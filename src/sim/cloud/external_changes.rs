@@ -1,0 +1,275 @@
+//! Changes of the group by others, for scenarios. Each takes effect at once.
+
+use super::refusal::Refusal;
+use super::{ChangeCause, Cloud, ScheduledEvent, VmRecord};
+use jiff::Timestamp;
+use napkeeper_core::catalog::{CapacityType, OfferingKey};
+use napkeeper_core::model::azure::cloud::{
+    CloudResource, Disk, DiskState, ProvisioningState, ResourceDetail, Tags, Vm,
+};
+use napkeeper_core::model::names::{ArmId, Zone};
+use napkeeper_core::plan::KubeletSpec;
+use std::sync::Arc;
+
+/// A disk that somebody else makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskDraft {
+    /// Name.
+    pub name: Arc<str>,
+    /// Tags.
+    pub tags: Tags,
+    /// Size in GiB.
+    pub size_gib: u32,
+    /// Storage type.
+    pub sku: Arc<str>,
+    /// It has an operating system.
+    pub is_os: bool,
+    /// Zone; `None` is regional.
+    pub zone: Option<Zone>,
+}
+
+impl Cloud {
+    /// The id of a VM of this group.
+    #[must_use]
+    pub fn vm_id(&self, name: &str) -> ArmId {
+        self.id_of("Microsoft.Compute/virtualMachines", name)
+    }
+
+    /// The id of a NIC of this group.
+    #[must_use]
+    pub fn nic_id(&self, name: &str) -> ArmId {
+        self.id_of("Microsoft.Network/networkInterfaces", name)
+    }
+
+    /// The id of a disk of this group.
+    #[must_use]
+    pub fn disk_id(&self, name: &str) -> ArmId {
+        self.id_of("Microsoft.Compute/disks", name)
+    }
+
+    pub(super) fn id_of(&self, kind: &str, name: &str) -> ArmId {
+        let group = &self.settings.group;
+        // The group's id begins as every id must, so its children's do too.
+        ArmId::new(format!("{group}/providers/{kind}/{name}")).unwrap_or_else(|_| group.clone())
+    }
+
+    /// Somebody makes a NIC for nobody.
+    ///
+    /// # Errors
+    /// [`Refusal`] when the name is taken.
+    pub fn leak_nic(&mut self, name: &str, tags: Tags, now: Timestamp) -> Result<ArmId, Refusal> {
+        self.advance(now);
+        let id = self.check_free(self.nic_id(name))?;
+        let nic = self.new_nic(id.clone(), tags, now);
+        self.create(nic, ChangeCause::Outside, now);
+        Ok(id)
+    }
+
+    /// Somebody makes a disk, attached to nothing.
+    ///
+    /// # Errors
+    /// [`Refusal`] when the name is taken.
+    pub fn add_disk(&mut self, draft: DiskDraft, now: Timestamp) -> Result<ArmId, Refusal> {
+        self.advance(now);
+        let id = self.check_free(self.disk_id(&draft.name))?;
+        let disk = CloudResource {
+            id: id.clone(),
+            incarnation: self.mint(),
+            tags: draft.tags,
+            created_at: Some(now),
+            zone: draft.zone,
+            detail: ResourceDetail::Disk(Disk {
+                is_os: draft.is_os,
+                size_gib: draft.size_gib,
+                sku: draft.sku,
+                state: DiskState::Unattached,
+                managed_by: Vec::new(),
+                max_shares: 1,
+                last_ownership_update: None,
+            }),
+        };
+        self.create(disk, ChangeCause::Outside, now);
+        Ok(id)
+    }
+
+    /// Somebody makes a VM, running at once, with NIC and OS disk of the same name and tags. It is no node of ours.
+    ///
+    /// # Errors
+    /// [`Refusal`] when one of the three names is taken.
+    pub fn add_vm(&mut self, name: &str, tags: Tags, offering: &OfferingKey, now: Timestamp) -> Result<ArmId, Refusal> {
+        self.advance(now);
+        let id = self.check_free(self.vm_id(name))?;
+        self.check_free(self.disk_id(name))?;
+        let nic = self.leak_nic(name, tags.clone(), now)?;
+        let zone = Some(offering.zone.clone()).filter(|zone| !zone.is_regional());
+        let disk = self.add_disk(
+            DiskDraft {
+                name: Arc::from(name),
+                tags: tags.clone(),
+                size_gib: 128,
+                sku: Arc::from("Premium_LRS"),
+                is_os: true,
+                zone: zone.clone(),
+            },
+            now,
+        )?;
+        let vm = CloudResource {
+            id: id.clone(),
+            incarnation: self.mint(),
+            tags,
+            created_at: Some(now),
+            zone,
+            detail: ResourceDetail::Vm(Vm {
+                size: offering.size.clone(),
+                capacity_type: offering.capacity_type,
+                state: ProvisioningState::Succeeded,
+                nics: vec![nic.clone()],
+                os_disk: Some(disk.clone()),
+                data_disks: Vec::new(),
+            }),
+        };
+        self.create(vm, ChangeCause::Outside, now);
+        let machine = VmRecord { claim: None, kubelet: KubeletSpec::default(), failed: false, reservation: None };
+        self.vm_records.insert(id.clone(), machine);
+        self.attach_nic(&nic, &id);
+        self.take_disk(&disk, &id, now);
+        self.announce(&id, now);
+        Ok(id)
+    }
+
+    /// Somebody (the CSI driver) attaches a data disk to a VM.
+    ///
+    /// # Errors
+    /// [`Refusal`] when either is not there or is being deleted, or the disk is attached elsewhere.
+    pub fn attach_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        if !matches!(self.check_there(vm)?.detail, ResourceDetail::Vm(_)) {
+            return Err(Refusal::Invalid(format!("{vm} is not a VM").into()));
+        }
+        self.check_unused(&*self.check_there(disk)?)?;
+        self.take_disk(disk, vm, now);
+        self.edit(vm, |detail| {
+            if let ResourceDetail::Vm(vm) = detail {
+                vm.data_disks.push(disk.clone());
+            }
+        });
+        Ok(())
+    }
+
+    /// Somebody (the CSI driver) detaches a data disk from a VM; nothing happens if it is not attached there.
+    pub fn detach_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) {
+        self.advance(now);
+        let mut attached = false;
+        self.edit(vm, |detail| {
+            if let ResourceDetail::Vm(vm) = detail {
+                attached = vm.data_disks.contains(disk);
+                vm.data_disks.retain(|held| held != disk);
+            }
+        });
+        if attached {
+            self.release_disk(disk, vm, now);
+        }
+    }
+
+    /// Azure gives notice to a spot VM that runs; it is gone when the notice is over.
+    ///
+    /// # Errors
+    /// [`Refusal`] when there is no such VM, or it is no spot VM that runs.
+    pub fn evict_spot(&mut self, vm: &ArmId, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        let resource = self.check_there(vm)?;
+        match &resource.detail {
+            ResourceDetail::Vm(Vm {
+                capacity_type: CapacityType::Spot, state: ProvisioningState::Succeeded, ..
+            }) => {}
+            _ => {
+                return Err(Refusal::Invalid(format!("{vm} is not a running spot VM").into()));
+            }
+        }
+        let due = ScheduledEvent::Eviction(vm.clone(), Arc::clone(&resource.incarnation));
+        let at = now + self.settings.timings.eviction_notice;
+        self.agenda.insert((at, due));
+        Ok(())
+    }
+
+    /// Somebody deletes a resource.
+    ///
+    /// # Errors
+    /// [`Refusal`] when it is not there, or is attached.
+    pub fn delete_outside(&mut self, id: &ArmId, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        let resource = self.resources.get(id).cloned().ok_or_else(|| Refusal::NotFound(id.clone()))?;
+        self.check_unused(&resource)?;
+        self.remove(id, ChangeCause::Outside, now);
+        Ok(())
+    }
+
+    /// Somebody replaces all tags of a resource.
+    ///
+    /// # Errors
+    /// [`Refusal`] when it is not there, or is being deleted.
+    pub fn retag(&mut self, id: &ArmId, tags: Tags, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        self.check_there(id)?;
+        self.set_tags(id, tags, ChangeCause::Outside, now);
+        Ok(())
+    }
+
+    /// A private endpoint, link service or hosted workload takes a NIC, or leaves it.
+    ///
+    /// # Errors
+    /// [`Refusal`] when the NIC is not there, or is being deleted.
+    pub fn set_serves(&mut self, nic: &ArmId, serves: Option<Arc<str>>, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        self.check_there(nic)?;
+        self.edit(nic, |detail| {
+            if let ResourceDetail::Nic(nic) = detail {
+                nic.serves = serves;
+            }
+        });
+        Ok(())
+    }
+
+    /// Somebody copies a disk: its state is `ActiveSAS` from now on.
+    ///
+    /// # Errors
+    /// [`Refusal`] when the disk is not there, or is being deleted.
+    pub fn set_copied(&mut self, disk: &ArmId, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        self.check_there(disk)?;
+        self.edit(disk, |detail| {
+            if let ResourceDetail::Disk(disk) = detail {
+                disk.state = DiskState::Other(Arc::from("ActiveSAS"));
+            }
+        });
+        Ok(())
+    }
+
+    /// Somebody hands the group to another cluster, or to none.
+    pub fn set_group_managed_by(&mut self, cluster: Option<ArmId>) {
+        self.managed_by = cluster;
+    }
+
+    fn check_free(&self, id: ArmId) -> Result<ArmId, Refusal> {
+        if self.resources.contains_key(&id) {
+            return Err(Refusal::Taken(id));
+        }
+        Ok(id)
+    }
+
+    fn check_there(&self, id: &ArmId) -> Result<Arc<CloudResource>, Refusal> {
+        self.check_idle(id)?;
+        let found = self.resources.get(id).cloned();
+        found.ok_or_else(|| Refusal::NotFound(id.clone()))
+    }
+
+    fn take_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) {
+        self.edit(disk, |detail| {
+            if let ResourceDetail::Disk(disk) = detail {
+                disk.managed_by.push(vm.clone());
+                disk.state = DiskState::Attached;
+                disk.last_ownership_update = Some(now);
+            }
+        });
+    }
+}

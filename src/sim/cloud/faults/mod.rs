@@ -1,0 +1,178 @@
+//! Faults of Azure that are in force, and until when.
+//!
+//! A scenario writes these fields; nothing here is random. Times are ends: a fault is over at its `until`.
+
+mod listing_lag;
+mod quotas;
+mod rate_limits;
+mod write_restrictions;
+
+use super::refusal::Refusal;
+use jiff::{SignedDuration, Timestamp};
+pub use listing_lag::{ListedKind, ListingLag};
+use napkeeper_core::catalog::{CapacityType, OfferingKey};
+use napkeeper_core::model::names::{VmSize, Zone};
+pub use quotas::{Limits, Usage};
+pub use rate_limits::Throttling;
+pub(crate) use rate_limits::{ComputeCall, MeteredRequest};
+use std::collections::BTreeMap;
+pub(super) use write_restrictions::LOCKDOWN;
+pub use write_restrictions::PolicyAssignment;
+
+/// Faults that are in force.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Faults {
+    /// Offerings that Azure refuses to sell, at once (`SkuNotAvailable`).
+    pub refused: Vec<Shortage>,
+    /// Offerings that Azure accepts and then has no hardware for (`AllocationFailed`).
+    pub unallocatable: Vec<Shortage>,
+    /// Every call is throttled: until when, and what Azure asks to wait.
+    pub throttled: Option<(Timestamp, SignedDuration)>,
+    /// Every call fails with an internal error.
+    pub unavailable_until: Option<Timestamp>,
+    /// A lock forbids deletes.
+    pub deletes_locked_until: Option<Timestamp>,
+    /// The group is locked down: a deny assignment refuses every write.
+    pub lockdown_until: Option<Timestamp>,
+    /// We have lost the permission to write.
+    pub forbidden_until: Option<Timestamp>,
+    /// Policies that deny requests.
+    pub policies: Vec<PolicyAssignment>,
+    /// Listings are not whole.
+    pub listing: Option<(Timestamp, ListingFault)>,
+    /// Listings of one kind are not whole.
+    pub listings: BTreeMap<ListedKind, (Timestamp, ListingFault)>,
+    /// Listings lag: what is younger than this is missing, what was deleted since is still there.
+    pub list_lag: SignedDuration,
+    /// Listings of some kinds lag, in one direction or the other; the longest that covers a kind counts.
+    pub lags: Vec<ListingLag>,
+    /// Pages of listings are of any size from one to what a page holds, as filtered pages of Azure are.
+    pub ragged_pages: bool,
+    /// Operations that begin now take so many times their time; 0 and 1 are as ever.
+    pub slow: u32,
+    /// Operations that begin now run for as long as ever, and fail at their end.
+    pub failing: Vec<LateFailure>,
+    /// VMs leave their NIC and OS disk behind when they are deleted, `deleteOption` or not.
+    pub keep_children: bool,
+    /// Listings spell some ids in capitals.
+    pub uppercase_ids: bool,
+}
+
+/// How a listing fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListingFault {
+    /// Its last page cannot be read.
+    BrokenPage,
+    /// We may not list.
+    Forbidden,
+    /// What should hold the list is said to be absent, as Azure says too where it hides a refusal.
+    Absent,
+}
+
+/// Operations that fail late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LateFailure {
+    /// Deletes; else what creates.
+    pub deletes: bool,
+    /// For how long, or for how many of them.
+    pub duration: FaultDuration,
+}
+
+/// Offerings that cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shortage {
+    /// Of this size; `None` is any.
+    pub size: Option<VmSize>,
+    /// In this zone; `None` is any.
+    pub zone: Option<Zone>,
+    /// LaunchReason this way; `None` is any.
+    pub capacity_type: Option<CapacityType>,
+    /// For how long.
+    pub duration: FaultDuration,
+}
+
+/// How long a shortage lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultDuration {
+    /// Until a time.
+    Until(Timestamp),
+    /// For the next so many VMs.
+    Times(u32),
+}
+
+impl FaultDuration {
+    /// True when it strikes now; uses up one of its times.
+    pub(crate) fn strikes(&mut self, now: Timestamp) -> bool {
+        match self {
+            Self::Until(end) => now < *end,
+            Self::Times(0) => false,
+            Self::Times(left) => {
+                *left -= 1;
+                true
+            }
+        }
+    }
+}
+
+impl Shortage {
+    /// Everything is short.
+    #[must_use]
+    pub fn of_all(duration: FaultDuration) -> Self {
+        Self { size: None, zone: None, capacity_type: None, duration }
+    }
+
+    /// The size that may not be bought in any way until a time that has not come, as a listing of sizes shows it.
+    pub(crate) fn restricts(&self, size: &VmSize, now: Timestamp) -> bool {
+        let lasts = matches!(self.duration, FaultDuration::Until(end) if now < end);
+        lasts && self.capacity_type.is_none() && self.size.as_ref().is_none_or(|s| s == size)
+    }
+
+    fn covers(&self, offering: &OfferingKey) -> bool {
+        self.size.as_ref().is_none_or(|s| *s == offering.size)
+            && self.zone.as_ref().is_none_or(|z| *z == offering.zone)
+            && self.capacity_type.is_none_or(|c| c == offering.capacity_type)
+    }
+
+    /// True when the offering is short now; uses up one of its times.
+    fn strikes(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
+        self.covers(offering) && self.duration.strikes(now)
+    }
+}
+
+impl Faults {
+    /// Lets a call in, or says why no call gets in now.
+    pub(crate) fn admit(&self, now: Timestamp) -> Result<(), Refusal> {
+        if self.unavailable_until.is_some_and(|end| now < end) {
+            return Err(Refusal::Unavailable);
+        }
+        match self.throttled {
+            Some((end, retry_after)) if now < end => Err(Refusal::Throttled { retry_after }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why no listing of this kind is whole now, if so.
+    pub(crate) fn listing_fault(&self, kind: ListedKind, now: Timestamp) -> Option<ListingFault> {
+        let in_force = |fault: Option<(Timestamp, ListingFault)>| fault.filter(|(end, _)| now < *end).map(|(_, f)| f);
+        in_force(self.listing).or_else(|| in_force(self.listings.get(&kind).copied()))
+    }
+
+    /// What listings of this kind hide and keep: how young, and how long gone.
+    pub(crate) fn lag(&self, kind: ListedKind) -> (SignedDuration, SignedDuration) {
+        let of_kind = self.lags.iter().filter(|lag| lag.covers(kind));
+        of_kind.fold((self.list_lag, self.list_lag), |(hides, keeps), lag| (hides.max(lag.hides), keeps.max(lag.keeps)))
+    }
+
+    /// True when an operation that begins now is to fail at its end.
+    pub(crate) fn fails_late(&mut self, deletes: bool, now: Timestamp) -> bool {
+        self.failing.iter_mut().any(|failing| failing.deletes == deletes && failing.duration.strikes(now))
+    }
+
+    pub(crate) fn refuses(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
+        self.refused.iter_mut().any(|s| s.strikes(offering, now))
+    }
+
+    pub(crate) fn starves(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
+        self.unallocatable.iter_mut().any(|s| s.strikes(offering, now))
+    }
+}

@@ -1,0 +1,117 @@
+//! The resources that exist: how they are created, changed and removed.
+//!
+//! Every change of what exists goes through here, so that ledger, events and operations cannot disagree with it.
+
+mod aks_machine;
+mod capacity_reservations;
+mod related;
+mod vm;
+mod vm_extension;
+
+use crate::cloud::operations::Completion;
+use crate::cloud::{Change, ChangeCause, Cloud, CloudEvent, LedgerEntry, ScheduledEvent};
+use crate::random::Random;
+pub(super) use capacity_reservations::Reserved;
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::model::azure::cloud::{CloudResource, Nic, ResourceDetail, Tags};
+use napkeeper_core::model::errors::OperationId;
+use napkeeper_core::model::names::ArmId;
+pub(super) use related::RelatedResources;
+pub(crate) use related::pool_of;
+use std::sync::Arc;
+pub use vm_extension::Extension;
+
+impl Cloud {
+    pub(in crate::cloud) fn set_tags(&mut self, id: &ArmId, tags: Tags, cause: ChangeCause, at: Timestamp) {
+        let Some(resource) = self.resources.get_mut(id).filter(|r| r.tags != tags) else {
+            return;
+        };
+        Arc::make_mut(resource).tags = tags;
+        *self.revisions.entry(id.clone()).or_default() += 1;
+        let resource = Arc::clone(resource);
+        let change = Change::Tagged;
+        self.ledger.push(LedgerEntry { at, change, cause, resource });
+    }
+
+    pub(in crate::cloud) fn create(&mut self, resource: CloudResource, cause: ChangeCause, at: Timestamp) {
+        let resource = Arc::new(resource);
+        *self.revisions.entry(resource.id.clone()).or_default() += 1;
+        self.resources.insert(resource.id.clone(), Arc::clone(&resource));
+        let change = Change::Created;
+        self.ledger.push(LedgerEntry { at, change, cause, resource });
+    }
+
+    /// Takes a resource out of the accounting, with all that hangs on it.
+    pub(in crate::cloud) fn remove(&mut self, id: &ArmId, cause: ChangeCause, at: Timestamp) {
+        let Some(resource) = self.resources.remove(id) else {
+            return self.remove_machine(id, at);
+        };
+        self.operations.cut_short(id);
+        self.reservations.remove(id);
+        self.gone.push((at, Arc::clone(&resource)));
+        let change = Change::Deleted;
+        self.ledger.push(LedgerEntry { at, change, cause, resource: Arc::clone(&resource) });
+        match &resource.detail {
+            ResourceDetail::Vm(vm) => {
+                self.events.push(CloudEvent::VmGone {
+                    at,
+                    vm: id.clone(),
+                    incarnation: Arc::clone(&resource.incarnation),
+                    cause,
+                });
+                self.remove_children(id, vm, at);
+                self.forget_extensions(id);
+            }
+            ResourceDetail::Disk(_) => self.events.push(CloudEvent::DiskGone { at, disk: id.clone() }),
+            ResourceDetail::Nic(_) => {}
+        }
+    }
+
+    /// Changes a resource that exists.
+    pub(in crate::cloud) fn edit(&mut self, id: &ArmId, change: impl FnOnce(&mut ResourceDetail)) {
+        if let Some(resource) = self.resources.get_mut(id) {
+            change(&mut Arc::make_mut(resource).detail);
+            *self.revisions.entry(id.clone()).or_default() += 1;
+        }
+    }
+
+    pub(in crate::cloud) fn begin(&mut self, target: &ArmId, completion: Completion, due: Timestamp) -> OperationId {
+        self.operations.cut_short(target);
+        let id = OperationId(self.mint());
+        self.operations.begin(id.clone(), target.clone(), completion);
+        self.agenda.insert((due, ScheduledEvent::Operation(id.clone())));
+        id
+    }
+
+    /// How long something takes that happens to one incarnation once.
+    pub(in crate::cloud) fn takes(
+        &self,
+        (least, most): (SignedDuration, SignedDuration),
+        what: &str,
+        incarnation: &str,
+    ) -> SignedDuration {
+        let usual = Random::of(self.settings.seed, &format!("{what} {incarnation}")).duration(least, most);
+        usual.saturating_mul(i32::try_from(self.faults.slow).unwrap_or(i32::MAX).max(1))
+    }
+
+    /// A new unique id in the form of a GUID: the seed's, with a counter at its end.
+    pub(in crate::cloud) fn mint(&mut self) -> Arc<str> {
+        self.minted += 1;
+        let high = Random::of(self.settings.seed, &self.minted.to_string()).bits();
+        let id =
+            format!("{:08x}-{:04x}-4{:03x}-8000-{:012x}", high >> 32, (high >> 16) & 0xffff, high & 0xfff, self.minted);
+        Arc::from(id)
+    }
+
+    pub(in crate::cloud) fn new_nic(&mut self, id: ArmId, tags: Tags, now: Timestamp) -> CloudResource {
+        CloudResource {
+            id,
+            incarnation: self.mint(),
+            tags,
+            // A NIC does not say so itself; the listing of all resources of the group does.
+            created_at: Some(now),
+            zone: None,
+            detail: ResourceDetail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None }),
+        }
+    }
+}

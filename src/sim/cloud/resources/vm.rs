@@ -1,0 +1,302 @@
+//! Creates and deletes VMs, with their NICs and disks.
+
+use super::capacity_reservations::sold_as;
+use crate::cloud::operations::Completion;
+use crate::cloud::refusal::Refusal;
+use crate::cloud::{ChangeCause, Cloud, CloudEvent, NicReservation, VmRecord};
+use jiff::Timestamp;
+use napkeeper_core::catalog::{OfferingKey, SizeFacts};
+use napkeeper_core::model::azure::cloud::{CloudResource, Disk, DiskState, ProvisioningState, ResourceDetail, Vm};
+use napkeeper_core::model::errors::OperationId;
+use napkeeper_core::model::names::{ArmId, Zone};
+use napkeeper_core::plan::{Reply, VmSpec};
+use std::sync::Arc;
+
+impl Cloud {
+    pub(in crate::cloud) fn put_vm(&mut self, spec: &VmSpec, now: Timestamp) -> Result<Reply, Refusal> {
+        self.check_in_group(&spec.id)?;
+        if let Some(present) = self.resources.get(&spec.id).cloned() {
+            if spec.create_only {
+                return Err(Refusal::Precondition { condition: "If-None-Match", resource: spec.id.clone() });
+            }
+            return self.put_vm_again(&present, spec, now);
+        }
+        let facts = self.check_vm(spec, now)?;
+        if let Err(refusal) = self.sell(spec, &facts, now) {
+            self.reserve(&spec.nic, &spec.id, now);
+            return Err(refusal);
+        }
+        self.reservations.remove(&spec.nic);
+        let disk = self.new_os_disk(spec, now);
+        self.create(disk, ChangeCause::Cascade, now);
+        let vm = self.new_vm(spec, now);
+        self.create(vm, ChangeCause::Request, now);
+        let (claim, kubelet) = (Some(spec.claim.clone()), spec.kubelet.clone());
+        let machine = VmRecord { claim, kubelet, failed: false, reservation: spec.capacity_reservation_group.clone() };
+        self.vm_records.insert(spec.id.clone(), machine);
+        self.attach_nic(&spec.nic, &spec.id);
+        Ok(Reply::Accepted(self.begin_creation(&spec.id, &spec.offering, now)))
+    }
+
+    pub(in crate::cloud) fn attach_nic(&mut self, nic: &ArmId, vm: &ArmId) {
+        self.edit(nic, |detail| {
+            if let ResourceDetail::Nic(nic) = detail {
+                nic.vm = Some(vm.clone());
+            }
+        });
+    }
+
+    /// A PUT of a VM that exists: the same is adopted, a failed one is tried again, anything else is refused.
+    fn put_vm_again(&mut self, present: &CloudResource, spec: &VmSpec, now: Timestamp) -> Result<Reply, Refusal> {
+        self.check_idle(&spec.id)?;
+        let ResourceDetail::Vm(vm) = &present.detail else {
+            return Err(Refusal::Taken(spec.id.clone()));
+        };
+        let unlike = [
+            ("hardwareProfile.vmSize", vm.size != spec.offering.size),
+            ("zones", present.zone != zone_of(&spec.offering)),
+            ("priority", vm.capacity_type != spec.offering.capacity_type),
+            ("networkProfile", vm.nics != [spec.nic.clone()]),
+            ("storageProfile.osDisk", vm.os_disk.as_ref() != Some(&spec.os_disk)),
+        ];
+        if let Some((property, _)) = unlike.into_iter().find(|(_, differs)| *differs) {
+            let vm = spec.id.clone();
+            return Err(Refusal::PropertyChange { property, vm });
+        }
+        if let Some(operation) = self.operations.on(&spec.id).cloned() {
+            return Ok(Reply::Accepted(operation));
+        }
+        if vm.state == ProvisioningState::Failed {
+            if self.faults.refuses(&spec.offering, now) {
+                return Err(self.not_sold(&spec.offering));
+            }
+            return Ok(Reply::Accepted(self.begin_creation(&spec.id, &spec.offering, now)));
+        }
+        self.set_tags(&spec.id, spec.tags.clone(), ChangeCause::Request, now);
+        Ok(Reply::Done)
+    }
+
+    /// Refuses a VM that could not be made even if there were room for it.
+    fn check_vm(&self, spec: &VmSpec, now: Timestamp) -> Result<Arc<SizeFacts>, Refusal> {
+        let invalid = |what: String| Err(Refusal::Invalid(what.into()));
+        let OfferingKey { size, zone, .. } = &spec.offering;
+        let Some(facts) = self.settings.sizes.get(size) else {
+            return invalid(format!("The value {size} provided for the VM size is not valid."));
+        };
+        if spec.premium_disk && !facts.premium_io {
+            let (size, disk) = (size.clone(), Arc::from(spec.os_disk.name()));
+            return Err(Refusal::DiskUnfit { size, disk });
+        }
+        if spec.security.is_trusted_launch() && !facts.hyperv_v2 {
+            return invalid(format!("The VM size '{size}' does not support Trusted Launch."));
+        }
+        let region = &self.settings.region;
+        if !zone.is_regional() && !(1..=3).any(|n| *zone == Zone::of(region, n)) {
+            return invalid(format!("The zone '{zone}' is not supported in location '{region}'."));
+        }
+        match self.resources.get(&spec.nic).map(|nic| &nic.detail) {
+            Some(ResourceDetail::Nic(nic)) => {
+                if let Some(vm) = nic.vm.clone() {
+                    let nic = spec.nic.clone();
+                    return Err(Refusal::NicInUse { nic, vm });
+                }
+            }
+            _ => {
+                return invalid(format!("Resource {} referenced by the VM was not found.", spec.nic));
+            }
+        }
+        self.check_idle(&spec.nic)?;
+        self.check_unreserved(&spec.nic, Some(&spec.id), now)?;
+        if self.resources.contains_key(&spec.os_disk) {
+            return Err(Refusal::Taken(spec.os_disk.clone()));
+        }
+        Ok(Arc::clone(facts))
+    }
+
+    /// Refuses what Azure does not sell to this subscription now.
+    fn sell(&mut self, spec: &VmSpec, facts: &SizeFacts, now: Timestamp) -> Result<(), Refusal> {
+        let reserved = spec
+            .capacity_reservation_group
+            .as_ref()
+            .map(|group| self.has_reserved(group, &spec.offering))
+            .transpose()?;
+        if reserved == Some(true) {
+            return Ok(());
+        }
+        let offering = &sold_as(&spec.offering, false);
+        if self.faults.refuses(offering, now) {
+            return Err(self.not_sold(offering));
+        }
+        let usage = self.usage();
+        let region = &self.settings.region;
+        self.limits.check_cores(&usage, facts, offering.capacity_type, region)
+    }
+
+    fn not_sold(&self, offering: &OfferingKey) -> Refusal {
+        Refusal::SkuNotAvailable { size: offering.size.clone(), region: self.settings.region.clone() }
+    }
+
+    fn reserve(&mut self, nic: &ArmId, vm: &ArmId, now: Timestamp) {
+        let reservation = NicReservation { vm: vm.clone(), until: now + self.settings.timings.nic_reservation };
+        self.reservations.insert(nic.clone(), reservation);
+    }
+
+    fn begin_creation(&mut self, id: &ArmId, offering: &OfferingKey, now: Timestamp) -> OperationId {
+        let reserved = self.is_reserved(id, offering);
+        let starves = !reserved && self.faults.starves(&sold_as(offering, false), now);
+        let outcome = match (starves, offering.zone.is_regional()) {
+            (false, _) if self.faults.fails_late(false, now) => Err(Refusal::FailedLate),
+            (false, _) => Ok(()),
+            (true, true) => Err(Refusal::Allocation),
+            (true, false) => Err(Refusal::ZonalAllocation),
+        };
+        self.set_state(id, ProvisioningState::Creating);
+        let span = self.settings.timings.vm_create;
+        let due = now + self.takes(span, "create", &self.incarnation(id));
+        self.begin(id, Completion::Create(outcome), due)
+    }
+
+    pub(in crate::cloud) fn end_creation(&mut self, id: &ArmId, outcome: &Result<(), Refusal>, at: Timestamp) {
+        if let Some(machine) = self.vm_records.get_mut(id) {
+            machine.failed = outcome.is_err();
+        }
+        self.settle_machine(id, outcome.is_ok());
+        if outcome.is_err() {
+            return self.set_state(id, ProvisioningState::Failed);
+        }
+        self.set_state(id, ProvisioningState::Succeeded);
+        self.announce(id, at);
+    }
+
+    /// Tells the world that a VM runs.
+    pub(in crate::cloud) fn announce(&mut self, id: &ArmId, at: Timestamp) {
+        let Some(resource) = self.resources.get(id) else {
+            return;
+        };
+        let ResourceDetail::Vm(vm) = &resource.detail else {
+            return;
+        };
+        let offering = OfferingKey {
+            size: vm.size.clone(),
+            zone: resource.zone.clone().unwrap_or_else(Zone::regional),
+            capacity_type: vm.capacity_type,
+        };
+        let reserved = self.is_reserved(id, &offering);
+        let machine = self.vm_records.get(id);
+        let event = CloudEvent::VmRunning {
+            at,
+            vm: id.clone(),
+            incarnation: Arc::clone(&resource.incarnation),
+            claim: machine.and_then(|m| m.claim.clone()),
+            kubelet: machine.map(|m| m.kubelet.clone()).unwrap_or_default(),
+            price: self.settings.prices.get(&sold_as(&offering, reserved)).copied().unwrap_or_default(),
+            offering,
+        };
+        self.events.push(event);
+    }
+
+    pub(in crate::cloud) fn begin_delete(&mut self, resource: &CloudResource, now: Timestamp) -> OperationId {
+        let timings = &self.settings.timings;
+        let span = match &resource.detail {
+            ResourceDetail::Vm(_) => timings.vm_delete,
+            ResourceDetail::Nic(_) | ResourceDetail::Disk(_) => timings.child_delete,
+        };
+        let due = now + self.takes(span, "delete", &resource.incarnation);
+        self.set_state(&resource.id, ProvisioningState::Deleting);
+        let outcome = if self.faults.fails_late(true, now) { Err(Refusal::FailedLate) } else { Ok(()) };
+        self.begin(&resource.id, Completion::Delete(outcome), due)
+    }
+
+    /// What was to be deleted is still there.
+    pub(in crate::cloud) fn stay(&mut self, id: &ArmId) {
+        self.set_state(id, ProvisioningState::Failed);
+        self.keep_machine(id);
+    }
+
+    /// What becomes of the NICs and disks of a VM that is gone. `deleteOption: Delete` takes NIC and OS disk along,
+    /// but Azure keeps the NIC of a VM that never came up for a second try.
+    pub(in crate::cloud) fn remove_children(&mut self, id: &ArmId, vm: &Vm, at: Timestamp) {
+        let failed = self.vm_records.remove(id).is_some_and(|m| m.failed);
+        for nic in &vm.nics {
+            self.edit(nic, |detail| {
+                if let ResourceDetail::Nic(nic) = detail {
+                    nic.vm = None;
+                }
+            });
+            if failed {
+                self.reserve(nic, id, at);
+            } else if !self.faults.keep_children {
+                self.remove(nic, ChangeCause::Cascade, at);
+            }
+        }
+        for disk in vm.os_disk.iter().chain(&vm.data_disks) {
+            self.release_disk(disk, id, at);
+        }
+        if let Some(disk) = vm.os_disk.as_ref().filter(|_| !self.faults.keep_children) {
+            self.remove(disk, ChangeCause::Cascade, at);
+        }
+    }
+
+    pub(in crate::cloud) fn release_disk(&mut self, disk: &ArmId, vm: &ArmId, at: Timestamp) {
+        self.edit(disk, |detail| {
+            if let ResourceDetail::Disk(disk) = detail {
+                disk.managed_by.retain(|holder| holder != vm);
+                disk.state = if disk.managed_by.is_empty() { DiskState::Unattached } else { DiskState::Attached };
+                disk.last_ownership_update = Some(at);
+            }
+        });
+    }
+
+    fn set_state(&mut self, id: &ArmId, state: ProvisioningState) {
+        self.edit(id, |detail| {
+            if let ResourceDetail::Vm(vm) = detail {
+                vm.state = state;
+            }
+        });
+    }
+
+    fn incarnation(&self, id: &ArmId) -> Arc<str> {
+        self.resources.get(id).map_or_else(|| Arc::from(""), |r| Arc::clone(&r.incarnation))
+    }
+
+    fn new_vm(&mut self, spec: &VmSpec, now: Timestamp) -> CloudResource {
+        CloudResource {
+            id: spec.id.clone(),
+            incarnation: self.mint(),
+            tags: spec.tags.clone(),
+            created_at: Some(now),
+            zone: zone_of(&spec.offering),
+            detail: ResourceDetail::Vm(Vm {
+                size: spec.offering.size.clone(),
+                capacity_type: spec.offering.capacity_type,
+                state: ProvisioningState::Creating,
+                nics: vec![spec.nic.clone()],
+                os_disk: Some(spec.os_disk.clone()),
+                data_disks: Vec::new(),
+            }),
+        }
+    }
+
+    fn new_os_disk(&mut self, spec: &VmSpec, now: Timestamp) -> CloudResource {
+        CloudResource {
+            id: spec.os_disk.clone(),
+            incarnation: self.mint(),
+            tags: spec.tags.clone(),
+            created_at: Some(now),
+            zone: zone_of(&spec.offering),
+            detail: ResourceDetail::Disk(Disk {
+                is_os: true,
+                size_gib: spec.os_disk_gb,
+                sku: Arc::from(if spec.premium_disk { "Premium_LRS" } else { "StandardSSD_LRS" }),
+                state: DiskState::Attached,
+                managed_by: vec![spec.id.clone()],
+                max_shares: 1,
+                last_ownership_update: Some(now),
+            }),
+        }
+    }
+}
+
+fn zone_of(offering: &OfferingKey) -> Option<Zone> {
+    (!offering.zone.is_regional()).then(|| offering.zone.clone())
+}

@@ -1,0 +1,165 @@
+//! Writes of the controller to NodeClaims and Nodes.
+
+use crate::cluster::kubelet::add_taints;
+use crate::cluster::{Cluster, Delta};
+use napkeeper_core::model::cluster::claim::{Claim, ClaimRef, ClaimStatus, LaunchIntent};
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::{Taint, TaintEffect};
+use napkeeper_core::model::errors::ClusterError;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ClaimName, NodeName, Uid};
+use napkeeper_core::plan::{ClaimDraft, ClaimUpdate, NodeUpdate};
+use std::sync::Arc;
+
+impl Cluster {
+    pub(in crate::cluster) fn create_claim(&mut self, draft: &ClaimDraft) -> Result<(), ClusterError> {
+        if self.store.claims().get(&draft.name).is_some() {
+            return Err(ClusterError::Conflict);
+        }
+        let claim = Claim {
+            name: draft.name.clone(),
+            uid: self.ids.uid(),
+            created_at: self.now,
+            deleting_at: None,
+            has_finalizer: true,
+            spec: draft.spec.clone(),
+            intent: None,
+            status: ClaimStatus::default(),
+        };
+        self.put_claim(claim);
+        Ok(())
+    }
+
+    pub(in crate::cluster) fn write_intent(
+        &mut self,
+        claim: &ClaimRef,
+        intent: &LaunchIntent,
+    ) -> Result<(), ClusterError> {
+        let mut claim = self.claim(claim)?;
+        if claim.deleting_at.is_some() {
+            return Err(ClusterError::Conflict);
+        }
+        claim.intent = Some(intent.clone());
+        self.put_claim(claim);
+        Ok(())
+    }
+
+    pub(in crate::cluster) fn advance_claim(
+        &mut self,
+        claim: &ClaimRef,
+        step: &ClaimUpdate,
+    ) -> Result<(), ClusterError> {
+        let mut claim = self.claim(claim)?;
+        let status = &mut claim.status;
+        match step {
+            ClaimUpdate::Launched { provider_id, offering: _, capacity, allocatable } => {
+                status.launched = Some(self.now);
+                status.launch_failed = None;
+                status.provider_id = Some(provider_id.clone());
+                status.capacity = capacity.clone();
+                status.allocatable = allocatable.clone();
+            }
+            ClaimUpdate::BillingExtensionInstalled => status.billed = Some(self.now),
+            ClaimUpdate::LaunchFailed(failure) => status.launch_failed = Some(failure.clone()),
+            ClaimUpdate::Registered { node } => {
+                status.registered = Some(self.now);
+                status.node_name = Some(node.clone());
+            }
+            ClaimUpdate::Initialized => status.initialized = Some(self.now),
+            ClaimUpdate::PodEvent { at } => status.last_pod_event = Some(*at),
+        }
+        self.put_claim(claim);
+        Ok(())
+    }
+
+    /// Asks for a NodeClaim's deletion; the finalizer holds the object.
+    pub(in crate::cluster) fn delete_claim_object(&mut self, claim: &ClaimRef) -> Result<(), ClusterError> {
+        let mut claim = self.claim(claim)?;
+        if !claim.has_finalizer {
+            self.take_claim(&claim);
+        } else if claim.deleting_at.is_none() {
+            claim.deleting_at = Some(self.now);
+            self.put_claim(claim);
+        }
+        Ok(())
+    }
+
+    pub(in crate::cluster) fn release_claim(&mut self, claim: &ClaimRef) -> Result<(), ClusterError> {
+        let mut claim = self.claim(claim)?;
+        claim.has_finalizer = false;
+        if claim.deleting_at.is_some() {
+            self.take_claim(&claim);
+        } else {
+            self.put_claim(claim);
+        }
+        Ok(())
+    }
+
+    pub(in crate::cluster) fn advance_node(
+        &mut self,
+        name: &NodeName,
+        uid: &Uid,
+        step: &NodeUpdate,
+    ) -> Result<(), ClusterError> {
+        let mut node = self.node(name, uid)?;
+        let yes: Arc<str> = Arc::from("true");
+        match step {
+            NodeUpdate::Register { labels, taints } => {
+                node.has_finalizer = true;
+                node.labels.extend(labels.clone());
+                node.labels.insert(Arc::from(labels::REGISTERED), yes);
+                node.taints.retain(|t| &*t.key != labels::TAINT_UNREGISTERED);
+                add_taints(&mut node.taints, taints.iter().cloned());
+                self.start_up(&node);
+            }
+            NodeUpdate::Initialize => {
+                node.labels.insert(Arc::from(labels::INITIALIZED), yes);
+            }
+            NodeUpdate::TaintDisrupted => {
+                let disrupted = Taint {
+                    key: Arc::from(labels::TAINT_DISRUPTED),
+                    value: Arc::from(""),
+                    effect: TaintEffect::NoSchedule,
+                };
+                add_taints(&mut node.taints, [disrupted]);
+            }
+        }
+        self.put_node(node);
+        Ok(())
+    }
+
+    /// A NodeClaim of this name and UID.
+    fn claim(&self, claim: &ClaimRef) -> Result<Claim, ClusterError> {
+        let found = self.store.claims().get(&claim.name);
+        let found = found.ok_or(ClusterError::NotFound)?;
+        if found.uid == claim.uid { Ok(Claim::clone(found)) } else { Err(ClusterError::Conflict) }
+    }
+
+    /// A Node of this name and UID.
+    pub(in crate::cluster) fn node(&self, name: &NodeName, uid: &Uid) -> Result<Node, ClusterError> {
+        let found = self.store.nodes().get(name).ok_or(ClusterError::NotFound)?;
+        if found.uid == *uid { Ok(Node::clone(found)) } else { Err(ClusterError::Conflict) }
+    }
+
+    fn put_claim(&mut self, claim: Claim) {
+        let claim = Arc::new(claim);
+        self.store.put_claim(Arc::clone(&claim));
+        self.deltas.push(Delta::Claim(claim));
+    }
+
+    /// Removes a NodeClaim; the garbage collector asks for the deletion of its Node.
+    fn take_claim(&mut self, claim: &Claim) {
+        self.forget_claim(&claim.name);
+        let provider = claim.status.provider_id.as_ref();
+        let node = provider.and_then(|id| self.store.node_by_provider_id(id)).cloned();
+        if let Some(node) = node {
+            self.delete_node_object(&node.name);
+        }
+    }
+
+    /// Removes a NodeClaim and nothing else.
+    pub(in crate::cluster) fn forget_claim(&mut self, name: &ClaimName) {
+        self.store.remove_claim(name);
+        self.deltas.push(Delta::ClaimGone(name.clone()));
+    }
+}

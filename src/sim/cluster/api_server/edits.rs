@@ -1,0 +1,193 @@
+//! Edits by users, Git and accidents.
+
+use crate::cluster::pods::{PodOrigin, PodRuntime};
+use crate::cluster::{Cluster, Delta};
+use crate::workload::{PodBudget, PodTemplate, Workload};
+use jiff::Timestamp;
+use napkeeper_core::catalog::overlay::Overlay;
+use napkeeper_core::model::cluster::claim::Claim;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::PodOwner;
+use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
+use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
+use napkeeper_core::model::orphans::sweep::Sweep;
+use napkeeper_core::model::settings::Pause;
+use std::sync::Arc;
+
+impl Cluster {
+    /// Adds or replaces a NodePool.
+    pub fn apply_pool(&mut self, pool: NodePool) {
+        let pool = Arc::new(pool);
+        self.store.put_pool(pool.name.clone(), Arc::clone(&pool));
+        self.deltas.push(Delta::Pool(pool));
+    }
+
+    /// Deletes a NodePool; the garbage collector asks for the deletion of its NodeClaims.
+    pub fn delete_pool(&mut self, name: &NodePoolName, now: Timestamp) {
+        self.advance_clock(now);
+        self.store.remove_pool(name);
+        self.deltas.push(Delta::PoolGone(name.clone()));
+        let of_pool = |claim: &&Arc<Claim>| claim.spec.pool.as_ref() == Some(name);
+        let claims: Vec<_> = self.store.claims().values().filter(of_pool).collect();
+        for claim in claims.into_iter().map(|c| c.name.clone()).collect::<Vec<_>>() {
+            self.delete_claim(&claim, now);
+        }
+    }
+
+    /// Adds or replaces an AKSNodeClass.
+    pub fn apply_class(&mut self, class: NodeClass) {
+        let class = Arc::new(class);
+        self.store.put_class(class.name.clone(), Arc::clone(&class));
+        self.deltas.push(Delta::Class(class));
+    }
+
+    /// Deletes an AKSNodeClass.
+    pub fn delete_class(&mut self, name: &NodeClassName) {
+        self.store.remove_class(name);
+        self.deltas.push(Delta::ClassGone(name.clone()));
+    }
+
+    /// Adds or replaces a NodeOverlay.
+    pub fn apply_overlay(&mut self, overlay: Overlay) {
+        let overlay = Arc::new(overlay);
+        self.store.put_overlay(overlay.name.clone(), Arc::clone(&overlay));
+        self.deltas.push(Delta::Overlay(overlay));
+    }
+
+    /// Adds or replaces an OrphanSweep.
+    pub fn apply_sweep(&mut self, sweep: Sweep) {
+        let sweep = Arc::new(sweep);
+        self.store.put_sweep(sweep.name.clone(), Arc::clone(&sweep));
+        self.deltas.push(Delta::Sweep(sweep));
+    }
+
+    /// Deletes an OrphanSweep.
+    pub fn delete_sweep(&mut self, name: &ObjectName) {
+        self.store.remove_sweep(name);
+        self.reports.remove(name);
+        self.deltas.push(Delta::SweepGone(name.clone()));
+    }
+
+    /// Sets the pause switch.
+    pub fn set_pause(&mut self, pause: Pause) {
+        self.store.pause = pause.clone();
+        self.deltas.push(Delta::Pause(pause));
+    }
+
+    /// Adds or replaces a DaemonSet: one pod on every node that accepts it. Pods that are there stay as they are.
+    pub fn apply_daemon_set(&mut self, key: ObjectKey, template: &PodTemplate, now: Timestamp) {
+        self.advance_clock(now);
+        let set = Arc::new(DaemonSet { shape: Arc::clone(&template.shape) });
+        self.daemon_sets.put(key.clone(), template);
+        self.store.put_daemon_set(key.clone(), Arc::clone(&set));
+        self.deltas.push(Delta::DaemonSet(key, set));
+        let nodes = self.store.nodes().values().map(|n| n.name.clone());
+        self.dirty.nodes.extend(nodes);
+    }
+
+    /// Deletes a DaemonSet and its pods.
+    pub fn delete_daemon_set(&mut self, key: &ObjectKey, now: Timestamp) {
+        self.advance_clock(now);
+        for pod in self.daemon_sets.take(key) {
+            self.end_pod(&pod);
+        }
+        self.store.remove_daemon_set(key);
+        self.deltas.push(Delta::DaemonSetGone(key.clone()));
+    }
+
+    /// Adds a workload, or replaces it; pods that are there keep their shape.
+    pub fn apply_workload(&mut self, key: ObjectKey, workload: Workload, now: Timestamp) {
+        self.advance_clock(now);
+        self.workloads.put(key.clone(), workload);
+        self.dirty.workloads.insert(key);
+    }
+
+    /// Changes how many pods a workload has; nothing happens when there is no such workload.
+    pub fn scale(&mut self, key: &ObjectKey, to: u32, now: Timestamp) {
+        self.advance_clock(now);
+        if let Some(entry) = self.workloads.all.get_mut(key) {
+            entry.workload.scale(to);
+            self.dirty.workloads.insert(key.clone());
+        }
+    }
+
+    /// Deletes a workload and its pods. PersistentVolumeClaims stay, as those of a StatefulSet do.
+    pub fn delete_workload(&mut self, key: &ObjectKey, now: Timestamp) {
+        self.advance_clock(now);
+        if let Some(entry) = self.workloads.all.remove(key) {
+            for pod in entry.pods {
+                self.end_pod(&pod);
+            }
+        }
+    }
+
+    /// Makes a pod that nobody makes anew, using these PersistentVolumeClaims; nothing happens when the name is taken.
+    pub fn run_pod(&mut self, key: ObjectKey, template: &PodTemplate, volumes: Vec<ObjectName>, now: Timestamp) {
+        self.advance_clock(now);
+        if self.store.pods().get(&key).is_some() {
+            return;
+        }
+        let runtimes = PodRuntime { origin: PodOrigin::Unmanaged, grace: template.grace, run_for: None };
+        self.workloads.runtimes.insert(key.clone(), runtimes);
+        self.workloads.bare.insert(key.clone());
+        let pod = self.new_pod(key, template, PodOwner::Nobody, volumes);
+        self.put_pod(pod);
+    }
+
+    /// Deletes a pod past all budgets.
+    pub fn delete_pod(&mut self, key: &ObjectKey, now: Timestamp) {
+        self.advance_clock(now);
+        self.end_pod(key);
+    }
+
+    /// Adds or replaces a PodDisruptionBudget.
+    pub fn apply_budget(&mut self, key: ObjectKey, budget: PodBudget) {
+        self.budgets.insert(key, budget);
+    }
+
+    /// Deletes a PodDisruptionBudget.
+    pub fn delete_budget(&mut self, key: &ObjectKey) {
+        self.budgets.remove(key);
+    }
+
+    /// Somebody edits a Node: cordons it, taints it, annotates it. Name and UID stay.
+    pub fn edit_node(&mut self, name: &NodeName, edit: impl FnOnce(&mut Node), now: Timestamp) {
+        self.advance_clock(now);
+        if let Some(node) = self.store.nodes().get(name) {
+            let mut edited = Node::clone(node);
+            edit(&mut edited);
+            edited.name = node.name.clone();
+            edited.uid = node.uid.clone();
+            self.put_node(edited);
+        }
+    }
+
+    /// Somebody deletes a Node object; our finalizer holds it.
+    pub fn delete_node(&mut self, name: &NodeName, now: Timestamp) {
+        self.advance_clock(now);
+        self.delete_node_object(name);
+    }
+
+    /// Somebody deletes a NodeClaim; our finalizer holds it.
+    pub fn delete_claim(&mut self, name: &ClaimName, now: Timestamp) {
+        self.advance_clock(now);
+        if let Some(claim) = self.store.claims().get(name).map(|c| c.reference()) {
+            // The claim of this UID has just been read.
+            let _ = self.delete_claim_object(&claim);
+        }
+    }
+
+    /// The API server is restored from nothing: NodeClaims, Nodes, PersistentVolumes, their claims and attachments
+    /// are gone, and with them the pods on the nodes. NodePools, OrphanSweeps, workloads and records are there again,
+    /// as Git and backups bring them. No disk is given back.
+    pub fn empty(&mut self, now: Timestamp) {
+        self.advance_clock(now);
+        let claims: Vec<ClaimName> = self.store.claims().iter().map(|(k, _)| k.clone()).collect();
+        claims.iter().for_each(|name| self.forget_claim(name));
+        self.forget_volume_claims();
+        let volumes: Vec<ObjectName> = self.store.volumes().iter().map(|(k, _)| k.clone()).collect();
+        volumes.iter().for_each(|name| self.take_volume(name));
+        let nodes: Vec<NodeName> = self.store.nodes().iter().map(|(k, _)| k.clone()).collect();
+        nodes.iter().for_each(|name| self.take_node(name));
+    }
+}

@@ -1,0 +1,131 @@
+//! The API server's answers to the controller's reads and writes.
+
+mod claims;
+mod edits;
+mod listing;
+
+use super::{Cluster, Delta};
+use crate::workload::PodBudget;
+use jiff::Timestamp;
+pub(super) use listing::ApiServerFaults;
+pub use listing::ClusterListing;
+use napkeeper_core::model::cluster::pod::{Pod, PodPhase};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
+use napkeeper_core::model::names::{ObjectKey, Uid};
+use napkeeper_core::orphans::apply;
+use napkeeper_core::plan::{ClusterRead, ClusterWrite, RecordChange, Reply, SweepReport};
+use std::sync::Arc;
+
+impl Cluster {
+    /// Writes to the cluster.
+    ///
+    /// # Errors
+    /// [`EffectError::Cluster`] as the API server would refuse it, or while faults are injected.
+    pub fn write(&mut self, write: &ClusterWrite, now: Timestamp) -> Result<Reply, EffectError> {
+        self.advance_clock(now);
+        let reply = self.faults.check_reachable(self.now).and_then(|()| self.accept(write));
+        reply.map(|()| Reply::Done).map_err(EffectError::Cluster)
+    }
+
+    /// Reads from the cluster.
+    ///
+    /// # Errors
+    /// As [`Cluster::write`].
+    pub fn read(&mut self, read: &ClusterRead, now: Timestamp) -> Result<Reply, EffectError> {
+        self.advance_clock(now);
+        let reply = self.faults.check_reachable(self.now).and_then(|()| self.answer(read));
+        reply.map_err(EffectError::Cluster)
+    }
+
+    fn accept(&mut self, write: &ClusterWrite) -> Result<(), ClusterError> {
+        match write {
+            ClusterWrite::CreateClaim(draft) => self.create_claim(draft)?,
+            ClusterWrite::WriteIntent(claim, intent) => self.write_intent(claim, intent)?,
+            ClusterWrite::UpdateClaim(claim, step) => self.advance_claim(claim, step)?,
+            ClusterWrite::UpdateNode(name, uid, step) => self.advance_node(name, uid, step)?,
+            ClusterWrite::DeleteClaim(claim) => self.delete_claim_object(claim)?,
+            ClusterWrite::RemoveFinalizer(claim) => self.release_claim(claim)?,
+            ClusterWrite::DeleteNode(name, uid) => {
+                self.node(name, uid)?;
+                self.take_node(name);
+            }
+            ClusterWrite::Evict(pod, uid) => self.evict(pod, uid)?,
+            ClusterWrite::WriteRecords(change) => {
+                apply(Arc::make_mut(&mut self.store.records), RecordChange::clone(change));
+                let records = Arc::clone(&self.store.records);
+                self.deltas.push(Delta::Records(records));
+            }
+            ClusterWrite::ReportSweep(report) => self.report_sweep(report)?,
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, read: &ClusterRead) -> Result<Reply, ClusterError> {
+        match read {
+            ClusterRead::Claim(name) => {
+                self.faults.check_allowed(ClusterListing::Claims)?;
+                Ok(Reply::Claim(self.store.claims().get(name).cloned()))
+            }
+            ClusterRead::Node(provider) => {
+                self.faults.check_allowed(ClusterListing::Nodes)?;
+                let named = || {
+                    let name = provider.vm().name().to_ascii_lowercase();
+                    self.store.nodes().values().find(|node| node.name.as_str() == name)
+                };
+                Ok(Reply::Node(self.store.node_by_provider_id(provider).or_else(named).cloned()))
+            }
+            ClusterRead::Pods(node) => {
+                let keys = self.store.node_usage(node).map(|u| &u.pods).into_iter().flatten();
+                Ok(Reply::Pods(keys.filter_map(|key| self.store.pods().get(key)).cloned().collect()))
+            }
+            ClusterRead::Volume(name) => {
+                self.faults.check_allowed(ClusterListing::Volumes)?;
+                Ok(Reply::Volume(self.store.volumes().get(name).cloned()))
+            }
+        }
+    }
+
+    fn report_sweep(&mut self, report: &SweepReport) -> Result<(), ClusterError> {
+        if self.store.sweeps().get(&report.sweep).is_none() {
+            return Err(ClusterError::NotFound);
+        }
+        self.reports.insert(report.sweep.clone(), report.clone());
+        Ok(())
+    }
+
+    /// The eviction API: pods that do not run may always go; others only if every budget that guards them allows it.
+    fn evict(&mut self, key: &ObjectKey, uid: &Uid) -> Result<(), ClusterError> {
+        let pod = self.store.pods().get(key).ok_or(ClusterError::NotFound)?;
+        if pod.uid != *uid {
+            return Err(ClusterError::Conflict);
+        }
+        let guarded = pod.phase == PodPhase::Running && pod.deleting_at.is_none();
+        let shape = &pod.shape;
+        let refused = |budget: &PodBudget| budget.guards(&shape.namespace, &shape.labels) && !self.has_spare(budget);
+        if guarded && self.budgets.values().any(refused) {
+            return Err(ClusterError::Budget);
+        }
+        self.end_pod(key);
+        Ok(())
+    }
+
+    /// True when a budget allows one healthy pod to go. Pods of DaemonSets are not counted.
+    fn has_spare(&self, budget: &PodBudget) -> bool {
+        let guards = |pod: &Pod| budget.guards(&pod.shape.namespace, &pod.shape.labels);
+        let healthy = |pods: &mut dyn Iterator<Item = &ObjectKey>| {
+            let pods = pods.filter_map(|key| self.store.pods().get(key));
+            let healthy = pods.filter(|p| guards(p) && PodBudget::is_healthy(p));
+            u32::try_from(healthy.count()).unwrap_or(u32::MAX)
+        };
+        let bare = healthy(&mut self.workloads.bare.iter());
+        let (mut running, mut wanted) = (bare, bare);
+        for entry in self.workloads.all.values() {
+            let shape = &entry.workload.template.shape;
+            if budget.guards(&shape.namespace, &shape.labels) {
+                running += healthy(&mut entry.pods.iter());
+                wanted += entry.workload.wanted(entry.succeeded);
+            }
+        }
+        budget.allows(running, wanted)
+    }
+}

@@ -1,0 +1,140 @@
+//! The Deployment, StatefulSet and Job controllers, which create and delete pods.
+
+use crate::cluster::pods::{PodOrigin, PodRuntime};
+use crate::cluster::{Cluster, ids};
+use crate::workload::{DiskRequest, Workload, WorkloadKind, surplus};
+use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
+use napkeeper_core::model::names::{ObjectKey, ObjectName};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// All workloads, and what their pods are to do.
+#[derive(Debug, Default)]
+pub(in crate::cluster) struct Workloads {
+    pub(in crate::cluster) all: BTreeMap<ObjectKey, WorkloadState>,
+    pub(in crate::cluster) runtimes: BTreeMap<ObjectKey, PodRuntime>,
+    /// Pods that nobody makes anew.
+    pub(in crate::cluster) bare: BTreeSet<ObjectKey>,
+}
+
+/// A workload and its pods.
+#[derive(Debug)]
+pub(in crate::cluster) struct WorkloadState {
+    pub(in crate::cluster) workload: Workload,
+    pub(in crate::cluster) pods: BTreeSet<ObjectKey>,
+    pub(in crate::cluster) succeeded: u32,
+}
+
+impl Workloads {
+    /// Adds a workload, or replaces it and keeps its pods.
+    pub(in crate::cluster) fn put(&mut self, key: ObjectKey, workload: Workload) {
+        if let Some(entry) = self.all.get_mut(&key) {
+            entry.workload = workload;
+            return;
+        }
+        let entry = WorkloadState { workload, pods: BTreeSet::new(), succeeded: 0 };
+        self.all.insert(key, entry);
+    }
+
+    fn owner(&mut self, pod: &ObjectKey) -> Option<&mut WorkloadState> {
+        match &self.runtimes.get(pod)?.origin {
+            PodOrigin::Workload(key) => self.all.get_mut(key),
+            PodOrigin::Unmanaged | PodOrigin::DaemonSet(..) => None,
+        }
+    }
+
+    pub(in crate::cluster) fn pod_succeeded(&mut self, pod: &ObjectKey) {
+        if let Some(entry) = self.owner(pod) {
+            entry.succeeded += 1;
+        }
+    }
+
+    /// A pod is gone. Says where it came from.
+    pub(in crate::cluster) fn forget_pod(&mut self, pod: &ObjectKey) -> Option<PodOrigin> {
+        if let Some(entry) = self.owner(pod) {
+            entry.pods.remove(pod);
+        }
+        self.bare.remove(pod);
+        self.runtimes.remove(pod).map(|runtimes| runtimes.origin)
+    }
+}
+
+impl Cluster {
+    /// Lets the controllers of all workloads with changes make and delete pods.
+    pub(in crate::cluster) fn run_workloads(&mut self) {
+        for key in std::mem::take(&mut self.dirty.workloads) {
+            self.run_workload(&key);
+        }
+    }
+
+    fn run_workload(&mut self, key: &ObjectKey) {
+        let Some(entry) = self.workloads.all.get(key) else {
+            return;
+        };
+        let workload = entry.workload.clone();
+        let wanted = usize::try_from(workload.wanted(entry.succeeded)).unwrap_or(usize::MAX);
+        if let WorkloadKind::StatefulSet { disk, .. } = workload.kind {
+            return self.run_stateful_set(key, &workload, (wanted, disk));
+        }
+        let active = self.active_pods(key);
+        for pod in surplus(active.clone(), active.len().saturating_sub(wanted)) {
+            self.end_pod(&pod.key);
+        }
+        for _ in active.len()..wanted {
+            let name = ObjectKey { namespace: key.namespace.clone(), name: self.ids.name(&key.name) };
+            self.make_pod(key, &workload, name, Vec::new());
+        }
+    }
+
+    /// Pods of a workload that have not ended and are not asked to.
+    pub(in crate::cluster) fn active_pods(&self, workload: &ObjectKey) -> Vec<Arc<Pod>> {
+        let Some(entry) = self.workloads.all.get(workload) else {
+            return Vec::new();
+        };
+        entry
+            .pods
+            .iter()
+            .filter_map(|key| self.store.pods().get(key))
+            .filter(|pod| pod.deleting_at.is_none() && !pod.is_terminal())
+            .map(Arc::clone)
+            .collect()
+    }
+
+    /// A StatefulSet makes a pod anew only when the old one of that name is gone. (All at once: `Parallel`.)
+    fn run_stateful_set(&mut self, key: &ObjectKey, workload: &Workload, (wanted, disk): (usize, Option<DiskRequest>)) {
+        let named =
+            |suffix: String| ObjectKey { namespace: key.namespace.clone(), name: ids::joined(&key.name, &suffix) };
+        let names: BTreeSet<ObjectKey> = (0..wanted).map(|i| named(i.to_string())).collect();
+        for pod in self.active_pods(key) {
+            if !names.contains(&pod.key) {
+                self.end_pod(&pod.key);
+            }
+        }
+        for pod in names {
+            if self.store.pods().get(&pod).is_some() {
+                continue;
+            }
+            let mut volumes = Vec::new();
+            if let Some(disk) = disk {
+                let claim = ObjectKey { namespace: pod.namespace.clone(), name: ids::joined(&pod.name, "data") };
+                volumes.push(claim.name.clone());
+                self.put_volume_claim(claim, disk);
+            }
+            self.make_pod(key, workload, pod, volumes);
+        }
+    }
+
+    fn make_pod(&mut self, owner: &ObjectKey, workload: &Workload, key: ObjectKey, volumes: Vec<ObjectName>) {
+        let pod = self.new_pod(key.clone(), &workload.template, PodOwner::Controller, volumes);
+        if let Some(entry) = self.workloads.all.get_mut(owner) {
+            entry.pods.insert(key.clone());
+        }
+        let runtimes = PodRuntime {
+            origin: PodOrigin::Workload(owner.clone()),
+            grace: workload.template.grace,
+            run_for: workload.run_for(),
+        };
+        self.workloads.runtimes.insert(key, runtimes);
+        self.put_pod(pod);
+    }
+}

@@ -1,0 +1,64 @@
+//! The hazard that a seed stresses.
+
+/// A hazard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hazard {
+    /// Scaling, evictions, shortages and quotas.
+    Shortages,
+    /// The controller crashes, and people delete NodeClaims and Nodes.
+    Crashes,
+    /// NICs, disks and VMs are left over.
+    Leaks,
+    /// Data disks: claimed, retained, lost, somebody else's.
+    DataDisks,
+    /// Other people's resources in the group, and resources that change hands.
+    ForeignResources,
+    /// The API server forgets everything.
+    ApiServerRestore,
+    /// Listings fail, Azure and the API server are away.
+    Outages,
+    /// People pause, report only, exclude, approve wrongly.
+    ManualChanges,
+    /// Things change between an inventory and the DELETE.
+    Races,
+    /// Many leaks and small caps, with crashes at the DELETE.
+    Caps,
+    /// The controller is pointed at a group of another cluster.
+    WrongGroup,
+    /// Beside managed NAP.
+    Companion,
+    /// Azure's listings lag: what is new is missing, what is gone is shown.
+    ListingLag,
+    /// A second janitor, managed NAP's, deletes the same things by its own rules, in between.
+    NapGarbageCollection,
+    /// AKS Machines, scale-set instances, snapshots and AKS itself hold what nobody else does, and are not always listed.
+    RelatedResources,
+}
+
+impl Hazard {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::Shortages,
+        Self::Crashes,
+        Self::Leaks,
+        Self::DataDisks,
+        Self::ForeignResources,
+        Self::ApiServerRestore,
+        Self::Outages,
+        Self::ManualChanges,
+        Self::Races,
+        Self::Caps,
+        Self::WrongGroup,
+        Self::Companion,
+        Self::ListingLag,
+        Self::NapGarbageCollection,
+        Self::RelatedResources,
+    ];
+
+    /// The hazard of a seed.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let place = usize::try_from(seed % Self::ALL.len() as u64).unwrap_or(0);
+        Self::ALL[place]
+    }
+}

@@ -1,0 +1,44 @@
+//! Checks that every pod runs, and that every leaked resource is deleted or waits for manual action, long after the faults.
+
+use crate::world::controller::effects::excuses_delay;
+use crate::world::{Violation, World};
+use napkeeper_core::model::azure::cloud::{CloudResource, ProvisioningState, ResourceDetail};
+
+/// Checks a world at rest.
+///
+/// # Errors
+/// [`Violation`] of the first thing that is undone.
+pub fn check_settled(world: &World) -> Result<(), Violation> {
+    let cluster = world.cluster().state();
+    if let Some(key) = cluster.pending().values().flatten().next() {
+        return Err(world.violation("settled-pods", format!("pod {key} is still pending")));
+    }
+    for claim in cluster.claims().values() {
+        if claim.status.initialized.is_none() || claim.deleting_at.is_some() {
+            let old = world.now().duration_since(claim.created_at).as_hours() >= 2;
+            if old {
+                return Err(world.violation("settled-claims", format!("NodeClaim {} is stuck", claim.name)));
+            }
+        }
+    }
+    for resource in world.unused_resources() {
+        let findings = cluster.sweeps().iter().filter_map(|(name, _)| world.cluster().report(name));
+        let finding = findings.flat_map(|r| &r.findings).find(|f| f.id == resource.id);
+        let Some(finding) = finding else {
+            return Err(world.violation("settled-leaks", format!("{} is an orphan, and in no report", resource.id)));
+        };
+        let excused = finding.refusals.iter().any(|r| excuses_delay(*r, world.mode()));
+        if !excused && !is_going(&resource) {
+            let why: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
+            let what =
+                format!("{} is an orphan, and kept without a reason that requires manual action: {why:?}", resource.id);
+            return Err(world.violation("settled-leaks", what));
+        }
+    }
+    Ok(())
+}
+
+/// True for a VM whose DELETE Azure has taken: the history may end while it works on it.
+fn is_going(resource: &CloudResource) -> bool {
+    matches!(&resource.detail, ResourceDetail::Vm(vm) if vm.state == ProvisioningState::Deleting)
+}

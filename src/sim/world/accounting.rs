@@ -1,0 +1,161 @@
+//! Cost and utilization.
+
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::{CapacityType, OfferingKey};
+use napkeeper_core::model::amounts::money::{HourlyPrice, Money};
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::snapshot::Snapshot;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Running totals of a world.
+#[derive(Debug, Clone, Default)]
+pub struct Accounting {
+    running: BTreeMap<Arc<str>, Bill>,
+    spent: Money,
+    spent_on_demand: Money,
+    node_time: SignedDuration,
+    spot_time: SignedDuration,
+    launched: u32,
+    most_at_once: usize,
+    load: Load,
+    used_millis: i128,
+    had_millis: i128,
+    waited: SignedDuration,
+    /// Spot VMs that Azure took back.
+    pub(super) evictions: u32,
+    /// Offerings that Azure refused.
+    pub(super) refusals: u32,
+    /// Orphans that sweeps deleted.
+    pub(super) collected: u32,
+}
+
+/// A running VM.
+#[derive(Debug, Clone, Copy)]
+struct Bill {
+    price: HourlyPrice,
+    on_demand: HourlyPrice,
+    spot: bool,
+}
+
+/// What managed nodes have and use, in thousandths of a core, and how many pods wait.
+#[derive(Debug, Clone, Copy, Default)]
+struct Load {
+    used: i64,
+    had: i64,
+    waiting: usize,
+}
+
+/// What it cost and how well it was used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Virtual time.
+    pub simulated_hours: i64,
+    /// Nodes that were launched.
+    pub nodes_launched: u32,
+    /// Most nodes at once.
+    pub nodes_most: usize,
+    /// Nodes running at the end.
+    pub nodes_now: usize,
+    /// Sum of the nodes' times, in hours.
+    pub node_hours: i64,
+    /// The part of it on spot, in percent.
+    pub spot_percent: i64,
+    /// Requested of allocatable CPU of managed nodes over the whole time, in percent.
+    pub cpu_utilisation_percent: i64,
+    /// Sum of the times that pods waited for a node, in pod-minutes.
+    pub pod_wait_minutes: i64,
+    /// Cost in nano-USD.
+    pub cost: Money,
+    /// What the same VMs would have cost at the full price, in nano-USD.
+    pub cost_on_demand: Money,
+    /// Spot VMs that Azure took back.
+    pub evictions: u32,
+    /// Offerings that Azure refused.
+    pub refusals: u32,
+    /// Orphans that sweeps deleted.
+    pub collected: u32,
+}
+
+impl Accounting {
+    /// A VM runs from now on, at this price; its full price is what it would cost on demand.
+    pub(crate) fn vm_runs(
+        &mut self,
+        incarnation: Arc<str>,
+        offering: &OfferingKey,
+        price: HourlyPrice,
+        on_demand: HourlyPrice,
+    ) {
+        let spot = offering.capacity_type == CapacityType::Spot;
+        self.running.insert(incarnation, Bill { price, on_demand, spot });
+        self.launched += 1;
+        self.most_at_once = self.most_at_once.max(self.running.len());
+    }
+
+    /// A VM is gone.
+    pub(crate) fn vm_stops(&mut self, incarnation: &str) {
+        self.running.remove(incarnation);
+    }
+
+    /// Measures what is used now of the nodes that are somebody's to launch and to remove.
+    pub(crate) fn measure(&mut self, cluster: &Snapshot, is_managed: impl Fn(&Node) -> bool) {
+        let mut load =
+            Load { waiting: cluster.pending().values().map(std::collections::BTreeSet::len).sum(), ..Load::default() };
+        for node in cluster.nodes().values().filter(|n| is_managed(n)) {
+            load.had += node.allocatable.cpu_millis;
+            load.used += cluster.node_usage(&node.name).map_or(0, |u| u.pod_requests.cpu_millis);
+        }
+        self.load = load;
+    }
+
+    /// Time passes.
+    pub(crate) fn pass(&mut self, from: Timestamp, to: Timestamp) {
+        let time = to.duration_since(from);
+        if time.is_zero() {
+            return;
+        }
+        for bill in self.running.values() {
+            self.spent += bill.price.over(time);
+            self.spent_on_demand += bill.on_demand.over(time);
+            self.node_time = self.node_time.saturating_add(time);
+            if bill.spot {
+                self.spot_time = self.spot_time.saturating_add(time);
+            }
+        }
+        let nanos = time.as_nanos();
+        self.used_millis += i128::from(self.load.used) * nanos;
+        self.had_millis += i128::from(self.load.had) * nanos;
+        let waiting = i32::try_from(self.load.waiting).unwrap_or(i32::MAX);
+        self.waited = self.waited.saturating_add(time * waiting);
+    }
+
+    /// The totals over a time.
+    #[must_use]
+    pub fn summary(&self, time: SignedDuration) -> Summary {
+        let percent = |part: i128, whole: i128| i64::try_from(part * 100 / whole.max(1)).unwrap_or(0);
+        Summary {
+            simulated_hours: time.as_hours(),
+            nodes_launched: self.launched,
+            nodes_most: self.most_at_once,
+            nodes_now: self.running.len(),
+            node_hours: self.node_time.as_hours(),
+            spot_percent: percent(self.spot_time.as_nanos(), self.node_time.as_nanos()),
+            cpu_utilisation_percent: percent(self.used_millis, self.had_millis),
+            pod_wait_minutes: self.waited.as_mins(),
+            cost: self.spent,
+            cost_on_demand: self.spent_on_demand,
+            evictions: self.evictions,
+            refusals: self.refusals,
+            collected: self.collected,
+        }
+    }
+}
+
+impl super::World {
+    /// The totals so far.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        self.accounting.summary(self.now.duration_since(self.started_at))
+    }
+}

@@ -1,0 +1,285 @@
+//! Faults that only the fault search injects, so that every deletion rule is needed by some history.
+
+use crate::cloud::{DiskDraft, FaultDuration, LateFailure};
+use crate::cluster::ClusterListing;
+use crate::world::timeline::EventKind;
+use crate::world::{Action, World};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::{CapacityType, OfferingKey};
+use napkeeper_core::model::azure::cloud::{ProvisioningState, ResourceDetail, Tags};
+use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
+use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
+use napkeeper_core::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ArmId, ObjectName, Uid};
+use napkeeper_core::model::orphans::sweep::Approval;
+use std::sync::Arc;
+
+/// What only the search for faults does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InjectedFault {
+    /// An OS disk is left over from a NodeClaim that is gone.
+    LeakDisk(ObjectName),
+    /// A VM, with NIC and OS disk, is left over from a NodeClaim that is gone.
+    LeakVm(ObjectName),
+    /// A NIC of another cluster.
+    ForeignNic(ObjectName),
+    /// A data disk of somebody else.
+    ForeignDisk(ObjectName),
+    /// A private endpoint takes a NIC.
+    ServeNic(ObjectName),
+    /// A disk is being copied (`ActiveSAS`).
+    CopyDisk(ObjectName),
+    /// One of the cluster's listings fails for a while.
+    FailListing(ClusterListing, SignedDuration),
+    /// This happens right after the next inventory, before anything follows from it.
+    AfterNextInventory(Box<Action>),
+    /// Somebody makes the resource of this name theirs.
+    TakeOver(ObjectName),
+    /// A PersistentVolume that was lost is restored.
+    RestoreVolume(ObjectName),
+    /// Listings lag by so much from now on.
+    ListLag(SignedDuration),
+    /// Managed NAP's collectors run: VMs and NICs without a NodeClaim and a Node go. They are in no hurry to be right
+    /// about disks, and take none.
+    NapGarbageCollection {
+        /// They take every other thing only.
+        every_other: bool,
+    },
+    /// A thing of this name, left over from a NodeClaim that is gone, which only this holds.
+    UsedOnlyBy(ObjectName, SoleUser),
+    /// Listings of what stands by the group break off for a while.
+    FailRelatedListing(SignedDuration),
+    /// So many of the operations that Azure accepts next fail at their end.
+    FailLate {
+        /// Deletes; else what creates.
+        deletes: bool,
+        /// How many.
+        times: u32,
+    },
+    /// No operation fails at its end any more.
+    FailNothing,
+    /// Approvals are merged that have expired, or name another incarnation, of everything that waits for one.
+    ApproveStale,
+}
+
+/// Who alone still wants a thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SoleUser {
+    /// An AKS Machine, by the NodeClaim that both name: of a NIC.
+    Machine,
+    /// A scale-set instance that names it: a disk.
+    Instance,
+    /// A snapshot that is being copied from it: a disk.
+    Snapshot,
+    /// AKS itself, by a tag: a NIC.
+    Aks,
+}
+
+impl SoleUser {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Machine, Self::Instance, Self::Snapshot, Self::Aks];
+
+    /// For names.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Machine => "machine",
+            Self::Instance => "instance",
+            Self::Snapshot => "snapshot",
+            Self::Aks => "aks",
+        }
+    }
+}
+
+/// What injected faults have left for later, and when the faults end.
+#[derive(Debug, Default)]
+pub(in crate::world) struct InjectedState {
+    /// When the faults are over: from then on, leaked resources must be deleted in time.
+    pub(in crate::world) faults_end: Option<Timestamp>,
+    /// Actions between the next inventory and what follows from it.
+    pub(in crate::world) after_inventory: Vec<Action>,
+    /// Machines, scale-set instances and snapshots beside those of the cloud.
+    related: Vec<Arc<RelatedResource>>,
+    /// Listings of related resources fail until this time.
+    related_fail_until: Option<Timestamp>,
+}
+
+impl World {
+    pub(in crate::world) fn inject_fault(&mut self, fault: InjectedFault) {
+        self.log(EventKind::Scenario, "injected fault", format!("{fault:?}"));
+        match fault {
+            InjectedFault::LeakDisk(name) => drop(self.add_bare_disk(&name, self.tags_of_deleted_claim(), true)),
+            InjectedFault::LeakVm(name) => self.leak_vm(&name),
+            InjectedFault::ForeignNic(name) => {
+                let tags = Tags::from([(Arc::from(labels::TAG_CLUSTER), Arc::from("another"))]);
+                if let Ok(id) = self.cloud.leak_nic(name.as_str(), tags, self.now) {
+                    self.mark_foreign(&id);
+                }
+            }
+            InjectedFault::ForeignDisk(name) => {
+                if let Some(id) = self.add_bare_disk(&name, Tags::new(), false) {
+                    self.mark_foreign(&id);
+                }
+            }
+            InjectedFault::ServeNic(name) => {
+                let id = self.cloud.nic_id(name.as_str());
+                drop(self.cloud.set_serves(&id, Some(Arc::from("a private endpoint")), self.now));
+            }
+            InjectedFault::CopyDisk(name) => {
+                let id = self.cloud.disk_id(name.as_str());
+                drop(self.cloud.set_copied(&id, self.now));
+            }
+            InjectedFault::FailListing(what, duration) => self.cluster.fail_listing(what, self.now + duration),
+            InjectedFault::AfterNextInventory(action) => self.injected.after_inventory.push(*action),
+            InjectedFault::TakeOver(name) => self.take_over_named(&name),
+            InjectedFault::RestoreVolume(name) => self.restore_volume(name),
+            InjectedFault::ApproveStale => self.approve_stale(),
+            InjectedFault::FailLate { deletes, times } => {
+                self.cloud.faults.failing.push(LateFailure { deletes, duration: FaultDuration::Times(times) });
+            }
+            InjectedFault::FailNothing => self.cloud.faults.failing.clear(),
+            InjectedFault::ListLag(lag) => self.cloud.faults.list_lag = lag,
+            InjectedFault::NapGarbageCollection { every_other } => self.run_nap_garbage_collection(every_other),
+            InjectedFault::UsedOnlyBy(name, holder) => self.add_used_only_by(&name, holder),
+            InjectedFault::FailRelatedListing(duration) => self.injected.related_fail_until = Some(self.now + duration),
+        }
+    }
+
+    /// What stands by, as it is listed: what Azure shows, and what a fault has put there.
+    pub(in crate::world) fn with_injected_related(&self, shown: Listing<RelatedResource>) -> Listing<RelatedResource> {
+        if self.injected.related_fail_until.is_some_and(|until| self.now < until) {
+            return Err(ListFailure { listing: Arc::from("other resources"), reason: Arc::from("a page failed") });
+        }
+        let mut shown = shown?;
+        shown.extend(self.injected.related.iter().cloned());
+        Ok(shown)
+    }
+
+    /// Karpenter's own collectors on Azure. Where they would be wrong is not our fault: they take what truly is nobody's.
+    fn run_nap_garbage_collection(&mut self, every_other: bool) {
+        let dead = self.unused_resources();
+        let taken = dead.iter().filter(|r| !matches!(r.detail, ResourceDetail::Disk(_)));
+        for resource in taken.step_by(if every_other { 2 } else { 1 }) {
+            if !self.cloud.is_deleting(&resource.id) && self.cloud.delete_outside(&resource.id, self.now).is_ok() {
+                self.log(EventKind::Scenario, resource.id.name(), "deleted by managed NAP");
+            }
+        }
+    }
+
+    fn add_used_only_by(&mut self, name: &ObjectName, holder: SoleUser) {
+        let tag = |k: &str, v: &str| (Arc::<str>::from(k), Arc::<str>::from(v));
+        let mut tags = self.tags_of_deleted_claim();
+        tags.extend([tag(labels::TAG_CLAIM, name.as_str()), tag(labels::TAG_CLAIM_UID, name.as_str())]);
+        let id = match holder {
+            SoleUser::Aks => {
+                tags.extend([tag("aks-managed-poolName", "user")]);
+                self.cloud.leak_nic(name.as_str(), tags, self.now).ok()
+            }
+            SoleUser::Machine => self.cloud.leak_nic(name.as_str(), tags, self.now).ok(),
+            SoleUser::Instance | SoleUser::Snapshot => self.add_bare_disk(name, tags, true),
+        };
+        let Some(id) = id else { return };
+        let Some(resource) = self.cloud.resources().get(&id) else { return };
+        self.truth.retain(&Arc::clone(&resource.incarnation));
+        let (kind, path, role) = match holder {
+            SoleUser::Aks => return,
+            SoleUser::Machine => (
+                "Microsoft.ContainerService/managedClusters",
+                format!("demo/agentPools/nap/machines/{name}"),
+                RelatedDetail::AksMachine { vm: None, state: ProvisioningState::Succeeded },
+            ),
+            SoleUser::Instance => (
+                "Microsoft.Compute/virtualMachineScaleSets",
+                "aks-system-00000000-vmss/virtualMachines/0".to_owned(),
+                RelatedDetail::ScaleSetInstance { nics: Vec::new(), disks: vec![id] },
+            ),
+            SoleUser::Snapshot => (
+                "Microsoft.Compute/snapshots",
+                name.to_string(),
+                RelatedDetail::Snapshot { source: Some(id), in_progress: true },
+            ),
+        };
+        let id = self.settings.cluster.node_resource_group.resource(kind, &path);
+        let tags = Tags::from([tag(labels::TAG_MACHINE_CLAIM, name.as_str())]);
+        self.injected.related.push(Arc::new(RelatedResource { id, tags, created_at: Some(self.now), detail: role }));
+    }
+
+    /// Tags of what was made for a NodeClaim that is gone.
+    pub(super) fn tags_of_deleted_claim(&self) -> Tags {
+        let tag = |k: &str, v: &str| (Arc::from(k), Arc::from(v));
+        Tags::from([
+            tag(labels::TAG_CLUSTER, &self.settings.cluster.tag_value),
+            tag(labels::TAG_CLAIM, "general-purpose-gone0"),
+            tag(labels::TAG_CLAIM_UID, "0b5f8e0e-0000-4000-8000-00000000dead"),
+        ])
+    }
+
+    fn add_bare_disk(&mut self, name: &ObjectName, tags: Tags, is_os: bool) -> Option<ArmId> {
+        let draft =
+            DiskDraft { name: name.text(), tags, size_gib: 128, sku: Arc::from("Premium_LRS"), is_os, zone: None };
+        self.cloud.add_disk(draft, self.now).ok()
+    }
+
+    fn leak_vm(&mut self, name: &ObjectName) {
+        let Some(size) = self.catalog.sizes.iter().find(|s| s.facts.vcpus == 2 && !s.zones.is_empty()) else { return };
+        let offering = OfferingKey {
+            size: size.facts.name.clone(),
+            zone: size.zones[0].clone(),
+            capacity_type: CapacityType::OnDemand,
+        };
+        drop(self.cloud.add_vm(name.as_str(), self.tags_of_deleted_claim(), &offering, self.now));
+    }
+
+    /// From now on this is somebody else's, and with a VM all that is attached to it.
+    pub(in crate::world) fn mark_foreign(&mut self, id: &ArmId) {
+        let Some(resource) = self.cloud.resources().get(id).cloned() else { return };
+        self.truth.set_foreign(&resource.incarnation);
+        if let ResourceDetail::Vm(vm) = &resource.detail {
+            for part in vm.nics.iter().chain(&vm.os_disk) {
+                self.mark_foreign(part);
+            }
+        }
+    }
+
+    fn take_over_named(&mut self, name: &ObjectName) {
+        let named = |id: &&ArmId| id.name() == name.as_str();
+        let Some(id) = self.cloud.resources().keys().find(named).cloned() else { return };
+        let tags = Tags::from([(Arc::from("owner"), Arc::from("another owner"))]);
+        if self.cloud.retag(&id, tags, self.now).is_ok() {
+            self.mark_foreign(&id);
+        }
+    }
+
+    fn restore_volume(&mut self, name: ObjectName) {
+        let disk = self.cloud.disk_id(name.as_str());
+        let there = self.cloud.resources().contains_key(&disk) && !self.cloud.is_deleting(&disk);
+        let Ok(uid) = Uid::new(format!("restored-{name}")) else { return };
+        if there {
+            let (handle, reclaim, driver) = (Some(disk), ReclaimPolicy::Delete, Some(driver(DISK_DRIVER)));
+            let volume =
+                Volume { name, uid, handle, reclaim, claim: None, affinity: Vec::new(), driver, deleting: false };
+            self.cluster.apply_volume(volume, self.now);
+        }
+    }
+
+    fn approve_stale(&mut self) {
+        let now = self.now;
+        let waiting: Vec<(ArmId, Arc<str>)> = self.waiting_for_approval();
+        self.edit_sweeps(|sweep| {
+            for (id, incarnation) in &waiting {
+                let expired = Approval {
+                    id: id.clone(),
+                    incarnation: Arc::clone(incarnation),
+                    expires_at: now - SignedDuration::from_hours(1),
+                };
+                let other = Approval {
+                    id: id.clone(),
+                    incarnation: Arc::from("another-incarnation"),
+                    expires_at: now + SignedDuration::from_hours(24),
+                };
+                sweep.approvals.extend([expired, other]);
+            }
+        });
+    }
+}

@@ -1,0 +1,271 @@
+//! The actions of a scenario's steps.
+//!
+//! Each action is what users, Azure or bad luck do. Actions are data, read from a scenario file.
+
+mod azure;
+mod cluster;
+pub(crate) mod fields;
+mod injected_faults;
+
+use super::controller::WriteSide;
+use crate::cloud::{FaultDuration, Shortage};
+pub(super) use injected_faults::InjectedState;
+pub use injected_faults::{InjectedFault, SoleUser};
+use jiff::SignedDuration;
+use napkeeper_core::catalog::CapacityType;
+use napkeeper_core::model::azure::cloud::ResourceKind;
+use napkeeper_core::model::cluster::volume::ReclaimPolicy;
+use napkeeper_core::model::names::{ArmId, NodePoolName, ObjectKey, ObjectName, VmSize, Zone};
+use napkeeper_core::model::orphans::sweep::SweepMode;
+use napkeeper_core::model::settings::PauseSwitch;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Something that happens to the world at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+pub enum Action {
+    /// A workload gets another number of replicas.
+    Scale {
+        /// Namespace and name.
+        #[serde(deserialize_with = "fields::key")]
+        workload: ObjectKey,
+        /// Replicas, or the parallelism of a Job.
+        replicas: u32,
+    },
+    /// A suspended Job of the manifests is run once, under a name of its own.
+    StartJob {
+        /// Namespace and name.
+        #[serde(deserialize_with = "fields::key")]
+        workload: ObjectKey,
+    },
+    /// A workload is deleted.
+    Delete {
+        /// Namespace and name.
+        #[serde(deserialize_with = "fields::key")]
+        workload: ObjectKey,
+    },
+    /// Git gives a NodePool of fixed size another number of nodes.
+    ScalePool {
+        /// Its name.
+        pool: NodePoolName,
+        /// `spec.replicas`.
+        replicas: u64,
+    },
+    /// Git gives the nodes of a NodePool another label: those that there are have drifted.
+    LabelPool {
+        /// Its name.
+        pool: NodePoolName,
+        /// Key of the label.
+        label: Arc<str>,
+        /// Its value.
+        value: Arc<str>,
+    },
+    /// Azure takes spot VMs back.
+    EvictSpot {
+        /// How many.
+        count: usize,
+    },
+    /// Azure's quotas change.
+    Quota {
+        /// Cores at the full price of a VM family.
+        #[serde(default)]
+        family: Option<Arc<str>>,
+        /// The capacity type whose regional quota it is, where no family is named.
+        #[serde(default)]
+        capacity_type: Option<CapacityType>,
+        /// Cores; absent lifts the quota.
+        #[serde(default)]
+        cores: Option<u32>,
+    },
+    /// A group of capacity reservations has VMs of a size in one place from now on.
+    Reserve {
+        /// The group, by its id; an AKSNodeClass names it.
+        #[serde(deserialize_with = "fields::group")]
+        group: ArmId,
+        /// The size.
+        size: VmSize,
+        /// The zone; absent is none.
+        #[serde(default)]
+        zone: Option<Zone>,
+        /// How many; absent gives them back.
+        #[serde(default)]
+        capacity: Option<u64>,
+    },
+    /// Azure refuses some offerings at once (`SkuNotAvailable`).
+    Refuse(ShortageSpec),
+    /// Azure accepts some offerings and then finds no hardware (`AllocationFailed`).
+    NoCapacity(ShortageSpec),
+    /// Azure answers 429 for a while.
+    Throttle {
+        /// For how long.
+        #[serde(rename = "for", deserialize_with = "fields::duration")]
+        duration: SignedDuration,
+    },
+    /// Azure answers 500 for a while.
+    AzureDown {
+        /// For how long.
+        #[serde(rename = "for", deserialize_with = "fields::duration")]
+        duration: SignedDuration,
+    },
+    /// The API server cannot be reached for a while.
+    ApiServerDown {
+        /// For how long.
+        #[serde(rename = "for", deserialize_with = "fields::duration")]
+        duration: SignedDuration,
+    },
+    /// The last page of Azure's listings cannot be read for a while.
+    BrokenListing {
+        /// For how long.
+        #[serde(rename = "for", deserialize_with = "fields::duration")]
+        duration: SignedDuration,
+    },
+    /// A NIC is left over from a NodeClaim that is gone: tagged with this cluster and the claim's UID.
+    LeakNic {
+        /// Its name.
+        name: ObjectName,
+    },
+    /// Somebody runs a VM of their own in the group, with NIC and OS disk.
+    ForeignVm {
+        /// Its name.
+        name: ObjectName,
+    },
+    /// A PersistentVolume with its disk.
+    AddVolume {
+        /// Its name; the disk has the same.
+        name: ObjectName,
+        /// The PersistentVolumeClaim that it is bound to.
+        #[serde(default, deserialize_with = "fields::some_key")]
+        claim: Option<ObjectKey>,
+        /// What becomes of the disk.
+        reclaim: ReclaimPolicy,
+        /// Size in GiB.
+        size_gib: u32,
+    },
+    /// A PersistentVolume is removed with its finalizers: its disk stays behind.
+    LoseVolume {
+        /// Its name.
+        name: ObjectName,
+    },
+    /// The API server loses NodeClaims, managed Nodes, PersistentVolumes and pods, as after a restore from an old backup.
+    EmptyApiServer {},
+    /// Somebody merges an approval of everything that waits for one.
+    Approve {},
+    /// Somebody merges `breaker.clearedAt`.
+    ClearBreaker {},
+    /// The pause switch is set.
+    Pause {
+        /// What is held back; an empty list lifts the pause.
+        switches: Vec<PauseSwitch>,
+    },
+    /// Every OrphanSweep gets another mode.
+    SweepMode {
+        /// The mode.
+        mode: SweepMode,
+    },
+    /// Somebody deletes a NodeClaim with kubectl.
+    DeleteClaim {
+        /// Which, counted in the order of names, modulo their number.
+        nth: usize,
+    },
+    /// Somebody deletes a Node with kubectl.
+    DeleteNode {
+        /// Which managed Node, counted in the order of names, modulo their number.
+        nth: usize,
+    },
+    /// Somebody makes a resource of ours theirs: all its tags change.
+    TakeOver {
+        /// Which resource, counted in the order of ids, modulo their number.
+        nth: usize,
+        /// Of this kind.
+        kind: ResourceKind,
+    },
+    /// VMs leave NIC and OS disk behind when they are deleted, `deleteOption` or not.
+    KeepChildren {
+        /// From now on, or no longer.
+        on: bool,
+    },
+    /// Listings spell some ids in capitals.
+    ShoutingIds {
+        /// From now on, or no longer.
+        on: bool,
+    },
+    /// The group is another cluster's by its `managedBy`.
+    Misdirect {
+        /// From now on, or no longer.
+        on: bool,
+    },
+    /// What only the search for faults does.
+    #[serde(skip)]
+    InjectFault(InjectedFault),
+    /// The controller crashes.
+    Crash {
+        /// It is down this long.
+        #[serde(rename = "for", deserialize_with = "fields::duration")]
+        duration: SignedDuration,
+        /// At its next write, on this side of it; absent is at once, between two writes.
+        #[serde(default)]
+        write: Option<WriteSide>,
+    },
+}
+
+/// Offerings that cannot be had, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ShortageSpec {
+    /// Of this size; absent is any.
+    #[serde(default)]
+    pub size: Option<VmSize>,
+    /// In this zone; absent is any.
+    #[serde(default)]
+    pub zone: Option<Zone>,
+    /// LaunchReason this way; absent is any.
+    #[serde(default)]
+    pub capacity_type: Option<CapacityType>,
+    /// For how long; absent is for the next VM.
+    #[serde(default, rename = "for", deserialize_with = "fields::some_duration")]
+    pub duration: Option<SignedDuration>,
+}
+
+impl Action {
+    /// How the steps of a scenario file are called.
+    pub const NAMES: [&str; 30] = [
+        "scale",
+        "startJob",
+        "delete",
+        "scalePool",
+        "labelPool",
+        "evictSpot",
+        "quota",
+        "reserve",
+        "refuse",
+        "noCapacity",
+        "throttle",
+        "azureDown",
+        "apiServerDown",
+        "brokenListing",
+        "leakNic",
+        "foreignVm",
+        "addVolume",
+        "loseVolume",
+        "emptyApiServer",
+        "approve",
+        "clearBreaker",
+        "pause",
+        "sweepMode",
+        "deleteClaim",
+        "deleteNode",
+        "takeOver",
+        "keepChildren",
+        "shoutingIds",
+        "misdirect",
+        "crash",
+    ];
+}
+
+impl ShortageSpec {
+    pub(crate) fn shortage(&self, now: jiff::Timestamp) -> Shortage {
+        let duration = self.duration.map_or(FaultDuration::Times(1), |time| FaultDuration::Until(now + time));
+        Shortage { size: self.size.clone(), zone: self.zone.clone(), capacity_type: self.capacity_type, duration }
+    }
+}

@@ -1,0 +1,172 @@
+//! The controller of the embedded world, and its crashes.
+
+mod azure_access;
+pub(crate) mod effects;
+mod launch_reasons;
+
+use super::World;
+use crate::cluster::Cluster;
+pub use azure_access::{AzureAccess, DirectAccess};
+use jiff::{SignedDuration, Timestamp};
+pub use launch_reasons::LaunchReason;
+pub(super) use launch_reasons::LaunchReasons;
+use napkeeper_core::catalog::live::{Fact, FactKind, InfrastructureFacts};
+use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
+use napkeeper_core::engine::controller::{Controller, ControllerConfig};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::settings::Settings;
+use napkeeper_core::plan::CommandReport;
+use napkeeper_core::snapshot::{CommandKey, Snapshot};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The controller, and how it fares.
+#[derive(Debug, Default)]
+pub(in crate::world) struct SimulatedController {
+    pub(in crate::world) inner: Controller,
+    /// It is down until this time.
+    pub(in crate::world) down_until: Option<Timestamp>,
+    /// Writes performed so far.
+    pub(in crate::world) writes: u64,
+    /// Crashes to come.
+    pub(in crate::world) crashes: Vec<Crash>,
+}
+
+/// A crash of the controller at one of its writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Crash {
+    /// At which write.
+    pub at: CrashPoint,
+    /// Before or after the write takes effect.
+    pub side: WriteSide,
+    /// How long the controller is down.
+    pub down_for: SignedDuration,
+}
+
+/// A write at which the controller may crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CrashPoint {
+    /// This write, counted from 0 over the whole run.
+    Write(u64),
+    /// The next one.
+    NextWrite,
+    /// The next DELETE of a sweep.
+    SweepDelete,
+}
+
+/// On which side of a write a crash falls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WriteSide {
+    /// The write never happens.
+    Before,
+    /// The write happens, and its reply is lost.
+    After,
+}
+
+impl SimulatedController {
+    /// When it will do something by itself.
+    pub(in crate::world) fn next_wake(&self) -> Option<Timestamp> {
+        self.down_until.or_else(|| self.inner.next_wake())
+    }
+
+    /// Goes down, losing everything that is not durable.
+    pub(in crate::world) fn crash(&mut self, until: Timestamp) {
+        self.inner.restart(Snapshot::default());
+        self.down_until = Some(until);
+    }
+
+    /// Comes back when its time has come, knowing what the API server knows.
+    pub(in crate::world) fn restart_if_due(&mut self, cluster: &Cluster, now: Timestamp) {
+        if self.down_until.is_some_and(|until| until <= now) {
+            self.down_until = None;
+            self.inner.restart(cluster.relist());
+            self.inner.wake_at(now);
+        }
+    }
+
+    /// The crash that is due at this write, on this side of it.
+    pub(in crate::world) fn crash_due(&mut self, side: WriteSide, sweeps: bool) -> Option<Crash> {
+        let now = CrashPoint::Write(self.writes);
+        let due = |c: &Crash| {
+            let here = c.at == now || c.at == CrashPoint::NextWrite || sweeps && c.at == CrashPoint::SweepDelete;
+            c.side == side && here
+        };
+        let at = self.crashes.iter().position(due)?;
+        Some(self.crashes.swap_remove(at))
+    }
+
+    fn is_up(&self) -> bool {
+        self.down_until.is_none()
+    }
+}
+
+fn config<'a>(settings: &'a Settings, catalog: &'a RegionCatalog, seed: u64) -> ControllerConfig<'a> {
+    ControllerConfig { settings, catalog, options: InstanceTypeOptions::default(), seed }
+}
+
+impl World {
+    /// Brings the controller's Snapshot up to date; true when something has changed.
+    pub(in crate::world) fn watch(&mut self) -> bool {
+        let deltas = self.cluster.watch();
+        self.refresh_reservations();
+        let controller = &mut self.controller;
+        if controller.is_up() {
+            deltas.iter().for_each(|delta| controller.inner.apply(delta));
+        }
+        if !deltas.is_empty() {
+            self.accounting.measure(self.cluster.state(), |node| node.label(labels::NODEPOOL).is_some());
+        }
+        if !deltas.is_empty() || controller.inner.snapshot().instance_types.is_empty() {
+            controller.inner.refresh_instance_types(&self.catalog, &InstanceTypeOptions::default());
+        }
+        !deltas.is_empty()
+    }
+
+    /// Asks Azure what is reserved, as often as the keeper of facts does. Without any that costs nothing.
+    fn refresh_reservations(&mut self) {
+        if self.reservations_due().is_none_or(|at| at > self.now) {
+            return;
+        }
+        let reservations = Some(Fact { as_of: self.now, value: self.cloud.reserved() });
+        let surroundings = InfrastructureFacts { reservations, ..InfrastructureFacts::default() };
+        let controller = &mut self.controller.inner;
+        controller.set_infrastructure(Arc::new(surroundings));
+        controller.refresh_instance_types(&self.catalog, &InstanceTypeOptions::default());
+        controller.wake_at(self.now);
+    }
+
+    /// When Azure is asked what is reserved; never where nothing is.
+    pub(in crate::world) fn reservations_due(&self) -> Option<Timestamp> {
+        let known = self.controller.inner.snapshot().infrastructure.reservations.as_ref();
+        let next = known.map(|fact| fact.as_of + FactKind::Reservations.period());
+        next.or_else(|| self.cloud.reserves().then_some(self.now))
+    }
+
+    /// Lets the deciders decide, if something has changed or their time has come.
+    pub(in crate::world) fn decide(&mut self, changed: bool) -> bool {
+        let due = self.controller.inner.next_decision().is_some_and(|at| at <= self.now);
+        if !self.controller.is_up() || !(changed || due) {
+            return false;
+        }
+        let Some(question) = self.controller.inner.begin_decision(BTreeSet::new()) else { return false };
+        let answer = question.decide(&self.settings, self.now, self.seed);
+        let config = config(&self.settings, &self.catalog, self.seed);
+        let started = self.controller.inner.apply_decision(answer, config, self.now);
+        self.log_waiting();
+        let any = !started.is_empty();
+        for planned in started {
+            self.log_start(&planned);
+        }
+        any
+    }
+
+    /// Learns from commands that ended.
+    pub(in crate::world) fn end_commands(&mut self, ended: Vec<(CommandKey, CommandReport)>) {
+        for (key, report) in ended {
+            self.log_end(&key, &report);
+            let config = config(&self.settings, &self.catalog, self.seed);
+            self.controller.inner.command_ended(&key, report, config, self.now);
+        }
+    }
+}

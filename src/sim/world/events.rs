@@ -1,0 +1,107 @@
+//! Passes events between Azure and the cluster.
+
+use super::World;
+use super::timeline::EventKind;
+use crate::cloud::{ChangeCause, CloudEvent, DiskDraft};
+use crate::cluster::{ClusterEvent, NewNode};
+use jiff::Timestamp;
+use napkeeper_core::catalog::{InstanceTypes, OfferingKey};
+use napkeeper_core::model::azure::cloud::Tags;
+use napkeeper_core::model::cluster::pod::Labels;
+use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ProviderId};
+use std::sync::Arc;
+
+impl World {
+    /// Carries events from one side to the other; true when there was one.
+    pub(super) fn exchange(&mut self) -> bool {
+        let cloud = self.cloud.take_events();
+        let cluster = self.cluster.take_events();
+        let any = !cloud.is_empty() || !cluster.is_empty();
+        for event in cloud {
+            self.cloud_event(event);
+        }
+        for (at, event) in cluster {
+            self.cluster_event(at, event);
+        }
+        any
+    }
+
+    fn cloud_event(&mut self, event: CloudEvent) {
+        match event {
+            CloudEvent::VmRunning { at, vm, incarnation, claim, kubelet, offering, price } => {
+                let on_demand = self.catalog.size(&offering.size).and_then(|s| s.on_demand).unwrap_or(price);
+                if let Some(claim) = claim {
+                    self.accounting.vm_runs(incarnation, &offering, price, on_demand);
+                    self.start_kubelet(&claim, &vm, (&offering, kubelet.labels), at);
+                }
+            }
+            CloudEvent::VmGone { vm, incarnation, cause, .. } => {
+                self.accounting.vm_stops(&incarnation);
+                if cause == ChangeCause::Eviction {
+                    self.accounting.evictions += 1;
+                    self.log(EventKind::Evicted, vm.name(), "Azure evicted the spot VM");
+                }
+                self.cluster.kubelet_lost(&ProviderId::of_vm(&vm), self.now);
+            }
+            CloudEvent::DiskGone { .. } => {}
+        }
+    }
+
+    /// The kubelet of a new VM announces itself with the labels that it was told.
+    fn start_kubelet(&mut self, claim: &ClaimName, vm: &ArmId, (key, labels): (&OfferingKey, Labels), at: Timestamp) {
+        let class = self.cluster.state().claims().get(claim).map(|c| c.spec.class.clone());
+        let types = class.and_then(|c| self.controller.inner.instance_types_of(&c)).map(Arc::clone);
+        let find = |types: &InstanceTypes| types.iter().find(|t| t.facts.name == key.size).cloned();
+        let Some(instance) = types.as_ref().and_then(find) else { return };
+        let Ok(name) = NodeName::new(vm.name()) else { return };
+        let node = NewNode {
+            name,
+            provider_id: ProviderId::of_vm(vm),
+            labels,
+            taints: Vec::new(),
+            capacity: instance.capacity.clone(),
+            allocatable: instance.allocatable.clone(),
+        };
+        self.cluster.kubelet_joins(node, at, self.now);
+    }
+
+    fn cluster_event(&mut self, _at: Timestamp, event: ClusterEvent) {
+        let now = self.now;
+        match event {
+            ClusterEvent::DiskWanted { volume, claim, zone, size_gib } => {
+                let tag = |k: &str, v: &str| (Arc::from(k), Arc::from(v));
+                let tags = Tags::from([
+                    tag("k8s-azure-created-by", "kubernetes-azure-dd"),
+                    tag("kubernetes.io-created-for-pv-name", volume.as_str()),
+                    tag("kubernetes.io-created-for-pvc-name", claim.name.as_str()),
+                    tag("kubernetes.io-created-for-pvc-namespace", claim.namespace.as_str()),
+                ]);
+                let draft = DiskDraft {
+                    name: volume.text(),
+                    tags,
+                    size_gib,
+                    sku: Arc::from("StandardSSD_LRS"),
+                    is_os: false,
+                    zone,
+                };
+                if let Ok(disk) = self.cloud.add_disk(draft, now) {
+                    self.cluster.disk_created(&volume, disk, now);
+                }
+            }
+            // The CSI driver tries again until the disk can be deleted; here it is told only when that is so.
+            ClusterEvent::DiskReleased { disk } => drop(self.cloud.delete_outside(&disk, now)),
+            ClusterEvent::DiskAttached { disk, vm } => drop(self.cloud.attach_disk(&disk, vm.vm(), now)),
+            ClusterEvent::DiskDetached { disk, vm } => self.cloud.detach_disk(&disk, vm.vm(), now),
+            ClusterEvent::NodeReady { node } => {
+                let labels = self.cluster.state().nodes().get(&node).map(|n| n.labels.clone()).unwrap_or_default();
+                let label = |key: &str| labels.get(key).map_or("", |v| v).to_owned();
+                let size = label(napkeeper_core::model::labels::INSTANCE_TYPE);
+                if !size.is_empty() {
+                    self.log(EventKind::Ready, &node, size + " " + &label(napkeeper_core::model::labels::ZONE));
+                }
+            }
+            ClusterEvent::NodeGone { node } => self.log(EventKind::Gone, &node, "the Node no longer exists"),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What is in use, foreign or left over, by the world's own knowledge.
+//!
+//! The world knows who made each resource and what it staged itself. Nothing here reads tags, records or verdicts
+//! of the domain: invariants are judged by this, and the domain is judged by the invariants.
+
+use crate::cloud::{Change, ChangeCause, LedgerEntry};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::model::azure::cloud::{CloudResource, DiskState, ResourceDetail, ResourceKind};
+use napkeeper_core::model::azure::inventory::Inventory;
+use napkeeper_core::model::names::{ArmId, ClaimName, ProviderId, Uid};
+use napkeeper_core::snapshot::Snapshot;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Identity of a resource through time: Azure gives every incarnation a new one.
+pub(in crate::world) type Incarnation = Arc<str>;
+
+/// What the world knows.
+#[derive(Debug, Clone, Default)]
+pub(in crate::world) struct GroundTruth {
+    /// The group's `managedBy` is another cluster. Azure sets it once, with the group: a change stands for a controller
+    /// that is pointed at another group.
+    pub(in crate::world) group_is_foreign: bool,
+    /// It was when the last inventory was taken, by which each sweep is judged.
+    pub(in crate::world) listed_as_foreign: bool,
+    /// UIDs of all NodeClaims that ever existed.
+    uids: BTreeMap<ClaimName, Uid>,
+    /// How much of Azure's ledger has been read.
+    ledger_read: usize,
+    /// Resources that a NodeClaim's launch created, with the claim's UID.
+    creators: BTreeMap<Incarnation, Uid>,
+    /// Resources that belong to somebody else.
+    foreign: BTreeSet<Incarnation>,
+    /// Data disks whose content somebody wants: reclaim policy Retain.
+    retained: BTreeSet<Incarnation>,
+    /// Resources that lost their owners when the API server was emptied: alive until a person says otherwise.
+    protected: BTreeSet<Incarnation>,
+    /// Whole inventories that have shown a resource dead, without a break: the first, and how many 10 min apart.
+    unused: BTreeMap<Incarnation, (Timestamp, Timestamp, u32)>,
+    /// Deletions by sweeps.
+    pub(in crate::world) sweeps: Vec<(Timestamp, ArmId, ResourceKind)>,
+    /// Most resources of this cluster at once over the last day, for the cap.
+    owned: Vec<(Timestamp, usize)>,
+    /// Every listing of the last inventory was whole.
+    complete: bool,
+    /// When a report last said that a person, or the cap, keeps this.
+    excused: BTreeMap<Incarnation, Timestamp>,
+}
+
+/// Who a resource belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::world) enum Usage {
+    /// Somebody else's.
+    Foreign,
+    /// In use, or wanted.
+    InUse,
+    /// Nobody's.
+    Unused,
+}
+
+impl GroundTruth {
+    /// Notes which resources were created for which NodeClaim since the last call.
+    pub(in crate::world) fn record_creators(&mut self, cluster: &Snapshot, ledger: &[LedgerEntry]) {
+        for claim in cluster.claims().values() {
+            self.uids.insert(claim.name.clone(), claim.uid.clone());
+        }
+        for entry in &ledger[self.ledger_read.min(ledger.len())..] {
+            let ours = matches!(entry.cause, ChangeCause::Request | ChangeCause::Cascade);
+            let claim = entry.resource.id.name().strip_prefix("aks-").and_then(|n| ClaimName::new(n).ok());
+            let claim = claim.filter(|_| ours && entry.change == Change::Created);
+            if let Some(uid) = claim.and_then(|name| self.uids.get(&name)) {
+                self.creators.insert(Arc::clone(&entry.resource.incarnation), uid.clone());
+            }
+        }
+        self.ledger_read = ledger.len();
+    }
+
+    /// The UID of the claim that a launch created this for.
+    pub(in crate::world) fn creator(&self, resource: &CloudResource) -> Option<&Uid> {
+        self.creators.get(&resource.incarnation)
+    }
+
+    /// This belongs to somebody else from now on.
+    pub(in crate::world) fn set_foreign(&mut self, incarnation: &Incarnation) {
+        self.foreign.insert(Arc::clone(incarnation));
+    }
+
+    /// What is on this disk is wanted, whatever becomes of its objects.
+    pub(in crate::world) fn retain(&mut self, incarnation: &Incarnation) {
+        self.retained.insert(Arc::clone(incarnation));
+    }
+
+    /// The API server forgets its objects: what they answered for is still in use.
+    pub(in crate::world) fn protect_until_cleared<'a>(
+        &mut self,
+        resources: impl Iterator<Item = &'a Arc<CloudResource>>,
+        cluster: &Snapshot,
+    ) {
+        let alive: Vec<_> = resources.filter(|r| self.usage_of(r, cluster) == Usage::InUse).collect();
+        // The law's breaker looks for more than three of a kind. Fewer are orphans like any other.
+        for kind in ResourceKind::ALL {
+            let of_kind: Vec<_> = alive.iter().filter(|r| r.kind() == kind).collect();
+            if of_kind.len() > 3 {
+                self.protected.extend(of_kind.into_iter().map(|r| Arc::clone(&r.incarnation)));
+            }
+        }
+    }
+
+    /// A person has looked, and cleared the breaker: what the emptied API server left is nobody's.
+    pub(in crate::world) fn clear_protection(&mut self) {
+        self.protected.clear();
+    }
+
+    /// Who a resource belongs to at this instant.
+    pub(in crate::world) fn usage_of(&self, resource: &CloudResource, cluster: &Snapshot) -> Usage {
+        match self.linked(resource, cluster) {
+            Usage::Unused if self.protected.contains(&resource.incarnation) => Usage::InUse,
+            usage_of => usage_of,
+        }
+    }
+
+    /// Who a resource belongs to by what can be seen of it, though a person may know better.
+    fn linked(&self, resource: &CloudResource, cluster: &Snapshot) -> Usage {
+        if self.foreign.contains(&resource.incarnation) {
+            return Usage::Foreign;
+        }
+        if self.retained.contains(&resource.incarnation) {
+            return Usage::InUse;
+        }
+        let claimed = self
+            .creators
+            .get(&resource.incarnation)
+            .is_some_and(|uid| cluster.claims().values().any(|c| c.uid == *uid));
+        let used = match &resource.detail {
+            ResourceDetail::Vm(_) => cluster.node_by_provider_id(&ProviderId::of_vm(&resource.id)).is_some(),
+            ResourceDetail::Nic(nic) => nic.vm.is_some() || nic.serves.is_some(),
+            ResourceDetail::Disk(disk) => {
+                !disk.managed_by.is_empty()
+                    || disk.state != DiskState::Unattached
+                    || cluster.volumes().values().any(|v| v.handle.as_ref() == Some(&resource.id))
+            }
+        };
+        if claimed || used { Usage::InUse } else { Usage::Unused }
+    }
+
+    /// An inventory was taken: remembers what it showed dead, by the truth of this instant.
+    pub(in crate::world) fn observed(&mut self, inventory: &Inventory, cluster: &Snapshot, now: Timestamp) {
+        self.complete = inventory.failure().is_none();
+        let Ok(listed) = &inventory.resources else { return };
+        if !self.complete {
+            return;
+        }
+        self.owned.retain(|(at, _)| now.duration_since(*at) <= SignedDuration::from_hours(25));
+        self.owned.push((now, listed.len()));
+        let dead: Vec<_> = listed.iter().filter(|r| self.linked(r, cluster) == Usage::Unused).collect();
+        let present: BTreeSet<&Incarnation> = dead.iter().map(|r| &r.incarnation).collect();
+        self.unused.retain(|incarnation, _| present.contains(incarnation));
+        for resource in dead {
+            let entry = self.unused.entry(Arc::clone(&resource.incarnation)).or_insert((now, now, 1));
+            if now.duration_since(entry.1) >= SignedDuration::from_mins(10) {
+                (entry.1, entry.2) = (now, entry.2 + 1);
+            }
+        }
+    }
+
+    /// A report says that a person must lift something before this can go, or that the cap holds it back.
+    pub(in crate::world) fn excuse(&mut self, incarnation: &Incarnation, now: Timestamp) {
+        self.excused.insert(Arc::clone(incarnation), now);
+    }
+
+    /// Since when nothing but napkeeper itself has kept a resource that has been dead without a break.
+    pub(in crate::world) fn overdue_since(&self, resource: &CloudResource) -> Option<Timestamp> {
+        let (first, ..) = self.unused.get(&resource.incarnation)?;
+        Some(self.excused.get(&resource.incarnation).map_or(*first, |excused| *excused.max(first)))
+    }
+
+    /// Since which whole inventory a resource has been dead without a break, and in how many, 10 min apart.
+    pub(in crate::world) fn unused_since(&self, resource: &CloudResource) -> Option<(Timestamp, u32)> {
+        self.unused.get(&resource.incarnation).map(|(first, _, times)| (*first, *times))
+    }
+
+    /// True when every listing of the last inventory was whole.
+    pub(in crate::world) fn last_was_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// A sweep deleted this.
+    pub(in crate::world) fn swept(&mut self, id: &ArmId, kind: ResourceKind, now: Timestamp) {
+        self.sweeps.push((now, id.clone(), kind));
+    }
+
+    /// Most sweep deletions that the default cap allows over 24 h: the lesser of 20 and 5 % of all that the group
+    /// has held at once in that time, at least 1.
+    pub(in crate::world) fn default_cap(&self) -> usize {
+        let most = self.owned.iter().map(|(_, n)| *n).max().unwrap_or(0);
+        (most * 5 / 100).clamp(1, 20)
+    }
+}

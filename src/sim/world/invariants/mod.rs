@@ -1,0 +1,318 @@
+//! Invariants that no fault may violate.
+
+use crate::world::World;
+mod ground_truth;
+
+pub(super) use ground_truth::{GroundTruth, Usage};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::catalog::CapacityType;
+use napkeeper_core::disruption::allowed_disruptions;
+use napkeeper_core::lifecycle::FORCE_DRAIN_AFTER;
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::azure::cloud::{CloudResource, ProvisioningState, ResourceDetail, ResourceKind};
+use napkeeper_core::model::cluster::pool::{DisruptionReason, amount};
+use napkeeper_core::model::names::{ArmId, ClaimName, ProviderId, Uid};
+use napkeeper_core::model::orphans::sweep::{Exclusion, Sweep, SweepMode};
+use napkeeper_core::model::settings::ControllerMode;
+use napkeeper_core::plan::{CloudRequest, ClusterWrite, Command, Effect};
+use napkeeper_core::snapshot::CommandKey;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// An invariant is broken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invariant {invariant} broken at {at} (seed {seed}): {what}")]
+pub struct Violation {
+    /// Which invariant.
+    pub invariant: &'static str,
+    /// When.
+    pub at: Timestamp,
+    /// The seed of the world.
+    pub seed: u64,
+    /// What happened.
+    pub what: String,
+}
+
+impl World {
+    pub(crate) fn violation(&self, invariant: &'static str, what: impl Into<String>) -> Violation {
+        Violation { invariant, at: self.now, seed: self.seed, what: what.into() }
+    }
+
+    /// Checks an effect right before it is performed.
+    pub(in crate::world) fn check_effect(&self, key: &CommandKey, effect: &Effect) -> Result<(), Violation> {
+        if let Some(switch) = effect.pause_switch()
+            && self.cluster.state().pause.blocks(switch)
+        {
+            return Err(self.violation("pause", format!("{effect:?} while {switch:?} is paused")));
+        }
+        match (key, effect) {
+            (CommandKey::Claim(claim), Effect::Cloud(CloudRequest::Delete(id, _))) => {
+                self.check_lifecycle_delete(claim, id)
+            }
+            (CommandKey::Resource(_), Effect::Cloud(CloudRequest::Delete(id, kind))) => {
+                self.check_sweep_delete(id, *kind)
+            }
+            (
+                CommandKey::Resource(_),
+                Effect::Cloud(CloudRequest::Tag(id, _)) | Effect::Cloud(CloudRequest::Untag(id, _)),
+            ) => self.check_not_foreign(id),
+            (CommandKey::Claim(claim), Effect::Cluster(ClusterWrite::DeleteClaim(_))) => self.check_budget(claim),
+            (_, Effect::Cluster(ClusterWrite::RemoveFinalizer(claim))) => self.check_nothing_left(&claim.uid),
+            _ => Ok(()),
+        }
+    }
+
+    /// A claim that goes leaves nothing behind.
+    fn check_nothing_left(&self, claim: &Uid) -> Result<(), Violation> {
+        let cluster = self.cluster.state();
+        let left = self
+            .cloud
+            .resources()
+            .values()
+            .find(|r| self.truth.creator(r) == Some(claim) && self.truth.usage_of(r, cluster) != Usage::Foreign);
+        match left {
+            Some(resource) => {
+                Err(self.violation("leak", format!("{} still exists after its NodeClaim was removed", resource.id)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_not_foreign(&self, id: &ArmId) -> Result<(), Violation> {
+        let Some(resource) = self.cloud.resources().get(id) else { return Ok(()) };
+        match self.truth.usage_of(resource, self.cluster.state()) {
+            Usage::Foreign => {
+                Err(self.violation("foreign", format!("{id} is not owned by this cluster, and is changed")))
+            }
+            Usage::InUse | Usage::Unused => Ok(()),
+        }
+    }
+
+    /// Lifecycle delete: only what the claim's own launch made, and a running VM only once the claim is being deleted
+    /// and its pods have left.
+    fn check_lifecycle_delete(&self, claim: &ClaimName, id: &ArmId) -> Result<(), Violation> {
+        self.check_not_foreign(id)?;
+        let Some(resource) = self.cloud.resources().get(id) else { return Ok(()) };
+        let cluster = self.cluster.state();
+        let claim_object = cluster.claims().get(claim);
+        let own = claim_object.is_some_and(|c| self.truth.creator(resource) == Some(&c.uid));
+        if claim_object.is_some() && !own {
+            return Err(
+                self.violation("foreign", format!("lifecycle of {claim} deletes {id}, which it did not create"))
+            );
+        }
+        let failed = matches!(&resource.detail, ResourceDetail::Vm(vm) if vm.state == ProvisioningState::Failed);
+        let leaving = claim_object.is_none_or(|c| c.deleting_at.is_some());
+        if matches!(resource.detail, ResourceDetail::Vm(_)) && !failed && !leaving {
+            return Err(self.violation("alive", format!("the VM of {claim} is deleted before the NodeClaim")));
+        }
+        self.check_drained(id)
+    }
+
+    /// No pod that could have moved is killed with its node.
+    fn check_drained(&self, id: &ArmId) -> Result<(), Violation> {
+        let cluster = self.cluster.state();
+        let provider = ProviderId::of_vm(id);
+        let Some(node) = cluster.node_by_provider_id(&provider).filter(|n| n.ready) else { return Ok(()) };
+        // Past the termination grace period the owner of the pool has said that pods may go with their node.
+        let deadline = cluster.claim_by_provider_id(&provider).and_then(|claim| claim.drain_deadline());
+        if deadline.is_some_and(|deadline| deadline + FORCE_DRAIN_AFTER <= self.now) {
+            return Ok(());
+        }
+        let pods = cluster.node_usage(&node.name).map(|u| &u.pods).into_iter().flatten();
+        match pods.filter_map(|key| cluster.pods().get(key)).find(|p| p.holds_drain()) {
+            Some(pod) => Err(self.violation("drained", format!("{id} is deleted under pod {}", pod.key))),
+            None => Ok(()),
+        }
+    }
+
+    /// Sweep delete: dead by the world's truth, for long enough, seen twice, allowed by mode, approval and cap.
+    fn check_sweep_delete(&self, id: &ArmId, kind: ResourceKind) -> Result<(), Violation> {
+        self.check_not_foreign(id)?;
+        let Some(resource) = self.cloud.resources().get(id) else { return Ok(()) };
+        let cluster = self.cluster.state();
+        if self.truth.usage_of(resource, cluster) == Usage::InUse {
+            return Err(self.violation("alive", format!("{kind} {id} is swept while in use or protected")));
+        }
+        // Azure asks nobody about what goes with a VM.
+        if let ResourceDetail::Vm(vm) = &resource.detail {
+            vm.nics
+                .iter()
+                .chain(&vm.os_disk)
+                .chain(&vm.data_disks)
+                .try_for_each(|part| self.check_not_foreign(part))?;
+        }
+        if self.truth.listed_as_foreign {
+            return Err(self.violation("other-cluster", format!("{id} is swept in a group of another cluster")));
+        }
+        if !self.truth.last_was_complete() {
+            return Err(self.violation("whole-listing", format!("{id} is swept after an incomplete listing")));
+        }
+        let sweeps: Vec<&Arc<Sweep>> = cluster.sweeps().values().filter(|s| s.kinds.contains(&kind)).collect();
+        let minimum = sweeps.iter().map(|s| s.minimum_age(kind)).min().unwrap_or(Sweep::MIN_AGE);
+        match self.truth.unused_since(resource) {
+            None => {
+                return Err(self.violation("age", format!("{id} is swept, but no complete inventory showed it unused")));
+            }
+            Some((first, times)) => {
+                if self.now.duration_since(first) < minimum {
+                    return Err(self.violation(
+                        "age",
+                        format!("{id} is swept {:#} after it was first seen unused", self.now.duration_since(first)),
+                    ));
+                }
+                if times < 2 {
+                    return Err(self.violation("seen-twice", format!("{id} is swept after one observation")));
+                }
+            }
+        }
+        if kind == ResourceKind::Vm && self.settings.mode == ControllerMode::Companion {
+            return Err(self.violation("companion", format!("{id} is swept in companion mode")));
+        }
+        if !sweeps.iter().any(|s| s.mode == SweepMode::Collect) {
+            return Err(self.violation("mode", format!("{id} is swept, and no sweep is in mode Collect")));
+        }
+        self.check_leave(resource, &sweeps)
+    }
+
+    fn check_leave(&self, resource: &CloudResource, sweeps: &[&Arc<Sweep>]) -> Result<(), Violation> {
+        let (id, kind) = (&resource.id, resource.kind());
+        let excluded = |s: &&&Arc<Sweep>| s.exclusions.iter().any(|e| excludes(e, resource));
+        if sweeps.iter().any(|s| excluded(&s)) && sweeps.len() == 1 {
+            return Err(self.violation("exclusion", format!("{id} is excluded, and is swept")));
+        }
+        let approved = |s: &Sweep| {
+            s.approvals.iter().any(|a| {
+                a.id == *id
+                    && a.incarnation == resource.incarnation
+                    && a.expires_at > self.now
+                    && a.expires_at.duration_since(self.now) <= Sweep::MAX_APPROVAL_VALIDITY
+            })
+        };
+        if !sweeps.iter().any(|s| !s.approval_required.contains(&kind) || approved(s)) {
+            return Err(self.violation("approval", format!("{kind} {id} is swept without a valid approval")));
+        }
+        let day = SignedDuration::from_hours(24);
+        let recent =
+            self.truth.sweeps.iter().filter(|(at, swept, _)| self.now.duration_since(*at) < day && swept != id).count();
+        let cap =
+            sweeps.iter().filter_map(|s| s.cap).min().map_or(usize::MAX, |c| c as usize).min(self.truth.default_cap());
+        if recent >= cap {
+            return Err(
+                self.violation("cap", format!("{id} is swept as number {} of 24 h, and the cap is {cap}", recent + 1))
+            );
+        }
+        Ok(())
+    }
+
+    /// Voluntary disruption stays within the pool's budgets.
+    fn check_budget(&self, claim: &ClaimName) -> Result<(), Violation> {
+        let planned = self.controller.inner.running(&CommandKey::Claim(claim.clone()));
+        let Some(Command::DeleteClaim { category, .. }) = planned.map(|p| &p.command) else { return Ok(()) };
+        let reason = match *category {
+            "empty" => DisruptionReason::Empty,
+            "underutilized" => DisruptionReason::Underutilized,
+            "drifted" => DisruptionReason::Drifted,
+            _ => return Ok(()),
+        };
+        let cluster = self.cluster.state();
+        let pool = cluster.claims().get(claim).and_then(|c| cluster.pools().get(c.spec.pool.as_ref()?));
+        let Some(pool) = pool else { return Ok(()) };
+        let nodes = cluster
+            .claims()
+            .values()
+            .filter(|c| c.spec.pool.as_ref() == Some(&pool.name) && c.status.initialized.is_some());
+        let (mut total, mut going) = (0, 0);
+        for other in nodes {
+            total += 1;
+            going += u32::from(other.deleting_at.is_some());
+        }
+        let most = allowed_disruptions(&pool.disruption.budgets, total, reason, self.now);
+        if going >= most {
+            let what = format!(
+                "{claim} is disrupted while {going} of {total} nodes of {} are already being disrupted; the budget \
+                 is {most}",
+                pool.name
+            );
+            return Err(self.violation("budget", what));
+        }
+        Ok(())
+    }
+
+    /// What must hold at the end of every instant.
+    pub(in crate::world) fn check(&mut self) -> Result<(), Violation> {
+        self.truth.record_creators(self.cluster.state(), self.cloud.ledger());
+        self.check_one_vm_per_claim()?;
+        self.check_limits()
+    }
+
+    /// Once the faults are over, what is nobody's goes in time, or a report names the person's reason that keeps it.
+    pub(in crate::world) fn check_in_time(&self) -> Result<(), Violation> {
+        let Some(faults_end) = self.injected.faults_end.filter(|end| *end < self.now) else { return Ok(()) };
+        for sweep in self.cluster.state().sweeps().values() {
+            for resource in self.unused_resources().iter().filter(|r| sweep.kinds.contains(&r.kind())) {
+                let Some(since) = self.truth.overdue_since(resource) else { continue };
+                let allowed = sweep.minimum_age(resource.kind()).max(sweep.inventory_interval * 2)
+                    + SignedDuration::from_hours(1);
+                let late = self.now.duration_since(since.max(faults_end));
+                if late > allowed && !self.cloud.is_deleting(&resource.id) {
+                    let what = format!("{} has been an orphan for {late:#}, allowed are {allowed:#}", resource.id);
+                    return Err(self.violation("in-time", what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_one_vm_per_claim(&self) -> Result<(), Violation> {
+        let mut seen: BTreeMap<&str, &ArmId> = BTreeMap::new();
+        for resource in self.cloud.resources().values().filter(|r| r.kind() == ResourceKind::Vm) {
+            let Some(uid) = self.truth.creator(resource) else { continue };
+            if let Some(other) = seen.insert(uid.as_str(), &resource.id) {
+                return Err(
+                    self.violation("one-vm-per-claim", format!("{other} and {} belong to one NodeClaim", resource.id))
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// What a pool's VMs have stays within its limits.
+    fn check_limits(&self) -> Result<(), Violation> {
+        let cluster = self.cluster.state();
+        for pool in cluster.pools().values().filter(|p| !p.limits.resources.is_empty() || p.limits.nodes.is_some()) {
+            let mut used = Resources::default();
+            let mut nodes = 0;
+            for claim in cluster.claims().values().filter(|c| c.spec.pool.as_ref() == Some(&pool.name)) {
+                used.add(&claim.status.capacity);
+                nodes += 1;
+            }
+            let over = pool.limits.resources.iter().find(|(name, most)| amount(&used, name) > **most);
+            if let Some((name, most)) = over {
+                let what = format!("NodePool {} has {} {name}, its limit is {most}", pool.name, amount(&used, name));
+                return Err(self.violation("limits", what));
+            }
+            if pool.limits.nodes.is_some_and(|most| nodes > most) {
+                return Err(self.violation("limits", format!("NodePool {} has {nodes} nodes", pool.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn excludes(exclusion: &Exclusion, resource: &CloudResource) -> bool {
+    match exclusion {
+        Exclusion::Tag { key, value } => {
+            resource.tags.get(key).is_some_and(|v| value.as_ref().is_none_or(|wanted| wanted == v))
+        }
+        Exclusion::Name(name) => resource.id.name().eq_ignore_ascii_case(name),
+    }
+}
+
+/// The capacity type of a VM.
+pub(in crate::world) fn capacity_type(resource: &CloudResource) -> Option<CapacityType> {
+    match &resource.detail {
+        ResourceDetail::Vm(vm) => Some(vm.capacity_type),
+        ResourceDetail::Nic(_) | ResourceDetail::Disk(_) => None,
+    }
+}

@@ -1,0 +1,173 @@
+//! Orphans that were found, those that sweeps deleted, and why the others are kept.
+
+use super::World;
+use super::timeline::EventKind;
+use jiff::Timestamp;
+use napkeeper_core::model::azure::cloud::{CloudResource, DiskState, ResourceDetail, ResourceKind};
+use napkeeper_core::model::orphans::finding::{Classification, DeletionRefusal};
+use napkeeper_core::orphans::{ReferenceGraph, SignOfLife};
+use napkeeper_core::plan::kind_label;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What sweeps have found so far, and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OrphanSummary {
+    /// Resources of this cluster that were seen without a sign of life at some time.
+    pub found: usize,
+    /// What sweeps deleted, oldest first.
+    pub collected: Vec<CollectedOrphan>,
+    /// What is kept though it is not simply in use, by name.
+    pub kept: Vec<KeptResource>,
+    /// Why nothing is swept at all, if so.
+    pub halted: Option<String>,
+}
+
+/// Something that a sweep deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CollectedOrphan {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: ResourceKind,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Something that is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct KeptResource {
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: ResourceKind,
+    /// What it is.
+    pub standing: Classification,
+    /// Why it is kept, for people.
+    pub reasons: Vec<String>,
+    /// What a person must do before it may go, if only that is missing.
+    pub waits_for: Option<&'static str>,
+}
+
+impl World {
+    /// What sweeps have found so far.
+    #[must_use]
+    pub fn orphans(&self) -> OrphanSummary {
+        let found: BTreeSet<&str> = self
+            .timeline
+            .entries()
+            .iter()
+            .filter(|e| e.kind == EventKind::Suspect)
+            .map(|e| e.subject.as_str())
+            .collect();
+        let collected = self.truth.sweeps.iter();
+        let collected = collected
+            .map(|(at, id, kind)| CollectedOrphan { name: id.name().to_owned(), kind: *kind, at: *at })
+            .collect();
+        let mut kept = BTreeMap::new();
+        let mut halted = None;
+        for sweep in self.cluster.state().sweeps().values() {
+            let Some(report) = self.cluster.report(&sweep.name) else { continue };
+            halted = halted.or_else(|| report.halted.as_ref().map(ToString::to_string));
+            for finding in &report.findings {
+                let entry = KeptResource {
+                    name: finding.id.name().to_owned(),
+                    kind: finding.kind,
+                    standing: finding.classification,
+                    reasons: finding.refusals.iter().map(|r| refusal_text(*r).to_owned()).collect(),
+                    waits_for: finding
+                        .refusals
+                        .iter()
+                        .find_map(|r| manual_action(*r))
+                        .filter(|_| is_ours(finding.classification)),
+                };
+                kept.insert((finding.kind, entry.name.clone()), entry);
+            }
+        }
+        for (disk, life) in self.unattached_in_use() {
+            let name = disk.id.name().to_owned();
+            let reasons = vec![life.chain.to_string()];
+            let entry =
+                KeptResource { name, kind: disk.kind(), standing: life.classification, reasons, waits_for: None };
+            kept.insert((entry.kind, entry.name.clone()), entry);
+        }
+        OrphanSummary { found: found.len(), collected, kept: kept.into_values().collect(), halted }
+    }
+
+    /// Tells once which unattached disks are in use all the same.
+    pub(super) fn log_unattached_in_use(&mut self) {
+        for (disk, life) in self.unattached_in_use() {
+            let text = format!("{}: in use although unattached: {}", kind_label(disk.kind()), life.chain);
+            self.log_kept(&disk.id, text);
+        }
+    }
+
+    /// Data disks that no VM has and something alive links to.
+    fn unattached_in_use(&self) -> Vec<(Arc<CloudResource>, SignOfLife)> {
+        let snapshot = self.controller.inner.snapshot();
+        let Some(inventory) = &snapshot.inventory else { return Vec::new() };
+        let loose = |r: &&Arc<CloudResource>| {
+            r.kind() == ResourceKind::DataDisk
+                && matches!(&r.detail, ResourceDetail::Disk(disk) if disk.state == DiskState::Unattached)
+        };
+        let listed = inventory.resources.as_deref().unwrap_or(&[]);
+        if !listed.iter().any(|r| loose(&r)) {
+            return Vec::new();
+        }
+        let links = ReferenceGraph::of(inventory, &snapshot.records, &self.settings);
+        let life = |r: &Arc<CloudResource>| links.sign_of_life(r).map(|life| (Arc::clone(r), life));
+        listed.iter().filter(loose).filter_map(life).collect()
+    }
+}
+
+/// It would go, if nothing kept it.
+fn is_ours(standing: Classification) -> bool {
+    matches!(standing, Classification::Suspect | Classification::Orphan)
+}
+
+impl OrphanSummary {
+    /// How many of those that are kept are suspects or orphans of this cluster.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.kept.iter().filter(|k| is_ours(k.standing)).count()
+    }
+}
+
+/// A refusal, for people.
+pub(super) fn refusal_text(refusal: DeletionRefusal) -> &'static str {
+    match refusal {
+        DeletionRefusal::OtherCluster => "the group does not belong to this cluster, or has no live Node",
+        DeletionRefusal::NotOwned => "not owned by this cluster",
+        DeletionRefusal::NoVolumeRecord => "no record of a volume of this cluster",
+        DeletionRefusal::Retained => "its reclaim policy was Retain",
+        DeletionRefusal::SignOfLife => "in use",
+        DeletionRefusal::TakesAlong => "a resource to be kept would be deleted with it",
+        DeletionRefusal::TooYoung => "grace period not over",
+        DeletionRefusal::SeenOnce => "observed only once",
+        DeletionRefusal::PartialListing => "a listing was incomplete",
+        DeletionRefusal::Breaker => "the breaker has tripped",
+        DeletionRefusal::Changed => "it changed since it was listed",
+        DeletionRefusal::Paused => "deletions are paused",
+        DeletionRefusal::NoLease => "this replica is not the leader",
+        DeletionRefusal::Mode => "the sweep's mode or schedule does not allow deletion now",
+        DeletionRefusal::Companion => "companion mode only reports VMs",
+        DeletionRefusal::Cap => "limit of deletions per 24h reached",
+        DeletionRefusal::Approval => "not approved",
+        DeletionRefusal::Excluded => "excluded",
+        DeletionRefusal::BackOff => "the last deletion failed, retry not due yet",
+        DeletionRefusal::Denied => "Azure currently denies such deletions",
+    }
+}
+
+/// What a person must do to lift a refusal.
+fn manual_action(refusal: DeletionRefusal) -> Option<&'static str> {
+    match refusal {
+        DeletionRefusal::TakesAlong => Some("manual detachment of a NIC or disk"),
+        DeletionRefusal::Breaker => Some("breaker.clearedAt in Git"),
+        DeletionRefusal::Approval => Some("an approval in Git"),
+        DeletionRefusal::Mode => Some("mode Collect in Git"),
+        DeletionRefusal::Paused => Some("the pause switch"),
+        _ => None,
+    }
+}
