@@ -61,6 +61,28 @@ impl Random {
     }
 }
 
+/// A random duration between two bounds, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delay {
+    /// Shortest.
+    pub least: SignedDuration,
+    /// Longest.
+    pub most: SignedDuration,
+}
+
+impl Delay {
+    /// Between two numbers of seconds.
+    #[must_use]
+    pub const fn secs(least: i64, most: i64) -> Self {
+        Self { least: SignedDuration::from_secs(least), most: SignedDuration::from_secs(most) }
+    }
+
+    /// The time that a step takes for the thing of this name.
+    pub(crate) fn of(self, seed: u64, step: &str, name: &str) -> SignedDuration {
+        Random::of(seed, &format!("{step} {name}")).duration(self.least, self.most)
+    }
+}
+
 /// The finaliser of splitmix64.
 fn mixed(state: u64) -> u64 {
     let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -11,7 +11,8 @@ use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, Region, VmSize, Zone};
 use napkeeper_core::plan::{AksMachineRequest, AksMachineSpec, CloudRequest, KubeletSpec, NicSpec, Reply, VmSpec};
 use napkeeper_sim::cloud::{
-    Cloud, CloudSettings, DiskDraft, LateFailure, ListingLag, FaultDuration, ListedKind, ListingFault, PolicyAssignment, Shortage, Timings,
+    Cloud, CloudSettings, DiskDraft, FaultDuration, LateFailure, ListedKind, ListingFault, ListingLag,
+    PolicyAssignment, Shortage, Timings,
 };
 use napkeeper_tests::arm::{InProcess, azure, credential, plain, settings};
 use proptest::prelude::*;

@@ -15,9 +15,11 @@ use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_core::model::settings::DeletionRules;
 use napkeeper_core::plan::{CloudRequest, Reply};
-use napkeeper_sim::random::Random;
-use napkeeper_sim::cloud::{Cloud, LateFailure, Faults, ListingLag, FaultDuration, ListedKind, ListingFault, PolicyAssignment, Throttling};
+use napkeeper_sim::cloud::{
+    Cloud, FaultDuration, Faults, LateFailure, ListedKind, ListingFault, ListingLag, PolicyAssignment, Throttling,
+};
 use napkeeper_sim::fuzz;
+use napkeeper_sim::random::Random;
 use napkeeper_sim::world::{AzureAccess, World};
 use napkeeper_tests::arm::ThroughAdapter;
 use std::collections::BTreeMap;
@@ -144,7 +146,7 @@ fn histories_hold_every_invariant_through_the_whole_adapter() {
             scope.spawn(|| {
                 while let Some(seed) = { left.lock().unwrap().next() } {
                     if let Err(failure) = run(&catalog, seed) {
-                        println!("seed {seed} ({:?}): {failure}", fuzz::Theme::of(seed));
+                        println!("seed {seed} ({:?}): {failure}", fuzz::Hazard::of(seed));
                         failures.lock().unwrap().push(seed);
                     }
                 }

@@ -59,7 +59,7 @@ fn histories_of_faults_are_the_same_through_the_adapter() -> Result<(), Box<dyn 
     for seed in [0, 3, 6, 9] {
         let direct = fuzz::run(&catalog, seed, DeletionRules::all())?;
         let through = fuzz::run_prepared(&catalog, seed, DeletionRules::all(), adapt)?;
-        assert_same(&direct, &through, &format!("seed {seed} ({:?})", fuzz::Theme::of(seed)));
+        assert_same(&direct, &through, &format!("seed {seed} ({:?})", fuzz::Hazard::of(seed)));
     }
     Ok(())
 }

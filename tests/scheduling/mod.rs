@@ -25,6 +25,7 @@ mod judge;
 mod kin;
 mod market;
 mod plan;
+mod simulated;
 mod stage;
 mod storage;
 mod workload;

@@ -3,7 +3,7 @@
 use super::faults::{ListLag, lasting, word};
 use super::{ControlError, Span};
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_sim::cloud::{Cloud, LateFailure, Faults, ListingLag, FaultDuration, ListedKind, PolicyAssignment};
+use napkeeper_sim::cloud::{Cloud, FaultDuration, Faults, LateFailure, ListedKind, ListingLag, PolicyAssignment};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -76,7 +76,11 @@ pub(super) fn lag(faults: &mut Faults, draft: &ListLag) -> Result<(), ControlErr
             return Err(ControlError::Value("listLag: needs either by, or hides, keeps or both".to_owned()));
         }
         (None, of, hides, keeps) => {
-            faults.lags.push(ListingLag { of: *of, hides: hides.unwrap_or_default(), keeps: keeps.unwrap_or_default() });
+            faults.lags.push(ListingLag {
+                of: *of,
+                hides: hides.unwrap_or_default(),
+                keeps: keeps.unwrap_or_default(),
+            });
         }
     }
     Ok(())

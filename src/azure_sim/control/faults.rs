@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::catalog::live::parse_reservation_group;
 use napkeeper_core::model::names::{VmSize, Zone};
-use napkeeper_sim::cloud::{Faults, FaultDuration, Limits, ListedKind, ListingFault, Shortage, Throttling};
+use napkeeper_sim::cloud::{FaultDuration, Faults, Limits, ListedKind, ListingFault, Shortage, Throttling};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -44,7 +44,9 @@ fn style(kind: EventKind) -> Style {
     match kind {
         EventKind::Scenario => BOLD,
         EventKind::Provision | EventKind::Ready => AnsiColor::Green.on_default(),
-        EventKind::Refused | EventKind::Waiting | EventKind::Evicted | EventKind::Breaker | EventKind::Controller => AnsiColor::Red.on_default(),
+        EventKind::Refused | EventKind::Waiting | EventKind::Evicted | EventKind::Breaker | EventKind::Controller => {
+            AnsiColor::Red.on_default()
+        }
         EventKind::Disrupt | EventKind::Gone => AnsiColor::Cyan.on_default(),
         EventKind::Suspect | EventKind::Collected | EventKind::Kept => AnsiColor::Yellow.on_default(),
     }

@@ -1,6 +1,6 @@
 //! Reads, creates and deletes AKS Machines over HTTP.
 
-use super::responses::{accepted, no_content, ok, refused, wrong};
+use super::responses::{accepted, error_response, no_content, ok, refused};
 use super::{Call, Response, related_resources, request_body};
 use crate::cloud::Refusal;
 use napkeeper_core::model::names::ArmId;
@@ -21,7 +21,7 @@ impl Call<'_> {
     pub(super) fn put_machine(&mut self, id: ArmId) -> Result<Response, Response> {
         if !self.version().ends_with("-preview") {
             let message = "No registered resource provider found that creates machines by this API version.";
-            return Err(wrong(400, "NoRegisteredProviderFound", message));
+            return Err(error_response(400, "NoRegisteredProviderFound", message));
         }
         let spec = request_body::machine(&self.body()?, id.clone(), self.cloud)?;
         let reply =

@@ -23,7 +23,7 @@ use napkeeper_core::model::azure::cloud::{CloudResource, ResourceKind};
 use napkeeper_core::model::errors::OperationId;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{CloudRequest, Reply};
-use responses::{OperationPoll, accepted, ok, wrong};
+use responses::{OperationPoll, accepted, error_response, ok};
 pub use responses::{failure, refused, unauthorized};
 use route::{Query, ResourceType, Route};
 use serde_json::{Value, json};
@@ -164,7 +164,7 @@ impl Call<'_> {
             ("GET", Route::Policies) => Ok(ok(facts::authorization::policies(self.cloud, self.now))),
             (method, _) => {
                 let message = format!("The method {method} is not supported here.");
-                Err(wrong(405, "MethodNotAllowed", &message))
+                Err(error_response(405, "MethodNotAllowed", &message))
             }
         }
     }
@@ -294,7 +294,7 @@ impl Call<'_> {
 
     /// Seconds that callers are asked to wait between two polls: Azure's 10, or less where VMs come faster.
     fn poll_every(&self) -> i64 {
-        (self.cloud.settings().timings.vm_create.1.as_secs() / 9).clamp(1, 10)
+        (self.cloud.settings().timings.vm_create.most.as_secs() / 9).clamp(1, 10)
     }
 
     fn change_tags(&mut self, id: ArmId) -> Result<Response, Response> {
@@ -307,7 +307,7 @@ impl Call<'_> {
     fn body(&self) -> Result<Value, Response> {
         serde_json::from_slice(self.request.body).map_err(|e| {
             let message = format!("The request content was invalid and could not be deserialized: {e}");
-            wrong(400, "InvalidRequestContent", &message)
+            error_response(400, "InvalidRequestContent", &message)
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Listings and their pages.
 
 use super::related_resources::RelatedListing;
-use super::responses::{ok, refused, wrong};
+use super::responses::{error_response, ok, refused};
 use super::route::{Query, ResourceType};
 use super::{Call, Request, Response, facts, resource_json};
 use crate::cloud::{ListedKind, ListingFault, Refusal};
@@ -27,7 +27,7 @@ impl Call<'_> {
         self.check_listing(&[others.kind()])?;
         let version = self.query.get("api-version").unwrap_or_default();
         let Some(items) = others.items(self.cloud, version, self.now) else {
-            return Err(wrong(404, "NotFound", "The agent pool could not be found."));
+            return Err(error_response(404, "NotFound", "The agent pool could not be found."));
         };
         let broken = self.is_broken(&[others.kind()]);
         self.page(&items, broken, |_, item| item.clone())
@@ -53,7 +53,7 @@ impl Call<'_> {
     /// A page of a list, with the link to the next one.
     fn page<T>(&self, all: &[T], broken: bool, write: impl Fn(&Self, &T) -> Value) -> Result<Response, Response> {
         let from: usize = self.query.get("$skiptoken").and_then(|token| token.parse().ok()).unwrap_or(0);
-        // A token that leads nowhere begins nothing anew.
+        // A token beyond the end gives an empty page.
         let from = from.min(all.len());
         let next = from + self.page_size(from);
         let is_last = next >= all.len();

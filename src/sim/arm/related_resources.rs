@@ -4,7 +4,7 @@
 //! 2025-07-01 (and, where asked by a preview, with tags and states), scale sets and snapshots of `Microsoft.Compute`,
 //! public IPs and load balancers of `Microsoft.Network` 2024-05-01.
 
-use super::facts::skus::number;
+use super::facts::skus::zone_number;
 use crate::cloud::{Cloud, ListedKind, pool_of};
 use jiff::Timestamp;
 use napkeeper_core::model::azure::cloud::ProvisioningState;
@@ -106,7 +106,7 @@ fn pool(cloud: &Cloud, name: &str) -> Value {
     })
 }
 
-/// A Machine. The published API tells what it stands for; previews tell tags and states too.
+/// A Machine. The published API has its VM; previews have tags and states too.
 pub(super) fn machine(cloud: &Cloud, one: &RelatedResource, version: &str) -> Option<Value> {
     let RelatedDetail::AksMachine { vm, state } = &one.detail else { return None };
     let mut shown = json!({
@@ -126,7 +126,7 @@ pub(super) fn machine(cloud: &Cloud, one: &RelatedResource, version: &str) -> Op
             properties["status"] = json!({ "creationTimestamp": at.to_string(), "vmState": "Running" });
         }
         if let Some(zone) = vm.as_ref().and_then(|vm| cloud.resources().get(vm)?.zone.as_ref()) {
-            shown["zones"] = json!([number(zone)]);
+            shown["zones"] = json!([zone_number(zone)]);
         }
     }
     Some(shown)

@@ -4,7 +4,7 @@
 //! property fails here and not in Azure.
 
 use super::Response;
-use super::responses::wrong;
+use super::responses::error_response;
 use crate::cloud::{Cloud, Extension};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use napkeeper_api::bootstrap;
@@ -111,7 +111,7 @@ pub(super) fn extension(body: &Value, cloud: &Cloud) -> Result<Extension, Respon
     Ok(Extension { publisher: word("publisher")?, of: word("type")?, version: word("typeHandlerVersion")? })
 }
 
-/// What a PATCH of `Microsoft.Resources/tags` asks for: to add tags, or to take these very ones off.
+/// A PATCH of `Microsoft.Resources/tags`: adds tags, or removes exactly these.
 pub(super) fn tags_change(id: ArmId, body: &Value) -> Result<CloudRequest, Response> {
     let tags = tags(&body["properties"]["tags"])?;
     match body["operation"].as_str() {
@@ -190,7 +190,7 @@ fn claim(tags: &Tags, properties: &Value) -> Result<ClaimName, Response> {
     ClaimName::new(name).map_err(|e| invalid("osProfile.computerName", e.reason))
 }
 
-/// What the custom data tells the kubelet. A VM without custom data is no node: its kubelet is told nothing.
+/// The kubelet's configuration in the custom data; empty for a VM without custom data, which is no node.
 fn kubelet(custom_data: &Value) -> Result<KubeletSpec, Response> {
     let path = "osProfile.customData";
     let Some(text) = custom_data.as_str() else { return Ok(KubeletSpec::default()) };
@@ -227,5 +227,5 @@ fn must_be(path: &str, value: &Value, expected: &str) -> Result<(), Response> {
 
 fn invalid(path: &str, reason: &str) -> Response {
     let message = format!("The value of parameter {path} is invalid: {reason}.");
-    wrong(400, "InvalidParameter", &message)
+    error_response(400, "InvalidParameter", &message)
 }

@@ -4,7 +4,7 @@
 //! level and refuses what it does not know there; below `properties`, providers are looser.
 
 use super::Response;
-use super::responses::{failed_in, wrong};
+use super::responses::{error_response, failed_in};
 use super::route::ResourceType;
 use serde_json::Value;
 
@@ -45,7 +45,7 @@ pub(super) fn check(body: &Value, of: ResourceType) -> Result<(), Response> {
         return Err(not_understood(&what));
     }
     if body["location"].as_str().is_none_or(str::is_empty) {
-        return Err(wrong(400, "LocationRequired", "The location property is required for this definition."));
+        return Err(error_response(400, "LocationRequired", "The location property is required for this definition."));
     }
     let (required, read_only): (&[&str], &[&str]) = match of {
         ResourceType::Vm => (&OF_VM, &READ_ONLY_OF_VM),
@@ -68,5 +68,5 @@ pub(super) fn check(body: &Value, of: ResourceType) -> Result<(), Response> {
 
 fn not_understood(what: &str) -> Response {
     let message = format!("The request content was invalid and could not be deserialized: '{what}'.");
-    wrong(400, "InvalidRequestContent", &message)
+    error_response(400, "InvalidRequestContent", &message)
 }

@@ -1,6 +1,6 @@
 //! JSON of the group and of VMs, NICs and disks.
 
-use super::facts::skus::number;
+use super::facts::skus::zone_number;
 use super::route::ResourceType;
 use crate::cloud::{Cloud, CloudSettings};
 use napkeeper_core::catalog::CapacityType;
@@ -82,7 +82,7 @@ fn head(cloud: &Cloud, resource: &CloudResource) -> Map<String, Value> {
     put("location", cloud.settings().region.as_str().into());
     put("tags", json!(resource.tags));
     if let Some(zone) = &resource.zone {
-        put("zones", json!([number(zone)]));
+        put("zones", json!([zone_number(zone)]));
     }
     head
 }

@@ -11,12 +11,12 @@ pub(super) fn ok(body: Value) -> Response {
     Response { status: 200, headers: Vec::new(), body: Some(body) }
 }
 
-/// Where an operation can be watched, and how often.
+/// Where an operation can be polled, and how often.
 #[derive(Debug, Clone)]
 pub(super) struct OperationPoll {
     /// URL of the operation's status.
     pub(super) url: String,
-    /// Seconds to wait between two looks.
+    /// Seconds to wait between two polls.
     pub(super) every: i64,
 }
 
@@ -44,7 +44,7 @@ pub fn unauthorized(has_token: bool) -> Response {
     } else {
         ("AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing.")
     };
-    let mut response = wrong(401, code, message);
+    let mut response = error_response(401, code, message);
     response
         .headers
         .push(("www-authenticate", format!("Bearer error=\"invalid_token\", error_description=\"{message}\"")));
@@ -54,7 +54,7 @@ pub fn unauthorized(has_token: bool) -> Response {
 /// An error in ARM's shape.
 #[must_use]
 pub fn failure(status: u16, code: &str, message: &str) -> Response {
-    wrong(status, code, message)
+    error_response(status, code, message)
 }
 
 pub(super) fn no_content() -> Response {
@@ -62,7 +62,7 @@ pub(super) fn no_content() -> Response {
 }
 
 /// A request that ARM itself turns away.
-pub(super) fn wrong(status: u16, code: &str, message: &str) -> Response {
+pub(super) fn error_response(status: u16, code: &str, message: &str) -> Response {
     Response { status, headers: Vec::new(), body: Some(error(code, message)) }
 }
 
@@ -79,7 +79,7 @@ pub(super) fn throttled(bucket: &str, is_compute: bool, wait: SignedDuration) ->
     let mut response = if is_compute {
         let message =
             "The server rejected the request because too many requests have been received for this subscription.";
-        let mut response = wrong(429, "OperationNotAllowed", message);
+        let mut response = error_response(429, "OperationNotAllowed", message);
         if let Some(body) = &mut response.body {
             let told =
                 format!("The request is being throttled. Operation group: {bucket}. Retry after {secs} seconds.");
@@ -89,7 +89,7 @@ pub(super) fn throttled(bucket: &str, is_compute: bool, wait: SignedDuration) ->
     } else {
         let message =
             format!("Number of requests exceeded the limit of '{bucket}'. Please try again after '{secs}' seconds.");
-        wrong(429, "SubscriptionRequestsThrottled", &message)
+        error_response(429, "SubscriptionRequestsThrottled", &message)
     };
     response.headers.push(("retry-after", secs.to_string()));
     response
@@ -99,7 +99,7 @@ pub(super) fn throttled(bucket: &str, is_compute: bool, wait: SignedDuration) ->
 #[must_use]
 pub fn refused(refusal: &Refusal) -> Response {
     let (status, code) = code_of(refusal);
-    let mut response = wrong(status, code, &refusal.to_string());
+    let mut response = error_response(status, code, &refusal.to_string());
     if let (Refusal::Policy { resource, group, assignment, effect }, Some(body)) = (refusal, &mut response.body) {
         body["error"]["target"] = resource.name().into();
         body["error"]["additionalInfo"] = violation(group, assignment, effect);

@@ -3,7 +3,7 @@
 use super::Response;
 use super::facts::FactRoute;
 use super::related_resources::RelatedListing;
-use super::responses::wrong;
+use super::responses::error_response;
 use crate::cloud::{Cloud, CloudSettings, ComputeCall, ListedKind};
 use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail};
 use napkeeper_core::model::errors::OperationId;
@@ -118,14 +118,14 @@ const NETWORK_VERSIONS: [&str; 14] = [
 ];
 
 /// Versions of Microsoft.ContainerService that have Machines and are served here. Only previews write Machines, and
-/// only they tell tags and states.
+/// only they have tags and states.
 const CONTAINER_SERVICE_VERSIONS: [&str; 5] =
     ["2025-05-01", "2025-07-01", "2025-09-02-preview", "2026-01-02-preview", "2026-04-02-preview"];
 
 impl Route {
     pub(super) fn parse(path: &str, settings: &CloudSettings) -> Result<Self, Response> {
         let path = path.trim_end_matches('/');
-        // Words are compared without case; names keep the spelling that they are asked for by.
+        // Words are compared without case; names keep the spelling of the request.
         let folded = path.to_ascii_lowercase();
         let words: Vec<&str> = folded.trim_start_matches('/').split('/').collect();
         let names: Vec<&str> = path.trim_start_matches('/').split('/').collect();
@@ -147,19 +147,19 @@ impl Route {
                 let name = names.get(7).copied().unwrap_or_default();
                 let message =
                     format!("The Resource 'Microsoft.ContainerService/managedClusters/{name}' was not found.");
-                return Err(wrong(404, "ResourceNotFound", &message));
+                return Err(error_response(404, "ResourceNotFound", &message));
             }
             (["subscriptions", subscription, "resourcegroups", _, rest @ ..], [_, _, _, name, ..]) => {
                 check_subscription(subscription, settings)?;
                 if id(4).as_ref() != Some(&settings.group) {
                     let message = format!("Resource group '{name}' could not be found.");
-                    return Err(wrong(404, "ResourceGroupNotFound", &message));
+                    return Err(error_response(404, "ResourceGroupNotFound", &message));
                 }
                 Self::of_group(rest, id)
             }
             _ => None,
         };
-        parsed.ok_or_else(|| wrong(404, "NotFound", &format!("Nothing is served at {path}.")))
+        parsed.ok_or_else(|| error_response(404, "NotFound", &format!("Nothing is served at {path}.")))
     }
 
     /// What lies below `/subscriptions/{id}/providers`.
@@ -171,7 +171,7 @@ impl Route {
                     return Ok(Some(Self::Usages));
                 }
                 let message = format!("The provided location '{location}' is not available here.");
-                Err(wrong(400, "LocationNotAvailableForResourceType", &message))
+                Err(error_response(400, "LocationNotAvailableForResourceType", &message))
             }
             [_, "locations", _, "operations", _] => Ok(Some(Self::Operation(OperationId(Arc::from(names[4]))))),
             _ => Ok(None),
@@ -212,7 +212,7 @@ impl Route {
         }
     }
 
-    /// What of Compute a request asks for, as its buckets count it.
+    /// The rate limit of Compute that a request counts against.
     pub(super) fn compute_call(&self) -> Option<ComputeCall<'_>> {
         match self {
             Self::List(ResourceType::Vm) => Some(ComputeCall::ListVms),
@@ -227,7 +227,7 @@ impl Route {
     pub(super) fn check_version(&self, version: Option<&str>) -> Result<(), Response> {
         let Some(version) = version.filter(|v| !v.is_empty()) else {
             let message = "The api-version query parameter (?api-version=) is required for all requests.";
-            return Err(wrong(400, "MissingApiVersionParameter", message));
+            return Err(error_response(400, "MissingApiVersionParameter", message));
         };
         let (of, versions): (&str, &[&str]) = match self {
             Self::List(ResourceType::Nic) | Self::Resource(ResourceType::Nic, _) => {
@@ -246,7 +246,7 @@ impl Route {
         };
         if !versions.contains(&version) {
             let message = format!("No registered resource provider found for API version '{version}' for type '{of}'.");
-            return Err(wrong(400, "NoRegisteredProviderFound", &message));
+            return Err(error_response(400, "NoRegisteredProviderFound", &message));
         }
         Ok(())
     }
@@ -257,7 +257,7 @@ fn check_subscription(subscription: &str, settings: &CloudSettings) -> Result<()
         return Ok(());
     }
     let message = format!("The subscription '{subscription}' could not be found.");
-    Err(wrong(404, "SubscriptionNotFound", &message))
+    Err(error_response(404, "SubscriptionNotFound", &message))
 }
 
 /// Where the outcome of an operation is served.

@@ -16,9 +16,9 @@
 //! - Throttling and outages of Azure and of the API server reach it too; this one is spared them.
 //! - Its taint on nodes that go is a cordon here.
 //!
-//! What an administrator would do that nobody does here:
+//! What an administrator would do, and what is not done here:
 //! - Choose sizes for the load. The cheapest D sizes are often those with 2 GiB per vCPU: good for loads that need CPU,
-//!   dear for those that need memory, and too small for some pods, which then show as unplaced.
+//!   expensive for those that need memory, and too small for some pods, which then show as unplaced.
 //! - Limit the groups. The limits and weights of the NodePools do not bind the baseline.
 
 mod actions;
@@ -94,7 +94,7 @@ struct Autoscaler {
     groups: Vec<NodeGroup>,
     cluster: Cluster,
     accounting: Accounting,
-    /// What Azure refuses; the books of real VMs are [`Autoscaler::vms`].
+    /// What Azure refuses. The VMs themselves are [`Autoscaler::vms`].
     faults: Faults,
     limits: Limits,
     vms: BTreeMap<NodeName, GroupVm>,
@@ -154,7 +154,7 @@ impl Autoscaler {
     }
 
     fn pass_time(&mut self, to: Timestamp) {
-        self.accounting.pass(self.now, to);
+        self.accounting.advance(self.now, to);
         self.now = to;
     }
 
@@ -215,7 +215,7 @@ impl Autoscaler {
         }
     }
 
-    /// Disks appear as soon as they are asked for: they cost both sides the same.
+    /// Disks are created at once: they cost both sides the same.
     fn answer_cluster(&mut self) {
         for (_, event) in self.cluster.take_events() {
             if let ClusterEvent::DiskWanted { volume, .. } = event {

@@ -35,7 +35,7 @@ pub(super) struct NodeGroup {
     pub(super) name: Arc<str>,
     /// Its VM size.
     pub(super) facts: Arc<SizeFacts>,
-    /// How its VMs are bought.
+    /// Its size, zone and capacity type.
     pub(super) offering: OfferingKey,
     pub(super) price: HourlyPrice,
     /// What its VMs would cost on demand.
@@ -91,12 +91,12 @@ pub(super) fn node_groups(
     for instance in GENERAL_VCPUS.iter().filter_map(|vcpus| cheapest_general(general, *vcpus)) {
         let wanted = |o: &&Offering| spot || o.capacity_type == CapacityType::OnDemand;
         for offering in instance.offerings.iter().filter(wanted) {
-            groups.push(group(instance, offering, &pools, (groups.len(), resource_group))?);
+            groups.push(group(instance, offering, &pools, groups.len(), resource_group)?);
         }
     }
     for instance in gpu_types(start, &pools) {
         for offering in instance.offerings.iter().filter(|o| o.capacity_type == CapacityType::OnDemand) {
-            groups.push(group(instance, offering, &pools, (groups.len(), resource_group))?);
+            groups.push(group(instance, offering, &pools, groups.len(), resource_group)?);
         }
     }
     Ok(groups)
@@ -126,7 +126,7 @@ fn on_demand(instance: &InstanceType) -> Option<HourlyPrice> {
     instance.offerings.iter().find(|o| o.capacity_type == CapacityType::OnDemand).map(|o| o.price)
 }
 
-/// For every workload that asks for GPUs, the cheapest size on which a NodePool would run it.
+/// For every workload that requests GPUs, the cheapest size on which a NodePool would run it.
 fn gpu_types<'t>(start: &WorldSetup, pools: &[(&NodePool, &'t [Arc<InstanceType>])]) -> Vec<&'t InstanceType> {
     let workloads = start.workloads.iter().chain(&start.suspended);
     let shapes: BTreeSet<&PodShape> = workloads.map(|(_, w)| &*w.template.shape).filter(|s| asks_for_gpus(s)).collect();
@@ -152,7 +152,7 @@ fn asks_for_gpus(shape: &PodShape) -> bool {
     shape.requests.extended.iter().any(|(name, _)| name.ends_with(".com/gpu"))
 }
 
-/// True when the NodePool may make nodes of this size, bought this way.
+/// True when the NodePool allows nodes of this size and capacity type.
 fn allows(pool: &NodePool, instance: &InstanceType, capacity_type: CapacityType) -> bool {
     pool.requirements.allows(labels::CAPACITY_TYPE, Some(capacity_type.as_str()))
         && instance.requirements.compatible(&pool.requirements, |_| true).is_ok()
@@ -162,7 +162,8 @@ fn group(
     instance: &InstanceType,
     offering: &Offering,
     pools: &[(&NodePool, &[Arc<InstanceType>])],
-    (number, resource_group): (usize, &ArmId),
+    number: usize,
+    resource_group: &ArmId,
 ) -> Result<NodeGroup, SetupError> {
     let allowing: Vec<&NodePool> =
         pools.iter().map(|(p, _)| *p).filter(|p| allows(p, instance, offering.capacity_type)).collect();

@@ -21,13 +21,13 @@ const DELAY_AFTER_ADD: SignedDuration = SignedDuration::from_mins(10);
 const MOST_AT_ONCE: usize = 10;
 /// A drain is given up when pods still refuse to be evicted after this time (`--max-pod-eviction-time`).
 const EVICTION_TIME: SignedDuration = SignedDuration::from_mins(2);
-/// Pods that are asked to end get at most this time (`--max-graceful-termination-sec`).
+/// Pods that are being deleted get at most this time (`--max-graceful-termination-sec`).
 const GRACEFUL_TERMINATION: SignedDuration = SignedDuration::from_mins(10);
 
 impl Autoscaler {
     /// Goes on with drains, looks which nodes can be done without, and lets those go whose time is up.
     pub(super) fn scale_down(&mut self) {
-        self.go_on_draining();
+        self.continue_draining();
         self.find_unneeded();
         if let Some(end) = self.scaled_up_at.map(|at| at + DELAY_AFTER_ADD).filter(|end| self.now < *end) {
             if !self.unneeded.is_empty() {
@@ -64,13 +64,13 @@ impl Autoscaler {
                 self.cordon(name, true);
                 self.unneeded.remove(name);
                 self.set_phase(name, VmPhase::Draining(self.now));
-                self.go_on_draining();
+                self.continue_draining();
             }
         }
     }
 
     /// Evicts what is left on nodes that drain, and deletes or keeps them when that has come to an end.
-    fn go_on_draining(&mut self) {
+    fn continue_draining(&mut self) {
         let draining: Vec<(NodeName, Timestamp)> = self
             .vms
             .iter()
@@ -105,7 +105,7 @@ impl Autoscaler {
         }
     }
 
-    /// Takes note of the nodes that are little used and whose pods have room elsewhere, one after the other: the room
+    /// Notes the nodes that are underutilized and whose pods fit elsewhere, one after the other: the capacity
     /// that one of them needs is not given twice. Empty nodes come first, then those of the last time.
     fn find_unneeded(&mut self) {
         let mut candidates: Vec<(bool, bool, NodeName, Vec<Arc<Pod>>)> = Vec::new();

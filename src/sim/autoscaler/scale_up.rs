@@ -91,7 +91,7 @@ impl Autoscaler {
     ) -> Option<ExpansionOption> {
         let template = &self.groups[group];
         let mut pods: Vec<&Arc<Pod>> = pods.iter().collect();
-        pods.sort_by_cached_key(|pod| Reverse(bulk(&pod.shape, template)));
+        pods.sort_by_cached_key(|pod| Reverse(relative_size(&pod.shape, template)));
         let mut trial = simulation.clone();
         let mut new = BTreeSet::new();
         let mut helped = Vec::new();
@@ -159,12 +159,12 @@ impl Autoscaler {
     }
 }
 
-/// The pods for which there is no room, nor will be on nodes that are on their way.
+/// The pods that fit neither on existing nodes nor on those that are being created.
 fn unplaced(simulation: &mut SchedulingSimulation<'_>, pending: Vec<Arc<Pod>>) -> Vec<Arc<Pod>> {
     let mut unplaced: Vec<Arc<Pod>> = Vec::new();
     for pod in pending {
         let alike = |other: &Arc<Pod>| other.shape == pod.shape && other.volumes == pod.volumes;
-        // Where one of a kind finds no room, the next one does not either.
+        // Where one pod does not fit, an equal one does not either.
         if unplaced.last().is_some_and(alike) || simulation.place(&pod, None).is_none() {
             unplaced.push(pod);
         }
@@ -172,7 +172,7 @@ fn unplaced(simulation: &mut SchedulingSimulation<'_>, pending: Vec<Arc<Pod>>) -
     unplaced
 }
 
-/// The place of a pod on one more node of a group, which is there from now on; without it when the pod does not fit.
+/// Puts a pod on one more node of a group; the node is not added when the pod does not fit.
 fn fits_on_new(
     simulation: &mut SchedulingSimulation<'_>,
     group: &NodeGroup,
@@ -189,7 +189,7 @@ fn fits_on_new(
 }
 
 /// How much of a node a pod takes, CPU and memory together, in millionths.
-fn bulk(shape: &PodShape, group: &NodeGroup) -> i128 {
+fn relative_size(shape: &PodShape, group: &NodeGroup) -> i128 {
     let has = &group.template.allocatable;
     let share = |part: i64, of: i64| i128::from(part) * 1_000_000 / i128::from(of.max(1));
     share(shape.requests.cpu_millis, has.cpu_millis) + share(shape.requests.memory, has.memory)

@@ -3,8 +3,7 @@
 use super::{Autoscaler, node_groups};
 use crate::cloud::{Timings as CloudTimings, Usage};
 use crate::cluster::{NewNode, Timings as ClusterTimings};
-use crate::random::Random;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::cluster::pod::{PodOwner, PodPhase};
 use napkeeper_core::model::names::{NameError, NodeName, ProviderId};
@@ -13,12 +12,12 @@ use std::sync::Arc;
 /// A VM of a node group.
 #[derive(Debug, Clone)]
 pub(super) struct GroupVm {
-    /// Its place in the list of groups.
+    /// Index of its group.
     pub(super) group: usize,
     /// What its kubelet announces.
     pub(super) node: NewNode,
     pub(super) phase: VmPhase,
-    /// When its phase ends by itself.
+    /// When its phase ends without further action.
     pub(super) due: Option<Timestamp>,
 }
 
@@ -33,7 +32,7 @@ pub(super) enum VmPhase {
     Booting,
     /// Its node takes pods.
     Serving,
-    /// Its pods are asked to leave since this time.
+    /// Its pods are being evicted since this time.
     Draining(Timestamp),
     /// Azure deletes it.
     Deleting,
@@ -59,13 +58,16 @@ impl Autoscaler {
                 self.groups[group].back_off(self.now);
                 return Ok(());
             }
-            let phase =
-                if self.faults.starves(&wanted.offering, self.now) { VmPhase::Failing } else { VmPhase::Creating };
+            let phase = if self.faults.lacks_capacity(&wanted.offering, self.now) {
+                VmPhase::Failing
+            } else {
+                VmPhase::Creating
+            };
             let (name, vm) = node_groups::vm_of_number(&wanted.name, self.ordered, &self.resource_group);
             let name = NodeName::new(name)?;
             let node = NewNode { name: name.clone(), provider_id: ProviderId::of_vm(&vm), ..wanted.template.clone() };
             self.ordered += 1;
-            let due = Some(self.now + self.takes(CloudTimings::default().vm_create, "create", &name));
+            let due = Some(self.now + CloudTimings::default().vm_create.of(self.seed, "create", name.as_str()));
             self.vms.insert(name, GroupVm { group, node, phase, due });
         }
         Ok(())
@@ -73,7 +75,7 @@ impl Autoscaler {
 
     /// Lets Azure delete the VM of a node.
     pub(super) fn delete(&mut self, name: &NodeName) {
-        let due = self.now + self.takes(CloudTimings::default().vm_delete, "delete", name);
+        let due = self.now + CloudTimings::default().vm_delete.of(self.seed, "delete", name.as_str());
         if let Some(vm) = self.vms.get_mut(name) {
             vm.phase = VmPhase::Deleting;
             vm.due = Some(due);
@@ -168,9 +170,5 @@ impl Autoscaler {
             usage.count(&group.facts, group.offering.capacity_type);
         }
         usage
-    }
-
-    fn takes(&self, (least, most): (SignedDuration, SignedDuration), what: &str, name: &NodeName) -> SignedDuration {
-        Random::of(self.seed, &format!("{what} {name}")).duration(least, most)
     }
 }

@@ -53,13 +53,13 @@ impl Cloud {
         ArmId::new(format!("{group}/providers/{kind}/{name}")).unwrap_or_else(|_| group.clone())
     }
 
-    /// Somebody makes a NIC for nobody.
+    /// Creates a NIC that nothing uses.
     ///
     /// # Errors
     /// [`Refusal`] when the name is taken.
     pub fn leak_nic(&mut self, name: &str, tags: Tags, now: Timestamp) -> Result<ArmId, Refusal> {
         self.advance(now);
-        let id = self.check_free(self.nic_id(name))?;
+        let id = self.check_name_free(self.nic_id(name))?;
         let nic = self.new_nic(id.clone(), tags, now);
         self.create(nic, ChangeCause::Outside, now);
         Ok(id)
@@ -71,10 +71,10 @@ impl Cloud {
     /// [`Refusal`] when the name is taken.
     pub fn add_disk(&mut self, draft: DiskDraft, now: Timestamp) -> Result<ArmId, Refusal> {
         self.advance(now);
-        let id = self.check_free(self.disk_id(&draft.name))?;
+        let id = self.check_name_free(self.disk_id(&draft.name))?;
         let disk = CloudResource {
             id: id.clone(),
-            incarnation: self.mint(),
+            incarnation: self.new_id(),
             tags: draft.tags,
             created_at: Some(now),
             zone: draft.zone,
@@ -98,8 +98,8 @@ impl Cloud {
     /// [`Refusal`] when one of the three names is taken.
     pub fn add_vm(&mut self, name: &str, tags: Tags, offering: &OfferingKey, now: Timestamp) -> Result<ArmId, Refusal> {
         self.advance(now);
-        let id = self.check_free(self.vm_id(name))?;
-        self.check_free(self.disk_id(name))?;
+        let id = self.check_name_free(self.vm_id(name))?;
+        self.check_name_free(self.disk_id(name))?;
         let nic = self.leak_nic(name, tags.clone(), now)?;
         let zone = Some(offering.zone.clone()).filter(|zone| !zone.is_regional());
         let disk = self.add_disk(
@@ -115,7 +115,7 @@ impl Cloud {
         )?;
         let vm = CloudResource {
             id: id.clone(),
-            incarnation: self.mint(),
+            incarnation: self.new_id(),
             tags,
             created_at: Some(now),
             zone,
@@ -132,7 +132,7 @@ impl Cloud {
         let machine = VmRecord { claim: None, kubelet: KubeletSpec::default(), failed: false, reservation: None };
         self.vm_records.insert(id.clone(), machine);
         self.attach_nic(&nic, &id);
-        self.take_disk(&disk, &id, now);
+        self.mark_attached(&disk, &id, now);
         self.announce(&id, now);
         Ok(id)
     }
@@ -143,11 +143,11 @@ impl Cloud {
     /// [`Refusal`] when either is not there or is being deleted, or the disk is attached elsewhere.
     pub fn attach_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
-        if !matches!(self.check_there(vm)?.detail, ResourceDetail::Vm(_)) {
+        if !matches!(self.find_idle(vm)?.detail, ResourceDetail::Vm(_)) {
             return Err(Refusal::Invalid(format!("{vm} is not a VM").into()));
         }
-        self.check_unused(&*self.check_there(disk)?)?;
-        self.take_disk(disk, vm, now);
+        self.check_unused(&*self.find_idle(disk)?)?;
+        self.mark_attached(disk, vm, now);
         self.edit(vm, |detail| {
             if let ResourceDetail::Vm(vm) = detail {
                 vm.data_disks.push(disk.clone());
@@ -177,7 +177,7 @@ impl Cloud {
     /// [`Refusal`] when there is no such VM, or it is no spot VM that runs.
     pub fn evict_spot(&mut self, vm: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
-        let resource = self.check_there(vm)?;
+        let resource = self.find_idle(vm)?;
         match &resource.detail {
             ResourceDetail::Vm(Vm {
                 capacity_type: CapacityType::Spot, state: ProvisioningState::Succeeded, ..
@@ -210,7 +210,7 @@ impl Cloud {
     /// [`Refusal`] when it is not there, or is being deleted.
     pub fn retag(&mut self, id: &ArmId, tags: Tags, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
-        self.check_there(id)?;
+        self.find_idle(id)?;
         self.set_tags(id, tags, ChangeCause::Outside, now);
         Ok(())
     }
@@ -221,7 +221,7 @@ impl Cloud {
     /// [`Refusal`] when the NIC is not there, or is being deleted.
     pub fn set_serves(&mut self, nic: &ArmId, serves: Option<Arc<str>>, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
-        self.check_there(nic)?;
+        self.find_idle(nic)?;
         self.edit(nic, |detail| {
             if let ResourceDetail::Nic(nic) = detail {
                 nic.serves = serves;
@@ -236,7 +236,7 @@ impl Cloud {
     /// [`Refusal`] when the disk is not there, or is being deleted.
     pub fn set_copied(&mut self, disk: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
-        self.check_there(disk)?;
+        self.find_idle(disk)?;
         self.edit(disk, |detail| {
             if let ResourceDetail::Disk(disk) = detail {
                 disk.state = DiskState::Other(Arc::from("ActiveSAS"));
@@ -250,20 +250,20 @@ impl Cloud {
         self.managed_by = cluster;
     }
 
-    fn check_free(&self, id: ArmId) -> Result<ArmId, Refusal> {
+    fn check_name_free(&self, id: ArmId) -> Result<ArmId, Refusal> {
         if self.resources.contains_key(&id) {
             return Err(Refusal::Taken(id));
         }
         Ok(id)
     }
 
-    fn check_there(&self, id: &ArmId) -> Result<Arc<CloudResource>, Refusal> {
+    fn find_idle(&self, id: &ArmId) -> Result<Arc<CloudResource>, Refusal> {
         self.check_idle(id)?;
         let found = self.resources.get(id).cloned();
         found.ok_or_else(|| Refusal::NotFound(id.clone()))
     }
 
-    fn take_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) {
+    fn mark_attached(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) {
         self.edit(disk, |detail| {
             if let ResourceDetail::Disk(disk) = detail {
                 disk.managed_by.push(vm.clone());

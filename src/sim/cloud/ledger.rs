@@ -39,7 +39,7 @@ pub enum ChangeCause {
     Request,
     /// Azure, along with the VM that it belongs to.
     Cascade,
-    /// Azure, because it wanted the spot capacity back.
+    /// Azure, by evicting a spot VM.
     Eviction,
     /// Somebody else.
     Outside,
@@ -58,11 +58,11 @@ pub enum CloudEvent {
         incarnation: Arc<str>,
         /// The NodeClaim that its kubelet announces itself for; none for a VM that is no node.
         claim: Option<ClaimName>,
-        /// What the kubelet was told.
+        /// The kubelet's configuration.
         kubelet: KubeletSpec,
-        /// What was bought.
+        /// Its size, zone and capacity type.
         offering: OfferingKey,
-        /// For how much; free where the price sheet does not know it.
+        /// Its price; free where the price sheet does not know it.
         price: HourlyPrice,
     },
     /// A VM is gone. It ran if, and only if, its incarnation was said to be running before.

@@ -45,13 +45,13 @@ impl Cloud {
         Ok(self.managed_by.clone())
     }
 
-    /// What a whole listing of one kind, or of all, shows by id: the truth, but late and in Azure's spelling where a
+    /// What a complete listing of one kind, or of all, shows by id: late, and in Azure's spelling, where a
     /// fault says so.
     pub(crate) fn shown(&mut self, of: Option<ListedKind>, now: Timestamp) -> Vec<Arc<CloudResource>> {
         let wanted = |resource: &CloudResource| of.is_none_or(|of| ListedKind::of(resource) == of);
         let longest = ListedKind::RESOURCES.map(|kind| self.faults.lag(kind).1).into_iter().max();
         self.gone.retain(|(at, _)| *at + longest.unwrap_or_default().max(GHOSTS_LAST) > now);
-        let hidden = self.too_young(now);
+        let hidden = self.hidden_ids(now);
         let present = self.resources.values().filter(|r| wanted(r) && !hidden.contains(&r.id));
         let mut shown: Vec<_> = present.cloned().collect();
         let keeps = |ghost: &CloudResource| self.faults.lag(ListedKind::of(ghost)).1;
@@ -72,7 +72,7 @@ impl Cloud {
     }
 
     /// What listings do not show yet.
-    fn too_young(&self, now: Timestamp) -> BTreeSet<ArmId> {
+    fn hidden_ids(&self, now: Timestamp) -> BTreeSet<ArmId> {
         let longest = ListedKind::RESOURCES.map(|kind| self.faults.lag(kind).0).into_iter().max().unwrap_or_default();
         let recent = self.ledger.iter().rev().take_while(|entry| entry.at + longest > now);
         let hides = |resource: &CloudResource| self.faults.lag(ListedKind::of(resource)).0;
@@ -103,7 +103,7 @@ fn uppercase_ids(resource: &mut CloudResource, seed: u64) {
     }
 }
 
-/// As [`uppercase_ids`], for the links of a related resource. Its own id is in the path that it is asked for by.
+/// As [`uppercase_ids`], for the links of a related resource. Its own id is in the path of its request.
 pub(super) fn uppercase_links(one: &mut RelatedResource, seed: u64) {
     let uppercase = |id: &mut ArmId| uppercase_or_keep(id, seed);
     match &mut one.detail {

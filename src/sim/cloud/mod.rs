@@ -78,7 +78,7 @@ pub struct Cloud {
 #[derive(Debug, Clone)]
 struct VmRecord {
     claim: Option<ClaimName>,
-    /// What its kubelet was told.
+    /// The kubelet's configuration.
     kubelet: KubeletSpec,
     /// Its creation failed: its NIC does not go with it.
     failed: bool,
@@ -93,7 +93,7 @@ struct NicReservation {
     until: Timestamp,
 }
 
-/// Something that will happen by itself.
+/// An event of Azure's own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum ScheduledEvent {
     /// An operation ends.
@@ -152,7 +152,7 @@ impl Cloud {
             CloudRequest::Get(id) => Ok(Reply::Resource(self.resources.get(id).cloned())),
             CloudRequest::PutNic(spec) => self.put_nic(spec, now),
             CloudRequest::PutVm(spec) => self.put_vm(spec, now),
-            CloudRequest::PutBillingExtension(vm) => self.put_billing(vm, now),
+            CloudRequest::PutBillingExtension(vm) => self.put_billing_extension(vm, now),
             CloudRequest::Delete(id, _) => self.delete(id, now),
             CloudRequest::Tag(id, tags) => self.tag(id, tags, now),
             CloudRequest::Untag(id, tags) => self.untag(id, tags, now),
@@ -161,13 +161,13 @@ impl Cloud {
         }
     }
 
-    /// When something will happen by itself; `None` is never.
+    /// When the next event is due; `None` is never.
     #[must_use]
     pub fn next_event(&self) -> Option<Timestamp> {
         self.agenda.first().map(|(at, _)| *at)
     }
 
-    /// Plays everything that happens by itself up to a time.
+    /// Advances to a time, with all events that are due.
     pub fn advance(&mut self, now: Timestamp) {
         while self.next_event().is_some_and(|at| at <= now) {
             let Some((at, due)) = self.agenda.pop_first() else {
@@ -177,7 +177,7 @@ impl Cloud {
                 ScheduledEvent::Operation(id) => match self.operations.finish(&id) {
                     Some((vm, Completion::Create(outcome))) => self.end_creation(&vm, &outcome, at),
                     Some((id, Completion::Delete(Ok(())))) => self.remove(&id, ChangeCause::Request, at),
-                    Some((id, Completion::Delete(Err(_)))) => self.stay(&id),
+                    Some((id, Completion::Delete(Err(_)))) => self.fail_deletion(&id),
                     None => {}
                 },
                 ScheduledEvent::Eviction(vm, incarnation) => {
@@ -189,7 +189,7 @@ impl Cloud {
         }
     }
 
-    /// What the world has not been told yet, oldest first.
+    /// Events since the last call, oldest first.
     pub fn take_events(&mut self) -> Vec<CloudEvent> {
         std::mem::take(&mut self.events)
     }

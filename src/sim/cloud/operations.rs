@@ -77,7 +77,7 @@ impl Operations {
     }
 
     /// Ends the operation on a resource before its time: the resource is gone, or another operation takes over.
-    pub(super) fn cut_short(&mut self, target: &ArmId) {
+    pub(super) fn cancel(&mut self, target: &ArmId) {
         let Some(id) = self.of.remove(target) else {
             return;
         };

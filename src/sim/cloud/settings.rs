@@ -1,5 +1,6 @@
 //! The group, what its region sells, and how long operations take.
 
+use crate::random::Delay;
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey, RegionCatalog, SizeFacts};
 use napkeeper_core::model::amounts::money::HourlyPrice;
@@ -27,15 +28,15 @@ pub struct CloudSettings {
     pub timings: Timings,
 }
 
-/// How long things take: the least and the most.
+/// How long operations take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timings {
     /// Creating a VM.
-    pub vm_create: (SignedDuration, SignedDuration),
+    pub vm_create: Delay,
     /// Deleting a VM.
-    pub vm_delete: (SignedDuration, SignedDuration),
+    pub vm_delete: Delay,
     /// Deleting a NIC or a disk.
-    pub child_delete: (SignedDuration, SignedDuration),
+    pub child_delete: Delay,
     /// How long a NIC is kept for a VM whose creation failed.
     pub nic_reservation: SignedDuration,
     /// From the notice of a spot eviction to the end of the VM.
@@ -48,9 +49,9 @@ impl Default for Timings {
     fn default() -> Self {
         let secs = SignedDuration::from_secs;
         Self {
-            vm_create: (secs(30), secs(90)),
-            vm_delete: (secs(20), secs(60)),
-            child_delete: (secs(1), secs(5)),
+            vm_create: Delay::secs(30, 90),
+            vm_delete: Delay::secs(20, 60),
+            child_delete: Delay::secs(1, 5),
             nic_reservation: secs(180),
             eviction_notice: secs(30),
         }
@@ -78,7 +79,7 @@ impl Timings {
     #[must_use]
     pub fn faster(&self, times: u32) -> Self {
         let times = i32::try_from(times).unwrap_or(i32::MAX).max(1);
-        let both = |(least, most): (SignedDuration, SignedDuration)| (least / times, most / times);
+        let both = |delay: Delay| Delay { least: delay.least / times, most: delay.most / times };
         Self {
             vm_create: both(self.vm_create),
             vm_delete: both(self.vm_delete),

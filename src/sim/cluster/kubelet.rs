@@ -51,7 +51,7 @@ impl NewNode {
     }
 }
 
-/// What happens to a node by itself. All but the first are about one incarnation of a Node.
+/// Events in the life of a node. All but the first are about one incarnation of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NodeTimer {
     /// Its kubelet announces it.
@@ -127,7 +127,7 @@ impl Cluster {
         self.set_timer(self.timings.node_unreachable, unreachable);
     }
 
-    /// A node that nobody manages is there and ready at once.
+    /// Adds an unmanaged node, ready at once.
     pub fn add_unmanaged_node(&mut self, node: NewNode, now: Timestamp) {
         self.advance_clock(now);
         let taints = node.taints.clone();
@@ -191,7 +191,7 @@ impl Cluster {
         let delay = self.timings.node_ready.of(self.seed, "ready", node.name.as_str());
         let ready = NodeTimer::Ready(node.name.clone(), node.uid.clone());
         self.set_timer(delay, Timer::Node(ready));
-        self.note(ClusterEvent::NodeJoined { node: node.name.clone() });
+        self.emit(ClusterEvent::NodeJoined { node: node.name.clone() });
         self.put_node(node);
     }
 
@@ -199,7 +199,7 @@ impl Cluster {
         node.ready = true;
         node.ready_since = self.now;
         node.taints = without(&node.taints, |t| &*t.key == labels::TAINT_NOT_READY);
-        self.note(ClusterEvent::NodeReady { node: node.name.clone() });
+        self.emit(ClusterEvent::NodeReady { node: node.name.clone() });
         self.start_up(&node);
         self.put_node(node);
     }
@@ -236,7 +236,7 @@ impl Cluster {
         );
         let give_up = NodeTimer::GiveUpPods(node.name.clone(), node.uid.clone());
         self.set_timer(self.timings.pods_given_up, Timer::Node(give_up));
-        self.note(ClusterEvent::NodeUnreachable { node: node.name.clone() });
+        self.emit(ClusterEvent::NodeUnreachable { node: node.name.clone() });
         self.put_node(node);
     }
 
@@ -289,6 +289,6 @@ impl Cluster {
         self.kubelets.lost.remove(name);
         self.dirty.volumes = true;
         self.deltas.push(Delta::NodeGone(name.clone()));
-        self.note(ClusterEvent::NodeGone { node: name.clone() });
+        self.emit(ClusterEvent::NodeGone { node: name.clone() });
     }
 }

@@ -1,7 +1,7 @@
 //! The simulated Kubernetes: API server, kube-scheduler, kubelets and controllers.
 //!
 //! Everything happens on a virtual clock: [`Cluster::next_event`] says when something happens next, and
-//! [`Cluster::advance`] lets it happen. Verbs and effects take place at once; controllers and kube-scheduler answer to
+//! [`Cluster::advance`] lets it happen. Edits and effects take place at once; controllers and kube-scheduler react to
 //! them in the next `advance`, at the same instant. The same seed and the same calls give the same cluster.
 
 mod api_server;
@@ -30,7 +30,7 @@ use napkeeper_core::snapshot::delta::Delta;
 use scheduler::Scheduler;
 pub(crate) use scheduler::{NodeIndex, SchedulingSimulation};
 use std::collections::{BTreeMap, BTreeSet};
-pub use timings::{Delay, Timings};
+pub use timings::Timings;
 
 /// A simulated Kubernetes cluster.
 #[derive(Debug)]
@@ -39,9 +39,9 @@ pub struct Cluster {
     timings: Timings,
     now: Timestamp,
     ids: IdGenerator,
-    /// What the API server holds, as far as deciders see it.
+    /// What the API server holds, as far as the controller sees it.
     store: Snapshot,
-    /// Changes that nobody has watched yet.
+    /// Changes since the last watch.
     deltas: Vec<Delta>,
     /// What has happened, for the world.
     events: Vec<(Timestamp, ClusterEvent)>,
@@ -104,7 +104,7 @@ impl Cluster {
         std::mem::take(&mut self.deltas)
     }
 
-    /// All that is there: what a controller lists when it starts. Deltas that nobody has watched yet are in it; to
+    /// All that is there: what a controller lists when it starts. Changes since the last watch are in it; to
     /// apply them as well does no harm, as long as all of them are applied.
     #[must_use]
     pub fn relist(&self) -> Snapshot {
@@ -165,7 +165,7 @@ impl Cluster {
         self.timers.insert((at, self.timers_set), timer);
     }
 
-    fn note(&mut self, event: ClusterEvent) {
+    fn emit(&mut self, event: ClusterEvent) {
         self.events.push((self.now, event));
     }
 

@@ -7,7 +7,7 @@ use napkeeper_core::model::cluster::pod::{Pod, PodOwner, PodPhase};
 use napkeeper_core::model::names::{NodeName, ObjectKey, ObjectName, Uid};
 use std::sync::Arc;
 
-/// What happens to a pod by itself.
+/// Events in the life of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PodTimer {
     /// Its containers start.
@@ -23,7 +23,7 @@ pub(super) enum PodTimer {
 /// Where a pod comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PodOrigin {
-    /// Nobody makes it anew.
+    /// No controller recreates it.
     Unmanaged,
     /// A workload.
     Workload(ObjectKey),
@@ -31,7 +31,7 @@ pub(super) enum PodOrigin {
     DaemonSet(ObjectKey, NodeName),
 }
 
-/// What a pod is to do, which deciders do not see.
+/// How a pod runs and ends, which the controller does not see.
 #[derive(Debug, Clone)]
 pub(super) struct PodRuntime {
     pub(super) origin: PodOrigin,
@@ -66,13 +66,13 @@ impl Cluster {
             Some(PodOrigin::Workload(_) | PodOrigin::Unmanaged) | None => {}
         }
         self.deltas.push(Delta::PodGone(key.clone()));
-        self.note(ClusterEvent::PodGone { pod: key.clone() });
+        self.emit(ClusterEvent::PodGone { pod: key.clone() });
     }
 
     /// Tells the controllers that have to do with the pod; its owner only when the pod is leaving or gone.
     fn pod_seen(&mut self, pod: &Pod, leaving: bool) {
-        let runtimes = self.workloads.runtimes.get(&pod.key).filter(|_| leaving);
-        match runtimes.map(|o| &o.origin) {
+        let runtime = self.workloads.runtimes.get(&pod.key).filter(|_| leaving);
+        match runtime.map(|o| &o.origin) {
             Some(PodOrigin::Workload(workload)) => {
                 self.dirty.workloads.insert(workload.clone());
             }
@@ -106,7 +106,7 @@ impl Cluster {
 
     /// Puts a pod on a node. It starts when its volumes are there.
     pub(super) fn bind(&mut self, mut pod: Pod, node: NodeName) {
-        self.note(ClusterEvent::PodBound { pod: pod.key.clone(), node: node.clone() });
+        self.emit(ClusterEvent::PodBound { pod: pod.key.clone(), node: node.clone() });
         pod.node = Some(node);
         pod.unschedulable = false;
         if pod.volumes.is_empty() {
@@ -148,14 +148,14 @@ impl Cluster {
         if let Some(run_for) = run_for {
             self.set_pod_timer(run_for, PodTimer::Succeed, pod);
         }
-        self.note(ClusterEvent::PodRunning { pod: pod.key.clone() });
+        self.emit(ClusterEvent::PodRunning { pod: pod.key.clone() });
         self.put_pod(Pod { phase: PodPhase::Running, started_at: Some(self.now), ..pod.clone() });
     }
 
     fn pod_succeeds(&mut self, pod: &Pod) {
         self.workloads.pod_succeeded(&pod.key);
         self.set_pod_timer(self.timings.ended_pods_kept, PodTimer::Forget, pod);
-        self.note(ClusterEvent::PodSucceeded { pod: pod.key.clone() });
+        self.emit(ClusterEvent::PodSucceeded { pod: pod.key.clone() });
         self.put_pod(Pod { phase: PodPhase::Succeeded, ..pod.clone() });
     }
 
@@ -171,13 +171,13 @@ impl Cluster {
             self.take_pod(key);
             return;
         }
-        let runtimes = self.workloads.runtimes.get(key);
-        let grace = runtimes.map_or(PodTemplate::GRACE, |o| o.grace);
+        let runtime = self.workloads.runtimes.get(key);
+        let grace = runtime.map_or(PodTemplate::GRACE, |o| o.grace);
         self.set_pod_timer(grace, PodTimer::End, &pod);
         self.put_pod(Pod { deleting_at: Some(self.now), ..Pod::clone(&pod) });
     }
 
-    /// Lets kube-scheduler place what it can.
+    /// Runs kube-scheduler.
     pub(super) fn schedule(&mut self) {
         if !self.scheduler.has_work() {
             return;
@@ -193,17 +193,17 @@ impl Cluster {
                     }
                 }
                 Some(scheduler::Decision::Unschedulable(keys)) => {
-                    keys.iter().for_each(|key| self.say_unschedulable(key));
+                    keys.iter().for_each(|key| self.mark_unschedulable(key));
                 }
             }
         }
     }
 
-    fn say_unschedulable(&mut self, key: &ObjectKey) {
+    fn mark_unschedulable(&mut self, key: &ObjectKey) {
         if let Some(pod) = self.store.pods().get(key) {
             let pod = Pod { unschedulable: true, ..Pod::clone(pod) };
             self.put_pod(pod);
-            self.note(ClusterEvent::PodUnschedulable { pod: key.clone() });
+            self.emit(ClusterEvent::PodUnschedulable { pod: key.clone() });
         }
     }
 }

@@ -1,29 +1,7 @@
 //! Durations in the cluster.
 
-use crate::random::Random;
+use crate::random::Delay;
 use jiff::SignedDuration;
-
-/// A time between two bounds, both included; the seed decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Delay {
-    /// Shortest.
-    pub least: SignedDuration,
-    /// Longest.
-    pub most: SignedDuration,
-}
-
-impl Delay {
-    /// Between two numbers of seconds.
-    #[must_use]
-    pub const fn secs(least: i64, most: i64) -> Self {
-        Self { least: SignedDuration::from_secs(least), most: SignedDuration::from_secs(most) }
-    }
-
-    /// The time that a step takes for the thing of this name.
-    pub(crate) fn of(self, seed: u64, step: &str, name: &str) -> SignedDuration {
-        Random::of(seed, &format!("{step} {name}")).duration(self.least, self.most)
-    }
-}
 
 /// How long everything in the cluster takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,11 +13,11 @@ pub enum Hazard {
     DataDisks,
     /// Other people's resources in the group, and resources that change hands.
     ForeignResources,
-    /// The API server forgets everything.
+    /// The API server loses its objects.
     ApiServerRestore,
     /// Listings fail, Azure and the API server are away.
     Outages,
-    /// People pause, report only, exclude, approve wrongly.
+    /// Users set the pause switch, the mode Report, exclusions and invalid approvals.
     ManualChanges,
     /// Things change between an inventory and the DELETE.
     Races,
@@ -29,9 +29,9 @@ pub enum Hazard {
     Companion,
     /// Azure's listings lag: what is new is missing, what is gone is shown.
     ListingLag,
-    /// A second janitor, managed NAP's, deletes the same things by its own rules, in between.
+    /// Managed NAP's garbage collectors delete the same resources by their own rules.
     NapGarbageCollection,
-    /// AKS Machines, scale-set instances, snapshots and AKS itself hold what nobody else does, and are not always listed.
+    /// AKS Machines, scale-set instances, snapshots and AKS itself are all that use some resources, and are not always listed.
     RelatedResources,
 }
 

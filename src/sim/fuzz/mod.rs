@@ -1,7 +1,7 @@
 //! The fault search: plays random histories of faults and checks that the controller does no harm and leaves nothing undone.
 //!
-//! [`history`] draws a world and its misfortunes from a seed; [`run`] plays it, and [`check_settled`] checks, when the faults
-//! have been over for long enough, that every pod runs and that every leak is gone or waits for a person. Each seed
+//! [`history`] draws a world and its faults from a seed, and [`run`] plays it. When the faults have been over for long
+//! enough, [`check_settled`] checks that every pod runs and that every leak is gone or waits for manual action. Each seed
 //! stresses one of [`Hazard::ALL`], so that every hazard comes up every fifteen seeds.
 
 mod hazard;
@@ -19,10 +19,10 @@ use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::settings::DeletionRules;
 pub use settled::check_settled;
 
-/// How a run ended that should not have ended so.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The world could not begin.
+    /// The world could not be set up.
     #[error(transparent)]
     Start(#[from] SetupError),
     /// An invariant broke.
@@ -30,7 +30,7 @@ pub enum Failure {
     Violation(#[from] Violation),
 }
 
-/// Plays the history of a seed under a law, to its end.
+/// Plays the history of a seed under these deletion rules, to its end.
 ///
 /// # Errors
 /// [`Failure`] with the first invariant that broke.
@@ -38,7 +38,7 @@ pub fn run(catalog: &Catalog, seed: u64, rules: DeletionRules) -> Result<World, 
     run_prepared(catalog, seed, rules, |_| {})
 }
 
-/// Plays the history of a seed under a law, in a world that the caller prepares.
+/// Plays the history of a seed under these deletion rules, in a world that the caller prepares.
 ///
 /// # Errors
 /// [`Failure`] with the first invariant that broke.

@@ -15,7 +15,7 @@ const SHOWN: usize = 5;
 const OF_MANIFESTS: &str = " in the manifests";
 
 /// All steps that name what is not known: a NodePool or a workload that the manifests do not have, a VM size or zone that
-/// the region does not have, a VM family that nobody has, a volume that no step has added.
+/// the region does not have, an unknown VM family, a volume that no step has added.
 #[must_use]
 pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, catalog: &Catalog) -> Vec<Problem> {
     let Some(region) = catalog.region(&scenario.region) else {
@@ -39,7 +39,7 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
             Action::Delete { workload } => known.running(workload).map(|m| ("delete.workload", m)),
             Action::StartJob { workload } => known.suspended(workload).map(|m| ("startJob.workload", m)),
             Action::ScalePool { pool, replicas } => {
-                let known = known.fleet(pool).map(|m| ("scalePool.pool", m));
+                let known = known.static_pool(pool).map(|m| ("scalePool.pool", m));
                 known.or_else(|| too_many("nodes", *replicas, MOST_NODES).map(|m| ("scalePool.replicas", m)))
             }
             Action::LabelPool { pool, .. } => known.pool(pool).map(|m| ("labelPool.pool", m)),
@@ -55,9 +55,13 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
             Action::NoCapacity(shortage) => known.shortage(shortage, "noCapacity"),
             Action::LoseVolume { name } => missing("volume", "", name.as_str(), &known.volumes)
                 .map(|m| ("loseVolume.name", format!("{m}; create one with a step addVolume"))),
-            Action::AddVolume { name, .. } => known.again(name, step.every.is_some(), &mut made, "addVolume.name"),
-            Action::LeakNic { name } => known.again(name, step.every.is_some(), &mut made, "leakNic.name"),
-            Action::ForeignVm { name } => known.again(name, step.every.is_some(), &mut made, "foreignVm.name"),
+            Action::AddVolume { name, .. } => {
+                known.check_created_once(name, step.every.is_some(), &mut made, "addVolume.name")
+            }
+            Action::LeakNic { name } => known.check_created_once(name, step.every.is_some(), &mut made, "leakNic.name"),
+            Action::ForeignVm { name } => {
+                known.check_created_once(name, step.every.is_some(), &mut made, "foreignVm.name")
+            }
             _ => None,
         };
         if let Some((at, message)) = refusal {
@@ -68,12 +72,12 @@ pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, ca
     wrong
 }
 
-/// What there is to name.
+/// Names that steps may use.
 struct KnownNames {
     /// ` in ` the region.
     within: String,
     pools: Vec<String>,
-    fleets: Vec<String>,
+    static_pools: Vec<String>,
     running: Vec<String>,
     suspended: Vec<String>,
     sizes: Vec<String>,
@@ -96,7 +100,7 @@ impl KnownNames {
         Self {
             within: format!(" in {}", region.region),
             pools: manifests.pools.iter().map(|pool| pool.name.to_string()).collect(),
-            fleets: manifests.pools.iter().filter(|p| p.replicas.is_some()).map(|p| p.name.to_string()).collect(),
+            static_pools: manifests.pools.iter().filter(|p| p.replicas.is_some()).map(|p| p.name.to_string()).collect(),
             running: manifests.workloads.iter().map(|(key, _)| key.to_string()).collect(),
             suspended: manifests.suspended.iter().map(|(key, _)| key.to_string()).collect(),
             sizes: sorted(sizes.iter().map(|s| s.facts.name.to_string()).collect()),
@@ -111,8 +115,8 @@ impl KnownNames {
         missing("NodePool", OF_MANIFESTS, name.as_str(), &self.pools)
     }
 
-    fn fleet(&self, name: &NodePoolName) -> Option<String> {
-        let is_fixed = self.fleets.iter().any(|known| known == name.as_str());
+    fn static_pool(&self, name: &NodePoolName) -> Option<String> {
+        let is_fixed = self.static_pools.iter().any(|known| known == name.as_str());
         let refusal = || format!("NodePool {name} has no replicas: the API server does not allow adding them later");
         self.pool(name).or_else(|| (!is_fixed).then(refusal))
     }
@@ -146,7 +150,7 @@ impl KnownNames {
     }
 
     /// A name is made once: Azure has one resource of a name and kind.
-    fn again<'s>(
+    fn check_created_once<'s>(
         &self,
         name: &'s ObjectName,
         repeats: bool,
@@ -160,12 +164,12 @@ impl KnownNames {
     }
 }
 
-/// Says that a number is more than a simulation is made for.
+/// The message for a number above the limit of a simulation.
 pub(super) fn too_many(what: &str, asked: u64, most: u32) -> Option<String> {
     (asked > u64::from(most)).then(|| format!("{asked} {what} exceed the limit of a simulation: use at most {most}"))
 }
 
-/// Says that a name is not among those that there are, in that place.
+/// The message for a name that does not exist; `None` when it does.
 fn missing(what: &str, within: &str, name: &str, known: &[String]) -> Option<String> {
     if known.iter().any(|known| known == name) {
         return None;

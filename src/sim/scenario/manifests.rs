@@ -40,7 +40,7 @@ pub struct Manifests {
     pub suspended: Vec<(ObjectKey, Workload)>,
     /// PodDisruptionBudgets.
     pub budgets: Vec<(ObjectKey, PodBudget)>,
-    /// Pods that nobody made. They are left out of a world, and counted among what is skipped.
+    /// Pods without an owner. They are not simulated, and counted among what is skipped.
     pub pods: Vec<Pod>,
     /// How many objects of other kinds there are, by `apiVersion kind`.
     pub skipped: BTreeMap<String, usize>,
@@ -132,7 +132,7 @@ impl<'d> ManifestCollector<'d> {
             Object::Deployment(_) | Object::StatefulSet(_) | Object::Job(_) => self.take_workload(object, document),
             Object::NodeClaim(_) => self.skip("karpenter.sh/v1 NodeClaim".to_owned()),
             Object::Pod(pod) => {
-                // No world has it: nobody would make it anew. Who asks about it by name may look at it all the same.
+                // Not simulated, since no controller would recreate it; `explain` can still look it up by name.
                 self.manifests.pods.push(*pod);
                 self.skip("v1 Pod".to_owned());
             }

@@ -1,7 +1,7 @@
 //! Scenario files.
 //!
-//! [`read`] turns a document into a [`Scenario`], [`Manifests::collect`] turns a folder's objects into what a world
-//! begins with, [`check`] says which steps name nothing. All that is wrong is a [`Problem`] with its place, so that
+//! [`read`] turns a document into a [`Scenario`], [`Manifests::collect`] collects the objects of a folder,
+//! and [`check`] finds steps that name nothing. All that is wrong is a [`Problem`] with its place, so that
 //! nothing runs half.
 
 mod check;
@@ -29,7 +29,7 @@ pub const KIND: &str = "Scenario";
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(366 * 24);
 /// Nodes of AKS's own system pool where a scenario does not say how many: one per zone.
 const SYSTEM_NODES: u32 = 3;
-/// Most pods of a workload: a world is held in memory, and looked at every few seconds of its time.
+/// Most pods of a workload: a world is held in memory, and evaluated every few simulated seconds.
 const MOST_PODS: u32 = 100_000;
 /// Most nodes of a pool of fixed size.
 const MOST_NODES: u32 = 5_000;
@@ -47,7 +47,7 @@ pub struct Scenario {
     pub start: Timestamp,
     /// How long it lasts.
     pub duration: SignedDuration,
-    /// The seed of all random.
+    /// The seed of all random choices.
     pub seed: u64,
     /// Nodes of AKS's own system pool.
     pub system_nodes: u32,

@@ -36,7 +36,7 @@ impl PodBudget {
         healthy > needed
     }
 
-    /// True when the disruption controller counts the pod as healthy: it runs, and is not asked to end.
+    /// True when the disruption controller counts the pod as healthy: it runs, and is not being deleted.
     #[must_use]
     pub fn is_healthy(pod: &Pod) -> bool {
         pod.phase == PodPhase::Running && pod.deleting_at.is_none()

@@ -37,7 +37,7 @@ impl PodTemplate {
     }
 }
 
-/// A disk that a PersistentVolumeClaim asks for.
+/// The disk of a PersistentVolumeClaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskRequest {
     /// Size in GiB.
@@ -61,7 +61,7 @@ pub enum WorkloadKind {
         /// A disk for each of them, if they want one.
         disk: Option<DiskRequest>,
     },
-    /// Pods that end by themselves.
+    /// Pods that run to completion.
     Job {
         /// Most pods at once.
         parallelism: u32,
@@ -102,7 +102,7 @@ impl Workload {
         }
     }
 
-    /// How long its pods run before they end by themselves.
+    /// How long its pods run to completion.
     #[must_use]
     pub fn run_for(&self) -> Option<SignedDuration> {
         match self.kind {

@@ -110,7 +110,7 @@ impl Accounting {
     }
 
     /// Time passes.
-    pub(crate) fn pass(&mut self, from: Timestamp, to: Timestamp) {
+    pub(crate) fn advance(&mut self, from: Timestamp, to: Timestamp) {
         let time = to.duration_since(from);
         if time.is_zero() {
             return;

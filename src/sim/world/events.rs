@@ -5,10 +5,9 @@ use super::timeline::EventKind;
 use crate::cloud::{ChangeCause, CloudEvent, DiskDraft};
 use crate::cluster::{ClusterEvent, NewNode};
 use jiff::Timestamp;
-use napkeeper_core::catalog::{InstanceTypes, OfferingKey};
 use napkeeper_core::model::azure::cloud::Tags;
 use napkeeper_core::model::cluster::pod::Labels;
-use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ProviderId};
+use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ProviderId, VmSize};
 use std::sync::Arc;
 
 impl World {
@@ -32,7 +31,9 @@ impl World {
                 let on_demand = self.catalog.size(&offering.size).and_then(|s| s.on_demand).unwrap_or(price);
                 if let Some(claim) = claim {
                     self.accounting.vm_runs(incarnation, &offering, price, on_demand);
-                    self.start_kubelet(&claim, &vm, (&offering, kubelet.labels), at);
+                    if let Some(node) = self.new_node(&claim, &vm, &offering.size, kubelet.labels) {
+                        self.cluster.kubelet_joins(node, at, self.now);
+                    }
                 }
             }
             CloudEvent::VmGone { vm, incarnation, cause, .. } => {
@@ -47,22 +48,19 @@ impl World {
         }
     }
 
-    /// The kubelet of a new VM announces itself with the labels that it was told.
-    fn start_kubelet(&mut self, claim: &ClaimName, vm: &ArmId, (key, labels): (&OfferingKey, Labels), at: Timestamp) {
-        let class = self.cluster.state().claims().get(claim).map(|c| c.spec.class.clone());
-        let types = class.and_then(|c| self.controller.inner.instance_types_of(&c)).map(Arc::clone);
-        let find = |types: &InstanceTypes| types.iter().find(|t| t.facts.name == key.size).cloned();
-        let Some(instance) = types.as_ref().and_then(find) else { return };
-        let Ok(name) = NodeName::new(vm.name()) else { return };
-        let node = NewNode {
-            name,
+    /// The Node of a VM of a NodeClaim, with the labels of its kubelet's configuration.
+    fn new_node(&self, claim: &ClaimName, vm: &ArmId, size: &VmSize, labels: Labels) -> Option<NewNode> {
+        let class = &self.cluster.state().claims().get(claim)?.spec.class;
+        let types = self.controller.inner.instance_types_of(class)?;
+        let instance = types.iter().find(|t| t.facts.name == *size)?;
+        Some(NewNode {
+            name: NodeName::new(vm.name()).ok()?,
             provider_id: ProviderId::of_vm(vm),
             labels,
             taints: Vec::new(),
             capacity: instance.capacity.clone(),
             allocatable: instance.allocatable.clone(),
-        };
-        self.cluster.kubelet_joins(node, at, self.now);
+        })
     }
 
     fn cluster_event(&mut self, _at: Timestamp, event: ClusterEvent) {
@@ -88,7 +86,7 @@ impl World {
                     self.cluster.disk_created(&volume, disk, now);
                 }
             }
-            // The CSI driver tries again until the disk can be deleted; here it is told only when that is so.
+            // The CSI driver tries again until the disk can be deleted; here the event comes only when that is so.
             ClusterEvent::DiskReleased { disk } => drop(self.cloud.delete_outside(&disk, now)),
             ClusterEvent::DiskAttached { disk, vm } => drop(self.cloud.attach_disk(&disk, vm.vm(), now)),
             ClusterEvent::DiskDetached { disk, vm } => self.cloud.detach_disk(&disk, vm.vm(), now),

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use timeline::Timeline;
 pub use timeline::{EventKind, TimelineEntry};
 
-/// Most rounds of one instant. More means that something runs in circles.
+/// Most rounds of one instant. More means an endless loop.
 const MOST_ROUNDS: u32 = 2_000;
 
 /// A cluster on Azure, and the controller that looks after it.
@@ -93,12 +93,12 @@ impl World {
         &self.cluster
     }
 
-    /// Lets effects on Azure and listings of it go this way from now on.
+    /// Sets how the controller reaches Azure from now on.
     pub fn set_azure_access(&mut self, access: Box<dyn AzureAccess>) {
         self.azure = access;
     }
 
-    /// Says when the faults are over: from then on, what is nobody's must go in time.
+    /// Sets when the faults are over: from then on, unused resources must be deleted in time.
     pub fn set_faults_end(&mut self, faults_end: Timestamp) {
         self.injected.faults_end = Some(faults_end);
     }
@@ -108,18 +108,18 @@ impl World {
         self.settings.billing_extension = billing;
     }
 
-    /// Puts the deciders beside managed NAP, or instead of it.
+    /// Runs the controller beside managed NAP, or instead of it.
     pub fn set_mode(&mut self, mode: ControllerMode) {
         self.settings.mode = mode;
     }
 
-    /// What the deciders may do.
+    /// The mode of the controller.
     #[must_use]
     pub fn mode(&self) -> ControllerMode {
         self.settings.mode
     }
 
-    /// Resources that are nobody's, by the world's own knowledge.
+    /// Resources that nothing uses, by the world's own knowledge.
     #[must_use]
     pub fn unused_resources(&self) -> Vec<Arc<CloudResource>> {
         let dead = |r: &&Arc<CloudResource>| self.truth.usage_of(r, self.cluster.state()) == invariants::Usage::Unused;
@@ -149,7 +149,7 @@ impl World {
         Ok(())
     }
 
-    /// Runs until an instant, stopping now and then to tell how far it has come.
+    /// Runs until an instant, reporting progress in between.
     ///
     /// # Errors
     /// The first [`Violation`] of an invariant.
@@ -197,7 +197,7 @@ impl World {
     }
 
     fn pass_time(&mut self, to: Timestamp) {
-        self.accounting.pass(self.now, to);
+        self.accounting.advance(self.now, to);
         self.now = to;
     }
 }

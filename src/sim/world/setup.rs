@@ -20,7 +20,7 @@ use napkeeper_core::model::settings::{ClusterIdentity, DeletionRules, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How a world begins.
+/// The initial state of a world.
 #[derive(Debug, Clone)]
 pub struct WorldSetup {
     /// The region.
@@ -41,11 +41,11 @@ pub struct WorldSetup {
     pub daemon_sets: Vec<(ObjectKey, PodTemplate)>,
     /// Deployments, StatefulSets and Jobs that run from the setup.
     pub workloads: Vec<(ObjectKey, Workload)>,
-    /// Jobs that a action starts.
+    /// Jobs that an action starts.
     pub suspended: Vec<(ObjectKey, Workload)>,
     /// PodDisruptionBudgets.
     pub budgets: Vec<(ObjectKey, PodBudget)>,
-    /// Nodes of AKS's own system pool, which nobody here manages.
+    /// Nodes of AKS's own system pool, which is not managed here.
     pub system_nodes: u32,
     /// What happens, and when after the setup.
     pub actions: Vec<(SignedDuration, Action)>,
@@ -53,7 +53,7 @@ pub struct WorldSetup {
     pub deletion_rules: DeletionRules,
 }
 
-/// Why a world cannot begin.
+/// Why a world cannot be set up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
     /// The catalogue does not have the region.
@@ -67,7 +67,7 @@ pub enum SetupError {
         /// The month of the catalogue.
         as_of: String,
     },
-    /// A name is not a good one.
+    /// A name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
 }
@@ -85,7 +85,7 @@ pub(crate) fn identity(region: &Region) -> Result<ClusterIdentity, NameError> {
     })
 }
 
-/// What the region of a start offers.
+/// The region's part of the catalogue.
 pub(crate) fn region_of(catalog: &Catalog, setup: &WorldSetup) -> Result<RegionCatalog, SetupError> {
     catalog.region(&setup.region).ok_or_else(|| SetupError::Region {
         region: setup.region.to_string(),
@@ -95,7 +95,7 @@ pub(crate) fn region_of(catalog: &Catalog, setup: &WorldSetup) -> Result<RegionC
 }
 
 impl World {
-    /// Begins a world.
+    /// Sets up a world.
     ///
     /// # Errors
     /// [`SetupError`] when the catalogue does not have the region.

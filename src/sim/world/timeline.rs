@@ -11,7 +11,7 @@ use std::fmt;
 pub struct TimelineEntry {
     /// When.
     pub at: Timestamp,
-    /// What kind of thing.
+    /// What kind of event.
     pub kind: EventKind,
     /// What it is about, by name.
     pub subject: String,
@@ -19,7 +19,7 @@ pub struct TimelineEntry {
     pub text: String,
 }
 
-/// Kinds of things that happen.
+/// Kinds of timeline events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EventKind {
@@ -28,19 +28,19 @@ pub enum EventKind {
     /// A NodeClaim was created.
     #[serde(rename = "launch")]
     Provision,
-    /// Pods have no place, and why.
+    /// Pods cannot be scheduled, and why.
     Waiting,
     /// Azure refused an offering.
     Refused,
     /// A node became ready for pods.
     Ready,
-    /// A node is asked to go.
+    /// A node is disrupted.
     Disrupt,
     /// Everything of a NodeClaim is gone.
     Gone,
-    /// Azure took a spot VM back.
+    /// Azure evicted a spot VM.
     Evicted,
-    /// A resource was found without a sign of life.
+    /// A resource was first observed without references.
     Suspect,
     /// An orphan was collected.
     Collected,

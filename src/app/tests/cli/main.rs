@@ -9,5 +9,6 @@ mod migrate;
 mod output;
 mod policies;
 mod simulate;
+mod summaries;
 mod validate;
 mod webhook;

@@ -7,14 +7,14 @@ mod prices;
 pub(super) mod skus;
 
 use super::Response;
-use super::responses::{ok, wrong};
+use super::responses::{error_response, ok};
 use crate::cloud::Cloud;
 use napkeeper_core::catalog::live::{CapacityReservation, ImageDefinition};
 use napkeeper_core::model::names::ArmId;
 pub use prices::PRICES;
 pub(super) use prices::prices;
 use serde_json::{Value, json};
-use skus::number;
+use skus::zone_number;
 
 /// The one subnet.
 const SUBNET: &str = "aks-subnet";
@@ -130,12 +130,12 @@ impl FactRoute {
     }
 }
 
-/// What a group has reserved, each under the name of its size and place.
+/// What a group has reserved, each named by its size and zone.
 fn reservations(cloud: &Cloud, group: &ArmId) -> Result<Vec<Value>, Response> {
     let rooms: Vec<CapacityReservation> = cloud.reserved().into_iter().filter(|room| room.group == *group).collect();
     if rooms.is_empty() {
         let name = format!("Microsoft.Compute/capacityReservationGroups/{}", group.name());
-        return Err(wrong(404, "ResourceNotFound", &format!("The Resource '{name}' was not found.")));
+        return Err(error_response(404, "ResourceNotFound", &format!("The Resource '{name}' was not found.")));
     }
     let member = |CapacityReservation { size, zone, capacity, .. }: &CapacityReservation| {
         let name = format!("{size}-{zone}");
@@ -148,7 +148,7 @@ fn reservations(cloud: &Cloud, group: &ArmId) -> Result<Vec<Value>, Response> {
             "properties": { "provisioningState": "Succeeded", "virtualMachinesAssociated": vms },
         });
         if !zone.is_regional() {
-            member["zones"] = json!([number(zone)]);
+            member["zones"] = json!([zone_number(zone)]);
         }
         member
     };
@@ -171,7 +171,7 @@ fn versions(gallery: &str, image: &str) -> Result<Response, Response> {
     let is_known = known.into_iter().any(|d| d.gallery.name() == gallery && d.name.eq_ignore_ascii_case(image));
     if !is_known {
         let message = format!("The gallery image '{image}' of the community gallery '{gallery}' was not found.");
-        return Err(wrong(404, "ResourceNotFound", &message));
+        return Err(error_response(404, "ResourceNotFound", &message));
     }
     let version = |name: &str, published: &str, excluded: bool| {
         json!({

@@ -56,7 +56,7 @@ fn items(cloud: &Cloud) -> Vec<Value> {
         let half = HourlyPrice::from_nanos(price.nanos() / 2);
         let word = if capacity_type == CapacityType::Spot { " Spot" } else { "" };
         let mut add = |product: &str, word: &str, price: HourlyPrice| {
-            items.push(item(settings.region.as_str(), size, (product, &format!("{name}{word}")), price));
+            items.push(item(settings.region.as_str(), size, product, &format!("{name}{word}"), price));
         };
         add(&format!("{product} Windows"), word, windows);
         add(product, word, price);
@@ -70,7 +70,7 @@ fn items(cloud: &Cloud) -> Vec<Value> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "prices are far below 2^53 nano-USD")]
-fn item(region: &str, size: &VmSize, (product, sku): (&str, &str), price: HourlyPrice) -> Value {
+fn item(region: &str, size: &VmSize, product: &str, sku: &str, price: HourlyPrice) -> Value {
     let usd = price.nanos() as f64 / 1e9;
     json!({
         "currencyCode": "USD", "tierMinimumUnits": 0.0, "retailPrice": usd, "unitPrice": usd,

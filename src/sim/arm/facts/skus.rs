@@ -47,11 +47,11 @@ fn sku(cloud: &Cloud, facts: &SizeFacts, now: Timestamp) -> Value {
 /// The numbers of the zones in which the size has a price.
 fn zones(cloud: &Cloud, size: &VmSize) -> BTreeSet<String> {
     let priced = cloud.settings().prices.keys().filter(|offering| offering.size == *size);
-    priced.map(|offering| &offering.zone).filter(|zone| !zone.is_regional()).map(number).collect()
+    priced.map(|offering| &offering.zone).filter(|zone| !zone.is_regional()).map(zone_number).collect()
 }
 
 /// `2` of `westeurope-2`.
-pub(in crate::arm) fn number(zone: &Zone) -> String {
+pub(in crate::arm) fn zone_number(zone: &Zone) -> String {
     zone.as_str().rsplit('-').next().unwrap_or_default().to_owned()
 }
 
@@ -103,7 +103,7 @@ fn restrictions(cloud: &Cloud, facts: &SizeFacts, now: Timestamp) -> Value {
         }),
         Some(zone) => json!({
             "type": "Zone", "values": [region], "reasonCode": "NotAvailableForSubscription",
-            "restrictionInfo": { "locations": [region], "zones": [number(zone)] },
+            "restrictionInfo": { "locations": [region], "zones": [zone_number(zone)] },
         }),
     };
     short.map(|shortage| restriction(&shortage.zone)).collect()

@@ -75,7 +75,7 @@ impl ListedKind {
         }
     }
 
-    /// The listing that a bystander is in.
+    /// The listing that a related resource is in.
     #[must_use]
     pub fn of_detail(role: &RelatedDetail) -> Self {
         match role {

@@ -38,9 +38,9 @@ pub struct Faults {
     pub forbidden_until: Option<Timestamp>,
     /// Policies that deny requests.
     pub policies: Vec<PolicyAssignment>,
-    /// Listings are not whole.
+    /// Listings fail.
     pub listing: Option<(Timestamp, ListingFault)>,
-    /// Listings of one kind are not whole.
+    /// Listings of one kind fail.
     pub listings: BTreeMap<ListedKind, (Timestamp, ListingFault)>,
     /// Listings lag: what is younger than this is missing, what was deleted since is still there.
     pub list_lag: SignedDuration,
@@ -48,9 +48,9 @@ pub struct Faults {
     pub lags: Vec<ListingLag>,
     /// Pages of listings are of any size from one to what a page holds, as filtered pages of Azure are.
     pub ragged_pages: bool,
-    /// Operations that begin now take so many times their time; 0 and 1 are as ever.
+    /// Factor by which operations that begin now take longer; 0 and 1 change nothing.
     pub slow: u32,
-    /// Operations that begin now run for as long as ever, and fail at their end.
+    /// Operations that begin now take their usual time, and fail at the end.
     pub failing: Vec<LateFailure>,
     /// VMs leave their NIC and OS disk behind when they are deleted, `deleteOption` or not.
     pub keep_children: bool,
@@ -102,7 +102,7 @@ pub enum FaultDuration {
 
 impl FaultDuration {
     /// True when it strikes now; uses up one of its times.
-    pub(crate) fn strikes(&mut self, now: Timestamp) -> bool {
+    pub(crate) fn applies(&mut self, now: Timestamp) -> bool {
         match self {
             Self::Until(end) => now < *end,
             Self::Times(0) => false,
@@ -134,8 +134,8 @@ impl Shortage {
     }
 
     /// True when the offering is short now; uses up one of its times.
-    fn strikes(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
-        self.covers(offering) && self.duration.strikes(now)
+    fn applies(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
+        self.covers(offering) && self.duration.applies(now)
     }
 }
 
@@ -151,7 +151,7 @@ impl Faults {
         }
     }
 
-    /// Why no listing of this kind is whole now, if so.
+    /// Why listings of this kind fail now, if so.
     pub(crate) fn listing_fault(&self, kind: ListedKind, now: Timestamp) -> Option<ListingFault> {
         let in_force = |fault: Option<(Timestamp, ListingFault)>| fault.filter(|(end, _)| now < *end).map(|(_, f)| f);
         in_force(self.listing).or_else(|| in_force(self.listings.get(&kind).copied()))
@@ -165,14 +165,14 @@ impl Faults {
 
     /// True when an operation that begins now is to fail at its end.
     pub(crate) fn fails_late(&mut self, deletes: bool, now: Timestamp) -> bool {
-        self.failing.iter_mut().any(|failing| failing.deletes == deletes && failing.duration.strikes(now))
+        self.failing.iter_mut().any(|failing| failing.deletes == deletes && failing.duration.applies(now))
     }
 
     pub(crate) fn refuses(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
-        self.refused.iter_mut().any(|s| s.strikes(offering, now))
+        self.refused.iter_mut().any(|s| s.applies(offering, now))
     }
 
-    pub(crate) fn starves(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
-        self.unallocatable.iter_mut().any(|s| s.strikes(offering, now))
+    pub(crate) fn lacks_capacity(&mut self, offering: &OfferingKey, now: Timestamp) -> bool {
+        self.unallocatable.iter_mut().any(|s| s.applies(offering, now))
     }
 }

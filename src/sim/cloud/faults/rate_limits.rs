@@ -6,7 +6,7 @@
 //! Compute ("Compute throttling limits", learn.microsoft.com/azure/virtual-machines/compute-throttling-limits): puts,
 //! updates and deletes of VMs 12 with 4 more a minute for each VM and 1,500 with 500 more for the subscription; reads
 //! of one VM 36 with 12 and 24,000 with 8,000; listings of VMs 30 a minute. Every bucket there holds what three minutes
-//! bring; that this goes for listings too, and that looks at operations have 15 and 5,000 a minute, is our assumption.
+//! bring; that this goes for listings too, and that polls of operations have 15 and 5,000 a minute, is our assumption.
 
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ struct Bucket {
 pub(crate) struct MeteredRequest<'a> {
     /// `GET`, `PUT`, …
     pub(crate) method: &'a str,
-    /// What of Compute is asked for.
+    /// The rate limit of Compute.
     pub(crate) compute: Option<ComputeCall<'a>>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum ComputeCall<'a> {
 /// What the buckets say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RateLimitResult {
-    /// Headers that tell what is left.
+    /// Headers with what is left.
     pub(crate) headers: Vec<(&'static str, String)>,
     /// The bucket that is empty, whether it is Compute's, and when it has one more.
     pub(crate) empty: Option<(&'static str, bool, SignedDuration)>,
@@ -61,12 +61,12 @@ const fn bucket(name: &'static str, holds: i64, millis: i64) -> Bucket {
     Bucket { name, holds, refill: SignedDuration::from_millis(millis) }
 }
 
-/// Azure Resource Manager's buckets: the header that tells each, and the bucket.
+/// Azure Resource Manager's buckets: the header of each, and the bucket.
 const READS: Bucket = bucket("x-ms-ratelimit-remaining-subscription-reads", 250, 40);
 const WRITES: Bucket = bucket("x-ms-ratelimit-remaining-subscription-writes", 200, 100);
 const DELETES: Bucket = bucket("x-ms-ratelimit-remaining-subscription-deletes", 200, 100);
 
-/// Compute's buckets by what is asked for: the resource's, where it has one, and the subscription's.
+/// Compute's buckets for a request: the resource's, where it has one, and the subscription's.
 const fn compute(
     resource: &'static str,
     per_minute: i64,

@@ -47,7 +47,7 @@ impl PolicyAssignment {
     /// True when it denies this; uses up one of its times.
     fn denies(&mut self, write: WriteKind, kind: Option<ListedKind>, now: Timestamp) -> bool {
         let covers = self.of.is_none() || self.of == kind;
-        covers && self.deletes == (write == WriteKind::Delete) && self.duration.strikes(now)
+        covers && self.deletes == (write == WriteKind::Delete) && self.duration.applies(now)
     }
 }
 

@@ -82,7 +82,7 @@ impl Cloud {
     }
 
     /// The VM of a Machine has come up, or has not.
-    pub(in crate::cloud) fn settle_machine(&mut self, vm: &ArmId, ok: bool) {
+    pub(in crate::cloud) fn finish_machine_creation(&mut self, vm: &ArmId, ok: bool) {
         let Some(id) = self.machine_of(vm) else { return };
         self.edit_related(&id, |one| {
             if let RelatedDetail::AksMachine { state, .. } = &mut one.detail
@@ -94,7 +94,7 @@ impl Cloud {
     }
 
     /// A Machine that was to be deleted is still there.
-    pub(in crate::cloud) fn keep_machine(&mut self, id: &ArmId) {
+    pub(in crate::cloud) fn fail_machine_deletion(&mut self, id: &ArmId) {
         self.edit_related(id, |one| {
             if let RelatedDetail::AksMachine { state, .. } = &mut one.detail {
                 *state = ProvisioningState::Failed;

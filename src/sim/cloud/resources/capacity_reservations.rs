@@ -13,7 +13,7 @@ use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail};
 use napkeeper_core::model::names::{ArmId, VmSize, Zone};
 use std::collections::BTreeMap;
 
-/// By group, size and place: VMs that are reserved.
+/// Reserved VMs by group, size and zone.
 pub(in crate::cloud) type Reserved = BTreeMap<(ArmId, VmSize, Zone), u64>;
 
 impl Cloud {
@@ -45,7 +45,7 @@ impl Cloud {
         self.reserved.iter().map(room).collect()
     }
 
-    /// The VMs that name a group and are of a size and place.
+    /// The VMs that name a group and are of a size and in a zone.
     pub(crate) fn on<'c>(&'c self, group: &ArmId, size: &VmSize, zone: &Zone) -> impl Iterator<Item = &'c ArmId> {
         let names = move |id: &ArmId| self.group_of(id) == Some(group);
         let alike = move |resource: &CloudResource| match &resource.detail {
@@ -87,8 +87,8 @@ impl Cloud {
     }
 }
 
-/// As what Azure sells a VM: what is not reserved for it is bought on demand.
-pub(in crate::cloud) fn sold_as(offering: &OfferingKey, reserved: bool) -> OfferingKey {
+/// The offering that Azure bills: on demand where nothing is reserved.
+pub(in crate::cloud) fn billed_as(offering: &OfferingKey, reserved: bool) -> OfferingKey {
     let capacity_type = match offering.capacity_type {
         CapacityType::Reserved if !reserved => CapacityType::OnDemand,
         other => other,

@@ -10,7 +10,7 @@ mod vm_extension;
 
 use crate::cloud::operations::Completion;
 use crate::cloud::{Change, ChangeCause, Cloud, CloudEvent, LedgerEntry, ScheduledEvent};
-use crate::random::Random;
+use crate::random::{Delay, Random};
 pub(super) use capacity_reservations::Reserved;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::azure::cloud::{CloudResource, Nic, ResourceDetail, Tags};
@@ -46,7 +46,7 @@ impl Cloud {
         let Some(resource) = self.resources.remove(id) else {
             return self.remove_machine(id, at);
         };
-        self.operations.cut_short(id);
+        self.operations.cancel(id);
         self.reservations.remove(id);
         self.gone.push((at, Arc::clone(&resource)));
         let change = Change::Deleted;
@@ -76,26 +76,21 @@ impl Cloud {
     }
 
     pub(in crate::cloud) fn begin(&mut self, target: &ArmId, completion: Completion, due: Timestamp) -> OperationId {
-        self.operations.cut_short(target);
-        let id = OperationId(self.mint());
+        self.operations.cancel(target);
+        let id = OperationId(self.new_id());
         self.operations.begin(id.clone(), target.clone(), completion);
         self.agenda.insert((due, ScheduledEvent::Operation(id.clone())));
         id
     }
 
     /// How long something takes that happens to one incarnation once.
-    pub(in crate::cloud) fn takes(
-        &self,
-        (least, most): (SignedDuration, SignedDuration),
-        what: &str,
-        incarnation: &str,
-    ) -> SignedDuration {
-        let usual = Random::of(self.settings.seed, &format!("{what} {incarnation}")).duration(least, most);
+    pub(in crate::cloud) fn takes(&self, delay: Delay, what: &str, incarnation: &str) -> SignedDuration {
+        let usual = delay.of(self.settings.seed, what, incarnation);
         usual.saturating_mul(i32::try_from(self.faults.slow).unwrap_or(i32::MAX).max(1))
     }
 
     /// A new unique id in the form of a GUID: the seed's, with a counter at its end.
-    pub(in crate::cloud) fn mint(&mut self) -> Arc<str> {
+    pub(in crate::cloud) fn new_id(&mut self) -> Arc<str> {
         self.minted += 1;
         let high = Random::of(self.settings.seed, &self.minted.to_string()).bits();
         let id =
@@ -106,7 +101,7 @@ impl Cloud {
     pub(in crate::cloud) fn new_nic(&mut self, id: ArmId, tags: Tags, now: Timestamp) -> CloudResource {
         CloudResource {
             id,
-            incarnation: self.mint(),
+            incarnation: self.new_id(),
             tags,
             // A NIC does not say so itself; the listing of all resources of the group does.
             created_at: Some(now),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// The agent pool that every cluster has.
 pub(crate) const SYSTEM_POOL: &str = "system";
 
-/// Everything of which listings only show links.
+/// Resources that are listed only for their links.
 #[derive(Debug, Clone, Default)]
 pub(in crate::cloud) struct RelatedResources {
     present: BTreeMap<ArmId, (Timestamp, Arc<RelatedResource>)>,
@@ -23,7 +23,7 @@ pub(in crate::cloud) struct RelatedResources {
 }
 
 impl Cloud {
-    /// Everything that truly stands by, by id, as whoever made it described it.
+    /// All related resources that exist, by id.
     pub fn related_resources(&self) -> impl Iterator<Item = &Arc<RelatedResource>> {
         self.related.present.values().map(|(_, one)| one)
     }
@@ -42,7 +42,7 @@ impl Cloud {
         self.id_of(of, name)
     }
 
-    /// Somebody makes a bystander.
+    /// Adds a related resource.
     ///
     /// # Errors
     /// [`Refusal`] when there is one of that id, when it is in neither the group nor the cluster, or when no backend
@@ -66,13 +66,13 @@ impl Cloud {
         Ok(id)
     }
 
-    /// Somebody takes a bystander away.
+    /// Removes a related resource.
     ///
     /// # Errors
     /// [`Refusal`] when there is none.
     pub fn remove_related(&mut self, id: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
-        self.operations.cut_short(id);
+        self.operations.cancel(id);
         self.take_related(id, now).map(drop).ok_or_else(|| Refusal::NotFound(id.clone()))
     }
 
@@ -94,7 +94,7 @@ impl Cloud {
         self.related_resources().find(stands).map(|one| one.id.clone())
     }
 
-    /// Something becomes of a bystander: a copy ends, an address is let go.
+    /// Changes a related resource: a copy ends, an address is released.
     ///
     /// # Errors
     /// [`Refusal`] when there is none.
@@ -111,7 +111,7 @@ impl Cloud {
         Ok(())
     }
 
-    /// A bystander that truly exists.
+    /// A related resource that exists.
     #[must_use]
     pub fn related(&self, id: &ArmId) -> Option<&Arc<RelatedResource>> {
         self.related.present.get(id).map(|(_, one)| one)
@@ -136,7 +136,7 @@ impl Cloud {
         Ok(shown.into_values().collect())
     }
 
-    /// Why no listing of this kind is whole now, if so.
+    /// Why listings of this kind fail now, if so.
     pub(crate) fn check_listing(&self, kind: ListedKind, now: Timestamp) -> Result<(), Refusal> {
         match self.faults.listing_fault(kind, now) {
             Some(ListingFault::Forbidden) => Err(Refusal::ListForbidden),
@@ -146,7 +146,7 @@ impl Cloud {
         }
     }
 
-    /// What a whole listing of one kind shows, by id, with all that is known of it.
+    /// What a complete listing of one kind shows, by id.
     pub(crate) fn listed_related(&self, kind: ListedKind, now: Timestamp) -> Vec<Arc<RelatedResource>> {
         let (hides, keeps) = self.faults.lag(kind);
         let of_kind = |one: &&Arc<RelatedResource>| ListedKind::of_detail(&one.detail) == kind;
@@ -180,7 +180,7 @@ pub(crate) fn pool_of(machine: &ArmId) -> Option<&str> {
     words.nth(2)
 }
 
-/// A bystander as a listing tells of it. The published Machines API tells neither tags nor states nor ages.
+/// A related resource as it is listed. The published Machines API has neither tags nor states nor ages.
 fn listed(one: Arc<RelatedResource>) -> Arc<RelatedResource> {
     let RelatedDetail::AksMachine { vm, .. } = &one.detail else { return one };
     Arc::new(RelatedResource {

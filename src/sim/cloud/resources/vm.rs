@@ -1,6 +1,6 @@
 //! Creates and deletes VMs, with their NICs and disks.
 
-use super::capacity_reservations::sold_as;
+use super::capacity_reservations::billed_as;
 use crate::cloud::operations::Completion;
 use crate::cloud::refusal::Refusal;
 use crate::cloud::{ChangeCause, Cloud, CloudEvent, NicReservation, VmRecord};
@@ -22,7 +22,7 @@ impl Cloud {
             return self.put_vm_again(&present, spec, now);
         }
         let facts = self.check_vm(spec, now)?;
-        if let Err(refusal) = self.sell(spec, &facts, now) {
+        if let Err(refusal) = self.check_for_sale(spec, &facts, now) {
             self.reserve(&spec.nic, &spec.id, now);
             return Err(refusal);
         }
@@ -68,7 +68,7 @@ impl Cloud {
         }
         if vm.state == ProvisioningState::Failed {
             if self.faults.refuses(&spec.offering, now) {
-                return Err(self.not_sold(&spec.offering));
+                return Err(self.sku_not_available(&spec.offering));
             }
             return Ok(Reply::Accepted(self.begin_creation(&spec.id, &spec.offering, now)));
         }
@@ -76,7 +76,7 @@ impl Cloud {
         Ok(Reply::Done)
     }
 
-    /// Refuses a VM that could not be made even if there were room for it.
+    /// Refuses a VM that is invalid, whatever the capacity.
     fn check_vm(&self, spec: &VmSpec, now: Timestamp) -> Result<Arc<SizeFacts>, Refusal> {
         let invalid = |what: String| Err(Refusal::Invalid(what.into()));
         let OfferingKey { size, zone, .. } = &spec.offering;
@@ -114,7 +114,7 @@ impl Cloud {
     }
 
     /// Refuses what Azure does not sell to this subscription now.
-    fn sell(&mut self, spec: &VmSpec, facts: &SizeFacts, now: Timestamp) -> Result<(), Refusal> {
+    fn check_for_sale(&mut self, spec: &VmSpec, facts: &SizeFacts, now: Timestamp) -> Result<(), Refusal> {
         let reserved = spec
             .capacity_reservation_group
             .as_ref()
@@ -123,16 +123,16 @@ impl Cloud {
         if reserved == Some(true) {
             return Ok(());
         }
-        let offering = &sold_as(&spec.offering, false);
+        let offering = &billed_as(&spec.offering, false);
         if self.faults.refuses(offering, now) {
-            return Err(self.not_sold(offering));
+            return Err(self.sku_not_available(offering));
         }
         let usage = self.usage();
         let region = &self.settings.region;
         self.limits.check_cores(&usage, facts, offering.capacity_type, region)
     }
 
-    fn not_sold(&self, offering: &OfferingKey) -> Refusal {
+    fn sku_not_available(&self, offering: &OfferingKey) -> Refusal {
         Refusal::SkuNotAvailable { size: offering.size.clone(), region: self.settings.region.clone() }
     }
 
@@ -143,8 +143,8 @@ impl Cloud {
 
     fn begin_creation(&mut self, id: &ArmId, offering: &OfferingKey, now: Timestamp) -> OperationId {
         let reserved = self.is_reserved(id, offering);
-        let starves = !reserved && self.faults.starves(&sold_as(offering, false), now);
-        let outcome = match (starves, offering.zone.is_regional()) {
+        let lacks_capacity = !reserved && self.faults.lacks_capacity(&billed_as(offering, false), now);
+        let outcome = match (lacks_capacity, offering.zone.is_regional()) {
             (false, _) if self.faults.fails_late(false, now) => Err(Refusal::FailedLate),
             (false, _) => Ok(()),
             (true, true) => Err(Refusal::Allocation),
@@ -160,7 +160,7 @@ impl Cloud {
         if let Some(machine) = self.vm_records.get_mut(id) {
             machine.failed = outcome.is_err();
         }
-        self.settle_machine(id, outcome.is_ok());
+        self.finish_machine_creation(id, outcome.is_ok());
         if outcome.is_err() {
             return self.set_state(id, ProvisioningState::Failed);
         }
@@ -189,7 +189,7 @@ impl Cloud {
             incarnation: Arc::clone(&resource.incarnation),
             claim: machine.and_then(|m| m.claim.clone()),
             kubelet: machine.map(|m| m.kubelet.clone()).unwrap_or_default(),
-            price: self.settings.prices.get(&sold_as(&offering, reserved)).copied().unwrap_or_default(),
+            price: self.settings.prices.get(&billed_as(&offering, reserved)).copied().unwrap_or_default(),
             offering,
         };
         self.events.push(event);
@@ -208,9 +208,9 @@ impl Cloud {
     }
 
     /// What was to be deleted is still there.
-    pub(in crate::cloud) fn stay(&mut self, id: &ArmId) {
+    pub(in crate::cloud) fn fail_deletion(&mut self, id: &ArmId) {
         self.set_state(id, ProvisioningState::Failed);
-        self.keep_machine(id);
+        self.fail_machine_deletion(id);
     }
 
     /// What becomes of the NICs and disks of a VM that is gone. `deleteOption: Delete` takes NIC and OS disk along,
@@ -262,7 +262,7 @@ impl Cloud {
     fn new_vm(&mut self, spec: &VmSpec, now: Timestamp) -> CloudResource {
         CloudResource {
             id: spec.id.clone(),
-            incarnation: self.mint(),
+            incarnation: self.new_id(),
             tags: spec.tags.clone(),
             created_at: Some(now),
             zone: zone_of(&spec.offering),
@@ -280,7 +280,7 @@ impl Cloud {
     fn new_os_disk(&mut self, spec: &VmSpec, now: Timestamp) -> CloudResource {
         CloudResource {
             id: spec.os_disk.clone(),
-            incarnation: self.mint(),
+            incarnation: self.new_id(),
             tags: spec.tags.clone(),
             created_at: Some(now),
             zone: zone_of(&spec.offering),

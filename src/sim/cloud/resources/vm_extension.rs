@@ -3,14 +3,15 @@
 use crate::cloud::Cloud;
 use crate::cloud::operations::Completion;
 use crate::cloud::refusal::Refusal;
-use jiff::{SignedDuration, Timestamp};
+use crate::random::Delay;
+use jiff::Timestamp;
 use napkeeper_core::model::azure::cloud::ResourceDetail;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::Reply;
 use std::sync::Arc;
 
-/// Least and most that installing an extension takes.
-const INSTALLS: (SignedDuration, SignedDuration) = (SignedDuration::from_secs(5), SignedDuration::from_secs(20));
+/// How long installing an extension takes.
+const INSTALLS: Delay = Delay::secs(5, 20);
 
 /// An extension of a VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +47,7 @@ impl Cloud {
     }
 
     /// Installs the extension by which AKS counts a Linux node.
-    pub(in crate::cloud) fn put_billing(&mut self, vm: &ArmId, now: Timestamp) -> Result<Reply, Refusal> {
+    pub(in crate::cloud) fn put_billing_extension(&mut self, vm: &ArmId, now: Timestamp) -> Result<Reply, Refusal> {
         let extension = Extension {
             publisher: Arc::from("Microsoft.AKS"),
             of: Arc::from("Compute.AKS.Linux.Billing"),
@@ -61,7 +62,7 @@ impl Cloud {
         billing_of(vm).is_ok_and(|id| self.extensions.contains_key(&id))
     }
 
-    /// An extension that was asked for, and whether it is installed.
+    /// An extension, and whether it is installed already.
     #[must_use]
     pub fn extension(&self, id: &ArmId) -> Option<(&Extension, bool)> {
         let extension = self.extensions.get(id)?;
@@ -72,7 +73,7 @@ impl Cloud {
     pub(in crate::cloud) fn forget_extensions(&mut self, vm: &ArmId) {
         let gone: Vec<ArmId> = self.extensions.keys().filter(|id| vm_of(id).as_ref() == Some(vm)).cloned().collect();
         for id in gone {
-            self.operations.cut_short(&id);
+            self.operations.cancel(&id);
             self.extensions.remove(&id);
         }
     }

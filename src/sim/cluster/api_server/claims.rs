@@ -72,7 +72,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Asks for a NodeClaim's deletion; the finalizer holds the object.
+    /// Deletes a NodeClaim; the finalizer keeps the object.
     pub(in crate::cluster) fn delete_claim_object(&mut self, claim: &ClaimRef) -> Result<(), ClusterError> {
         let mut claim = self.claim(claim)?;
         if !claim.has_finalizer {
@@ -147,7 +147,7 @@ impl Cluster {
         self.deltas.push(Delta::Claim(claim));
     }
 
-    /// Removes a NodeClaim; the garbage collector asks for the deletion of its Node.
+    /// Removes a NodeClaim; the garbage collector deletes its Node.
     fn take_claim(&mut self, claim: &Claim) {
         self.forget_claim(&claim.name);
         let provider = claim.status.provider_id.as_ref();

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use napkeeper_core::catalog::overlay::Overlay;
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::node::Node;
-use napkeeper_core::model::cluster::pod::PodOwner;
+use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
 use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
 use napkeeper_core::model::orphans::sweep::Sweep;
@@ -22,7 +22,7 @@ impl Cluster {
         self.deltas.push(Delta::Pool(pool));
     }
 
-    /// Deletes a NodePool; the garbage collector asks for the deletion of its NodeClaims.
+    /// Deletes a NodePool; the garbage collector deletes its NodeClaims.
     pub fn delete_pool(&mut self, name: &NodePoolName, now: Timestamp) {
         self.advance_clock(now);
         self.store.remove_pool(name);
@@ -121,17 +121,37 @@ impl Cluster {
         }
     }
 
-    /// Makes a pod that nobody makes anew, using these PersistentVolumeClaims; nothing happens when the name is taken.
+    /// Creates a pod that no controller recreates, using these PersistentVolumeClaims; nothing happens when the name is
+    /// taken.
     pub fn run_pod(&mut self, key: ObjectKey, template: &PodTemplate, volumes: Vec<ObjectName>, now: Timestamp) {
         self.advance_clock(now);
-        if self.store.pods().get(&key).is_some() {
-            return;
+        if let Some(pod) = self.new_unmanaged_pod(key, template, PodOwner::Nobody, volumes) {
+            self.put_pod(pod);
         }
-        let runtimes = PodRuntime { origin: PodOrigin::Unmanaged, grace: template.grace, run_for: None };
-        self.workloads.runtimes.insert(key.clone(), runtimes);
+    }
+
+    /// Runs a static pod on a node, without kube-scheduler; nothing happens when the name is taken.
+    pub fn run_static_pod(&mut self, key: ObjectKey, template: &PodTemplate, node: NodeName, now: Timestamp) {
+        self.advance_clock(now);
+        if let Some(pod) = self.new_unmanaged_pod(key, template, PodOwner::Static, Vec::new()) {
+            self.bind(pod, node);
+        }
+    }
+
+    fn new_unmanaged_pod(
+        &mut self,
+        key: ObjectKey,
+        template: &PodTemplate,
+        owner: PodOwner,
+        volumes: Vec<ObjectName>,
+    ) -> Option<Pod> {
+        if self.store.pods().get(&key).is_some() {
+            return None;
+        }
+        let runtime = PodRuntime { origin: PodOrigin::Unmanaged, grace: template.grace, run_for: None };
+        self.workloads.runtimes.insert(key.clone(), runtime);
         self.workloads.bare.insert(key.clone());
-        let pod = self.new_pod(key, template, PodOwner::Nobody, volumes);
-        self.put_pod(pod);
+        Some(self.new_pod(key, template, owner, volumes))
     }
 
     /// Deletes a pod past all budgets.

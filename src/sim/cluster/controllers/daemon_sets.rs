@@ -20,7 +20,7 @@ pub(in crate::cluster) struct DaemonSets {
 
 impl DaemonSets {
     pub(in crate::cluster) fn put(&mut self, key: ObjectKey, template: &PodTemplate) {
-        let template = PodTemplate { shape: Arc::new(tolerant(&template.shape)), ..template.clone() };
+        let template = PodTemplate { shape: Arc::new(with_daemon_tolerations(&template.shape)), ..template.clone() };
         self.templates.insert(key, Arc::new(template));
     }
 
@@ -48,7 +48,7 @@ impl DaemonSets {
 /// The DaemonSet controller adds tolerations, so that its pods run on nodes that are not ready, cannot be reached, or
 /// are cordoned (`AddOrUpdateDaemonPodTolerations`). Not-ready is tolerated with every effect here, as the DaemonSets
 /// of AKS do.
-fn tolerant(shape: &PodShape) -> PodShape {
+fn with_daemon_tolerations(shape: &PodShape) -> PodShape {
     let toleration = |key: &str, effect| Toleration { key: Some(Arc::from(key)), value: None, effect };
     let mut shape = shape.clone();
     shape.tolerations.extend([
@@ -60,7 +60,7 @@ fn tolerant(shape: &PodShape) -> PodShape {
 }
 
 impl Cluster {
-    /// Puts a pod of every DaemonSet on the nodes with changes that accept it, have room and lack it.
+    /// Puts a pod of every DaemonSet on the nodes with changes that accept it, have the capacity and lack it.
     pub(in crate::cluster) fn run_daemon_sets(&mut self) {
         for name in std::mem::take(&mut self.dirty.nodes) {
             let Some(node) = self.store.nodes().get(&name).map(Arc::clone) else {
@@ -88,9 +88,9 @@ impl Cluster {
             return;
         }
         let key = ObjectKey { namespace: set.namespace.clone(), name: self.ids.name(&set.name) };
-        let runtimes =
+        let runtime =
             PodRuntime { origin: PodOrigin::DaemonSet(set, node.name.clone()), grace: template.grace, run_for: None };
-        self.workloads.runtimes.insert(key.clone(), runtimes);
+        self.workloads.runtimes.insert(key.clone(), runtime);
         self.daemon_sets.pods.insert(place, key.clone());
         let pod = self.new_pod(key, template, PodOwner::DaemonSet, Vec::new());
         self.bind(pod, node.name.clone());

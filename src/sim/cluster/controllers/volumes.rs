@@ -171,7 +171,7 @@ impl Cluster {
         self.volumes_changed();
     }
 
-    /// The disk that [`ClusterEvent::DiskWanted`] asked for is there.
+    /// The disk that [`ClusterEvent::DiskWanted`] requested exists.
     pub fn disk_created(&mut self, volume: &ObjectName, disk: ArmId, now: Timestamp) {
         self.advance_clock(now);
         let wanted = self.volumes.claims.iter_mut().find_map(|(key, claim)| {
@@ -183,7 +183,7 @@ impl Cluster {
         });
         let Some((key, affinity, claim)) = wanted else {
             // Nobody wants it any more: the provisioner gives it back.
-            return self.note(ClusterEvent::DiskReleased { disk });
+            return self.emit(ClusterEvent::DiskReleased { disk });
         };
         claim.binding = ClaimBinding::Bound(volume.clone());
         let reclaim = claim.disk.reclaim;
@@ -220,7 +220,7 @@ impl Cluster {
         self.take_volume(name);
     }
 
-    /// All claims and attachments are gone, and nobody has deleted them.
+    /// All claims and attachments are lost without a deletion.
     pub(in crate::cluster) fn forget_volume_claims(&mut self) {
         self.volumes.attached.clear();
         for key in std::mem::take(&mut self.volumes.claims).into_keys() {
@@ -266,7 +266,7 @@ impl Cluster {
         self.detach_unused();
         for pod in self.pods_with_volumes() {
             if pod.node.is_some() && pod.deleting_at.is_none() && !pod.is_terminal() {
-                self.supply(&pod);
+                self.provision_volumes(&pod);
             }
         }
         self.reclaim();
@@ -299,13 +299,13 @@ impl Cluster {
         let gone: Vec<ObjectName> = self.volumes.attached.iter().filter_map(unused).collect();
         for volume in gone {
             if let Some(AttachedVolume { disk: Some(disk), vm: Some(vm), .. }) = self.volumes.attached.remove(&volume) {
-                self.note(ClusterEvent::DiskDetached { disk, vm });
+                self.emit(ClusterEvent::DiskDetached { disk, vm });
             }
         }
     }
 
     /// Gets a pod its volumes; it starts once all are on its node.
-    fn supply(&mut self, pod: &Pod) {
+    fn provision_volumes(&mut self, pod: &Pod) {
         let Some(node) = pod.node.as_ref() else {
             return;
         };
@@ -337,7 +337,7 @@ impl Cluster {
         let volume = ids::volume(&self.ids.uid());
         claim.binding = ClaimBinding::Provisioning(volume.clone(), affinity);
         let size_gib = claim.disk.size_gib;
-        self.note(ClusterEvent::DiskWanted { volume, claim: key.clone(), zone, size_gib });
+        self.emit(ClusterEvent::DiskWanted { volume, claim: key.clone(), zone, size_gib });
     }
 
     /// Attaches a volume to a node; true when it is there.
@@ -352,7 +352,7 @@ impl Cluster {
         let vm = self.store.nodes().get(node);
         let vm = vm.and_then(|n| n.provider_id.clone());
         if let (Some(disk), Some(vm)) = (disk.clone(), vm.clone()) {
-            self.note(ClusterEvent::DiskAttached { disk, vm });
+            self.emit(ClusterEvent::DiskAttached { disk, vm });
         }
         let object =
             Arc::new(Attachment { name: self.ids.name(&volume), volume: Some(volume.clone()), node: node.clone() });
@@ -361,7 +361,7 @@ impl Cluster {
         true
     }
 
-    /// Removes claims that are asked to go and that no pod uses, and what they held.
+    /// Removes claims that are being deleted and that no pod uses, and what they held.
     fn reclaim(&mut self) {
         let used: BTreeSet<ObjectKey> = self
             .pods_with_volumes()
@@ -369,7 +369,9 @@ impl Cluster {
             .filter(|pod| !pod.is_terminal())
             .flat_map(|pod| pod.volumes.iter().map(|v| key(&pod.key.namespace, v)))
             .collect();
-        let free = |(key, claim): (&ObjectKey, &VolumeClaimState)| (claim.deleting && !used.contains(key)).then(|| key.clone());
+        let free = |(key, claim): (&ObjectKey, &VolumeClaimState)| {
+            (claim.deleting && !used.contains(key)).then(|| key.clone())
+        };
         let free: Vec<ObjectKey> = self.volumes.claims.iter().filter_map(free).collect();
         for claim in free {
             let gone = self.volumes.claims.remove(&claim);
@@ -381,7 +383,7 @@ impl Cluster {
             if let Some(volume) = volume.filter(|v| v.reclaim == ReclaimPolicy::Delete) {
                 self.take_volume(&volume.name);
                 if let Some(disk) = volume.handle.clone() {
-                    self.note(ClusterEvent::DiskReleased { disk });
+                    self.emit(ClusterEvent::DiskReleased { disk });
                 }
             }
         }

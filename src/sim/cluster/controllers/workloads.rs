@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(in crate::cluster) struct Workloads {
     pub(in crate::cluster) all: BTreeMap<ObjectKey, WorkloadState>,
     pub(in crate::cluster) runtimes: BTreeMap<ObjectKey, PodRuntime>,
-    /// Pods that nobody makes anew.
+    /// Pods that no controller recreates.
     pub(in crate::cluster) bare: BTreeSet<ObjectKey>,
 }
 
@@ -74,7 +74,7 @@ impl Cluster {
         let workload = entry.workload.clone();
         let wanted = usize::try_from(workload.wanted(entry.succeeded)).unwrap_or(usize::MAX);
         if let WorkloadKind::StatefulSet { disk, .. } = workload.kind {
-            return self.run_stateful_set(key, &workload, (wanted, disk));
+            return self.run_stateful_set(key, &workload, wanted, disk);
         }
         let active = self.active_pods(key);
         for pod in surplus(active.clone(), active.len().saturating_sub(wanted)) {
@@ -86,7 +86,7 @@ impl Cluster {
         }
     }
 
-    /// Pods of a workload that have not ended and are not asked to.
+    /// Pods of a workload that have not ended and are not being deleted.
     pub(in crate::cluster) fn active_pods(&self, workload: &ObjectKey) -> Vec<Arc<Pod>> {
         let Some(entry) = self.workloads.all.get(workload) else {
             return Vec::new();
@@ -100,8 +100,8 @@ impl Cluster {
             .collect()
     }
 
-    /// A StatefulSet makes a pod anew only when the old one of that name is gone. (All at once: `Parallel`.)
-    fn run_stateful_set(&mut self, key: &ObjectKey, workload: &Workload, (wanted, disk): (usize, Option<DiskRequest>)) {
+    /// A StatefulSet recreates a pod only when the old one of that name is gone. (All at once: `Parallel`.)
+    fn run_stateful_set(&mut self, key: &ObjectKey, workload: &Workload, wanted: usize, disk: Option<DiskRequest>) {
         let named =
             |suffix: String| ObjectKey { namespace: key.namespace.clone(), name: ids::joined(&key.name, &suffix) };
         let names: BTreeSet<ObjectKey> = (0..wanted).map(|i| named(i.to_string())).collect();
@@ -129,12 +129,12 @@ impl Cluster {
         if let Some(entry) = self.workloads.all.get_mut(owner) {
             entry.pods.insert(key.clone());
         }
-        let runtimes = PodRuntime {
+        let runtime = PodRuntime {
             origin: PodOrigin::Workload(owner.clone()),
             grace: workload.template.grace,
             run_for: workload.run_for(),
         };
-        self.workloads.runtimes.insert(key, runtimes);
+        self.workloads.runtimes.insert(key, runtime);
         self.put_pod(pod);
     }
 }

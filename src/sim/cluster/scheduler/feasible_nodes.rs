@@ -18,7 +18,7 @@ pub(in crate::cluster) struct FeasibleNodes {
     affinity: InterPodAffinity,
 }
 
-/// What the pods of a class ask for.
+/// The constraints of the pods of a class.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::cluster) struct PodConstraints<'a> {
     pub(in crate::cluster) shape: &'a PodShape,
@@ -50,7 +50,7 @@ struct SpreadConstraint {
 }
 
 impl FeasibleNodes {
-    /// Looks at all nodes, or only at some when the others are known to have no room.
+    /// Looks at all nodes, or only at some when the others are known to be full.
     pub(in crate::cluster) fn new(
         constraints: PodConstraints<'_>,
         cache: &NodeCache,
@@ -102,7 +102,7 @@ impl FeasibleNodes {
         self.nodes.push(CandidateNode { slot, open, domains });
     }
 
-    /// The node for the next pod: of those with room that keep every skew, the one with the highest score; among
+    /// The node for the next pod: of those with capacity that keep every skew, the one with the highest score; among
     /// equals the first by name.
     pub(in crate::cluster) fn best(&self, shape: &PodShape, cache: &NodeCache) -> Option<NodeIndex> {
         self.feasible(shape, cache)
@@ -110,7 +110,7 @@ impl FeasibleNodes {
             .map(|(slot, _)| slot)
     }
 
-    /// The first node by number with room that keeps every skew, of those that `among` holds.
+    /// The first node by number with capacity that keeps every skew, of those that `among` holds.
     pub(in crate::cluster) fn first(
         &self,
         shape: &PodShape,
@@ -120,7 +120,7 @@ impl FeasibleNodes {
         self.feasible(shape, cache).map(|(slot, _)| slot).find(|slot| among(*slot))
     }
 
-    /// The nodes with room and free ports that keep every skew, next to such pods as may be there.
+    /// The nodes with capacity and free ports that keep every skew and every affinity.
     fn feasible<'v>(
         &'v self,
         shape: &'v PodShape,

@@ -12,7 +12,7 @@ mod pod_selection;
 mod simulation;
 
 use crate::cluster::controllers::VolumeTopology;
-pub(super) use feasible_nodes::{PodConstraints, FeasibleNodes};
+pub(super) use feasible_nodes::{FeasibleNodes, PodConstraints};
 pub(super) use inter_pod_affinity::InterPodAffinity;
 use jiff::Timestamp;
 use napkeeper_core::model::cluster::node::Node;
@@ -20,9 +20,9 @@ use napkeeper_core::model::cluster::pod::{Pod, PodShape};
 use napkeeper_core::model::names::{NodeName, ObjectKey, ObjectName};
 pub(super) use node_cache::NodeCache;
 pub(crate) use node_cache::NodeIndex;
-pub(crate) use simulation::SchedulingSimulation;
 use node_cache::{counts_for_spread, takes_room};
 pub(super) use pod_selection::PodSelection;
+pub(crate) use simulation::SchedulingSimulation;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ type ClassId = usize;
 /// Order of the queue: priority, then age, then name.
 type QueueKey = (Reverse<i32>, Timestamp, ObjectKey, ClassId);
 
-/// Pods that the scheduler cannot tell apart.
+/// Pods that are equal to the scheduler.
 #[derive(Debug)]
 struct PodClass {
     shape: Arc<PodShape>,
@@ -52,14 +52,14 @@ struct PodClass {
     member_of: Vec<usize>,
     /// Pods without a node, oldest first.
     queue: BTreeSet<(Timestamp, ObjectKey)>,
-    /// Those of them that nothing has been said about.
+    /// Those of them that are not reported unschedulable yet.
     unreported: BTreeSet<ObjectKey>,
-    /// No node had room in the last cycle, so that only changed nodes can have.
+    /// No node was feasible in the last cycle, so that only changed nodes can be.
     parked: bool,
 }
 
 impl PodClass {
-    /// More than the change of a node can make room for it.
+    /// Changes other than that of a node can make a node feasible.
     fn depends_on_other_nodes(&self) -> bool {
         !self.shape.spread.is_empty() || !self.volumes.is_empty() || !self.affinity.is_empty()
     }
@@ -73,7 +73,7 @@ pub(super) struct Scheduler {
     class_of: BTreeMap<(Arc<PodShape>, Vec<ObjectName>), ClassId>,
     /// Classes with waiting pods.
     waiting: BTreeSet<ClassId>,
-    /// Nodes on which there may be more room than in the last cycle.
+    /// Nodes that may have more free capacity than in the last cycle.
     changed_nodes: BTreeSet<NodeIndex>,
     /// Something has changed that may help classes with spread constraints or volumes.
     cluster_changed: bool,
@@ -125,10 +125,10 @@ impl Scheduler {
         }
         let class = self.class(some, all);
         if let Some(old) = old {
-            self.forget(class, old);
+            self.remove_pod(class, old);
         }
         if let Some(new) = new {
-            self.learn(class, new);
+            self.add_pod(class, new);
         }
         if self.classes[class].queue.is_empty() {
             self.waiting.remove(&class);
@@ -137,7 +137,7 @@ impl Scheduler {
         }
     }
 
-    fn forget(&mut self, class: ClassId, pod: &Pod) {
+    fn remove_pod(&mut self, class: ClassId, pod: &Pod) {
         let slot = pod.node.as_ref().and_then(|n| self.cache.slot(n));
         let of = &mut self.classes[class];
         of.queue.remove(&(pod.created_at, pod.key.clone()));
@@ -147,17 +147,17 @@ impl Scheduler {
             self.cache.release_ports(slot, &of.shape.ports);
             self.changed_nodes.insert(slot);
             self.cluster_changed = true;
-            self.cache.tally(&of.member_of, slot, false, !counts_for_spread(pod));
+            self.cache.count_pod(&of.member_of, slot, false, !counts_for_spread(pod));
         }
     }
 
-    fn learn(&mut self, class: ClassId, pod: &Pod) {
+    fn add_pod(&mut self, class: ClassId, pod: &Pod) {
         let slot = pod.node.as_ref().and_then(|n| self.cache.slot(n));
         let of = &mut self.classes[class];
         if let Some(slot) = slot.filter(|_| takes_room(pod)) {
             self.cache.occupy(slot, &of.shape.requests);
             self.cache.take_ports(slot, &of.shape.ports);
-            self.cache.tally(&of.member_of, slot, true, !counts_for_spread(pod));
+            self.cache.count_pod(&of.member_of, slot, true, !counts_for_spread(pod));
             self.cluster_changed |= !of.member_of.is_empty();
         } else if pod.node.is_none() && pod.deleting_at.is_none() && !pod.is_terminal() {
             of.queue.insert((pod.created_at, pod.key.clone()));
@@ -201,7 +201,7 @@ impl Scheduler {
         self.classes.len() - 1
     }
 
-    /// True when a cycle could place a pod, or has to say that it cannot.
+    /// True when a cycle could bind a pod, or has to report that it cannot.
     pub(super) fn has_work(&self) -> bool {
         self.waiting.iter().any(|class| self.is_due(*class))
     }
@@ -214,7 +214,7 @@ impl Scheduler {
             || (self.cluster_changed && class.depends_on_other_nodes())
     }
 
-    /// The next verdict of the running cycle, or of a new one. The caller must carry it out before it constraints again;
+    /// The next decision of the running cycle, or of a new one. The caller must carry it out before the next call;
     /// `None` ends the cycle. `reach` says where the volumes of a pod can be used; `None` is nowhere yet.
     pub(super) fn next(
         &mut self,
@@ -282,7 +282,7 @@ impl Scheduler {
     }
 }
 
-/// All of a pod that the scheduler tells changes by. Shape, volumes and age never change.
+/// The part of a pod by which the scheduler notices changes. Shape, volumes and age never change.
 fn scheduling_state(pod: &Pod) -> (Option<&NodeName>, bool, bool, bool) {
     let waits = pod.node.is_none() && pod.deleting_at.is_none() && !pod.is_terminal();
     (pod.node.as_ref().filter(|_| takes_room(pod)), counts_for_spread(pod), waits, waits && pod.unschedulable)

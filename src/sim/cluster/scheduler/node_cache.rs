@@ -179,8 +179,8 @@ impl NodeCache {
         i64::from(self.groups[group].on[slot])
     }
 
-    /// One pod more or less on a node, for these groups. One that is asked to end counts in some of them only.
-    pub(in crate::cluster) fn tally(&mut self, groups: &[usize], slot: NodeIndex, more: bool, ending: bool) {
+    /// One pod more or less on a node, for these groups. One that is being deleted counts in some of them only.
+    pub(in crate::cluster) fn count_pod(&mut self, groups: &[usize], slot: NodeIndex, more: bool, ending: bool) {
         for group in groups {
             let group = &mut self.groups[*group];
             if ending && !group.selection.counts_ending() {
@@ -192,12 +192,12 @@ impl NodeCache {
     }
 }
 
-/// True when the pod takes room on its node.
+/// True when the pod uses resources of its node.
 pub(super) fn takes_room(pod: &Pod) -> bool {
     pod.node.is_some() && !pod.is_terminal()
 }
 
-/// True when spread constraints count the pod: kube-scheduler leaves out pods that are asked to end.
+/// True when spread constraints count the pod: kube-scheduler leaves out pods that are being deleted.
 pub(super) fn counts_for_spread(pod: &Pod) -> bool {
     takes_room(pod) && pod.deleting_at.is_none()
 }

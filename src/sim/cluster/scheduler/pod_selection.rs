@@ -27,7 +27,7 @@ impl PodSelection {
         }
     }
 
-    /// True when pods that are asked to end count: kube-scheduler leaves them out of spread alone.
+    /// True when pods that are being deleted count: kube-scheduler leaves them out of spread alone.
     pub(super) fn counts_ending(&self) -> bool {
         !matches!(self, Self::Spread(..))
     }

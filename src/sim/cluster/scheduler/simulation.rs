@@ -1,6 +1,6 @@
 //! Simulated scheduling on a copy of the cluster with nodes added or removed.
 //!
-//! It constraints the scheduler's own filters, on a copy of its cache, so that no simulation differs from what then happens.
+//! It uses the scheduler's own filters, on a copy of its cache, so that results are those of the scheduler.
 
 use super::{FeasibleNodes, InterPodAffinity, NodeCache, NodeIndex, PodConstraints, PodSelection};
 use crate::cluster::controllers::VolumeTopology;
@@ -10,7 +10,7 @@ use napkeeper_core::model::names::NodeName;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A cluster that is thought through and never changed_nodes.
+/// A copy of the scheduler's cache; the cluster is not changed.
 #[derive(Debug, Clone)]
 pub(crate) struct SchedulingSimulation<'c> {
     cluster: &'c Cluster,
@@ -18,14 +18,14 @@ pub(crate) struct SchedulingSimulation<'c> {
 }
 
 impl Cluster {
-    /// Thinks the cluster through, as it is now.
+    /// A simulation that begins with the cluster as it is now.
     pub(crate) fn simulation(&self) -> SchedulingSimulation<'_> {
         SchedulingSimulation { cluster: self, cache: self.scheduler.cache().clone() }
     }
 }
 
 impl SchedulingSimulation<'_> {
-    /// If this node were there and ready, with a pod of every DaemonSet that it accepts.
+    /// Adds a ready node, with a pod of every DaemonSet that it accepts.
     pub(crate) fn add_node(&mut self, node: NewNode) -> NodeIndex {
         let node = node.into_node(self.cluster.ids.clone().uid(), self.cluster.now);
         let daemons = self.cluster.daemon_sets.requests_on(&node);
@@ -34,12 +34,12 @@ impl SchedulingSimulation<'_> {
         slot
     }
 
-    /// If this node and its pods were not there.
+    /// Removes a node and its pods.
     pub(crate) fn take_node(&mut self, name: &NodeName) {
         self.cache.take(name);
     }
 
-    /// If this pod were on the first of these nodes that takes it (`None`: of all); says which one it is.
+    /// Puts a pod on the first of these nodes that can run it (`None`: of all), and returns that node.
     pub(crate) fn place(&mut self, pod: &Pod, among: Option<&BTreeSet<NodeIndex>>) -> Option<NodeIndex> {
         let shape = &*pod.shape;
         let store = &self.cluster.store;
@@ -60,7 +60,7 @@ impl SchedulingSimulation<'_> {
         self.cache.occupy(slot, &shape.requests);
         self.cache.take_ports(slot, &shape.ports);
         let counted = self.cache.groups_of(shape);
-        self.cache.tally(&counted, slot, true, false);
+        self.cache.count_pod(&counted, slot, true, false);
         Some(slot)
     }
 }

@@ -16,10 +16,10 @@ use napkeeper_core::model::names::{Namespace, ObjectKey, ObjectName, Region};
 use napkeeper_core::model::orphans::sweep::SweepMode;
 use napkeeper_core::model::settings::{ControllerMode, DeletionRules, PauseSwitch};
 
-/// A world and its misfortunes.
+/// A world with its faults.
 #[derive(Debug, Clone)]
 pub struct History {
-    /// How it begins, and what happens when.
+    /// The initial state, and the actions with their times.
     pub setup: WorldSetup,
     /// At which writes the controller crashes.
     pub crashes: Vec<Crash>,
@@ -246,7 +246,7 @@ impl HistoryBuilder {
         self.add(at, Action::ForeignVm { name: object("bastion") });
         self.inject(at, InjectedFault::ForeignNic(object("their-nic")));
         self.inject(at, InjectedFault::ForeignDisk(object("their-disk")));
-        // A VM that nobody wants, with a part that somebody does: the first of its name, which is its disk.
+        // An unused VM with a disk that another owner uses: the first of its name, which is its disk.
         self.inject(SignedDuration::from_hours(1), InjectedFault::LeakVm(object("mixed")));
         self.inject(SignedDuration::from_mins(61), InjectedFault::TakeOver(object("mixed")));
         for kind in [ResourceKind::Nic, ResourceKind::OsDisk, ResourceKind::Vm] {

@@ -30,7 +30,7 @@ impl World {
                 self.log(EventKind::Scenario, &workload, "deleted");
                 self.cluster.delete_workload(&workload, now);
             }
-            action @ (Action::ScalePool { .. } | Action::LabelPool { .. }) => self.merge(action),
+            action @ (Action::ScalePool { .. } | Action::LabelPool { .. }) => self.edit_node_pool(action),
             Action::DeleteClaim { nth } => self.delete_claim(nth),
             Action::DeleteNode { nth } => self.delete_node(nth),
             Action::Pause { switches } => {
@@ -103,7 +103,7 @@ impl World {
     }
 
     /// Somebody changes a NodePool in Git.
-    fn merge(&mut self, action: Action) {
+    fn edit_node_pool(&mut self, action: Action) {
         match action {
             Action::ScalePool { pool, replicas } => {
                 self.log(EventKind::Scenario, &pool, format!("merged: replicas: {replicas}"));

@@ -34,21 +34,20 @@ pub enum InjectedFault {
     FailListing(ClusterListing, SignedDuration),
     /// This happens right after the next inventory, before anything follows from it.
     AfterNextInventory(Box<Action>),
-    /// Somebody makes the resource of this name theirs.
+    /// Another owner takes over the resource of this name.
     TakeOver(ObjectName),
     /// A PersistentVolume that was lost is restored.
     RestoreVolume(ObjectName),
     /// Listings lag by so much from now on.
     ListLag(SignedDuration),
-    /// Managed NAP's collectors run: VMs and NICs without a NodeClaim and a Node go. They are in no hurry to be right
-    /// about disks, and take none.
+    /// Managed NAP's garbage collectors run: they delete VMs and NICs without a NodeClaim and a Node, and no disks.
     NapGarbageCollection {
-        /// They take every other thing only.
+        /// They delete only every second one.
         every_other: bool,
     },
-    /// A thing of this name, left over from a NodeClaim that is gone, which only this holds.
+    /// A resource of this name, left over from a deleted NodeClaim, which only this uses.
     UsedOnlyBy(ObjectName, SoleUser),
-    /// Listings of what stands by the group break off for a while.
+    /// Listings of related resources fail for a while.
     FailRelatedListing(SignedDuration),
     /// So many of the operations that Azure accepts next fail at their end.
     FailLate {
@@ -63,7 +62,7 @@ pub enum InjectedFault {
     ApproveStale,
 }
 
-/// Who alone still wants a thing.
+/// What alone still uses a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SoleUser {
     /// An AKS Machine, by the NodeClaim that both name: of a NIC.
@@ -146,7 +145,7 @@ impl World {
         }
     }
 
-    /// What stands by, as it is listed: what Azure shows, and what a fault has put there.
+    /// The listing of related resources, with those that faults have added.
     pub(in crate::world) fn with_injected_related(&self, shown: Listing<RelatedResource>) -> Listing<RelatedResource> {
         if self.injected.related_fail_until.is_some_and(|until| self.now < until) {
             return Err(ListFailure { listing: Arc::from("other resources"), reason: Arc::from("a page failed") });
@@ -156,7 +155,7 @@ impl World {
         Ok(shown)
     }
 
-    /// Karpenter's own collectors on Azure. Where they would be wrong is not our fault: they take what truly is nobody's.
+    /// Managed NAP's garbage collectors. They delete only what is truly unused: their mistakes would not be ours.
     fn run_nap_garbage_collection(&mut self, every_other: bool) {
         let dead = self.unused_resources();
         let taken = dead.iter().filter(|r| !matches!(r.detail, ResourceDetail::Disk(_)));

@@ -78,7 +78,7 @@ pub enum Action {
         #[serde(default)]
         cores: Option<u32>,
     },
-    /// A group of capacity reservations has VMs of a size in one place from now on.
+    /// A group of capacity reservations has VMs of a size in a zone from now on.
     Reserve {
         /// The group, by its id; an AKSNodeClass names it.
         #[serde(deserialize_with = "fields::group")]
@@ -195,7 +195,7 @@ pub enum Action {
         /// From now on, or no longer.
         on: bool,
     },
-    /// What only the search for faults does.
+    /// A fault that only the fault search injects.
     #[serde(skip)]
     InjectFault(InjectedFault),
     /// The controller crashes.

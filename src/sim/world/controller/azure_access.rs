@@ -10,7 +10,7 @@ use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{CloudRequest, Reply};
 use std::fmt::Debug;
 
-/// A way to the simulated Azure. Whatever way it is, the same must come of every request.
+/// Access to the simulated Azure. Every implementation gives the same results.
 pub trait AzureAccess: Debug + Send {
     /// Sends a request to Azure.
     ///
@@ -24,7 +24,7 @@ pub trait AzureAccess: Debug + Send {
     /// As [`Cloud::list`].
     fn list(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<CloudResource>;
 
-    /// Lists what stands by: Machines, scale-set instances, snapshots, addresses and frontends, by id.
+    /// Lists related resources: Machines, scale-set instances, snapshots, addresses and frontends, by id.
     ///
     /// # Errors
     /// As [`Cloud::list_related`].
@@ -37,7 +37,7 @@ pub trait AzureAccess: Debug + Send {
     fn group_managed_by(&mut self, cloud: &mut Cloud, now: Timestamp) -> Result<Option<ArmId>, ListFailure>;
 }
 
-/// By a call, without HTTP and without an adapter.
+/// Direct calls, without HTTP and without the Azure adapter.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DirectAccess;
 

@@ -54,7 +54,7 @@ impl World {
         true
     }
 
-    /// One effect: the pause switch first, then Kubernetes or Azure, then the books of what is true.
+    /// One effect: the pause switch first, then Kubernetes or Azure, then the ground truth.
     fn perform(&mut self, key: &CommandKey, effect: &Effect) -> Result<Result<Reply, EffectError>, Violation> {
         if let Some(switch) = effect.pause_switch() {
             let paused = self.cluster.state().pause.blocks(switch);
@@ -102,7 +102,7 @@ impl World {
     /// Lists the cloud and then the cluster; what races with that happens right after it.
     fn inventory_reply(&mut self) -> Result<Result<Reply, EffectError>, Violation> {
         let inventory = self.take_inventory();
-        self.truth.observed(&inventory, self.cluster.state(), self.now);
+        self.truth.record_inventory(&inventory, self.cluster.state(), self.now);
         self.check_in_time()?;
         for action in std::mem::take(&mut self.injected.after_inventory) {
             self.apply_action(action);
@@ -110,13 +110,13 @@ impl World {
         Ok(Ok(Reply::Inventory(Arc::new(inventory))))
     }
 
-    /// Writes down what an effect has truly done.
+    /// Records what an effect has done.
     fn record_effect(&mut self, key: &CommandKey, effect: &Effect) {
         if let Effect::Cloud(CloudRequest::Delete(id, kind)) = effect
             && let CommandKey::Resource(_) = key
         {
             self.accounting.collected += 1;
-            self.truth.swept(id, *kind, self.now);
+            self.truth.record_sweep(id, *kind, self.now);
         }
         if let Effect::Cloud(CloudRequest::Delete(id, ResourceKind::Nic)) = effect
             && let CommandKey::Claim(claim) = key
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// Puts a command that starts into the timeline.
+    /// Logs a command that starts.
     pub(in crate::world) fn log_start(&mut self, planned: &PlannedCommand) {
         match &planned.command {
             Command::CreateClaim(draft) => {
@@ -206,7 +206,7 @@ impl World {
         self.log_new(reasons);
     }
 
-    /// Puts what came of a command into the timeline.
+    /// Logs the result of a command.
     pub(in crate::world) fn log_end(&mut self, key: &CommandKey, report: &CommandReport) {
         for refusal in &report.launch_refusals {
             self.accounting.refusals += 1;
@@ -220,7 +220,7 @@ impl World {
     }
 }
 
-/// LaunchReasons that a person must lift, and the cap, which time lifts.
+/// LaunchReasons that need manual action, and the cap, which passes with time.
 pub(crate) fn excuses_delay(refusal: DeletionRefusal, mode: ControllerMode) -> bool {
     match refusal {
         DeletionRefusal::Approval

@@ -15,27 +15,27 @@ use std::collections::BTreeMap;
 pub struct LaunchReason {
     /// The pool.
     pub pool: NodePoolName,
-    /// The size that was asked for first.
+    /// The size that is tried first.
     pub size: VmSize,
     /// Its capacity type.
     pub capacity_type: CapacityType,
     /// Its price.
     pub price: HourlyPrice,
-    /// How many of them were bought.
+    /// How many of them were launched.
     pub nodes: usize,
     /// For how many pods.
     pub pods: usize,
-    /// What its pods and daemons ask for.
+    /// The requests of its pods and DaemonSets.
     pub requests: Resources,
     /// Why this size.
     pub choice: SizeExplanation,
 }
 
-/// Nodes that were bought, by pool, size and capacity type.
+/// Nodes that were launched, by pool, size and capacity type.
 pub(in crate::world) type LaunchReasons = BTreeMap<(NodePoolName, VmSize, CapacityType), LaunchReason>;
 
 impl World {
-    /// All that the deciders know.
+    /// The controller's snapshot.
     #[must_use]
     pub fn known(&self) -> &Snapshot {
         self.controller.inner.snapshot()
@@ -47,23 +47,23 @@ impl World {
         self.controller.inner.memory().provision.planned_cost
     }
 
-    /// Offerings that Azure has refused lately, as the deciders remember it.
+    /// Offerings that Azure has refused recently, as the controller remembers.
     #[must_use]
     pub fn unavailable(&self) -> &UnavailableOfferings {
         &self.controller.inner.memory().provision.unavailable
     }
 
-    /// Remembers from now on why nodes were bought.
+    /// Records from now on why nodes are launched.
     pub fn record_launch_reasons(&mut self) {
         self.launch_reasons.get_or_insert_default();
     }
 
-    /// Why nodes were bought since [`World::record_launch_reasons`].
+    /// Why nodes were launched since [`World::record_launch_reasons`].
     pub fn launch_reasons(&self) -> impl Iterator<Item = &LaunchReason> {
         self.launch_reasons.iter().flat_map(BTreeMap::values)
     }
 
-    /// Notes why a node is bought. Once for each sort: what there is to choose from is a matter of thousands of sizes.
+    /// Records why a node is launched, once per pool, size and capacity type: explaining a choice compares thousands of sizes.
     pub(in crate::world) fn record_launch_reason(&mut self, draft: &ClaimDraft) {
         let controller = &self.controller.inner;
         let (Some(reasons), Some(pool)) = (&mut self.launch_reasons, &draft.spec.pool) else { return };

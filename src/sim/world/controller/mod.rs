@@ -20,7 +20,7 @@ use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The controller, and how it fares.
+/// The controller, and its crashes.
 #[derive(Debug, Default)]
 pub(in crate::world) struct SimulatedController {
     pub(in crate::world) inner: Controller,
@@ -46,7 +46,7 @@ pub struct Crash {
 /// A write at which the controller may crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPoint {
-    /// This write, counted from 0 over the whole run.
+    /// This write, counted from 0 over the entire run.
     Write(u64),
     /// The next one.
     NextWrite,
@@ -65,7 +65,7 @@ pub enum WriteSide {
 }
 
 impl SimulatedController {
-    /// When it will do something by itself.
+    /// When it acts next without a change of the cluster.
     pub(in crate::world) fn next_wake(&self) -> Option<Timestamp> {
         self.down_until.or_else(|| self.inner.next_wake())
     }
@@ -123,7 +123,7 @@ impl World {
         !deltas.is_empty()
     }
 
-    /// Asks Azure what is reserved, as often as the keeper of facts does. Without any that costs nothing.
+    /// Reads capacity reservations from Azure, as often as the controller refreshes its facts.
     fn refresh_reservations(&mut self) {
         if self.reservations_due().is_none_or(|at| at > self.now) {
             return;
@@ -136,14 +136,14 @@ impl World {
         controller.wake_at(self.now);
     }
 
-    /// When Azure is asked what is reserved; never where nothing is.
+    /// When capacity reservations are read next; never where there are none.
     pub(in crate::world) fn reservations_due(&self) -> Option<Timestamp> {
         let known = self.controller.inner.snapshot().infrastructure.reservations.as_ref();
         let next = known.map(|fact| fact.as_of + FactKind::Reservations.period());
         next.or_else(|| self.cloud.reserves().then_some(self.now))
     }
 
-    /// Lets the deciders decide, if something has changed or their time has come.
+    /// Runs the deciders, if something has changed or they are due.
     pub(in crate::world) fn decide(&mut self, changed: bool) -> bool {
         let due = self.controller.inner.next_decision().is_some_and(|at| at <= self.now);
         if !self.controller.is_up() || !(changed || due) {
@@ -161,7 +161,7 @@ impl World {
         any
     }
 
-    /// Learns from commands that ended.
+    /// Passes the results of ended commands to the controller.
     pub(in crate::world) fn end_commands(&mut self, ended: Vec<(CommandKey, CommandReport)>) {
         for (key, report) in ended {
             self.log_end(&key, &report);

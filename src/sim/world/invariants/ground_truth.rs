@@ -33,15 +33,16 @@ pub(in crate::world) struct GroundTruth {
     foreign: BTreeSet<Incarnation>,
     /// Data disks whose content somebody wants: reclaim policy Retain.
     retained: BTreeSet<Incarnation>,
-    /// Resources that lost their owners when the API server was emptied: alive until a person says otherwise.
+    /// Resources that lost their owners when the API server was emptied: in use until the breaker is cleared.
     protected: BTreeSet<Incarnation>,
-    /// Whole inventories that have shown a resource dead, without a break: the first, and how many 10 min apart.
+    /// Complete inventories that have shown a resource unused, without interruption: first, last counted, and how many
+    /// 10 min apart.
     unused: BTreeMap<Incarnation, (Timestamp, Timestamp, u32)>,
     /// Deletions by sweeps.
     pub(in crate::world) sweeps: Vec<(Timestamp, ArmId, ResourceKind)>,
     /// Most resources of this cluster at once over the last day, for the cap.
     owned: Vec<(Timestamp, usize)>,
-    /// Every listing of the last inventory was whole.
+    /// The last inventory was complete.
     complete: bool,
     /// When a report last said that a person, or the cap, keeps this.
     excused: BTreeMap<Incarnation, Timestamp>,
@@ -50,11 +51,11 @@ pub(in crate::world) struct GroundTruth {
 /// Who a resource belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::world) enum Usage {
-    /// Somebody else's.
+    /// Owned by somebody else.
     Foreign,
     /// In use, or wanted.
     InUse,
-    /// Nobody's.
+    /// Not used by anything.
     Unused,
 }
 
@@ -90,14 +91,14 @@ impl GroundTruth {
         self.retained.insert(Arc::clone(incarnation));
     }
 
-    /// The API server forgets its objects: what they answered for is still in use.
+    /// The API server loses its objects: what they referenced is still in use.
     pub(in crate::world) fn protect_until_cleared<'a>(
         &mut self,
         resources: impl Iterator<Item = &'a Arc<CloudResource>>,
         cluster: &Snapshot,
     ) {
         let alive: Vec<_> = resources.filter(|r| self.usage_of(r, cluster) == Usage::InUse).collect();
-        // The law's breaker looks for more than three of a kind. Fewer are orphans like any other.
+        // The breaker looks for more than three of a kind. Fewer are orphans like any other.
         for kind in ResourceKind::ALL {
             let of_kind: Vec<_> = alive.iter().filter(|r| r.kind() == kind).collect();
             if of_kind.len() > 3 {
@@ -106,7 +107,7 @@ impl GroundTruth {
         }
     }
 
-    /// A person has looked, and cleared the breaker: what the emptied API server left is nobody's.
+    /// The breaker was cleared: what the emptied API server left is unused.
     pub(in crate::world) fn clear_protection(&mut self) {
         self.protected.clear();
     }
@@ -143,8 +144,8 @@ impl GroundTruth {
         if claimed || used { Usage::InUse } else { Usage::Unused }
     }
 
-    /// An inventory was taken: remembers what it showed dead, by the truth of this instant.
-    pub(in crate::world) fn observed(&mut self, inventory: &Inventory, cluster: &Snapshot, now: Timestamp) {
+    /// An inventory was taken: remembers what it showed unused, as is true at this instant.
+    pub(in crate::world) fn record_inventory(&mut self, inventory: &Inventory, cluster: &Snapshot, now: Timestamp) {
         self.complete = inventory.failure().is_none();
         let Ok(listed) = &inventory.resources else { return };
         if !self.complete {
@@ -174,18 +175,18 @@ impl GroundTruth {
         Some(self.excused.get(&resource.incarnation).map_or(*first, |excused| *excused.max(first)))
     }
 
-    /// Since which whole inventory a resource has been dead without a break, and in how many, 10 min apart.
+    /// Since which complete inventory a resource has been unused without interruption, and in how many, 10 min apart.
     pub(in crate::world) fn unused_since(&self, resource: &CloudResource) -> Option<(Timestamp, u32)> {
         self.unused.get(&resource.incarnation).map(|(first, _, times)| (*first, *times))
     }
 
-    /// True when every listing of the last inventory was whole.
+    /// True when the last inventory was complete.
     pub(in crate::world) fn last_was_complete(&self) -> bool {
         self.complete
     }
 
     /// A sweep deleted this.
-    pub(in crate::world) fn swept(&mut self, id: &ArmId, kind: ResourceKind, now: Timestamp) {
+    pub(in crate::world) fn record_sweep(&mut self, id: &ArmId, kind: ResourceKind, now: Timestamp) {
         self.sweeps.push((now, id.clone(), kind));
     }
 

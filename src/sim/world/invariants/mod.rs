@@ -57,13 +57,13 @@ impl World {
                 Effect::Cloud(CloudRequest::Tag(id, _)) | Effect::Cloud(CloudRequest::Untag(id, _)),
             ) => self.check_not_foreign(id),
             (CommandKey::Claim(claim), Effect::Cluster(ClusterWrite::DeleteClaim(_))) => self.check_budget(claim),
-            (_, Effect::Cluster(ClusterWrite::RemoveFinalizer(claim))) => self.check_nothing_left(&claim.uid),
+            (_, Effect::Cluster(ClusterWrite::RemoveFinalizer(claim))) => self.check_no_leak(&claim.uid),
             _ => Ok(()),
         }
     }
 
     /// A claim that goes leaves nothing behind.
-    fn check_nothing_left(&self, claim: &Uid) -> Result<(), Violation> {
+    fn check_no_leak(&self, claim: &Uid) -> Result<(), Violation> {
         let cluster = self.cluster.state();
         let left = self
             .cloud
@@ -134,7 +134,7 @@ impl World {
         if self.truth.usage_of(resource, cluster) == Usage::InUse {
             return Err(self.violation("alive", format!("{kind} {id} is swept while in use or protected")));
         }
-        // Azure asks nobody about what goes with a VM.
+        // Azure deletes NICs and disks with their VM without a check.
         if let ResourceDetail::Vm(vm) = &resource.detail {
             vm.nics
                 .iter()
@@ -172,10 +172,10 @@ impl World {
         if !sweeps.iter().any(|s| s.mode == SweepMode::Collect) {
             return Err(self.violation("mode", format!("{id} is swept, and no sweep is in mode Collect")));
         }
-        self.check_leave(resource, &sweeps)
+        self.check_permitted(resource, &sweeps)
     }
 
-    fn check_leave(&self, resource: &CloudResource, sweeps: &[&Arc<Sweep>]) -> Result<(), Violation> {
+    fn check_permitted(&self, resource: &CloudResource, sweeps: &[&Arc<Sweep>]) -> Result<(), Violation> {
         let (id, kind) = (&resource.id, resource.kind());
         let excluded = |s: &&&Arc<Sweep>| s.exclusions.iter().any(|e| excludes(e, resource));
         if sweeps.iter().any(|s| excluded(&s)) && sweeps.len() == 1 {
@@ -246,7 +246,7 @@ impl World {
         self.check_limits()
     }
 
-    /// Once the faults are over, what is nobody's goes in time, or a report names the person's reason that keeps it.
+    /// Once the faults are over, unused resources are deleted in time, or a report says which manual action they wait for.
     pub(in crate::world) fn check_in_time(&self) -> Result<(), Violation> {
         let Some(faults_end) = self.injected.faults_end.filter(|end| *end < self.now) else { return Ok(()) };
         for sweep in self.cluster.state().sweeps().values() {

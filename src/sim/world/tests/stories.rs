@@ -7,7 +7,8 @@ use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{ArmId, VmSize, Zone};
 
 fn told(world: &World, kind: EventKind, subject: &str, words: &str) -> usize {
-    let fits = |e: &&crate::world::TimelineEntry| e.kind == kind && e.subject.contains(subject) && e.text.contains(words);
+    let fits =
+        |e: &&crate::world::TimelineEntry| e.kind == kind && e.subject.contains(subject) && e.text.contains(words);
     world.timeline().iter().filter(fits).count()
 }
 
