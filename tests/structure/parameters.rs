@@ -12,7 +12,6 @@ const MOST_VALUES: usize = 5;
 const STILL_ALLOWED: &[(&str, &str)] = &[
     ("src/controller/sweeping.rs", "ended"),
     ("src/serve/server.rs", "serve_tls"),
-    ("src/sim/world/exchange.rs", "start_kubelet"),
     ("src/verdict/judge.rs", "part"),
     ("src/webhook_server/certificates.rs", "take"),
     ("src/webhook_server/lib.rs", "parts"),
