@@ -9,7 +9,7 @@ use napkeeper_core::model::support::hash::fnv1a;
 /// Step of the generator: the odd integer next to 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A source of repeatable random.
+/// A source of repeatable random numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Random {
     state: u64,

@@ -5,7 +5,7 @@ use crate::world::Action;
 use napkeeper_core::catalog::CapacityType;
 
 impl Autoscaler {
-    /// Plays a action if it is about the load or about what Azure sells; all others are about napkeeper's own things, or
+    /// Applies an action if it is about the load or about what Azure sells; all others are about napkeeper's own things, or
     /// are outages that the baseline is spared.
     pub(super) fn apply_action(&mut self, action: Action) {
         let now = self.now;

@@ -149,7 +149,7 @@ fn one_pod_costs_one_spot_node_from_the_start_of_its_vm() {
     let hour = price.over(hours(1)).nanos();
     // A span of time that is cut in two is rounded twice.
     assert!((two.cost.nanos() - one.cost.nanos() - hour).abs() <= 10, "{one:?} {two:?}");
-    // Azure takes 30 to 90 s to create a VM; the scan that runtimes it is at once.
+    // Azure takes 30 to 90 s to create a VM; the scan that orders it is at once.
     let billed = |secs: i64| price.over(SignedDuration::from_secs(3600 - secs)).nanos();
     assert!((billed(90) - 10..=billed(30)).contains(&one.cost.nanos()), "{one:?} {hour}");
     assert!(one.cost < one.cost_on_demand);

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 const SHOWN: usize = 5;
 const OF_MANIFESTS: &str = " in the manifests";
 
-/// All steps that name what is not known: a NodePool or a workload that the manifests do not have, a VM size or zone that
+/// All steps that name what does not exist: a NodePool or a workload that the manifests do not have, a VM size or zone that
 /// the region does not have, an unknown VM family, a volume that no step has added.
 #[must_use]
 pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, catalog: &Catalog) -> Vec<Problem> {

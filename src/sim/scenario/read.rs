@@ -108,7 +108,7 @@ fn decode<T: DeserializeOwned>(value: Value) -> Result<T, PathProblem> {
         let path = error.path().iter().fold(Path::root(), |path, segment| match segment {
             Segment::Seq { index } => path.index(*index),
             Segment::Map { key } => path.key(key),
-            // The name of a action is a key of the file.
+            // The name of an action is a key of the file.
             Segment::Enum { variant } => path.key(variant),
             Segment::Unknown => path,
         });

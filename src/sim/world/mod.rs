@@ -126,7 +126,7 @@ impl World {
         self.cloud.resources().values().filter(dead).cloned().collect()
     }
 
-    /// Plays a action at a time from now on.
+    /// Schedules an action.
     pub fn schedule_action(&mut self, at: Timestamp, action: Action) {
         let place = self.agenda.len();
         self.agenda.insert((at.max(self.now), place), action);

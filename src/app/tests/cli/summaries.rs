@@ -38,21 +38,19 @@ fn start(folder: &str) -> std::process::Child {
 
 /// The lines after the timeline, without the time that the run took.
 fn summary(output: &str) -> &str {
-    let start = output.find("\nnodes  ").expect("a line with nodes") + 1;
-    let end = output.rfind("\ntime  ").expect("a line with the time") + 1;
+    let start = output.find("\nnodes  ").unwrap() + 1;
+    let end = output.rfind("\ntime  ").unwrap() + 1;
     &output[start..end]
 }
 
 /// The words after a label at the beginning of a line.
 fn line<'s>(summary: &'s str, label: &str) -> &'s str {
-    let found = summary.lines().find_map(|line| line.strip_prefix(label));
-    found.unwrap_or_else(|| panic!("no line {label} in\n{summary}")).trim_start()
+    summary.lines().find_map(|line| line.strip_prefix(label)).unwrap().trim_start()
 }
 
 /// What stands between two texts.
 fn between<'s>(text: &'s str, before: &str, after: &str) -> &'s str {
-    let rest = text.split_once(before).unwrap_or_else(|| panic!("no {before:?} in {text:?}")).1;
-    rest.split_once(after).unwrap_or_else(|| panic!("no {after:?} in {text:?}")).0
+    text.split_once(before).and_then(|(_, rest)| rest.split_once(after)).unwrap().0
 }
 
 /// The cells of the scenario's row in docs/simulate.md, by its summary.
@@ -98,15 +96,13 @@ fn the_table_of_bills_in_the_docs_has_the_figures_of_the_summaries() {
     for text in rows {
         let cells: Vec<&str> = text.trim_matches('|').split('|').map(str::trim).collect();
         let folder = between(cells[0], "`manifests/", "`");
-        let output = RUNS.get(folder).unwrap_or_else(|| panic!("no scenario {folder}"));
-        assert_eq!(cells[1..], row(summary(output)), "the row of {folder}");
+        assert_eq!(cells[1..], row(summary(&RUNS[folder])), "the row of {folder}");
     }
 }
 
 /// The lines of a block of code that begins with `first`, each cut where it says `…`.
 fn excerpt<'p>(page: &'p str, first: &str) -> Vec<&'p str> {
-    let block = page.split("```\n").find(|block| block.starts_with(first));
-    let block = block.unwrap_or_else(|| panic!("no block that begins with {first:?}"));
+    let block = page.split("```\n").find(|block| block.starts_with(first)).unwrap();
     block.lines().filter(|line| !line.trim().is_empty() && *line != "…").collect()
 }
 

@@ -41,7 +41,7 @@ impl Cloud {
         self.ledger.push(LedgerEntry { at, change, cause, resource });
     }
 
-    /// Takes a resource out of the accounting, with all that hangs on it.
+    /// Removes a resource, with all that depends on it.
     pub(in crate::cloud) fn remove(&mut self, id: &ArmId, cause: ChangeCause, at: Timestamp) {
         let Some(resource) = self.resources.remove(id) else {
             return self.remove_machine(id, at);

@@ -1,6 +1,6 @@
 //! Required pod affinity and anti-affinity.
 //!
-//! As kube-scheduler's InterPodAffinity filters, in both directions: what a pod constraints for, and what pods that run already
+//! As kube-scheduler's InterPodAffinity filters, in both directions: what a pod requires, and what running pods
 //! keep away.
 
 use super::node_cache::NodeCache;
@@ -31,8 +31,8 @@ struct RequiredAffinity {
 }
 
 impl InterPodAffinity {
-    /// The groups that a shape constraints for, made where they are new, and those that keep it away so far. `pods` are those
-    /// that are counted in new groups.
+    /// The groups that a shape requires, created where they are new, and those that keep it away so far. New groups
+    /// count `pods`.
     pub(in crate::cluster) fn of(cache: &mut NodeCache, shape: &PodShape, pods: &[&Arc<Pod>]) -> Self {
         let mut all = Self::default();
         if let Some(affinity) = &shape.affinity {

@@ -215,7 +215,7 @@ impl Scheduler {
     }
 
     /// The next decision of the running cycle, or of a new one. The caller must carry it out before the next call;
-    /// `None` ends the cycle. `reach` says where the volumes of a pod can be used; `None` is nowhere yet.
+    /// `None` ends the cycle. `volume_topology` says where the volumes of a pod can be used; `None` is nowhere yet.
     pub(super) fn next(
         &mut self,
         volume_topology: impl Fn(&PodShape, &[ObjectName]) -> Option<VolumeTopology>,

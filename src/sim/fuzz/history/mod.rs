@@ -105,7 +105,7 @@ impl HistoryBuilder {
         SignedDuration::from_mins(i64::try_from(self.random.between(least, most)).unwrap_or(1))
     }
 
-    /// What happens to everybody.
+    /// Shortages, evictions, scaling and outages, in every history.
     fn shortages(&mut self, workloads: &[(ObjectKey, Workload)], actions: u64) {
         for _ in 0..actions {
             let at = self.random_time();

@@ -17,7 +17,7 @@ use napkeeper_core::model::settings::Pause;
 use std::sync::Arc;
 
 impl World {
-    /// Plays a action now.
+    /// Applies an action now.
     pub(in crate::world) fn apply_action(&mut self, action: Action) {
         let now = self.now;
         match action {

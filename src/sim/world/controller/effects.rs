@@ -220,7 +220,7 @@ impl World {
     }
 }
 
-/// LaunchReasons that need manual action, and the cap, which passes with time.
+/// Reasons that need manual action, and the cap, which passes with time.
 pub(crate) fn excuses_delay(refusal: DeletionRefusal, mode: ControllerMode) -> bool {
     match refusal {
         DeletionRefusal::Approval
