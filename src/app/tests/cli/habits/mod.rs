@@ -1,4 +1,4 @@
-//! What people's editors, shells, hooks and pipelines expect of the program: is it there, and is it right?
+//! What editors, shells, hooks and pipelines expect of the program.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,14 +38,18 @@ fn each_shell_has_completions_of_each_command() {
             assert!(script.contains(word), "{shell} lacks {word}");
         }
     }
-    // A shell that is there must take it.
-    let check =
-        Command::new("bash").args(["-n", "/dev/stdin"]).stdin(stdin_of(&printed(&["completion", "bash"]))).status();
-    if let Ok(status) = check {
-        assert!(status.success());
-    }
 }
 
+#[cfg(unix)]
+#[test]
+fn bash_accepts_its_completions() {
+    let script = stdin_of(&printed(&["completion", "bash"]));
+    let status = Command::new("bash").args(["-n", "/dev/stdin"]).stdin(script).status();
+    let status = status.unwrap_or_else(|error| panic!("this test needs bash in PATH: {error}"));
+    assert!(status.success());
+}
+
+#[cfg(unix)]
 fn stdin_of(text: &str) -> std::process::Stdio {
     let mut file = tempfile::tempfile().unwrap();
     std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
