@@ -59,14 +59,24 @@ pub fn open_trip(records: &OrphanRecords, cleared_at: Option<Timestamp>) -> Opti
     records.trips.iter().find(open)
 }
 
-/// What a trip says in a report, with the line that clears it.
+/// A trip in a report, with the line that clears it.
 #[must_use]
 pub fn describe_trip(trip: &BreakerTrip) -> String {
+    describe("the breaker tripped", trip)
+}
+
+/// A trip of [`would_trip`] in a report, with the line that would clear it.
+#[must_use]
+pub fn describe_possible_trip(trip: &BreakerTrip) -> String {
+    describe("the breaker would trip", trip)
+}
+
+fn describe(event: &str, trip: &BreakerTrip) -> String {
     let BreakerTrip { at, kind, suspects, owned, .. } = trip;
     let after = Timestamp::from_second(at.as_second() + 1).unwrap_or(*at);
     format!(
-        "the breaker tripped at {at}: {suspects} of {owned} {} resources became suspect within an hour. If this is \
-         expected, commit `breaker: {{clearedAt: \"{after}\"}}` to the OrphanSweep's spec",
+        "{event} at {at}: {suspects} of {owned} {} resources became suspect within an hour. If this is expected, commit \
+         `breaker: {{clearedAt: \"{after}\"}}` to the OrphanSweep's spec",
         kind_label(*kind)
     )
 }
