@@ -43,7 +43,7 @@ wire! {
         /// When a whole inventory was last judged.
         #[schemars(extend("format" = "date-time"))]
         last_observed?: String,
-        /// Resources that were seen without a sign of life.
+        /// Resources that were seen without references.
         #[schemars(extend("maxItems" = MAX_ENTRIES, "x-kubernetes-list-type" = "atomic"))]
         sightings?: Vec<SightingEntry>,
         /// When the breaker tripped.
@@ -56,7 +56,7 @@ wire! {
 }
 
 wire! {
-    /// A resource that was seen without a sign of life.
+    /// A resource that was seen without references.
     SightingEntry {
         /// First time.
         #[schemars(extend("format" = "date-time"))]

@@ -314,7 +314,7 @@ wire! {
         owned?: i64,
         /// Wanted by something other than a node: a volume, a snapshot, AKS, an exclusion.
         protected?: i64,
-        /// Without a sign of life, not yet for long enough.
+        /// Without references, not yet for long enough.
         suspect?: i64,
         /// A listing was not whole.
         unknown?: i64,
@@ -380,7 +380,7 @@ wire! {
         /// By what: links, tags, sightings.
         #[schemars(extend("maxItems" = 20, "x-kubernetes-list-type" = "atomic"))]
         evidence?: Vec<String>,
-        /// First seen without a sign of life.
+        /// First seen without references.
         #[schemars(extend("format" = "date-time"))]
         first_seen?: String,
         /// Resource id.

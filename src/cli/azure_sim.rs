@@ -1,7 +1,7 @@
-//! `napkeeper azure-sim`: which simulated Azure does the user want to serve?
+//! `napkeeper azure-sim`: serves a simulated Azure over HTTP.
 
 use super::Outcome;
-use super::output::Format;
+use super::output::OutputFormat;
 use anyhow::Context;
 use jiff::Timestamp;
 use napkeeper_azure_sim::{self as azure_sim, Settings, SimClock, Token};
@@ -72,13 +72,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "KUBECONFIG")]
     join: Option<PathBuf>,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
+    output: OutputFormat,
     #[command(flatten)]
-    logs: super::logs::LogArgs,
+    logs: super::log_args::LogArgs,
 }
 
-/// Which clock.
+/// The clock of the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Clock {
     /// Real time.
@@ -104,12 +104,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let identity = args.identity()?;
     let settings = args.settings(&identity)?;
     let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
-    runtime.block_on(azure_sim::run(settings, |url| args.tell(url, &identity)))?;
+    runtime.block_on(azure_sim::run(settings, |url| args.print_address(url, &identity)))?;
     Ok(Outcome::Fine)
 }
 
 impl Args {
-    /// Refuses flags that do not go together.
+    /// Refuses flags that cannot be combined.
     fn check(&self) -> anyhow::Result<()> {
         if !self.bind.ip().is_loopback() && !self.allow_remote {
             anyhow::bail!(
@@ -161,15 +161,15 @@ impl Args {
         })
     }
 
-    /// Says on stdout where it is served.
-    fn tell(&self, url: &str, identity: &ClusterIdentity) -> anyhow::Result<()> {
+    /// Prints the address.
+    fn print_address(&self, url: &str, identity: &ClusterIdentity) -> anyhow::Result<()> {
         let mut out = anstream::stdout().lock();
         let (group, cluster) = (identity.node_resource_group.as_str(), identity.id.as_str());
         match self.output {
-            Format::Text => {
+            OutputFormat::Text => {
                 writeln!(out, "url      {url}\ngroup    {group}\ncluster  {cluster}\ncontrol  {url}/control")?;
             }
-            Format::Json => {
+            OutputFormat::Json => {
                 let control = format!("{url}/control");
                 writeln!(out, "{}", json!({ "url": url, "group": group, "cluster": cluster, "control": control }))?;
             }

@@ -1,4 +1,4 @@
-//! `napkeeper completion`: how does a shell know the commands?
+//! `napkeeper completion`: prints completion scripts for shells.
 
 use super::Outcome;
 use clap::CommandFactory;

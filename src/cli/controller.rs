@@ -1,4 +1,4 @@
-//! `napkeeper controller`: look after a cluster.
+//! `napkeeper controller`: runs the controller of a cluster.
 
 use super::Outcome;
 use anyhow::{Context, ensure};
@@ -50,7 +50,7 @@ pub(super) struct Args {
     #[command(flatten)]
     azure: AzureArgs,
     #[command(flatten)]
-    logs: super::logs::LogArgs,
+    logs: super::log_args::LogArgs,
 }
 
 /// The name of an agent pool, as AKS allows it on Linux.

@@ -1,16 +1,15 @@
-//! Which command was asked for, and how did it end?
+//! The command line: arguments, output and exit codes of each command.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 success, 1 findings, 2 error (bad input or I/O).
 
-mod account;
 mod audit;
 mod azure_sim;
 mod completion;
 mod controller;
 mod explain;
-mod logs;
+mod explanation;
+mod log_args;
 mod man;
-mod markdown;
 mod migrate;
 mod output;
 mod plugin;
@@ -18,7 +17,6 @@ mod policies;
 mod policy_args;
 mod published_facts;
 mod rules;
-mod sarif;
 mod schema;
 mod simulate;
 mod validate;
@@ -70,18 +68,18 @@ enum Command {
     Webhook(webhook::Args),
 }
 
-/// How a command ended that could do its work.
+/// How a command ended that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// All is well.
+    /// Without findings.
     Fine,
-    /// Something was found.
+    /// With findings.
     Findings,
-    /// Part of the work could not be done; it has been said why.
+    /// Part of the work could not be done, and the reasons have been printed.
     Incomplete,
 }
 
-/// Runs what the command line asks for.
+/// Runs the command of the command line.
 pub fn run() -> ExitCode {
     let cli = plugin::parse();
     cli.color.apply();
@@ -105,7 +103,7 @@ pub fn run() -> ExitCode {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,
         Ok(Outcome::Findings) => ExitCode::from(1),
         Ok(Outcome::Incomplete) => ExitCode::from(2),
-        // The reader has seen enough, for example `head`.
+        // The reader has stopped reading, for example `head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&format!("{error:#}"));

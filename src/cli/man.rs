@@ -1,4 +1,4 @@
-//! `napkeeper man`: what does the manual say?
+//! `napkeeper man`: prints the manual pages.
 
 use super::Outcome;
 use anyhow::Context;

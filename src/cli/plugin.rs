@@ -1,6 +1,4 @@
-//! By which name was the program called?
-//!
-//! Installed as `kubectl-napkeeper` it is a plugin of kubectl, which people call as `kubectl napkeeper`.
+//! The kubectl plugin: installed as `kubectl-napkeeper`, the program is called as `kubectl napkeeper`.
 
 use super::Cli;
 use clap::{Command, CommandFactory, FromArgMatches};
@@ -10,7 +8,7 @@ use std::path::Path;
 /// The name of the file that kubectl looks for.
 const FILE: &str = "kubectl-napkeeper";
 
-/// Reads the command line, and ends the program where it cannot be understood.
+/// Parses the command line; exits if it is wrong.
 pub(super) fn parse() -> Cli {
     let called = std::env::args_os().next().unwrap_or_default();
     let command = if is_plugin(&called) { as_plugin(Cli::command()) } else { Cli::command() };
@@ -22,22 +20,22 @@ fn is_plugin(called: &OsStr) -> bool {
     Path::new(called).file_stem().is_some_and(|name| name == FILE)
 }
 
-/// Usage and examples say what to type.
+/// Shows usage and examples with the name of the plugin.
 fn as_plugin(command: Command) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
-    everywhere(command, &names).bin_name("kubectl napkeeper")
+    with_examples_everywhere(command, &names).bin_name("kubectl napkeeper")
 }
 
 /// A command and those below it.
-fn everywhere(command: Command, names: &[String]) -> Command {
-    with_examples(command, names).mut_subcommands(|sub| everywhere(sub, names))
+fn with_examples_everywhere(command: Command, names: &[String]) -> Command {
+    with_examples(command, names).mut_subcommands(|sub| with_examples_everywhere(sub, names))
 }
 
 fn with_examples(command: Command, names: &[String]) -> Command {
     let Some(help) = command.get_after_help().map(ToString::to_string) else { return command };
-    let say =
+    let renamed =
         |help: String, name: &String| help.replace(&format!("napkeeper {name}"), &format!("kubectl napkeeper {name}"));
-    command.after_help(names.iter().fold(help, say))
+    command.after_help(names.iter().fold(help, renamed))
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
-//! `napkeeper policies`: which native policies are there, ready for `kubectl apply`?
+//! `napkeeper policies`: prints the ValidatingAdmissionPolicies of `policies/` for `kubectl apply`.
 //!
-//! They are the files of `policies/`, which are part of the binary: a cluster has them in force without any process of
-//! napkeeper's.
+//! A cluster enforces them without any process of napkeeper's.
 
 use super::Outcome;
+use super::output::alternatives;
 use anyhow::bail;
 use clap::ValueEnum;
-use napkeeper_core::model::support::spelling::nearest;
 use std::io::Write;
 
 const EXAMPLES: &str = "\
@@ -16,7 +15,7 @@ Examples:
   napkeeper policies export definitions in-use      only the delete guards
   napkeeper policies export --guards off > policies.yaml";
 
-/// The policies that judge what is written, and the parameters of some.
+/// The policies.
 const POLICIES: &[(&str, &str)] = &[
     ("nodeclass-image-family", include_str!("../../policies/nodeclass-image-family.yaml")),
     ("nodeclass-os-disk", include_str!("../../policies/nodeclass-os-disk.yaml")),
@@ -33,9 +32,9 @@ const POLICIES: &[(&str, &str)] = &[
     ("workload-do-not-disrupt", include_str!("../../policies/workload-do-not-disrupt.yaml")),
     ("workload-requests", include_str!("../../policies/workload-requests.yaml")),
 ];
-/// What policies with parameters allow.
+/// Parameters of policies.
 const PARAMS: &str = include_str!("../../policies/params.yaml");
-/// The guards on deletes.
+/// The delete guards.
 const GUARDS: &[(&str, &str)] = &[
     ("definitions", include_str!("../../policies/guards/definitions.yaml")),
     ("in-use", include_str!("../../policies/guards/in-use.yaml")),
@@ -89,19 +88,18 @@ enum Guard {
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let Command::Export(export) = &args.command;
     let mut out = anstream::stdout().lock();
-    for text in chosen(export)? {
+    for text in selected(export)? {
         write!(out, "---\n{text}")?;
     }
     Ok(Outcome::Fine)
 }
 
-/// The texts that were asked for, in the order in which they can be applied: parameters before who needs them.
-fn chosen(export: &Export) -> anyhow::Result<Vec<String>> {
+/// The selected texts in the order in which they can be applied: parameters before policies that need them.
+fn selected(export: &Export) -> anyhow::Result<Vec<String>> {
     let Export { names, action, guards } = export;
     let known = POLICIES.iter().chain(GUARDS).map(|(name, _)| *name);
     if let Some(wrong) = names.iter().find(|name| known.clone().all(|k| k != **name)) {
-        let meant = nearest(wrong, known.clone()).map(|n| format!("did you mean {n}? ")).unwrap_or_default();
-        bail!("unknown policy {wrong:?}: {meant}Available: {}", known.collect::<Vec<_>>().join(", "));
+        bail!("unknown policy {wrong:?}: {}", alternatives(wrong, known));
     }
     let wanted = |name: &str| names.is_empty() || names.iter().any(|n| n == name);
     let mut texts = Vec::new();
@@ -143,7 +141,7 @@ mod tests {
     #[test]
     fn the_action_is_that_of_every_binding() {
         let count = |text: &str, what: &str| text.matches(what).count();
-        let all = |action, guards| chosen(&Export { names: Vec::new(), action, guards }).unwrap().join("");
+        let all = |action, guards| selected(&Export { names: Vec::new(), action, guards }).unwrap().join("");
         let bindings = count(&all(Action::Warn, Guard::Deny), "kind: ValidatingAdmissionPolicyBinding");
         let guards =
             count(&GUARDS.iter().map(|(_, text)| *text).collect::<String>(), "kind: ValidatingAdmissionPolicyBinding");

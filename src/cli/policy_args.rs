@@ -1,4 +1,4 @@
-//! Which policies apply, and what is known of who asks, of namespaces and of parameters?
+//! Policy flags: policies, their parameters, namespaces, and the user of requests.
 
 use anyhow::bail;
 use napkeeper_api::manifests::{self, Source, items};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Policies, and what they may need to know.
+/// Policies, and the objects that they may refer to.
 #[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Policies")]
 pub(super) struct PolicyArgs {
@@ -30,19 +30,19 @@ pub(super) struct PolicyArgs {
     fail_on_undecided: bool,
 }
 
-/// What is loaded of the policies.
+/// Policies with their inputs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LoadedPolicies {
     /// The policies.
     pub(super) policies: Arc<Policies>,
-    /// What is known; the manifests themselves are still to be added, with [`Inputs::with_render`].
+    /// Inputs of the policies; the manifests are still to be added, with [`Inputs::with_render`].
     pub(super) inputs: Inputs,
     /// The files that the policies are in.
     pub(super) sources: Vec<Source>,
 }
 
 impl PolicyArgs {
-    /// Loads the policies that are asked for, or else those of the cluster.
+    /// Loads the policies of `--policies`, or else those of the cluster.
     ///
     /// # Errors
     /// When a path cannot be read, or there is no policy in them.
@@ -67,7 +67,7 @@ impl PolicyArgs {
         Ok(LoadedPolicies { policies: Arc::new(policies), inputs, sources })
     }
 
-    /// Makes errors of what is undecided, if that is asked for.
+    /// Turns undecided policies into errors with `--fail-on-undecided`.
     pub(super) fn weigh(&self, finding: &mut Finding) {
         if self.fail_on_undecided && finding.rule == rules::UNDECIDED.id {
             finding.severity = Severity::Error;
@@ -76,19 +76,18 @@ impl PolicyArgs {
 }
 
 impl LoadedPolicies {
-    /// The files in which something is wrong with a policy, and what. Files that are among the manifests are left out:
-    /// there it is said anyway.
+    /// The files with problems in policies, except those among the manifests, which are validated anyway.
     pub(super) fn problems(&self, manifests: &[Source]) -> Vec<(Source, Vec<Finding>)> {
-        let unsaid = self.sources.iter().filter(|s| !manifests.iter().any(|m| m.file == s.file));
+        let others = self.sources.iter().filter(|s| !manifests.iter().any(|m| m.file == s.file));
         let wrong = |source: &Source| {
             let findings = self.policies.problems().iter().filter(|f| *f.file == *source.file);
             (source.clone(), findings.cloned().collect())
         };
-        unsaid.map(wrong).filter(|(_, findings): &(_, Vec<Finding>)| !findings.is_empty()).collect()
+        others.map(wrong).filter(|(_, findings): &(_, Vec<Finding>)| !findings.is_empty()).collect()
     }
 }
 
-/// The policies that a webhook judges by: all that is wrong with them is an error, for nobody reads them again.
+/// The policies of a webhook. Every problem in them is an error.
 ///
 /// # Errors
 /// When a path cannot be read, there is no policy in them, or the API server would not take one.
@@ -141,14 +140,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_is_a_name_and_groups() {
+    fn a_user_is_a_name_and_groups() {
         let ann = User { name: "ann".into(), groups: vec!["ops".into(), "dev".into()] };
         assert_eq!(user("ann,ops, dev"), Ok(ann));
         assert!(user("").is_err() && user("ann,").is_err());
     }
 
     #[test]
-    fn what_is_not_asked_for_is_not_loaded_and_a_wrong_path_is_an_error() {
+    fn no_policies_are_loaded_without_paths_and_a_wrong_path_is_an_error() {
         let loaded = PolicyArgs::default().load(&[]).unwrap();
         assert!(loaded.policies.is_empty());
         assert!(PolicyArgs::default().load(&["no/such/folder".into()]).is_err());

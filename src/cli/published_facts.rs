@@ -1,4 +1,4 @@
-//! Published facts: what does a file of the ConfigMap `napkeeper-facts` say?
+//! The file of the ConfigMap `napkeeper-facts`.
 
 use anyhow::{Context, bail};
 use napkeeper_api::facts::Published;
@@ -7,10 +7,10 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Reads the file that `--facts` names, and says where it stands what it says.
+/// Reads the file of `--facts`, with its document for positions.
 ///
 /// # Errors
-/// When the file cannot be read, is no ConfigMap with data, or says what cannot be understood.
+/// When the file cannot be read or parsed, or is not a ConfigMap with data.
 pub(crate) fn read(file: &Path) -> anyhow::Result<(Published, Document)> {
     let shown = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("--facts: cannot read {shown}"))?;

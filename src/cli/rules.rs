@@ -1,7 +1,7 @@
-//! `napkeeper rules`: which rules are there, and what does one mean?
+//! `napkeeper rules`: lists the rules of validation, or explains one.
 
 use super::Outcome;
-use super::output::Format;
+use super::output::{self, OutputFormat, TextAndJson};
 use anyhow::anyhow;
 use napkeeper_core::model::support::spelling::nearest;
 use napkeeper_verdict::rules::{self, Rule};
@@ -22,31 +22,43 @@ pub(super) struct Args {
     #[arg(value_name = "ID")]
     id: Option<String>,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
+    output: OutputFormat,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let mut out = anstream::stdout().lock();
-    let one = args.id.as_deref().map(find).transpose()?;
-    match (args.output, one) {
-        (Format::Text, Some(rule)) => writeln!(out, "{}", rule.page.trim_end())?,
-        (Format::Text, None) => {
-            for rule in rules::all() {
-                writeln!(out, "{}  {:7}  {}", rule.id, rule.severity, rule.title)?;
-            }
-        }
-        (Format::Json, Some(rule)) => {
-            let mut value = json(rule);
-            value["page"] = json!(rule.page);
-            writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
-        }
-        (Format::Json, None) => {
-            let all: Vec<Value> = rules::all().map(json).collect();
-            writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
-        }
+    match args.id.as_deref().map(find).transpose()? {
+        Some(rule) => output::print(args.output, rule)?,
+        None => output::print(args.output, &AllRules)?,
     }
     Ok(Outcome::Fine)
+}
+
+struct AllRules;
+
+impl TextAndJson for AllRules {
+    fn write_text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        for rule in rules::all() {
+            writeln!(out, "{}  {:7}  {}", rule.id, rule.severity, rule.title)?;
+        }
+        Ok(())
+    }
+
+    fn to_json(&self) -> anyhow::Result<Value> {
+        Ok(rules::all().map(json).collect())
+    }
+}
+
+impl TextAndJson for Rule {
+    fn write_text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        Ok(writeln!(out, "{}", self.page.trim_end())?)
+    }
+
+    fn to_json(&self) -> anyhow::Result<Value> {
+        let mut value = json(self);
+        value["page"] = json!(self.page);
+        Ok(value)
+    }
 }
 
 fn find(id: &str) -> anyhow::Result<&'static Rule> {

@@ -1,18 +1,19 @@
-//! `napkeeper version`: which build is this, and how old is what it knows of Azure?
+//! `napkeeper version`: prints the version, and the date of the embedded catalogue.
 
 use super::Outcome;
-use super::output::Format;
+use super::output::{self, OutputFormat, TextAndJson};
 use anyhow::Context;
 use napkeeper_core::catalog::Catalog;
 use serde::Serialize;
+use serde_json::Value;
 use std::io::Write;
 
 /// Print the version, and the date of the embedded VM size catalogue.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
+    output: OutputFormat,
 }
 
 #[derive(Debug, Serialize)]
@@ -21,7 +22,7 @@ struct Version {
     catalogue: CatalogueVersion,
 }
 
-/// What is embedded of Azure's catalogue.
+/// The embedded catalogue.
 #[derive(Debug, Serialize)]
 struct CatalogueVersion {
     as_of: String,
@@ -37,14 +38,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         sizes: catalog.sizes().len(),
     };
     let version = Version { version: env!("CARGO_PKG_VERSION"), catalogue };
-    let mut out = anstream::stdout();
-    match args.output {
-        Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(&version)?)?,
-        Format::Text => {
-            let CatalogueVersion { as_of, regions, sizes } = &version.catalogue;
-            writeln!(out, "napkeeper {}", version.version)?;
-            writeln!(out, "catalogue of {as_of}: {sizes} VM sizes in {regions} regions")?;
-        }
-    }
+    output::print(args.output, &version)?;
     Ok(Outcome::Fine)
+}
+
+impl TextAndJson for Version {
+    fn write_text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let CatalogueVersion { as_of, regions, sizes } = &self.catalogue;
+        writeln!(out, "napkeeper {}", self.version)?;
+        Ok(writeln!(out, "catalogue of {as_of}: {sizes} VM sizes in {regions} regions")?)
+    }
+
+    fn to_json(&self) -> anyhow::Result<Value> {
+        Ok(serde_json::to_value(self)?)
+    }
 }

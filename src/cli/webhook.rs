@@ -1,4 +1,4 @@
-//! `napkeeper webhook`: serve admission.
+//! `napkeeper webhook`: serves admission reviews.
 
 use super::Outcome;
 use super::policy_args::for_admission;
@@ -80,10 +80,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "PATH")]
     policies: Vec<PathBuf>,
     #[command(flatten)]
-    logs: super::logs::LogArgs,
+    logs: super::log_args::LogArgs,
 }
 
-/// What becomes of a delete that nobody has acknowledged.
+/// What to do with a deletion that is not acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum DeleteGuard {
     /// Allow it.
@@ -114,16 +114,16 @@ fn hint_budget(text: &str) -> Result<Duration, String> {
 }
 
 impl Args {
-    /// As usual, or as shortened; shortened lives begin when they are made, so that they are as short as was asked for.
-    fn lives(&self) -> CertificateLifetimes {
-        let usual = CertificateLifetimes::default();
-        let seconds = |given: Option<u32>, usual| given.map_or(usual, |n| SignedDuration::from_secs(n.into()));
+    /// The default lifetimes, or the shortened ones, which begin when a certificate is made.
+    fn lifetimes(&self) -> CertificateLifetimes {
+        let default = CertificateLifetimes::default();
+        let seconds = |given: Option<u32>, default| given.map_or(default, |n| SignedDuration::from_secs(n.into()));
         CertificateLifetimes {
-            authority: seconds(self.authority_life, usual.authority),
-            serving_certificate: seconds(self.certificate_life, usual.serving_certificate),
-            bundle_propagation: seconds(self.settle, usual.bundle_propagation),
-            backdate: seconds(self.authority_life.map(|_| 0), usual.backdate),
-            ..usual
+            authority: seconds(self.authority_life, default.authority),
+            serving_certificate: seconds(self.certificate_life, default.serving_certificate),
+            bundle_propagation: seconds(self.settle, default.bundle_propagation),
+            backdate: seconds(self.authority_life.map(|_| 0), default.backdate),
+            ..default
         }
     }
 }
@@ -143,7 +143,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         files: args.tls_cert.clone().zip(args.tls_key.clone()),
         clients: args.client_ca.clone(),
         names: args.tls_san.clone(),
-        lives: args.lives(),
+        lives: args.lifetimes(),
         health_bind: args.health_bind,
         namespace: args.namespace.clone(),
         region,

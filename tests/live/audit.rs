@@ -38,10 +38,10 @@ fn report(output: &Output, code: i32) -> Result<Value> {
     serde_json::from_slice(&output.stdout).with_context(|| format!("no report: {said}"))
 }
 
-fn standing<'r>(report: &'r Value, name: &str) -> Result<&'r str> {
+fn status<'r>(report: &'r Value, name: &str) -> Result<&'r str> {
     let findings = report["findings"].as_array().context("no findings")?;
     let finding = findings.iter().find(|f| f["name"] == name).with_context(|| format!("no {name} in the report"))?;
-    finding["standing"].as_str().context("no standing")
+    finding["status"].as_str().context("no status")
 }
 
 /// A node of AKS's own system pool, alive in the node resource group.
@@ -81,12 +81,8 @@ async fn a_live_audit_finds_what_leaked_and_its_files_give_the_same_report() -> 
     let writes = lab.proxy.writes().len();
     let saved = lab.folder().join("saved");
     let live = report(&audit(&lab, &["-o", "json", "--all", "--save", &saved.display().to_string()])?, 1)?;
-    ensure!(
-        standing(&live, "leaked")? == "unproven" && standing(&live, "leaked-vm")? == "unproven",
-        "{}",
-        live["totals"]
-    );
-    ensure!(standing(&live, "fresh")? == "suspect" && standing(&live, "foreign-0")? == "foreign", "{}", live["totals"]);
+    ensure!(status(&live, "leaked")? == "unproven" && status(&live, "leaked-vm")? == "unproven", "{}", live["totals"]);
+    ensure!(status(&live, "fresh")? == "suspect" && status(&live, "foreign-0")? == "foreign", "{}", live["totals"]);
     ensure!(saved.join("networkInterfaces.page2.json").exists(), "pages are saved one by one");
     let pods = std::fs::read_to_string(saved.join("pods.json"))?;
     ensure!(!pods.contains("image"), "a saved pod holds more than disks: {pods}");

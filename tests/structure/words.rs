@@ -79,6 +79,11 @@ const RETIRED: &[&str] = &[
     "takes no nodes of this size",
     "does not drive its GPU",
     "a price of nothing",
+    "STANDING",
+    "sign of life",
+    "signs of life",
+    "standing of",
+    "by standing",
 ];
 
 /// String literals outside comments, with the number of the line where each begins. Continued lines are joined.

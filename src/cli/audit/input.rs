@@ -1,6 +1,6 @@
-//! Input: what is judged, and where does it come from?
+//! The input of an audit, live or from saved listings.
 //!
-//! A live run reads Azure and Kubernetes; a saved one reads what a live one would have been answered. Both go through
+//! A live run reads Azure and Kubernetes; a saved one reads the responses that a live one would have received. Both use
 //! the same adapters.
 
 use super::Args;
@@ -24,10 +24,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Stands for a region that nobody has named yet: the group's own place takes over.
-const UNNAMED: &str = "unnamed";
+/// Placeholder for a region that is not configured: that of the resource group replaces it.
+const UNKNOWN_REGION: &str = "unnamed";
 
-/// All that is judged.
+/// What a report is made of.
 pub(super) struct Input {
     pub(super) settings: Settings,
     /// The customer's own prices.
@@ -38,13 +38,13 @@ pub(super) struct Input {
     pub(super) paused: bool,
     /// When the last listing was complete.
     pub(super) now: Timestamp,
-    /// What napkeeper's own objects are and could not be read.
+    /// Which of napkeeper's own objects could not be read.
     pub(super) unread: Vec<ListFailure>,
     /// How many requests each listing of Azure took; empty for saved ones.
     pub(super) calls: BTreeMap<String, u32>,
 }
 
-/// What is told of the pause switch where it could not be read.
+/// Name of the pause switch among what could not be read.
 const PAUSE: &str = "configmap napkeeper-pause";
 
 impl Input {
@@ -54,9 +54,9 @@ impl Input {
     }
 }
 
-/// A live run: reads Azure and the cluster, and saves what it read where that is asked for.
+/// Reads Azure and the cluster, and saves the responses with `--save`.
 pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
-    let Asked { mut settings, cloud, sheet } = asked(args, None)?;
+    let Target { mut settings, cloud, sheet } = target(args, None)?;
     let clock = args.azure.clock();
     let keeps: fn(&str) -> bool = if args.save.is_some() { |_| true } else { |name| name == saved::GROUP };
     let http = Arc::new(HttpWire::new(AzureSettings::DEADLINE)?);
@@ -85,7 +85,7 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
         true
     });
     let pages = recorder.pages();
-    place(&mut settings, &pages);
+    set_region(&mut settings, &pages);
     let input = Input {
         settings,
         sheet,
@@ -98,15 +98,16 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
         calls: recorder.calls(),
     };
     if let (Some(folder), Some(recording)) = (&args.save, recording) {
-        let manifest = Manifest::of(&input, recording.not_served());
+        let Input { settings, inventory, unread, paused, .. } = &input;
+        let manifest = Manifest::new(settings, inventory, unread, *paused, recording.not_served());
         saved::write(folder, &manifest, &pages, &recording.objects())?;
     }
     Ok(input)
 }
 
-/// The way to Azure, and the group that is looked at there.
+/// A client of Azure, and the node resource group.
 pub(super) fn adapter(args: &Args) -> anyhow::Result<(Azure, ArmId)> {
-    let Asked { settings, cloud, .. } = asked(args, None)?;
+    let Target { settings, cloud, .. } = target(args, None)?;
     let wire = Arc::new(HttpWire::new(AzureSettings::DEADLINE)?);
     let azure = Azure::new(
         azure_args::settings(&settings.cluster, args.azure.endpoint(cloud)),
@@ -121,39 +122,42 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
     if let Some(at) = args.taken_at.filter(|at| *at > Timestamp::now()) {
         bail!("--taken-at {at} is in the future; use the time when the first file was listed");
     }
-    let Folder { manifest, pages, objects, wrong, taken } = saved::read(folder)?;
+    let Folder { manifest, pages, objects, incomplete, first_written } = saved::read(folder)?;
     if manifest.is_some() && args.taken_at.is_some() {
         bail!("{}: --taken-at cannot be used: its manifest.json has the time", folder.display());
     }
-    let Asked { mut settings, sheet, .. } = asked(args, manifest.as_ref())?;
-    place(&mut settings, &pages);
-    // Files by hand say nothing of their time but when they were written. The first one counts: what makes a resource
-    // look older makes an orphan of it.
+    let Target { mut settings, sheet, .. } = target(args, manifest.as_ref())?;
+    set_region(&mut settings, &pages);
+    // Files of az and kubectl have no time but when they were written. The first one counts: a later time would make
+    // resources look older than they are.
     let (started, now) = match (&manifest, args.taken_at) {
         (Some(manifest), _) => (manifest.started_at, manifest.taken_at),
-        (None, given) => given.map_or((taken, taken), |at| (at, at)),
+        (None, given) => {
+            let at = given.unwrap_or(first_written);
+            (at, at)
+        }
     };
     let (shown, group) = (folder.display().to_string(), settings.cluster.node_resource_group.name().to_owned());
-    let names: BTreeSet<String> = wrong.keys().cloned().collect();
-    let hint = move |name: &str| saved::missing(&shown, name, &group, wrong.get(name).map(String::as_str));
+    let names: BTreeSet<String> = incomplete.keys().cloned().collect();
+    let hint = move |name: &str| saved::missing(&shown, name, &group, incomplete.get(name).map(String::as_str));
     let wire = Arc::new(Saved::new(pages, hint.clone()).refusing(names.clone()));
     let token = azure_args::fixed("no action needed", now)?;
     let azure = Azure::new(azure_args::settings(&settings.cluster, AzureCloud::Public.endpoint()), wire, token)?;
     let mut not_served = manifest.as_ref().map(|m| m.not_served.clone()).unwrap_or_else(saved::optional);
-    // What is there and wrong is not absent.
+    // An incomplete file is not an absent one.
     not_served.retain(|name| !names.contains(name));
     let client = replay(objects, not_served, hint);
-    let mut inventory = inventory::take(&azure, &client, &Stopped(now)).await;
+    let mut inventory = inventory::take(&azure, &client, &StoppedClock(now)).await;
     (inventory.started_at, inventory.finished_at) = (started, now);
     let (sweeps, records) = tokio::join!(memory::read_sweeps(&client), memory::read_records(&client));
     let mut unread = Vec::new();
     let (mut records, mut sweeps) = (take(records, &mut unread), take(sweeps, &mut unread));
     if let Some(manifest) = &manifest {
         manifest.put_failures(&mut inventory);
-        let told = manifest.unread();
-        unread.retain(|failure| told.iter().all(|known| known.listing != failure.listing));
-        unread.extend(told);
-        // Pages of a listing that failed later are no listing.
+        let own_failures = manifest.own_failures();
+        unread.retain(|failure| own_failures.iter().all(|known| known.listing != failure.listing));
+        unread.extend(own_failures);
+        // The first pages of a listing that failed later are not a listing.
         let failed = |what: &str| unread.iter().any(|failure| &*failure.listing == what);
         if failed("orphanrecords") {
             records = OrphanRecords::default();
@@ -173,11 +177,11 @@ fn take<T: Default>(read: Result<T, ListFailure>, unread: &mut Vec<ListFailure>)
     })
 }
 
-/// A clock that stands still: everything in a saved listing is of one time.
+/// A clock that stands still: everything in saved listings is of one time.
 #[derive(Debug)]
-struct Stopped(Timestamp);
+struct StoppedClock(Timestamp);
 
-impl Clock for Stopped {
+impl Clock for StoppedClock {
     fn now(&self) -> Timestamp {
         self.0
     }
@@ -187,26 +191,26 @@ impl Clock for Stopped {
     }
 }
 
-/// What the command line and napkeeper.yaml say.
-struct Asked {
+/// The cluster to inspect.
+struct Target {
     settings: Settings,
     cloud: AzureCloud,
     sheet: PriceSheet,
 }
 
-/// Which cluster it is, and in which Azure: by flags, else by the saved listings themselves, else by napkeeper.yaml.
-/// Prices are those that were named, else those of the file that says which cluster it is.
-fn asked(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<Asked> {
+/// The cluster by flags, else by the manifest of saved listings, else by napkeeper.yaml. Prices are those of
+/// `--price-sheet`, else those of the cluster in napkeeper.yaml.
+fn target(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<Target> {
     let mode = ControllerMode::from(args.mode);
     let named = args.price_sheet.as_deref().map(napkeeper_controller::price_sheet::read).transpose()?;
     let of = |cluster: &str, group: String, region: Option<&str>| {
         let id = ArmId::new(cluster).context("the id of the cluster")?;
         let group = ArmId::new(group).context("the id of the node resource group")?;
-        let region = Region::new(region.unwrap_or(UNNAMED))?;
+        let region = Region::new(region.unwrap_or(UNKNOWN_REGION))?;
         let mut settings =
             Settings::new(ClusterIdentity { tag_value: Arc::from(id.name()), id, node_resource_group: group, region });
         settings.mode = mode;
-        anyhow::Ok(Asked { settings, cloud: args.azure.cloud(None), sheet: named.clone().unwrap_or_default() })
+        anyhow::Ok(Target { settings, cloud: args.azure.cloud(None), sheet: named.clone().unwrap_or_default() })
     };
     let identity = &args.identity;
     if let (Some(subscription), Some(group), Some(cluster)) =
@@ -223,7 +227,7 @@ fn asked(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<Asked> {
     };
     let known = config_file::read(&file, args.cluster.as_deref(), mode)?;
     let cloud = args.azure.cloud(known.cloud);
-    Ok(Asked { settings: known.settings, cloud, sheet: named.unwrap_or(known.sheet) })
+    Ok(Target { settings: known.settings, cloud, sheet: named.unwrap_or(known.sheet) })
 }
 
 fn no_config() -> String {
@@ -234,12 +238,12 @@ fn no_config() -> String {
     )
 }
 
-/// The region that the group lies in, where nobody has named one.
-fn place(settings: &mut Settings, pages: &napkeeper_azure::Pages) {
+/// Sets the region of the resource group where none is configured.
+fn set_region(settings: &mut Settings, pages: &napkeeper_azure::Pages) {
     let group = pages.get(saved::GROUP).and_then(|pages| pages.first());
     let location = group.and_then(|group| group.get("location")).and_then(serde_json::Value::as_str);
     let location = location.map(|text| text.to_ascii_lowercase().replace(' ', ""));
-    if settings.cluster.region.as_str() == UNNAMED
+    if settings.cluster.region.as_str() == UNKNOWN_REGION
         && let Some(region) = location.and_then(|text| Region::new(text).ok())
     {
         settings.cluster.region = region;

@@ -1,27 +1,29 @@
-//! `napkeeper audit`: orphaned resources in the node resource group, and what does it cost?
+//! `napkeeper audit`: lists orphaned resources in the node resource group and their cost.
 
+mod failed_listings;
+mod findings;
 mod format;
 mod input;
-mod judge;
+mod listing_check;
 mod preflight;
+mod refusals;
 mod remarks;
 mod report;
 mod saved;
-mod shape;
-mod words;
 
-use super::{Outcome, output};
+use crate::{Outcome, output};
 use anyhow::bail;
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use failed_listings::failed_listing;
 use indicatif::{ProgressBar, ProgressStyle};
 use input::Input;
 use jiff::Timestamp;
-use judge::ListPrices;
 use napkeeper_controller::azure_args::{AzureArgs, ModeArg};
-use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::azure::inventory::ListFailure;
-use report::{Report, Row, Standing};
+use napkeeper_core::orphans::AuditStatus;
+use report::{FailedListing, Report, ResourceFinding};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,7 +35,7 @@ Examples:
   napkeeper audit --save listings && napkeeper audit --from listings -o csv > orphans.csv
   napkeeper audit --subscription 0000… --resource-group MC_shop_shop_westeurope \\
       --cluster-id /subscriptions/0000…/resourceGroups/shop/providers/Microsoft.ContainerService/managedClusters/shop
-  napkeeper audit --kind nic --standing orphan,unproven --fail-on never
+  napkeeper audit --kind nic --status orphan,unproven --fail-on never
   napkeeper audit --as-controller                     does this identity have the controller's permissions?
   napkeeper audit --all -o json | jq '.totals'
 
@@ -103,14 +105,14 @@ struct Identity {
 #[derive(Debug, clap::Args)]
 struct View {
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Table, value_name = "FORMAT")]
+    output: OutputFormat,
     /// Show only these kinds. Can be repeated.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "KIND")]
-    kind: Vec<KindArg>,
-    /// Show only these standings. Can be repeated.
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "STANDING")]
-    standing: Vec<Standing>,
+    #[arg(long, value_parser = kind_parser(), value_delimiter = ',', value_name = "KIND")]
+    kind: Vec<ResourceKind>,
+    /// Show only resources of this status. Can be repeated.
+    #[arg(long, value_parser = status_parser(), value_delimiter = ',', value_name = "STATUS")]
+    status: Vec<AuditStatus>,
     /// Also show resources in use.
     #[arg(long)]
     all: bool,
@@ -121,7 +123,7 @@ struct View {
 
 /// How a report is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum OutputFormat {
     /// For people.
     Table,
     /// For programs: one JSON object. The same input gives the same output.
@@ -146,40 +148,60 @@ enum FailOn {
     Never,
 }
 
-/// Kinds of resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum KindArg {
-    /// Network interfaces.
-    Nic,
-    /// OS disks.
-    OsDisk,
-    /// Virtual machines.
-    Vm,
-    /// Data disks.
-    DataDisk,
+/// Parses one of some values, each with its name and what it means.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    values: &'static [(&'static str, T, &'static str)],
+) -> impl TypedValueParser<Value = T> + use<T> {
+    let possible = values.iter().map(|(name, _, help)| PossibleValue::new(*name).help(*help));
+    PossibleValuesParser::new(possible).try_map(|given: String| {
+        let value = values.iter().find(|(name, ..)| *name == given).map(|(_, value, _)| *value);
+        value.ok_or_else(|| format!("unknown value {given}"))
+    })
 }
 
-impl KindArg {
-    fn is(self, kind: ResourceKind) -> bool {
-        matches!(
-            (self, kind),
-            (Self::Nic, ResourceKind::Nic)
-                | (Self::OsDisk, ResourceKind::OsDisk)
-                | (Self::Vm, ResourceKind::Vm)
-                | (Self::DataDisk, ResourceKind::DataDisk)
-        )
-    }
+fn kind_parser() -> impl TypedValueParser<Value = ResourceKind> {
+    one_of(&[
+        ("nic", ResourceKind::Nic, "Network interfaces"),
+        ("os-disk", ResourceKind::OsDisk, "OS disks"),
+        ("vm", ResourceKind::Vm, "Virtual machines"),
+        ("data-disk", ResourceKind::DataDisk, "Data disks"),
+    ])
+}
+
+fn status_parser() -> impl TypedValueParser<Value = AuditStatus> {
+    one_of(&[
+        ("orphan", AuditStatus::Orphan, "Confirmed: an orphan for long enough, according to records"),
+        (
+            "unproven",
+            AuditStatus::Unproven,
+            "A probable orphan, old enough according to Azure, but not confirmed: not observed twice by the controller",
+        ),
+        ("suspect", AuditStatus::Suspect, "No references found, but too young, or of unknown age"),
+        ("unknown", AuditStatus::Unknown, "A listing is incomplete"),
+        ("foreign", AuditStatus::Foreign, "Not owned by this cluster: reported, never changed"),
+        ("protected", AuditStatus::Protected, "Protected by an exclusion, a volume, a snapshot or AKS"),
+        ("in-flight", AuditStatus::InFlight, "It is being launched"),
+        ("owned", AuditStatus::Owned, "In use by this cluster"),
+    ])
 }
 
 impl View {
-    fn shows(&self, row: &Row) -> bool {
-        let of_kind = self.kind.is_empty() || self.kind.iter().any(|kind| kind.is(row.kind));
-        let standing = if self.standing.is_empty() {
-            self.all || !row.standing.is_in_use()
+    fn shows(&self, finding: &ResourceFinding) -> bool {
+        let of_kind = self.kind.is_empty() || self.kind.contains(&finding.kind);
+        let of_status = if self.status.is_empty() {
+            self.all || !finding.status.is_in_use()
         } else {
-            self.standing.contains(&row.standing)
+            self.status.contains(&finding.status)
         };
-        of_kind && standing
+        of_kind && of_status
+    }
+
+    /// Leaves out what is not shown, and counts it.
+    fn filter(&self, mut report: Report) -> Report {
+        let all = report.findings.len();
+        report.findings.retain(|finding| self.shows(finding));
+        report.omitted = all - report.findings.len();
+        report
     }
 }
 
@@ -193,34 +215,30 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         return runtime.block_on(as_controller(args));
     }
     let input = runtime.block_on(read(args))?;
-    let report = report(&input, &args.view)?;
-    let mut out = anstream::stdout().lock();
-    format::write(args.view.output, &report, &mut out)?;
-    out.flush()?;
-    if args.view.output == Format::Csv {
-        // A stderr that cannot be written to is nobody's problem.
-        drop(format::beside(&report, &mut anstream::stderr()));
+    let report = args.view.filter(findings::report(&input)?);
+    output::print(args.view.output, &report)?;
+    if args.view.output == OutputFormat::Csv {
+        // An error of stderr cannot be reported anywhere.
+        drop(format::write_remarks(&report, &mut anstream::stderr()));
     }
     Ok(match () {
-        () if !report.says() => Outcome::Incomplete,
+        () if !report.is_conclusive() => Outcome::Incomplete,
         () if args.view.fail_on == FailOn::Orphans && report.orphans.resources > 0 => Outcome::Findings,
         () => Outcome::Fine,
     })
 }
 
 async fn as_controller(args: &Args) -> anyhow::Result<Outcome> {
-    preflight::check(args.view.output)?;
+    preflight::check_format(args.view.output)?;
     let (azure, group) = input::adapter(args)?;
     if let Err(error) = azure.reach().await {
-        let failed =
-            words::failed(&ListFailure { listing: Arc::from("the node resource group"), reason: error.message });
-        bail!("{}: {}\n  help: {}", failed.what, failed.why, failed.remedy);
+        let failure = ListFailure { listing: Arc::from("the node resource group"), reason: error.message };
+        let FailedListing { what, why, remedy } = failed_listing(&failure);
+        bail!("{what}: {why}\n  help: {remedy}");
     }
-    let found = preflight::found(&azure.preflight().await, &group, args.mode);
-    let mut out = anstream::stdout().lock();
-    preflight::write(args.view.output, &found, &mut out)?;
-    out.flush()?;
-    let fails = args.view.fail_on == FailOn::Orphans && !found.is_clear();
+    let report = preflight::PreflightReport::of(&azure.preflight().await, &group, args.mode);
+    output::print(args.view.output, &report)?;
+    let fails = args.view.fail_on == FailOn::Orphans && !report.is_clear();
     Ok(if fails { Outcome::Findings } else { Outcome::Fine })
 }
 
@@ -240,18 +258,8 @@ async fn read(args: &Args) -> anyhow::Result<Input> {
     let calls: u32 = input.calls.values().sum();
     let each: Vec<String> = input.calls.iter().map(|(name, n)| format!("{n} {name}")).collect();
     let took = began.elapsed().as_secs_f64();
-    let told = format!("{} to Azure ({}) in {took:.1}s", output::plural(calls as usize, "time"), each.join(", "));
-    // A stderr that cannot be written to is nobody's problem.
-    drop(writeln!(anstream::stderr(), "{told}"));
+    let calls = output::plural(calls as usize, "time");
+    // An error of stderr cannot be reported anywhere.
+    drop(writeln!(anstream::stderr(), "{calls} to Azure ({}) in {took:.1}s", each.join(", ")));
     Ok(input)
-}
-
-fn report(input: &Input, view: &View) -> anyhow::Result<Report> {
-    let catalog = Catalog::embedded()?.priced_by(input.sheet.clone());
-    let prices = ListPrices(catalog.region(&input.settings.cluster.region));
-    let (mut report, rows) = judge::report(input, &prices, catalog.as_of().to_string())?;
-    let all = rows.len();
-    report.findings = rows.into_iter().filter(|row| view.shows(row)).collect();
-    report.left_out = all - report.findings.len();
-    Ok(report)
 }

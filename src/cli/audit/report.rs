@@ -1,11 +1,12 @@
-//! The report: what was found, as values that every format prints?
+//! The report of an audit, as values that every format prints.
 
-use clap::ValueEnum;
+use super::refusals::ExplainedRefusal;
 use jiff::Timestamp;
-use napkeeper_core::model::amounts::money::{HourlyPrice, Money};
+use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::azure::cloud::{ResourceKind, Tags};
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::model::orphans::finding::DeletionRefusal;
+use napkeeper_core::model::orphans::report::DiscrepancyKind;
+use napkeeper_core::orphans::AuditStatus;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,106 +14,23 @@ use std::sync::Arc;
 /// Hours of a month, as Azure's price list counts them.
 const MONTH: jiff::SignedDuration = jiff::SignedDuration::from_hours(730);
 
-/// What a resource is, in the order in which they are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Standing {
-    /// Confirmed: an orphan for long enough, according to records.
-    Orphan,
-    /// A probable orphan, old enough according to Azure, but not confirmed: not observed twice by the controller.
-    Unproven,
-    /// No references found, but too young, or of unknown age.
-    Suspect,
-    /// A listing is incomplete.
-    Unknown,
-    /// Not owned by this cluster: reported, never changed.
-    Foreign,
-    /// Protected by an exclusion, a volume, a snapshot or AKS.
-    Protected,
-    /// It is being launched.
-    #[serde(rename = "in-flight")]
-    InFlight,
-    /// In use by this cluster.
-    Owned,
-}
-
-impl Standing {
-    pub(super) const ALL: [Self; 8] = [
-        Self::Orphan,
-        Self::Unproven,
-        Self::Suspect,
-        Self::Unknown,
-        Self::Foreign,
-        Self::Protected,
-        Self::InFlight,
-        Self::Owned,
-    ];
-
-    /// As JSON and tables spell it.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Orphan => "orphan",
-            Self::Unproven => "unproven",
-            Self::Suspect => "suspect",
-            Self::Unknown => "unknown",
-            Self::Foreign => "foreign",
-            Self::Protected => "protected",
-            Self::InFlight => "in-flight",
-            Self::Owned => "owned",
-        }
-    }
-
-    /// In words, for people.
-    pub(super) fn words(self) -> &'static str {
-        match self {
-            Self::Orphan => "orphan",
-            Self::Unproven => "probable orphan, not yet confirmed",
-            Self::Suspect => "suspect",
-            Self::Unknown => "unknown",
-            Self::Foreign => "not owned by this cluster",
-            Self::Protected => "protected",
-            Self::InFlight => "being launched",
-            Self::Owned => "in use",
-        }
-    }
-
-    /// True for what is in use or about to be: shown on demand.
-    pub(super) fn is_in_use(self) -> bool {
-        matches!(self, Self::InFlight | Self::Owned)
-    }
-
-    /// True for what makes the program end with 1.
-    pub(super) fn counts(self) -> bool {
-        matches!(self, Self::Orphan | Self::Unproven)
-    }
-}
-
-/// Why something is kept, and what a person can do about it.
+/// A resource with what was found about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Kept {
-    /// The clause, by its word in the law.
-    pub(super) refusal: &'static str,
-    pub(super) why: String,
-    pub(super) remedy: String,
-}
-
-/// What was found about one resource.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Row {
+pub(super) struct ResourceFinding {
     pub(super) name: String,
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "as_text")]
     pub(super) kind: ResourceKind,
-    pub(super) standing: Standing,
-    #[serde(serialize_with = "shown")]
+    pub(super) status: AuditStatus,
+    #[serde(serialize_with = "as_text")]
     pub(super) id: ArmId,
     pub(super) incarnation: Arc<str>,
-    /// The OrphanSweep that looks at it; none where no sweep looks at its kind.
+    /// The OrphanSweep that includes it; none where no sweep includes its kind.
     pub(super) sweep: Option<String>,
-    /// When Azure made it.
+    /// When Azure created it.
     pub(super) created_at: Option<Timestamp>,
-    /// Since when it may have been an orphan at the most, by Azure's own times.
+    /// Since when nothing has used it, by Azure's own times.
     pub(super) unused_since: Option<Timestamp>,
-    /// Since when it is one by durable records.
+    /// Since when it has been without references, by the controller's records.
     pub(super) orphan_since: Option<Timestamp>,
     #[serde(rename = "nano_usd_per_hour")]
     pub(super) price: HourlyPrice,
@@ -123,45 +41,71 @@ pub(super) struct Row {
     pub(super) addresses: u32,
     pub(super) tags: Tags,
     pub(super) evidence: Vec<Arc<str>>,
-    /// What would be done, were nothing in the way.
-    pub(super) would: String,
-    pub(super) kept_by: Vec<Kept>,
-    /// The lines that approve it.
+    /// What would be done if nothing kept it.
+    #[serde(rename = "would")]
+    pub(super) action: String,
+    #[serde(rename = "kept_by")]
+    pub(super) refusals: Vec<ExplainedRefusal>,
+    /// The lines that approve its deletion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) approval: Option<String>,
+    /// True for a VM beside managed NAP.
+    #[serde(skip)]
+    pub(super) reported_only: bool,
 }
 
-impl Row {
-    /// True for what is reported only, beside managed NAP.
-    fn is_companion(&self) -> bool {
-        let word = DeletionRefusal::Companion.category();
-        self.kept_by.iter().any(|kept| kept.refusal == word)
-    }
-
-    /// How long it has been, or may have been, an orphan.
+impl ResourceFinding {
+    /// Since when it has been, or may have been, an orphan.
     pub(super) fn since(&self) -> Option<Timestamp> {
         self.orphan_since.or(self.unused_since)
     }
 }
 
-/// Something that is wrong beside resources: an approval that is spent, say.
+/// A problem besides resources, for example an expired approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Remark {
-    /// A word for programs.
-    pub(super) about: &'static str,
+    #[serde(serialize_with = "as_text")]
+    pub(super) about: RemarkSubject,
     pub(super) what: String,
     pub(super) remedy: String,
 }
 
-/// A listing that is not whole.
+/// What a remark is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RemarkSubject {
+    /// The listings are not those of the configured cluster.
+    Cluster,
+    Breaker,
+    Pause,
+    /// An object that represents nothing any more, or cannot be deleted.
+    Discrepancy(DiscrepancyKind),
+    /// A public IP or frontend that nothing uses.
+    Unused,
+    Approval,
+}
+
+impl std::fmt::Display for RemarkSubject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Cluster => "cluster",
+            Self::Breaker => "breaker",
+            Self::Pause => "pause",
+            Self::Discrepancy(kind) => kind.as_str(),
+            Self::Unused => "unused",
+            Self::Approval => "approval",
+        })
+    }
+}
+
+/// Listings that failed for one cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Failed {
+pub(super) struct FailedListing {
     pub(super) what: String,
     pub(super) why: String,
     pub(super) remedy: String,
 }
 
-/// Sums.
+/// Sums over resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub(super) struct Total {
     pub(super) resources: u32,
@@ -171,14 +115,14 @@ pub(super) struct Total {
 }
 
 impl Total {
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, finding: &ResourceFinding) {
         self.resources += 1;
-        self.price = self.price + row.price;
-        self.addresses += row.addresses;
+        self.price = self.price + finding.price;
+        self.addresses += finding.addresses;
     }
 }
 
-/// All that there is to print.
+/// All that is printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Report {
     pub(super) cluster: String,
@@ -187,71 +131,69 @@ pub(super) struct Report {
     pub(super) taken_at: Timestamp,
     /// The month of the catalogue that prices VMs.
     pub(super) prices_of: String,
-    /// False where a listing is not whole: then nothing is called an orphan.
-    pub(super) whole: bool,
+    /// False where a listing is incomplete: then nothing is called an orphan.
+    #[serde(rename = "whole")]
+    pub(super) is_complete: bool,
     /// True where the group is the configured cluster's and a Node of it is ready; else nothing is called an orphan.
     pub(super) of_cluster: bool,
-    pub(super) failed: Vec<Failed>,
+    pub(super) failed: Vec<FailedListing>,
     pub(super) remarks: Vec<Remark>,
-    pub(super) findings: Vec<Row>,
+    pub(super) findings: Vec<ResourceFinding>,
     /// Findings that the filters left out.
-    pub(super) left_out: usize,
+    #[serde(rename = "left_out")]
+    pub(super) omitted: usize,
     pub(super) totals: BTreeMap<&'static str, Total>,
-    /// All orphans, proven or not.
+    /// All orphans, confirmed or not.
     pub(super) orphans: Total,
-    /// What the collection of those would give back that napkeeper may collect in principle: beside managed NAP no VM.
-    pub(super) regained: Total,
+    /// What their collection would save, of what napkeeper may collect in principle: beside managed NAP no VM.
+    #[serde(rename = "regained")]
+    pub(super) savings: Total,
 }
 
 impl Report {
-    /// Counts over all rows, whatever is shown of them.
-    pub(super) fn count(&mut self, rows: &[Row]) {
-        for row in rows {
-            self.totals.entry(row.standing.as_str()).or_default().add(row);
-            if row.standing.counts() {
-                self.orphans.add(row);
+    /// Counts over all findings, whatever is shown of them.
+    pub(super) fn count(&mut self, findings: &[ResourceFinding]) {
+        for finding in findings {
+            self.totals.entry(finding.status.as_str()).or_default().add(finding);
+            if finding.status.is_orphan() {
+                self.orphans.add(finding);
             }
-            if row.standing.counts() && !row.is_companion() {
-                self.regained.add(row);
+            if finding.status.is_orphan() && !finding.reported_only {
+                self.savings.add(finding);
             }
         }
     }
 
-    /// True where it could be said what is an orphan.
-    pub(super) fn says(&self) -> bool {
-        self.whole && self.of_cluster
+    /// True where it is known what is an orphan.
+    pub(super) fn is_conclusive(&self) -> bool {
+        self.is_complete && self.of_cluster
     }
 
     /// The findings that an approval would help, by sweep.
-    pub(super) fn approvals(&self) -> BTreeMap<&str, Vec<&Row>> {
-        let mut by_sweep: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
-        for row in self.findings.iter().filter(|row| row.approval.is_some()) {
-            by_sweep.entry(row.sweep.as_deref().unwrap_or_default()).or_default().push(row);
+    pub(super) fn approvals(&self) -> BTreeMap<&str, Vec<&ResourceFinding>> {
+        let mut by_sweep: BTreeMap<&str, Vec<&ResourceFinding>> = BTreeMap::new();
+        for finding in self.findings.iter().filter(|finding| finding.approval.is_some()) {
+            by_sweep.entry(finding.sweep.as_deref().unwrap_or_default()).or_default().push(finding);
         }
         by_sweep
     }
 }
 
-/// A time to the second, which is all that people and records need.
+/// A time without fractions of a second.
 pub(super) fn seconds(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
-/// What a price comes to in a month.
-pub(super) fn month(price: HourlyPrice) -> Money {
-    price.over(MONTH)
-}
-
 /// A month's cost in USD with cents, as a plain number.
 pub(super) fn usd(price: HourlyPrice) -> String {
-    month(price).to_string().trim_start_matches('$').to_owned()
+    price.over(MONTH).to_string().trim_start_matches('$').to_owned()
 }
 
 fn monthly<S: Serializer>(price: &HourlyPrice, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(&usd(*price))
 }
 
-fn shown<T: ToString, S: Serializer>(value: &T, out: S) -> Result<S::Ok, S::Error> {
+fn as_text<T: ToString, S: Serializer>(value: &T, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(&value.to_string())
 }
 

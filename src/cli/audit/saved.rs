@@ -1,14 +1,14 @@
-//! Saved listings: which files does a folder of them have, and what do they hold?
+//! Folders of saved listings.
 //!
-//! `--save` writes what a live run was answered. `--from` reads that, or what `az … -o json` and `kubectl get … -o json`
+//! `--save` writes the responses of a live run. `--from` reads them, or what `az … -o json` and `kubectl get … -o json`
 //! wrote under the same names, which have no manifest.
 
-use super::input::Input;
-use super::shape::{self, KUBERNETES};
+use super::listing_check::{self, KUBERNETES};
 use anyhow::{Context, bail, ensure};
 use jiff::Timestamp;
 use napkeeper_azure::Pages;
-use napkeeper_core::model::azure::inventory::{Inventory, ListFailure, Listing};
+use napkeeper_core::model::azure::inventory::{Inventory, InventoryListing, ListFailure};
+use napkeeper_core::model::settings::Settings;
 use napkeeper_kube::saved::Objects;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,15 +17,15 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Name of the file that a saved run has and files by hand have not.
+/// Name of the file that only `--save` writes.
 const MANIFEST: &str = "manifest";
 /// Name of the file of the group itself.
 pub(super) const GROUP: &str = "resourceGroup";
 /// Version of the folder's form.
 const VERSION: u32 = 1;
-/// Those that need not be there: napkeeper may not be installed.
+/// Listings that may be missing: napkeeper may not be installed.
 const OPTIONAL: [&str; 2] = ["orphansweeps", "orphanrecords"];
-/// What the Azure CLI lists into which file.
+/// The command of the Azure CLI for each file.
 const AZ: [(&str, &str); 8] = [
     (GROUP, "group show --name"),
     ("virtualMachines", "vm list --resource-group"),
@@ -37,7 +37,7 @@ const AZ: [(&str, &str); 8] = [
     ("loadBalancers", "network lb list --resource-group"),
 ];
 
-/// What a saved run says of itself.
+/// The cluster, time and failures of a saved run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Manifest {
@@ -53,110 +53,102 @@ pub(super) struct Manifest {
     pub(super) paused: bool,
     /// Kinds that the API server did not serve.
     pub(super) not_served: BTreeSet<String>,
-    /// Listings that were not whole.
+    /// Listings that failed.
     failures: Vec<Failure>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Failure {
-    listing: String,
+    listing: FailedOf,
     what: String,
     why: String,
 }
 
+/// What a failure is of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum FailedOf {
+    Inventory(InventoryListing),
+    /// [`OWN`].
+    Other(String),
+}
+
+/// The word for objects of napkeeper's own.
+const OWN: &str = "own";
+
 impl Failure {
-    fn failed(&self) -> ListFailure {
+    fn of(listing: FailedOf, failure: &ListFailure) -> Self {
+        Self { listing, what: failure.listing.to_string(), why: failure.reason.to_string() }
+    }
+
+    fn failure(&self) -> ListFailure {
         ListFailure { listing: Arc::from(self.what.as_str()), reason: Arc::from(self.why.as_str()) }
     }
 }
 
-/// Name of what is napkeeper's own, in a manifest's failures.
-const OWN: &str = "own";
-
 impl Manifest {
-    /// What a live run says of itself.
-    pub(super) fn of(input: &Input, not_served: BTreeSet<String>) -> Self {
-        let inventory = &input.inventory;
-        let mut failures = Vec::new();
-        let mut put = |listing: &str, failed: Option<&ListFailure>| {
-            let failure = |f: &ListFailure| Failure {
-                listing: listing.to_owned(),
-                what: f.listing.to_string(),
-                why: f.reason.to_string(),
-            };
-            failures.extend(failed.map(failure));
-        };
-        put("group", inventory.group_managed_by.as_ref().err());
-        put("cloud", inventory.resources.as_ref().err());
-        put("bystanders", inventory.related.as_ref().err());
-        put("claims", inventory.claims.as_ref().err());
-        put("nodes", inventory.nodes.as_ref().err());
-        put("volumes", inventory.volumes.as_ref().err());
-        put("attachments", inventory.attachments.as_ref().err());
-        put("diskUses", inventory.disk_uses.as_ref().err());
-        input.unread.iter().for_each(|failure| put(OWN, Some(failure)));
-        let cluster = &input.settings.cluster;
+    /// The manifest of a live run.
+    pub(super) fn new(
+        settings: &Settings,
+        inventory: &Inventory,
+        own_failures: &[ListFailure],
+        paused: bool,
+        not_served: BTreeSet<String>,
+    ) -> Self {
+        let listed = inventory.failures().map(|(listing, failure)| Failure::of(FailedOf::Inventory(listing), failure));
+        let own = own_failures.iter().map(|failure| Failure::of(FailedOf::Other(OWN.to_owned()), failure));
+        let cluster = &settings.cluster;
         Self {
             version: VERSION,
             cluster: cluster.id.to_string(),
             group: cluster.node_resource_group.to_string(),
             region: cluster.region.to_string(),
             started_at: inventory.started_at,
-            taken_at: input.now,
-            paused: input.paused,
+            taken_at: inventory.finished_at,
+            paused,
             not_served,
-            failures,
+            failures: listed.chain(own).collect(),
         }
     }
 
-    /// Makes the listings that failed then fail again, in the same words.
+    /// Makes the listings that failed in the live run fail again.
     pub(super) fn put_failures(&self, inventory: &mut Inventory) {
-        fn put<T>(listing: &mut Listing<T>, failed: ListFailure) {
-            *listing = Err(failed);
-        }
         for failure in &self.failures {
-            let failed = failure.failed();
-            match failure.listing.as_str() {
-                "group" => inventory.group_managed_by = Err(failed),
-                "cloud" => put(&mut inventory.resources, failed),
-                "bystanders" => put(&mut inventory.related, failed),
-                "claims" => put(&mut inventory.claims, failed),
-                "nodes" => put(&mut inventory.nodes, failed),
-                "volumes" => put(&mut inventory.volumes, failed),
-                "attachments" => put(&mut inventory.attachments, failed),
-                "diskUses" => put(&mut inventory.disk_uses, failed),
-                _ => {}
+            if let FailedOf::Inventory(listing) = &failure.listing {
+                inventory.fail(*listing, failure.failure());
             }
         }
     }
 
-    /// What of napkeeper's own could not be read.
-    pub(super) fn unread(&self) -> Vec<ListFailure> {
-        self.failures.iter().filter(|f| f.listing == OWN).map(Failure::failed).collect()
+    /// The failures of napkeeper's own objects.
+    pub(super) fn own_failures(&self) -> Vec<ListFailure> {
+        let is_own = |failure: &&Failure| matches!(&failure.listing, FailedOf::Other(word) if word == OWN);
+        let own = self.failures.iter().filter(is_own);
+        own.map(Failure::failure).collect()
     }
 }
 
-/// What a folder holds.
+/// The content of a folder.
 pub(super) struct Folder {
     pub(super) manifest: Option<Manifest>,
     pub(super) pages: Pages,
     pub(super) objects: Objects,
-    /// What is there and is no whole listing, by name, and why.
-    pub(super) wrong: BTreeMap<String, String>,
+    /// Files that are not a complete listing, by name, and why.
+    pub(super) incomplete: BTreeMap<String, String>,
     /// When the first of its files was written.
-    pub(super) taken: Timestamp,
+    pub(super) first_written: Timestamp,
 }
 
-/// Kinds that count as not served where a folder has no manifest and no file of them.
+/// Kinds that count as not served where a folder has neither a manifest nor a file of them.
 pub(super) fn optional() -> BTreeSet<String> {
     OPTIONAL.map(str::to_owned).into()
 }
 
-/// What to do about a listing that a folder does not have, or not whole: `wrong` says why.
-pub(super) fn missing(folder: &str, name: &str, group: &str, wrong: Option<&str>) -> String {
+/// What to do about a listing that is missing in a folder, or incomplete for a reason.
+pub(super) fn missing(folder: &str, name: &str, group: &str, incomplete: Option<&str>) -> String {
     let file = format!("{folder}/{name}.json");
     let command = command(&file, name, group);
-    match wrong {
+    match incomplete {
         Some(why) => format!("{file}: {why}; recreate it with: {command}"),
         None => format!("{file} is missing; create it with: {command}"),
     }
@@ -165,12 +157,12 @@ pub(super) fn missing(folder: &str, name: &str, group: &str, wrong: Option<&str>
 /// The command that lists into a file.
 fn command(file: &str, name: &str, group: &str) -> String {
     if KUBERNETES.iter().any(|(known, _)| *known == name) {
-        let none = if name == "volumesnapshotcontents" {
+        let unserved = if name == "volumesnapshotcontents" {
             "; if the cluster does not serve this kind, write {\"items\": []}"
         } else {
             ""
         };
-        return format!("kubectl get {name} --all-namespaces -o json > {file}{none}");
+        return format!("kubectl get {name} --all-namespaces -o json > {file}{unserved}");
     }
     let words: Vec<&str> = name.split('.').collect();
     match (AZ.iter().find(|(known, _)| *known == name), &words[..]) {
@@ -200,8 +192,8 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Folder> {
         manifest: None,
         pages: Pages::new(),
         objects: Objects::new(),
-        wrong: BTreeMap::new(),
-        taken: Timestamp::now(),
+        incomplete: BTreeMap::new(),
+        first_written: Timestamp::now(),
     };
     let mut paged: BTreeMap<String, BTreeMap<u32, Value>> = BTreeMap::new();
     let mut broken = Vec::new();
@@ -211,7 +203,7 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Folder> {
             continue;
         };
         let (text, at) = read_file(&path)?;
-        read.taken = read.taken.min(at);
+        read.first_written = read.first_written.min(at);
         let value: Value = match serde_json::from_str(&text) {
             Ok(value) => value,
             Err(error) => {
@@ -222,9 +214,9 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Folder> {
         if name == MANIFEST {
             read.manifest = Some(manifest(value, &path)?);
         } else if let Some((_, kind)) = KUBERNETES.iter().find(|(known, _)| *known == name) {
-            match shape::objects(value, kind) {
+            match listing_check::objects(value, kind) {
                 Ok(items) => drop(read.objects.insert(name.to_owned(), items)),
-                Err(why) => drop(read.wrong.insert(name.to_owned(), why)),
+                Err(why) => drop(read.incomplete.insert(name.to_owned(), why)),
             }
         } else {
             let paged_as = name.rsplit_once(".page").and_then(|(name, page)| Some((name, page.parse().ok()?)));
@@ -240,12 +232,12 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Folder> {
     }
     for (name, pages) in paged {
         let file = |page| if page == 1 { format!("{name}.json") } else { format!("{name}.page{page}.json") };
-        if let Err(why) = shape::pages(&pages, name == GROUP, file) {
-            read.wrong.insert(name.clone(), why);
+        if let Err(why) = listing_check::pages(&pages, name == GROUP, file) {
+            read.incomplete.insert(name.clone(), why);
         }
         read.pages.insert(name, pages.into_values().collect());
     }
-    if read.manifest.is_none() && read.pages.is_empty() && read.objects.is_empty() && read.wrong.is_empty() {
+    if read.manifest.is_none() && read.pages.is_empty() && read.objects.is_empty() && read.incomplete.is_empty() {
         bail!(
             "{shown}: no saved listings found. Create them with `napkeeper audit --save {shown}`, or with az and \
              kubectl (see docs/audit.md), starting with: {}",
@@ -271,7 +263,7 @@ fn read_file(path: &Path) -> anyhow::Result<(String, Timestamp)> {
     Ok((text, Timestamp::try_from(written)?))
 }
 
-/// What is wrong with a file, with its place.
+/// What is wrong with a file, and in which line.
 fn broken_json(path: &Path, text: &str, error: &serde_json::Error) -> String {
     let place = format!("{}:{}:{}", path.display(), error.line(), error.column());
     if text.trim().is_empty() {
@@ -284,7 +276,7 @@ fn broken_json(path: &Path, text: &str, error: &serde_json::Error) -> String {
     format!("{place}: not valid JSON: {why}; recreate it")
 }
 
-/// Writes a folder. It must be new or empty, so that no file of another time is among its own.
+/// Writes a folder. It must be new or empty, so that listings of different times are not mixed.
 pub(super) fn write(folder: &Path, manifest: &Manifest, pages: &Pages, objects: &Objects) -> anyhow::Result<()> {
     check_empty(folder)?;
     let put = |name: &str, value: &Value| {

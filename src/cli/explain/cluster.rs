@@ -1,6 +1,6 @@
-//! The cluster: what does it hold, live or as kubectl listed it?
+//! The objects of a cluster, live or as listed by kubectl.
 //!
-//! Both are read as the controller reads a cluster, so that what is explained is what it would do.
+//! Both are read as the controller reads a cluster.
 
 use anyhow::{Context, bail};
 use napkeeper_api::facts::Published;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// What a placement depends on.
+/// The kinds that scheduling depends on.
 const KINDS: [Kind; 14] = [
     Kind::Pods,
     Kind::Nodes,
@@ -34,30 +34,30 @@ const KINDS: [Kind; 14] = [
     Kind::Schedulers,
 ];
 
-/// Without these nothing can be said.
-const NEEDED: [Kind; 4] = [Kind::Pods, Kind::Nodes, Kind::NodePools, Kind::NodeClasses];
+/// Kinds that are required.
+const REQUIRED: [Kind; 4] = [Kind::Pods, Kind::Nodes, Kind::NodePools, Kind::NodeClasses];
 
 /// How long listing everything may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Most objects that are named which cannot be understood.
-const UNREADABLE: usize = 5;
+/// Most objects that are named which cannot be parsed.
+const MAX_UNREADABLE: usize = 5;
 
-/// The command that lists all that is needed.
+/// The command that lists all kinds.
 const LIST: &str = "kubectl get pods,nodes,nodepools,aksnodeclasses,nodeclaims,daemonsets,pv,pvc,storageclasses,\
 csinodes,namespaces,services --all-namespaces -o json";
 
-/// What a cluster holds, and what is not known of it.
-pub(super) struct Listed {
+/// The objects of a cluster.
+pub(super) struct ListedCluster {
     pub(super) snapshot: Snapshot,
     /// What the controller has published in it.
     pub(super) published: Option<Published>,
-    /// Sentences.
+    /// What could not be read.
     pub(super) remarks: Vec<String>,
 }
 
 /// Lists a cluster live.
-pub(super) async fn live(kubeconfig: Option<&Path>, namespace: &str) -> anyhow::Result<Listed> {
+pub(super) async fn live(kubeconfig: Option<&Path>, namespace: &str) -> anyhow::Result<ListedCluster> {
     let no_cluster = "cannot reach a cluster. Pass a folder of manifests, --from or --kubeconfig";
     let client = connect(kubeconfig).await.context(no_cluster)?;
     let mut listed = list(&client, KINDS.into()).await?;
@@ -68,17 +68,17 @@ pub(super) async fn live(kubeconfig: Option<&Path>, namespace: &str) -> anyhow::
     Ok(listed)
 }
 
-/// Reads what kubectl listed: a file, or a folder of files.
-pub(super) async fn saved(path: &Path) -> anyhow::Result<Listed> {
+/// Reads the output of kubectl: a file, or a folder of files.
+pub(super) async fn saved(path: &Path) -> anyhow::Result<ListedCluster> {
     let mut objects = Objects::new();
     for file in json_files(path)? {
         let shown = file.display().to_string();
         let text = std::fs::read_to_string(&file).with_context(|| format!("--from: reading {shown}"))?;
         let value: Value = serde_json::from_str(&text)
             .with_context(|| format!("--from: {shown} is not valid JSON; recreate it with: {LIST} > {shown}"))?;
-        take(value, &mut objects);
+        add(value, &mut objects);
     }
-    for kind in NEEDED.into_iter().filter(|kind| *kind != Kind::Nodes) {
+    for kind in REQUIRED.into_iter().filter(|kind| *kind != Kind::Nodes) {
         if !objects.contains_key(plural(kind)) {
             let shown = path.display();
             bail!("--from {shown}: no {} found; list everything with: {LIST} > cluster.json", plural(kind));
@@ -110,20 +110,20 @@ fn json_files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Puts an object, or those of a list, where its kind is listed. Lists of one kind leave it to the list to say which.
-fn take(value: Value, objects: &mut Objects) {
+/// Adds an object, or those of a list, whose items may leave their kind to the list.
+fn add(value: Value, objects: &mut Objects) {
     let kind_of = |value: &Value| value["kind"].as_str().unwrap_or_default().to_owned();
     let own = kind_of(&value);
     let Value::Object(mut map) = value else { return };
-    let Some(Value::Array(items)) = map.remove("items") else { return put(&own, Value::Object(map), objects) };
+    let Some(Value::Array(items)) = map.remove("items") else { return add_object(&own, Value::Object(map), objects) };
     let of_list = own.strip_suffix("List").unwrap_or_default();
     for item in items {
         let kind = kind_of(&item);
-        put(if kind.is_empty() { of_list } else { &kind }, item, objects);
+        add_object(if kind.is_empty() { of_list } else { &kind }, item, objects);
     }
 }
 
-fn put(kind: &str, object: Value, objects: &mut Objects) {
+fn add_object(kind: &str, object: Value, objects: &mut Objects) {
     let plural = match kind {
         "StorageClass" => "storageclasses".to_owned(),
         "AKSNodeClass" => "aksnodeclasses".to_owned(),
@@ -132,32 +132,36 @@ fn put(kind: &str, object: Value, objects: &mut Objects) {
     objects.entry(plural).or_default().push(object);
 }
 
-/// Lists kinds until all are there. Those that are not needed and cannot be listed are left out, and told.
-async fn list(client: &kube::Client, mut kinds: BTreeSet<Kind>) -> anyhow::Result<Listed> {
+/// Lists all kinds. Those that are not required and cannot be listed are left out with a remark.
+async fn list(client: &kube::Client, mut kinds: BTreeSet<Kind>) -> anyhow::Result<ListedCluster> {
     let mut remarks = Vec::new();
     loop {
-        match tokio::time::timeout(PATIENCE, attempt(client, &kinds, &mut remarks)).await {
-            Ok(Ok(snapshot)) => return Ok(Listed { snapshot, published: None, remarks }),
-            Ok(Err(Some((kind, error)))) if !NEEDED.contains(&kind) => {
+        match tokio::time::timeout(TIMEOUT, attempt(client, &kinds, &mut remarks)).await {
+            Ok(Ok(snapshot)) => return Ok(ListedCluster { snapshot, published: None, remarks }),
+            Ok(Err(Some((kind, error)))) if !REQUIRED.contains(&kind) => {
                 remarks.push(format!("{error}; assuming there are no {kind}"));
                 kinds.remove(&kind);
             }
             Ok(Err(Some((_, error)))) => bail!("{error}"),
             Ok(Err(None)) => bail!("could not list the cluster: the watch ended"),
-            Err(_) => bail!("could not list the cluster within {}s", PATIENCE.as_secs()),
+            Err(_) => bail!("could not list the cluster within {}s", TIMEOUT.as_secs()),
         }
     }
 }
 
-/// What went wrong with which kind; `None` when nobody says.
-type Failed = Option<(Kind, String)>;
+/// The kind that failed and why; `None` when the watch ended.
+type ListError = Option<(Kind, String)>;
 
-async fn attempt(client: &kube::Client, kinds: &BTreeSet<Kind>, remarks: &mut Vec<String>) -> Result<Snapshot, Failed> {
+async fn attempt(
+    client: &kube::Client,
+    kinds: &BTreeSet<Kind>,
+    remarks: &mut Vec<String>,
+) -> Result<Snapshot, ListError> {
     let (sender, mut changes) = mpsc::channel(1_000);
     let options = WatchOptions { kinds: kinds.clone(), ..WatchOptions::new(Arc::new(WallClock::new(None)), "default") };
     let watching = tokio::spawn(watch(client.clone(), options, sender));
     let (mut snapshot, mut unreadable) = (Snapshot::default(), Vec::new());
-    let ended = loop {
+    let result = loop {
         match changes.recv().await {
             Some(WatchEvent::Synced) => break Ok(()),
             Some(WatchEvent::Trouble { kind, error }) => break Err(Some((kind, error))),
@@ -167,9 +171,9 @@ async fn attempt(client: &kube::Client, kinds: &BTreeSet<Kind>, remarks: &mut Ve
         }
     };
     watching.abort();
-    ended?;
-    let more = unreadable.len().saturating_sub(UNREADABLE);
-    remarks.extend(unreadable.into_iter().take(UNREADABLE));
+    result?;
+    let more = unreadable.len().saturating_sub(MAX_UNREADABLE);
+    remarks.extend(unreadable.into_iter().take(MAX_UNREADABLE));
     remarks.extend((more > 0).then(|| format!("{more} more objects could not be parsed")));
     Ok(snapshot)
 }

@@ -1,10 +1,10 @@
-//! Files: how does a folder of manifests become a cluster in which pods wait?
+//! A folder of manifests as a cluster with pending pods.
 //!
-//! The world that `simulate` plays is played up to the instant at which they do.
+//! The scenario is simulated up to the time when the pods are pending.
 
-use super::scene::Scene;
-use super::who::Name;
-use crate::simulate::input::{self, Asked, Input};
+use super::pod_query::PodQuery;
+use super::state::SchedulingState;
+use crate::simulate::input::{self, Input, InputArgs};
 use anyhow::{anyhow, bail};
 use jiff::SignedDuration;
 use napkeeper_api::duration;
@@ -17,24 +17,24 @@ use napkeeper_sim::world::World;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What of the command line is about files.
-pub(super) struct Files<'a> {
+/// The part of the command line about files.
+pub(super) struct FileArgs<'a> {
     pub(super) path: &'a Path,
     pub(super) scenario: Option<&'a Path>,
-    /// How long after the start; absent is as soon as such pods wait.
+    /// The time since the start; absent is as soon as such pods are pending.
     pub(super) at: Option<SignedDuration>,
     pub(super) region: Option<&'a Region>,
     pub(super) catalog: &'a Catalog,
 }
 
-/// Plays the world of a folder up to when pods of a name wait. `None` when something is wrong with the manifests, all of
-/// which has been written to stderr. With the region.
-pub(super) fn scene(files: &Files<'_>, name: &Name) -> anyhow::Result<Option<(Scene, Region)>> {
-    let asked = Asked { path: Some(files.path), scenario: files.scenario, catalog: files.catalog };
+/// Simulates a folder until matching pods are pending. Also returns the region. `None` where manifests are wrong: all
+/// problems have been written to stderr.
+pub(super) fn state(files: &FileArgs<'_>, query: &PodQuery) -> anyhow::Result<Option<(SchedulingState, Region)>> {
+    let args = InputArgs { path: Some(files.path), scenario: files.scenario, catalog: files.catalog };
     let change = |scenario: &mut Scenario| {
         scenario.region = files.region.cloned().unwrap_or_else(|| scenario.region.clone());
     };
-    let Some(input) = input::read(asked, change, &mut anstream::stderr())? else { return Ok(None) };
+    let Some(input) = input::read(args, change, &mut anstream::stderr())? else { return Ok(None) };
     let instants = match files.at {
         Some(at) if at > input.scenario.duration => {
             let end = duration::format(input.scenario.duration);
@@ -49,52 +49,52 @@ pub(super) fn scene(files: &Files<'_>, name: &Name) -> anyhow::Result<Option<(Sc
         let now = world.started_at() + at;
         world.run_until(now).map_err(|violation| anyhow!("{}: running the scenario: {violation}", input.from))?;
         let snapshot = with_pods(world.known(), &input.manifests.pods);
-        let chosen = name.choose(&snapshot);
-        let found = !chosen.is_empty();
-        let waits = !chosen.waiting.is_empty();
-        if waits || (found && last.is_none()) || files.at.is_some() {
+        let matched = query.find(&snapshot);
+        let found = !matched.is_empty();
+        let is_pending = !matched.pending.is_empty();
+        if is_pending || (found && last.is_none()) || files.at.is_some() {
             let unavailable = world.unavailable().clone();
-            last = Some(Scene { snapshot, unavailable, now, from: input.from.clone(), at: Some(at) });
+            last = Some(SchedulingState { snapshot, unavailable, now, from: input.from.clone(), at: Some(at) });
         }
-        if waits {
+        if is_pending {
             break;
         }
     }
     match last {
-        Some(scene) if !name.choose(&scene.snapshot).is_empty() => Ok(Some((scene, input.scenario.region.clone()))),
-        last => Err(absent(name, &input, last.as_ref(), &world)),
+        Some(state) if !query.find(&state.snapshot).is_empty() => Ok(Some((state, input.scenario.region.clone()))),
+        last => Err(not_found(query, &input, last.as_ref(), &world)),
     }
 }
 
-/// When something happens to the load: the start, and every step.
+/// The times at which the load changes: the start, and every step.
 fn instants(scenario: &Scenario) -> Vec<SignedDuration> {
     let actions = scenario.actions().into_iter().map(|(at, _)| at);
     let all: BTreeSet<SignedDuration> = actions.chain([SignedDuration::ZERO]).collect();
     all.into_iter().collect()
 }
 
-/// A cluster with the pods of the manifests that nobody made.
+/// The cluster with the bare pods of the manifests.
 fn with_pods(known: &Snapshot, pods: &[Pod]) -> Snapshot {
     let mut snapshot = known.clone();
     for pod in pods {
-        // Volumes of a folder are no volumes of a cluster: which zone they will be in nobody knows.
+        // The zone of volumes in manifests is unknown.
         snapshot.put_pod(Pod { unschedulable: pod.node.is_none(), volumes: Vec::new(), ..pod.clone() });
     }
     snapshot
 }
 
-fn absent(name: &Name, input: &Input, last: Option<&Scene>, world: &World) -> anyhow::Error {
+fn not_found(query: &PodQuery, input: &Input, last: Option<&SchedulingState>, world: &World) -> anyhow::Error {
     let all = input.manifests.workloads.iter().chain(&input.manifests.suspended);
     let keys: Vec<ObjectKey> = all.map(|(key, _)| key.clone()).collect();
-    let meant = keys.iter().find(|key| key.namespace == name.namespace && name.text.ends_with(key.name.as_str()));
-    let snapshot = last.map_or_else(|| world.known(), |scene| &scene.snapshot);
+    let meant = keys.iter().find(|key| key.namespace == query.namespace && query.text.ends_with(key.name.as_str()));
+    let snapshot = last.map_or_else(|| world.known(), |state| &state.snapshot);
     match meant {
         Some(key) => anyhow!(
             "{}: {key} has no pods{}: it has no replicas at that time, no step has started it yet, or it has ended; \
              see docs/simulate.md, Steps",
             input.from,
-            last.and_then(|scene| scene.at).map(|at| format!(" at {}", duration::format(at))).unwrap_or_default()
+            last.and_then(|state| state.at).map(|at| format!(" at {}", duration::format(at))).unwrap_or_default()
         ),
-        None => name.unknown(snapshot, &input.from, &keys),
+        None => query.not_found(snapshot, &input.from, &keys),
     }
 }

@@ -1,10 +1,10 @@
-//! `napkeeper explain`: why did something go as it did?
+//! `napkeeper explain`: explains decisions.
 
 mod cluster;
 mod files;
 mod pod;
-mod scene;
-mod who;
+mod pod_query;
+mod state;
 
 use super::Outcome;
 use clap::Subcommand;

@@ -1,12 +1,12 @@
-//! `napkeeper explain pod`: where does a pod go and why, or what keeps it from a place?
+//! `napkeeper explain pod`: explains where pods are scheduled, or why they cannot be.
 
-use super::scene::{Basis, Scene};
-use super::who::{Chosen, Name};
+use super::pod_query::{MatchedPods, PodQuery};
+use super::state::{CatalogSources, SchedulingState};
 use super::{cluster, files};
 use crate::Outcome;
-use crate::account::{json, subject, text};
-use crate::output::{self, Format, one_line};
-use anstyle::Style;
+use crate::explanation::{json, subject, text};
+use crate::output::style::{BOLD, DIM};
+use crate::output::{self, OutputFormat, TextAndJson, one_line};
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::duration::{format as lasting, parse_with_days};
@@ -76,8 +76,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
     facts_namespace: String,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
+    output: OutputFormat,
 }
 
 fn after(text: &str) -> Result<SignedDuration, String> {
@@ -87,24 +87,19 @@ fn after(text: &str) -> Result<SignedDuration, String> {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let namespace = Namespace::new(&args.namespace).context("--namespace")?;
-    let name = Name::parse(&args.name, namespace)?;
-    let Some(scene) = scene(args, &name)? else { return Ok(Outcome::Incomplete) };
-    let chosen = name.choose(&scene.snapshot);
-    if chosen.is_empty() {
-        return Err(name.unknown(&scene.snapshot, &scene.from, &[]));
+    let query = PodQuery::parse(&args.name, namespace)?;
+    let Some(state) = state(args, &query)? else { return Ok(Outcome::Incomplete) };
+    let matched = query.find(&state.snapshot);
+    if matched.is_empty() {
+        return Err(query.not_found(&state.snapshot, &state.from, &[]));
     }
-    let told = Told::of(&scene, &chosen);
-    let mut out = anstream::stdout().lock();
-    match args.output {
-        Format::Text => told.write(&mut out)?,
-        Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(&told.json(&name))?)?,
-    }
-    out.flush()?;
-    Ok(if told.waiting.all_placed() { Outcome::Fine } else { Outcome::Findings })
+    let report = PodReport::new(&query, &state, &matched);
+    output::print(args.output, &report)?;
+    Ok(if report.pending.all_placed() { Outcome::Fine } else { Outcome::Findings })
 }
 
-/// What there is, by files, by what was saved, or live.
-fn scene(args: &Args, name: &Name) -> anyhow::Result<Option<Scene>> {
+/// The state by manifests, by saved objects, or live.
+fn state(args: &Args, query: &PodQuery) -> anyhow::Result<Option<SchedulingState>> {
     let sheet = napkeeper_controller::price_sheet::asked(
         args.price_sheet.as_deref(),
         args.path.as_deref(),
@@ -114,16 +109,16 @@ fn scene(args: &Args, name: &Name) -> anyhow::Result<Option<Scene>> {
     let region = args.region.as_deref().map(|text| catalog.find_region(text)).transpose()?;
     let mut published =
         args.facts.as_deref().map(crate::published_facts::read).transpose()?.map(|(published, _)| published);
-    let basis = |published| Basis { catalog: &catalog, region: region.as_ref(), published, sheet: &sheet };
+    let sources = |published| CatalogSources { catalog: &catalog, region: region.as_ref(), published, sheet: &sheet };
     if let Some(path) = &args.path {
         let priced = catalog.clone().priced_by(sheet.clone());
         let (scenario, region) = (args.scenario.as_deref(), region.as_ref());
-        let files = files::Files { path, scenario, at: args.at, region, catalog: &priced };
-        let Some((mut scene, place)) = files::scene(&files, name)? else { return Ok(None) };
+        let files = files::FileArgs { path, scenario, at: args.at, region, catalog: &priced };
+        let Some((mut state, region)) = files::state(&files, query)? else { return Ok(None) };
         if published.is_some() {
-            Basis { region: Some(&place), ..basis(published) }.furnish(&mut scene.snapshot, scene.now)?;
+            CatalogSources { region: Some(&region), ..sources(published) }.add_to(&mut state.snapshot, state.now)?;
         }
-        return Ok(Some(scene));
+        return Ok(Some(state));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
     let (mut listed, from) = match &args.from {
@@ -138,66 +133,78 @@ fn scene(args: &Args, name: &Name) -> anyhow::Result<Option<Scene>> {
     }
     published = published.or_else(|| listed.published.take());
     let (mut snapshot, now) = (listed.snapshot, Timestamp::now());
-    basis(published).furnish(&mut snapshot, now)?;
-    Ok(Some(Scene { snapshot, unavailable: Default::default(), now, from, at: None }))
+    sources(published).add_to(&mut snapshot, now)?;
+    Ok(Some(SchedulingState { snapshot, unavailable: Default::default(), now, from, at: None }))
 }
 
-/// What is said of some pods.
-struct Told<'a> {
-    scene: &'a Scene,
-    /// Those that wait, with what is to become of them.
-    waiting: Explanations,
-    /// Those that run, by node.
+/// The report on some pods.
+struct PodReport<'a> {
+    query: &'a PodQuery,
+    state: &'a SchedulingState,
+    /// Where pending pods are scheduled.
+    pending: Explanations,
+    /// Running pods by node.
     running: BTreeMap<NodeName, Vec<ObjectKey>>,
-    /// Where one that runs would go, were its node to go.
+    /// Where the only running pod would be scheduled if its node were removed.
     elsewhere: Option<Explanations>,
-    /// Those of which nothing is to be said, and why.
-    beside: &'a [(ObjectKey, &'static str)],
+    /// Pods that need no scheduling, and why.
+    other: &'a [(ObjectKey, &'static str)],
 }
 
-impl<'a> Told<'a> {
-    fn of(scene: &'a Scene, chosen: &'a Chosen) -> Self {
-        let market = AvailableOfferings::new(&scene.snapshot, &scene.unavailable, scene.now);
-        let place = |pods: &[Arc<Pod>], without: &BTreeSet<NodeName>, about: &BTreeSet<&ObjectKey>| {
-            let promised = BTreeMap::new();
-            let snapshot = &scene.snapshot;
+impl<'a> PodReport<'a> {
+    fn new(query: &'a PodQuery, state: &'a SchedulingState, matched: &'a MatchedPods) -> Self {
+        let available = AvailableOfferings::new(&state.snapshot, &state.unavailable, state.now);
+        let schedule = |pods: &[Arc<Pod>], without: &BTreeSet<NodeName>, about: &BTreeSet<&ObjectKey>| {
+            let claim_of_pod = BTreeMap::new();
+            let snapshot = &state.snapshot;
             let input = Input {
                 snapshot,
-                available: &market,
+                available: &available,
                 excluded_nodes: without,
                 max_new_nodes: MAX_NEW_NODES,
-                claim_of_pod: &promised,
+                claim_of_pod: &claim_of_pod,
             };
             explain(input, pods, |key| about.contains(key))
         };
-        let about: BTreeSet<&ObjectKey> = chosen.waiting.iter().map(|pod| &pod.key).collect();
-        let waiting = if about.is_empty() {
+        let about: BTreeSet<&ObjectKey> = matched.pending.iter().map(|pod| &pod.key).collect();
+        let pending = if about.is_empty() {
             Explanations::default()
         } else {
-            place(&pending(&scene.snapshot, chosen), &BTreeSet::new(), &about)
+            schedule(&pods_to_schedule(&state.snapshot, matched), &BTreeSet::new(), &about)
         };
         let mut running: BTreeMap<NodeName, Vec<ObjectKey>> = BTreeMap::new();
-        for pod in &chosen.running {
+        for pod in &matched.running {
             pod.node.iter().for_each(|node| running.entry(node.clone()).or_default().push(pod.key.clone()));
         }
-        let elsewhere = match &chosen.running[..] {
+        let elsewhere = match &matched.running[..] {
             [only] if about.is_empty() => {
                 let without = only.node.iter().cloned().collect();
-                Some(place(&[Arc::clone(only)], &without, &[&only.key].into()))
+                Some(schedule(&[Arc::clone(only)], &without, &[&only.key].into()))
             }
             _ => None,
         };
-        Self { scene, waiting, running, elsewhere, beside: &chosen.beside }
+        Self { query, state, pending, running, elsewhere, other: &matched.other }
     }
 
-    fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
-        const BOLD: Style = Style::new().bold();
-        const DIM: Style = Style::new().dimmed();
-        if let Some(at) = self.scene.at {
-            writeln!(out, "{DIM}{}, {} after its start{DIM:#}\n", one_line(&self.scene.from), lasting(at))?;
+    /// A node with its NodePool, VM size, zone and capacity type.
+    fn described(&self, name: &NodeName) -> String {
+        let node = self.state.snapshot.nodes().get(name);
+        let label = |key: &str| node.and_then(|node| node.label(key));
+        let pool = label(labels::NODEPOOL).map(|pool| format!("NodePool {pool}"));
+        let size = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE].into_iter().filter_map(label);
+        let size = size.collect::<Vec<_>>().join(" ");
+        let all: Vec<String> = pool.into_iter().chain([size]).filter(|part| !part.is_empty()).collect();
+        one_line(&if all.is_empty() { name.to_string() } else { format!("{name} ({})", all.join(", ")) })
+    }
+}
+
+impl TextAndJson for PodReport<'_> {
+    fn write_text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if let Some(at) = self.state.at {
+            writeln!(out, "{DIM}{}, {} after its start{DIM:#}\n", one_line(&self.state.from), lasting(at))?;
         }
-        text::write(out, &self.waiting, MOST)?;
-        let mut gap = !self.waiting.explanations.is_empty();
+        text::write(out, &self.pending, MOST)?;
+        let mut gap = !self.pending.explanations.is_empty();
         for (node, pods) in self.running.iter().take(MOST) {
             if std::mem::replace(&mut gap, false) {
                 writeln!(out)?;
@@ -213,54 +220,44 @@ impl<'a> Told<'a> {
             writeln!(out, "\nIf that node were removed:")?;
             text::write(out, elsewhere, MOST)?;
         }
-        for (key, why) in self.beside.iter().take(MOST) {
+        for (key, why) in self.other.iter().take(MOST) {
             writeln!(out, "{BOLD}{key}{BOLD:#} {why}")?;
         }
-        match self.beside.len().saturating_sub(MOST) {
-            0 => Ok(()),
-            more => writeln!(out, "{DIM}and {more} more that need no scheduling{DIM:#}"),
+        match self.other.len().saturating_sub(MOST) {
+            0 => {}
+            more => writeln!(out, "{DIM}and {more} more that need no scheduling{DIM:#}")?,
         }
+        Ok(())
     }
 
-    /// A node with what of it a reader wants to know.
-    fn described(&self, name: &NodeName) -> String {
-        let node = self.scene.snapshot.nodes().get(name);
-        let label = |key: &str| node.and_then(|node| node.label(key));
-        let pool = label(labels::NODEPOOL).map(|pool| format!("NodePool {pool}"));
-        let size = [labels::INSTANCE_TYPE, labels::ZONE, labels::CAPACITY_TYPE].into_iter().filter_map(label);
-        let size = size.collect::<Vec<_>>().join(" ");
-        let all: Vec<String> = pool.into_iter().chain([size]).filter(|part| !part.is_empty()).collect();
-        one_line(&if all.is_empty() { name.to_string() } else { format!("{name} ({})", all.join(", ")) })
-    }
-
-    fn json(&self, name: &Name) -> Value {
+    fn to_json(&self) -> anyhow::Result<Value> {
         let running = self.running.iter().take(MOST).map(|(node, pods)| {
             let names: Vec<String> = pods.iter().take(MOST).map(ToString::to_string).collect();
             json!({ "node": node.as_str(), "podCount": pods.len(), "pods": names })
         });
-        let beside = self.beside.iter().take(MOST);
-        let beside = beside.map(|(key, why)| json!({ "pod": key.to_string(), "why": why }));
-        json!({
-            "asked": name.text,
-            "namespace": name.namespace.as_str(),
-            "from": self.scene.from,
-            "at": self.scene.at.map(lasting),
-            "allPlaced": self.waiting.all_placed(),
-            "waiting": json::accounts(&self.waiting),
+        let other = self.other.iter().take(MOST);
+        let other = other.map(|(key, why)| json!({ "pod": key.to_string(), "why": why }));
+        Ok(json!({
+            "asked": self.query.text,
+            "namespace": self.query.namespace.as_str(),
+            "from": self.state.from,
+            "at": self.state.at.map(lasting),
+            "allPlaced": self.pending.all_placed(),
+            "waiting": json::explanations(&self.pending),
             "running": running.collect::<Vec<_>>(),
             "runningNodes": self.running.len(),
-            "elsewhere": self.elsewhere.as_ref().map(json::accounts),
-            "beside": beside.collect::<Vec<_>>(),
-        })
+            "elsewhere": self.elsewhere.as_ref().map(json::explanations),
+            "beside": other.collect::<Vec<_>>(),
+        }))
     }
 }
 
-/// Most groups, nodes and names that are told.
+/// Most groups, nodes and names that are shown.
 const MOST: usize = 10;
 
-/// The pods that are placed together: all that wait, and those that are asked about.
-fn pending(snapshot: &Snapshot, chosen: &Chosen) -> Vec<Arc<Pod>> {
+/// The pods that are scheduled together: all pending ones, and those of the query.
+fn pods_to_schedule(snapshot: &Snapshot, matched: &MatchedPods) -> Vec<Arc<Pod>> {
     let known: BTreeSet<&ObjectKey> = snapshot.pending_pods().map(|pod| &pod.key).collect();
-    let asked = chosen.waiting.iter().filter(|pod| !known.contains(&pod.key));
-    snapshot.pending_pods().chain(asked).cloned().collect()
+    let queried = matched.pending.iter().filter(|pod| !known.contains(&pod.key));
+    snapshot.pending_pods().chain(queried).cloned().collect()
 }

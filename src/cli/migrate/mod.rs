@@ -1,10 +1,10 @@
-//! `napkeeper migrate`: how do these manifests read in the current API versions?
+//! `napkeeper migrate`: rewrites manifests to the current API versions.
 
 mod print;
 mod write;
 
 use super::Outcome;
-use super::output::{self, Format};
+use super::output::{self, OutputFormat};
 use anyhow::bail;
 use napkeeper_api::manifests::{self, Loaded, Problem, STDIN, Source};
 use napkeeper_verdict::migrate::{Migration, migrate};
@@ -37,27 +37,27 @@ pub(super) struct Args {
     #[arg(long)]
     check: bool,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
+    output: OutputFormat,
 }
 
-/// A file and what became of it.
-struct Done {
+/// A file with its migration.
+struct MigratedFile {
     source: Source,
     migration: Migration,
     /// The file holds the new text.
     written: bool,
 }
 
-impl Done {
+impl MigratedFile {
     fn changed(&self) -> bool {
         *self.migration.text != *self.source.text
     }
 }
 
-/// All files, and what is wrong with those that are left out.
-struct Result {
-    done: Vec<Done>,
+/// All files, and the problems of those that are left out.
+struct MigrationResult {
+    files: Vec<MigratedFile>,
     problems: Vec<Problem>,
 }
 
@@ -79,28 +79,28 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         write_all(&mut result);
     }
     match (args.output, is_filter) {
-        (Format::Json, _) => print::json(&result, is_filter)?,
-        (Format::Text, true) => print::filter(&result, args.check)?,
-        (Format::Text, false) => print::text(&result, args.check)?,
+        (OutputFormat::Json, _) => print::json(&result, is_filter)?,
+        (OutputFormat::Text, true) => print::filter(&result, args.check)?,
+        (OutputFormat::Text, false) => print::text(&result, args.check)?,
     }
     for problem in &result.problems {
         output::error(&problem.to_string());
     }
-    let due = result.done.iter().any(|d| d.changed() && !d.written);
+    let due = result.files.iter().any(|d| d.changed() && !d.written);
     Ok(match (result.problems.is_empty(), due) {
         (false, _) => Outcome::Incomplete,
-        // What a filter prints is migrated.
-        (true, true) if is_filter && !args.check && args.output == Format::Text => Outcome::Fine,
+        // The output of a filter is migrated.
+        (true, true) if is_filter && !args.check && args.output == OutputFormat::Text => Outcome::Fine,
         (true, true) => Outcome::Findings,
         (true, false) => Outcome::Fine,
     })
 }
 
-fn migrated(loaded: Loaded) -> Result {
-    let mut result = Result { done: Vec::new(), problems: loaded.unreadable };
+fn migrated(loaded: Loaded) -> MigrationResult {
+    let mut result = MigrationResult { files: Vec::new(), problems: loaded.unreadable };
     for source in loaded.files {
         match migrate(&source.text) {
-            Ok(migration) => result.done.push(Done { source, migration, written: false }),
+            Ok(migration) => result.files.push(MigratedFile { source, migration, written: false }),
             Err(problem) => result.problems.push(Problem {
                 file: Arc::clone(&source.file),
                 position: Some(problem.position),
@@ -111,13 +111,13 @@ fn migrated(loaded: Loaded) -> Result {
     result
 }
 
-/// Writes each changed file. One that cannot be written does not keep the others back.
-fn write_all(result: &mut Result) {
-    for done in result.done.iter_mut().filter(|d| d.changed()) {
-        match write::replace(Path::new(&*done.source.file), &done.source.text, &done.migration.text) {
-            Ok(()) => done.written = true,
+/// Writes each changed file. An error does not prevent the others from being written.
+fn write_all(result: &mut MigrationResult) {
+    for file in result.files.iter_mut().filter(|d| d.changed()) {
+        match write::replace(Path::new(&*file.source.file), &file.source.text, &file.migration.text) {
+            Ok(()) => file.written = true,
             Err(error) => result.problems.push(Problem {
-                file: Arc::clone(&done.source.file),
+                file: Arc::clone(&file.source.file),
                 position: None,
                 message: format!("not changed: {error:#}"),
             }),

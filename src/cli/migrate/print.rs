@@ -1,45 +1,41 @@
-//! How does a migration look?
+//! Output of migrations: diffs, notes, and a summary.
 
-use super::{Done, Result};
-use crate::output::{self, plural};
-use anstyle::{AnsiColor, Style};
+use super::{MigratedFile, MigrationResult};
+use crate::output::style::{BOLD, CYAN, DIM, GREEN, RED};
+use crate::output::{self, plural, write_json};
+use anstyle::Style;
 use napkeeper_verdict::migrate::Note;
 use serde_json::{Value, json};
 use similar::{DiffOp, TextDiff};
 use std::io::{self, IsTerminal, Write};
 
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-const GONE: Style = AnsiColor::Red.on_default();
-const NEW: Style = AnsiColor::Green.on_default();
-const HUNK: Style = AnsiColor::Cyan.on_default();
-const NOTE: Style = AnsiColor::Cyan.on_default().bold();
+const NOTE: Style = CYAN.bold();
 
 /// Prints diffs, or the names of what was written, on stdout; notes and a summary on stderr.
-pub(super) fn text(result: &Result, names_only: bool) -> io::Result<()> {
+pub(super) fn text(result: &MigrationResult, names_only: bool) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
-    for done in result.done.iter().filter(|d| d.changed()) {
-        let file = output::printable(&done.source.file);
-        if done.written {
+    for migrated in result.files.iter().filter(|d| d.changed()) {
+        let file = output::printable(&migrated.source.file);
+        if migrated.written {
             writeln!(out, "migrated {file}")?;
         } else if names_only {
             writeln!(out, "{file}")?;
         } else {
-            colour(&mut out, &diff(done))?;
+            colour(&mut out, &diff(migrated))?;
         }
     }
     out.flush()?;
     notes(result);
-    tell(&summary(result));
+    print_summary(&summary(result));
     Ok(())
 }
 
-/// Prints the new text of the standard input.
-pub(super) fn filter(result: &Result, quiet: bool) -> io::Result<()> {
+/// Prints the migrated text of the standard input.
+pub(super) fn filter(result: &MigrationResult, quiet: bool) -> io::Result<()> {
     // Bytes as they are: the text is for another program.
     let mut out = io::stdout().lock();
-    for done in result.done.iter().filter(|_| !quiet) {
-        out.write_all(done.migration.text.as_bytes())?;
+    for migrated in result.files.iter().filter(|_| !quiet) {
+        out.write_all(migrated.migration.text.as_bytes())?;
     }
     out.flush()?;
     notes(result);
@@ -47,21 +43,21 @@ pub(super) fn filter(result: &Result, quiet: bool) -> io::Result<()> {
 }
 
 /// Prints everything as one JSON object.
-pub(super) fn json(result: &Result, with_text: bool) -> anyhow::Result<()> {
-    let file = |done: &Done| {
+pub(super) fn json(result: &MigrationResult, with_text: bool) -> anyhow::Result<()> {
+    let file = |migrated: &MigratedFile| {
         let mut file = json!({
-            "file": done.source.file,
-            "written": done.written,
-            "diff": diff(done),
-            "edits": done.migration.edits,
-            "notes": placed(done),
+            "file": migrated.source.file,
+            "written": migrated.written,
+            "diff": diff(migrated),
+            "edits": migrated.migration.edits,
+            "notes": placed(migrated),
         });
         if with_text {
-            file["text"] = done.migration.text.clone().into();
+            file["text"] = migrated.migration.text.clone().into();
         }
         file
     };
-    let files: Vec<Value> = result.done.iter().filter(|d| d.changed() || with_text).map(file).collect();
+    let files: Vec<Value> = result.files.iter().filter(|d| d.changed() || with_text).map(file).collect();
     let refused = result.problems.iter().map(|p| {
         json!({
             "file": p.file,
@@ -84,14 +80,14 @@ pub(super) fn json(result: &Result, with_text: bool) -> anyhow::Result<()> {
         },
     });
     let mut out = anstream::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string_pretty(&value)?)?;
+    write_json(&value, &mut out)?;
     Ok(out.flush()?)
 }
 
 /// A unified diff that `patch -p0` and `git apply -p0` take.
-fn diff(done: &Done) -> String {
-    let file = &done.source.file;
-    let diff = TextDiff::from_lines(&*done.source.text, &done.migration.text);
+fn diff(migrated: &MigratedFile) -> String {
+    let file = &migrated.source.file;
+    let diff = TextDiff::from_lines(&*migrated.source.text, &migrated.migration.text);
     diff.unified_diff().context_radius(3).header(file, file).to_string()
 }
 
@@ -100,9 +96,9 @@ fn colour(out: &mut impl Write, diff: &str) -> io::Result<()> {
     for (n, line) in diff.split_inclusive('\n').enumerate() {
         let style = match line.as_bytes().first() {
             _ if n < 2 => BOLD,
-            Some(b'+') => NEW,
-            Some(b'-') => GONE,
-            Some(b'@') => HUNK,
+            Some(b'+') => GREEN,
+            Some(b'-') => RED,
+            Some(b'@') => CYAN,
             _ => Style::new(),
         };
         let body = line.strip_suffix('\n').unwrap_or(line);
@@ -116,11 +112,11 @@ fn colour(out: &mut impl Write, diff: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The notes of a file, at their lines in what the file holds now.
-fn placed(done: &Done) -> Vec<Note> {
-    let mut notes = done.migration.notes.clone();
-    if done.written {
-        let diff = TextDiff::from_lines(&*done.source.text, &done.migration.text);
+/// The notes of a file, at their lines in its current text.
+fn placed(migrated: &MigratedFile) -> Vec<Note> {
+    let mut notes = migrated.migration.notes.clone();
+    if migrated.written {
+        let diff = TextDiff::from_lines(&*migrated.source.text, &migrated.migration.text);
         for note in &mut notes {
             note.line = new_line(diff.ops(), note.line);
         }
@@ -129,7 +125,7 @@ fn placed(done: &Done) -> Vec<Note> {
     notes
 }
 
-/// Where a line of the old text is in the new one, or what came in its place. Both count from 1.
+/// The line of the new text that an old line became. Both count from 1.
 fn new_line(ops: &[DiffOp], line: usize) -> usize {
     let index = line.saturating_sub(1);
     // In order of the old text, so the first one that ends after the line holds it.
@@ -140,14 +136,14 @@ fn new_line(ops: &[DiffOp], line: usize) -> usize {
     })
 }
 
-fn notes(result: &Result) {
+fn notes(result: &MigrationResult) {
     let mut err = anstream::stderr().lock();
-    for done in &result.done {
-        for Note { line, column, path, message, object } in placed(done) {
-            let file = output::printable(&done.source.file);
+    for migrated in &result.files {
+        for Note { line, column, path, message, object } in placed(migrated) {
+            let file = output::printable(&migrated.source.file);
             let message = output::printable(&message);
             let object = output::printable(&format!("{object}: {path}"));
-            // A stderr that cannot be written to is nobody's problem.
+            // An error of stderr cannot be reported anywhere.
             drop(writeln!(
                 err,
                 "{BOLD}{file}:{line}:{column}:{BOLD:#} {NOTE}note:{NOTE:#} {message} {DIM}({object}){DIM:#}"
@@ -156,7 +152,7 @@ fn notes(result: &Result) {
     }
 }
 
-fn tell(text: &str) {
+fn print_summary(text: &str) {
     drop(writeln!(anstream::stderr(), "{text}"));
 }
 
@@ -170,10 +166,10 @@ struct Counts {
 }
 
 impl Counts {
-    fn of(result: &Result) -> Self {
-        let changed = || result.done.iter().filter(|d| d.changed());
+    fn of(result: &MigrationResult) -> Self {
+        let changed = || result.files.iter().filter(|d| d.changed());
         Self {
-            files: result.done.len(),
+            files: result.files.len(),
             changed: changed().count(),
             written: changed().filter(|d| d.written).count(),
             edits: changed().map(|d| d.migration.edits.len()).sum(),
@@ -183,7 +179,7 @@ impl Counts {
     }
 }
 
-fn summary(result: &Result) -> String {
+fn summary(result: &MigrationResult) -> String {
     let counts = Counts::of(result);
     let files = plural(counts.files, "file");
     let mut text = match counts {

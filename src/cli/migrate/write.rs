@@ -1,44 +1,44 @@
-//! How is a file replaced as a whole or not at all?
+//! Atomic replacement of a file.
 
 use anyhow::{Context, bail};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Most names that are tried for the new file before it takes the old one's place.
-const TRIES: u32 = 100;
+/// Most names that are tried for the temporary file.
+const MAX_TRIES: u32 = 100;
 
-/// Puts a new text in the place of an old one. The new file is complete before it gets the name, in the folder of the
-/// old one and with its permissions. A link is followed: what it leads to is replaced.
+/// Replaces the text of a file. The new file is written completely before it gets the name, in the same directory and
+/// with the same permissions. The target of a symbolic link is replaced.
 ///
 /// # Errors
-/// The file cannot be read or written, or says something else than the old text by now. It is then as it was.
+/// The file cannot be read or written, or no longer has the old text. It is then unchanged.
 pub(super) fn replace(path: &Path, old: &str, new: &str) -> anyhow::Result<()> {
     let path = fs::canonicalize(path).context("it no longer exists")?;
     let permissions = fs::metadata(&path)?.permissions();
     if permissions.readonly() {
         bail!("it is read-only");
     }
-    let (file, beside) = beside(&path)?;
+    let (file, temporary) = temporary(&path)?;
     let result = fill(file, new)
-        .and_then(|()| fs::set_permissions(&beside, permissions).context("cannot preserve its permissions"))
+        .and_then(|()| fs::set_permissions(&temporary, permissions).context("cannot preserve its permissions"))
         .and_then(|()| unchanged(&path, old))
-        .and_then(|()| fs::rename(&beside, &path).context("cannot rename the new file"));
+        .and_then(|()| fs::rename(&temporary, &path).context("cannot rename the new file"));
     if result.is_err() {
-        // The reason is told; a file that is left behind as well would only add to it.
-        drop(fs::remove_file(&beside));
+        // The first error is reported; a temporary file that is left behind does not matter temporary it.
+        drop(fs::remove_file(&temporary));
     }
     result
 }
 
-/// A new file in the same folder.
-fn beside(path: &Path) -> anyhow::Result<(File, PathBuf)> {
+/// A temporary file in the same directory.
+fn temporary(path: &Path) -> anyhow::Result<(File, PathBuf)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    for n in 0..TRIES {
-        // A leading dot, so that no run over the folder takes it for a manifest.
-        let beside = path.with_file_name(format!(".{name}.{}-{n}.tmp", std::process::id()));
-        match OpenOptions::new().write(true).create_new(true).open(&beside) {
-            Ok(file) => return Ok((file, beside)),
+    for n in 0..MAX_TRIES {
+        // A leading dot, so that it is not read as a manifest.
+        let temporary = path.with_file_name(format!(".{name}.{}-{n}.tmp", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+            Ok(file) => return Ok((file, temporary)),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error).context("cannot create a file in its directory"),
         }

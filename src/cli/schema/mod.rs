@@ -1,13 +1,12 @@
-//! `napkeeper schema`: how does an editor know what a manifest may hold?
+//! `napkeeper schema`: prints JSON Schemas for editors.
 
 mod relaxed;
 
 use super::Outcome;
+use super::output::{alternatives, write_json};
 use anyhow::bail;
 use napkeeper_api::{config, crds};
-use napkeeper_core::model::support::spelling::nearest;
 use serde_json::{Map, Value, json};
-use std::io::Write;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,7 +18,7 @@ Editors with yaml-language-server use the schema named in the first line of a ma
   # yaml-language-server: $schema=napkeeper.schema.json
 A schema checks less than napkeeper validate, and never rejects what validate accepts.";
 
-/// The dialect that editors know best.
+/// The version of JSON Schema that most editors support.
 const DIALECT: &str = "http://json-schema.org/draft-07/schema#";
 /// The schema of scenarios, which are not defined by types.
 const SCENARIO: &str = include_str!("scenario.json");
@@ -45,12 +44,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let all = all()?;
     let mut schema = match &args.kind {
         None => together(&all),
-        Some(asked) => match all.iter().find(|named| named.name.eq_ignore_ascii_case(asked)) {
+        Some(name) => match all.iter().find(|named| named.name.eq_ignore_ascii_case(name)) {
             Some(named) => named.schema.clone(),
             None => {
-                let names: Vec<&str> = all.iter().map(|named| named.name.as_str()).collect();
-                let meant = nearest(asked, names.iter().copied()).map(|n| format!("did you mean {n}? "));
-                bail!("unknown schema {asked:?}: {}Available: {}", meant.unwrap_or_default(), names.join(", "));
+                let names = all.iter().map(|named| named.name.as_str());
+                bail!("unknown schema {name:?}: {}", alternatives(name, names));
             }
         },
     };
@@ -59,7 +57,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         whole.append(schema);
     }
     let mut out = anstream::stdout().lock();
-    writeln!(out, "{}", serde_json::to_string_pretty(&whole)?)?;
+    write_json(&whole, &mut out)?;
     Ok(Outcome::Fine)
 }
 
@@ -78,7 +76,7 @@ fn all() -> anyhow::Result<Vec<Named>> {
     Ok(all)
 }
 
-/// One schema that looks at `kind` first. Each group has kinds of its own, so `apiVersion` is looked at as well.
+/// One schema that selects by `kind` and the group of `apiVersion`.
 fn together(all: &[Named]) -> Value {
     let one = |named: &Named| {
         let group = &named.schema["properties"]["apiVersion"]["enum"][0];

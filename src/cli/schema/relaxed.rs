@@ -1,8 +1,8 @@
-//! Which JSON Schema says of a definition what an editor can use, and refuses nothing that the API server accepts?
+//! JSON Schemas of definitions that reject nothing that the API server accepts.
 //!
-//! The API server takes null for an absent field, puts defaults in before it looks for required fields, and drops the
-//! status of what is created. What cannot be said in JSON Schema alone, or is told by another dialect of regular
-//! expressions, is left out: an editor that marks what is right is worse than one that keeps silent.
+//! The API server accepts null for an absent field, sets defaults before it checks required fields, and drops the status
+//! of a created object. What JSON Schema cannot express, or another dialect of regular expressions, is left out: an
+//! editor that marks correct manifests is worse than one that misses mistakes.
 
 use serde_json::{Map, Value, json};
 

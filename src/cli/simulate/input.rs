@@ -1,4 +1,4 @@
-//! What is to be simulated: which manifests, and which scenario?
+//! The manifests and the scenario of a simulation.
 
 use super::super::output;
 use anyhow::bail;
@@ -11,7 +11,7 @@ use napkeeper_verdict::{Finding, Severity, Verdict};
 use std::io::Write;
 use std::path::Path;
 
-/// Where a world lies whose scenario does not say it.
+/// The region of a scenario without one.
 const REGION: &str = "westeurope";
 
 /// The quickstart, built in so that it runs from any folder.
@@ -26,18 +26,18 @@ const QUICKSTART: [(&str, &str); 8] = [
     ("scenario.yaml", include_str!("../../../manifests/quickstart/scenario.yaml")),
 ];
 
-/// What is to be simulated.
+/// A simulation to run.
 #[derive(Debug)]
 pub(crate) struct Input {
     pub(crate) scenario: Scenario,
     pub(crate) manifests: Manifests,
-    /// Where the manifests come from, for people.
+    /// The origin of the manifests, for people.
     pub(crate) from: String,
 }
 
-/// What was asked for.
+/// The part of the command line about input.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct InputArgs<'a> {
     /// The folder; absent is the quickstart.
     pub(crate) path: Option<&'a Path>,
     /// The file of the scenario, in place of the folder's own.
@@ -45,28 +45,28 @@ pub(crate) struct Asked<'a> {
     pub(crate) catalog: &'a Catalog,
 }
 
-/// Reads manifests and scenario. `None` when something is wrong with them, all of which has been written to `err`.
+/// Reads manifests and scenario. `None` where they are wrong: all problems have been written to `err`.
 pub(crate) fn read(
-    asked: Asked<'_>,
+    args: InputArgs<'_>,
     change: impl FnOnce(&mut Scenario),
-    err: &mut impl Write,
+    err: &mut dyn Write,
 ) -> anyhow::Result<Option<Input>> {
-    let from = asked.path.map_or_else(|| "the built-in quickstart".to_owned(), |p| p.display().to_string());
-    let loaded = load(asked, &from)?;
+    let from = args.path.map_or_else(|| "the built-in quickstart".to_owned(), |p| p.display().to_string());
+    let loaded = load(args, &from)?;
     for problem in &loaded.unreadable {
         output::problem(err, problem, "")?;
     }
-    let Sound { documents, all } = sound_documents(&loaded, err)?;
+    let ValidDocuments { documents, all } = valid_documents(&loaded, err)?;
     let is_whole = all && loaded.unreadable.is_empty();
     let mut problems: Vec<Problem> = Vec::new();
     let scenario = read_scenario(&documents, &mut problems)?;
-    // What is wrong in itself may be what others name: they are held against each other once each of them is sound.
+    // References are checked once each document is valid in itself.
     let gathered = is_whole.then(|| Manifests::collect(documents.iter().copied().filter(|d| !is_scenario(d))));
     let manifests = gathered.and_then(|all| all.map_err(|wrong| problems.extend(wrong)).ok());
     let input = scenario.zip(manifests).map(|((mut scenario, document), manifests)| {
         change(&mut scenario);
         if let Some(document) = document {
-            problems.extend(scenario::check(&scenario, document, &manifests, asked.catalog));
+            problems.extend(scenario::check(&scenario, document, &manifests, args.catalog));
         }
         Input { scenario, manifests, from: from.clone() }
     });
@@ -87,15 +87,15 @@ pub(crate) fn read(
 }
 
 /// The files of the folder, with the scenario of the command line in place of its own.
-fn load(asked: Asked<'_>, from: &str) -> anyhow::Result<Loaded> {
-    let mut loaded = match asked.path {
+fn load(args: InputArgs<'_>, from: &str) -> anyhow::Result<Loaded> {
+    let mut loaded = match args.path {
         Some(path) => manifests::load(&[path.to_owned()]),
         None => quickstart(),
     };
     if loaded.files.is_empty() && loaded.unreadable.is_empty() {
         bail!("{from}: no .yaml, .yml or .json files found; pass a folder with manifests");
     }
-    let Some(file) = asked.scenario else { return Ok(loaded) };
+    let Some(file) = args.scenario else { return Ok(loaded) };
     let own = manifests::load(&[file.to_owned()]);
     loaded.files = loaded.files.into_iter().map(|source| source.without(is_scenario)).collect();
     for source in &own.files {
@@ -115,31 +115,31 @@ fn quickstart() -> Loaded {
     Loaded { files: QUICKSTART.into_iter().map(source).collect(), unreadable: Vec::new() }
 }
 
-/// The documents that are sound, and whether that is all of them.
-struct Sound<'d> {
+/// The valid documents, and whether that is all of them.
+struct ValidDocuments<'d> {
     documents: Vec<&'d Document>,
     all: bool,
 }
 
 /// The documents without an error by the rules of `validate`. The errors of the others are written.
-fn sound_documents<'d>(loaded: &'d Loaded, err: &mut impl Write) -> anyhow::Result<Sound<'d>> {
+fn valid_documents<'d>(loaded: &'d Loaded, err: &mut dyn Write) -> anyhow::Result<ValidDocuments<'d>> {
     let verdict = Verdict::embedded()?;
     let is_error = |f: &&Finding| f.severity == Severity::Error;
-    let mut sound = Sound { documents: Vec::new(), all: true };
+    let mut valid = ValidDocuments { documents: Vec::new(), all: true };
     for source in &loaded.files {
         let report = verdict.judge(std::slice::from_ref(source)).remove(0);
         for finding in report.findings.iter().filter(is_error) {
-            output::finding(err, finding, &source.text)?;
-            sound.all = false;
+            output::write_finding(err, finding, &[], source.text.lines().nth(finding.line - 1))?;
+            valid.all = false;
         }
-        let good =
+        let is_valid =
             |d: &&Document| !config::is_config(&d.file) && !verdict.document(d).findings.iter().any(|f| is_error(&f));
-        sound.documents.extend(source.parsed().documents.iter().filter(good));
+        valid.documents.extend(source.parsed().documents.iter().filter(is_valid));
     }
-    Ok(sound)
+    Ok(valid)
 }
 
-/// The scenario with its document; a quiet one where there is none.
+/// The scenario with its document; one without steps where there is none.
 fn read_scenario<'d>(
     documents: &[&'d Document],
     problems: &mut Vec<Problem>,

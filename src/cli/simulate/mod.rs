@@ -1,4 +1,4 @@
-//! `napkeeper simulate`: what would napkeeper do with these manifests, and what would it cost?
+//! `napkeeper simulate`: simulates manifests and a scenario, and their cost.
 
 pub(super) mod input;
 mod reasons;
@@ -6,11 +6,11 @@ mod summary;
 mod timeline;
 
 use super::Outcome;
-use super::output::{self, Format};
-use anstyle::Style;
+use super::output::style::{BOLD, DIM};
+use super::output::{self, OutputFormat, TextAndJson};
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
-use input::{Asked, Input};
+use input::{Input, InputArgs};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::duration::parse_with_days;
 use napkeeper_core::catalog::Catalog;
@@ -63,8 +63,8 @@ pub(super) struct Args {
     #[arg(short, long)]
     verbose: bool,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
-    output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
+    output: OutputFormat,
 }
 
 fn lasting(text: &str) -> Result<SignedDuration, String> {
@@ -87,16 +87,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         scenario.seed = args.seed.unwrap_or(scenario.seed);
         scenario.duration = args.lasting.unwrap_or(scenario.duration);
     };
-    let asked = Asked { path: args.path.as_deref(), scenario: args.scenario.as_deref(), catalog: &catalog };
-    let Some(input) = input::read(asked, change, &mut anstream::stderr())? else { return Ok(Outcome::Incomplete) };
-    let told = Told { own_prices, ..simulate(&input, &catalog, args.verbose)? };
-    let mut out = anstream::stdout().lock();
-    match args.output {
-        Format::Text => told.write(&mut out)?,
-        Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(&told.json())?)?,
-    }
-    out.flush()?;
-    let Some(violation) = &told.violation else { return Ok(Outcome::Fine) };
+    let input_args = InputArgs { path: args.path.as_deref(), scenario: args.scenario.as_deref(), catalog: &catalog };
+    let Some(input) = input::read(input_args, change, &mut anstream::stderr())? else { return Ok(Outcome::Incomplete) };
+    let report = Report { own_prices, ..simulate(&input, &catalog, args.verbose)? };
+    output::print(args.output, &report)?;
+    let Some(violation) = &report.violation else { return Ok(Outcome::Fine) };
     output::error(&format!(
         "{violation}\nThis is a bug in napkeeper, not in your manifests. To reproduce it: {}",
         args.replay(&input.scenario)
@@ -125,22 +120,22 @@ impl Args {
     }
 }
 
-/// A simulation that is over.
-struct Told<'i> {
+/// The report of a simulation.
+struct Report<'i> {
     input: &'i Input,
     catalogue: String,
     /// Some of its prices are the customer's own.
     own_prices: bool,
-    /// The reasons are told too.
+    /// With explanations.
     verbose: bool,
     world: World,
     violation: Option<Violation>,
-    /// What cluster-autoscaler would have made of it.
+    /// The same load with cluster-autoscaler.
     baseline: Baseline,
     took: Duration,
 }
 
-fn simulate<'i>(input: &'i Input, catalog: &Catalog, verbose: bool) -> anyhow::Result<Told<'i>> {
+fn simulate<'i>(input: &'i Input, catalog: &Catalog, verbose: bool) -> anyhow::Result<Report<'i>> {
     let began = Instant::now();
     let setup = input.scenario.setup(input.manifests.clone());
     let baseline = autoscaler::run(catalog, &setup, input.scenario.duration)?;
@@ -154,7 +149,7 @@ fn simulate<'i>(input: &'i Input, catalog: &Catalog, verbose: bool) -> anyhow::R
     let violation = world.run_reporting(end, |now| bar.set_position(minutes(begun, now))).err();
     bar.finish_and_clear();
     let catalogue = catalog.as_of().to_string();
-    Ok(Told { input, catalogue, own_prices: false, verbose, world, violation, baseline, took: began.elapsed() })
+    Ok(Report { input, catalogue, own_prices: false, verbose, world, violation, baseline, took: began.elapsed() })
 }
 
 fn minutes(from: Timestamp, to: Timestamp) -> u64 {
@@ -168,11 +163,8 @@ fn progress(from: Timestamp, to: Timestamp) -> ProgressBar {
     style.map(|style| bar.clone().with_style(style)).unwrap_or(bar)
 }
 
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-
-impl Told<'_> {
-    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+impl TextAndJson for Report<'_> {
+    fn write_text(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         self.write_header(out)?;
         timeline::write(out, self.world.timeline(), self.world.started_at())?;
         writeln!(out)?;
@@ -183,31 +175,12 @@ impl Told<'_> {
             writeln!(out)?;
         }
         let time = self.world.now().duration_since(self.world.started_at());
-        writeln!(out, "{BOLD}time{BOLD:#}         {} simulated in {took} ms", timeline::offset(time))
+        Ok(writeln!(out, "{BOLD}time{BOLD:#}         {} simulated in {took} ms", timeline::offset(time))?)
     }
 
-    fn write_header(&self, out: &mut impl Write) -> io::Result<()> {
-        let Input { scenario, manifests, from, .. } = self.input;
-        writeln!(out, "{BOLD}{}{BOLD:#} ({from})", scenario.name)?;
-        if let Some(description) = &scenario.description {
-            for line in description.trim_end().lines() {
-                writeln!(out, "  {DIM}{line}{DIM:#}")?;
-            }
-        }
-        let own = if self.own_prices { ", with your price sheet" } else { "" };
-        writeln!(out, "region       {}, prices as of {}{own}", scenario.region, self.catalogue)?;
-        let end = scenario.start.checked_add(scenario.duration).unwrap_or(scenario.start);
-        writeln!(out, "time         {} to {end}, seed {}", scenario.start, scenario.seed)?;
-        if !manifests.skipped.is_empty() {
-            let kinds: Vec<String> = manifests.skipped.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
-            writeln!(out, "ignored      {}", kinds.join(", "))?;
-        }
-        writeln!(out)
-    }
-
-    fn json(&self) -> Value {
+    fn to_json(&self) -> anyhow::Result<Value> {
         let scenario = &self.input.scenario;
-        let mut told = json!({
+        let mut value = json!({
             "scenario": scenario.name,
             "region": scenario.region,
             "seed": scenario.seed,
@@ -224,9 +197,30 @@ impl Told<'_> {
             "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
         });
         if self.verbose {
-            told["reasons"] = reasons::json(&self.world);
+            value["reasons"] = reasons::json(&self.world);
         }
-        told
+        Ok(value)
+    }
+}
+
+impl Report<'_> {
+    fn write_header(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Input { scenario, manifests, from, .. } = self.input;
+        writeln!(out, "{BOLD}{}{BOLD:#} ({from})", scenario.name)?;
+        if let Some(description) = &scenario.description {
+            for line in description.trim_end().lines() {
+                writeln!(out, "  {DIM}{line}{DIM:#}")?;
+            }
+        }
+        let own = if self.own_prices { ", with your price sheet" } else { "" };
+        writeln!(out, "region       {}, prices as of {}{own}", scenario.region, self.catalogue)?;
+        let end = scenario.start.checked_add(scenario.duration).unwrap_or(scenario.start);
+        writeln!(out, "time         {} to {end}, seed {}", scenario.start, scenario.seed)?;
+        if !manifests.skipped.is_empty() {
+            let kinds: Vec<String> = manifests.skipped.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+            writeln!(out, "ignored      {}", kinds.join(", "))?;
+        }
+        writeln!(out)
     }
 }
 

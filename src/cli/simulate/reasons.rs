@@ -1,8 +1,8 @@
-//! Reasons: why were nodes bought as they were, and what keeps pods waiting?
+//! Why VM sizes were chosen, and why pods are pending at the end.
 
-use super::{BOLD, DIM};
-use crate::account::{json, size, text};
+use crate::explanation::{json, size, text};
 use crate::output::plural;
+use crate::output::style::{BOLD, DIM};
 use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::scheduling::{AvailableOfferings, Explanations, Input, MAX_NEW_NODES, explain};
 use napkeeper_sim::world::{LaunchReason, World};
@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Most groups of each sort.
+/// Most groups of each list.
 const MOST: usize = 10;
 
-/// Writes why nodes were bought, and about the pods that wait at the end.
-pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
-    let all: Vec<&LaunchReason> = dearest(world);
+/// Writes why sizes were chosen, and explains the pods that are pending at the end.
+pub(super) fn write(out: &mut dyn Write, world: &World) -> io::Result<()> {
+    let all: Vec<&LaunchReason> = by_cost(world);
     if !all.is_empty() {
         writeln!(out, "\n{BOLD}launched{BOLD:#}     by NodePool and size, and why that size")?;
     }
@@ -49,17 +49,17 @@ pub(super) fn write(out: &mut impl Write, world: &World) -> io::Result<()> {
         0 => {}
         more => writeln!(out, "  {DIM}and {} more that cost less{DIM:#}", plural(more, "size"))?,
     }
-    let told = waiting(world);
-    if !told.explanations.is_empty() {
+    let pending = pending(world);
+    if !pending.explanations.is_empty() {
         writeln!(out, "\n{BOLD}pending{BOLD:#}      at the end, and how they would be scheduled")?;
-        text::write(out, &told, MOST)?;
+        text::write(out, &pending, MOST)?;
     }
     Ok(())
 }
 
 /// The same for programs.
 pub(super) fn json(world: &World) -> Value {
-    let bought = dearest(world).into_iter().take(MOST).map(|bought| {
+    let bought = by_cost(world).into_iter().take(MOST).map(|bought| {
         json!({
             "pool": bought.pool.as_str(),
             "size": bought.size.as_str(),
@@ -73,32 +73,32 @@ pub(super) fn json(world: &World) -> Value {
         })
     });
     let planned = world.planned();
-    json!({ "bought": bought.collect::<Vec<_>>(), "planned": { "price": planned.price.nanos(), "bound": planned.lower_bound.nanos() }, "waiting": json::accounts(&waiting(world)) })
+    json!({ "bought": bought.collect::<Vec<_>>(), "planned": { "price": planned.price.nanos(), "bound": planned.lower_bound.nanos() }, "waiting": json::explanations(&pending(world)) })
 }
 
-/// What was bought, that which costs most first.
-fn dearest(world: &World) -> Vec<&LaunchReason> {
+/// The launched nodes by size, the most expensive first.
+fn by_cost(world: &World) -> Vec<&LaunchReason> {
     let mut all: Vec<&LaunchReason> = world.launch_reasons().collect();
     let cost = |bought: &LaunchReason| i128::from(bought.price.nanos()) * bought.nodes as i128;
     all.sort_by_key(|bought| std::cmp::Reverse(cost(bought)));
     all
 }
 
-/// What would become of the pods that wait.
-fn waiting(world: &World) -> Explanations {
+/// How the pending pods would be scheduled.
+fn pending(world: &World) -> Explanations {
     let snapshot = world.known();
     let pods: Vec<Arc<Pod>> = snapshot.pending_pods().cloned().collect();
     if pods.is_empty() {
         return Explanations::default();
     }
-    let market = AvailableOfferings::new(snapshot, world.unavailable(), world.now());
-    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let available = AvailableOfferings::new(snapshot, world.unavailable(), world.now());
+    let (excluded_nodes, claim_of_pod) = (BTreeSet::new(), BTreeMap::new());
     let input = Input {
         snapshot,
-        available: &market,
-        excluded_nodes: &without,
+        available: &available,
+        excluded_nodes: &excluded_nodes,
         max_new_nodes: MAX_NEW_NODES,
-        claim_of_pod: &promised,
+        claim_of_pod: &claim_of_pod,
     };
     explain(input, &pods, |_| true)
 }

@@ -1,8 +1,8 @@
-//! The summary: what did it take, what did it cost, and what is left?
+//! The summary of a simulation: nodes, cost and orphans.
 
 use super::timeline::offset;
-use super::{BOLD, DIM};
-use crate::output::plural;
+use crate::output::style::{BOLD, DIM};
+use crate::output::{first_names, plural};
 use napkeeper_core::model::amounts::money::Money;
 use napkeeper_core::plan::kind_label;
 use napkeeper_sim::autoscaler::{self, Baseline};
@@ -13,8 +13,8 @@ use std::io::{self, Write};
 /// Most names in a line.
 const NAMES: usize = 4;
 
-/// Writes what came of it.
-pub(super) fn write(out: &mut impl Write, world: &World, baseline: &Baseline) -> io::Result<()> {
+/// Writes the summary.
+pub(super) fn write(out: &mut dyn Write, world: &World, baseline: &Baseline) -> io::Result<()> {
     let summary = world.summary();
     nodes(out, &summary, world)?;
     cost(out, &summary)?;
@@ -22,7 +22,7 @@ pub(super) fn write(out: &mut impl Write, world: &World, baseline: &Baseline) ->
     orphans(out, &world.orphans(), world)
 }
 
-fn nodes(out: &mut impl Write, s: &Summary, world: &World) -> io::Result<()> {
+fn nodes(out: &mut dyn Write, s: &Summary, world: &World) -> io::Result<()> {
     let Summary { nodes_launched, nodes_most, nodes_now, node_hours, spot_percent, .. } = s;
     writeln!(
         out,
@@ -45,13 +45,13 @@ fn waiting(world: &World) -> usize {
     world.cluster().state().pending().values().map(std::collections::BTreeSet::len).sum()
 }
 
-fn cost(out: &mut impl Write, s: &Summary) -> io::Result<()> {
+fn cost(out: &mut dyn Write, s: &Summary) -> io::Result<()> {
     let saved = saving(s.cost, s.cost_on_demand);
     writeln!(out, "{BOLD}cost{BOLD:#}         {}; same VMs on-demand: {} ({saved})", s.cost, s.cost_on_demand)
 }
 
-/// Beside what cluster-autoscaler would have made of the same load, and by which policy.
-fn compare(out: &mut impl Write, s: &Summary, waiting: usize, baseline: &Baseline) -> io::Result<()> {
+/// Compares with cluster-autoscaler on the same load, and names its policy.
+fn compare(out: &mut dyn Write, s: &Summary, waiting: usize, baseline: &Baseline) -> io::Result<()> {
     let Baseline { cost, node_hours, nodes_launched, pod_wait_minutes, cpu_utilisation_percent, unplaced_pods, .. } =
         baseline;
     // A bill for fewer pods is no cheaper bill.
@@ -82,7 +82,7 @@ fn saving(cost: Money, other: Money) -> String {
     }
 }
 
-fn orphans(out: &mut impl Write, orphans: &OrphanSummary, world: &World) -> io::Result<()> {
+fn orphans(out: &mut dyn Write, orphans: &OrphanSummary, world: &World) -> io::Result<()> {
     let left = orphans.left();
     let OrphanSummary { found, collected, kept, halted } = orphans;
     writeln!(
@@ -119,7 +119,5 @@ fn orphans(out: &mut impl Write, orphans: &OrphanSummary, world: &World) -> io::
 }
 
 fn names(kept: &[&KeptResource]) -> String {
-    let shown: Vec<String> = kept.iter().take(NAMES).map(|k| format!("{} {}", kind_label(k.kind), k.name)).collect();
-    let more = kept.len().saturating_sub(NAMES);
-    if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
+    first_names(kept.iter().map(|one| format!("{} {}", kind_label(one.kind), one.name)), kept.len(), NAMES)
 }

@@ -1,4 +1,4 @@
-//! Does the command say what happened, the same each time, and refuse what it cannot run?
+//! Tests of the command: its report, that runs are reproducible, and what it refuses.
 
 use super::*;
 use std::fs;
@@ -9,27 +9,27 @@ fn catalog() -> Catalog {
 }
 
 fn quickstart(catalog: &Catalog) -> Input {
-    let asked = Asked { path: None, scenario: None, catalog };
-    input::read(asked, |_| {}, &mut Vec::new()).unwrap().unwrap()
+    let args = InputArgs { path: None, scenario: None, catalog };
+    input::read(args, |_| {}, &mut Vec::new()).unwrap().unwrap()
 }
 
-/// What a told simulation prints, without the time that it took.
-fn text(told: &Told<'_>) -> String {
+/// The text of a report, without the time that it took.
+fn text(report: &Report<'_>) -> String {
     let mut out = Vec::new();
-    told.write(&mut out).unwrap();
+    report.write_text(&mut out).unwrap();
     let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
     text.rsplit_once(" simulated in ").unwrap().0.to_owned()
 }
 
-/// What is said of a folder with these files, and how it ends.
+/// The problems of a folder with these files.
 fn refused(files: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
         fs::write(folder.path().join(name), text).unwrap();
     }
     let (catalog, mut err) = (catalog(), Vec::new());
-    let asked = Asked { path: Some(folder.path()), scenario: None, catalog: &catalog };
-    let said = match input::read(asked, |_| {}, &mut err) {
+    let args = InputArgs { path: Some(folder.path()), scenario: None, catalog: &catalog };
+    let said = match input::read(args, |_| {}, &mut err) {
         Ok(None) => anstream::adapter::strip_str(&String::from_utf8(err).unwrap()).to_string(),
         Ok(Some(_)) => panic!("this runs"),
         Err(error) => error.to_string(),
@@ -46,9 +46,9 @@ fn shipped(name: &str) -> String {
 fn the_quickstart_tells_its_story_and_tells_it_twice_alike() {
     let catalog = catalog();
     let input = quickstart(&catalog);
-    let told = simulate(&input, &catalog, false).unwrap();
-    assert_eq!(told.violation, None);
-    let said = text(&told);
+    let report = simulate(&input, &catalog, false).unwrap();
+    assert_eq!(report.violation, None);
+    let said = text(&report);
     for words in [
         "scaled to 100",
         "Azure evicted the spot VM",
@@ -71,23 +71,23 @@ fn the_quickstart_tells_its_story_and_tells_it_twice_alike() {
     }
     let again = simulate(&input, &catalog, false).unwrap();
     assert_eq!(said, text(&again));
-    let json = |told: &Told<'_>| {
-        let mut value = told.json();
+    let json = |report: &Report<'_>| {
+        let mut value = report.to_json().unwrap();
         value["took_ms"] = Value::Null;
         value.to_string()
     };
-    assert_eq!(json(&told), json(&again));
+    assert_eq!(json(&report), json(&again));
 }
 
 #[test]
 fn another_seed_is_another_run() {
     let catalog = catalog();
-    let asked = Asked { path: None, scenario: None, catalog: &catalog };
+    let args = InputArgs { path: None, scenario: None, catalog: &catalog };
     let change = |scenario: &mut Scenario| {
         scenario.seed = 2;
         scenario.duration = SignedDuration::from_hours(1);
     };
-    let other = input::read(asked, change, &mut Vec::new()).unwrap().unwrap();
+    let other = input::read(args, change, &mut Vec::new()).unwrap().unwrap();
     let first = quickstart(&catalog);
     let start = |input: &Input| simulate(input, &catalog, false).unwrap().world.timeline().first().cloned();
     assert_ne!(start(&other), start(&first));

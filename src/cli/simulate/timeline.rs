@@ -1,22 +1,22 @@
-//! The timeline: how does it read?
+//! The timeline of a simulation.
 
-use super::{BOLD, DIM};
-use anstyle::{AnsiColor, Style};
+use crate::output::style::{BOLD, CYAN, DIM, GREEN, RED, YELLOW};
+use anstyle::Style;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_sim::world::{EventKind, TimelineEntry};
 use std::io::{self, Write};
 
-/// More entries of one kind within a minute than this become one line.
-const FLOOD: usize = 6;
+/// More entries of one kind than this within a minute become one line.
+const MAX_REPEATED: usize = 6;
 /// Width of the column of names.
 const SUBJECT: usize = 34;
 
-/// Writes a timeline, one line for each entry, floods as one line.
-pub(super) fn write(out: &mut impl Write, entries: &[TimelineEntry], start: Timestamp) -> io::Result<()> {
+/// Writes a timeline, one line for each entry, or for many of a kind.
+pub(super) fn write(out: &mut dyn Write, entries: &[TimelineEntry], start: Timestamp) -> io::Result<()> {
     let minute = |e: &TimelineEntry| e.at.duration_since(start).as_mins();
     for group in entries.chunk_by(|a, b| a.kind == b.kind && minute(a) == minute(b)) {
         match group {
-            [first, ..] if group.len() > FLOOD => {
+            [first, ..] if group.len() > MAX_REPEATED => {
                 let subject = format!("{} and {} more", first.subject, group.len() - 1);
                 line(out, first, &subject, start)?;
             }
@@ -26,7 +26,7 @@ pub(super) fn write(out: &mut impl Write, entries: &[TimelineEntry], start: Time
     Ok(())
 }
 
-fn line(out: &mut impl Write, entry: &TimelineEntry, subject: &str, start: Timestamp) -> io::Result<()> {
+fn line(out: &mut dyn Write, entry: &TimelineEntry, subject: &str, start: Timestamp) -> io::Result<()> {
     let at = offset(entry.at.duration_since(start));
     let style = style(entry.kind);
     let TimelineEntry { kind, text, .. } = entry;
@@ -43,11 +43,9 @@ pub(super) fn offset(time: SignedDuration) -> String {
 fn style(kind: EventKind) -> Style {
     match kind {
         EventKind::Scenario => BOLD,
-        EventKind::Provision | EventKind::Ready => AnsiColor::Green.on_default(),
-        EventKind::Refused | EventKind::Waiting | EventKind::Evicted | EventKind::Breaker | EventKind::Controller => {
-            AnsiColor::Red.on_default()
-        }
-        EventKind::Disrupt | EventKind::Gone => AnsiColor::Cyan.on_default(),
-        EventKind::Suspect | EventKind::Collected | EventKind::Kept => AnsiColor::Yellow.on_default(),
+        EventKind::Provision | EventKind::Ready => GREEN,
+        EventKind::Refused | EventKind::Waiting | EventKind::Evicted | EventKind::Breaker | EventKind::Controller => RED,
+        EventKind::Disrupt | EventKind::Gone => CYAN,
+        EventKind::Suspect | EventKind::Collected | EventKind::Kept => YELLOW,
     }
 }

@@ -1,7 +1,7 @@
-//! What can `napkeeper validate` be asked for?
+//! Arguments of `napkeeper validate`.
 
-use super::super::policy_args::PolicyArgs;
-use super::definitions::Choice;
+use super::crds::CrdSource;
+use crate::policy_args::PolicyArgs;
 use clap::ValueEnum;
 use napkeeper_verdict::Severity;
 use std::path::PathBuf;
@@ -30,8 +30,8 @@ pub(crate) struct Args {
     #[arg(value_name = "PATH")]
     pub(super) paths: Vec<PathBuf>,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
-    pub(super) output: Format,
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Text, value_name = "FORMAT")]
+    pub(super) output: OutputFormat,
     /// Lowest severity that results in exit code 1.
     #[arg(long, value_enum, default_value_t = FailOn::Error, value_name = "SEVERITY")]
     pub(super) fail_on: FailOn,
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// CustomResourceDefinitions to validate against: embedded (of this build), embedded:VERSION (fails if the build
     /// has another), cluster (from the current kubeconfig context), or a file or directory.
     #[arg(long, default_value = "embedded", value_name = "WHICH")]
-    pub(super) crds: Choice,
+    pub(super) crds: CrdSource,
     #[command(flatten)]
     pub(super) policies: PolicyArgs,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub(super) struct SourceArgs {
     pub(super) changed_since: Option<String>,
 }
 
-/// What is known beside the manifests.
+/// Facts about the cluster.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub(super) struct FactArgs {
@@ -87,7 +87,7 @@ pub(super) struct FactArgs {
     pub(super) facts: Option<PathBuf>,
 }
 
-/// What is known already and not reported again.
+/// Findings that are known and not reported again.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Known findings")]
 pub(super) struct KnownArgs {
@@ -101,7 +101,7 @@ pub(super) struct KnownArgs {
 
 /// How findings are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Format {
+pub(super) enum OutputFormat {
     /// Human-readable text.
     Text,
     /// One JSON object.
@@ -120,7 +120,7 @@ pub(super) enum Format {
     Markdown,
 }
 
-/// The least severity that counts.
+/// The lowest severity that results in exit code 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum FailOn {
     /// Errors.
@@ -132,7 +132,7 @@ pub(super) enum FailOn {
 }
 
 impl FailOn {
-    /// True when a finding of this severity counts.
+    /// True when a finding of this severity results in exit code 1.
     pub(super) fn counts(self, severity: Severity) -> bool {
         match self {
             Self::Error => severity == Severity::Error,
@@ -142,7 +142,7 @@ impl FailOn {
     }
 }
 
-/// Which folders are built by kustomize.
+/// Which directories are built by kustomize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Kustomize {
     /// Those of PATH with a kustomization.

@@ -1,33 +1,39 @@
-//! What is found in each file, for whichever cluster?
+//! Validation of the input for each cluster.
 
-use super::super::policy_args::LoadedPolicies;
 use super::args::Args;
-use super::clusters::Scope;
-use super::suppress::identity::Objects;
-use napkeeper_api::manifests::Source;
+use super::input::{Input, SourceOrigin, list};
+use super::objects::Objects;
+use super::parts::{self, Part};
+use super::targets::Targets;
+use crate::output;
+use crate::policy_args::LoadedPolicies;
+use anyhow::bail;
+use napkeeper_api::config;
+use napkeeper_api::manifests::{self, Source};
 use napkeeper_sim::scenario::{KIND, is_scenario, read};
 use napkeeper_verdict::rules::{Rule, structure as rules};
 use napkeeper_verdict::{Finding, Report, Verdict};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A finding, and what is known around it.
+/// A finding with its context.
 #[derive(Debug, Clone)]
-pub(super) struct Shown {
+pub(super) struct ReportedFinding {
     pub(super) finding: Finding,
-    /// The clusters that it is true of; empty where none is configured.
+    /// The clusters that it applies to; empty where none is configured.
     pub(super) clusters: Vec<Arc<str>>,
-    /// Which of the sources it stands in.
+    /// Position of its source in the input.
     pub(super) source: usize,
     /// `apiVersion/kind/name` of its object; empty where there is none.
     pub(super) object: String,
     /// Its line may hold a secret, and is not shown.
     pub(super) secret: bool,
-    /// The same for the same fault, wherever its lines move; see [`super::suppress::identity`].
+    /// The same for the same finding when its lines move; empty until suppression is over.
     pub(super) fingerprint: String,
 }
 
-impl Shown {
+impl ReportedFinding {
     pub(super) fn new(finding: Finding, clusters: Vec<Arc<str>>, source: usize, objects: &mut Objects<'_>) -> Self {
         let object = objects.about(&finding);
         let secret = objects.may_be_secret(&finding);
@@ -35,87 +41,156 @@ impl Shown {
     }
 }
 
-/// All that is found, and what was looked at.
-#[derive(Debug, Default)]
-pub(super) struct Judged {
+/// The input with all that was found in it.
+#[derive(Debug)]
+pub(super) struct Verdicts {
+    pub(super) input: Input,
+    /// How many files were validated.
+    pub(super) files: usize,
     /// By source, line and column.
-    pub(super) shown: Vec<Shown>,
+    pub(super) findings: Vec<ReportedFinding>,
     /// How many objects were checked.
     pub(super) checked: usize,
     /// Objects of other kinds, by `apiVersion kind`.
     pub(super) skipped: BTreeMap<String, usize>,
-    /// The definitions that were judged by.
+    /// The origin of the CustomResourceDefinitions.
     pub(super) definitions: String,
 }
 
-/// A part of the sources that belongs together.
-pub(super) struct Part<'s> {
-    pub(super) scope: &'s Scope,
-    pub(super) policies: LoadedPolicies,
-    /// Which of the sources.
-    pub(super) members: Vec<usize>,
-}
-
-/// Judges each part by what is known of its cluster. What is found in a file for several clusters is one finding.
-pub(super) fn judge(args: &Args, sources: &[Source], parts: &[Part<'_>]) -> anyhow::Result<Judged> {
-    let mut verdict = Verdict::embedded()?.with_definitions(args.crds.load()?);
-    let definitions = verdict.definitions().origin().to_owned();
-    let mut judged = Judged { definitions, ..Judged::default() };
-    let mut all: Vec<Vec<Shown>> = sources.iter().map(|_| Vec::new()).collect();
-    let mut counted = vec![false; sources.len()];
-    for part in parts {
-        let LoadedPolicies { policies, inputs, .. } = part.policies.clone();
-        let inputs = inputs.with_render(&policies, &members(sources, &part.members));
-        verdict = verdict.with_facts(part.scope.facts.clone()).with_policies(policies, inputs);
-        for (source, report) in reports(&verdict, sources, &part.members) {
-            let (Some(text), Some(found)) = (sources.get(source), all.get_mut(source)) else { continue };
-            let report = with_scenarios(text, report);
-            let clusters: Vec<Arc<str>> = part.scope.name.iter().cloned().collect();
-            let again = counted.get_mut(source).is_some_and(|counted| std::mem::replace(counted, true));
-            let mut objects = Objects::of(text);
-            for mut finding in report.findings {
-                args.policies.weigh(&mut finding);
-                let known = found.iter_mut().filter(|_| again).find(|known| known.finding == finding);
-                match known {
-                    Some(known) => known.clusters.extend(clusters.iter().cloned()),
-                    None => found.push(Shown::new(finding, clusters.clone(), source, &mut objects)),
-                }
-            }
-            if !again {
-                judged.checked += report.checked;
-                for (kind, n) in report.skipped {
-                    *judged.skipped.entry(kind).or_default() += n;
-                }
-            }
+/// Validates the input with the facts about each cluster.
+pub(super) fn judge(args: &Args, targets: &Targets, mut input: Input) -> anyhow::Result<Verdicts> {
+    let mut parts = parts::divide(args, targets, &input)?;
+    let config_was_added = parts::add_config(targets, &mut input, &mut parts);
+    let mut verdicts = judge_parts(args, input, &parts)?;
+    for part in &parts {
+        // A file of policies that an earlier cluster has too is among the sources by now.
+        for (source, findings) in part.policies.problems(&verdicts.input.sources) {
+            verdicts.add(source, findings);
         }
     }
-    judged.shown = all.into_iter().flatten().collect();
-    sort(&mut judged.shown);
-    Ok(judged)
+    if let Some(facts) = targets.unused_facts() {
+        for source in manifests::load(std::slice::from_ref(&facts.file)).files {
+            verdicts.add(source, vec![facts.finding.clone()]);
+        }
+    }
+    if parts.iter().all(|part| part.policies.policies.is_empty()) {
+        verdicts.require_supported(args, config_was_added)?;
+    }
+    Ok(verdicts)
 }
 
-/// By source, line and column.
-pub(super) fn sort(shown: &mut [Shown]) {
-    shown.sort_by_key(|s| (s.source, s.finding.line, s.finding.column));
+/// The findings of another version of the input, such as the merge base, by the facts of today.
+pub(super) fn judge_again(args: &Args, targets: &Targets, input: Input) -> anyhow::Result<Verdicts> {
+    let parts = parts::divide(args, targets, &input)?;
+    judge_parts(args, input, &parts)
 }
 
-/// One report for each of the members. Only where not all sources belong to the part are they copied.
-fn reports(verdict: &Verdict, sources: &[Source], members: &[usize]) -> Vec<(usize, Report)> {
-    let reports = if members.len() == sources.len() {
+impl Verdicts {
+    /// Adds a source with findings, such as a file of policies.
+    pub(super) fn add(&mut self, source: Source, findings: Vec<Finding>) {
+        let index = self.input.sources.len();
+        let mut objects = Objects::of(&source);
+        let reported = |finding| ReportedFinding::new(finding, Vec::new(), index, &mut objects);
+        self.findings.extend(findings.into_iter().map(reported));
+        let origin = SourceOrigin::File(PathBuf::from(&*source.file));
+        self.input.push(source, origin);
+    }
+
+    /// Sorts the findings by source, line and column.
+    pub(super) fn sort(&mut self) {
+        self.findings.sort_by_key(|one| (one.source, one.finding.line, one.finding.column));
+    }
+
+    /// Refuses input without supported manifests: the render may be empty, or the path wrong.
+    fn require_supported(&self, args: &Args, config_was_added: bool) -> anyhow::Result<()> {
+        let named = args.paths.iter().any(|path| config::is_config(&path.to_string_lossy()));
+        let configs = self.input.sources.iter().filter(|source| config::is_config(&source.file));
+        let configs = configs.map(|source| source.parsed().documents.len()).sum::<usize>();
+        let supported = self.checked - if named && !config_was_added { 0 } else { configs.min(self.checked) };
+        let is_silent = self.findings.is_empty() && self.input.unreadable.is_empty();
+        if supported > 0 || !is_silent || args.allow_empty {
+            return Ok(());
+        }
+        let cluster = args.facts.cluster.as_ref().map(|name| format!(" for cluster {name}")).unwrap_or_default();
+        let others = match self.skipped.values().sum::<usize>() {
+            0 => String::new(),
+            n => format!(" ({} of other kinds)", output::plural(n, "object")),
+        };
+        bail!(
+            "no supported manifests found in {}{cluster}{others}: check the path, or use --allow-empty to allow this",
+            list(&self.input.paths)
+        )
+    }
+}
+
+/// Validates each part with the facts about its cluster. What is found in a file for several clusters is one finding.
+fn judge_parts(args: &Args, input: Input, parts: &[Part<'_>]) -> anyhow::Result<Verdicts> {
+    let mut verdict = Verdict::embedded()?.with_definitions(args.crds.load()?);
+    let definitions = verdict.definitions().origin().to_owned();
+    let files = input.sources.len();
+    let mut verdicts =
+        Verdicts { input, files, findings: Vec::new(), checked: 0, skipped: BTreeMap::new(), definitions };
+    let sources = &verdicts.input.sources;
+    let mut by_source: Vec<Option<Vec<ReportedFinding>>> = sources.iter().map(|_| None).collect();
+    for part in parts {
+        let LoadedPolicies { policies, inputs, .. } = part.policies.clone();
+        let inputs = inputs.with_render(&policies, &sources_of(sources, part));
+        verdict = verdict.with_facts(part.target.facts.clone()).with_policies(policies, inputs);
+        for (index, report) in reports(&verdict, sources, part) {
+            let (Some(source), Some(found)) = (sources.get(index), by_source.get_mut(index)) else { continue };
+            let mut report = with_scenarios(source, report);
+            report.findings.iter_mut().for_each(|finding| args.policies.weigh(finding));
+            if found.is_none() {
+                verdicts.checked += report.checked;
+                for (kind, n) in report.skipped {
+                    *verdicts.skipped.entry(kind).or_default() += n;
+                }
+            }
+            let clusters: Vec<Arc<str>> = part.target.name.iter().cloned().collect();
+            merge(found, report.findings, &clusters, index, source);
+        }
+    }
+    verdicts.findings = by_source.into_iter().flatten().flatten().collect();
+    verdicts.sort();
+    Ok(verdicts)
+}
+
+/// Adds the findings in a source for some clusters. One that is known for other clusters gets these as well.
+fn merge(
+    found: &mut Option<Vec<ReportedFinding>>,
+    findings: Vec<Finding>,
+    clusters: &[Arc<str>],
+    index: usize,
+    source: &Source,
+) {
+    let mut objects = Objects::of(source);
+    let is_validated = found.is_some();
+    let found = found.get_or_insert_default();
+    for finding in findings {
+        match found.iter_mut().filter(|_| is_validated).find(|known| known.finding == finding) {
+            Some(known) => known.clusters.extend(clusters.iter().cloned()),
+            None => found.push(ReportedFinding::new(finding, clusters.to_vec(), index, &mut objects)),
+        }
+    }
+}
+
+/// One report for each source of a part. Sources are copied only if not all of them belong to it.
+fn reports(verdict: &Verdict, sources: &[Source], part: &Part<'_>) -> Vec<(usize, Report)> {
+    let reports = if part.sources.len() == sources.len() {
         verdict.judge(sources)
     } else {
-        verdict.judge(&self::members(sources, members))
+        verdict.judge(&sources_of(sources, part))
     };
-    members.iter().copied().zip(reports).collect()
+    part.sources.iter().copied().zip(reports).collect()
 }
 
-fn members(sources: &[Source], members: &[usize]) -> Vec<Source> {
-    members.iter().filter_map(|i| sources.get(*i).cloned()).collect()
+fn sources_of(sources: &[Source], part: &Part<'_>) -> Vec<Source> {
+    part.sources.iter().filter_map(|i| sources.get(*i).cloned()).collect()
 }
 
-/// Adds what is wrong with scenarios of `simulate`. Whether their steps name something is known only beside manifests.
+/// Adds the findings of scenarios of `simulate`. Whether their steps name existing objects is checked by `simulate`.
 fn with_scenarios(source: &Source, mut report: Report) -> Report {
-    // Reading a file again, whole, only where it may hold one.
+    // The whole file is parsed again only if it may hold one.
     let reading = source.text.contains(KIND).then(|| source.parsed());
     for document in reading.iter().flat_map(|r| &r.documents).filter(|d| is_scenario(d)) {
         report.checked += 1;

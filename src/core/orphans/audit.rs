@@ -218,9 +218,7 @@ fn audit_finding<'a>(
         status,
         refusals: refusals.collect(),
         reported_only,
-        needs_approval: status.is_orphan()
-            && !reported_only
-            && finding.refusals.contains(&DeletionRefusal::Approval),
+        needs_approval: status.is_orphan() && !reported_only && finding.refusals.contains(&DeletionRefusal::Approval),
         unused_since: unused_since.filter(|_| status.is_idle(finding.kind)),
         minimum_age,
         eligible_at: context.eligible_at(resource, sweep),
@@ -238,7 +236,11 @@ fn status(finding: &Finding, is_old: bool) -> AuditStatus {
         Classification::Protected
             if refused_as(DeletionRefusal::Excluded) && !refused_as(DeletionRefusal::SignOfLife) =>
         {
-            if young { Classification::Suspect } else { Classification::Orphan }
+            if young {
+                Classification::Suspect
+            } else {
+                Classification::Orphan
+            }
         }
         other => other,
     };

@@ -1,13 +1,13 @@
-//! For a spreadsheet: CSV by RFC 4180, one row a finding.
+//! CSV by RFC 4180, one row per finding, for a spreadsheet.
 
-use super::super::report::{Report, Row, usd};
+use super::super::report::{Report, ResourceFinding, usd};
 use super::{reasons, tags};
 use std::io::{self, Write};
 
 const HEAD: [&str; 16] = [
     "kind",
     "name",
-    "standing",
+    "status",
     "id",
     "incarnation",
     "sweep",
@@ -23,7 +23,7 @@ const HEAD: [&str; 16] = [
     "why_not_yet",
 ];
 
-pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
     writer.write_record(HEAD)?;
     for row in &report.findings {
@@ -32,12 +32,12 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     writer.flush()
 }
 
-fn fields(row: &Row) -> [String; 16] {
+fn fields(row: &ResourceFinding) -> [String; 16] {
     let time = |at: &Option<jiff::Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
     [
         row.kind.to_string(),
         row.name.clone(),
-        row.standing.as_str().to_owned(),
+        row.status.as_str().to_owned(),
         row.id.to_string(),
         row.incarnation.to_string(),
         row.sweep.clone().unwrap_or_default(),
@@ -48,13 +48,13 @@ fn fields(row: &Row) -> [String; 16] {
         row.addresses.to_string(),
         tags(row),
         row.evidence.join("; "),
-        row.would.clone(),
-        row.kept_by.iter().map(|kept| kept.refusal).collect::<Vec<_>>().join(" "),
+        row.action.clone(),
+        row.refusals.iter().map(|kept| kept.refusal.category()).collect::<Vec<_>>().join(" "),
         reasons(row).join("; "),
     ]
 }
 
-/// A field that no spreadsheet takes for a formula.
+/// A field that no spreadsheet interprets as a formula.
 fn inert(field: String) -> String {
     if field.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{field}") } else { field }
 }

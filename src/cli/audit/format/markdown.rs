@@ -1,16 +1,13 @@
-//! For a comment on a pull request or a ticket: the sums, and a list that is short, bounded and folded.
+//! Markdown for a comment on a pull request or a ticket: sums, and a bounded table.
 
-use super::super::super::markdown::{code, plain};
 use super::super::report::{Report, age};
 use super::{cost, reasons, sum};
+use crate::output::markdown::{MOST, code, plain, write_findings};
 use std::io::{self, Write};
 
-/// Most findings that are listed. Orphans come first.
-const MOST: usize = 50;
-
-pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let title = match () {
-        () if !report.whole => "incomplete listing".to_owned(),
+        () if !report.is_complete => "incomplete listing".to_owned(),
         () if !report.of_cluster => "cluster not confirmed".to_owned(),
         () => sum(report),
     };
@@ -25,7 +22,7 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
     if !report.findings.is_empty() {
         findings(report, out)?;
     }
-    for (sweep, rows) in report.approvals() {
+    for (sweep, approved) in report.approvals() {
         let sweep = if sweep.is_empty() { "an OrphanSweep".to_owned() } else { format!("OrphanSweep {}", code(sweep)) };
         writeln!(
             out,
@@ -33,35 +30,28 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> io::Result<()> {
              {sweep} in Git:\n"
         )?;
         writeln!(out, "```yaml\nspec:\n  approvals:")?;
-        for row in rows.iter().take(MOST) {
-            write!(out, "{}", row.approval.as_deref().unwrap_or_default().replace('`', ""))?;
+        for finding in approved.iter().take(MOST) {
+            write!(out, "{}", finding.approval.as_deref().unwrap_or_default().replace('`', ""))?;
         }
         writeln!(out, "```\n\n</details>")?;
     }
     Ok(())
 }
 
-fn findings(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    let count = super::super::super::output::plural(report.findings.len(), "finding");
-    writeln!(out, "\n<details><summary>{count}</summary>\n")?;
-    writeln!(out, "| standing | kind | name | age | per month | addresses | evidence | why not deleted |")?;
-    writeln!(out, "|---|---|---|---|---|---|---|---|")?;
-    for row in report.findings.iter().take(MOST) {
-        writeln!(
-            out,
+fn findings(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let rows = report.findings.iter().map(|finding| {
+        format!(
             "| {} | {} | {} | {} | {} | {} | {} | {} |",
-            row.standing.as_str(),
-            row.kind,
-            code(&row.name),
-            age(row.since(), report.taken_at),
-            cost(row),
-            row.addresses,
-            plain(&row.evidence.join("; ")),
-            reasons(row).iter().map(|reason| plain(reason)).collect::<Vec<_>>().join("<br>")
-        )?;
-    }
-    if report.findings.len() > MOST {
-        writeln!(out, "\n… and {} more.", report.findings.len() - MOST)?;
-    }
-    writeln!(out, "\n</details>")
+            finding.status.as_str(),
+            finding.kind,
+            code(&finding.name),
+            age(finding.since(), report.taken_at),
+            cost(finding),
+            finding.addresses,
+            plain(&finding.evidence.join("; ")),
+            reasons(finding).iter().map(|reason| plain(reason)).collect::<Vec<_>>().join("<br>")
+        )
+    });
+    let header = "| status | kind | name | age | per month | addresses | evidence | why not deleted |";
+    write_findings(out, header, &rows.collect::<Vec<_>>())
 }

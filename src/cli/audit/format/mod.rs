@@ -1,6 +1,4 @@
-//! How is the report printed?
-//!
-//! One file a format. None of them decides how the program ends.
+//! The formats of a report, one file each. None of them decides the exit code.
 
 mod csv;
 mod markdown;
@@ -8,63 +6,76 @@ mod policyreport;
 mod sarif;
 mod table;
 
-use super::Format;
-use super::report::{Report, Row};
+use super::OutputFormat;
+use super::report::{Report, ResourceFinding, usd};
+use crate::output::{Format, one_line, plural, plural_of, write_json};
+use napkeeper_core::orphans::AuditStatus;
 use std::io::Write;
 
-/// Prints in a format.
-pub(super) fn write(format: Format, report: &Report, out: &mut impl Write) -> anyhow::Result<()> {
-    match format {
-        Format::Table => table::write(report, out)?,
-        Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(report)?)?,
-        Format::Markdown => markdown::write(report, out)?,
-        Format::Csv => csv::write(report, out)?,
-        Format::Sarif => sarif::write(report, out)?,
-        Format::PolicyReport => policyreport::write(report, out)?,
+impl Format<Report> for OutputFormat {
+    fn write(self, report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self {
+            Self::Table => table::write(report, out)?,
+            Self::Json => write_json(report, out)?,
+            Self::Markdown => markdown::write(report, out)?,
+            Self::Csv => csv::write(report, out)?,
+            Self::Sarif => sarif::write(report, out)?,
+            Self::PolicyReport => policyreport::write(report, out)?,
+        }
+        Ok(())
     }
-    Ok(())
 }
 
-/// A cost as people read it; a VM whose price nobody knows is not free.
-fn cost(row: &Row) -> String {
-    if row.priced { format!("${}", super::report::usd(row.price)) } else { "unknown".to_owned() }
+/// The status in words.
+fn status_in_words(status: AuditStatus) -> &'static str {
+    match status {
+        AuditStatus::Unproven => "probable orphan, not yet confirmed",
+        AuditStatus::Foreign => "not owned by this cluster",
+        AuditStatus::InFlight => "being launched",
+        AuditStatus::Owned => "in use",
+        AuditStatus::Orphan | AuditStatus::Suspect | AuditStatus::Unknown | AuditStatus::Protected => status.as_str(),
+    }
 }
 
-/// What is kept and why, with the remedies, in one line each.
-fn reasons(row: &Row) -> Vec<String> {
-    row.kept_by.iter().map(|kept| format!("{} ({}): {}", kept.why, kept.refusal, kept.remedy)).collect()
+/// A cost for people; a VM without a known price is not free.
+fn cost(row: &ResourceFinding) -> String {
+    if row.priced { format!("${}", usd(row.price)) } else { "unknown".to_owned() }
+}
+
+/// Why a resource is kept, with the remedies, in one line each.
+fn reasons(row: &ResourceFinding) -> Vec<String> {
+    row.refusals.iter().map(|kept| format!("{} ({}): {}", kept.why, kept.refusal.category(), kept.remedy)).collect()
 }
 
 /// Tags in one line.
-fn tags(row: &Row) -> String {
+fn tags(row: &ResourceFinding) -> String {
     row.tags.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ")
 }
 
-/// All that is known of a finding, in one sentence.
-fn sentence(row: &Row) -> String {
+/// A finding in one line.
+fn sentence(row: &ResourceFinding) -> String {
     let addresses = match row.addresses {
         0 => String::new(),
-        n => format!(", holds {}", super::super::output::plural_of(n as usize, "address", "addresses")),
+        n => format!(", holds {}", plural_of(n as usize, "address", "addresses")),
     };
     let evidence = row.evidence.join("; ");
     let kept = reasons(row).join("; ");
-    let word = if row.standing == super::report::Standing::Foreign { "Kept" } else { "Not deleted" };
+    let word = if row.status == AuditStatus::Foreign { "Kept" } else { "Not deleted" };
     let kept = if kept.is_empty() { kept } else { format!(". {word}: {kept}") };
     let text = format!(
         "{} {}: {}, {} per month{addresses}. {evidence}. Action: {}{kept}",
         row.kind,
         row.name,
-        row.standing.words(),
+        status_in_words(row.status),
         cost(row),
-        row.would
+        row.action
     );
-    super::super::output::one_line(&text)
+    one_line(&text)
 }
 
-/// What orphans cost, and what of it napkeeper may give back.
+/// The cost of all orphans, and what of it napkeeper can save.
 fn sum(report: &Report) -> String {
-    use super::super::output::{plural, plural_of};
-    let (all, may) = (report.orphans, report.regained);
+    let (all, may) = (report.orphans, report.savings);
     let n = all.resources as usize;
     if n == 0 {
         return "0 orphans".to_owned();
@@ -73,17 +84,16 @@ fn sum(report: &Report) -> String {
         "{} {} ${} per month and {} {}; napkeeper can delete {} of them (${})",
         plural(n, "orphan"),
         if n == 1 { "costs" } else { "cost" },
-        super::report::usd(all.price),
+        usd(all.price),
         if n == 1 { "holds" } else { "hold" },
         plural_of(all.addresses as usize, "address", "addresses"),
         may.resources,
-        super::report::usd(may.price)
+        usd(may.price)
     )
 }
 
-/// What a format has no place for, for people: what could not be listed, and remarks.
-pub(super) fn beside(report: &Report, out: &mut impl Write) -> std::io::Result<()> {
-    use super::super::output::one_line;
+/// Failed listings and remarks, for people: CSV has no place for them.
+pub(super) fn write_remarks(report: &Report, out: &mut impl Write) -> std::io::Result<()> {
     for failed in &report.failed {
         let text = one_line(&format!("not listed: {}: {}", failed.what, failed.why));
         writeln!(out, "{text}\n  help: {}", failed.remedy)?;

@@ -1,9 +1,9 @@
-//! For Kubernetes: a PolicyReport of the policy working group, `wgpolicyk8s.io/v1alpha2`, as JSON.
+//! A PolicyReport of the Kubernetes policy working group, `wgpolicyk8s.io/v1alpha2`, as JSON.
 
-use super::super::super::output::one_line;
-use super::super::remarks::CLUSTER;
-use super::super::report::{Remark, Report, Row, Standing, usd};
+use super::super::report::{Remark, RemarkSubject, Report, ResourceFinding, usd};
 use super::{sentence, tags};
+use crate::output::{one_line, write_json};
+use napkeeper_core::orphans::AuditStatus;
 use serde_json::{Map, Value, json};
 use std::io::Write;
 
@@ -14,7 +14,7 @@ const MOST: usize = 1_000;
 /// Most remarks.
 const MOST_REMARKS: usize = 100;
 
-pub(super) fn write(report: &Report, out: &mut impl Write) -> anyhow::Result<()> {
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     let results: Vec<Value> = report.findings.iter().take(MOST).map(|row| result(row, report)).collect();
     let remarks: Vec<Value> = report.remarks.iter().take(MOST_REMARKS).map(|r| remark(r, report)).collect();
     let results: Vec<Value> = remarks.into_iter().chain(results).collect();
@@ -43,17 +43,17 @@ pub(super) fn write(report: &Report, out: &mut impl Write) -> anyhow::Result<()>
         "summary": summary,
         "results": failed.chain(results.iter().cloned()).collect::<Vec<_>>(),
     });
-    writeln!(out, "{}", serde_json::to_string_pretty(&object)?)?;
-    Ok(())
+    write_json(&object, out)
 }
 
 fn stamp(report: &Report) -> Value {
     json!({ "seconds": report.taken_at.as_second(), "nanos": 0 })
 }
 
-/// What is wrong beside resources. That it is not the cluster is an error: then the report says nothing.
+/// A remark as a result. That it is not the configured cluster is an error: the report is then inconclusive.
 fn remark(remark: &Remark, report: &Report) -> Value {
-    let (result, severity) = if remark.about == CLUSTER { ("error", "high") } else { ("warn", "medium") };
+    let (result, severity) =
+        if remark.about == RemarkSubject::Cluster { ("error", "high") } else { ("warn", "medium") };
     json!({
         "source": "napkeeper", "policy": NAME, "rule": format!("remark-{}", remark.about), "category": "remarks",
         "result": result, "severity": severity, "timestamp": stamp(report),
@@ -61,15 +61,14 @@ fn remark(remark: &Remark, report: &Report) -> Value {
     })
 }
 
-fn result(row: &Row, report: &Report) -> Value {
-    let (result, severity) = match row.standing {
-        Standing::Orphan => ("fail", "medium"),
-        Standing::Unproven => ("fail", "low"),
-        Standing::Suspect => ("warn", "info"),
-        Standing::Unknown => ("error", "info"),
-        Standing::Foreign => ("skip", "info"),
-        Standing::Protected => ("skip", "info"),
-        Standing::InFlight | Standing::Owned => ("pass", "info"),
+fn result(row: &ResourceFinding, report: &Report) -> Value {
+    let (result, severity) = match row.status {
+        AuditStatus::Orphan => ("fail", "medium"),
+        AuditStatus::Unproven => ("fail", "low"),
+        AuditStatus::Suspect => ("warn", "info"),
+        AuditStatus::Unknown => ("error", "info"),
+        AuditStatus::Foreign | AuditStatus::Protected => ("skip", "info"),
+        AuditStatus::InFlight | AuditStatus::Owned => ("pass", "info"),
     };
     let mut properties = Map::new();
     let mut put = |key: &str, value: String| {
@@ -79,12 +78,12 @@ fn result(row: &Row, report: &Report) -> Value {
     };
     put("id", row.id.to_string());
     put("incarnation", row.incarnation.to_string());
-    put("standing", row.standing.as_str().to_owned());
+    put("status", row.status.as_str().to_owned());
     put("usdPerMonth", if row.priced { usd(row.price) } else { String::new() });
     put("addresses", row.addresses.to_string());
     put("orphanSince", row.orphan_since.map(|at| at.to_string()).unwrap_or_default());
     put("unusedSince", row.unused_since.map(|at| at.to_string()).unwrap_or_default());
-    put("keptBy", row.kept_by.iter().map(|kept| kept.refusal).collect::<Vec<_>>().join(" "));
+    put("keptBy", row.refusals.iter().map(|kept| kept.refusal.category()).collect::<Vec<_>>().join(" "));
     put("tags", tags(row));
     json!({
         "source": "napkeeper",
@@ -93,7 +92,7 @@ fn result(row: &Row, report: &Report) -> Value {
         "category": "orphans",
         "result": result,
         "severity": severity,
-        "scored": row.standing.counts(),
+        "scored": row.status.is_orphan(),
         "message": sentence(row),
         "timestamp": stamp(report),
         "properties": properties,

@@ -1,110 +1,101 @@
-//! For code scanning: SARIF 2.1.0. A finding lies nowhere in a file: its place is the resource.
+//! SARIF for code scanning. The location of a finding is the id of its resource, as a path.
 
-use super::super::super::output::one_line;
-use super::super::super::sarif;
-use super::super::report::{Remark, Report, Row, Standing, usd};
+use super::super::report::{Remark, Report, ResourceFinding, usd};
 use super::sentence;
+use crate::output::one_line;
+use crate::output::sarif::{self, Finding, Location, Rule, encoded};
 use napkeeper_core::model::azure::cloud::ResourceKind;
+use napkeeper_core::orphans::AuditStatus;
 use serde_json::{Value, json};
 use std::io::Write;
 
 /// Name of our fingerprints; another way to make them is another name.
 const FINGERPRINT: &str = "napkeeper/audit/v1";
-/// Where a resource is shown to people.
+/// Where people see a resource.
 const PORTAL: &str = "https://portal.azure.com/#resource";
-/// The rule of what is wrong beside resources.
+/// The rule of remarks.
 const REMARK: &str = "sweep-setting";
 
-pub(super) fn write(report: &Report, out: &mut impl Write) -> anyhow::Result<()> {
-    let mut rules: Vec<Value> = ResourceKind::ALL.into_iter().map(orphan_rule).collect();
-    rules.push(rule(REMARK, "A sweep, its approvals or the breaker need manual action"));
-    let findings = report.findings.iter().map(|row| result(row, report));
-    let results: Vec<Value> = findings.chain(report.remarks.iter().map(|r| remark(r, report))).collect();
-    let failed = report.failed.iter().map(|failed| {
+/// The rules: one for each kind of resource, and one for remarks.
+const RULES: [(&str, &str); 5] = [
+    (rule_of(ResourceKind::Nic), "A NIC in the node resource group is an orphan"),
+    (rule_of(ResourceKind::OsDisk), "An OS disk in the node resource group is an orphan"),
+    (rule_of(ResourceKind::Vm), "A VM in the node resource group is an orphan"),
+    (rule_of(ResourceKind::DataDisk), "A data disk in the node resource group is an orphan"),
+    (REMARK, "A sweep, its approvals or the breaker need manual action"),
+];
+
+const fn rule_of(kind: ResourceKind) -> &'static str {
+    match kind {
+        ResourceKind::Nic => "orphan-nic",
+        ResourceKind::OsDisk => "orphan-osdisk",
+        ResourceKind::Vm => "orphan-vm",
+        ResourceKind::DataDisk => "orphan-datadisk",
+    }
+}
+
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    let rules = RULES.map(|(id, title)| Rule { id, title, level: "warning", page: None });
+    let notifications = report.failed.iter().map(|failed| {
         let text = one_line(&format!("not listed: {}: {}; {}", failed.what, failed.why, failed.remedy));
         json!({ "level": "error", "message": { "text": text } })
     });
-    let whole = json!({
-        "executionSuccessful": report.says(),
-        "toolExecutionNotifications": failed.collect::<Vec<_>>(),
+    let invocation = json!({
+        "executionSuccessful": report.is_conclusive(),
+        "toolExecutionNotifications": notifications.collect::<Vec<_>>(),
     });
-    sarif::write(&rules, json!({ "invocations": [whole], "results": results }), out)
+    let findings = report.findings.iter().map(|row| resource(row, report));
+    let remarks = report.remarks.iter().map(|one| remark(one, report));
+    sarif::write(json!({ "invocations": [invocation] }), &rules, findings.chain(remarks), out)
 }
 
-fn id_of(kind: ResourceKind) -> String {
-    format!("orphan-{}", kind.to_string().to_lowercase())
-}
-
-fn orphan_rule(kind: ResourceKind) -> Value {
-    let what = match kind {
-        ResourceKind::Nic => "A NIC",
-        ResourceKind::OsDisk => "An OS disk",
-        ResourceKind::Vm => "A VM",
-        ResourceKind::DataDisk => "A data disk",
+fn resource(row: &ResourceFinding, report: &Report) -> Value {
+    let level = match row.status {
+        AuditStatus::Orphan | AuditStatus::Unproven => "warning",
+        AuditStatus::Suspect | AuditStatus::Unknown | AuditStatus::Foreign => "note",
+        AuditStatus::Protected | AuditStatus::InFlight | AuditStatus::Owned => "none",
     };
-    rule(&id_of(kind), &format!("{what} in the node resource group is an orphan"))
-}
-
-fn rule(id: &str, title: &str) -> Value {
-    json!({
-        "defaultConfiguration": { "level": "warning" },
-        "fullDescription": { "text": title },
-        "id": id,
-        "name": id,
-        "shortDescription": { "text": title },
-    })
-}
-
-fn result(row: &Row, report: &Report) -> Value {
-    let level = match row.standing {
-        Standing::Orphan | Standing::Unproven => "warning",
-        Standing::Suspect | Standing::Unknown | Standing::Foreign => "note",
-        Standing::Protected | Standing::InFlight | Standing::Owned => "none",
-    };
-    json!({
-        "level": level,
-        "locations": [location(row.id.as_str(), &report.group)],
-        "message": { "text": sentence(row) },
-        "partialFingerprints": { FINGERPRINT: format!("{}#{}", row.id.folded(), row.incarnation) },
-        "properties": {
+    let finding = Finding {
+        rule: rule_of(row.kind),
+        rule_index: None,
+        level,
+        message: sentence(row),
+        location: location(row.id.as_str(), &report.group),
+        fingerprint: (FINGERPRINT, format!("{}#{}", row.id.folded(), row.incarnation)),
+        properties: json!({
             "addresses": row.addresses,
-            "portal": format!("{PORTAL}{}", escaped(row.id.as_str())),
-            "standing": row.standing,
-            "tags": [row.standing.as_str()],
+            "portal": format!("{PORTAL}{}", encoded(row.id.as_str())),
+            "status": row.status,
+            "tags": [row.status.as_str()],
             "usdPerMonth": usd(row.price),
-        },
-        "ruleId": id_of(row.kind),
-    })
+        }),
+    };
+    finding.json()
 }
 
 fn remark(remark: &Remark, report: &Report) -> Value {
     let text = one_line(&format!("{}: {}; {}", remark.about, remark.what, remark.remedy));
-    json!({
-        "level": "warning",
-        "locations": [location(&report.group, &report.group)],
-        "message": { "text": text },
-        "partialFingerprints": { FINGERPRINT: text },
-        "ruleId": REMARK,
-    })
+    let finding = Finding {
+        rule: REMARK,
+        rule_index: None,
+        level: "warning",
+        message: text.clone(),
+        location: location(&report.group, &report.group),
+        fingerprint: (FINGERPRINT, text),
+        properties: Value::Null,
+    };
+    finding.json()
 }
 
-/// Code scanning takes a place for a file of the repository and refuses one with a scheme: the id serves, as a path.
-fn location(id: &str, group: &str) -> Value {
+/// Code scanning interprets a location as a file of the repository and refuses one with a scheme: the id serves as a
+/// path.
+fn location(id: &str, group: &str) -> Location {
     let below = id.strip_prefix(group).unwrap_or(id).trim_start_matches('/');
     let name = if below.is_empty() { id.rsplit('/').next().unwrap_or(id) } else { below };
-    json!({
-        "logicalLocations": [{ "fullyQualifiedName": one_line(id), "kind": "resource", "name": one_line(name) }],
-        "physicalLocation": { "artifactLocation": { "uri": escaped(id.trim_start_matches('/')) } },
-    })
-}
-
-/// An id as part of a URI.
-fn escaped(id: &str) -> String {
-    let is_safe = |c: char| c.is_ascii_alphanumeric() || "/-._~".contains(c);
-    id.chars().map(|c| if is_safe(c) { c.to_string() } else { percent(c) }).collect()
-}
-
-fn percent(c: char) -> String {
-    let mut bytes = [0; 4];
-    c.encode_utf8(&mut bytes).bytes().map(|byte| format!("%{byte:02X}")).collect()
+    Location {
+        uri: encoded(id.trim_start_matches('/')),
+        region: None,
+        object: one_line(id),
+        object_name: Some(one_line(name)),
+    }
 }

@@ -1,34 +1,37 @@
-//! For GitHub Actions: annotations, as commands of a workflow.
+//! Annotations of GitHub Actions, as workflow commands.
 
-use super::place::Spots;
-use super::{Told, sentence};
+use super::super::report::Report;
+use super::location::Locations;
+use super::sentence;
+use crate::output::one_line;
 use napkeeper_verdict::rules;
 use std::io::Write;
 
-pub(super) fn write(told: &Told<'_>, out: &mut impl Write) -> anyhow::Result<()> {
-    let spots = Spots::of(told.input);
-    for shown in told.shown {
-        let finding = &shown.finding;
-        let spot = spots.spot(shown);
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    let locations = Locations::of(&report.input);
+    for reported in &report.findings {
+        let finding = &reported.finding;
+        let location = locations.of_finding(reported);
         let title = rules::find(finding.rule).map_or(String::new(), |rule| format!(" {}", rule.title));
         let title = property(&format!("{}{title}", finding.rule));
-        // Without a file the place is said in words.
-        let file = spot.file.map(|file| format!("file={},line={},col={},", property(&file), spot.line, spot.column));
-        let within = spot.within.map(|within| format!("{within}: ")).unwrap_or_default();
-        let message = data(&(within + &sentence(shown)));
+        // Without a file the message begins with the location.
+        let file = location
+            .file
+            .map(|file| format!("file={},line={},col={},", property(&file), location.line, location.column));
+        let message = data(&(location.prefix + &sentence(reported)));
         writeln!(out, "::{} {}title={title}::{message}", finding.severity, file.unwrap_or_default())?;
     }
-    // Not at the beginning of a line, so that nothing in it is taken for a command.
-    writeln!(out, "napkeeper: {}", super::super::super::output::one_line(&told.summary.text()))?;
+    // Not at the beginning of a line, where it could be interpreted as a command.
+    writeln!(out, "napkeeper: {}", one_line(&report.summary.text()))?;
     Ok(())
 }
 
-/// Text after `::`, as the runner wants it.
+/// Text after `::`, escaped for the runner.
 fn data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// The value of a property, as the runner wants it.
+/// The value of a property, escaped for the runner.
 fn property(text: &str) -> String {
     data(text).replace(':', "%3A").replace(',', "%2C")
 }

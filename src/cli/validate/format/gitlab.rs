@@ -1,28 +1,29 @@
-//! For GitLab: a code quality report.
+//! A code quality report of GitLab.
 
-use super::place::Spots;
-use super::{Told, sentence};
+use super::super::judge::ReportedFinding;
+use super::super::report::Report;
+use super::location::Locations;
+use super::sentence;
+use crate::output::write_json;
 use napkeeper_verdict::Severity;
 use serde_json::{Value, json};
 use std::io::Write;
 
-pub(super) fn write(told: &Told<'_>, out: &mut impl Write) -> anyhow::Result<()> {
-    let spots = Spots::of(told.input);
-    let entry = |shown: &super::Shown| {
-        let spot = spots.spot(shown);
-        let within = spot.within.map(|within| format!("{within}: ")).unwrap_or_default();
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    let locations = Locations::of(&report.input);
+    let entry = |reported: &ReportedFinding| {
+        let location = locations.of_finding(reported);
         json!({
-            "description": format!("{}: {within}{}", shown.finding.rule, sentence(shown)),
-            "check_name": shown.finding.rule,
-            "fingerprint": shown.fingerprint,
-            "severity": match shown.finding.severity {
+            "description": format!("{}: {}{}", reported.finding.rule, location.prefix, sentence(reported)),
+            "check_name": reported.finding.rule,
+            "fingerprint": reported.fingerprint,
+            "severity": match reported.finding.severity {
                 Severity::Error => "major",
                 Severity::Warning => "minor",
             },
-            "location": { "path": spot.file.unwrap_or_else(|| "stdin".to_owned()), "lines": { "begin": spot.line } },
+            "location": { "path": location.file.unwrap_or_else(|| "stdin".to_owned()), "lines": { "begin": location.line } },
         })
     };
-    let entries: Vec<Value> = told.shown.iter().map(entry).collect();
-    writeln!(out, "{}", serde_json::to_string_pretty(&entries)?)?;
-    Ok(())
+    let entries: Vec<Value> = report.findings.iter().map(entry).collect();
+    write_json(&entries, out)
 }

@@ -1,8 +1,8 @@
-//! For programs: one object, or one line a finding.
+//! JSON: one object, or one line per finding.
 
-use super::super::judge::Shown;
-use super::super::summary::Summary;
-use super::Told;
+use super::super::judge::ReportedFinding;
+use super::super::report::{Report, Summary};
+use crate::output::write_json;
 use napkeeper_verdict::Finding;
 use serde::Serialize;
 use std::io::Write;
@@ -22,19 +22,18 @@ struct Whole<'s> {
     summary: &'s Summary,
 }
 
-fn line(shown: &Shown) -> Line<'_> {
-    Line { finding: &shown.finding, clusters: &shown.clusters }
+fn line(reported: &ReportedFinding) -> Line<'_> {
+    Line { finding: &reported.finding, clusters: &reported.clusters }
 }
 
-pub(super) fn write(told: &Told<'_>, out: &mut impl Write) -> anyhow::Result<()> {
-    let whole = Whole { findings: told.shown.iter().map(line).collect(), summary: told.summary };
-    writeln!(out, "{}", serde_json::to_string_pretty(&whole)?)?;
-    Ok(())
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    let whole = Whole { findings: report.findings.iter().map(line).collect(), summary: &report.summary };
+    write_json(&whole, out)
 }
 
-pub(super) fn write_lines(told: &Told<'_>, out: &mut impl Write) -> anyhow::Result<()> {
-    for shown in told.shown {
-        writeln!(out, "{}", serde_json::to_string(&line(shown))?)?;
+pub(super) fn write_lines(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    for reported in &report.findings {
+        writeln!(out, "{}", serde_json::to_string(&line(reported))?)?;
     }
     Ok(())
 }

@@ -1,44 +1,35 @@
-//! For a comment on a pull request: counts, and a list that is short, bounded and folded.
+//! Markdown for a comment on a pull request: counts, and a bounded table.
 
-use super::super::super::markdown::{code, plain};
-use super::super::super::output;
-use super::super::judge::Shown;
-use super::Told;
+use super::super::judge::ReportedFinding;
+use super::super::report::Report;
+use crate::output::markdown::{MOST, code, plain, write_findings};
 use std::io::Write;
 
-/// Most findings that are listed. Errors come first.
-const MOST: usize = 50;
-
-pub(super) fn write(told: &Told<'_>, out: &mut impl Write) -> anyhow::Result<()> {
-    let summary = told.summary;
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    let summary = &report.summary;
     writeln!(out, "### napkeeper: {}\n", summary.counts())?;
     writeln!(out, "{}.", plain(&summary.extent()))?;
-    for part in summary.rest() {
+    for part in summary.omissions() {
         writeln!(out, "{}.", plain(&part))?;
     }
-    for problem in told.input.unreadable.iter().take(MOST) {
+    for problem in report.input.unreadable.iter().take(MOST) {
         writeln!(out, "Cannot read: {}", plain(&problem.to_string()))?;
     }
-    if told.shown.is_empty() {
+    if report.findings.is_empty() {
         return Ok(());
     }
-    let mut shown: Vec<&Shown> = told.shown.iter().collect();
-    shown.sort_by_key(|one| one.finding.severity);
-    let count = output::plural(shown.len(), "finding");
-    writeln!(out, "\n<details><summary>{count}</summary>\n\n| | rule | where | what |\n|---|---|---|---|")?;
-    for one in shown.iter().take(MOST) {
-        let finding = &one.finding;
-        let place = code(&format!("{}:{}:{}", finding.file, finding.line, finding.column));
-        let field = if finding.path.is_empty() { String::new() } else { format!(" at {}", code(&finding.path)) };
-        let clusters = one.clusters.join(", ");
-        let clusters = if clusters.is_empty() { clusters } else { format!(" ({})", plain(&clusters)) };
-        let fix = finding.fix.as_ref().map(|fix| format!("<br>{}", plain(fix))).unwrap_or_default();
-        let message = plain(&finding.message);
-        writeln!(out, "| {} | {} | {place} | {message}{field}{clusters}{fix} |", finding.severity, finding.rule)?;
-    }
-    if shown.len() > MOST {
-        writeln!(out, "\n… and {} more.", shown.len() - MOST)?;
-    }
-    writeln!(out, "\n</details>")?;
-    Ok(())
+    let mut findings: Vec<&ReportedFinding> = report.findings.iter().collect();
+    // Errors come first.
+    findings.sort_by_key(|reported| reported.finding.severity);
+    let rows: Vec<String> = findings.into_iter().map(row).collect();
+    Ok(write_findings(out, "| | rule | where | what |", &rows)?)
+}
+
+fn row(ReportedFinding { finding, clusters, .. }: &ReportedFinding) -> String {
+    let position = code(&format!("{}:{}:{}", finding.file, finding.line, finding.column));
+    let field = if finding.path.is_empty() { String::new() } else { format!(" at {}", code(&finding.path)) };
+    let clusters = if clusters.is_empty() { String::new() } else { format!(" ({})", plain(&clusters.join(", "))) };
+    let fix = finding.fix.as_ref().map(|fix| format!("<br>{}", plain(fix))).unwrap_or_default();
+    let message = plain(&finding.message);
+    format!("| {} | {} | {position} | {message}{field}{clusters}{fix} |", finding.severity, finding.rule)
 }

@@ -1,67 +1,59 @@
-//! For code scanning: SARIF 2.1.0.
+//! SARIF for code scanning.
 
-use super::super::super::output::one_line;
-use super::super::super::sarif;
-use super::super::judge::Shown;
-use super::place::{Spots, uri};
-use super::{Told, sentence};
-use napkeeper_verdict::rules::{self, Rule};
+use super::super::judge::ReportedFinding;
+use super::super::report::Report;
+use super::location::Locations;
+use super::sentence;
+use crate::output::one_line;
+use crate::output::sarif::{self, Finding, Location, Rule, file_uri};
+use napkeeper_verdict::{Severity, rules};
 use serde_json::{Value, json};
 use std::io::Write;
 
 /// Name of our fingerprints; another way to make them is another name.
 const FINGERPRINT: &str = "napkeeper/v1";
 
-pub(super) fn write(told: &Told<'_>, out: &mut impl Write) -> anyhow::Result<()> {
-    let spots = Spots::of(told.input);
-    let rules: Vec<&Rule> = rules::all().collect();
-    let described: Vec<Value> = rules.iter().map(|rule| descriptor(rule)).collect();
-    let results: Vec<Value> = told.shown.iter().map(|shown| result(shown, &spots, &rules)).collect();
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    let locations = Locations::of(&report.input);
+    let rule = |rule: &'static rules::Rule| Rule {
+        id: rule.id,
+        title: rule.title,
+        level: level(rule.severity),
+        page: Some(rule.page),
+    };
+    let rules: Vec<Rule<'_>> = rules::all().map(rule).collect();
+    let results = report.findings.iter().map(|reported| result(reported, &locations, &rules));
     let run = json!({
         "columnKind": "unicodeCodePoints",
-        "invocations": [{ "executionSuccessful": told.summary.unreadable == 0 }],
-        "results": results,
+        "invocations": [{ "executionSuccessful": report.summary.unreadable == 0 }],
     });
-    sarif::write(&described, run, out)
+    sarif::write(run, &rules, results, out)
 }
 
-fn descriptor(rule: &Rule) -> Value {
-    json!({
-        "defaultConfiguration": { "level": rule.severity },
-        "fullDescription": { "text": rule.title },
-        "help": { "markdown": rule.page, "text": rule.page },
-        "id": rule.id,
-        "name": rule.id,
-        "properties": {
-            "precision": "high",
-            "problem.severity": rule.severity,
-            "tags": ["napkeeper", "kubernetes"],
-        },
-        "shortDescription": { "text": rule.title },
-    })
-}
-
-fn result(shown: &Shown, spots: &Spots<'_>, rules: &[&Rule]) -> Value {
-    let finding = &shown.finding;
-    let spot = spots.spot(shown);
-    let within = spot.within.as_ref().map(|within| format!("{within}: ")).unwrap_or_default();
-    let name = one_line(&format!("{}#{}", shown.object, finding.path));
-    let mut result = json!({
-        "level": finding.severity,
-        "locations": [{
-            "logicalLocations": [{ "fullyQualifiedName": name, "kind": "resource" }],
-            "physicalLocation": {
-                "artifactLocation": { "uri": uri(spot.file.as_deref().unwrap_or("stdin")) },
-                "region": { "startColumn": spot.column, "startLine": spot.line },
-            },
-        }],
-        "message": { "text": within + &sentence(shown) },
-        "partialFingerprints": { FINGERPRINT: shown.fingerprint },
-        "ruleId": finding.rule,
-    });
-    // A rule that the table lacks has no index; a test rules it out.
-    if let Some(index) = rules.iter().position(|rule| rule.id == finding.rule) {
-        result["ruleIndex"] = json!(index);
+fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
     }
-    result
+}
+
+fn result(reported: &ReportedFinding, locations: &Locations<'_>, rules: &[Rule<'_>]) -> Value {
+    let finding = &reported.finding;
+    let location = locations.of_finding(reported);
+    let result = Finding {
+        rule: finding.rule,
+        // A rule that the table lacks has no index; a test rules it out.
+        rule_index: rules.iter().position(|rule| rule.id == finding.rule),
+        level: level(finding.severity),
+        message: location.prefix + &sentence(reported),
+        location: Location {
+            uri: file_uri(location.file.as_deref().unwrap_or("stdin")),
+            region: Some((location.line, location.column)),
+            object: one_line(&format!("{}#{}", reported.object, finding.path)),
+            object_name: None,
+        },
+        fingerprint: (FINGERPRINT, reported.fingerprint.clone()),
+        properties: Value::Null,
+    };
+    result.json()
 }

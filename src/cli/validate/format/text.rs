@@ -1,21 +1,21 @@
-//! For people: each finding with its line, then the summary.
+//! Text for people: each finding with its line, then the summary.
 
-use super::super::super::output;
-use super::Told;
+use super::super::report::Report;
+use crate::output::{one_line, write_finding};
 use std::io::Write;
 
-pub(super) fn write(told: &Told<'_>, out: &mut impl Write) -> anyhow::Result<()> {
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     // Findings come by source: the lines of each are looked up once.
     let (mut source, mut lines): (Option<usize>, Vec<&str>) = (None, Vec::new());
-    for shown in told.shown {
-        if source != Some(shown.source) {
-            source = Some(shown.source);
-            lines = told.input.sources.get(shown.source).map(|s| s.text.lines().collect()).unwrap_or_default();
+    for reported in &report.findings {
+        if source != Some(reported.source) {
+            source = Some(reported.source);
+            lines = report.input.sources.get(reported.source).map(|s| s.text.lines().collect()).unwrap_or_default();
         }
-        let line = lines.get(shown.finding.line - 1).copied().filter(|_| !shown.secret);
-        output::finding_of(out, &shown.finding, &shown.clusters, line)?;
+        let line = lines.get(reported.finding.line - 1).copied().filter(|_| !reported.secret);
+        write_finding(out, &reported.finding, &reported.clusters, line)?;
         writeln!(out)?;
     }
-    writeln!(out, "{}", output::one_line(&told.summary.text()))?;
+    writeln!(out, "{}", one_line(&report.summary.text()))?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How is another program run so that it cannot hang us or fill our memory?
+//! Runs another program with limits of time and output.
 
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -7,38 +7,38 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Most bytes of stderr that are kept, to be shown.
-const MOST_SAID: u64 = 16 << 10;
-/// How often it is looked whether a program that closed its output has ended.
-const LOOK: Duration = Duration::from_millis(5);
+const MAX_STDERR: u64 = 16 << 10;
+/// How often a program that has closed its output is checked for its end.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What a program may take.
+/// Limits of a program.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct Limits {
     /// Time.
     pub(super) time: Duration,
     /// Bytes on its standard output.
     pub(super) bytes: u64,
 }
 
-/// How a program ended.
+/// The output of a program that has ended.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct CommandOutput {
     pub(super) stdout: Vec<u8>,
-    /// What it said on stderr, cut.
-    pub(super) said: String,
+    /// The beginning of its stderr.
+    pub(super) stderr: String,
     pub(super) status: ExitStatus,
 }
 
 /// Why a program has no result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CommandError {
-    /// It is not there, or may not be run.
+    /// It does not exist, or may not be run.
     #[error("cannot run: {0}")]
     Start(#[source] io::Error),
     /// It did not end in time.
     #[error("did not finish within {} s", .0.as_secs())]
     Time(Duration),
-    /// It said more than can be meant.
+    /// Its output is too large.
     #[error("printed more than {} MiB", .0 >> 20)]
     Size(u64),
     /// Its output could not be read.
@@ -47,27 +47,27 @@ pub(super) enum CommandError {
 }
 
 /// Runs a program to its end, with `input` on its standard input.
-pub(super) fn run(command: &mut Command, input: Vec<u8>, bounds: Bounds) -> Result<Ran, CommandError> {
+pub(super) fn run(command: &mut Command, input: Vec<u8>, limits: Limits) -> Result<CommandOutput, CommandError> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(CommandError::Start)?;
-    let result = attend(&mut child, input, bounds);
+    let result = wait(&mut child, input, limits);
     if result.is_err() {
-        // It may have ended by itself; then there is nothing to kill.
+        // It may have ended already; then there is nothing to kill.
         drop(child.kill());
         drop(child.wait());
     }
     result
 }
 
-fn attend(child: &mut Child, input: Vec<u8>, bounds: Bounds) -> Result<Ran, CommandError> {
-    let until = Instant::now() + bounds.time;
+fn wait(child: &mut Child, input: Vec<u8>, limits: Limits) -> Result<CommandOutput, CommandError> {
+    let until = Instant::now() + limits.time;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends before it has read all says so by its exit code.
+        // A program that ends before it has read everything shows that by its exit code.
         thread::spawn(move || drop(stdin.write_all(&input)));
     }
-    let stdout = child.stdout.take().map(|pipe| reading(pipe, bounds.bytes + 1));
-    let stderr = child.stderr.take().map(|pipe| reading(pipe, MOST_SAID));
-    let late = || CommandError::Time(bounds.time);
+    let stdout = child.stdout.take().map(|pipe| reading(pipe, limits.bytes + 1));
+    let stderr = child.stderr.take().map(|pipe| reading(pipe, MAX_STDERR));
+    let late = || CommandError::Time(limits.time);
     let take = |from: Option<Receiver<io::Result<Vec<u8>>>>| match from {
         None => Ok(Vec::new()),
         Some(from) => match from.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -76,23 +76,23 @@ fn attend(child: &mut Child, input: Vec<u8>, bounds: Bounds) -> Result<Ran, Comm
         },
     };
     let stdout = take(stdout)?;
-    if stdout.len() as u64 > bounds.bytes {
-        return Err(CommandError::Size(bounds.bytes));
+    if stdout.len() as u64 > limits.bytes {
+        return Err(CommandError::Size(limits.bytes));
     }
-    let said = String::from_utf8_lossy(&take(stderr)?).trim().to_owned();
-    // Nobody sends here: it is a timer.
+    let stderr = String::from_utf8_lossy(&take(stderr)?).trim().to_owned();
+    // Nothing is ever sent: the channel is a timer.
     let (_timer, tick) = mpsc::channel::<()>();
     loop {
         match child.try_wait().map_err(CommandError::Output)? {
-            Some(status) => return Ok(Ran { stdout, said, status }),
+            Some(status) => return Ok(CommandOutput { stdout, stderr, status }),
             None if Instant::now() >= until => return Err(late()),
-            None => drop(tick.recv_timeout(LOOK)),
+            None => drop(tick.recv_timeout(POLL_INTERVAL)),
         }
     }
 }
 
-/// Reads a pipe on a thread of its own. What is beyond `most` is read and dropped, so that the program is not held up;
-/// of the standard output that is an error anyway.
+/// Reads a pipe on its own thread. What exceeds `most` is read and dropped, so that the program does not block; on the
+/// standard output that is an error anyway.
 fn reading(mut pipe: impl Read + Send + 'static, most: u64) -> Receiver<io::Result<Vec<u8>>> {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || {
@@ -111,23 +111,23 @@ fn reading(mut pipe: impl Read + Send + 'static, most: u64) -> Receiver<io::Resu
 mod tests {
     use super::*;
 
-    fn sh(script: &str, input: &str, bounds: Bounds) -> Result<Ran, CommandError> {
-        run(Command::new("sh").args(["-c", script]), input.as_bytes().to_vec(), bounds)
+    fn sh(script: &str, input: &str, limits: Limits) -> Result<CommandOutput, CommandError> {
+        run(Command::new("sh").args(["-c", script]), input.as_bytes().to_vec(), limits)
     }
 
-    const ENOUGH: Bounds = Bounds { time: Duration::from_secs(20), bytes: 1 << 20 };
+    const ENOUGH: Limits = Limits { time: Duration::from_secs(20), bytes: 1 << 20 };
 
     #[test]
     fn what_a_program_prints_is_read_while_it_is_fed() {
         let input = "x".repeat(500_000);
         let ran = sh("cat; echo no >&2; exit 3", &input, ENOUGH).unwrap();
-        assert_eq!((ran.stdout.len(), ran.said.as_str(), ran.status.code()), (500_000, "no", Some(3)));
+        assert_eq!((ran.stdout.len(), ran.stderr.as_str(), ran.status.code()), (500_000, "no", Some(3)));
     }
 
     #[test]
     fn a_program_that_hangs_or_floods_is_ended() {
         let begun = Instant::now();
-        let short = Bounds { time: Duration::from_millis(200), ..ENOUGH };
+        let short = Limits { time: Duration::from_millis(200), ..ENOUGH };
         assert!(matches!(sh("sleep 60", "", short), Err(CommandError::Time(_))));
         assert!(matches!(sh("exec >&- 2>&-; sleep 60", "", short), Err(CommandError::Time(_))));
         assert!(matches!(sh("yes", "", ENOUGH), Err(CommandError::Size(_))));

@@ -1,8 +1,8 @@
-//! What does a Git revision hold, and what changed since one?
+//! Files of a Git revision, and files that changed since one.
 //!
-//! Nothing is checked out, and nothing is written: `git` is asked for names and for the contents of blobs.
+//! Nothing is checked out or written: `git` lists names and prints the contents of blobs.
 
-use super::command::{self, Bounds, CommandError, Ran};
+use super::command::{self, CommandError, CommandOutput, Limits};
 use anyhow::{Context, anyhow, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,23 @@ use std::process::Command;
 use std::time::Duration;
 
 /// A large repository has some hundred thousand names.
-const NAMES: Bounds = Bounds { time: Duration::from_secs(60), bytes: 256 << 20 };
+const NAMES: Limits = Limits { time: Duration::from_secs(60), bytes: 256 << 20 };
 /// Time to read blobs.
 const READING: Duration = Duration::from_secs(300);
-/// A file with content, in the words of `git ls-tree`; links and submodules are others.
+/// Modes of regular files in `git ls-tree`; links and submodules have others.
 const FILE_MODES: [&str; 2] = ["100644", "100755"];
 
 /// A repository.
 #[derive(Debug)]
 pub(super) struct Repository {
-    /// Its top folder.
-    pub(super) top: PathBuf,
+    /// Its root.
+    pub(super) root: PathBuf,
 }
 
 /// A file of a revision.
 #[derive(Debug, Clone)]
 pub(super) struct Blob {
-    /// Its path from the top folder.
+    /// Its path from the root.
     pub(super) path: String,
     object: String,
     /// Bytes.
@@ -34,13 +34,13 @@ pub(super) struct Blob {
 }
 
 impl Repository {
-    /// The repository that a folder lies in.
+    /// The repository of a directory.
     pub(super) fn of(folder: &Path) -> anyhow::Result<Self> {
         let ran = git(folder, &["rev-parse", "--show-toplevel"], Vec::new(), NAMES)?;
-        let top = text(&ran).trim_end_matches('\n').to_owned();
-        let top =
-            std::fs::canonicalize(&top).with_context(|| format!("cannot find the root of the Git repository {top}"))?;
-        Ok(Self { top })
+        let root = text(&ran).trim_end_matches('\n').to_owned();
+        let root = std::fs::canonicalize(&root)
+            .with_context(|| format!("cannot find the root of the Git repository {root}"))?;
+        Ok(Self { root })
     }
 
     /// The commit that a revision names.
@@ -48,12 +48,12 @@ impl Repository {
         if revision.is_empty() || revision.starts_with('-') {
             bail!("{revision:?} is not a Git revision: use a branch, a tag or a commit");
         }
-        let asked = format!("{revision}^{{commit}}");
-        let ran = git(&self.top, &["rev-parse", "--verify", "--quiet", &asked], Vec::new(), NAMES);
+        let commit = format!("{revision}^{{commit}}");
+        let ran = git(&self.root, &["rev-parse", "--verify", "--quiet", &commit], Vec::new(), NAMES);
         let known = ran.map_err(|_| {
             anyhow!(
                 "{revision:?} is not a Git revision of {}: fetch it first, or check the spelling",
-                self.top.display()
+                self.root.display()
             )
         })?;
         Ok(text(&known).trim().to_owned())
@@ -61,7 +61,7 @@ impl Repository {
 
     /// All files of a commit.
     pub(super) fn files(&self, commit: &str) -> anyhow::Result<Vec<Blob>> {
-        let ran = git(&self.top, &["ls-tree", "-r", "-z", "-l", "--full-tree", commit], Vec::new(), NAMES)?;
+        let ran = git(&self.root, &["ls-tree", "-r", "-z", "-l", "--full-tree", commit], Vec::new(), NAMES)?;
         let entry = |entry: &str| {
             let (facts, path) = entry.split_once('\t')?;
             let [mode, "blob", object, size] = facts.split_ascii_whitespace().collect::<Vec<_>>()[..] else {
@@ -75,10 +75,10 @@ impl Repository {
 
     /// The contents of files, in their order.
     pub(super) fn read(&self, blobs: &[Blob]) -> anyhow::Result<Vec<Vec<u8>>> {
-        let asked: String = blobs.iter().map(|blob| format!("{}\n", blob.object)).collect();
-        // Beside its content each object has a line with its name.
+        let request: String = blobs.iter().map(|blob| format!("{}\n", blob.object)).collect();
+        // Each object is preceded by a line with its name.
         let bytes = blobs.iter().map(|blob| blob.size + 256).sum();
-        let ran = git(&self.top, &["cat-file", "--batch"], asked.into_bytes(), Bounds { time: READING, bytes })?;
+        let ran = git(&self.root, &["cat-file", "--batch"], request.into_bytes(), Limits { time: READING, bytes })?;
         let mut rest = ran.stdout.as_slice();
         let mut contents = Vec::new();
         for blob in blobs {
@@ -89,26 +89,27 @@ impl Repository {
         Ok(contents)
     }
 
-    /// The files, from the top folder, that are new or not what they were where the histories of two revisions part.
-    /// Without a second revision it is the work tree, with its files that Git does not know yet. A renamed file has
-    /// changed; a deleted one is not among them. First comes the commit where they part.
+    /// The merge base of two revisions, and the files that are new or changed since, as paths from the root. Without a
+    /// second revision it is the working tree, including untracked files. A renamed file has changed; deleted files are
+    /// not included.
     pub(super) fn changed(&self, since: &str, now: Option<&str>) -> anyhow::Result<(String, BTreeSet<String>)> {
         let since_commit = self.commit(since)?;
         let head = now.unwrap_or("HEAD");
-        let base = git(&self.top, &["merge-base", &since_commit, head], Vec::new(), NAMES).map_err(|_| {
+        let base = git(&self.root, &["merge-base", &since_commit, head], Vec::new(), NAMES).map_err(|_| {
             anyhow!(
                 "{since} and {head} have no common ancestor here: unshallow the clone first \
                  (git fetch --unshallow; actions/checkout with fetch-depth: 0)"
             )
         })?;
         let base = text(&base).trim().to_owned();
-        let mut asked = vec!["diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--diff-filter=d", &base];
-        asked.extend(now);
-        asked.push("--");
-        let mut changed = names(&git(&self.top, &asked, Vec::new(), NAMES)?);
+        let mut arguments =
+            vec!["diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", "--diff-filter=d", &base];
+        arguments.extend(now);
+        arguments.push("--");
+        let mut changed = names(&git(&self.root, &arguments, Vec::new(), NAMES)?);
         if now.is_none() {
             let untracked = ["ls-files", "--others", "--exclude-standard", "-z"];
-            changed.extend(names(&git(&self.top, &untracked, Vec::new(), NAMES)?));
+            changed.extend(names(&git(&self.root, &untracked, Vec::new(), NAMES)?));
         }
         Ok((base, changed))
     }
@@ -124,29 +125,29 @@ fn next_object(rest: &mut &[u8], blob: &Blob) -> Option<Vec<u8>> {
     Some(content)
 }
 
-fn names(ran: &Ran) -> BTreeSet<String> {
+fn names(ran: &CommandOutput) -> BTreeSet<String> {
     text(ran).split('\0').filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect()
 }
 
-fn text(ran: &Ran) -> String {
+fn text(ran: &CommandOutput) -> String {
     String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
-/// Runs git, which must end well.
-fn git(folder: &Path, arguments: &[&str], input: Vec<u8>, bounds: Bounds) -> anyhow::Result<Ran> {
+/// Runs git; an exit code other than 0 is an error.
+fn git(folder: &Path, arguments: &[&str], input: Vec<u8>, limits: Limits) -> anyhow::Result<CommandOutput> {
     let mut command = Command::new("git");
-    // A file monitor is a program that the repository names; nothing here needs it.
+    // A file monitor is a program that the repository configures; nothing here needs it.
     command.arg("-C").arg(folder).args(["-c", "core.fsmonitor=false", "--no-pager"]).args(arguments);
-    // A hook of Git is told of its repository, but we may be asked about another folder.
+    // Git sets these for a hook, but the directory may be of another repository.
     command.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE");
     command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C");
     let verb = arguments.first().copied().unwrap_or_default();
-    let ran = command::run(&mut command, input, bounds).map_err(|error| match error {
+    let ran = command::run(&mut command, input, limits).map_err(|error| match error {
         CommandError::Start(source) => anyhow!("git is needed for Git revisions, and cannot be run: {source}"),
         other => anyhow!("git {verb} {other}"),
     })?;
     if !ran.status.success() {
-        bail!("git {verb} failed in {}: {}", folder.display(), ran.said);
+        bail!("git {verb} failed in {}: {}", folder.display(), ran.stderr);
     }
     Ok(ran)
 }

@@ -1,36 +1,36 @@
-//! What does a kustomization build?
+//! Renders of kustomizations, by kustomize or kubectl.
 
-use super::command::{self, Bounds, CommandError, Ran};
+use super::command::{self, CommandError, CommandOutput, Limits};
 use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Names of the file, as kustomize knows them.
-const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
-/// Remote bases take time; a build that takes longer than this does not come back.
-const BOUNDS: Bounds = Bounds { time: Duration::from_secs(120), bytes: 64 << 20 };
-/// Most lines of what a failed build says.
+/// Names that kustomize accepts for its file.
+pub(super) const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+/// Remote bases take time; a build that takes longer than this does not finish.
+const LIMITS: Limits = Limits { time: Duration::from_secs(120), bytes: 64 << 20 };
+/// Most lines of the output of a failed build.
 const MOST_LINES: usize = 10;
 
-/// The programs that can build, and how they are asked to.
+/// The programs that can build, each with its subcommand.
 const BUILDERS: [(&str, &str); 2] = [("kustomize", "build"), ("kubectl", "kustomize")];
 
-/// The name of the kustomization in a folder.
+/// The name of the kustomization file in a directory.
 pub(super) fn file_in(folder: &Path) -> Option<&'static str> {
     NAMES.into_iter().find(|name| folder.join(name).is_file())
 }
 
-/// The manifests that a folder builds.
+/// The manifests that a directory builds.
 ///
 /// # Errors
-/// Why not, as a sentence without the folder's name.
+/// Why not, as a sentence without the directory's name.
 pub(super) fn build(folder: &Path) -> Result<String, String> {
     if file_in(folder).is_none() {
         return Err(format!("is not a directory with a {}, so there is nothing to build", NAMES[0]));
     }
     for (program, verb) in BUILDERS {
-        match command::run(Command::new(program).arg(verb).arg(folder), Vec::new(), BOUNDS) {
+        match command::run(Command::new(program).arg(verb).arg(folder), Vec::new(), LIMITS) {
             Ok(ran) => return rendered(program, verb, ran),
             Err(CommandError::Start(error)) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(format!("{program} {verb} {error}")),
@@ -41,10 +41,10 @@ pub(super) fn build(folder: &Path) -> Result<String, String> {
         .to_owned())
 }
 
-fn rendered(program: &str, verb: &str, ran: Ran) -> Result<String, String> {
+fn rendered(program: &str, verb: &str, ran: CommandOutput) -> Result<String, String> {
     if !ran.status.success() {
-        let said: Vec<&str> = ran.said.lines().take(MOST_LINES).collect();
-        return Err(format!("{program} {verb} failed ({}): {}", ran.status, said.join("\n")));
+        let stderr: Vec<&str> = ran.stderr.lines().take(MOST_LINES).collect();
+        return Err(format!("{program} {verb} failed ({}): {}", ran.status, stderr.join("\n")));
     }
     String::from_utf8(ran.stdout).map_err(|_| format!("output of {program} {verb} is not valid UTF-8"))
 }

@@ -1,4 +1,4 @@
-//! Which manifests are to be judged, and where do they come from?
+//! The manifests to validate, from the file system, kustomize, Git or the standard input.
 
 mod command;
 mod git;
@@ -11,7 +11,6 @@ use anyhow::bail;
 use git::Repository;
 use napkeeper_api::config;
 use napkeeper_api::manifests::{self, Problem, STDIN, Source};
-pub(super) use patches::patches;
 use revision::Revision;
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -19,23 +18,23 @@ use std::sync::Arc;
 
 /// Where a source comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SourceOrigin {
     /// A file.
     File(PathBuf),
-    /// What a kustomization builds.
+    /// The output of kustomize.
     Render {
-        /// The folder.
+        /// The directory.
         folder: PathBuf,
-        /// The file of the kustomization, to point at where only files of the repository are known.
+        /// The file of the kustomization.
         file: String,
     },
     /// The standard input.
     Stdin,
 }
 
-impl Place {
-    /// Where it lies in the file system, without links.
-    pub(super) fn real(&self) -> Option<PathBuf> {
+impl SourceOrigin {
+    /// The path in the file system, without symbolic links.
+    pub(super) fn real_path(&self) -> Option<PathBuf> {
         match self {
             Self::File(path) | Self::Render { folder: path, .. } => {
                 Some(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
@@ -45,35 +44,53 @@ impl Place {
     }
 }
 
-/// What is to be judged.
+/// What to read.
+pub(super) struct ReadArgs {
+    /// Files, directories, and `-`.
+    pub(super) paths: Vec<PathBuf>,
+    /// The paths are those of the command line.
+    pub(super) explicit: bool,
+    /// Files that are not manifests.
+    pub(super) excluded: Vec<PathBuf>,
+    /// Finding no file is not an error.
+    pub(super) allow_empty: bool,
+}
+
+/// The manifests to validate.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     /// The files.
     pub(super) sources: Vec<Source>,
     /// Where each of them comes from.
-    pub(super) places: Vec<Place>,
+    pub(super) origins: Vec<SourceOrigin>,
     /// What could not be read.
     pub(super) unreadable: Vec<Problem>,
+    /// The paths that were read.
+    pub(super) paths: Vec<PathBuf>,
+    /// How many files were left out as patches of kustomizations.
+    pub(super) patches: usize,
+    /// The Git revision that was read, for people.
+    pub(super) revision: Option<String>,
 }
 
 impl Input {
-    pub(super) fn push(&mut self, source: Source, place: Place) {
+    pub(super) fn push(&mut self, source: Source, origin: SourceOrigin) {
         self.sources.push(source);
-        self.places.push(place);
+        self.origins.push(origin);
     }
 
-    /// Leaves out files that are known not to be manifests.
-    pub(super) fn leave_out(&mut self, files: &[PathBuf]) {
+    /// Leaves out files.
+    fn exclude(&mut self, files: &[PathBuf]) {
         let files: Vec<PathBuf> = files.iter().filter_map(|file| std::fs::canonicalize(file).ok()).collect();
         if files.is_empty() {
             return;
         }
-        let all = std::mem::take(&mut self.sources).into_iter().zip(std::mem::take(&mut self.places));
-        (self.sources, self.places) =
-            all.filter(|(_, place)| !place.real().is_some_and(|real| files.contains(&real))).unzip();
+        let all = std::mem::take(&mut self.sources).into_iter().zip(std::mem::take(&mut self.origins));
+        (self.sources, self.origins) =
+            all.filter(|(_, origin)| !origin.real_path().is_some_and(|real| files.contains(&real))).unzip();
     }
 
-    fn refuse(&mut self, path: &Path, message: impl ToString) {
+    fn push_unreadable(&mut self, path: &Path, message: impl ToString) {
         let file = Arc::from(path.to_string_lossy().as_ref());
         self.unreadable.push(Problem { file, position: None, message: message.to_string() });
     }
@@ -82,14 +99,14 @@ impl Input {
 /// Where files are read from.
 #[derive(Debug)]
 pub(super) enum Store {
-    /// The work tree, or any folder.
+    /// The file system.
     Folders(Kustomize),
     /// A Git revision.
     Revision(Revision),
 }
 
 impl Store {
-    /// Opens what the flags ask for. `near` is a path of the repository.
+    /// The store that the flags select, looked for from the paths.
     pub(super) fn open(args: &SourceArgs, paths: &[PathBuf]) -> anyhow::Result<Self> {
         let Some(name) = &args.rev else { return Ok(Self::Folders(args.kustomize)) };
         if args.kustomize == Kustomize::Always {
@@ -101,62 +118,36 @@ impl Store {
         Ok(Self::Revision(Revision::open(&folder_of(paths), name)?))
     }
 
-    /// The nearest `napkeeper.yaml` in the folder of the first path or above it, and its folder.
+    /// The nearest `napkeeper.yaml` in the directory of the first path or above it, and its directory.
     pub(super) fn config(&self, paths: &[PathBuf]) -> Option<(Source, PathBuf)> {
         let folder = folder_of(paths);
         match self {
             Self::Folders(_) => {
                 let file = config::find(&folder)?;
-                let source = manifests::load(&[shown(&file)]).files.pop()?;
+                let source = manifests::load(&[relative(&file)]).files.pop()?;
                 Some((source, file.parent()?.to_owned()))
             }
             Self::Revision(revision) => revision.config(&folder),
         }
     }
 
-    /// Reads all manifests of some paths. `explicit` paths were named by a person.
-    pub(super) fn read(&self, paths: &[PathBuf], explicit: bool) -> anyhow::Result<Input> {
-        let kustomize = match self {
-            Self::Folders(kustomize) => *kustomize,
-            Self::Revision(revision) => return revision.read(paths),
+    /// Reads all manifests.
+    pub(super) fn read(&self, args: &ReadArgs) -> anyhow::Result<Input> {
+        let mut input = match self {
+            Self::Folders(kustomize) => read_folders(*kustomize, args),
+            Self::Revision(revision) => Input { revision: Some(revision.description()), ..revision.read(&args.paths)? },
         };
-        let builds = |path: &&PathBuf| match kustomize {
-            Kustomize::Always => path.as_os_str() != STDIN,
-            Kustomize::Auto => explicit && kustomize::file_in(path).is_some(),
-            Kustomize::Never => false,
-        };
-        let (built, plain): (Vec<_>, Vec<_>) = paths.iter().partition(builds);
-        let loaded = manifests::load(&plain.into_iter().cloned().collect::<Vec<_>>());
-        let mut input = Input { unreadable: loaded.unreadable, ..Input::default() };
-        for source in loaded.files {
-            let place =
-                if &*source.file == "<stdin>" { Place::Stdin } else { Place::File(PathBuf::from(&*source.file)) };
-            input.push(source, place);
+        if input.sources.is_empty() && input.unreadable.is_empty() && !args.allow_empty {
+            bail!("no .yaml, .yml or .json files in {}", list(&args.paths));
         }
-        for folder in built {
-            match kustomize::build(folder) {
-                Ok(text) => {
-                    let file = folder.join(kustomize::file_in(folder).unwrap_or_default());
-                    let source = manifests::load_text(&format!("<kustomize {}>", folder.display()), text);
-                    let file = file.to_string_lossy().into_owned();
-                    input.push(source, Place::Render { folder: folder.clone(), file });
-                }
-                Err(message) => input.refuse(folder, message),
-            }
-        }
-        Ok(input)
-    }
-
-    /// How the revision is shown, if it is one.
-    pub(super) fn revision(&self) -> Option<String> {
-        match self {
-            Self::Folders(_) => None,
-            Self::Revision(revision) => Some(revision.shown()),
-        }
+        input.exclude(&args.excluded);
+        let patches = patches::patches(&input);
+        input.exclude(&patches);
+        Ok(Input { patches: patches.len(), paths: args.paths.clone(), ..input })
     }
 
     /// The files that changed since a revision.
-    pub(super) fn changed(&self, since: &str, paths: &[PathBuf]) -> anyhow::Result<Changed> {
+    pub(super) fn changed(&self, since: &str, paths: &[PathBuf]) -> anyhow::Result<ChangedFiles> {
         let near = folder_of(paths);
         let repository = Repository::of(&near)?;
         let now = match self {
@@ -164,43 +155,72 @@ impl Store {
             Self::Revision(revision) => Some(revision.commit.as_str()),
         };
         let (base, files) = repository.changed(since, now)?;
-        Ok(Changed { near, base, top: repository.top, files })
+        Ok(ChangedFiles { near, base, root: repository.root, files })
     }
 }
 
-/// What changed.
+fn read_folders(kustomize: Kustomize, args: &ReadArgs) -> Input {
+    let is_built = |path: &&PathBuf| match kustomize {
+        Kustomize::Always => path.as_os_str() != STDIN,
+        Kustomize::Auto => args.explicit && kustomize::file_in(path).is_some(),
+        Kustomize::Never => false,
+    };
+    let (built, plain): (Vec<_>, Vec<_>) = args.paths.iter().partition(is_built);
+    let loaded = manifests::load(&plain.into_iter().cloned().collect::<Vec<_>>());
+    let mut input = Input { unreadable: loaded.unreadable, ..Input::default() };
+    for source in loaded.files {
+        let is_stdin = &*source.file == "<stdin>";
+        let origin = if is_stdin { SourceOrigin::Stdin } else { SourceOrigin::File(PathBuf::from(&*source.file)) };
+        input.push(source, origin);
+    }
+    for folder in built {
+        match kustomize::build(folder) {
+            Ok(text) => {
+                let file = folder.join(kustomize::file_in(folder).unwrap_or_default());
+                let source = manifests::load_text(&format!("<kustomize {}>", folder.display()), text);
+                let file = file.to_string_lossy().into_owned();
+                input.push(source, SourceOrigin::Render { folder: folder.clone(), file });
+            }
+            Err(message) => input.push_unreadable(folder, message),
+        }
+    }
+    input
+}
+
+/// The files that changed since the merge base with a revision.
 #[derive(Debug)]
-pub(super) struct Changed {
+pub(super) struct ChangedFiles {
     near: PathBuf,
-    /// The commit where the histories part.
+    /// The commit of the merge base.
     base: String,
-    top: PathBuf,
-    /// Paths from the top folder.
+    /// The root of the repository.
+    root: PathBuf,
+    /// Paths from the root.
     files: BTreeSet<String>,
 }
 
-impl Changed {
-    /// True when a source changed, or when nobody can tell: of what is built, comes on the standard input, or lies
-    /// outside of the repository.
-    pub(super) fn holds(&self, place: &Place) -> bool {
-        match place {
-            Place::File(_) => self.inside(place).is_none_or(|path| self.files.contains(&path)),
-            Place::Render { .. } | Place::Stdin => true,
+impl ChangedFiles {
+    /// True when a source changed. What is rendered, comes from the standard input, or lies outside of the repository
+    /// counts as changed.
+    pub(super) fn contains(&self, origin: &SourceOrigin) -> bool {
+        match origin {
+            SourceOrigin::File(_) => self.path_of(origin).is_none_or(|path| self.files.contains(&path)),
+            SourceOrigin::Render { .. } | SourceOrigin::Stdin => true,
         }
     }
 
-    /// The path of a file from the top folder of the repository.
-    pub(super) fn inside(&self, place: &Place) -> Option<String> {
-        Some(place.real()?.strip_prefix(&self.top).ok()?.to_string_lossy().into_owned())
+    /// The path of a file from the root of the repository.
+    pub(super) fn path_of(&self, origin: &SourceOrigin) -> Option<String> {
+        Some(origin.real_path()?.strip_prefix(&self.root).ok()?.to_string_lossy().into_owned())
     }
 
-    /// What the paths held where the histories part.
-    pub(super) fn before(&self, paths: &[PathBuf]) -> anyhow::Result<Input> {
+    /// What the paths held at the merge base.
+    pub(super) fn read_base(&self, paths: &[PathBuf]) -> anyhow::Result<Input> {
         Revision::open(&self.near, &self.base)?.read(paths)
     }
 }
 
-/// The folder to look from: that of the first path which is one.
+/// The directory of the first path that is not the standard input.
 fn folder_of(paths: &[PathBuf]) -> PathBuf {
     let here = || PathBuf::from(".");
     match paths.iter().find(|path| path.as_os_str() != STDIN) {
@@ -213,8 +233,8 @@ fn folder_of(paths: &[PathBuf]) -> PathBuf {
     }
 }
 
-/// A path as a person would write it here.
-pub(super) fn shown(path: &Path) -> PathBuf {
+/// A path relative to the current directory, if it is below it.
+pub(super) fn relative(path: &Path) -> PathBuf {
     let here = std::env::current_dir().and_then(std::fs::canonicalize).ok();
     match here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_path_buf)) {
         Some(near) if near.as_os_str().is_empty() => PathBuf::from("."),
@@ -235,4 +255,9 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
         }
     }
     whole
+}
+
+/// Paths for people.
+pub(super) fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }

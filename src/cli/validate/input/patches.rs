@@ -1,17 +1,14 @@
-//! Which files are patches of a kustomization?
+//! Files that are patches of a kustomization.
 //!
-//! A patch is part of an object: judged by itself it lacks what the rest says. What it makes of the object is seen where
-//! the kustomization is built.
+//! A patch is part of an object and lacks the fields of the rest. It is validated where the kustomization is built.
 
 use super::Input;
+use super::kustomize::NAMES;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Names of a kustomization's file.
-const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
-
 /// The files that kustomizations among the input name as patches.
-pub(in super::super) fn patches(input: &Input) -> Vec<PathBuf> {
+pub(super) fn patches(input: &Input) -> Vec<PathBuf> {
     let files = input.sources.iter().map(|source| (Path::new(&*source.file), source));
     let kustomizations =
         files.filter(|(file, _)| file.file_name().is_some_and(|name| NAMES.iter().any(|n| name == *n)));

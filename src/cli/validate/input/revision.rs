@@ -1,7 +1,7 @@
-//! Which manifests does a Git revision hold under some paths?
+//! Manifests of a Git revision.
 
 use super::git::{Blob, Repository};
-use super::{Input, Place, absolute, shown};
+use super::{Input, SourceOrigin, absolute, relative};
 use napkeeper_api::config;
 use napkeeper_api::manifests::{self, MAX_FILE_BYTES, Source};
 use std::collections::BTreeSet;
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 /// A revision.
 #[derive(Debug)]
-pub(in super::super) struct Revision {
+pub(in crate::validate) struct Revision {
     pub(super) repository: Repository,
     /// The commit.
     pub(super) commit: String,
-    /// As it was asked for.
+    /// As given on the command line.
     name: String,
     files: Vec<Blob>,
 }
@@ -26,18 +26,18 @@ impl Revision {
         Ok(Self { repository, commit, name: name.to_owned(), files })
     }
 
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn description(&self) -> String {
         let short: String = self.commit.chars().take(10).collect();
         if self.commit.starts_with(&self.name) { short } else { format!("{} ({short})", self.name) }
     }
 
     pub(super) fn config(&self, folder: &Path) -> Option<(Source, PathBuf)> {
-        let inside = absolute(folder).strip_prefix(&self.repository.top).ok()?.to_owned();
+        let inside = absolute(folder).strip_prefix(&self.repository.root).ok()?.to_owned();
         let at = |folder: &Path| self.files.iter().find(|blob| Path::new(&blob.path) == folder.join(config::FILE_NAME));
         let blob = inside.ancestors().find_map(at)?;
         let text = String::from_utf8(self.repository.read(std::slice::from_ref(blob)).ok()?.pop()?).ok()?;
-        let file = self.repository.top.join(&blob.path);
-        let source = manifests::load_text(&shown(&file).to_string_lossy(), text);
+        let file = self.repository.root.join(&blob.path);
+        let source = manifests::load_text(&relative(&file).to_string_lossy(), text);
         Some((source, file.parent()?.to_owned()))
     }
 
@@ -47,14 +47,14 @@ impl Revision {
         let mut wanted: Vec<(PathBuf, Blob)> = Vec::new();
         for path in paths {
             let whole = absolute(path);
-            let Ok(inside) = whole.strip_prefix(&self.repository.top) else {
-                input.refuse(path, format!("is outside the repository {}", self.repository.top.display()));
+            let Ok(inside) = whole.strip_prefix(&self.repository.root) else {
+                input.push_unreadable(path, format!("is outside the repository {}", self.repository.root.display()));
                 continue;
             };
             let below: Vec<&Blob> =
                 self.files.iter().filter(|blob| Path::new(&blob.path).starts_with(inside)).collect();
             if below.is_empty() {
-                input.refuse(path, format!("is not in {}", self.shown()));
+                input.push_unreadable(path, format!("is not in {}", self.description()));
             }
             for blob in below {
                 let rest = Path::new(&blob.path).strip_prefix(inside).unwrap_or_else(|_| Path::new(""));
@@ -70,17 +70,20 @@ impl Revision {
     fn take(&self, wanted: Vec<(PathBuf, Blob)>, input: &mut Input) -> anyhow::Result<()> {
         let (fits, large): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(_, blob)| blob.size <= MAX_FILE_BYTES);
         for (name, _) in large {
-            input.refuse(&name, format!("is larger than {} MiB", MAX_FILE_BYTES >> 20));
+            input.push_unreadable(&name, format!("is larger than {} MiB", MAX_FILE_BYTES >> 20));
         }
         let (names, blobs): (Vec<PathBuf>, Vec<Blob>) = fits.into_iter().unzip();
         for ((name, blob), bytes) in names.iter().zip(&blobs).zip(self.repository.read(&blobs)?) {
             match String::from_utf8(bytes) {
                 Ok(text) => {
                     let source = manifests::load_text(&name.to_string_lossy(), text);
-                    input.push(source, Place::File(self.repository.top.join(&blob.path)));
+                    input.push(source, SourceOrigin::File(self.repository.root.join(&blob.path)));
                 }
                 Err(error) => {
-                    input.refuse(name, format!("is not valid UTF-8 (byte {})", error.utf8_error().valid_up_to()));
+                    input.push_unreadable(
+                        name,
+                        format!("is not valid UTF-8 (byte {})", error.utf8_error().valid_up_to()),
+                    );
                 }
             }
         }
@@ -88,13 +91,13 @@ impl Revision {
     }
 }
 
-/// True when a file is read, by its path from a folder that was asked for. An empty one is the file itself.
+/// True when a file is read, by its path from a given directory; an empty one is the given file itself.
 fn is_read(rest: &Path) -> bool {
     let mut parts = rest.components().map(|part| Path::new(part.as_os_str()));
     rest.as_os_str().is_empty() || (manifests::is_manifest(rest) && !parts.any(manifests::is_skipped))
 }
 
-/// What a file is called that was found in a folder.
+/// The name of a file that was found in a directory.
 fn named(folder: &Path, rest: &Path) -> PathBuf {
     match (folder == Path::new("."), rest.as_os_str().is_empty()) {
         (true, _) => rest.to_owned(),

@@ -1,7 +1,7 @@
-//! Which findings are known, as a file says?
+//! Baselines: files of known findings.
 
-use super::super::judge::Shown;
-use super::identity::{Key, key};
+use super::super::judge::ReportedFinding;
+use super::fingerprint::{Key, key};
 use anyhow::{Context, anyhow, bail};
 use napkeeper_api::manifests::{self, Source};
 use napkeeper_api::path::Path as Field;
@@ -12,29 +12,29 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The form of the file.
+/// Version of the file format.
 const VERSION: u32 = 1;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct BaselineText {
     version: u32,
-    findings: Vec<Entry>,
+    findings: Vec<KnownFinding>,
 }
 
 /// A known finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct KnownFinding {
     rule: String,
     /// `apiVersion/kind/name`; `file:NAME` for a finding that is about no object.
     object: String,
     path: String,
-    /// Of the message.
+    /// Digest of the message.
     digest: String,
-    /// Where it was when the file was written. For people, and to know when an entry is stale.
+    /// Where it was when the baseline was written: for people, and to recognise a stale entry.
     file: String,
-    /// How many of the same there are; absent is one.
+    /// How often it occurs; absent is once.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     count: usize,
 }
@@ -43,7 +43,7 @@ fn one() -> usize {
     1
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_one(count: &usize) -> bool {
     *count == 1
 }
@@ -53,7 +53,7 @@ fn is_one(count: &usize) -> bool {
 pub(super) struct Baseline {
     /// The file.
     pub(super) source: Source,
-    entries: Vec<Entry>,
+    entries: Vec<KnownFinding>,
     /// How many of each entry have been found.
     found: Vec<usize>,
     by_key: BTreeMap<Key, usize>,
@@ -66,8 +66,8 @@ impl Baseline {
             bail!("{problem} (create a baseline with --write-baseline)");
         }
         let source = loaded.files.pop().ok_or_else(|| anyhow!("{} is not a file", file.display()))?;
-        let said = source.parsed().documents.first().map(|document| document.value.clone()).unwrap_or_default();
-        let File { version, findings: entries } = serde_json::from_value(said).with_context(|| {
+        let value = source.parsed().documents.first().map(|document| document.value.clone()).unwrap_or_default();
+        let BaselineText { version, findings: entries } = serde_json::from_value(value).with_context(|| {
             format!("cannot read the baseline {}: recreate it with --write-baseline", file.display())
         })?;
         if version != VERSION {
@@ -80,9 +80,9 @@ impl Baseline {
         Ok(Self { found: vec![0; entries.len()], source, entries, by_key })
     }
 
-    /// True when a finding is known. As often as it is called for one, so many of the same must be in the file.
-    pub(super) fn takes(&mut self, shown: &Shown) -> bool {
-        let Some(i) = self.by_key.get(&key(shown)).copied() else { return false };
+    /// True when a finding is known, as often as the baseline says.
+    pub(super) fn takes(&mut self, reported: &ReportedFinding) -> bool {
+        let Some(i) = self.by_key.get(&key(reported)).copied() else { return false };
         match (self.entries.get(i), self.found.get_mut(i)) {
             (Some(entry), Some(found)) if *found < entry.count => {
                 *found += 1;
@@ -92,12 +92,12 @@ impl Baseline {
         }
     }
 
-    /// What of it is no longer found. An entry is passed over when this run did not look where it would be.
-    pub(super) fn stale(&self, was_looked_at: impl Fn(&str, &str) -> bool) -> Vec<Finding> {
+    /// Entries that are no longer found, of those whose object or file was validated.
+    pub(super) fn stale(&self, was_validated: impl Fn(&str, &str) -> bool) -> Vec<Finding> {
         let Some(document) = self.source.parsed().documents.first() else { return Vec::new() };
         let entries = self.entries.iter().zip(&self.found).enumerate();
         let gone =
-            entries.filter(|(_, (entry, found))| **found < entry.count && was_looked_at(&entry.object, &entry.file));
+            entries.filter(|(_, (entry, found))| **found < entry.count && was_validated(&entry.object, &entry.file));
         gone.map(|(i, (entry, found))| {
             let at = document.position(&Field::from_dotted("findings").index(i));
             let times = if *found == 0 {
@@ -120,21 +120,21 @@ impl Baseline {
     }
 }
 
-impl Entry {
+impl KnownFinding {
     fn key(&self) -> Key {
         let Self { rule, object, path, digest, .. } = self.clone();
         Key { rule, object, path, digest }
     }
 }
 
-/// The text of a baseline of some findings: one line each, in an order that does not depend on where they stand.
-pub(super) fn text(shown: &[Shown]) -> anyhow::Result<String> {
-    let mut entries: BTreeMap<Key, Entry> = BTreeMap::new();
-    for one in shown {
-        let key = key(one);
+/// The text of a baseline: one line per finding, in an order that does not depend on positions.
+pub(super) fn text(findings: &[ReportedFinding]) -> anyhow::Result<String> {
+    let mut entries: BTreeMap<Key, KnownFinding> = BTreeMap::new();
+    for reported in findings {
+        let key = key(reported);
         let Key { rule, object, path, digest } = key.clone();
-        let file = one.finding.file.clone();
-        let entry = entries.entry(key).or_insert(Entry { rule, object, path, digest, file, count: 0 });
+        let file = reported.finding.file.clone();
+        let entry = entries.entry(key).or_insert(KnownFinding { rule, object, path, digest, file, count: 0 });
         entry.count += 1;
     }
     let mut text = format!("{{\n  \"version\": {VERSION},\n  \"findings\": [");

@@ -1,6 +1,6 @@
-//! Which findings does a comment `napkeeper:ignore` in the YAML hide?
+//! Comments `napkeeper:ignore` in YAML.
 
-use super::super::judge::Shown;
+use super::super::judge::ReportedFinding;
 use napkeeper_api::manifests::Source;
 use napkeeper_api::yaml::{Comment, Position, comments};
 use napkeeper_core::model::support::spelling::nearest;
@@ -8,10 +8,10 @@ use napkeeper_verdict::Finding;
 use napkeeper_verdict::rules::{self, Rule, suppression};
 use std::ops::RangeInclusive;
 
-/// How a comment begins.
+/// The beginning of such a comment.
 const WORD: &str = "napkeeper:ignore";
 
-/// A comment that hides findings.
+/// A comment that suppresses findings.
 #[derive(Debug, PartialEq, Eq)]
 struct Ignore {
     at: Position,
@@ -19,19 +19,18 @@ struct Ignore {
     lines: RangeInclusive<usize>,
 }
 
-/// Hides what the comments of a file name, of what was found there. Returns how many that were, and what is wrong with
-/// the comments themselves.
-pub(super) fn apply(source: &Source, found: &mut Vec<Shown>) -> (usize, Vec<Finding>) {
+/// Removes the findings of a file that its comments name. Returns how many, and the findings about the comments.
+pub(super) fn apply(source: &Source, found: &mut Vec<ReportedFinding>) -> (usize, Vec<Finding>) {
     if !source.text.contains(WORD) {
         return (0, Vec::new());
     }
     let (ignores, mut wrong) = read(source);
     let mut used = vec![false; ignores.len()];
     let before = found.len();
-    found.retain(|shown| {
+    found.retain(|reported| {
         let mut hidden = false;
         for (ignore, used) in ignores.iter().zip(&mut used) {
-            if ignore.rules.contains(&shown.finding.rule) && ignore.lines.contains(&shown.finding.line) {
+            if ignore.rules.contains(&reported.finding.rule) && ignore.lines.contains(&reported.finding.line) {
                 *used = true;
                 hidden = true;
             }
@@ -71,7 +70,7 @@ fn read(source: &Source) -> (Vec<Ignore>, Vec<Finding>) {
     (ignores, wrong)
 }
 
-/// The rules that a comment names. Else what is wrong with it, and what would be right.
+/// The rules that a comment names; else what is wrong with it, and the fix.
 fn directive(rest: &str) -> Result<Vec<&'static str>, (String, String)> {
     let form = || format!("use # {WORD} NK1234 reason");
     if !rest.is_empty() && !rest.starts_with(char::is_whitespace) {
@@ -115,13 +114,13 @@ fn known(id: &str) -> Result<&'static str, (String, String)> {
     })
 }
 
-/// The lines that a comment counts for. At the end of a line: that line, and the value below where the line ends with
-/// a key. Alone: the next line that says something, and the value below it.
+/// The lines that a comment applies to. At the end of a line: that line, and the value below if the line ends with a
+/// key. On its own line: the next line with content, and the value below it.
 fn covered(comment: &Comment, lines: &[&str]) -> RangeInclusive<usize> {
     let own = comment.position.line;
     let line = |n: usize| lines.get(n - 1).copied().unwrap_or_default();
     if comment.on_own_line {
-        let next = (own + 1..=lines.len()).find(|n| says_something(line(*n)));
+        let next = (own + 1..=lines.len()).find(|n| has_content(line(*n)));
         return next.map_or(own..=own, |next| next..=end_of_value(next, lines));
     }
     let before: String = line(own).chars().take(comment.position.column - 1).collect();
@@ -129,19 +128,19 @@ fn covered(comment: &Comment, lines: &[&str]) -> RangeInclusive<usize> {
     own..=ends
 }
 
-fn says_something(line: &str) -> bool {
+fn has_content(line: &str) -> bool {
     let text = line.trim_start();
     !text.is_empty() && !text.starts_with('#')
 }
 
-/// The last line of the value that begins in a line: what follows and stands further in, and the items of a list that
-/// stand just below their key.
+/// The last line of the value that begins in a line: the lines below that are indented further, and the items of a list
+/// at the indentation of their key.
 fn end_of_value(begin: usize, lines: &[&str]) -> usize {
     let indent = |line: &str| line.len() - line.trim_start_matches(' ').len();
     let Some(first) = lines.get(begin - 1) else { return begin };
     let is_item = |line: &str| line.trim_start().starts_with("- ") || line.trim() == "-";
     let mut last = begin;
-    for (i, line) in lines.iter().enumerate().skip(begin).filter(|(_, line)| says_something(line)) {
+    for (i, line) in lines.iter().enumerate().skip(begin).filter(|(_, line)| has_content(line)) {
         let inside = indent(line) > indent(first);
         let item_below_key = indent(line) == indent(first) && is_item(line) && !is_item(first);
         let closes = indent(line) == indent(first) && line.trim_start().starts_with(['}', ']']);

@@ -1,23 +1,32 @@
-//! Which findings are not to be reported, and is what hides them still needed?
+//! Suppression of findings: by comments, baselines, and unchanged files.
 
 mod baseline;
-pub(super) mod identity;
+mod fingerprint;
 mod ignore;
 
-use super::input::{Changed, Place};
-use super::judge::Shown;
+use super::args::Args;
+use super::input::{ChangedFiles, SourceOrigin, Store};
+use super::judge::{ReportedFinding, Verdicts, judge_again};
+use super::objects::{self, Objects};
+use super::targets::{BaselineFile, Targets};
 use anyhow::Context;
 use baseline::Baseline;
-use identity::Objects;
 use napkeeper_api::manifests::Source;
 use napkeeper_verdict::Finding;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
+
+/// The findings that are left to report.
+#[derive(Debug)]
+pub(super) struct Suppressed {
+    pub(super) verdicts: Verdicts,
+    pub(super) counts: SuppressedCounts,
+}
 
 /// How many findings are not reported.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Hidden {
+pub(super) struct SuppressedCounts {
     /// By a comment.
     pub(super) ignored: usize,
     /// By a baseline.
@@ -26,119 +35,155 @@ pub(super) struct Hidden {
     pub(super) unchanged: usize,
 }
 
-/// A baseline, and for which cluster it is; absent is for all.
-pub(super) type BaselineOf = (Option<Arc<str>>, PathBuf);
-
-/// Hides what comments name. Adds what is wrong with the comments.
-pub(super) fn by_comments(sources: &[Source], shown: &mut Vec<Shown>, hidden: &mut Hidden) {
-    let mut rest = std::mem::take(shown).into_iter().peekable();
-    for (i, source) in sources.iter().enumerate() {
-        let mut here = Vec::new();
-        while let Some(one) = rest.next_if(|one| one.source == i) {
-            here.push(one);
-        }
-        let (ignored, wrong) = ignore::apply(source, &mut here);
-        hidden.ignored += ignored;
-        let mut objects = Objects::of(source);
-        here.extend(wrong.into_iter().map(|finding| Shown::new(finding, Vec::new(), i, &mut objects)));
-        shown.extend(here);
+/// Removes what is not to be reported, and adds findings about ignores and baselines themselves.
+pub(super) fn suppress(
+    args: &Args,
+    store: &Store,
+    targets: &Targets,
+    mut verdicts: Verdicts,
+) -> anyhow::Result<Suppressed> {
+    let mut counts = SuppressedCounts { ignored: by_comments(&mut verdicts), ..SuppressedCounts::default() };
+    counts.known = match &args.known.write_baseline {
+        Some(file) => write_baseline(file, &mut verdicts.findings)?,
+        None => by_baselines(&targets.baselines(&args.known), &mut verdicts)?,
+    };
+    if let Some(since) = &args.source.changed_since {
+        let changed = store.changed(since, &args.paths)?;
+        let before = || {
+            let base = changed.read_base(&verdicts.input.paths)?;
+            let base = judge_again(args, targets, base)?;
+            let exact = |reported: &ReportedFinding| ExactFinding::of(reported, &changed, &base.input.origins);
+            Ok(base.findings.iter().filter_map(exact).collect())
+        };
+        let origins = &verdicts.input.origins;
+        counts.unchanged = by_change(&changed, origins, &mut verdicts.findings, before)?;
     }
+    verdicts.sort();
+    fingerprint::set_fingerprints(&mut verdicts.findings);
+    Ok(Suppressed { verdicts, counts })
 }
 
-/// Hides what is known. Returns the files of the baselines, each with what is stale in it.
-pub(super) fn by_baselines(
-    files: &[BaselineOf],
-    sources: &[Source],
-    shown: &mut Vec<Shown>,
-    hidden: &mut Hidden,
-) -> anyhow::Result<Vec<(Source, Vec<Finding>)>> {
-    if files.is_empty() {
-        // Reading everything once more is for those who have a baseline.
-        return Ok(Vec::new());
+/// Removes what comments name, and adds the findings about the comments. Returns how many were removed.
+fn by_comments(verdicts: &mut Verdicts) -> usize {
+    let mut ignored = 0;
+    let mut rest = std::mem::take(&mut verdicts.findings).into_iter().peekable();
+    for (i, source) in verdicts.input.sources.iter().enumerate() {
+        let mut here = Vec::new();
+        while let Some(reported) = rest.next_if(|reported| reported.source == i) {
+            here.push(reported);
+        }
+        let (count, wrong) = ignore::apply(source, &mut here);
+        ignored += count;
+        let mut objects = Objects::of(source);
+        here.extend(wrong.into_iter().map(|finding| ReportedFinding::new(finding, Vec::new(), i, &mut objects)));
+        verdicts.findings.extend(here);
     }
-    let looked_at = LookedAt::of(sources);
-    let mut stale = Vec::new();
-    for (cluster, file) in files {
-        let mut baseline = Baseline::read(file)?;
-        let before = shown.len();
-        shown.retain_mut(|one| match cluster {
-            None => !baseline.takes(one),
+    ignored
+}
+
+/// Removes what baselines hold, and adds their stale entries. Returns how many were removed.
+fn by_baselines(files: &[BaselineFile], verdicts: &mut Verdicts) -> anyhow::Result<usize> {
+    if files.is_empty() {
+        // The objects of all sources are only needed for baselines.
+        return Ok(0);
+    }
+    let validated = ValidatedObjects::of(&verdicts.input.sources);
+    let (mut known, mut stale) = (0, Vec::new());
+    for BaselineFile { cluster, path } in files {
+        let mut baseline = Baseline::read(path)?;
+        let before = verdicts.findings.len();
+        verdicts.findings.retain_mut(|reported| match cluster {
+            None => !baseline.takes(reported),
             Some(cluster) => {
-                // What is known of one cluster may be news of another.
-                let known = one.clusters.contains(cluster) && baseline.takes(one);
-                one.clusters.retain(|c| !(known && c == cluster));
-                !(known && one.clusters.is_empty())
+                // What is known for one cluster may be new for another.
+                let known = reported.clusters.contains(cluster) && baseline.takes(reported);
+                reported.clusters.retain(|c| !(known && c == cluster));
+                !(known && reported.clusters.is_empty())
             }
         });
-        hidden.known += before - shown.len();
-        let findings = baseline.stale(|object, file| looked_at.holds(object, file));
+        known += before - verdicts.findings.len();
+        let findings = baseline.stale(|object, file| validated.covers(object, file));
         stale.push((baseline.source, findings));
     }
-    Ok(stale)
+    for (source, findings) in stale.into_iter().filter(|(_, findings)| !findings.is_empty()) {
+        verdicts.add(source, findings);
+    }
+    Ok(known)
 }
 
-/// A finding of a file whose lines did not move: file, line, column, rule, path and message.
-pub(super) type News = (String, usize, usize, &'static str, String, String);
-
-/// The finding in these words, if it stands in a file of the repository.
-pub(super) fn news(shown: &Shown, changed: &Changed, places: &[Place]) -> Option<News> {
-    let Finding { line, column, rule, path, message, .. } = &shown.finding;
-    let file = changed.inside(places.get(shown.source)?)?;
-    Some((file, *line, *column, *rule, path.clone(), message.clone()))
+/// A finding with its position, for files whose lines did not move.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ExactFinding {
+    file: String,
+    line: usize,
+    column: usize,
+    rule: &'static str,
+    path: String,
+    message: String,
 }
 
-/// Hides what stands in files that did not change, unless it was not found there before: then a change elsewhere did it,
-/// such as a node class that is gone.
-pub(super) fn by_change(
-    changed: &Changed,
-    places: &[Place],
-    shown: &mut Vec<Shown>,
-    hidden: &mut Hidden,
-    before: impl FnOnce() -> anyhow::Result<BTreeSet<News>>,
-) -> anyhow::Result<()> {
-    let touched: Vec<bool> = places.iter().map(|place| changed.holds(place)).collect();
-    let is_touched = |one: &Shown| touched.get(one.source).copied().unwrap_or(true);
-    if shown.iter().all(is_touched) {
-        return Ok(());
+impl ExactFinding {
+    /// The finding, if it is in a file of the repository.
+    fn of(reported: &ReportedFinding, changed: &ChangedFiles, origins: &[SourceOrigin]) -> Option<Self> {
+        let Finding { line, column, rule, path, message, .. } = &reported.finding;
+        let file = changed.path_of(origins.get(reported.source)?)?;
+        Some(Self { file, line: *line, column: *column, rule, path: path.clone(), message: message.clone() })
+    }
+}
+
+/// Removes what is in files that did not change, unless it was not found there before: then a change elsewhere caused
+/// it, such as a deleted node class. Returns how many were removed.
+fn by_change(
+    changed: &ChangedFiles,
+    origins: &[SourceOrigin],
+    findings: &mut Vec<ReportedFinding>,
+    before: impl FnOnce() -> anyhow::Result<BTreeSet<ExactFinding>>,
+) -> anyhow::Result<usize> {
+    let has_changed: Vec<bool> = origins.iter().map(|origin| changed.contains(origin)).collect();
+    let in_changed = |reported: &ReportedFinding| has_changed.get(reported.source).copied().unwrap_or(true);
+    if findings.iter().all(in_changed) {
+        return Ok(0);
     }
     let before = before()?;
-    let count = shown.len();
-    // What is said of ignores and baselines belongs to their own file.
-    let is_news = |one: &Shown| {
-        let own = one.finding.rule.starts_with("NK8");
-        !own && news(one, changed, places).is_some_and(|news| !before.contains(&news))
+    let count = findings.len();
+    // Findings about ignores and baselines belong to their own file.
+    let is_new = |reported: &ReportedFinding| {
+        !is_about_suppression(reported)
+            && ExactFinding::of(reported, changed, origins).is_some_and(|exact| !before.contains(&exact))
     };
-    shown.retain(|one| is_touched(one) || is_news(one));
-    hidden.unchanged += count - shown.len();
-    Ok(())
+    findings.retain(|reported| in_changed(reported) || is_new(reported));
+    Ok(count - findings.len())
 }
 
-/// Writes a baseline of all that is found, but for what is wrong with ignores themselves.
-pub(super) fn write(file: &Path, shown: &mut Vec<Shown>, hidden: &mut Hidden) -> anyhow::Result<()> {
-    let (own, known): (Vec<_>, Vec<_>) =
-        std::mem::take(shown).into_iter().partition(|s| s.finding.rule.starts_with("NK8"));
+/// True for a finding about an ignore or a baseline.
+fn is_about_suppression(reported: &ReportedFinding) -> bool {
+    reported.finding.rule.starts_with("NK8")
+}
+
+/// Writes all findings to a baseline, except those about suppression. Returns how many were written.
+fn write_baseline(file: &Path, findings: &mut Vec<ReportedFinding>) -> anyhow::Result<usize> {
+    let (own, known): (Vec<_>, Vec<_>) = std::mem::take(findings).into_iter().partition(is_about_suppression);
     std::fs::write(file, baseline::text(&known)?)
         .with_context(|| format!("cannot write the baseline {}", file.display()))?;
-    hidden.known += known.len();
-    *shown = own;
-    Ok(())
+    *findings = own;
+    Ok(known.len())
 }
 
-/// Which objects and files this run looked at.
-struct LookedAt {
+/// The objects and files that this run has validated.
+struct ValidatedObjects {
     objects: BTreeSet<String>,
     files: BTreeSet<Arc<str>>,
 }
 
-impl LookedAt {
+impl ValidatedObjects {
     fn of(sources: &[Source]) -> Self {
         let documents = sources.iter().flat_map(|source| &source.parsed().documents);
-        let objects = documents.flat_map(identity::objects).collect();
+        let objects = documents.flat_map(objects::objects).collect();
         Self { objects, files: sources.iter().map(|source| Arc::clone(&source.file)).collect() }
     }
 
-    /// True when an entry's object or file was read, or its file is gone.
-    fn holds(&self, object: &str, file: &str) -> bool {
+    /// True when the object or file of a baseline entry was validated, or its file no longer exists.
+    fn covers(&self, object: &str, file: &str) -> bool {
         self.objects.contains(object)
             || self.files.contains(file)
             || (!file.starts_with('<') && !Path::new(file).exists())

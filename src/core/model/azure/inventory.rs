@@ -9,6 +9,7 @@ use crate::model::cluster::node::Node;
 use crate::model::cluster::volume::{Attachment, DiskUse, Volume};
 use crate::model::names::ArmId;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// A listing, or why it is not whole.
@@ -49,20 +50,66 @@ pub struct Inventory {
     pub disk_uses: Listing<DiskUse>,
 }
 
+/// A listing of an [`Inventory`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum InventoryListing {
+    /// [`Inventory::group_managed_by`].
+    Group,
+    /// [`Inventory::resources`].
+    #[serde(rename = "cloud")]
+    Resources,
+    /// [`Inventory::related`].
+    #[serde(rename = "bystanders")]
+    Related,
+    /// [`Inventory::claims`].
+    Claims,
+    /// [`Inventory::nodes`].
+    Nodes,
+    /// [`Inventory::volumes`].
+    Volumes,
+    /// [`Inventory::attachments`].
+    Attachments,
+    /// [`Inventory::disk_uses`].
+    DiskUses,
+}
+
 impl Inventory {
-    /// The first listing that is not whole.
-    #[must_use]
-    pub fn failure(&self) -> Option<&ListFailure> {
+    /// The listings that are not whole.
+    pub fn failures(&self) -> impl Iterator<Item = (InventoryListing, &ListFailure)> {
         fn failed<T>(listing: &Result<T, ListFailure>) -> Option<&ListFailure> {
             listing.as_ref().err()
         }
-        failed(&self.group_managed_by)
-            .or_else(|| failed(&self.resources))
-            .or_else(|| failed(&self.related))
-            .or_else(|| failed(&self.claims))
-            .or_else(|| failed(&self.nodes))
-            .or_else(|| failed(&self.volumes))
-            .or_else(|| failed(&self.attachments))
-            .or_else(|| failed(&self.disk_uses))
+        let all = [
+            (InventoryListing::Group, failed(&self.group_managed_by)),
+            (InventoryListing::Resources, failed(&self.resources)),
+            (InventoryListing::Related, failed(&self.related)),
+            (InventoryListing::Claims, failed(&self.claims)),
+            (InventoryListing::Nodes, failed(&self.nodes)),
+            (InventoryListing::Volumes, failed(&self.volumes)),
+            (InventoryListing::Attachments, failed(&self.attachments)),
+            (InventoryListing::DiskUses, failed(&self.disk_uses)),
+        ];
+        all.into_iter().filter_map(|(listing, failure)| Some((listing, failure?)))
+    }
+
+    /// The first listing that is not whole.
+    #[must_use]
+    pub fn failure(&self) -> Option<&ListFailure> {
+        self.failures().next().map(|(_, failure)| failure)
+    }
+
+    /// Replaces a listing by a failure.
+    pub fn fail(&mut self, listing: InventoryListing, failure: ListFailure) {
+        match listing {
+            InventoryListing::Group => self.group_managed_by = Err(failure),
+            InventoryListing::Resources => self.resources = Err(failure),
+            InventoryListing::Related => self.related = Err(failure),
+            InventoryListing::Claims => self.claims = Err(failure),
+            InventoryListing::Nodes => self.nodes = Err(failure),
+            InventoryListing::Volumes => self.volumes = Err(failure),
+            InventoryListing::Attachments => self.attachments = Err(failure),
+            InventoryListing::DiskUses => self.disk_uses = Err(failure),
+        }
     }
 }

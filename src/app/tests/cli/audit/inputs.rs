@@ -94,7 +94,7 @@ fn a_listing_that_is_missing_makes_everything_unknown_and_says_how_to_make_it() 
         let why = report["failed"][0]["why"].as_str().unwrap();
         assert!(why.contains(hint) && why.contains(&format!("{name}.json")), "{why}");
         for finding in report["findings"].as_array().unwrap() {
-            assert_eq!(finding["standing"], "unknown", "{finding}");
+            assert_eq!(finding["status"], "unknown", "{finding}");
         }
     }
 }

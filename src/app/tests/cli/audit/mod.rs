@@ -81,10 +81,10 @@ fn each_format_is_as_committed_and_none_changes_the_exit_code() {
 }
 
 #[test]
-fn every_resource_stands_as_the_law_says() {
+fn every_resource_has_the_status_of_the_deletion_rules() {
     let (whole, code) = report(&cases().join("saved"), &["--all"]);
     assert_eq!(code, Some(1));
-    for (name, standing, kept_by) in [
+    for (name, status, kept_by) in [
         ("aks-general-aaaaa", "owned", &["sign_of_life"][..]),
         ("aks-general-quota", "orphan", &[]),
         ("aks-general-fresh", "suspect", &["too_young", "seen_once", "mode"]),
@@ -102,25 +102,25 @@ fn every_resource_stands_as_the_law_says() {
         ("aks-general-other", "foreign", &["not_owned"]),
     ] {
         let finding = finding(&whole, name);
-        assert_eq!(finding["standing"], standing, "{name}: {finding}");
+        assert_eq!(finding["status"], status, "{name}: {finding}");
         let kept: BTreeSet<&str> =
             finding["kept_by"].as_array().unwrap().iter().map(|k| k["refusal"].as_str().unwrap()).collect();
         for refusal in kept_by {
             assert!(kept.contains(refusal), "{name} is not kept by {refusal}: {finding}");
         }
-        let safe = !matches!(standing, "orphan") || finding["kind"] == "DataDisk";
+        let safe = !matches!(status, "orphan") || finding["kind"] == "DataDisk";
         assert!(!safe || !kept.is_empty(), "nothing keeps {name}");
     }
     let gone =
         whole["findings"].as_array().unwrap().iter().find(|f| f["name"] == "aks-general-gone1" && f["kind"] == "Vm");
-    assert_eq!(gone.unwrap()["standing"], "unproven");
+    assert_eq!(gone.unwrap()["status"], "unproven");
     assert!(gone.unwrap()["approval"].is_null(), "beside managed NAP no approval helps a VM");
-    let standings: BTreeSet<&str> =
-        whole["findings"].as_array().unwrap().iter().map(|f| f["standing"].as_str().unwrap()).collect();
-    assert_eq!(standings.len(), 6, "all but unknown and in-flight: {standings:?}");
+    let statuses: BTreeSet<&str> =
+        whole["findings"].as_array().unwrap().iter().map(|f| f["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses.len(), 6, "all but unknown and in-flight: {statuses:?}");
     let provisioner = report(&cases().join("saved"), &["--mode", "provisioner"]).0;
     let gone =
-        provisioner["findings"].as_array().unwrap().iter().find(|f| f["kind"] == "Vm" && f["standing"] == "unproven");
+        provisioner["findings"].as_array().unwrap().iter().find(|f| f["kind"] == "Vm" && f["status"] == "unproven");
     assert!(gone.unwrap()["approval"].as_str().unwrap().contains("incarnation: 0000"));
 }
 
@@ -131,7 +131,7 @@ fn what_orphans_cost_and_what_of_it_may_be_collected_are_sums() {
         .as_array()
         .unwrap()
         .iter()
-        .filter(|f| f["standing"] == "orphan" || f["standing"] == "unproven")
+        .filter(|f| f["status"] == "orphan" || f["status"] == "unproven")
         .collect();
     let of = |total: &Value, rows: &[&Value]| {
         assert_eq!(total["resources"], rows.len());
@@ -162,7 +162,7 @@ fn of_saved(args: &[&str]) -> Value {
 #[test]
 fn filters_show_less_and_change_neither_sums_nor_exit_code() {
     let (all, _) = report(&cases().join("saved"), &["--all"]);
-    let (nics, code) = report(&cases().join("saved"), &["--kind", "nic", "--standing", "suspect,orphan"]);
+    let (nics, code) = report(&cases().join("saved"), &["--kind", "nic", "--status", "suspect,orphan"]);
     assert_eq!((code, &nics["totals"]), (Some(1), &all["totals"]));
     let names: BTreeSet<&str> =
         nics["findings"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Sizes: how does it read why a node is of its size?
+//! Why a node has its VM size.
 
 use crate::output::plural;
 use napkeeper_core::scheduling::{Size, SizeExplanation};
@@ -9,7 +9,7 @@ pub(crate) fn shown(Size { name, capacity_type, price }: &Size) -> String {
     format!("{name} {} at {price}/h", capacity_type.as_str())
 }
 
-/// What is wrong with cheaper sizes; `None` where there are none.
+/// Why cheaper sizes do not fit; `None` where there are none.
 pub(crate) fn cheaper(choice: &SizeExplanation) -> Option<String> {
     let SizeExplanation {
         incompatible: unsuited,

@@ -1,62 +1,62 @@
-//! JSON: what does an account hold for programs?
+//! Explanations as JSON.
 
-use super::{pools, size};
+use super::{rejected_pools, size};
 use napkeeper_core::scheduling::{
     ExplainedResult, Explanation, Explanations, FilterCriterion, NewNodesSummary, PlacementExplanation,
     PlacementSummary, PoolFilterSteps, SuggestedChange, TopologyCause, UnschedulableExplanation,
 };
 use serde_json::{Value, json};
 
-/// Most names of pods of one account.
-const PODS: usize = 20;
+/// Most names of pods in one explanation.
+const MAX_PODS: usize = 20;
 
-/// Accounts, and how many groups and pods are left out.
-pub(crate) fn accounts(told: &Explanations) -> Value {
+/// Explanations, and how many groups and pods are left out.
+pub(crate) fn explanations(explained: &Explanations) -> Value {
     json!({
-        "groups": told.explanations.iter().map(account).collect::<Vec<_>>(),
-        "more": { "groups": told.omitted_groups, "pods": told.omitted_pods },
+        "groups": explained.explanations.iter().map(explanation).collect::<Vec<_>>(),
+        "more": { "groups": explained.omitted_groups, "pods": explained.omitted_pods },
     })
 }
 
-fn account(Explanation { pods, requests, result: fate }: &Explanation) -> Value {
-    let names: Vec<String> = pods.iter().take(PODS).map(ToString::to_string).collect();
+fn explanation(Explanation { pods, requests, result }: &Explanation) -> Value {
+    let names: Vec<String> = pods.iter().take(MAX_PODS).map(ToString::to_string).collect();
     let mut value = json!({
         "pods": names,
         "podCount": pods.len(),
         "requests": requests.to_string(),
-        "placed": matches!(fate, ExplainedResult::Placed(_)),
+        "placed": matches!(result, ExplainedResult::Placed(_)),
     });
-    match fate {
-        ExplainedResult::Placed(because) => value["because"] = placed(because),
-        ExplainedResult::Unschedulable(stuck) => value["nowhere"] = nowhere(stuck),
+    match result {
+        ExplainedResult::Placed(placement) => value["because"] = placed(placement),
+        ExplainedResult::Unschedulable(result) => value["nowhere"] = unschedulable(result),
     }
     value
 }
 
-fn placed(because: &PlacementExplanation) -> Value {
-    let place = match &because.placement {
+fn placed(placement: &PlacementExplanation) -> Value {
+    let node = match &placement.placement {
         PlacementSummary::Existing { nodes, count } => {
             json!({ "kind": "existingNode", "count": count, "nodes": named(nodes) })
         }
-        PlacementSummary::InFlight { claims, count, planned_pods: promised } => {
-            json!({ "kind": "nodeInFlight", "count": count, "claims": named(claims), "madeForThem": promised })
+        PlacementSummary::InFlight { claims, count, planned_pods } => {
+            json!({ "kind": "nodeInFlight", "count": count, "claims": named(claims), "madeForThem": planned_pods })
         }
-        PlacementSummary::New(purchase) => bought(purchase),
+        PlacementSummary::New(nodes) => new_nodes(nodes),
     };
-    let bonds = because.topology_decisions.iter().map(|bond| {
-        let tie = match bond.cause {
+    let decisions = placement.topology_decisions.iter().map(|decision| {
+        let cause = match decision.cause {
             TopologyCause::TopologySpread => "spread",
             TopologyCause::PodAffinity => "affinity",
             TopologyCause::PodAntiAffinity => "antiAffinity",
             TopologyCause::Volume => "volume",
         };
-        json!({ "by": tie, "label": bond.key, "values": bond.values })
+        json!({ "by": cause, "label": decision.key, "values": decision.values })
     });
     json!({
-        "place": place,
-        "bonds": bonds.collect::<Vec<_>>(),
-        "preferencesGivenUp": because.relaxed.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "preferencesKept": because.satisfied_preferences,
+        "place": node,
+        "bonds": decisions.collect::<Vec<_>>(),
+        "preferencesGivenUp": placement.relaxed.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "preferencesKept": placement.satisfied_preferences,
     })
 }
 
@@ -64,39 +64,39 @@ fn named<T: ToString>(names: &[(T, usize)]) -> Vec<Value> {
     names.iter().map(|(name, pods)| json!({ "name": name.to_string(), "pods": pods })).collect()
 }
 
-fn bought(purchase: &NewNodesSummary) -> Value {
-    let passed_over = purchase.skipped_pools.iter();
-    let passed_over = passed_over.map(|(pool, why)| json!({ "pool": pool.as_str(), "why": why.to_string() }));
+fn new_nodes(nodes: &NewNodesSummary) -> Value {
+    let skipped = nodes.skipped_pools.iter();
+    let skipped = skipped.map(|(pool, why)| json!({ "pool": pool.as_str(), "why": why.to_string() }));
     json!({
         "kind": "newNode",
-        "count": purchase.node_count,
-        "pool": purchase.pool.as_str(),
-        "size": purchase.first_offering.key.size.as_str(),
-        "zone": purchase.first_offering.key.zone.as_str(),
-        "capacityType": purchase.first_offering.key.capacity_type.as_str(),
-        "price": purchase.first_offering.price.nanos(),
-        "cost": format!("{}/h", purchase.first_offering.price),
-        "offerings": purchase.offering_count,
-        "pods": purchase.own_pods,
-        "otherPods": purchase.other_pods,
-        "requests": purchase.requests.to_string(),
-        "why": size::json(&purchase.size),
-        "without": purchase.size_without_own.as_ref().map(size::of),
-        "alone": purchase.size_for_one_pod.as_ref().map(size::of),
-        "passedOver": passed_over.collect::<Vec<_>>(),
+        "count": nodes.node_count,
+        "pool": nodes.pool.as_str(),
+        "size": nodes.first_offering.key.size.as_str(),
+        "zone": nodes.first_offering.key.zone.as_str(),
+        "capacityType": nodes.first_offering.key.capacity_type.as_str(),
+        "price": nodes.first_offering.price.nanos(),
+        "cost": format!("{}/h", nodes.first_offering.price),
+        "offerings": nodes.offering_count,
+        "pods": nodes.own_pods,
+        "otherPods": nodes.other_pods,
+        "requests": nodes.requests.to_string(),
+        "why": size::json(&nodes.size),
+        "without": nodes.size_without_own.as_ref().map(size::of),
+        "alone": nodes.size_for_one_pod.as_ref().map(size::of),
+        "passedOver": skipped.collect::<Vec<_>>(),
     })
 }
 
-fn nowhere(stuck: &UnschedulableExplanation) -> Value {
-    let (pools, more) = pools(stuck);
+fn unschedulable(result: &UnschedulableExplanation) -> Value {
+    let (pools, more) = rejected_pools(result);
     let each = pools.iter().map(|of| {
         json!({
             "pool": of.pool.map(|pool| pool.as_str()),
             "why": of.why.map(ToString::to_string),
-            "left": of.waterfall.map(steps),
+            "left": of.filter_steps.map(steps),
         })
     });
-    let remedy = stuck.suggestion.as_ref().map(|remedy| {
+    let remedy = result.suggestion.as_ref().map(|remedy| {
         json!({
             "pool": remedy.pool.as_str(),
             "changes": remedy.changes.iter().map(change).collect::<Vec<_>>(),
@@ -105,8 +105,8 @@ fn nowhere(stuck: &UnschedulableExplanation) -> Value {
     json!({ "pools": each.collect::<Vec<_>>(), "morePools": more, "remedy": remedy })
 }
 
-/// What is left of a pool, step by step.
-fn steps(waterfall: &PoolFilterSteps) -> Vec<Value> {
+/// What each filter step leaves of a pool.
+fn steps(filter_steps: &PoolFilterSteps) -> Vec<Value> {
     let step = |what: &FilterCriterion| match what {
         FilterCriterion::Available => "offered",
         FilterCriterion::Taint(_) => "taint",
@@ -120,7 +120,7 @@ fn steps(waterfall: &PoolFilterSteps) -> Vec<Value> {
         FilterCriterion::MinValues => "minValues",
         FilterCriterion::Topology(_) => "topology",
     };
-    let all = waterfall.steps.iter();
+    let all = filter_steps.steps.iter();
     all.map(
         |s| json!({ "after": step(&s.criterion), "text": s.criterion.to_string(), "sizes": s.sizes, "offerings": s.offerings }),
     )

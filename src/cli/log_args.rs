@@ -1,4 +1,4 @@
-//! How do commands that run for long write their log?
+//! Log flags of long-running commands.
 
 use napkeeper_serve::logs::{self, LogError};
 
@@ -11,11 +11,11 @@ enum Format {
     Json,
 }
 
-/// Azure's crates log whole bodies at debug, and the body of a VM holds what its kubelet is told: never, whoever asks.
+/// Azure's crates log whole bodies at debug, and the body of a VM holds secrets of its kubelet: never logged.
 const QUIET: &[&str] = &["azure_core", "azure_identity", "azure_mgmt", "typespec"];
 
-/// Troubles of the client of Kubernetes: we say them once, in our own words. Who asks for them by name gets them.
-const TOLD_BY_US: &str = "kube_client=off,kube_runtime=off";
+/// Errors of the Kubernetes client, which we report once in our own words; a filter that names the crates shows them.
+const REPORTED_BY_US: &str = "kube_client=off,kube_runtime=off";
 
 /// Flags of the log.
 #[derive(Debug, clap::Args)]
@@ -35,8 +35,8 @@ impl LogArgs {
             Format::Text => logs::Format::Text,
             Format::Json => logs::Format::Json,
         };
-        let asked = self.log_level.clone().or_else(|| std::env::var("RUST_LOG").ok()).filter(|text| !text.is_empty());
-        let filter = format!("{TOLD_BY_US},{}", asked.as_deref().unwrap_or("info"));
+        let given = self.log_level.clone().or_else(|| std::env::var("RUST_LOG").ok()).filter(|text| !text.is_empty());
+        let filter = format!("{REPORTED_BY_US},{}", given.as_deref().unwrap_or("info"));
         logs::init(format, Some(&filter), QUIET)
     }
 }

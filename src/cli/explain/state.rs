@@ -1,4 +1,4 @@
-//! The scene: what is known where a pod is to be placed?
+//! The state of a cluster in which pods are scheduled.
 
 use anyhow::{Context, bail};
 use jiff::{SignedDuration, Timestamp};
@@ -11,31 +11,31 @@ use napkeeper_core::scheduling::UnavailableOfferings;
 use napkeeper_core::snapshot::Snapshot;
 use std::sync::Arc;
 
-/// All that a placement follows from.
-pub(super) struct Scene {
+/// Everything that scheduling depends on.
+pub(super) struct SchedulingState {
     pub(super) snapshot: Snapshot,
-    /// Offerings that Azure has refused lately, where that is known.
+    /// Offerings that Azure has refused recently.
     pub(super) unavailable: UnavailableOfferings,
     pub(super) now: Timestamp,
-    /// Where it comes from, for people.
+    /// Its origin, for people.
     pub(super) from: String,
-    /// How long after the start of a scenario it is.
+    /// The time since the start of a scenario.
     pub(super) at: Option<SignedDuration>,
 }
 
-/// What sizes and prices are by.
-pub(super) struct Basis<'a> {
+/// The sources of VM sizes and prices.
+pub(super) struct CatalogSources<'a> {
     pub(super) catalog: &'a Catalog,
-    /// As the command line says.
+    /// That of the command line.
     pub(super) region: Option<&'a Region>,
-    /// What the controller has published, if that is known.
+    /// What the controller has published.
     pub(super) published: Option<Published>,
     pub(super) sheet: &'a PriceSheet,
 }
 
-impl Basis<'_> {
-    /// Works out what can be bought in a cluster, and under which quotas.
-    pub(super) fn furnish(&self, snapshot: &mut Snapshot, now: Timestamp) -> anyhow::Result<()> {
+impl CatalogSources<'_> {
+    /// Adds the instance types, quotas and other facts to a snapshot.
+    pub(super) fn add_to(&self, snapshot: &mut Snapshot, now: Timestamp) -> anyhow::Result<()> {
         let region = self.region.cloned().or_else(|| region_of(snapshot));
         let Some(region) = region.or_else(|| self.published.as_ref().map(|p| p.region.clone())) else {
             bail!(
@@ -56,7 +56,7 @@ impl Basis<'_> {
         Ok(())
     }
 
-    /// The sizes of a region, and what of them is published; its quotas too.
+    /// The sizes of a region by the published facts, which are added to the snapshot.
     fn sizes(&self, embedded: RegionCatalog, snapshot: &mut Snapshot, now: Timestamp) -> anyhow::Result<RegionCatalog> {
         let Some(Published { region, facts: known, .. }) = &self.published else {
             return Ok(self.sheet.applied(embedded));
@@ -67,7 +67,7 @@ impl Basis<'_> {
                 embedded.region
             );
         }
-        // Whoever hands in numbers means them, whatever their age.
+        // Facts that are passed explicitly apply whatever their age.
         let quota = known.quota.as_ref().map(|quota| Arc::new(Quota::new(now, quota.usages().cloned())));
         snapshot.set_quota(quota);
         let subnets = known.subnets.as_ref().map(|fact| Fact { as_of: now, value: fact.value.clone() });

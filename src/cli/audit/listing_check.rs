@@ -1,6 +1,6 @@
-//! Shapes: is what a file holds a whole listing of what its name says?
+//! Checks that a saved file is a complete listing of the kind that its name says.
 //!
-//! What is short of that must never count as an empty listing: an orphan is what no listing speaks for.
+//! Anything less must never count as an empty listing: what no listing mentions is an orphan.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -17,21 +17,21 @@ pub(super) const KUBERNETES: [(&str, &str); 8] = [
     ("orphanrecords", "OrphanRecord"),
 ];
 
-/// Most of an error's own text that is told.
-const TOLD: usize = 200;
+/// Most characters of an error that are quoted.
+const MAX_QUOTE: usize = 200;
 
-/// The objects of what kubectl wrote: a list, or the one object that it was asked for.
+/// The objects of what kubectl wrote: a list, or a single object.
 ///
 /// # Errors
-/// Why it is no whole list of that kind.
+/// Why it is not a complete list of that kind.
 pub(super) fn objects(value: Value, kind: &str) -> Result<Vec<Value>, String> {
     let Value::Object(mut map) = value else { return Err(format!("expected a List of {kind}, got {}", named(&value))) };
     if let Some(error) = error_in(&map) {
         return Err(format!("expected a List of {kind}, got an error: {error}"));
     }
     let own = map.get("kind").and_then(Value::as_str).map(str::to_owned);
-    let goes_on = map.get("metadata").and_then(|meta| meta.get("continue")).and_then(Value::as_str);
-    if goes_on.is_some_and(|token| !token.is_empty()) {
+    let continues = map.get("metadata").and_then(|meta| meta.get("continue")).and_then(Value::as_str);
+    if continues.is_some_and(|token| !token.is_empty()) {
         return Err("it is only the first page of a list (metadata.continue)".to_owned());
     }
     match (map.remove("items"), own.as_deref()) {
@@ -39,7 +39,7 @@ pub(super) fn objects(value: Value, kind: &str) -> Result<Vec<Value>, String> {
             if let Some(list) = list.filter(|list| *list != "List" && *list != format!("{kind}List")) {
                 return Err(format!("expected a List of {kind}, got {list}"));
             }
-            items.iter().try_for_each(|item| of_kind(item, kind))?;
+            items.iter().try_for_each(|item| check_kind(item, kind))?;
             Ok(items)
         }
         (Some(other), _) => Err(format!("`items` must be a list, got {}", named(&other))),
@@ -49,8 +49,8 @@ pub(super) fn objects(value: Value, kind: &str) -> Result<Vec<Value>, String> {
     }
 }
 
-/// An item of a list says its kind, or leaves it to the list.
-fn of_kind(item: &Value, kind: &str) -> Result<(), String> {
+/// Checks the kind of an item of a list, which may be left to the list.
+fn check_kind(item: &Value, kind: &str) -> Result<(), String> {
     let Value::Object(map) = item else { return Err(format!("one of its items is {}", named(item))) };
     match map.get("kind").and_then(Value::as_str) {
         Some(other) if other != kind => Err(format!("one of its items is {other}, expected {kind}")),
@@ -58,27 +58,27 @@ fn of_kind(item: &Value, kind: &str) -> Result<(), String> {
     }
 }
 
-/// Makes sure that these pages are a whole listing, or the one object that `single` asks for.
+/// Checks that pages are a complete listing, or with `single` one object.
 ///
 /// # Errors
 /// Why they are not. `page` names the file of a page.
 pub(super) fn pages(pages: &BTreeMap<u32, Value>, single: bool, page: impl Fn(u32) -> String) -> Result<(), String> {
-    let mut goes_on = false;
+    let mut continues = false;
     for (n, (at, value)) in (1..).zip(pages) {
         if n != *at {
             return Err(format!("{} exists but {} is missing", page(*at), page(n)));
         }
         let wrong = |why: String| if *at == 1 { why } else { format!("in {}: {why}", page(*at)) };
-        goes_on = if single { one(value).map(|()| false) } else { list(value) }.map_err(wrong)?;
+        continues = if single { one(value).map(|()| false) } else { list(value) }.map_err(wrong)?;
     }
     let next = pages.len() + 1;
     match u32::try_from(next) {
-        Ok(next) if goes_on => Err(format!("the listing continues (nextLink), but {} is missing", page(next))),
+        Ok(next) if continues => Err(format!("the listing continues (nextLink), but {} is missing", page(next))),
         _ => Ok(()),
     }
 }
 
-/// A page of a list; true where it names a next one.
+/// Checks a page of a list; true where it names a next one.
 fn list(value: &Value) -> Result<bool, String> {
     let (items, next) = match value {
         Value::Array(items) => (items, None),
@@ -100,7 +100,7 @@ fn list(value: &Value) -> Result<bool, String> {
     }
 }
 
-/// The one object that was asked for, which has an id.
+/// Checks that a value is one object with an id.
 fn one(value: &Value) -> Result<(), String> {
     let Value::Object(map) = value else { return Err(format!("expected a resource, got {}", named(value))) };
     match (error_in(map), map.get("id")) {
@@ -110,7 +110,7 @@ fn one(value: &Value) -> Result<(), String> {
     }
 }
 
-/// What an error body says, of Azure or of Kubernetes.
+/// The text of an error body of Azure or Kubernetes.
 fn error_in(map: &Map<String, Value>) -> Option<String> {
     let word = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (code, message) = match (map.get("error"), map.get("kind").and_then(Value::as_str)) {
@@ -121,8 +121,8 @@ fn error_in(map: &Map<String, Value>) -> Option<String> {
         }
         _ => return None,
     };
-    let told: String = [code, message].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(": ");
-    Some(if told.is_empty() { "no further details".to_owned() } else { told.chars().take(TOLD).collect() })
+    let error: String = [code, message].into_iter().filter(|s| !s.is_empty()).collect::<Vec<_>>().join(": ");
+    Some(if error.is_empty() { "no further details".to_owned() } else { error.chars().take(MAX_QUOTE).collect() })
 }
 
 /// What a value is, in words.
@@ -180,17 +180,17 @@ mod tests {
         let check = |list: &[(u32, Value)], single| {
             pages(&list.iter().cloned().collect(), single, |n| format!("p{n}")).err().unwrap_or_default()
         };
-        let (last, goes_on) = (json!({ "value": [] }), json!({ "value": [], "nextLink": "https://a" }));
+        let (last, continues) = (json!({ "value": [] }), json!({ "value": [], "nextLink": "https://a" }));
         assert_eq!(check(&[(1, last.clone())], false), "");
         assert_eq!(check(&[(1, json!([{ "id": "/a" }]))], false), "");
-        assert_eq!(check(&[(1, goes_on.clone()), (2, last.clone())], false), "");
+        assert_eq!(check(&[(1, continues.clone()), (2, last.clone())], false), "");
         assert_eq!(check(&[(1, json!({ "id": "/a" }))], true), "");
         for (list, single, part) in [
-            (vec![(1, goes_on.clone())], false, "p2 is missing"),
-            (vec![(1, goes_on.clone()), (3, last.clone())], false, "p3 exists but p2 is missing"),
+            (vec![(1, continues.clone())], false, "p2 is missing"),
+            (vec![(1, continues.clone()), (3, last.clone())], false, "p3 exists but p2 is missing"),
             (vec![(2, last.clone())], false, "p1 is missing"),
             (
-                vec![(1, goes_on), (2, json!({ "error": { "code": "Throttled" } }))],
+                vec![(1, continues), (2, json!({ "error": { "code": "Throttled" } }))],
                 false,
                 "in p2: expected a listing, got an error",
             ),

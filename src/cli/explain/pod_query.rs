@@ -1,5 +1,6 @@
-//! Who is meant: which pods does a name stand for?
+//! The pods that a name on the command line refers to.
 
+use crate::output::first_names;
 use anyhow::bail;
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 use napkeeper_core::model::names::{Namespace, ObjectKey};
@@ -14,9 +15,9 @@ const ALPHABET: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// Most names that are suggested.
 const NAMES: usize = 5;
 
-/// What a name is of.
+/// The kind in a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sort {
+enum QueryKind {
     /// A pod, or else any workload.
     Any,
     Pod,
@@ -26,74 +27,74 @@ enum Sort {
     Job,
 }
 
-/// Whom a name means.
+/// A name of pods, with a kind or without.
 #[derive(Debug)]
-pub(super) struct Name {
+pub(super) struct PodQuery {
     pub(super) namespace: Namespace,
     /// As given.
     pub(super) text: String,
-    sort: Sort,
+    kind: QueryKind,
     name: String,
 }
 
-/// Why a pod is neither placed nor running.
+/// Why a pod is neither pending nor running.
 const ENDED: &str = "has ended: no scheduling needed";
-const LEAVING: &str = "is being deleted: no scheduling needed";
+const DELETING: &str = "is being deleted: no scheduling needed";
 const OF_NODE: &str = "is a DaemonSet or mirror pod, bound to its node: no node is launched for it";
-const OPAQUE: &str = "could not be parsed: no node is launched for it";
+const UNPARSABLE: &str = "could not be parsed: no node is launched for it";
 
-/// The pods that a name means.
+/// The pods that match a query.
 #[derive(Debug, Default)]
-pub(super) struct Chosen {
-    /// They have no node yet.
-    pub(super) waiting: Vec<Arc<Pod>>,
-    /// They are on a node.
+pub(super) struct MatchedPods {
+    /// Without a node.
+    pub(super) pending: Vec<Arc<Pod>>,
+    /// On a node.
     pub(super) running: Vec<Arc<Pod>>,
-    /// They are neither, and why.
-    pub(super) beside: Vec<(ObjectKey, &'static str)>,
+    /// Neither, and why.
+    pub(super) other: Vec<(ObjectKey, &'static str)>,
 }
 
-impl Chosen {
+impl MatchedPods {
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.running.is_empty() && self.beside.is_empty()
+        self.pending.is_empty() && self.running.is_empty() && self.other.is_empty()
     }
 }
 
-impl Name {
+impl PodQuery {
     pub(super) fn parse(text: &str, namespace: Namespace) -> anyhow::Result<Self> {
-        let (kind, name) = text.split_once('/').unwrap_or(("", text));
-        let sort = match kind.to_lowercase().split('.').next().unwrap_or_default() {
-            "" => Sort::Any,
-            "po" | "pod" | "pods" => Sort::Pod,
-            "deploy" | "deployment" | "deployments" => Sort::Deployment,
-            "rs" | "replicaset" | "replicasets" => Sort::ReplicaSet,
-            "sts" | "statefulset" | "statefulsets" => Sort::StatefulSet,
-            "job" | "jobs" => Sort::Job,
+        let (prefix, name) = text.split_once('/').unwrap_or(("", text));
+        let kind = match prefix.to_lowercase().split('.').next().unwrap_or_default() {
+            "" => QueryKind::Any,
+            "po" | "pod" | "pods" => QueryKind::Pod,
+            "deploy" | "deployment" | "deployments" => QueryKind::Deployment,
+            "rs" | "replicaset" | "replicasets" => QueryKind::ReplicaSet,
+            "sts" | "statefulset" | "statefulsets" => QueryKind::StatefulSet,
+            "job" | "jobs" => QueryKind::Job,
             "ds" | "daemonset" | "daemonsets" => {
                 bail!("{text}: DaemonSet pods are bound to their nodes, no node is launched for them")
             }
             _ => bail!(
-                "{text}: unsupported kind {kind:?}; use pod, deployment, replicaset, statefulset or job, and -n for \
+                "{text}: unsupported kind {prefix:?}; use pod, deployment, replicaset, statefulset or job, and -n for \
                  the namespace"
             ),
         };
         if name.is_empty() {
             bail!("{text}: the name is missing");
         }
-        Ok(Self { namespace, text: text.to_owned(), sort, name: name.to_owned() })
+        Ok(Self { namespace, text: text.to_owned(), kind, name: name.to_owned() })
     }
 
-    /// The pods that are meant. A pod of that very name comes before a workload's.
-    pub(super) fn choose(&self, snapshot: &Snapshot) -> Chosen {
-        let of_space = || snapshot.pods().values().filter(|pod| pod.key.namespace == self.namespace);
-        let itself =
-            of_space().find(|pod| matches!(self.sort, Sort::Any | Sort::Pod) && pod.key.name.as_str() == self.name);
-        let mut chosen = Chosen::default();
-        match itself {
-            Some(pod) => chosen.take(pod),
-            None => of_space().filter(|pod| self.is_of(pod.key.name.as_str())).for_each(|pod| chosen.take(pod)),
+    /// The matching pods. A pod of exactly that name takes precedence over those of a workload.
+    pub(super) fn find(&self, snapshot: &Snapshot) -> MatchedPods {
+        let in_namespace = || snapshot.pods().values().filter(|pod| pod.key.namespace == self.namespace);
+        let exact = in_namespace()
+            .find(|pod| matches!(self.kind, QueryKind::Any | QueryKind::Pod) && pod.key.name.as_str() == self.name);
+        let mut matched = MatchedPods::default();
+        match exact {
+            Some(pod) => matched.add(pod),
+            None => in_namespace().filter(|pod| self.is_of(pod.key.name.as_str())).for_each(|pod| matched.add(pod)),
         }
-        chosen
+        matched
     }
 
     /// True when a pod of this name is one of the workload's, by how controllers name their pods.
@@ -103,18 +104,20 @@ impl Name {
         let number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
         let generated = |part: &str| !part.is_empty() && part.chars().all(|c| ALPHABET.contains(c));
         let suffix = |part: &str| part.len() == 5 && generated(part);
-        match (self.sort, &parts[..]) {
-            (Sort::StatefulSet | Sort::Any, [one]) if number(one) => true,
-            (Sort::Deployment | Sort::ReplicaSet | Sort::Job | Sort::Any, [one]) => suffix(one),
-            (Sort::Deployment | Sort::Any, [hash, last]) if hash.len() <= 10 && generated(hash) => suffix(last),
+        match (self.kind, &parts[..]) {
+            (QueryKind::StatefulSet | QueryKind::Any, [one]) if number(one) => true,
+            (QueryKind::Deployment | QueryKind::ReplicaSet | QueryKind::Job | QueryKind::Any, [one]) => suffix(one),
+            (QueryKind::Deployment | QueryKind::Any, [hash, last]) if hash.len() <= 10 && generated(hash) => {
+                suffix(last)
+            }
             // An indexed Job, and one of many that a CronJob or a step has started.
-            (Sort::Job | Sort::Any, [index, last]) if number(index) => suffix(last),
+            (QueryKind::Job | QueryKind::Any, [index, last]) if number(index) => suffix(last),
             _ => false,
         }
     }
 
-    /// That nobody has this name, with those who have one like it.
-    pub(super) fn unknown(&self, snapshot: &Snapshot, from: &str, workloads: &[ObjectKey]) -> anyhow::Error {
+    /// An error that nothing matches, with similar names.
+    pub(super) fn not_found(&self, snapshot: &Snapshot, from: &str, workloads: &[ObjectKey]) -> anyhow::Error {
         let here = |key: &&ObjectKey| key.namespace == self.namespace;
         let keys = || snapshot.pods().iter().map(|(key, _)| key).chain(workloads);
         let names: BTreeSet<&str> = keys().filter(here).map(|key| key.name.as_str()).collect();
@@ -128,39 +131,30 @@ impl Name {
             let spaces: BTreeSet<&str> = keys().map(|key| key.namespace.as_str()).collect();
             message += &match spaces.is_empty() {
                 true => "; there are no pods".to_owned(),
-                false => format!("; pods are in {}", few(&spaces)),
+                false => format!("; pods are in {}", first_names(&spaces, spaces.len(), NAMES)),
             };
         } else {
-            message += &format!("; found: {}", few(&names));
+            message += &format!("; found: {}", first_names(&names, names.len(), NAMES));
         }
         anyhow::anyhow!(message)
     }
 }
 
-impl Chosen {
-    fn take(&mut self, pod: &Arc<Pod>) {
-        let beside = match pod.owner {
+impl MatchedPods {
+    fn add(&mut self, pod: &Arc<Pod>) {
+        let other = match pod.owner {
             _ if pod.is_terminal() => Some(ENDED),
             PodOwner::DaemonSet | PodOwner::Static => Some(OF_NODE),
             _ if pod.node.is_some() => None,
-            _ if pod.deleting_at.is_some() => Some(LEAVING),
-            _ if pod.opaque => Some(OPAQUE),
+            _ if pod.deleting_at.is_some() => Some(DELETING),
+            _ if pod.opaque => Some(UNPARSABLE),
             PodOwner::Nobody | PodOwner::Controller | PodOwner::Buffer => None,
         };
-        match beside {
-            Some(why) => self.beside.push((pod.key.clone(), why)),
+        match other {
+            Some(why) => self.other.push((pod.key.clone(), why)),
             None if pod.node.is_some() => self.running.push(Arc::clone(pod)),
-            None => self.waiting.push(Arc::clone(pod)),
+            None => self.pending.push(Arc::clone(pod)),
         }
-    }
-}
-
-/// The first few names.
-fn few(names: &BTreeSet<&str>) -> String {
-    let shown: Vec<&str> = names.iter().copied().take(NAMES).collect();
-    match names.len().saturating_sub(NAMES) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 
@@ -168,8 +162,8 @@ fn few(names: &BTreeSet<&str>) -> String {
 mod tests {
     use super::*;
 
-    fn name(text: &str) -> Name {
-        Name::parse(text, Namespace::new("default").unwrap()).unwrap()
+    fn name(text: &str) -> PodQuery {
+        PodQuery::parse(text, Namespace::new("default").unwrap()).unwrap()
     }
 
     #[test]
@@ -196,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_is_no_workload_is_refused_with_what_could_be_written() {
-        let wrong = |text| Name::parse(text, Namespace::new("default").unwrap()).unwrap_err().to_string();
+        let wrong = |text| PodQuery::parse(text, Namespace::new("default").unwrap()).unwrap_err().to_string();
         assert!(wrong("shop/web").contains("unsupported kind \"shop\""), "{}", wrong("shop/web"));
         assert!(wrong("ds/agent").contains("no node is launched for them"));
         assert!(wrong("deployment/").contains("the name is missing"));

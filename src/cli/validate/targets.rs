@@ -1,7 +1,8 @@
-//! Which clusters does `napkeeper.yaml` name, and what is known of each?
+//! The clusters that manifests are validated for, with the facts about each.
 
-use super::args::FactArgs;
-use super::input::{Place, absolute, shown};
+use super::args::{Args, FactArgs, KnownArgs};
+use super::input::{ReadArgs, SourceOrigin, absolute, relative};
+use crate::output::alternatives;
 use anyhow::{Context, anyhow, bail};
 use jiff::Timestamp;
 use napkeeper_api::config::{self, Cluster};
@@ -12,62 +13,114 @@ use napkeeper_controller::settings::node_options;
 use napkeeper_core::catalog::live::{PriceSheet, catalog_from_facts};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::model::names::Region;
-use napkeeper_core::model::support::spelling::nearest;
 use napkeeper_verdict::rules::sweeps::FACTS_ELSEWHERE;
 use napkeeper_verdict::{Facts, Finding};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// For whom manifests are judged.
+/// What manifests are validated for.
 #[derive(Debug)]
-pub(super) struct Scope {
-    /// Name of the cluster; absent for manifests that belong to none.
-    pub(super) name: Option<Arc<str>>,
-    /// Its folders and files.
-    pub(super) paths: Vec<PathBuf>,
-    /// The file of what is known, if it has one.
-    pub(super) baseline: Option<PathBuf>,
-    /// Folders and files of its policies.
-    pub(super) policies: Vec<PathBuf>,
-    /// What is known of it.
-    pub(super) facts: Facts,
-    /// The published facts are of another region, so nothing of them is used.
-    pub(super) apart: Option<Apart>,
+pub(super) struct Targets {
+    /// The selected clusters of `napkeeper.yaml`.
+    pub(super) clusters: Vec<Target>,
+    /// For manifests of no cluster: what the flags say.
+    pub(super) unassigned: Target,
+    /// `napkeeper.yaml` and its directory.
+    pub(super) config: Option<(Source, PathBuf)>,
 }
 
-/// Facts of a region that is not judged.
+/// A cluster, or what is known by flags alone.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// Name of the cluster; absent for manifests that belong to none.
+    pub(super) name: Option<Arc<str>>,
+    /// Its directories and files.
+    paths: Vec<PathBuf>,
+    /// Its file of known findings.
+    baseline: Option<PathBuf>,
+    /// Directories and files of its policies.
+    pub(super) policies: Vec<PathBuf>,
+    /// Facts about it.
+    pub(super) facts: Facts,
+    /// Set where the published facts are of another region, so that they are ignored.
+    pub(super) mismatched_facts: Option<MismatchedFacts>,
+}
+
+/// Published facts of another region.
 #[derive(Debug, Clone)]
-pub(super) struct Apart {
+pub(super) struct MismatchedFacts {
     /// The file of the facts.
     pub(super) file: PathBuf,
-    /// What is wrong.
+    /// The warning about it.
     pub(super) finding: Finding,
 }
 
-impl Scope {
-    /// True when a manifest is the cluster's. The standard input is that of a cluster that has the whole repository.
-    pub(super) fn holds(&self, place: &Place, whole: &Path) -> bool {
-        match place.real() {
-            Some(real) => self.paths.iter().any(|path| real.starts_with(path)),
-            None => self.paths.iter().any(|path| path == whole),
+/// A file of known findings.
+pub(super) struct BaselineFile {
+    /// The cluster that it is for; absent is all.
+    pub(super) cluster: Option<Arc<str>>,
+    pub(super) path: PathBuf,
+}
+
+impl Targets {
+    /// The selected clusters of `napkeeper.yaml`.
+    pub(super) fn read(config: Option<(Source, PathBuf)>, args: &Args) -> anyhow::Result<Self> {
+        let clusters = clusters(config.as_ref(), &args.facts)?;
+        Ok(Self { clusters, unassigned: by_flags(&args.facts)?, config })
+    }
+
+    /// What to read: the given paths, else those of the one selected cluster, else the current directory.
+    pub(super) fn read_args(&self, args: &Args) -> ReadArgs {
+        let paths = match self.clusters.as_slice() {
+            _ if !args.paths.is_empty() => args.paths.clone(),
+            [one] if args.facts.cluster.is_some() => one.paths.iter().map(|path| relative(path)).collect(),
+            _ => vec![PathBuf::from(".")],
+        };
+        let excluded = self.baselines(&args.known).into_iter().map(|baseline| baseline.path).collect();
+        ReadArgs { paths, explicit: !args.paths.is_empty(), excluded, allow_empty: args.allow_empty }
+    }
+
+    /// The files of known findings.
+    pub(super) fn baselines(&self, known: &KnownArgs) -> Vec<BaselineFile> {
+        let of = |target: &Target| Some(BaselineFile { cluster: target.name.clone(), path: target.baseline.clone()? });
+        match known.write_baseline.as_ref().or(known.baseline.as_ref()) {
+            Some(path) => vec![BaselineFile { cluster: None, path: path.clone() }],
+            None => self.clusters.iter().filter_map(of).collect(),
+        }
+    }
+
+    /// The warning that published facts are of another region, if they are used for no target at all.
+    pub(super) fn unused_facts(&self) -> Option<&MismatchedFacts> {
+        let all =
+            if self.clusters.is_empty() { std::slice::from_ref(&self.unassigned) } else { self.clusters.as_slice() };
+        let mismatched: Option<Vec<_>> = all.iter().map(|target| target.mismatched_facts.as_ref()).collect();
+        mismatched?.first().copied()
+    }
+
+    /// True when a manifest belongs to a cluster. The standard input belongs to a cluster that has the whole
+    /// repository.
+    pub(super) fn owns(&self, target: &Target, origin: &SourceOrigin) -> bool {
+        match (origin.real_path(), &self.config) {
+            (Some(real), _) => target.paths.iter().any(|path| real.starts_with(path)),
+            (None, Some((_, folder))) => target.paths.contains(folder),
+            (None, None) => false,
         }
     }
 }
 
-/// What is known of any cluster by flags alone.
-pub(super) fn by_flags(args: &FactArgs) -> anyhow::Result<Scope> {
+/// What is known by flags alone.
+fn by_flags(args: &FactArgs) -> anyhow::Result<Target> {
     let region = args.region.as_deref().map(|text| anyhow::Ok(Catalog::embedded()?.find_region(text)?)).transpose();
     let region = region.context("--region")?;
     let facts = Facts::embedded(region.as_ref())?;
-    let (mut facts, apart) = published(facts, args, region.as_ref(), &PriceSheet::default())?;
+    let (mut facts, mismatched_facts) = with_published(facts, args, region.as_ref(), &PriceSheet::default())?;
     facts.kubernetes.clone_from(&args.kubernetes_version);
     facts.now = Some(Timestamp::now());
-    Ok(Scope { name: None, paths: Vec::new(), baseline: None, policies: Vec::new(), facts, apart })
+    Ok(Target { name: None, paths: Vec::new(), baseline: None, policies: Vec::new(), facts, mismatched_facts })
 }
 
-/// The clusters that are asked for. A file that cannot be understood names none: what is wrong with it is found when it
-/// is judged.
-pub(super) fn read(file: Option<&(Source, PathBuf)>, args: &FactArgs) -> anyhow::Result<Vec<Scope>> {
+/// The selected clusters of `napkeeper.yaml`. A file that cannot be parsed has none: it is validated later.
+fn clusters(file: Option<&(Source, PathBuf)>, args: &FactArgs) -> anyhow::Result<Vec<Target>> {
     let Some((source, folder)) = file else {
         return match &args.cluster {
             Some(name) => {
@@ -76,7 +129,7 @@ pub(super) fn read(file: Option<&(Source, PathBuf)>, args: &FactArgs) -> anyhow:
             None => Ok(Vec::new()),
         };
     };
-    let (document, clusters) = match understood(source) {
+    let (document, clusters) = match parse(source) {
         Ok((document, read)) => (document, read.clusters),
         Err(Some(problem)) if args.cluster.is_some() => bail!("{problem}"),
         Err(_) if args.cluster.is_some() => bail!("{} cannot be read", source.file),
@@ -85,36 +138,35 @@ pub(super) fn read(file: Option<&(Source, PathBuf)>, args: &FactArgs) -> anyhow:
     if let Some(name) = &args.cluster
         && !clusters.iter().any(|cluster| cluster.name == *name)
     {
-        let names: Vec<&str> = clusters.iter().map(|cluster| cluster.name.as_str()).collect();
-        let meant = nearest(name, names.iter().copied()).map(|n| format!("did you mean {n}? ")).unwrap_or_default();
-        bail!("{} has no cluster {name:?}: {meant}Available: {}", source.file, names.join(", "));
+        let names = clusters.iter().map(|cluster| cluster.name.as_str());
+        bail!("{} has no cluster {name:?}: {}", source.file, alternatives(name, names));
     }
-    let asked = |cluster: &Cluster| args.cluster.as_ref().is_none_or(|name| cluster.name == *name);
-    let chosen = clusters.iter().enumerate().filter(|(_, cluster)| asked(cluster));
-    chosen.map(|(i, cluster)| scope(cluster, folder, &At { document, cluster: i }, args)).collect()
+    let is_selected = |cluster: &Cluster| args.cluster.as_ref().is_none_or(|name| cluster.name == *name);
+    let selected = clusters.iter().enumerate().filter(|(_, cluster)| is_selected(cluster));
+    selected.map(|(i, cluster)| target(cluster, folder, &ConfigPath { document, cluster: i }, args)).collect()
 }
 
-fn understood(source: &Source) -> Result<(&Document, config::Config), Option<Problem>> {
+fn parse(source: &Source) -> Result<(&Document, config::Config), Option<Problem>> {
     let document = source.parsed().documents.first().ok_or(None)?;
     Ok((document, config::read(document)?))
 }
 
-/// Where a cluster stands in the file.
-struct At<'d> {
+/// The position of a cluster in `napkeeper.yaml`.
+struct ConfigPath<'d> {
     document: &'d Document,
     cluster: usize,
 }
 
-impl At<'_> {
+impl ConfigPath<'_> {
     fn field(&self, field: &str) -> String {
         let path = Field::from_dotted("clusters").index(self.cluster).key(field);
         format!("{}:{}: {path}", self.document.file, self.document.position(&path))
     }
 }
 
-fn scope(cluster: &Cluster, folder: &Path, at: &At<'_>, args: &FactArgs) -> anyhow::Result<Scope> {
+fn target(cluster: &Cluster, folder: &Path, at: &ConfigPath<'_>, args: &FactArgs) -> anyhow::Result<Target> {
     let catalog = Catalog::embedded()?;
-    let known = |text: &str, whence: String| catalog.find_region(text).map_err(|e| anyhow!("{whence}: {e}"));
+    let known = |text: &str, origin: String| catalog.find_region(text).map_err(|e| anyhow!("{origin}: {e}"));
     let region: Option<Region> = match (&args.region, &cluster.region) {
         (Some(text), _) => Some(known(text, "--region".to_owned())?),
         (None, Some(text)) => Some(known(text, at.field("region"))?),
@@ -122,7 +174,7 @@ fn scope(cluster: &Cluster, folder: &Path, at: &At<'_>, args: &FactArgs) -> anyh
     };
     let sheet = napkeeper_controller::price_sheet::of_cluster(folder, cluster)?;
     let facts = Facts::embedded_at(region.as_ref(), sheet.clone())?;
-    let (mut facts, apart) = published(facts, args, region.as_ref(), &sheet)?;
+    let (mut facts, mismatched_facts) = with_published(facts, args, region.as_ref(), &sheet)?;
     facts.now = Some(Timestamp::now());
     facts.kubernetes = args.kubernetes_version.clone().or_else(|| cluster.kubernetes_version.clone());
     facts.nodes = node_options(cluster.network_mode);
@@ -134,18 +186,18 @@ fn scope(cluster: &Cluster, folder: &Path, at: &At<'_>, args: &FactArgs) -> anyh
         Some(paths) => paths.iter().map(inside).collect(),
         None => vec![folder.to_owned()],
     };
-    let baseline = cluster.baseline.as_ref().map(|file| shown(&absolute(&folder.join(file))));
-    let policies = cluster.policies.iter().flatten().map(|path| shown(&absolute(&folder.join(path)))).collect();
-    Ok(Scope { name: Some(Arc::from(cluster.name.as_str())), paths, baseline, policies, facts, apart })
+    let baseline = cluster.baseline.as_ref().map(|file| relative(&absolute(&folder.join(file))));
+    let policies = cluster.policies.iter().flatten().map(|path| relative(&absolute(&folder.join(path)))).collect();
+    Ok(Target { name: Some(Arc::from(cluster.name.as_str())), paths, baseline, policies, facts, mismatched_facts })
 }
 
-/// The facts with what the controller has published, if that is of the same region; else, that it is not.
-fn published(
+/// Adds the facts that the controller has published, if they are of the same region; otherwise the warning about it.
+fn with_published(
     facts: Facts,
     args: &FactArgs,
     region: Option<&Region>,
     sheet: &PriceSheet,
-) -> anyhow::Result<(Facts, Option<Apart>)> {
+) -> anyhow::Result<(Facts, Option<MismatchedFacts>)> {
     let Some(file) = &args.facts else { return Ok((facts, None)) };
     let (published, document) = crate::published_facts::read(file)?;
     if let Some(region) = region.filter(|region| **region != published.region) {
@@ -163,7 +215,7 @@ fn published(
             ),
             fix: Some(format!("use napkeeper-facts of a cluster in {region}")),
         };
-        return Ok((facts, Some(Apart { file: file.clone(), finding })));
+        return Ok((facts, Some(MismatchedFacts { file: file.clone(), finding })));
     }
     if published.facts.sizes.is_none() {
         return Ok((facts, None));
@@ -180,16 +232,16 @@ mod tests {
 
     const NO_FLAGS: FactArgs = FactArgs { cluster: None, region: None, kubernetes_version: None, facts: None };
 
-    fn scopes(text: &str, args: &FactArgs) -> anyhow::Result<Vec<Scope>> {
+    fn targets(text: &str, args: &FactArgs) -> anyhow::Result<Vec<Target>> {
         let file = (load_text(config::FILE_NAME, text.to_owned()), PathBuf::from("/repository"));
-        read(Some(&file), args)
+        clusters(Some(&file), args)
     }
 
     #[test]
     fn the_facts_of_a_cluster_are_those_of_its_settings_unless_a_flag_says_otherwise() {
         let text = "clusters:\n- name: a\n  region: westeurope\n  kubernetesVersion: '1.33'\n  networkMode: node-subnet\n\
                     - name: b\n  paths: [x, ../y]\n";
-        let all = scopes(text, &NO_FLAGS).unwrap();
+        let all = targets(text, &NO_FLAGS).unwrap();
         let [a, b] = &all[..] else { panic!("{}", all.len()) };
         assert_eq!(a.facts.regions.iter().map(|r| r.region.as_str()).collect::<Vec<_>>(), ["westeurope"]);
         assert_eq!(a.facts.kubernetes.as_deref(), Some("1.33"));
@@ -204,7 +256,7 @@ mod tests {
             kubernetes_version: Some("1.34".to_owned()),
             facts: None,
         };
-        let one = scopes(text, &flags).unwrap();
+        let one = targets(text, &flags).unwrap();
         assert_eq!(one.len(), 1);
         assert_eq!(one[0].facts.regions[0].region.as_str(), "northeurope");
         assert_eq!(one[0].facts.kubernetes.as_deref(), Some("1.34"));
@@ -212,12 +264,12 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_be_understood_name_no_cluster_and_cannot_be_chosen_from() {
+    fn settings_that_cannot_be_parsed_have_no_cluster_to_select() {
         let broken = "clusters:\n- name: a\n  nmae: b\n";
-        assert!(scopes(broken, &NO_FLAGS).unwrap().is_empty());
+        assert!(targets(broken, &NO_FLAGS).unwrap().is_empty());
         let chosen = FactArgs { cluster: Some("a".to_owned()), ..NO_FLAGS };
-        let error = scopes(broken, &chosen).unwrap_err().to_string();
+        let error = targets(broken, &chosen).unwrap_err().to_string();
         assert!(error.starts_with("napkeeper.yaml:3:"), "{error}");
-        assert!(read(None, &chosen).is_err());
+        assert!(clusters(None, &chosen).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Which definitions are manifests judged by?
+//! The CustomResourceDefinitions that manifests are validated against.
 
 use anyhow::{Context, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -11,22 +11,22 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// How long a cluster may take to list its definitions.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// API groups of the kinds that are judged.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// API groups of the kinds that are validated.
 const GROUPS: [&str; 3] = ["karpenter.sh", "karpenter.azure.com", "napkeeper.io"];
 
-/// What `--crds` asks for.
+/// The value of `--crds`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Choice {
-    /// Those of this build, which must follow the version if one is given.
+pub(super) enum CrdSource {
+    /// Those of this build, which must have the version if one is given.
     Embedded(Option<String>),
-    /// Those of the cluster that the kubeconfig names.
+    /// Those of the current kubeconfig context.
     Cluster,
-    /// Those of a folder or file.
-    At(PathBuf),
+    /// Those of a directory or file.
+    Path(PathBuf),
 }
 
-impl FromStr for Choice {
+impl FromStr for CrdSource {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -35,24 +35,24 @@ impl FromStr for Choice {
             ("cluster", _) => Ok(Self::Cluster),
             ("embedded", _) => Ok(Self::Embedded(None)),
             (_, Some(version)) => Ok(Self::Embedded(Some(version.to_owned()))),
-            (path, None) => Ok(Self::At(PathBuf::from(path))),
+            (path, None) => Ok(Self::Path(PathBuf::from(path))),
         }
     }
 }
 
-impl Choice {
+impl CrdSource {
     /// Loads them.
     pub(super) fn load(&self) -> anyhow::Result<Definitions> {
         match self {
             Self::Embedded(None) => Ok(Definitions::embedded()?),
             Self::Embedded(Some(version)) => Definitions::embedded_at(version).context("--crds"),
-            Self::Cluster => of_cluster().context("--crds cluster"),
-            Self::At(path) => at(path).with_context(|| format!("--crds {}", path.display())),
+            Self::Cluster => from_cluster().context("--crds cluster"),
+            Self::Path(path) => from_path(path).with_context(|| format!("--crds {}", path.display())),
         }
     }
 }
 
-fn at(path: &Path) -> anyhow::Result<Definitions> {
+fn from_path(path: &Path) -> anyhow::Result<Definitions> {
     let loaded = manifests::load(&[path.to_owned()]);
     if let Some(problem) = loaded.unreadable.first() {
         bail!("{problem}");
@@ -67,7 +67,7 @@ fn at(path: &Path) -> anyhow::Result<Definitions> {
     Ok(Definitions::from_crds(&path.display().to_string(), objects)?)
 }
 
-fn of_cluster() -> anyhow::Result<Definitions> {
+fn from_cluster() -> anyhow::Result<Definitions> {
     drop(rustls::crypto::ring::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listing = async {
@@ -75,8 +75,8 @@ fn of_cluster() -> anyhow::Result<Definitions> {
         let api: Api<CustomResourceDefinition> = Api::all(client);
         anyhow::Ok(api.list(&ListParams::default()).await.context("cannot list CustomResourceDefinitions")?.items)
     };
-    let late = || format!("no response from the cluster within {} s", PATIENCE.as_secs());
-    let listed = runtime.block_on(async { tokio::time::timeout(PATIENCE, listing).await }).with_context(late)??;
+    let late = || format!("no response from the cluster within {} s", TIMEOUT.as_secs());
+    let listed = runtime.block_on(async { tokio::time::timeout(TIMEOUT, listing).await }).with_context(late)??;
     let ours = listed.into_iter().filter(|definition| GROUPS.contains(&definition.spec.group.as_str()));
     let written: Result<Vec<Value>, _> = ours.map(serde_json::to_value).collect();
     Ok(Definitions::from_crds("the cluster", written?.iter())?)
@@ -87,17 +87,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_is_a_word_or_a_path() {
-        for (text, choice) in [
-            ("cluster", Choice::Cluster),
-            ("embedded", Choice::Embedded(None)),
-            ("embedded:v1.14", Choice::Embedded(Some("v1.14".to_owned()))),
-            ("crds/", Choice::At(PathBuf::from("crds/"))),
+    fn a_source_is_a_word_or_a_path() {
+        for (text, source) in [
+            ("cluster", CrdSource::Cluster),
+            ("embedded", CrdSource::Embedded(None)),
+            ("embedded:v1.14", CrdSource::Embedded(Some("v1.14".to_owned()))),
+            ("crds/", CrdSource::Path(PathBuf::from("crds/"))),
         ] {
-            assert_eq!(text.parse(), Ok(choice), "{text}");
+            assert_eq!(text.parse(), Ok(source), "{text}");
         }
-        assert!("embedded:".parse::<Choice>().is_err());
-        let error = Choice::Embedded(Some("v0.1".to_owned())).load().unwrap_err();
+        assert!("embedded:".parse::<CrdSource>().is_err());
+        let error = CrdSource::Embedded(Some("v0.1".to_owned())).load().unwrap_err();
         assert!(format!("{error:#}").contains("v1.14"), "{error:#}");
     }
 }

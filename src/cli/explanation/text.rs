@@ -1,8 +1,8 @@
-//! Text: how does an account read on a terminal?
+//! Explanations as text.
 
-use super::{counted, pools, size, subject};
+use super::{counted, rejected_pools, size, subject};
+use crate::output::style::{BOLD, DIM, ERROR, GREEN, HELP};
 use crate::output::{one_line, plural};
-use anstyle::{AnsiColor, Style};
 use napkeeper_core::scheduling::{
     ExplainedResult, Explanation, Explanations, FilterCriterion, FilterStep, NewNodesSummary, PlacementExplanation,
     PlacementSummary, PoolFilterSteps, TopologyCause, TopologyDecision, UnschedulableExplanation,
@@ -14,54 +14,45 @@ const NAMES: usize = 4;
 /// Most values of a label in a line.
 const VALUES: usize = 8;
 
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-const GOOD: Style = AnsiColor::Green.on_default().bold();
-const BAD: Style = AnsiColor::Red.on_default().bold();
-const HELP: Style = AnsiColor::Cyan.on_default();
-
-/// Writes at most so many accounts, and how many pods are left out.
-pub(crate) fn write(out: &mut impl Write, told: &Explanations, most: usize) -> io::Result<()> {
-    for (i, account) in told.explanations.iter().take(most).enumerate() {
+/// Writes at most so many explanations, and how many pods are left out.
+pub(crate) fn write(out: &mut dyn Write, explained: &Explanations, most: usize) -> io::Result<()> {
+    for (i, explanation) in explained.explanations.iter().take(most).enumerate() {
         if i > 0 {
             writeln!(out)?;
         }
-        one(out, account)?;
+        one(out, explanation)?;
     }
-    let unsaid = told.explanations.iter().skip(most);
-    let groups = told.omitted_groups + unsaid.clone().count();
+    let omitted = explained.explanations.iter().skip(most);
+    let groups = explained.omitted_groups + omitted.clone().count();
     if groups > 0 {
-        let pods = told.omitted_pods + unsaid.map(|account| account.pods.len()).sum::<usize>();
+        let pods = explained.omitted_pods + omitted.map(|explanation| explanation.pods.len()).sum::<usize>();
         let (groups, pods) = (plural(groups, "more group"), plural(pods, "pod"));
         writeln!(out, "\n{DIM}and {groups} of identical pods ({pods}): name one of them to explain it{DIM:#}")?;
     }
     Ok(())
 }
 
-fn one(out: &mut impl Write, account: &Explanation) -> io::Result<()> {
-    let Explanation { pods, requests, result: fate } = account;
-    let many = pods.len() > 1;
-    let (style, verb) = match (fate, many) {
-        (ExplainedResult::Placed(_), false) => (GOOD, "can be scheduled"),
-        (ExplainedResult::Placed(_), true) => (GOOD, "can be scheduled"),
-        (ExplainedResult::Unschedulable(_), false) => (BAD, "cannot be scheduled"),
-        (ExplainedResult::Unschedulable(_), true) => (BAD, "cannot be scheduled"),
+fn one(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
+    let Explanation { pods, requests, result } = explanation;
+    let (style, verb) = match result {
+        ExplainedResult::Placed(_) => (GREEN.bold(), "can be scheduled"),
+        ExplainedResult::Unschedulable(_) => (ERROR, "cannot be scheduled"),
     };
     writeln!(out, "{BOLD}{}{BOLD:#} {style}{verb}{style:#}", subject(pods))?;
-    row(out, "requests", &format!("{requests}{}", if many { " each" } else { "" }))?;
-    match fate {
-        ExplainedResult::Placed(because) => placed(out, because, pods.len()),
-        ExplainedResult::Unschedulable(stuck) => nowhere(out, stuck),
+    row(out, "requests", &format!("{requests}{}", if pods.len() > 1 { " each" } else { "" }))?;
+    match result {
+        ExplainedResult::Placed(placement) => placed(out, placement, pods.len()),
+        ExplainedResult::Unschedulable(result) => unschedulable(out, result),
     }
 }
 
-/// One line: what, and what about it.
-pub(crate) fn row(out: &mut impl Write, what: &str, text: &str) -> io::Result<()> {
+/// A line with a label.
+pub(crate) fn row(out: &mut dyn Write, what: &str, text: &str) -> io::Result<()> {
     writeln!(out, "  {DIM}{what:<13}{DIM:#} {}", one_line(text))
 }
 
-fn placed(out: &mut impl Write, because: &PlacementExplanation, pods: usize) -> io::Result<()> {
-    match &because.placement {
+fn placed(out: &mut dyn Write, explained: &PlacementExplanation, pods: usize) -> io::Result<()> {
+    match &explained.placement {
         PlacementSummary::Existing { nodes, count } => {
             let names = counted(nodes, *count, NAMES);
             let text = match count {
@@ -70,40 +61,40 @@ fn placed(out: &mut impl Write, because: &PlacementExplanation, pods: usize) -> 
             };
             row(out, "node", &text)?;
         }
-        PlacementSummary::InFlight { claims, count, planned_pods: promised } => {
+        PlacementSummary::InFlight { claims, count, planned_pods } => {
             let names = counted(claims, *count, NAMES);
-            let made = match *promised {
+            let nominated = match *planned_pods {
                 0 => "has room",
-                made if made == pods => "nominated",
+                planned if planned == pods => "nominated",
                 _ => "nominated for some of them",
             };
             let text = match count {
-                1 => format!("NodeClaim {names} (launching), {made}"),
+                1 => format!("NodeClaim {names} (launching), {nominated}"),
                 n => format!("{n} launching NodeClaims: {names}"),
             };
             row(out, "node", &text)?;
         }
-        PlacementSummary::New(purchase) => bought(out, purchase)?,
+        PlacementSummary::New(nodes) => new_nodes(out, nodes)?,
     }
-    for bond in &because.topology_decisions {
-        row(out, tie(bond.cause), &bond_in_words(bond))?;
+    for decision in &explained.topology_decisions {
+        row(out, cause(decision.cause), &describe(decision))?;
     }
-    for wish in because.relaxed.iter().take(NAMES) {
-        row(out, "not met", &format!("{wish}: not satisfiable"))?;
+    for preference in explained.relaxed.iter().take(NAMES) {
+        row(out, "not met", &format!("{preference}: not satisfiable"))?;
     }
-    match because.relaxed.len().saturating_sub(NAMES) {
+    match explained.relaxed.len().saturating_sub(NAMES) {
         0 => {}
         more => row(out, "not met", &plural(more, "more preference"))?,
     }
-    if because.satisfied_preferences > 0 {
-        row(out, "met", &plural(because.satisfied_preferences, "preference"))?;
+    if explained.satisfied_preferences > 0 {
+        row(out, "met", &plural(explained.satisfied_preferences, "preference"))?;
     }
     Ok(())
 }
 
-fn bought(out: &mut impl Write, purchase: &NewNodesSummary) -> io::Result<()> {
+fn new_nodes(out: &mut dyn Write, nodes: &NewNodesSummary) -> io::Result<()> {
     let NewNodesSummary {
-        node_count: nodes,
+        node_count,
         pool,
         first_offering: best,
         own_pods: own,
@@ -112,10 +103,10 @@ fn bought(out: &mut impl Write, purchase: &NewNodesSummary) -> io::Result<()> {
         size,
         offering_count: offerings,
         ..
-    } = purchase;
-    let such = if *nodes == 1 { "new node".to_owned() } else { format!("{nodes} new nodes") };
-    row(out, "node", &format!("{such} in NodePool {pool}: {} at {}/h", best.key, best.price))?;
-    let first = if *nodes == 1 { "" } else { " on the first node" };
+    } = nodes;
+    let new = if *node_count == 1 { "new node".to_owned() } else { format!("{node_count} new nodes") };
+    row(out, "node", &format!("{new} in NodePool {pool}: {} at {}/h", best.key, best.price))?;
+    let first = if *node_count == 1 { "" } else { " on the first node" };
     let pods = plural(own + others, "pod");
     let why = match size.fitting {
         0 | 1 => format!("no existing node fits; the only size that fits {pods}{first} ({requests})"),
@@ -131,15 +122,15 @@ fn bought(out: &mut impl Write, purchase: &NewNodesSummary) -> io::Result<()> {
     if *offerings > 1 {
         row(out, "fallbacks", &plural(offerings - 1, "other offering"))?;
     }
-    shared(out, purchase)?;
-    for (pool, why) in purchase.skipped_pools.iter().take(NAMES) {
+    shared(out, nodes)?;
+    for (pool, why) in nodes.skipped_pools.iter().take(NAMES) {
         row(out, "skipped", &format!("NodePool {pool}: {why}"))?;
     }
     Ok(())
 }
 
-/// What the company of others comes to.
-fn shared(out: &mut impl Write, purchase: &NewNodesSummary) -> io::Result<()> {
+/// What sharing the node with other pods costs.
+fn shared(out: &mut dyn Write, nodes: &NewNodesSummary) -> io::Result<()> {
     let NewNodesSummary {
         first_offering: best,
         own_pods: own,
@@ -147,7 +138,7 @@ fn shared(out: &mut impl Write, purchase: &NewNodesSummary) -> io::Result<()> {
         size_without_own: without,
         size_for_one_pod: alone,
         ..
-    } = purchase;
+    } = nodes;
     if *others == 0 {
         return Ok(());
     }
@@ -167,8 +158,8 @@ fn shared(out: &mut impl Write, purchase: &NewNodesSummary) -> io::Result<()> {
     row(out, "shared", &text)
 }
 
-fn tie(tie: TopologyCause) -> &'static str {
-    match tie {
+fn cause(cause: TopologyCause) -> &'static str {
+    match cause {
         TopologyCause::TopologySpread => "spread",
         TopologyCause::PodAffinity => "affinity",
         TopologyCause::PodAntiAffinity => "anti-affinity",
@@ -176,7 +167,7 @@ fn tie(tie: TopologyCause) -> &'static str {
     }
 }
 
-fn bond_in_words(TopologyDecision { key, values, .. }: &TopologyDecision) -> String {
+fn describe(TopologyDecision { key, values, .. }: &TopologyDecision) -> String {
     let values: Vec<(&str, usize)> = values.iter().map(|(value, pods)| (&**value, *pods)).collect();
     match values.len() {
         0 => format!("by {key}"),
@@ -184,8 +175,8 @@ fn bond_in_words(TopologyDecision { key, values, .. }: &TopologyDecision) -> Str
     }
 }
 
-fn nowhere(out: &mut impl Write, stuck: &UnschedulableExplanation) -> io::Result<()> {
-    let (pools, more) = pools(stuck);
+fn unschedulable(out: &mut dyn Write, result: &UnschedulableExplanation) -> io::Result<()> {
+    let (pools, more) = rejected_pools(result);
     for of in &pools {
         let why = of.why.map(ToString::to_string).unwrap_or_default();
         match of.pool {
@@ -193,26 +184,26 @@ fn nowhere(out: &mut impl Write, stuck: &UnschedulableExplanation) -> io::Result
             Some(pool) => row(out, "pool", &format!("{pool}: {why}"))?,
             None => row(out, "reason", &why)?,
         }
-        if let Some(waterfall) = of.waterfall {
-            writeln!(out, "  {:<13} {DIM}{}{DIM:#}", "", one_line(&steps(waterfall)))?;
+        if let Some(filter_steps) = of.filter_steps {
+            writeln!(out, "  {:<13} {DIM}{}{DIM:#}", "", one_line(&steps(filter_steps)))?;
         }
     }
     if more > 0 {
         row(out, "pool", &format!("{} cannot run them either", plural(more, "more NodePool")))?;
     }
-    match &stuck.suggestion {
-        Some(remedy) => writeln!(out, "  {HELP}{:<13}{HELP:#} {}", "fix", one_line(&remedy.to_string())),
+    match &result.suggestion {
+        Some(suggestion) => writeln!(out, "  {HELP}{:<13}{HELP:#} {}", "fix", one_line(&suggestion.to_string())),
         None => Ok(()),
     }
 }
 
-/// What is left of a pool, step by step.
-fn steps(waterfall: &PoolFilterSteps) -> String {
+/// What each filter step leaves of a pool.
+fn steps(filter_steps: &PoolFilterSteps) -> String {
     let step = |FilterStep { criterion: what, sizes, .. }: &FilterStep| match what {
         FilterCriterion::Available => format!("{} {what}", plural(*sizes, "size")),
-        // Which ones stands above.
+        // The constraints are in the line above.
         FilterCriterion::Topology(_) => format!("{sizes} after topology constraints"),
         _ => format!("{sizes} after {what}"),
     };
-    waterfall.steps.iter().map(step).collect::<Vec<_>>().join(" → ")
+    filter_steps.steps.iter().map(step).collect::<Vec<_>>().join(" → ")
 }

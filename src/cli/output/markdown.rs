@@ -1,17 +1,21 @@
-//! Markdown: how does a text get into a comment on a pull request as nothing but text?
+//! Markdown for a comment on a pull request: escaped text, and a bounded table of findings.
 
-use super::output;
+use super::{one_line, plural};
+use std::io::{self, Write};
+
+/// Most entries of a list. The most important come first.
+pub(crate) const MOST: usize = 50;
 
 /// Most characters of a text. With fifty rows of three of them it stays far below the 65,536 characters of a comment.
 const LONGEST: usize = 240;
 
 fn short(text: &str) -> String {
-    let text = output::one_line(text);
+    let text = one_line(text);
     if text.chars().count() <= LONGEST { text } else { text.chars().take(LONGEST - 1).chain(['…']).collect() }
 }
 
 /// Text that means nothing to Markdown, mentions nobody and links nowhere.
-pub(super) fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     let mut safe = String::new();
     for c in short(text).chars() {
         match c {
@@ -28,8 +32,20 @@ pub(super) fn plain(text: &str) -> String {
 }
 
 /// Text in the letters of code, within a table.
-pub(super) fn code(text: &str) -> String {
+pub(crate) fn code(text: &str) -> String {
     format!("`{}`", short(text).replace('`', "'").replace('|', "\\|"))
+}
+
+/// Writes a folded table of findings, one row each, under a header row such as `| rule | where |`.
+pub(crate) fn write_findings(out: &mut dyn Write, header: &str, rows: &[String]) -> io::Result<()> {
+    let count = plural(rows.len(), "finding");
+    let rule = "|---".repeat(header.matches('|').count() - 1);
+    writeln!(out, "\n<details><summary>{count}</summary>\n\n{header}\n{rule}|")?;
+    rows.iter().take(MOST).try_for_each(|row| writeln!(out, "{row}"))?;
+    if rows.len() > MOST {
+        writeln!(out, "\n… and {} more.", rows.len() - MOST)?;
+    }
+    writeln!(out, "\n</details>")
 }
 
 #[cfg(test)]

@@ -1,0 +1,105 @@
+use super::permissions::{AT_CLUSTER, PermissionState};
+use super::{PreflightReport, table};
+use napkeeper_azure::{AtCluster, Denial, Permission, Policy, Preflight};
+use napkeeper_controller::azure_args::ModeArg;
+use napkeeper_core::catalog::live::{Lock, LockLevel};
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode};
+use napkeeper_core::model::names::ArmId;
+
+fn permission(actions: &[&str], not: &[&str]) -> Permission {
+    let owned = |list: &[&str]| list.iter().map(|a| (*a).to_owned()).collect();
+    Permission { actions: owned(actions), not_actions: owned(not) }
+}
+
+fn preflight(actions: &[&str]) -> Preflight {
+    Preflight {
+        permissions: Ok(vec![permission(actions, &[])]),
+        denials: Ok(Vec::new()),
+        locks: Ok(Vec::new()),
+        policies: Ok(Vec::new()),
+        cluster: Some(AtCluster { id: cluster(), permissions: Ok(vec![permission(actions, &[])]) }),
+    }
+}
+
+fn cluster() -> ArmId {
+    ArmId::new("/subscriptions/s/resourceGroups/k/providers/Microsoft.ContainerService/managedClusters/c").unwrap()
+}
+
+fn group() -> ArmId {
+    ArmId::new("/subscriptions/s/resourceGroups/g").unwrap()
+}
+
+fn shown(preflight: &Preflight) -> (PreflightReport, String) {
+    let found = PreflightReport::of(preflight, &group(), ModeArg::Companion);
+    let mut out = Vec::new();
+    table::write(&found, &mut out).unwrap();
+    let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+    (found, text)
+}
+
+#[test]
+fn a_reader_may_report_and_is_told_what_to_grant_for_more() {
+    let (found, text) = shown(&preflight(&["*/read"]));
+    assert_eq!(
+        found.grant,
+        [
+            "Microsoft.Resources/tags/write",
+            "Microsoft.Network/networkInterfaces/delete",
+            "Microsoft.Compute/disks/delete"
+        ]
+    );
+    assert!(!found.is_clear() && text.contains("az role assignment create"), "{text}");
+    let (found, text) = shown(&preflight(&["*"]));
+    assert!(found.is_clear() && text.contains("no permissions missing"), "{text}");
+}
+
+#[test]
+fn machines_that_may_not_be_listed_are_told_with_the_role_at_the_cluster() {
+    let mut blind = preflight(&["*"]);
+    let only = permission(&["Microsoft.ContainerService/managedClusters/read"], &[]);
+    blind.cluster = Some(AtCluster { id: cluster(), permissions: Ok(vec![only]) });
+    let (found, text) = shown(&blind);
+    assert!(!found.is_clear() && found.grant.is_empty());
+    assert_eq!(found.grant_at_cluster, AT_CLUSTER.map(|(_, action)| action));
+    let grant = format!("--role napkeeper-cluster --assignee <its client id> --scope {}", cluster());
+    assert!(text.contains(&grant), "{text}");
+    // A cluster that is none of AKS has no Machines, and needs no rights.
+    blind.cluster = None;
+    assert!(shown(&blind).0.is_clear());
+}
+
+#[test]
+fn what_takes_a_right_away_is_named() {
+    let mut locked = preflight(&["*"]);
+    locked.locks = Ok(vec![Lock {
+        id: group().resource("Microsoft.Authorization/locks", "keep"),
+        level: LockLevel::CanNotDelete,
+        notes: None,
+    }]);
+    locked.denials =
+        Ok(vec![Denial { name: "AKS lockdown".into(), permissions: vec![permission(&["*/write"], &[])], spared: 2 }]);
+    locked.policies = Ok(vec![Policy { name: "Need cost center".into(), effect: "deny".into(), scope: "/s".into() }]);
+    let (found, text) = shown(&locked);
+    let state = |action: &str| found.permissions.iter().find(|r| r.action.ends_with(action)).unwrap();
+    assert_eq!(state("disks/delete").by.as_deref(), Some("lock keep (CanNotDelete)"));
+    assert_eq!(state("tags/write").by.as_deref(), Some("deny assignment AKS lockdown"));
+    assert_eq!(state("virtualMachines/read").state, PermissionState::Present);
+    assert_eq!(found.blockers.len(), 3);
+    assert!(text.contains("Need cost center denies"), "{text}");
+}
+
+#[test]
+fn a_preflight_that_is_refused_is_a_finding() {
+    let refused = CloudError::new(CloudErrorCode::Permission, "403 no right to read");
+    let all = Preflight {
+        permissions: Err(refused.clone()),
+        denials: Err(refused.clone()),
+        locks: Err(refused.clone()),
+        policies: Err(refused.clone()),
+        cluster: Some(AtCluster { id: cluster(), permissions: Err(refused) }),
+    };
+    let (found, text) = shown(&all);
+    assert!(found.permissions.iter().all(|permission| permission.state == PermissionState::Unknown));
+    assert_eq!((found.blockers.len(), found.grant.len(), found.grant_at_cluster.len()), (5, 0, 0));
+    assert!(text.contains("grant Microsoft.Authorization/locks/read"), "{text}");
+}

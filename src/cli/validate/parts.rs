@@ -1,0 +1,59 @@
+//! The sources of each cluster, with its policies.
+
+use super::args::Args;
+use super::input::{Input, SourceOrigin};
+use super::targets::{Target, Targets};
+use crate::policy_args::LoadedPolicies;
+use napkeeper_api::config;
+
+/// The sources of one target.
+pub(super) struct Part<'t> {
+    pub(super) target: &'t Target,
+    pub(super) policies: LoadedPolicies,
+    /// Positions of the sources in the input.
+    pub(super) sources: Vec<usize>,
+}
+
+/// Divides the sources by cluster. What belongs to none is validated by the flags alone, unless one cluster is selected.
+pub(super) fn divide<'t>(args: &Args, targets: &'t Targets, input: &Input) -> anyhow::Result<Vec<Part<'t>>> {
+    let by_name = args.facts.cluster.is_some();
+    let is_config = |i: usize| input.sources.get(i).is_some_and(|source| config::is_config(&source.file));
+    let mut is_assigned = vec![false; input.sources.len()];
+    let mut parts = Vec::new();
+    for target in &targets.clusters {
+        let mut sources = Vec::new();
+        for ((i, origin), is_assigned) in input.origins.iter().enumerate().zip(&mut is_assigned) {
+            let is_selected = by_name && *origin == SourceOrigin::Stdin;
+            if !is_config(i) && (is_selected || targets.owns(target, origin)) {
+                sources.push(i);
+                *is_assigned = true;
+            }
+        }
+        parts.push(part(args, target, sources)?);
+    }
+    // The settings are validated whichever cluster is selected.
+    let all = 0..input.sources.len();
+    let unassigned = all.filter(|i| is_assigned.get(*i) == Some(&false) && (!by_name || is_config(*i)));
+    parts.push(part(args, &targets.unassigned, unassigned.collect())?);
+    parts.retain(|part| !part.sources.is_empty());
+    Ok(parts)
+}
+
+fn part<'t>(args: &Args, target: &'t Target, sources: Vec<usize>) -> anyhow::Result<Part<'t>> {
+    Ok(Part { target, policies: args.policies.load(&target.policies)?, sources })
+}
+
+/// Adds the repository's `napkeeper.yaml`, wherever above the paths it is. Returns true if it was not among the input.
+pub(super) fn add_config<'t>(targets: &'t Targets, input: &mut Input, parts: &mut Vec<Part<'t>>) -> bool {
+    let given = input.sources.iter().any(|source| config::is_config(&source.file));
+    let Some((source, folder)) = targets.config.as_ref().filter(|_| !given) else { return false };
+    let index = input.sources.len();
+    input.push(source.clone(), SourceOrigin::File(folder.join(config::FILE_NAME)));
+    match parts.iter_mut().find(|part| part.target.name.is_none()) {
+        Some(part) => part.sources.push(index),
+        None => {
+            parts.push(Part { target: &targets.unassigned, policies: LoadedPolicies::default(), sources: vec![index] })
+        }
+    }
+    true
+}
