@@ -1,26 +1,12 @@
 //! Why a resource is kept, and what a person can do about it.
 
-use super::report::seconds;
+use super::report::{ExplainedRefusal, seconds};
 use jiff::Timestamp;
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::cron::Schedule;
 use napkeeper_core::model::orphans::finding::DeletionRefusal;
 use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
 use napkeeper_core::orphans::AuditFinding;
-use serde::{Serialize, Serializer};
-
-/// A refusal in words, with its remedy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct ExplainedRefusal {
-    #[serde(serialize_with = "category")]
-    pub(super) refusal: DeletionRefusal,
-    pub(super) why: String,
-    pub(super) remedy: String,
-}
-
-fn category<S: Serializer>(refusal: &DeletionRefusal, out: S) -> Result<S::Ok, S::Error> {
-    out.serialize_str(refusal.category())
-}
 
 /// What the explanation of refusals depends on, besides the finding.
 pub(super) struct RefusalContext<'a> {

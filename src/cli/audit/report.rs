@@ -1,10 +1,10 @@
 //! The report of an audit, as values that every format prints.
 
-use super::refusals::ExplainedRefusal;
 use jiff::Timestamp;
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::azure::cloud::{ResourceKind, Tags};
 use napkeeper_core::model::names::ArmId;
+use napkeeper_core::model::orphans::finding::DeletionRefusal;
 use napkeeper_core::model::orphans::report::DiscrepancyKind;
 use napkeeper_core::orphans::AuditStatus;
 use serde::{Serialize, Serializer};
@@ -59,6 +59,15 @@ impl ResourceFinding {
     pub(super) fn since(&self) -> Option<Timestamp> {
         self.orphan_since.or(self.unused_since)
     }
+}
+
+/// A refusal in words, with its remedy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct ExplainedRefusal {
+    #[serde(serialize_with = "category")]
+    pub(super) refusal: DeletionRefusal,
+    pub(super) why: String,
+    pub(super) remedy: String,
 }
 
 /// A problem besides resources, for example an expired approval.
@@ -191,6 +200,10 @@ pub(super) fn usd(price: HourlyPrice) -> String {
 
 fn monthly<S: Serializer>(price: &HourlyPrice, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(&usd(*price))
+}
+
+fn category<S: Serializer>(refusal: &DeletionRefusal, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(refusal.category())
 }
 
 fn as_text<T: ToString, S: Serializer>(value: &T, out: S) -> Result<S::Ok, S::Error> {
