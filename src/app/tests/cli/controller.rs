@@ -1,4 +1,4 @@
-//! The built program: when does `controller` refuse to start?
+//! `controller`: the flags that it refuses.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

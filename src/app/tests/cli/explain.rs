@@ -1,4 +1,4 @@
-//! The built program: does `explain pod` say where a pod goes and why, or what keeps it from a place?
+//! `explain pod`: the explanations of placed and pending pods.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

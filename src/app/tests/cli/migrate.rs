@@ -1,4 +1,4 @@
-//! What does `napkeeper migrate` print and write, and how does it end?
+//! `migrate`: diffs, written files and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

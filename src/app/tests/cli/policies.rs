@@ -1,4 +1,4 @@
-//! What does `napkeeper validate --policies` say, and how does it end?
+//! `validate --policies`: findings and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The built program: are results on stdout alone, the same for a seed, and does bad input end with exit code 2?
+//! `simulate`: results on stdout, reproducible by seed, and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Does `napkeeper webhook` serve, stop, and leave Azure's credentials alone?
+//! `webhook`: serving, shutdown, and no Azure credentials.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

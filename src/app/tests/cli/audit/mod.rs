@@ -1,4 +1,4 @@
-//! The built program: what does `audit` say of saved listings, and of an Azure that it asks?
+//! `audit` of saved listings, and of a simulated Azure.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What only ARM itself does, and what stands by: can a test stage it, see it and take it back?
+//! `azure-sim`: what a test stages besides VMs, NICs and disks.
 
 use super::*;
 

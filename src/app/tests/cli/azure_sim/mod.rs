@@ -1,4 +1,4 @@
-//! The built program: does `azure-sim` serve ARM, let a test see and break it, and stop when it is told to?
+//! `azure-sim`: serving ARM, faults that a test injects, and shutdown.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

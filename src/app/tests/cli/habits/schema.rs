@@ -1,4 +1,4 @@
-//! Does a schema for editors refuse only what the engine refuses as well?
+//! Schemas for editors reject only what `validate` rejects.
 
 use super::{napkeeper, printed, root};
 use napkeeper_api::manifests;

@@ -1,4 +1,4 @@
-//! Is each cluster of `napkeeper.yaml` judged by its own paths and facts?
+//! Clusters of `napkeeper.yaml`, each validated with its own paths and facts.
 
 use super::{class, found, stderr, stdout, validate, write};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Is each format what its readers expect, whatever the manifests hold, and does none of them change the exit code?
+//! Formats of `validate`: golden files, escaping, and exit codes.
 
 use super::{assert_golden, cases, class, stdout, validate, write};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Does `validate` read Git revisions, and report what changed since one?
+//! `validate` of Git revisions, and of changes since one.
 
 use super::{class, found, stderr, stdout, validate, write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What does `napkeeper validate` print, and how does it end?
+//! `validate`: output and exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

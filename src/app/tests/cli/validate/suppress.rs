@@ -1,4 +1,4 @@
-//! Are known findings hidden, and is what hides nothing reported?
+//! Suppression of findings, and reports of stale suppression.
 
 use super::{class, found, stderr, stdout, validate, write};
 
