@@ -1,5 +1,6 @@
 //! Policy flags: policies, their parameters, namespaces, and the user of requests.
 
+use crate::output::path_list;
 use anyhow::bail;
 use napkeeper_api::manifests::{self, Source, items};
 use napkeeper_verdict::policy::{Inputs, Policies, User};
@@ -54,8 +55,7 @@ impl PolicyArgs {
         let sources = read(paths)?;
         let policies = Policies::read(&sources);
         if policies.is_empty() && policies.problems().is_empty() {
-            let shown: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
-            bail!("no ValidatingAdmissionPolicy found in {}", shown.join(", "));
+            bail!("no ValidatingAdmissionPolicy found in {}", path_list(paths));
         }
         let mut inputs = Inputs::default().with_namespaces(objects(&self.namespace_object)?);
         if !self.params.is_empty() {

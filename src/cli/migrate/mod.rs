@@ -71,8 +71,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     }
     let loaded = manifests::load(&args.paths);
     if loaded.files.is_empty() && loaded.unreadable.is_empty() {
-        let shown: Vec<String> = args.paths.iter().map(|p| p.display().to_string()).collect();
-        bail!("no .yaml, .yml or .json files in {}", shown.join(", "));
+        bail!("no .yaml, .yml or .json files in {}", output::path_list(&args.paths));
     }
     let mut result = migrated(loaded);
     if args.write {

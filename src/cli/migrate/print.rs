@@ -5,6 +5,7 @@ use crate::output::style::{BOLD, CYAN, DIM, GREEN, RED};
 use crate::output::{self, plural, write_json};
 use anstyle::Style;
 use napkeeper_verdict::migrate::Note;
+use serde::Serialize;
 use serde_json::{Value, json};
 use similar::{DiffOp, TextDiff};
 use std::io::{self, IsTerminal, Write};
@@ -66,19 +67,8 @@ pub(super) fn json(result: &MigrationResult, with_text: bool) -> anyhow::Result<
             "message": p.message,
         })
     });
-    let counts = Counts::of(result);
-    let value = json!({
-        "files": files,
-        "refused": refused.collect::<Vec<_>>(),
-        "summary": {
-            "files": counts.files,
-            "changed": counts.changed,
-            "written": counts.written,
-            "edits": counts.edits,
-            "notes": counts.notes,
-            "refused": counts.refused,
-        },
-    });
+    let summary = Counts::of(result);
+    let value = json!({ "files": files, "refused": refused.collect::<Vec<_>>(), "summary": summary });
     let mut out = anstream::stdout().lock();
     write_json(&value, &mut out)?;
     Ok(out.flush()?)
@@ -156,6 +146,7 @@ fn print_summary(text: &str) {
     drop(writeln!(anstream::stderr(), "{text}"));
 }
 
+#[derive(Serialize)]
 struct Counts {
     files: usize,
     changed: usize,

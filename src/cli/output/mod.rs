@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use style::{ERROR, HELP, WARNING};
 
 /// A format in which reports of a type can be printed.
@@ -132,6 +133,11 @@ pub(crate) fn first_names<T: Display>(names: impl IntoIterator<Item = T>, total:
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
+}
+
+/// Paths separated by commas.
+pub(crate) fn path_list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// The names that a misspelt one may stand for: `did you mean b? Available: a, b`.

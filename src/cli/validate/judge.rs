@@ -1,7 +1,7 @@
 //! Validation of the input for each cluster.
 
 use super::args::Args;
-use super::input::{Input, SourceOrigin, list};
+use super::input::{Input, SourceOrigin};
 use super::objects::Objects;
 use super::parts::{self, Part};
 use super::targets::Targets;
@@ -118,7 +118,7 @@ impl Verdicts {
         };
         bail!(
             "no supported manifests found in {}{cluster}{others}: check the path, or use --allow-empty to allow this",
-            list(&self.input.paths)
+            output::path_list(&self.input.paths)
         )
     }
 }

@@ -7,6 +7,7 @@ mod patches;
 mod revision;
 
 use super::args::{Kustomize, SourceArgs};
+use crate::output::path_list;
 use anyhow::bail;
 use git::Repository;
 use napkeeper_api::config;
@@ -138,7 +139,7 @@ impl Store {
             Self::Revision(revision) => Input { revision: Some(revision.description()), ..revision.read(&args.paths)? },
         };
         if input.sources.is_empty() && input.unreadable.is_empty() && !args.allow_empty {
-            bail!("no .yaml, .yml or .json files in {}", list(&args.paths));
+            bail!("no .yaml, .yml or .json files in {}", path_list(&args.paths));
         }
         input.exclude(&args.excluded);
         let patches = patches::patches(&input);
@@ -255,9 +256,4 @@ pub(super) fn absolute(path: &Path) -> PathBuf {
         }
     }
     whole
-}
-
-/// Paths for people.
-pub(super) fn list(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }

@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         paused: false,
         now,
     };
-    measure("links and signs of life of all", || case.assess_terse().len());
+    measure("links and references of all", || case.assess_terse().len());
     measure("verdicts of all", || verdicts(&case, &case.assess_terse(), &policy));
     println!("the inventory and all verdicts: {} MiB at most", peak());
     measure("verdicts with evidence of all, as an audit has it", || verdicts(&case, &case.assess(), &policy));
