@@ -44,7 +44,9 @@ fn style(kind: EventKind) -> Style {
     match kind {
         EventKind::Scenario => BOLD,
         EventKind::Provision | EventKind::Ready => GREEN,
-        EventKind::Refused | EventKind::Waiting | EventKind::Evicted | EventKind::Breaker | EventKind::Controller => RED,
+        EventKind::Refused | EventKind::Waiting | EventKind::Evicted | EventKind::Breaker | EventKind::Controller => {
+            RED
+        }
         EventKind::Disrupt | EventKind::Gone => CYAN,
         EventKind::Suspect | EventKind::Collected | EventKind::Kept => YELLOW,
     }

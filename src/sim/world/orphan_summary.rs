@@ -43,7 +43,7 @@ pub struct KeptResource {
     /// Its kind.
     pub kind: ResourceKind,
     /// What it is.
-    pub standing: Classification,
+    pub status: Classification,
     /// Why it is kept, for people.
     pub reasons: Vec<String>,
     /// What a person must do before it may go, if only that is missing.
@@ -74,7 +74,7 @@ impl World {
                 let entry = KeptResource {
                     name: finding.id.name().to_owned(),
                     kind: finding.kind,
-                    standing: finding.classification,
+                    status: finding.classification,
                     reasons: finding.refusals.iter().map(|r| refusal_text(*r).to_owned()).collect(),
                     waits_for: finding
                         .refusals
@@ -88,8 +88,7 @@ impl World {
         for (disk, life) in self.unattached_in_use() {
             let name = disk.id.name().to_owned();
             let reasons = vec![life.chain.to_string()];
-            let entry =
-                KeptResource { name, kind: disk.kind(), standing: life.classification, reasons, waits_for: None };
+            let entry = KeptResource { name, kind: disk.kind(), status: life.classification, reasons, waits_for: None };
             kept.insert((entry.kind, entry.name.clone()), entry);
         }
         OrphanSummary { found: found.len(), collected, kept: kept.into_values().collect(), halted }
@@ -122,15 +121,15 @@ impl World {
 }
 
 /// It would go, if nothing kept it.
-fn is_ours(standing: Classification) -> bool {
-    matches!(standing, Classification::Suspect | Classification::Orphan)
+fn is_ours(status: Classification) -> bool {
+    matches!(status, Classification::Suspect | Classification::Orphan)
 }
 
 impl OrphanSummary {
     /// How many of those that are kept are suspects or orphans of this cluster.
     #[must_use]
     pub fn left(&self) -> usize {
-        self.kept.iter().filter(|k| is_ours(k.standing)).count()
+        self.kept.iter().filter(|k| is_ours(k.status)).count()
     }
 }
 
