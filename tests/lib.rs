@@ -8,5 +8,6 @@ pub mod kube_scheduler;
 pub mod lab;
 pub mod pools;
 pub mod proxy;
+pub mod scenarios;
 pub mod webhook;
 pub mod worlds;

@@ -1,25 +1,14 @@
 //! The scenarios that are shipped: does each run without breaking an invariant, and does what it is for happen?
 
-use napkeeper_api::manifests;
 use napkeeper_core::catalog::Catalog;
-use napkeeper_sim::scenario::{self, Manifests, is_scenario};
 use napkeeper_sim::world::{EventKind, World};
+use napkeeper_tests::scenarios::shipped;
 use std::error::Error;
-use std::path::Path;
 
 /// Runs a folder of `manifests` to its end.
 fn run(folder: &str) -> Result<World, Box<dyn Error>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests").join(folder);
-    let loaded = manifests::load(&[path]);
-    assert!(loaded.unreadable.is_empty(), "{:?}", loaded.unreadable);
-    let documents: Vec<_> = loaded.files.iter().flat_map(|s| &s.parsed().documents).collect();
-    let file = documents.iter().find(|d| is_scenario(d)).ok_or("there is no scenario")?;
-    let scenario = scenario::read(file).map_err(|wrong| format!("{wrong:?}"))?;
-    let others = documents.iter().copied().filter(|d| !is_scenario(d));
-    let manifests = Manifests::collect(others).map_err(|wrong| format!("{wrong:?}"))?;
-    assert_eq!(manifests.skipped, std::collections::BTreeMap::new(), "all of {folder} is simulated");
     let catalog = Catalog::embedded()?;
-    assert_eq!(scenario::check(&scenario, file, &manifests, &catalog), []);
+    let (scenario, manifests) = shipped(folder, &catalog)?;
     let mut world = World::new(&catalog, scenario.setup(manifests))?;
     world.run_until(scenario.start + scenario.duration)?;
     assert!(world.cluster().state().pending().is_empty(), "pods wait at the end of {folder}");

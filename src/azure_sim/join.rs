@@ -64,7 +64,7 @@ pub(super) fn change(cloud: &Cloud, event: &CloudEvent) -> Option<Change> {
             Some(Change { vm: vm.clone(), node })
         }
         CloudEvent::VmGone { vm, .. } => Some(Change { vm: vm.clone(), node: Wanted::Gone }),
-        CloudEvent::VmRunning { .. } | CloudEvent::DiskGone { .. } => None,
+        CloudEvent::VmRunning { .. } => None,
     }
 }
 

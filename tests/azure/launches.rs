@@ -18,6 +18,7 @@ use napkeeper_core::model::names::{ClaimName, Uid, VmSize, Zone};
 use napkeeper_core::model::settings::DeletionRules;
 use napkeeper_core::plan::{ClaimUpdate, ClusterWrite, Effect, Launch, Reply, Script, Step};
 use napkeeper_sim::cloud::{Cloud, CloudSettings, FaultDuration, Shortage};
+use napkeeper_sim::random::Random;
 use napkeeper_tests::arm::{InProcess, credential, settings};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -99,20 +100,16 @@ struct Busy {
 struct State {
     left: [f64; 3],
     at: Duration,
-    random: u64,
+    random: Random,
     requests: usize,
     throttled: usize,
     refused: [usize; 2],
 }
 
 impl State {
-    /// A number below 100 (SplitMix64 by Steele, Lea and Flood).
+    /// A number below 100.
     fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % 100
+        self.random.bits() % 100
     }
 }
 
@@ -288,7 +285,7 @@ fn run(paced: bool) -> (Arc<Busy>, Arc<Bench>) {
     let state = State {
         left: BUCKETS.map(|(most, _)| most),
         at: Duration::ZERO,
-        random: 6,
+        random: Random::new(6),
         requests: 0,
         throttled: 0,
         refused: [0; 2],

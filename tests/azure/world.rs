@@ -1,15 +1,14 @@
 //! Whole worlds: the same history, whether the deciders reach Azure directly or through the adapter.
 
 use jiff::Timestamp;
-use napkeeper_api::manifests;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::settings::DeletionRules;
 use napkeeper_sim::fuzz;
-use napkeeper_sim::scenario::{self, Manifests, Scenario, is_scenario};
+use napkeeper_sim::scenario::Scenario;
 use napkeeper_sim::world::World;
 use napkeeper_tests::arm::ThroughAdapter;
+use napkeeper_tests::scenarios::shipped;
 use std::error::Error;
-use std::path::Path;
 
 fn adapt(world: &mut World) {
     world.set_azure_access(Box::new(ThroughAdapter::new(world.cloud().settings())));
@@ -29,16 +28,11 @@ pub(super) fn assert_same(direct: &World, through: &World, what: &str) {
 
 /// The world of the quickstart, with its scenario changed so, and the end of that scenario.
 pub(super) fn quickstart(change: impl FnOnce(&mut Scenario)) -> Result<(World, Timestamp), Box<dyn Error>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/quickstart");
-    let loaded = manifests::load(&[path]);
-    let documents: Vec<_> = loaded.files.iter().flat_map(|s| &s.parsed().documents).collect();
-    let file = documents.iter().find(|d| is_scenario(d)).ok_or("there is no scenario")?;
-    let mut scenario = scenario::read(file).map_err(|wrong| format!("{wrong:?}"))?;
+    let catalog = Catalog::embedded()?;
+    let (mut scenario, manifests) = shipped("quickstart", &catalog)?;
     change(&mut scenario);
-    let others = documents.iter().copied().filter(|d| !is_scenario(d));
-    let manifests = Manifests::collect(others).map_err(|wrong| format!("{wrong:?}"))?;
     let end = scenario.start + scenario.duration;
-    Ok((World::new(&Catalog::embedded()?, scenario.setup(manifests))?, end))
+    Ok((World::new(&catalog, scenario.setup(manifests))?, end))
 }
 
 #[test]

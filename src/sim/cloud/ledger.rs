@@ -76,11 +76,4 @@ pub enum CloudEvent {
         /// Why.
         cause: ChangeCause,
     },
-    /// A disk is gone, with all that was on it.
-    DiskGone {
-        /// When.
-        at: Timestamp,
-        /// The disk.
-        disk: ArmId,
-    },
 }

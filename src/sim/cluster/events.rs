@@ -35,45 +35,13 @@ pub enum ClusterEvent {
         /// The VM.
         vm: ProviderId,
     },
-    /// A pod has found a node.
-    PodBound {
-        /// The pod.
-        pod: ObjectKey,
-        /// The node.
-        node: NodeName,
-    },
-    /// A pod runs.
-    PodRunning {
-        /// The pod.
-        pod: ObjectKey,
-    },
-    /// A pod finds no node.
-    PodUnschedulable {
-        /// The pod.
-        pod: ObjectKey,
-    },
     /// A pod of a Job has ended well.
     PodSucceeded {
         /// The pod.
         pod: ObjectKey,
     },
-    /// A pod is gone from the API server.
-    PodGone {
-        /// The pod.
-        pod: ObjectKey,
-    },
-    /// A kubelet has announced its node.
-    NodeJoined {
-        /// The node.
-        node: NodeName,
-    },
     /// A node is ready.
     NodeReady {
-        /// The node.
-        node: NodeName,
-    },
-    /// A node's kubelet is not heard of any more.
-    NodeUnreachable {
         /// The node.
         node: NodeName,
     },

@@ -191,7 +191,6 @@ impl Cluster {
         let delay = self.timings.node_ready.of(self.seed, "ready", node.name.as_str());
         let ready = NodeTimer::Ready(node.name.clone(), node.uid.clone());
         self.set_timer(delay, Timer::Node(ready));
-        self.emit(ClusterEvent::NodeJoined { node: node.name.clone() });
         self.put_node(node);
     }
 
@@ -236,7 +235,6 @@ impl Cluster {
         );
         let give_up = NodeTimer::GiveUpPods(node.name.clone(), node.uid.clone());
         self.set_timer(self.timings.pods_given_up, Timer::Node(give_up));
-        self.emit(ClusterEvent::NodeUnreachable { node: node.name.clone() });
         self.put_node(node);
     }
 

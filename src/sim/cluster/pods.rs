@@ -66,7 +66,6 @@ impl Cluster {
             Some(PodOrigin::Workload(_) | PodOrigin::Unmanaged) | None => {}
         }
         self.deltas.push(Delta::PodGone(key.clone()));
-        self.emit(ClusterEvent::PodGone { pod: key.clone() });
     }
 
     /// Tells the controllers that have to do with the pod; its owner only when the pod is leaving or gone.
@@ -106,7 +105,6 @@ impl Cluster {
 
     /// Puts a pod on a node. It starts when its volumes are there.
     pub(super) fn bind(&mut self, mut pod: Pod, node: NodeName) {
-        self.emit(ClusterEvent::PodBound { pod: pod.key.clone(), node: node.clone() });
         pod.node = Some(node);
         pod.unschedulable = false;
         if pod.volumes.is_empty() {
@@ -148,7 +146,6 @@ impl Cluster {
         if let Some(run_for) = run_for {
             self.set_pod_timer(run_for, PodTimer::Succeed, pod);
         }
-        self.emit(ClusterEvent::PodRunning { pod: pod.key.clone() });
         self.put_pod(Pod { phase: PodPhase::Running, started_at: Some(self.now), ..pod.clone() });
     }
 
@@ -203,7 +200,6 @@ impl Cluster {
         if let Some(pod) = self.store.pods().get(key) {
             let pod = Pod { unschedulable: true, ..Pod::clone(pod) };
             self.put_pod(pod);
-            self.emit(ClusterEvent::PodUnschedulable { pod: key.clone() });
         }
     }
 }

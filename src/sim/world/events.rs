@@ -44,7 +44,6 @@ impl World {
                 }
                 self.cluster.kubelet_lost(&ProviderId::of_vm(&vm), self.now);
             }
-            CloudEvent::DiskGone { .. } => {}
         }
     }
 

@@ -1,31 +1,25 @@
 //! What is drawn by chance, and yet the same in every run?
 
+use napkeeper_sim::random::Random;
+
 /// `NAPKEEPER_SEED=N` draws other cases, to look further than every run does.
 fn other_cases() -> u64 {
     let given = std::env::var("NAPKEEPER_SEED").ok().and_then(|text| text.parse::<u64>().ok());
     given.unwrap_or_default().wrapping_mul(1_000_000_007)
 }
 
-/// Numbers that follow from a seed (splitmix64).
+/// Numbers that follow from a seed.
 #[derive(Debug, Clone)]
-pub(super) struct Chance(u64);
+pub(super) struct Chance(Random);
 
 impl Chance {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_add(other_cases()).wrapping_mul(0x2545_F491_4F6C_DD1D).wrapping_add(1))
-    }
-
-    const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        Self(Random::new(seed.wrapping_add(other_cases()).wrapping_mul(0x2545_F491_4F6C_DD1D).wrapping_add(1)))
     }
 
     /// A number below `n`, which is not 0.
     pub(super) fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.next() % u64::try_from(n.max(1)).unwrap_or(1)).unwrap_or_default()
+        usize::try_from(self.0.bits() % u64::try_from(n.max(1)).unwrap_or(1)).unwrap_or_default()
     }
 
     /// One of a list.

@@ -62,8 +62,7 @@ impl Cloud {
                 self.remove_children(id, vm, at);
                 self.forget_extensions(id);
             }
-            ResourceDetail::Disk(_) => self.events.push(CloudEvent::DiskGone { at, disk: id.clone() }),
-            ResourceDetail::Nic(_) => {}
+            ResourceDetail::Nic(_) | ResourceDetail::Disk(_) => {}
         }
     }
 

@@ -9,7 +9,7 @@ use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
-use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
+use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName};
 use napkeeper_core::model::orphans::sweep::Sweep;
 use napkeeper_core::model::settings::Pause;
 use std::sync::Arc;
@@ -39,12 +39,6 @@ impl Cluster {
         let class = Arc::new(class);
         self.store.put_class(class.name.clone(), Arc::clone(&class));
         self.deltas.push(Delta::Class(class));
-    }
-
-    /// Deletes an AKSNodeClass.
-    pub fn delete_class(&mut self, name: &NodeClassName) {
-        self.store.remove_class(name);
-        self.deltas.push(Delta::ClassGone(name.clone()));
     }
 
     /// Adds or replaces a NodeOverlay.
@@ -163,11 +157,6 @@ impl Cluster {
     /// Adds or replaces a PodDisruptionBudget.
     pub fn apply_budget(&mut self, key: ObjectKey, budget: PodBudget) {
         self.budgets.insert(key, budget);
-    }
-
-    /// Deletes a PodDisruptionBudget.
-    pub fn delete_budget(&mut self, key: &ObjectKey) {
-        self.budgets.remove(key);
     }
 
     /// Somebody edits a Node: cordons it, taints it, annotates it. Name and UID stay.

@@ -7,7 +7,7 @@ use crate::workload::DiskRequest;
 use jiff::Timestamp;
 use napkeeper_core::model::cluster::pod::{Labels, Pod};
 use napkeeper_core::model::cluster::volume::{
-    Attachment, DISK_DRIVER, DiskUse, ReclaimPolicy, StorageClass, Volume, VolumeClaim, driver,
+    Attachment, DISK_DRIVER, ReclaimPolicy, StorageClass, Volume, VolumeClaim, driver,
 };
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, Namespace, NodeName, ObjectKey, ObjectName, ProviderId, Uid, Zone};
@@ -21,7 +21,6 @@ use std::sync::Arc;
 pub(in crate::cluster) struct Volumes {
     claims: BTreeMap<ObjectKey, VolumeClaimState>,
     attached: BTreeMap<ObjectName, AttachedVolume>,
-    uses: Vec<Arc<DiskUse>>,
     /// Pods with volumes; true once they are about to start.
     pub(in crate::cluster) pods: BTreeMap<ObjectKey, bool>,
 }
@@ -55,10 +54,6 @@ struct AttachedVolume {
 impl Volumes {
     pub(in crate::cluster) fn attachments(&self) -> impl Iterator<Item = &Arc<Attachment>> {
         self.attached.values().map(|a| &a.object)
-    }
-
-    pub(in crate::cluster) fn uses(&self) -> impl Iterator<Item = &Arc<DiskUse>> {
-        self.uses.iter()
     }
 
     /// Where the volumes of a pod can be used; `None` when one of them is missing.
@@ -226,16 +221,6 @@ impl Cluster {
         for key in std::mem::take(&mut self.volumes.claims).into_keys() {
             self.show_claim(&key);
         }
-    }
-
-    /// An object other than a PersistentVolume names a disk.
-    pub fn add_disk_use(&mut self, disk_use: DiskUse) {
-        self.volumes.uses.push(Arc::new(disk_use));
-    }
-
-    /// The user of a disk is gone.
-    pub fn remove_disk_use(&mut self, user: &str) {
-        self.volumes.uses.retain(|u| &*u.user != user);
     }
 
     fn put_volume(&mut self, volume: Volume) {
