@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 use napkeeper_azure::{
-    AksCluster, Azure, AzureSettings, Credential, Machines, Token, Wire, WireError, WireRequest, WireResponse,
+    AksCluster, Azure, AzureSettings, Credential, HttpRequest, HttpResponse, Token, Transport, TransportError,
+    VmSettings,
 };
 use napkeeper_core::model::azure::cloud::CloudResource;
 use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
@@ -43,8 +44,8 @@ impl InProcess {
 }
 
 #[async_trait::async_trait]
-impl Wire for InProcess {
-    async fn send(&self, request: WireRequest) -> Result<WireResponse, WireError> {
+impl Transport for InProcess {
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, TransportError> {
         let path = request.url.match_indices('/').nth(2).map_or(request.url.len(), |(at, _)| at);
         let (origin, path_and_query) = request.url.split_at(path);
         let headers = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -54,7 +55,7 @@ impl Wire for InProcess {
         let answer = self.with(|cloud, now| handle(cloud, &asked, *now));
         let headers = answer.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let body = answer.body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
-        Ok(WireResponse { status: answer.status, headers, body })
+        Ok(HttpResponse { status: answer.status, headers, body })
     }
 }
 
@@ -65,7 +66,7 @@ pub fn settings(cloud: &CloudSettings) -> AzureSettings {
         group: cloud.group.clone(),
         region: cloud.region.clone(),
         aks: cloud.managed_by.clone().map(AksCluster::present),
-        machines: Some(Machines {
+        vms: Some(VmSettings {
             subnet: ArmId::new(subnet).expect("an id"),
             image: Arc::from("/CommunityGalleries/AKSUbuntu/images/2204gen2containerd/versions/202607.01.0"),
             ssh_public_key: Arc::from("ssh-ed25519 AAAA napkeeper"),
@@ -83,8 +84,8 @@ pub fn credential() -> Credential {
 }
 
 /// The real adapter over a wire. It keeps no pace, so that each reply is the simulated Azure's own.
-pub fn azure(cloud: &CloudSettings, wire: Arc<dyn Wire>) -> Azure {
-    Azure::new(settings(cloud), wire, credential()).expect("good settings").unpaced()
+pub fn azure(cloud: &CloudSettings, wire: Arc<dyn Transport>) -> Azure {
+    Azure::new(settings(cloud), wire, credential()).expect("good settings").without_rate_limits()
 }
 
 /// A listing whose failure does not say how many pages had been read, which only the adapter knows.
@@ -134,7 +135,7 @@ impl AzureAccess for ThroughAdapter {
     }
 
     fn list_related(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource> {
-        self.lend(cloud, now, self.azure.bystanders())
+        self.lend(cloud, now, self.azure.list_related())
     }
 
     fn group_managed_by(&mut self, cloud: &mut Cloud, now: Timestamp) -> Result<Option<ArmId>, ListFailure> {

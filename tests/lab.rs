@@ -82,11 +82,19 @@ impl Lab {
         Ok(Self { _azure: azure, azure_url, group, cluster, proxy, plane, folder, offset, http, mode })
     }
 
-    /// Starts the controller.
+    /// Starts the controller. One that is started again is the same one: it need not wait for its own Lease to expire.
     ///
     /// # Errors
     /// When the program is missing or old.
     pub fn controller(&self) -> Result<Process> {
+        self.replica("lab")
+    }
+
+    /// Starts a controller of this identity.
+    ///
+    /// # Errors
+    /// When the program is missing or old.
+    pub fn replica(&self, identity: &str) -> Result<Process> {
         let file = |name: &str| self.folder.path().join(name).display().to_string();
         let kubeconfig = self.proxy.kubeconfig(self.folder.path())?;
         let args = [
@@ -98,8 +106,7 @@ impl Lab {
             format!("--azure-token-file={}", file("token")),
             format!("--time-offset-file={}", file("offset")),
             "--health-bind=127.0.0.1:0".to_owned(),
-            // A controller that is started again is the same one: it need not wait for its own Lease to expire.
-            "--identity=lab".to_owned(),
+            format!("--identity={identity}"),
             "--log-format=text".to_owned(),
             "--log-level=info,napkeeper=debug".to_owned(),
         ];

@@ -1,39 +1,24 @@
-//! Adapter to Azure Resource Manager: what exists in the node resource group, and how is it created and deleted?
+//! Adapter to Azure Resource Manager: lists the node resource group, and creates and deletes resources in it.
 //!
-//! Thin: it performs [`napkeeper_core::plan::Effect`]s and lists, and decides nothing. Everything passes one transport.
-//! The ARM crates give models, URLs and serialisation, always through `.send()`: awaiting their builders of long
-//! operations would repeat the PUT at each look and lose the error. Retries belong to the deciders.
+//! Thin: it performs [`napkeeper_core::plan::CloudRequest`]s and decides nothing. Every request passes [`arm`]. The ARM
+//! crates give models, URLs and serialisation, always through `.send()`: awaiting their builders of long operations would
+//! repeat the PUT at each look and lose the error. Retries belong to the deciders.
 
-mod azure;
-mod bystanders;
-mod credential;
-mod error;
-mod extension;
+mod arm;
+mod auth;
+mod client;
 mod facts;
-mod identity;
-mod listing;
-mod machines;
-mod meaning;
-mod network;
-mod nic;
-mod operation;
-mod pace;
-mod pages;
-mod place;
 mod preflight;
-mod read;
-mod saved;
+mod recording;
+mod resources;
 mod settings;
 mod transport;
-mod wire;
-mod write;
 
-pub use azure::Azure;
-pub use bystanders::AksCluster;
-pub use credential::{Chain, Credential, CredentialError, Token};
+pub use arm::error_codes::classify;
+pub use auth::{Credential, CredentialChain, CredentialError, Token};
+pub use client::Azure;
 pub use facts::{PRICES_ENDPOINT, RetailPrices, sku_rows};
-pub use meaning::classify;
-pub use preflight::{AtCluster, Denial, Permission, Policy, Preflight, matches};
-pub use saved::{Pages, Recorder, Saved, listing_name};
-pub use settings::{AzureCloud, AzureSettings, Machines, SettingsError, on_this_machine};
-pub use wire::{HttpWire, Method, Wire, WireError, WireRequest, WireResponse};
+pub use preflight::{ClusterPermissions, DenyAssignment, Permission, PolicyAssignment, Preflight};
+pub use recording::{Pages, Recorder, Replay, listing_name};
+pub use settings::{AksCluster, AzureCloud, AzureSettings, SettingsError, VmSettings, is_loopback_endpoint};
+pub use transport::{HttpRequest, HttpResponse, HttpTransport, Method, Transport, TransportError};

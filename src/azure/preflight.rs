@@ -1,23 +1,21 @@
-//! Preflight: what may our identity do in the node resource group, and what stands in its way?
+//! What our identity may do in the node resource group, and what denies it.
 //!
-//! Reads only. Every read may itself be refused, which is an answer and no end: whoever may not read permissions is
-//! told so, and is told the rest.
+//! Reads only. Every read may itself be refused, which does not end the others: the result then has that failure and the
+//! rest.
 
-use crate::azure::{Azure, parsed};
-use crate::error::{of_response, outer_code, unavailable, with_correlation};
-use crate::pages::List;
-use crate::wire::Method;
+use crate::arm::client::NoResponse;
+use crate::arm::error::{from_response, outer_code, unavailable, with_correlation};
+use crate::arm::pages::ListRequest;
+use crate::client::Azure;
 use napkeeper_core::catalog::live::Lock;
 use napkeeper_core::model::errors::CloudError;
 use napkeeper_core::model::names::ArmId;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What [`WireError::Connect`](crate::WireError::Connect) begins with.
-const NO_CONNECTION: &str = "no connection";
-/// By which Azure Resource Manager says that there is no such group, or none that this identity may see.
+/// Azure Resource Manager's code where there is no such group, or none that this identity may see.
 const NO_GROUP: &str = "ResourceGroupNotFound";
-/// By which it says the same of the subscription.
+/// The same of the subscription.
 const NO_SUBSCRIPTION: &str = "SubscriptionNotFound";
 /// Version of resource groups.
 const GROUPS: &str = "2021-04-01";
@@ -25,12 +23,12 @@ const GROUPS: &str = "2021-04-01";
 const AUTHORIZATION: &str = "2022-04-01";
 /// Version of policies.
 const POLICY: &str = "2023-04-01";
-/// Most pages of a listing. More means that the links run in circles.
-const MOST_PAGES: usize = 100;
+/// Most pages of a listing. More means that its links form a circle.
+const MAX_PAGES: usize = 100;
 /// Most definitions of policies that are looked up.
-const MOST_DEFINITIONS: usize = 100;
+const MAX_DEFINITIONS: usize = 100;
 
-/// A set of rights: what is given, and what is taken out again.
+/// The actions of a role: those it allows, without those it excludes again.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Permission {
@@ -51,16 +49,16 @@ impl Permission {
 
 /// A deny assignment, such as the one by which AKS locks a node resource group down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Denial {
+pub struct DenyAssignment {
     /// Its name, for people.
     pub name: String,
     /// What it denies.
     pub permissions: Vec<Permission>,
-    /// How many principals it spares: we may be among them.
-    pub spared: usize,
+    /// How many principals it exempts: ours may be among them.
+    pub excluded_principals: usize,
 }
 
-impl Denial {
+impl DenyAssignment {
     /// True when it denies an action.
     #[must_use]
     pub fn denies(&self, action: &str) -> bool {
@@ -68,9 +66,9 @@ impl Denial {
     }
 }
 
-/// An Azure Policy assignment that may refuse what we write.
+/// An Azure PolicyAssignment assignment that may refuse what we write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy {
+pub struct PolicyAssignment {
     /// Its name, for people.
     pub name: String,
     /// `deny`, `denyaction` (of deletes), `unknown`, or `initiative` for a set of policies that was not looked into.
@@ -85,54 +83,53 @@ pub struct Preflight {
     /// Rights in the node resource group, a set for each role.
     pub permissions: Result<Vec<Permission>, CloudError>,
     /// Deny assignments.
-    pub denials: Result<Vec<Denial>, CloudError>,
+    pub deny_assignments: Result<Vec<DenyAssignment>, CloudError>,
     /// Locks of the group and of what is in it.
     pub locks: Result<Vec<Lock>, CloudError>,
     /// Policies with the effect deny, and initiatives.
-    pub policies: Result<Vec<Policy>, CloudError>,
+    pub policies: Result<Vec<PolicyAssignment>, CloudError>,
     /// Rights at the managed cluster, whose agent pools and Machines are listed with everything else; `None` where the
     /// cluster is none of AKS, so that nothing of it is listed.
-    pub cluster: Option<AtCluster>,
+    pub cluster: Option<ClusterPermissions>,
 }
 
 /// What was found of our rights at the managed cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AtCluster {
+pub struct ClusterPermissions {
     /// The cluster.
     pub id: ArmId,
     /// Rights there, a set for each role.
     pub permissions: Result<Vec<Permission>, CloudError>,
 }
 
-impl AtCluster {
-    /// What an action meets there: `None` where the permissions could not be read.
+impl ClusterPermissions {
+    /// Whether an action is allowed there: `None` where the permissions could not be read.
     #[must_use]
-    pub fn may(&self, action: &str) -> Option<bool> {
-        may(&self.permissions, action)
+    pub fn allows(&self, action: &str) -> Option<bool> {
+        allows(&self.permissions, action)
     }
 }
 
-fn may(permissions: &Result<Vec<Permission>, CloudError>, action: &str) -> Option<bool> {
+fn allows(permissions: &Result<Vec<Permission>, CloudError>, action: &str) -> Option<bool> {
     let permissions = permissions.as_ref().ok()?;
     Some(permissions.iter().any(|permission| permission.has(action)))
 }
 
 impl Preflight {
-    /// What an action meets: `None` where the permissions could not be read.
+    /// Whether an action is allowed: `None` where the permissions could not be read.
     #[must_use]
-    pub fn may(&self, action: &str) -> Option<bool> {
-        may(&self.permissions, action)
+    pub fn allows(&self, action: &str) -> Option<bool> {
+        allows(&self.permissions, action)
     }
 
-    /// The deny assignments that an action meets.
-    pub fn denied_by<'a>(&'a self, action: &'a str) -> impl Iterator<Item = &'a Denial> {
-        self.denials.iter().flatten().filter(move |denial| denial.denies(action))
+    /// The deny assignments that deny an action.
+    pub fn denied_by<'a>(&'a self, action: &'a str) -> impl Iterator<Item = &'a DenyAssignment> {
+        self.deny_assignments.iter().flatten().filter(move |denial| denial.denies(action))
     }
 }
 
 /// True when a pattern of Azure's covers an action. A star stands for any text; case does not count.
-#[must_use]
-pub fn matches(pattern: &str, action: &str) -> bool {
+fn matches(pattern: &str, action: &str) -> bool {
     let (pattern, action) = (pattern.to_ascii_lowercase(), action.to_ascii_lowercase());
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -148,21 +145,20 @@ pub fn matches(pattern: &str, action: &str) -> bool {
 }
 
 impl Azure {
-    /// Whether there is a way to the group at all: by one request that is not tried again, so that a wrong address, a
-    /// token that is refused and a group that does not exist are told at once.
+    /// Whether the group can be reached at all: by one request without retries, so that a wrong address, a rejected token
+    /// and a group that does not exist are reported at once.
     ///
     /// # Errors
-    /// Where there is no connection, or none of the requests that follow could succeed. Whatever else Azure answers is
-    /// an answer, a refusal too.
+    /// Where there is no token or connection, or none of the requests that follow could succeed. Any other answer of
+    /// Azure is fine, a refusal too.
     pub async fn reach(&self) -> Result<(), CloudError> {
-        let mut url = self.transport.url(self.settings.group.as_str());
-        url.query_pairs_mut().append_pair("api-version", GROUPS);
-        let response = match self.transport.once(url).await {
-            Err(error) if error.message.contains(NO_CONNECTION) => return Err(error),
+        let url = self.arm.url(self.settings.group.as_str(), Some(GROUPS));
+        let response = match self.arm.get_once(url).await {
+            Err(NoResponse::Unreachable(error)) => return Err(error),
             Ok(Err(response)) => response,
             _ => return Ok(()),
         };
-        let error = of_response(&response);
+        let error = from_response(&response);
         if response.status == 401 {
             return Err(CloudError { message: format!("the token is rejected: {}", error.message).into(), ..error });
         }
@@ -178,20 +174,26 @@ impl Azure {
         Ok(())
     }
 
-    /// Looks at what our identity may do in the node resource group. Changes nothing.
+    /// Reads what our identity may do in the node resource group. Changes nothing.
     pub async fn preflight(&self) -> Preflight {
         if let Err(error) = self.reach().await {
-            let (permissions, denials) = (Err(error.clone()), Err(error.clone()));
-            return Preflight { permissions, denials, locks: Err(error.clone()), policies: Err(error), cluster: None };
+            let (permissions, deny_assignments) = (Err(error.clone()), Err(error.clone()));
+            return Preflight {
+                permissions,
+                deny_assignments,
+                locks: Err(error.clone()),
+                policies: Err(error),
+                cluster: None,
+            };
         }
         let cluster = match &self.settings.aks {
-            Some(aks) => Some(AtCluster { id: aks.id.clone(), permissions: self.permissions(&aks.id).await }),
+            Some(aks) => Some(ClusterPermissions { id: aks.id.clone(), permissions: self.permissions(&aks.id).await }),
             None => None,
         };
         Preflight {
             cluster,
             permissions: self.permissions(&self.settings.group).await,
-            denials: self.denials().await,
+            deny_assignments: self.deny_assignments().await,
             locks: self.group_locks().await,
             policies: self.policies().await,
         }
@@ -199,32 +201,32 @@ impl Azure {
 
     async fn permissions(&self, at: &ArmId) -> Result<Vec<Permission>, CloudError> {
         let list = self.authorization(at, "permissions", AUTHORIZATION).await?;
-        list.into_iter().map(|value| serde_json::from_value(value).map_err(|e| strange(&e))).collect()
+        list.into_iter().map(|value| serde_json::from_value(value).map_err(|e| unreadable(&e))).collect()
     }
 
-    async fn denials(&self) -> Result<Vec<Denial>, CloudError> {
+    async fn deny_assignments(&self) -> Result<Vec<DenyAssignment>, CloudError> {
         let list = self.authorization(&self.settings.group, "denyAssignments", AUTHORIZATION).await?;
         let denial = |value: Value| {
             let properties = &value["properties"];
-            let permissions = serde_json::from_value(properties["permissions"].clone()).map_err(|e| strange(&e))?;
-            let spared = properties["excludePrincipals"].as_array().map_or(0, Vec::len);
-            Ok(Denial { name: named(&value, "denyAssignmentName"), permissions, spared })
+            let permissions = serde_json::from_value(properties["permissions"].clone()).map_err(|e| unreadable(&e))?;
+            let excluded_principals = properties["excludePrincipals"].as_array().map_or(0, Vec::len);
+            Ok(DenyAssignment { name: display_name(&value, "denyAssignmentName"), permissions, excluded_principals })
         };
         list.into_iter().map(denial).collect()
     }
 
-    async fn policies(&self) -> Result<Vec<Policy>, CloudError> {
+    async fn policies(&self) -> Result<Vec<PolicyAssignment>, CloudError> {
         let assignments = self.authorization(&self.settings.group, "policyAssignments", POLICY).await?;
         let mut policies = Vec::new();
-        for assignment in assignments.into_iter().take(MOST_DEFINITIONS) {
+        for assignment in assignments.into_iter().take(MAX_DEFINITIONS) {
             let properties = &assignment["properties"];
             if properties["enforcementMode"].as_str() == Some("DoNotEnforce") {
                 continue;
             }
             let effect = self.effect(properties).await;
             if matches!(effect.as_str(), "deny" | "denyaction" | "initiative" | "unknown") {
-                policies.push(Policy {
-                    name: named(&assignment, "displayName"),
+                policies.push(PolicyAssignment {
+                    name: display_name(&assignment, "displayName"),
                     effect,
                     scope: text(&properties["scope"]),
                 });
@@ -242,7 +244,7 @@ impl Azure {
         if id.to_ascii_lowercase().contains("/policysetdefinitions/") {
             return "initiative".to_owned();
         }
-        match self.read_json(&id, POLICY).await {
+        match self.arm.get::<Value>(&id, Some(POLICY)).await {
             Ok(definition) => effect_of(&definition["properties"]),
             Err(_) => "unknown".to_owned(),
         }
@@ -251,13 +253,7 @@ impl Azure {
     /// All pages of a listing of the provider of authorization, at a group or a resource.
     async fn authorization(&self, at: &ArmId, what: &str, version: &str) -> Result<Vec<Value>, CloudError> {
         let path = format!("{at}/providers/Microsoft.Authorization/{what}");
-        self.pages(List { path: &path, version: Some(version), parameters: &[], most: MOST_PAGES }).await
-    }
-
-    async fn read_json(&self, path: &str, version: &str) -> Result<Value, CloudError> {
-        let mut url = self.transport.url(path);
-        url.query_pairs_mut().append_pair("api-version", version);
-        parsed(&self.transport.call(Method::Get, url, None).await?)
+        self.arm.list(ListRequest { path: &path, version: Some(version), parameters: &[], max_pages: MAX_PAGES }).await
     }
 }
 
@@ -274,12 +270,12 @@ fn text(value: &Value) -> String {
 }
 
 /// The name that people gave, else the one that Azure did.
-fn named(value: &Value, key: &str) -> String {
+fn display_name(value: &Value, key: &str) -> String {
     let given = value["properties"][key].as_str().filter(|name| !name.is_empty());
     given.map_or_else(|| text(&value["name"]), str::to_owned)
 }
 
-fn strange(why: &dyn std::fmt::Display) -> CloudError {
+fn unreadable(why: &dyn std::fmt::Display) -> CloudError {
     unavailable(format!("Azure's response cannot be read: {why}"))
 }
 
@@ -288,12 +284,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
-
-    #[test]
-    fn no_connection_is_told_by_its_words() {
-        let error = crate::WireError::Connect("refused".into());
-        assert!(error.to_string().starts_with(NO_CONNECTION), "{error}");
-    }
 
     #[test]
     fn patterns_are_matched_as_azure_matches_them() {
@@ -346,17 +336,17 @@ mod tests {
         };
         let preflight = Preflight {
             permissions: Ok(vec![permission(&["*"], &["*/delete"]), permission(&["Microsoft.Compute/disks/*"], &[])]),
-            denials: Ok(vec![Denial {
+            deny_assignments: Ok(vec![DenyAssignment {
                 name: "lockdown".to_owned(),
                 permissions: vec![permission(&["*/delete"], &["Microsoft.Network/*"])],
-                spared: 1,
+                excluded_principals: 1,
             }]),
             locks: Ok(Vec::new()),
             policies: Ok(Vec::new()),
             cluster: None,
         };
-        assert_eq!(preflight.may("Microsoft.Compute/disks/delete"), Some(true));
-        assert_eq!(preflight.may("Microsoft.Network/networkInterfaces/delete"), Some(false));
+        assert_eq!(preflight.allows("Microsoft.Compute/disks/delete"), Some(true));
+        assert_eq!(preflight.allows("Microsoft.Network/networkInterfaces/delete"), Some(false));
         assert_eq!(preflight.denied_by("Microsoft.Compute/disks/delete").count(), 1);
         assert_eq!(preflight.denied_by("Microsoft.Network/networkInterfaces/delete").count(), 0);
     }

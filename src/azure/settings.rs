@@ -1,6 +1,5 @@
-//! Settings: where does the adapter work, and what goes into every VM?
+//! Settings: the cloud, resource group and cluster that the adapter works on, and what goes into every VM.
 
-use crate::bystanders::AksCluster;
 use napkeeper_core::model::names::{ArmId, Region};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,10 +12,10 @@ pub struct AzureSettings {
     pub group: ArmId,
     /// Its region.
     pub region: Region,
-    /// The cluster whose Machines are looked at; none where it is no cluster of AKS.
+    /// The cluster whose Machines are listed; none where it is not a cluster of AKS.
     pub aks: Option<AksCluster>,
     /// What VMs are made with; none where none are made, beside managed NAP.
-    pub machines: Option<Machines>,
+    pub vms: Option<VmSettings>,
     /// Where Azure Resource Manager is.
     pub endpoint: Arc<str>,
     /// Longest wait for one response.
@@ -72,7 +71,7 @@ impl AzureCloud {
         }
     }
 
-    /// Who makes out its tokens.
+    /// Who issues its tokens.
     #[must_use]
     pub fn authority(self) -> &'static str {
         match self {
@@ -83,9 +82,35 @@ impl AzureCloud {
     }
 }
 
+/// A managed cluster with agent pools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AksCluster {
+    /// Its id.
+    pub id: ArmId,
+    /// It may be absent: then it has no Machines, and `ResourceNotFound` is the proof of it. Otherwise an absent
+    /// cluster is a wrong setting, and no listing is complete.
+    pub may_be_absent: bool,
+}
+
+impl AksCluster {
+    /// A cluster that must be there.
+    #[must_use]
+    pub fn present(id: ArmId) -> Self {
+        Self { id, may_be_absent: false }
+    }
+
+    /// The cluster of this id, where it is the id of a managed cluster of AKS.
+    #[must_use]
+    pub fn of(id: &ArmId) -> Option<Self> {
+        let words: Vec<&str> = id.folded().split('/').collect();
+        let is_aks = words.len() == 9 && words[6..8] == ["microsoft.containerservice", "managedclusters"];
+        is_aks.then(|| Self::present(id.clone()))
+    }
+}
+
 /// What goes into every VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Machines {
+pub struct VmSettings {
     /// The subnet of NICs.
     pub subnet: ArmId,
     /// The OS image: a resource id, or the id of a community gallery's image (`/CommunityGalleries/…`).
@@ -125,8 +150,8 @@ impl AzureSettings {
     /// Azure's public cloud.
     pub const ENDPOINT: &'static str = "https://management.azure.com";
 
-    /// For whom tokens are made out: the cloud's Resource Manager, or the endpoint itself where that is another one (a
-    /// stamp of Azure Stack, say). A private endpoint of a known cloud takes that cloud's tokens.
+    /// The scope of tokens: the cloud's Resource Manager, or the endpoint itself where that is another one (an Azure
+    /// Stack, say). A private endpoint of a known cloud takes that cloud's tokens.
     pub(crate) fn audience(&self, endpoint: &azure_core::Url) -> String {
         let host = endpoint.host_str().unwrap_or_default();
         let own = |cloud: &AzureCloud| {
@@ -152,9 +177,9 @@ impl AzureSettings {
     }
 }
 
-/// True for an endpoint on this machine, where a fixed token does no harm.
+/// True for an endpoint on this machine, to which a fixed token may be sent.
 #[must_use]
-pub fn on_this_machine(endpoint: &str) -> bool {
+pub fn is_loopback_endpoint(endpoint: &str) -> bool {
     endpoint.parse::<azure_core::Url>().is_ok_and(|url| is_loopback(&url))
 }
 
@@ -164,7 +189,7 @@ fn is_loopback(url: &azure_core::Url) -> bool {
     host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
-impl Machines {
+impl VmSettings {
     pub(crate) fn image(&self) -> Result<Image<'_>, SettingsError> {
         let folded = self.image.to_ascii_lowercase();
         match () {
@@ -184,7 +209,7 @@ mod tests {
             group: ArmId::new("/subscriptions/s/resourceGroups/g").unwrap(),
             region: Region::new("westeurope").unwrap(),
             aks: None,
-            machines: None,
+            vms: None,
             endpoint: Arc::from(endpoint),
             deadline: AzureSettings::DEADLINE,
         };
@@ -192,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_made_out_for_the_cloud_that_is_asked() {
+    fn tokens_are_for_the_cloud_of_the_endpoint() {
         for cloud in AzureCloud::ALL {
             assert_eq!(audience(cloud.endpoint()), format!("{}/.default", cloud.endpoint()));
             assert_eq!(AzureCloud::named(cloud.name()), Some(cloud));

@@ -3,7 +3,7 @@
 use crate::wall_clock::WallClock;
 use anyhow::{Context, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_azure::{AksCluster, AzureCloud, AzureSettings, Credential, Token, on_this_machine};
+use napkeeper_azure::{AksCluster, AzureCloud, AzureSettings, Credential, Token, is_loopback_endpoint};
 use napkeeper_core::model::settings::{ClusterIdentity, ControllerMode};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl AzureArgs {
 
     /// True where Azure is simulated on this machine.
     pub fn is_here(&self) -> bool {
-        self.azure_endpoint.as_deref().is_some_and(on_this_machine)
+        self.azure_endpoint.as_deref().is_some_and(is_loopback_endpoint)
     }
 
     /// The cloud of the command line, else that of the file, else the public one.
@@ -104,7 +104,7 @@ pub fn settings(cluster: &ClusterIdentity, endpoint: &str) -> AzureSettings {
         group: cluster.node_resource_group.clone(),
         region: cluster.region.clone(),
         aks: AksCluster::of(&cluster.id),
-        machines: None,
+        vms: None,
         endpoint: Arc::from(endpoint),
         deadline: AzureSettings::DEADLINE,
     }

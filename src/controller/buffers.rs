@@ -12,8 +12,8 @@ use napkeeper_core::model::cluster::buffer::Buffer;
 use napkeeper_core::model::names::{Namespace, ObjectKey, ObjectName};
 use napkeeper_core::model::settings::ControllerMode;
 use napkeeper_core::provisioning::capacity_buffers::BufferPlacement;
-use napkeeper_kube::{LeaseHandle, capacity_buffers, resolve_buffer, tell_buffer};
-use napkeeper_serve::{Lifecycle, PartError};
+use napkeeper_kube::{LeaseHandle, capacity_buffers, resolve_buffer, update_buffer_status};
+use napkeeper_serve::{ComponentError, Lifecycle};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl BufferKeeper {
     }
 
     /// Works until the process drains. Beside managed NAP buffers are not ours: then it only waits.
-    pub(super) async fn run(mut self, mode: ControllerMode, lifecycle: Lifecycle) -> Result<(), PartError> {
+    pub(super) async fn run(mut self, mode: ControllerMode, lifecycle: Lifecycle) -> Result<(), ComponentError> {
         if mode == ControllerMode::Companion {
             lifecycle.draining().await;
             return Ok(());
@@ -131,7 +131,7 @@ impl BufferKeeper {
                 Resolved::NotReady(..) => None,
             };
             // A refusal is logged where it happens, and it is tried again.
-            let _ = tell_buffer(&self.client, object, (resolved, cushion), now).await;
+            let _ = update_buffer_status(&self.client, object, resolved, cushion, now).await;
         }
         if is_whole { Ok(()) } else { Err("some CapacityBuffers could not be resolved".to_owned()) }
     }

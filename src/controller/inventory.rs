@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub async fn take(azure: &Azure, client: &kube::Client, clock: &dyn Clock) -> Inventory {
     let started_at = clock.now();
     let (group_managed_by, cloud, bystanders) =
-        tokio::join!(azure.group_managed_by(), azure.list(), azure.bystanders());
+        tokio::join!(azure.group_managed_by(), azure.list(), azure.list_related());
     let listed = Cloud { group_managed_by, cloud, bystanders };
     with_cluster(started_at, listed, client, clock).await
 }

@@ -21,16 +21,18 @@ use keeper::{Fixed, Inlets, Keeper};
 use kube::Client;
 use napkeeper_api::bootstrap::Join;
 use napkeeper_azure::{
-    AksCluster, Azure, AzureCloud, AzureSettings, HttpWire, PRICES_ENDPOINT, RetailPrices, on_this_machine,
+    AksCluster, Azure, AzureCloud, AzureSettings, HttpTransport, PRICES_ENDPOINT, RetailPrices, is_loopback_endpoint,
 };
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_core::model::settings::{ControllerMode, Pause, Settings};
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
-use napkeeper_kube::{Events, Gate, JoinTokens, Writer, connect, foreign_definitions, lease_identity, stand};
+use napkeeper_kube::{
+    BootstrapTokens, Events, WriteCheck, Writer, connect, elect, foreign_definitions, lease_identity,
+};
 use napkeeper_serve::prometheus_client::registry::Registry;
-use napkeeper_serve::{Check, Health, Lifecycle, Limits, Part, PartError, bind, metrics, serve_plain};
+use napkeeper_serve::{Check, Component, ComponentError, Health, Lifecycle, Limits, bind, metrics, serve_plain};
 use ports::{Joining, LivePorts};
 use settings::Known;
 use std::net::SocketAddr;
@@ -88,7 +90,7 @@ pub async fn run(options: Options) -> Result<()> {
 
     let identity = options.identity.clone().unwrap_or_else(lease_identity);
     let (work_ended, ended) = oneshot::channel();
-    let (lease, standing) = stand(client.clone(), &options.namespace, &identity, end_of(ended));
+    let (lease, standing) = elect(client.clone(), &options.namespace, &identity, end_of(ended));
     let (pause, paused) = watch::channel(Pause::default());
     let mut registry = metrics::registry();
     let sources = Sources {
@@ -111,8 +113,8 @@ pub async fn run(options: Options) -> Result<()> {
     let ports = LivePorts {
         mode: options.mode,
         writer: Writer::new(client.clone(), Arc::clone(&clock)),
-        gate: Gate::new(lease, paused, client.clone(), &options.namespace),
-        joining: join.map(|join| Joining { join, tokens: JoinTokens::new(client.clone()) }),
+        gate: WriteCheck::new(lease, paused, client.clone(), &options.namespace),
+        joining: join.map(|join| Joining { join, tokens: BootstrapTokens::new(client.clone()) }),
         client,
         azure,
         clock: Arc::clone(&clock),
@@ -124,16 +126,16 @@ pub async fn run(options: Options) -> Result<()> {
     lifecycle.ready();
     let keeping = keep(keeper, inlets, lifecycle.clone(), work_ended);
     let parts = vec![
-        Part::new("controller", async move {
+        Component::new("controller", async move {
             keeping.await;
             standing.await?;
             // Events are news: those that are still unwritten are dropped with the process.
             writing.abort();
-            Ok::<_, PartError>(())
+            Ok::<_, ComponentError>(())
         }),
-        Part::new("the facts task", keep_facts(fact_keeper, lifecycle.clone())),
-        Part::new("the CapacityBuffers task", buffer_keeper.run(options.mode, lifecycle.clone())),
-        Part::new("the health server", serve_health(lifecycle.clone(), health, registry, listener)),
+        Component::new("the facts task", keep_facts(fact_keeper, lifecycle.clone())),
+        Component::new("the CapacityBuffers task", buffer_keeper.run(options.mode, lifecycle.clone())),
+        Component::new("the health server", serve_health(lifecycle.clone(), health, registry, listener)),
     ];
     Ok(napkeeper_serve::run(&lifecycle, parts).await?)
 }
@@ -181,7 +183,7 @@ async fn keep(keeper: Keeper, inlets: Inlets, lifecycle: Lifecycle, ended: onesh
     let _ = ended.send(());
 }
 
-async fn keep_facts(keeper: FactKeeper, lifecycle: Lifecycle) -> Result<(), PartError> {
+async fn keep_facts(keeper: FactKeeper, lifecycle: Lifecycle) -> Result<(), ComponentError> {
     keeper.run(lifecycle).await;
     Ok(())
 }
@@ -198,18 +200,18 @@ async fn serve_health(
     health: Health,
     registry: Registry,
     listener: std::net::TcpListener,
-) -> Result<(), PartError> {
-    Ok(serve_plain(&lifecycle, listener, health.router(registry), Limits::of_health()).await?)
+) -> Result<(), ComponentError> {
+    Ok(serve_plain(&lifecycle, listener, health.router(registry), Limits::for_health_server()).await?)
 }
 
 /// The price list: the public cloud's, or that of a simulated Azure on this machine. Other clouds have none.
 fn prices(options: &Options, cloud: AzureCloud) -> Result<Option<RetailPrices>> {
     let endpoint = match options.azure.azure_endpoint.as_deref() {
-        Some(here) if on_this_machine(here) => here,
+        Some(here) if is_loopback_endpoint(here) => here,
         None | Some(AzureSettings::ENDPOINT) if cloud == AzureCloud::Public => PRICES_ENDPOINT,
         _ => return Ok(None),
     };
-    Ok(Some(RetailPrices::new(endpoint, Arc::new(HttpWire::new(AzureSettings::DEADLINE)?))?))
+    Ok(Some(RetailPrices::new(endpoint, Arc::new(HttpTransport::new(AzureSettings::DEADLINE)?))?))
 }
 
 /// What facts are asked for, and what serves until they are known.
@@ -258,8 +260,8 @@ fn join(options: &Options, known: &Known) -> Result<Option<Join>> {
 
 fn azure(options: &Options, known: &Known) -> Result<Azure> {
     let cloud = options.azure.cloud(known.cloud);
-    let machines = known.nodes.as_ref().map(settings::machines).transpose()?;
+    let vms = known.nodes.as_ref().map(settings::vm_settings).transpose()?;
     let settings = azure_args::settings(&known.settings.cluster, options.azure.endpoint(cloud));
-    let settings = AzureSettings { machines, ..settings };
-    Ok(Azure::new(settings, Arc::new(HttpWire::new(AzureSettings::DEADLINE)?), options.azure.credential(cloud)?)?)
+    let settings = AzureSettings { vms, ..settings };
+    Ok(Azure::new(settings, Arc::new(HttpTransport::new(AzureSettings::DEADLINE)?), options.azure.credential(cloud)?)?)
 }

@@ -12,7 +12,7 @@ use napkeeper_core::model::names::Uid;
 use napkeeper_core::model::settings::ControllerMode;
 use napkeeper_core::plan::{ClaimUpdate, CloudRequest, ClusterWrite, Effect, Reply, VmSpec};
 use napkeeper_core::snapshot::CommandKey;
-use napkeeper_kube::{Gate, JoinTokens, Writer, list};
+use napkeeper_kube::{BootstrapTokens, WriteCheck, Writer, list};
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(super) struct LivePorts {
     pub(super) mode: ControllerMode,
     pub(super) client: Client,
     pub(super) writer: Writer,
-    pub(super) gate: Gate,
+    pub(super) gate: WriteCheck,
     pub(super) azure: Arc<Azure>,
     /// How VMs join the cluster; none where they are simulated.
     pub(super) joining: Option<Joining>,
@@ -45,7 +45,7 @@ pub(super) struct LivePorts {
 #[derive(Debug)]
 pub(super) struct Joining {
     pub(super) join: Join,
-    pub(super) tokens: JoinTokens,
+    pub(super) tokens: BootstrapTokens,
 }
 
 impl fmt::Debug for LivePorts {
@@ -104,7 +104,7 @@ impl LivePorts {
     async fn send(&self, request: &CloudRequest, token: Option<JoinToken>) -> Result<Reply, EffectError> {
         match (request, &self.joining, token) {
             (CloudRequest::PutVm(spec), Some(joining), Some(token)) => {
-                self.azure.put_joining(spec, &joining.join, &token).await
+                self.azure.put_joining_vm(spec, &joining.join, &token).await
             }
             _ => self.azure.perform(request).await,
         }

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use napkeeper_api::bootstrap::Join;
 use napkeeper_api::config::{self, Cluster, Config, NetworkMode, Nodes, Provisioning};
 use napkeeper_api::{duration, yaml};
-use napkeeper_azure::{AzureCloud, Machines};
+use napkeeper_azure::{AzureCloud, VmSettings};
 use napkeeper_core::catalog::InstanceTypeOptions;
 use napkeeper_core::catalog::live::PriceSheet;
 use napkeeper_core::model::names::{ArmId, Region};
@@ -150,8 +150,8 @@ pub(super) fn join(nodes: &Nodes) -> anyhow::Result<Option<Join>> {
 }
 
 /// What goes into every VM.
-pub(super) fn machines(nodes: &Nodes) -> anyhow::Result<Machines> {
-    Ok(Machines {
+pub(super) fn vm_settings(nodes: &Nodes) -> anyhow::Result<VmSettings> {
+    Ok(VmSettings {
         subnet: ArmId::new(&nodes.subnet).context("nodes.subnet")?,
         image: Arc::from(nodes.image.as_str()),
         ssh_public_key: Arc::from(nodes.ssh_public_key.as_str()),

@@ -1,4 +1,4 @@
-//! The client: how is the API server reached, and as whom?
+//! Connects to the API server, by a kubeconfig file or the service account of the pod.
 
 use http::HeaderValue;
 use http::header::USER_AGENT;
@@ -15,10 +15,10 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// [`crate::watch::WATCH_SECONDS`].
 const READ_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// The API server cannot be used.
+/// There is no client of the API server.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The file does not say how.
+    /// The kubeconfig file cannot be used.
     #[error("reading kubeconfig {}: {why}", file.display())]
     Kubeconfig {
         /// The file.
@@ -26,13 +26,13 @@ pub enum ConnectError {
         /// What is wrong with it.
         why: String,
     },
-    /// Nothing says how.
+    /// There is no kubeconfig.
     #[error(
         "cannot reach a cluster: not running in a pod ({in_cluster}), and no usable kubeconfig found ({}): \
          {kubeconfig}; pass a kubeconfig file, or set KUBECONFIG",
         file.display()
     )]
-    Nowhere {
+    NoKubeconfig {
         /// Why the pod's service account does not serve.
         in_cluster: InClusterError,
         /// The default kubeconfig.
@@ -57,8 +57,8 @@ pub enum ConnectError {
 /// [`ConnectError`] names the file and what is wrong with it.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     let mut config = match kubeconfig {
-        Some(file) => by_file(file).await?,
-        None => by_surroundings().await?,
+        Some(file) => from_file(file).await?,
+        None => from_environment().await?,
     };
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.write_timeout = Some(WRITE_TIMEOUT);
@@ -72,13 +72,13 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> 
     Client::try_from(config).map_err(|error| ConnectError::Client { server, why: crate::error::describe(&error) })
 }
 
-async fn by_file(file: &Path) -> Result<Config, ConnectError> {
+async fn from_file(file: &Path) -> Result<Config, ConnectError> {
     let wrong = |error: KubeconfigError| ConnectError::Kubeconfig { file: file.to_owned(), why: without_text(&error) };
     let read = Kubeconfig::read_from(file).map_err(wrong)?;
     Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(wrong)
 }
 
-async fn by_surroundings() -> Result<Config, ConnectError> {
+async fn from_environment() -> Result<Config, ConnectError> {
     let in_cluster = match Config::incluster() {
         Ok(config) => return Ok(config),
         Err(error) => error,
@@ -87,7 +87,7 @@ async fn by_surroundings() -> Result<Config, ConnectError> {
     default.map_err(|error| {
         let home = || std::env::home_dir().unwrap_or_default().join(".kube/config");
         let file = std::env::var_os("KUBECONFIG").map_or_else(home, PathBuf::from);
-        ConnectError::Nowhere { in_cluster, file, kubeconfig: without_text(&error) }
+        ConnectError::NoKubeconfig { in_cluster, file, kubeconfig: without_text(&error) }
     })
 }
 

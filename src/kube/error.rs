@@ -1,6 +1,6 @@
-//! Errors: what does an answer of the API server mean to the domain, and how long is it waited for?
+//! Sends requests to the API server with a deadline, and maps its errors to the domain's few.
 //!
-//! The domain knows a handful of errors; what the server said goes to the log, where people look for it.
+//! What the server said goes to the log, where people look for it.
 
 use kube::core::Status;
 use napkeeper_core::model::errors::ClusterError;
@@ -15,7 +15,7 @@ const BUDGET_CAUSE: &str = "DisruptionBudget";
 
 /// A request, as the log names it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct What<'a> {
+pub(crate) struct ApiRequest<'a> {
     /// Verb of Kubernetes.
     pub(crate) verb: &'static str,
     /// Kind of the object.
@@ -28,8 +28,11 @@ pub(crate) struct What<'a> {
 ///
 /// # Errors
 /// [`ClusterError`]; `Unavailable` when the deadline has passed.
-pub(crate) async fn call<T>(what: What<'_>, request: impl Future<Output = kube::Result<T>>) -> Result<T, ClusterError> {
-    let What { verb, kind, name } = what;
+pub(crate) async fn call<T>(
+    what: ApiRequest<'_>,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, ClusterError> {
+    let ApiRequest { verb, kind, name } = what;
     match tokio::time::timeout(DEADLINE, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => {
@@ -44,10 +47,10 @@ pub(crate) async fn call<T>(what: What<'_>, request: impl Future<Output = kube::
     }
 }
 
-/// Refused evictions are the daily business of a drain, and a conflict is answered by reading again; everything else is
-/// worth a look.
-fn log(what: What<'_>, error: &kube::Error, meaning: ClusterError) {
-    let What { verb, kind, name } = what;
+/// Refused evictions are normal during a drain, and a conflict is answered by reading again; everything else is worth a
+/// look.
+fn log(what: ApiRequest<'_>, error: &kube::Error, meaning: ClusterError) {
+    let ApiRequest { verb, kind, name } = what;
     let (status, message) = match error {
         kube::Error::Api(status) => (status.code, status.message.clone()),
         other => (0, describe(other)),
@@ -59,7 +62,7 @@ fn log(what: What<'_>, error: &kube::Error, meaning: ClusterError) {
     }
 }
 
-/// What an error of the client means to the domain.
+/// The domain's error for an error of the client.
 pub(crate) fn cluster_error(error: &kube::Error) -> ClusterError {
     let kube::Error::Api(status) = error else { return ClusterError::Unavailable };
     match status.code {
@@ -67,7 +70,8 @@ pub(crate) fn cluster_error(error: &kube::Error) -> ClusterError {
         409 => ClusterError::Conflict,
         401 | 403 => ClusterError::Forbidden,
         429 if is_budget(status) => ClusterError::Budget,
-        // An eviction is refused so when more than one budget guards the pod.
+        // The API server's text when more than one budget selects the pod (registry/core/pod/storage/eviction.go); it
+        // gives neither a reason nor a cause.
         500 if status.message.contains("more than one PodDisruptionBudget") => ClusterError::Budget,
         _ => ClusterError::Unavailable,
     }
@@ -102,7 +106,7 @@ pub(crate) fn describe(error: &kube::Error) -> String {
 
 /// True when the server says that there is no such object. A kind that is not served answers 404 as well, but says
 /// nothing about the object.
-pub(crate) fn says_absent(error: &kube::Error, name: &str) -> bool {
+pub(crate) fn is_not_found(error: &kube::Error, name: &str) -> bool {
     let kube::Error::Api(status) = error else { return false };
     status.code == 404 && status.details.as_ref().is_some_and(|d| d.name == name)
 }
@@ -113,7 +117,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_domain_learns_what_calls_for_another_answer() {
+    fn errors_that_need_different_handling_are_distinguished() {
         let budget = json!({ "causes": [{ "reason": "DisruptionBudget", "message": "needs 2 healthy pods" }] });
         let several =
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
@@ -128,7 +132,7 @@ mod tests {
             (500, "etcdserver: leader changed", json!(null), ClusterError::Unavailable),
             (422, "spec.taints is invalid", json!(null), ClusterError::Unavailable),
         ] {
-            let status = json!({ "status": "Failure", "code": code, "message": message, "details": details });
+            let status = json!({ "status": "ListError", "code": code, "message": message, "details": details });
             let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
             assert_eq!(cluster_error(&error), meaning, "{code} {message}");
         }
@@ -142,9 +146,9 @@ mod tests {
 
     #[test]
     fn a_kind_that_is_not_served_says_nothing_about_an_object() {
-        assert!(says_absent(&refusal(404, &json!({ "name": "a", "kind": "nodeclaims" })), "a"));
-        assert!(!says_absent(&refusal(404, &json!({})), "a"));
-        assert!(!says_absent(&refusal(404, &serde_json::Value::Null), "a"));
-        assert!(!says_absent(&refusal(403, &json!({ "name": "a" })), "a"));
+        assert!(is_not_found(&refusal(404, &json!({ "name": "a", "kind": "nodeclaims" })), "a"));
+        assert!(!is_not_found(&refusal(404, &json!({})), "a"));
+        assert!(!is_not_found(&refusal(404, &serde_json::Value::Null), "a"));
+        assert!(!is_not_found(&refusal(403, &json!({ "name": "a" })), "a"));
     }
 }

@@ -1,4 +1,4 @@
-//! API servers for tests: a small one that lists and watches, and one that answers by a list.
+//! API servers for tests: a small one that lists, watches and writes, and one that answers from a list.
 
 use jiff::Timestamp;
 use kube::Client;
@@ -56,11 +56,11 @@ impl Clock for Real {
 }
 
 /// What was asked: method and path, and the body.
-pub(crate) type Asked = Arc<Mutex<Vec<(String, Value)>>>;
+pub(crate) type SentRequests = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// A client whose requests get these answers, one after the other.
-pub(crate) fn scripted(answers: impl IntoIterator<Item = (u16, Value)>) -> (Client, Asked) {
-    let asked = Asked::default();
+pub(crate) fn scripted(answers: impl IntoIterator<Item = (u16, Value)>) -> (Client, SentRequests) {
+    let asked = SentRequests::default();
     let log = Arc::clone(&asked);
     let answers: Vec<_> = answers.into_iter().collect();
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -86,7 +86,7 @@ fn answer(status: u16, body: Vec<u8>) -> Answer {
 
 /// A `Status` that refuses.
 pub(crate) fn refusal(code: u16, details: Value) -> Value {
-    json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": format!("code {code}"),
+    json!({ "kind": "Status", "apiVersion": "v1", "status": "ListError", "code": code, "message": format!("code {code}"),
         "reason": if code == 410 { "Expired" } else { "Other" }, "details": details })
 }
 
@@ -102,7 +102,7 @@ impl Fake {
         let fake = self.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let fake = fake.clone();
-            async move { fake.answer(request.uri()).await }
+            async move { fake.answer(request).await }
         });
         Client::new(service, "default")
     }
@@ -153,7 +153,11 @@ impl Fake {
         self.0.lock().unwrap()
     }
 
-    async fn answer(&self, uri: &http::Uri) -> Answer {
+    async fn answer(&self, request: http::Request<Body>) -> Answer {
+        if request.method() != http::Method::GET {
+            return self.write(request).await;
+        }
+        let uri = request.uri();
         let path = uri.path().to_owned();
         let query: BTreeMap<String, String> = uri.query().into_iter().flat_map(|q| q.split('&')).map(pair).collect();
         self.state().requests.push(uri.to_string());
@@ -176,6 +180,29 @@ impl Fake {
             Some(object) => answer(200, object.to_string().into_bytes()),
             None => answer(404, refusal(404, json!({ "name": name })).to_string().into_bytes()),
         }
+    }
+
+    /// Creates an object, or replaces one of the same resourceVersion.
+    async fn write(&self, request: http::Request<Body>) -> Answer {
+        let (parts, body) = request.into_parts();
+        let object: Value = serde_json::from_slice(&body.collect_bytes().await?)?;
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let path = parts.uri.path();
+        let collection = if parts.method == http::Method::POST { path } else { path.rsplit_once('/').unwrap().0 };
+        let there = {
+            let state = self.state();
+            if let Some(failure) = state.failure(collection, false) {
+                return failure;
+            }
+            state.objects.get(collection).and_then(|objects| objects.get(name)).cloned()
+        };
+        let version = there.as_ref().map_or(&Value::Null, |there| &there["metadata"]["resourceVersion"]);
+        if *version != object["metadata"]["resourceVersion"] {
+            return answer(409, refusal(409, json!({})).to_string().into_bytes());
+        }
+        self.put(collection, object.clone());
+        let written = self.state().objects[collection][name].clone();
+        answer(200, written.to_string().into_bytes())
     }
 
     async fn watch(&self, path: &str, from: u64) -> Answer {

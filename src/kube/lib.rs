@@ -1,46 +1,36 @@
-//! Adapter to Kubernetes: which objects does the cluster hold, and how are ours written?
+//! Adapter to Kubernetes: watches and lists the cluster, and writes to it.
 //!
-//! [`watch`] feeds a [`napkeeper_core::snapshot::Snapshot`], [`list`] reads past that cache; both turn the times that the
-//! API server stamped into ours ([`napkeeper_core::engine::clock`]). [`Writer`] performs what the executor asks for. It decides
-//! nothing.
+//! [`watch`] feeds a [`napkeeper_core::snapshot::Snapshot`], [`list`] reads without that cache; both convert the times that
+//! the API server stamped to the controller's clock ([`napkeeper_core::engine::clock`]). [`Writer`] performs what the
+//! executor decides to write, after [`WriteCheck`] has allowed it.
 
-mod buffers;
 pub mod client;
 mod error;
-mod events;
-mod facts;
 #[cfg(test)]
 mod fake;
-mod gate;
-mod hindrances;
-mod lease;
+mod follow;
+mod leader;
 pub mod list;
-pub mod memory;
-mod ours;
-mod owner;
-mod pause;
-mod placement;
-mod raw;
-mod rows;
-pub mod saved;
-mod tls_secret;
-mod tokens;
+mod objects;
+mod secrets;
 pub mod watch;
 mod write;
 
-pub use buffers::{capacity_buffers, resolve_buffer, tell_buffer};
 pub use client::{ConnectError, connect};
-pub use events::{Events, Regarding};
-pub use facts::{follow_facts, publish_facts, read_facts};
-pub use gate::Gate;
-pub use hindrances::follow_hindrances;
-pub use lease::{LEASE, LeaseHandle, WEBHOOK_LEASE, lease_identity, stand, stand_for};
-pub use owner::foreign_definitions;
-pub use pause::{PAUSE_CONFIG_MAP, read_pause};
-pub use placement::follow_placement;
-pub use tls_secret::{HookBundle, TLS_SECRET, TlsSecret, publish_bundle, read_bundles, read_secret, write_secret};
-pub use tokens::JoinTokens;
+pub use follow::blockers::follow_blockers;
+pub use follow::facts::{follow_facts, publish_facts, read_facts};
+pub use follow::placement::follow_placement;
+pub use leader::crd_owner::foreign_definitions;
+pub use leader::lease::{LEASE, LeaseHandle, WEBHOOK_LEASE, elect, elect_for, lease_identity};
+pub use leader::pause::{PAUSE_CONFIG_MAP, read_pause};
+pub use leader::write_check::WriteCheck;
+pub use secrets::bootstrap_tokens::BootstrapTokens;
+pub use secrets::webhook_certificates::{
+    HookBundle, TLS_SECRET, TlsSecret, publish_bundle, read_bundles, read_secret, write_secret,
+};
 pub use write::Writer;
+pub use write::capacity_buffers::{capacity_buffers, resolve_buffer, update_buffer_status};
+pub use write::events::{Events, Regarding};
 
 /// Who owns the fields of a server-side apply. One for each use, so that no two of our writes take fields from each
 /// other, and a user sees in `managedFields` which part of napkeeper wrote what.

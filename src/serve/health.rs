@@ -1,4 +1,4 @@
-//! Health: is this process well, may it be sent requests, and if not, why?
+//! Health and readiness of the process, over HTTP with the reasons.
 
 use crate::lifecycle::Lifecycle;
 use crate::metrics;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// One reason for which a process may not be ready. Clones share it.
 #[derive(Debug, Clone)]
@@ -21,12 +21,12 @@ pub struct Check {
 }
 
 impl Check {
-    /// All is well.
+    /// Passes.
     pub fn pass(&self) {
         self.set(None);
     }
 
-    /// Something is wrong: what, for people.
+    /// Fails, with a reason for people.
     pub fn fail(&self, why: impl Into<String>) {
         self.set(Some(why.into()));
     }
@@ -61,14 +61,14 @@ impl Health {
     }
 
     /// Waits until the process would be ready but for this check.
-    pub async fn others_pass(&self, but: &Check) {
+    pub async fn wait_for_other_checks(&self, but: &Check) {
         let pending = || self.lines().iter().any(|(name, why)| *name != but.name && why.is_some());
         while pending() {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
-    /// Adds a check, which fails until it is told that all is well.
+    /// Adds a check, which fails until it passes.
     #[must_use]
     pub fn check(&self, name: &'static str) -> Check {
         let check = Check { name, why: watch::Sender::new(Some("not started".to_owned())) };

@@ -1,11 +1,46 @@
-//! Lifecycle: in which stage is this process, and who is told when that changes?
+//! The stage of the process, from start to stop, and notice of its changes.
 
-use crate::stage::Stage;
 use std::time::Duration;
 use tokio::sync::watch;
 
 /// How long open work may take after the first signal, by default: below the 30 s that Kubernetes gives a pod.
 pub const GRACE: Duration = Duration::from_secs(25);
+
+/// How far a process has come. It only ever moves down this list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Configuration is read, ports are bound, caches fill.
+    Starting,
+    /// It answers.
+    Ready,
+    /// The first signal came: no new connections, those that are open finish within the grace time.
+    Draining,
+    /// The second signal came, or all is finished.
+    Stopped,
+}
+
+impl Stage {
+    /// `/readyz`: may it be sent requests?
+    #[must_use]
+    pub fn is_ready(self) -> bool {
+        self == Self::Ready
+    }
+
+    /// `/healthz`: is it right not to restart it? A server that drains is well.
+    #[must_use]
+    pub fn is_healthy(self) -> bool {
+        self != Self::Stopped
+    }
+
+    /// The stage after a signal to stop: the first drains, the second ends it.
+    #[must_use]
+    pub fn signalled(self) -> Self {
+        match self {
+            Self::Starting | Self::Ready => Self::Draining,
+            Self::Draining | Self::Stopped => Self::Stopped,
+        }
+    }
+}
 
 /// The stage of this process. Clones share it.
 #[derive(Debug, Clone)]
@@ -99,5 +134,13 @@ mod tests {
         lifecycle.clone().signal();
         lifecycle.drain();
         assert_eq!(lifecycle.stage(), Stage::Stopped);
+    }
+
+    #[test]
+    fn the_first_signal_drains_and_the_second_stops() {
+        let draining = Stage::Ready.signalled();
+        assert!(!draining.is_ready() && draining.is_healthy());
+        assert_eq!(draining.signalled(), Stage::Stopped);
+        assert!(!Stage::Stopped.is_healthy());
     }
 }

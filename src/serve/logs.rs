@@ -1,4 +1,4 @@
-//! Logs: where do they go, and how do they look?
+//! Sets up logs: to stderr, as text or JSON.
 
 use std::io::IsTerminal;
 use tracing::{Level, Metadata};
@@ -16,12 +16,11 @@ pub enum Format {
     Json,
 }
 
-/// What is logged when nobody says.
+/// The filter where none is given.
 const DEFAULT_FILTER: &str = "info";
 
-/// Targets that warn whenever a stranger breaks the rules of HTTP/2: only their errors are told, else strangers would
-/// fill the log.
-const PROVOKED: &str = "h2::";
+/// Targets that warn whenever a client violates HTTP/2: only their errors are logged, else any client could fill the log.
+const CLIENT_CONTROLLED: &str = "h2::";
 
 /// Logging could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +33,7 @@ pub enum LogError {
         /// Why it cannot be read.
         why: String,
     },
-    /// Somebody has set logging up before.
+    /// Logging has been set up before.
     #[error("logging is already set up")]
     Twice,
 }
@@ -57,14 +56,14 @@ pub fn init(format: Format, filter: Option<&str>, quiet: &'static [&'static str]
     tracing_subscriber::registry()
         .with(lines)
         .with(parsed)
-        .with(filter_fn(move |line| is_told(quiet, line)))
+        .with(filter_fn(move |line| is_logged(quiet, line)))
         .try_init()
         .map_err(|_| LogError::Twice)
 }
 
 /// A filter's directives can be beaten by more specific ones; this cannot.
-fn is_told(quiet: &[&str], line: &Metadata<'_>) -> bool {
-    if line.target().starts_with(PROVOKED) {
+fn is_logged(quiet: &[&str], line: &Metadata<'_>) -> bool {
+    if line.target().starts_with(CLIENT_CONTROLLED) {
         return *line.level() <= Level::ERROR;
     }
     *line.level() <= Level::INFO || !quiet.iter().any(|target| line.target().starts_with(target))
@@ -80,7 +79,7 @@ mod tests {
         init(Format::Json, Some("chatty::inside=trace,other=trace,h2=trace"), &["chatty"]).unwrap();
         assert!(matches!(init(Format::Text, None, &[]), Err(LogError::Twice)));
         assert!(!tracing::enabled!(target: "chatty::inside", Level::DEBUG), "no directive beats quiet");
-        assert!(!tracing::enabled!(target: "h2::proto", Level::WARN), "strangers decide how often it warns");
+        assert!(!tracing::enabled!(target: "h2::proto", Level::WARN), "clients decide how often it warns");
         assert!(tracing::enabled!(target: "h2::proto", Level::ERROR));
         assert!(tracing::enabled!(target: "chatty::inside", Level::INFO));
         assert!(tracing::enabled!(target: "other", Level::TRACE));

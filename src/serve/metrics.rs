@@ -1,4 +1,4 @@
-//! Metrics: how do they reach Prometheus?
+//! The metrics registry, and the response to a scrape by Prometheus.
 
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-/// A registry whose metrics are named `napkeeper_…`. Everybody registers before it is handed to the health server.
+/// A registry whose metrics are named `napkeeper_…`. All register before it goes to the health server.
 #[must_use]
 pub fn registry() -> Registry {
     Registry::with_prefix("napkeeper")

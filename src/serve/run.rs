@@ -1,7 +1,6 @@
-//! Run: how do the main parts of a process begin, and end, together?
+//! Runs the components of a process until a signal, and ends them together.
 
-use crate::lifecycle::Lifecycle;
-use crate::stage::Stage;
+use crate::lifecycle::{Lifecycle, Stage};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::future::Future;
@@ -12,20 +11,20 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{Id, JoinError, JoinSet};
 
 /// Past the grace time: a server that cuts off its last clients then must still come to its own end.
-const CUTTING_OFF: Duration = Duration::from_secs(1);
+const ABORT_MARGIN: Duration = Duration::from_secs(1);
 
-/// Why a part ended badly.
-pub type PartError = Box<dyn Error + Send + Sync>;
+/// Why a component failed.
+pub type ComponentError = Box<dyn Error + Send + Sync>;
 
-/// A main part of a process, such as a server or a loop. It ends by itself soon after [`Lifecycle::draining`].
-pub struct Part {
+/// A component of a process, such as a server or a loop. It ends soon after [`Lifecycle::draining`].
+pub struct Component {
     name: &'static str,
-    work: Pin<Box<dyn Future<Output = Result<(), PartError>> + Send>>,
+    work: Pin<Box<dyn Future<Output = Result<(), ComponentError>> + Send>>,
 }
 
-impl Part {
-    /// A part with its name for errors and logs.
-    pub fn new<E: Into<PartError>>(
+impl Component {
+    /// A component with its name for errors and logs.
+    pub fn new<E: Into<ComponentError>>(
         name: &'static str,
         work: impl Future<Output = Result<(), E>> + Send + 'static,
     ) -> Self {
@@ -33,72 +32,72 @@ impl Part {
     }
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for Component {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Part").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Component").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// How a process ended badly.
+/// Why a process failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// Signals cannot be listened to.
     #[error("cannot listen for SIGTERM and SIGINT: {0}")]
     Signals(#[source] io::Error),
-    /// A part ended with an error.
-    #[error("{part} failed: {error}")]
-    Part {
+    /// A component ended with an error.
+    #[error("{component} failed: {error}")]
+    Component {
         /// Which.
-        part: &'static str,
+        component: &'static str,
         /// Why.
-        error: PartError,
+        error: ComponentError,
     },
-    /// A part panicked.
-    #[error("{part} panicked, which is a bug; the log has its message")]
+    /// A component panicked.
+    #[error("{component} panicked, which is a bug; the log has its message")]
     Panicked {
         /// Which.
-        part: &'static str,
+        component: &'static str,
     },
-    /// Parts had not ended when the grace time was over, or a second signal came.
-    #[error("{parts} did not stop {}", if *interrupted { "before the second signal" } else { "within the grace period" })]
+    /// Components had not ended when the grace time was over, or a second signal came.
+    #[error("{components} did not stop {}", if *interrupted { "before the second signal" } else { "within the grace period" })]
     Unfinished {
         /// Which, joined by commas.
-        parts: String,
+        components: String,
         /// True when a second signal, and not the grace time, ended it.
         interrupted: bool,
     },
 }
 
-/// Runs the parts until all have ended. The first SIGTERM or SIGINT, or the end of any part, drains all others; a
+/// Runs the components until all have ended. The first SIGTERM or SIGINT, or the end of any component, drains all others; a
 /// second signal, or the end of the grace time, ends them.
 ///
 /// # Errors
 /// [`RunError`]: the first thing that went wrong.
-pub async fn run(lifecycle: &Lifecycle, parts: Vec<Part>) -> Result<(), RunError> {
+pub async fn run(lifecycle: &Lifecycle, components: Vec<Component>) -> Result<(), RunError> {
     let signals = Signals::listen().map_err(RunError::Signals)?;
     let mut tasks = JoinSet::new();
-    let names = parts.into_iter().map(|part| (tasks.spawn(part.work).id(), part.name)).collect();
+    let names = components.into_iter().map(|one| (tasks.spawn(one.work).id(), one.name)).collect();
     let mut running = Running { tasks, names, first: None };
-    let listening = tokio::spawn(signals.pass_on(lifecycle.clone()));
+    let forwarding = tokio::spawn(signals.forward_to(lifecycle.clone()));
     let interrupted = running.wait(lifecycle).await;
-    listening.abort();
+    forwarding.abort();
     lifecycle.stop();
     running.close(interrupted).await
 }
 
-/// Parts that have not ended.
+/// Components that have not ended.
 struct Running {
-    tasks: JoinSet<Result<(), PartError>>,
+    tasks: JoinSet<Result<(), ComponentError>>,
     names: BTreeMap<Id, &'static str>,
     first: Option<RunError>,
 }
 
 impl Running {
-    /// Waits for all parts; true when a second signal cut the wait short.
+    /// Waits for all components; true when a second signal cut the wait short.
     async fn wait(&mut self, lifecycle: &Lifecycle) -> bool {
         let over = async {
             lifecycle.draining().await;
-            tokio::time::sleep(lifecycle.grace() + CUTTING_OFF).await;
+            tokio::time::sleep(lifecycle.grace() + ABORT_MARGIN).await;
         };
         tokio::pin!(over);
         loop {
@@ -113,23 +112,23 @@ impl Running {
         }
     }
 
-    fn note(&mut self, ended: Result<(Id, Result<(), PartError>), JoinError>, lifecycle: &Lifecycle) {
+    fn note(&mut self, ended: Result<(Id, Result<(), ComponentError>), JoinError>, lifecycle: &Lifecycle) {
         let (id, error) = match ended {
             Ok((id, Ok(()))) => (id, None),
             Ok((id, Err(error))) => (id, Some(Ok(error))),
             Err(error) => (error.id(), Some(Err(error))),
         };
-        let part = self.names.remove(&id).unwrap_or("a part");
+        let component = self.names.remove(&id).unwrap_or("a component");
         if lifecycle.stage() < Stage::Draining {
-            tracing::info!(part, "component stopped; stopping the others");
+            tracing::info!(component, "component stopped; stopping the others");
         }
         lifecycle.drain();
         let Some(error) = error else { return };
         let error = match error {
-            Ok(error) => RunError::Part { part, error },
-            Err(_) => RunError::Panicked { part },
+            Ok(error) => RunError::Component { component, error },
+            Err(_) => RunError::Panicked { component },
         };
-        tracing::error!(part, %error, "failed");
+        tracing::error!(component, %error, "failed");
         self.first.get_or_insert(error);
     }
 
@@ -139,7 +138,7 @@ impl Running {
         match self.first {
             Some(error) => Err(error),
             None if left.is_empty() => Ok(()),
-            None => Err(RunError::Unfinished { parts: left.join(", "), interrupted }),
+            None => Err(RunError::Unfinished { components: left.join(", "), interrupted }),
         }
     }
 }
@@ -155,7 +154,7 @@ impl Signals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    async fn pass_on(mut self, lifecycle: Lifecycle) {
+    async fn forward_to(mut self, lifecycle: Lifecycle) {
         while lifecycle.stage() < Stage::Stopped {
             let name = tokio::select! {
                 _ = self.terminate.recv() => "SIGTERM",

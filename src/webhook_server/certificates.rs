@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_kube::{
-    HookBundle, TLS_SECRET, TlsSecret, WEBHOOK_LEASE, publish_bundle, read_bundles, read_secret, stand_for,
+    HookBundle, TLS_SECRET, TlsSecret, WEBHOOK_LEASE, elect_for, publish_bundle, read_bundles, read_secret,
     write_secret,
 };
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
@@ -18,7 +18,8 @@ use napkeeper_serve::rotation::{
     ServingCertificate, Validity, next_step,
 };
 use napkeeper_serve::{
-    Lifecycle, Pair, is_key_of, issue_authority, issue_leaf, read_certificates, span_of, verified, write_certificates,
+    CertificatePair, Lifecycle, is_key_of, issue_authority, issue_serving_certificate, read_certificates, validity_of,
+    verify_pair, write_certificates,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,7 +56,7 @@ pub(crate) struct Keeper {
     pub(crate) names: Vec<String>,
     pub(crate) lives: CertificateLifetimes,
     /// Where the pair goes.
-    pub(crate) hand: watch::Sender<Option<Pair>>,
+    pub(crate) hand: watch::Sender<Option<CertificatePair>>,
     pub(crate) metrics: Metrics,
 }
 
@@ -89,7 +90,7 @@ impl Keeper {
     pub(crate) async fn keep(self, lifecycle: Lifecycle) -> anyhow::Result<()> {
         let ends = lifecycle.clone();
         let stop = async move { ends.draining().await };
-        let (lease, standing) = stand_for(WEBHOOK_LEASE, self.client.clone(), &self.namespace, &self.identity, stop);
+        let (lease, standing) = elect_for(WEBHOOK_LEASE, self.client.clone(), &self.namespace, &self.identity, stop);
         let (mut leads, mut seen) = (lease.leads(), Seen::new());
         let (mut missing, mut failures) = (false, 0_u32);
         loop {
@@ -202,7 +203,7 @@ impl Keeper {
         let Some(signer) = kept.authorities.last() else { return Ok(()) };
         let span = self.lives.serving_certificate_validity(now, signer.validity);
         let key = secret.get(AUTHORITY_KEY);
-        let made = issue_leaf(key, &self.names, seconds(span)).map_err(|error| not_made(&error))?;
+        let made = issue_serving_certificate(key, &self.names, seconds(span)).map_err(|error| not_made(&error))?;
         let authorities = bundle(kept, &[], now);
         self.write(secret, [made.certificate(), made.key(), authorities.as_bytes(), key]).await?;
         tracing::info!(until = %span.not_after, names = self.names.join(","), "created a certificate");
@@ -221,7 +222,7 @@ impl Keeper {
         let can_sign = authorities.last().is_some_and(|newest| is_key_of(secret.get(AUTHORITY_KEY), &newest.der));
         let ders: Vec<&[u8]> = authorities.iter().map(|authority| &*authority.der).collect();
         let time = u64::try_from(now.as_second()).unwrap_or_default();
-        let leaf = verified(&pair(secret), &self.names, &ders, time);
+        let leaf = verify_pair(&pair(secret), &self.names, &ders, time);
         let leaf = leaf.and_then(|(times, by)| {
             Some(ServingCertificate { signer: Arc::clone(&authorities.get(by)?.der), validity: span(times)? })
         });
@@ -234,12 +235,12 @@ fn not_made(error: &napkeeper_serve::IssueError) -> &'static str {
     "issue"
 }
 
-fn pair(secret: &TlsSecret) -> Pair {
-    Pair::new(secret.get(LEAF).to_vec(), secret.get(LEAF_KEY).to_vec())
+fn pair(secret: &TlsSecret) -> CertificatePair {
+    CertificatePair::new(secret.get(LEAF).to_vec(), secret.get(LEAF_KEY).to_vec())
 }
 
 fn authorities(pem: &[u8]) -> Vec<CertificateAuthority> {
-    let read = |der: Vec<u8>| Some(CertificateAuthority { validity: span(span_of(&der)?)?, der: Arc::from(der) });
+    let read = |der: Vec<u8>| Some(CertificateAuthority { validity: span(validity_of(&der)?)?, der: Arc::from(der) });
     read_certificates(pem).into_iter().filter_map(read).collect()
 }
 

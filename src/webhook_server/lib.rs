@@ -14,7 +14,8 @@ use napkeeper_kube::{TLS_SECRET, connect, lease_identity};
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::rotation::CertificateLifetimes;
 use napkeeper_serve::{
-    Certificates, Health, Lifecycle, Limits, Part, Port, TlsMetrics, bind, metrics, run, serve_plain, serve_tls,
+    Certificates, Component, Health, Lifecycle, Limits, Listener, TlsMetrics, bind, metrics, run, serve_plain,
+    serve_tls,
 };
 use napkeeper_verdict::policy::Policies;
 use napkeeper_webhook::{Guard, Webhook, router};
@@ -74,7 +75,7 @@ pub fn serve(options: &Options) -> anyhow::Result<()> {
             Some(certificates) => (certificates, None),
             None => own(options, &mut registry).await?,
         };
-        let admission = if options.shared { Port::shared(options.bind)? } else { bind(options.bind)?.into() };
+        let admission = if options.shared { Listener::reuse_port(options.bind)? } else { bind(options.bind)?.into() };
         let health = bind(options.health_bind)?;
         tracing::info!(
             admission = %admission.local_addr()?,
@@ -85,7 +86,7 @@ pub fn serve(options: &Options) -> anyhow::Result<()> {
         let lifecycle = Lifecycle::default();
         let mut parts = parts(options, &lifecycle, (certificates, registry), (admission, health))?;
         if let Some(keeper) = keeper {
-            parts.push(Part::new("certificate rotation", keeper.keep(lifecycle.clone())));
+            parts.push(Component::new("certificate rotation", keeper.keep(lifecycle.clone())));
         }
         lifecycle.ready();
         run(&lifecycle, parts).await?;
@@ -112,14 +113,14 @@ async fn own(options: &Options, registry: &mut Registry) -> anyhow::Result<(Cert
         hand,
         metrics: certificates::Metrics::register(registry),
     };
-    Ok((Certificates::handed(TLS_SECRET, handed, options.clients.as_deref())?, Some(keeper)))
+    Ok((Certificates::from_channel(TLS_SECRET, handed, options.clients.as_deref())?, Some(keeper)))
 }
 
 /// Whoever shares the port answers until this process can.
-fn in_turn(port: Port, health: &Health) -> Port {
+fn in_turn(port: Listener, health: &Health) -> Listener {
     let (health, check) = (health.clone(), health.check("shared port"));
-    port.once(async move {
-        health.others_pass(&check).await;
+    port.listen_after(async move {
+        health.wait_for_other_checks(&check).await;
         tracing::info!("ready: accepting connections on the shared port");
         check.pass();
     })
@@ -129,10 +130,11 @@ fn parts(
     options: &Options,
     lifecycle: &Lifecycle,
     (certificates, mut registry): (Certificates, Registry),
-    (admission, health_listener): (Port, TcpListener),
-) -> anyhow::Result<Vec<Part>> {
+    (admission, health_listener): (Listener, TcpListener),
+) -> anyhow::Result<Vec<Component>> {
     let health = Health::new(lifecycle);
-    let tls = (certificates.telling(health.check("certificate")), TlsMetrics::register(&mut registry));
+    let certificates =
+        certificates.with_check(health.check("certificate")).with_metrics(TlsMetrics::register(&mut registry));
     let (snapshots, received) = watch::channel(None::<Arc<Snapshot>>);
     let webhook = Webhook::new(
         &options.namespace,
@@ -172,13 +174,12 @@ fn parts(
     let admission = if options.shared { in_turn(admission, &health) } else { admission };
     let limits = Limits::default();
     Ok(vec![
-        Part::new(
-            "the admission server",
-            async move { serve_tls(&one, admission, admission_router, limits, tls).await },
-        ),
-        Part::new("the health server", async move {
-            serve_plain(&two, health_listener, health_router, Limits::of_health()).await
+        Component::new("the admission server", async move {
+            serve_tls(&one, admission, admission_router, limits, certificates).await
         }),
-        Part::new("cluster watch", source.follow(three)),
+        Component::new("the health server", async move {
+            serve_plain(&two, health_listener, health_router, Limits::for_health_server()).await
+        }),
+        Component::new("cluster watch", source.follow(three)),
     ])
 }

@@ -15,8 +15,8 @@ use napkeeper_core::engine::controller::Controller;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::Region;
 use napkeeper_core::snapshot::Snapshot;
-use napkeeper_kube::watch::{Kind, WatchEvent, WatchOptions, watch as watch_cluster};
-use napkeeper_kube::{connect, follow_facts, follow_hindrances, follow_placement};
+use napkeeper_kube::watch::{WatchEvent, WatchOptions, WatchedKind, watch as watch_cluster};
+use napkeeper_kube::{connect, follow_blockers, follow_facts, follow_placement};
 use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{Check, Lifecycle};
@@ -41,17 +41,17 @@ const WARMING: Duration = Duration::from_secs(30);
 const ASKING: Duration = Duration::from_secs(2);
 
 /// What a hint depends on. kustomize/base/webhook-rbac.yaml lets the webhook read no more.
-const KINDS: [Kind; 10] = [
-    Kind::Pods,
-    Kind::Nodes,
-    Kind::NodeClaims,
-    Kind::NodePools,
-    Kind::NodeClasses,
-    Kind::NodeOverlays,
-    Kind::DaemonSets,
-    Kind::Namespaces,
-    Kind::Services,
-    Kind::Schedulers,
+const KINDS: [WatchedKind; 10] = [
+    WatchedKind::Pods,
+    WatchedKind::Nodes,
+    WatchedKind::NodeClaims,
+    WatchedKind::NodePools,
+    WatchedKind::NodeClasses,
+    WatchedKind::NodeOverlays,
+    WatchedKind::DaemonSets,
+    WatchedKind::Namespaces,
+    WatchedKind::Services,
+    WatchedKind::Schedulers,
 ];
 
 /// Since when what is known has not been looked at, as metrics.
@@ -134,7 +134,7 @@ impl Source {
             () = watch_cluster(client.clone(), options, sender) => Ok(()),
             () = follow_facts(client.clone(), &self.namespace, facts) => Ok(()),
             () = follow_placement(client.clone(), self.placement.clone()) => Ok(()),
-            () = follow_hindrances(client, self.hindrances.clone()) => Ok(()),
+            () = follow_blockers(client, self.hindrances.clone()) => Ok(()),
             published = self.publish(changes, published) => published,
             never = self.give_up_waiting() => match never {},
             () = lifecycle.draining() => Ok(()),
@@ -181,7 +181,7 @@ impl Source {
                         tracing::info!("initial listing of the cluster complete");
                         (synced, news) = (true, true);
                     }
-                    Some(WatchEvent::Trouble { kind, error }) => {
+                    Some(WatchEvent::Failing { kind, error }) => {
                         troubled.insert(kind);
                         tracing::warn!(kind = kind.resource(), error, "watch failed: hints use the last known state");
                     }

@@ -6,7 +6,7 @@
 use super::same::{of_get, shown};
 use super::world::{assert_same, quickstart};
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_azure::{Azure, AzureSettings, HttpWire};
+use napkeeper_azure::{Azure, AzureSettings, HttpTransport};
 use napkeeper_core::model::azure::cloud::CloudResource;
 use napkeeper_core::model::azure::inventory::{ListFailure, Listing};
 use napkeeper_core::model::azure::related::RelatedResource;
@@ -59,7 +59,8 @@ impl Served {
         let text = |key: &str| said[key].as_str().ok_or("azure-sim says too little");
         assert_eq!(text("group")?, cloud.group.as_str());
         let settings = AzureSettings { endpoint: Arc::from(text("url")?), ..arm::settings(cloud) };
-        let azure = Azure::new(settings, Arc::new(HttpWire::new(PATIENCE)?), arm::credential())?.unpaced();
+        let azure =
+            Azure::new(settings, Arc::new(HttpTransport::new(PATIENCE)?), arm::credential())?.without_rate_limits();
         let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build()?;
         let control = text("control")?.to_owned();
         Ok(Self { _process: process, azure, control, client, runtime, now, operations: BTreeMap::new() })
@@ -120,7 +121,7 @@ impl AzureAccess for OverHttp {
     fn list_related(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource> {
         let mut served = self.0.lock().unwrap();
         served.follow(now);
-        let theirs = served.runtime.block_on(served.azure.bystanders());
+        let theirs = served.runtime.block_on(served.azure.list_related());
         assert_eq!(shown(&cloud.list_related(now)), shown(&theirs));
         theirs
     }

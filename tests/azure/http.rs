@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use napkeeper_azure::{Azure, AzureSettings, HttpWire, Machines, SettingsError};
+use napkeeper_azure::{Azure, AzureSettings, HttpTransport, SettingsError, VmSettings};
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::errors::{CloudError, CloudErrorCode, EffectError};
 use napkeeper_core::model::names::{ArmId, Region};
@@ -18,8 +18,8 @@ use tokio::net::TcpListener;
 const NIC: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkInterfaces/n";
 const VM: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/v";
 
-fn machines(image: &str) -> Machines {
-    Machines {
+fn machines(image: &str) -> VmSettings {
+    VmSettings {
         subnet: ArmId::new("/subscriptions/s/subnet").unwrap(),
         image: Arc::from(image),
         ssh_public_key: Arc::from("ssh-ed25519 AAAA"),
@@ -33,7 +33,7 @@ fn settings(endpoint: &str) -> AzureSettings {
         group: ArmId::new("/subscriptions/s/resourceGroups/g").unwrap(),
         region: Region::new("westeurope").unwrap(),
         aks: None,
-        machines: Some(machines("/subscriptions/s/image")),
+        vms: Some(machines("/subscriptions/s/image")),
         endpoint: Arc::from(endpoint),
         deadline: Duration::from_millis(500),
     }
@@ -47,7 +47,7 @@ where
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
-    let wire = HttpWire::new(Duration::from_secs(5)).unwrap();
+    let wire = HttpTransport::new(Duration::from_secs(5)).unwrap();
     Azure::new(settings(&endpoint), Arc::new(wire), credential()).unwrap()
 }
 
@@ -92,7 +92,7 @@ async fn nobody_at_home_is_unavailable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let wire = HttpWire::new(Duration::from_secs(5)).unwrap();
+    let wire = HttpTransport::new(Duration::from_secs(5)).unwrap();
     let azure = Azure::new(settings(&endpoint), Arc::new(wire), credential()).unwrap();
     let error = error(azure.perform(&get(VM)).await);
     assert_eq!(error.code, CloudErrorCode::Unavailable);
@@ -172,16 +172,13 @@ async fn pages_that_lead_elsewhere_or_in_circles_end_the_listing() {
 
 #[test]
 fn settings_that_would_leak_a_token_are_refused() {
-    let wire = || Arc::new(HttpWire::new(Duration::from_secs(1)).unwrap());
+    let wire = || Arc::new(HttpTransport::new(Duration::from_secs(1)).unwrap());
     for endpoint in ["http://management.azure.com", "https://a/path", "ftp://127.0.0.1", "nothing", "http://10.0.0.1"] {
         let made = Azure::new(settings(endpoint), wire(), credential());
         assert!(matches!(made, Err(SettingsError::Endpoint(_))), "{endpoint}");
     }
-    let made = Azure::new(
-        AzureSettings { machines: Some(machines("ubuntu")), ..settings("http://[::1]:1") },
-        wire(),
-        credential(),
-    );
+    let made =
+        Azure::new(AzureSettings { vms: Some(machines("ubuntu")), ..settings("http://[::1]:1") }, wire(), credential());
     assert!(matches!(made, Err(SettingsError::Image(_))));
     let made = Azure::new(settings("https://management.azure.com/"), wire(), credential());
     let shown = format!("{:?} {:?}", made.unwrap(), credential());

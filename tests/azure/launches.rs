@@ -6,7 +6,7 @@
 
 use super::same::cloud_settings;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_azure::{Azure, Wire, WireError, WireRequest, WireResponse};
+use napkeeper_azure::{Azure, HttpRequest, HttpResponse, Transport, TransportError};
 use napkeeper_core::catalog::{CapacityType, Catalog, InstanceTypeOptions, OfferingKey, instance_types};
 use napkeeper_core::lifecycle::{ClassInstanceTypes, LaunchScript};
 use napkeeper_core::model::amounts::money::HourlyPrice;
@@ -148,8 +148,8 @@ impl Busy {
 }
 
 #[async_trait::async_trait]
-impl Wire for Busy {
-    async fn send(&self, request: WireRequest) -> Result<WireResponse, WireError> {
+impl Transport for Busy {
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, TransportError> {
         self.clock.sleep(LATENCY).await;
         let (bucket, name) = match request.method.as_str() {
             "GET" => (0, "reads"),
@@ -160,7 +160,7 @@ impl Wire for Busy {
         let Some(left) = self.pay(bucket) else {
             let body = br#"{"error":{"code":"SubscriptionRequestsThrottled","message":"too many"}}"#.to_vec();
             let headers = vec![("retry-after".to_owned(), "5".to_owned()), (header, "0".to_owned())];
-            return Ok(WireResponse { status: 429, headers, body });
+            return Ok(HttpResponse { status: 429, headers, body });
         };
         if bucket == 1 && request.url.contains("/virtualMachines/") {
             self.make_short();
@@ -292,8 +292,8 @@ fn run(paced: bool) -> (Arc<Busy>, Arc<Bench>) {
     };
     let inner = InProcess::new(Cloud::new(cloud.clone()), start);
     let busy = Arc::new(Busy { inner, start, clock: clock.clone(), state: Mutex::new(state) });
-    let azure = Azure::new(settings(&cloud), Arc::clone(&busy) as Arc<dyn Wire>, credential()).unwrap();
-    let azure = if paced { azure } else { azure.unpaced() };
+    let azure = Azure::new(settings(&cloud), Arc::clone(&busy) as Arc<dyn Transport>, credential()).unwrap();
+    let azure = if paced { azure } else { azure.without_rate_limits() };
     let bench = Arc::new(Bench {
         azure,
         clock: clock.clone(),

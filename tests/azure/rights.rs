@@ -12,7 +12,7 @@ async fn a_preflight_sees_whether_machines_may_be_listed() {
     let lab = lab();
     let may = async || {
         let cluster = lab.azure.preflight().await.cluster.unwrap();
-        [POOLS, MACHINES].map(|action| cluster.may(action))
+        [POOLS, MACHINES].map(|action| cluster.allows(action))
     };
     assert_eq!(may().await, [Some(true); 2]);
     lab.wire.with(|cloud, now| {

@@ -121,7 +121,7 @@ impl Twins {
         let through = plain(self.runtime.block_on(self.azure.list()));
         assert_eq!(shown(&direct), shown(&through));
         let standing_by = self.direct.list_related(self.now);
-        assert_eq!(shown(&standing_by), shown(&self.runtime.block_on(self.azure.bystanders())));
+        assert_eq!(shown(&standing_by), shown(&self.runtime.block_on(self.azure.list_related())));
         let owner = self.direct.group_managed_by(self.now);
         assert_eq!(shown(&owner), shown(&self.runtime.block_on(self.azure.group_managed_by())));
         direct
@@ -412,7 +412,7 @@ fn a_part_that_cannot_be_listed_is_no_shorter_list() {
             let until = twins.now + SignedDuration::from_secs(9);
             twins.both(|cloud, _| cloud.faults.listings = BTreeMap::from([(kind, (until, fault))]));
             let cloud = twins.runtime.block_on(twins.azure.list()).is_err();
-            let others = twins.runtime.block_on(twins.azure.bystanders()).is_err();
+            let others = twins.runtime.block_on(twins.azure.list_related()).is_err();
             let is_resource = matches!(kind, ListedKind::Vms | ListedKind::Nics | ListedKind::Disks);
             assert_eq!((cloud, others), (is_resource, !is_resource), "{kind:?} {fault:?}");
             twins.both(|cloud, _| cloud.faults.listings.clear());
@@ -496,7 +496,7 @@ fn an_absent_cluster_is_believed_only_where_the_settings_allow_it() {
         let cluster = AksCluster { id: ArmId::new(elsewhere).unwrap(), may_be_absent };
         let settings = AzureSettings { aks: Some(cluster), ..settings(&cloud_settings()) };
         let azure = Azure::new(settings, twins.wire.clone(), credential()).unwrap();
-        assert_eq!(twins.runtime.block_on(azure.bystanders()).is_ok(), whole);
+        assert_eq!(twins.runtime.block_on(azure.list_related()).is_ok(), whole);
     }
     assert_eq!(AksCluster::of(&ArmId::new("/subscriptions/s/resourceGroups/g").unwrap()), None);
     assert_eq!(AksCluster::of(&ArmId::new(elsewhere).unwrap()).map(|c| c.may_be_absent), Some(false));

@@ -14,7 +14,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use napkeeper_api::yaml;
-use napkeeper_serve::{Certificates, Lifecycle, Limits, TlsMetrics, bind, serve_tls};
+use napkeeper_serve::{Certificates, Lifecycle, Limits, bind, serve_tls};
 use napkeeper_tests::control_plane::{ControlPlane, Mode, Process};
 use napkeeper_tests::webhook::{self, Listening};
 use serde_json::{Value, json};
@@ -210,10 +210,9 @@ fn tls(ip: IpAddr, case: Case, folder: &Path) -> Result<SocketAddr> {
     let listener = bind((ip, 0).into())?;
     let address = listener.local_addr()?;
     let router = Router::new().fallback(answer).with_state(case);
-    tokio::spawn(async move {
-        let tls = (certificates, TlsMetrics::default());
-        serve_tls(&Lifecycle::default(), listener, router, Limits::default(), tls).await
-    });
+    tokio::spawn(
+        async move { serve_tls(&Lifecycle::default(), listener, router, Limits::default(), certificates).await },
+    );
     Ok(address)
 }
 

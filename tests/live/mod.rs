@@ -26,6 +26,7 @@ mod load;
 mod overlays;
 mod policies;
 mod processes;
+mod replicas;
 mod scale;
 mod scheduler;
 mod story;

@@ -303,7 +303,7 @@ async fn components_change_what_they_say_and_the_webhook_survives_with_each() ->
     let rules = find(&alerts, "PrometheusRule", "napkeeper-webhook").context("no alerts")?["spec"].to_string();
     let code: String = [
         "webhook/metrics.rs",
-        "src/serve/tls.rs",
+        "src/serve/tls/mod.rs",
         "src/webhook_server/source.rs",
         "src/webhook_server/certificates.rs",
     ]

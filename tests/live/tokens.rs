@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use napkeeper_api::bootstrap::{Join, JoinToken, custom_data_with_join};
 use napkeeper_core::model::names::Uid;
 use napkeeper_core::plan::KubeletSpec;
-use napkeeper_kube::JoinTokens;
+use napkeeper_kube::BootstrapTokens;
 use napkeeper_tests::control_plane::{ControlPlane, Mode};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -67,7 +67,7 @@ async fn a_token_lets_one_node_ask_for_its_certificate_until_it_is_revoked() -> 
     let ours = plane.service_account_kubeconfig("napkeeper-system", "napkeeper-controller").await?;
     let ours = napkeeper_kube::connect(Some(&ours)).await?;
     let admin = napkeeper_kube::connect(Some(&plane.admin_kubeconfig())).await?;
-    let (made, uid) = (JoinTokens::new(ours.clone()), Uid::new("uid-of-a-claim").unwrap());
+    let (made, uid) = (BootstrapTokens::new(ours.clone()), Uid::new("uid-of-a-claim").unwrap());
 
     eventually("the policy's force", Duration::from_secs(60), async || {
         let refused = create(&ours, "somebody", "Opaque").await.err().map(|error| error.to_string());

@@ -1,6 +1,6 @@
-//! Images: which is the newest version of each of AKS's public images in the region?
+//! The newest version of each of AKS's public images in the region.
 
-use crate::azure::Azure;
+use crate::client::Azure;
 use jiff::Timestamp;
 use napkeeper_core::catalog::live::{ImageDefinition, ImageVersion, newest};
 use napkeeper_core::model::errors::{CloudError, CloudErrorCode};
@@ -12,14 +12,14 @@ use std::sync::Arc;
 const VERSION: &str = "2023-07-03";
 
 #[derive(Debug, Deserialize)]
-struct Entry {
+struct ImageVersionRow {
     name: Option<String>,
-    properties: Option<Properties>,
+    properties: Option<ImageVersionProperties>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Properties {
+struct ImageVersionProperties {
     published_date: Option<String>,
     exclude_from_latest: Option<bool>,
 }
@@ -39,11 +39,11 @@ impl Azure {
         let mut found = BTreeMap::new();
         for ImageDefinition { gallery, name, .. } in definitions {
             let path = format!("{location}/communityGalleries/{}/images/{name}/versions", gallery.name());
-            let entries: Vec<Entry> = match self.whole_list(&path, VERSION, &[]).await {
+            let rows: Vec<ImageVersionRow> = match self.list_fact(&path, VERSION, &[]).await {
                 Err(error) if error.code == CloudErrorCode::NotFound => continue,
-                entries => entries?,
+                rows => rows?,
             };
-            if let Some(version) = newest(entries.into_iter().filter_map(version)) {
+            if let Some(version) = newest(rows.into_iter().filter_map(version)) {
                 found.insert(Arc::from(*name), version);
             }
         }
@@ -52,9 +52,9 @@ impl Azure {
 }
 
 /// A version that may be taken as the newest.
-fn version(entry: Entry) -> Option<ImageVersion> {
-    let (published, excluded) = entry.properties.map_or((None, None), |p| (p.published_date, p.exclude_from_latest));
+fn version(row: ImageVersionRow) -> Option<ImageVersion> {
+    let (published, excluded) = row.properties.map_or((None, None), |p| (p.published_date, p.exclude_from_latest));
     let published_at = published.and_then(|text| text.parse::<Timestamp>().ok());
-    let version = Arc::from(entry.name.filter(|name| !name.is_empty())?);
+    let version = Arc::from(row.name.filter(|name| !name.is_empty())?);
     (excluded != Some(true)).then_some(ImageVersion { version, published_at })
 }

@@ -1,7 +1,7 @@
-//! Locks: what may not be deleted or changed in the node resource group?
+//! Management locks of the node resource group.
 
-use crate::azure::Azure;
-use crate::error::unavailable;
+use crate::arm::error::unavailable;
+use crate::client::Azure;
 use napkeeper_core::catalog::live::{Lock, LockLevel};
 use napkeeper_core::model::errors::CloudError;
 use napkeeper_core::model::names::ArmId;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 const VERSION: &str = "2020-05-01";
 
 #[derive(Debug, Deserialize)]
-struct Entry {
+struct LockRow {
     id: String,
-    properties: Properties,
+    properties: LockProperties,
 }
 
 #[derive(Debug, Deserialize)]
-struct Properties {
+struct LockProperties {
     level: String,
     notes: Option<String>,
 }
@@ -31,13 +31,13 @@ impl Azure {
     /// [`CloudError`] where any page cannot be read.
     pub async fn group_locks(&self) -> Result<Vec<Lock>, CloudError> {
         let path = format!("{}/providers/Microsoft.Authorization/locks", self.settings.group);
-        let entries: Vec<Entry> = self.whole_list(&path, VERSION, &[]).await?;
-        entries.into_iter().map(lock).collect()
+        let rows: Vec<LockRow> = self.list_fact(&path, VERSION, &[]).await?;
+        rows.into_iter().map(lock).collect()
     }
 }
 
-fn lock(entry: Entry) -> Result<Lock, CloudError> {
-    let id = ArmId::new(&entry.id).map_err(|e| unavailable(format!("the id of a lock cannot be read: {e}")))?;
-    let notes = entry.properties.notes.filter(|n| !n.is_empty()).map(Arc::from);
-    Ok(Lock { id, level: LockLevel::of(&entry.properties.level), notes })
+fn lock(row: LockRow) -> Result<Lock, CloudError> {
+    let id = ArmId::new(&row.id).map_err(|e| unavailable(format!("the id of a lock cannot be read: {e}")))?;
+    let notes = row.properties.notes.filter(|n| !n.is_empty()).map(Arc::from);
+    Ok(Lock { id, level: LockLevel::of(&row.properties.level), notes })
 }

@@ -1,7 +1,6 @@
-//! Facts: how is Azure asked for sizes, quotas, images, subnets, capacity reservations, locks and prices?
+//! Reads Azure facts: sizes, quotas, images, subnets, capacity reservations, locks and prices.
 //!
-//! Each is one whole answer or a failure: whatever goes wrong on any page fails the fact, and the last good one stays.
-//! What the answers mean is the domain's to say.
+//! Each is complete or a failure: whatever goes wrong on any page fails the fact, and the last good one stays.
 
 mod images;
 mod locks;
@@ -11,25 +10,24 @@ mod sizes;
 mod subnets;
 mod usages;
 
-use crate::azure::Azure;
-use crate::pages::List;
+use crate::arm::pages::ListRequest;
+use crate::client::Azure;
 use napkeeper_core::model::errors::CloudError;
 pub use retail::{PRICES_ENDPOINT, RetailPrices};
 use serde::de::DeserializeOwned;
 pub use sizes::sku_rows;
 
-/// Most pages of one fact. More means that the links run in circles.
-const MOST_PAGES: usize = 200;
+/// Most pages of one fact. More means that its links form a circle.
+const MAX_PAGES: usize = 200;
 
 impl Azure {
     /// All pages of a listing below a path, at an API version, with further parameters.
-    async fn whole_list<T: DeserializeOwned>(
+    async fn list_fact<T: DeserializeOwned>(
         &self,
         path: &str,
         version: &str,
         parameters: &[(&str, &str)],
     ) -> Result<Vec<T>, CloudError> {
-        let most = MOST_PAGES;
-        self.pages(List { path, version: Some(version), parameters, most }).await
+        self.arm.list(ListRequest { path, version: Some(version), parameters, max_pages: MAX_PAGES }).await
     }
 }

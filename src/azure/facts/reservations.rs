@@ -1,10 +1,10 @@
-//! Reservations: which VMs does a group have reserved, and how many of them are taken?
+//! Capacity reservations of a group, and how many VMs use each.
 //!
-//! One listing tells for each reservation of a group its size, its zone, how many VMs are reserved, and which VMs name the
-//! group and are of that size and place. Those of them that are stopped may come back, so they count too.
+//! One listing has for each reservation of a group its size, its zone, how many VMs are reserved, and which VMs name the
+//! group and are of that size and zone. Those of them that are stopped may come back, so they count too.
 
-use crate::azure::Azure;
-use crate::error::{invalid, unavailable};
+use crate::arm::error::{invalid, unavailable};
+use crate::client::Azure;
 use napkeeper_core::catalog::live::CapacityReservation;
 use napkeeper_core::model::errors::CloudError;
 use napkeeper_core::model::names::{ArmId, Region, VmSize, Zone};
@@ -16,17 +16,17 @@ use std::collections::BTreeMap;
 const VERSION: &str = "2024-07-01";
 
 #[derive(Debug, Deserialize)]
-struct Row {
+struct ReservationRow {
     location: String,
     #[serde(default)]
     zones: Vec<String>,
-    sku: Sku,
+    sku: ReservationSku,
     #[serde(default)]
-    properties: Properties,
+    properties: ReservationProperties,
 }
 
 #[derive(Debug, Deserialize)]
-struct Sku {
+struct ReservationSku {
     name: String,
     #[serde(default)]
     capacity: u64,
@@ -34,7 +34,7 @@ struct Sku {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Properties {
+struct ReservationProperties {
     #[serde(default)]
     provisioning_state: String,
     #[serde(default)]
@@ -47,22 +47,22 @@ impl Azure {
     /// # Errors
     /// [`CloudError`] where the group cannot be read, is not there, or lies in another region.
     pub async fn reservations(&self, group: &ArmId, region: &Region) -> Result<Vec<CapacityReservation>, CloudError> {
-        let rows: Vec<Row> = self.whole_list(&format!("{group}/capacityReservations"), VERSION, &[]).await?;
+        let rows: Vec<ReservationRow> = self.list_fact(&format!("{group}/capacityReservations"), VERSION, &[]).await?;
         // Azure keeps the size as somebody has typed it, and reads it without case.
-        let mut rooms: BTreeMap<(String, Zone), CapacityReservation> = BTreeMap::new();
+        let mut totals: BTreeMap<(String, Zone), CapacityReservation> = BTreeMap::new();
         for row in rows {
-            let room = room(row, group, region)?;
-            let key = (room.size.as_str().to_ascii_lowercase(), room.zone.clone());
-            let sum = rooms.entry(key).or_insert_with(|| CapacityReservation { capacity: 0, used: 0, ..room.clone() });
-            sum.capacity += room.capacity;
-            sum.used += room.used;
+            let one = reservation(row, group, region)?;
+            let key = (one.size.as_str().to_ascii_lowercase(), one.zone.clone());
+            let sum = totals.entry(key).or_insert_with(|| CapacityReservation { capacity: 0, used: 0, ..one.clone() });
+            sum.capacity += one.capacity;
+            sum.used += one.used;
         }
-        Ok(rooms.into_values().collect())
+        Ok(totals.into_values().collect())
     }
 }
 
-fn room(row: Row, group: &ArmId, region: &Region) -> Result<CapacityReservation, CloudError> {
-    let Row { location, zones, sku, properties } = row;
+fn reservation(row: ReservationRow, group: &ArmId, region: &Region) -> Result<CapacityReservation, CloudError> {
+    let ReservationRow { location, zones, sku, properties } = row;
     if location.to_ascii_lowercase().replace(' ', "") != region.as_str() {
         return Err(invalid(format!(
             "capacity reservation group {group} is in {location}, but nodes are created in {region}"
@@ -88,7 +88,7 @@ mod tests {
     fn read(row: Value) -> Result<CapacityReservation, CloudError> {
         let group = "/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/g";
         let region = Region::new("westeurope").unwrap();
-        room(serde_json::from_value(row).unwrap(), &ArmId::new(group).unwrap(), &region)
+        reservation(serde_json::from_value(row).unwrap(), &ArmId::new(group).unwrap(), &region)
     }
 
     /// As the pages of Azure's API show it.

@@ -1,10 +1,10 @@
-//! Subnets: how many addresses are used, and how many can be?
+//! Addresses of subnets: how many there are, and how many are used.
 //!
 //! The usages of a virtual network have both for each of its subnets, the five addresses of each range that Azure keeps
 //! already taken off. One request answers for all subnets of a network.
 
-use crate::azure::Azure;
-use crate::error::{invalid, unavailable};
+use crate::arm::error::{invalid, unavailable};
+use crate::client::Azure;
 use napkeeper_core::catalog::live::SubnetAddresses;
 use napkeeper_core::model::errors::CloudError;
 use napkeeper_core::model::names::ArmId;
@@ -16,7 +16,7 @@ const VERSION: &str = "2024-05-01";
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+struct SubnetUsageRow {
     id: Option<String>,
     /// Numbers with a fraction of zero.
     current_value: f64,
@@ -34,18 +34,18 @@ impl Azure {
             let network = network_of(id).ok_or_else(|| invalid(format!("{id} is not a subnet")))?;
             by_network.entry(network).or_default().push(id);
         }
-        let mut rooms = Vec::new();
+        let mut addresses = Vec::new();
         for (network, subnets) in by_network {
-            let entries: Vec<Entry> = self.whole_list(&format!("{network}/usages"), VERSION, &[]).await?;
+            let rows: Vec<SubnetUsageRow> = self.list_fact(&format!("{network}/usages"), VERSION, &[]).await?;
             for id in subnets {
-                let entry =
-                    entries.iter().find(|e| e.id.as_deref().is_some_and(|e| e.eq_ignore_ascii_case(id.as_str())));
-                let entry = entry.ok_or_else(|| unavailable(format!("{network} has no subnet {}", id.name())))?;
-                let (used, usable) = (count(entry.current_value), count(entry.limit));
-                rooms.push(SubnetAddresses { id: id.clone(), used, usable, is_default: false });
+                let row =
+                    rows.iter().find(|row| row.id.as_deref().is_some_and(|of| of.eq_ignore_ascii_case(id.as_str())));
+                let row = row.ok_or_else(|| unavailable(format!("{network} has no subnet {}", id.name())))?;
+                let (used, usable) = (count(row.current_value), count(row.limit));
+                addresses.push(SubnetAddresses { id: id.clone(), used, usable, is_default: false });
             }
         }
-        Ok(rooms)
+        Ok(addresses)
     }
 }
 

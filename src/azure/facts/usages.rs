@@ -1,6 +1,6 @@
-//! Usages: how many cores are in use, and how many are allowed?
+//! Core quotas of the region, and how much of each is used.
 
-use crate::azure::Azure;
+use crate::client::Azure;
 use napkeeper_core::catalog::live::QuotaUsage;
 use napkeeper_core::model::errors::CloudError;
 use serde::Deserialize;
@@ -11,14 +11,14 @@ const VERSION: &str = "2024-07-01";
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
-    name: Name,
+struct UsageRow {
+    name: UsageName,
     current_value: i64,
     limit: i64,
 }
 
 #[derive(Debug, Deserialize)]
-struct Name {
+struct UsageName {
     value: Option<String>,
 }
 
@@ -31,13 +31,13 @@ impl Azure {
         let Self { subscription, settings, .. } = self;
         let path =
             format!("/subscriptions/{subscription}/providers/Microsoft.Compute/locations/{}/usages", settings.region);
-        let entries: Vec<Entry> = self.whole_list(&path, VERSION, &[]).await?;
+        let rows: Vec<UsageRow> = self.list_fact(&path, VERSION, &[]).await?;
         // A limit below zero stands for none.
         let limit = |n: i64| u64::try_from(n).unwrap_or(u64::MAX);
-        let usage = |e: Entry| {
-            let name = Arc::from(e.name.value?);
-            Some(QuotaUsage { name, used: u64::try_from(e.current_value).unwrap_or(0), limit: limit(e.limit) })
+        let usage = |row: UsageRow| {
+            let name = Arc::from(row.name.value?);
+            Some(QuotaUsage { name, used: u64::try_from(row.current_value).unwrap_or(0), limit: limit(row.limit) })
         };
-        Ok(entries.into_iter().filter_map(usage).collect())
+        Ok(rows.into_iter().filter_map(usage).collect())
     }
 }

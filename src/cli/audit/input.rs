@@ -8,7 +8,7 @@ use super::saved::{self, Folder, Manifest};
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 use napkeeper_api::config;
-use napkeeper_azure::{Azure, AzureCloud, AzureSettings, HttpWire, Recorder, Saved};
+use napkeeper_azure::{Azure, AzureCloud, AzureSettings, HttpTransport, Recorder, Replay};
 use napkeeper_controller::settings as config_file;
 use napkeeper_controller::{azure_args, inventory};
 use napkeeper_core::catalog::live::PriceSheet;
@@ -18,8 +18,8 @@ use napkeeper_core::model::names::{ArmId, Region};
 use napkeeper_core::model::orphans::record::OrphanRecords;
 use napkeeper_core::model::orphans::sweep::Sweep;
 use napkeeper_core::model::settings::{ClusterIdentity, ControllerMode, PauseSwitch, Settings};
-use napkeeper_kube::saved::{record, replay};
-use napkeeper_kube::{connect, memory, read_pause};
+use napkeeper_kube::list::recording::{record, replay};
+use napkeeper_kube::{connect, list, read_pause};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
     let Target { mut settings, cloud, sheet } = target(args, None)?;
     let clock = args.azure.clock();
     let keeps: fn(&str) -> bool = if args.save.is_some() { |_| true } else { |name| name == saved::GROUP };
-    let http = Arc::new(HttpWire::new(AzureSettings::DEADLINE)?);
+    let http = Arc::new(HttpTransport::new(AzureSettings::DEADLINE)?);
     let recorder = Arc::new(Recorder::new(http, keeps));
     let azure = Azure::new(
         azure_args::settings(&settings.cluster, args.azure.endpoint(cloud)),
@@ -77,7 +77,7 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
         Ok(()) => inventory::take(&azure, &client, &clock).await,
         Err(error) => inventory::without_azure(&error.message, &client, &clock).await,
     };
-    let (sweeps, records) = tokio::join!(memory::read_sweeps(&client), memory::read_records(&client));
+    let (sweeps, records) = tokio::join!(list::read_sweeps(&client), list::read_records(&client));
     let paused = read_pause(&client, &args.namespace).await;
     let mut unread = Vec::new();
     let paused = paused.map(|pause| pause.blocks(PauseSwitch::Delete)).unwrap_or_else(|error| {
@@ -108,7 +108,7 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
 /// A client of Azure, and the node resource group.
 pub(super) fn adapter(args: &Args) -> anyhow::Result<(Azure, ArmId)> {
     let Target { settings, cloud, .. } = target(args, None)?;
-    let wire = Arc::new(HttpWire::new(AzureSettings::DEADLINE)?);
+    let wire = Arc::new(HttpTransport::new(AzureSettings::DEADLINE)?);
     let azure = Azure::new(
         azure_args::settings(&settings.cluster, args.azure.endpoint(cloud)),
         wire,
@@ -140,7 +140,7 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
     let (shown, group) = (folder.display().to_string(), settings.cluster.node_resource_group.name().to_owned());
     let names: BTreeSet<String> = incomplete.keys().cloned().collect();
     let hint = move |name: &str| saved::missing(&shown, name, &group, incomplete.get(name).map(String::as_str));
-    let wire = Arc::new(Saved::new(pages, hint.clone()).refusing(names.clone()));
+    let wire = Arc::new(Replay::new(pages, hint.clone()).refusing(names.clone()));
     let token = azure_args::fixed("no action needed", now)?;
     let azure = Azure::new(azure_args::settings(&settings.cluster, AzureCloud::Public.endpoint()), wire, token)?;
     let mut not_served = manifest.as_ref().map(|m| m.not_served.clone()).unwrap_or_else(saved::optional);
@@ -149,7 +149,7 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
     let client = replay(objects, not_served, hint);
     let mut inventory = inventory::take(&azure, &client, &StoppedClock(now)).await;
     (inventory.started_at, inventory.finished_at) = (started, now);
-    let (sweeps, records) = tokio::join!(memory::read_sweeps(&client), memory::read_records(&client));
+    let (sweeps, records) = tokio::join!(list::read_sweeps(&client), list::read_records(&client));
     let mut unread = Vec::new();
     let (mut records, mut sweeps) = (take(records, &mut unread), take(sweeps, &mut unread));
     if let Some(manifest) = &manifest {

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use napkeeper_azure::Pages;
 use napkeeper_core::model::azure::inventory::{Inventory, InventoryListing, ListFailure};
 use napkeeper_core::model::settings::Settings;
-use napkeeper_kube::saved::Objects;
+use napkeeper_kube::list::recording::Objects;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,8 +6,8 @@ use anyhow::{Context, bail};
 use napkeeper_api::facts::Published;
 use napkeeper_controller::wall_clock::WallClock;
 use napkeeper_core::snapshot::Snapshot;
-use napkeeper_kube::saved::{Objects, replay};
-use napkeeper_kube::watch::{Kind, WatchEvent, WatchOptions, fold, watch};
+use napkeeper_kube::list::recording::{Objects, replay};
+use napkeeper_kube::watch::{WatchEvent, WatchOptions, WatchedKind, fold, watch};
 use napkeeper_kube::{connect, read_facts};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -17,25 +17,26 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// The kinds that scheduling depends on.
-const KINDS: [Kind; 14] = [
-    Kind::Pods,
-    Kind::Nodes,
-    Kind::NodePools,
-    Kind::NodeClasses,
-    Kind::NodeClaims,
-    Kind::NodeOverlays,
-    Kind::DaemonSets,
-    Kind::Volumes,
-    Kind::VolumeClaims,
-    Kind::StorageClasses,
-    Kind::CsiNodes,
-    Kind::Namespaces,
-    Kind::Services,
-    Kind::Schedulers,
+const KINDS: [WatchedKind; 14] = [
+    WatchedKind::Pods,
+    WatchedKind::Nodes,
+    WatchedKind::NodePools,
+    WatchedKind::NodeClasses,
+    WatchedKind::NodeClaims,
+    WatchedKind::NodeOverlays,
+    WatchedKind::DaemonSets,
+    WatchedKind::Volumes,
+    WatchedKind::VolumeClaims,
+    WatchedKind::StorageClasses,
+    WatchedKind::CsiNodes,
+    WatchedKind::Namespaces,
+    WatchedKind::Services,
+    WatchedKind::Schedulers,
 ];
 
-/// Kinds that are required.
-const REQUIRED: [Kind; 4] = [Kind::Pods, Kind::Nodes, Kind::NodePools, Kind::NodeClasses];
+/// WatchedKinds that are required.
+const REQUIRED: [WatchedKind; 4] =
+    [WatchedKind::Pods, WatchedKind::Nodes, WatchedKind::NodePools, WatchedKind::NodeClasses];
 
 /// How long listing everything may take.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -78,7 +79,7 @@ pub(super) async fn saved(path: &Path) -> anyhow::Result<ListedCluster> {
             .with_context(|| format!("--from: {shown} is not valid JSON; recreate it with: {LIST} > {shown}"))?;
         add(value, &mut objects);
     }
-    for kind in REQUIRED.into_iter().filter(|kind| *kind != Kind::Nodes) {
+    for kind in REQUIRED.into_iter().filter(|kind| *kind != WatchedKind::Nodes) {
         if !objects.contains_key(plural(kind)) {
             let shown = path.display();
             bail!("--from {shown}: no {} found; list everything with: {LIST} > cluster.json", plural(kind));
@@ -92,7 +93,7 @@ pub(super) async fn saved(path: &Path) -> anyhow::Result<ListedCluster> {
 }
 
 /// The resource without its group, as it stands in a path.
-fn plural(kind: Kind) -> &'static str {
+fn plural(kind: WatchedKind) -> &'static str {
     kind.resource().split('.').next().unwrap_or_default()
 }
 
@@ -133,7 +134,7 @@ fn add_object(kind: &str, object: Value, objects: &mut Objects) {
 }
 
 /// Lists all kinds. Those that are not required and cannot be listed are left out with a remark.
-async fn list(client: &kube::Client, mut kinds: BTreeSet<Kind>) -> anyhow::Result<ListedCluster> {
+async fn list(client: &kube::Client, mut kinds: BTreeSet<WatchedKind>) -> anyhow::Result<ListedCluster> {
     let mut remarks = Vec::new();
     loop {
         match tokio::time::timeout(TIMEOUT, attempt(client, &kinds, &mut remarks)).await {
@@ -150,11 +151,11 @@ async fn list(client: &kube::Client, mut kinds: BTreeSet<Kind>) -> anyhow::Resul
 }
 
 /// The kind that failed and why; `None` when the watch ended.
-type ListError = Option<(Kind, String)>;
+type ListError = Option<(WatchedKind, String)>;
 
 async fn attempt(
     client: &kube::Client,
-    kinds: &BTreeSet<Kind>,
+    kinds: &BTreeSet<WatchedKind>,
     remarks: &mut Vec<String>,
 ) -> Result<Snapshot, ListError> {
     let (sender, mut changes) = mpsc::channel(1_000);
@@ -164,7 +165,7 @@ async fn attempt(
     let result = loop {
         match changes.recv().await {
             Some(WatchEvent::Synced) => break Ok(()),
-            Some(WatchEvent::Trouble { kind, error }) => break Err(Some((kind, error))),
+            Some(WatchEvent::Failing { kind, error }) => break Err(Some((kind, error))),
             Some(WatchEvent::Unreadable { kind, name, why }) => unreadable.push(format!("{kind} {name}: {why}")),
             Some(event) => fold(&event, &mut snapshot),
             None => break Err(None),

@@ -42,7 +42,7 @@ impl Keeper {
                 self.controller.apply(&delta);
                 self.changed = true;
             }
-            WatchEvent::Trouble { kind, error } => {
+            WatchEvent::Failing { kind, error } => {
                 tracing::warn!(kind = kind.resource(), error, "watch failed: no decisions until it recovers");
                 self.troubled.insert(kind, error);
             }

@@ -19,7 +19,7 @@ use napkeeper_core::model::names::ClaimName;
 use napkeeper_core::model::settings::{ControllerMode, Pause, Settings};
 use napkeeper_core::plan::{ClusterRead, Command, CommandReport, Effect, Reply};
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
-use napkeeper_kube::watch::{Kind, WatchEvent};
+use napkeeper_kube::watch::{WatchEvent, WatchedKind};
 use napkeeper_serve::{Check, Lifecycle};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ pub(super) struct Keeper {
     teller: Teller,
     watches: Check,
     /// Kinds whose watch fails, with the reason.
-    troubled: BTreeMap<Kind, String>,
+    troubled: BTreeMap<WatchedKind, String>,
     term: Option<Term>,
     synced: bool,
     leads: bool,

@@ -1,30 +1,30 @@
-//! Watching: what does the API server hold now, and what changes?
+//! Watches the cluster.
 //!
-//! One reflector for each kind lists it in pages and then watches it; all of them feed one table, which says what
-//! has changed as [`Delta`]s. An error is said once and retried for ever, with back-off and jitter.
+//! One reflector for each kind lists it in pages and then watches it; all of them write to one table, which returns what
+//! has changed as [`Delta`]s. An error is reported once and retried indefinitely, with back-off and jitter.
 
-mod feed;
-mod kind;
+mod failure;
+mod object;
+mod pod_interner;
 mod reflector;
-mod row;
-mod shapes;
+mod table;
 #[cfg(test)]
 mod tests;
-mod trouble;
+mod watched_kind;
 
-use feed::Feed;
 use futures::StreamExt;
 use futures::stream::select_all;
-pub use kind::Kind;
 use kube::Client;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_core::snapshot::delta::{Delta, apply_delta};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use table::ObjectTable;
 use tokio::sync::mpsc::Sender;
+pub use watched_kind::WatchedKind;
 
-/// How long one watch lasts before it is asked for anew. A dead connection is noticed at the latest 5 s after it.
+/// How long one watch lasts before it is requested again. A dead connection is noticed at the latest 5 s after it.
 pub const WATCH_SECONDS: u32 = 120;
 
 /// What is watched, and how times are read.
@@ -32,9 +32,9 @@ pub const WATCH_SECONDS: u32 = 120;
 pub struct WatchOptions {
     /// Turns the API server's times into ours.
     pub clock: Arc<dyn Clock>,
-    /// The kinds to watch; [`Kind::ALL`] for all.
-    pub kinds: BTreeSet<Kind>,
-    /// The namespace of the pause switch, which is ours.
+    /// The kinds to watch; [`WatchedKind::ALL`] for all.
+    pub kinds: BTreeSet<WatchedKind>,
+    /// The namespace of the pause switch: napkeeper's own.
     pub namespace: String,
 }
 
@@ -42,14 +42,14 @@ impl WatchOptions {
     /// All kinds.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, namespace: impl Into<String>) -> Self {
-        Self { clock, kinds: Kind::ALL.into(), namespace: namespace.into() }
+        Self { clock, kinds: WatchedKind::ALL.into(), namespace: namespace.into() }
     }
 }
 
-/// What watching has to say.
+/// A result of watching.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// All kinds have been listed once: the Snapshot is whole.
+    /// All kinds have been listed once: the Snapshot is complete.
     Synced,
     /// An object is new, has changed or is gone.
     Changed(Delta),
@@ -58,41 +58,41 @@ pub enum WatchEvent {
     /// version stays.
     Unreadable {
         /// Its kind.
-        kind: Kind,
+        kind: WatchedKind,
         /// Its name, with its namespace if it has one.
         name: String,
         /// All that is wrong with it.
         why: String,
     },
     /// A kind cannot be read for now; what is known of it may be out of date.
-    Trouble {
+    Failing {
         /// The kind.
-        kind: Kind,
+        kind: WatchedKind,
         /// What is wrong and what to do, as a sentence.
         error: String,
     },
     /// A kind can be read again.
     Recovered {
         /// The kind.
-        kind: Kind,
+        kind: WatchedKind,
     },
 }
 
 /// Watches until the receiver is dropped. Slow receivers slow it down: nothing piles up.
 pub async fn watch(client: Client, options: WatchOptions, sender: Sender<WatchEvent>) {
-    let mut feed = Feed::new(options.kinds.iter().copied());
+    let mut table = ObjectTable::new(options.kinds.iter().copied());
     let kinds = options.kinds.iter();
-    let mut steps = select_all(kinds.map(|kind| {
+    let mut changes = select_all(kinds.map(|kind| {
         let kind = *kind;
-        reflector::steps(kind, &client, &options).map(move |step| (kind, step)).boxed()
+        reflector::reflect(kind, &client, &options).map(move |event| (kind, event)).boxed()
     }));
     loop {
         let next = tokio::select! {
-            next = steps.next() => next,
+            next = changes.next() => next,
             () = sender.closed() => None,
         };
-        let Some((kind, step)) = next else { return };
-        for event in feed.take(kind, step) {
+        let Some((kind, change)) = next else { return };
+        for event in table.apply(kind, change) {
             if sender.send(event).await.is_err() {
                 return;
             }

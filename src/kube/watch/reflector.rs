@@ -1,11 +1,11 @@
-//! Reflectors: how does one kind become a stream of [`RotationStep`]s?
+//! Lists and watches one kind, as a stream of [`ReflectorEvent`]s.
 
-use super::row::{Id, Row, Seen, Step};
-use super::trouble::{is_absent, trouble};
-use super::{Kind, WATCH_SECONDS, WatchOptions};
-use crate::ours;
-use crate::pause::{PAUSE_CONFIG_MAP, pause};
-use crate::raw::{self, RawObject};
+use super::failure::{failure_message, is_absent};
+use super::object::{ObjectId, ObjectState, ReflectorEvent, WatchedObject};
+use super::{WATCH_SECONDS, WatchOptions, WatchedKind};
+use crate::leader::pause::{PAUSE_CONFIG_MAP, pause};
+use crate::objects::controller_time;
+use crate::objects::raw_object::{self, RawObject};
 use futures::stream::{BoxStream, poll_fn};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::{apps, core, storage};
@@ -30,57 +30,70 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 /// Objects in a page.
-const PAGE: u32 = 500;
-/// Pods in a page: one takes many times the memory while it is read that it does later.
-const PODS: u32 = 100;
+const PAGE_SIZE: u32 = 500;
+/// Pods in a page: while it is parsed, one takes many times the memory that it does later.
+const POD_PAGE_SIZE: u32 = 100;
 
-/// Lists and watches a kind, for ever.
-pub(super) fn steps(kind: Kind, client: &Client, options: &WatchOptions) -> BoxStream<'static, Step> {
+/// Lists and watches a kind, indefinitely.
+pub(super) fn reflect(
+    kind: WatchedKind,
+    client: &Client,
+    options: &WatchOptions,
+) -> BoxStream<'static, ReflectorEvent> {
     let clock = || Arc::clone(&options.clock);
     let reflector = || Reflector::new(kind, client);
     match kind {
-        Kind::Pods => reflector().all(pod(clock())),
-        Kind::Nodes => reflector().all(timed(clock(), |o, c| ours::node(o, c).map(Row::Node))),
-        Kind::NodeClaims => reflector().all(timed(clock(), |o, c| ours::claim(o, c).map(Row::Claim))),
-        Kind::NodePools => reflector().all(|o: &NodePool| read(convert::node_pool(o), |p| Row::Pool(p.into()))),
-        Kind::NodeClasses => reflector().all(|o: &AKSNodeClass| read(convert::node_class(o), |c| Row::Class(c.into()))),
-        Kind::NodeOverlays => {
-            reflector().all(|o: &NodeOverlay| read(convert::node_overlay(o), |o| Row::Overlay(o.into())))
+        WatchedKind::Pods => reflector().all(pod(clock())),
+        WatchedKind::Nodes => {
+            reflector().all(timed(clock(), |o, c| controller_time::node(o, c).map(WatchedObject::Node)))
         }
-        Kind::DaemonSets => reflector().all(|o: &apps::v1::DaemonSet| read(convert::daemon_set(o), daemon_set)),
-        Kind::OrphanSweeps => reflector().all(|o: &OrphanSweep| read(convert::sweep(o), |s| Row::Sweep(s.into()))),
-        Kind::OrphanRecords => reflector().all(record),
-        Kind::Volumes => {
-            reflector().all(|o: &core::v1::PersistentVolume| read(convert::volume(o), |v| Row::Volume(v.into())))
+        WatchedKind::NodeClaims => {
+            reflector().all(timed(clock(), |o, c| controller_time::claim(o, c).map(WatchedObject::Claim)))
         }
-        Kind::VolumeClaims => reflector()
-            .all(|o: &core::v1::PersistentVolumeClaim| read(convert::volume_claim(o), |c| Row::VolumeClaim(c.into()))),
-        Kind::StorageClasses => reflector()
-            .all(|o: &storage::v1::StorageClass| read(convert::storage_class(o), |c| Row::StorageClass(c.into()))),
-        Kind::CsiNodes => {
-            reflector().all(|o: &storage::v1::CSINode| read(convert::attach_limits(o), |l| Row::AttachLimits(l.into())))
+        WatchedKind::NodePools => {
+            reflector().all(|o: &NodePool| read(convert::node_pool(o), |p| WatchedObject::Pool(p.into())))
         }
+        WatchedKind::NodeClasses => {
+            reflector().all(|o: &AKSNodeClass| read(convert::node_class(o), |c| WatchedObject::Class(c.into())))
+        }
+        WatchedKind::NodeOverlays => {
+            reflector().all(|o: &NodeOverlay| read(convert::node_overlay(o), |o| WatchedObject::Overlay(o.into())))
+        }
+        WatchedKind::DaemonSets => reflector().all(|o: &apps::v1::DaemonSet| read(convert::daemon_set(o), daemon_set)),
+        WatchedKind::OrphanSweeps => {
+            reflector().all(|o: &OrphanSweep| read(convert::sweep(o), |s| WatchedObject::Sweep(s.into())))
+        }
+        WatchedKind::OrphanRecords => reflector().all(record),
+        WatchedKind::Volumes => reflector()
+            .all(|o: &core::v1::PersistentVolume| read(convert::volume(o), |v| WatchedObject::Volume(v.into()))),
+        WatchedKind::VolumeClaims => reflector().all(|o: &core::v1::PersistentVolumeClaim| {
+            read(convert::volume_claim(o), |c| WatchedObject::VolumeClaim(c.into()))
+        }),
+        WatchedKind::StorageClasses => reflector().all(|o: &storage::v1::StorageClass| {
+            read(convert::storage_class(o), |c| WatchedObject::StorageClass(c.into()))
+        }),
+        WatchedKind::CsiNodes => reflector()
+            .all(|o: &storage::v1::CSINode| read(convert::attach_limits(o), |l| WatchedObject::AttachLimits(l.into()))),
         // Of a Namespace only metadata are read.
-        Kind::Namespaces => reflector().all(|o: &PartialObjectMeta<core::v1::Namespace>| {
-            read(convert::namespace(&o.metadata), |space| Row::Namespace(Arc::new(keyed(space))))
+        WatchedKind::Namespaces => reflector().all(|o: &PartialObjectMeta<core::v1::Namespace>| {
+            read(convert::namespace(&o.metadata), |space| WatchedObject::Namespace(Arc::new(keyed(space))))
         }),
-        Kind::Services => {
-            reflector().all(|o: &core::v1::Service| read(convert::service(o), |s| Row::Service(Arc::new(keyed(s)))))
-        }
-        Kind::Schedulers => reflector().all(|o: &SchedulerConfiguration| {
-            read(convert::scheduler_profiles(o), |s| Row::Scheduler(Arc::new(keyed(s))))
+        WatchedKind::Services => reflector()
+            .all(|o: &core::v1::Service| read(convert::service(o), |s| WatchedObject::Service(Arc::new(keyed(s))))),
+        WatchedKind::Schedulers => reflector().all(|o: &SchedulerConfiguration| {
+            read(convert::scheduler_profiles(o), |s| WatchedObject::Scheduler(Arc::new(keyed(s))))
         }),
-        Kind::Pause => reflector().named(&options.namespace, PAUSE_CONFIG_MAP, |o: &core::v1::ConfigMap| {
+        WatchedKind::Pause => reflector().named(&options.namespace, PAUSE_CONFIG_MAP, |o: &core::v1::ConfigMap| {
             let (held, wrong) = pause(o);
-            (Some(Row::Pause(Arc::new(held))), wrong)
+            (Some(WatchedObject::Pause(Arc::new(held))), wrong)
         }),
     }
 }
 
 /// What is kept of an object, and what is wrong with it.
-type Reading = (Option<Row>, Option<String>);
+type Reading = (Option<WatchedObject>, Option<String>);
 
-fn read<T>(result: Result<T, Violations>, row: impl FnOnce(T) -> Row) -> Reading {
+fn read<T>(result: Result<T, Violations>, row: impl FnOnce(T) -> WatchedObject) -> Reading {
     match result {
         Ok(value) => (Some(row(value)), None),
         Err(violations) => (None, Some(violations.to_string())),
@@ -90,15 +103,15 @@ fn read<T>(result: Result<T, Violations>, row: impl FnOnce(T) -> Row) -> Reading
 /// A reading of an object that holds times.
 fn timed<K>(
     clock: Arc<dyn Clock>,
-    convert: impl Fn(&K, &dyn Clock) -> Result<Row, Violations> + Send + 'static,
+    convert: impl Fn(&K, &dyn Clock) -> Result<WatchedObject, Violations> + Send + 'static,
 ) -> impl Fn(&K) -> Reading + Send + 'static {
     move |object| read(convert(object, &*clock), |row| row)
 }
 
 /// A pod that cannot be understood is kept all the same: it runs.
 fn pod(clock: Arc<dyn Clock>) -> impl Fn(&core::v1::Pod) -> Reading + Send + 'static {
-    move |object| match ours::pod(object, &*clock) {
-        Ok((pod, wrong)) => (Some(Row::Pod(pod)), wrong.map(|why| why.to_string())),
+    move |object| match controller_time::pod(object, &*clock) {
+        Ok((pod, wrong)) => (Some(WatchedObject::Pod(pod)), wrong.map(|why| why.to_string())),
         Err(violations) => (None, Some(violations.to_string())),
     }
 }
@@ -108,33 +121,33 @@ fn keyed<K, V>((key, value): (K, V)) -> (K, Arc<V>) {
     (key, Arc::new(value))
 }
 
-fn daemon_set(set: convert::DaemonSet) -> Row {
-    Row::DaemonSet(Arc::new((set.key, Arc::new(DaemonSet { shape: set.template.shape }))))
+fn daemon_set(set: convert::DaemonSet) -> WatchedObject {
+    WatchedObject::DaemonSet(Arc::new((set.key, Arc::new(DaemonSet { shape: set.template.shape }))))
 }
 
 fn record(object: &OrphanRecord) -> Reading {
-    read(convert::records([&object.spec]), |_| Row::Record(Arc::new(object.spec.clone())))
+    read(convert::records([&object.spec]), |_| WatchedObject::Record(Arc::new(object.spec.clone())))
 }
 
-/// One kind, and whether its last watch has begun.
+/// One kind, and whether its last watch has started.
 struct Reflector {
-    kind: Kind,
+    kind: WatchedKind,
     client: Client,
-    begun: Arc<AtomicBool>,
+    started: Arc<AtomicBool>,
 }
 
 impl Reflector {
-    fn new(kind: Kind, client: &Client) -> Self {
-        let begun = Arc::default();
-        Self { kind, client: listening(client.clone(), Arc::clone(&begun)), begun }
+    fn new(kind: WatchedKind, client: &Client) -> Self {
+        let started = Arc::default();
+        Self { kind, client: noting_watch_starts(client.clone(), Arc::clone(&started)), started }
     }
 
     /// All objects of the kind, in all namespaces.
-    fn all<K>(self, read: impl Fn(&K) -> Reading + Send + 'static) -> BoxStream<'static, Step>
+    fn all<K>(self, read: impl Fn(&K) -> Reading + Send + 'static) -> BoxStream<'static, ReflectorEvent>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
     {
-        let api = raw::all::<K>(&self.client);
+        let api = raw_object::all::<K>(&self.client);
         self.run(api, watcher::Config::default(), Box::new(as_kind(read)))
     }
 
@@ -144,28 +157,28 @@ impl Reflector {
         space: &str,
         name: &str,
         read: impl Fn(&K) -> Reading + Send + 'static,
-    ) -> BoxStream<'static, Step>
+    ) -> BoxStream<'static, ReflectorEvent>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned + 'static,
     {
-        let api = raw::namespaced::<K>(&self.client, space);
+        let api = raw_object::namespaced::<K>(&self.client, space);
         self.run(api, watcher::Config::default().fields(&format!("metadata.name={name}")), Box::new(as_kind(read)))
     }
 
-    fn run(self, api: Api<RawObject>, config: watcher::Config, read: ReadRaw) -> BoxStream<'static, Step> {
+    fn run(self, api: Api<RawObject>, config: watcher::Config, read: ReadRaw) -> BoxStream<'static, ReflectorEvent> {
         let kind = self.kind;
-        let page = if kind == Kind::Pods { PODS } else { PAGE };
+        let page = if kind == WatchedKind::Pods { POD_PAGE_SIZE } else { PAGE_SIZE };
         let events = watcher(api, config.timeout(WATCH_SECONDS).page_size(page)).default_backoff();
-        let steps = events.map(move |event| match event {
-            Ok(event) => step(event, &read),
-            Err(error) if kind.is_optional() && is_absent(&error) => Step::Absent,
-            Err(error) => Step::Failed(trouble(kind, &error)),
+        let changes = events.map(move |event| match event {
+            Ok(event) => convert_event(event, &read),
+            Err(error) if kind.is_optional() && is_absent(&error) => ReflectorEvent::Absent,
+            Err(error) => ReflectorEvent::Failed(failure_message(kind, &error)),
         });
-        with_beginnings(steps.boxed(), self.begun).boxed()
+        with_watch_starts(changes.boxed(), self.started).boxed()
     }
 }
 
-/// Reads an object of a kind that is no longer in the type.
+/// Reads an object whose kind is erased.
 type ReadRaw = Box<dyn Fn(RawObject) -> Reading + Send>;
 
 fn as_kind<K: DeserializeOwned>(read: impl Fn(&K) -> Reading) -> impl Fn(RawObject) -> Reading {
@@ -175,46 +188,49 @@ fn as_kind<K: DeserializeOwned>(read: impl Fn(&K) -> Reading) -> impl Fn(RawObje
     }
 }
 
-fn step(event: Event<RawObject>, read: &ReadRaw) -> Step {
-    let id = |object: &RawObject| Id {
+fn convert_event(event: Event<RawObject>, read: &ReadRaw) -> ReflectorEvent {
+    let id = |object: &RawObject| ObjectId {
         namespace: object.meta().namespace.as_deref().unwrap_or_default().into(),
         name: object.meta().name.as_deref().unwrap_or_default().into(),
     };
     match event {
-        Event::Init => Step::Listing,
+        Event::Init => ReflectorEvent::ListStarted,
         Event::InitApply(object) | Event::Apply(object) => {
             let version = object.meta().resource_version.as_deref().unwrap_or_default().into();
             let id = id(&object);
             let (row, wrong) = read(object);
-            Step::Object(id, Seen { version, row, wrong: wrong.map(Into::into) })
+            ReflectorEvent::Seen(id, ObjectState { version, object: row, wrong: wrong.map(Into::into) })
         }
-        Event::Delete(object) => Step::Gone(id(&object)),
-        Event::InitDone => Step::Listed,
+        Event::Delete(object) => ReflectorEvent::Gone(id(&object)),
+        Event::InitDone => ReflectorEvent::ListDone,
     }
 }
 
-/// Says so where a watch has begun: kube's watcher says nothing until something changes, and a kind would look broken
-/// for as long. The watcher makes its requests while it is polled, so once it waits, `begun` tells how the last went.
-fn with_beginnings(mut steps: BoxStream<'static, Step>, begun: Arc<AtomicBool>) -> impl Stream<Item = Step> + Send {
-    poll_fn(move |context| match steps.poll_next_unpin(context) {
-        Poll::Pending if begun.swap(false, Ordering::Relaxed) => Poll::Ready(Some(Step::Watching)),
-        Poll::Ready(step) => {
-            begun.store(false, Ordering::Relaxed);
-            Poll::Ready(step)
+/// Adds an event where a watch has started: kube's watcher emits none until something changes, and a kind would look broken
+/// until then. The watcher makes its requests while it is polled, so once it waits, `started` tells how the last went.
+fn with_watch_starts(
+    mut changes: BoxStream<'static, ReflectorEvent>,
+    started: Arc<AtomicBool>,
+) -> impl Stream<Item = ReflectorEvent> + Send {
+    poll_fn(move |context| match changes.poll_next_unpin(context) {
+        Poll::Pending if started.swap(false, Ordering::Relaxed) => Poll::Ready(Some(ReflectorEvent::WatchStarted)),
+        Poll::Ready(change) => {
+            started.store(false, Ordering::Relaxed);
+            Poll::Ready(change)
         }
         Poll::Pending => Poll::Pending,
     })
 }
 
-/// The same client, which notes when a watch has begun.
-fn listening(client: Client, begun: Arc<AtomicBool>) -> Client {
+/// The same client, which records when a watch has started.
+fn noting_watch_starts(client: Client, started: Arc<AtomicBool>) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = tower::service_fn(move |request: http::Request<Body>| {
-        let (client, begun) = (client.clone(), Arc::clone(&begun));
+        let (client, started) = (client.clone(), Arc::clone(&started));
         async move {
             let watches = request.uri().query().is_some_and(|q| q.split('&').any(|p| p == "watch=true"));
             let response = client.send(request).await?;
-            begun.store(watches && response.status().is_success(), Ordering::Relaxed);
+            started.store(watches && response.status().is_success(), Ordering::Relaxed);
             Ok::<_, kube::Error>(response)
         }
     });

@@ -22,7 +22,7 @@ struct Watching {
 }
 
 impl Watching {
-    fn start(fake: &Fake, kinds: &[Kind]) -> Self {
+    fn start(fake: &Fake, kinds: &[WatchedKind]) -> Self {
         let (sender, events) = channel(4);
         let options =
             WatchOptions { kinds: kinds.iter().copied().collect(), ..WatchOptions::new(Arc::new(Real), "napkeeper") };
@@ -70,7 +70,7 @@ fn claim(name: &str, class: &str) -> Value {
 
 fn trouble_of(event: &WatchEvent) -> Option<&str> {
     match event {
-        WatchEvent::Trouble { error, .. } => Some(error),
+        WatchEvent::Failing { error, .. } => Some(error),
         _ => None,
     }
 }
@@ -79,7 +79,7 @@ fn trouble_of(event: &WatchEvent) -> Option<&str> {
 async fn all_pages_are_listed_and_changes_follow() {
     let fake = Fake::serving(&[PODS, NODES]);
     ["a", "b", "c", "d", "e", "f", "g"].iter().for_each(|name| fake.put(PODS, pod(name)));
-    let mut watching = Watching::start(&fake, &[Kind::Pods, Kind::Nodes]);
+    let mut watching = Watching::start(&fake, &[WatchedKind::Pods, WatchedKind::Nodes]);
     watching.synced().await;
     assert_eq!(watching.pods(), ["a", "b", "c", "d", "e", "f", "g"]);
 
@@ -100,7 +100,7 @@ async fn all_pages_are_listed_and_changes_follow() {
 async fn what_went_unseen_is_gone_after_a_new_listing_and_the_rest_is_not_said_again() {
     let fake = Fake::serving(&[PODS]);
     ["a", "b", "c", "d"].iter().for_each(|name| fake.put(PODS, pod(name)));
-    let mut watching = Watching::start(&fake, &[Kind::Pods]);
+    let mut watching = Watching::start(&fake, &[WatchedKind::Pods]);
     watching.synced().await;
     fake.fail(PODS, Some(Fault::Unreachable));
     watching.until(|e| trouble_of(e).is_some_and(|t| t.contains("cannot reach the API server"))).await;
@@ -119,14 +119,14 @@ async fn what_went_unseen_is_gone_after_a_new_listing_and_the_rest_is_not_said_a
 async fn a_watch_that_works_again_says_so_without_a_change_and_without_a_listing() {
     let fake = Fake::serving(&[PODS]);
     fake.put(PODS, pod("a"));
-    let mut watching = Watching::start(&fake, &[Kind::Pods]);
+    let mut watching = Watching::start(&fake, &[WatchedKind::Pods]);
     watching.synced().await;
     let listings = |fake: &Fake| fake.requests().iter().filter(|r| !r.contains("watch=true")).count();
     let before = listings(&fake);
     fake.fail(PODS, Some(Fault::Unreachable));
     watching.until(|e| trouble_of(e).is_some()).await;
     fake.fail(PODS, None);
-    watching.until(|e| *e == WatchEvent::Recovered { kind: Kind::Pods }).await;
+    watching.until(|e| *e == WatchEvent::Recovered { kind: WatchedKind::Pods }).await;
     assert_eq!(listings(&fake), before);
 }
 
@@ -135,7 +135,7 @@ async fn a_refusal_and_a_missing_kind_say_what_to_do_and_are_tried_again_slowly(
     let fake = Fake::serving(&[PODS, NODES]);
     fake.fail(NODES, Some(Fault::Status(403)));
     fake.put(PODS, pod("a"));
-    let mut watching = Watching::start(&fake, &[Kind::Pods, Kind::Nodes, Kind::NodeClaims]);
+    let mut watching = Watching::start(&fake, &[WatchedKind::Pods, WatchedKind::Nodes, WatchedKind::NodeClaims]);
     let mut sentences = watching.until(|e| trouble_of(e).is_some()).await;
     sentences.extend(watching.until(|e| trouble_of(e).is_some()).await);
     let sentences: Vec<&str> = sentences.iter().filter_map(trouble_of).collect();
@@ -150,7 +150,11 @@ async fn a_refusal_and_a_missing_kind_say_what_to_do_and_are_tried_again_slowly(
     fake.put(CLAIMS, claim("c", "default"));
     watching.synced().await;
     let recovered = |kind| watching.said.contains(&WatchEvent::Recovered { kind });
-    assert!(recovered(Kind::Nodes) && recovered(Kind::NodeClaims) && !recovered(Kind::Pods), "{:?}", watching.said);
+    assert!(
+        recovered(WatchedKind::Nodes) && recovered(WatchedKind::NodeClaims) && !recovered(WatchedKind::Pods),
+        "{:?}",
+        watching.said
+    );
     let troubles = watching.said.iter().filter(|e| trouble_of(e).is_some()).count();
     assert_eq!(troubles, 2, "each is said once");
 }
@@ -160,7 +164,7 @@ async fn what_cannot_be_understood_stays_as_far_as_it_matters_and_is_said_once()
     let fake = Fake::serving(&[PODS, CLAIMS]);
     fake.put(PODS, pod("a"));
     fake.put(CLAIMS, claim("c", "default"));
-    let mut watching = Watching::start(&fake, &[Kind::Pods, Kind::NodeClaims]);
+    let mut watching = Watching::start(&fake, &[WatchedKind::Pods, WatchedKind::NodeClaims]);
     watching.synced().await;
     let mut wrong = pod("a");
     wrong["spec"]["tolerations"] = json!([{ "operator": "Perhaps" }]);
@@ -174,20 +178,20 @@ async fn what_cannot_be_understood_stays_as_far_as_it_matters_and_is_said_once()
     };
     assert_eq!(opaque(&watching.snapshot), (1, true), "its node is in use");
     let WatchEvent::Unreadable { kind, name, why } = &said[0] else { panic!("{said:?}") };
-    assert_eq!((*kind, name.as_str()), (Kind::Pods, "default/a"));
+    assert_eq!((*kind, name.as_str()), (WatchedKind::Pods, "default/a"));
     assert!(why.contains("spec.tolerations[0].operator: must be Exists or Equal"), "{why}");
 
     // Neither the domain's rules nor the wire types.
     wrong["spec"]["tolerations"] = json!("none");
     fake.put(PODS, wrong);
-    watching.until(|e| matches!(e, WatchEvent::Unreadable { kind: Kind::Pods, .. })).await;
+    watching.until(|e| matches!(e, WatchEvent::Unreadable { kind: WatchedKind::Pods, .. })).await;
     assert_eq!(opaque(&watching.snapshot), (1, true), "the last that was known of it holds");
     fake.put(CLAIMS, claim("c", "Not A Name"));
-    watching.until(|e| matches!(e, WatchEvent::Unreadable { kind: Kind::NodeClaims, .. })).await;
+    watching.until(|e| matches!(e, WatchEvent::Unreadable { kind: WatchedKind::NodeClaims, .. })).await;
     let mut undecodable = claim("c", "default");
     undecodable["spec"]["requirements"] = json!("none");
     fake.put(CLAIMS, undecodable);
-    watching.until(|e| matches!(e, WatchEvent::Unreadable { kind: Kind::NodeClaims, .. })).await;
+    watching.until(|e| matches!(e, WatchEvent::Unreadable { kind: WatchedKind::NodeClaims, .. })).await;
     fake.compact();
     fake.put(CLAIMS, claim("d", "default"));
     let said = watching.until(|e| matches!(e, WatchEvent::Changed(Delta::Claim(c)) if c.name.as_str() == "d")).await;
@@ -199,7 +203,7 @@ async fn what_cannot_be_understood_stays_as_far_as_it_matters_and_is_said_once()
 #[tokio::test]
 async fn the_pause_switch_holds_what_it_says_and_what_it_does_not_say_well() {
     let fake = Fake::serving(&[PAUSE]);
-    let mut watching = Watching::start(&fake, &[Kind::Pause]);
+    let mut watching = Watching::start(&fake, &[WatchedKind::Pause]);
     watching.synced().await;
     assert_eq!(watching.snapshot.pause, Default::default());
     let switch =
@@ -219,7 +223,7 @@ async fn the_pause_switch_holds_what_it_says_and_what_it_does_not_say_well() {
 async fn watching_ends_when_nobody_listens() {
     let fake = Fake::serving(&[PODS]);
     let (sender, events) = channel(1);
-    let options = WatchOptions { kinds: [Kind::Pods].into(), ..WatchOptions::new(Arc::new(Real), "napkeeper") };
+    let options = WatchOptions { kinds: [WatchedKind::Pods].into(), ..WatchOptions::new(Arc::new(Real), "napkeeper") };
     let task = tokio::spawn(watch(fake.client(), options, sender));
     drop(events);
     timeout(Duration::from_secs(5), task).await.unwrap().unwrap();

@@ -1,8 +1,8 @@
-//! NodeClaims: how is one created, advanced, asked to go, and let go?
+//! Writes of NodeClaims: creation, launch intent, status, deletion, finalizer.
 
 use super::{Target, Writer, delete_of};
 use crate::FieldManager;
-use crate::error::{What, call};
+use crate::error::{ApiRequest, call};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::PostParams;
 use kube::{Api, Resource};
@@ -26,7 +26,7 @@ impl Writer {
         Target { api: self.claims(), kind: KIND, name: claim.name.as_str(), uid: &claim.uid, manager, status }
     }
 
-    /// Creates a NodeClaim that goes when its NodePool goes.
+    /// Creates a NodeClaim, owned by its NodePool.
     pub(super) async fn create_claim(&self, draft: &ClaimDraft) -> Result<(), ClusterError> {
         let mut object = convert::claim_draft(draft).map_err(|error| unwritable(draft.name.as_str(), &error))?;
         if let Some(pool) = &draft.spec.pool {
@@ -34,14 +34,14 @@ impl Writer {
         }
         let manager = Some(FieldManager::Provisioner.as_str().to_owned());
         let params = PostParams { field_manager: manager, ..PostParams::default() };
-        let what = What { verb: "create", kind: KIND, name: draft.name.as_str() };
+        let what = ApiRequest { verb: "create", kind: KIND, name: draft.name.as_str() };
         call(what, self.claims().create(&params, &object)).await.map(drop)
     }
 
     /// The NodePool as an owner. One that is gone owns nothing: no claim is made for it.
     async fn owner(&self, pool: &NodePoolName) -> Result<OwnerReference, ClusterError> {
         let pools: Api<NodePool> = Api::all(self.client.clone());
-        let what = What { verb: "get", kind: "NodePool", name: pool.as_str() };
+        let what = ApiRequest { verb: "get", kind: "NodePool", name: pool.as_str() };
         let found = call(what, pools.get_metadata_opt(pool.as_str())).await?;
         let metadata = found.ok_or(ClusterError::NotFound)?.metadata;
         Ok(OwnerReference {
@@ -69,7 +69,7 @@ impl Writer {
         .await
     }
 
-    pub(super) async fn advance_claim(&self, claim: &ClaimRef, step: &ClaimUpdate) -> Result<(), ClusterError> {
+    pub(super) async fn update_claim(&self, claim: &ClaimRef, step: &ClaimUpdate) -> Result<(), ClusterError> {
         let target = self.claim(claim, FieldManager::Lifecycle, true);
         self.update(&target, |found| {
             let status = convert::apply_claim_update(found, step, self.clock.now());
@@ -79,15 +79,15 @@ impl Writer {
         .await
     }
 
-    /// Asks for a NodeClaim's deletion; our finalizer holds it.
+    /// Deletes a NodeClaim; our finalizer keeps it until its resources are gone.
     pub(super) async fn delete_claim(&self, claim: &ClaimRef) -> Result<(), ClusterError> {
         let name = claim.name.as_str();
-        let what = What { verb: "delete", kind: KIND, name };
+        let what = ApiRequest { verb: "delete", kind: KIND, name };
         call(what, self.claims().delete(name, &delete_of(&claim.uid))).await.map(drop)
     }
 
-    /// Takes our finalizer off. A claim that is gone has none.
-    pub(super) async fn release_claim(&self, claim: &ClaimRef) -> Result<(), ClusterError> {
+    /// Removes our finalizer. A claim that is gone has none.
+    pub(super) async fn remove_finalizer(&self, claim: &ClaimRef) -> Result<(), ClusterError> {
         let target = self.claim(claim, FieldManager::Provisioner, false);
         let released = self.update(&target, |found| Ok(without_finalizer(found.metadata.finalizers.as_deref()))).await;
         match released {
@@ -97,7 +97,7 @@ impl Writer {
     }
 }
 
-/// The patch that takes our finalizer off; `None` when it is not there.
+/// The patch that removes our finalizer; `None` when it is not there.
 pub(super) fn without_finalizer(finalizers: Option<&[String]>) -> Option<serde_json::Value> {
     let kept = || finalizers.into_iter().flatten().filter(|f| *f != FINALIZER).collect::<Vec<_>>();
     has_finalizer(finalizers).then(|| json!({ "metadata": { "finalizers": kept() } }))

@@ -1,11 +1,13 @@
-//! Writing: how does an effect on Kubernetes become requests to the API server?
+//! Writes to the API server.
 //!
 //! *Guarantees*: every write but a creation is guarded by the object's UID, and where it depends on what was read, by
 //! its resourceVersion; a conflict is read again and retried a few times; every request has a deadline; an effect may
-//! be repeated. *Caveats*: a client that repeats requests by itself would turn the refusal of a
+//! be repeated. *Caveats*: a client that retries requests on its own would turn the refusal of a
 //! PodDisruptionBudget into a timeout: [`Writer::new`] needs one that does not (`Config::default_retry`).
 
+pub(crate) mod capacity_buffers;
 mod claims;
+pub(crate) mod events;
 mod nodes;
 mod pods;
 mod records;
@@ -16,7 +18,7 @@ mod sweeps;
 mod tests;
 
 use crate::FieldManager;
-use crate::error::{What, call};
+use crate::error::{ApiRequest, call};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Resource};
 use napkeeper_core::engine::clock::Clock;
@@ -32,7 +34,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 /// How often a write is tried when others keep writing to the same object.
-const ATTEMPTS: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 /// Wait before the second attempt; it doubles for each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
@@ -52,7 +54,7 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// A writer that stamps what it writes with this clock. The client must not repeat requests by itself.
+    /// A writer that stamps what it writes with this clock. The client must not retry requests on its own.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
         Self { client, clock, records: Arc::default() }
@@ -66,13 +68,13 @@ impl Writer {
         let done = match write {
             ClusterWrite::CreateClaim(draft) => self.create_claim(draft).await,
             ClusterWrite::WriteIntent(claim, intent) => self.write_intent(claim, intent).await,
-            ClusterWrite::UpdateClaim(claim, step) => self.advance_claim(claim, step).await,
-            ClusterWrite::UpdateNode(name, uid, step) => self.advance_node(name, uid, step).await,
+            ClusterWrite::UpdateClaim(claim, step) => self.update_claim(claim, step).await,
+            ClusterWrite::UpdateNode(name, uid, step) => self.update_node(name, uid, step).await,
             ClusterWrite::DeleteClaim(claim) => self.delete_claim(claim).await,
-            ClusterWrite::RemoveFinalizer(claim) => self.release_claim(claim).await,
+            ClusterWrite::RemoveFinalizer(claim) => self.remove_finalizer(claim).await,
             ClusterWrite::DeleteNode(name, uid) => self.delete_node(name, uid).await,
             ClusterWrite::Evict(pod, uid) => self.evict(pod, uid).await,
-            ClusterWrite::WriteRecords(change) => self.record(change).await,
+            ClusterWrite::WriteRecords(change) => self.write_records(change).await,
             ClusterWrite::ReportSweep(report) => self.report_sweep(report).await,
         };
         done.map(|()| Reply::Done).map_err(EffectError::Cluster)
@@ -92,7 +94,7 @@ impl Writer {
         K: Resource + Clone + DeserializeOwned + fmt::Debug,
     {
         let params = PatchParams { field_manager: Some(target.manager.as_str().to_owned()), ..PatchParams::default() };
-        for attempt in 1..=ATTEMPTS {
+        for attempt in 1..=MAX_ATTEMPTS {
             let found = call(target.what("get"), target.api.get_opt(target.name)).await?;
             let found = found.ok_or(ClusterError::NotFound)?;
             if found.meta().uid.as_deref() != Some(target.uid.as_str()) {
@@ -107,7 +109,7 @@ impl Writer {
                 call(target.what("patch"), target.api.patch(target.name, &params, &patch)).await
             };
             match written {
-                Err(ClusterError::Conflict) if attempt < ATTEMPTS => pause_before(attempt).await,
+                Err(ClusterError::Conflict) if attempt < MAX_ATTEMPTS => pause_before(attempt).await,
                 other => return other.map(drop),
             }
         }
@@ -127,8 +129,8 @@ struct Target<'a, K> {
 }
 
 impl<K> Target<'_, K> {
-    fn what(&self, verb: &'static str) -> What<'_> {
-        What { verb, kind: self.kind, name: self.name }
+    fn what(&self, verb: &'static str) -> ApiRequest<'_> {
+        ApiRequest { verb, kind: self.kind, name: self.name }
     }
 }
 
@@ -152,7 +154,7 @@ async fn pause_before(attempt: u32) {
 
 /// Between the wait and twice the wait.
 pub(crate) fn jittered(wait: Duration) -> Duration {
-    // A new hasher's keys are as good as chance.
-    let chance = u32::try_from(RandomState::new().hash_one(0_u8) % 1000).unwrap_or_default();
-    wait + wait * chance / 1000
+    // The keys of a new hasher are random.
+    let random = u32::try_from(RandomState::new().hash_one(0_u8) % 1000).unwrap_or_default();
+    wait + wait * random / 1000
 }

@@ -1,4 +1,4 @@
-//! Nodes: how does one become ours, ready, disrupted, and gone?
+//! Writes of Nodes: registration, initialization, disruption taint, deletion.
 //!
 //! Taints are one list that kubelet, node controllers and others write too, so it is written only upon the version that
 //! was read.
@@ -6,7 +6,7 @@
 use super::claims::{has_finalizer, without_finalizer};
 use super::{Target, Writer, delete_of};
 use crate::FieldManager;
-use crate::error::{What, call};
+use crate::error::{ApiRequest, call};
 use k8s_openapi::api::core::v1::{Node, Taint as WireTaint};
 use kube::Api;
 use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
@@ -23,7 +23,7 @@ impl Writer {
         Target { api, kind: "Node", name: name.as_str(), uid, manager: FieldManager::Registration, status: false }
     }
 
-    pub(super) async fn advance_node(&self, name: &NodeName, uid: &Uid, step: &NodeUpdate) -> Result<(), ClusterError> {
+    pub(super) async fn update_node(&self, name: &NodeName, uid: &Uid, step: &NodeUpdate) -> Result<(), ClusterError> {
         self.update(&self.node(name, uid), |node| match step {
             // The API server takes no new finalizer on an object that is being deleted.
             NodeUpdate::Register { .. } if node.metadata.deletion_timestamp.is_some() => Err(ClusterError::Conflict),
@@ -34,10 +34,10 @@ impl Writer {
         .await
     }
 
-    /// Asks for the deletion, then takes our finalizer off: a crash in between leaves a Node that is being deleted.
+    /// Deletes it, then removes our finalizer: a crash in between leaves a Node that is being deleted.
     pub(super) async fn delete_node(&self, name: &NodeName, uid: &Uid) -> Result<(), ClusterError> {
         let target = self.node(name, uid);
-        let what = What { verb: "delete", kind: "Node", name: name.as_str() };
+        let what = ApiRequest { verb: "delete", kind: "Node", name: name.as_str() };
         let deleted = call(what, target.api.delete(name.as_str(), &delete_of(uid))).await.map(drop);
         let freed = match deleted {
             Ok(()) => self.update(&target, |node| Ok(without_finalizer(node.metadata.finalizers.as_deref()))).await,
@@ -50,7 +50,7 @@ impl Writer {
     }
 }
 
-/// What makes a Node ours. One that is ours already stays as it is: its startup taints may be gone for a reason.
+/// What registers a Node. One that is registered already stays as it is: its startup taints may be gone for a reason.
 fn register(node: &Node, labels: &Labels, taints: &[Taint]) -> Option<Value> {
     let finalizers = node.metadata.finalizers.as_deref();
     let there = taints_of(node);

@@ -1,7 +1,7 @@
-//! Pods: how is one evicted?
+//! Evictions of pods.
 
 use super::Writer;
-use crate::error::{What, call};
+use crate::error::{ApiRequest, call};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::Eviction;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
@@ -12,7 +12,7 @@ use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::model::names::{ObjectKey, Uid};
 
 impl Writer {
-    /// Asks for an eviction of this incarnation of a pod.
+    /// Evicts this incarnation of a pod.
     ///
     /// The eviction is written here: the client's own spells `deleteOptions` so that the API server ignores it, and
     /// with it the precondition. The UID is looked at beforehand, for the API server tries an eviction whose
@@ -20,7 +20,7 @@ impl Writer {
     pub(super) async fn evict(&self, pod: &ObjectKey, uid: &Uid) -> Result<(), ClusterError> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), pod.namespace.as_str());
         let (name, text) = (pod.name.as_str(), pod.to_string());
-        let what = |verb| What { verb, kind: "Pod", name: &text };
+        let what = |verb| ApiRequest { verb, kind: "Pod", name: &text };
         let found = call(what("get"), api.get_metadata_opt(name)).await?.ok_or(ClusterError::NotFound)?;
         if found.metadata.uid.as_deref() != Some(uid.as_str()) {
             return Err(ClusterError::Conflict);

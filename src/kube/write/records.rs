@@ -1,12 +1,12 @@
-//! Records: how does a change to what sweeps remember become durable?
+//! Writes of OrphanRecords: what sweeps remember becomes durable.
 //!
 //! All OrphanRecords are read, the change is applied, and only the objects that differ are written, each upon the version that
 //! was read. When another wrote in between, all of it is done again: applying a change twice is the same as once.
 
-use super::shards::{Writes, place};
-use super::{ATTEMPTS, Writer, pause_before};
+use super::shards::{ShardWrites, distribute};
+use super::{MAX_ATTEMPTS, Writer, pause_before};
 use crate::FieldManager;
-use crate::error::{What, call};
+use crate::error::{ApiRequest, call};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use napkeeper_api::convert;
@@ -24,11 +24,11 @@ impl Writer {
     }
 
     /// Makes a change to the records durable.
-    pub(super) async fn record(&self, change: &RecordChange) -> Result<(), ClusterError> {
+    pub(super) async fn write_records(&self, change: &RecordChange) -> Result<(), ClusterError> {
         let _one_at_a_time = self.records.lock().await;
-        for attempt in 1..=ATTEMPTS {
-            match self.record_once(change).await {
-                Err(ClusterError::Conflict | ClusterError::NotFound) if attempt < ATTEMPTS => {
+        for attempt in 1..=MAX_ATTEMPTS {
+            match self.try_write_records(change).await {
+                Err(ClusterError::Conflict | ClusterError::NotFound) if attempt < MAX_ATTEMPTS => {
                     pause_before(attempt).await;
                 }
                 other => return other,
@@ -37,8 +37,8 @@ impl Writer {
         Err(ClusterError::Conflict)
     }
 
-    async fn record_once(&self, change: &RecordChange) -> Result<(), ClusterError> {
-        let what = What { verb: "list", kind: KIND, name: "" };
+    async fn try_write_records(&self, change: &RecordChange) -> Result<(), ClusterError> {
+        let what = ApiRequest { verb: "list", kind: KIND, name: "" };
         let listed = call(what, self.records().list(&ListParams::default())).await?;
         let mut objects: BTreeMap<String, OrphanRecord> =
             listed.items.into_iter().filter_map(|o| Some((o.metadata.name.clone()?, o))).collect();
@@ -49,7 +49,7 @@ impl Writer {
         })?;
         apply(&mut records, change.clone());
         let there = objects.iter().map(|(name, object)| (name.clone(), object.spec.clone())).collect();
-        let Writes { put, remove } = place(&there, &records);
+        let ShardWrites { put, remove } = distribute(&there, &records);
         for (name, spec) in put {
             self.put_record(&name, objects.remove(&name), spec).await?;
         }
@@ -72,11 +72,11 @@ impl Writer {
         match there {
             Some(mut object) => {
                 object.spec = spec;
-                let what = What { verb: "update", kind: KIND, name };
+                let what = ApiRequest { verb: "update", kind: KIND, name };
                 call(what, self.records().replace(name, &params, &object)).await.map(drop)
             }
             None => {
-                let what = What { verb: "create", kind: KIND, name };
+                let what = ApiRequest { verb: "create", kind: KIND, name };
                 call(what, self.records().create(&params, &OrphanRecord::new(name, spec))).await.map(drop)
             }
         }
@@ -86,7 +86,7 @@ impl Writer {
         let meta = &object.metadata;
         let preconditions = Preconditions { uid: meta.uid.clone(), resource_version: meta.resource_version.clone() };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let what = What { verb: "delete", kind: KIND, name };
+        let what = ApiRequest { verb: "delete", kind: KIND, name };
         match call(what, self.records().delete(name, &params)).await {
             Err(ClusterError::NotFound) => Ok(()),
             other => other.map(drop),

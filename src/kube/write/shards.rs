@@ -1,8 +1,8 @@
-//! Shards: which OrphanRecord holds which entry?
+//! Distributes the entries of records over OrphanRecord objects.
 //!
 //! An object holds so many entries and so many bytes: a sighting keeps the tags of its resource, which may be long.
 //! An entry stays in the object that has it, so that a change writes few objects, and a crash between two writes
-//! loses no entry that was there before. What is new goes where there is room: trips of the breaker first, so that no
+//! loses no entry that was there before. New entries go where there is room: trips of the breaker first, so that no
 //! sighting is durable without the trip that it caused. The time of the last inventory is written last: with it, all
 //! that the inventory showed is durable.
 
@@ -17,7 +17,7 @@ const PREFIX: &str = "napkeeper-records-";
 
 /// What is to be written, in this order, and then removed.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Writes {
+pub(super) struct ShardWrites {
     /// Objects that are new or have changed.
     pub(super) put: Vec<(String, OrphanRecordSpec)>,
     /// Objects that hold nothing any more.
@@ -33,13 +33,13 @@ struct Shard {
     spec: OrphanRecordSpec,
     /// How long it is as JSON.
     bytes: usize,
-    /// The most urgent sort of entry that it gained.
-    gained: Gain,
+    /// The most urgent sort of entry that was added.
+    added: EntryPriority,
 }
 
-/// Sorts of entry, the most urgent first.
+/// Sorts of entries, the most urgent first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Gain {
+enum EntryPriority {
     Trip,
     Deletion,
     Other,
@@ -47,8 +47,8 @@ enum Gain {
 }
 
 /// Spreads records over the objects that are there, and over new ones as needed.
-pub(super) fn place(there: &BTreeMap<String, OrphanRecordSpec>, records: &OrphanRecords) -> Writes {
-    let mut wanted = Wanted::of(records);
+pub(super) fn distribute(there: &BTreeMap<String, OrphanRecordSpec>, records: &OrphanRecords) -> ShardWrites {
+    let mut wanted = UnplacedEntries::of(records);
     let mut shards: Vec<Shard> = there.iter().map(|(name, spec)| wanted.keep(name, spec)).collect();
     wanted.put_rest(&mut shards);
     if shards.is_empty() {
@@ -56,10 +56,10 @@ pub(super) fn place(there: &BTreeMap<String, OrphanRecordSpec>, records: &Orphan
     }
     let observed = records.last_inventory_at.map(|t| t.to_string());
     let known = there.values().any(|spec| spec.last_observed == observed);
-    // One object is kept: the time of the last inventory needs a place.
+    // One object is kept: the time of the last inventory needs an object.
     let spare = if shards.iter().all(|s| entries(&s.spec) == 0) { 1 } else { 0 };
     let empty: Vec<usize> = (0..shards.len()).filter(|i| entries(&shards[*i].spec) == 0).skip(spare).collect();
-    let mut writes = Writes::default();
+    let mut writes = ShardWrites::default();
     let (mut changed, mut same) = (Vec::new(), Vec::new());
     for (at, shard) in shards.into_iter().enumerate() {
         if empty.contains(&at) {
@@ -70,7 +70,7 @@ pub(super) fn place(there: &BTreeMap<String, OrphanRecordSpec>, records: &Orphan
             changed.push(shard);
         }
     }
-    changed.sort_by_key(|shard| shard.gained);
+    changed.sort_by_key(|shard| shard.added);
     if changed.is_empty() && (!known || !writes.remove.is_empty()) {
         changed.extend(same.into_iter().next());
     }
@@ -81,15 +81,15 @@ pub(super) fn place(there: &BTreeMap<String, OrphanRecordSpec>, records: &Orphan
     writes
 }
 
-/// Entries that have no place yet.
-struct Wanted {
+/// Entries that are in no object yet.
+struct UnplacedEntries {
     sightings: BTreeMap<String, SightingEntry>,
     volumes: BTreeMap<String, VolumeEntry>,
     deletions: VecDeque<DeletionEntry>,
     trips: VecDeque<TripEntry>,
 }
 
-impl Wanted {
+impl UnplacedEntries {
     fn of(records: &OrphanRecords) -> Self {
         let all = convert::record_objects(records);
         Self {
@@ -113,29 +113,46 @@ impl Wanted {
         kept.volumes = some(volumes.collect());
         kept.deletions = some(spec.deletions.iter().flatten().filter_map(|e| take(&mut self.deletions, e)).collect());
         kept.trips = some(spec.trips.iter().flatten().filter_map(|e| take(&mut self.trips, e)).collect());
-        Shard { name: name.to_owned(), bytes: length(&kept), spec: kept, gained: Gain::Nothing }
+        Shard { name: name.to_owned(), bytes: length(&kept), spec: kept, added: EntryPriority::Nothing }
     }
 
-    /// Puts what is left where there is room.
+    /// Adds what is left where there is room.
     fn put_rest(self, shards: &mut Vec<Shard>) {
         let mut at = 0;
         for trip in self.trips {
-            room(shards, &mut at, Gain::Trip, length(&trip)).trips.get_or_insert_default().push(trip);
+            shard_with_room(shards, &mut at, EntryPriority::Trip, length(&trip))
+                .trips
+                .get_or_insert_default()
+                .push(trip);
         }
         for deletion in self.deletions {
-            room(shards, &mut at, Gain::Deletion, length(&deletion)).deletions.get_or_insert_default().push(deletion);
+            shard_with_room(shards, &mut at, EntryPriority::Deletion, length(&deletion))
+                .deletions
+                .get_or_insert_default()
+                .push(deletion);
         }
         for sighting in self.sightings.into_values() {
-            room(shards, &mut at, Gain::Other, length(&sighting)).sightings.get_or_insert_default().push(sighting);
+            shard_with_room(shards, &mut at, EntryPriority::Other, length(&sighting))
+                .sightings
+                .get_or_insert_default()
+                .push(sighting);
         }
         for volume in self.volumes.into_values() {
-            room(shards, &mut at, Gain::Other, length(&volume)).volumes.get_or_insert_default().push(volume);
+            shard_with_room(shards, &mut at, EntryPriority::Other, length(&volume))
+                .volumes
+                .get_or_insert_default()
+                .push(volume);
         }
     }
 }
 
 /// The first object from `at` on that has room for one more entry.
-fn room<'a>(shards: &'a mut Vec<Shard>, at: &mut usize, gain: Gain, bytes: usize) -> &'a mut OrphanRecordSpec {
+fn shard_with_room<'a>(
+    shards: &'a mut Vec<Shard>,
+    at: &mut usize,
+    priority: EntryPriority,
+    bytes: usize,
+) -> &'a mut OrphanRecordSpec {
     let full = |shard: &Shard| {
         let entries = entries(&shard.spec);
         entries >= MAX_ENTRIES || entries > 0 && shard.bytes + bytes > MAX_BYTES
@@ -148,7 +165,7 @@ fn room<'a>(shards: &'a mut Vec<Shard>, at: &mut usize, gain: Gain, bytes: usize
         shards.push(shard);
     }
     let shard = &mut shards[*at];
-    shard.gained = shard.gained.min(gain);
+    shard.added = shard.added.min(priority);
     shard.bytes += bytes;
     &mut shard.spec
 }
@@ -157,7 +174,7 @@ fn room<'a>(shards: &'a mut Vec<Shard>, at: &mut usize, gain: Gain, bytes: usize
 fn new_shard(shards: &[Shard]) -> Shard {
     let names = (0..=shards.len()).map(|i| format!("{PREFIX}{i}"));
     let free = names.into_iter().find(|name| !shards.iter().any(|s| s.name == *name));
-    Shard { name: free.unwrap_or_default(), spec: OrphanRecordSpec::default(), bytes: 0, gained: Gain::Nothing }
+    Shard { name: free.unwrap_or_default(), spec: OrphanRecordSpec::default(), bytes: 0, added: EntryPriority::Nothing }
 }
 
 /// How long something is as JSON.
@@ -222,7 +239,7 @@ mod tests {
     /// What is there after the first writes up to `crash`.
     fn written(
         there: &BTreeMap<String, OrphanRecordSpec>,
-        writes: &Writes,
+        writes: &ShardWrites,
         crash: usize,
     ) -> BTreeMap<String, OrphanRecordSpec> {
         let mut after = there.clone();
@@ -246,16 +263,16 @@ mod tests {
         there: &BTreeMap<String, OrphanRecordSpec>,
         change: RecordChange,
         check: impl Fn(&OrphanRecords, usize),
-    ) -> (BTreeMap<String, OrphanRecordSpec>, Writes) {
+    ) -> (BTreeMap<String, OrphanRecordSpec>, ShardWrites) {
         let mut records = read(there);
         apply(&mut records, change);
-        let writes = place(there, &records);
+        let writes = distribute(there, &records);
         let all = writes.put.len() + writes.remove.len();
         (0..=all).for_each(|crash| check(&read(&written(there, &writes, crash)), crash));
         let after = written(there, &writes, all);
         assert_eq!(read(&after), records, "what was meant is what is read");
         assert!(after.values().all(|spec| entries(spec) <= MAX_ENTRIES));
-        assert_eq!(place(&after, &records), Writes::default(), "nothing is written twice");
+        assert_eq!(distribute(&after, &records), ShardWrites::default(), "nothing is written twice");
         (after, writes)
     }
 

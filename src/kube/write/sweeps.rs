@@ -1,8 +1,8 @@
-//! OrphanSweeps: how is what was found reported?
+//! Writes of the status of OrphanSweeps.
 
 use super::Writer;
 use crate::FieldManager;
-use crate::error::{What, call};
+use crate::error::{ApiRequest, call};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource};
@@ -20,13 +20,13 @@ impl Writer {
     pub(super) async fn report_sweep(&self, report: &SweepReport) -> Result<(), ClusterError> {
         let api: Api<OrphanSweep> = Api::all(self.client.clone());
         let name = report.sweep.as_str();
-        let what = |verb| What { verb, kind: "OrphanSweep", name };
+        let what = |verb| ApiRequest { verb, kind: "OrphanSweep", name };
         let sweep = call(what("get"), api.get_opt(name)).await?.ok_or(ClusterError::NotFound)?;
         let status = convert::sweep_status(&sweep, report, self.clock.now());
         if sweep.status.as_ref().is_some_and(|known| !is_worth_writing(known, &status)) {
             return Ok(());
         }
-        // With the UID, a sweep that was deleted in between is not created anew.
+        // With the UID, a sweep that was deleted in between is not created again.
         let apply = json!({
             "apiVersion": OrphanSweep::api_version(&()),
             "kind": OrphanSweep::kind(&()),

@@ -3,8 +3,8 @@
 mod hostile;
 
 use crate::{
-    Certificates, Health, Lifecycle, Limits, Pair, Part, RunError, ServeError, TlsError, TlsMetrics, bind, metrics,
-    run, serve_plain, serve_tls,
+    CertificatePair, Certificates, Component, Health, Lifecycle, Limits, RunError, ServeError, TlsError, TlsMetrics,
+    bind, metrics, run, serve_plain, serve_tls,
 };
 use axum::Router;
 use axum::routing::get;
@@ -69,15 +69,31 @@ async fn a_second_signal_ends_an_open_request_at_once() {
 #[tokio::test]
 async fn the_grace_time_ends_what_does_not_end() {
     let lifecycle = Lifecycle::new(Duration::from_millis(100));
-    let stuck = Part::new("stuck", std::future::pending::<Result<(), Infallible>>());
+    let stuck = Component::new("stuck", std::future::pending::<Result<(), Infallible>>());
     let good = lifecycle.clone();
-    let good = Part::new("good", async move {
+    let good = Component::new("good", async move {
         good.draining().await;
         Ok::<_, Infallible>(())
     });
     lifecycle.drain();
     let error = timeout(LONG, run(&lifecycle, vec![stuck, good])).await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), "stuck did not stop within the grace period");
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_what_does_not_end() {
+    let lifecycle = Lifecycle::new(LONG);
+    let stuck = Component::new("stuck", std::future::pending::<Result<(), Infallible>>());
+    let running = run(&lifecycle, vec![stuck]);
+    let signals = async {
+        lifecycle.signal();
+        sleep(Duration::from_millis(200)).await;
+        lifecycle.signal();
+    };
+    let start = std::time::Instant::now();
+    let (ended, ()) = timeout(LONG / 2, async { tokio::join!(running, signals) }).await.unwrap();
+    assert_eq!(ended.unwrap_err().to_string(), "stuck did not stop before the second signal");
+    assert!(start.elapsed() >= Duration::from_millis(200), "the first signal waits for the grace period");
 }
 
 #[tokio::test]
@@ -88,7 +104,7 @@ async fn a_client_that_is_cut_off_after_the_grace_time_is_no_failure() {
     let (router, handle) = (slow_router(), lifecycle.clone());
     let server = async move { serve_plain(&handle, listener, router, Limits::default()).await };
     let open = tokio::spawn(reqwest::get(url));
-    let running = run(&lifecycle, vec![Part::new("server", server)]);
+    let running = run(&lifecycle, vec![Component::new("server", server)]);
     let told = async {
         sleep(Duration::from_millis(150)).await;
         lifecycle.drain();
@@ -102,19 +118,19 @@ async fn a_client_that_is_cut_off_after_the_grace_time_is_no_failure() {
 async fn a_part_that_fails_stops_the_others_and_is_named() {
     let lifecycle = Lifecycle::new(LONG);
     let waiting = lifecycle.clone();
-    let good = Part::new("good", async move {
+    let good = Component::new("good", async move {
         waiting.draining().await;
         Ok::<_, Infallible>(())
     });
-    let bad = Part::new("bad", async { Err::<(), _>("no luck") });
+    let bad = Component::new("bad", async { Err::<(), _>("no luck") });
     let error = timeout(LONG, run(&lifecycle, vec![good, bad])).await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), "bad failed: no luck");
-    let panics = Part::new("panics", async {
+    let panics = Component::new("panics", async {
         assert!(std::env::args().count() == 0, "on purpose");
         Ok::<_, Infallible>(())
     });
     let error = timeout(LONG, run(&Lifecycle::new(LONG), vec![panics])).await.unwrap().unwrap_err();
-    assert!(matches!(error, RunError::Panicked { part: "panics" }), "{error}");
+    assert!(matches!(error, RunError::Panicked { component: "panics" }), "{error}");
 }
 
 #[tokio::test]
@@ -180,7 +196,7 @@ async fn a_changed_certificate_is_taken_up_and_a_bad_one_is_not() {
     let lifecycle = Lifecycle::new(LONG);
     let handle = lifecycle.clone();
     let server = tokio::spawn(async move {
-        serve_tls(&handle, listener, slow_router(), Limits::default(), (certificates, tls_metrics)).await
+        serve_tls(&handle, listener, slow_router(), Limits::default(), certificates.with_metrics(tls_metrics)).await
     });
     let answer = client(&first).get(&url).send().await.unwrap();
     assert_eq!(answer.version(), reqwest::Version::HTTP_2);
@@ -215,7 +231,7 @@ fn certificates_that_cannot_be_served_name_the_file() {
     let (_, other_key, _) = write_pair(two.path(), 2);
     assert!(Certificates::load(&certificate, &key, None).is_ok());
     let error = |certificate: &Path, key: &Path| Certificates::load(certificate, key, None).unwrap_err();
-    assert!(matches!(error(&certificate, &other_key), TlsError::Pair { .. }));
+    assert!(matches!(error(&certificate, &other_key), TlsError::Mismatch { .. }));
     let missing = one.path().join("none");
     let text = error(&missing, &key).to_string();
     assert!(text.contains("certificate") && text.contains(&*missing.to_string_lossy()), "{text}");
@@ -229,11 +245,17 @@ async fn a_silent_connection_is_closed() {
     let lifecycle = Lifecycle::new(LONG);
     let listener = bind(LOOPBACK).unwrap();
     let address = listener.local_addr().unwrap();
-    let limits = Limits { head_within: Duration::from_millis(200), ..Limits::default() };
+    // Only this limit may close it: the others are longer than the test waits.
+    let limits = Limits { head_within: Duration::from_millis(400), handshake: LONG, idle: LONG, ..Limits::default() };
     let server = tokio::spawn(async move { serve_plain(&lifecycle, listener, slow_router(), limits).await });
+    let start = std::time::Instant::now();
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    assert_eq!(reqwest::get(format!("http://{address}/")).await.unwrap().text().await.unwrap(), "hello");
     let mut rest = Vec::new();
-    timeout(LONG, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+    timeout(LONG / 2, stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+    assert!(start.elapsed() >= limits.head_within, "closed after {:?}", start.elapsed());
+    assert_eq!(rest, b"", "nothing was requested, so nothing is answered");
+    assert_eq!(reqwest::get(format!("http://{address}/")).await.unwrap().text().await.unwrap(), "hello");
     server.abort();
 }
 
@@ -241,18 +263,18 @@ async fn a_silent_connection_is_closed() {
 async fn a_pair_that_is_handed_over_is_served_from_then_on() {
     let folder = TempDir::new().unwrap();
     let (certificate, key, first) = write_pair(folder.path(), 1);
-    let pair = Pair::new(std::fs::read(certificate).unwrap(), std::fs::read(key).unwrap());
+    let pair = CertificatePair::new(std::fs::read(certificate).unwrap(), std::fs::read(key).unwrap());
     let mut registry = metrics::registry();
     let tls_metrics = TlsMetrics::register(&mut registry);
     let lifecycle = Lifecycle::new(LONG);
     let check = Health::new(&lifecycle).check("certificate");
     let (hand, handed) = tokio::sync::watch::channel(None);
-    let certificates = Certificates::handed("a Secret", handed, None).unwrap().telling(check.clone());
+    let certificates = Certificates::from_channel("a Secret", handed, None).unwrap().with_check(check.clone());
     let listener = bind(LOOPBACK).unwrap();
     let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
     let handle = lifecycle.clone();
     let server = tokio::spawn(async move {
-        serve_tls(&handle, listener, slow_router(), Limits::default(), (certificates, tls_metrics)).await
+        serve_tls(&handle, listener, slow_router(), Limits::default(), certificates.with_metrics(tls_metrics)).await
     });
     client(&first).get(&url).send().await.unwrap_err();
     sleep(Duration::from_millis(50)).await;
@@ -262,7 +284,7 @@ async fn a_pair_that_is_handed_over_is_served_from_then_on() {
     client(&first).get(&url).send().await.unwrap();
     assert_eq!(check.why(), None);
     // A bad one changes nothing.
-    hand.send_replace(Some(Pair::new(pair.certificate().to_vec(), b"no key".to_vec())));
+    hand.send_replace(Some(CertificatePair::new(pair.certificate().to_vec(), b"no key".to_vec())));
     counted(&registry, "napkeeper_tls_reloads_total{result=\"refused\"} 1").await;
     client(&first).get(&url).send().await.unwrap();
     lifecycle.drain();
@@ -302,7 +324,7 @@ async fn only_clients_of_the_named_authority_are_served() {
     let listener = bind(LOOPBACK).unwrap();
     let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
     let lifecycle = Lifecycle::new(LONG);
-    let (handle, tls) = (lifecycle.clone(), (certificates, TlsMetrics::default()));
+    let (handle, tls) = (lifecycle.clone(), certificates);
     let server = tokio::spawn(async move { serve_tls(&handle, listener, slow_router(), Limits::default(), tls).await });
     let with = |identity: reqwest::Identity| {
         let root = reqwest::Certificate::from_pem(root.as_bytes()).unwrap();
@@ -395,17 +417,30 @@ async fn a_handshake_that_stalls_is_ended_and_holds_up_nobody() {
     use tokio::io::AsyncReadExt;
     let folder = TempDir::new().unwrap();
     let (certificate, key, root) = write_pair(folder.path(), 1);
-    let tls = (Certificates::load(&certificate, &key, None).unwrap(), TlsMetrics::default());
+    let tls = Certificates::load(&certificate, &key, None).unwrap();
     let listener = bind(LOOPBACK).unwrap();
     let address = listener.local_addr().unwrap();
-    let limits = Limits { handshake: Duration::from_millis(700), ..Limits::default() };
+    // Only this limit may end it: the others are longer than the test waits.
+    let limits = Limits { handshake: Duration::from_millis(700), head_within: LONG, idle: LONG, ..Limits::default() };
     let lifecycle = Lifecycle::new(LONG);
     let server = tokio::spawn(async move { serve_tls(&lifecycle, listener, slow_router(), limits, tls).await });
-    let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
     let start = std::time::Instant::now();
-    client(&root).get(format!("https://localhost:{}", address.port())).send().await.unwrap();
-    let mut rest = Vec::new();
-    let _ = timeout(LONG, silent.read_to_end(&mut rest)).await.unwrap();
-    assert!(start.elapsed() >= Duration::from_millis(650), "ended after {:?}", start.elapsed());
+    let silent = tokio::net::TcpStream::connect(address).await.unwrap();
+    let silent = tokio::spawn(async move {
+        let (mut silent, mut rest) = (silent, Vec::new());
+        // A reset is an end too.
+        let _ = timeout(LONG / 2, silent.read_to_end(&mut rest)).await.unwrap();
+        start.elapsed()
+    });
+    let mut served = 0;
+    while !silent.is_finished() {
+        let sent = std::time::Instant::now();
+        client(&root).get(format!("https://localhost:{}", address.port())).send().await.unwrap();
+        assert!(sent.elapsed() < LONG / 4, "held up for {:?}", sent.elapsed());
+        served += 1;
+    }
+    let ended = silent.await.unwrap();
+    assert!(ended >= limits.handshake, "ended after {ended:?}");
+    assert!(served > 0, "nobody was served meanwhile");
     server.abort();
 }

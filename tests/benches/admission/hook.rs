@@ -19,8 +19,8 @@ pub(crate) async fn serve(folder: &Path) -> Result<()> {
     println!("listens admission={}", listener.local_addr()?);
     let router = axum::Router::new().route("/mutate", post(answer)).route("/validate", post(answer));
     let (lifecycle, mut registry) = (Lifecycle::default(), Registry::default());
-    let tls = (certificates, TlsMetrics::register(&mut registry));
-    Ok(serve_tls(&lifecycle, listener, router, Limits::default(), tls).await?)
+    let certificates = certificates.with_metrics(TlsMetrics::register(&mut registry));
+    Ok(serve_tls(&lifecycle, listener, router, Limits::default(), certificates).await?)
 }
 
 async fn answer(Json(review): Json<Value>) -> Json<Value> {

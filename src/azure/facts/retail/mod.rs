@@ -1,11 +1,11 @@
-//! Retail prices: what does Azure's public price list say?
+//! Prices of VMs, from Azure's public price list.
 //!
-//! It lies on a host of its own and wants no token, so it is asked by a client of its own: the transport to Azure
-//! Resource Manager sends its token to one host alone, and this one sends none to anybody.
+//! It is on another host and needs no token, so it has a client of its own: the ARM client sends its token to one host
+//! only, and this one sends none to anybody.
 
-use super::MOST_PAGES;
-use crate::error::{invalid, retry_after, unavailable};
-use crate::wire::{Method, Wire, WireRequest, WireResponse};
+use super::MAX_PAGES;
+use crate::arm::error::{invalid, retry_after, unavailable};
+use crate::transport::{HttpRequest, HttpResponse, Method, Transport};
 use azure_core::Url;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::live::Meter;
@@ -19,19 +19,19 @@ use tokio::time::timeout;
 
 /// The price list of the public cloud. Other clouds have none.
 pub const PRICES_ENDPOINT: &str = "https://prices.azure.com";
-/// As karpenter-provider-azure asks.
+/// That of karpenter-provider-azure.
 const VERSION: &str = "2023-01-01-preview";
 /// Longest wait for one page.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Longest that all pages may take.
-const ALL_PAGES: Duration = Duration::from_secs(300);
-/// What is waited after a 429 that does not say.
-const THROTTLED: SignedDuration = SignedDuration::from_mins(1);
+const LISTING_TIMEOUT: Duration = Duration::from_secs(300);
+/// Wait after a 429 without `Retry-After`.
+const DEFAULT_RETRY_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
 /// The public price list.
 #[derive(Debug)]
 pub struct RetailPrices {
-    wire: Arc<dyn Wire>,
+    transport: Arc<dyn Transport>,
     endpoint: Url,
 }
 
@@ -65,10 +65,10 @@ impl RetailPrices {
     ///
     /// # Errors
     /// [`CloudError`] where the endpoint is no URL.
-    pub fn new(endpoint: &str, wire: Arc<dyn Wire>) -> Result<Self, CloudError> {
+    pub fn new(endpoint: &str, transport: Arc<dyn Transport>) -> Result<Self, CloudError> {
         let endpoint =
             endpoint.parse().map_err(|_| invalid(format!("{endpoint:?} is not a valid URL for the price list")))?;
-        Ok(Self { wire, endpoint })
+        Ok(Self { transport, endpoint })
     }
 
     /// The meters of VMs in a region.
@@ -76,8 +76,8 @@ impl RetailPrices {
     /// # Errors
     /// [`CloudError`] where any page cannot be read, or all of them take too long.
     pub async fn meters(&self, region: &Region) -> Result<Vec<Meter>, CloudError> {
-        let late = || unavailable(format!("the price list was incomplete after {ALL_PAGES:?}"));
-        timeout(ALL_PAGES, self.pages(region)).await.map_err(|_| late())?
+        let late = || unavailable(format!("the price list was incomplete after {LISTING_TIMEOUT:?}"));
+        timeout(LISTING_TIMEOUT, self.pages(region)).await.map_err(|_| late())?
     }
 
     async fn pages(&self, region: &Region) -> Result<Vec<Meter>, CloudError> {
@@ -92,18 +92,18 @@ impl RetailPrices {
             .append_pair("currencyCode", "USD")
             .append_pair("$filter", &filter);
         let mut meters = Vec::new();
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let page = self.page(&url).await?;
             let here = page.items.into_iter().filter(|item| item.arm_region_name == region.as_str());
             meters.extend(here.map(Item::meter));
             let Some(next) = page.next_page_link.filter(|next| !next.is_empty()) else { return Ok(meters) };
-            url = self.following(&next)?;
+            url = self.next_page(&next)?;
         }
-        Err(invalid(format!("the price list has more than {MOST_PAGES} pages")))
+        Err(invalid(format!("the price list has more than {MAX_PAGES} pages")))
     }
 
     /// The next page, which is where this one was.
-    fn following(&self, next: &str) -> Result<Url, CloudError> {
+    fn next_page(&self, next: &str) -> Result<Url, CloudError> {
         let url: Url = next.parse().map_err(|_| unavailable("the price list's link to the next page is not a URL"))?;
         // The list names its own host with the port of https written out, which is the same origin.
         if url.origin() == self.endpoint.origin() {
@@ -115,8 +115,8 @@ impl RetailPrices {
 
     async fn page(&self, url: &Url) -> Result<Page, CloudError> {
         let headers = vec![("accept".to_owned(), "application/json".to_owned())];
-        let request = WireRequest { method: Method::Get, url: url.to_string(), headers, body: Vec::new() };
-        let sent = timeout(DEADLINE, self.wire.send(request)).await;
+        let request = HttpRequest { method: Method::Get, url: url.to_string(), headers, body: Vec::new() };
+        let sent = timeout(DEADLINE, self.transport.send(request)).await;
         let response = match sent {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(unavailable(format!("the price list: {error}"))),
@@ -131,8 +131,8 @@ impl RetailPrices {
     }
 }
 
-fn throttled(response: &WireResponse) -> CloudError {
-    let wait = retry_after(response).filter(|wait| wait.is_positive()).unwrap_or(THROTTLED);
+fn throttled(response: &HttpResponse) -> CloudError {
+    let wait = retry_after(response).filter(|wait| wait.is_positive()).unwrap_or(DEFAULT_RETRY_AFTER);
     let error = CloudError::new(CloudErrorCode::Throttled, "the price list throttled the request");
     CloudError { retry_after: Some(wait), ..error }
 }

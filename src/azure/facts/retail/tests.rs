@@ -1,5 +1,5 @@
 use super::*;
-use crate::wire::WireError;
+use crate::transport::TransportError;
 use serde_json::{Value, json};
 use std::sync::Mutex;
 
@@ -7,15 +7,15 @@ use std::sync::Mutex;
 #[derive(Debug)]
 struct Pages {
     pages: Mutex<Vec<(u16, Value)>>,
-    asked: Mutex<Vec<WireRequest>>,
+    asked: Mutex<Vec<HttpRequest>>,
 }
 
 #[async_trait::async_trait]
-impl Wire for Pages {
-    async fn send(&self, request: WireRequest) -> Result<WireResponse, WireError> {
+impl Transport for Pages {
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, TransportError> {
         self.asked.lock().unwrap().push(request);
         let (status, body) = self.pages.lock().unwrap().remove(0);
-        Ok(WireResponse {
+        Ok(HttpResponse {
             status,
             headers: vec![("retry-after".to_owned(), "7".to_owned())],
             body: body.to_string().into_bytes(),
@@ -82,7 +82,7 @@ async fn a_list_that_is_not_whole_is_a_failure() {
     }
     let (client, _) = serving(vec![(429, json!({}))]);
     assert_eq!(meters(&client).await.unwrap_err().retry_after, Some(SignedDuration::from_secs(7)));
-    let (client, _) = serving((0..=MOST_PAGES).map(|_| whole()).collect());
+    let (client, _) = serving((0..=MAX_PAGES).map(|_| whole()).collect());
     assert!(meters(&client).await.unwrap_err().message.contains("more than 200 pages"));
 }
 

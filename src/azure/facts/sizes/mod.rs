@@ -1,14 +1,14 @@
-//! Sizes: what does the Resource SKUs listing say?
+//! VM sizes of the region, from the Resource SKUs listing.
 
-use crate::azure::Azure;
-use crate::error::unavailable;
+use crate::arm::error::unavailable;
+use crate::client::Azure;
 use napkeeper_core::catalog::live::SkuRow;
 use napkeeper_core::model::errors::CloudError;
 use napkeeper_core::model::names::Region;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// Of `Microsoft.Compute/skus`, which has versions of its own; karpenter-provider-azure's listing has the same.
+/// Of `Microsoft.Compute/skus`, which has versions of its own; karpenter-provider-azure's listing has the is_same_region.
 const VERSION: &str = "2021-07-01";
 
 /// A row, as it is sent. What is absent is null in some clouds.
@@ -52,7 +52,7 @@ struct RestrictionInfo {
 }
 
 impl Azure {
-    /// The VM sizes of the region, in Azure's words.
+    /// The VM sizes of the region, as Azure has them.
     ///
     /// # Errors
     /// [`CloudError`] where any page cannot be read.
@@ -60,7 +60,7 @@ impl Azure {
         let region = &self.settings.region;
         let filter = format!("location eq '{region}'");
         let path = format!("/subscriptions/{}/providers/Microsoft.Compute/skus", self.subscription);
-        let skus: Vec<Sku> = self.whole_list(&path, VERSION, &[("$filter", &filter)]).await?;
+        let skus: Vec<Sku> = self.list_fact(&path, VERSION, &[("$filter", &filter)]).await?;
         Ok(rows(skus, region))
     }
 }
@@ -93,13 +93,13 @@ impl Sku {
         let named = self.locations.iter().flatten().map(String::as_str);
         let mut all = info.chain(named).peekable();
         // The listing was asked for one region: a row that names none is of that one.
-        all.peek().is_none() || all.any(|location| same(location, region))
+        all.peek().is_none() || all.any(|location| is_same_region(location, region))
     }
 
     fn row(self, region: &Region) -> SkuRow {
         let here = self.location_info.into_iter().flatten().filter(|info| {
             let location = info.location.as_deref();
-            location.is_none_or(|location| same(location, region))
+            location.is_none_or(|location| is_same_region(location, region))
         });
         let restrictions: Vec<Restriction> =
             self.restrictions.into_iter().flatten().filter(|r| r.is_for(region)).collect();
@@ -124,12 +124,12 @@ impl Restriction {
     fn is_for(&self, region: &Region) -> bool {
         let info = self.restriction_info.iter().filter_map(|info| info.locations.as_ref()).flatten();
         let mut named = self.values.iter().flatten().chain(info).peekable();
-        named.peek().is_none() || named.any(|location| same(location, region))
+        named.peek().is_none() || named.any(|location| is_same_region(location, region))
     }
 }
 
 /// Azure spells regions in either case.
-fn same(location: &str, region: &Region) -> bool {
+fn is_same_region(location: &str, region: &Region) -> bool {
     location.eq_ignore_ascii_case(region.as_str())
 }
 

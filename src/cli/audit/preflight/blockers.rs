@@ -18,8 +18,8 @@ pub(super) fn blockers(preflight: &Preflight) -> Vec<Blocker> {
     let mut put = |about, what: String, remedy: &str| {
         blockers.push(Blocker { about, what, remedy: remedy.to_owned() });
     };
-    for denial in preflight.denials.iter().flatten() {
-        let excluded = plural(denial.spared, "principal");
+    for denial in preflight.deny_assignments.iter().flatten() {
+        let excluded = plural(denial.excluded_principals, "principal");
         put(
             "deny assignment",
             format!("{} denies actions regardless of roles; excluded principals: {excluded}", denial.name),
@@ -56,7 +56,11 @@ pub(super) fn blockers(preflight: &Preflight) -> Vec<Blocker> {
     unread("permissions", preflight.permissions.as_ref().err(), "Microsoft.Authorization/permissions/read");
     let at_cluster = preflight.cluster.as_ref().and_then(|cluster| cluster.permissions.as_ref().err());
     unread("permissions at the cluster", at_cluster, "Microsoft.Authorization/permissions/read at the cluster");
-    unread("deny assignments", preflight.denials.as_ref().err(), "Microsoft.Authorization/denyAssignments/read");
+    unread(
+        "deny assignments",
+        preflight.deny_assignments.as_ref().err(),
+        "Microsoft.Authorization/denyAssignments/read",
+    );
     unread("locks", preflight.locks.as_ref().err(), "Microsoft.Authorization/locks/read");
     unread("policies", preflight.policies.as_ref().err(), "Microsoft.Authorization/policyAssignments/read");
     blockers

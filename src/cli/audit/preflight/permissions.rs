@@ -1,6 +1,6 @@
 //! The permissions that the controller's jobs need, and which of them are missing or denied.
 
-use napkeeper_azure::{AtCluster, Preflight};
+use napkeeper_azure::{ClusterPermissions, Preflight};
 use napkeeper_controller::azure_args::ModeArg;
 use napkeeper_core::catalog::live::LockLevel;
 use napkeeper_core::model::names::ArmId;
@@ -105,9 +105,9 @@ pub(super) fn missing(permissions: &[Permission]) -> Vec<&'static str> {
 }
 
 /// The permissions at the managed cluster. Neither locks nor lockdowns prevent reading.
-pub(super) fn at_cluster(cluster: &AtCluster) -> impl Iterator<Item = Permission> {
+pub(super) fn at_cluster(cluster: &ClusterPermissions) -> impl Iterator<Item = Permission> {
     AT_CLUSTER.iter().map(|(job, action)| {
-        let state = match cluster.may(action) {
+        let state = match cluster.allows(action) {
             Some(true) => PermissionState::Present,
             Some(false) => PermissionState::Missing,
             None => PermissionState::Unknown,
@@ -129,7 +129,7 @@ fn permission(preflight: &Preflight, group: &ArmId, job: Job, action: &'static s
         deletes || lock.level == LockLevel::ReadOnly && !action.ends_with("/read")
     });
     let by = denial.or_else(|| lock.map(|lock| format!("lock {} ({})", lock.id.name(), lock.level.as_str())));
-    let state = match (preflight.may(action), &by) {
+    let state = match (preflight.allows(action), &by) {
         (Some(false), _) => PermissionState::Missing,
         (_, Some(_)) => PermissionState::Denied,
         (Some(true), None) => PermissionState::Present,

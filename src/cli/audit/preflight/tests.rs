@@ -1,6 +1,6 @@
 use super::permissions::{AT_CLUSTER, PermissionState};
 use super::{PreflightReport, table};
-use napkeeper_azure::{AtCluster, Denial, Permission, Policy, Preflight};
+use napkeeper_azure::{ClusterPermissions, DenyAssignment, Permission, PolicyAssignment, Preflight};
 use napkeeper_controller::azure_args::ModeArg;
 use napkeeper_core::catalog::live::{Lock, LockLevel};
 use napkeeper_core::model::errors::{CloudError, CloudErrorCode};
@@ -14,10 +14,10 @@ fn permission(actions: &[&str], not: &[&str]) -> Permission {
 fn preflight(actions: &[&str]) -> Preflight {
     Preflight {
         permissions: Ok(vec![permission(actions, &[])]),
-        denials: Ok(Vec::new()),
+        deny_assignments: Ok(Vec::new()),
         locks: Ok(Vec::new()),
         policies: Ok(Vec::new()),
-        cluster: Some(AtCluster { id: cluster(), permissions: Ok(vec![permission(actions, &[])]) }),
+        cluster: Some(ClusterPermissions { id: cluster(), permissions: Ok(vec![permission(actions, &[])]) }),
     }
 }
 
@@ -57,7 +57,7 @@ fn a_reader_may_report_and_is_told_what_to_grant_for_more() {
 fn machines_that_may_not_be_listed_are_told_with_the_role_at_the_cluster() {
     let mut blind = preflight(&["*"]);
     let only = permission(&["Microsoft.ContainerService/managedClusters/read"], &[]);
-    blind.cluster = Some(AtCluster { id: cluster(), permissions: Ok(vec![only]) });
+    blind.cluster = Some(ClusterPermissions { id: cluster(), permissions: Ok(vec![only]) });
     let (found, text) = shown(&blind);
     assert!(!found.is_clear() && found.grant.is_empty());
     assert_eq!(found.grant_at_cluster, AT_CLUSTER.map(|(_, action)| action));
@@ -76,9 +76,13 @@ fn what_takes_a_right_away_is_named() {
         level: LockLevel::CanNotDelete,
         notes: None,
     }]);
-    locked.denials =
-        Ok(vec![Denial { name: "AKS lockdown".into(), permissions: vec![permission(&["*/write"], &[])], spared: 2 }]);
-    locked.policies = Ok(vec![Policy { name: "Need cost center".into(), effect: "deny".into(), scope: "/s".into() }]);
+    locked.deny_assignments = Ok(vec![DenyAssignment {
+        name: "AKS lockdown".into(),
+        permissions: vec![permission(&["*/write"], &[])],
+        excluded_principals: 2,
+    }]);
+    locked.policies =
+        Ok(vec![PolicyAssignment { name: "Need cost center".into(), effect: "deny".into(), scope: "/s".into() }]);
     let (found, text) = shown(&locked);
     let state = |action: &str| found.permissions.iter().find(|r| r.action.ends_with(action)).unwrap();
     assert_eq!(state("disks/delete").by.as_deref(), Some("lock keep (CanNotDelete)"));
@@ -93,10 +97,10 @@ fn a_preflight_that_is_refused_is_a_finding() {
     let refused = CloudError::new(CloudErrorCode::Permission, "403 no right to read");
     let all = Preflight {
         permissions: Err(refused.clone()),
-        denials: Err(refused.clone()),
+        deny_assignments: Err(refused.clone()),
         locks: Err(refused.clone()),
         policies: Err(refused.clone()),
-        cluster: Some(AtCluster { id: cluster(), permissions: Err(refused) }),
+        cluster: Some(ClusterPermissions { id: cluster(), permissions: Err(refused) }),
     };
     let (found, text) = shown(&all);
     assert!(found.permissions.iter().all(|permission| permission.state == PermissionState::Unknown));

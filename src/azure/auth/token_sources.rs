@@ -1,0 +1,103 @@
+//! The sources of tokens that this process can use: credentials of the identity crate, on our transport.
+
+use crate::settings::AzureCloud;
+use crate::transport::{HttpRequest, HttpTransport, Method, Transport};
+use async_trait::async_trait;
+use azure_core_1::cloud::CloudConfiguration;
+use azure_core_1::credentials::TokenCredential;
+use azure_core_1::error::{Error, ErrorKind};
+use azure_core_1::http::headers::{HeaderName, HeaderValue, Headers};
+use azure_core_1::http::{self, AsyncRawResponse, Body, ClientOptions, HttpClient, Request};
+use azure_identity::{
+    AzureCliCredential, ClientAssertionCredentialOptions, ManagedIdentityCredential, ManagedIdentityCredentialOptions,
+    UserAssignedId, WorkloadIdentityCredential, WorkloadIdentityCredentialOptions,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest exchange with a token endpoint.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// A source of tokens, after its name.
+pub(super) type NamedSource = (&'static str, Arc<dyn TokenCredential>);
+
+/// There is no token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CredentialError {
+    /// No source can be tried at all.
+    #[error("no credential: {0}")]
+    None(Arc<str>),
+    /// Every source failed; the error of each, in order.
+    #[error("cannot get a token from {0}")]
+    Failed(Arc<str>),
+}
+
+/// The sources that can be tried, in order. The cloud sets the authority of workload identity; managed identity asks its
+/// own host, and Azure CLI the cloud that it is signed in to.
+pub(super) fn token_sources(cloud: AzureCloud) -> Result<Vec<NamedSource>, CredentialError> {
+    let none = |why: String| CredentialError::None(why.into());
+    let transport = HttpTransport::for_tokens(DEADLINE).map_err(|e| none(e.to_string()))?;
+    let transport = http::Transport::new(Arc::new(TokenClient(Arc::new(transport))));
+    let cloud = match cloud {
+        // Without a choice AZURE_AUTHORITY_HOST decides, which AKS sets for pods with workload identity.
+        AzureCloud::Public => None,
+        AzureCloud::UsGovernment => Some(Arc::new(CloudConfiguration::AzureGovernment)),
+        AzureCloud::China => Some(Arc::new(CloudConfiguration::AzureChina)),
+    };
+    let options =
+        || ClientOptions { transport: Some(transport.clone()), cloud: cloud.clone(), ..ClientOptions::default() };
+    let workload = WorkloadIdentityCredential::new(Some(WorkloadIdentityCredentialOptions {
+        credential_options: ClientAssertionCredentialOptions { client_options: options() },
+        ..WorkloadIdentityCredentialOptions::default()
+    }));
+    let user_assigned_id = std::env::var("AZURE_CLIENT_ID").ok().map(UserAssignedId::ClientId);
+    let managed = ManagedIdentityCredential::new(Some(ManagedIdentityCredentialOptions {
+        user_assigned_id,
+        client_options: options(),
+    }));
+    let mut sources: Vec<NamedSource> = Vec::new();
+    let mut why = Vec::new();
+    match workload {
+        Ok(source) => sources.push(("workload identity", source)),
+        Err(e) => why.push(format!("workload identity: {e}")),
+    }
+    match managed {
+        Ok(source) => sources.push(("managed identity", source)),
+        Err(e) => why.push(format!("managed identity: {e}")),
+    }
+    match AzureCliCredential::new(None) {
+        Ok(source) => sources.push(("Azure CLI", source)),
+        Err(e) => why.push(format!("Azure CLI: {e}")),
+    }
+    if sources.is_empty() { Err(none(why.join("; "))) } else { Ok(sources) }
+}
+
+/// Our transport as an HTTP client of the identity crate.
+#[derive(Debug)]
+struct TokenClient(Arc<dyn Transport>);
+
+#[async_trait]
+impl HttpClient for TokenClient {
+    async fn execute_request(&self, request: &Request) -> azure_core_1::Result<AsyncRawResponse> {
+        let failed = |kind, what: String| Error::with_message(kind, what);
+        let method = match request.method() {
+            http::Method::Get => Method::Get,
+            http::Method::Post => Method::Post,
+            other => {
+                return Err(failed(ErrorKind::Other, format!("{other} is not a supported method for token requests")));
+            }
+        };
+        let Body::Bytes(body) = request.body() else {
+            return Err(failed(ErrorKind::Other, "streaming token requests are not supported".to_owned()));
+        };
+        let headers = request.headers().iter().map(|(k, v)| (k.as_str().to_owned(), v.as_str().to_owned()));
+        let sent =
+            HttpRequest { method, url: request.url().to_string(), headers: headers.collect(), body: body.to_vec() };
+        let response = self.0.send(sent).await.map_err(|e| failed(ErrorKind::Io, e.to_string()))?;
+        let mut headers = Headers::new();
+        for (name, value) in response.headers {
+            headers.insert(HeaderName::from(name), HeaderValue::from(value));
+        }
+        Ok(AsyncRawResponse::from_bytes(response.status.into(), headers, response.body))
+    }
+}

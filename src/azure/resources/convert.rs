@@ -1,0 +1,188 @@
+//! Converts ARM's resources to the domain's.
+//!
+//! What cannot be read is an error and never a resource with less in it: sweeps reason on what is here.
+
+use super::nic::NetworkInterface;
+use crate::arm::error::unavailable;
+use azure_mgmt_compute::package_2024_07_01::models;
+use jiff::Timestamp;
+use napkeeper_core::catalog::CapacityType;
+use napkeeper_core::model::azure::cloud::{
+    CloudResource, Disk, DiskState, Nic, ProvisioningState, ResourceDetail, Tags, Vm,
+};
+use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
+use napkeeper_core::model::errors::CloudError;
+use napkeeper_core::model::names::{ArmId, Region, VmSize, Zone};
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// A VM.
+pub(crate) fn vm(vm: models::VirtualMachine) -> Result<CloudResource, CloudError> {
+    let head = ResourceHead::of(vm.resource)?;
+    let properties = vm.properties.unwrap_or_default();
+    let size = properties.hardware_profile.and_then(|h| h.vm_size).map(|size| text(&size)).unwrap_or_default();
+    let storage = properties.storage_profile.unwrap_or_default();
+    let disk = |disk: Option<models::ManagedDiskParameters>| disk.and_then(|d| d.sub_resource.id);
+    let data_disks = storage.data_disks.into_iter().filter_map(|d| disk(d.managed_disk));
+    let nics = properties.network_profile.map(|n| n.network_interfaces).unwrap_or_default();
+    let spot = matches!(properties.priority, Some(models::Priority::Spot | models::Priority::Low));
+    let group = properties.capacity_reservation.and_then(|c| c.capacity_reservation_group).and_then(|g| g.id);
+    let capacity_type = match group {
+        Some(_) => CapacityType::Reserved,
+        None if spot => CapacityType::Spot,
+        None => CapacityType::OnDemand,
+    };
+    let detail = Vm {
+        size: VmSize::new(size).map_err(|e| head.unreadable(&e))?,
+        capacity_type,
+        state: state(properties.provisioning_state.as_deref()),
+        nics: head.ids(nics.into_iter().filter_map(|nic| nic.sub_resource.id))?,
+        os_disk: storage.os_disk.and_then(|d| disk(d.managed_disk)).map(|id| head.id(&id)).transpose()?,
+        data_disks: head.ids(data_disks)?,
+    };
+    let zone = head.zone(&vm.zones)?;
+    head.resource(properties.vm_id, timestamp(properties.time_created), zone, ResourceDetail::Vm(detail))
+}
+
+/// A managed disk.
+pub(crate) fn disk(disk: models::Disk) -> Result<CloudResource, CloudError> {
+    let head = ResourceHead::of(disk.resource)?;
+    let Some(properties) = disk.properties else { return Err(head.unreadable(&"it has no properties")) };
+    let holders = if disk.managed_by_extended.is_empty() {
+        disk.managed_by.into_iter().collect()
+    } else {
+        disk.managed_by_extended
+    };
+    let size = properties.disk_size_gb.and_then(|gb| u32::try_from(gb).ok());
+    let detail = Disk {
+        is_os: properties.os_type.is_some(),
+        size_gib: size.unwrap_or_default(),
+        sku: disk.sku.and_then(|sku| sku.name).map(|name| text(&name)).unwrap_or_default().into(),
+        state: disk_state(&properties.disk_state.map(|state| text(&state)).unwrap_or_default()),
+        managed_by: head.ids(holders)?,
+        max_shares: properties.max_shares.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
+        last_ownership_update: timestamp(properties.last_ownership_update_time),
+    };
+    let zone = head.zone(&disk.zones)?;
+    head.resource(properties.unique_id, timestamp(properties.time_created), zone, ResourceDetail::Disk(detail))
+}
+
+/// A NIC. Azure returns its age only in the listing of the whole group.
+pub(crate) fn nic(nic: NetworkInterface, created_at: Option<Timestamp>) -> Result<CloudResource, CloudError> {
+    let resource = models::Resource {
+        id: Some(nic.id),
+        name: None,
+        type_: None,
+        location: nic.location.unwrap_or_default(),
+        tags: None,
+    };
+    let head = ResourceHead { tags: nic.tags.unwrap_or_default(), ..ResourceHead::of(resource)? };
+    let serves = nic.properties.serves().map(Arc::from);
+    let addresses = nic.properties.ip_configurations.unwrap_or_default();
+    let subnet = addresses.iter().find_map(|a| a["properties"]["subnet"]["id"].as_str());
+    let vm = nic.properties.virtual_machine.and_then(|vm| vm.id);
+    let detail = Nic {
+        vm: vm.map(|id| head.id(&id)).transpose()?,
+        serves,
+        addresses: u32::try_from(addresses.len()).unwrap_or(u32::MAX),
+        subnet: subnet.map(|id| head.id(id)).transpose()?,
+    };
+    head.resource(nic.properties.resource_guid, created_at, None, ResourceDetail::Nic(detail))
+}
+
+/// An id that is read without the resource that it is in.
+pub(crate) fn id(text: &str) -> Result<ArmId, CloudError> {
+    ArmId::new(text).map_err(|e| unavailable(format!("a resource cannot be read: {e}")))
+}
+
+/// What every resource has.
+pub(crate) struct ResourceHead {
+    id: ArmId,
+    location: String,
+    tags: Tags,
+}
+
+impl ResourceHead {
+    pub(crate) fn of(resource: models::Resource) -> Result<Self, CloudError> {
+        let text = resource.id.unwrap_or_default();
+        let id = id(&text)?;
+        let location = resource.location.to_ascii_lowercase().replace(' ', "");
+        let mut head = Self { id, location, tags: Tags::new() };
+        for (key, value) in resource.tags.as_ref().and_then(Value::as_object).into_iter().flatten() {
+            let Some(value) = value.as_str() else { return Err(head.unreadable(&"a tag is not a string")) };
+            head.tags.insert(Arc::from(key.as_str()), Arc::from(value));
+        }
+        Ok(head)
+    }
+
+    pub(crate) fn unreadable(&self, why: &dyn std::fmt::Display) -> CloudError {
+        unavailable(format!("{} cannot be read: {why}", self.id))
+    }
+
+    pub(crate) fn id(&self, text: &str) -> Result<ArmId, CloudError> {
+        ArmId::new(text).map_err(|e| self.unreadable(&e))
+    }
+
+    pub(crate) fn ids(&self, texts: impl IntoIterator<Item = String>) -> Result<Vec<ArmId>, CloudError> {
+        texts.into_iter().map(|text| self.id(&text)).collect()
+    }
+
+    /// The zone; a resource in several is in none.
+    fn zone(&self, zones: &[String]) -> Result<Option<Zone>, CloudError> {
+        let [zone] = zones else { return Ok(None) };
+        let region = Region::new(&self.location).map_err(|e| self.unreadable(&e))?;
+        let n = zone.parse().map_err(|_| self.unreadable(&format!("{zone:?} is not a zone")))?;
+        Ok(Some(Zone::of(&region, n)))
+    }
+
+    pub(crate) fn related(self, created_at: Option<Timestamp>, detail: RelatedDetail) -> RelatedResource {
+        RelatedResource { id: self.id, tags: self.tags, created_at, detail }
+    }
+
+    fn resource(
+        self,
+        incarnation: Option<String>,
+        created_at: Option<Timestamp>,
+        zone: Option<Zone>,
+        detail: ResourceDetail,
+    ) -> Result<CloudResource, CloudError> {
+        let Some(incarnation) = incarnation.filter(|text| !text.is_empty()) else {
+            return Err(self.unreadable(&"it has no unique id to distinguish it from another of the same name"));
+        };
+        let incarnation = Arc::from(incarnation);
+        Ok(CloudResource { id: self.id, incarnation, tags: self.tags, created_at, zone, detail })
+    }
+}
+
+/// An enumeration of the ARM crates as Azure spells it, values that the crates do not know included.
+pub(crate) fn text(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(text)) => text,
+        _ => String::new(),
+    }
+}
+
+/// A time of the ARM crates.
+pub(crate) fn timestamp(at: Option<impl Into<std::time::SystemTime>>) -> Option<Timestamp> {
+    at.and_then(|at| Timestamp::try_from(at.into()).ok())
+}
+
+/// `provisioningState`. A VM that is being updated is there; what is unknown is looked at again later.
+pub(crate) fn state(text: Option<&str>) -> ProvisioningState {
+    match text {
+        Some("Succeeded" | "Updating") => ProvisioningState::Succeeded,
+        Some("Failed" | "Canceled") => ProvisioningState::Failed,
+        Some("Deleting") => ProvisioningState::Deleting,
+        _ => ProvisioningState::Creating,
+    }
+}
+
+fn disk_state(text: &str) -> DiskState {
+    match text {
+        "Unattached" => DiskState::Unattached,
+        "Attached" => DiskState::Attached,
+        "Reserved" => DiskState::Reserved,
+        other => DiskState::Other(Arc::from(other)),
+    }
+}

@@ -1,0 +1,76 @@
+//! Writes, reads and follows the ConfigMap `napkeeper-facts`.
+
+use super::Followed;
+use crate::FieldManager;
+use crate::error::{ApiRequest, call};
+use crate::objects::raw_object;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use napkeeper_api::facts::{FACTS_CONFIG_MAP, Published};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
+use serde_json::json;
+use tokio::sync::watch;
+
+/// Writes the object by server-side apply. The caller holds the Lease.
+///
+/// # Errors
+/// [`EffectError::Cluster`] when the API server refuses or cannot be reached.
+pub async fn publish_facts(client: &Client, namespace: &str, published: &Published) -> Result<(), EffectError> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let object = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": { "name": FACTS_CONFIG_MAP, "labels": { "app.kubernetes.io/name": "napkeeper" } },
+        "data": published.data(),
+    });
+    let what = ApiRequest { verb: "apply", kind: "ConfigMap", name: FACTS_CONFIG_MAP };
+    let params = PatchParams::apply(FieldManager::Facts.as_str()).force();
+    call(what, api.patch(FACTS_CONFIG_MAP, &params, &Patch::Apply(&object)))
+        .await
+        .map(drop)
+        .map_err(EffectError::Cluster)
+}
+
+/// Reads the object; `None` where there is none, or it cannot be parsed, which is logged.
+///
+/// # Errors
+/// [`EffectError::Cluster`] when it cannot be read.
+pub async fn read_facts(client: &Client, namespace: &str) -> Result<Option<Published>, EffectError> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let what = ApiRequest { verb: "get", kind: "ConfigMap", name: FACTS_CONFIG_MAP };
+    match call(what, api.get_opt(FACTS_CONFIG_MAP)).await {
+        Ok(map) => Ok(map.as_ref().and_then(parsed)),
+        Err(ClusterError::NotFound) => Ok(None),
+        Err(error) => Err(EffectError::Cluster(error)),
+    }
+}
+
+/// Follows the object for as long as somebody listens. `None` while there is none that can be parsed; the last state
+/// stays while the API server cannot be reached.
+pub async fn follow_facts(client: Client, namespace: &str, sender: watch::Sender<Option<Published>>) {
+    let api = raw_object::namespaced::<ConfigMap>(&client, namespace);
+    let config = watcher::Config::default().fields(&format!("metadata.name={FACTS_CONFIG_MAP}"));
+    let mut followed = Followed::of(api, config, FACTS_CONFIG_MAP, parsed);
+    while !sender.is_closed() {
+        if followed.changed().await {
+            sender.send_replace(followed.objects.values().next().map(|published| Published::clone(published)));
+        }
+    }
+}
+
+fn parsed(map: &ConfigMap) -> Option<Published> {
+    match Published::read(map.data.as_ref()?) {
+        Ok(published) => {
+            for broken in &published.unreadable {
+                tracing::warn!(broken, "cannot parse a fact of napkeeper-facts");
+            }
+            Some(published)
+        }
+        Err(error) => {
+            tracing::warn!(%error, "ignoring napkeeper-facts");
+            None
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Leader election by a Lease.
+//!
+//! A loop reads the Lease, asks [`LeaderElector`] what to do, and writes upon the version that it read. It counts by a
+//! monotonic clock; the times in the object are for people and for other tools.
+
+use crate::error::{ApiRequest, call};
+use crate::write::jittered;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use napkeeper_core::engine::leader_election::{
+    LEASE_DURATION, LeaderElector, LeaseAction, LeaseRecord, RENEW_DEADLINE, RETRY_PERIOD, remaining_lease,
+};
+use napkeeper_core::model::errors::ClusterError;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Name of the controller's Lease.
+pub const LEASE: &str = "napkeeper-controller";
+/// Name of the Lease by which one replica of the webhook keeps the certificates of all.
+pub const WEBHOOK_LEASE: &str = "napkeeper-webhook";
+
+/// The state of the Lease, for those who write. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct LeaseHandle {
+    renewed: watch::Receiver<Option<Instant>>,
+    leads: watch::Receiver<bool>,
+}
+
+impl LeaseHandle {
+    /// For how long nobody else can take the Lease; `None` when we do not hold it. Counted from when the last renewal
+    /// was sent.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        let since = self.renewed.borrow().map(|sent| sent.elapsed())?;
+        Duration::try_from(remaining_lease(SignedDuration::try_from(since).ok()?)?).ok()
+    }
+
+    /// True when we hold the Lease, and nobody can take it for at least this long.
+    #[must_use]
+    pub fn held_for(&self, at_least: Duration) -> bool {
+        self.remaining().is_some_and(|left| left >= at_least)
+    }
+
+    /// One of a Lease that was renewed so long ago.
+    #[cfg(test)]
+    pub(crate) fn renewed_before(age: Option<Duration>) -> Self {
+        let renewed = age.and_then(|age| Instant::now().checked_sub(age));
+        Self { renewed: watch::channel(renewed).1, leads: watch::channel(renewed.is_some()).1 }
+    }
+
+    /// Whether we hold the Lease, and every change of that.
+    #[must_use]
+    pub fn leads(&self) -> watch::Receiver<bool> {
+        self.leads.clone()
+    }
+}
+
+/// A name for [`elect`]: the host's, which in a cluster is the pod's, and a random part.
+#[must_use]
+pub fn lease_identity() -> String {
+    let host = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let host = host.unwrap_or_else(|| "napkeeper".to_owned());
+    format!("{host}-{}", uuid::Uuid::new_v4().simple())
+}
+
+/// Takes part in the election until `stop`, then releases the Lease, so that a successor need not wait. Writes must have
+/// ended before `stop`. No two processes may share an identity.
+pub fn elect(
+    client: Client,
+    namespace: &str,
+    identity: &str,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> (LeaseHandle, JoinHandle<()>) {
+    elect_for(LEASE, client, namespace, identity, stop)
+}
+
+/// As [`elect`], for the Lease of this name.
+pub fn elect_for(
+    lease: &'static str,
+    client: Client,
+    namespace: &str,
+    identity: &str,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> (LeaseHandle, JoinHandle<()>) {
+    let (renewed, renewed_at) = watch::channel(None);
+    let (leads, leads_now) = watch::channel(false);
+    let election = Election {
+        lease,
+        api: Api::namespaced(client, namespace),
+        identity: Arc::from(identity),
+        candidate: LeaderElector::new(Arc::from(identity)),
+        start: Instant::now(),
+        renewed,
+        leads,
+    };
+    (LeaseHandle { renewed: renewed_at, leads: leads_now }, tokio::spawn(election.run(stop)))
+}
+
+struct Election {
+    lease: &'static str,
+    api: Api<Lease>,
+    identity: Arc<str>,
+    candidate: LeaderElector,
+    start: Instant,
+    renewed: watch::Sender<Option<Instant>>,
+    leads: watch::Sender<bool>,
+}
+
+impl Election {
+    async fn run(mut self, stop: impl Future<Output = ()>) {
+        tokio::pin!(stop);
+        loop {
+            let timeout = self.time_until_expiry();
+            tokio::select! {
+                () = &mut stop => break,
+                done = tokio::time::timeout(timeout, self.try_acquire_or_renew()) => {
+                    if done.is_err() {
+                        tracing::warn!(lease = self.lease, "the API server timed out");
+                    }
+                }
+            }
+            self.publish();
+            let wait = jittered(unsigned(RETRY_PERIOD)).min(self.time_until_expiry());
+            tokio::select! {
+                () = &mut stop => break,
+                () = tokio::time::sleep(wait) => {}
+            }
+            self.publish();
+        }
+        self.release().await;
+    }
+
+    /// How long until it must be published that the Lease is lost, unless it is renewed.
+    fn time_until_expiry(&self) -> Duration {
+        let since = self.candidate.renewed_at().map(|at| self.now() - at);
+        let left = since.map_or(RENEW_DEADLINE, |since| (RENEW_DEADLINE - since).max(SignedDuration::from_millis(10)));
+        unsigned(left)
+    }
+
+    /// Reads the Lease, and acquires or renews it if it is ours to take.
+    async fn try_acquire_or_renew(&mut self) {
+        let name = self.lease;
+        let what = |verb| ApiRequest { verb, kind: "Lease", name };
+        let Ok(lease) = call(what("get"), self.api.get_opt(self.lease)).await else { return };
+        let decision = self.candidate.next_action(lease.as_ref().map(record).as_ref(), self.now());
+        let acquires = match decision {
+            LeaseAction::Wait(_) => return,
+            LeaseAction::Acquire => true,
+            LeaseAction::Renew => false,
+        };
+        let (sent, at) = (self.now(), Timestamp::now());
+        let written = match lease {
+            None => {
+                let metadata = ObjectMeta { name: Some(self.lease.to_owned()), ..ObjectMeta::default() };
+                let lease = Lease { metadata, spec: Some(self.spec(None, true, at)) };
+                call(what("create"), self.api.create(&PostParams::default(), &lease)).await
+            }
+            Some(mut lease) => {
+                lease.spec = Some(self.spec(lease.spec.as_ref(), acquires, at));
+                call(what("update"), self.api.replace(self.lease, &PostParams::default(), &lease)).await
+            }
+        };
+        match written {
+            Ok(_) => self.candidate.record_renewal(sent),
+            Err(ClusterError::Conflict) => tracing::debug!(lease = self.lease, "another replica was faster"),
+            Err(_) => {}
+        }
+    }
+
+    fn spec(&self, before: Option<&LeaseSpec>, acquires: bool, at: Timestamp) -> LeaseSpec {
+        let mut spec = before.cloned().unwrap_or_default();
+        if acquires {
+            spec.acquire_time = Some(MicroTime(at));
+            spec.lease_transitions = Some(spec.lease_transitions.map_or(0, |n| n.saturating_add(1)));
+        }
+        spec.holder_identity = Some(self.identity.to_string());
+        spec.lease_duration_seconds = i32::try_from(LEASE_DURATION.as_secs()).ok();
+        spec.renew_time = Some(MicroTime(at));
+        spec
+    }
+
+    /// Publishes whether we lead, and since when the Lease is renewed.
+    fn publish(&mut self) {
+        let renewed = self.candidate.renewed_at();
+        let leads = renewed.is_some_and(|at| remaining_lease(self.now() - at).is_some());
+        if !leads {
+            self.candidate.step_down();
+        }
+        let sent = renewed.filter(|_| leads).map(|at| self.start + unsigned(at));
+        self.renewed.send_replace(sent);
+        let changed = self.leads.send_if_modified(|known| std::mem::replace(known, leads) != leads);
+        if changed {
+            tracing::info!(lease = self.lease, identity = &*self.identity, leads, "leadership changed");
+        }
+    }
+
+    /// Gives the Lease back. Nobody acts on it from here on, whether the API server hears of it or not.
+    async fn release(mut self) {
+        let held = self.candidate.renewed_at().is_some();
+        self.candidate.step_down();
+        self.publish();
+        if !held {
+            return;
+        }
+        let name = self.lease;
+        let what = |verb| ApiRequest { verb, kind: "Lease", name };
+        let Ok(Some(mut lease)) = call(what("get"), self.api.get_opt(self.lease)).await else { return };
+        let ours = lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()) == Some(&*self.identity);
+        if let Some(spec) = lease.spec.as_mut().filter(|_| ours) {
+            spec.holder_identity = None;
+            spec.renew_time = Some(MicroTime(Timestamp::now()));
+            // A failure is logged: the successor then waits until the Lease expires.
+            let _ = call(what("release"), self.api.replace(self.lease, &PostParams::default(), &lease)).await;
+        }
+    }
+
+    fn now(&self) -> SignedDuration {
+        SignedDuration::try_from(self.start.elapsed()).unwrap_or(SignedDuration::MAX)
+    }
+}
+
+fn record(lease: &Lease) -> LeaseRecord {
+    let spec = lease.spec.as_ref();
+    let holder = spec.and_then(|s| s.holder_identity.as_deref()).filter(|holder| !holder.is_empty());
+    let seconds = spec.and_then(|s| s.lease_duration_seconds).unwrap_or_default();
+    LeaseRecord {
+        holder: holder.map(Arc::from),
+        version: Arc::from(lease.metadata.resource_version.as_deref().unwrap_or_default()),
+        duration: SignedDuration::from_secs(seconds.into()),
+    }
+}
+
+fn unsigned(time: SignedDuration) -> Duration {
+    Duration::try_from(time).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Fake;
+    use tokio::time::{sleep, timeout};
+
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/napkeeper/leases";
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A replica, and what ends it.
+    struct Replica {
+        lease: LeaseHandle,
+        task: JoinHandle<()>,
+        stop: tokio::sync::oneshot::Sender<()>,
+    }
+
+    impl Replica {
+        fn start(server: &Fake, identity: &str) -> Self {
+            let (stop, stopped) = tokio::sync::oneshot::channel();
+            let (lease, task) = elect(server.client(), "napkeeper", identity, async { drop(stopped.await) });
+            Self { lease, task, stop }
+        }
+
+        fn holds(&self) -> bool {
+            self.lease.held_for(Duration::ZERO)
+        }
+
+        async fn leads(&self) {
+            let mut leads = self.lease.leads();
+            timeout(PATIENCE, leads.wait_for(|leads| *leads)).await.unwrap().unwrap();
+            assert!(self.holds());
+        }
+    }
+
+    #[test]
+    fn a_lease_counts_until_five_seconds_before_another_may_take_it() {
+        let remaining = |ms: u64| LeaseHandle::renewed_before(Some(Duration::from_millis(ms))).remaining();
+        for (age, left) in [(0, 15), (5_000, 10), (9_500, 5)] {
+            let remaining = remaining(age).unwrap();
+            assert!(remaining.abs_diff(Duration::from_secs(left)) < Duration::from_secs(1), "{age}: {remaining:?}");
+        }
+        assert_eq!(remaining(10_000), None, "the renewal deadline is over");
+        assert_eq!(LeaseHandle::renewed_before(None).remaining(), None);
+    }
+
+    #[tokio::test]
+    async fn a_second_replica_waits_until_the_first_releases_the_lease() {
+        let server = Fake::serving(&[LEASES]);
+        let first = Replica::start(&server, "first");
+        first.leads().await;
+        let second = Replica::start(&server, "second");
+        sleep(unsigned(RETRY_PERIOD) * 2).await;
+        assert!(first.holds() && !second.holds());
+        first.stop.send(()).unwrap();
+        timeout(PATIENCE, first.task).await.unwrap().unwrap();
+        assert!(!first.lease.held_for(Duration::ZERO), "released");
+        let released = Instant::now();
+        second.leads().await;
+        assert!(released.elapsed() < unsigned(RENEW_DEADLINE), "a released Lease is taken at the next look");
+    }
+
+    #[tokio::test]
+    async fn a_replica_that_was_killed_is_succeeded_only_after_its_writes_are_blocked() {
+        let server = Fake::serving(&[LEASES]);
+        let first = Replica::start(&server, "first");
+        first.leads().await;
+        let second = Replica::start(&server, "second");
+        // The process may live on without renewing: whoever holds its handle counts for himself.
+        first.task.abort();
+        let killed = Instant::now();
+        while !second.holds() {
+            assert!(killed.elapsed() < PATIENCE, "nobody leads");
+            sleep(Duration::from_millis(20)).await;
+        }
+        assert!(!first.holds(), "two replicas may write");
+        assert!(killed.elapsed() > unsigned(RENEW_DEADLINE), "{:?}", killed.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_cannot_be_renewed_is_lost() {
+        let server = Fake::serving(&[LEASES]);
+        let replica = Replica::start(&server, "only");
+        replica.leads().await;
+        server.fail(LEASES, Some(crate::fake::Fault::Unreachable));
+        let mut leads = replica.lease.leads();
+        timeout(PATIENCE, leads.wait_for(|leads| !*leads)).await.unwrap().unwrap();
+        assert!(!replica.holds());
+        server.fail(LEASES, None);
+        replica.leads().await;
+    }
+}

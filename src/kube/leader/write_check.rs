@@ -1,0 +1,183 @@
+//! The check right before every effect: whether it may be performed now.
+//!
+//! Reads always may. A write needs enough of the Lease left for the request to arrive, and no pause switch that blocks
+//! it; for a delete, or a mark for one, the pause switch is read from the API server right before.
+
+use crate::leader::lease::LeaseHandle;
+use crate::leader::pause::read_pause;
+use kube::Client;
+use napkeeper_core::model::errors::EffectError;
+use napkeeper_core::model::settings::{Pause, PauseSwitch};
+use napkeeper_core::plan::Effect;
+use std::fmt;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What must be left of the Lease before a write: the request must arrive before another process may lead.
+const MIN_LEASE_LEFT: Duration = Duration::from_secs(5);
+
+/// Allows or blocks effects. Cheap to clone.
+#[derive(Clone)]
+pub struct WriteCheck {
+    lease: LeaseHandle,
+    pause: watch::Receiver<Pause>,
+    client: Client,
+    namespace: String,
+}
+
+impl fmt::Debug for WriteCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteCheck").field("lease", &self.lease).field("pause", &self.pause).finish_non_exhaustive()
+    }
+}
+
+impl WriteCheck {
+    /// A gate on the Lease and on the pause switch of this namespace: as it was last seen, and read anew for deletions.
+    #[must_use]
+    pub fn new(lease: LeaseHandle, pause: watch::Receiver<Pause>, client: Client, namespace: &str) -> Self {
+        Self { lease, pause, client, namespace: namespace.to_owned() }
+    }
+
+    /// Whether the effect may be performed now. To be called right before it is.
+    ///
+    /// # Errors
+    /// [`EffectError::Blocked`] says what blocks it.
+    pub async fn check(&self, effect: &Effect) -> Result<(), EffectError> {
+        if !effect.is_write() {
+            return Ok(());
+        }
+        let cached = self.pause.borrow().clone();
+        check_pause(effect, &cached)?;
+        if effect.pause_switch() == Some(PauseSwitch::Delete) {
+            let unreadable = EffectError::Blocked("the pause switch cannot be read");
+            check_pause(effect, &read_pause(&self.client, &self.namespace).await.map_err(|_| unreadable)?)?;
+        }
+        // Last, for reading the switch takes time.
+        if self.lease.held_for(MIN_LEASE_LEFT) {
+            Ok(())
+        } else {
+            Err(EffectError::Blocked("the lease is lost or about to expire"))
+        }
+    }
+}
+
+fn check_pause(effect: &Effect, pause: &Pause) -> Result<(), EffectError> {
+    let is_paused = effect.pause_switch().is_some_and(|switch| pause.blocks(switch));
+    if is_paused { Err(EffectError::Blocked("the pause switch is set")) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::{Fake, Fault};
+    use kube::client::Body;
+    use napkeeper_core::model::azure::cloud::ResourceKind;
+    use napkeeper_core::model::cluster::claim::ClaimRef;
+    use napkeeper_core::model::names::{ArmId, ClaimName, Namespace, ObjectKey, ObjectName, ProviderId, Uid};
+    use napkeeper_core::plan::{CloudRequest, ClusterRead, ClusterWrite};
+    use serde_json::{Value, json};
+
+    const CONFIG_MAPS: &str = "/api/v1/namespaces/napkeeper/configmaps";
+    const FRESH: Option<Duration> = Some(Duration::ZERO);
+
+    fn vm() -> ArmId {
+        ArmId::new("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/v").unwrap()
+    }
+
+    fn launch() -> Effect {
+        Effect::Cloud(CloudRequest::PutBillingExtension(vm()))
+    }
+
+    fn disrupt() -> Effect {
+        let pod = ObjectKey { namespace: Namespace::new("shop").unwrap(), name: ObjectName::new("web-0").unwrap() };
+        Effect::Cluster(ClusterWrite::Evict(pod, Uid::new("p").unwrap()))
+    }
+
+    fn delete() -> Effect {
+        Effect::Cloud(CloudRequest::Delete(vm(), ResourceKind::Vm))
+    }
+
+    /// A write that no switch pauses.
+    fn finalize() -> Effect {
+        let claim = ClaimRef { name: ClaimName::new("a").unwrap(), uid: Uid::new("u").unwrap() };
+        Effect::Cluster(ClusterWrite::RemoveFinalizer(claim))
+    }
+
+    fn read() -> Effect {
+        let vm = format!("azure://{}", vm());
+        Effect::Read(ClusterRead::Node(ProviderId::parse(&vm).unwrap()))
+    }
+
+    fn switch(data: Value) -> Value {
+        json!({ "metadata": { "name": "napkeeper-pause", "namespace": "napkeeper" }, "data": data })
+    }
+
+    /// The check of a replica whose Lease was renewed so long ago, and that has seen these switches.
+    fn check_of(client: Client, renewed: Option<Duration>, seen: &[PauseSwitch]) -> WriteCheck {
+        let pause = watch::channel(Pause::of(seen.iter().copied())).1;
+        WriteCheck::new(LeaseHandle::renewed_before(renewed), pause, client, "napkeeper")
+    }
+
+    /// Which effects are allowed: launch, disrupt, delete, one that no switch pauses, a read.
+    async fn allowed(check: &WriteCheck) -> [bool; 5] {
+        let mut allowed = [false; 5];
+        for (ok, effect) in allowed.iter_mut().zip([launch(), disrupt(), delete(), finalize(), read()]) {
+            *ok = check.check(&effect).await.is_ok();
+        }
+        allowed
+    }
+
+    #[tokio::test]
+    async fn each_switch_pauses_its_own_writes() {
+        let client = || Fake::serving(&[CONFIG_MAPS]).client();
+        assert_eq!(allowed(&check_of(client(), FRESH, &[])).await, [true; 5]);
+        for (switch, expected) in [
+            (PauseSwitch::Launch, [false, true, true, true, true]),
+            (PauseSwitch::Disrupt, [true, false, true, true, true]),
+            (PauseSwitch::Delete, [true, true, false, true, true]),
+        ] {
+            assert_eq!(allowed(&check_of(client(), FRESH, &[switch])).await, expected, "{switch:?}");
+        }
+        let blocked = check_of(client(), FRESH, &[PauseSwitch::Launch]).check(&launch()).await;
+        assert_eq!(blocked, Err(EffectError::Blocked("the pause switch is set")));
+    }
+
+    #[tokio::test]
+    async fn before_a_delete_the_switch_is_read_from_the_api_server() {
+        let server = Fake::serving(&[CONFIG_MAPS]);
+        let check = check_of(server.client(), FRESH, &[]);
+        server.put(CONFIG_MAPS, switch(json!({ "delete": "true" })));
+        assert_eq!(allowed(&check).await, [true, true, false, true, true], "no watch has seen it yet");
+        server.put(CONFIG_MAPS, switch(json!({ "launch": "true" })));
+        assert!(check.check(&delete()).await.is_ok());
+        server.fail(CONFIG_MAPS, Some(Fault::Status(403)));
+        let unreadable = Err(EffectError::Blocked("the pause switch cannot be read"));
+        assert_eq!(check.check(&delete()).await, unreadable);
+        assert_eq!(allowed(&check).await, [true, true, false, true, true]);
+    }
+
+    #[tokio::test]
+    async fn without_the_lease_only_reads_are_allowed() {
+        let client = || Fake::serving(&[CONFIG_MAPS]).client();
+        let reads_only = [false, false, false, false, true];
+        assert_eq!(allowed(&check_of(client(), None, &[])).await, reads_only, "another replica holds it");
+        let nearly = Some(Duration::from_millis(9_500));
+        assert_eq!(allowed(&check_of(client(), nearly, &[])).await, [true; 5], "more than five seconds are left");
+        let late = Some(Duration::from_millis(10_001));
+        assert_eq!(allowed(&check_of(client(), late, &[])).await, reads_only, "less than five seconds are left");
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_ends_while_the_switch_is_read_blocks_the_delete() {
+        let slow = tower::service_fn(|_: http::Request<Body>| async {
+            tokio::time::sleep(Duration::from_millis(600)).await;
+            let body = serde_json::to_vec(&crate::fake::refusal(404, json!({ "name": "napkeeper-pause" })))?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(
+                http::Response::builder().status(404).body(Body::from(body))?,
+            )
+        });
+        let check = check_of(Client::new(slow, "default"), Some(Duration::from_millis(9_500)), &[]);
+        let blocked = check.check(&delete()).await;
+        assert_eq!(blocked, Err(EffectError::Blocked("the lease is lost or about to expire")));
+    }
+}

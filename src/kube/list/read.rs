@@ -1,0 +1,120 @@
+//! Reads single objects, right before what rests on them is written or deleted.
+
+use super::{ListError, all_of, list};
+use crate::error::{cluster_error, describe, is_not_found};
+use crate::objects::{controller_time, raw_object};
+use k8s_openapi::api::core::v1::{Node as WireNode, PersistentVolume, Pod};
+use kube::api::ListParams;
+use kube::{Client, Resource};
+use napkeeper_api::convert::{self, Violations};
+use napkeeper_api::karpenter::NodeClaim;
+use napkeeper_core::engine::clock::Clock;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::errors::{ClusterError, EffectError};
+use napkeeper_core::model::names::{ClaimName, NodeName, ObjectName, ProviderId};
+use napkeeper_core::plan::{ClusterRead, Reply};
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a single read may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Reads objects from the API server itself.
+///
+/// # Errors
+/// [`EffectError::Cluster`] when it cannot be read or understood.
+pub async fn read(client: &Client, clock: &dyn Clock, read: &ClusterRead) -> Result<Reply, EffectError> {
+    match read {
+        ClusterRead::Claim(name) => read_claim(client, clock, name).await,
+        ClusterRead::Node(provider) => read_node(client, clock, provider).await,
+        ClusterRead::Pods(node) => read_pods(client, clock, node).await,
+        ClusterRead::Volume(name) => read_volume(client, name).await,
+    }
+}
+
+/// Reads a NodeClaim: [`Reply::Claim`], with none only where the server says that there is none of that name.
+///
+/// # Errors
+/// [`EffectError::Cluster`] when it cannot be read or understood.
+pub(super) async fn read_claim(client: &Client, clock: &dyn Clock, name: &ClaimName) -> Result<Reply, EffectError> {
+    single(client, name.as_str(), |o: &NodeClaim| controller_time::claim(o, clock)).await.map(Reply::Claim)
+}
+
+/// Reads a PersistentVolume: [`Reply::Volume`], with none only where the server says that there is none of that name.
+///
+/// # Errors
+/// [`EffectError::Cluster`] when it cannot be read or understood.
+pub(super) async fn read_volume(client: &Client, name: &ObjectName) -> Result<Reply, EffectError> {
+    single(client, name.as_str(), |o: &PersistentVolume| convert::volume(o).map(Arc::new)).await.map(Reply::Volume)
+}
+
+/// Reads the Node of a provider id, or else the one that has the VM's name, as before its provider id is set:
+/// [`Reply::Node`]. The API server finds no Node by its provider id, so this lists them all.
+///
+/// # Errors
+/// [`EffectError::Cluster`] when they cannot all be read and understood.
+pub(super) async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId) -> Result<Reply, EffectError> {
+    let vm = provider.vm().name().to_ascii_lowercase();
+    let is_it = |node: &Arc<Node>| node.provider_id.as_ref() == Some(provider) || node.name.as_str() == vm;
+    match all_of(client, |object: &WireNode| Ok(Some(controller_time::node(object, clock)?).filter(is_it))).await {
+        Ok(nodes) => {
+            let exact = nodes.iter().find(|node| node.provider_id.as_ref() == Some(provider));
+            Ok(Reply::Node(exact.or_else(|| nodes.first()).cloned()))
+        }
+        Err(error) => Err(failed("nodes", error)),
+    }
+}
+
+/// Reads the pods of a Node: [`Reply::Pods`], those that cannot be understood as opaque ones.
+///
+/// # Errors
+/// [`EffectError::Cluster`] when they cannot all be read.
+async fn read_pods(client: &Client, clock: &dyn Clock, node: &NodeName) -> Result<Reply, EffectError> {
+    let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let convert = |object: &Pod| controller_time::pod(object, clock).map(|(pod, _)| Some(pod));
+    let pods = list(&raw_object::all::<Pod>(client), of_node, convert).await;
+    pods.map(Reply::Pods).map_err(|error| failed("pods", error))
+}
+
+async fn single<K, T>(
+    client: &Client,
+    name: &str,
+    read: impl Fn(&K) -> Result<T, Violations>,
+) -> Result<Option<T>, EffectError>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let api = raw_object::all::<K>(client);
+    match timeout(READ_TIMEOUT, api.get(name)).await {
+        Ok(Ok(object)) => {
+            let object = object.read().map_err(|why| unreadable(name, &why.to_string()))?;
+            read(&object).map(Some).map_err(|why| unreadable(name, &why.to_string()))
+        }
+        Ok(Err(error)) if is_not_found(&error, name) => Ok(None),
+        Ok(Err(error)) => Err(refused(&error)),
+        Err(_) => Err(EffectError::Cluster(ClusterError::Unavailable)),
+    }
+}
+
+fn failed(kind: &str, error: ListError) -> EffectError {
+    match error {
+        ListError::Refused(error) => refused(&error),
+        ListError::Other(why) => unreadable(kind, &why),
+    }
+}
+
+/// A read that failed. That a kind is not served says nothing about an object: unknown, not absent.
+fn refused(error: &kube::Error) -> EffectError {
+    tracing::warn!(error = describe(error), "reading failed");
+    EffectError::Cluster(match cluster_error(error) {
+        ClusterError::Forbidden => ClusterError::Forbidden,
+        _ => ClusterError::Unavailable,
+    })
+}
+
+fn unreadable(name: &str, why: &str) -> EffectError {
+    tracing::warn!(name, why, "cannot parse object");
+    EffectError::Cluster(ClusterError::Unavailable)
+}

@@ -1,0 +1,222 @@
+//! The table of all watched objects: turns the events of reflectors into changes of the Snapshot.
+
+use super::object::{ObjectId, ObjectState, ReflectorEvent, WatchedObject};
+use super::pod_interner::PodInterner;
+use super::{WatchEvent, WatchedKind};
+use crate::leader::pause::SWITCHES;
+use napkeeper_api::convert;
+use napkeeper_core::model::orphans::record::OrphanRecords;
+use napkeeper_core::model::settings::{Pause, PauseSwitch};
+use napkeeper_core::snapshot::delta::Delta;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The objects of all kinds.
+#[derive(Debug, Default)]
+pub(super) struct ObjectTable {
+    kinds: BTreeMap<WatchedKind, KindState>,
+    interner: PodInterner,
+    records: Arc<OrphanRecords>,
+    pause: Pause,
+    synced: bool,
+}
+
+/// The objects of a kind.
+#[derive(Debug, Default)]
+struct KindState {
+    objects: BTreeMap<ObjectId, ObjectState>,
+    /// The objects of the listing in progress.
+    listing: Option<BTreeSet<ObjectId>>,
+    /// It has been listed once.
+    listed: bool,
+    failure: Option<String>,
+}
+
+impl ObjectTable {
+    pub(super) fn new(kinds: impl IntoIterator<Item = WatchedKind>) -> Self {
+        Self { kinds: kinds.into_iter().map(|kind| (kind, KindState::default())).collect(), ..Self::default() }
+    }
+
+    /// Applies an event of a kind; what it changes.
+    pub(super) fn apply(&mut self, kind: WatchedKind, event: ReflectorEvent) -> Vec<WatchEvent> {
+        let mut events = Vec::new();
+        match event {
+            ReflectorEvent::ListStarted => self.state(kind).listing = Some(BTreeSet::new()),
+            ReflectorEvent::Seen(id, seen) => {
+                if let Some(listing) = &mut self.state(kind).listing {
+                    listing.insert(id.clone());
+                } else {
+                    self.recovered(kind, &mut events);
+                }
+                self.put(kind, id, seen, &mut events);
+            }
+            ReflectorEvent::Gone(id) => {
+                self.recovered(kind, &mut events);
+                self.remove(kind, &id, &mut events);
+                self.aggregate(kind, &mut events);
+            }
+            ReflectorEvent::ListDone => self.listed(kind, &mut events),
+            ReflectorEvent::Absent => {
+                self.state(kind).listing = Some(BTreeSet::new());
+                self.listed(kind, &mut events);
+            }
+            ReflectorEvent::WatchStarted => self.recovered(kind, &mut events),
+            ReflectorEvent::Failed(why) => self.failed(kind, why, &mut events),
+        }
+        events
+    }
+
+    fn state(&mut self, kind: WatchedKind) -> &mut KindState {
+        self.kinds.entry(kind).or_default()
+    }
+
+    fn put(&mut self, kind: WatchedKind, mut id: ObjectId, mut seen: ObjectState, events: &mut Vec<WatchEvent>) {
+        let objects = &mut self.state(kind).objects;
+        if objects.get(&id).is_some_and(|old| old.version == seen.version) {
+            return;
+        }
+        let old = objects.remove(&id);
+        if let Some(WatchedObject::Pod(pod)) = &mut seen.object {
+            self.interner.share(pod);
+            id = ObjectId::of(&pod.key);
+        }
+        if let Some(why) = &seen.wrong {
+            events.push(WatchEvent::Unreadable { kind, name: id.to_string(), why: why.to_string() });
+        }
+        let old = old.and_then(|old| old.object);
+        if seen.object.is_none() && kind.keeps_last_good() {
+            seen.object = old.clone().map(WatchedObject::unreadable_now);
+        }
+        let row = seen.object.clone();
+        self.state(kind).objects.insert(id, seen);
+        match (old, row) {
+            (old, Some(row)) if old.as_ref() != Some(&row) => Self::changed(&row, events),
+            (Some(old), None) => Self::gone(&old, events),
+            _ => {}
+        }
+        self.aggregate(kind, events);
+    }
+
+    fn remove(&mut self, kind: WatchedKind, id: &ObjectId, events: &mut Vec<WatchEvent>) {
+        if let Some(row) = self.state(kind).objects.remove(id).and_then(|old| old.object) {
+            Self::gone(&row, events);
+        }
+    }
+
+    fn listed(&mut self, kind: WatchedKind, events: &mut Vec<WatchEvent>) {
+        let state = self.state(kind);
+        let listing = state.listing.take().unwrap_or_default();
+        let gone: Vec<ObjectId> = state.objects.keys().filter(|id| !listing.contains(id)).cloned().collect();
+        state.listed = true;
+        for id in &gone {
+            self.remove(kind, id, events);
+        }
+        self.aggregate(kind, events);
+        self.recovered(kind, events);
+        if !self.synced && self.kinds.values().all(|state| state.listed) {
+            self.synced = true;
+            events.push(WatchEvent::Synced);
+        }
+    }
+
+    fn failed(&mut self, kind: WatchedKind, why: Option<String>, events: &mut Vec<WatchEvent>) {
+        let state = self.state(kind);
+        if let Some(why) = why.filter(|why| state.failure.as_ref() != Some(why)) {
+            state.failure = Some(why.clone());
+            events.push(WatchEvent::Failing { kind, error: why });
+        }
+    }
+
+    fn recovered(&mut self, kind: WatchedKind, events: &mut Vec<WatchEvent>) {
+        if self.state(kind).failure.take().is_some() {
+            events.push(WatchEvent::Recovered { kind });
+        }
+    }
+
+    /// An object is new or has changed.
+    fn changed(row: &WatchedObject, events: &mut Vec<WatchEvent>) {
+        let delta = match row {
+            WatchedObject::Pod(pod) => Some(Delta::Pod(Arc::clone(pod))),
+            WatchedObject::Node(node) => Some(Delta::Node(Arc::clone(node))),
+            WatchedObject::Claim(claim) => Some(Delta::Claim(Arc::clone(claim))),
+            WatchedObject::Pool(pool) => Some(Delta::Pool(Arc::clone(pool))),
+            WatchedObject::Class(class) => Some(Delta::Class(Arc::clone(class))),
+            WatchedObject::Overlay(overlay) => Some(Delta::Overlay(Arc::clone(overlay))),
+            WatchedObject::DaemonSet(set) => Some(Delta::DaemonSet(set.0.clone(), Arc::clone(&set.1))),
+            WatchedObject::Sweep(sweep) => Some(Delta::Sweep(Arc::clone(sweep))),
+            WatchedObject::Volume(volume) => Some(Delta::Volume(Arc::clone(volume))),
+            WatchedObject::VolumeClaim(claim) => Some(Delta::VolumeClaim(Arc::clone(claim))),
+            WatchedObject::StorageClass(class) => Some(Delta::StorageClass(Arc::clone(class))),
+            WatchedObject::AttachLimits(limits) => Some(Delta::AttachLimits(Arc::clone(limits))),
+            WatchedObject::Service(service) => Some(Delta::Service(service.0.clone(), Arc::clone(&service.1))),
+            WatchedObject::Scheduler(profiles) => Some(Delta::Scheduler(profiles.0.clone(), Arc::clone(&profiles.1))),
+            WatchedObject::Namespace(space) => Some(Delta::Namespace(space.0.clone(), Arc::clone(&space.1))),
+            WatchedObject::Record(_) | WatchedObject::Pause(_) => None,
+        };
+        events.extend(delta.map(WatchEvent::Changed));
+    }
+
+    /// An object is gone.
+    fn gone(row: &WatchedObject, events: &mut Vec<WatchEvent>) {
+        let delta = match row {
+            WatchedObject::Pod(pod) => Some(Delta::PodGone(pod.key.clone())),
+            WatchedObject::Node(node) => Some(Delta::NodeGone(node.name.clone())),
+            WatchedObject::Claim(claim) => Some(Delta::ClaimGone(claim.name.clone())),
+            WatchedObject::Pool(pool) => Some(Delta::PoolGone(pool.name.clone())),
+            WatchedObject::Class(class) => Some(Delta::ClassGone(class.name.clone())),
+            WatchedObject::Overlay(overlay) => Some(Delta::OverlayGone(overlay.name.clone())),
+            WatchedObject::DaemonSet(set) => Some(Delta::DaemonSetGone(set.0.clone())),
+            WatchedObject::Sweep(sweep) => Some(Delta::SweepGone(sweep.name.clone())),
+            WatchedObject::Volume(volume) => Some(Delta::VolumeGone(volume.name.clone())),
+            WatchedObject::VolumeClaim(claim) => Some(Delta::VolumeClaimGone(claim.key.clone())),
+            WatchedObject::StorageClass(class) => Some(Delta::StorageClassGone(class.name.clone())),
+            WatchedObject::AttachLimits(limits) => Some(Delta::AttachLimitsGone(limits.node.clone())),
+            WatchedObject::Service(service) => Some(Delta::ServiceGone(service.0.clone())),
+            WatchedObject::Scheduler(profiles) => Some(Delta::SchedulerGone(profiles.0.clone())),
+            WatchedObject::Namespace(space) => Some(Delta::NamespaceGone(space.0.clone())),
+            WatchedObject::Record(_) | WatchedObject::Pause(_) => None,
+        };
+        events.extend(delta.map(WatchEvent::Changed));
+    }
+
+    /// Changes that depend on all objects of a kind: durable records, and the pause switch. There are none before the kind
+    /// has been listed: half the records are no records.
+    fn aggregate(&mut self, kind: WatchedKind, events: &mut Vec<WatchEvent>) {
+        let state = self.state(kind);
+        if !state.listed || state.listing.is_some() {
+            return;
+        }
+        if kind == WatchedKind::OrphanRecords {
+            let rows = state.objects.values().filter_map(|seen| match &seen.object {
+                Some(WatchedObject::Record(record)) => Some(&**record),
+                _ => None,
+            });
+            // Each has been parsed before on its own, so all together can be parsed.
+            let records = convert::records(rows).ok().filter(|records| self.records.as_ref() != records);
+            if let Some(records) = records.map(Arc::new) {
+                self.records = Arc::clone(&records);
+                events.push(WatchEvent::Changed(Delta::Records(records)));
+            }
+        }
+        if matches!(kind, WatchedKind::OrphanRecords | WatchedKind::Pause) {
+            let pause = self.pause();
+            if pause != self.pause {
+                self.pause = pause.clone();
+                events.push(WatchEvent::Changed(Delta::Pause(pause)));
+            }
+        }
+    }
+
+    /// What the switch pauses, and deletions while a record cannot be parsed: it may be the one that forbids them.
+    fn pause(&self) -> Pause {
+        let objects = |kind: WatchedKind| self.kinds.get(&kind).into_iter().flat_map(|state| state.objects.values());
+        let pauses = |seen: &ObjectState, switch| matches!(&seen.object, Some(WatchedObject::Pause(pause)) if pause.blocks(switch));
+        let held = SWITCHES.map(|(_, switch)| switch).into_iter();
+        let held = held.filter(|switch| objects(WatchedKind::Pause).any(|seen| pauses(seen, *switch)));
+        let unread = objects(WatchedKind::OrphanRecords).any(|seen| seen.wrong.is_some());
+        Pause::of(held.chain(unread.then_some(PauseSwitch::Delete)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
