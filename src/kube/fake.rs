@@ -128,7 +128,7 @@ impl Fake {
         state.log.push((version, collection.to_owned(), json!({ "type": "DELETED", "object": object })));
     }
 
-    /// Forgets what has happened: watches are told 410 and must list anew.
+    /// Forgets what has happened: watches get 410 and must list again.
     pub(crate) fn compact(&self) {
         let mut state = self.state();
         state.version += 1;

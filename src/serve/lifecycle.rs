@@ -50,7 +50,7 @@ pub struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// A process that starts, and has `grace` to finish open work once it is told to stop.
+    /// A process that starts, and has `grace` to finish open work once it is to stop.
     #[must_use]
     pub fn new(grace: Duration) -> Self {
         Self { stage: watch::Sender::new(Stage::Starting), grace }

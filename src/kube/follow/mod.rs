@@ -23,13 +23,16 @@ const LOG_EVERY: SignedDuration = SignedDuration::from_mins(10);
 /// Converted objects by namespace and name.
 type Objects<V> = BTreeMap<Arc<str>, Arc<V>>;
 
+/// Converts an object; none where it cannot be decoded or converted.
+type Convert<V> = Box<dyn Fn(&RawObject) -> Option<V> + Send>;
+
 /// The objects of a kind, as of its last complete listing and the changes since. They stay while the API server cannot be
 /// reached; before the first listing there are none.
 struct Followed<V> {
     /// For the log.
     kind: &'static str,
     events: BoxStream<'static, watcher::Result<Event<RawObject>>>,
-    convert: Box<dyn Fn(&RawObject) -> Option<V> + Send>,
+    convert: Convert<V>,
     /// The listing in progress.
     listing: Objects<V>,
     objects: Objects<V>,

@@ -32,7 +32,7 @@ impl fmt::Debug for WriteCheck {
 }
 
 impl WriteCheck {
-    /// A gate on the Lease and on the pause switch of this namespace: as it was last seen, and read anew for deletions.
+    /// A check of the Lease and of the pause switch of this namespace: as last watched, and read again for deletions.
     #[must_use]
     pub fn new(lease: LeaseHandle, pause: watch::Receiver<Pause>, client: Client, namespace: &str) -> Self {
         Self { lease, pause, client, namespace: namespace.to_owned() }

@@ -24,7 +24,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(20);
 /// Reads objects from the API server itself.
 ///
 /// # Errors
-/// [`EffectError::Cluster`] when it cannot be read or understood.
+/// [`EffectError::Cluster`] when it cannot be read or parsed.
 pub async fn read(client: &Client, clock: &dyn Clock, read: &ClusterRead) -> Result<Reply, EffectError> {
     match read {
         ClusterRead::Claim(name) => read_claim(client, clock, name).await,
@@ -35,26 +35,17 @@ pub async fn read(client: &Client, clock: &dyn Clock, read: &ClusterRead) -> Res
 }
 
 /// Reads a NodeClaim: [`Reply::Claim`], with none only where the server says that there is none of that name.
-///
-/// # Errors
-/// [`EffectError::Cluster`] when it cannot be read or understood.
 pub(super) async fn read_claim(client: &Client, clock: &dyn Clock, name: &ClaimName) -> Result<Reply, EffectError> {
     single(client, name.as_str(), |o: &NodeClaim| controller_time::claim(o, clock)).await.map(Reply::Claim)
 }
 
 /// Reads a PersistentVolume: [`Reply::Volume`], with none only where the server says that there is none of that name.
-///
-/// # Errors
-/// [`EffectError::Cluster`] when it cannot be read or understood.
 pub(super) async fn read_volume(client: &Client, name: &ObjectName) -> Result<Reply, EffectError> {
     single(client, name.as_str(), |o: &PersistentVolume| convert::volume(o).map(Arc::new)).await.map(Reply::Volume)
 }
 
 /// Reads the Node of a provider id, or else the one that has the VM's name, as before its provider id is set:
 /// [`Reply::Node`]. The API server finds no Node by its provider id, so this lists them all.
-///
-/// # Errors
-/// [`EffectError::Cluster`] when they cannot all be read and understood.
 pub(super) async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId) -> Result<Reply, EffectError> {
     let vm = provider.vm().name().to_ascii_lowercase();
     let is_it = |node: &Arc<Node>| node.provider_id.as_ref() == Some(provider) || node.name.as_str() == vm;
@@ -67,10 +58,7 @@ pub(super) async fn read_node(client: &Client, clock: &dyn Clock, provider: &Pro
     }
 }
 
-/// Reads the pods of a Node: [`Reply::Pods`], those that cannot be understood as opaque ones.
-///
-/// # Errors
-/// [`EffectError::Cluster`] when they cannot all be read.
+/// Reads the pods of a Node: [`Reply::Pods`], those that cannot be parsed as opaque ones.
 async fn read_pods(client: &Client, clock: &dyn Clock, node: &NodeName) -> Result<Reply, EffectError> {
     let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let convert = |object: &Pod| controller_time::pod(object, clock).map(|(pod, _)| Some(pod));

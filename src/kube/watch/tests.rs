@@ -1,4 +1,4 @@
-//! Watching a small API server: what is said of what happens there, and of its failures?
+//! Watches of a small API server: the changes and failures that they report.
 
 use super::*;
 use crate::fake::{Fake, Fault, Real};

@@ -1,4 +1,4 @@
-//! Tests against an API server that answers by a list: what is sent, and what follows from the answers?
+//! Writes to an API server that answers from a list.
 
 use super::Writer;
 use crate::fake;

@@ -30,7 +30,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 const IDLE_GRACE: Duration = Duration::from_secs(1);
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A server could not begin, or ended by itself.
+/// A server could not start, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be listened on.

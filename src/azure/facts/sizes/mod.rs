@@ -92,7 +92,7 @@ impl Sku {
         let info = self.location_info.iter().flatten().filter_map(|info| info.location.as_deref());
         let named = self.locations.iter().flatten().map(String::as_str);
         let mut all = info.chain(named).peekable();
-        // The listing was asked for one region: a row that names none is of that one.
+        // The listing is of one region: a row that names none is of that one.
         all.peek().is_none() || all.any(|location| is_same_region(location, region))
     }
 
