@@ -175,7 +175,7 @@ impl Transport for Busy {
         self.clock.now()
     }
 
-    async fn rest(&self, time: Duration) {
+    async fn sleep(&self, time: Duration) {
         self.clock.sleep(time).await;
     }
 }

@@ -19,7 +19,7 @@ async fn pause(lab: &Lab, key: &str, value: &str) -> Result<()> {
         "metadata": { "name": "napkeeper-pause", "namespace": NAMESPACE },
         "data": { key: value },
     });
-    lab.plane.apply(&map.to_string()).await
+    lab.plane.apply(&map.to_string()).await.map(drop)
 }
 
 /// Waits until a replica has become leader for the n-th time.
