@@ -86,8 +86,13 @@ fn answer(status: u16, body: Vec<u8>) -> Answer {
 
 /// A `Status` that refuses.
 pub(crate) fn refusal(code: u16, details: Value) -> Value {
+    let reason = match code {
+        404 => "NotFound",
+        410 => "Expired",
+        _ => "Other",
+    };
     json!({ "kind": "Status", "apiVersion": "v1", "status": "ListError", "code": code, "message": format!("code {code}"),
-        "reason": if code == 410 { "Expired" } else { "Other" }, "details": details })
+        "reason": reason, "details": details })
 }
 
 impl Fake {

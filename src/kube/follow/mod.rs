@@ -137,8 +137,8 @@ mod tests {
         serde_json::from_value(json!({ "metadata": { "name": name }, "data": data })).unwrap()
     }
 
-    #[test]
-    fn a_listing_replaces_what_is_known_when_it_is_complete() {
+    #[tokio::test]
+    async fn a_listing_replaces_what_is_known_when_it_is_complete() {
         let number = |map: &ConfigMap| map.data.as_ref()?.get("n")?.parse::<u8>().ok();
         let mut followed = Followed::all(&Fake::serving(&[]).client(), "x", number);
         assert!(!followed.apply(Ok(Event::Init)));

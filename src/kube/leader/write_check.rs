@@ -161,7 +161,7 @@ mod tests {
         let client = || Fake::serving(&[CONFIG_MAPS]).client();
         let reads_only = [false, false, false, false, true];
         assert_eq!(allowed(&check_of(client(), None, &[])).await, reads_only, "another replica holds it");
-        let nearly = Some(Duration::from_millis(9_500));
+        let nearly = Some(Duration::from_secs(9));
         assert_eq!(allowed(&check_of(client(), nearly, &[])).await, [true; 5], "more than five seconds are left");
         let late = Some(Duration::from_millis(10_001));
         assert_eq!(allowed(&check_of(client(), late, &[])).await, reads_only, "less than five seconds are left");
