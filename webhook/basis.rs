@@ -4,13 +4,13 @@ use jiff::Timestamp;
 use napkeeper_core::catalog::live::{AzureFacts, FactSource, PriceSheet, catalog_from_facts};
 use napkeeper_core::catalog::{Catalog, Month, RegionCatalog};
 use napkeeper_core::model::names::Region;
-use napkeeper_verdict::{Facts, SchemaError, Verdict};
+use napkeeper_verdict::{Facts, SchemaError, Validator};
 use std::sync::Arc;
 
 /// Rules and facts, and the ages of the facts.
 #[derive(Debug)]
 pub struct Basis {
-    pub(crate) validator: Verdict,
+    pub(crate) validator: Validator,
     size_source: FactSource,
     price_source: FactSource,
 }
@@ -23,7 +23,7 @@ impl Basis {
     pub fn embedded() -> Result<Self, SchemaError> {
         let month = Catalog::embedded_as_of()?;
         Ok(Self {
-            validator: Verdict::embedded()?,
+            validator: Validator::embedded()?,
             size_source: FactSource::Embedded(month),
             price_source: FactSource::Embedded(month),
         })
@@ -53,7 +53,7 @@ impl Basis {
             }
             None => facts,
         };
-        let verdict = Verdict::embedded()?.with_facts(facts);
+        let verdict = Validator::embedded()?.with_facts(facts);
         Ok(Self { validator: verdict, size_source: known.sizes_from(month), price_source: known.prices_from(month) })
     }
 

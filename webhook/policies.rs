@@ -57,6 +57,6 @@ pub(crate) fn evaluate(policies: &Policies, request: &Request) -> Opinion {
     let inputs = Inputs::default().with_user(user).with_all_params([]);
     let old = (request.operation == "UPDATE").then_some(&request.old_object);
     let mut opinion = Opinion::default();
-    policies.judge(&request.object, old, &inputs).iter().for_each(|said| opinion.record(said));
+    policies.evaluate(&request.object, old, &inputs).iter().for_each(|said| opinion.record(said));
     opinion
 }

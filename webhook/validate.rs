@@ -19,7 +19,7 @@ use napkeeper_core::model::names::NodeClassName;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_verdict::policy::Policies;
 use napkeeper_verdict::rules::{azure, cost, disruption, structure as rules};
-use napkeeper_verdict::{Finding, Severity, Verdict};
+use napkeeper_verdict::{Finding, Severity, Validator};
 use serde_json::Value;
 
 /// What is judged: API group, versions, kind.
@@ -155,9 +155,9 @@ fn depends_on_azure(finding: &Finding) -> bool {
 }
 
 /// Errors before warnings, and those about the object as a whole (whose rules have the lower ids) before its fields.
-fn findings(verdict: &Verdict, snapshot: Option<&Snapshot>, object: Value) -> Vec<Finding> {
+fn findings(validator: &Validator, snapshot: Option<&Snapshot>, object: Value) -> Vec<Finding> {
     let class = snapshot.and_then(|snapshot| node_class_of(snapshot, &object));
-    let mut findings = verdict.among(&Document::without_text("request", object), class).findings;
+    let mut findings = validator.validate_beside(&Document::without_text("request", object), class).findings;
     findings.sort_by(|a, b| (a.severity, a.rule, &a.path).cmp(&(b.severity, b.rule, &b.path)));
     findings
 }

@@ -1,9 +1,10 @@
-//! Findings: what is wrong, where, and what would be right?
+//! Findings: what is wrong, where, and how to fix it.
 
 use crate::rules::Rule;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::{Document, Position};
 use serde::Serialize;
+use serde_json::{Number, Value};
 use std::fmt;
 
 /// How bad a finding is.
@@ -59,7 +60,7 @@ fn shorten(mut text: String) -> String {
 
 /// Which end of a field a finding points at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spot {
+pub(crate) enum FieldPart {
     Key,
     Value,
 }
@@ -69,18 +70,72 @@ pub(crate) enum Spot {
 pub(crate) struct Issue {
     pub(crate) rule: &'static Rule,
     pub(crate) path: Path,
-    pub(crate) spot: Spot,
+    pub(crate) points_at: FieldPart,
     pub(crate) message: String,
     pub(crate) fix: Option<String>,
+    /// The value, where the issue is that it is no string.
+    pub(crate) not_a_string: Option<NotAString>,
+}
+
+/// A boolean or a number where a string is required: YAML may have read it from a word without quotes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NotAString {
+    Boolean(bool),
+    Number(Number),
+}
+
+impl NotAString {
+    pub(crate) fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Bool(value) => Some(Self::Boolean(*value)),
+            Value::Number(number) => Some(Self::Number(number.clone())),
+            _ => None,
+        }
+    }
+
+    /// What is wrong. `written` is what stands in the file, where that looks like a string.
+    pub(crate) fn message(&self, written: Option<&str>) -> String {
+        let (kind, read) = match self {
+            Self::Boolean(value) => ("boolean", value.to_string()),
+            Self::Number(number) => ("number", number.to_string()),
+        };
+        let message = format!("must be a string, got a {kind} ({read})");
+        match written {
+            None => message,
+            Some(written) if written == read => format!("{message}: YAML 1.1 reads {written} as a {kind}"),
+            Some(written) => format!("{message}: YAML 1.1 reads {written} as the {kind} {read}"),
+        }
+    }
+
+    /// True when the file has the value as it is printed.
+    pub(crate) fn is_written_as(&self, text: &str) -> bool {
+        match self {
+            Self::Boolean(value) => value.to_string() == text,
+            Self::Number(number) => number.to_string() == text,
+        }
+    }
 }
 
 impl Issue {
     pub(crate) fn new(rule: &'static Rule, path: &Path, message: impl Into<String>) -> Self {
-        Self { rule, path: path.clone(), spot: Spot::Value, message: message.into(), fix: None }
+        Self {
+            rule,
+            path: path.clone(),
+            points_at: FieldPart::Value,
+            message: message.into(),
+            fix: None,
+            not_a_string: None,
+        }
+    }
+
+    /// The issue that a value must be a string.
+    pub(crate) fn not_a_string(rule: &'static Rule, path: &Path, value: NotAString) -> Self {
+        let issue = Self::new(rule, path, value.message(None)).fix("quote it".to_owned());
+        Self { not_a_string: Some(value), ..issue }
     }
 
     pub(crate) fn at_key(self) -> Self {
-        Self { spot: Spot::Key, ..self }
+        Self { points_at: FieldPart::Key, ..self }
     }
 
     pub(crate) fn fix(self, fix: impl Into<Option<String>>) -> Self {
@@ -90,9 +145,9 @@ impl Issue {
     /// The finding in a document whose object begins at `root`.
     pub(crate) fn locate(self, document: &Document, root: &Path) -> Finding {
         let full = self.path.segments().iter().fold(root.clone(), |p, s| p.with(s.clone()));
-        let Position { line, column } = match self.spot {
-            Spot::Key => document.key_position(&full),
-            Spot::Value => document.position(&full),
+        let Position { line, column } = match self.points_at {
+            FieldPart::Key => document.key_position(&full),
+            FieldPart::Value => document.position(&full),
         };
         Finding {
             rule: self.rule.id,

@@ -1,29 +1,25 @@
-//! What is right and wrong about a manifest: `(manifest, old, facts) -> findings`.
+//! Validates manifests: `(manifest, old, facts) -> findings`.
 //!
-//! So far the structural part: syntax, kinds and versions, schemas as the API server checks them, and what the domain
-//! cannot make sense of. [`rules`] is the table of all rules.
+//! - [`schema`] rejects what the API server would reject: unknown kinds and fields, types, rules of CRDs ([`cel`]).
+//! - [`semantic`] finds what the API server accepts and Azure, Karpenter or GitOps tools do not.
+//! - [`policy`] evaluates ValidatingAdmissionPolicies.
+//! - [`validator`] runs all of them over files; [`migrate`] rewrites manifests of older API versions.
+//!
+//! [`rules`] is the table of all rules.
 
 pub mod cel;
-mod definitions;
-mod facts;
 mod finding;
-mod judge;
-mod kinds;
 pub mod migrate;
-mod names;
-mod natives;
-mod patterns;
 pub mod policy;
-mod remarks;
 pub mod rules;
+mod schema;
 mod semantic;
-mod structural;
-mod verdict;
-mod written;
+mod text;
+mod validator;
 
-pub use definitions::{Cause, Definitions, SchemaError, ServerVerdict};
-pub use facts::{Facts, Lazy};
 pub use finding::{Finding, Severity};
-pub use patterns::PatternError;
-pub use structural::{CompileError, Reason};
-pub use verdict::{Report, Verdict};
+pub use schema::crds::{ApiServerResponse, CrdSchemas, SchemaError, StatusCause};
+pub use schema::structural::{CompileError, Reason};
+pub use semantic::facts::{Facts, Lazy};
+pub use text::re2::PatternError;
+pub use validator::{Report, Validator};

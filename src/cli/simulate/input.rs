@@ -7,7 +7,7 @@ use napkeeper_api::manifests::{self, Loaded, Problem};
 use napkeeper_api::yaml::Document;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_sim::scenario::{self, Manifests, Scenario, is_scenario};
-use napkeeper_verdict::{Finding, Severity, Verdict};
+use napkeeper_verdict::{Finding, Severity, Validator};
 use std::io::Write;
 use std::path::Path;
 
@@ -123,17 +123,17 @@ struct ValidDocuments<'d> {
 
 /// The documents without an error by the rules of `validate`. The errors of the others are written.
 fn valid_documents<'d>(loaded: &'d Loaded, err: &mut dyn Write) -> anyhow::Result<ValidDocuments<'d>> {
-    let verdict = Verdict::embedded()?;
+    let validator = Validator::embedded()?;
     let is_error = |f: &&Finding| f.severity == Severity::Error;
     let mut valid = ValidDocuments { documents: Vec::new(), all: true };
     for source in &loaded.files {
-        let report = verdict.judge(std::slice::from_ref(source)).remove(0);
+        let report = validator.validate_files(std::slice::from_ref(source)).remove(0);
         for finding in report.findings.iter().filter(is_error) {
             output::write_finding(err, finding, &[], source.text.lines().nth(finding.line - 1))?;
             valid.all = false;
         }
         let is_valid =
-            |d: &&Document| !config::is_config(&d.file) && !verdict.document(d).findings.iter().any(|f| is_error(&f));
+            |d: &&Document| !config::is_config(&d.file) && !validator.validate_document(d).findings.iter().any(|f| is_error(&f));
         valid.documents.extend(source.parsed().documents.iter().filter(is_valid));
     }
     Ok(valid)

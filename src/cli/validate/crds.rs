@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams};
 use napkeeper_api::manifests;
-use napkeeper_verdict::Definitions;
+use napkeeper_verdict::CrdSchemas;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -42,17 +42,17 @@ impl FromStr for CrdSource {
 
 impl CrdSource {
     /// Loads them.
-    pub(super) fn load(&self) -> anyhow::Result<Definitions> {
+    pub(super) fn load(&self) -> anyhow::Result<CrdSchemas> {
         match self {
-            Self::Embedded(None) => Ok(Definitions::embedded()?),
-            Self::Embedded(Some(version)) => Definitions::embedded_at(version).context("--crds"),
+            Self::Embedded(None) => Ok(CrdSchemas::embedded()?),
+            Self::Embedded(Some(version)) => CrdSchemas::embedded_at(version).context("--crds"),
             Self::Cluster => from_cluster().context("--crds cluster"),
             Self::Path(path) => from_path(path).with_context(|| format!("--crds {}", path.display())),
         }
     }
 }
 
-fn from_path(path: &Path) -> anyhow::Result<Definitions> {
+fn from_path(path: &Path) -> anyhow::Result<CrdSchemas> {
     let loaded = manifests::load(&[path.to_owned()]);
     if let Some(problem) = loaded.unreadable.first() {
         bail!("{problem}");
@@ -64,10 +64,10 @@ fn from_path(path: &Path) -> anyhow::Result<Definitions> {
     }
     let documents = || loaded.files.iter().flat_map(|source| &source.parsed().documents);
     let objects = documents().flat_map(manifests::items).map(|(_, object)| object);
-    Ok(Definitions::from_crds(&path.display().to_string(), objects)?)
+    Ok(CrdSchemas::from_crds(&path.display().to_string(), objects)?)
 }
 
-fn from_cluster() -> anyhow::Result<Definitions> {
+fn from_cluster() -> anyhow::Result<CrdSchemas> {
     drop(rustls::crypto::ring::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listing = async {
@@ -79,7 +79,7 @@ fn from_cluster() -> anyhow::Result<Definitions> {
     let listed = runtime.block_on(async { tokio::time::timeout(TIMEOUT, listing).await }).with_context(late)??;
     let ours = listed.into_iter().filter(|definition| GROUPS.contains(&definition.spec.group.as_str()));
     let written: Result<Vec<Value>, _> = ours.map(serde_json::to_value).collect();
-    Ok(Definitions::from_crds("the cluster", written?.iter())?)
+    Ok(CrdSchemas::from_crds("the cluster", written?.iter())?)
 }
 
 #[cfg(test)]

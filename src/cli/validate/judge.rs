@@ -12,7 +12,7 @@ use napkeeper_api::config;
 use napkeeper_api::manifests::{self, Source};
 use napkeeper_sim::scenario::{KIND, is_scenario, read};
 use napkeeper_verdict::rules::{Rule, structure as rules};
-use napkeeper_verdict::{Finding, Report, Verdict};
+use napkeeper_verdict::{Finding, Report, Validator};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -125,8 +125,8 @@ impl Verdicts {
 
 /// Validates each part with the facts about its cluster. What is found in a file for several clusters is one finding.
 fn judge_parts(args: &Args, input: Input, parts: &[Part<'_>]) -> anyhow::Result<Verdicts> {
-    let mut verdict = Verdict::embedded()?.with_definitions(args.crds.load()?);
-    let definitions = verdict.definitions().origin().to_owned();
+    let mut validator = Validator::embedded()?.with_definitions(args.crds.load()?);
+    let definitions = validator.definitions().origin().to_owned();
     let files = input.sources.len();
     let mut verdicts =
         Verdicts { input, files, findings: Vec::new(), checked: 0, skipped: BTreeMap::new(), definitions };
@@ -135,8 +135,8 @@ fn judge_parts(args: &Args, input: Input, parts: &[Part<'_>]) -> anyhow::Result<
     for part in parts {
         let LoadedPolicies { policies, inputs, .. } = part.policies.clone();
         let inputs = inputs.with_render(&policies, &sources_of(sources, part));
-        verdict = verdict.with_facts(part.target.facts.clone()).with_policies(policies, inputs);
-        for (index, report) in reports(&verdict, sources, part) {
+        validator = validator.with_facts(part.target.facts.clone()).with_policies(policies, inputs);
+        for (index, report) in reports(&validator, sources, part) {
             let (Some(source), Some(found)) = (sources.get(index), by_source.get_mut(index)) else { continue };
             let mut report = with_scenarios(source, report);
             report.findings.iter_mut().for_each(|finding| args.policies.weigh(finding));
@@ -175,11 +175,11 @@ fn merge(
 }
 
 /// One report for each source of a part. Sources are copied only if not all of them belong to it.
-fn reports(verdict: &Verdict, sources: &[Source], part: &Part<'_>) -> Vec<(usize, Report)> {
+fn reports(verdict: &Validator, sources: &[Source], part: &Part<'_>) -> Vec<(usize, Report)> {
     let reports = if part.sources.len() == sources.len() {
-        verdict.judge(sources)
+        validator.validate_files(sources)
     } else {
-        verdict.judge(&sources_of(sources, part))
+        validator.validate_files(&sources_of(sources, part))
     };
     part.sources.iter().copied().zip(reports).collect()
 }

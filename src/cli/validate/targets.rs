@@ -13,7 +13,7 @@ use napkeeper_controller::settings::node_options;
 use napkeeper_core::catalog::live::{PriceSheet, catalog_from_facts};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::model::names::Region;
-use napkeeper_verdict::rules::sweeps::FACTS_ELSEWHERE;
+use napkeeper_verdict::rules::sweeps::FACTS_OF_OTHER_REGION;
 use napkeeper_verdict::{Facts, Finding};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -203,8 +203,8 @@ fn with_published(
     if let Some(region) = region.filter(|region| **region != published.region) {
         let at = document.position(&Field::from_dotted("data.region"));
         let finding = Finding {
-            rule: FACTS_ELSEWHERE.id,
-            severity: FACTS_ELSEWHERE.severity,
+            rule: FACTS_OF_OTHER_REGION.id,
+            severity: FACTS_OF_OTHER_REGION.severity,
             file: file.display().to_string(),
             line: at.line,
             column: at.column,

@@ -1,4 +1,4 @@
-//! Why does an expression have no result?
+//! Errors of compiling and evaluating expressions.
 
 use std::fmt;
 

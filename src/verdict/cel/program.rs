@@ -1,11 +1,11 @@
 //! Expressions of policies: any variables, any result, and inputs that may be unknown.
 
-use super::compile::compile;
-use super::error::{CompileError, EvalError};
-use super::json;
-use super::machine::{Bound, Machine, RULE_BUDGET};
-use super::node::Node;
-use super::value::Val;
+use crate::cel::budget::RULE_BUDGET;
+use crate::cel::compile::compile;
+use crate::cel::compile::node::Node;
+use crate::cel::error::{CompileError, EvalError};
+use crate::cel::eval::{Binding, Evaluator};
+use crate::cel::value::{Val, json};
 
 /// The variables that expressions may name, such as `object`, `request.userInfo` or `variables.team`.
 ///
@@ -35,7 +35,7 @@ impl Env {
     /// Nothing bound yet.
     #[must_use]
     pub fn variables(&self) -> Variables {
-        Variables { names: self.0.clone(), slots: vec![Bound::Absent; self.0.len()] }
+        Variables { names: self.0.clone(), slots: vec![Binding::Absent; self.0.len()] }
     }
 }
 
@@ -44,26 +44,26 @@ impl Env {
 #[derive(Debug, Clone)]
 pub struct Variables {
     names: Vec<String>,
-    slots: Vec<Bound>,
+    slots: Vec<Binding>,
 }
 
 impl Variables {
     /// Binds a variable to JSON. Names that are not declared are ignored.
     pub fn set(&mut self, name: &str, value: &serde_json::Value) {
-        self.bind(name, Bound::Value(json::from_json(value)));
+        self.bind(name, Binding::Value(json::from_json(value)));
     }
 
     /// Binds a variable to the result of another expression: a failure is one only for those who read it.
     pub fn set_result(&mut self, name: &str, result: Result<Output, EvalError>) {
-        self.bind(name, result.map_or_else(Bound::Failed, |output| Bound::Value(output.0)));
+        self.bind(name, result.map_or_else(Binding::Failed, |output| Binding::Value(output.0)));
     }
 
     /// Says that a variable has a value which nobody knows here. What depends on it is [`EvalError::Unknown`].
     pub fn set_unknown(&mut self, name: &str) {
-        self.bind(name, Bound::Unknown);
+        self.bind(name, Binding::Unknown);
     }
 
-    fn bind(&mut self, name: &str, bound: Bound) {
+    fn bind(&mut self, name: &str, bound: Binding) {
         let slot = self.names.iter().position(|n| n == name);
         if let Some(place) = slot.and_then(|slot| self.slots.get_mut(slot)) {
             *place = bound;
@@ -130,7 +130,6 @@ impl Program {
     /// [`EvalError::Failed`] where the API server has a run-time error, [`EvalError::Unknown`] when the result depends
     /// on an input that is unknown, [`EvalError::Budget`] when it takes too many steps.
     pub fn eval(&self, variables: &Variables) -> Result<Output, EvalError> {
-        let mut machine = Machine::new(&self.names, &variables.slots, RULE_BUDGET);
-        machine.eval(&self.node).map(Output)
+        Evaluator::new(&self.names, &variables.slots, RULE_BUDGET).eval(&self.node).map(Output)
     }
 }

@@ -1,13 +1,14 @@
-//! What would the API server answer? Reads JSON lines `{"manifest": …, "old": …}` from stdin and prints one verdict a
-//! line, by the definitions of a file that holds a JSON list of CustomResourceDefinitions, or by the embedded ones.
+//! Prints the answers of the API server to manifests. Reads JSON lines `{"manifest": …, "old": …}` from stdin and
+//! prints one answer a line, by the definitions of a file that holds a JSON list of CustomResourceDefinitions, or by
+//! the embedded ones.
 //!
-//! `cargo run -p napkeeper-verdict --example verdicts -- crds.json < manifests.jsonl`; with a second argument it prints
+//! `cargo run -p napkeeper-validator --example verdicts -- crds.json < manifests.jsonl`; with a second argument it prints
 //! what a person is told of each manifest, by the embedded definitions.
 
 #![expect(clippy::print_stdout, reason = "it is a program")]
 
 use napkeeper_api::yaml::Document;
-use napkeeper_verdict::{Definitions, Verdict};
+use napkeeper_verdict::{CrdSchemas, Validator};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::io::stdin;
@@ -16,26 +17,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     let definitions = match std::env::args().nth(1) {
         Some(file) => {
             let crds: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(&file)?)?;
-            Definitions::from_crds(&file, crds.iter())?
+            CrdSchemas::from_crds(&file, crds.iter())?
         }
-        None => Definitions::embedded()?,
+        None => CrdSchemas::embedded()?,
     };
-    let verdict = Verdict::embedded()?;
+    let validator = Validator::embedded()?;
     for line in stdin().lines() {
         let case: Value = serde_json::from_str(&line?)?;
         if std::env::args().nth(2).is_some() {
-            let report = verdict.document(&Document::without_text("stdin", case["manifest"].clone()));
+            let report = validator.validate_document(&Document::without_text("stdin", case["manifest"].clone()));
             let said = report.findings.iter().map(|f| format!("{} {} {}", f.rule, f.path, f.message));
             println!("{}", json!(said.collect::<Vec<_>>()));
             continue;
         }
-        let verdict = match &case["old"] {
+        let validator = match &case["old"] {
             Value::Null => definitions.create(&case["manifest"]),
             old => definitions.update(old, &case["manifest"]),
         };
-        let cause = |c: &napkeeper_verdict::Cause| json!({ "field": c.field, "reason": c.reason.as_str() });
-        let causes: Vec<Value> = verdict.causes.iter().map(cause).collect();
-        println!("{}", json!({ "code": verdict.code, "causes": causes, "unknown": verdict.unknown_fields }));
+        let cause = |c: &napkeeper_verdict::StatusCause| json!({ "field": c.field, "reason": c.reason.as_str() });
+        let causes: Vec<Value> = validator.causes.iter().map(cause).collect();
+        println!("{}", json!({ "code": validator.code, "causes": causes, "unknown": validator.unknown_fields }));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How does a manifest of an older shape read in the current one?
+//! Rewrites manifests of older API versions in the current one.
 //!
 //! A plan decides on values alone which edits an object needs, and knows what it cannot decide. [`migrate`] makes
 //! the edits in the text and reads it again: unless it says what the plan intended, with all comments, it is refused.
@@ -8,18 +8,18 @@ mod pods;
 mod pool;
 mod provisioner;
 
-use crate::migrate::plan::Plan;
 use napkeeper_api::manifests::items;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::edit::{self, Sheet};
 use napkeeper_api::yaml::{self, Document, Position, Problem, ProblemKind, spans};
+use plan::MigrationPlan;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::ops::Range;
 
 /// A word that every manifest with something to migrate holds.
-const MARK: &str = "karpenter";
+const KEYWORD: &str = "karpenter";
 
 /// What became of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -27,14 +27,14 @@ pub struct Migration {
     /// The text in the current shape.
     pub text: String,
     /// What was changed, in order.
-    pub edits: Vec<Edited>,
+    pub edits: Vec<AppliedEdit>,
     /// What could not be decided, and what the new shape means.
     pub notes: Vec<Note>,
 }
 
 /// A change of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Edited {
+pub struct AppliedEdit {
     /// Kind and name of the object, as it was.
     pub object: String,
     /// Line of the old text, from 1.
@@ -70,7 +70,7 @@ pub struct Note {
 /// A [`Problem`]: the text is no YAML, or is written in a way that cannot be edited. Nothing of it is changed then.
 pub fn migrate(text: &str) -> Result<Migration, Problem> {
     let mut result = Migration::default();
-    if !text.contains(MARK) {
+    if !text.contains(KEYWORD) {
         text.clone_into(&mut result.text);
         return Ok(result);
     }
@@ -97,7 +97,7 @@ fn document(body: &str, range: &Range<usize>, lines: usize, result: &mut Migrati
     if let Some(problem) = reading.problems.iter().find(|p| p.kind == ProblemKind::Syntax) {
         return Err(problem.clone());
     }
-    let document = reading.documents.first().filter(|_| text.contains(MARK));
+    let document = reading.documents.first().filter(|_| text.contains(KEYWORD));
     let plans = document.map(plans).unwrap_or_default();
     let (Some(document), true) = (document, plans.iter().any(|(_, plan)| !plan.steps.is_empty())) else {
         result.text.push_str(text);
@@ -106,20 +106,20 @@ fn document(body: &str, range: &Range<usize>, lines: usize, result: &mut Migrati
     result.text.push_str(&edited(text, document, &plans)?);
     for (root, plan) in &plans {
         if !plan.steps.is_empty() {
-            tell(document, root, plan, lines, result);
+            report(document, root, plan, lines, result);
         }
     }
     Ok(())
 }
 
 /// The objects of a document with what each of them needs.
-fn plans(document: &Document) -> Vec<(Path, Plan)> {
+fn plans(document: &Document) -> Vec<(Path, MigrationPlan)> {
     items(document).into_iter().map(|(root, value)| (root, plan(value))).collect()
 }
 
 /// What an object needs. It depends on the value only.
-fn plan(value: &Value) -> Plan {
-    let mut plan = Plan::of(value);
+fn plan(value: &Value) -> MigrationPlan {
+    let mut plan = MigrationPlan::of(value);
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     match planner(text("apiVersion"), text("kind")) {
         Some(planner) => planner(&mut plan),
@@ -129,13 +129,13 @@ fn plan(value: &Value) -> Plan {
 }
 
 /// An object of an older shape as it would be in the current one; `None` for one that is current.
-pub(crate) fn mended(value: &Value) -> Option<Value> {
+pub(crate) fn migrated(value: &Value) -> Option<Value> {
     let plan = plan(value);
     (!plan.steps.is_empty()).then_some(plan.value)
 }
 
 /// What plans for objects of Karpenter.
-fn planner(api_version: &str, kind: &str) -> Option<fn(&mut Plan)> {
+fn planner(api_version: &str, kind: &str) -> Option<fn(&mut MigrationPlan)> {
     Some(match (api_version, kind) {
         ("karpenter.sh/v1alpha5", "Provisioner") => |plan| provisioner::migrate(plan, true),
         ("karpenter.sh/v1alpha5", "NodePool") => |plan| provisioner::migrate(plan, false),
@@ -147,12 +147,12 @@ fn planner(api_version: &str, kind: &str) -> Option<fn(&mut Plan)> {
 }
 
 /// True when [`migrate`] brings objects of this kind of Karpenter's to the current version.
-pub(crate) fn reads(api_version: &str, kind: &str) -> bool {
+pub(crate) fn can_migrate(api_version: &str, kind: &str) -> bool {
     planner(api_version, kind).is_some()
 }
 
 /// The text of a document with all edits, checked.
-fn edited(text: &str, document: &Document, plans: &[(Path, Plan)]) -> Result<String, Problem> {
+fn edited(text: &str, document: &Document, plans: &[(Path, MigrationPlan)]) -> Result<String, Problem> {
     let ends = text.ends_with('\n');
     let newline = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let mut new = if ends { text.to_owned() } else { format!("{text}{newline}") };
@@ -181,7 +181,7 @@ fn edited(text: &str, document: &Document, plans: &[(Path, Plan)]) -> Result<Str
 }
 
 /// The text must say what was intended, and hold every comment that there was.
-fn check(text: &str, document: &Document, plans: &[(Path, Plan)], comments: &[String]) -> Result<(), Problem> {
+fn check(text: &str, document: &Document, plans: &[(Path, MigrationPlan)], comments: &[String]) -> Result<(), Problem> {
     let mut intended = document.value.clone();
     for (root, plan) in plans {
         if root.segments().is_empty() {
@@ -238,13 +238,13 @@ fn join(root: &Path, path: &Path) -> Path {
 }
 
 /// Reports what was done with an object.
-fn tell(document: &Document, root: &Path, plan: &Plan, lines: usize, result: &mut Migration) {
+fn report(document: &Document, root: &Path, plan: &MigrationPlan, lines: usize, result: &mut Migration) {
     let object = || plan.object.clone();
     let place = |path: &Path| shift(document.key_position(&join(root, path)), lines);
     result.edits.extend(plan.steps.iter().map(|step| {
         let at = place(&step.at);
         let (path, what, why) = (step.at.to_string(), step.what.clone(), step.why.to_owned());
-        Edited { object: object(), line: at.line, column: at.column, path, what, why }
+        AppliedEdit { object: object(), line: at.line, column: at.column, path, what, why }
     }));
     result.notes.extend(plan.notes.iter().map(|(path, message)| {
         let at = place(path);

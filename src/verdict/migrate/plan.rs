@@ -1,21 +1,21 @@
-//! What is decided about an object so far?
+//! The edits that an object needs, and the value that they lead to.
 
 use napkeeper_api::path::{Path, Segment};
 use napkeeper_api::yaml::edit::{Edit, Place};
 use serde_json::{Map, Value};
 
 /// The line above a setting that became a comment.
-const RETIRED: &str = "napkeeper migrate: no longer a field here";
+const RETIRED_COMMENT: &str = "napkeeper migrate: no longer a field here";
 
 /// The edits of an object, and the value that they lead to.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct MigrationPlan {
     /// Kind and name, as they were.
     pub(super) object: String,
     /// The object after all edits.
     pub(super) value: Value,
     /// The edits, in order.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<PlannedEdit>,
     /// What is to be said, and the field, as it was.
     pub(super) notes: Vec<(Path, String)>,
     /// Where values went: to, from.
@@ -24,7 +24,7 @@ pub(super) struct Plan {
 
 /// An edit and what it is for.
 #[derive(Debug)]
-pub(super) struct Step {
+pub(super) struct PlannedEdit {
     pub(super) edit: Edit,
     /// The field, as it was before any edit.
     pub(super) at: Path,
@@ -34,7 +34,7 @@ pub(super) struct Step {
     pub(super) why: &'static str,
 }
 
-impl Plan {
+impl MigrationPlan {
     pub(super) fn of(value: &Value) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let object = format!("{} {}", text(&value["kind"]), text(&value["metadata"]["name"])).trim().to_owned();
@@ -84,7 +84,7 @@ impl Plan {
     fn make(&mut self, edit: Edit, what: String, why: &'static str) {
         let at = self.origin(&edit.path());
         edit.apply(&mut self.value);
-        self.steps.push(Step { edit, at, what, why });
+        self.steps.push(PlannedEdit { edit, at, what, why });
     }
 
     /// Puts a text in the place of a scalar that says something else.
@@ -151,14 +151,14 @@ impl Plan {
     pub(super) fn retire(&mut self, path: &Path, message: &str, why: &'static str) {
         if let Some(value) = self.get(path) {
             let message = format!("{message} (it was {value})");
-            self.retire_told(path, message, why);
+            self.retire_with_message(path, message, why);
         }
     }
 
     /// The same with a message that holds the value.
-    pub(super) fn retire_told(&mut self, path: &Path, message: String, why: &'static str) {
+    pub(super) fn retire_with_message(&mut self, path: &Path, message: String, why: &'static str) {
         self.note(path, message);
-        let edit = Edit::CommentOut { path: path.clone(), why: RETIRED.to_owned() };
+        let edit = Edit::CommentOut { path: path.clone(), why: RETIRED_COMMENT.to_owned() };
         self.make(edit, "removed: kept as a comment where possible, otherwise only in the notes".to_owned(), why);
     }
 

@@ -1,13 +1,13 @@
-//! What do pods and workloads need?
+//! Migrates pods and workloads.
 //!
 //! Source: Karpenter's v1 migration guide: annotations, the label of the pool and the taint of a node that goes.
 
-use super::plan::Plan;
+use crate::migrate::plan::MigrationPlan;
 use napkeeper_api::path::Path;
 
 /// The label that named a Provisioner.
-pub(super) const OLD_POOL: &str = "karpenter.sh/provisioner-name";
-const POOL: &str = "karpenter.sh/nodepool";
+pub(super) const PROVISIONER_LABEL: &str = "karpenter.sh/provisioner-name";
+const NODEPOOL_LABEL: &str = "karpenter.sh/nodepool";
 const POOL_WHY: &str = "nodes are labelled with their NodePool, not with a Provisioner";
 const OLD_ANNOTATIONS: [&str; 2] = ["karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate"];
 const ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
@@ -15,7 +15,7 @@ const ANNOTATION_WHY: &str = "v1 has a single annotation to prevent disruption";
 const TAINT_WHY: &str = "v1 taints disrupted nodes with karpenter.sh/disrupted, without a value";
 
 /// Brings the pod of an object to the current labels and annotations. Kinds without pods stay as they are.
-pub(super) fn migrate(plan: &mut Plan, kind: &str) {
+pub(super) fn migrate(plan: &mut MigrationPlan, kind: &str) {
     let pod = match kind {
         "Pod" => Path::root(),
         "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job" => Path::from_dotted("spec.template"),
@@ -25,17 +25,21 @@ pub(super) fn migrate(plan: &mut Plan, kind: &str) {
     annotations(plan, &pod.key("metadata").key("annotations"));
     let spec = pod.key("spec");
     let selector = spec.key("nodeSelector");
-    let old = selector.key(OLD_POOL);
+    let old = selector.key(PROVISIONER_LABEL);
     if plan.get(&old).is_some() {
-        if plan.get(&selector.key(POOL)).is_some() {
-            plan.retire(&old, &format!("{POOL} is also selected and takes precedence, so this is removed"), POOL_WHY);
+        if plan.get(&selector.key(NODEPOOL_LABEL)).is_some() {
+            plan.retire(
+                &old,
+                &format!("{NODEPOOL_LABEL} is also selected and takes precedence, so this is removed"),
+                POOL_WHY,
+            );
         } else {
-            plan.rename(&old, POOL, POOL_WHY);
+            plan.rename(&old, NODEPOOL_LABEL, POOL_WHY);
         }
     }
     for key in label_keys(plan, &spec) {
-        if plan.text(&key) == Some(OLD_POOL) {
-            plan.set(&key, POOL, POOL_WHY);
+        if plan.text(&key) == Some(PROVISIONER_LABEL) {
+            plan.set(&key, NODEPOOL_LABEL, POOL_WHY);
         }
     }
     for toleration in plan.items(&spec.key("tolerations")) {
@@ -49,7 +53,7 @@ pub(super) fn migrate(plan: &mut Plan, kind: &str) {
 }
 
 /// Where a pod names labels of nodes outside its nodeSelector.
-fn label_keys(plan: &Plan, spec: &Path) -> Vec<Path> {
+fn label_keys(plan: &MigrationPlan, spec: &Path) -> Vec<Path> {
     let affinity = spec.key("affinity").key("nodeAffinity");
     let required = affinity.key("requiredDuringSchedulingIgnoredDuringExecution").key("nodeSelectorTerms");
     let preferred = affinity.key("preferredDuringSchedulingIgnoredDuringExecution");
@@ -62,7 +66,7 @@ fn label_keys(plan: &Plan, spec: &Path) -> Vec<Path> {
 }
 
 /// The old annotations against disruption, wherever they stand.
-pub(super) fn annotations(plan: &mut Plan, path: &Path) {
+pub(super) fn annotations(plan: &mut MigrationPlan, path: &Path) {
     for key in OLD_ANNOTATIONS {
         let old = path.key(key);
         if plan.get(&old).is_none() {

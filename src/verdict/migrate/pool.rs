@@ -1,11 +1,11 @@
-//! What do NodePools, NodeClaims and AKSNodeClasses need?
+//! Migrates NodePools, NodeClaims and AKSNodeClasses.
 //!
 //! Sources: Karpenter's v1 migration guide (`karpenter.sh/v1.0/upgrading/v1-migration`) for what moved between v1beta1
 //! and v1, the API types of both versions in `kubernetes-sigs/karpenter`, and `Azure/karpenter-provider-azure#531` and
 //! `#875` for AKSNodeClass.
 
-use super::plan::Plan;
-use super::pods;
+use crate::migrate::plan::MigrationPlan;
+use crate::migrate::pods;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::edit::Place;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ const PATCH: &str = "consolidateAfter is missing, and v1 requires it where disru
                      because without spec.template this looks like a patch: make sure that the patched pool sets it";
 
 /// Brings a NodePool to `karpenter.sh/v1`.
-pub(super) fn migrate(plan: &mut Plan) {
+pub(super) fn migrate(plan: &mut MigrationPlan) {
     plan.set(&Path::from_dotted("apiVersion"), "karpenter.sh/v1", "NodePool is served as karpenter.sh/v1");
     let template = Path::from_dotted("spec.template.spec");
     expiry(plan);
@@ -65,7 +65,7 @@ pub(super) fn migrate(plan: &mut Plan) {
 }
 
 /// Brings a NodeClaim to `karpenter.sh/v1`.
-pub(super) fn claim(plan: &mut Plan) {
+pub(super) fn claim(plan: &mut MigrationPlan) {
     plan.set(&Path::from_dotted("apiVersion"), "karpenter.sh/v1", "NodeClaim is served as karpenter.sh/v1");
     class_ref(plan, &Path::from_dotted("spec.nodeClassRef"));
     kubelet(plan, &Path::from_dotted("spec.kubelet"));
@@ -73,7 +73,7 @@ pub(super) fn claim(plan: &mut Plan) {
 }
 
 /// Brings an AKSNodeClass to `karpenter.azure.com/v1beta1`.
-pub(super) fn class(plan: &mut Plan) {
+pub(super) fn class(plan: &mut MigrationPlan) {
     let why = "AKSNodeClass v1alpha2 is deprecated";
     plan.set(&Path::from_dotted("apiVersion"), "karpenter.azure.com/v1beta1", why);
     let version = Path::from_dotted("spec.imageVersion");
@@ -82,12 +82,12 @@ pub(super) fn class(plan: &mut Plan) {
             "an image version can no longer be pinned (it was {old}): nodes use the newest image of imageFamily \
              within the cluster's maintenance windows"
         );
-        plan.retire_told(&version, message, "imageVersion was removed from AKSNodeClass");
+        plan.retire_with_message(&version, message, "imageVersion was removed from AKSNodeClass");
     }
 }
 
 /// `expireAfter` went into the template.
-fn expiry(plan: &mut Plan) {
+fn expiry(plan: &mut MigrationPlan) {
     let from = Path::from_dotted("spec.disruption.expireAfter");
     let Some(value) = plan.get(&from) else {
         return;
@@ -101,7 +101,7 @@ fn expiry(plan: &mut Plan) {
 }
 
 /// The policy has a new name, and how long nodes wait is said.
-fn consolidation(plan: &mut Plan) {
+fn consolidation(plan: &mut MigrationPlan) {
     let disruption = Path::from_dotted("spec.disruption");
     let policy = disruption.key("consolidationPolicy");
     if plan.text(&policy) == Some("WhenUnderutilized") {
@@ -131,7 +131,7 @@ fn consolidation(plan: &mut Plan) {
 }
 
 /// The reference to a class names its group and kind.
-fn class_ref(plan: &mut Plan, path: &Path) {
+fn class_ref(plan: &mut MigrationPlan, path: &Path) {
     let (group, kind) = (path.key("group"), path.key("kind"));
     let Some(map) = plan.map(path) else {
         let message = "nodeClassRef is missing: add group: karpenter.azure.com, kind: AKSNodeClass and the class's \
@@ -166,11 +166,11 @@ fn class_ref(plan: &mut Plan, path: &Path) {
 }
 
 /// Settings of the kubelet went to the class, where several pools share them: that is for a person to decide.
-pub(super) fn kubelet(plan: &mut Plan, path: &Path) {
+pub(super) fn kubelet(plan: &mut MigrationPlan, path: &Path) {
     let Some(value) = plan.get(path).cloned() else {
         return;
     };
-    plan.retire_told(path, kubelet_note(&value), "v1 moved the kubelet settings to the AKSNodeClass");
+    plan.retire_with_message(path, kubelet_note(&value), "v1 moved the kubelet settings to the AKSNodeClass");
 }
 
 fn kubelet_note(value: &Value) -> String {
@@ -199,7 +199,7 @@ fn kubelet_note(value: &Value) -> String {
 }
 
 /// Old names of labels, which Karpenter reads as the current ones.
-fn requirements(plan: &mut Plan, path: &Path) {
+fn requirements(plan: &mut MigrationPlan, path: &Path) {
     for item in plan.items(path) {
         let key = item.key("key");
         let Some(old) = plan.text(&key).map(str::to_owned) else {
@@ -208,7 +208,7 @@ fn requirements(plan: &mut Plan, path: &Path) {
         if let Some((_, new)) = ALIASES.iter().find(|(alias, _)| *alias == old) {
             plan.set(&key, new, "Karpenter treats the old label name as this one");
         }
-        if old == pods::OLD_POOL {
+        if old == pods::PROVISIONER_LABEL {
             plan.note(&key, "a NodePool cannot require the name of a pool: remove this requirement");
         }
     }

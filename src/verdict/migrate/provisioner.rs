@@ -1,11 +1,11 @@
-//! What does a Provisioner need to become a NodePool?
+//! Migrates a Provisioner to a NodePool.
 //!
 //! Sources: the design document of v1beta1 in `aws/karpenter-provider-aws` (`designs/v1beta1-full-changelist.md`) and
 //! the API types of v1alpha5 in `kubernetes-sigs/karpenter` 0.31: without `ttlSecondsUntilExpired` a node never expired,
 //! without `consolidation` and `ttlSecondsAfterEmpty` none was taken away for being empty.
 
-use super::plan::Plan;
-use super::pool;
+use crate::migrate::plan::MigrationPlan;
+use crate::migrate::pool;
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::edit::Place;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ const EXPIRY: &str = "expiry is now a duration in the template";
 
 /// Brings an object of v1alpha5 to `karpenter.sh/v1`. What a Provisioner does by leaving fields out, a NodePool must
 /// be told; a NodePool of v1alpha5 never existed, so it is left out there.
-pub(super) fn migrate(plan: &mut Plan, is_provisioner: bool) {
+pub(super) fn migrate(plan: &mut MigrationPlan, is_provisioner: bool) {
     plan.set(&Path::from_dotted("kind"), "NodePool", "Provisioners became NodePools");
     template(plan);
     consolidation(plan, is_provisioner);
@@ -30,7 +30,7 @@ pub(super) fn migrate(plan: &mut Plan, is_provisioner: bool) {
 }
 
 /// Where the fields of a Provisioner's spec belong.
-const PLACES: [(&str, &str); 7] = [
+const MOVED_FIELDS: [(&str, &str); 7] = [
     ("requirements", "spec.template.spec.requirements"),
     ("taints", "spec.template.spec.taints"),
     ("startupTaints", "spec.template.spec.startupTaints"),
@@ -41,12 +41,12 @@ const PLACES: [(&str, &str); 7] = [
 ];
 
 /// Moves into the template what belongs there, in the order of the file.
-fn template(plan: &mut Plan) {
+fn template(plan: &mut MigrationPlan) {
     let spec = Path::from_dotted("spec");
     let keys: Vec<String> = plan.map(&spec).map(|map| map.keys().cloned().collect()).unwrap_or_default();
     for key in keys {
         let from = spec.key(&key);
-        if let Some((_, to)) = PLACES.iter().find(|(old, _)| *old == key) {
+        if let Some((_, to)) = MOVED_FIELDS.iter().find(|(old, _)| *old == key) {
             plan.relocate(&from, &Path::from_dotted(to), TEMPLATE);
             after_move(plan, &key);
         }
@@ -54,7 +54,7 @@ fn template(plan: &mut Plan) {
 }
 
 /// What a NodePool has no field for.
-fn retired(plan: &mut Plan) {
+fn retired(plan: &mut MigrationPlan) {
     let spec = Path::from_dotted("spec");
     pool::kubelet(plan, &spec.key("kubeletConfiguration"));
     let provider = spec.key("provider");
@@ -63,7 +63,7 @@ fn retired(plan: &mut Plan) {
 }
 
 /// What changes besides the place.
-fn after_move(plan: &mut Plan, key: &str) {
+fn after_move(plan: &mut MigrationPlan, key: &str) {
     let template = Path::from_dotted("spec.template.spec");
     match key {
         "ttlSecondsUntilExpired" => seconds(plan, &template.key("expireAfter"), EXPIRY),
@@ -83,7 +83,7 @@ fn after_move(plan: &mut Plan, key: &str) {
 }
 
 /// A number of seconds becomes a duration: `2592000` is `720h`.
-fn seconds(plan: &mut Plan, path: &Path, why: &'static str) {
+fn seconds(plan: &mut MigrationPlan, path: &Path, why: &'static str) {
     let Some(seconds) = plan.get(path).and_then(Value::as_u64) else {
         return;
     };
@@ -95,7 +95,7 @@ fn seconds(plan: &mut Plan, path: &Path, why: &'static str) {
     plan.set(path, &text, why);
 }
 
-fn consolidation(plan: &mut Plan, is_provisioner: bool) {
+fn consolidation(plan: &mut MigrationPlan, is_provisioner: bool) {
     let spec = Path::from_dotted("spec");
     let (old, ttl) = (spec.key("consolidation"), spec.key("ttlSecondsAfterEmpty"));
     let enabled = plan.get(&old.key("enabled")).and_then(Value::as_bool) == Some(true);
@@ -135,7 +135,7 @@ fn consolidation(plan: &mut Plan, is_provisioner: bool) {
 }
 
 /// `consolidation.enabled` says by name what `disruption` says in words.
-fn renamed(plan: &mut Plan, disruption: &Path, (enabled, has_ttl): (bool, bool)) {
+fn renamed(plan: &mut MigrationPlan, disruption: &Path, (enabled, has_ttl): (bool, bool)) {
     let old = disruption.key("enabled");
     let (key, value) = match (enabled, has_ttl) {
         (true, _) => ("consolidationPolicy", "WhenEmptyOrUnderutilized"),
@@ -151,7 +151,7 @@ fn renamed(plan: &mut Plan, disruption: &Path, (enabled, has_ttl): (bool, bool))
 }
 
 /// `limits.resources` is `limits`.
-fn limits(plan: &mut Plan) {
+fn limits(plan: &mut MigrationPlan) {
     let why = "resource limits are now direct children of limits";
     let limits = Path::from_dotted("spec.limits");
     let old = limits.key("resources");
@@ -166,7 +166,7 @@ fn limits(plan: &mut Plan) {
 }
 
 /// What the absence of a field meant.
-fn defaults(plan: &mut Plan) {
+fn defaults(plan: &mut MigrationPlan) {
     let template = Path::from_dotted("spec.template.spec");
     let (requirements, expiry) = (template.key("requirements"), template.key("expireAfter"));
     if plan.map(&template).is_none() {

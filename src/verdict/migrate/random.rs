@@ -2,7 +2,7 @@
 //! the plan intended and stays the same the second time.
 
 use super::*;
-use crate::{Severity, Verdict};
+use crate::{Severity, Validator};
 use napkeeper_api::manifests::load_text;
 use proptest::prelude::*;
 use serde_json::{Map, json};
@@ -201,10 +201,10 @@ fn taken_out(value: &Value) -> Vec<String> {
     steps.flat_map(|step| words(value.pointer(&pointer(&step.at)).unwrap())).collect()
 }
 
-static VERDICT: LazyLock<Verdict> = LazyLock::new(|| Verdict::embedded().unwrap());
+static VALIDATOR: LazyLock<Validator> = LazyLock::new(|| Validator::embedded().unwrap());
 
 fn errors(text: &str) -> Vec<String> {
-    let reports = VERDICT.judge(&[load_text("t.yaml", text.to_owned())]);
+    let reports = VALIDATOR.validate_files(&[load_text("t.yaml", text.to_owned())]);
     let errors = reports[0].findings.iter().filter(|f| f.severity == Severity::Error);
     errors.map(|f| format!("{} {}", f.path, f.message)).collect()
 }

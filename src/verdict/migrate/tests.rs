@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Severity, Verdict};
+use crate::{Severity, Validator};
 use napkeeper_api::manifests::load_text;
 
 fn migrated(text: &str) -> Migration {
@@ -17,7 +17,7 @@ fn expect(old: &str, new: &str) -> Migration {
 }
 
 fn errors(text: &str) -> Vec<String> {
-    let reports = Verdict::embedded().unwrap().judge(&[load_text("t.yaml", text.to_owned())]);
+    let reports = Validator::embedded().unwrap().validate_files(&[load_text("t.yaml", text.to_owned())]);
     let errors = reports[0].findings.iter().filter(|f| f.severity == Severity::Error);
     errors.map(|f| format!("{}:{} {}", f.line, f.path, f.message)).collect()
 }

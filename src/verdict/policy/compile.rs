@@ -1,28 +1,28 @@
 //! The expressions of a policy, compiled once.
 
-use super::model::{Named, PolicySpec, Validation};
-use super::place;
-use super::request::FILLED_IN;
 use crate::cel::{CompileError, Env, Program};
 use crate::finding::Issue;
+use crate::policy::expression_path;
+use crate::policy::model::{NamedExpression, PolicySpec, Validation};
+use crate::policy::request::SERVER_SET_FIELDS;
 use crate::rules::policies as rules;
 use napkeeper_api::path::Path;
 
 /// What is compiled of a policy.
 #[derive(Debug, Default)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledPolicy {
     /// Variables that all expressions may name; those of the policy itself last.
     pub(crate) env: Env,
     pub(crate) conditions: Vec<Program>,
     /// With their names in expressions, `variables.x`.
     pub(crate) variables: Vec<(String, Program)>,
-    pub(crate) validations: Vec<Check>,
+    pub(crate) validations: Vec<CompiledValidation>,
     pub(crate) annotations: Vec<Program>,
 }
 
 /// One validation.
 #[derive(Debug)]
-pub(crate) struct Check {
+pub(crate) struct CompiledValidation {
     pub(crate) program: Program,
     pub(crate) message: Option<Program>,
     /// The field that it is about.
@@ -30,7 +30,7 @@ pub(crate) struct Check {
 }
 
 /// What every expression may name.
-const ALWAYS: [&str; 12] = [
+const VARIABLES: [&str; 12] = [
     "object",
     "oldObject",
     "request",
@@ -48,17 +48,17 @@ const ALWAYS: [&str; 12] = [
 /// Who knows what users may do; message expressions cannot ask it.
 pub(crate) const AUTHORIZER: &str = "authorizer";
 
-impl Compiled {
+impl CompiledPolicy {
     /// Compiles the expressions of a policy; what cannot be compiled is an issue.
     pub(crate) fn of(spec: &PolicySpec) -> (Self, Vec<Issue>) {
         let mut wrong = Vec::new();
-        let mut env = Env::new(ALWAYS.iter().chain(&FILLED_IN).copied());
+        let mut env = Env::new(VARIABLES.iter().chain(&SERVER_SET_FIELDS).copied());
         if spec.param_kind.is_some() {
             env.declare("params");
         }
         let conditions = programs(&spec.match_conditions, "spec.matchConditions", &env, &mut wrong);
         let mut of = Self { conditions, ..Self::default() };
-        for (i, Named { name, expression }) in spec.variables.iter().enumerate() {
+        for (i, NamedExpression { name, expression }) in spec.variables.iter().enumerate() {
             let at = Path::from_dotted("spec.variables").index(i).key("expression");
             // A variable sees those above it.
             if let Some(program) = program(expression, &env, &at, &mut wrong) {
@@ -80,14 +80,24 @@ impl Compiled {
     }
 }
 
-fn check(validation: &Validation, spec: &PolicySpec, env: &Env, at: &Path, wrong: &mut Vec<Issue>) -> Option<Check> {
+fn check(
+    validation: &Validation,
+    spec: &PolicySpec,
+    env: &Env,
+    at: &Path,
+    wrong: &mut Vec<Issue>,
+) -> Option<CompiledValidation> {
     let message = validation.message_expression.as_deref().filter(|m| !m.trim().is_empty());
     let message = message.and_then(|m| program(m, env, &at.key("messageExpression"), wrong));
     let program = program(&validation.expression, env, &at.key("expression"), wrong)?;
-    Some(Check { program, message, path: place::of(&validation.expression, &spec.variables) })
+    Some(CompiledValidation {
+        program,
+        message,
+        path: expression_path::field_of(&validation.expression, &spec.variables),
+    })
 }
 
-fn programs(list: &[Named], field: &str, env: &Env, wrong: &mut Vec<Issue>) -> Vec<Program> {
+fn programs(list: &[NamedExpression], field: &str, env: &Env, wrong: &mut Vec<Issue>) -> Vec<Program> {
     let at = |i: usize| Path::from_dotted(field).index(i).key("expression");
     list.iter().enumerate().filter_map(|(i, named)| program(&named.expression, env, &at(i), wrong)).collect()
 }

@@ -1,4 +1,4 @@
-//! What does the API server fill in where a workload says nothing?
+//! Fills in the defaults that the API server sets on workloads.
 //!
 //! Policies see objects as they would be stored. The kinds here are those that make pods, with the defaults that
 //! Kubernetes documents for them in its API reference; a live test compares them with a server's answer.
@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 /// The object with its defaults, if its kind is one that has any here.
-pub(crate) fn filled(object: &Value) -> Option<Value> {
+pub(crate) fn with_defaults(object: &Value) -> Option<Value> {
     let fill: fn(&mut Value) = match (object["apiVersion"].as_str()?, object["kind"].as_str()?) {
         ("v1", "Pod") => pod,
         ("apps/v1", "Deployment") => deployment,
@@ -230,20 +230,20 @@ mod tests {
     #[test]
     fn a_limit_is_a_request_in_a_pod_and_not_in_a_template() {
         let spec = json!({ "containers": [{ "name": "a", "image": "a", "resources": { "limits": { "cpu": "1" } } }] });
-        let pod = filled(&json!({ "apiVersion": "v1", "kind": "Pod", "spec": spec })).unwrap();
+        let pod = with_defaults(&json!({ "apiVersion": "v1", "kind": "Pod", "spec": spec })).unwrap();
         assert_eq!(pod["spec"]["containers"][0]["resources"]["requests"], json!({ "cpu": "1" }));
         let template = json!({ "template": { "spec": spec } });
-        let set = filled(&json!({ "apiVersion": "apps/v1", "kind": "Deployment", "spec": template })).unwrap();
+        let set = with_defaults(&json!({ "apiVersion": "apps/v1", "kind": "Deployment", "spec": template })).unwrap();
         let container = &set["spec"]["template"]["spec"]["containers"][0];
         assert_eq!(container["resources"], json!({ "limits": { "cpu": "1" } }));
         assert_eq!(container["imagePullPolicy"], "Always");
-        assert_eq!(filled(&set), Some(set), "what is filled stays as it is");
+        assert_eq!(with_defaults(&set), Some(set), "what is filled stays as it is");
     }
 
     #[test]
     fn other_kinds_and_objects_without_a_form_are_left_alone() {
-        assert_eq!(filled(&json!({ "apiVersion": "v1", "kind": "ConfigMap" })), None);
-        assert_eq!(filled(&json!({ "apiVersion": "v1", "kind": "Pod", "spec": "x" })), None);
-        assert_eq!(filled(&json!({ "apiVersion": "v1", "kind": "Pod" })), None);
+        assert_eq!(with_defaults(&json!({ "apiVersion": "v1", "kind": "ConfigMap" })), None);
+        assert_eq!(with_defaults(&json!({ "apiVersion": "v1", "kind": "Pod", "spec": "x" })), None);
+        assert_eq!(with_defaults(&json!({ "apiVersion": "v1", "kind": "Pod" })), None);
     }
 }

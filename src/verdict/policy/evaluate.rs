@@ -1,37 +1,39 @@
-//! What does one policy, by one binding, say of a request?
+//! Evaluates one policy, by one binding, for a request.
 
-use super::compile::{AUTHORIZER, Check, Compiled};
-use super::matching::{Match, matches, selects};
-use super::model::{AuditAnnotation, FailurePolicy, NotFound, ParamKind, ParamRef, Reason, Validation};
-use super::read::{Binding, Policy};
-use super::request::Request;
 use crate::cel::{EvalError, Output, Program, Variables};
+use crate::policy::compile::{AUTHORIZER, CompiledPolicy, CompiledValidation};
+use crate::policy::matching::{Match, matches, selects};
+use crate::policy::model::{
+    AuditAnnotation, FailurePolicy, ParamKind, ParamRef, ParameterNotFoundAction, Reason, Validation,
+};
+use crate::policy::parse::{Binding, Policy};
+use crate::policy::request::Request;
 use napkeeper_api::path::Path;
 use serde_json::Value;
 use std::sync::Arc;
 
 /// Longest message that an expression may give, in bytes: the API server's limit.
-const LONGEST_MESSAGE: usize = 5 * 1024;
+const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 
 /// Something that a policy says of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum PolicyResult {
     /// No. What follows is for the binding to say.
-    No { message: String, path: Path, reason: Reason },
+    Denied { message: String, path: Path, reason: Reason },
     /// No, whatever the binding says: the policy itself cannot be applied as it should.
-    Cannot { message: String },
+    Error { message: String },
     /// It depends on something that is not known here.
     Undecided { why: String, path: Path },
     /// A note for the audit log.
-    Note { key: String, value: String },
+    AuditAnnotation { key: String, value: String },
 }
 
 /// The parameters to evaluate a policy with.
 enum Params<'p> {
     /// One after the other; `None` is null.
-    These(Vec<Option<&'p Value>>),
+    Complete(Vec<Option<&'p Value>>),
     /// As above, and there may be more that nobody here knows.
-    AtLeast(Vec<Option<&'p Value>>, String),
+    Partial(Vec<Option<&'p Value>>, String),
     /// They cannot be had, and this is what the API server would say.
     Error(String),
 }
@@ -42,7 +44,7 @@ pub(crate) fn apply(
     binding: &Binding,
     request: &Request<'_>,
     extra_params: &[Arc<Value>],
-) -> Vec<Said> {
+) -> Vec<PolicyResult> {
     let mine = |criteria| matches(criteria, request);
     let applies = mine(&policy.constraints).and(|| binding.spec.match_resources.as_ref().map_or(Match::Yes, mine));
     let unsure = match applies {
@@ -51,11 +53,11 @@ pub(crate) fn apply(
         Match::Unknown(why) => Some(why),
     };
     let (params, mut more) = match params(policy, binding, request, extra_params) {
-        Params::These(params) => (params, None),
-        Params::AtLeast(params, why) => (params, Some(why)),
+        Params::Complete(params) => (params, None),
+        Params::Partial(params, why) => (params, Some(why)),
         Params::Error(message) => {
-            let said = (policy.spec.failure_policy == FailurePolicy::Fail).then_some(Said::Cannot { message });
-            return said.into_iter().map(|s| doubt(s, unsure.as_ref())).collect();
+            let said = (policy.spec.failure_policy == FailurePolicy::Fail).then_some(PolicyResult::Error { message });
+            return said.into_iter().map(|s| make_undecided(s, unsure.as_ref())).collect();
         }
     };
     let mut said = Vec::new();
@@ -63,23 +65,23 @@ pub(crate) fn apply(
         let with = Evaluation { policy, request, params };
         said.extend(with.run());
     }
-    if said.iter().any(|s| matches!(s, Said::No { .. })) {
+    if said.iter().any(|s| matches!(s, PolicyResult::Denied { .. })) {
         // More parameters can only refuse more.
         more = None;
     }
-    said.extend(more.map(|why| Said::Undecided { why, path: Path::root() }));
-    said.into_iter().map(|s| doubt(s, unsure.as_ref())).collect()
+    said.extend(more.map(|why| PolicyResult::Undecided { why, path: Path::root() }));
+    said.into_iter().map(|s| make_undecided(s, unsure.as_ref())).collect()
 }
 
 /// What is said of a request that may not be meant at all.
-fn doubt(said: Said, unsure: Option<&String>) -> Said {
+fn make_undecided(said: PolicyResult, unsure: Option<&String>) -> PolicyResult {
     let Some(why) = unsure else { return said };
     match said {
-        Said::No { message, path, .. } => {
-            Said::Undecided { why: format!("{why} (message of the policy: {message})"), path }
+        PolicyResult::Denied { message, path, .. } => {
+            PolicyResult::Undecided { why: format!("{why} (message of the policy: {message})"), path }
         }
-        Said::Cannot { message } => {
-            Said::Undecided { why: format!("{why} (message of the policy: {message})"), path: Path::root() }
+        PolicyResult::Error { message } => {
+            PolicyResult::Undecided { why: format!("{why} (message of the policy: {message})"), path: Path::root() }
         }
         said => said,
     }
@@ -92,10 +94,10 @@ fn params<'p>(
     extra_params: &'p [Arc<Value>],
 ) -> Params<'p> {
     let (Some(kind), Some(reference)) = (&policy.spec.param_kind, &binding.spec.param_ref) else {
-        return Params::These(vec![None]);
+        return Params::Complete(vec![None]);
     };
     let known: Vec<&Value> = request.inputs.params(kind, extra_params).collect();
-    let shown = format!("{} {}", kind.kind, wanted(reference));
+    let shown = format!("{} {}", kind.kind, describe_param_ref(reference));
     // Objects of the cluster have no namespace, whatever they say.
     let has_namespace = known.iter().any(|p| p["metadata"]["namespace"].is_string()) || is_namespaced(kind);
     let namespace = if !has_namespace {
@@ -109,7 +111,7 @@ fn params<'p>(
             }
             (_, None) => {
                 let why = format!("{shown} in the namespace of the object, which is unknown");
-                return Params::AtLeast(Vec::new(), why);
+                return Params::Partial(Vec::new(), why);
             }
         }
     } else {
@@ -123,15 +125,15 @@ fn params<'p>(
     let found: Vec<Option<&Value>> = known.into_iter().filter(there).filter(named).map(Some).collect();
     let complete = request.inputs.params_are_all() || (reference.selector.is_none() && !found.is_empty());
     match (complete, found.is_empty()) {
-        (false, _) => Params::AtLeast(found, format!("{shown}; pass it with --params")),
-        (true, false) => Params::These(found),
+        (false, _) => Params::Partial(found, format!("{shown}; pass it with --params")),
+        (true, false) => Params::Complete(found),
         (true, true) => not_found(reference),
     }
 }
 
 fn not_found<'p>(reference: &ParamRef) -> Params<'p> {
     match reference.parameter_not_found_action {
-        Some(NotFound::Allow) => Params::These(Vec::new()),
+        Some(ParameterNotFoundAction::Allow) => Params::Complete(Vec::new()),
         _ => Params::Error(
             "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction"
                 .to_owned(),
@@ -139,7 +141,7 @@ fn not_found<'p>(reference: &ParamRef) -> Params<'p> {
     }
 }
 
-fn wanted(reference: &ParamRef) -> String {
+fn describe_param_ref(reference: &ParamRef) -> String {
     let place = if reference.namespace.is_empty() { String::new() } else { format!("{}/", reference.namespace) };
     match reference.selector {
         Some(_) => "matching a selector".to_owned(),
@@ -161,8 +163,8 @@ struct Evaluation<'e> {
 }
 
 impl Evaluation<'_> {
-    fn run(&self) -> Vec<Said> {
-        let Compiled { conditions, variables, validations, annotations, .. } = &self.policy.compiled;
+    fn run(&self) -> Vec<PolicyResult> {
+        let CompiledPolicy { conditions, variables, validations, annotations, .. } = &self.policy.compiled;
         let mut bound = self.variables();
         let unsure = match self.conditions(conditions, &bound) {
             Ok(Match::Yes) => None,
@@ -175,10 +177,10 @@ impl Evaluation<'_> {
             bound.set_result(name, result.map_err(|e| in_variable(name, e)));
         }
         let checks = self.policy.spec.validations.iter().zip(validations);
-        let mut said: Vec<Said> = checks.filter_map(|(v, check)| self.validate(v, check, &bound)).collect();
+        let mut said: Vec<PolicyResult> = checks.filter_map(|(v, check)| self.validate(v, check, &bound)).collect();
         let notes = self.policy.spec.audit_annotations.iter().zip(annotations);
         said.extend(notes.filter_map(|(annotation, program)| self.annotate(annotation, program, &bound)));
-        said.into_iter().map(|s| doubt(s, unsure.as_ref())).collect()
+        said.into_iter().map(|s| make_undecided(s, unsure.as_ref())).collect()
     }
 
     fn variables(&self) -> Variables {
@@ -188,7 +190,7 @@ impl Evaluation<'_> {
         bound.set("oldObject", request.old.unwrap_or(&Value::Null));
         let (facts, parts) = request.facts();
         bound.set("request", &facts);
-        for (name, value) in parts.into_iter().chain(request.filled_in()) {
+        for (name, value) in parts.into_iter().chain(request.server_set_fields()) {
             match value {
                 Some(value) => bound.set(name, &value),
                 None => bound.set_unknown(name),
@@ -225,34 +227,38 @@ impl Evaluation<'_> {
         }
     }
 
-    fn validate(&self, validation: &Validation, check: &Check, bound: &Variables) -> Option<Said> {
+    fn validate(&self, validation: &Validation, check: &CompiledValidation, bound: &Variables) -> Option<PolicyResult> {
         match check.program.eval(bound) {
             Ok(output) if output.as_bool() == Some(true) => None,
             Ok(_) => {
                 let message = message(validation, check, bound);
-                Some(Said::No { message, path: check.path.clone(), reason: validation.reason })
+                Some(PolicyResult::Denied { message, path: check.path.clone(), reason: validation.reason })
             }
-            Err(EvalError::Unknown(name)) => Some(Said::Undecided { why: unknown(&name), path: check.path.clone() }),
+            Err(EvalError::Unknown(name)) => {
+                Some(PolicyResult::Undecided { why: unknown(&name), path: check.path.clone() })
+            }
             Err(error) => self.failed(in_error(&validation.expression, &error), check.path.clone()),
         }
     }
 
-    fn annotate(&self, annotation: &AuditAnnotation, program: &Program, bound: &Variables) -> Option<Said> {
+    fn annotate(&self, annotation: &AuditAnnotation, program: &Program, bound: &Variables) -> Option<PolicyResult> {
         let key = annotation.key.clone();
         match program.eval(bound) {
-            Ok(output) => output.as_str().map(|value| Said::Note { key, value: value.trim().to_owned() }),
+            Ok(output) => {
+                output.as_str().map(|value| PolicyResult::AuditAnnotation { key, value: value.trim().to_owned() })
+            }
             // A note that cannot be written here says nothing of the object.
             Err(EvalError::Unknown(_)) => None,
             Err(error) => {
                 let message = in_error(&annotation.value_expression, &error);
-                (self.policy.spec.failure_policy == FailurePolicy::Fail).then_some(Said::Cannot { message })
+                (self.policy.spec.failure_policy == FailurePolicy::Fail).then_some(PolicyResult::Error { message })
             }
         }
     }
 
     /// An expression that fails counts as what the policy says.
-    fn failed(&self, message: String, path: Path) -> Option<Said> {
-        (self.policy.spec.failure_policy == FailurePolicy::Fail).then(|| Said::No {
+    fn failed(&self, message: String, path: Path) -> Option<PolicyResult> {
+        (self.policy.spec.failure_policy == FailurePolicy::Fail).then(|| PolicyResult::Denied {
             message,
             path,
             reason: Reason::default(),
@@ -273,10 +279,10 @@ fn in_variable(name: &str, error: EvalError) -> EvalError {
 }
 
 /// The message of a validation that does not hold.
-fn message(validation: &Validation, check: &Check, bound: &Variables) -> String {
+fn message(validation: &Validation, check: &CompiledValidation, bound: &Variables) -> String {
     let made = check.message.as_ref().and_then(|program| program.eval(bound).ok());
     let made = made.as_ref().and_then(Output::as_str).map(str::trim);
-    let usable = |m: &&str| !m.is_empty() && m.len() <= LONGEST_MESSAGE && !m.contains('\n');
+    let usable = |m: &&str| !m.is_empty() && m.len() <= MAX_MESSAGE_BYTES && !m.contains('\n');
     let fixed = Some(validation.message.trim()).filter(|m| !m.is_empty());
     match made.filter(usable).or(fixed) {
         Some(message) => message.to_owned(),

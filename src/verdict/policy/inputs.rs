@@ -1,7 +1,7 @@
-//! What does a policy ask for that is not in the object: who asks, the namespace, the parameters?
+//! What policies need that is not in the object: the user, namespaces, parameters.
 
-use super::Policies;
-use super::model::ParamKind;
+use crate::policy::Policies;
+use crate::policy::model::ParamKind;
 use napkeeper_api::manifests::{Source, items};
 use napkeeper_core::model::labels::NAMESPACE_NAME;
 use serde_json::{Map, Value, json};

@@ -1,8 +1,10 @@
-//! Is this request one of those that a policy, or its binding, is about?
+//! Matches requests with the resources that a policy or its binding names.
 
-use super::model::{MatchPolicy, MatchResources, Operator, Requirement, ResourceRule, RuleOperation, Scope, Selector};
-use super::request::Request;
-use super::resources::Resource;
+use crate::policy::model::{
+    LabelRequirement, LabelSelector, MatchPolicy, MatchResources, Operator, ResourceRule, RuleOperation, Scope,
+};
+use crate::policy::request::Request;
+use crate::policy::resources::Resource;
 use napkeeper_core::model::labels::NAMESPACE_NAME;
 use serde_json::Value;
 
@@ -71,7 +73,7 @@ pub(crate) fn matches(criteria: &MatchResources, request: &Request<'_>) -> Match
         .and(|| if criteria.resource_rules.is_empty() { Match::Yes } else { rules(&criteria.resource_rules) })
 }
 
-fn in_namespace(selector: &Selector, request: &Request<'_>) -> Match {
+fn in_namespace(selector: &LabelSelector, request: &Request<'_>) -> Match {
     if is_empty(selector) {
         return Match::Yes;
     }
@@ -98,22 +100,22 @@ fn in_namespace(selector: &Selector, request: &Request<'_>) -> Match {
 }
 
 /// By the labels of the new object or of the old one.
-fn by_labels(selector: &Selector, request: &Request<'_>) -> Match {
+fn by_labels(selector: &LabelSelector, request: &Request<'_>) -> Match {
     let of = |object: &Value| select(selector, &Labels::Known(&object["metadata"]["labels"]));
     of(request.object).or(|| request.old.map_or(Match::No, of))
 }
 
-fn is_empty(selector: &Selector) -> bool {
+fn is_empty(selector: &LabelSelector) -> bool {
     selector.match_labels.is_empty() && selector.match_expressions.is_empty()
 }
 
 /// Whether the labels of a known object are meant.
-pub(crate) fn selects(selector: &Selector, object: &Value) -> bool {
+pub(crate) fn selects(selector: &LabelSelector, object: &Value) -> bool {
     select(selector, &Labels::Known(&object["metadata"]["labels"])) == Match::Yes
 }
 
-fn select(selector: &Selector, labels: &Labels<'_>) -> Match {
-    let equal = selector.match_labels.iter().map(|(key, value)| Requirement {
+fn select(selector: &LabelSelector, labels: &Labels<'_>) -> Match {
+    let equal = selector.match_labels.iter().map(|(key, value)| LabelRequirement {
         key: key.clone(),
         operator: Operator::In,
         values: vec![value.clone()],
@@ -122,7 +124,7 @@ fn select(selector: &Selector, labels: &Labels<'_>) -> Match {
     all.fold(Match::Yes, |found, requirement| found.and(|| satisfies(&requirement, labels)))
 }
 
-fn satisfies(requirement: &Requirement, labels: &Labels<'_>) -> Match {
+fn satisfies(requirement: &LabelRequirement, labels: &Labels<'_>) -> Match {
     let value = match labels {
         Labels::Known(labels) => labels[requirement.key.as_str()].as_str(),
         Labels::Only(key, value, _) if *key == requirement.key => Some(*value),

@@ -1,4 +1,4 @@
-//! What do the platform team's policies say of an object?
+//! Evaluates ValidatingAdmissionPolicies for an object.
 //!
 //! A policy is a plain `ValidatingAdmissionPolicy` with its `ValidatingAdmissionPolicyBinding`s, as the API server has
 //! them. What a policy asks for and nobody here knows (who asks, labels of a namespace, parameters that are not among
@@ -7,11 +7,11 @@
 mod compile;
 mod defaults;
 mod evaluate;
+mod expression_path;
 mod inputs;
 mod matching;
 mod model;
-mod place;
-mod read;
+mod parse;
 mod request;
 mod resources;
 #[cfg(test)]
@@ -19,7 +19,7 @@ mod tests;
 
 use crate::finding::{Finding, Issue};
 use crate::rules::{Rule, policies as rules};
-use evaluate::Said;
+use evaluate::PolicyResult;
 pub use inputs::{Inputs, User};
 use model::ParamKind;
 pub use model::{Action, Reason};
@@ -27,7 +27,7 @@ use napkeeper_api::manifests::{Source, items};
 use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Document;
 use napkeeper_core::model::support::spelling::nearest;
-use read::{API_VERSION, BINDING, Binding, POLICY, Policy};
+use parse::{API_VERSION, BINDING, Binding, POLICY, Policy};
 use request::Request;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ pub struct Policies {
     policies: Vec<Policy>,
     bindings: Vec<Binding>,
     /// Other objects beside the policies: parameters may be among them.
-    beside: Vec<Arc<Value>>,
+    param_objects: Vec<Arc<Value>>,
     problems: Vec<Finding>,
 }
 
@@ -119,13 +119,13 @@ impl Policies {
 
     /// What the policies say of an object that is created, or changed from `old`. `object` is as it would be stored.
     #[must_use]
-    pub fn judge(&self, object: &Value, old: Option<&Value>, inputs: &Inputs) -> Vec<PolicyFinding> {
-        let filled = defaults::filled(object);
+    pub fn evaluate(&self, object: &Value, old: Option<&Value>, inputs: &Inputs) -> Vec<PolicyFinding> {
+        let filled = defaults::with_defaults(object);
         let Some(request) = Request::of(filled.as_ref().unwrap_or(object), old, inputs) else { return Vec::new() };
         let mut found = Vec::new();
         for binding in &self.bindings {
             let Some(policy) = self.policies.iter().find(|p| p.name == binding.spec.policy_name) else { continue };
-            for said in evaluate::apply(policy, binding, &request, &self.beside) {
+            for said in evaluate::apply(policy, binding, &request, &self.param_objects) {
                 found.push(PolicyFinding::new(policy, binding, said));
             }
         }
@@ -137,15 +137,21 @@ impl Policies {
         self.policies.iter().filter_map(|p| p.spec.param_kind.as_ref())
     }
 
-    fn take<'d>(&mut self, document: &'d Document, root: &Path, value: &'d Value, places: &mut Vec<Place<'d>>) {
+    fn take<'d>(
+        &mut self,
+        document: &'d Document,
+        root: &Path,
+        value: &'d Value,
+        places: &mut Vec<PolicyLocation<'d>>,
+    ) {
         if let Some((kind, name)) = names_policy(value) {
-            places.push(Place { kind, policy: name.to_owned(), document, root: root.clone() });
+            places.push(PolicyLocation { kind, policy: name.to_owned(), document, root: root.clone() });
         }
         let wrong = match kind(value) {
-            Some(POLICY) => read::policy(value).map(|policy| self.policies.push(policy)),
-            Some(_) => read::binding(value).map(|binding| self.bindings.push(binding)),
+            Some(POLICY) => parse::policy(value).map(|policy| self.policies.push(policy)),
+            Some(_) => parse::binding(value).map(|binding| self.bindings.push(binding)),
             None => {
-                self.beside.push(Arc::new(value.clone()));
+                self.param_objects.push(Arc::new(value.clone()));
                 Ok(())
             }
         };
@@ -154,17 +160,17 @@ impl Policies {
     }
 
     /// Finds policies without a binding, and the other way round.
-    fn pair(&mut self, places: &[Place<'_>]) {
+    fn pair(&mut self, places: &[PolicyLocation<'_>]) {
         let named: Vec<_> = places.iter().enumerate().map(|(i, p)| (i, p.kind, p.policy.clone())).collect();
         for (place, issue) in unpaired(&named) {
-            let Some(Place { document, root, .. }) = places.get(place) else { continue };
+            let Some(PolicyLocation { document, root, .. }) = places.get(place) else { continue };
             self.problems.push(issue.locate(document, root));
         }
     }
 }
 
 /// Where a policy or a binding stands.
-struct Place<'d> {
+struct PolicyLocation<'d> {
     kind: &'static str,
     /// The policy that it is, or binds.
     policy: String,
@@ -173,20 +179,22 @@ struct Place<'d> {
 }
 
 impl PolicyFinding {
-    fn new(policy: &Policy, binding: &Binding, said: Said) -> Self {
+    fn new(policy: &Policy, binding: &Binding, said: PolicyResult) -> Self {
         let mut actions = binding.spec.validation_actions.clone();
         let mut reason = Reason::default();
         let (outcome, message, path) = match said {
-            Said::No { message, path, reason: given } => {
+            PolicyResult::Denied { message, path, reason: given } => {
                 reason = given;
                 (Outcome::Refused, message, path)
             }
-            Said::Cannot { message } => {
+            PolicyResult::Error { message } => {
                 actions = vec![Action::Deny];
                 (Outcome::Refused, message, Path::root())
             }
-            Said::Undecided { why, path } => (Outcome::Undecided, why, path),
-            Said::Note { key, value } => (Outcome::Noted(format!("{}/{key}", policy.name)), value, Path::root()),
+            PolicyResult::Undecided { why, path } => (Outcome::Undecided, why, path),
+            PolicyResult::AuditAnnotation { key, value } => {
+                (Outcome::Noted(format!("{}/{key}", policy.name)), value, Path::root())
+            }
         };
         Self { policy: policy.name.clone(), binding: binding.name.clone(), outcome, actions, message, path, reason }
     }
@@ -230,8 +238,8 @@ pub(crate) fn names_policy(value: &Value) -> Option<(&'static str, &str)> {
 /// What is wrong with an object that is a policy or a binding.
 pub(crate) fn problems(value: &Value) -> Vec<Issue> {
     match kind(value) {
-        Some(POLICY) => read::policy(value).err().unwrap_or_default(),
-        Some(_) => read::binding(value).err().unwrap_or_default(),
+        Some(POLICY) => parse::policy(value).err().unwrap_or_default(),
+        Some(_) => parse::binding(value).err().unwrap_or_default(),
         None => Vec::new(),
     }
 }

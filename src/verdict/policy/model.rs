@@ -19,9 +19,9 @@ pub(crate) struct PolicySpec {
     #[serde(default, deserialize_with = "nullable")]
     pub(crate) audit_annotations: Vec<AuditAnnotation>,
     #[serde(default, deserialize_with = "nullable")]
-    pub(crate) match_conditions: Vec<Named>,
+    pub(crate) match_conditions: Vec<NamedExpression>,
     #[serde(default, deserialize_with = "nullable")]
-    pub(crate) variables: Vec<Named>,
+    pub(crate) variables: Vec<NamedExpression>,
 }
 
 /// What an expression that cannot be evaluated counts as.
@@ -49,9 +49,9 @@ pub(crate) struct ParamKind {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MatchResources {
     #[serde(default, deserialize_with = "nullable")]
-    pub(crate) namespace_selector: Selector,
+    pub(crate) namespace_selector: LabelSelector,
     #[serde(default, deserialize_with = "nullable")]
-    pub(crate) object_selector: Selector,
+    pub(crate) object_selector: LabelSelector,
     #[serde(default, deserialize_with = "nullable")]
     pub(crate) resource_rules: Vec<ResourceRule>,
     #[serde(default, deserialize_with = "nullable")]
@@ -124,17 +124,17 @@ pub(crate) enum Scope {
 /// Which labels are meant. An empty one means all objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Selector {
+pub(crate) struct LabelSelector {
     #[serde(default, deserialize_with = "nullable")]
     pub(crate) match_labels: BTreeMap<String, String>,
     #[serde(default, deserialize_with = "nullable")]
-    pub(crate) match_expressions: Vec<Requirement>,
+    pub(crate) match_expressions: Vec<LabelRequirement>,
 }
 
 /// What must be true of a label.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Requirement {
+pub(crate) struct LabelRequirement {
     pub(crate) key: String,
     pub(crate) operator: Operator,
     #[serde(default, deserialize_with = "nullable")]
@@ -192,7 +192,7 @@ pub(crate) struct AuditAnnotation {
 /// A condition or a variable.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Named {
+pub(crate) struct NamedExpression {
     #[serde(default, deserialize_with = "nullable")]
     pub(crate) name: String,
     #[serde(default, deserialize_with = "nullable")]
@@ -219,13 +219,13 @@ pub(crate) struct ParamRef {
     pub(crate) name: String,
     #[serde(default, deserialize_with = "nullable")]
     pub(crate) namespace: String,
-    pub(crate) selector: Option<Selector>,
-    pub(crate) parameter_not_found_action: Option<NotFound>,
+    pub(crate) selector: Option<LabelSelector>,
+    pub(crate) parameter_not_found_action: Option<ParameterNotFoundAction>,
 }
 
 /// What a lack of parameters means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub(crate) enum NotFound {
+pub(crate) enum ParameterNotFoundAction {
     /// Nothing.
     Allow,
     /// A refusal.

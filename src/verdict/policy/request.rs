@@ -1,8 +1,8 @@
-//! What would the API server say about the request that an object comes with?
+//! The admission request that the API server would make for an object.
 
-use super::inputs::Inputs;
-use super::model::RuleOperation;
-use super::resources::Resource;
+use crate::policy::inputs::Inputs;
+use crate::policy::model::RuleOperation;
+use crate::policy::resources::Resource;
 use napkeeper_core::model::labels::NAMESPACE_NAME;
 use serde_json::{Map, Value, json};
 
@@ -73,8 +73,8 @@ impl<'r> Request<'r> {
             "operation": operation,
         });
         // A user may have an id and more, which nobody here can say.
-        let nobody_knows = ["request.dryRun", "request.options", "request.userInfo.uid", "request.userInfo.extra"];
-        let mut parts: Vec<_> = nobody_knows.map(|name| (name, None)).into();
+        let server_only = ["request.dryRun", "request.options", "request.userInfo.uid", "request.userInfo.extra"];
+        let mut parts: Vec<_> = server_only.map(|name| (name, None)).into();
         parts.push(("request.userInfo", self.inputs.user_info()));
         // Of what belongs to no namespace the field is absent, and so is it of the name that is yet to be made up.
         if self.resource.namespaced != Some(false) {
@@ -88,9 +88,9 @@ impl<'r> Request<'r> {
     }
 
     /// Fields of the object that the API server fills in.
-    pub(crate) fn filled_in(&self) -> Vec<(&'static str, Option<Value>)> {
+    pub(crate) fn server_set_fields(&self) -> Vec<(&'static str, Option<Value>)> {
         let mut fields = Vec::new();
-        for field in FILLED_IN {
+        for field in SERVER_SET_FIELDS {
             let (_, name) = field.rsplit_once('.').unwrap_or_default();
             let given = &self.object["metadata"][name];
             if given.is_null() {
@@ -107,7 +107,7 @@ impl<'r> Request<'r> {
 }
 
 /// Fields of an object's metadata that the API server fills in where they are absent.
-pub(crate) const FILLED_IN: [&str; 7] = [
+pub(crate) const SERVER_SET_FIELDS: [&str; 7] = [
     "object.metadata.creationTimestamp",
     "object.metadata.generation",
     "object.metadata.managedFields",

@@ -1,4 +1,4 @@
-//! Which resource does the API server keep a kind under, and has it a namespace?
+//! Resource names and scopes of kinds.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(crate) struct Resource {
 }
 
 /// Kinds of Kubernetes and of those who work beside us that live in namespaces: group, kind, plural.
-const NAMESPACED: &[(&str, &str, &str)] = &[
+const NAMESPACED_KINDS: &[(&str, &str, &str)] = &[
     ("", "ConfigMap", "configmaps"),
     ("", "Endpoints", "endpoints"),
     ("", "Event", "events"),
@@ -55,7 +55,7 @@ const NAMESPACED: &[(&str, &str, &str)] = &[
 ];
 
 /// Kinds that belong to the whole cluster.
-const CLUSTER: &[(&str, &str, &str)] = &[
+const CLUSTER_KINDS: &[(&str, &str, &str)] = &[
     ("", "Namespace", "namespaces"),
     ("", "Node", "nodes"),
     ("", "PersistentVolume", "persistentvolumes"),
@@ -92,7 +92,7 @@ impl Resource {
         let known = |table: &[(&'static str, &'static str, &'static str)]| {
             table.iter().find(|(g, k, _)| (*g, *k) == (group, kind)).map(|(_, _, plural)| (*plural).to_owned())
         };
-        let (plural, namespaced) = match (known(NAMESPACED), known(CLUSTER)) {
+        let (plural, namespaced) = match (known(NAMESPACED_KINDS), known(CLUSTER_KINDS)) {
             (Some(plural), _) => (plural, Some(true)),
             (None, Some(plural)) => (plural, Some(false)),
             // A manifest that names a namespace has one.

@@ -37,7 +37,7 @@ fn validation(expression: &str) -> String {
 
 /// `outcome message (path)` of all that is said.
 fn said(text: &str, object: &Value, inputs: &Inputs) -> Vec<String> {
-    let found = policies(text).judge(object, None, inputs);
+    let found = policies(text).evaluate(object, None, inputs);
     found.iter().map(|f| format!("{:?} {} ({})", f.outcome, f.message, f.path)).collect()
 }
 
@@ -222,7 +222,7 @@ fn parameters_come_from_the_files_that_are_known() {
 fn what_follows_is_for_the_binding_to_say() {
     let rule = |actions: &str, expression: &str| {
         let text = policy(&validation(expression), &format!("validationActions: [{actions}]"));
-        let found = policies(&text).judge(&pool(), None, &Inputs::default());
+        let found = policies(&text).evaluate(&pool(), None, &Inputs::default());
         found.first().and_then(PolicyFinding::rule).map(|r| r.id)
     };
     assert_eq!(rule("Deny", "false"), Some("NK7001"));
@@ -249,10 +249,10 @@ fn an_update_has_an_old_object() {
     let text = policy(&validation("oldObject == null || oldObject.spec.weight == object.spec.weight"), "");
     let policies = policies(&text);
     let mut old = pool();
-    assert_eq!(policies.judge(&pool(), Some(&old), &Inputs::default()), []);
+    assert_eq!(policies.evaluate(&pool(), Some(&old), &Inputs::default()), []);
     old["spec"]["weight"] = json!(1);
-    assert_eq!(policies.judge(&pool(), Some(&old), &Inputs::default()).len(), 1);
-    assert_eq!(policies.judge(&pool(), None, &Inputs::default()), []);
+    assert_eq!(policies.evaluate(&pool(), Some(&old), &Inputs::default()).len(), 1);
+    assert_eq!(policies.evaluate(&pool(), None, &Inputs::default()), []);
 }
 
 #[test]

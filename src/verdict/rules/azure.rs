@@ -1,4 +1,4 @@
-//! NK2xxx: would Azure launch what is asked for?
+//! NK2xxx: what Azure would not launch.
 
 rules! {
     NO_SIZE = "NK2001", Error, "No VM size satisfies the NodePool";

@@ -1,4 +1,4 @@
-//! NK95xx: what does a write mean for the cluster as it runs now? Only the webhook can say.
+//! NK95xx: effects of a write on the cluster as it runs now, which only the webhook can know.
 
 rules! {
     CLASS = "NK9501", Warning, "AKSNodeClass does not exist in the cluster";

@@ -1,4 +1,4 @@
-//! Which rules are there?
+//! The table of all rules.
 //!
 //! One file a family; each rule has a page in `docs/rules`, which is part of the binary: a rule without a page does not
 //! compile.

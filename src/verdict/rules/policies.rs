@@ -1,4 +1,4 @@
-//! NK7xxx: what do the platform team's policies say?
+//! NK7xxx: policies of the platform team.
 
 rules! {
     DENIED = "NK7001", Error, "Denied by policy";

@@ -1,4 +1,4 @@
-//! NK1xxx: would the API server take the manifest?
+//! NK1xxx: what the API server would reject.
 
 rules! {
     SYNTAX = "NK1001", Error, "Manifest is not valid YAML or JSON";
@@ -19,7 +19,7 @@ rules! {
     METADATA = "NK1019", Error, "Invalid label, annotation or owner reference";
     MEANING = "NK1020", Error, "Fields do not make sense together";
     PLACEHOLDER = "NK1021", Error, "Placeholder was not replaced";
-    LOOKS_LIKE_TEXT = "NK1022", Error, "Unquoted value is not a string";
+    UNQUOTED = "NK1022", Error, "Unquoted value is not a string";
     RULE = "NK1030", Error, "Validation rule (CEL) of the definition fails";
     BROKEN_RULE = "NK1031", Error, "Validation rule cannot be evaluated";
     DEFINITION = "NK1032", Error, "Field is unknown to the chosen definitions";

@@ -1,4 +1,4 @@
-//! NK8xxx: are ignores and baselines still needed?
+//! NK8xxx: ignores and baselines that are no longer needed.
 
 rules! {
     UNUSED = "NK8001", Warning, "Ignore hides nothing";

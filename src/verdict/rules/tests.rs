@@ -1,10 +1,10 @@
-//! Is every rule in order, and does its page tell the truth?
+//! Every rule is in order, and the examples of its page are true.
 
 use super::*;
-use crate::definitions::Definitions;
-use crate::facts::Facts;
 use crate::finding::Finding;
-use crate::verdict::Verdict;
+use crate::schema::crds::CrdSchemas;
+use crate::semantic::facts::Facts;
+use crate::validator::Validator;
 use napkeeper_api::crds;
 use napkeeper_api::manifests::load_text;
 use napkeeper_core::model::names::Region;
@@ -57,7 +57,7 @@ fn examples<'p>(page: &'p str, heading: &str) -> Vec<Example<'p>> {
 }
 
 /// The embedded definitions without a field, as an older version would have them.
-fn older(path: &str) -> Definitions {
+fn older(path: &str) -> CrdSchemas {
     let mut crds: Vec<Value> = crds::all().unwrap().into_iter().map(|crd| crd.definition).collect();
     let versions = crds.iter_mut().flat_map(|crd| crd["spec"]["versions"].as_array_mut().unwrap());
     let (parent, field) = path.rsplit_once('.').unwrap();
@@ -69,29 +69,29 @@ fn older(path: &str) -> Definitions {
         found += usize::from(map.and_then(|map| map.shift_remove(field)).is_some());
     }
     assert!(found > 0, "no definition has {path}");
-    Definitions::from_crds("crds", crds.iter()).unwrap()
+    CrdSchemas::from_crds("crds", crds.iter()).unwrap()
 }
 
 /// What is found in an example. `file=` says what it is called, `region=`, `kubernetes=` and `now=` are facts, and
 /// `without=` takes a field out of the definitions.
 fn found(example: &Example<'_>) -> Vec<Finding> {
     /// Most examples need no facts.
-    static PLAIN: LazyLock<Verdict> = LazyLock::new(|| Verdict::embedded().unwrap());
+    static PLAIN: LazyLock<Validator> = LazyLock::new(|| Validator::embedded().unwrap());
     let source = load_text(example.fact("file").unwrap_or("example.yaml"), example.text.clone());
     let facts = ["region", "kubernetes", "now", "without"].map(|key| example.fact(key));
     let reports = match facts {
-        [None, None, None, None] => PLAIN.judge(&[source]),
+        [None, None, None, None] => PLAIN.validate_files(&[source]),
         [region, kubernetes, now, without] => {
             let region = region.map(|name| Region::new(name).unwrap());
             let mut facts = Facts::embedded(region.as_ref()).unwrap();
             facts.kubernetes = kubernetes.map(ToOwned::to_owned);
             facts.now = now.map(|text| text.parse().unwrap());
-            let verdict = Verdict::embedded().unwrap().with_facts(facts);
-            let verdict = match without {
-                Some(path) => verdict.with_definitions(older(path)),
-                None => verdict,
+            let validator = Validator::embedded().unwrap().with_facts(facts);
+            let validator = match without {
+                Some(path) => validator.with_definitions(older(path)),
+                None => validator,
             };
-            verdict.judge(&[source])
+            validator.validate_files(&[source])
         }
     };
     reports.into_iter().flat_map(|report| report.findings).collect()

@@ -1,33 +1,33 @@
-//! NK9xxx: does what an OrphanSweep says count, or does the controller pass it over?
+//! NK9xxx: settings of an OrphanSweep that the controller ignores.
 //!
 //! Both rules need the time. Admission does not ask for it: an object that was right when it was merged must not be
 //! refused for the clock of a webhook.
 
-use super::Subject;
-use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::sweeps as rules;
+use crate::semantic::ValidObject;
+use crate::semantic::facts::Facts;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_core::model::orphans::sweep::Sweep;
 
 /// Clocks of two machines may differ by so much, and a clearance is written with the time at hand.
-const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_mins(5);
+const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-pub(super) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
-    let (Object::OrphanSweep(sweep), Some(now)) = (subject.object, facts.now) else { return };
+pub(super) fn check_object(manifest: &ValidObject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
+    let (Object::OrphanSweep(sweep), Some(now)) = (manifest.object, facts.now) else { return };
     let approvals = sweep.approvals.iter().enumerate();
     let far = approvals.filter(|(_, approval)| approval.expires_at.duration_since(now) > Sweep::MAX_APPROVAL_VALIDITY);
     found.extend(far.map(|(i, _)| too_far(i)));
-    found.extend(sweep.breaker_cleared_at.filter(|at| at.duration_since(now) > CLOCKS_DIFFER).map(cleared_ahead));
+    found.extend(sweep.breaker_cleared_at.filter(|at| at.duration_since(now) > MAX_CLOCK_SKEW).map(cleared_ahead));
 }
 
 fn too_far(index: usize) -> Issue {
     let path = Path::from_dotted("spec.approvals").index(index).key("expiresAt");
     let message = "the approval is more than 14 days ahead: it is not valid until less than 14 days remain";
     let fix = "use a time within 14 days; napkeeper audit proposes 7".to_owned();
-    Issue::new(&rules::APPROVAL_TOO_FAR, &path, message).fix(fix)
+    Issue::new(&rules::APPROVAL_TOO_LONG, &path, message).fix(fix)
 }
 
 fn cleared_ahead(at: Timestamp) -> Issue {

@@ -47,7 +47,7 @@ fn seen(object: &Value, spec: &Value) -> bool {
     let policies = Policies::read(&[load_text("seen.yaml", format!("{policy}\n---\n{binding}\n"))]);
     assert_eq!(policies.problems(), []);
     let params = json!({ "apiVersion": "v1", "kind": "Seen", "metadata": { "name": "seen" }, "spec": spec });
-    policies.judge(object, None, &Inputs::default().with_all_params([params])).is_empty()
+    policies.evaluate(object, None, &Inputs::default().with_all_params([params])).is_empty()
 }
 
 #[tokio::test]

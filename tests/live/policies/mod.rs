@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use napkeeper_api::manifests::{Source, load_text};
 use napkeeper_tests::control_plane::{ControlPlane, Mode};
-use napkeeper_verdict::Verdict;
+use napkeeper_verdict::Validator;
 use napkeeper_verdict::policy::{Inputs, Policies};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -42,9 +42,10 @@ fn from_folder(folder: &Path, path: &Path) -> PathBuf {
 }
 
 /// What the policies say of a manifest without a server, by `policy: message`; undecided ones are an error.
-fn offline(verdict: &Verdict, source: &Source) -> Result<BTreeSet<Said>> {
+fn offline(validator: &Validator, source: &Source) -> Result<BTreeSet<Said>> {
     let mut said = BTreeSet::new();
-    for finding in verdict.judge(std::slice::from_ref(source)).into_iter().flat_map(|report| report.findings) {
+    for finding in validator.validate_files(std::slice::from_ref(source)).into_iter().flat_map(|report| report.findings)
+    {
         match finding.rule {
             "NK7001" => {
                 let (policy, message) = finding.message.split_once(": ").context("a message without a policy")?;
@@ -136,7 +137,7 @@ async fn every_case_of_every_policy_ends_alike_with_and_without_a_server() -> Re
     plane.apply(&built).await?;
     let policies = Policies::read(&[load_text("policies.yaml", built)]);
     ensure!(policies.problems().is_empty(), "{:#?}", policies.problems());
-    let verdict = Verdict::embedded()?.with_policies(Arc::new(policies), Inputs::default());
+    let validator = Validator::embedded()?.with_policies(Arc::new(policies), Inputs::default());
 
     let mut cases = cases()?;
     ensure!(cases.len() > 50, "only {} cases", cases.len());
@@ -145,7 +146,7 @@ async fn every_case_of_every_policy_ends_alike_with_and_without_a_server() -> Re
     for (policy, name, file) in &cases {
         let source = load_text(&file.display().to_string(), fs::read_to_string(file)?);
         let object = &source.parsed().documents[0].value;
-        let here = offline(&verdict, &source)?;
+        let here = offline(&validator, &source)?;
         let named: BTreeSet<_> = here.iter().map(|(policy, _)| policy.as_str()).collect();
         if name.starts_with("deny-") {
             assert_eq!(named, BTreeSet::from([policy.as_str()]), "{policy}/{name} without a server");

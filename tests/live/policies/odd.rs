@@ -104,7 +104,7 @@ fn surroundings() -> [Value; 3] {
 
 /// What would refuse an object without a server.
 fn offline(policies: &Policies, object: &Value, inputs: &Inputs) -> Result<BTreeSet<Said>> {
-    let found = policies.judge(object, None, inputs);
+    let found = policies.evaluate(object, None, inputs);
     let undecided: Vec<_> = found.iter().filter(|f| f.outcome == Outcome::Undecided).collect();
     ensure!(undecided.is_empty(), "all is known, and yet: {undecided:?}");
     let denied = found.into_iter().filter(|f| f.outcome == Outcome::Refused && f.actions.contains(&Action::Deny));

@@ -16,7 +16,7 @@ use http::Request;
 use jiff::Timestamp;
 use napkeeper_api::manifests::load_text;
 use napkeeper_core::engine::clock::Clock;
-use napkeeper_verdict::{Finding, Severity, Verdict, rules};
+use napkeeper_verdict::{Finding, Severity, Validator, rules};
 use napkeeper_webhook::{Limits, Webhook, router};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -88,8 +88,8 @@ fn is_refused(finding: &Finding) -> bool {
 }
 
 /// What `napkeeper validate` finds, without what an object at admission cannot be asked.
-fn by_command_line(verdict: &Verdict, object: &Value) -> Result<Vec<Finding>> {
-    let reports = verdict.judge(&[load_text("case.json", object.to_string())]);
+fn by_command_line(validator: &Validator, object: &Value) -> Result<Vec<Finding>> {
+    let reports = validator.validate_files(&[load_text("case.json", object.to_string())]);
     let mut found: Vec<Finding> = reports.into_iter().flat_map(|report| report.findings).collect();
     found.retain(|f| !f.rule.starts_with("NK4") && !["NK5004", "NK5005", "NK5006"].contains(&f.rule));
     found.sort_by(|a, b| (a.severity, a.rule, &a.path).cmp(&(b.severity, b.rule, &b.path)));
@@ -99,7 +99,7 @@ fn by_command_line(verdict: &Verdict, object: &Value) -> Result<Vec<Finding>> {
 
 /// What the webhook should answer to a case. Nothing to what it leaves alone: other kinds, what is being deleted, and
 /// updates of something else than the spec.
-fn should_say(verdict: &Verdict, case: &Case) -> Result<Told> {
+fn should_say(validator: &Validator, case: &Case) -> Result<Told> {
     let Case { about, object, is_update, .. } = case;
     let asked = ASKED.iter().any(|(api, kind)| about["apiVersion"] == *api && about["kind"] == *kind);
     let deleting = !object["metadata"]["deletionTimestamp"].is_null();
@@ -109,9 +109,9 @@ fn should_say(verdict: &Verdict, case: &Case) -> Result<Told> {
     if !asked || deleting || untouched {
         return Ok(Told::default());
     }
-    let before = if *is_update { by_command_line(verdict, about)? } else { Vec::new() };
+    let before = if *is_update { by_command_line(validator, about)? } else { Vec::new() };
     let known = |f: &Finding| before.iter().any(|b| (b.rule, &b.path, &b.message) == (f.rule, &f.path, &f.message));
-    let found = by_command_line(verdict, object)?;
+    let found = by_command_line(validator, object)?;
     let (refused, warned): (Vec<_>, Vec<_>) = found.iter().partition(|f| is_refused(f) && !known(f));
     Ok(Told { refused: expected(&refused), warned: expected(&warned) })
 }
@@ -196,14 +196,14 @@ fn all_cases() -> Result<Vec<Case>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_line_and_the_webhook_find_the_same() -> Result<()> {
     let start = Instant::now();
-    let verdict = Verdict::embedded()?;
+    let validator = Validator::embedded()?;
     let mut registry = napkeeper_serve::metrics::registry();
     let nobody = watch::channel(None).1;
     let webhook = Webhook::new("napkeeper-system", nobody, Arc::new(Still), PATIENT, &mut registry)?;
     let webhook = router(Arc::new(webhook));
     let (cases, mut met, mut wrong) = (all_cases()?, BTreeMap::<String, usize>::new(), Vec::new());
     for case in &cases {
-        let should = should_say(&verdict, case).with_context(|| case.label.clone())?;
+        let should = should_say(&validator, case).with_context(|| case.label.clone())?;
         let said = says(&webhook, case, &should).await?;
         if said != should {
             wrong.push(format!("{}\n  should say {should:?}\n  but says   {said:?}", case.label));

@@ -21,7 +21,7 @@ mod values;
 use anyhow::{Context, Result, ensure};
 use cases::Case;
 use napkeeper_tests::control_plane::{ControlPlane, Mode, upstream_crds};
-use napkeeper_verdict::Definitions;
+use napkeeper_verdict::CrdSchemas;
 use serde_json::Value;
 use server::{Answer, Server, Told};
 use std::collections::BTreeSet;
@@ -52,7 +52,7 @@ async fn answers(server: &Server, cases: &[Case]) -> Result<Vec<Told>> {
 }
 
 /// The engine's answer to a case, by some definitions.
-fn engine(definitions: &Definitions, case: &Case) -> Answer {
+fn engine(definitions: &CrdSchemas, case: &Case) -> Answer {
     let verdict =
         if case.is_update { definitions.update(&case.about, &case.object) } else { definitions.create(&case.object) };
     Answer {
@@ -83,7 +83,7 @@ fn ensure_all_places_met(crds: &[Value], cases: &[Case]) -> Result<()> {
 #[tokio::test]
 async fn the_engine_answers_as_the_api_server_does_by_our_definitions() -> Result<()> {
     let crds = ours()?;
-    let definitions = Definitions::from_crds("ours", crds.iter())?;
+    let definitions = CrdSchemas::from_crds("ours", crds.iter())?;
     let plane = ControlPlane::start(Mode::Api).await?;
     let server = Server::of(&plane).await?;
     // What is stored while nothing is checked may later stay as wrong as it is.
@@ -113,8 +113,8 @@ async fn the_engine_answers_as_the_api_server_does_by_our_definitions() -> Resul
 #[tokio::test]
 async fn by_karpenters_own_definitions_too_and_ours_add_the_label_rules_of_azure_alone() -> Result<()> {
     let (upstream, ours) = (upstreams().await?, ours()?);
-    let by_upstream = Definitions::from_crds("upstream", upstream.iter())?;
-    let by_ours = Definitions::from_crds("ours", ours.iter())?;
+    let by_upstream = CrdSchemas::from_crds("upstream", upstream.iter())?;
+    let by_ours = CrdSchemas::from_crds("ours", ours.iter())?;
     let plane = ControlPlane::start(Mode::Api).await?;
     let server = Server::of(&plane).await?;
     setting::install(&plane, &server, &upstream).await?;

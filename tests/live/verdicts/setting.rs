@@ -7,7 +7,7 @@ use napkeeper_tests::control_plane::ControlPlane;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Definitions as one stream for kubectl; JSON is YAML.
+/// CrdSchemas as one stream for kubectl; JSON is YAML.
 pub(in crate::live) fn stream(crds: &[Value]) -> String {
     crds.iter().map(|crd| format!("---\n{crd}\n")).collect()
 }

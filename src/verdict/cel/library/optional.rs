@@ -1,29 +1,29 @@
 //! Optional values. `or`, `orValue`, `optMap` and `optFlatMap` do not evaluate all of their arguments, so they are
 //! parts of the language's evaluation instead.
 
-use super::Entry;
-use super::Style::{Global, Method};
+use crate::cel::budget::Budget;
 use crate::cel::error::{EvalError, failed, no_overload};
-use crate::cel::machine::{Machine, readable};
-use crate::cel::value::Val;
+use crate::cel::library::function::CallStyle::{Global, Method};
+use crate::cel::library::function::FunctionDef;
+use crate::cel::value::{Val, readable};
 
-pub(super) const FUNCTIONS: &[Entry] = &[
-    Entry("optional.of", Global, [1, 1], of),
-    Entry("optional.ofNonZeroValue", Global, [1, 1], of_non_zero),
-    Entry("optional.none", Global, [0, 0], none),
-    Entry("hasValue", Method, [1, 1], has_value),
-    Entry("value", Method, [1, 1], value),
-    Entry("optional.unwrap", Global, [1, 1], unwrap_all),
-    Entry("unwrapOpt", Method, [1, 1], unwrap_all),
-    Entry("first", Method, [1, 1], first),
-    Entry("last", Method, [1, 1], last),
+pub(crate) const FUNCTIONS: &[FunctionDef] = &[
+    FunctionDef("optional.of", Global, [1, 1], of),
+    FunctionDef("optional.ofNonZeroValue", Global, [1, 1], of_non_zero),
+    FunctionDef("optional.none", Global, [0, 0], none),
+    FunctionDef("hasValue", Method, [1, 1], has_value),
+    FunctionDef("value", Method, [1, 1], value),
+    FunctionDef("optional.unwrap", Global, [1, 1], unwrap_all),
+    FunctionDef("unwrapOpt", Method, [1, 1], unwrap_all),
+    FunctionDef("first", Method, [1, 1], first),
+    FunctionDef("last", Method, [1, 1], last),
 ];
 
-fn of(_: &mut Machine<'_>, args: &[Val]) -> Result<Val, EvalError> {
+fn of(_: &mut Budget, args: &[Val]) -> Result<Val, EvalError> {
     args.first().map_or_else(no_overload, |value| Ok(Val::some(value.clone())))
 }
 
-fn of_non_zero(_: &mut Machine<'_>, args: &[Val]) -> Result<Val, EvalError> {
+fn of_non_zero(_: &mut Budget, args: &[Val]) -> Result<Val, EvalError> {
     match args {
         [value] if value.is_zero() => Ok(Val::Optional(None)),
         [value] => Ok(Val::some(value.clone())),
@@ -32,18 +32,18 @@ fn of_non_zero(_: &mut Machine<'_>, args: &[Val]) -> Result<Val, EvalError> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the signature of all functions")]
-fn none(_: &mut Machine<'_>, _: &[Val]) -> Result<Val, EvalError> {
+fn none(_: &mut Budget, _: &[Val]) -> Result<Val, EvalError> {
     Ok(Val::Optional(None))
 }
 
-fn has_value(_: &mut Machine<'_>, args: &[Val]) -> Result<Val, EvalError> {
+fn has_value(_: &mut Budget, args: &[Val]) -> Result<Val, EvalError> {
     match args {
         [Val::Optional(value)] => Ok(Val::Bool(value.is_some())),
         _ => no_overload(),
     }
 }
 
-fn value(_: &mut Machine<'_>, args: &[Val]) -> Result<Val, EvalError> {
+fn value(_: &mut Budget, args: &[Val]) -> Result<Val, EvalError> {
     match args {
         [Val::Optional(Some(value))] => readable(value.as_ref().clone()),
         [Val::Optional(None)] => failed("optional.none() dereference"),
@@ -51,9 +51,9 @@ fn value(_: &mut Machine<'_>, args: &[Val]) -> Result<Val, EvalError> {
     }
 }
 
-fn unwrap_all(machine: &mut Machine<'_>, args: &[Val]) -> Result<Val, EvalError> {
+fn unwrap_all(budget: &mut Budget, args: &[Val]) -> Result<Val, EvalError> {
     let [Val::List(list)] = args else { return no_overload() };
-    machine.spend(list.items.len())?;
+    budget.spend(list.items.len())?;
     let mut items = Vec::new();
     for item in &list.items {
         match item {
@@ -71,10 +71,10 @@ fn end(args: &[Val], of: impl Fn(&[Val]) -> Option<&Val>) -> Result<Val, EvalErr
     }
 }
 
-fn first(_: &mut Machine<'_>, args: &[Val]) -> Result<Val, EvalError> {
+fn first(_: &mut Budget, args: &[Val]) -> Result<Val, EvalError> {
     end(args, <[Val]>::first)
 }
 
-fn last(_: &mut Machine<'_>, args: &[Val]) -> Result<Val, EvalError> {
+fn last(_: &mut Budget, args: &[Val]) -> Result<Val, EvalError> {
     end(args, <[Val]>::last)
 }

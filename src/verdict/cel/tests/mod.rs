@@ -1,4 +1,4 @@
-//! Do expressions evaluate as kube-apiserver evaluates them?
+//! Expressions evaluate as kube-apiserver evaluates them.
 
 mod language;
 mod walker;

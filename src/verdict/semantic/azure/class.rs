@@ -1,9 +1,9 @@
-//! NK2015 to NK2018: what does AKS make of an AKSNodeClass?
+//! NK2015 to NK2018: settings of an AKSNodeClass that AKS rejects.
 
-use super::kubelet;
-use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::azure as rules;
+use crate::semantic::azure::kubelet;
+use crate::semantic::facts::Facts;
 use napkeeper_api::path::Path;
 use napkeeper_core::catalog::is_azure_linux;
 use napkeeper_core::model::cluster::pool::NodeClass;
@@ -11,13 +11,13 @@ use napkeeper_core::model::labels;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-pub(super) fn judge(class: &NodeClass, stored: &Value, facts: &Facts, found: &mut Vec<Issue>) {
+pub(super) fn check(class: &NodeClass, stored: &Value, facts: &Facts, found: &mut Vec<Issue>) {
     image(class, facts, found);
     if let Some(subnet) = &class.subnet {
         found.extend(subnet_issue(subnet));
     }
     tags(class, found);
-    kubelet::judge(&stored["spec"]["kubelet"], found);
+    kubelet::check(&stored["spec"]["kubelet"], found);
 }
 
 /// Kubernetes 1.33 as (1, 33).

@@ -1,18 +1,23 @@
-//! NK2002: does a value that is excluded exist, or was another one meant?
+//! NK2002: excluded values that do not exist.
 //!
 //! Excluding what does not exist does no harm, so only a value that is nearly an existing one is spoken of: its author
 //! thinks that this one is excluded.
 
-use super::entries::{Entries, Entry};
-use super::values::{Domain, domain};
-use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::azure as rules;
+use crate::semantic::azure::requirements::{RequirementEntries, RequirementEntry};
+use crate::semantic::azure::values::{Domain, domain};
+use crate::semantic::facts::Facts;
 use napkeeper_core::catalog::{SizeIndex, retirement};
 use napkeeper_core::model::labels;
 
 /// Looks at the values of a requirement with `NotIn`.
-pub(super) fn judge(entry: &Entry<'_>, facts: &Facts, entries: &Entries<'_>, found: &mut Vec<Issue>) {
+pub(super) fn check(
+    entry: &RequirementEntry<'_>,
+    facts: &Facts,
+    entries: &RequirementEntries<'_>,
+    found: &mut Vec<Issue>,
+) {
     let key = labels::normalize(entry.key);
     for (i, value) in entry.values() {
         let Some(meant) = meant(key, value, facts) else { continue };
@@ -24,7 +29,7 @@ pub(super) fn judge(entry: &Entry<'_>, facts: &Facts, entries: &Entries<'_>, fou
 
 /// The existing value that differs from this one in case and separators only; `None` when this one exists.
 fn meant(key: &str, value: &str, facts: &Facts) -> Option<String> {
-    let index = facts.supplies.index();
+    let index = facts.region_offerings.index();
     match domain(key) {
         Domain::Closed(allowed) => same(value, allowed.iter().copied()),
         Domain::Catalog => of_catalog(key, value, index),

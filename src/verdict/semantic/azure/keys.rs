@@ -1,9 +1,9 @@
-//! NK2005, NK2009, NK2010, NK2022: can a node satisfy the keys and operators of requirements at all?
+//! NK2005, NK2009, NK2010, NK2022: keys and operators of requirements that no node can satisfy.
 
-use super::entries::{Entries, Entry, label_path};
-use super::values::Domain;
 use crate::finding::Issue;
 use crate::rules::azure as rules;
+use crate::semantic::azure::requirements::{RequirementEntries, RequirementEntry, label_path};
+use crate::semantic::azure::values::Domain;
 use napkeeper_api::path::Path;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::requirements::{Operator, Requirement};
@@ -23,7 +23,12 @@ const OTHER_KEYS: [&str; 6] = [
 const CLOSED_DOMAINS: [&str; 2] = ["karpenter.azure.com", "kubernetes.azure.com"];
 
 /// Looks at the key and the operator of a requirement.
-pub(super) fn judge(entry: &Entry<'_>, domain: Domain, entries: &Entries<'_>, found: &mut Vec<Issue>) {
+pub(super) fn check(
+    entry: &RequirementEntry<'_>,
+    domain: Domain,
+    entries: &RequirementEntries<'_>,
+    found: &mut Vec<Issue>,
+) {
     found.extend(unknown(entry.key, || entries.path(entry.index).key("key")));
     if entry.is_bound() && !matches!(domain, Domain::Number | Domain::Open) {
         found.push(bound(entry, &entries.path(entry.index)));
@@ -31,12 +36,12 @@ pub(super) fn judge(entry: &Entry<'_>, domain: Domain, entries: &Entries<'_>, fo
 }
 
 /// Looks at the key of a template's label.
-pub(super) fn judge_label(key: &str, found: &mut Vec<Issue>) {
+pub(super) fn check_label(key: &str, found: &mut Vec<Issue>) {
     found.extend(unknown(key, || label_path(key)).map(Issue::at_key));
 }
 
 /// Requirements that leave nothing of those before them, and labels of the template that do.
-pub(super) fn contradictions(entries: &Entries<'_>, found: &mut Vec<Issue>) {
+pub(super) fn contradictions(entries: &RequirementEntries<'_>, found: &mut Vec<Issue>) {
     let mut merged: BTreeMap<&str, (Requirement, Vec<usize>)> = BTreeMap::new();
     for entry in entries.iter() {
         contradiction(&entry, &entries.path(entry.index), &mut merged, found);
@@ -75,7 +80,7 @@ fn unknown(key: &str, path: impl Fn() -> Path) -> Option<Issue> {
     Some(Issue::new(&rules::KEY, &path(), message).fix(format!("use {meant}")))
 }
 
-fn bound(entry: &Entry<'_>, path: &Path) -> Issue {
+fn bound(entry: &RequirementEntry<'_>, path: &Path) -> Issue {
     let message =
         format!("{} compares numbers, but {} is not a number: nothing satisfies it", entry.operator, entry.key);
     let fix = match labels::normalize(entry.key) {
@@ -89,7 +94,7 @@ fn bound(entry: &Entry<'_>, path: &Path) -> Issue {
 
 /// Says so at the first requirement that leaves nothing of those before it on the same key.
 fn contradiction<'v>(
-    entry: &Entry<'v>,
+    entry: &RequirementEntry<'v>,
     path: &Path,
     merged: &mut BTreeMap<&'v str, (Requirement, Vec<usize>)>,
     found: &mut Vec<Issue>,
@@ -114,14 +119,14 @@ fn contradiction<'v>(
     *before = both;
 }
 
-fn not_linux(entry: &Entry<'_>, asked: &Requirement, path: &Path) -> Issue {
+fn not_linux(entry: &RequirementEntry<'_>, asked: &Requirement, path: &Path) -> Issue {
     let path = if entry.operator == Operator::In { path.key("values").index(0) } else { path.key("operator") };
     let message = format!("{} {asked}: node auto-provisioning only creates Linux nodes", entry.key);
     let fix = "remove the requirement, and run Windows pods on an AKS node pool of another cluster".to_owned();
     Issue::new(&rules::WINDOWS_POOL, &path, message).fix(fix)
 }
 
-fn list(entry: &Entry<'_>) -> String {
+fn list(entry: &RequirementEntry<'_>) -> String {
     entry.values().map(|(_, v)| v).collect::<Vec<_>>().join(" ")
 }
 

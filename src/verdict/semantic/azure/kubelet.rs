@@ -1,4 +1,4 @@
-//! NK2021: does AKS take the kubelet's settings of an AKSNodeClass?
+//! NK2021: kubelet settings of an AKSNodeClass that AKS rejects.
 
 use crate::cel::parse_duration;
 use crate::finding::Issue;
@@ -7,7 +7,7 @@ use napkeeper_api::path::Path;
 use serde_json::Value;
 
 /// What AKS's "custom node configuration" allows, where the schema says nothing.
-pub(super) fn judge(kubelet: &Value, found: &mut Vec<Issue>) {
+pub(super) fn check(kubelet: &Value, found: &mut Vec<Issue>) {
     let path = Path::from_dotted("spec.kubelet");
     for (i, sysctl) in kubelet["allowedUnsafeSysctls"].as_array().into_iter().flatten().enumerate() {
         let Some(name) = sysctl.as_str().filter(|name| !is_allowed_sysctl(name)) else { continue };

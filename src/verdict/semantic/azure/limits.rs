@@ -1,18 +1,18 @@
-//! NK2023 to NK2026: what does node auto-provisioning not support, where manifests show it?
+//! NK2023 to NK2026: what node auto-provisioning does not support.
 //!
 //! The limits are those of Microsoft's overview of node auto-provisioning.
 
 use crate::finding::Issue;
 use crate::rules::azure as rules;
-use crate::semantic::{Render, Subject};
+use crate::semantic::{ManifestSet, ValidObject};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_core::model::labels;
 use serde_json::Value;
 
-pub(super) fn object(subject: &Subject<'_>, found: &mut Vec<Issue>) {
-    let value = subject.value;
-    match subject.object {
+pub(super) fn check_object(manifest: &ValidObject<'_>, found: &mut Vec<Issue>) {
+    let value = manifest.value;
+    match manifest.object {
         Object::Pod(_) => windows(&value["spec"], &Path::from_dotted("spec"), found),
         Object::Deployment(_) | Object::StatefulSet(_) | Object::DaemonSet(_) | Object::Job(_) => {
             windows(&value["spec"]["template"]["spec"], &Path::from_dotted("spec.template.spec"), found);
@@ -94,12 +94,12 @@ fn cluster(spec: &Value, found: &mut Vec<Issue>) {
 }
 
 /// A cluster-autoscaler beside NodePools: both would add nodes for the same pods.
-pub(super) fn autoscalers(render: &Render, found: &mut Vec<(usize, Issue)>) {
-    if !render.digests.iter().any(|d| matches!(d.object, Object::NodePool(_))) {
+pub(super) fn autoscalers(set: &ManifestSet, found: &mut Vec<(usize, Issue)>) {
+    if !set.objects.iter().any(|d| matches!(d.object, Object::NodePool(_))) {
         return;
     }
-    for (at, digest) in render.digests.iter().enumerate() {
-        let Object::Deployment(deployment) = &digest.object else { continue };
+    for (at, retained) in set.objects.iter().enumerate() {
+        let Object::Deployment(deployment) = &retained.object else { continue };
         if deployment.key.name.as_str().contains("cluster-autoscaler") && deployment.replicas > 0 {
             let message = "cluster-autoscaler runs beside NodePools: both add nodes for the same pods".to_owned();
             let fix =

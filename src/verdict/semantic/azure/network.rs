@@ -1,11 +1,11 @@
-//! NK2019, NK2020: do disks and subnets have room for the nodes that pools make of a class?
+//! NK2019, NK2020: OS disks and subnets that are too small for the nodes of the pools.
 
-use super::entries::{Said, as_asked};
-use super::sizes::pools;
-use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::azure as rules;
-use crate::semantic::Render;
+use crate::semantic::ManifestSet;
+use crate::semantic::azure::requirements::{DeclaredRequirement, pool_requirements};
+use crate::semantic::azure::sizes::pools;
+use crate::semantic::facts::Facts;
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_core::catalog::{PoolRequirements, Selection, SizeSet};
@@ -16,29 +16,29 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Addresses of a subnet that Azure keeps: network, gateway, two for DNS, broadcast.
-const KEPT_BY_AZURE: u64 = 5;
+const AZURE_RESERVED_ADDRESSES: u64 = 5;
 /// With overlay networking, or with none, pods take no address of the subnet (see `InstanceTypeOptions`).
 const OVERLAY_MAX_PODS: u32 = 250;
 
 /// A pool and what it asks for.
-type User<'r> = (&'r NodePool, &'r [Said]);
+type PoolUse<'r> = (&'r NodePool, &'r [DeclaredRequirement]);
 
 /// A class and the pools that use it.
-struct Use<'r> {
+struct NodeClassUse<'r> {
     class: &'r NodeClass,
-    pools: &'r [User<'r>],
+    pools: &'r [PoolUse<'r>],
 }
 
-pub(super) fn judge(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
-    let mut users: BTreeMap<(&str, &str), Vec<User<'_>>> = BTreeMap::new();
-    for (at, pool, asked) in pools(render) {
-        users.entry((render.part(at), pool.class.as_str())).or_default().push((pool, asked));
+pub(super) fn check(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    let mut by_class: BTreeMap<(&str, &str), Vec<PoolUse<'_>>> = BTreeMap::new();
+    for (at, pool, asked) in pools(set) {
+        by_class.entry((set.cluster_folder(at), pool.class.as_str())).or_default().push((pool, asked));
     }
-    for (at, digest) in render.digests.iter().enumerate() {
-        let Object::NodeClass(class) = &digest.object else { continue };
-        let Some(pools) = users.get(&(render.part(at), class.name.as_str())) else { continue };
-        let usage = Use { class, pools };
-        let issues = os_disk(&usage, facts).into_iter().chain(room(&usage, render, facts));
+    for (at, retained) in set.objects.iter().enumerate() {
+        let Object::NodeClass(class) = &retained.object else { continue };
+        let Some(pools) = by_class.get(&(set.cluster_folder(at), class.name.as_str())) else { continue };
+        let usage = NodeClassUse { class, pools };
+        let issues = os_disk(&usage, facts).into_iter().chain(node_capacity(&usage, set, facts));
         found.extend(issues.map(|issue| (at, issue)));
     }
 }
@@ -48,20 +48,20 @@ fn default_disk() -> u32 {
 }
 
 /// An OS disk that does not fit a size's local disk becomes a managed disk: slower, and paid for.
-fn os_disk(usage: &Use<'_>, facts: &Facts) -> Option<Issue> {
+fn os_disk(usage: &NodeClassUse<'_>, facts: &Facts) -> Option<Issue> {
     let class = usage.class;
     if class.os_disk_gb == default_disk() {
         return None;
     }
-    let index = facts.supplies.index();
+    let index = facts.region_offerings.index();
     let has_disk = index.matching(labels::SKU_EPHEMERAL_OS_MAX, &Requirement::exists())?;
     let large = Requirement::new(Operator::Gte, &[class.os_disk_gb.to_string()]).ok()?;
     let large = index.matching(labels::SKU_EPHEMERAL_OS_MAX, &large)?;
     let mut sizes = SizeSet::none(index.sizes().len());
     for (pool, said) in usage.pools {
-        let entries = as_asked(pool, said);
+        let entries = pool_requirements(pool, said);
         let selection = Selection::new(index, PoolRequirements { entries: &entries, class });
-        match facts.region().and_then(|_| facts.supplies.regions().next()) {
+        match facts.region().and_then(|_| facts.region_offerings.regions().next()) {
             Some(supply) => sizes.add(&selection.in_region(supply)),
             None => sizes.add(selection.sizes()),
         }
@@ -81,24 +81,24 @@ fn os_disk(usage: &Use<'_>, facts: &Facts) -> Option<Issue> {
 }
 
 /// The subnet's addresses against the nodes that the pools may make.
-fn room(usage: &Use<'_>, render: &Render, facts: &Facts) -> Option<Issue> {
+fn node_capacity(usage: &NodeClassUse<'_>, set: &ManifestSet, facts: &Facts) -> Option<Issue> {
     let subnet = usage.class.subnet.as_deref()?;
-    let cidr = cidr(subnet, render)?;
-    let free = (1_u64 << (32 - u32::from(cidr.prefix_len()))).saturating_sub(KEPT_BY_AZURE);
+    let cidr = cidr(subnet, set)?;
+    let free = (1_u64 << (32 - u32::from(cidr.prefix_len()))).saturating_sub(AZURE_RESERVED_ADDRESSES);
     let overlay = facts.nodes.default_max_pods >= OVERLAY_MAX_PODS;
     let max_pods = usage.class.max_pods.unwrap_or(facts.nodes.default_max_pods);
     let of_node = if overlay { 1 } else { 1 + u64::from(max_pods) };
-    let room = free / of_node;
+    let node_capacity = free / of_node;
     let nodes = |pool: &NodePool| {
         let limit = pool.limits.nodes.and_then(|n| u64::try_from(n).ok());
         pool.replicas.into_iter().chain(limit).min().unwrap_or(1)
     };
     let wanted: u64 = usage.pools.iter().map(|(pool, _)| nodes(pool)).sum();
-    if wanted <= room {
+    if wanted <= node_capacity {
         return None;
     }
     let message = format!(
-        "{cidr} has {free} addresses, enough for {room} nodes with {of_node} each, but the pools using this class may \
+        "{cidr} has {free} addresses, enough for {node_capacity} nodes with {of_node} each, but the pools using this class may \
          create {wanted}"
     );
     let fix = if overlay {
@@ -110,9 +110,9 @@ fn room(usage: &Use<'_>, render: &Render, facts: &Facts) -> Option<Issue> {
 }
 
 /// The addresses of a subnet that is itself in the input, as an object of Azure Service Operator.
-fn cidr(subnet: &str, render: &Render) -> Option<ipnet::Ipv4Net> {
+fn cidr(subnet: &str, set: &ManifestSet) -> Option<ipnet::Ipv4Net> {
     let name = subnet.rsplit('/').next()?;
-    let mut objects = render.digests.iter().filter_map(|digest| digest.raw.as_deref());
+    let mut objects = set.objects.iter().filter_map(|retained| retained.raw.as_deref());
     let named = |object: &&Value| {
         let azure_name = object["spec"]["azureName"].as_str().or_else(|| object["metadata"]["name"].as_str());
         object["kind"] == "VirtualNetworksSubnet" && azure_name.is_some_and(|n| n.eq_ignore_ascii_case(name))

@@ -1,11 +1,11 @@
-//! NK2001, NK2006 to NK2008, NK2011 to NK2014: which sizes are left for a NodePool, and can they be nodes?
+//! NK2001, NK2006 to NK2008, NK2011 to NK2014: the VM sizes that are left for a NodePool.
 
-use super::entries::{POOL, Said, as_asked};
-use super::values::{Domain, as_of, can_be, domain, retired};
-use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::azure as rules;
-use crate::semantic::{Digest, Render};
+use crate::semantic::azure::requirements::{DeclaredRequirement, POOL_PATH, pool_requirements};
+use crate::semantic::azure::values::{Domain, as_of, can_be, domain, retired};
+use crate::semantic::facts::Facts;
+use crate::semantic::{ManifestSet, RetainedObject};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_core::catalog::live::CAPACITY_RESERVATION_GROUP_TYPE;
@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 pub(super) type Classes<'r> = BTreeMap<&'r str, &'r NodeClass>;
 
 /// A NodePool to judge.
-struct Pool<'r> {
+struct PoolCheck<'r> {
     pool: &'r NodePool,
     /// Its class, or the defaults.
     class: &'r NodeClass,
@@ -36,7 +36,7 @@ struct Pool<'r> {
 
 /// Sets of sizes that are the same for all pools.
 #[derive(Debug)]
-pub(crate) struct Kinds {
+pub(crate) struct SizeGroups {
     gpu: SizeSet,
     arm64: SizeSet,
     retired: SizeSet,
@@ -44,44 +44,44 @@ pub(crate) struct Kinds {
 }
 
 /// The classes of each part.
-fn classes(input: &Render) -> BTreeMap<&str, Classes<'_>> {
+fn classes(input: &ManifestSet) -> BTreeMap<&str, Classes<'_>> {
     let mut parts: BTreeMap<&str, Classes<'_>> = BTreeMap::new();
-    for (at, digest) in input.digests.iter().enumerate() {
-        if let Some(class) = node_class(digest) {
-            parts.entry(input.part(at)).or_default().insert(class.name.as_str(), class);
+    for (at, retained) in input.objects.iter().enumerate() {
+        if let Some(class) = node_class(retained) {
+            parts.entry(input.cluster_folder(at)).or_default().insert(class.name.as_str(), class);
         }
     }
     parts
 }
 
-fn node_class(digest: &Digest) -> Option<&NodeClass> {
-    match &digest.object {
+fn node_class(retained: &RetainedObject) -> Option<&NodeClass> {
+    match &retained.object {
         Object::NodeClass(class) => Some(class),
         _ => None,
     }
 }
 
-pub(super) fn judge(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
-    let pools: Vec<(usize, &NodePool, &[Said])> = pools(render).collect();
+pub(super) fn check(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    let pools: Vec<(usize, &NodePool, &[DeclaredRequirement])> = pools(set).collect();
     let Some(defaults) = (!pools.is_empty()).then(defaults).flatten() else { return };
-    let (classes, none) = (classes(render), Classes::new());
+    let (classes, none) = (classes(set), Classes::new());
     let mut issues = Vec::new();
     for (at, pool, said) in pools {
-        let entries = as_asked(pool, said);
-        let classes = classes.get(render.part(at)).unwrap_or(&none);
+        let entries = pool_requirements(pool, said);
+        let classes = classes.get(set.cluster_folder(at)).unwrap_or(&none);
         let class = classes.get(pool.class.as_str());
-        no_class(pool, classes, &mut issues);
+        missing_class(pool, classes, &mut issues);
         let class_is_known = class.is_some();
-        let pool = Pool { pool, class: class.copied().unwrap_or(&defaults), class_is_known, entries: &entries };
-        pool.judge(facts, &facts.kinds, &mut issues);
+        let pool = PoolCheck { pool, class: class.copied().unwrap_or(&defaults), class_is_known, entries: &entries };
+        pool.check(facts, &facts.size_groups, &mut issues);
         found.extend(issues.drain(..).map(|issue| (at, issue)));
     }
 }
 
 /// The NodePools of an input, with their places and what they ask for.
-pub(super) fn pools(render: &Render) -> impl Iterator<Item = (usize, &NodePool, &[Said])> {
-    render.digests.iter().enumerate().filter_map(|(at, digest)| match &digest.object {
-        Object::NodePool(pool) => Some((at, &**pool, digest.asked.as_deref()?)),
+pub(super) fn pools(set: &ManifestSet) -> impl Iterator<Item = (usize, &NodePool, &[DeclaredRequirement])> {
+    set.objects.iter().enumerate().filter_map(|(at, retained)| match &retained.object {
+        Object::NodePool(pool) => Some((at, &**pool, retained.requirements.as_deref()?)),
         _ => None,
     })
 }
@@ -94,20 +94,20 @@ fn defaults() -> Option<NodeClass> {
 /// The AKSNodeClass that node auto-provisioning makes by itself, so that it need not be written.
 const DEFAULT_CLASS: &str = "default";
 
-fn no_class(pool: &NodePool, classes: &Classes<'_>, found: &mut Vec<Issue>) {
+fn missing_class(pool: &NodePool, classes: &Classes<'_>, found: &mut Vec<Issue>) {
     let name = pool.class.as_str();
     if classes.is_empty() || classes.contains_key(name) || name == DEFAULT_CLASS {
         return;
     }
     let known: Vec<&str> = classes.keys().copied().collect();
     let message = format!("AKSNodeClass {name:?} not found in the input (found: {})", known.join(", "));
-    let fix = nearest(name, known.iter().copied()).map(|meant| format!("use {meant}"));
+    let fix = nearest(name, known.iter().copied()).map(|candidate| format!("use {candidate}"));
     let fix = fix.unwrap_or_else(|| format!("add an AKSNodeClass {name}, or use one of those"));
     let path = Path::from_dotted("spec.template.spec.nodeClassRef.name");
     found.push(Issue::new(&rules::NO_CLASS, &path, message).fix(fix));
 }
 
-impl Kinds {
+impl SizeGroups {
     /// Of the sizes of an index.
     pub(crate) fn of(index: &SizeIndex) -> Self {
         let none = || SizeSet::none(index.sizes().len());
@@ -127,41 +127,42 @@ impl Kinds {
     }
 }
 
-impl Pool<'_> {
-    fn asked(&self) -> PoolRequirements<'_> {
+impl PoolCheck<'_> {
+    fn requirements(&self) -> PoolRequirements<'_> {
         PoolRequirements { entries: self.entries, class: self.class }
     }
 
-    fn judge(&self, facts: &Facts, kinds: &Kinds, found: &mut Vec<Issue>) {
-        let index = facts.supplies.index();
-        let selection = Selection::new(index, self.asked());
+    fn check(&self, facts: &Facts, kinds: &SizeGroups, found: &mut Vec<Issue>) {
+        let index = facts.region_offerings.index();
+        let selection = Selection::new(index, self.requirements());
         let sold = |supply: &RegionOfferings| {
             let sizes = selection.in_region(supply);
             if facts.live { supply.available(&sizes) } else { sizes }
         };
-        let some = facts.supplies.regions().map(|supply| (supply, sold(supply))).find(|(_, sizes)| !sizes.is_empty());
+        let some =
+            facts.region_offerings.regions().map(|supply| (supply, sold(supply))).find(|(_, sizes)| !sizes.is_empty());
         let Some((supply, sizes)) = some else {
-            let uncounted = !self.lacks_reservations() && self.asks_uncounted_gpus(facts);
-            if !self.said_already(facts) && !self.suits_another_class(facts) && !uncounted {
-                found.push(self.nothing(facts));
+            let uncounted = !self.lacks_reservations() && self.requires_gpus_unknown_to_catalogue(facts);
+            if !self.reported_elsewhere(facts) && !self.fits_another_class(facts) && !uncounted {
+                found.push(self.no_size(facts));
             }
             return;
         };
         // Where the region is unknown, what can be had in any.
-        let reach = if facts.region().is_some() { sizes } else { selection.sizes().clone() };
-        self.ending(&reach, facts, kinds, found);
+        let possible = if facts.region().is_some() { sizes } else { selection.sizes().clone() };
+        self.retiring(&possible, facts, kinds, found);
         // Retired sizes are restricted too, and that they are retired says it better.
-        if kinds.retired.intersection_len(&reach) < reach.len() {
-            self.restricted(&selection, reach.len(), facts, found);
+        if kinds.retired.intersection_len(&possible) < possible.len() {
+            self.restricted(&selection, possible.len(), facts, found);
         }
         self.min_values(&selection, supply, facts, found);
-        self.gpus(&reach, facts, kinds, found);
+        self.gpus(&possible, facts, kinds, found);
         self.arm64(facts, kinds, found);
     }
 
     /// An entry can have no value at all, or contradicts another: there is an issue that says so better.
-    fn said_already(&self, facts: &Facts) -> bool {
-        let in_vain = |entry: &PoolRequirement<'_>| {
+    fn reported_elsewhere(&self, facts: &Facts) -> bool {
+        let cannot_match = |entry: &PoolRequirement<'_>| {
             let bound = entry.requirement.values().is_none() && entry.requirement.excluded().is_none();
             if bound && !matches!(domain(entry.key), Domain::Number | Domain::Open) {
                 return true;
@@ -171,12 +172,12 @@ impl Pool<'_> {
             values.is_some_and(|values| !values.iter().any(|value| can_be(entry.key, value, facts)))
         };
         let not_linux = self.pool.requirements.get(labels::OS).is_some_and(|os| !os.allows(Some("linux")));
-        not_linux || self.pool.requirements.first_empty().is_some() || self.entries.iter().any(in_vain)
+        not_linux || self.pool.requirements.first_empty().is_some() || self.entries.iter().any(cannot_match)
     }
 
     /// The class is elsewhere, and could be one with which the pool works. `default` is known even when it is not in the
     /// input: node auto-provisioning makes it, with the defaults.
-    fn suits_another_class(&self, facts: &Facts) -> bool {
+    fn fits_another_class(&self, facts: &Facts) -> bool {
         if self.class_is_known {
             return false;
         }
@@ -196,8 +197,8 @@ impl Pool<'_> {
             let chosen = changes.iter().enumerate().filter(|(i, _)| some & (1 << i) != 0);
             chosen.for_each(|(_, change)| change(&mut class));
             let asked = PoolRequirements { entries: self.entries, class: &class };
-            let selection = Selection::new(facts.supplies.index(), asked);
-            facts.supplies.regions().any(|supply| selection.is_offered_in(supply))
+            let selection = Selection::new(facts.region_offerings.index(), asked);
+            facts.region_offerings.regions().any(|supply| selection.is_offered_in(supply))
         })
     }
 
@@ -209,40 +210,42 @@ impl Pool<'_> {
 
     /// The embedded catalogue does not have the number of GPUs of these sizes, so it takes them for undriven; AKS does
     /// drive them.
-    fn asks_uncounted_gpus(&self, facts: &Facts) -> bool {
-        let index = facts.supplies.index();
-        let asked = Selection::from_requirements(index, self.asked());
+    fn requires_gpus_unknown_to_catalogue(&self, facts: &Facts) -> bool {
+        let index = facts.region_offerings.index();
+        let asked = Selection::from_requirements(index, self.requirements());
         let mut sizes = asked.sizes().iter().filter_map(|place| index.sizes().get(place));
         sizes.any(|size| size.gpu.is_none() && size.name.as_str().contains("_RTXPRO6000"))
     }
 
-    fn nothing(&self, facts: &Facts) -> Issue {
-        let path = Path::from_dotted(POOL);
-        let supplies = &facts.supplies;
+    fn no_size(&self, facts: &Facts) -> Issue {
+        let path = Path::from_dotted(POOL_PATH);
+        let region_offerings = &facts.region_offerings;
         let asks = |key: &str, value: &str| {
             let mut of_key = self.entries.iter().filter(|e| e.key == key);
             of_key.all(|e| e.requirement.allows(Some(value)))
         };
         // Of many regions the largest that the pool may mean.
-        let meant = |supply: &&RegionOfferings| {
+        let candidate = |supply: &&RegionOfferings| {
             let zones = (1..=3).any(|n| asks(labels::ZONE, &format!("{}-{n}", supply.region)));
             asks(labels::REGION, supply.region.as_str()) && (zones || asks(labels::ZONE, "0"))
         };
-        let Some(supply) = supplies.regions().find(meant).or_else(|| supplies.regions().next()) else {
+        let Some(supply) = region_offerings.regions().find(candidate).or_else(|| region_offerings.regions().next())
+        else {
             return Issue::new(&rules::NO_SIZE, &path, "unknown region");
         };
-        let fall = Waterfall::new(supplies.index(), supply, self.asked(), facts.live);
+        let waterfall = Waterfall::new(region_offerings.index(), supply, self.requirements(), facts.live);
         let place = match facts.region() {
             Some(region) => format!("in {region}"),
-            None => format!("in any of {} regions; for {}", supplies.region_count(), supply.region),
+            None => format!("in any of {} regions; for {}", region_offerings.region_count(), supply.region),
         };
         let class = match self.class_is_known {
             true => String::new(),
             false => format!("; AKSNodeClass {} is not in the input, so defaults are assumed", self.pool.class),
         };
-        let message = format!("no VM size satisfies this NodePool {place}: {}{class}{}", fall.compact(), as_of(facts));
-        let step = fall.most_restrictive_step().map(|step| &step.what);
-        let back = fall.blocking_step.map_or(0, |c| c.sizes);
+        let message =
+            format!("no VM size satisfies this NodePool {place}: {}{class}{}", waterfall.compact(), as_of(facts));
+        let step = waterfall.most_restrictive_step().map(|step| &step.what);
+        let back = waterfall.blocking_step.map_or(0, |c| c.sizes);
         let (path, fix) = match step {
             Some(StepKind::Requirement { index, .. }) if self.lacks_reservations() => {
                 let (class, key) = (&self.pool.class, labels::RESERVATION_GROUP);
@@ -265,7 +268,7 @@ impl Pool<'_> {
     }
 
     /// All that is left ends. Sizes and series that are named have an issue each, at their own place.
-    fn ending(&self, reach: &SizeSet, facts: &Facts, kinds: &Kinds, found: &mut Vec<Issue>) {
+    fn retiring(&self, possible: &SizeSet, facts: &Facts, kinds: &SizeGroups, found: &mut Vec<Issue>) {
         let named = |e: &PoolRequirement<'_>| {
             let of_series = matches!(e.key, labels::INSTANCE_TYPE | labels::SKU_NAME | labels::SKU_SERIES);
             of_series && e.requirement.values().is_some_and(|v| v.iter().any(|v| retirement(v).is_some()))
@@ -273,18 +276,19 @@ impl Pool<'_> {
         if self.entries.iter().any(named) {
             return;
         }
-        let within = |set: &SizeSet| set.intersection_len(reach) == reach.len();
+        let within = |set: &SizeSet| set.intersection_len(possible) == possible.len();
         let mut both = kinds.retired.clone();
         both.add(&kinds.retiring);
         if !within(&both) {
             return;
         }
         let gone = if within(&kinds.retired) { &kinds.retired } else { &kinds.retiring };
-        let first = reach.iter().find(|i| gone.contains(*i)).and_then(|i| facts.supplies.index().sizes().get(i));
+        let first =
+            possible.iter().find(|i| gone.contains(*i)).and_then(|i| facts.region_offerings.index().sizes().get(i));
         let end = first.and_then(|size| retirement(size.name.as_str()));
         if let (Some(size), Some(end)) = (first, end) {
-            let what = format!("all {} matching sizes are affected, for example {}", reach.len(), size.name);
-            found.push(retired(&what, end, &Path::from_dotted(POOL)));
+            let what = format!("all {} matching sizes are affected, for example {}", possible.len(), size.name);
+            found.push(retired(&what, end, &Path::from_dotted(POOL_PATH)));
         }
     }
 
@@ -293,12 +297,12 @@ impl Pool<'_> {
             let sizes = selection.in_region(supply);
             sizes.len() > supply.restricted_of(&sizes).len()
         };
-        if facts.live || facts.supplies.regions().any(free) {
+        if facts.live || facts.region_offerings.regions().any(free) {
             return;
         }
         let place = match facts.region() {
             Some(region) => format!("in {region}"),
-            None => format!("in each of {} regions", facts.supplies.region_count()),
+            None => format!("in each of {} regions", facts.region_offerings.region_count()),
         };
         let message = format!(
             "{}, and {place} the subscription that listed the catalogue cannot use any of them; yours may \
@@ -306,7 +310,7 @@ impl Pool<'_> {
             if left == 1 { "1 size matches".to_owned() } else { format!("{left} sizes match") }
         );
         let fix = "check with az vm list-skus, or allow more sizes".to_owned();
-        found.push(Issue::new(&rules::RESTRICTED, &Path::from_dotted(POOL), message).fix(fix));
+        found.push(Issue::new(&rules::RESTRICTED, &Path::from_dotted(POOL_PATH), message).fix(fix));
     }
 
     fn min_values(&self, selection: &Selection<'_>, first: &RegionOfferings, facts: &Facts, found: &mut Vec<Issue>) {
@@ -317,13 +321,13 @@ impl Pool<'_> {
             };
             let have = |supply: &RegionOfferings| {
                 let offers = selection.distinct_offers(entry.key, supply);
-                offers.or_else(|| facts.supplies.index().distinct(entry.key, &selection.in_region(supply)))
+                offers.or_else(|| facts.region_offerings.index().distinct(entry.key, &selection.in_region(supply)))
             };
             let Some(have_here) = have(first) else { continue };
             let enough = |n: usize| n >= least as usize;
             let mut most = have_here;
             if enough(have_here)
-                || facts.supplies.regions().any(|s| {
+                || facts.region_offerings.regions().any(|s| {
                     have(s).is_some_and(|n| {
                         most = most.max(n);
                         enough(n)
@@ -338,15 +342,15 @@ impl Pool<'_> {
             };
             let message =
                 format!("{} values of {} are required, but {place} among the matching sizes", least, entry.key);
-            let path = Path::from_dotted(POOL).index(at).key("minValues");
+            let path = Path::from_dotted(POOL_PATH).index(at).key("minValues");
             let fix = format!("set minValues: {most} or less, or allow more sizes");
             found.push(Issue::new(&rules::MIN_VALUES, &path, message).fix(fix));
         }
     }
 
-    fn gpus(&self, reach: &SizeSet, facts: &Facts, kinds: &Kinds, found: &mut Vec<Issue>) {
-        let index = facts.supplies.index();
-        let all = kinds.gpu.intersection_len(reach) == reach.len();
+    fn gpus(&self, possible: &SizeSet, facts: &Facts, kinds: &SizeGroups, found: &mut Vec<Issue>) {
+        let index = facts.region_offerings.index();
+        let all = kinds.gpu.intersection_len(possible) == possible.len();
         let keeps_off = |effect| matches!(effect, TaintEffect::NoSchedule | TaintEffect::NoExecute);
         if all && !self.pool.taints.iter().any(|taint| keeps_off(taint.effect)) {
             let message = "all nodes of this pool have GPUs, but no taint repels pods that do not need them".to_owned();
@@ -363,7 +367,7 @@ impl Pool<'_> {
                 let undriven = reasons.into_iter().find(|r| r.applies_to_class(self.class) && r.applies_to_size(size));
                 let Some(reason) = undriven else { continue };
                 let message = format!("{name} is never chosen: {reason} (AKSNodeClass {})", self.pool.class);
-                let path = Path::from_dotted(POOL).index(at).key("values");
+                let path = Path::from_dotted(POOL_PATH).index(at).key("values");
                 let fix = "remove the size, or use an AKSNodeClass that supports it".to_owned();
                 found.push(Issue::new(&rules::GPU_DRIVER, &path, message).fix(fix));
             }
@@ -371,11 +375,11 @@ impl Pool<'_> {
     }
 
     /// Karpenter's provider does not filter by image, so it would choose such a size, fail, and try again.
-    fn arm64(&self, facts: &Facts, kinds: &Kinds, found: &mut Vec<Issue>) {
+    fn arm64(&self, facts: &Facts, kinds: &SizeGroups, found: &mut Vec<Issue>) {
         if !no_arm64_image(self.class) {
             return;
         }
-        let asked = Selection::from_requirements(facts.supplies.index(), self.asked());
+        let asked = Selection::from_requirements(facts.region_offerings.index(), self.requirements());
         let arm64 = kinds.arm64.intersection_len(asked.sizes());
         if arm64 == 0 {
             return;
@@ -386,6 +390,6 @@ impl Pool<'_> {
             self.pool.class
         );
         let fix = "add a requirement: {key: kubernetes.io/arch, operator: In, values: [amd64]}".to_owned();
-        found.push(Issue::new(&rules::ARM64_IMAGE, &Path::from_dotted(POOL), message).fix(fix));
+        found.push(Issue::new(&rules::ARM64_IMAGE, &Path::from_dotted(POOL_PATH), message).fix(fix));
     }
 }

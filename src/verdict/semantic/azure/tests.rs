@@ -1,19 +1,19 @@
 //! What single objects and whole inputs are told.
 
-use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
-use crate::verdict::Verdict;
+use crate::semantic::facts::Facts;
+use crate::validator::Validator;
 use napkeeper_api::manifests::load_text;
 use napkeeper_core::catalog::retirement;
 use napkeeper_core::model::names::Region;
 
-fn judge(text: &str, region: Option<&str>, kubernetes: Option<&str>) -> Vec<Finding> {
+fn findings(text: &str, region: Option<&str>, kubernetes: Option<&str>) -> Vec<Finding> {
     let region = region.map(|r| Region::new(r).unwrap());
     let mut facts = Facts::embedded(region.as_ref()).unwrap();
     facts.kubernetes = kubernetes.map(str::to_owned);
-    let verdict = Verdict::embedded().unwrap().with_facts(facts);
+    let validator = Validator::embedded().unwrap().with_facts(facts);
     let source = load_text("t.yaml", text.to_owned());
-    let findings = verdict.judge(&[source]).remove(0).findings;
+    let findings = validator.validate_files(&[source]).remove(0).findings;
     // What the other families say of these pools is tested beside them.
     findings.into_iter().filter(|f| f.rule.starts_with("NK1") || f.rule.starts_with("NK2")).collect()
 }
@@ -29,7 +29,7 @@ fn pool(requirements: &[&str]) -> String {
 
 /// `rule line` of everything that is found in a pool.
 fn found(requirements: &[&str], region: Option<&str>) -> Vec<String> {
-    judge(&pool(requirements), region, None).iter().map(|f| format!("{} {}", f.rule, f.line)).collect()
+    findings(&pool(requirements), region, None).iter().map(|f| format!("{} {}", f.rule, f.line)).collect()
 }
 
 const SIZE: &str = "key: node.kubernetes.io/instance-type, operator: In, values: ";
@@ -49,7 +49,7 @@ fn a_finding_without_size_has_the_numbers_and_the_one_to_blame() {
         "key: karpenter.azure.com/sku-cpu, operator: Gt, values: ['10000']",
     ];
     for (region, place) in [(Some("westeurope"), "in westeurope: "), (None, "in any of 45 regions; for eastus: ")] {
-        let all = judge(&pool(&requirements), region, None);
+        let all = findings(&pool(&requirements), region, None);
         let [finding] = &all[..] else { panic!("{all:#?}") };
         assert_eq!((finding.rule, finding.line), ("NK2001", 10));
         assert_eq!(finding.path, "spec.template.spec.requirements[1]");
@@ -66,8 +66,8 @@ fn the_class_of_the_input_decides() {
     let arm = pool(&["key: kubernetes.io/arch, operator: In, values: [arm64]"]);
     let class = "---\napiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: default}\n\
                  spec: {security: {trustedLaunch: {secureBoot: true}}}\n";
-    assert_eq!(judge(&arm, None, None), []);
-    let all = judge(&format!("{arm}{class}"), None, None);
+    assert_eq!(findings(&arm, None, None), []);
+    let all = findings(&format!("{arm}{class}"), None, None);
     let [finding] = &all[..] else { panic!("{all:#?}") };
     assert_eq!(finding.rule, "NK2001");
     assert!(finding.message.contains("no arm64 image for the AKSNodeClass"), "{}", finding.message);
@@ -76,7 +76,7 @@ fn the_class_of_the_input_decides() {
 #[test]
 fn a_class_that_is_elsewhere_gets_the_benefit_of_the_doubt() {
     let amd = pool(&[&format!("{SIZE}[Standard_ND96isr_MI300X_v5]")]);
-    let ids = |text: &str| judge(text, None, None).iter().map(|f| f.rule).collect::<Vec<_>>();
+    let ids = |text: &str| findings(text, None, None).iter().map(|f| f.rule).collect::<Vec<_>>();
     assert!(ids(&amd).contains(&"NK2001"), "{:?}", ids(&amd));
     // What the catalogue does not know of a size is not held against it.
     let uncounted = pool(&["key: karpenter.azure.com/sku-series, operator: In, values: [NCds_v6]"]);
@@ -108,7 +108,7 @@ fn values_that_do_not_exist_have_a_nearest_one() {
         ("key: karpenter.sh/capacity-type, operator: In, values: [spot, Spot]", "NK2004", "case-sensitive"),
         ("key: karpenter.azure.com/placement-scope, operator: In, values: [zonal, zone]", "NK2004", "use zonal"),
     ] {
-        let mut all = judge(&pool(&[requirement]), None, None);
+        let mut all = findings(&pool(&[requirement]), None, None);
         // A pool of GPUs wants a taint besides.
         all.retain(|f| f.rule != "NK2013");
         let [finding] = &all[..] else { panic!("{requirement}: {all:#?}") };
@@ -124,7 +124,7 @@ fn zones_are_those_of_the_region() {
     assert_eq!(found(&elsewhere, Some("westeurope")), ["NK2003 9"]);
     assert_eq!(found(&elsewhere, None), [] as [&str; 0]);
     let zone = |value: &str| {
-        let all = judge(
+        let all = findings(
             &pool(&[&format!("key: topology.kubernetes.io/zone, operator: In, values: [{value}, westeurope-1]")]),
             Some("westeurope"),
             None,
@@ -167,7 +167,7 @@ fn template_labels_are_looked_at_too() {
         "  template:\n",
         "  template:\n    metadata: {labels: {karpenter.sh/capacity-type: on-demand, karpenter.azure.com/sku-family: d}}\n",
     );
-    let ids: Vec<_> = judge(&text, None, None).into_iter().map(|f| (f.rule, f.path)).collect();
+    let ids: Vec<_> = findings(&text, None, None).into_iter().map(|f| (f.rule, f.path)).collect();
     let labels = "spec.template.metadata.labels";
     assert_eq!(
         ids,
@@ -183,7 +183,7 @@ fn a_node_claim_is_judged_by_its_values() {
     let text = "apiVersion: karpenter.sh/v1\nkind: NodeClaim\nmetadata: {name: c}\nspec:\n  nodeClassRef: {group: \
                 karpenter.azure.com, kind: AKSNodeClass, name: a}\n  requirements:\n  - {key: kubernetes.io/arch, \
                 operator: In, values: [x64]}\n";
-    let all = judge(text, None, None);
+    let all = findings(text, None, None);
     let [finding] = &all[..] else { panic!("{all:#?}") };
     assert_eq!((finding.rule, &finding.path[..]), ("NK2004", "spec.requirements[0].values[0]"));
 }
@@ -195,8 +195,8 @@ fn the_quick_start_and_the_scenarios_have_no_errors() {
     assert!(loaded.files.len() > 5);
     for region in [None, Some("westeurope")] {
         let region = region.map(|r| Region::new(r).unwrap());
-        let verdict = Verdict::embedded().unwrap().with_facts(Facts::embedded(region.as_ref()).unwrap());
-        for report in verdict.judge(&loaded.files) {
+        let validator = Validator::embedded().unwrap().with_facts(Facts::embedded(region.as_ref()).unwrap());
+        for report in validator.validate_files(&loaded.files) {
             let ours: Vec<_> = report.findings.iter().filter(|f| f.rule.starts_with("NK2")).collect();
             assert!(ours.is_empty(), "{ours:#?}");
         }
@@ -208,7 +208,7 @@ fn retired_sizes_of_a_guide_are_told_at_their_lines() {
     let text =
         pool(&[&format!("{SIZE}\n        [Standard_NC6s_v3,\n        Standard_NC12s_v3,\n        Standard_NC24s_v3]")]);
     let text = text + "      taints: [{key: nvidia.com/gpu, value: 'true', effect: NoSchedule}]\n";
-    let all = judge(&text, None, None);
+    let all = findings(&text, None, None);
     let places: Vec<_> = all.iter().map(|f| (f.rule, f.line)).collect();
     assert_eq!(places, [("NK2007", 10), ("NK2007", 11), ("NK2007", 12)], "{all:#?}");
     let message = &all[0].message;
@@ -220,7 +220,7 @@ fn retired_sizes_of_a_guide_are_told_at_their_lines() {
 fn several_requirements_on_one_key_are_steps_of_their_own() {
     let cpu = |bound: &str| format!("key: karpenter.azure.com/sku-cpu, operator: {bound}");
     let text = pool(&[&cpu("Gte, values: ['4']"), &cpu("Lte, values: ['8']"), &cpu("NotIn, values: ['4', '6', '8']")]);
-    let all = judge(&text, Some("westeurope"), None);
+    let all = findings(&text, Some("westeurope"), None);
     let [finding] = &all[..] else { panic!("{all:#?}") };
     // Without the second there are larger sizes; without the third just those that it names.
     assert_eq!((finding.rule, finding.line), ("NK2001", 10));
@@ -268,7 +268,7 @@ fn to_exclude_nearly_what_is_has_no_effect() {
         ("key: topology.kubernetes.io/zone, operator: NotIn, values: [WestEurope-2]", "use westeurope-2"),
         ("key: topology.kubernetes.io/region, operator: NotIn, values: [WestEurope]", "use westeurope"),
     ] {
-        let all = judge(&pool(&[requirement]), None, None);
+        let all = findings(&pool(&[requirement]), None, None);
         let [finding] = &all[..] else { panic!("{requirement}: {all:#?}") };
         assert_eq!((finding.rule, finding.severity), ("NK2002", Severity::Warning), "{requirement}");
         assert!(finding.message.contains("has no effect"), "{}", finding.message);
@@ -292,7 +292,7 @@ fn nothing_that_ends_is_suggested() {
         ("sku-family", "Dv2"),
     ] {
         let requirement = format!("key: karpenter.azure.com/{key}, operator: In, values: [{value}]");
-        let all = judge(&pool(&[&requirement]), None, None);
+        let all = findings(&pool(&[&requirement]), None, None);
         let said = all.iter().find(|f| f.rule == "NK2002").unwrap_or_else(|| panic!("{value}: {all:#?}"));
         let words = said.fix.iter().flat_map(|fix| fix.split([' ', ':', ',']));
         let ends: Vec<&str> = words.filter(|word| word.len() > 1 && retirement(word).is_some()).collect();
@@ -310,7 +310,7 @@ fn a_subscription_of_one_digit_is_a_placeholder() {
             "{{apiVersion: karpenter.azure.com/v1beta1, kind: AKSNodeClass, metadata: {{name: a}}, spec: {{vnetSubnetID: \
              {id}}}}}\n"
         );
-        let all = judge(&text, None, None);
+        let all = findings(&text, None, None);
         all.into_iter().map(|f| (f.rule, f.message)).collect::<Vec<_>>()
     };
     for blank in ["00000000-0000-0000-0000-000000000000", "aaaaaaaa-AAAA-aaaa-aaaa-aaaaaaaaaaaa"] {
@@ -324,7 +324,7 @@ fn a_subscription_of_one_digit_is_a_placeholder() {
 
 #[test]
 fn a_pool_uses_the_class_of_its_own_cluster() {
-    use super::super::judged::{files, pool};
+    use crate::semantic::testing::{files, pool};
     let sizes = "{key: karpenter.azure.com/sku-family, operator: In, values: [D]}";
     let class = |name: &str| {
         format!(
@@ -355,8 +355,9 @@ fn reserved_capacity_is_had_where_the_class_names_a_group_of_it() {
     };
     let reserved = ["key: karpenter.sh/capacity-type, operator: In, values: [reserved]"];
     let both = ["key: karpenter.sh/capacity-type, operator: In, values: [reserved, on-demand]"];
-    let told =
-        |requirements: &[&str], class: &str| judge(&format!("{}{class}", pool(requirements)), Some("westeurope"), None);
+    let told = |requirements: &[&str], class: &str| {
+        findings(&format!("{}{class}", pool(requirements)), Some("westeurope"), None)
+    };
     assert_eq!(told(&reserved, &class("default", GROUP)), []);
     assert_eq!(told(&reserved, ""), [], "the class is elsewhere");
     assert_eq!(told(&both, &class("default", "")), [], "on-demand is left");
@@ -367,7 +368,7 @@ fn reserved_capacity_is_had_where_the_class_names_a_group_of_it() {
     assert!(fix.contains("annotation napkeeper.io/capacity-reservation-group of AKSNodeClass default"), "{fix}");
     // What is wrong with the class itself is a matter of form.
     let source = load_text("t.yaml", class("default", "paid"));
-    let all = Verdict::embedded().unwrap().judge(&[source]).remove(0).findings;
+    let all = Validator::embedded().unwrap().validate_files(&[source]).remove(0).findings;
     let wrong = all.iter().find(|f| f.path.starts_with("metadata.annotations")).unwrap_or_else(|| panic!("{all:#?}"));
     assert!(wrong.message.contains("capacityReservationGroups/<name>"), "{wrong:#?}");
     assert_eq!(wrong.severity, Severity::Error);

@@ -1,9 +1,9 @@
-//! NK2002, NK2003, NK2004, NK2007, NK2008: does anything have the values that requirements name?
+//! NK2002, NK2003, NK2004, NK2007, NK2008: values of requirements that nothing in Azure has.
 
-use super::entries::{Entries, Entry, label_path};
-use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::azure as rules;
+use crate::semantic::azure::requirements::{RequirementEntries, RequirementEntry, label_path};
+use crate::semantic::facts::Facts;
 use napkeeper_api::path::Path;
 use napkeeper_core::catalog::{Retirement, SizeIndex, SizeName, retirement};
 use napkeeper_core::model::labels;
@@ -62,7 +62,12 @@ pub(super) fn domain(key: &str) -> Domain {
 }
 
 /// Looks at the values of a requirement with `In`.
-pub(super) fn judge(entry: &Entry<'_>, facts: &Facts, entries: &Entries<'_>, found: &mut Vec<Issue>) {
+pub(super) fn check(
+    entry: &RequirementEntry<'_>,
+    facts: &Facts,
+    entries: &RequirementEntries<'_>,
+    found: &mut Vec<Issue>,
+) {
     let key = labels::normalize(entry.key);
     for (i, value) in entry.values() {
         found.extend(value_issue(key, value, facts, || entries.path(entry.index).key("values").index(i)));
@@ -70,7 +75,7 @@ pub(super) fn judge(entry: &Entry<'_>, facts: &Facts, entries: &Entries<'_>, fou
 }
 
 /// Looks at the value of a template's label.
-pub(super) fn judge_label(key: &str, value: &str, facts: &Facts, found: &mut Vec<Issue>) {
+pub(super) fn check_label(key: &str, value: &str, facts: &Facts, found: &mut Vec<Issue>) {
     found.extend(value_issue(labels::normalize(key), value, facts, || label_path(key)));
 }
 
@@ -143,7 +148,7 @@ fn number(key: &str, value: &str, facts: &Facts, path: impl Fn() -> Path) -> Opt
         };
         return Some(Issue::new(&rules::VALUE, &path(), message).fix(fix));
     }
-    let index = facts.supplies.index();
+    let index = facts.region_offerings.index();
     if index.has_value(key, value) {
         return None;
     }
@@ -165,7 +170,7 @@ fn catalog(key: &str, value: &str, facts: &Facts, path: impl Fn() -> Path) -> Op
     if let Some(retirement) = of_series.then(|| retirement(value)).flatten() {
         return Some(retired(value, retirement, &path()));
     }
-    let index = facts.supplies.index();
+    let index = facts.region_offerings.index();
     if index.has_value(key, value) {
         return None;
     }
@@ -256,7 +261,7 @@ fn region(value: &str, facts: &Facts, path: impl Fn() -> Path) -> Option<Issue> 
 }
 
 fn exists(region: &str, facts: &Facts) -> bool {
-    facts.supplies.region_count() == 0 || facts.catalog.regions().any(|known| known.as_str() == region)
+    facts.region_offerings.region_count() == 0 || facts.catalog.regions().any(|known| known.as_str() == region)
 }
 
 fn unknown_region(shown: &str, region: &str, facts: &Facts, path: &Path) -> Issue {

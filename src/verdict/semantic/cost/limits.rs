@@ -1,8 +1,8 @@
-//! One pool: what stops it, and is there a choice of sizes?
+//! Limits and the choice of VM sizes of one pool.
 
-use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::cost as rules;
+use crate::semantic::facts::Facts;
 use napkeeper_api::path::Path;
 use napkeeper_core::catalog::{SizeFacts, SizeIndex, SizeSet, capacity};
 use napkeeper_core::model::cluster::pool::{ConsolidationPolicy, NodePool, amount};
@@ -12,14 +12,14 @@ use serde_json::Value;
 use std::sync::Arc;
 
 /// Fewer sizes than these leave little choice when one is sold out.
-const FEW: usize = 5;
+const MIN_SIZES: usize = 5;
 
 /// Keys that choose sizes by name, or GPUs.
-const CHOOSING: [&str; 4] = [labels::INSTANCE_TYPE, labels::SKU_NAME, labels::SKU_FAMILY, labels::SKU_SERIES];
-const CHOOSING_GPUS: [&str; 3] = [labels::SKU_GPU_NAME, labels::SKU_GPU_MANUFACTURER, labels::SKU_GPU_COUNT];
+const SIZE_NAME_KEYS: [&str; 4] = [labels::INSTANCE_TYPE, labels::SKU_NAME, labels::SKU_FAMILY, labels::SKU_SERIES];
+const GPU_KEYS: [&str; 3] = [labels::SKU_GPU_NAME, labels::SKU_GPU_MANUFACTURER, labels::SKU_GPU_COUNT];
 
 pub(super) fn check(pool: &NodePool, value: &Value, facts: &Facts, found: &mut Vec<Issue>) {
-    let index = facts.supplies.index();
+    let index = facts.region_offerings.index();
     let sizes = index.possible(&pool.requirements);
     let gpus = index.among(&sizes, |s| s.gpu.is_some());
     let limited = pool.limits.nodes.is_some() || !pool.limits.resources.is_empty();
@@ -77,7 +77,7 @@ fn shown(name: &str, amount: i64) -> String {
 fn gpu_limit(pool: &NodePool, index: &SizeIndex, gpus: &SizeSet) -> Option<Issue> {
     let named = |key: &&str| pool.requirements.get(key).and_then(Requirement::values).is_some();
     let asked = |key: &&str| pool.requirements.get(key).is_some_and(|r| !r.allows_absent());
-    let meant = CHOOSING.iter().any(named) || CHOOSING_GPUS.iter().any(asked);
+    let meant = SIZE_NAME_KEYS.iter().any(named) || GPU_KEYS.iter().any(asked);
     if gpus.is_empty() || pool.limits.nodes.is_some() || !meant {
         return None;
     }
@@ -106,7 +106,7 @@ fn few_sizes(pool: &NodePool, value: &Value, index: &SizeIndex, sizes: &SizeSet)
         && disruption.consolidate_after.is_some()
         && disruption.policy != ConsolidationPolicy::WhenEmpty;
     if sizes.is_empty()
-        || sizes.len() >= FEW
+        || sizes.len() >= MIN_SIZES
         || (spot && consolidated && !index.among(sizes, |s| s.spot_eligible).is_empty())
     {
         return None;

@@ -1,21 +1,21 @@
-//! NK5xxx: what may it cost, and what is bought first?
+//! NK5xxx: cost, and the order in which capacity is bought.
 
 mod limits;
 mod order;
 #[cfg(test)]
 mod tests;
 
-use super::{Render, Subject};
-use crate::facts::Facts;
 use crate::finding::Issue;
+use crate::semantic::facts::Facts;
+use crate::semantic::{ManifestSet, ValidObject};
 use napkeeper_api::manifests::Object;
 
-pub(super) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
-    if let Object::NodePool(pool) = subject.object {
-        limits::check(pool, subject.value, facts, found);
+pub(super) fn check_object(manifest: &ValidObject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
+    if let Object::NodePool(pool) = manifest.object {
+        limits::check(pool, manifest.value, facts, found);
     }
 }
 
-pub(super) fn render(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
-    order::check(render, facts, found);
+pub(super) fn check_set(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    order::check(set, facts, found);
 }

@@ -1,9 +1,9 @@
-//! Pools side by side: which of them is asked first, and what is left when spot is not to be had?
+//! Compares pools: weights, and fallbacks when Azure has no spot capacity.
 
-use super::super::Render;
-use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::cost as rules;
+use crate::semantic::ManifestSet;
+use crate::semantic::facts::Facts;
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_core::model::cluster::pod::{Taint, TaintEffect};
@@ -14,14 +14,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// After so many findings of a rule the next one tells nobody anything new.
-const MOST: usize = 20;
+const MAX_FINDINGS: usize = 20;
 /// Most pairs of pools that one rule compares: thousands of pools have millions of pairs.
-const MOST_PAIRS: usize = 20_000;
+const MAX_PAIRS: usize = 20_000;
 
 /// Keys that say how capacity is bought.
-const BUYING: [&str; 3] = [labels::CAPACITY_TYPE, labels::PRIORITY, labels::SCALE_SET_PRIORITY];
+const CAPACITY_TYPE_KEYS: [&str; 3] = [labels::CAPACITY_TYPE, labels::PRIORITY, labels::SCALE_SET_PRIORITY];
 /// Keys that a pod seldom asks for: it does not care which size it runs on.
-const SIZING: [&str; 14] = [
+const SIZE_KEYS: [&str; 14] = [
     labels::INSTANCE_TYPE,
     labels::SKU_NAME,
     labels::SKU_FAMILY,
@@ -39,17 +39,17 @@ const SIZING: [&str; 14] = [
 ];
 
 /// A pool that the scheduler uses.
-struct Entry<'r> {
-    render: &'r Render,
-    digest: usize,
+struct DynamicPool<'r> {
+    set: &'r ManifestSet,
+    index: usize,
     pool: &'r NodePool,
     taints: BTreeSet<&'r Taint>,
     spot: bool,
     on_demand: bool,
 }
 
-pub(super) fn check(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
-    for entries in clusters(render) {
+pub(super) fn check(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    for entries in clusters(set) {
         ties(&entries, facts, found);
         let spot_only = || entries.iter().filter(|e| e.spot && !e.on_demand);
         spot_last(&entries, spot_only(), facts, found);
@@ -58,35 +58,35 @@ pub(super) fn check(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issu
 }
 
 /// The pools, by cluster.
-fn clusters(render: &Render) -> Vec<Vec<Entry<'_>>> {
-    let mut clusters: BTreeMap<&str, Vec<Entry<'_>>> = BTreeMap::new();
-    for entry in (0..render.digests.len()).filter_map(|i| entry(render, i)) {
-        clusters.entry(render.part(entry.digest)).or_default().push(entry);
+fn clusters(set: &ManifestSet) -> Vec<Vec<DynamicPool<'_>>> {
+    let mut clusters: BTreeMap<&str, Vec<DynamicPool<'_>>> = BTreeMap::new();
+    for pool in (0..set.objects.len()).filter_map(|i| dynamic_pool(set, i)) {
+        clusters.entry(set.cluster_folder(pool.index)).or_default().push(pool);
     }
     clusters.into_values().collect()
 }
 
-fn entry(render: &Render, digest: usize) -> Option<Entry<'_>> {
-    let Object::NodePool(pool) = &render.digests.get(digest)?.object else { return None };
+fn dynamic_pool(set: &ManifestSet, index: usize) -> Option<DynamicPool<'_>> {
+    let Object::NodePool(pool) = &set.objects.get(index)?.object else { return None };
     // The scheduler passes over static pools.
     let pool: &NodePool = Some(pool).filter(|p| p.replicas.is_none())?;
     let buys = |word: &str| pool.requirements.get(labels::CAPACITY_TYPE).is_none_or(|r| r.allows(Some(word)));
     let taints = pool.taints.iter().filter(|t| t.effect != TaintEffect::PreferNoSchedule).collect();
-    Some(Entry { render, digest, pool, taints, spot: buys("spot"), on_demand: buys("on-demand") })
+    Some(DynamicPool { set, index, pool, taints, spot: buys("spot"), on_demand: buys("on-demand") })
 }
 
-impl Entry<'_> {
+impl DynamicPool<'_> {
     /// Both may be in one cluster, and some pod fits both, whatever the keys of `but` say.
     fn meets(&self, other: &Self, but: &[&str]) -> bool {
         let (a, b) = (&self.pool.requirements, &other.pool.requirements);
         let apart = |key: &str, asked: &Requirement| b.get(key).is_some_and(|offered| !offered.intersects(asked));
-        self.render.together(self.digest, other.digest)
+        self.set.may_share_cluster(self.index, other.index)
             && !a.iter().any(|(key, asked)| !but.contains(&&**key) && apart(key, asked))
     }
 
     /// Both can make a node of the same size.
     fn shares_sizes(&self, other: &Self, facts: &Facts) -> bool {
-        let index = facts.supplies.index();
+        let index = facts.region_offerings.index();
         index.possible(&self.pool.requirements).intersects(&index.possible(&other.pool.requirements))
     }
 
@@ -96,8 +96,8 @@ impl Entry<'_> {
 }
 
 /// Pools of equal weight that make the same nodes for the same pods: the name decides.
-fn ties(entries: &[Entry<'_>], facts: &Facts, found: &mut Vec<(usize, Issue)>) {
-    let mut groups: BTreeMap<(i32, &BTreeSet<&Taint>), Vec<&Entry<'_>>> = BTreeMap::new();
+fn ties(entries: &[DynamicPool<'_>], facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    let mut groups: BTreeMap<(i32, &BTreeSet<&Taint>), Vec<&DynamicPool<'_>>> = BTreeMap::new();
     for entry in entries {
         groups.entry((entry.pool.weight, &entry.taints)).or_default().push(entry);
     }
@@ -108,19 +108,19 @@ fn ties(entries: &[Entry<'_>], facts: &Facts, found: &mut Vec<(usize, Issue)>) {
         for (at, later) in group.iter().enumerate().skip(1) {
             let earlier = group.iter().take(at).find(|earlier| {
                 pairs += 1;
-                pairs <= MOST_PAIRS && earlier.meets(later, &[]) && earlier.shares_sizes(later, facts)
+                pairs <= MAX_PAIRS && earlier.meets(later, &[]) && earlier.shares_sizes(later, facts)
             });
             let Some(earlier) = earlier else { continue };
             count += 1;
-            if count > MOST {
+            if count > MAX_FINDINGS {
                 return;
             }
-            found.push((later.digest, tie(earlier, later, weight)));
+            found.push((later.index, tie(earlier, later, weight)));
         }
     }
 }
 
-fn tie(earlier: &Entry<'_>, later: &Entry<'_>, weight: i32) -> Issue {
+fn tie(earlier: &DynamicPool<'_>, later: &DynamicPool<'_>, weight: i32) -> Issue {
     let weight = if weight == 0 { "no weight".to_owned() } else { format!("weight {weight}") };
     let message = format!(
         "{} and {} can create the same nodes for the same pods, and both have {weight}: Karpenter tries {} first, \
@@ -131,36 +131,36 @@ fn tie(earlier: &Entry<'_>, later: &Entry<'_>, weight: i32) -> Issue {
     );
     let fix = "give the preferred one a higher weight, or make their requirements disjoint".to_owned();
     let issue = if later.pool.weight == 0 {
-        Issue::new(&rules::TIE, &Path::from_dotted("spec"), message).at_key()
+        Issue::new(&rules::EQUAL_WEIGHT, &Path::from_dotted("spec"), message).at_key()
     } else {
-        Issue::new(&rules::TIE, &Path::from_dotted("spec.weight"), message)
+        Issue::new(&rules::EQUAL_WEIGHT, &Path::from_dotted("spec.weight"), message)
     };
     issue.fix(fix)
 }
 
 /// Spot pools that stand behind the on-demand pool beside them.
 fn spot_last<'e>(
-    entries: &[Entry<'_>],
-    spot: impl Iterator<Item = &'e Entry<'e>>,
+    entries: &[DynamicPool<'_>],
+    spot: impl Iterator<Item = &'e DynamicPool<'e>>,
     facts: &Facts,
     found: &mut Vec<(usize, Issue)>,
 ) {
     let (mut pairs, mut count) = (0, 0);
-    let order = |e: &Entry<'_>| (e.pool.weight, e.pool.name.clone());
+    let order = |e: &DynamicPool<'_>| (e.pool.weight, e.pool.name.clone());
     for spot in spot {
         let before = entries.iter().find(|e| {
             pairs += 1;
-            pairs <= MOST_PAIRS
+            pairs <= MAX_PAIRS
                 && e.on_demand
                 && !e.spot
                 && e.taints == spot.taints
                 && order(e) > order(spot)
-                && e.meets(spot, &BUYING)
+                && e.meets(spot, &CAPACITY_TYPE_KEYS)
                 && e.shares_sizes(spot, facts)
         });
         let Some(before) = before else { continue };
         count += 1;
-        if count > MOST {
+        if count > MAX_FINDINGS {
             return;
         }
         let (mine, theirs) = (spot.pool.weight, before.pool.weight);
@@ -178,21 +178,21 @@ fn spot_last<'e>(
         let fix = format!("give this pool a weight above that of {}", before.name());
         let path = if mine == 0 { Path::from_dotted("spec") } else { Path::from_dotted("spec.weight") };
         let issue = Issue::new(&rules::SPOT_LAST, &path, message).fix(fix);
-        found.push((spot.digest, if mine == 0 { issue.at_key() } else { issue }));
+        found.push((spot.index, if mine == 0 { issue.at_key() } else { issue }));
     }
 }
 
 /// Spot pools whose pods have nowhere to go when Azure has no spot capacity.
 fn fallback<'e>(
-    entries: &[Entry<'_>],
-    spot: impl Iterator<Item = &'e Entry<'e>>,
+    entries: &[DynamicPool<'_>],
+    spot: impl Iterator<Item = &'e DynamicPool<'e>>,
     facts: &Facts,
     found: &mut Vec<(usize, Issue)>,
 ) {
-    let index = facts.supplies.index();
-    let sizes = |e: &Entry<'_>| index.possible(&e.pool.requirements);
-    let has_gpus = |e: &Entry<'_>| !index.among(&sizes(e), |s| s.gpu.is_some()).is_empty();
-    let but: Vec<&str> = BUYING.into_iter().chain(SIZING).collect();
+    let index = facts.region_offerings.index();
+    let sizes = |e: &DynamicPool<'_>| index.possible(&e.pool.requirements);
+    let has_gpus = |e: &DynamicPool<'_>| !index.among(&sizes(e), |s| s.gpu.is_some()).is_empty();
+    let but: Vec<&str> = CAPACITY_TYPE_KEYS.into_iter().chain(SIZE_KEYS).collect();
     let (mut pairs, mut count) = (0, 0);
     for spot in spot {
         let all = sizes(spot);
@@ -203,7 +203,7 @@ fn fallback<'e>(
             e.on_demand && tolerated && e.meets(spot, &but) && (!all_have_gpus || has_gpus(e))
         });
         count += usize::from(catches.is_none());
-        if pairs > MOST_PAIRS || count > MOST {
+        if pairs > MAX_PAIRS || count > MAX_FINDINGS {
             return;
         }
         if catches.is_none() {
@@ -212,7 +212,7 @@ fn fallback<'e>(
             let fix = "add a pool with the same taints, capacity type on-demand and a lower weight; or allow both capacity \
                        types in this pool, which prefers spot";
             let entry = Path::from_dotted("spec.template.spec.requirements");
-            found.push((spot.digest, Issue::new(&rules::NO_FALLBACK, &entry, message).at_key().fix(fix.to_owned())));
+            found.push((spot.index, Issue::new(&rules::NO_FALLBACK, &entry, message).at_key().fix(fix.to_owned())));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The edges of each rule.
 
-use super::super::judged::{files, places, pool};
+use crate::semantic::testing::{files, places, pool};
 
 fn requirement(key: &str, operator: &str, values: &str) -> String {
     format!("{{key: {key}, operator: {operator}, values: [{values}]}}, ")

@@ -1,8 +1,8 @@
-//! `karpenter.sh/do-not-disrupt`: does it stand where Karpenter looks, and does it ever end?
+//! `karpenter.sh/do-not-disrupt` in the wrong place, with a wrong value, or without an end.
 
-use super::super::{Render, Subject};
 use crate::finding::Issue;
 use crate::rules::disruption as rules;
+use crate::semantic::{ManifestSet, ValidObject};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use napkeeper_core::model::labels::DO_NOT_DISRUPT;
@@ -10,77 +10,83 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Annotations of Karpenter before v1beta1, which read `do-not-disrupt` now.
-const OLD: [&str; 2] = ["karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate"];
+const OLD_ANNOTATIONS: [&str; 2] = ["karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate"];
 
 /// Where an object keeps the annotations of what it makes.
-const TEMPLATE: &str = "spec.template.metadata.annotations";
-const CRON_TEMPLATE: &str = "spec.jobTemplate.spec.template.metadata.annotations";
-const OWN: &str = "metadata.annotations";
+const TEMPLATE_ANNOTATIONS: &str = "spec.template.metadata.annotations";
+const CRON_JOB_ANNOTATIONS: &str = "spec.jobTemplate.spec.template.metadata.annotations";
+const OBJECT_ANNOTATIONS: &str = "metadata.annotations";
 
 /// What carries the annotation in the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Carrier {
+enum AnnotatedObject {
     Pods,
     Nodes,
 }
 
-pub(super) fn check(subject: &Subject<'_>, found: &mut Vec<Issue>) {
-    let Some((carrier, place)) = place(subject) else { return };
-    if let Some(annotations) = look(subject.value, place) {
+pub(super) fn check(manifest: &ValidObject<'_>, found: &mut Vec<Issue>) {
+    let Some((carrier, place)) = place(manifest) else { return };
+    if let Some(annotations) = look(manifest.value, place) {
         let path = Path::from_dotted(place);
-        found.extend(OLD.iter().filter(|old| annotations.contains_key(**old)).map(|old| outdated(&path.key(old))));
+        found.extend(
+            OLD_ANNOTATIONS.iter().filter(|old| annotations.contains_key(**old)).map(|old| outdated(&path.key(old))),
+        );
         let text = annotations.get(DO_NOT_DISRUPT).and_then(Value::as_str);
         if let Some(text) = text {
             found.extend(value(text, carrier, &path.key(DO_NOT_DISRUPT)));
         }
     }
-    if place != OWN && look(subject.value, OWN).is_some_and(|a| a.contains_key(DO_NOT_DISRUPT)) {
-        let what = if carrier == Carrier::Pods { "pods" } else { "nodes" };
-        let kind = subject.value["kind"].as_str().unwrap_or_default();
+    if place != OBJECT_ANNOTATIONS
+        && look(manifest.value, OBJECT_ANNOTATIONS).is_some_and(|a| a.contains_key(DO_NOT_DISRUPT))
+    {
+        let what = if carrier == AnnotatedObject::Pods { "pods" } else { "nodes" };
+        let kind = manifest.value["kind"].as_str().unwrap_or_default();
         let message = format!("this annotation has no effect on a {kind}: Karpenter reads it on {what}");
         let fix = format!("move it to {place}");
         found.push(
-            Issue::new(&rules::MISPLACED, &Path::from_dotted(OWN).key(DO_NOT_DISRUPT), message).at_key().fix(fix),
+            Issue::new(&rules::MISPLACED, &Path::from_dotted(OBJECT_ANNOTATIONS).key(DO_NOT_DISRUPT), message)
+                .at_key()
+                .fix(fix),
         );
     }
 }
 
 /// Pods that run until somebody ends them, and ask that nobody does.
-pub(super) fn render(render: &Render, found: &mut Vec<(usize, Issue)>) {
+pub(super) fn check_set(set: &ManifestSet, found: &mut Vec<(usize, Issue)>) {
     // With a terminationGracePeriod on every pool there is a bound, whichever node the pods are on.
     let mut bounded: BTreeMap<&str, bool> = BTreeMap::new();
-    for (i, digest) in render.digests.iter().enumerate() {
-        let Object::NodePool(pool) = &digest.object else { continue };
-        *bounded.entry(render.part(i)).or_insert(true) &= pool.termination_grace_period.is_some();
+    for (i, retained) in set.objects.iter().enumerate() {
+        let Object::NodePool(pool) = &retained.object else { continue };
+        *bounded.entry(set.cluster_folder(i)).or_insert(true) &= pool.termination_grace_period.is_some();
     }
     let everywhere = !bounded.is_empty() && bounded.values().all(|b| *b);
-    for (i, digest) in render.digests.iter().enumerate() {
+    for (i, retained) in set.objects.iter().enumerate() {
         // Beside no pool at all, those of the other folders are the best guess.
-        if bounded.get(render.part(i)).copied().unwrap_or(everywhere) {
+        if bounded.get(set.cluster_folder(i)).copied().unwrap_or(everywhere) {
             continue;
         }
-        let lasting = matches!(digest.object, Object::Deployment(_) | Object::StatefulSet(_) | Object::DaemonSet(_));
-        if lasting && digest.do_not_disrupt.as_deref() == Some("true") {
+        let lasting = matches!(retained.object, Object::Deployment(_) | Object::StatefulSet(_) | Object::DaemonSet(_));
+        if lasting && retained.do_not_disrupt.as_deref() == Some("true") {
             let message = "these pods have no end, so Karpenter never consolidates, updates or drains their nodes \
                            unless the NodePool has a terminationGracePeriod";
             let fix = "use a duration instead of true, for example 4h, counted from the start of each pod; or protect the \
                        pods with a PodDisruptionBudget";
-            let path = Path::from_dotted(TEMPLATE).key(DO_NOT_DISRUPT);
+            let path = Path::from_dotted(TEMPLATE_ANNOTATIONS).key(DO_NOT_DISRUPT);
             found.push((i, Issue::new(&rules::UNBOUNDED, &path, message).fix(fix.to_owned())));
         }
     }
 }
 
 /// Where the annotation works for this kind.
-fn place(subject: &Subject<'_>) -> Option<(Carrier, &'static str)> {
-    match subject.object {
-        Object::NodePool(_) => Some((Carrier::Nodes, TEMPLATE)),
+fn place(manifest: &ValidObject<'_>) -> Option<(AnnotatedObject, &'static str)> {
+    match manifest.object {
+        Object::NodePool(_) => Some((AnnotatedObject::Nodes, TEMPLATE_ANNOTATIONS)),
         Object::Deployment(_) | Object::StatefulSet(_) | Object::DaemonSet(_) | Object::Job(_) => {
-            Some((Carrier::Pods, TEMPLATE))
+            Some((AnnotatedObject::Pods, TEMPLATE_ANNOTATIONS))
         }
-        Object::Pod(_) => Some((Carrier::Pods, OWN)),
+        Object::Pod(_) => Some((AnnotatedObject::Pods, OBJECT_ANNOTATIONS)),
         Object::Other { kind, api_version, .. } if &**kind == "CronJob" && &**api_version == "batch/v1" => {
-            Some((Carrier::Pods, CRON_TEMPLATE))
+            Some((AnnotatedObject::Pods, CRON_JOB_ANNOTATIONS))
         }
         _ => None,
     }
@@ -95,27 +101,27 @@ fn outdated(path: &Path) -> Issue {
     Issue::new(&rules::OLD_ANNOTATION, path, message).at_key().fix(format!("use {DO_NOT_DISRUPT}: \"true\""))
 }
 
-fn value(text: &str, carrier: Carrier, path: &Path) -> Option<Issue> {
+fn value(text: &str, carrier: AnnotatedObject, path: &Path) -> Option<Issue> {
     match (text, carrier) {
         ("" | "false", _) => None,
-        ("true", Carrier::Pods) => None,
-        ("true", Carrier::Nodes) => {
+        ("true", AnnotatedObject::Pods) => None,
+        ("true", AnnotatedObject::Nodes) => {
             let message = "no node of the pool may be disrupted: none is consolidated or updated, and empty \
                            nodes stay until they expire";
             let fix = "limit disruption with spec.disruption.budgets instead, or annotate single nodes temporarily";
             Some(Issue::new(&rules::UNBOUNDED, path, message).fix(fix.to_owned()))
         }
-        (_, Carrier::Pods) if is_duration(text) => None,
-        (_, Carrier::Pods) => {
+        (_, AnnotatedObject::Pods) if is_duration(text) => None,
+        (_, AnnotatedObject::Pods) => {
             let message = format!("{text:?} is neither true nor a duration, so Karpenter ignores it");
             Some(
-                Issue::new(&rules::UNREAD_VALUE, path, message)
+                Issue::new(&rules::IGNORED_VALUE, path, message)
                     .fix("use \"true\", or a duration such as 4h".to_owned()),
             )
         }
-        (_, Carrier::Nodes) => {
+        (_, AnnotatedObject::Nodes) => {
             let message = format!("on nodes Karpenter only accepts true, and ignores {text:?}");
-            Some(Issue::new(&rules::UNREAD_VALUE, path, message).fix("remove it, or use \"true\"".to_owned()))
+            Some(Issue::new(&rules::IGNORED_VALUE, path, message).fix("remove it, or use \"true\"".to_owned()))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Budgets: what do they block for ever, and what do they leave open?
+//! Budgets that block disruption indefinitely, or leave gaps.
 
 use crate::finding::Issue;
 use crate::rules::disruption as rules;
@@ -9,7 +9,7 @@ use napkeeper_core::model::cluster::pool::{Budget, ConsolidationPolicy, Disrupti
 use serde_json::Value;
 
 /// More windows than these are no help in a hint.
-const MOST_WINDOWS: usize = 4;
+const MAX_WINDOWS: usize = 4;
 
 /// The budgets of a pool that limit something, with their places in the list.
 struct Budgets<'p> {
@@ -173,7 +173,7 @@ fn open(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
 /// What to add when a window was meant to be the only time of disruption.
 fn only_then(budgets: &Budgets<'_>, reasons: &[DisruptionReason]) -> Option<String> {
     let windows = budget_windows(&budgets.calendar.unlimited_intervals(*reasons.first()?)?);
-    if windows.len() > MOST_WINDOWS {
+    if windows.len() > MAX_WINDOWS {
         return None;
     }
     let of = if reasons.len() == REASONS.len() { String::new() } else { format!(", reasons: [{}]", names(reasons)) };
@@ -198,7 +198,7 @@ fn left_out(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
             names(&out)
         );
         let fix = "add a budget without reasons, for example nodes: 10%".to_owned();
-        found.push(Issue::new(&rules::LEFT_OUT, list, message).at_key().fix(fix));
+        found.push(Issue::new(&rules::UNLIMITED_REASON, list, message).at_key().fix(fix));
     }
 }
 

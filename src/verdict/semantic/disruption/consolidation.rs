@@ -1,10 +1,10 @@
-//! Consolidation: is it off where nobody meant it, or too eager, or without a choice?
+//! Consolidation that never happens, happens too soon, or lacks a choice of sizes.
 
-use super::given;
-use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::disruption as rules;
-use crate::semantic::Subject;
+use crate::semantic::ValidObject;
+use crate::semantic::disruption::given;
+use crate::semantic::facts::Facts;
 use napkeeper_api::duration;
 use napkeeper_api::path::Path;
 use napkeeper_core::model::cluster::pool::{ConsolidationPolicy, NodePool};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// A spot node is replaced by a cheaper one only where so many cheaper sizes are to choose from (Karpenter's
 /// `MinInstanceTypesForSpotToSpotConsolidation`).
-const SPOT_SIZES: usize = 15;
+const MIN_SPOT_SIZES: usize = 15;
 
 /// Keys by which a person says which sizes there are, the narrowest first.
 const SIZE_KEYS: [&str; 6] = [
@@ -25,12 +25,12 @@ const SIZE_KEYS: [&str; 6] = [
     labels::SKU_CPU,
 ];
 
-pub(super) fn check(pool: &NodePool, subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
+pub(super) fn check(pool: &NodePool, manifest: &ValidObject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
     if pool.replicas.is_some() {
         // Static pools are never consolidated.
         return;
     }
-    let value = subject.value;
+    let value = manifest.value;
     let path = Path::from_dotted("spec.disruption.consolidateAfter");
     let Some(after) = pool.disruption.consolidate_after else {
         found.push(never(pool, value, &path));
@@ -40,11 +40,11 @@ pub(super) fn check(pool: &NodePool, subject: &Subject<'_>, facts: &Facts, found
         return;
     }
     // In an object of an older shape the 0s may be the default, which `migrate` writes down.
-    if after.is_zero() && !subject.mended && given(value, "spec.disruption.consolidateAfter").is_some() {
+    if after.is_zero() && !manifest.migrated && given(value, "spec.disruption.consolidateAfter").is_some() {
         let message = "consolidateAfter: 0s consolidates at once, even in the middle of a rollout, and \
                        evicts pods that have just started";
         let fix = "set a delay of at least 1m".to_owned();
-        found.push(Issue::new(&rules::NO_PAUSE, &path, message).fix(fix));
+        found.push(Issue::new(&rules::NO_DELAY, &path, message).fix(fix));
     }
     if may_be_spot(pool) {
         found.extend(few_sizes(pool, value, facts));
@@ -71,9 +71,9 @@ pub(super) fn may_be_spot(pool: &NodePool) -> bool {
 }
 
 fn few_sizes(pool: &NodePool, value: &Value, facts: &Facts) -> Option<Issue> {
-    let index = facts.supplies.index();
+    let index = facts.region_offerings.index();
     let count = index.among(&index.possible(&pool.requirements), |s| s.spot_eligible).len();
-    if count == 0 || count >= SPOT_SIZES {
+    if count == 0 || count >= MIN_SPOT_SIZES {
         return None;
     }
     let list = Path::from_dotted("spec.template.spec.requirements");
@@ -82,11 +82,11 @@ fn few_sizes(pool: &NodePool, value: &Value, facts: &Facts) -> Option<Issue> {
     let path = SIZE_KEYS.iter().find_map(at).map_or_else(|| list.clone(), |i| list.index(i).key("values"));
     let sizes = if count == 1 { "1 VM size".to_owned() } else { format!("{count} VM sizes") };
     let message = format!(
-        "only {sizes} can be spot here: Karpenter replaces a spot node by a cheaper one only if {SPOT_SIZES} cheaper sizes \
+        "only {sizes} can be spot here: Karpenter replaces a spot node by a cheaper one only if {MIN_SPOT_SIZES} cheaper sizes \
          are available, so it never does in this pool"
     );
     let fix = format!(
-        "allow at least {SPOT_SIZES} sizes, for example by {} and {} instead of a list",
+        "allow at least {MIN_SPOT_SIZES} sizes, for example by {} and {} instead of a list",
         labels::SKU_FAMILY,
         labels::SKU_CPU
     );

@@ -1,8 +1,8 @@
-//! How long does a node live, and how long may it take to go?
+//! The lifetime of nodes, and the time that they have to drain.
 
-use super::given;
 use crate::finding::Issue;
 use crate::rules::disruption as rules;
+use crate::semantic::disruption::given;
 use jiff::SignedDuration;
 use napkeeper_api::duration;
 use napkeeper_api::path::Path;
@@ -10,16 +10,16 @@ use napkeeper_core::model::cluster::pool::NodePool;
 use serde_json::Value;
 
 /// Below this nothing useful runs: a VM takes minutes to become a node.
-const SHORTEST_LIFE: SignedDuration = SignedDuration::from_mins(5);
+const MIN_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 /// `terminationGracePeriodSeconds` of a pod that says nothing.
-const POD_GRACE: SignedDuration = SignedDuration::from_secs(30);
+const DEFAULT_POD_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 pub(super) fn check(pool: &NodePool, value: &Value, found: &mut Vec<Issue>) {
     let spec = Path::from_dotted("spec.template.spec");
     let (life, grace) = (pool.expire_after, pool.termination_grace_period);
     if let Some(life) = life {
         let shown = duration::format(life);
-        if life < SHORTEST_LIFE {
+        if life < MIN_LIFETIME {
             let message = format!(
                 "a node is deleted {shown} after its creation, which is before or shortly after it becomes ready"
             );
@@ -36,14 +36,14 @@ pub(super) fn check(pool: &NodePool, value: &Value, found: &mut Vec<Issue>) {
     }
     let Some(grace) = grace else { return };
     let (path, shown) = (spec.key("terminationGracePeriod"), duration::format(grace));
-    if grace <= POD_GRACE {
+    if grace <= DEFAULT_POD_GRACE {
         let message = format!(
             "a drain of {shown} is too short for pods with the default termination grace period of 30s: they are deleted \
              at once, despite any PodDisruptionBudget and do-not-disrupt"
         );
         let fix = "set the time limit of a drain, for example 1h".to_owned();
         found.push(Issue::new(&rules::SHORT_GRACE, &path, message).fix(fix));
-    } else if let Some(life) = life.filter(|life| grace > *life && *life >= SHORTEST_LIFE) {
+    } else if let Some(life) = life.filter(|life| grace > *life && *life >= MIN_LIFETIME) {
         let message = format!("a node may take longer to drain ({shown}) than it lives ({})", duration::format(life));
         let fix = "use a shorter terminationGracePeriod: the maximum age of a node is the sum of both".to_owned();
         found.push(Issue::new(&rules::LONG_GRACE, &path, message).fix(fix));

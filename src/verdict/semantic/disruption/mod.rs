@@ -1,4 +1,4 @@
-//! NK3xxx: may nodes be replaced, and when?
+//! NK3xxx: disruption of nodes.
 
 mod annotations;
 mod budgets;
@@ -7,24 +7,24 @@ mod lifetime;
 #[cfg(test)]
 mod tests;
 
-use super::{Render, Subject};
-use crate::facts::Facts;
 use crate::finding::Issue;
+use crate::semantic::facts::Facts;
+use crate::semantic::{ManifestSet, ValidObject};
 pub(super) use budgets::unreadable_schedule;
 use napkeeper_api::manifests::Object;
 use serde_json::Value;
 
-pub(super) fn object(subject: &Subject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
-    annotations::check(subject, found);
-    if let Object::NodePool(pool) = subject.object {
-        budgets::check(pool, subject.value, found);
-        lifetime::check(pool, subject.value, found);
-        consolidation::check(pool, subject, facts, found);
+pub(super) fn check_object(manifest: &ValidObject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
+    annotations::check(manifest, found);
+    if let Object::NodePool(pool) = manifest.object {
+        budgets::check(pool, manifest.value, found);
+        lifetime::check(pool, manifest.value, found);
+        consolidation::check(pool, manifest, facts, found);
     }
 }
 
-pub(super) fn render(render: &Render, _facts: &Facts, found: &mut Vec<(usize, Issue)>) {
-    annotations::render(render, found);
+pub(super) fn check_set(set: &ManifestSet, _facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    annotations::check_set(set, found);
 }
 
 /// A field that a person gave. What an API server hands out has all defaults filled in, so of that nobody can tell.

@@ -1,7 +1,7 @@
 //! The edges of each rule.
 
-use super::super::judged::{files, places, pool};
-use crate::verdict::Verdict;
+use crate::semantic::testing::{files, places, pool};
+use crate::validator::Validator;
 use napkeeper_api::manifests::load_text;
 
 const LIMITS: &str = "limits: {cpu: 100}, ";
@@ -158,8 +158,8 @@ fn a_pause_that_migrate_fills_in_nobody_has_given() {
                nodeClassRef: {apiVersion: karpenter.azure.com/v1alpha2, kind: AKSNodeClass, name: a}\n      \
                requirements: []\n";
     let found = |text: &str| {
-        let verdict = Verdict::embedded().unwrap();
-        let report = verdict.judge(&[load_text("t.yaml", text.to_owned())]).remove(0);
+        let validator = Validator::embedded().unwrap();
+        let report = validator.validate_files(&[load_text("t.yaml", text.to_owned())]).remove(0);
         report.findings.iter().map(|f| f.rule).collect::<Vec<_>>()
     };
     let rules = found(old);

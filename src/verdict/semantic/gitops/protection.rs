@@ -1,8 +1,8 @@
-//! Argo CD and Flux: would a removed file take its nodes with it, and are definitions there first?
+//! Pruning by Argo CD, Flux and Helm, and the order in which they apply CRDs.
 
-use super::super::{Digest, Render};
 use crate::finding::Issue;
 use crate::rules::gitops as rules;
+use crate::semantic::{ManifestSet, RetainedObject};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use serde_json::Value;
@@ -14,8 +14,8 @@ const FLUX_RECONCILE: &str = "kustomize.toolkit.fluxcd.io/reconcile";
 const HELM_POLICY: &str = "helm.sh/resource-policy";
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
-/// Definitions whose removal removes all nodes.
-const DEFINITIONS: [(&str, &str); 3] = [
+/// CrdSchemas whose removal removes all nodes.
+const CRDS: [(&str, &str); 3] = [
     ("nodepools.karpenter.sh", "NodePools"),
     ("nodeclaims.karpenter.sh", "NodeClaims"),
     ("aksnodeclasses.karpenter.azure.com", "AKSNodeClasses"),
@@ -48,16 +48,16 @@ impl Tool {
 }
 
 /// What of the input deletes objects.
-struct Pruners {
+struct PruningTools {
     /// The first Application or Kustomization that prunes.
     everything: Option<Tool>,
     /// There is a HelmRelease, which deletes what its chart no longer has, and nothing else.
     release: bool,
 }
 
-impl Pruners {
-    fn of(render: &Render) -> Self {
-        let objects = || render.digests.iter().filter_map(tool_object);
+impl PruningTools {
+    fn of(set: &ManifestSet) -> Self {
+        let objects = || set.objects.iter().filter_map(tool_object);
         Self {
             everything: objects().find_map(|(tool, prunes)| (prunes && tool != Tool::Helm).then_some(tool)),
             release: objects().any(|(tool, _)| tool == Tool::Helm),
@@ -66,16 +66,16 @@ impl Pruners {
 
     /// The tool that would delete an object. An annotation of Argo CD or Flux shows that the tool is there, but not that
     /// it prunes; Helm always does.
-    fn tool(&self, digest: &Digest) -> Option<Tool> {
-        let released = || digest.annotations.contains_key(HELM_RELEASE) || self.release && digest.of_chart;
+    fn tool(&self, retained: &RetainedObject) -> Option<Tool> {
+        let released = || retained.annotations.contains_key(HELM_RELEASE) || self.release && retained.managed_by_helm;
         self.everything.or_else(|| released().then_some(Tool::Helm))
     }
 }
 
 /// An object of a tool, and whether what it applies is pruned.
-fn tool_object(digest: &Digest) -> Option<(Tool, bool)> {
-    let Object::Other { kind, api_version, .. } = &digest.object else { return None };
-    let raw = digest.raw.as_deref()?;
+fn tool_object(retained: &RetainedObject) -> Option<(Tool, bool)> {
+    let Object::Other { kind, api_version, .. } = &retained.object else { return None };
+    let raw = retained.raw.as_deref()?;
     let group = api_version.split('/').next().unwrap_or_default();
     match (group, &**kind) {
         ("argoproj.io", "Application") => Some((Tool::Argo, argo_prunes(&raw["spec"]))),
@@ -99,21 +99,21 @@ fn keeps(option: &str) -> bool {
 }
 
 /// Any of the tools' annotations counts: who has one has thought of it.
-fn is_protected(digest: &Digest) -> bool {
-    let text = |key: &str| digest.annotations.get(key).map(|v| &**v).unwrap_or_default();
+fn is_protected(retained: &RetainedObject) -> bool {
+    let text = |key: &str| retained.annotations.get(key).map(|v| &**v).unwrap_or_default();
     text(ARGO_OPTIONS).split(',').any(keeps)
         || text(FLUX_PRUNE).eq_ignore_ascii_case("disabled")
         || text(FLUX_RECONCILE).eq_ignore_ascii_case("disabled")
         || text(HELM_POLICY).eq_ignore_ascii_case("keep")
 }
 
-pub(super) fn pruning(render: &Render, found: &mut Vec<(usize, Issue)>) {
-    let pruners = Pruners::of(render);
+pub(super) fn pruning(set: &ManifestSet, found: &mut Vec<(usize, Issue)>) {
+    let pruners = PruningTools::of(set);
     let at = Path::from_dotted("metadata.name");
-    for (i, digest) in render.digests.iter().enumerate().filter(|(_, d)| !is_protected(d)) {
-        let Some(tool) = pruners.tool(digest) else { continue };
+    for (i, retained) in set.objects.iter().enumerate().filter(|(_, d)| !is_protected(d)) {
+        let Some(tool) = pruners.tool(retained) else { continue };
         let name = tool.name();
-        let issue = match &digest.object {
+        let issue = match &retained.object {
             Object::NodePool(pool) => {
                 let message = format!(
                     "if this file is moved or no longer rendered, {name} deletes NodePool {}, and with it all its nodes \
@@ -145,34 +145,35 @@ pub(super) fn pruning(render: &Render, found: &mut Vec<(usize, Issue)>) {
 /// What a definition of Karpenter's defines.
 fn definition(object: &Object) -> Option<&'static str> {
     let Object::Other { kind, name, .. } = object else { return None };
-    let found = DEFINITIONS.iter().find(|(definition, _)| *definition == &**name);
+    let found = CRDS.iter().find(|(definition, _)| *definition == &**name);
     found.filter(|_| &**kind == "CustomResourceDefinition").map(|(_, objects)| *objects)
 }
 
 /// In one wave Argo CD applies definitions first; a definition in a later wave comes too late.
-pub(super) fn waves(render: &Render, found: &mut Vec<(usize, Issue)>) {
-    let wave = |digest: &Digest| digest.annotations.get(ARGO_WAVE).map_or(Some(0), |w| w.parse::<i64>().ok());
+pub(super) fn waves(set: &ManifestSet, found: &mut Vec<(usize, Issue)>) {
+    let wave =
+        |retained: &RetainedObject| retained.annotations.get(ARGO_WAVE).map_or(Some(0), |w| w.parse::<i64>().ok());
     let later = |name: &str| {
-        let defines = |d: &&Digest| match &d.object {
+        let defines = |d: &&RetainedObject| match &d.object {
             Object::Other { name: defined, kind, .. } => &**defined == name && &**kind == "CustomResourceDefinition",
             _ => false,
         };
-        render.digests.iter().find(defines).and_then(wave)
+        set.objects.iter().find(defines).and_then(wave)
     };
-    let (pools, classes) = (later(DEFINITIONS[0].0), later(DEFINITIONS[2].0));
-    for (i, digest) in render.digests.iter().enumerate() {
-        let definition = match digest.object {
+    let (pools, classes) = (later(CRDS[0].0), later(CRDS[2].0));
+    for (i, retained) in set.objects.iter().enumerate() {
+        let definition = match retained.object {
             Object::NodePool(_) => pools,
             Object::NodeClass(_) => classes,
             _ => None,
         };
-        let Some((definition, own)) = definition.zip(wave(digest)) else { continue };
+        let Some((definition, own)) = definition.zip(wave(retained)) else { continue };
         if definition > own {
             let message = format!(
                 "its CRD is applied in sync wave {definition}, after this object (wave {own}): the first sync fails"
             );
             let fix = format!("set {ARGO_WAVE} to {definition} or more here, or to a lower value in the CRD");
-            found.push((i, Issue::new(&rules::WAVES, &Path::from_dotted("metadata.name"), message).fix(fix)));
+            found.push((i, Issue::new(&rules::LATE_CRD, &Path::from_dotted("metadata.name"), message).fix(fix)));
         }
     }
 }

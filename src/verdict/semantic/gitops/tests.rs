@@ -1,6 +1,6 @@
 //! The edges of each rule.
 
-use super::super::judged::{files, places};
+use crate::semantic::testing::{files, places};
 
 fn pool(name: &str, metadata: &str) -> String {
     format!(
@@ -73,17 +73,17 @@ fn a_tool_prunes_what_is_not_protected() {
 #[test]
 fn helm_deletes_what_is_of_a_chart_only() {
     let release = "{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: a}, spec: {}}\n---\n";
-    let of_chart = pool("a", ", labels: {app.kubernetes.io/managed-by: Helm}");
+    let managed_by_helm = pool("a", ", labels: {app.kubernetes.io/managed-by: Helm}");
     let released = annotated("meta.helm.sh/release-name: karpenter");
     let of_others = pool("b", ", labels: {app.kubernetes.io/managed-by: kustomize}");
-    let all = files("NK4", &[("t.yaml", &format!("{release}{of_chart}{of_others}"))]);
+    let all = files("NK4", &[("t.yaml", &format!("{release}{managed_by_helm}{of_others}"))]);
     let [finding] = &all[..] else { panic!("{all:#?}") };
     assert!(finding.message.contains("Helm deletes NodePool a"), "{}", finding.message);
     assert!(finding.fix.as_deref().unwrap().contains("helm.sh/resource-policy: keep"), "{finding:?}");
     assert_eq!(places("NK4", &format!("{release}{released}")), PRUNED);
     assert_eq!(places("NK4", &format!("{release}{}", pool("a", ""))), [] as [&str; 0]);
     // A chart that another tool renders has the label as well, and Helm does not delete it.
-    assert_eq!(places("NK4", &of_chart), [] as [&str; 0]);
+    assert_eq!(places("NK4", &managed_by_helm), [] as [&str; 0]);
     assert_eq!(places("NK4", &released), PRUNED);
 }
 

@@ -1,34 +1,34 @@
-//! Eviction: do the PodDisruptionBudgets let pods leave a node that is to go?
+//! PodDisruptionBudgets that prevent evictions.
 
-use super::workload::Workload;
 use crate::finding::Issue;
 use crate::rules::pods as rules;
-use crate::semantic::{Identity, Render};
+use crate::semantic::pods::workload::Workload;
+use crate::semantic::{ManifestSet, ObjectIdentity};
 use napkeeper_api::convert::{BudgetLimit, PodDisruptionBudget};
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names that a message lists.
-const NAMES: usize = 5;
+/// NameSample that a message lists.
+const MAX_NAMES: usize = 5;
 
 /// A workload, and what is known of the budgets that guard it.
-struct Guarded<'r> {
-    digest: usize,
-    identity: Identity<'r>,
+struct BudgetedWorkload<'r> {
+    index: usize,
+    identity: ObjectIdentity<'r>,
     workload: Workload<'r>,
-    budgets: Names<'r>,
+    budgets: NameSample<'r>,
 }
 
 /// Some names of many.
 #[derive(Default)]
-struct Names<'r> {
+struct NameSample<'r> {
     first: Vec<&'r str>,
     last: Option<&'r str>,
     count: usize,
 }
 
-impl<'r> Names<'r> {
+impl<'r> NameSample<'r> {
     /// Counts a name, unless it is the one that came last: another version of the same object.
     fn add(&mut self, name: &'r str) {
         if self.last == Some(name) {
@@ -36,7 +36,7 @@ impl<'r> Names<'r> {
         }
         self.last = Some(name);
         self.count += 1;
-        if self.first.len() < NAMES {
+        if self.first.len() < MAX_NAMES {
             self.first.push(name);
         }
     }
@@ -49,16 +49,16 @@ impl<'r> Names<'r> {
     }
 }
 
-pub(super) fn check(render: &Render, found: &mut Vec<(usize, Issue)>) {
-    let mut workloads = workloads(render);
-    let candidates = Candidates::of(render, &workloads);
-    for (index, budget) in budgets(render) {
-        let mut sum = Sum::default();
-        for at in candidates.of_budget(render.part(index), budget) {
-            let Some(guarded) = workloads.get_mut(*at) else { continue };
-            if render.together(index, guarded.digest) && guards(budget, &guarded.workload) {
-                guarded.budgets.add(budget.key.name.as_str());
-                sum.add(guarded);
+pub(super) fn check(set: &ManifestSet, found: &mut Vec<(usize, Issue)>) {
+    let mut workloads = workloads(set);
+    let candidates = WorkloadIndex::of(set, &workloads);
+    for (index, budget) in budgets(set) {
+        let mut sum = SelectedPods::default();
+        for at in candidates.of_budget(set.cluster_folder(index), budget) {
+            let Some(budgeted) = workloads.get_mut(*at) else { continue };
+            if set.may_share_cluster(index, budgeted.index) && guards(budget, &budgeted.workload) {
+                budgeted.budgets.add(budget.key.name.as_str());
+                sum.add(budgeted);
             }
         }
         if let Some(why) = always_blocks(budget).or_else(|| sum.blocked_by(budget)) {
@@ -67,36 +67,36 @@ pub(super) fn check(render: &Render, found: &mut Vec<(usize, Issue)>) {
             found.push((index, Issue::new(&rules::NO_EVICTION, &Path::from_dotted("spec"), message).fix(fix)));
         }
     }
-    for guarded in workloads.iter().filter(|w| w.budgets.count > 1) {
+    for budgeted in workloads.iter().filter(|w| w.budgets.count > 1) {
         let message = format!(
             "the PodDisruptionBudgets {} select the same pods: Kubernetes does not evict a pod with more than one",
-            guarded.budgets.shown()
+            budgeted.budgets.shown()
         );
         let fix = "keep one of them".to_owned();
-        let issue = Issue::new(&rules::TWO_BUDGETS, &guarded.workload.spec(), message).fix(fix);
-        found.push((guarded.digest, issue));
+        let issue = Issue::new(&rules::TWO_BUDGETS, &budgeted.workload.spec(), message).fix(fix);
+        found.push((budgeted.index, issue));
     }
-    huddled(render, &workloads, found);
+    without_spread(set, &workloads, found);
 }
 
 /// The workloads, versions of the same one side by side.
-fn workloads(render: &Render) -> Vec<Guarded<'_>> {
-    let mut all: Vec<Guarded<'_>> =
-        render.digests.iter().enumerate().filter_map(|(i, d)| guarded(i, &d.object)).collect();
+fn workloads(set: &ManifestSet) -> Vec<BudgetedWorkload<'_>> {
+    let mut all: Vec<BudgetedWorkload<'_>> =
+        set.objects.iter().enumerate().filter_map(|(i, d)| budgeted(i, &d.object)).collect();
     all.sort_by_key(|w| w.identity);
     all
 }
 
-fn guarded(digest: usize, object: &Object) -> Option<Guarded<'_>> {
-    let (identity, workload) = Identity::of(object).zip(Workload::of(object))?;
-    Some(Guarded { digest, identity, workload, budgets: Names::default() })
+fn budgeted(index: usize, object: &Object) -> Option<BudgetedWorkload<'_>> {
+    let (identity, workload) = ObjectIdentity::of(object).zip(Workload::of(object))?;
+    Some(BudgetedWorkload { index, identity, workload, budgets: NameSample::default() })
 }
 
 /// The budgets, versions of the same one side by side.
-fn budgets(render: &Render) -> Vec<(usize, &PodDisruptionBudget)> {
+fn budgets(set: &ManifestSet) -> Vec<(usize, &PodDisruptionBudget)> {
     let mut all = Vec::new();
-    for (i, digest) in render.digests.iter().enumerate() {
-        if let Object::PodDisruptionBudget(budget) = &digest.object {
+    for (i, retained) in set.objects.iter().enumerate() {
+        if let Object::PodDisruptionBudget(budget) = &retained.object {
             all.push((i, budget));
         }
     }
@@ -109,17 +109,17 @@ type Scope<'r> = (&'r str, &'r str);
 
 /// Places of workloads, by what a budget may know of them: thousands of budgets do not look at thousands of workloads.
 #[derive(Default)]
-struct Candidates<'r> {
+struct WorkloadIndex<'r> {
     all: BTreeMap<Scope<'r>, Vec<usize>>,
     labelled: BTreeMap<(Scope<'r>, &'r str, &'r str), Vec<usize>>,
 }
 
-impl<'r> Candidates<'r> {
-    fn of(render: &'r Render, workloads: &[Guarded<'r>]) -> Self {
+impl<'r> WorkloadIndex<'r> {
+    fn of(set: &'r ManifestSet, workloads: &[BudgetedWorkload<'r>]) -> Self {
         let mut candidates = Self::default();
-        for (at, guarded) in workloads.iter().enumerate() {
-            let workload: Workload<'r> = guarded.workload;
-            let scope = (render.part(guarded.digest), workload.key.namespace.as_str());
+        for (at, budgeted) in workloads.iter().enumerate() {
+            let workload: Workload<'r> = budgeted.workload;
+            let scope = (set.cluster_folder(budgeted.index), workload.key.namespace.as_str());
             candidates.all.entry(scope).or_default().push(at);
             for (key, value) in &workload.shape.labels {
                 candidates.labelled.entry((scope, &**key, &**value)).or_default().push(at);
@@ -141,14 +141,14 @@ impl<'r> Candidates<'r> {
 
 /// Reports workloads whose pods may all stand on one node, and go with it. Without a NodePool beside them, nodes may be
 /// of a kind that stays.
-fn huddled(render: &Render, workloads: &[Guarded<'_>], found: &mut Vec<(usize, Issue)>) {
-    let digests = render.digests.iter().enumerate();
-    let pools = digests.filter(|(_, d)| matches!(d.object, Object::NodePool(_)));
-    let parts: BTreeSet<&str> = pools.map(|(i, _)| render.part(i)).collect();
-    for Guarded { digest: index, workload, budgets, .. } in workloads {
+fn without_spread(set: &ManifestSet, workloads: &[BudgetedWorkload<'_>], found: &mut Vec<(usize, Issue)>) {
+    let objects = set.objects.iter().enumerate();
+    let pools = objects.filter(|(_, d)| matches!(d.object, Object::NodePool(_)));
+    let parts: BTreeSet<&str> = pools.map(|(i, _)| set.cluster_folder(i)).collect();
+    for BudgetedWorkload { index, workload, budgets, .. } in workloads {
         let Some(replicas) = workload.replicas.filter(|n| *n > 1) else { continue };
-        let spreads = render.digests.get(*index).is_some_and(|d| d.spreads);
-        if spreads || budgets.count > 0 || !parts.contains(render.part(*index)) {
+        let spreads = set.objects.get(*index).is_some_and(|d| d.spreads);
+        if spreads || budgets.count > 0 || !parts.contains(set.cluster_folder(*index)) {
             continue;
         }
         let message = format!(
@@ -157,7 +157,7 @@ fn huddled(render: &Render, workloads: &[Guarded<'_>], found: &mut Vec<(usize, I
         );
         let fix = "add a topology spread constraint on kubernetes.io/hostname, and a PodDisruptionBudget with \
                    maxUnavailable: 1";
-        found.push((*index, Issue::new(&rules::HUDDLED, &workload.spec(), message).fix(fix.to_owned())));
+        found.push((*index, Issue::new(&rules::NO_SPREAD, &workload.spec(), message).fix(fix.to_owned())));
     }
 }
 
@@ -179,27 +179,27 @@ fn always_blocks(budget: &PodDisruptionBudget) -> Option<String> {
 
 /// All pods that a budget counts. Of several versions of a workload the largest counts.
 #[derive(Default)]
-struct Sum<'r> {
-    names: Names<'r>,
-    last: Option<(Identity<'r>, u32)>,
+struct SelectedPods<'r> {
+    names: NameSample<'r>,
+    last: Option<(ObjectIdentity<'r>, u32)>,
     others: u64,
     unknown: bool,
 }
 
-impl<'r> Sum<'r> {
-    fn add(&mut self, guarded: &Guarded<'r>) {
-        let Some(replicas) = guarded.workload.replicas else {
+impl<'r> SelectedPods<'r> {
+    fn add(&mut self, budgeted: &BudgetedWorkload<'r>) {
+        let Some(replicas) = budgeted.workload.replicas else {
             self.unknown = true;
             return;
         };
         match &mut self.last {
-            Some((identity, most)) if *identity == guarded.identity => *most = replicas.max(*most),
+            Some((identity, most)) if *identity == budgeted.identity => *most = replicas.max(*most),
             last => {
                 self.others += last.map_or(0, |(_, most)| u64::from(most));
-                *last = Some((guarded.identity, replicas));
+                *last = Some((budgeted.identity, replicas));
                 // A Deployment and a StatefulSet may share a name, and are two.
                 self.names.last = None;
-                self.names.add(guarded.workload.key.name.as_str());
+                self.names.add(budgeted.workload.key.name.as_str());
             }
         }
     }

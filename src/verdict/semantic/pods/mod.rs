@@ -1,4 +1,4 @@
-//! NK6xxx: will the pods be placed, and can they be moved?
+//! NK6xxx: scheduling and eviction of pods.
 
 mod eviction;
 mod placement;
@@ -6,15 +6,15 @@ mod placement;
 mod tests;
 mod workload;
 
-use super::{Render, Subject};
-use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::pods as rules;
+use crate::semantic::facts::Facts;
+use crate::semantic::{ManifestSet, ValidObject};
 use workload::Workload;
 
 /// What a workload asks of its node must not contradict itself.
-pub(super) fn object(subject: &Subject<'_>, _facts: &Facts, found: &mut Vec<Issue>) {
-    let Some(workload) = Workload::of(subject.object) else { return };
+pub(super) fn check_object(manifest: &ValidObject<'_>, _facts: &Facts, found: &mut Vec<Issue>) {
+    let Some(workload) = Workload::of(manifest.object) else { return };
     if let Some(key) = workload.contradiction() {
         let message = format!("no node can satisfy this: the constraints on {key} contradict each other");
         let fix = "make nodeSelector and required node affinity consistent, or remove one of them".to_owned();
@@ -22,7 +22,7 @@ pub(super) fn object(subject: &Subject<'_>, _facts: &Facts, found: &mut Vec<Issu
     }
 }
 
-pub(super) fn render(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
-    placement::check(render, facts, found);
-    eviction::check(render, found);
+pub(super) fn check_set(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    placement::check(set, facts, found);
+    eviction::check(set, found);
 }

@@ -1,12 +1,12 @@
-//! Placement: would a NodePool of the input buy a node for each workload's pods?
+//! Workloads whose pods no NodePool of the input can run.
 //!
 //! Asked of the scheduler itself, in a cluster that holds nothing but the input's NodePools, classes and DaemonSets.
 
-use super::workload::Workload;
-use crate::facts::Facts;
 use crate::finding::Issue;
 use crate::rules::pods as rules;
-use crate::semantic::Render;
+use crate::semantic::ManifestSet;
+use crate::semantic::facts::Facts;
+use crate::semantic::pods::workload::Workload;
 use jiff::Timestamp;
 use napkeeper_api::manifests::Object;
 use napkeeper_core::catalog::live::{CapacityReservation, Fact, InfrastructureFacts};
@@ -26,11 +26,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Reasons that a message names.
-const REASONS: usize = 3;
+const MAX_REASONS: usize = 3;
 
-pub(super) fn check(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
-    let digests = || render.digests.iter().enumerate();
-    let workloads = digests().filter_map(|(i, d)| Some((i, Workload::of(&d.object)?)));
+pub(super) fn check(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
+    let objects = || set.objects.iter().enumerate();
+    let workloads = objects().filter_map(|(i, d)| Some((i, Workload::of(&d.object)?)));
     let mut waiting: BTreeMap<usize, Workload<'_>> =
         workloads.filter(|(_, w)| w.contradiction().is_none() && !asks_for_the_unknown(w)).collect();
     if waiting.is_empty() {
@@ -39,14 +39,14 @@ pub(super) fn check(render: &Render, facts: &Facts, found: &mut Vec<(usize, Issu
     too_large(facts, &mut waiting, found);
     let mut parts: BTreeMap<&str, BTreeMap<usize, Workload<'_>>> = BTreeMap::new();
     for (index, workload) in waiting {
-        parts.entry(render.part(index)).or_default().insert(index, workload);
+        parts.entry(set.cluster_folder(index)).or_default().insert(index, workload);
     }
-    let pools = digests().filter(|(_, d)| matches!(d.object, Object::NodePool(_)));
-    let with_pools: BTreeSet<&str> = pools.map(|(i, _)| render.part(i)).collect();
+    let pools = objects().filter(|(_, d)| matches!(d.object, Object::NodePool(_)));
+    let with_pools: BTreeSet<&str> = pools.map(|(i, _)| set.cluster_folder(i)).collect();
     for (part, mut waiting) in parts.into_iter().filter(|(part, _)| with_pools.contains(part)) {
-        let Some(base) = cluster(render, part) else { continue };
+        let Some(base) = cluster(set, part) else { continue };
         waiting.retain(|_, workload| !base.pools().values().any(|pool| may_name(pool, workload)));
-        homeless(&base, facts, waiting, found);
+        unschedulable(&base, facts, waiting, found);
     }
 }
 
@@ -63,11 +63,11 @@ fn may_name(pool: &NodePool, workload: &Workload<'_>) -> bool {
 }
 
 /// Extended resources that a VM size brings along. Others come from device plugins, of which manifests say nothing.
-const OF_SIZES: [&str; 2] = ["nvidia.com/gpu", "amd.com/gpu"];
+const GPU_RESOURCES: [&str; 2] = ["nvidia.com/gpu", "amd.com/gpu"];
 
 /// True when the input cannot tell which nodes have what the pods ask for.
 fn asks_for_the_unknown(workload: &Workload<'_>) -> bool {
-    workload.shape.requests.extended.iter().any(|(name, _)| !OF_SIZES.contains(&&**name))
+    workload.shape.requests.extended.iter().any(|(name, _)| !GPU_RESOURCES.contains(&&**name))
 }
 
 /// Takes out the workloads whose pods are larger than every size.
@@ -100,7 +100,7 @@ fn too_large(facts: &Facts, unplaced_workloads: &mut BTreeMap<usize, Workload<'_
 }
 
 /// Reports the workloads whose pods no pool takes, in any region that is looked at.
-fn homeless(
+fn unschedulable(
     base: &Snapshot,
     facts: &Facts,
     mut unplaced_workloads: BTreeMap<usize, Workload<'_>>,
@@ -130,7 +130,7 @@ fn homeless(
         let message = format!("no NodePool in the input can run its pods {place}: {why}");
         let fix =
             "change the pod's constraints, or add a NodePool for it; ignore this if nodes outside the input can run it";
-        let issue = Issue::new(&rules::HOMELESS, &workload.spec(), message).fix(fix.to_owned());
+        let issue = Issue::new(&rules::NO_NODE_POOL, &workload.spec(), message).fix(fix.to_owned());
         found.push((index, issue));
     }
 }
@@ -149,10 +149,10 @@ fn is_ours(unplaced: &UnschedulablePods) -> bool {
 
 /// The pools, classes and DaemonSets of a part of the input. A class that it lacks is taken to be all defaults. `None`
 /// when it has several versions of a pool: nobody can tell which one counts.
-fn cluster(render: &Render, part: &str) -> Option<Snapshot> {
+fn cluster(set: &ManifestSet, part: &str) -> Option<Snapshot> {
     let mut snapshot = Snapshot::default();
-    for (_, digest) in render.digests.iter().enumerate().filter(|(i, _)| render.part(*i) == part) {
-        match &digest.object {
+    for (_, retained) in set.objects.iter().enumerate().filter(|(i, _)| set.cluster_folder(*i) == part) {
+        match &retained.object {
             Object::NodePool(pool) if snapshot.pools().get(&pool.name).is_some() => return None,
             Object::NodePool(pool) => snapshot.put_pool(pool.name.clone(), (**pool).clone()),
             Object::NodeClass(class) => snapshot.put_class(class.name.clone(), (**class).clone()),
@@ -222,8 +222,8 @@ fn pod(index: usize, workload: &Workload<'_>) -> Option<Arc<Pod>> {
 }
 
 fn reasons(unplaced: &UnschedulablePods) -> String {
-    let mut shown: Vec<String> = unplaced.reasons().take(REASONS).collect();
-    if let Some(more) = unplaced.reasons.len().checked_sub(REASONS).filter(|n| *n > 0) {
+    let mut shown: Vec<String> = unplaced.reasons().take(MAX_REASONS).collect();
+    if let Some(more) = unplaced.reasons.len().checked_sub(MAX_REASONS).filter(|n| *n > 0) {
         shown.push(format!("and {more} more NodePools"));
     }
     shown.join("; ")

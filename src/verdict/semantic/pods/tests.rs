@@ -1,8 +1,8 @@
 //! Edges of the rules about pods; their pages hold the plain cases.
 
-use super::super::judged::files;
-use super::eviction;
-use crate::semantic::{Digest, Place, Render};
+use crate::semantic::pods::eviction;
+use crate::semantic::testing::files;
+use crate::semantic::{DocumentLocation, ManifestSet, RetainedObject};
 use napkeeper_api::manifests::{load_text, object};
 use napkeeper_api::path::Path;
 use std::time::{Duration, Instant};
@@ -253,13 +253,13 @@ fn thousands_of_budgets_do_not_look_at_thousands_of_workloads() {
     };
     let chunk = load_text("t.yaml", "a: b".to_owned()).chunks().remove(0);
     let values = (0..MANY).map(workload).chain((0..MANY).map(budget));
-    let digest = |value: serde_json::Value| {
-        let at = Place { source: 0, chunk: chunk.clone(), nth: 0 };
-        Digest::of(at, Path::root(), &value, object(&value).unwrap())
+    let retained = |value: serde_json::Value| {
+        let at = DocumentLocation { source: 0, chunk: chunk.clone(), nth: 0 };
+        RetainedObject::of(at, Path::root(), &value, object(&value).unwrap())
     };
-    let render = Render::new(values.map(digest).collect(), vec!["t.yaml".into()]);
+    let set = ManifestSet::new(values.map(retained).collect(), vec!["t.yaml".into()]);
     let (start, mut found) = (Instant::now(), Vec::new());
-    eviction::check(&render, &mut found);
+    eviction::check(&set, &mut found);
     // The product of both takes twenty seconds and more.
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     let [(at, issue)] = &found[..] else { panic!("{}", found.len()) };

@@ -1,4 +1,4 @@
-//! Workloads: which pods does an object stand for?
+//! The pods that an object stands for.
 
 use napkeeper_api::manifests::Object;
 use napkeeper_api::path::Path;

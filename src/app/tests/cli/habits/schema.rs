@@ -4,7 +4,7 @@ use super::{napkeeper, printed, root};
 use napkeeper_api::manifests;
 use napkeeper_api::yaml::Document;
 use napkeeper_sim::scenario;
-use napkeeper_verdict::{Severity, Verdict};
+use napkeeper_verdict::{Severity, Validator};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -17,11 +17,11 @@ fn schema(args: &[&str]) -> jsonschema::Validator {
     jsonschema::validator_for(&schema).unwrap()
 }
 
-fn accepts(verdict: &Verdict, document: &Document) -> bool {
+fn accepts(validator: &Validator, document: &Document) -> bool {
     if scenario::is_scenario(document) {
         return scenario::read(document).is_ok();
     }
-    verdict.document(document).findings.iter().all(|finding| finding.severity != Severity::Error)
+    validator.validate_document(document).findings.iter().all(|finding| finding.severity != Severity::Error)
 }
 
 /// Manifests that hold as much as can be, and all of the repository that have a schema.
@@ -112,7 +112,7 @@ impl Random {
 
 #[test]
 fn a_schema_never_refuses_what_the_engine_accepts() {
-    let verdict = Verdict::embedded().unwrap();
+    let validator = Validator::embedded().unwrap();
     let together = schema(&[]);
     let mut chance = Random(1);
     let mut kinds = std::collections::BTreeSet::new();
@@ -125,7 +125,7 @@ fn a_schema_never_refuses_what_the_engine_accepts() {
             let name = if kind == "config" { "napkeeper.yaml" } else { "t.yaml" };
             let document = Document::without_text(name, value);
             let of_kind = kind == "config" || document.value["kind"] == kind.as_str();
-            if of_kind && accepts(&verdict, &document) {
+            if of_kind && accepts(&validator, &document) {
                 accepted += 1;
                 kinds.insert(kind.clone());
                 for (schema, name) in [(&schema, kind.as_str()), (&together, "together")] {

@@ -1,0 +1,135 @@
+//! The answer that the API server would give to a write.
+
+use crate::schema::crds::{CrdSchemas, CrdVersion};
+use crate::schema::structural::{NO_FIELD, Reason, ValidationResult};
+use serde_json::Value;
+
+/// Why the API server refuses a field: `causes[]` of its answer.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StatusCause {
+    /// The field as the API server writes it, for example `spec.template.spec.requirements[0].key`; `<nil>` for none.
+    pub field: String,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// What the API server would answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiServerResponse {
+    /// HTTP status: 201 or 200 when it would be taken, 400, 409 or 422 when not.
+    pub code: u16,
+    /// Why it is refused with 422; each once.
+    pub causes: Vec<StatusCause>,
+    /// Fields that are unknown, as strict validation names them with 400.
+    pub unknown_fields: Vec<String>,
+}
+
+impl ApiServerResponse {
+    /// True when the object would be taken.
+    #[must_use]
+    pub const fn is_accepted(&self) -> bool {
+        self.code < 300
+    }
+
+    const fn bare(code: u16) -> Self {
+        Self { code, causes: Vec::new(), unknown_fields: Vec::new() }
+    }
+
+    fn one(field: &str, reason: Reason) -> Self {
+        Self { causes: vec![StatusCause { field: field.to_owned(), reason }], ..Self::bare(422) }
+    }
+
+    fn of(judged: &ValidationResult, version: &CrdVersion, accepted: u16) -> Self {
+        if !judged.unreadable.is_empty() {
+            return Self::bare(400);
+        }
+        if !judged.unknown.is_empty() {
+            let mut unknown_fields: Vec<String> = judged.unknown.iter().map(|field| field.name.clone()).collect();
+            unknown_fields.sort();
+            return Self { unknown_fields, ..Self::bare(400) };
+        }
+        let faults = judged.faults.iter().map(|fault| StatusCause { field: fault.field.clone(), reason: fault.reason });
+        let mut causes: Vec<StatusCause> = faults.collect();
+        if !version.rules.is_empty() && judged.faults.iter().any(|fault| fault.reason.blocks()) {
+            causes.push(StatusCause { field: NO_FIELD.to_owned(), reason: Reason::Invalid });
+        }
+        causes.sort();
+        causes.dedup();
+        Self { code: if causes.is_empty() { accepted } else { 422 }, causes, unknown_fields: Vec::new() }
+    }
+}
+
+impl CrdSchemas {
+    /// What the API server would answer to a new object.
+    #[must_use]
+    pub fn create(&self, value: &Value) -> ApiServerResponse {
+        let version = match self.addressed(value) {
+            Ok(found) => found,
+            Err(refused) => return refused,
+        };
+        ApiServerResponse::of(&version.create(value), version, 201)
+    }
+
+    /// What the API server would answer to an object that is to replace another.
+    #[must_use]
+    pub fn update(&self, old: &Value, new: &Value) -> ApiServerResponse {
+        let version = match self.addressed(new) {
+            Ok(found) => found,
+            Err(refused) => return refused,
+        };
+        let (stored, judged) = version.update(old, new);
+        let broken = !judged.unreadable.is_empty() || !judged.unknown.is_empty();
+        let meta = |value: &Value, key: &str| value["metadata"][key].as_str().unwrap_or_default().to_owned();
+        if !broken && meta(new, "name") != meta(&stored, "name") {
+            return ApiServerResponse::bare(400);
+        }
+        let (asked, held) = (meta(new, "resourceVersion"), meta(&stored, "resourceVersion"));
+        if !broken && asked.is_empty() {
+            return ApiServerResponse::one("metadata.resourceVersion", Reason::Invalid);
+        }
+        let uid = meta(new, "uid");
+        let other = !uid.is_empty() && uid != meta(&stored, "uid") || !held.is_empty() && asked != held;
+        if !broken && other {
+            return ApiServerResponse::bare(409);
+        }
+        ApiServerResponse::of(&judged, version, 200)
+    }
+
+    /// The version that an object says it is of, or what is answered when there is none.
+    fn addressed(&self, value: &Value) -> Result<&CrdVersion, ApiServerResponse> {
+        let text = |key: &str| value[key].as_str().filter(|text| !text.is_empty());
+        let (Some(api_version), Some(kind)) = (text("apiVersion"), text("kind")) else {
+            return Err(ApiServerResponse::bare(400));
+        };
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        if let Some((_, found)) = self.version(group, kind, version) {
+            return Ok(found);
+        }
+        let kinds = self.group(group);
+        let served = kinds.iter().any(|kind| kind.versions.iter().any(|v| v.name == version));
+        if let Some(latest) = kinds.iter().find(|k| k.name == kind).and_then(|kind| kind.versions.last()) {
+            return Err(unserved(latest, value, true));
+        }
+        // The address of the request says a kind that exists, so only the object's own word is wrong.
+        match self.kinds.iter().find_map(|kind| kind.versions.last()) {
+            Some(any) if !served => Err(unserved(any, value, false)),
+            _ => Err(ApiServerResponse::one("kind", Reason::Invalid)),
+        }
+    }
+}
+
+/// The answer to an object of a version that is not there: no field is known but those of every object, and `others` are
+/// looked at only where the kind is there in another version.
+fn unserved(other: &CrdVersion, value: &Value, others: bool) -> ApiServerResponse {
+    let judged = other.create(value);
+    if !judged.unreadable.is_empty() {
+        return ApiServerResponse::bare(400);
+    }
+    let of_metadata = judged.unknown.into_iter().map(|field| field.name).filter(|name| name.starts_with("metadata."));
+    let of_all = |key: &&String| ["apiVersion", "kind", "metadata"].contains(&key.as_str());
+    let fields = value.as_object().into_iter().flatten().map(|(key, _)| key);
+    let of_kind = fields.filter(|key| others && !of_all(key)).cloned();
+    let mut unknown_fields: Vec<String> = of_metadata.chain(of_kind).collect();
+    unknown_fields.sort();
+    ApiServerResponse { unknown_fields, ..ApiServerResponse::bare(400) }
+}

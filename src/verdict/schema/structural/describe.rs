@@ -1,0 +1,139 @@
+//! Writes the message and the fix of each fault.
+
+use crate::finding::{Issue, NotAString};
+use crate::rules::structure as rules;
+use crate::schema::structural::checks::numbers::NumberError;
+use crate::schema::structural::field_path::FieldPath;
+use crate::schema::structural::node::formats::Format;
+use crate::schema::structural::node::{SchemaNode, Types};
+use crate::text::re2::Pattern;
+use napkeeper_api::path::Segment;
+use napkeeper_api::wire::describe_pattern;
+use napkeeper_core::model::support::spelling::nearest;
+use serde_json::Value;
+
+/// Values that were renamed: the field, what it was, what it is.
+const RENAMED: [(&str, &str, &str); 1] = [("consolidationPolicy", "WhenUnderutilized", "WhenEmptyOrUnderutilized")];
+
+/// Required fields with one value, or one to begin with: the object, the field, the value.
+const EXPECTED_VALUES: [(&str, &str, &str); 3] = [
+    ("nodeClassRef", "group", "karpenter.azure.com"),
+    ("nodeClassRef", "kind", "AKSNodeClass"),
+    ("disruption", "consolidateAfter", "1m"),
+];
+
+/// Fields and maps whose values are text for people's words, where YAML likes to see something else.
+const TEXT_FIELDS: [&str; 9] =
+    ["labels", "annotations", "matchLabels", "nodeSelector", "tags", "value", "values", "data", "stringData"];
+
+pub(crate) fn wrong_type(value: &Value, node: &SchemaNode, place: &FieldPath<'_>) -> Issue {
+    let path = place.path();
+    let names: Vec<&str> = node.types.names().collect();
+    let Some(scalar) = NotAString::of(value).filter(|_| node.types == Types::STRING) else {
+        let message = format!("must be {}, got {}", article(&names), describe(value));
+        return Issue::new(&rules::TYPE, &path, message);
+    };
+    let keys = path.segments().iter().rev().filter_map(|segment| match segment {
+        Segment::Key(key) => Some(&**key),
+        Segment::Index(_) => None,
+    });
+    // The field itself, or the map that it is a key of.
+    let is_word = keys.take(2).any(|key| TEXT_FIELDS.contains(&key));
+    let rule = if is_word { &rules::UNQUOTED } else { &rules::TYPE };
+    Issue::not_a_string(rule, &path, scalar)
+}
+
+pub(crate) fn not_one_of(value: &Value, node: &SchemaNode, place: &FieldPath<'_>) -> Issue {
+    let path = place.path();
+    let names: Vec<&str> = node.allowed.iter().filter_map(Value::as_str).collect();
+    let given = value.as_str().unwrap_or_default();
+    let renamed = RENAMED.iter().find(|(field, old, _)| *old == given && path.last_key() == Some(*field));
+    let fix = match renamed {
+        Some((_, _, now)) => Some(format!("renamed to {now}")),
+        None => nearest(given, names.iter().copied()).map(|n| format!("did you mean {n}?")),
+    };
+    let shown = |allowed: &Value| allowed.as_str().map_or_else(|| allowed.to_string(), ToOwned::to_owned);
+    let named = node.allowed.iter().filter(|allowed| **allowed != "");
+    let allowed: Vec<String> = named.map(shown).collect();
+    Issue::new(&rules::ENUM, &path, format!("{value} is not one of {}", allowed.join(", "))).fix(fix)
+}
+
+pub(crate) fn missing(name: &str, place: &FieldPath<'_>) -> Issue {
+    let path = place.path();
+    let wanted = EXPECTED_VALUES.iter().find(|(parent, field, _)| *field == name && path.last_key() == Some(*parent));
+    let fix = wanted.map(|(_, field, value)| format!("add {field}: {value}"));
+    Issue::new(&rules::REQUIRED, &path.key(name), format!("required field {name} is missing")).fix(fix)
+}
+
+pub(crate) fn least(least: u64, count: u64, unit: &str, place: &FieldPath<'_>) -> Issue {
+    Issue::new(&rules::RANGE, &place.path(), format!("must be at least {least}{unit}, got {count}"))
+}
+
+pub(crate) fn most(most: u64, count: u64, unit: &str, place: &FieldPath<'_>) -> Issue {
+    Issue::new(&rules::RANGE, &place.path(), format!("must be at most {most}{unit}, got {count}"))
+}
+
+pub(crate) fn number(value: &Value, wrong: NumberError, place: &FieldPath<'_>) -> Issue {
+    let message = match wrong {
+        NumberError::Least { bound, exclusive: false } => format!("must be at least {bound}, got {value}"),
+        NumberError::Least { bound, exclusive: true } => format!("must be greater than {bound}, got {value}"),
+        NumberError::Most { bound, exclusive: false } => format!("must be at most {bound}, got {value}"),
+        NumberError::Most { bound, exclusive: true } => format!("must be less than {bound}, got {value}"),
+        NumberError::Multiple(factor) => format!("must be a multiple of {factor}, got {value}"),
+        NumberError::Range => format!("{value} is out of range"),
+    };
+    Issue::new(&rules::RANGE, &place.path(), message)
+}
+
+pub(crate) fn out_of_range(value: &Value, node: &SchemaNode, place: &FieldPath<'_>) -> Issue {
+    let message = match node.format {
+        Some(Format::Int32) => format!("{value} does not fit in 32 bits"),
+        Some(Format::Float) => format!("{value} does not fit in a 32-bit float"),
+        _ => format!("{value} does not fit in 64 bits"),
+    };
+    Issue::new(&rules::FORMAT, &place.path(), message)
+}
+
+pub(crate) fn pattern(text: &str, pattern: &Pattern, place: &FieldPath<'_>) -> Issue {
+    let message = match describe_pattern(pattern.source()) {
+        Some(form) => format!("{text:?} is not {form}"),
+        None => format!("{text:?} does not match {}", pattern.source()),
+    };
+    Issue::new(&rules::PATTERN, &place.path(), message)
+}
+
+pub(crate) fn format(text: &str, format: Format, place: &FieldPath<'_>) -> Issue {
+    Issue::new(&rules::FORMAT, &place.path(), format!("{text:?} is not {}", format.describe()))
+}
+
+pub(crate) fn combined(place: &FieldPath<'_>, said: &str) -> Issue {
+    Issue::new(&rules::MEANING, &place.path(), said)
+}
+
+pub(crate) fn no_quantity(value: &Value, place: &FieldPath<'_>) -> Issue {
+    let message = format!("{value} is not a quantity such as 500m, 2 or 4Gi");
+    let is_scalar = matches!(value, Value::String(_) | Value::Number(_));
+    Issue::new(if is_scalar { &rules::PATTERN } else { &rules::TYPE }, &place.path(), message)
+}
+
+fn article(names: &[&str]) -> String {
+    let with = |name: &&str| match *name {
+        "integer" => "an integer".to_owned(),
+        "boolean" => "a boolean".to_owned(),
+        "array" => "a list".to_owned(),
+        "object" => "a map".to_owned(),
+        other => format!("a {other}"),
+    };
+    names.iter().map(with).collect::<Vec<_>>().join(" or ")
+}
+
+pub(crate) fn describe(value: &Value) -> String {
+    match value {
+        Value::Object(_) => "a map".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Null => "null".to_owned(),
+        Value::String(text) => format!("a string ({text:?})"),
+        Value::Bool(value) => format!("a boolean ({value})"),
+        Value::Number(value) => format!("a number ({value})"),
+    }
+}

@@ -1,0 +1,374 @@
+//! Parses and checks an object's metadata.
+//!
+//! The API server reads metadata as a type of its own, not by the definition: what cannot be read is 400 Bad Request.
+
+use crate::finding::{Issue, NotAString};
+use crate::rules::structure as rules;
+use crate::schema::structural::describe::describe;
+use crate::schema::structural::fault::{Fault, Faults, Reason};
+use crate::schema::structural::field_path::FieldPath;
+use crate::text::names::{is_label, is_label_value, is_path_segment, is_qualified_name, is_subdomain, masked};
+use serde_json::{Map, Value};
+
+/// What a field of metadata holds.
+#[derive(Clone, Copy)]
+enum FieldType {
+    Text,
+    Integer,
+    Bool,
+    Time,
+    Texts,
+    TextMap,
+    Items(&'static [(&'static str, FieldType)]),
+    Anything,
+}
+
+const METADATA_FIELDS: &[(&str, FieldType)] = &[
+    ("annotations", FieldType::TextMap),
+    ("creationTimestamp", FieldType::Time),
+    ("deletionGracePeriodSeconds", FieldType::Integer),
+    ("deletionTimestamp", FieldType::Time),
+    ("finalizers", FieldType::Texts),
+    ("generateName", FieldType::Text),
+    ("generation", FieldType::Integer),
+    ("labels", FieldType::TextMap),
+    ("managedFields", FieldType::Items(MANAGED_FIELDS_FIELDS)),
+    ("name", FieldType::Text),
+    ("namespace", FieldType::Text),
+    ("ownerReferences", FieldType::Items(OWNER_REFERENCE_FIELDS)),
+    ("resourceVersion", FieldType::Text),
+    ("selfLink", FieldType::Text),
+    ("uid", FieldType::Text),
+];
+
+const OWNER_REFERENCE_FIELDS: &[(&str, FieldType)] = &[
+    ("apiVersion", FieldType::Text),
+    ("blockOwnerDeletion", FieldType::Bool),
+    ("controller", FieldType::Bool),
+    ("kind", FieldType::Text),
+    ("name", FieldType::Text),
+    ("uid", FieldType::Text),
+];
+
+const MANAGED_FIELDS_FIELDS: &[(&str, FieldType)] = &[
+    ("apiVersion", FieldType::Text),
+    ("fieldsType", FieldType::Text),
+    ("fieldsV1", FieldType::Anything),
+    ("manager", FieldType::Text),
+    ("operation", FieldType::Text),
+    ("subresource", FieldType::Text),
+    ("time", FieldType::Time),
+];
+
+/// What reading metadata gives.
+#[derive(Debug, Default)]
+pub(crate) struct ParsedMetadata {
+    /// What is kept: known fields that say something.
+    pub(crate) meta: Value,
+    /// What cannot be read.
+    pub(crate) unreadable: Vec<Issue>,
+    /// Fields that are unknown, as the API server writes them, with what a person is told.
+    pub(crate) unknown: Vec<(String, Issue)>,
+}
+
+/// Reads metadata that stands at a place.
+pub(crate) fn read(meta: &Value, place: &FieldPath<'_>) -> ParsedMetadata {
+    let mut reading = ParsedMetadata::default();
+    let kept = match meta {
+        Value::Object(map) => reading.fields(map, METADATA_FIELDS, place),
+        Value::Null => Map::new(),
+        other => {
+            reading.unreadable.push(wrong_type("a map", other, place));
+            Map::new()
+        }
+    };
+    reading.meta = Value::Object(kept);
+    reading
+}
+
+fn wrong_type(expected: &str, value: &Value, place: &FieldPath<'_>) -> Issue {
+    Issue::new(&rules::TYPE, &place.path(), format!("must be {expected}, got {}", describe(value)))
+}
+
+fn not_a_string(value: &Value, place: &FieldPath<'_>) -> Issue {
+    match NotAString::of(value) {
+        Some(scalar) => Issue::not_a_string(&rules::UNQUOTED, &place.path(), scalar),
+        None => wrong_type("a string", value, place),
+    }
+}
+
+impl ParsedMetadata {
+    fn fields(
+        &mut self,
+        map: &Map<String, Value>,
+        kinds: &'static [(&'static str, FieldType)],
+        place: &FieldPath<'_>,
+    ) -> Map<String, Value> {
+        let mut kept = Map::new();
+        for (key, value) in map {
+            let at = place.field(key);
+            let Some((_, kind)) = kinds.iter().find(|(name, _)| name == key) else {
+                let issue = super::issues::unknown(&at.path(), kinds.iter().map(|(name, _)| *name));
+                self.unknown.push((at.bracketed(), issue));
+                continue;
+            };
+            if let Some(value) = self.field(value, *kind, &at) {
+                kept.insert(key.clone(), value);
+            }
+        }
+        kept
+    }
+
+    fn field(&mut self, value: &Value, kind: FieldType, place: &FieldPath<'_>) -> Option<Value> {
+        let expected = match (value, kind) {
+            (Value::Null, _) => return None,
+            (_, FieldType::Anything) | (Value::Bool(_), FieldType::Bool) => return Some(value.clone()),
+            (Value::String(text), FieldType::Text) => return (!text.is_empty()).then(|| value.clone()),
+            (Value::Number(n), FieldType::Integer) if n.is_i64() || n.as_f64().is_some_and(is_64_bits) => {
+                return Some(value.clone());
+            }
+            (Value::String(text), FieldType::Time) if is_time(text) => return Some(value.clone()),
+            (Value::Array(items), FieldType::Texts) => return Some(self.texts(items, place)),
+            (Value::Object(map), FieldType::TextMap) => return Some(self.text_map(map, place)),
+            (Value::Array(items), FieldType::Items(kinds)) => {
+                let item = |(i, item): (usize, &Value)| match item {
+                    Value::Object(map) => Value::Object(self.fields(map, kinds, &place.index(i))),
+                    Value::Null => Value::Object(Map::new()),
+                    other => {
+                        self.unreadable.push(wrong_type("a map", other, &place.index(i)));
+                        Value::Null
+                    }
+                };
+                return Some(items.iter().enumerate().map(item).collect());
+            }
+            (_, FieldType::Text) => {
+                self.unreadable.push(not_a_string(value, place));
+                return None;
+            }
+            (_, FieldType::Integer) => "an integer",
+            (_, FieldType::Bool) => "a boolean",
+            (Value::String(text), FieldType::Time) => {
+                let message = format!("{text:?} is not a time in RFC 3339, such as 2026-11-21T08:00:00Z");
+                self.unreadable.push(Issue::new(&rules::FORMAT, &place.path(), message));
+                return None;
+            }
+            (_, FieldType::Time) => "a time",
+            (_, FieldType::Texts | FieldType::Items(_)) => "a list",
+            (_, FieldType::TextMap) => "a map",
+        };
+        self.unreadable.push(wrong_type(expected, value, place));
+        None
+    }
+
+    /// A null is as good as an empty text.
+    fn text(&mut self, value: &Value, place: &FieldPath<'_>) -> Value {
+        match value {
+            Value::String(_) => return value.clone(),
+            Value::Null => {}
+            other => self.unreadable.push(not_a_string(other, place)),
+        }
+        Value::String(String::new())
+    }
+
+    fn texts(&mut self, items: &[Value], place: &FieldPath<'_>) -> Value {
+        items.iter().enumerate().map(|(i, item)| self.text(item, &place.index(i))).collect()
+    }
+
+    fn text_map(&mut self, map: &Map<String, Value>, place: &FieldPath<'_>) -> Value {
+        map.iter().map(|(key, value)| (key.clone(), self.text(value, &place.key(key)))).collect()
+    }
+}
+
+/// Whole, and within 64 bits.
+fn is_64_bits(f: f64) -> bool {
+    f.fract() == 0.0 && f.abs() < 9.2e18
+}
+
+/// RFC 3339 with capital `T` and `Z`.
+fn is_time(text: &str) -> bool {
+    !text.contains([' ', 't', 'z']) && text.contains('T') && text.parse::<jiff::Timestamp>().is_ok()
+}
+
+/// Whose names these are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MetadataOwner {
+    /// An object of a cluster that is made now.
+    Created,
+    /// An object of a cluster that is there already, so its name is not looked at again.
+    Updated,
+    /// An object inside of another.
+    Embedded,
+}
+
+/// Most bytes of all annotations together.
+const MAX_ANNOTATION_BYTES: usize = 256 << 10;
+/// Where the API server cuts a name off before it adds five characters to it.
+const MAX_GENERATE_NAME: usize = 58;
+
+/// Makes a name where only its beginning is given, as the API server does; its five characters are random.
+pub(crate) fn generate_name(meta: &mut Value) {
+    let Some(map) = meta.as_object_mut().filter(|map| !map.contains_key("name")) else { return };
+    if let Some(prefix) = map.get("generateName").and_then(Value::as_str) {
+        let cut: String = prefix.chars().take(MAX_GENERATE_NAME).collect();
+        map.insert("name".to_owned(), Value::String(format!("{cut}00000")));
+    }
+}
+
+/// What an update may not set: when an object is deleted is up to the API server.
+pub(crate) fn check_deletion(old: &Value, new: &Value, place: &FieldPath<'_>, faults: &mut Faults) {
+    let differs = |key: &str| !new[key].is_null() && new[key] != old[key];
+    // A time of deletion that there is already stays, whatever is given.
+    let time = old["deletionTimestamp"].is_null() && differs("deletionTimestamp");
+    let period = differs("deletionGracePeriodSeconds");
+    for (key, changed) in [("deletionTimestamp", time), ("deletionGracePeriodSeconds", period)] {
+        if changed {
+            let at = place.field(key);
+            refuse(&at, Some((&at, "only the API server can set it".to_owned())), Reason::Invalid, faults);
+        }
+    }
+}
+
+/// Checks metadata that has been read.
+pub(crate) fn check(meta: &Value, owner: MetadataOwner, place: &FieldPath<'_>, faults: &mut Faults) {
+    let text = |key: &str| meta[key].as_str().unwrap_or_default();
+    let (name, prefix) = (text("name"), text("generateName"));
+    if owner != MetadataOwner::Updated {
+        naming(name, prefix, owner, place, faults);
+    }
+    finalizers(&meta["finalizers"], &place.field("finalizers"), faults);
+    if owner == MetadataOwner::Embedded {
+        // Of the object itself, the address of the request says the namespace, and the API server counts generations.
+        if let Some(namespace) = meta["namespace"].as_str().filter(|n| !is_label(n)) {
+            let at = place.field("namespace");
+            let message = format!("{namespace:?} is not a valid namespace: use lowercase letters, digits and '-'");
+            refuse(&at, Some((&at, message)), Reason::Invalid, faults);
+        }
+        if meta["generation"].as_f64().is_some_and(|generation| generation < 0.0) {
+            let at = place.field("generation");
+            refuse(&at, Some((&at, "must be at least 0".to_owned())), Reason::Invalid, faults);
+        }
+    }
+    labels(&meta["labels"], &place.field("labels"), faults);
+    annotations(&meta["annotations"], &place.field("annotations"), faults);
+    owners(&meta["ownerReferences"], &place.field("ownerReferences"), faults);
+}
+
+fn strings(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// `shown` is where a person looks and what is said there; without it something else says it.
+fn refuse(place: &FieldPath<'_>, shown: Option<(&FieldPath<'_>, String)>, reason: Reason, faults: &mut Faults) {
+    let field = place.bracketed();
+    let issue = shown.map(|(at, message)| Issue::new(&rules::METADATA, &at.path(), message));
+    faults.add(|| Fault { field, reason, issue, secondary: false });
+}
+
+fn naming(name: &str, prefix: &str, owner: MetadataOwner, place: &FieldPath<'_>, faults: &mut Faults) {
+    let embedded = owner == MetadataOwner::Embedded;
+    if !prefix.is_empty() {
+        let fits = if embedded { !prefix.contains(['/', '%']) } else { is_subdomain(&masked(prefix)) };
+        if !fits {
+            let at = place.field("generateName");
+            let message = format!("{prefix:?} is not a valid name prefix: use lowercase letters, digits, '-' and '.'");
+            refuse(&at, Some((&at, message)), Reason::Invalid, faults);
+        }
+    }
+    let at = place.field("name");
+    if embedded {
+        if !name.is_empty() && !is_path_segment(name) {
+            let message = format!("{name:?} is not a valid name: it must not contain '/' or '%'");
+            refuse(&at, Some((&at, message)), Reason::Invalid, faults);
+        }
+    } else if name.is_empty() {
+        refuse(&at, None, Reason::Required, faults);
+    } else if !is_subdomain(name) {
+        refuse(&at, None, Reason::Invalid, faults);
+    }
+}
+
+fn finalizers(finalizers: &Value, place: &FieldPath<'_>, faults: &mut Faults) {
+    for (i, finalizer) in strings(finalizers).enumerate() {
+        if !is_qualified_name(finalizer) {
+            let message = format!("{finalizer:?} is not a valid finalizer; use for example example.com/name");
+            refuse(place, Some((&place.index(i), message)), Reason::Invalid, faults);
+        }
+    }
+    if ["orphan", "foregroundDeletion"].iter().all(|name| strings(finalizers).any(|f| f == *name)) {
+        let message = "orphan and foregroundDeletion are mutually exclusive".to_owned();
+        refuse(place, Some((place, message)), Reason::Invalid, faults);
+    }
+}
+
+fn labels(labels: &Value, place: &FieldPath<'_>, faults: &mut Faults) {
+    for (key, value) in labels.as_object().into_iter().flatten() {
+        let at = place.key(key);
+        if !is_qualified_name(key) {
+            let message = format!("{key:?} is not a valid label key; use for example example.com/name");
+            refuse(place, Some((&at, message)), Reason::Invalid, faults);
+        }
+        if let Some(value) = value.as_str().filter(|value| !is_label_value(value)) {
+            let message =
+                format!("{value:?} is not a valid label value: use at most 63 letters, digits, '-', '_' and '.'");
+            refuse(place, Some((&at, message)), Reason::Invalid, faults);
+        }
+    }
+}
+
+fn annotations(annotations: &Value, place: &FieldPath<'_>, faults: &mut Faults) {
+    let mut size = 0;
+    for (key, value) in annotations.as_object().into_iter().flatten() {
+        size += key.len() + value.as_str().map_or(0, str::len);
+        if !is_qualified_name(&key.to_lowercase()) {
+            let message = format!("{key:?} is not a valid annotation key; use for example example.com/name");
+            refuse(place, Some((&place.key(key), message)), Reason::Invalid, faults);
+        }
+    }
+    if size > MAX_ANNOTATION_BYTES {
+        let message =
+            format!("the annotations have {size} bytes in total, more than the limit of {MAX_ANNOTATION_BYTES}");
+        refuse(place, Some((place, message)), Reason::TooLong, faults);
+    }
+}
+
+fn is_same_owner(one: &Value, other: &Value) -> bool {
+    let texts = ["apiVersion", "kind", "name", "uid"];
+    let flags = ["controller", "blockOwnerDeletion"];
+    texts.iter().all(|key| one[key].as_str().unwrap_or_default() == other[key].as_str().unwrap_or_default())
+        && flags.iter().all(|key| one[key].as_bool() == other[key].as_bool())
+}
+
+fn owners(owners: &Value, place: &FieldPath<'_>, faults: &mut Faults) {
+    let mut controllers = 0;
+    let list = owners.as_array().map(Vec::as_slice).unwrap_or_default();
+    for (i, owner) in list.iter().enumerate() {
+        // The API server drops an owner that is there already before it looks at them.
+        if list[..i].iter().any(|before| is_same_owner(before, owner)) {
+            continue;
+        }
+        let text = |key: &str| owner[key].as_str().unwrap_or_default();
+        // A group without a version, or more than one slash, is no version.
+        let version = text("apiVersion");
+        let parsed = match version.split_once('/') {
+            None => !version.is_empty(),
+            Some((_, rest)) => !rest.is_empty() && !rest.contains('/'),
+        };
+        let given = |key: &'static str| (key, !text(key).is_empty());
+        for (key, fits) in [("apiVersion", parsed), given("kind"), given("name"), given("uid")] {
+            if !fits {
+                let item = place.index(i);
+                let message =
+                    format!("an owner reference needs apiVersion, kind, name and uid: {key} is missing or invalid");
+                refuse(&place.field(key), Some((&item.field(key), message)), Reason::Invalid, faults);
+            }
+        }
+        if (version, text("kind")) == ("v1", "Event") {
+            refuse(place, Some((&place.index(i), "an Event cannot be an owner".to_owned())), Reason::Invalid, faults);
+        }
+        controllers += usize::from(owner["controller"] == true);
+    }
+    if controllers > 1 {
+        let message = "only one owner can be the controller".to_owned();
+        refuse(place, Some((place, message)), Reason::Invalid, faults);
+    }
+}

@@ -1,0 +1,171 @@
+//! Validates objects by structural schemas.
+//!
+//! In the order of the API server: metadata is read, unknown fields are noted, nulls go and defaults come
+//! ([`store`]), then all checks run over what would be stored, and cross-field rules when none of those stops them.
+
+mod checks;
+mod describe;
+mod fault;
+mod field_path;
+mod issues;
+mod metadata;
+mod node;
+mod pruning;
+mod ratchet;
+
+#[cfg(test)]
+mod tests;
+
+use crate::finding::Issue;
+pub(crate) use checks::scale::Scale;
+use checks::{embedded, lists};
+use fault::Faults;
+pub use fault::Reason;
+pub(crate) use fault::{Fault, NO_FIELD};
+pub(crate) use field_path::FieldPath;
+pub(crate) use issues::issues;
+use metadata::MetadataOwner;
+use napkeeper_api::path::Path;
+pub(crate) use node::SchemaNode;
+pub use node::compile::CompileError;
+pub(crate) use node::compile::{SchemaOrigin, compile};
+use ratchet::OldValue;
+pub(crate) use ratchet::as_read;
+use serde_json::Value;
+
+/// The form of a kind.
+#[derive(Debug)]
+pub(crate) struct ObjectSchema {
+    pub(crate) schema: SchemaNode,
+    /// Status is written through its own subresource only.
+    pub(crate) has_status: bool,
+    pub(crate) scale: Option<Scale>,
+}
+
+/// A field that is unknown.
+#[derive(Debug)]
+pub(crate) struct UnknownField {
+    /// As the API server writes it.
+    pub(crate) name: String,
+    pub(crate) issue: Issue,
+}
+
+/// What there is to say about the form of an object.
+#[derive(Debug, Default)]
+pub(crate) struct ValidationResult {
+    /// As it would be stored.
+    pub(crate) stored: Value,
+    /// What cannot be read: 400 Bad Request.
+    pub(crate) unreadable: Vec<Issue>,
+    pub(crate) unknown: Vec<UnknownField>,
+    /// What is refused: 422 Unprocessable Entity.
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// Judges an object that is created.
+pub(crate) fn create(value: &Value, form: &ObjectSchema) -> ValidationResult {
+    let mut judged = read(value, form);
+    if form.has_status
+        && let Some(map) = judged.stored.as_object_mut()
+    {
+        map.shift_remove("status");
+    }
+    metadata::generate_name(&mut judged.stored["metadata"]);
+    let mut faults = Faults::default();
+    metadata::check(
+        &judged.stored["metadata"],
+        MetadataOwner::Created,
+        &FieldPath::ROOT.field("metadata"),
+        &mut faults,
+    );
+    checks::check_into(&judged.stored, &form.schema, None, &mut faults);
+    others(&judged.stored, form, &mut faults);
+    lists::check(&judged.stored, &form.schema, &FieldPath::ROOT, &mut faults);
+    judged.faults = faults.into_list();
+    judged
+}
+
+/// Judges an object that replaces what is stored. What is refused and was there before is forgiven.
+pub(crate) fn update(old: &Value, new: &Value, form: &ObjectSchema) -> (Value, ValidationResult) {
+    let mut judged = read(new, form);
+    let mut old = read(old, form).stored;
+    as_read(&mut old);
+    if form.has_status
+        && let Some(map) = judged.stored.as_object_mut()
+    {
+        match old.get("status") {
+            Some(status) => drop(map.insert("status".to_owned(), status.clone())),
+            None => drop(map.shift_remove("status")),
+        }
+    }
+    let mut faults = Faults::default();
+    let meta = FieldPath::ROOT.field("metadata");
+    metadata::check(&judged.stored["metadata"], MetadataOwner::Updated, &meta, &mut faults);
+    metadata::check_deletion(&old["metadata"], &judged.stored["metadata"], &meta, &mut faults);
+    let past = OldValue { value: &old, shape: &form.schema };
+    checks::check_into(&judged.stored, &form.schema, Some(past), &mut faults);
+    others(&judged.stored, form, &mut faults);
+    let mut before = Faults::default();
+    lists::check(&old, &form.schema, &FieldPath::ROOT, &mut before);
+    if before.mark() == 0 {
+        lists::check(&judged.stored, &form.schema, &FieldPath::ROOT, &mut faults);
+    }
+    judged.faults = faults.into_list();
+    (old, judged)
+}
+
+fn others(value: &Value, form: &ObjectSchema, faults: &mut Faults) {
+    if let Some(scale) = &form.scale {
+        scale.check(value, faults);
+    }
+    embedded::check(value, &form.schema, &FieldPath::ROOT, faults);
+}
+
+/// What would be stored, before anything is checked.
+fn read(value: &Value, form: &ObjectSchema) -> ValidationResult {
+    let (mut stored, unknown) = pruning::prune(value, &form.schema);
+    let mut judged = ValidationResult::default();
+    judged.unknown.extend(
+        unknown
+            .into_iter()
+            .map(|unknown| UnknownField { issue: issues::unknown(&unknown.path, unknown.names()), name: unknown.name }),
+    );
+    let mut meta = metadata::read(&value["metadata"], &FieldPath::ROOT.field("metadata"));
+    let mut inner = embedded::EmbeddedProblems::default();
+    embedded::read(&mut stored, &form.schema, &FieldPath::ROOT, &mut inner);
+    judged.unreadable.append(&mut meta.unreadable);
+    judged.unreadable.append(&mut inner.issues);
+    let unknown = meta.unknown.into_iter().chain(inner.unknown);
+    judged.unknown.extend(unknown.map(|(name, issue)| UnknownField { name, issue }));
+    if let Some(map) = stored.as_object_mut() {
+        map.insert("metadata".to_owned(), meta.meta);
+    }
+    judged.stored = stored;
+    judged
+}
+
+/// Judges a value that is no object of Kubernetes, such as `napkeeper.yaml`.
+pub(crate) fn check_value(value: &Value, schema: &SchemaNode) -> ValidationResult {
+    let (stored, unknown) = pruning::prune_value(value, schema);
+    let unknown = unknown.into_iter().map(|unknown| {
+        // The walk began at a made-up field.
+        let path = unknown.path.segments().iter().skip(1).fold(Path::root(), |path, s| path.with(s.clone()));
+        UnknownField { issue: issues::unknown(&path, unknown.names()), name: path.to_string() }
+    });
+    let unknown = unknown.collect();
+    let mut faults = Faults::default();
+    checks::check_into(&stored, schema, None, &mut faults);
+    lists::check(&stored, schema, &FieldPath::ROOT, &mut faults);
+    ValidationResult { stored, unreadable: Vec::new(), unknown, faults: faults.into_list() }
+}
+
+/// What is wrong with metadata that stands inside of an object, such as that of a pod's template.
+pub(crate) fn label_issues(meta: &Value, at: &Path, found: &mut Vec<Issue>) {
+    let mut faults = Faults::default();
+    metadata::check(meta, MetadataOwner::Embedded, &FieldPath::ROOT, &mut faults);
+    let issues = faults.into_list().into_iter().filter_map(|fault| fault.issue);
+    found.extend(issues.map(|issue| {
+        let path = issue.path.segments().iter().fold(at.clone(), |path, segment| path.with(segment.clone()));
+        Issue { path, ..issue }
+    }));
+}

@@ -1,0 +1,209 @@
+//! The objects of an input: one at a time, and what is kept of each to compare them.
+
+use crate::semantic::azure::{self, DeclaredRequirement};
+use napkeeper_api::manifests::Object;
+use napkeeper_api::path::Path;
+use napkeeper_api::yaml::Chunk;
+use napkeeper_core::model::labels::DO_NOT_DISRUPT;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// One object whose form is right.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ValidObject<'s> {
+    /// As it is given: what a person wrote.
+    pub(crate) value: &'s Value,
+    /// As it would be stored: with defaults, without nulls.
+    pub(crate) stored: &'s Value,
+    /// As the domain knows it.
+    pub(crate) object: &'s Object,
+    /// `value` is what `migrate` makes of an older shape: values in it may be defaults that nobody wrote.
+    pub(crate) migrated: bool,
+}
+
+/// Where a document stands in the input.
+#[derive(Debug, Clone)]
+pub(crate) struct DocumentLocation {
+    /// Which of the sources.
+    pub(crate) source: usize,
+    /// Which part of it.
+    pub(crate) chunk: Chunk,
+    /// Which document of that part.
+    pub(crate) nth: usize,
+}
+
+/// What is kept of an object, to look at it together with all others. Small: there may be thousands.
+#[derive(Debug, Clone)]
+pub(crate) struct RetainedObject {
+    /// Where it stands.
+    pub(crate) at: DocumentLocation,
+    /// Its root in the document; not the document's own for an item of a List.
+    pub(crate) root: Path,
+    /// As the domain knows it.
+    pub(crate) object: Object,
+    /// `metadata.annotations`.
+    pub(crate) annotations: BTreeMap<Arc<str>, Arc<str>>,
+    /// The label `app.kubernetes.io/managed-by` says Helm.
+    pub(crate) managed_by_helm: bool,
+    /// What a NodePool asks for, entry by entry in its order: the domain knows only all of it together.
+    pub(crate) requirements: Option<Box<[DeclaredRequirement]>>,
+    /// The text of `karpenter.sh/do-not-disrupt` on the pods of a workload.
+    pub(crate) do_not_disrupt: Option<Arc<str>>,
+    /// What of it an API server writes and nobody else: not in the order of the file.
+    pub(crate) server_fields: Vec<&'static str>,
+    /// The pods of a workload are kept apart, by a topology spread or a pod anti-affinity.
+    pub(crate) spreads: bool,
+    /// The whole object, of kinds that only a family of rules reads (CustomResourceDefinitions' metadata, and the
+    /// objects of Argo CD, Flux and Azure's networks).
+    pub(crate) raw: Option<Arc<Value>>,
+}
+
+/// All objects of an input.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ManifestSet {
+    /// In the order of the input.
+    pub(crate) objects: Vec<RetainedObject>,
+    /// Names of the sources.
+    files: Vec<Arc<str>>,
+    /// An object stands in several files, so the input is for several clusters: one a folder.
+    several: bool,
+}
+
+impl ManifestSet {
+    /// All objects of the files of these names.
+    pub(crate) fn new(objects: Vec<RetainedObject>, files: Vec<Arc<str>>) -> Self {
+        let mut seen = BTreeMap::new();
+        let several = objects.iter().any(|retained| {
+            let again =
+                ObjectIdentity::of(&retained.object).and_then(|identity| seen.insert(identity, retained.at.source));
+            again.is_some_and(|source| source != retained.at.source)
+        });
+        Self { objects, files, several }
+    }
+
+    /// Which of several clusters an object is for: the folder of its file. Empty where all are for one.
+    pub(crate) fn cluster_folder(&self, index: usize) -> &str {
+        let Some(retained) = self.objects.get(index).filter(|_| self.several) else { return "" };
+        let file = self.files.get(retained.at.source).map(|f| &**f).unwrap_or_default();
+        file.rfind(['/', '\\']).and_then(|end| file.get(..end)).unwrap_or_default()
+    }
+
+    /// Two objects may be in one cluster: they are of one part, and no two versions of the same object.
+    pub(crate) fn may_share_cluster(&self, a: usize, b: usize) -> bool {
+        let identity = |index: usize| self.objects.get(index).and_then(|d| ObjectIdentity::of(&d.object));
+        let same = || identity(a).is_some_and(|of_a| identity(b) == Some(of_a));
+        self.cluster_folder(a) == self.cluster_folder(b) && (a == b || !same())
+    }
+}
+
+/// Kind, namespace and name: a cluster has one object of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ObjectIdentity<'o> {
+    pub(crate) kind: &'static str,
+    namespace: Option<&'o str>,
+    name: &'o str,
+}
+
+impl<'o> ObjectIdentity<'o> {
+    /// Of an object of a kind of which all of it is known.
+    pub(crate) fn of(object: &'o Object) -> Option<Self> {
+        let bare = |kind, name: &'o str| Some(Self { kind, namespace: None, name });
+        let (kind, key) = match object {
+            Object::NodePool(o) => return bare("NodePool", o.name.as_str()),
+            Object::NodeClass(o) => return bare("AKSNodeClass", o.name.as_str()),
+            Object::NodeClaim(o) => return bare("NodeClaim", o.name.as_str()),
+            Object::NodeOverlay(o) => return bare("NodeOverlay", o.name.as_str()),
+            Object::Deployment(o) => ("Deployment", &o.key),
+            Object::StatefulSet(o) => ("StatefulSet", &o.key),
+            Object::DaemonSet(o) => ("DaemonSet", &o.key),
+            Object::PodDisruptionBudget(o) => ("PodDisruptionBudget", &o.key),
+            Object::Pod(o) => ("Pod", &o.key),
+            Object::Job(o) => ("Job", &o.key),
+            Object::OrphanSweep(_)
+            | Object::PlacementPolicy(_)
+            | Object::PersistentVolume(_)
+            | Object::Other { .. } => return None,
+        };
+        Some(Self { kind, namespace: Some(key.namespace.as_str()), name: key.name.as_str() })
+    }
+}
+
+/// The name, after its namespace if there is one.
+impl fmt::Display for ObjectIdentity<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(self.name),
+        }
+    }
+}
+
+/// API groups of which the whole object is kept.
+const RAW_GROUPS: [&str; 6] = [
+    "admissionregistration.k8s.io",
+    "kustomize.toolkit.fluxcd.io",
+    "helm.toolkit.fluxcd.io",
+    "argoproj.io",
+    "source.toolkit.fluxcd.io",
+    "network.azure.com",
+];
+
+impl RetainedObject {
+    /// What is kept of an object.
+    pub(crate) fn of(at: DocumentLocation, root: Path, value: &Value, object: Object) -> Self {
+        let annotations = value["metadata"]["annotations"].as_object().into_iter().flatten();
+        let text = |(k, v): (&String, &Value)| Some((Arc::from(k.as_str()), Arc::from(v.as_str()?)));
+        let annotations = annotations.filter_map(text).collect();
+        let managed_by_helm = value["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm";
+        let requirements = azure::declared_requirements(value, &object);
+        let kept = value["spec"]["template"]["metadata"]["annotations"][DO_NOT_DISRUPT].as_str();
+        let do_not_disrupt = kept.map(Arc::from);
+        let server_fields = server_fields(value);
+        let pod = &value["spec"]["template"]["spec"];
+        let spreads = pod["topologySpreadConstraints"].is_array() || pod["affinity"]["podAntiAffinity"].is_object();
+        let raw = raw(value);
+        Self {
+            at,
+            root,
+            annotations,
+            managed_by_helm,
+            requirements,
+            do_not_disrupt,
+            server_fields,
+            spreads,
+            raw,
+            object,
+        }
+    }
+}
+
+/// Fields that an API server writes. Null and empty ones come from tools that print objects, and mean nothing.
+fn server_fields(value: &Value) -> Vec<&'static str> {
+    const METADATA: [&str; 6] =
+        ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"];
+    let means = |v: &Value| match v {
+        Value::Null => false,
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        _ => true,
+    };
+    let status = means(&value["status"]).then_some("status");
+    METADATA.into_iter().filter(|field| means(&value["metadata"][*field])).chain(status).collect()
+}
+
+fn raw(value: &Value) -> Option<Arc<Value>> {
+    let api_version = value["apiVersion"].as_str().unwrap_or_default();
+    let group = api_version.split('/').next().unwrap_or_default();
+    if value["kind"] == "CustomResourceDefinition" {
+        // Its schemas would be the largest part of all that is kept.
+        let mut small = value.clone();
+        if let Some(map) = small.as_object_mut() {
+            map.shift_remove("spec");
+            map.shift_remove("status");
+        }
+        return Some(Arc::new(small));
+    }
+    RAW_GROUPS.contains(&group).then(|| Arc::new(value.clone()))
+}

@@ -1,0 +1,139 @@
+//! Validates the files of an input: each document alone, then all objects together.
+//!
+//! Documents are read and validated one by one, on all cores, and only what is needed to compare them
+//! ([`RetainedObject`]) stays. So an input of thousands of objects takes the memory of a few.
+
+use super::yaml_scalars::SourceText;
+use super::{Report, Validator, comments};
+use crate::finding::{Finding, Issue};
+use crate::rules::structure as rules;
+use crate::semantic::{self, DocumentLocation, ManifestSet, RetainedObject};
+use napkeeper_api::manifests::{Object, Source};
+use napkeeper_api::path::Path;
+use napkeeper_api::yaml::{Chunk, Document, Problem, ProblemKind};
+use napkeeper_core::model::support::parallel::map_in_order;
+use serde_json::Value;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+/// Documents in a batch: their results are kept together, so that a million of them stay few.
+const BATCH_SIZE: usize = 16;
+/// Batches that are worth a thread of their own.
+const MIN_BATCHES_PER_TASK: usize = 4;
+/// Tasks of each thread: few enough that starting them costs nothing, enough that no thread ends much later.
+const TASKS_PER_THREAD: usize = 4;
+/// More threads than this gain nothing: reading the files is then what takes time.
+const MAX_THREADS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
+
+/// Neighbouring documents of a file.
+struct Batch<'c> {
+    source: usize,
+    chunks: &'c [Chunk],
+}
+
+/// What was found in a batch, and what is kept of its objects.
+#[derive(Default)]
+struct BatchResult {
+    report: Report,
+    retained: Vec<RetainedObject>,
+}
+
+impl Validator {
+    /// Validates all files of an input: each document alone, then their objects together. One report a file.
+    #[must_use]
+    pub fn validate_files(&self, sources: &[Source]) -> Vec<Report> {
+        let chunks: Vec<Vec<Chunk>> = sources.iter().map(Source::chunks).collect();
+        let batches: Vec<Batch<'_>> = (chunks.iter().enumerate())
+            .flat_map(|(source, all)| all.chunks(BATCH_SIZE).map(move |chunks| Batch { source, chunks }))
+            .collect();
+        let threads = available_parallelism().map_or(NonZeroUsize::MIN, |cores| cores.min(MAX_THREADS));
+        let per_task = batches.len().div_ceil(TASKS_PER_THREAD * threads.get()).max(MIN_BATCHES_PER_TASK);
+        let tasks: Vec<&[Batch<'_>]> = batches.chunks(per_task).collect();
+        let validate = |task: &&[Batch<'_>]| -> Vec<_> {
+            task.iter().map(|batch| (batch.source, self.validate_batch(sources, batch))).collect()
+        };
+        let mut reports = vec![Report::default(); sources.len()];
+        let files = sources.iter().map(|source| Arc::clone(&source.file)).collect();
+        let mut retained = Vec::new();
+        for (source, result) in map_in_order(threads, &tasks, validate).flatten() {
+            reports[source].add(result.report);
+            retained.extend(result.retained);
+        }
+        let set = ManifestSet::new(retained, files);
+        for (object, issue) in semantic::check_set(&set, self.facts()) {
+            if let Some(RetainedObject { at, root, .. }) = set.objects.get(object) {
+                reports[at.source].findings.extend(locate(sources, at, issue, root));
+            }
+        }
+        reports.iter_mut().for_each(|report| report.findings.sort_by_key(|f| (f.line, f.column, f.rule)));
+        reports
+    }
+
+    /// Validates an object that comes from no file, beside others that exist already and are not validated themselves.
+    /// Left out is what matters for files alone (Git, comments), and what compares all pools or workloads of an input.
+    #[must_use]
+    pub fn validate_beside(&self, document: &Document, others: impl IntoIterator<Item = Object>) -> Report {
+        let at = DocumentLocation { source: 0, chunk: Chunk::default(), nth: 0 };
+        let mut objects = Vec::new();
+        let mut report = self.validate_objects(document, None, |root, value, object| {
+            objects.push(RetainedObject::of(at.clone(), root, value, object));
+        });
+        let ours = objects.len();
+        let retain = |object| RetainedObject::of(at.clone(), Path::root(), &Value::Null, object);
+        objects.extend(others.into_iter().map(retain));
+        let set = ManifestSet::new(objects, vec![Arc::clone(&document.file)]);
+        for (object, issue) in semantic::check_beside(&set, self.facts()) {
+            if let Some(retained) = set.objects.get(object).filter(|_| object < ours) {
+                report.findings.push(issue.locate(document, &retained.root));
+            }
+        }
+        report
+    }
+
+    fn validate_batch(&self, sources: &[Source], batch: &Batch<'_>) -> BatchResult {
+        let mut result = BatchResult::default();
+        for chunk in batch.chunks {
+            self.validate_chunk(&sources[batch.source], batch.source, chunk, &mut result);
+        }
+        result
+    }
+
+    fn validate_chunk(&self, source: &Source, index: usize, chunk: &Chunk, result: &mut BatchResult) {
+        let BatchResult { report, retained } = result;
+        let reading = source.parse_chunk(chunk.clone());
+        report.findings.extend(reading.problems.iter().map(|problem| unreadable(source, problem)));
+        for (nth, document) in reading.documents.iter().enumerate() {
+            let at = DocumentLocation { source: index, chunk: chunk.clone(), nth };
+            let text = SourceText { file: &source.text, chunk };
+            let mut found = self.validate_objects(document, Some(text), |root, value, object| {
+                retained.push(RetainedObject::of(at.clone(), root, value, object));
+            });
+            comments::check(document, &source.text, chunk, &mut found.findings);
+            report.add(found);
+        }
+    }
+}
+
+fn unreadable(source: &Source, problem: &Problem) -> Finding {
+    let rule = match problem.kind {
+        ProblemKind::Syntax => &rules::SYNTAX,
+        ProblemKind::DuplicateKey => &rules::DUPLICATE_KEY,
+    };
+    Finding {
+        rule: rule.id,
+        severity: rule.severity,
+        file: source.file.to_string(),
+        line: problem.position.line,
+        column: problem.position.column,
+        path: String::new(),
+        message: problem.message.clone(),
+        fix: None,
+    }
+}
+
+/// Reads the issue's document again: most have none, so none is kept for it.
+fn locate(sources: &[Source], at: &DocumentLocation, issue: Issue, root: &Path) -> Option<Finding> {
+    let reading = sources.get(at.source)?.parse_chunk(at.chunk.clone());
+    Some(issue.locate(reading.documents.get(at.nth)?, root))
+}

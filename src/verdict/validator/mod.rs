@@ -1,0 +1,422 @@
+//! Validates documents: schema, policies and semantic rules.
+
+mod comments;
+mod files;
+mod yaml_scalars;
+
+use crate::cel::Rules;
+use crate::finding::{Finding, Issue};
+use crate::migrate;
+use crate::policy::{Inputs, Policies, PolicyFinding};
+use crate::rules::structure as rules;
+use crate::schema::builtin::BuiltinKind;
+use crate::schema::crds::{CrdKind, CrdSchemas, CrdVersion, SchemaError};
+use crate::schema::lookup::{SchemaLookup, look_up};
+use crate::schema::structural::{self, FieldPath, SchemaNode, SchemaOrigin};
+use crate::semantic::facts::Facts;
+use crate::semantic::{self, ValidObject};
+use napkeeper_api::config;
+use napkeeper_api::manifests::{Object, items, object};
+use napkeeper_api::path::Path;
+use napkeeper_api::yaml::Document;
+use napkeeper_core::model::names::{NodePoolName, ObjectName};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use yaml_scalars::SourceText;
+
+/// What was found in a file.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Report {
+    /// What is wrong, by place.
+    pub findings: Vec<Finding>,
+    /// How many objects were checked.
+    pub checked: usize,
+    /// Objects of other kinds, by `apiVersion kind`.
+    pub skipped: BTreeMap<String, usize>,
+}
+
+impl Report {
+    /// Adds what was found in another file.
+    pub fn add(&mut self, other: Self) {
+        self.findings.extend(other.findings);
+        self.checked += other.checked;
+        for (kind, n) in other.skipped {
+            *self.skipped.entry(kind).or_default() += n;
+        }
+    }
+}
+
+/// The rules, ready to be applied.
+#[derive(Debug)]
+pub struct Validator {
+    definitions: CrdSchemas,
+    /// The definitions of this build, where others are judged by: what do those lack?
+    ours: Option<CrdSchemas>,
+    config: SchemaNode,
+    facts: Facts,
+    policies: Option<(Arc<Policies>, Inputs)>,
+}
+
+impl Validator {
+    /// The rules for the kinds of this build, and what its catalogue says of all regions.
+    ///
+    /// # Errors
+    /// [`SchemaError`] when what is embedded is broken, which a test rules out.
+    pub fn embedded() -> Result<Self, SchemaError> {
+        let config = structural::compile(&config::schema(), SchemaOrigin::OwnType)
+            .map_err(|source| SchemaError::OwnSchema { what: "napkeeper.yaml", source })?;
+        let (definitions, facts) = (CrdSchemas::embedded()?, Facts::embedded(None)?);
+        Ok(Self { definitions, ours: None, config, facts, policies: None })
+    }
+
+    /// The same rules, by other definitions.
+    #[must_use]
+    pub fn with_definitions(self, definitions: CrdSchemas) -> Self {
+        let ours = if definitions.is_embedded() { None } else { self.ours.or(Some(self.definitions)) };
+        Self { definitions, ours, ..self }
+    }
+
+    /// What is judged by.
+    #[must_use]
+    pub const fn definitions(&self) -> &CrdSchemas {
+        &self.definitions
+    }
+
+    /// The same rules, with other facts.
+    #[must_use]
+    pub fn with_facts(self, facts: Facts) -> Self {
+        Self { facts, ..self }
+    }
+
+    /// The same rules, for this version of Kubernetes, such as `1.33.2`.
+    #[must_use]
+    pub fn with_kubernetes(mut self, version: Option<String>) -> Self {
+        self.facts.kubernetes = version;
+        self
+    }
+
+    /// What is known beside the manifests.
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// The same rules, with policies beside them. What the policies may need to know is among the inputs.
+    #[must_use]
+    pub fn with_policies(self, policies: Arc<Policies>, inputs: Inputs) -> Self {
+        Self { policies: Some((policies, inputs)), ..self }
+    }
+
+    /// What the policies say of an object as it would be stored.
+    fn check_policies(&self, stored: &Value, found: &mut Vec<Issue>) {
+        if let Some((policies, inputs)) = &self.policies {
+            found.extend(policies.evaluate(stored, None, inputs).iter().filter_map(PolicyFinding::issue));
+        }
+    }
+
+    /// Semantic rules on an object that its schema accepts.
+    fn check_semantics(&self, object: ValidObject<'_>, found: &mut Vec<Issue>) {
+        semantic::check_object(&object, &self.facts, found);
+    }
+
+    /// Validates a document, or each item of one that is a `v1` List, alone.
+    #[must_use]
+    pub fn validate_document(&self, document: &Document) -> Report {
+        self.validate_objects(document, None, |_, _, _| {})
+    }
+
+    /// Validates the objects of a document, and passes each that its schema accepts to `keep`. `text` is the file's, where
+    /// there is one.
+    fn validate_objects(
+        &self,
+        document: &Document,
+        text: Option<SourceText<'_>>,
+        mut keep: impl FnMut(Path, &Value, Object),
+    ) -> Report {
+        let mut report = Report::default();
+        let locate = |issue: Issue, root: &Path| match text {
+            Some(text) => text.locate(issue, document, root),
+            None => issue.locate(document, root),
+        };
+        if config::is_config(&document.file) {
+            let found = structural::issues(&structural::check_value(&document.value, &self.config));
+            report.checked = 1;
+            report.findings = found.into_iter().map(|issue| locate(issue, &Path::root())).collect();
+            return report;
+        }
+        for (root, value) in items(document) {
+            let mut found = Vec::new();
+            let lookup = look_up(&self.definitions, value, &mut found);
+            match lookup {
+                SchemaLookup::NotValidated(ref kind) => *report.skipped.entry(kind.clone()).or_default() += 1,
+                _ => report.checked += 1,
+            }
+            let accepted = match lookup {
+                SchemaLookup::NotValidated(_) => self.validate_unknown(value, &mut found),
+                SchemaLookup::Builtin(builtin) => self.validate_builtin(builtin, value, &mut found),
+                SchemaLookup::UnknownKind => None,
+                SchemaLookup::Crd(kind, version) => self.validate_custom(kind, version, value, &mut found),
+            };
+            if let Some(object) = accepted {
+                keep(root.clone(), value, object);
+            }
+            report.findings.extend(found.into_iter().map(|issue| locate(issue, &root)));
+        }
+        report
+    }
+
+    /// Checks an object without a schema here, as far as rules know its kind.
+    fn validate_unknown(&self, value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
+        self.check_policies(value, found);
+        check_crd_rules(value, found);
+        let object = object(value).ok()?;
+        self.check_semantics(ValidObject { value, stored: value, object: &object, migrated: false }, found);
+        Some(object)
+    }
+
+    /// Validates an object of a kind of Kubernetes itself; it is returned if its schema accepts it.
+    fn validate_builtin(&self, builtin: &BuiltinKind, value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
+        let (stored, mut form) = builtin.validate(value, self.facts.kubernetes.as_deref());
+        check_name(value, &mut form);
+        let sound = form.is_empty();
+        found.extend(form);
+        if sound {
+            self.check_policies(&stored, found);
+        }
+        check_placeholders(&value["spec"], &FieldPath::ROOT.field("spec"), found);
+        let object = sound.then(|| object(value).ok()).flatten()?;
+        self.check_semantics(ValidObject { value, stored: &stored, object: &object, migrated: false }, found);
+        Some(object)
+    }
+
+    /// Validates an object of a kind that a CRD defines; it is returned if its schema accepts it.
+    fn validate_custom(
+        &self,
+        kind: &CrdKind,
+        version: &CrdVersion,
+        value: &Value,
+        found: &mut Vec<Issue>,
+    ) -> Option<Object> {
+        let version_is_served = found.iter().all(|i| *i.rule != rules::VERSION);
+        let judged = version.create(value);
+        let mut form = structural::issues(&judged);
+        if let Some(ours) = &self.ours {
+            form.iter_mut().for_each(|issue| self.explain_old_crd(ours, kind, version, issue));
+        }
+        check_name(value, &mut form);
+        let sound = form.is_empty() && version_is_served;
+        found.extend(form);
+        if sound {
+            self.check_policies(&judged.stored, found);
+        }
+        check_placeholders(&value["spec"], &FieldPath::ROOT.field("spec"), found);
+        if !sound {
+            return self.validate_migrated(value, found);
+        }
+        let object = convert(&judged.stored, found)?;
+        self.check_semantics(ValidObject { value, stored: &judged.stored, object: &object, migrated: false }, found);
+        Some(object)
+    }
+
+    /// An object of an older shape is looked at as `migrate` would write it, so that one run says what else is wrong.
+    fn validate_migrated(&self, value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
+        let migrated = migrate::migrated(value)?;
+        let SchemaLookup::Crd(_, version) = look_up(&self.definitions, &migrated, &mut Vec::new()) else { return None };
+        let judged = version.create(&migrated);
+        if !structural::issues(&judged).is_empty() {
+            return None;
+        }
+        let object = object(&judged.stored).ok()?;
+        self.check_semantics(
+            ValidObject { value: &migrated, stored: &judged.stored, object: &object, migrated: true },
+            found,
+        );
+        Some(object)
+    }
+
+    /// A field that this build knows and the chosen definitions do not is no misspelt one.
+    fn explain_old_crd(&self, ours: &CrdSchemas, kind: &CrdKind, version: &CrdVersion, issue: &mut Issue) {
+        if *issue.rule != rules::UNKNOWN_FIELD {
+            return;
+        }
+        let Some((_, known)) = ours.version(&kind.group, &kind.name, &version.name) else { return };
+        if !known.form.schema.knows(&issue.path) {
+            return;
+        }
+        let (origin, ours) = (self.definitions.origin(), CrdSchemas::embedded_version());
+        issue.rule = &rules::DEFINITION;
+        issue.message = format!("unknown field in the CRD schemas of {origin}; napkeeper's own have it ({ours})");
+        issue.fix = Some("update the CRDs, or remove the field".to_owned());
+    }
+}
+
+/// The rules of a CustomResourceDefinition must be such that they can be evaluated.
+fn check_crd_rules(value: &Value, found: &mut Vec<Issue>) {
+    if value["kind"] != "CustomResourceDefinition" {
+        return;
+    }
+    for (i, version) in value["spec"]["versions"].as_array().into_iter().flatten().enumerate() {
+        if let Err(error) = Rules::compile(&version["schema"]["openAPIV3Schema"]) {
+            found.push(
+                error.into_issue(&Path::from_dotted("spec.versions").index(i).key("schema").key("openAPIV3Schema")),
+            );
+        }
+    }
+}
+
+/// The API server checks names by its own rules, not by the definition's.
+fn check_name(value: &Value, found: &mut Vec<Issue>) {
+    let metadata = &value["metadata"];
+    let path = Path::from_dotted("metadata.name");
+    match metadata["name"].as_str().filter(|n| !n.is_empty()) {
+        Some(name) => {
+            let refused =
+                if value["kind"] == "NodePool" { NodePoolName::new(name).err() } else { ObjectName::new(name).err() };
+            found.extend(refused.map(|e| Issue::new(&rules::NAME, &path, e.to_string())));
+        }
+        None if metadata["generateName"].as_str().is_some_and(|n| !n.is_empty()) => {}
+        None if metadata["name"].is_null() || metadata["name"] == "" => {
+            let message = "required field name is missing";
+            found.push(Issue::new(&rules::NAME, &path, message));
+        }
+        // A name of another type has been said to be wrong.
+        None => {}
+    }
+}
+
+/// Manifests are pasted from guides: `<sub-id>` satisfies the pattern of a resource id and names nothing.
+fn check_placeholders(value: &Value, place: &FieldPath<'_>, found: &mut Vec<Issue>) {
+    match value {
+        Value::String(text) => {
+            if let Some(placeholder) = placeholder(text) {
+                let message = format!("unreplaced placeholder {placeholder}");
+                let fix = "replace it with the real value".to_owned();
+                found.push(Issue::new(&rules::PLACEHOLDER, &place.path(), message).fix(fix));
+            }
+        }
+        Value::Array(items) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(i, item)| check_placeholders(item, &place.index(i), found));
+        }
+        Value::Object(map) => map.iter().for_each(|(key, child)| check_placeholders(child, &place.field(key), found)),
+        _ => {}
+    }
+}
+
+/// The first `<word>` in a text.
+fn placeholder(text: &str) -> Option<&str> {
+    let start = text.find('<')?;
+    let end = start + text[start..].find('>')?;
+    let inner = &text[start + 1..end];
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ');
+    (!inner.is_empty() && inner.chars().all(is_word)).then(|| &text[start..=end])
+}
+
+/// What the domain cannot make sense of, though its form is right; else the object.
+fn convert(value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
+    value["metadata"]["name"].as_str()?;
+    match object(value) {
+        Ok(object) => Some(object),
+        Err(violations) => {
+            let known = |path: &Path| found.iter().any(|i| i.path == *path);
+            let new: Vec<_> = violations.0.into_iter().filter(|v| !known(&v.path)).collect();
+            found.extend(new.into_iter().map(|v| semantic::invalid_value(&v.path, v.message)));
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use napkeeper_api::manifests::{Source, load_text};
+
+    fn judged(source: Source) -> Report {
+        Validator::embedded().unwrap().validate_files(&[source]).remove(0)
+    }
+
+    /// `path rule` of everything that is found about the form: what each family finds is tested beside it.
+    fn findings(text: &str) -> Vec<String> {
+        let source = load_text("t.yaml", text.to_owned());
+        let report = judged(source);
+        let shown = |f: &Finding| format!("{} {}", f.path, f.rule);
+        report.findings.iter().filter(|f| f.rule.starts_with("NK1")).map(shown).collect()
+    }
+
+    fn class(spec: &str) -> Vec<String> {
+        findings(&format!(
+            "{{apiVersion: karpenter.azure.com/v1beta1, kind: AKSNodeClass, metadata: {{name: a}}, {spec}}}"
+        ))
+    }
+
+    #[test]
+    fn what_the_api_server_accepts_has_no_findings() {
+        for spec in [
+            "spec: null",
+            "spec: {maxPods: null, tags: {a: null}, gpu: {}}",
+            "spec: {osDiskSizeGB: 1e2, maxPods: 50.0}",
+            "status: {conditions: text}",
+            "spec: {vnetSubnetID: /SUBSCRIPTIONS/5f2c1d3e-8a4b-4c6d-9e0f-1a2b3c4d5e6f/resourcegroups/rg/providers/microsoft.network/virtualnetworks/v/subnets/s}",
+        ] {
+            assert_eq!(class(spec), [] as [&str; 0], "{spec}");
+        }
+    }
+
+    #[test]
+    fn each_constraint_of_the_schema_has_its_rule() {
+        let dns = "forwardDestination: VnetDNS, forwardPolicy: Random, maxConcurrent: 1, protocol: PreferUDP, \
+                   queryLogging: Log, serveStale: Verify, serveStaleDuration: 1h, cacheDuration: 1h, zone: .";
+        for (spec, expected) in [
+            ("spec: {maxPods: 9}", "spec.maxPods NK1015"),
+            ("spec: {maxPods: '50'}", "spec.maxPods NK1011"),
+            ("spec: {maxPods: 50.5}", "spec.maxPods NK1011"),
+            ("spec: {imageFamily: ubuntu}", "spec.imageFamily NK1013"),
+            ("spec: {tags: {a: 1}}", "spec.tags.a NK1022"),
+            ("spec: {kubelet: {allowedUnsafeSysctls: [null]}}", "spec.kubelet.allowedUnsafeSysctls[0] NK1011"),
+            ("spec: {kubelet: {podPidsLimit: 1e30}}", "spec.kubelet.podPidsLimit NK1011"),
+            ("spec: {localDNS: {mode: Required, kubeDNSOverrides: []}}", "spec.localDNS.vnetDNSOverrides NK1012"),
+            ("status: {new: 1}", "status.new NK1010"),
+            ("spec: {MaxPods: null}", "spec.MaxPods NK1010"),
+        ] {
+            assert_eq!(class(spec), [expected], "{spec}");
+        }
+        let twice = format!(
+            "spec: {{localDNS: {{mode: Required, vnetDNSOverrides: [], kubeDNSOverrides: [{{{dns}}}, {{{dns}}}]}}}}"
+        );
+        assert_eq!(
+            class(&twice),
+            [
+                "spec.localDNS.vnetDNSOverrides NK1030",
+                "spec.localDNS.kubeDNSOverrides NK1030",
+                "spec.localDNS.kubeDNSOverrides[1] NK1016"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_has_the_form_but_no_meaning_is_found() {
+        let pool = |requirement: &str| {
+            findings(&format!(
+                "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: a}}, spec: {{template: {{spec: {{\
+                 nodeClassRef: {{group: karpenter.azure.com, kind: AKSNodeClass, name: a}}, requirements: \
+                 [{{key: example.com/a, operator: {requirement}}}]}}}}}}}}"
+            ))
+        };
+        assert_eq!(pool("Exists"), [] as [&str; 0]);
+        assert_eq!(pool("Exists, values: [a]"), ["spec.template.spec.requirements[0].values NK1020"]);
+        for bad in ["In", "Gt, values: [a]", "In, values: [a], minValues: 2"] {
+            assert_eq!(pool(bad), ["spec.template.spec.requirements NK1030"], "{bad}");
+        }
+        let sweep = "{apiVersion: napkeeper.io/v1alpha1, kind: OrphanSweep, metadata: {name: a}, \
+                     spec: {minimumAge: {vm: 9m}, exclusions: [{}]}}";
+        assert_eq!(findings(sweep), ["spec.minimumAge.vm NK1030", "spec.exclusions[0] NK1030"]);
+    }
+
+    #[test]
+    fn other_groups_and_other_yaml_are_counted_and_nothing_else() {
+        let source = load_text("t.yaml", "{apiVersion: v1, kind: Service, x: 1}\n---\nservices: {}\n".to_owned());
+        let report = judged(source);
+        assert_eq!((report.checked, report.findings.len()), (0, 0));
+        assert_eq!(report.skipped.len(), 2);
+    }
+}
