@@ -1,4 +1,4 @@
-//! Metrics: how often is the webhook asked, how does it answer, and how fast?
+//! Metrics of the webhook: requests, failures, denials, hints, durations.
 
 use napkeeper_serve::metrics::LATENCY_SECONDS;
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;

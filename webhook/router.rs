@@ -1,16 +1,13 @@
-//! The router: which path answers what, within which limits?
+//! Routes requests to `/validate` and `/mutate`, within limits of time, size and concurrency.
 
-use crate::basis::Basis;
-use crate::checked::{self, BadPatch};
-use crate::defaults::{self, Given};
-use crate::guard::Guard;
-use crate::hinter::{Hinter, NoAnswer, Snapshots};
+use crate::hints::{FailOpenReason, HintService, Snapshots};
 use crate::metrics::Metrics;
-use crate::object::{Content, Text, without_managed_fields};
-use crate::review::{Answer, Asked, Request};
-use crate::size::{MAX_VALUES, Size};
-use crate::validate::Judge;
-use crate::{mutate, validate};
+use crate::mutate::{self, DefaultsOutcome, InvalidPatch};
+use crate::review::{
+    AdmissionResponse, MAX_VALUES, RawObject, Request, RequestSize, RequestSummary, ReviewObject,
+    without_managed_fields,
+};
+use crate::validate::{self, DeletionProtection, SourcedValidator, ValidationContext};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -41,7 +38,7 @@ const MUTATE: &str = "/mutate";
 pub struct Limits {
     /// Objects that are judged at once, and pods that may wait for a hint.
     pub max_concurrency: usize,
-    /// Longest time to judge an object; below the timeout of the hook configuration.
+    /// Longest time to validate an object; below the timeout of the hook configuration.
     pub validate_timeout: Duration,
     /// Longest time to wait for a hint.
     pub hint_timeout: Duration,
@@ -71,10 +68,10 @@ pub enum StartError {
 /// What the paths answer from.
 #[derive(Debug)]
 pub struct Webhook {
-    validator: watch::Receiver<Arc<Basis>>,
+    validator: watch::Receiver<Arc<SourcedValidator>>,
     snapshots: Snapshots,
-    hints: Hinter,
-    deletion_protection: Guard,
+    hints: HintService,
+    deletion_protection: DeletionProtection,
     policies: Arc<Policies>,
     placement: watch::Receiver<Arc<PlacementPolicies>>,
     blockers: watch::Receiver<Arc<ClusterBlockers>>,
@@ -88,7 +85,7 @@ pub struct Webhook {
 }
 
 /// The place of a large review among those that are worked on; of a usual one nothing.
-type Turn = Option<OwnedSemaphorePermit>;
+type LargeReviewSlot = Option<OwnedSemaphorePermit>;
 
 impl Webhook {
     /// A webhook that runs in `namespace`, whose pods it leaves alone. Hints begin with the first of the `snapshots`,
@@ -105,10 +102,10 @@ impl Webhook {
     ) -> Result<Self, StartError> {
         let snapshots: Snapshots = snapshots;
         Ok(Self {
-            validator: watch::channel(Arc::new(Basis::embedded()?)).1,
-            hints: Hinter::start(snapshots.clone(), clock, limits.max_concurrency)?,
+            validator: watch::channel(Arc::new(SourcedValidator::embedded()?)).1,
+            hints: HintService::start(snapshots.clone(), clock, limits.max_concurrency)?,
             snapshots,
-            deletion_protection: Guard::default(),
+            deletion_protection: DeletionProtection::default(),
             policies: Arc::default(),
             placement: watch::channel(Arc::default()).1,
             blockers: watch::channel(Arc::default()).1,
@@ -129,20 +126,20 @@ impl Webhook {
 
     /// What it judges by.
     #[must_use]
-    pub fn validator(&self) -> Arc<Basis> {
+    pub fn validator(&self) -> Arc<SourcedValidator> {
         Arc::clone(&self.validator.borrow())
     }
 
-    /// The same webhook, judging by what Azure was last said to offer.
+    /// The same webhook, validation by what Azure was last said to offer.
     #[must_use]
-    pub fn with_validator(self, basis: watch::Receiver<Arc<Basis>>) -> Self {
-        Self { validator: basis, ..self }
+    pub fn with_validator(self, validator: watch::Receiver<Arc<SourcedValidator>>) -> Self {
+        Self { validator, ..self }
     }
 
     /// The same webhook, with another answer to deletes of what is in use.
     #[must_use]
-    pub fn with_deletion_protection(self, guard: Guard) -> Self {
-        Self { deletion_protection: guard, ..self }
+    pub fn with_deletion_protection(self, protection: DeletionProtection) -> Self {
+        Self { deletion_protection: protection, ..self }
     }
 
     /// The same webhook, giving pods what these policies say.
@@ -152,14 +149,14 @@ impl Webhook {
     }
 
     /// Large reviews are not worked on two at a time: each may take much memory, and more than its time.
-    fn acquire_large_slot(large: &Arc<Semaphore>, size: Size) -> Result<Turn, NoAnswer> {
-        if size <= Size::Medium {
+    fn acquire_large_slot(large: &Arc<Semaphore>, size: RequestSize) -> Result<LargeReviewSlot, FailOpenReason> {
+        if size <= RequestSize::Medium {
             return Ok(None);
         }
-        Arc::clone(large).try_acquire_owned().map(Some).map_err(|_| NoAnswer::Overload)
+        Arc::clone(large).try_acquire_owned().map(Some).map_err(|_| FailOpenReason::Overload)
     }
 
-    /// The same webhook, judging by policies too.
+    /// The same webhook, validation by policies too.
     #[must_use]
     pub fn with_policies(self, policies: Arc<Policies>) -> Self {
         Self { policies, ..self }
@@ -167,39 +164,49 @@ impl Webhook {
 
     /// The same webhook, that says what stands in the way of nodes.
     #[must_use]
-    pub fn with_blockers(self, hindrances: watch::Receiver<Arc<ClusterBlockers>>) -> Self {
-        Self { blockers: hindrances, ..self }
+    pub fn with_blockers(self, blockers: watch::Receiver<Arc<ClusterBlockers>>) -> Self {
+        Self { blockers, ..self }
     }
 
     /// Judges what is short here, and what is longer on a thread for blocking work. One that is late keeps its places until
     /// it ends.
-    async fn validate(&self, request: Request, size: Size) -> Result<Option<Answer>, NoAnswer> {
-        let turn = Self::acquire_large_slot(&self.large_object_slot, size)?;
-        let place = Arc::clone(&self.validation_slots).try_acquire_owned().map_err(|_| NoAnswer::Overload)?;
-        let (basis, snapshot, guard) = (self.validator(), self.snapshots.borrow().clone(), self.deletion_protection);
-        let (hindrances, policies) = (Arc::clone(&self.blockers.borrow()), Arc::clone(&self.policies));
+    async fn validate(&self, request: Request, size: RequestSize) -> Result<Option<AdmissionResponse>, FailOpenReason> {
+        let large_slot = Self::acquire_large_slot(&self.large_object_slot, size)?;
+        let place = Arc::clone(&self.validation_slots).try_acquire_owned().map_err(|_| FailOpenReason::Overload)?;
+        let (validator, snapshot, protection) =
+            (self.validator(), self.snapshots.borrow().clone(), self.deletion_protection);
+        let (blockers, policies) = (Arc::clone(&self.blockers.borrow()), Arc::clone(&self.policies));
         let by_rules_only = policies.is_empty();
-        let judging = move || {
-            let (snapshot, hindrances, policies) = (snapshot.as_deref(), &*hindrances, &*policies);
-            let judge =
-                Judge { validator: &basis, snapshot, blockers: hindrances, policies, deletion_protection: guard };
-            let answer = validate::validate(&judge, request);
-            drop((place, turn));
+        let validation = move || {
+            let (snapshot, blockers, policies) = (snapshot.as_deref(), &*blockers, &*policies);
+            let context = ValidationContext {
+                validator: &validator,
+                snapshot,
+                blockers,
+                policies,
+                deletion_protection: protection,
+            };
+            let answer = validate::validate(&context, request);
+            drop((place, large_slot));
             answer
         };
         // What others' policies do with it is not ours to say.
-        if by_rules_only && size == Size::Small {
-            return catch_unwind(AssertUnwindSafe(judging)).map_err(|_| NoAnswer::Internal);
+        if by_rules_only && size == RequestSize::Small {
+            return catch_unwind(AssertUnwindSafe(validation)).map_err(|_| FailOpenReason::Internal);
         }
-        match tokio::time::timeout(self.limits.validate_timeout, tokio::task::spawn_blocking(judging)).await {
+        match tokio::time::timeout(self.limits.validate_timeout, tokio::task::spawn_blocking(validation)).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(NoAnswer::Internal),
-            Err(_) => Err(NoAnswer::Deadline),
+            Ok(Err(_)) => Err(FailOpenReason::Internal),
+            Err(_) => Err(FailOpenReason::Deadline),
         }
     }
 
     /// Gives a pod its defaults, and hints at where it will run then.
-    async fn mutate(&self, request: Request<Text>, size: Size) -> Result<Option<Answer>, NoAnswer> {
+    async fn mutate(
+        &self,
+        request: Request<RawObject>,
+        size: RequestSize,
+    ) -> Result<Option<AdmissionResponse>, FailOpenReason> {
         let Some(namespace) = mutate::pod_namespace(&request, &self.namespace) else { return Ok(None) };
         let _turn = Self::acquire_large_slot(&self.large_pod_slot, size)?;
         let Some(text) = &request.object else { return Ok(None) };
@@ -209,20 +216,22 @@ impl Webhook {
         let placement = Arc::clone(&self.placement.borrow());
         // Only policies look at more of it.
         let object = if placement.policies.is_empty() { None } else { without_managed_fields(text).ok() };
-        let given = match &object {
-            None => defaults::without_policies(&subject),
+        let defaults = match &object {
+            None => mutate::without_policies(&subject),
             Some(object) => {
-                defaults::apply_defaults(&placement, object, &subject, &request.uid).map_err(invalid_patch)?
+                mutate::apply_defaults(&placement, object, &subject, &request.uid).map_err(invalid_patch)?
             }
         };
-        let (mut answer, mut subject, placed) = match given {
-            Given::Unchanged => (Answer::allow(), subject, false),
-            Given::UnknownPolicy(warning) => (Answer { warnings: vec![warning], ..Answer::allow() }, subject, false),
-            Given::Patched(placed) => {
-                let Some(subject) = mutate::read_pod(&placed.object, namespace, dry_run) else {
-                    return Err(NoAnswer::InvalidPatch);
+        let (mut answer, mut subject, has_defaults) = match defaults {
+            DefaultsOutcome::Unchanged => (AdmissionResponse::allow(), subject, false),
+            DefaultsOutcome::UnknownPolicy(warning) => {
+                (AdmissionResponse { warnings: vec![warning], ..AdmissionResponse::allow() }, subject, false)
+            }
+            DefaultsOutcome::Patched(has_defaults) => {
+                let Some(subject) = mutate::read_pod(&has_defaults.object, namespace, dry_run) else {
+                    return Err(FailOpenReason::InvalidPatch);
                 };
-                (Answer { patch: placed.patch, ..Answer::allow() }, subject, true)
+                (AdmissionResponse { patch: has_defaults.patch, ..AdmissionResponse::allow() }, subject, true)
             }
         };
         let annotations = subject.annotations.take();
@@ -236,44 +245,47 @@ impl Webhook {
             }
             Err(why) if answer.patch.is_empty() => return Err(why),
             Err(why) => {
-                // The defaults were asked for, whether or not there is time for a hint.
+                // The defaults are wanted, whether or not there is time for a hint.
                 self.metrics.failed(MUTATE, why.as_str());
                 answer.warnings.push(fail_open_warning(MUTATE, why));
             }
         }
-        match object.filter(|_| placed) {
-            Some(object) => checked::check_patch(&object, &answer.patch),
-            None => checked::check_annotation_patch(annotations.as_ref(), &answer.patch),
+        match object.filter(|_| has_defaults) {
+            Some(object) => mutate::check_patch(&object, &answer.patch),
+            None => mutate::check_annotation_patch(annotations.as_ref(), &answer.patch),
         }
         .map_err(invalid_patch)?;
-        Ok((answer != Answer::allow()).then_some(answer))
+        Ok((answer != AdmissionResponse::allow()).then_some(answer))
     }
 
     fn respond(
         &self,
         path: &'static str,
         since: Instant,
-        asked: &Asked,
-        answer: Result<Option<Answer>, NoAnswer>,
+        summary: &RequestSummary,
+        answer: Result<Option<AdmissionResponse>, FailOpenReason>,
     ) -> Response {
         let (outcome, answer) = match answer {
-            Ok(None) => ("passed", Answer::allow()),
+            Ok(None) => ("passed", AdmissionResponse::allow()),
             Ok(Some(answer)) if answer.denial.is_some() => ("refused", answer),
             Ok(Some(answer)) if !answer.patch.is_empty() => ("patched", answer),
             Ok(Some(answer)) => ("allowed", answer),
             Err(why) => {
                 self.metrics.failed(path, why.as_str());
                 // Metrics count it; a line for each of hundreds a second would drown the log.
-                tracing::debug!(path, reason = why.as_str(), "allowed without an opinion");
-                ("failed_open", Answer { warnings: vec![fail_open_warning(path, why)], ..Answer::allow() })
+                tracing::debug!(path, reason = why.as_str(), "allowed without an answer");
+                (
+                    "failed_open",
+                    AdmissionResponse { warnings: vec![fail_open_warning(path, why)], ..AdmissionResponse::allow() },
+                )
             }
         };
         if let Some(refusal) = &answer.denial {
             self.metrics.denied(&refusal.rules);
-            asked.log_denial(&refusal.rules);
+            summary.log_denial(&refusal.rules);
         }
         self.metrics.answered(path, outcome, since.elapsed());
-        let body = answer.to_review(&asked.uid).to_string();
+        let body = answer.to_review(&summary.uid).to_string();
         ([(CONTENT_TYPE, "application/json")], body).into_response()
     }
 
@@ -285,33 +297,35 @@ impl Webhook {
 }
 
 /// A patch that the API server would fail the request for.
-fn invalid_patch(why: BadPatch) -> NoAnswer {
+fn invalid_patch(why: InvalidPatch) -> FailOpenReason {
     tracing::debug!(%why, "patch not sent");
-    NoAnswer::InvalidPatch
+    FailOpenReason::InvalidPatch
 }
 
 /// The request in a body with its size, or why there is none.
-fn read_request<O: Content>(body: Result<Bytes, BytesRejection>) -> Result<(Request<O>, Size), (StatusCode, String)> {
+fn read_request<O: ReviewObject>(
+    body: Result<Bytes, BytesRejection>,
+) -> Result<(Request<O>, RequestSize), (StatusCode, String)> {
     let body = body.map_err(|e| (e.status(), e.body_text()))?;
-    let size = Size::of_body(&body);
-    if size == Size::TooLarge {
+    let size = RequestSize::of_body(&body);
+    if size == RequestSize::TooLarge {
         return Err((StatusCode::PAYLOAD_TOO_LARGE, format!("the request body has more than {MAX_VALUES} values")));
     }
     let request = Request::from_body(&body).map_err(|e| (StatusCode::BAD_REQUEST, e.to_string()))?;
     Ok((request, size))
 }
 
-fn fail_open_warning(path: &str, why: NoAnswer) -> String {
+fn fail_open_warning(path: &str, why: FailOpenReason) -> String {
     let what = match why {
         _ if path != MUTATE => "this object was not checked",
-        NoAnswer::InvalidPatch => "this pod gets neither defaults nor a placement hint",
+        FailOpenReason::InvalidPatch => "this pod gets neither defaults nor a placement hint",
         _ => "this pod has no placement hint",
     };
     let why = match why {
-        NoAnswer::Overload => "too many concurrent requests",
-        NoAnswer::Deadline => "timed out",
-        NoAnswer::InvalidPatch => "the patch would have been rejected",
-        NoAnswer::Internal => "internal error",
+        FailOpenReason::Overload => "too many concurrent requests",
+        FailOpenReason::Deadline => "timed out",
+        FailOpenReason::InvalidPatch => "the patch would have been rejected",
+        FailOpenReason::Internal => "internal error",
     };
     format!("napkeeper: {what}: {why}")
 }
@@ -322,30 +336,30 @@ pub fn router(webhook: Arc<Webhook>) -> Router {
 }
 
 /// A review that has been read.
-struct Opened<O> {
+struct ParsedReview<O> {
     since: Instant,
-    info: Asked,
+    summary: RequestSummary,
     request: Request<O>,
-    size: Size,
+    size: RequestSize,
 }
 
 /// Opens a review, or says what is wrong with the body.
-fn parse_review<O: Content>(
+fn parse_review<O: ReviewObject>(
     webhook: &Webhook,
     path: &'static str,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Opened<O>, Box<Response>> {
+) -> Result<ParsedReview<O>, Box<Response>> {
     let since = Instant::now();
     let (request, size) =
         read_request(body).map_err(|(status, why)| Box::new(webhook.reject_body(path, since, status, &why)))?;
-    Ok(Opened { since, info: Asked::from_request(&request), request, size })
+    Ok(ParsedReview { since, summary: RequestSummary::from_request(&request), request, size })
 }
 
 async fn on_validate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
     match parse_review(&webhook, VALIDATE, body) {
-        Ok(Opened { since, info: asked, request, size }) => {
+        Ok(ParsedReview { since, summary, request, size }) => {
             let answer = webhook.validate(request, size).await;
-            webhook.respond(VALIDATE, since, &asked, answer)
+            webhook.respond(VALIDATE, since, &summary, answer)
         }
         Err(refused) => *refused,
     }
@@ -353,9 +367,9 @@ async fn on_validate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, By
 
 async fn on_mutate(State(webhook): State<Arc<Webhook>>, body: Result<Bytes, BytesRejection>) -> Response {
     match parse_review(&webhook, MUTATE, body) {
-        Ok(Opened { since, info: asked, request, size }) => {
+        Ok(ParsedReview { since, summary, request, size }) => {
             let answer = webhook.mutate(request, size).await;
-            webhook.respond(MUTATE, since, &asked, answer)
+            webhook.respond(MUTATE, since, &summary, answer)
         }
         Err(refused) => *refused,
     }

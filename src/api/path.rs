@@ -51,10 +51,13 @@ impl Path {
     /// One step further.
     #[must_use]
     pub fn with(&self, segment: Segment) -> Self {
-        let mut path = Vec::with_capacity(self.0.len() + 1);
-        path.extend_from_slice(&self.0);
-        path.push(segment);
-        Self(path)
+        self.join(&[segment])
+    }
+
+    /// Some steps further.
+    #[must_use]
+    pub fn join(&self, segments: &[Segment]) -> Self {
+        Self([self.0.as_slice(), segments].concat())
     }
 
     /// The field or key that it ends with; none for an item, and for the object itself.

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use napkeeper_controller::wall_clock::WallClock;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_serve::rotation::CertificateLifetimes;
-use napkeeper_webhook::Guard;
+use napkeeper_webhook::DeletionProtection;
 use napkeeper_webhook_server::{self as webhook_server, Options};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -94,7 +94,7 @@ enum DeleteGuard {
     Deny,
 }
 
-impl From<DeleteGuard> for Guard {
+impl From<DeleteGuard> for DeletionProtection {
     fn from(guard: DeleteGuard) -> Self {
         match guard {
             DeleteGuard::Off => Self::Off,

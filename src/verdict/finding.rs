@@ -144,7 +144,7 @@ impl Issue {
 
     /// The finding in a document whose object begins at `root`.
     pub(crate) fn locate(self, document: &Document, root: &Path) -> Finding {
-        let full = self.path.segments().iter().fold(root.clone(), |p, s| p.with(s.clone()));
+        let full = root.join(self.path.segments());
         let Position { line, column } = match self.points_at {
             FieldPart::Key => document.key_position(&full),
             FieldPart::Value => document.position(&full),

@@ -1,9 +1,9 @@
 //! Validates manifests: `(manifest, old, facts) -> findings`.
 //!
-//! - [`schema`] rejects what the API server would reject: unknown kinds and fields, types, rules of CRDs ([`cel`]).
-//! - [`semantic`] finds what the API server accepts and Azure, Karpenter or GitOps tools do not.
+//! - `schema` rejects what the API server would reject: unknown kinds and fields, types, rules of CRDs ([`cel`]).
+//! - `semantic` finds what the API server accepts and Azure, Karpenter or GitOps tools do not.
 //! - [`policy`] evaluates ValidatingAdmissionPolicies.
-//! - [`validator`] runs all of them over files; [`migrate`] rewrites manifests of older API versions.
+//! - `validator` runs all of them over files; [`migrate`] rewrites manifests of older API versions.
 //!
 //! [`rules`] is the table of all rules.
 

@@ -18,7 +18,7 @@ use napkeeper_serve::{
     serve_tls,
 };
 use napkeeper_verdict::policy::Policies;
-use napkeeper_webhook::{Guard, Webhook, router};
+use napkeeper_webhook::{DeletionProtection, Webhook, router};
 use source::{Ages, Source};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub struct Options {
     /// The Azure region; absent is what the nodes' labels say.
     pub region: Option<Region>,
     /// What becomes of the delete of a pool or class that has nodes.
-    pub guard: Guard,
+    pub guard: DeletionProtection,
     /// True when other processes may listen at `bind` too.
     pub shared: bool,
     /// Longest time to wait for a hint.

@@ -20,7 +20,7 @@ use napkeeper_kube::{connect, follow_blockers, follow_facts, follow_placement};
 use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{Check, Lifecycle};
-use napkeeper_webhook::Basis;
+use napkeeper_webhook::SourcedValidator;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -101,7 +101,7 @@ pub(crate) struct Source {
     /// Where goes what stands in the way of nodes.
     pub(crate) hindrances: watch::Sender<Arc<ClusterBlockers>>,
     /// Where rules and facts go that objects are judged by.
-    pub(crate) basis: watch::Sender<Arc<Basis>>,
+    pub(crate) basis: watch::Sender<Arc<SourcedValidator>>,
     /// How old what it knows is.
     pub(crate) ages: Ages,
     /// Passes once all kinds have been listed, or have not for so long that nobody should wait for them.
@@ -142,8 +142,8 @@ impl Source {
     }
 
     /// What is built in, for this cluster.
-    fn embedded(&self) -> anyhow::Result<Basis> {
-        Ok(Basis::embedded()?.for_kubernetes(self.kubernetes.clone()))
+    fn embedded(&self) -> anyhow::Result<SourcedValidator> {
+        Ok(SourcedValidator::embedded()?.for_kubernetes(self.kubernetes.clone()))
     }
 
     /// Says after a while that it is ready all the same.
@@ -252,7 +252,7 @@ impl Source {
         if self.basis.borrow().matches(known, catalog.as_of()) {
             return Ok(None);
         }
-        let basis = Basis::live(known, &embedded, catalog.as_of())?.for_kubernetes(self.kubernetes.clone());
+        let basis = SourcedValidator::live(known, &embedded, catalog.as_of())?.for_kubernetes(self.kubernetes.clone());
         tracing::info!(facts = basis.describe_sources(Timestamp::now()), "using published facts");
         self.basis.send_replace(Arc::new(basis));
         Ok(Some(Some(catalog_from_facts(known, &embedded, &PriceSheet::default()))))
@@ -279,7 +279,7 @@ impl Source {
         if !self.basis.borrow().matches(&AzureFacts::default(), catalog.as_of()) {
             return Ok(());
         }
-        let basis = Basis::embedded_in(region)?.for_kubernetes(self.kubernetes.clone());
+        let basis = SourcedValidator::embedded_in(region)?.for_kubernetes(self.kubernetes.clone());
         self.basis.send_replace(Arc::new(basis));
         Ok(())
     }

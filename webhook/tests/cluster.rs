@@ -1,7 +1,7 @@
 //! What is said of writes and deletes when nodes run.
 
 use crate::tests::{HandClock, PATIENT, Rig, UID, class, good_pool, node, pod, review, world};
-use crate::{DELETE_ACKNOWLEDGED_ANNOTATION, Guard, Webhook, router};
+use crate::{DELETE_ACKNOWLEDGED_ANNOTATION, DeletionProtection, Webhook, router};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use k8s_openapi::api::core::v1::Pod as WirePod;
@@ -124,25 +124,25 @@ async fn pods_that_another_pool_has_room_for_are_said_to_find_a_place() {
 
 #[tokio::test]
 async fn the_guard_can_warn_or_be_off_and_says_nothing_of_a_cluster_that_is_not_known() {
-    let ask = async |guard: Guard, snapshot: Option<Snapshot>| {
+    let ask = async |protection: DeletionProtection, snapshot: Option<Snapshot>| {
         let mut registry = metrics::registry();
         let snapshots = watch::channel(snapshot.map(Arc::new)).1;
         let webhook =
             Webhook::new("napkeeper-system", snapshots, Arc::new(HandClock::default()), PATIENT, &mut registry)
                 .unwrap()
-                .with_deletion_protection(guard);
+                .with_deletion_protection(protection);
         let body = review("DELETE", "karpenter.sh", &Value::Null, &good_pool()).to_string();
         let request = Request::post("/validate").body(Body::from(body)).unwrap();
         let response = router(Arc::new(webhook)).oneshot(request).await.unwrap();
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
         serde_json::from_slice::<Value>(&body).unwrap()["response"].take()
     };
-    let warned = ask(Guard::Warn, Some(busy())).await;
+    let warned = ask(DeletionProtection::Warn, Some(busy())).await;
     assert_eq!(warned["allowed"], true);
     assert!(warnings(&warned)[0].starts_with("NK9505: NodePool general has 2 nodes with 5 pods"), "{warned}");
     let silence = json!({ "uid": UID, "allowed": true });
-    assert_eq!(ask(Guard::Off, Some(busy())).await, silence);
-    assert_eq!(ask(Guard::Deny, None).await, silence);
+    assert_eq!(ask(DeletionProtection::Off, Some(busy())).await, silence);
+    assert_eq!(ask(DeletionProtection::Deny, None).await, silence);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ mod defaults;
 mod mutate;
 mod policies;
 
-use crate::{Basis, Limits, PLACEMENT_HINT_ANNOTATION, Webhook, router};
+use crate::{Limits, PLACEMENT_HINT_ANNOTATION, SourcedValidator, Webhook, router};
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use base64::Engine;
@@ -316,8 +316,8 @@ async fn by_live_facts_a_size_that_is_not_sold_is_a_warning_that_says_where_it_i
     sizes.retain(|size| size.facts.name.as_str() != "Standard_D4s_v5");
     let listing = SizeListing::default().merge(sizes, 1, as_of).unwrap();
     let known = AzureFacts { sizes: Some(Fact { as_of, value: Arc::new(listing) }), ..AzureFacts::default() };
-    let basis = Basis::live(&known, &embedded, catalog.as_of()).unwrap();
-    let webhook = webhook.with_validator(watch::channel(Arc::new(basis)).1);
+    let validator = SourcedValidator::live(&known, &embedded, catalog.as_of()).unwrap();
+    let webhook = webhook.with_validator(watch::channel(Arc::new(validator)).1);
     let mut only = good_pool();
     only["spec"]["template"]["spec"]["requirements"] = json!([
         { "key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["Standard_D4s_v5"] },
@@ -439,7 +439,7 @@ async fn a_pod_without_room_is_told_what_will_be_bought_for_it() {
     assert_eq!(hint["capacityType"], "on-demand");
     assert!(hint["zone"].as_str().unwrap().starts_with("westeurope-"), "{hint}");
     assert!(hint["size"].as_str().unwrap().starts_with("Standard_") && hint["price"].as_i64().unwrap() > 0, "{hint}");
-    // Asked again, as the API server does when another hook has changed the pod, it has nothing to add.
+    // Called again, as the API server does when another hook has changed the pod, it has nothing to add.
     let again = rig.ask("/mutate", &review("CREATE", "", &object, &Value::Null)).await;
     assert_eq!(again, json!({ "uid": UID, "allowed": true }));
 }

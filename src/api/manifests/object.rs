@@ -66,7 +66,7 @@ pub fn objects(documents: &[Document]) -> (Vec<Object>, Vec<Problem>) {
             match object(value) {
                 Ok(object) => objects.push(object),
                 Err(violations) => problems.extend(violations.0.into_iter().map(|v| {
-                    let path = v.path.segments().iter().fold(root.clone(), |p, s| p.with(s.clone()));
+                    let path = root.join(v.path.segments());
                     Problem {
                         file: Arc::clone(&document.file),
                         position: Some(document.position(&path)),

@@ -128,7 +128,7 @@ impl Document {
         let places = self.locations();
         let mut segments = path.segments();
         loop {
-            let here = segments.iter().fold(Path::root(), |p, s| p.with(s.clone()));
+            let here = Path::root().join(segments);
             if let Some(place) = places.get(&here) {
                 return if segments.len() == path.segments().len() {
                     *place

@@ -1,5 +1,4 @@
-//! What admission needs of the domain: placement policies, what blocks a change, what a change affects.
+//! What admission needs of the domain: placement policies, and what blocks a change.
 
 pub mod blockers;
-pub mod impact;
 pub mod placement_policy;

@@ -166,7 +166,8 @@ fn edited(text: &str, document: &Document, plans: &[(Path, MigrationPlan)]) -> R
             let Some(step) = plan.steps.get(round) else {
                 continue;
             };
-            let refused = |refusal: edit::Refusal| problem(document.position(&join(root, &step.at)), refusal.message);
+            let refused =
+                |refusal: edit::Refusal| problem(document.position(&root.join(step.at.segments())), refusal.message);
             changes.extend(sheet.changes(&step.edit, root).map_err(refused)?);
         }
         let start = Position { line: 1, column: 1 };
@@ -233,14 +234,10 @@ fn problem(at: Position, message: String) -> Problem {
     Problem { kind: ProblemKind::Syntax, position: at, message }
 }
 
-fn join(root: &Path, path: &Path) -> Path {
-    path.segments().iter().fold(root.clone(), |p, s| p.with(s.clone()))
-}
-
 /// Reports what was done with an object.
 fn report(document: &Document, root: &Path, plan: &MigrationPlan, lines: usize, result: &mut Migration) {
     let object = || plan.object.clone();
-    let place = |path: &Path| shift(document.key_position(&join(root, path)), lines);
+    let place = |path: &Path| shift(document.key_position(&root.join(path.segments())), lines);
     result.edits.extend(plan.steps.iter().map(|step| {
         let at = place(&step.at);
         let (path, what, why) = (step.at.to_string(), step.what.clone(), step.why.to_owned());

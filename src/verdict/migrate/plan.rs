@@ -69,7 +69,7 @@ impl MigrationPlan {
     fn origin(&self, path: &Path) -> Path {
         self.moved.iter().rev().fold(path.clone(), |path, (to, from)| {
             match path.segments().strip_prefix(to.segments()) {
-                Some(rest) => rest.iter().fold(from.clone(), |p, s| p.with(s.clone())),
+                Some(rest) => from.join(rest),
                 None => path,
             }
         })
@@ -133,7 +133,7 @@ impl MigrationPlan {
     /// Makes the maps of a path that are missing, before the entry that will go there.
     fn ensure(&mut self, path: &Path, before: &Path) {
         for n in 1..=path.segments().len() {
-            let part = path.segments()[..n].iter().fold(Path::root(), |p, s| p.with(s.clone()));
+            let part = Path::root().join(&path.segments()[..n]);
             if self.get(&part).is_none() {
                 let beside = split(before).filter(|(parent, _)| split(&part).is_some_and(|(p, _)| p == *parent));
                 // Metadata comes first in a template.
@@ -179,5 +179,5 @@ fn split(path: &Path) -> Option<(Path, String)> {
     let Segment::Key(key) = last else {
         return None;
     };
-    Some((rest.iter().fold(Path::root(), |p, s| p.with(s.clone())), key.to_string()))
+    Some((Path::root().join(rest), key.to_string()))
 }

@@ -105,7 +105,7 @@ fn consolidation(plan: &mut MigrationPlan, is_provisioner: bool) {
         plan.retire(&old, "spec.disruption is also set and takes precedence, so this is removed", CONSOLIDATION);
     } else if plan.get(&old).is_some() {
         plan.rename(&old, "disruption", CONSOLIDATION);
-        renamed(plan, &disruption, (enabled, has_ttl));
+        rename_enabled(plan, &disruption, enabled, has_ttl);
     }
     if has_ttl && enabled {
         let message = "a Provisioner could not combine this with consolidation, so it is removed; \
@@ -135,7 +135,7 @@ fn consolidation(plan: &mut MigrationPlan, is_provisioner: bool) {
 }
 
 /// `consolidation.enabled` says by name what `disruption` says in words.
-fn renamed(plan: &mut MigrationPlan, disruption: &Path, (enabled, has_ttl): (bool, bool)) {
+fn rename_enabled(plan: &mut MigrationPlan, disruption: &Path, enabled: bool, has_ttl: bool) {
     let old = disruption.key("enabled");
     let (key, value) = match (enabled, has_ttl) {
         (true, _) => ("consolidationPolicy", "WhenEmptyOrUnderutilized"),

@@ -29,7 +29,7 @@ pub(crate) fn field_of(expression: &str, variables: &[NamedExpression]) -> Path 
             common[..same].to_vec()
         }
     });
-    common.into_iter().fold(Path::root(), |path, step| path.with(step))
+    Path::root().join(&common)
 }
 
 fn collect(expression: &str, variables: &[NamedExpression], deepest: usize, fields: &mut Vec<Vec<Segment>>) {

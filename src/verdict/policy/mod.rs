@@ -213,12 +213,16 @@ impl PolicyFinding {
 
     /// The finding before its place is known.
     pub(crate) fn issue(&self) -> Option<Issue> {
-        let rule = self.rule()?;
-        let message = match self.outcome {
+        Some(Issue::new(self.rule()?, &self.path, self.describe()))
+    }
+
+    /// What the policy says, with its name.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self.outcome {
             Outcome::Undecided => format!("policy {} cannot be evaluated: it needs {}", self.policy, self.message),
             _ => format!("policy {}: {}", self.policy, self.message),
-        };
-        Some(Issue::new(rule, &self.path, message))
+        }
     }
 }
 

@@ -1,26 +1,21 @@
 //! The form of ValidatingAdmissionPolicy and ValidatingAdmissionPolicyBinding, `admissionregistration.k8s.io/v1`.
 //!
-//! Fields that do not exist are errors; nulls are as good as absent, as for the API server.
+//! Fields that do not exist are errors. Nulls have been removed, as by the API server.
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A policy.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PolicySpec {
     pub(crate) param_kind: Option<ParamKind>,
     pub(crate) match_constraints: Option<MatchResources>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) validations: Vec<Validation>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) failure_policy: FailurePolicy,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) audit_annotations: Vec<AuditAnnotation>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) match_conditions: Vec<NamedExpression>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) variables: Vec<NamedExpression>,
 }
 
@@ -35,28 +30,21 @@ pub(crate) enum FailurePolicy {
 }
 
 /// The kind of the objects that hold parameters.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ParamKind {
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) api_version: String,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) kind: String,
 }
 
 /// Which requests are meant.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MatchResources {
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) namespace_selector: LabelSelector,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) object_selector: LabelSelector,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) resource_rules: Vec<ResourceRule>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) exclude_resource_rules: Vec<ResourceRule>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) match_policy: MatchPolicy,
 }
 
@@ -72,19 +60,13 @@ pub(crate) enum MatchPolicy {
 
 /// Resources and what is done with them.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ResourceRule {
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) resource_names: Vec<String>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) api_groups: Vec<String>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) api_versions: Vec<String>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) operations: Vec<RuleOperation>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) resources: Vec<String>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) scope: Scope,
 }
 
@@ -123,11 +105,9 @@ pub(crate) enum Scope {
 
 /// Which labels are meant. An empty one means all objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct LabelSelector {
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) match_labels: BTreeMap<String, String>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) match_expressions: Vec<LabelRequirement>,
 }
 
@@ -137,7 +117,7 @@ pub(crate) struct LabelSelector {
 pub(crate) struct LabelRequirement {
     pub(crate) key: String,
     pub(crate) operator: Operator,
-    #[serde(default, deserialize_with = "nullable")]
+    #[serde(default)]
     pub(crate) values: Vec<String>,
 }
 
@@ -155,15 +135,12 @@ pub(crate) enum Operator {
 }
 
 /// What must be true of an object.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Validation {
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) expression: String,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) message: String,
     pub(crate) message_expression: Option<String>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) reason: Reason,
 }
 
@@ -180,44 +157,36 @@ pub enum Reason {
 }
 
 /// What is noted in the audit log.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AuditAnnotation {
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) key: String,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) value_expression: String,
 }
 
 /// A condition or a variable.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct NamedExpression {
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) name: String,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) expression: String,
 }
 
 /// A binding.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct BindingSpec {
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) policy_name: String,
     pub(crate) param_ref: Option<ParamRef>,
     pub(crate) match_resources: Option<MatchResources>,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) validation_actions: Vec<Action>,
 }
 
 /// Which objects hold the parameters.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ParamRef {
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) name: String,
-    #[serde(default, deserialize_with = "nullable")]
     pub(crate) namespace: String,
     pub(crate) selector: Option<LabelSelector>,
     pub(crate) parameter_not_found_action: Option<ParameterNotFoundAction>,
@@ -256,9 +225,4 @@ pub(crate) struct Manifest<S> {
     pub(crate) spec: S,
     #[serde(default, rename = "status")]
     _status: Value,
-}
-
-/// A null is the default.
-fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }

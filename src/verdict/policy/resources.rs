@@ -17,70 +17,39 @@ pub(crate) struct Resource {
     pub(crate) namespaced: Option<bool>,
 }
 
-/// Kinds of Kubernetes and of those who work beside us that live in namespaces: group, kind, plural.
-const NAMESPACED_KINDS: &[(&str, &str, &str)] = &[
-    ("", "ConfigMap", "configmaps"),
-    ("", "Endpoints", "endpoints"),
-    ("", "Event", "events"),
-    ("", "LimitRange", "limitranges"),
-    ("", "PersistentVolumeClaim", "persistentvolumeclaims"),
-    ("", "Pod", "pods"),
-    ("", "PodTemplate", "podtemplates"),
-    ("", "ReplicationController", "replicationcontrollers"),
-    ("", "ResourceQuota", "resourcequotas"),
-    ("", "Secret", "secrets"),
-    ("", "Service", "services"),
-    ("", "ServiceAccount", "serviceaccounts"),
-    ("apps", "ControllerRevision", "controllerrevisions"),
-    ("apps", "DaemonSet", "daemonsets"),
-    ("apps", "Deployment", "deployments"),
-    ("apps", "ReplicaSet", "replicasets"),
-    ("apps", "StatefulSet", "statefulsets"),
-    ("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers"),
-    ("batch", "CronJob", "cronjobs"),
-    ("batch", "Job", "jobs"),
-    ("coordination.k8s.io", "Lease", "leases"),
-    ("discovery.k8s.io", "EndpointSlice", "endpointslices"),
-    ("networking.k8s.io", "Ingress", "ingresses"),
-    ("networking.k8s.io", "NetworkPolicy", "networkpolicies"),
-    ("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
-    ("rbac.authorization.k8s.io", "Role", "roles"),
-    ("rbac.authorization.k8s.io", "RoleBinding", "rolebindings"),
-    ("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities"),
-    ("argoproj.io", "Application", "applications"),
-    ("argoproj.io", "ApplicationSet", "applicationsets"),
-    ("argoproj.io", "AppProject", "appprojects"),
-    ("kustomize.toolkit.fluxcd.io", "Kustomization", "kustomizations"),
-    ("helm.toolkit.fluxcd.io", "HelmRelease", "helmreleases"),
+/// Kinds of Kubernetes and of tools beside napkeeper whose objects are in namespaces, by group.
+const NAMESPACED_KINDS: &[(&str, &[&str])] = &[
+    ("", &["ConfigMap", "Endpoints", "Event", "LimitRange", "PersistentVolumeClaim", "Pod", "PodTemplate"]),
+    ("", &["ReplicationController", "ResourceQuota", "Secret", "Service", "ServiceAccount"]),
+    ("apps", &["ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"]),
+    ("autoscaling", &["HorizontalPodAutoscaler"]),
+    ("batch", &["CronJob", "Job"]),
+    ("coordination.k8s.io", &["Lease"]),
+    ("discovery.k8s.io", &["EndpointSlice"]),
+    ("networking.k8s.io", &["Ingress", "NetworkPolicy"]),
+    ("policy", &["PodDisruptionBudget"]),
+    ("rbac.authorization.k8s.io", &["Role", "RoleBinding"]),
+    ("storage.k8s.io", &["CSIStorageCapacity"]),
+    ("argoproj.io", &["Application", "ApplicationSet", "AppProject"]),
+    ("kustomize.toolkit.fluxcd.io", &["Kustomization"]),
+    ("helm.toolkit.fluxcd.io", &["HelmRelease"]),
 ];
 
-/// Kinds that belong to the whole cluster.
-const CLUSTER_KINDS: &[(&str, &str, &str)] = &[
-    ("", "Namespace", "namespaces"),
-    ("", "Node", "nodes"),
-    ("", "PersistentVolume", "persistentvolumes"),
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
-    ("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions"),
-    ("apiregistration.k8s.io", "APIService", "apiservices"),
-    ("networking.k8s.io", "IngressClass", "ingressclasses"),
-    ("node.k8s.io", "RuntimeClass", "runtimeclasses"),
-    ("rbac.authorization.k8s.io", "ClusterRole", "clusterroles"),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings"),
-    ("scheduling.k8s.io", "PriorityClass", "priorityclasses"),
-    ("storage.k8s.io", "CSIDriver", "csidrivers"),
-    ("storage.k8s.io", "CSINode", "csinodes"),
-    ("storage.k8s.io", "StorageClass", "storageclasses"),
-    ("storage.k8s.io", "VolumeAttachment", "volumeattachments"),
-    ("karpenter.azure.com", "AKSNodeClass", "aksnodeclasses"),
-    ("karpenter.sh", "NodeClaim", "nodeclaims"),
-    ("karpenter.sh", "NodeOverlay", "nodeoverlays"),
-    ("karpenter.sh", "NodePool", "nodepools"),
-    ("napkeeper.io", "OrphanRecord", "orphanrecords"),
-    ("napkeeper.io", "OrphanSweep", "orphansweeps"),
-    ("napkeeper.io", "PlacementPolicy", "placementpolicies"),
+/// Kinds whose objects belong to the whole cluster, by group.
+const CLUSTER_KINDS: &[(&str, &[&str])] = &[
+    ("", &["Namespace", "Node", "PersistentVolume"]),
+    ("admissionregistration.k8s.io", &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]),
+    ("admissionregistration.k8s.io", &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"]),
+    ("apiextensions.k8s.io", &["CustomResourceDefinition"]),
+    ("apiregistration.k8s.io", &["APIService"]),
+    ("networking.k8s.io", &["IngressClass"]),
+    ("node.k8s.io", &["RuntimeClass"]),
+    ("rbac.authorization.k8s.io", &["ClusterRole", "ClusterRoleBinding"]),
+    ("scheduling.k8s.io", &["PriorityClass"]),
+    ("storage.k8s.io", &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"]),
+    ("karpenter.azure.com", &["AKSNodeClass"]),
+    ("karpenter.sh", &["NodeClaim", "NodeOverlay", "NodePool"]),
+    ("napkeeper.io", &["OrphanRecord", "OrphanSweep", "PlacementPolicy"]),
 ];
 
 impl Resource {
@@ -89,15 +58,14 @@ impl Resource {
         let api_version = object["apiVersion"].as_str().filter(|v| !v.is_empty())?;
         let kind = object["kind"].as_str().filter(|k| !k.is_empty())?;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let known = |table: &[(&'static str, &'static str, &'static str)]| {
-            table.iter().find(|(g, k, _)| (*g, *k) == (group, kind)).map(|(_, _, plural)| (*plural).to_owned())
-        };
-        let (plural, namespaced) = match (known(NAMESPACED_KINDS), known(CLUSTER_KINDS)) {
-            (Some(plural), _) => (plural, Some(true)),
-            (None, Some(plural)) => (plural, Some(false)),
+        let is_in = |table: &[(&str, &[&str])]| table.iter().any(|(g, kinds)| *g == group && kinds.contains(&kind));
+        let namespaced = match (is_in(NAMESPACED_KINDS), is_in(CLUSTER_KINDS)) {
+            (true, _) => Some(true),
+            (false, true) => Some(false),
             // A manifest that names a namespace has one.
-            (None, None) => (plural(kind), object["metadata"]["namespace"].is_string().then_some(true)),
+            (false, false) => object["metadata"]["namespace"].is_string().then_some(true),
         };
+        let plural = plural(kind);
         Some(Self { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned(), plural, namespaced })
     }
 }
@@ -105,6 +73,9 @@ impl Resource {
 /// The plural that a kind most likely has: definitions may choose any, and hardly ever do.
 fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();
+    if lower == "endpoints" {
+        return lower;
+    }
     let vowel_before_y = ["ay", "ey", "iy", "oy", "uy"].iter().any(|end| lower.ends_with(end));
     if ["s", "x", "z", "ch", "sh"].iter().any(|end| lower.ends_with(end)) {
         lower + "es"

@@ -1,6 +1,6 @@
 //! Comments of a NodePool that contradict its fields.
 //!
-//! A comment is no part of an object, so nothing else can look at it. Only what is text right beside a field counts.
+//! A comment is no part of an object, so nothing else can look at it. Only what stands right beside a field counts.
 
 use crate::finding::{Finding, Issue};
 use crate::rules::{cost, disruption};
@@ -15,7 +15,7 @@ pub(crate) fn check(document: &Document, text: &str, chunk: &Chunk, found: &mut 
     if document.value["kind"] != "NodePool" || !part.contains('#') {
         return;
     }
-    // Reading the text for its comments takes longer than all the rest: most have none that is_relevant.
+    // Reading the text for its comments takes longer than all the rest: most have none that matters.
     let speaks = |line: &str| line.split_once('#').is_some_and(|(_, text)| is_relevant(&text.to_lowercase()));
     if !part.lines().any(speaks) {
         return;
@@ -40,7 +40,7 @@ struct Comments {
 }
 
 impl Comments {
-    /// What is text beside the key of a field: on its line, and in the block of comments right above it.
+    /// The text beside the key of a field: on its line, and in the block of comments right above it.
     fn beside(&self, document: &Document, path: &Path) -> String {
         let line = document.key_position(path).line.saturating_sub(self.before);
         let mut text: Vec<&str> = Vec::new();

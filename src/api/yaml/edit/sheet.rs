@@ -115,7 +115,7 @@ impl<'t> Sheet<'t> {
     /// [`Refusal`] when the text is written in a way that forbids it: what it would change is shared by an anchor, or
     /// stands where no line of its own can be made.
     pub fn changes(&self, edit: &Edit, root: &Path) -> Result<Vec<Change>, Refusal> {
-        let full = |path: &Path| path.segments().iter().fold(root.clone(), |p, s| p.with(s.clone()));
+        let full = |path: &Path| root.join(path.segments());
         match edit {
             Edit::Set { path, value } => self.set(&full(path), value),
             Edit::Rename { path, to } => {
@@ -200,7 +200,7 @@ impl<'t> Sheet<'t> {
         let Some((Segment::Key(key), rest)) = path.segments().split_last() else {
             return Err(Refusal::new(0, format!("{path} is not an entry of a map")));
         };
-        let parent = rest.iter().fold(Path::root(), |p, s| p.with(s.clone()));
+        let parent = Path::root().join(rest);
         let Target { node, entry: above, .. } = self.map_at(&parent)?;
         let Kind::Map { entries, .. } = &node.kind else {
             return Err(Refusal::new(node.range.start, format!("{parent} is not a map")));

@@ -18,10 +18,10 @@ pub(crate) fn expand(compiler: &mut Compiler<'_>, call: &CallExpr) -> Result<Opt
     match (call.func_name.as_str(), call.args.as_slice()) {
         ("orValue", [other]) => or_else(compiler, target, other, true).map(Some),
         ("or", [other]) => or_else(compiler, target, other, false).map(Some),
-        ("optMap", [variable, body]) => opt_map(compiler, target, (variable, body), false).map(Some),
-        ("optFlatMap", [variable, body]) => opt_map(compiler, target, (variable, body), true).map(Some),
+        ("optMap", [variable, body]) => opt_map(compiler, target, variable, body, false).map(Some),
+        ("optFlatMap", [variable, body]) => opt_map(compiler, target, variable, body, true).map(Some),
         (name, args) => match macro_args(name, args) {
-            Some((kind, shape)) => comprehension(compiler, target, kind, &shape).map(Some),
+            Some((kind, args)) => comprehension(compiler, target, kind, &args).map(Some),
             None => Ok(None),
         },
     }
@@ -34,7 +34,8 @@ fn or_else(compiler: &mut Compiler<'_>, target: &IdedExpr, other: &IdedExpr, val
 fn opt_map(
     compiler: &mut Compiler<'_>,
     target: &IdedExpr,
-    (variable, body): (&IdedExpr, &IdedExpr),
+    variable: &IdedExpr,
+    body: &IdedExpr,
     flat: bool,
 ) -> Result<Node> {
     let target = compiler.lower(target)?;
@@ -68,7 +69,7 @@ fn macro_args<'e>(name: &str, args: &'e [IdedExpr]) -> Option<(ComprehensionKind
         _ => return None,
     };
     let filters = matches!(name, "map" | "transformList" | "transformMap" | "transformMapEntry");
-    let shape = match args {
+    let args = match args {
         [first, body] if one => MacroArgs { first, second: None, filter: None, body },
         [first, filter, body] if one && filters => MacroArgs { first, second: None, filter: Some(filter), body },
         [first, second, body] if two => MacroArgs { first, second: Some(second), filter: None, body },
@@ -77,23 +78,23 @@ fn macro_args<'e>(name: &str, args: &'e [IdedExpr]) -> Option<(ComprehensionKind
         }
         _ => return None,
     };
-    Some((kind, shape))
+    Some((kind, args))
 }
 
 fn comprehension(
     compiler: &mut Compiler<'_>,
     target: &IdedExpr,
     kind: ComprehensionKind,
-    shape: &MacroArgs<'_>,
+    args: &MacroArgs<'_>,
 ) -> Result<Node> {
     let range = compiler.lower(target)?;
-    let first = bind(compiler, shape.first)?;
-    let second = shape.second.map(|variable| bind(compiler, variable)).transpose()?;
+    let first = bind(compiler, args.first)?;
+    let second = args.second.map(|variable| bind(compiler, variable)).transpose()?;
     if second.is_some_and(|second| compiler.locals.get(first) == compiler.locals.get(second)) {
         return compile_error("the two variables of a macro must have different names");
     }
-    let filter = shape.filter.map(|filter| compiler.lower(filter)).transpose()?;
-    let body = compiler.lower(shape.body)?;
+    let filter = args.filter.map(|filter| compiler.lower(filter)).transpose()?;
+    let body = compiler.lower(args.body)?;
     compiler.locals.truncate(first);
     Ok(Node::Comprehension(Box::new(Comprehension { kind, range, first, second, filter, body })))
 }

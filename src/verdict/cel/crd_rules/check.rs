@@ -196,7 +196,7 @@ impl Walker {
                     true => rule.fallback_message.clone(),
                     false => format!("failed rule: {}", rule.fallback_message),
                 });
-                let path = rule.path.iter().fold(self.path.clone(), |path, segment| path.with(segment.clone()));
+                let path = self.path.join(&rule.path);
                 self.found.push(CelFinding { path, reason: rule.reason, message });
             }
             Err(error) => {

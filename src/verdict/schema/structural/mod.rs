@@ -149,7 +149,7 @@ pub(crate) fn check_value(value: &Value, schema: &SchemaNode) -> ValidationResul
     let (stored, unknown) = pruning::prune_value(value, schema);
     let unknown = unknown.into_iter().map(|unknown| {
         // The walk began at a made-up field.
-        let path = unknown.path.segments().iter().skip(1).fold(Path::root(), |path, s| path.with(s.clone()));
+        let path = Path::root().join(unknown.path.segments().get(1..).unwrap_or_default());
         UnknownField { issue: issues::unknown(&path, unknown.names()), name: path.to_string() }
     });
     let unknown = unknown.collect();
@@ -164,8 +164,5 @@ pub(crate) fn label_issues(meta: &Value, at: &Path, found: &mut Vec<Issue>) {
     let mut faults = Faults::default();
     metadata::check(meta, MetadataOwner::Embedded, &FieldPath::ROOT, &mut faults);
     let issues = faults.into_list().into_iter().filter_map(|fault| fault.issue);
-    found.extend(issues.map(|issue| {
-        let path = issue.path.segments().iter().fold(at.clone(), |path, segment| path.with(segment.clone()));
-        Issue { path, ..issue }
-    }));
+    found.extend(issues.map(|issue| Issue { path: at.join(issue.path.segments()), ..issue }));
 }

@@ -1,5 +1,6 @@
 //! `karpenter.sh/do-not-disrupt` in the wrong place, with a wrong value, or without an end.
 
+use crate::cel::parse_duration;
 use crate::finding::Issue;
 use crate::rules::disruption as rules;
 use crate::semantic::{ManifestSet, ValidObject};
@@ -111,7 +112,7 @@ fn value(text: &str, carrier: AnnotatedObject, path: &Path) -> Option<Issue> {
             let fix = "limit disruption with spec.disruption.budgets instead, or annotate single nodes temporarily";
             Some(Issue::new(&rules::UNBOUNDED, path, message).fix(fix.to_owned()))
         }
-        (_, AnnotatedObject::Pods) if is_duration(text) => None,
+        (_, AnnotatedObject::Pods) if parse_duration(text).is_some_and(|nanos| nanos > 0) => None,
         (_, AnnotatedObject::Pods) => {
             let message = format!("{text:?} is neither true nor a duration, so Karpenter ignores it");
             Some(
@@ -124,24 +125,4 @@ fn value(text: &str, carrier: AnnotatedObject, path: &Path) -> Option<Issue> {
             Some(Issue::new(&rules::IGNORED_VALUE, path, message).fix("remove it, or use \"true\"".to_owned()))
         }
     }
-}
-
-/// As Go writes a positive time: `4h`, `1h30m`, `1.5h`, `250ms`.
-fn is_duration(text: &str) -> bool {
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    let mut nothing = true;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, unit) = rest.split_at(digits);
-        let well_formed = number.bytes().any(|b| b.is_ascii_digit()) && number.matches('.').count() < 2;
-        let units = ["ns", "us", "µs", "μs", "ms", "s", "m", "h"];
-        let length = unit.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(unit.len());
-        let (unit, next) = unit.split_at(length);
-        if !well_formed || !units.contains(&unit) {
-            return false;
-        }
-        nothing &= number.bytes().all(|b| matches!(b, b'0' | b'.'));
-        rest = next;
-    }
-    !nothing
 }

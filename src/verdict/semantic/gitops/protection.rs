@@ -14,7 +14,7 @@ const FLUX_RECONCILE: &str = "kustomize.toolkit.fluxcd.io/reconcile";
 const HELM_POLICY: &str = "helm.sh/resource-policy";
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
-/// CrdSchemas whose removal removes all nodes.
+/// CRDs whose removal removes all nodes.
 const CRDS: [(&str, &str); 3] = [
     ("nodepools.karpenter.sh", "NodePools"),
     ("nodeclaims.karpenter.sh", "NodeClaims"),

@@ -13,67 +13,47 @@ use crate::text::names::{is_label_of_any_length, is_name_part_of_any_length, mas
 
 type Result<T> = std::result::Result<T, EvalError>;
 
-/// A format that has a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
-    Dns1123Label,
-    Dns1123Subdomain,
-    Dns1035Label,
-    QualifiedName,
-    Dns1123LabelPrefix,
-    Dns1123SubdomainPrefix,
-    Dns1035LabelPrefix,
-    LabelValue,
-    Uri,
-    Uuid,
-    Byte,
-    Date,
-    DateTime,
+macro_rules! formats {
+    ($($name:literal = $format:ident;)*) => {
+        /// A named format.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Format {
+            $($format),*
+        }
+
+        pub(crate) const FUNCTIONS: &[FunctionDef] = &[
+            FunctionDef("validate", Method, [2, 2], validate),
+            FunctionDef("format.named", Global, [1, 1], named),
+            $(FunctionDef(concat!("format.", $name), Global, [0, 0], |_, _| Ok(value(Format::$format)))),*
+        ];
+
+        fn by_name(name: &str) -> Option<Format> {
+            match name {
+                $($name => Some(Format::$format),)*
+                _ => None,
+            }
+        }
+    };
 }
 
-const fn constant(name: &'static str, function: crate::cel::library::function::Function) -> FunctionDef {
-    FunctionDef(name, Global, [0, 0], function)
+formats! {
+    "dns1123Label" = Dns1123Label;
+    "dns1123Subdomain" = Dns1123Subdomain;
+    "dns1035Label" = Dns1035Label;
+    "qualifiedName" = QualifiedName;
+    "dns1123LabelPrefix" = Dns1123LabelPrefix;
+    "dns1123SubdomainPrefix" = Dns1123SubdomainPrefix;
+    "dns1035LabelPrefix" = Dns1035LabelPrefix;
+    "labelValue" = LabelValue;
+    "uri" = Uri;
+    "uuid" = Uuid;
+    "byte" = Byte;
+    "date" = Date;
+    "datetime" = DateTime;
 }
-
-pub(crate) const FUNCTIONS: &[FunctionDef] = &[
-    FunctionDef("validate", Method, [2, 2], validate),
-    FunctionDef("format.named", Global, [1, 1], named),
-    constant("format.dns1123Label", |_, _| Ok(value(Format::Dns1123Label))),
-    constant("format.dns1123Subdomain", |_, _| Ok(value(Format::Dns1123Subdomain))),
-    constant("format.dns1035Label", |_, _| Ok(value(Format::Dns1035Label))),
-    constant("format.qualifiedName", |_, _| Ok(value(Format::QualifiedName))),
-    constant("format.dns1123LabelPrefix", |_, _| Ok(value(Format::Dns1123LabelPrefix))),
-    constant("format.dns1123SubdomainPrefix", |_, _| Ok(value(Format::Dns1123SubdomainPrefix))),
-    constant("format.dns1035LabelPrefix", |_, _| Ok(value(Format::Dns1035LabelPrefix))),
-    constant("format.labelValue", |_, _| Ok(value(Format::LabelValue))),
-    constant("format.uri", |_, _| Ok(value(Format::Uri))),
-    constant("format.uuid", |_, _| Ok(value(Format::Uuid))),
-    constant("format.byte", |_, _| Ok(value(Format::Byte))),
-    constant("format.date", |_, _| Ok(value(Format::Date))),
-    constant("format.datetime", |_, _| Ok(value(Format::DateTime))),
-];
 
 fn value(format: Format) -> Val {
     Val::opaque(Opaque::Format(format))
-}
-
-fn by_name(name: &str) -> Option<Format> {
-    Some(match name {
-        "dns1123Label" => Format::Dns1123Label,
-        "dns1123Subdomain" => Format::Dns1123Subdomain,
-        "dns1035Label" => Format::Dns1035Label,
-        "qualifiedName" => Format::QualifiedName,
-        "dns1123LabelPrefix" => Format::Dns1123LabelPrefix,
-        "dns1123SubdomainPrefix" => Format::Dns1123SubdomainPrefix,
-        "dns1035LabelPrefix" => Format::Dns1035LabelPrefix,
-        "labelValue" => Format::LabelValue,
-        "uri" => Format::Uri,
-        "uuid" => Format::Uuid,
-        "byte" => Format::Byte,
-        "date" => Format::Date,
-        "datetime" => Format::DateTime,
-        _ => return None,
-    })
 }
 
 fn named(_: &mut Budget, args: &[Val]) -> Result<Val> {

@@ -1,4 +1,4 @@
-//! Objects of a review: how are they read without what nobody here looks at?
+//! Reads the objects of a review without what the webhook does not use.
 //!
 //! `metadata.managedFields`, who wrote which field, is half of what the API server sends. It is skipped while reading, unless
 //! there is something odd about it.
@@ -14,7 +14,7 @@ use std::fmt;
 const MANAGED_FIELDS: &str = "managedFields";
 
 /// How the object of a review is kept.
-pub(crate) trait Content: Default {
+pub(crate) trait ReviewObject: Default {
     /// Reads it.
     ///
     /// # Errors
@@ -23,16 +23,16 @@ pub(crate) trait Content: Default {
 }
 
 /// An object, or null, without its managed fields.
-impl Content for Value {
+impl ReviewObject for Value {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Part::Object)
+        deserializer.deserialize_any(ObjectPart::Object)
     }
 }
 
 /// The text, to be read by whoever knows what is needed of it; none for null.
-pub(crate) type Text = Option<Box<RawValue>>;
+pub(crate) type RawObject = Option<Box<RawValue>>;
 
-impl Content for Text {
+impl ReviewObject for RawObject {
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::deserialize(deserializer)
     }
@@ -50,7 +50,7 @@ pub(crate) fn without_managed_fields(text: &RawValue) -> Result<Value, serde_jso
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[expect(dead_code, reason = "they are read to be sure of their types")]
-struct Writer {
+struct ManagedFieldsEntry {
     manager: Option<String>,
     operation: Option<String>,
     api_version: Option<String>,
@@ -85,7 +85,7 @@ impl<'de> Visitor<'de> for AnyObject {
 
 /// Managed fields that are not what they should be, for the rules to say so.
 fn malformed_managed_fields(text: &RawValue) -> Option<Value> {
-    match serde_json::from_str::<Vec<Writer>>(text.get()) {
+    match serde_json::from_str::<Vec<ManagedFieldsEntry>>(text.get()) {
         Ok(_) => None,
         Err(_) => serde_json::from_str(text.get()).ok(),
     }
@@ -93,12 +93,12 @@ fn malformed_managed_fields(text: &RawValue) -> Option<Value> {
 
 /// What is being read.
 #[derive(Clone, Copy)]
-enum Part {
+enum ObjectPart {
     Object,
     Metadata,
 }
 
-impl<'de> DeserializeSeed<'de> for Part {
+impl<'de> DeserializeSeed<'de> for ObjectPart {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -106,7 +106,7 @@ impl<'de> DeserializeSeed<'de> for Part {
     }
 }
 
-impl Part {
+impl ObjectPart {
     /// Metadata that are no object are kept as they came, for the rules to say so.
     fn keep_malformed<E: Error>(self, found: Unexpected<'_>, value: impl Into<Value>) -> Result<Value, E> {
         match self {
@@ -116,7 +116,7 @@ impl Part {
     }
 }
 
-impl<'de> Visitor<'de> for Part {
+impl<'de> Visitor<'de> for ObjectPart {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

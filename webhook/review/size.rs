@@ -1,4 +1,4 @@
-//! Size: how much is a body in memory, and how much work?
+//! Sizes of requests: how much memory and work a body takes.
 //!
 //! Text tells little: a list of digits grows some twenty times when it is read, and a rule may say a sentence about each
 //! of them. So values are counted, before they are read.
@@ -14,7 +14,7 @@ const SMALL_VALUES: usize = 1_000;
 
 /// How a body is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Size {
+pub(crate) enum RequestSize {
     /// At once: it takes a moment, whatever is in it.
     Small,
     /// As it comes.
@@ -25,7 +25,7 @@ pub(crate) enum Size {
     TooLarge,
 }
 
-impl Size {
+impl RequestSize {
     pub(crate) fn of_body(body: &[u8]) -> Self {
         if body.len() <= SMALL_BYTES && count_separators(body) <= SMALL_VALUES {
             return Self::Small;
@@ -71,10 +71,10 @@ mod tests {
     #[test]
     fn a_list_of_digits_is_large_and_a_long_text_is_not() {
         let list = |values: usize| format!("[{}0]", "0,".repeat(values));
-        assert_eq!(Size::of_body(list(900).as_bytes()), Size::Small);
-        assert_eq!(Size::of_body(list(4_000).as_bytes()), Size::Medium);
-        assert_eq!(Size::of_body(list(10_000).as_bytes()), Size::Large);
-        assert_eq!(Size::of_body(list(200_000).as_bytes()), Size::TooLarge);
-        assert_eq!(Size::of_body(format!("{{\"a\":\"{}\"}}", list(300_000)).as_bytes()), Size::Medium);
+        assert_eq!(RequestSize::of_body(list(900).as_bytes()), RequestSize::Small);
+        assert_eq!(RequestSize::of_body(list(4_000).as_bytes()), RequestSize::Medium);
+        assert_eq!(RequestSize::of_body(list(10_000).as_bytes()), RequestSize::Large);
+        assert_eq!(RequestSize::of_body(list(200_000).as_bytes()), RequestSize::TooLarge);
+        assert_eq!(RequestSize::of_body(format!("{{\"a\":\"{}\"}}", list(300_000)).as_bytes()), RequestSize::Medium);
     }
 }

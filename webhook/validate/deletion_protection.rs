@@ -1,12 +1,12 @@
-//! The guard: may this NodePool or AKSNodeClass be deleted?
+//! Refuses the deletion of a NodePool or AKSNodeClass that has nodes.
 //!
-//! Not while it has nodes, unless whoever deletes it has said how many they are. Past that word it never stands in the
-//! way: a teardown must come to its end.
+//! Not when the deletion acknowledges how many they are, and never in any other case: a teardown must come to its end.
 
-use crate::cluster::{finding, pluralize};
 use crate::review::Request;
+use crate::text::pluralize;
+use crate::validate::cluster::finding;
+use crate::validate::impact::{Impact, MAX_PODS_SIMULATED};
 use jiff::Timestamp;
-use napkeeper_core::admission::impact::{Impact, MAX_PODS_SIMULATED};
 use napkeeper_core::model::names::{NodeClassName, NodePoolName};
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_verdict::Finding;
@@ -15,9 +15,9 @@ use napkeeper_verdict::rules::cluster as rules;
 /// Annotation on a pool or class: it may be deleted with as many nodes.
 pub const DELETE_ACKNOWLEDGED_ANNOTATION: &str = "napkeeper.io/delete-acknowledged";
 
-/// What the guard does with a delete that nobody has acknowledged.
+/// What the protection does with a delete that nobody has acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Guard {
+pub enum DeletionProtection {
     /// Nothing.
     Off,
     /// Lets it through, and says what goes with it.
@@ -54,7 +54,7 @@ pub(crate) fn deletion_finding(snapshot: &Snapshot, request: &Request, now: Time
         return None;
     }
     let stranded = impact.unschedulable_without(snapshot, now, &pools).len();
-    let message = message((kind, name), &impact, stranded, said);
+    let message = message(kind, name, &impact, stranded, said);
     let fix = format!(
         "to delete it anyway, acknowledge this first: kubectl annotate --overwrite {} {name} {DELETE_ACKNOWLEDGED_ANNOTATION}={}",
         kind.to_lowercase(),
@@ -63,7 +63,7 @@ pub(crate) fn deletion_finding(snapshot: &Snapshot, request: &Request, now: Time
     Some(finding(&rules::IN_USE, "", message, Some(fix)))
 }
 
-fn message((kind, name): (&str, &str), impact: &Impact, stranded: usize, acknowledged: Option<&str>) -> String {
+fn message(kind: &str, name: &str, impact: &Impact, stranded: usize, acknowledged: Option<&str>) -> String {
     let (nodes, pods) = (pluralize(impact.claims, "node"), pluralize(impact.pods.len(), "pod"));
     let holding = match impact.do_not_disrupt_pods {
         0 => String::new(),

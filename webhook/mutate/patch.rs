@@ -1,4 +1,4 @@
-//! Checked patches: does a patch do to its object what it is meant to?
+//! Checks patches before they are sent.
 //!
 //! The API server fails the request of a patch that does not apply, or whose result is wrong, whatever the failure policy
 //! is. So every patch is applied here first, and what it would send is what has been looked at.
@@ -14,7 +14,7 @@ const MAX_ANNOTATION_BYTES: usize = 256 << 10;
 
 /// Why a patch is not sent.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadPatch {
+pub(crate) enum InvalidPatch {
     /// It is no JSON patch, or does not apply.
     #[error("the patch does not apply: {0}")]
     Apply(String),
@@ -33,39 +33,40 @@ pub(crate) enum BadPatch {
 pub(crate) fn check_annotation_patch(
     annotations: Option<&BTreeMap<String, String>>,
     patch: &[Value],
-) -> Result<(), BadPatch> {
+) -> Result<(), InvalidPatch> {
     // The rest of the pod stays as it came.
     let metadata = annotations.map_or_else(|| json!({}), |annotations| json!({ "annotations": annotations }));
     check_annotations(&apply_patch(json!({ "metadata": metadata }), patch)?)
 }
 
 /// Applies a patch to its pod, and looks at what comes of it.
-pub(crate) fn check_patch(object: &Value, patch: &[Value]) -> Result<(), BadPatch> {
+pub(crate) fn check_patch(object: &Value, patch: &[Value]) -> Result<(), InvalidPatch> {
     let result = apply_patch(object.clone(), patch)?;
     check_annotations(&result)?;
-    Pod::deserialize(&result).map_err(|e| BadPatch::NotAPod(e.to_string()))?;
+    Pod::deserialize(&result).map_err(|e| InvalidPatch::NotAPod(e.to_string()))?;
     Ok(())
 }
 
-fn apply_patch(mut object: Value, patch: &[Value]) -> Result<Value, BadPatch> {
+fn apply_patch(mut object: Value, patch: &[Value]) -> Result<Value, InvalidPatch> {
     let operations: Result<Vec<_>, _> = patch.iter().map(PatchOperation::deserialize).collect();
-    let operations = operations.map_err(|e| BadPatch::Apply(e.to_string()))?;
-    patch_unsafe(&mut object, &operations).map_err(|e| BadPatch::Apply(e.to_string()))?;
+    let operations = operations.map_err(|e| InvalidPatch::Apply(e.to_string()))?;
+    patch_unsafe(&mut object, &operations).map_err(|e| InvalidPatch::Apply(e.to_string()))?;
     Ok(object)
 }
 
-fn check_annotations(object: &Value) -> Result<(), BadPatch> {
+fn check_annotations(object: &Value) -> Result<(), InvalidPatch> {
     let annotations = match &object["metadata"]["annotations"] {
         Value::Null => return Ok(()),
         Value::Object(annotations) => annotations,
-        _ => return Err(BadPatch::NonStringAnnotation),
+        _ => return Err(InvalidPatch::NonStringAnnotation),
     };
     let mut size = 0_usize;
     for (key, value) in annotations {
-        size =
-            size.saturating_add(key.len()).saturating_add(value.as_str().ok_or(BadPatch::NonStringAnnotation)?.len());
+        size = size
+            .saturating_add(key.len())
+            .saturating_add(value.as_str().ok_or(InvalidPatch::NonStringAnnotation)?.len());
     }
-    if size > MAX_ANNOTATION_BYTES { Err(BadPatch::AnnotationsTooLarge(size)) } else { Ok(()) }
+    if size > MAX_ANNOTATION_BYTES { Err(InvalidPatch::AnnotationsTooLarge(size)) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -82,16 +83,16 @@ mod tests {
         assert_eq!(check_patch(&pod, &add("/metadata/annotations", json!({ "a": "b" }))), Ok(()));
         assert_eq!(check_patch(&pod, &add("/spec/tolerations", json!([{ "key": "a" }]))), Ok(()));
         let fails = |patch: &[Value]| check_patch(&pod, patch).unwrap_err();
-        assert!(matches!(fails(&add("/metadata/annotations/a", json!("b"))), BadPatch::Apply(_)), "no annotations");
-        assert!(matches!(fails(&add("/spec/tolerations/-", json!({}))), BadPatch::Apply(_)), "no tolerations");
-        assert!(matches!(fails(&[json!({ "op": "grow", "path": "/a" })]), BadPatch::Apply(_)));
-        assert_eq!(fails(&add("/metadata/annotations", json!({ "a": 1 }))), BadPatch::NonStringAnnotation);
-        assert_eq!(fails(&add("/metadata/annotations", json!("a"))), BadPatch::NonStringAnnotation);
-        assert!(matches!(fails(&add("/spec/tolerations", json!("much"))), BadPatch::NotAPod(_)));
+        assert!(matches!(fails(&add("/metadata/annotations/a", json!("b"))), InvalidPatch::Apply(_)), "no annotations");
+        assert!(matches!(fails(&add("/spec/tolerations/-", json!({}))), InvalidPatch::Apply(_)), "no tolerations");
+        assert!(matches!(fails(&[json!({ "op": "grow", "path": "/a" })]), InvalidPatch::Apply(_)));
+        assert_eq!(fails(&add("/metadata/annotations", json!({ "a": 1 }))), InvalidPatch::NonStringAnnotation);
+        assert_eq!(fails(&add("/metadata/annotations", json!("a"))), InvalidPatch::NonStringAnnotation);
+        assert!(matches!(fails(&add("/spec/tolerations", json!("much"))), InvalidPatch::NotAPod(_)));
         let large = json!({ "a": "b".repeat(MAX_ANNOTATION_BYTES) });
         assert_eq!(
             fails(&add("/metadata/annotations", large)),
-            BadPatch::AnnotationsTooLarge(MAX_ANNOTATION_BYTES + 1)
+            InvalidPatch::AnnotationsTooLarge(MAX_ANNOTATION_BYTES + 1)
         );
     }
 }

@@ -1,10 +1,10 @@
-//! The recent: which pods have been let in that the cluster does not show yet, and where were they told to go?
+//! Recently admitted pods that the cluster does not show yet, with the placements of their hints.
 //!
-//! A pod that was let in is not bound, and perhaps not listed, for a moment. Until then its place counts as taken, or
-//! five hundred pods at once would all be sent to the same node. What is counted is an estimate: a pod may be refused by
-//! somebody else after us, and another replica of this webhook lets in pods of its own.
+//! A pod that was admitted is not bound, and perhaps not listed, for a moment. Until then its placement counts as taken, or
+//! five hundred pods at once would all be sent to the same node. The count is an estimate: another webhook may refuse a pod
+//! after us, and another replica of this one admits pods of its own.
 
-use crate::hint::PlacementHint;
+use super::PlacementHint;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::cluster::pod::{Pod, PodShape};
 use napkeeper_core::model::names::ObjectKey;
@@ -20,9 +20,19 @@ pub(crate) const MAX_ADMITTED: usize = 2_000;
 /// By how much the API server's clock may be behind ours.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(2);
 
-/// A pod that was let in.
+/// A pod that is admitted with a hint.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    pub(crate) pod: Arc<Pod>,
+    /// What the API server makes its name from, where it is not known yet.
+    pub(crate) generate_name: Option<Arc<str>>,
+    pub(crate) placement: Placement,
+    pub(crate) hint: PlacementHint,
+}
+
+/// A pod that was admitted.
 #[derive(Debug, Clone)]
-struct Admitted {
+struct AdmittedPod {
     /// Grows from one to the next.
     sequence: u64,
     at: Timestamp,
@@ -33,41 +43,31 @@ struct Admitted {
     hint: PlacementHint,
 }
 
-/// Pods that were let in lately, oldest first.
+/// Pods that were admitted recently, oldest first.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Recent {
-    admitted: VecDeque<Arc<Admitted>>,
+pub(crate) struct RecentAdmissions {
+    admitted: VecDeque<Arc<AdmittedPod>>,
     /// How many have been noted.
     last_sequence: u64,
     /// Pods of the cluster that have answered for one of them, with their creation.
     observed: BTreeMap<ObjectKey, Timestamp>,
 }
 
-impl Recent {
-    /// Notes a pod that is let in with a hint.
-    pub(crate) fn record(
-        &mut self,
-        at: Timestamp,
-        (pod, prefix): (Arc<Pod>, Option<Arc<str>>),
-        (spot, hint): (Placement, PlacementHint),
-    ) {
+impl RecentAdmissions {
+    /// Notes a pod that is admitted with a hint.
+    pub(crate) fn record(&mut self, at: Timestamp, admission: Admission) {
         if self.admitted.len() >= MAX_ADMITTED {
             self.admitted.pop_front();
         }
         self.last_sequence += 1;
-        self.admitted.push_back(Arc::new(Admitted {
-            sequence: self.last_sequence,
-            at,
-            pod,
-            generate_name: prefix,
-            placement: spot,
-            hint,
-        }));
+        let Admission { pod, generate_name, placement, hint } = admission;
+        let sequence = self.last_sequence;
+        self.admitted.push_back(Arc::new(AdmittedPod { sequence, at, pod, generate_name, placement, hint }));
     }
 
-    /// True when such a pod was let in with this hint: it is the same one, asked about again.
+    /// True when such a pod was admitted with this hint: it is the same one, asked about again.
     pub(crate) fn contains(&self, now: Timestamp, pod: &Pod, hint: &PlacementHint) -> bool {
-        let young = |a: &&Arc<Admitted>| is_recent(a.at, now);
+        let young = |a: &&Arc<AdmittedPod>| is_recent(a.at, now);
         self.admitted.iter().rev().take_while(young).any(|a| a.pod.key == pod.key && a.hint == *hint)
     }
 
@@ -76,16 +76,16 @@ impl Recent {
         self.admitted.front().is_some_and(|oldest| !is_recent(oldest.at, now))
     }
 
-    /// Forgets what is old, and what the cluster shows; takes the room of the rest.
+    /// Forgets what is old, and what the cluster shows; takes the placement of the rest.
     pub(crate) fn prune_and_reserve(
         &mut self,
         now: Timestamp,
         snapshot: &Snapshot,
-        standing: &mut IncrementalScheduler,
+        scheduler: &mut IncrementalScheduler,
     ) {
         self.admitted.retain(|a| is_recent(a.at, now));
         self.forget_observed(now, snapshot);
-        self.admitted.iter_mut().for_each(|admitted| reserve(admitted, standing));
+        self.admitted.iter_mut().for_each(|admitted| reserve(admitted, scheduler));
     }
 
     /// A pod of every shape.
@@ -94,11 +94,11 @@ impl Recent {
     }
 
     /// Takes over what another one, of which this was a copy, has noted since.
-    pub(crate) fn merge_newer(&mut self, other: &Self, standing: &mut IncrementalScheduler) {
+    pub(crate) fn merge_newer(&mut self, other: &Self, scheduler: &mut IncrementalScheduler) {
         let new = other.admitted.partition_point(|admitted| admitted.sequence <= self.last_sequence);
         for admitted in other.admitted.iter().skip(new) {
             let mut admitted = Arc::clone(admitted);
-            reserve(&mut admitted, standing);
+            reserve(&mut admitted, scheduler);
             self.admitted.push_back(admitted);
         }
         self.admitted.drain(..self.admitted.len().saturating_sub(MAX_ADMITTED));
@@ -106,7 +106,7 @@ impl Recent {
     }
 
     /// Forgets those that are bound by now. Of pods whose names the API server made up it is not known which is which:
-    /// any new one of the same prefix stands for the oldest.
+    /// any new one of the same generate_name stands for the oldest.
     fn forget_observed(&mut self, now: Timestamp, snapshot: &Snapshot) {
         let horizon = ADMITTED_TTL.saturating_add(CLOCK_SKEW).saturating_add(CLOCK_SKEW);
         self.observed.retain(|_, created| now.duration_since(*created) < horizon);
@@ -124,8 +124,9 @@ impl Recent {
                 None => {
                     snapshot.pods().get(key).into_iter().filter(new).map(|p| (p.key.clone(), p.created_at)).collect()
                 }
-                Some(prefix) => {
-                    let named = |k: &ObjectKey| k.namespace == key.namespace && k.name.as_str().starts_with(&**prefix);
+                Some(generate_name) => {
+                    let named =
+                        |k: &ObjectKey| k.namespace == key.namespace && k.name.as_str().starts_with(&**generate_name);
                     let alike = snapshot.pods().range_from(key).take_while(|(k, _)| named(k)).map(|(_, pod)| pod);
                     alike.filter(new).map(|p| (p.key.clone(), p.created_at)).collect()
                 }
@@ -144,23 +145,23 @@ impl Recent {
     }
 }
 
-/// Takes the room of a pod that was let in.
-fn reserve(admitted: &mut Arc<Admitted>, standing: &mut IncrementalScheduler) {
+/// Takes the placement of a pod that was admitted.
+fn reserve(admitted: &mut Arc<AdmittedPod>, scheduler: &mut IncrementalScheduler) {
     // The node that it was to have may have been asked for by now, and then it is a claim.
-    let room = match admitted.placement {
-        Placement::New(_) => standing.find_without_new_node(&admitted.pod),
+    let placement = match admitted.placement {
+        Placement::New(_) => scheduler.find_without_new_node(&admitted.pod),
         Placement::Node(_) | Placement::Claim(_) => None,
     };
-    if standing.take(&admitted.pod, room.as_ref().unwrap_or(&admitted.placement)) {
-        if let Some(spot) = room {
-            Arc::make_mut(admitted).placement = spot;
+    if scheduler.take(&admitted.pod, placement.as_ref().unwrap_or(&admitted.placement)) {
+        if let Some(placement) = placement {
+            Arc::make_mut(admitted).placement = placement;
         }
         return;
     }
-    // A claim has become a node, or a node is gone: the pod goes where there is room, if there is.
-    if let Some(spot) = standing.find_without_new_node(&admitted.pod) {
-        standing.take(&admitted.pod, &spot);
-        Arc::make_mut(admitted).placement = spot;
+    // A claim has become a node, or a node is gone: the pod goes where there is placement, if there is.
+    if let Some(placement) = scheduler.find_without_new_node(&admitted.pod) {
+        scheduler.take(&admitted.pod, &placement);
+        Arc::make_mut(admitted).placement = placement;
     }
 }
 

@@ -1,9 +1,10 @@
-//! Defaults: what does a PlacementPolicy write into a pod?
+//! Turns the defaults of a PlacementPolicy into a JSON patch that adds and never replaces.
 //!
-//! [`napkeeper_core::admission::placement_policy`] says what; here it becomes a JSON patch that adds and never replaces.
+//! [`napkeeper_core::admission::placement_policy`] decides what they are.
 
-use crate::checked::BadPatch;
-use crate::mutate::Subject;
+use super::patch::InvalidPatch;
+use crate::hints::IncomingPod;
+use crate::text::truncate;
 use json_patch::{PatchOperation, patch_unsafe};
 use napkeeper_api::path::pointer_token;
 use napkeeper_core::admission::placement_policy::{
@@ -34,7 +35,7 @@ const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
 /// A pod with its defaults.
 #[derive(Debug)]
-pub(crate) struct Placed {
+pub(crate) struct PatchedPod {
     /// The pod as it will be, without its managed fields.
     pub(crate) object: Value,
     /// Operations that make it so.
@@ -43,28 +44,30 @@ pub(crate) struct Placed {
 
 /// What the policies have for a pod.
 #[derive(Debug)]
-pub(crate) enum Given {
+pub(crate) enum DefaultsOutcome {
     /// Nothing.
     Unchanged,
     /// It names a policy that does not exist: a warning.
     UnknownPolicy(String),
     /// This.
-    Patched(Placed),
+    Patched(PatchedPod),
 }
 
 /// What there is for a pod while there is no policy at all.
-pub(crate) fn without_policies(subject: &Subject) -> Given {
+pub(crate) fn without_policies(subject: &IncomingPod) -> DefaultsOutcome {
     let named = subject.annotations.as_ref().and_then(|annotations| annotations.get(PLACEMENT_ANNOTATION));
-    named.filter(|name| **name != *NONE).map_or(Given::Unchanged, |name| Given::UnknownPolicy(no_such_policy(name)))
+    named
+        .filter(|name| **name != *NONE)
+        .map_or(DefaultsOutcome::Unchanged, |name| DefaultsOutcome::UnknownPolicy(no_such_policy(name)))
 }
 
 /// Gives a pod the defaults that it is to have. `uid` is that of the request.
 pub(crate) fn apply_defaults(
     placement: &PlacementPolicies,
     object: &Value,
-    subject: &Subject,
+    subject: &IncomingPod,
     uid: &str,
-) -> Result<Given, BadPatch> {
+) -> Result<DefaultsOutcome, InvalidPatch> {
     let attributes = pod_attributes(object, subject, uid);
     let namespace = subject.pod.key.namespace.as_str();
     let Some(policy) = placement.policy_for(namespace, &attributes) else {
@@ -72,23 +75,24 @@ pub(crate) fn apply_defaults(
             .placement_annotation
             .as_ref()
             .or_else(|| placement.namespaces.get(namespace)?.placement_annotation.as_ref());
-        let unknown = named.filter(|name| ***name != *NONE).map(|name| Given::UnknownPolicy(no_such_policy(name)));
-        return Ok(unknown.unwrap_or(Given::Unchanged));
+        let unknown =
+            named.filter(|name| ***name != *NONE).map(|name| DefaultsOutcome::UnknownPolicy(no_such_policy(name)));
+        return Ok(unknown.unwrap_or(DefaultsOutcome::Unchanged));
     };
     let changes = defaults_for(policy, &attributes);
     if changes.is_empty() {
-        return Ok(Given::Unchanged);
+        return Ok(DefaultsOutcome::Unchanged);
     }
-    let mut builder = Writer { object: object.clone(), patch: Vec::new() };
+    let mut builder = PatchBuilder { object: object.clone(), patch: Vec::new() };
     for change in &changes {
         builder.apply_default(change)?;
     }
     builder.set(&["metadata", "annotations", PLACED_BY_ANNOTATION], json!(policy.name.as_str()))?;
-    Ok(Given::Patched(Placed { object: builder.object, patch: builder.patch }))
+    Ok(DefaultsOutcome::Patched(PatchedPod { object: builder.object, patch: builder.patch }))
 }
 
 fn no_such_policy(name: &str) -> String {
-    let name = crate::hint::truncate(name, 64);
+    let name = truncate(name, 64);
     format!("napkeeper: PlacementPolicy {name:?}, named by {PLACEMENT_ANNOTATION}, not found: the pod gets no defaults")
 }
 
@@ -97,7 +101,7 @@ fn annotation<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
 }
 
 /// What a pod says for itself.
-fn pod_attributes(object: &Value, subject: &Subject, uid: &str) -> PodAttributes {
+fn pod_attributes(object: &Value, subject: &IncomingPod, uid: &str) -> PodAttributes {
     let spec = &object["spec"];
     let key = &subject.pod.key;
     let owners = object["metadata"]["ownerReferences"].as_array();
@@ -134,13 +138,13 @@ fn names_label(spec: &Value, keys: &[&str]) -> bool {
 }
 
 /// Writes a patch and what comes of it.
-struct Writer {
+struct PatchBuilder {
     object: Value,
     patch: Vec<Value>,
 }
 
-impl Writer {
-    fn apply_default(&mut self, change: &PodDefault) -> Result<(), BadPatch> {
+impl PatchBuilder {
+    fn apply_default(&mut self, change: &PodDefault) -> Result<(), InvalidPatch> {
         match change {
             PodDefault::Spread(constraint, labels) => {
                 self.append(&["spec", "topologySpreadConstraints"], spread(constraint, labels))
@@ -160,14 +164,14 @@ impl Writer {
         }
     }
 
-    fn prefer_label(&mut self, weight: i64, key: &str, value: &str) -> Result<(), BadPatch> {
+    fn prefer_label(&mut self, weight: i64, key: &str, value: &str) -> Result<(), InvalidPatch> {
         let preference = json!({ "matchExpressions": [{ "key": key, "operator": "In", "values": [value] }] });
         let term = json!({ "weight": weight, "preference": preference });
         self.append(&[NODE_AFFINITY_PATH[0], NODE_AFFINITY_PATH[1], NODE_AFFINITY_PATH[2], PREFERRED], term)
     }
 
     /// Not on what is labelled as spot; nodes that nobody has labelled are on demand.
-    fn require_on_demand(&mut self) -> Result<(), BadPatch> {
+    fn require_on_demand(&mut self) -> Result<(), InvalidPatch> {
         let not_spot = |key: &str| json!({ "key": key, "operator": "NotIn", "values": ["spot"] });
         let keys = [labels::CAPACITY_TYPE, labels::SCALE_SET_PRIORITY];
         let terms =
@@ -189,7 +193,7 @@ impl Writer {
     }
 
     /// Adds an item to a list, with the list and all that it stands in where they are missing.
-    fn append(&mut self, path: &[&str], item: Value) -> Result<(), BadPatch> {
+    fn append(&mut self, path: &[&str], item: Value) -> Result<(), InvalidPatch> {
         match self.first_missing(path) {
             Some(depth) => self.add(path, depth, json!([item])),
             None => self.apply(&format!("{}/-", pointer(path)), &item),
@@ -197,7 +201,7 @@ impl Writer {
     }
 
     /// Sets what is not set yet.
-    fn set(&mut self, path: &[&str], value: Value) -> Result<(), BadPatch> {
+    fn set(&mut self, path: &[&str], value: Value) -> Result<(), InvalidPatch> {
         match self.first_missing(path) {
             Some(depth) => self.add(path, depth, value),
             None => Ok(()),
@@ -220,16 +224,16 @@ impl Writer {
         None
     }
 
-    fn add(&mut self, path: &[&str], depth: usize, value: Value) -> Result<(), BadPatch> {
+    fn add(&mut self, path: &[&str], depth: usize, value: Value) -> Result<(), InvalidPatch> {
         let (there, inner) = path.split_at((depth + 1).min(path.len()));
         let whole = inner.iter().rev().fold(value, |value, key| json!({ *key: value }));
         self.apply(&pointer(there), &whole)
     }
 
-    fn apply(&mut self, path: &str, value: &Value) -> Result<(), BadPatch> {
+    fn apply(&mut self, path: &str, value: &Value) -> Result<(), InvalidPatch> {
         let operation = json!({ "op": "add", "path": path, "value": value });
-        let parsed = PatchOperation::deserialize(&operation).map_err(|e| BadPatch::Apply(e.to_string()))?;
-        patch_unsafe(&mut self.object, slice::from_ref(&parsed)).map_err(|e| BadPatch::Apply(e.to_string()))?;
+        let parsed = PatchOperation::deserialize(&operation).map_err(|e| InvalidPatch::Apply(e.to_string()))?;
+        patch_unsafe(&mut self.object, slice::from_ref(&parsed)).map_err(|e| InvalidPatch::Apply(e.to_string()))?;
         self.patch.push(operation);
         Ok(())
     }

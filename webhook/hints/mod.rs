@@ -1,20 +1,43 @@
-//! The placement hint: where will a pod probably run?
+//! Placement hints: where a new pod will probably run.
 
+mod recent_admissions;
+mod service;
+
+use crate::text::truncate;
 use jiff::Timestamp;
 use napkeeper_core::catalog::OfferingKey;
 use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName};
 use napkeeper_core::scheduling::{
     AvailableOfferings, Placement, UnavailableOfferings, Unschedulable, UnschedulableReason,
 };
 use napkeeper_core::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
+pub(crate) use service::{FailOpenReason, HintService, Snapshots};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Annotation on pods: where the pod will probably run. Advisory: kube-scheduler decides.
 pub const PLACEMENT_HINT_ANNOTATION: &str = "napkeeper.io/placement-hint";
 
 /// Longest reason in characters.
 const MAX_REASON_CHARS: usize = 400;
+
+/// A pod that is being created, and may have a hint.
+#[derive(Debug, Clone)]
+pub(crate) struct IncomingPod {
+    /// The pod, with a name that it could have.
+    pub(crate) pod: Arc<Pod>,
+    /// What the API server will make its name from, where it has none.
+    pub(crate) generate_name: Option<Arc<str>>,
+    /// Its annotations, if it has the field.
+    pub(crate) annotations: Option<BTreeMap<String, String>>,
+    /// The hint that it carries already.
+    pub(crate) current_hint: Option<PlacementHint>,
+    /// Nothing will be written.
+    pub(crate) dry_run: bool,
+}
 
 /// Where a pod will probably run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,8 +83,8 @@ pub enum PlacementHint {
     },
 }
 
-/// What pools may buy. Which offerings Azure refuses now is not known here.
-pub(crate) fn market(snapshot: &Snapshot) -> AvailableOfferings {
+/// Offerings that pools may launch. Which of them Azure refuses now is not known here.
+pub(crate) fn available_offerings(snapshot: &Snapshot) -> AvailableOfferings {
     AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), Timestamp::UNIX_EPOCH)
 }
 
@@ -105,20 +128,23 @@ pub(crate) fn hint_for(found: &Result<Placement, Unschedulable>, shared: bool) -
             let reason = "it is launching, and has enough free capacity".to_owned();
             PlacementHint::NodeInFlight { claim: claim.clone(), reason }
         }
-        Ok(Placement::New(bought)) => PlacementHint::NewNode {
-            pool: bought.pool.clone(),
-            offering: bought.cheapest.key.clone(),
-            price: bought.cheapest.price,
-            cost: format!("{}/h", bought.cheapest.price),
-            reason: match (shared, bought.offering_count) {
+        Ok(Placement::New(node)) => PlacementHint::NewNode {
+            pool: node.pool.clone(),
+            offering: node.cheapest.key.clone(),
+            price: node.cheapest.price,
+            cost: format!("{}/h", node.cheapest.price),
+            reason: match (shared, node.offering_count) {
                 (true, _) => "no node has capacity; it shares a new node with recently created pods".to_owned(),
                 (false, 1) => "no node has capacity; this is the only offering that fits".to_owned(),
                 (false, n) => format!("no node has capacity; this is the cheapest of {n} offerings that fit"),
             },
         },
-        Err(nowhere) => PlacementHint::Unschedulable {
-            reason: truncate(&describe_reasons(&nowhere.reasons), MAX_REASON_CHARS),
-            change: nowhere.suggestion.as_ref().map(|remedy| truncate(&remedy.to_string(), MAX_REASON_CHARS)),
+        Err(unschedulable) => PlacementHint::Unschedulable {
+            reason: truncate(&describe_reasons(&unschedulable.reasons), MAX_REASON_CHARS),
+            change: unschedulable
+                .suggestion
+                .as_ref()
+                .map(|suggestion| truncate(&suggestion.to_string(), MAX_REASON_CHARS)),
         },
     }
 }
@@ -129,14 +155,6 @@ fn describe_reasons(why: &[(Option<NodePoolName>, UnschedulableReason)]) -> Stri
         None => why.to_string(),
     });
     reasons.collect::<Vec<_>>().join("; ")
-}
-
-/// A text of at most `most` characters; what is cut off ends in `…`.
-pub(crate) fn truncate(text: &str, max_chars: usize) -> String {
-    if text.chars().count() <= max_chars {
-        return text.to_owned();
-    }
-    text.chars().take(max_chars - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]

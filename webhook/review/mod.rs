@@ -1,9 +1,15 @@
-//! AdmissionReview: what does the API server ask, and how is it answered?
+//! AdmissionReviews of `admission.k8s.io/v1`: requests read, responses written.
 //!
-//! `admission.k8s.io/v1`. An answer with a wrong uid is refused, and a patch that does not apply fails the request
-//! whatever the failure policy is, so both are made in one place.
+//! A response with a wrong uid is refused, and a patch that does not apply fails the request whatever the failure policy
+//! is, so both are made in one place.
 
-use crate::object::Content;
+mod object;
+mod size;
+
+pub(crate) use object::{RawObject, ReviewObject, without_managed_fields};
+pub(crate) use size::{MAX_VALUES, RequestSize};
+
+use crate::text::truncate;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -35,8 +41,8 @@ pub(crate) enum ReviewError {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", bound(deserialize = "O: Content"))]
-struct Review<O> {
+#[serde(rename_all = "camelCase", bound(deserialize = "O: ReviewObject"))]
+struct AdmissionReview<O> {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
@@ -46,7 +52,7 @@ struct Review<O> {
 
 /// What the API server asks about.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", bound(deserialize = "O: Content"))]
+#[serde(rename_all = "camelCase", bound(deserialize = "O: ReviewObject"))]
 pub(crate) struct Request<O = Value> {
     /// Ties the answer to the question.
     #[serde(default)]
@@ -88,7 +94,7 @@ pub(crate) struct UserInfo {
 
 /// Who asked for what, for the log: nothing of the object but its name.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RequestSummary {
     pub(crate) uid: String,
     user: String,
     operation: String,
@@ -96,9 +102,9 @@ pub(crate) struct Asked {
     name: String,
 }
 
-impl Asked {
+impl RequestSummary {
     pub(crate) fn from_request<O>(request: &Request<O>) -> Self {
-        let short = |text: &str| crate::hint::truncate(text, MAX_UID_LENGTH);
+        let short = |text: &str| truncate(text, MAX_UID_LENGTH);
         Self {
             uid: request.uid.clone(),
             user: short(&request.user_info.username),
@@ -131,12 +137,12 @@ pub(crate) struct GroupVersionKind {
     pub(crate) kind: String,
 }
 
-impl<O: Content> Request<O> {
+impl<O: ReviewObject> Request<O> {
     /// Reads a body.
     pub(crate) fn from_body(body: &[u8]) -> Result<Self, ReviewError> {
-        let Review { api_version, kind, request } = serde_json::from_slice::<Review<O>>(body)?;
+        let AdmissionReview { api_version, kind, request } = serde_json::from_slice::<AdmissionReview<O>>(body)?;
         if api_version != API_VERSION || kind != "AdmissionReview" {
-            let short = |text: String| crate::hint::truncate(&text, 100);
+            let short = |text: String| truncate(&text, 100);
             return Err(ReviewError::WrongKind { api_version: short(api_version), kind: short(kind) });
         }
         request.filter(|r| !r.uid.is_empty() && r.uid.len() <= MAX_UID_LENGTH).ok_or(ReviewError::NoRequest)
@@ -161,7 +167,7 @@ impl<O> Request<O> {
 
 /// Why something is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct Denial {
     /// For whoever asked.
     pub(crate) message: String,
     /// The rules that the message names, each once.
@@ -170,9 +176,9 @@ pub(crate) struct Refusal {
 
 /// What is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Answer {
+pub(crate) struct AdmissionResponse {
     /// Why it is refused; `None` when it is allowed.
-    pub(crate) denial: Option<Refusal>,
+    pub(crate) denial: Option<Denial>,
     /// For whoever asked the API server.
     pub(crate) warnings: Vec<String>,
     /// Which facts about Azure served, for the audit log.
@@ -183,7 +189,7 @@ pub(crate) struct Answer {
     pub(crate) patch: Vec<Value>,
 }
 
-impl Answer {
+impl AdmissionResponse {
     /// It is allowed, and nothing is said about it.
     pub(crate) fn allow() -> Self {
         Self::default()
@@ -192,7 +198,7 @@ impl Answer {
     /// The review that carries this answer to the question with this uid.
     pub(crate) fn to_review(&self, uid: &str) -> Value {
         let mut response = json!({ "uid": uid, "allowed": self.denial.is_none() });
-        if let Some(Refusal { message, .. }) = &self.denial {
+        if let Some(Denial { message, .. }) = &self.denial {
             response["status"] = json!({ "code": 422, "reason": "Invalid", "message": message });
         }
         for (key, value) in [("facts", &self.facts), ("policies", &self.policies)] {

@@ -1,16 +1,23 @@
-//! `/validate`: may this NodePool or AKSNodeClass be written, or deleted?
+//! `/validate`: decides whether a NodePool or AKSNodeClass may be written, or deleted.
 //!
 //! The findings are those of `napkeeper validate`. What was wrong before is no reason to refuse: it becomes a warning,
 //! so that an object from before a rule can still be changed. So does what only the schema forbids that is built in here:
 //! the API server has checked the object by its own schema before it asks, and that may be newer. And so does what Azure or
-//! a scheduler would say: it hangs on facts that may have changed since.
+//! a scheduler would say: it depends on facts that may have changed since.
 
-use crate::basis::Basis;
-use crate::cluster::{self, Live, pluralize};
-use crate::guard::{Guard, deletion_finding};
-use crate::hint::truncate;
-use crate::policies::{self, Opinion};
-use crate::review::{Answer, GroupVersionKind, Refusal, Request};
+mod cluster;
+mod deletion_protection;
+mod impact;
+mod policies;
+mod validator;
+
+pub use deletion_protection::{DELETE_ACKNOWLEDGED_ANNOTATION, DeletionProtection};
+pub use validator::SourcedValidator;
+
+use crate::review::{AdmissionResponse, Denial, GroupVersionKind, Request};
+use crate::text::{pluralize, truncate};
+use cluster::ClusterState;
+use deletion_protection::deletion_finding;
 use jiff::Timestamp;
 use napkeeper_api::manifests::Object;
 use napkeeper_api::yaml::Document;
@@ -20,6 +27,7 @@ use napkeeper_core::snapshot::Snapshot;
 use napkeeper_verdict::policy::Policies;
 use napkeeper_verdict::rules::{azure, cost, disruption, structure as rules};
 use napkeeper_verdict::{Finding, Severity, Validator};
+use policies::PolicyResults;
 use serde_json::Value;
 
 /// What is judged: API group, versions, kind.
@@ -45,9 +53,9 @@ const MAX_WARNING_CHARS: usize = 256;
 
 /// What is judged by.
 #[derive(Debug)]
-pub(crate) struct Judge<'a> {
+pub(crate) struct ValidationContext<'a> {
     /// Rules and facts.
-    pub(crate) validator: &'a Basis,
+    pub(crate) validator: &'a SourcedValidator,
     /// The cluster; `None` while it is not known.
     pub(crate) snapshot: Option<&'a Snapshot>,
     /// What stands in the way of nodes.
@@ -55,14 +63,14 @@ pub(crate) struct Judge<'a> {
     /// The platform team's own rules.
     pub(crate) policies: &'a Policies,
     /// What becomes of deletes.
-    pub(crate) deletion_protection: Guard,
+    pub(crate) deletion_protection: DeletionProtection,
 }
 
-/// Judges a request; `None` when there is no opinion.
-pub(crate) fn validate(context: &Judge<'_>, request: Request) -> Option<Answer> {
+/// Validates a request; `None` when no rule and no policy applies.
+pub(crate) fn validate(context: &ValidationContext<'_>, request: Request) -> Option<AdmissionResponse> {
     if request.is_write() && request.object["metadata"]["deletionTimestamp"].is_null() {
-        let opinion = policies::evaluate(context.policies, &request);
-        validate_write(context, request, opinion)
+        let policy_results = policies::evaluate(context.policies, &request);
+        validate_write(context, request, policy_results)
     } else if request.is_delete() && is_validated_kind(&request.kind) {
         validate_delete(context, &request)
     } else {
@@ -70,74 +78,88 @@ pub(crate) fn validate(context: &Judge<'_>, request: Request) -> Option<Answer> 
     }
 }
 
-fn validate_delete(context: &Judge<'_>, request: &Request) -> Option<Answer> {
-    if context.deletion_protection == Guard::Off {
+fn validate_delete(context: &ValidationContext<'_>, request: &Request) -> Option<AdmissionResponse> {
+    if context.deletion_protection == DeletionProtection::Off {
         return None;
     }
     let found = deletion_finding(context.snapshot?, request, Timestamp::now())?;
     let found = std::slice::from_ref(&found);
     Some(match context.deletion_protection {
-        Guard::Deny => Answer { denial: Some(denial("The delete", found)), ..Answer::allow() },
-        Guard::Warn | Guard::Off => Answer { warnings: format_lines(found, MAX_WARNING_CHARS), ..Answer::allow() },
+        DeletionProtection::Deny => {
+            AdmissionResponse { denial: Some(denial("The delete", found)), ..AdmissionResponse::allow() }
+        }
+        DeletionProtection::Warn | DeletionProtection::Off => {
+            AdmissionResponse { warnings: format_lines(found, MAX_WARNING_CHARS), ..AdmissionResponse::allow() }
+        }
     })
 }
 
-fn validate_write(context: &Judge<'_>, request: Request, opinion: Opinion) -> Option<Answer> {
+fn validate_write(
+    context: &ValidationContext<'_>,
+    request: Request,
+    policy_results: PolicyResults,
+) -> Option<AdmissionResponse> {
     let (kind, now) = (request.kind.kind.clone(), Timestamp::now());
     let by_rules = rule_findings(context, request, now);
-    let has_opinion = !(opinion.denials.is_empty() && opinion.warnings.is_empty()) || opinion.audit().is_some();
-    if by_rules.is_none() && !has_opinion {
+    let policies_apply =
+        !(policy_results.denials.is_empty() && policy_results.warnings.is_empty()) || policy_results.audit().is_some();
+    if by_rules.is_none() && !policies_apply {
         return None;
     }
     let facts = by_rules.is_some().then(|| context.validator.describe_sources(now));
-    let (mut wrong, mut doubtful) = by_rules.unwrap_or_default();
-    let rests_on_azure = doubtful.iter().any(depends_on_azure);
-    let policies = opinion.audit();
-    wrong.extend(opinion.denials);
-    doubtful.splice(0..0, opinion.warnings);
-    let mut warnings = format_lines(&doubtful, MAX_WARNING_CHARS);
+    let (mut errors, mut warnings) = by_rules.unwrap_or_default();
+    let rests_on_azure = warnings.iter().any(depends_on_azure);
+    let policies = policy_results.audit();
+    errors.extend(policy_results.denials);
+    warnings.splice(0..0, policy_results.warnings);
+    let mut warnings = format_lines(&warnings, MAX_WARNING_CHARS);
     if let Some(served) = facts.as_ref().filter(|_| rests_on_azure) {
         warnings.push(truncate(&format!("Azure data from: {served}"), MAX_WARNING_CHARS));
     }
-    let refusal = (!wrong.is_empty()).then(|| denial(&kind, &wrong));
-    Some(Answer { facts, policies, denial: refusal, warnings, patch: Vec::new() })
+    let refusal = (!errors.is_empty()).then(|| denial(&kind, &errors));
+    Some(AdmissionResponse { facts, policies, denial: refusal, warnings, patch: Vec::new() })
 }
 
 /// What the rules refuse, and what they warn of; `None` for what they do not look at.
-fn rule_findings(context: &Judge<'_>, request: Request, now: Timestamp) -> Option<(Vec<Finding>, Vec<Finding>)> {
-    let Judge { validator: basis, snapshot, blockers: hindrances, .. } = context;
+fn rule_findings(
+    context: &ValidationContext<'_>,
+    request: Request,
+    now: Timestamp,
+) -> Option<(Vec<Finding>, Vec<Finding>)> {
+    let ValidationContext { validator, snapshot, blockers, .. } = context;
     let Request { object, old_object, .. } = &request;
     let update = request.operation == "UPDATE";
-    let untouched = update && object["spec"] == old_object["spec"] && object["apiVersion"] == old_object["apiVersion"];
-    if untouched || !is_validated_kind(&request.kind) {
+    let is_unchanged =
+        update && object["spec"] == old_object["spec"] && object["apiVersion"] == old_object["apiVersion"];
+    if is_unchanged || !is_validated_kind(&request.kind) {
         return None;
     }
-    let live = snapshot.map(|snapshot| Live { snapshot, blockers: hindrances, now });
-    let of_cluster = live.map(|live| cluster::findings(&live, &request)).unwrap_or_default();
-    let found = findings(&basis.validator, *snapshot, request.object);
+    let state = snapshot.map(|snapshot| ClusterState { snapshot, blockers, now });
+    let cluster_findings = state.map(|state| cluster::findings(&state, &request)).unwrap_or_default();
+    let found = findings(&validator.validator, *snapshot, request.object);
     // Most writes are good: then nobody asks what was wrong before.
-    let asks = update && found.iter().any(may_deny);
-    let before = if asks { findings(&basis.validator, *snapshot, request.old_object) } else { Vec::new() };
-    let (wrong, mut doubtful): (Vec<_>, Vec<_>) =
+    let needs_old = update && found.iter().any(may_deny);
+    let before = if needs_old { findings(&validator.validator, *snapshot, request.old_object) } else { Vec::new() };
+    let (errors, mut warnings): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|f| may_deny(f) && !before.iter().any(|b| is_same_finding(f, b)));
     // What it means for what runs now is what whoever writes it knows least.
-    doubtful.splice(0..0, of_cluster);
-    Some((wrong, doubtful))
+    warnings.splice(0..0, cluster_findings);
+    Some((errors, warnings))
 }
 
 /// A refusal of what, with a line for each finding, and where to read about the first of them.
-fn denial(what: &str, findings: &[Finding]) -> Refusal {
+fn denial(what: &str, findings: &[Finding]) -> Denial {
     let number = pluralize(findings.len(), "finding");
     let lines = format_lines(findings, MAX_LINE_CHARS).join("\n");
     let first = findings.first().map_or("ID", |finding| finding.rule);
     let message =
         format!("{what} is denied, {number}:\n{lines}\nMore: docs/rules/{first}.md, or napkeeper rules {first}");
-    Refusal { message, rules: findings.iter().take(MAX_FINDINGS).map(|finding| finding.rule).collect() }
+    Denial { message, rules: findings.iter().take(MAX_FINDINGS).map(|finding| finding.rule).collect() }
 }
 
-fn is_validated_kind(asked: &GroupVersionKind) -> bool {
+fn is_validated_kind(requested: &GroupVersionKind) -> bool {
     VALIDATED_KINDS.iter().any(|(group, versions, kind)| {
-        asked.group == *group && asked.kind == *kind && versions.contains(&&*asked.version)
+        requested.group == *group && requested.kind == *kind && versions.contains(&&*requested.version)
     })
 }
 

@@ -2,47 +2,46 @@
 //!
 //! For whoever is about to change or delete one.
 
-use crate::catalog::Offering;
-use crate::model::amounts::money::HourlyPrice;
-use crate::model::amounts::resources::Resources;
-use crate::model::cluster::claim::Claim;
-use crate::model::cluster::node::Node;
-use crate::model::cluster::pod::{Pod, PodOwner};
-use crate::model::cluster::pool::NodePool;
-use crate::model::labels;
-use crate::model::names::{NodeName, NodePoolName, ObjectKey};
-use crate::scheduling::{AvailableOfferings, Input, SchedulingResult, UnavailableOfferings, schedule};
-use crate::snapshot::Snapshot;
 use jiff::Timestamp;
+use napkeeper_core::catalog::Offering;
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::cluster::claim::Claim;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
+use napkeeper_core::model::cluster::pool::NodePool;
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{NodeName, NodePoolName, ObjectKey};
+use napkeeper_core::scheduling::{AvailableOfferings, Input, SchedulingResult, UnavailableOfferings, schedule};
+use napkeeper_core::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Most pods for which a new place is looked for: whoever waits for the answer does not wait for long.
-pub const MAX_PODS_SIMULATED: usize = 1_000;
+pub(crate) const MAX_PODS_SIMULATED: usize = 1_000;
 /// Most new nodes that such a search may buy.
 const MAX_NEW_NODES: usize = 200;
 
 /// What runs on nodes that belong together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Impact {
+pub(crate) struct Impact {
     /// NodeClaims, those without a node yet among them.
-    pub claims: usize,
+    pub(crate) claims: usize,
     /// Their nodes.
-    pub nodes: BTreeSet<NodeName>,
+    pub(crate) nodes: BTreeSet<NodeName>,
     /// Pods on the nodes that somebody would bring back elsewhere, by key.
-    pub pods: Vec<Arc<Pod>>,
+    pub(crate) pods: Vec<Arc<Pod>>,
     /// Pods of those that ask not to be disrupted now.
-    pub do_not_disrupt_pods: usize,
+    pub(crate) do_not_disrupt_pods: usize,
     /// What the nodes can hold together.
-    pub capacity: Resources,
+    pub(crate) capacity: Resources,
     /// What they cost an hour by list prices, of those whose size and zone are known.
-    pub price: HourlyPrice,
+    pub(crate) price: HourlyPrice,
 }
 
 impl Impact {
     /// Of the NodeClaims that `chosen` picks.
-    #[must_use]
-    pub fn of(snapshot: &Snapshot, now: Timestamp, chosen: impl Fn(&Claim) -> bool) -> Self {
+    pub(crate) fn of(snapshot: &Snapshot, now: Timestamp, chosen: impl Fn(&Claim) -> bool) -> Self {
         let mut impact = Self::default();
         for claim in snapshot.claims().values().filter(|claim| chosen(claim)) {
             impact.claims += 1;
@@ -62,15 +61,13 @@ impl Impact {
     }
 
     /// Of the NodeClaims of a pool.
-    #[must_use]
-    pub fn of_pool(snapshot: &Snapshot, now: Timestamp, pool: &NodePoolName) -> Self {
+    pub(crate) fn of_pool(snapshot: &Snapshot, now: Timestamp, pool: &NodePoolName) -> Self {
         Self::of(snapshot, now, |claim| claim.spec.pool.as_ref() == Some(pool))
     }
 
     /// Pods that would have no place if the nodes and these pools were gone; of the first [`MAX_PODS_SIMULATED`] that somebody
     /// would bring back. The cluster must have [`Snapshot::instance_types`], else nothing new can be bought.
-    #[must_use]
-    pub fn unschedulable_without(
+    pub(crate) fn unschedulable_without(
         &self,
         snapshot: &Snapshot,
         now: Timestamp,
@@ -107,20 +104,18 @@ fn price(snapshot: &Snapshot, claim: &Claim, node: &Node) -> Option<HourlyPrice>
 }
 
 /// Resources of which a pool's nodes have more than a limit of it allows: name, what they have, the limit.
-#[must_use]
-pub fn over_limits(pool: &NodePool, impact: &Impact) -> Vec<(Arc<str>, i64, i64)> {
+pub(crate) fn over_limits(pool: &NodePool, impact: &Impact) -> Vec<(Arc<str>, i64, i64)> {
     let nodes = impact.claims as i64;
     let of_nodes = pool.limits.nodes.filter(|most| nodes > *most).map(|most| (Arc::from("nodes"), nodes, most));
     let of_resources = pool.limits.resources.iter().filter_map(|(name, limit)| {
-        let used = crate::model::cluster::pool::amount(&impact.capacity, name);
+        let used = napkeeper_core::model::cluster::pool::amount(&impact.capacity, name);
         (used > *limit).then(|| (Arc::clone(name), used, *limit))
     });
     of_nodes.into_iter().chain(of_resources).collect()
 }
 
 /// True when both pools may make a node that the other could have made, and neither comes first.
-#[must_use]
-pub fn overlap(a: &NodePool, b: &NodePool) -> bool {
+pub(crate) fn overlap(a: &NodePool, b: &NodePool) -> bool {
     let dynamic = a.replicas.is_none() && b.replicas.is_none();
     dynamic
         && a.weight == b.weight

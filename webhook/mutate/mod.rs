@@ -1,12 +1,18 @@
-//! `/mutate`: which pods get a placement hint, and how is it written on them?
+//! `/mutate`: writes placement defaults and a hint on new pods.
 
-use crate::hint::{PLACEMENT_HINT_ANNOTATION, PlacementHint};
+mod patch;
+mod placement_defaults;
+
+pub(crate) use patch::{InvalidPatch, check_annotation_patch, check_patch};
+pub(crate) use placement_defaults::{DefaultsOutcome, apply_defaults, without_policies};
+
+use crate::hints::{IncomingPod, PLACEMENT_HINT_ANNOTATION, PlacementHint};
 use crate::review::Request;
 use k8s_openapi::api::core::v1::{Pod as WirePod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use napkeeper_api::convert;
 use napkeeper_api::path::pointer_token;
-use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
+use napkeeper_core::model::cluster::pod::PodOwner;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -24,37 +30,23 @@ pub(crate) const ANNOTATIONS_POINTER: &str = "/metadata/annotations";
 /// Longest `generateName` that the API server uses.
 const MAX_GENERATE_NAME: usize = 58;
 
-/// A pod that may have a hint.
-#[derive(Debug, Clone)]
-pub(crate) struct Subject {
-    /// The pod, with a name that it could have.
-    pub(crate) pod: Arc<Pod>,
-    /// What the API server will make its name from, where it has none.
-    pub(crate) generate_name: Option<Arc<str>>,
-    /// Its annotations, if it has the field.
-    pub(crate) annotations: Option<BTreeMap<String, String>>,
-    /// The hint that it carries already.
-    pub(crate) current_hint: Option<PlacementHint>,
-    /// Nothing will be written.
-    pub(crate) dry_run: bool,
-}
-
 /// The namespace of a pod that is being created, if it is one where pods are looked at.
 pub(crate) fn pod_namespace<'r, O>(request: &'r Request<O>, own_namespace: &str) -> Option<&'r str> {
     let kind = &request.kind;
     let is_pod = (&*kind.group, &*kind.version, &*kind.kind) == ("", "v1", "Pod");
     let namespace = request.namespace.as_deref().unwrap_or_default();
-    let left_alone = SYSTEM_NAMESPACES.contains(&namespace)
+    let is_excluded = SYSTEM_NAMESPACES.contains(&namespace)
         || namespace.starts_with(ADD_ON_NAMESPACE_PREFIX)
         || namespace == own_namespace;
-    let wanted = is_pod && request.is_write() && request.operation == "CREATE" && !namespace.is_empty() && !left_alone;
-    wanted.then_some(namespace)
+    let is_included =
+        is_pod && request.is_write() && request.operation == "CREATE" && !namespace.is_empty() && !is_excluded;
+    is_included.then_some(namespace)
 }
 
 /// A pod as it is read: without who wrote which field.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Read {
+struct PodManifest {
     #[serde(default = "version_of_pods")]
     api_version: String,
     #[serde(default = "kind_of_pods")]
@@ -93,8 +85,8 @@ fn kind_of_pods() -> String {
 }
 
 /// The pod to be hinted at; `None` when it is not one that may have a hint, or cannot be read.
-pub(crate) fn read_pod<'de, D: Deserializer<'de>>(object: D, namespace: &str, dry_run: bool) -> Option<Subject> {
-    let Read { api_version, kind, metadata, spec, status } = Read::deserialize(object).ok()?;
+pub(crate) fn read_pod<'de, D: Deserializer<'de>>(object: D, namespace: &str, dry_run: bool) -> Option<IncomingPod> {
+    let PodManifest { api_version, kind, metadata, spec, status } = PodManifest::deserialize(object).ok()?;
     if (&*api_version, &*kind) != ("v1", "Pod") {
         return None;
     }
@@ -113,17 +105,11 @@ pub(crate) fn read_pod<'de, D: Deserializer<'de>>(object: D, namespace: &str, dr
         status,
     };
     let pod = convert::pod(&wire).ok()?;
-    let placed = pod.node.is_some() || matches!(pod.owner, PodOwner::DaemonSet | PodOwner::Static);
+    let is_bound = pod.node.is_some() || matches!(pod.owner, PodOwner::DaemonSet | PodOwner::Static);
     let annotations = wire.metadata.annotations;
-    let noted =
+    let current_hint =
         annotations.as_ref().and_then(|all| PlacementHint::from_annotation(all.get(PLACEMENT_HINT_ANNOTATION)?));
-    (!placed).then_some(Subject {
-        pod: Arc::new(pod),
-        generate_name: prefix,
-        annotations,
-        current_hint: noted,
-        dry_run,
-    })
+    (!is_bound).then_some(IncomingPod { pod: Arc::new(pod), generate_name: prefix, annotations, current_hint, dry_run })
 }
 
 /// The name of a pod, or one that it could have and what the API server will make it from; `None` when there is nothing to

@@ -1,4 +1,4 @@
-//! The basis: by which rules and which facts is judged, and where do the facts come from?
+//! The validator of the webhook, with the sources and ages of its facts.
 
 use jiff::Timestamp;
 use napkeeper_core::catalog::live::{AzureFacts, FactSource, PriceSheet, catalog_from_facts};
@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 /// Rules and facts, and the ages of the facts.
 #[derive(Debug)]
-pub struct Basis {
+pub struct SourcedValidator {
     pub(crate) validator: Validator,
     size_source: FactSource,
     price_source: FactSource,
 }
 
-impl Basis {
+impl SourcedValidator {
     /// What is part of this program, for every region.
     ///
     /// # Errors
@@ -32,16 +32,16 @@ impl Basis {
     /// What is part of this program, for one region: sizes of others are no news, and cost memory.
     ///
     /// # Errors
-    /// As [`Basis::embedded`].
+    /// As [`SourcedValidator::embedded`].
     pub fn embedded_in(region: &Region) -> Result<Self, SchemaError> {
-        let basis = Self::embedded()?;
-        Ok(Self { validator: basis.validator.with_facts(Facts::embedded(Some(region))?), ..basis })
+        let validator = Self::embedded()?;
+        Ok(Self { validator: validator.validator.with_facts(Facts::embedded(Some(region))?), ..validator })
     }
 
     /// What is known of a region, where `embedded` is what this program has of it.
     ///
     /// # Errors
-    /// As [`Basis::embedded`].
+    /// As [`SourcedValidator::embedded`].
     pub fn live(known: &AzureFacts, embedded: &RegionCatalog, month: Month) -> Result<Self, SchemaError> {
         let region: &Region = &embedded.region;
         let facts = Facts::embedded(Some(region))?;

@@ -1,15 +1,15 @@
-//! The cluster: what does a write mean for what runs now, which no file can say?
+//! Findings about the effect of a write on the nodes and pods that run now.
 //!
-//! All of it is told as warnings: the cluster may be another one a moment later.
+//! All of them are warnings: the cluster may have changed a moment later.
 
-use crate::hint::truncate;
 use crate::review::Request;
+use crate::text::{pluralize, truncate};
+use crate::validate::impact::{Impact, over_limits, overlap};
 use jiff::Timestamp;
 use napkeeper_api::azure::AKSNodeClass;
 use napkeeper_api::convert;
 use napkeeper_api::karpenter::NodePool as WirePool;
 use napkeeper_core::admission::blockers::{ClusterBlockers, NodeClassNotReady};
-use napkeeper_core::admission::impact::{Impact, over_limits, overlap};
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::pod::Labels;
 use napkeeper_core::model::cluster::pool::NodePool;
@@ -30,21 +30,21 @@ const IN_PLACE_FIELD: &str = "tags";
 const REQUIREMENTS_FIELD: &str = "requirements";
 
 /// What the cluster has to say about a NodePool or AKSNodeClass that is written. What cannot be read says nothing.
-pub(crate) fn findings(live: &Live<'_>, request: &Request) -> Vec<Finding> {
+pub(crate) fn findings(state: &ClusterState<'_>, request: &Request) -> Vec<Finding> {
     let Request { kind, object, old_object: old, .. } = request;
     match &*kind.kind {
         "NodePool" => match read_pool(object) {
-            Some(pool) => node_pool_findings(live, &pool, (object, old)),
+            Some(pool) => node_pool_findings(state, &pool, object, old),
             None => Vec::new(),
         },
-        "AKSNodeClass" => node_class_findings(live, (object, old)).into_iter().collect(),
+        "AKSNodeClass" => node_class_findings(state, object, old).into_iter().collect(),
         _ => Vec::new(),
     }
 }
 
 /// The cluster as it is known.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Live<'a> {
+pub(crate) struct ClusterState<'a> {
     pub(crate) snapshot: &'a Snapshot,
     /// What stands in the way of nodes.
     pub(crate) blockers: &'a ClusterBlockers,
@@ -66,14 +66,14 @@ fn class_name(object: &Value) -> Option<NodeClassName> {
     Some(convert::node_class(&AKSNodeClass::deserialize(object).ok()?).ok()?.name)
 }
 
-fn node_pool_findings(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, &Value)) -> Vec<Finding> {
-    let Live { snapshot, now, .. } = *live;
+fn node_pool_findings(state: &ClusterState<'_>, pool: &NodePool, object: &Value, old: &Value) -> Vec<Finding> {
+    let ClusterState { snapshot, now, .. } = *state;
     let before = read_pool(old);
     let changed = |same: &dyn Fn(&NodePool) -> bool| before.as_ref().is_none_or(|before| !same(before));
     let mut found = Vec::new();
     if changed(&|b| b.class == pool.class) {
         found.extend(missing_node_class(snapshot, pool));
-        found.extend(unready_node_class(live.blockers, pool));
+        found.extend(unready_node_class(state.blockers, pool));
     }
     if changed(&|b| (b.weight, &b.requirements, &b.taints) == (pool.weight, &pool.requirements, &pool.taints)) {
         found.extend(overlapping_pools(snapshot, pool));
@@ -92,7 +92,7 @@ fn node_pool_findings(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, 
             finding(&rules::LIMITS, &format!("spec.limits.{name}"), message, Some(fix))
         }));
     }
-    found.extend(node_pool_drift(live, pool, (object, old)));
+    found.extend(node_pool_drift(state, pool, object, old));
     found
 }
 
@@ -134,8 +134,8 @@ fn without_field<'v>(object: &'v Value, field: &str) -> Vec<(&'v String, &'v Val
     object.as_object().into_iter().flatten().filter(|(name, _)| *name != field).collect()
 }
 
-fn node_pool_drift(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, &Value)) -> Option<Finding> {
-    let Live { snapshot, now, .. } = *live;
+fn node_pool_drift(state: &ClusterState<'_>, pool: &NodePool, object: &Value, old: &Value) -> Option<Finding> {
+    let ClusterState { snapshot, now, .. } = *state;
     let (new, old) = (&object["spec"]["template"], &old["spec"]["template"]);
     let is_static = new["metadata"] != old["metadata"]
         || without_field(&new["spec"], REQUIREMENTS_FIELD) != without_field(&old["spec"], REQUIREMENTS_FIELD);
@@ -144,7 +144,7 @@ fn node_pool_drift(live: &Live<'_>, pool: &NodePool, (object, old): (&Value, &Va
         ours && (is_static || !pool.requirements.satisfied_by(&node_labels(snapshot, claim)))
     });
     let why = if is_static { "the node template changes" } else { "they no longer satisfy its requirements" };
-    drift_finding(live, &of_pool, "spec.template", why)
+    drift_finding(state, &of_pool, "spec.template", why)
 }
 
 /// The labels by which a node is held against requirements: those of the Node, as far as there is one.
@@ -153,22 +153,22 @@ fn node_labels(snapshot: &Snapshot, claim: &Claim) -> Labels {
     node.map_or_else(|| claim.spec.labels.clone(), |node| node.labels.clone())
 }
 
-fn node_class_findings(live: &Live<'_>, (object, old): (&Value, &Value)) -> Option<Finding> {
+fn node_class_findings(state: &ClusterState<'_>, object: &Value, old: &Value) -> Option<Finding> {
     if old.is_null() || without_field(&object["spec"], IN_PLACE_FIELD) == without_field(&old["spec"], IN_PLACE_FIELD) {
         return None;
     }
     let class = class_name(object)?;
-    let impact = Impact::of(live.snapshot, live.now, |claim| claim.spec.class == class);
-    drift_finding(live, &impact, "spec", "their AKSNodeClass changes")
+    let impact = Impact::of(state.snapshot, state.now, |claim| claim.spec.class == class);
+    drift_finding(state, &impact, "spec", "their AKSNodeClass changes")
 }
 
 /// What is said of nodes that a change replaces.
-fn drift_finding(live: &Live<'_>, impact: &Impact, path: &str, reason: &str) -> Option<Finding> {
+fn drift_finding(state: &ClusterState<'_>, impact: &Impact, path: &str, reason: &str) -> Option<Finding> {
     let Impact { claims, pods, do_not_disrupt_pods: refusing, price, .. } = impact;
     if *claims == 0 {
         return None;
     }
-    let kept: Vec<_> = pods.iter().filter_map(|pod| Some((pod, live.blockers.pdb_blocking(pod)?))).collect();
+    let kept: Vec<_> = pods.iter().filter_map(|pod| Some((pod, state.blockers.pdb_blocking(pod)?))).collect();
     let budgets = match kept.first() {
         None => String::new(),
         Some((pod, budget)) => format!(
@@ -186,9 +186,4 @@ fn drift_finding(live: &Live<'_>, impact: &Impact, path: &str, reason: &str) -> 
          {price}/h, and each is paid twice while its replacement starts"
     );
     Some(finding(&rules::REPLACED, path, message, None))
-}
-
-/// A number with its noun.
-pub(crate) fn pluralize(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

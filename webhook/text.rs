@@ -1,0 +1,14 @@
+//! Texts of messages: shortening, plurals.
+
+/// A text of at most `max_chars` characters; what is cut off ends in `…`.
+pub(crate) fn truncate(text: &str, max_chars: usize) -> String {
+    if text.chars().count() <= max_chars {
+        return text.to_owned();
+    }
+    text.chars().take(max_chars - 1).chain(['…']).collect()
+}
+
+/// A number with its noun.
+pub(crate) fn pluralize(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
