@@ -1,4 +1,5 @@
-//! The folders of `src/core` import each other only from later to earlier ones of [`CORE`].
+//! The folders of `src/core` and `src/verdict` import each other only from later to earlier ones of [`CORE`] and
+//! [`VERDICT`].
 //!
 //! An import is any path that begins at the root of the crate, or climbs to it by `super`. Tests may import anything.
 
@@ -36,6 +37,18 @@ const CORE: &[(&str, &[&str])] = &[
             "orphans",
         ],
     ),
+];
+
+/// The folders of `src/verdict`, likewise.
+const VERDICT: &[(&str, &[&str])] = &[
+    ("text", &[]),
+    ("rules", &[]),
+    ("migrate", &[]),
+    ("cel", &["text", "rules"]),
+    ("schema", &["text", "rules", "migrate", "cel"]),
+    ("policy", &["text", "rules", "cel"]),
+    ("semantic", &["text", "rules", "cel", "policy"]),
+    ("validator", &["rules", "migrate", "cel", "schema", "policy", "semantic"]),
 ];
 
 /// What `src/core/scheduling` consists of, from below.
@@ -154,6 +167,16 @@ fn folders_of_the_core_import_only_earlier_ones() -> io::Result<()> {
     let sources = files(&["src/core"], &["rs"])?;
     let sources: Vec<Source> = sources.into_iter().filter(|s| !s.path.starts_with("src/core/examples")).collect();
     let wrong = wrong_imports(&sources, Path::new("src/core"), CORE);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn folders_of_verdict_import_only_earlier_ones() -> io::Result<()> {
+    let sources = files(&["src/verdict"], &["rs"])?;
+    let sources: Vec<Source> = sources.into_iter().filter(|s| !s.path.starts_with("src/verdict/examples")).collect();
+    assert!(sources.len() > VERDICT.len(), "{} files", sources.len());
+    let wrong = wrong_imports(&sources, Path::new("src/verdict"), VERDICT);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }

@@ -104,7 +104,7 @@ async fn a_pool_with_nodes_is_not_deleted_unless_their_number_is_acknowledged() 
 }
 
 #[tokio::test]
-async fn pods_that_another_pool_has_room_for_are_said_to_find_a_place() {
+async fn pods_that_another_pool_can_run_are_reported_as_reschedulable() {
     let mut snapshot = busy();
     let mut other = good_pool();
     other["metadata"]["name"] = json!("other");
@@ -123,7 +123,7 @@ async fn pods_that_another_pool_has_room_for_are_said_to_find_a_place() {
 }
 
 #[tokio::test]
-async fn the_guard_can_warn_or_be_off_and_says_nothing_of_a_cluster_that_is_not_known() {
+async fn deletion_protection_can_warn_or_be_off_and_needs_a_known_cluster() {
     let ask = async |protection: DeletionProtection, snapshot: Option<Snapshot>| {
         let mut registry = metrics::registry();
         let snapshots = watch::channel(snapshot.map(Arc::new)).1;
@@ -199,7 +199,7 @@ fn hindered() -> ClusterBlockers {
 }
 
 #[tokio::test]
-async fn what_stands_in_the_way_of_nodes_is_said() {
+async fn what_blocks_nodes_is_reported() {
     let known = watch::channel(Arc::new(hindered())).1;
     let rig = Rig::with(Some(busy()), PATIENT, |webhook| webhook.with_blockers(known));
     let mut new = good_pool();

@@ -429,7 +429,7 @@ async fn there_is_no_opinion_on_deletes_and_other_kinds() {
 }
 
 #[tokio::test]
-async fn a_pod_without_room_is_told_what_will_be_bought_for_it() {
+async fn a_pod_that_fits_no_node_gets_the_offering_of_a_new_one() {
     let rig = Rig::new(Some(world()), PATIENT);
     let mut object = pod("3");
     let answer = rig.ask("/mutate", &review("CREATE", "", &object, &Value::Null)).await;

@@ -71,7 +71,7 @@ async fn five_hundred_equal_pods_do_not_all_fit_one_node() {
 }
 
 #[tokio::test]
-async fn what_was_let_in_counts_until_the_cluster_shows_it_or_ten_seconds_pass() {
+async fn an_admitted_pod_counts_until_the_cluster_shows_it_or_ten_seconds_pass() {
     let rig = Rig::new(Some(small_world()), PATIENT);
     assert_eq!(burst(&rig, 3, "1").await, expect([("existingNode a", 3)]));
     // Another Snapshot, which shows one of them on the other node: two of the three still count.
@@ -88,7 +88,7 @@ async fn what_was_let_in_counts_until_the_cluster_shows_it_or_ten_seconds_pass()
 }
 
 #[tokio::test]
-async fn pods_of_before_do_not_stand_for_those_let_in_now() {
+async fn earlier_pods_do_not_stand_for_those_admitted_now() {
     let rig = Rig::new(Some(small_world()), PATIENT);
     let mut world = small_world();
     world.put_pod(running(&rig, 1, "1", "a"));
@@ -100,7 +100,7 @@ async fn pods_of_before_do_not_stand_for_those_let_in_now() {
 }
 
 #[tokio::test]
-async fn a_pod_told_to_have_a_new_node_goes_to_the_claim_that_is_made_for_it() {
+async fn a_pod_hinted_at_a_new_node_moves_to_the_claim_created_for_it() {
     let rig = Rig::new(Some(world()), PATIENT);
     assert_eq!(burst(&rig, 2, "1").await, expect([("newNode", 2)]));
     // A node has come up meanwhile: those two are expected there, and two more have room.

@@ -48,13 +48,13 @@ pub(crate) fn deletion_finding(snapshot: &Snapshot, request: &Request, now: Time
         }
         _ => return None,
     };
-    let said = metadata["annotations"][DELETE_ACKNOWLEDGED_ANNOTATION].as_str();
-    let acknowledged = said.and_then(|text| text.trim().parse::<usize>().ok());
+    let annotation = metadata["annotations"][DELETE_ACKNOWLEDGED_ANNOTATION].as_str();
+    let acknowledged = annotation.and_then(|text| text.trim().parse::<usize>().ok());
     if impact.claims == 0 || acknowledged.is_some_and(|n| n >= impact.claims) {
         return None;
     }
     let stranded = impact.unschedulable_without(snapshot, now, &pools).len();
-    let message = message(kind, name, &impact, stranded, said);
+    let message = message(kind, name, &impact, stranded, annotation);
     let fix = format!(
         "to delete it anyway, acknowledge this first: kubectl annotate --overwrite {} {name} {DELETE_ACKNOWLEDGED_ANNOTATION}={}",
         kind.to_lowercase(),
@@ -80,8 +80,8 @@ fn message(kind: &str, name: &str, impact: &Impact, stranded: usize, acknowledge
     };
     let places = if impact.pods.is_empty() { String::new() } else { format!(", and {places}") };
     let too_small = match acknowledged {
-        Some(said) => {
-            format!("; {DELETE_ACKNOWLEDGED_ANNOTATION} is {said:?}, which must be at least the number of nodes")
+        Some(annotation) => {
+            format!("; {DELETE_ACKNOWLEDGED_ANNOTATION} is {annotation:?}, which must be at least the number of nodes")
         }
         None => String::new(),
     };

@@ -56,34 +56,35 @@ pub(crate) fn apply(
         Params::Complete(params) => (params, None),
         Params::Partial(params, why) => (params, Some(why)),
         Params::Error(message) => {
-            let said = (policy.spec.failure_policy == FailurePolicy::Fail).then_some(PolicyResult::Error { message });
-            return said.into_iter().map(|s| make_undecided(s, unsure.as_ref())).collect();
+            let results =
+                (policy.spec.failure_policy == FailurePolicy::Fail).then_some(PolicyResult::Error { message });
+            return results.into_iter().map(|s| make_undecided(s, unsure.as_ref())).collect();
         }
     };
-    let mut said = Vec::new();
+    let mut results = Vec::new();
     for params in params {
         let with = Evaluation { policy, request, params };
-        said.extend(with.run());
+        results.extend(with.run());
     }
-    if said.iter().any(|s| matches!(s, PolicyResult::Denied { .. })) {
+    if results.iter().any(|s| matches!(s, PolicyResult::Denied { .. })) {
         // More parameters can only refuse more.
         more = None;
     }
-    said.extend(more.map(|why| PolicyResult::Undecided { why, path: Path::root() }));
-    said.into_iter().map(|s| make_undecided(s, unsure.as_ref())).collect()
+    results.extend(more.map(|why| PolicyResult::Undecided { why, path: Path::root() }));
+    results.into_iter().map(|s| make_undecided(s, unsure.as_ref())).collect()
 }
 
 /// What is said of a request that may not be meant at all.
-fn make_undecided(said: PolicyResult, unsure: Option<&String>) -> PolicyResult {
-    let Some(why) = unsure else { return said };
-    match said {
+fn make_undecided(result: PolicyResult, unsure: Option<&String>) -> PolicyResult {
+    let Some(why) = unsure else { return result };
+    match result {
         PolicyResult::Denied { message, path, .. } => {
             PolicyResult::Undecided { why: format!("{why} (message of the policy: {message})"), path }
         }
         PolicyResult::Error { message } => {
             PolicyResult::Undecided { why: format!("{why} (message of the policy: {message})"), path: Path::root() }
         }
-        said => said,
+        result => result,
     }
 }
 
@@ -177,10 +178,10 @@ impl Evaluation<'_> {
             bound.set_result(name, result.map_err(|e| in_variable(name, e)));
         }
         let checks = self.policy.spec.validations.iter().zip(validations);
-        let mut said: Vec<PolicyResult> = checks.filter_map(|(v, check)| self.validate(v, check, &bound)).collect();
+        let mut results: Vec<PolicyResult> = checks.filter_map(|(v, check)| self.validate(v, check, &bound)).collect();
         let notes = self.policy.spec.audit_annotations.iter().zip(annotations);
-        said.extend(notes.filter_map(|(annotation, program)| self.annotate(annotation, program, &bound)));
-        said.into_iter().map(|s| make_undecided(s, unsure.as_ref())).collect()
+        results.extend(notes.filter_map(|(annotation, program)| self.annotate(annotation, program, &bound)));
+        results.into_iter().map(|s| make_undecided(s, unsure.as_ref())).collect()
     }
 
     fn variables(&self) -> Variables {

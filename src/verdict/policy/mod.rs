@@ -125,8 +125,8 @@ impl Policies {
         let mut found = Vec::new();
         for binding in &self.bindings {
             let Some(policy) = self.policies.iter().find(|p| p.name == binding.spec.policy_name) else { continue };
-            for said in evaluate::apply(policy, binding, &request, &self.param_objects) {
-                found.push(PolicyFinding::new(policy, binding, said));
+            for result in evaluate::apply(policy, binding, &request, &self.param_objects) {
+                found.push(PolicyFinding::new(policy, binding, result));
             }
         }
         found
@@ -179,10 +179,10 @@ struct PolicyLocation<'d> {
 }
 
 impl PolicyFinding {
-    fn new(policy: &Policy, binding: &Binding, said: PolicyResult) -> Self {
+    fn new(policy: &Policy, binding: &Binding, result: PolicyResult) -> Self {
         let mut actions = binding.spec.validation_actions.clone();
         let mut reason = Reason::default();
-        let (outcome, message, path) = match said {
+        let (outcome, message, path) = match result {
             PolicyResult::Denied { message, path, reason: given } => {
                 reason = given;
                 (Outcome::Refused, message, path)
@@ -263,7 +263,7 @@ pub(crate) fn unpaired(all: &[(usize, &'static str, String)]) -> Vec<(usize, Iss
         }
         BINDING if !policies.contains(name) => {
             let message = format!("policy {name} is not in the input, so this binding has no effect");
-            let fix = nearest(name, policies.iter().copied()).map(|meant| format!("set policyName: {meant}"));
+            let fix = nearest(name, policies.iter().copied()).map(|suggestion| format!("set policyName: {suggestion}"));
             Some(Issue::new(&rules::UNPAIRED, &Path::from_dotted("spec.policyName"), message).fix(fix))
         }
         _ => None,

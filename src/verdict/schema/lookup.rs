@@ -109,8 +109,8 @@ fn unknown_kind(api_version: &str, kind: &str, known: &[&CrdKind]) -> Issue {
     let names: Vec<&str> = known.iter().map(|k| k.name.as_str()).collect();
     let message = format!("API group {group} has no kind {kind} (known: {})", names.join(", "));
     let gone = RENAMED_KINDS.iter().find(|(g, k, _)| (*g, *k) == (group, kind));
-    let meant = gone.map(|(_, _, now)| *now).or_else(|| nearest(kind, names));
-    let fix = meant.map(|m| suggest_migrate(format!("set kind: {m}"), api_version, kind));
+    let suggestion = gone.map(|(_, _, now)| *now).or_else(|| nearest(kind, names));
+    let fix = suggestion.map(|m| suggest_migrate(format!("set kind: {m}"), api_version, kind));
     Issue::new(&rules::KIND, &Path::from_dotted("kind"), message).fix(fix)
 }
 

@@ -198,8 +198,8 @@ impl Validator {
         found: &mut Vec<Issue>,
     ) -> Option<Object> {
         let version_is_served = found.iter().all(|i| *i.rule != rules::VERSION);
-        let judged = version.create(value);
-        let mut form = structural::issues(&judged);
+        let result = version.create(value);
+        let mut form = structural::issues(&result);
         if let Some(ours) = &self.ours {
             form.iter_mut().for_each(|issue| self.explain_old_crd(ours, kind, version, issue));
         }
@@ -207,14 +207,14 @@ impl Validator {
         let sound = form.is_empty() && version_is_served;
         found.extend(form);
         if sound {
-            self.check_policies(&judged.stored, found);
+            self.check_policies(&result.stored, found);
         }
         check_placeholders(&value["spec"], &FieldPath::ROOT.field("spec"), found);
         if !sound {
             return self.validate_migrated(value, found);
         }
-        let object = convert(&judged.stored, found)?;
-        self.check_semantics(ValidObject { value, stored: &judged.stored, object: &object, migrated: false }, found);
+        let object = convert(&result.stored, found)?;
+        self.check_semantics(ValidObject { value, stored: &result.stored, object: &object, migrated: false }, found);
         Some(object)
     }
 
@@ -222,13 +222,13 @@ impl Validator {
     fn validate_migrated(&self, value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
         let migrated = migrate::migrated(value)?;
         let SchemaLookup::Crd(_, version) = look_up(&self.definitions, &migrated, &mut Vec::new()) else { return None };
-        let judged = version.create(&migrated);
-        if !structural::issues(&judged).is_empty() {
+        let result = version.create(&migrated);
+        if !structural::issues(&result).is_empty() {
             return None;
         }
-        let object = object(&judged.stored).ok()?;
+        let object = object(&result.stored).ok()?;
         self.check_semantics(
-            ValidObject { value: &migrated, stored: &judged.stored, object: &object, migrated: true },
+            ValidObject { value: &migrated, stored: &result.stored, object: &object, migrated: true },
             found,
         );
         Some(object)
@@ -331,14 +331,14 @@ mod tests {
     use super::*;
     use napkeeper_api::manifests::{Source, load_text};
 
-    fn judged(source: Source) -> Report {
+    fn result(source: Source) -> Report {
         Validator::embedded().unwrap().validate_files(&[source]).remove(0)
     }
 
     /// `path rule` of everything that is found about the form: what each family finds is tested beside it.
     fn findings(text: &str) -> Vec<String> {
         let source = load_text("t.yaml", text.to_owned());
-        let report = judged(source);
+        let report = result(source);
         let shown = |f: &Finding| format!("{} {}", f.path, f.rule);
         report.findings.iter().filter(|f| f.rule.starts_with("NK1")).map(shown).collect()
     }
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn other_groups_and_other_yaml_are_counted_and_nothing_else() {
         let source = load_text("t.yaml", "{apiVersion: v1, kind: Service, x: 1}\n---\nservices: {}\n".to_owned());
-        let report = judged(source);
+        let report = result(source);
         assert_eq!((report.checked, report.findings.len()), (0, 0));
         assert_eq!(report.skipped.len(), 2);
     }

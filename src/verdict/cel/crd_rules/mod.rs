@@ -142,13 +142,13 @@ fn compile_rule(rule: &Value, path: &Path) -> Result<Rule, RuleError> {
         "" => None,
         message => Some(compile(message, &names).map_err(broken)?),
     };
-    let said = text("message");
+    let fixed_message = text("message");
     Ok(Rule {
         rule: node,
         uses_old,
         optional_old: rule.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or(false),
-        fallback_message: if said.is_empty() { expression } else { said }.trim().to_owned(),
-        has_message: !said.is_empty(),
+        fallback_message: if fixed_message.is_empty() { expression } else { fixed_message }.trim().to_owned(),
+        has_message: !fixed_message.is_empty(),
         message,
         reason: match text("reason") {
             "FieldValueForbidden" => Reason::Forbidden,

@@ -169,8 +169,8 @@ fn resources(resources: &Value, at: &Path, found: &mut Vec<Issue>) {
     };
     for (name, request) in resources["requests"].as_object().into_iter().flatten() {
         let limit = &resources["limits"][name];
-        let (Some(asked), Some(most)) = (amount(request), amount(limit)) else { continue };
-        if asked > most {
+        let (Some(required), Some(most)) = (amount(request), amount(limit)) else { continue };
+        if required > most {
             let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
             let (request, limit) = (plain(request), plain(limit));
             let message = format!("the {name} request ({request}) exceeds the limit ({limit})");

@@ -94,15 +94,15 @@ impl BuiltinKind {
     /// What is wrong with an object, and the object as it would be stored, without the defaults of its kind.
     pub(crate) fn validate(&self, value: &Value, kubernetes: Option<&str>) -> (Value, Vec<Issue>) {
         let Some(form) = self.form() else { return (value.clone(), Vec::new()) };
-        let judged = structural::create(value, form);
-        let mut found = structural::issues(&judged);
+        let result = structural::create(value, form);
+        let mut found = structural::issues(&result);
         found.retain_mut(|issue| !is_newer_field(issue, kubernetes));
         let sound = found.is_empty();
         // Of what has not the right form nothing more can be said.
         if sound {
-            checks::check(self.kind, self.pods, &judged.stored, &mut found);
+            checks::check(self.kind, self.pods, &result.stored, &mut found);
         }
-        (judged.stored, found)
+        (result.stored, found)
     }
 }
 

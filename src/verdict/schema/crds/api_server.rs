@@ -39,18 +39,18 @@ impl ApiServerResponse {
         Self { causes: vec![StatusCause { field: field.to_owned(), reason }], ..Self::bare(422) }
     }
 
-    fn of(judged: &ValidationResult, version: &CrdVersion, accepted: u16) -> Self {
-        if !judged.unreadable.is_empty() {
+    fn of(result: &ValidationResult, version: &CrdVersion, accepted: u16) -> Self {
+        if !result.unreadable.is_empty() {
             return Self::bare(400);
         }
-        if !judged.unknown.is_empty() {
-            let mut unknown_fields: Vec<String> = judged.unknown.iter().map(|field| field.name.clone()).collect();
+        if !result.unknown.is_empty() {
+            let mut unknown_fields: Vec<String> = result.unknown.iter().map(|field| field.name.clone()).collect();
             unknown_fields.sort();
             return Self { unknown_fields, ..Self::bare(400) };
         }
-        let faults = judged.faults.iter().map(|fault| StatusCause { field: fault.field.clone(), reason: fault.reason });
+        let faults = result.faults.iter().map(|fault| StatusCause { field: fault.field.clone(), reason: fault.reason });
         let mut causes: Vec<StatusCause> = faults.collect();
-        if !version.rules.is_empty() && judged.faults.iter().any(|fault| fault.reason.blocks()) {
+        if !version.rules.is_empty() && result.faults.iter().any(|fault| fault.reason.blocks()) {
             causes.push(StatusCause { field: NO_FIELD.to_owned(), reason: Reason::Invalid });
         }
         causes.sort();
@@ -77,8 +77,8 @@ impl CrdSchemas {
             Ok(found) => found,
             Err(refused) => return refused,
         };
-        let (stored, judged) = version.update(old, new);
-        let broken = !judged.unreadable.is_empty() || !judged.unknown.is_empty();
+        let (stored, result) = version.update(old, new);
+        let broken = !result.unreadable.is_empty() || !result.unknown.is_empty();
         let meta = |value: &Value, key: &str| value["metadata"][key].as_str().unwrap_or_default().to_owned();
         if !broken && meta(new, "name") != meta(&stored, "name") {
             return ApiServerResponse::bare(400);
@@ -92,7 +92,7 @@ impl CrdSchemas {
         if !broken && other {
             return ApiServerResponse::bare(409);
         }
-        ApiServerResponse::of(&judged, version, 200)
+        ApiServerResponse::of(&result, version, 200)
     }
 
     /// The version that an object says it is of, or what is answered when there is none.
@@ -121,11 +121,11 @@ impl CrdSchemas {
 /// The answer to an object of a version that is not there: no field is known but those of every object, and `others` are
 /// looked at only where the kind is there in another version.
 fn unserved(other: &CrdVersion, value: &Value, others: bool) -> ApiServerResponse {
-    let judged = other.create(value);
-    if !judged.unreadable.is_empty() {
+    let result = other.create(value);
+    if !result.unreadable.is_empty() {
         return ApiServerResponse::bare(400);
     }
-    let of_metadata = judged.unknown.into_iter().map(|field| field.name).filter(|name| name.starts_with("metadata."));
+    let of_metadata = result.unknown.into_iter().map(|field| field.name).filter(|name| name.starts_with("metadata."));
     let of_all = |key: &&String| ["apiVersion", "kind", "metadata"].contains(&key.as_str());
     let fields = value.as_object().into_iter().flatten().map(|(key, _)| key);
     let of_kind = fields.filter(|key| others && !of_all(key)).cloned();

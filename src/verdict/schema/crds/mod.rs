@@ -95,27 +95,27 @@ pub(crate) struct CrdVersion {
 impl CrdVersion {
     /// Judges an object that is created.
     pub(crate) fn create(&self, value: &Value) -> ValidationResult {
-        let mut judged = structural::create(value, &self.form);
-        self.across_fields(&mut judged, None);
-        judged
+        let mut result = structural::create(value, &self.form);
+        self.across_fields(&mut result, None);
+        result
     }
 
     /// Judges an object that replaces what is stored, which is handed back as it is read.
     pub(crate) fn update(&self, old: &Value, new: &Value) -> (Value, ValidationResult) {
-        let (old, mut judged) = structural::update(old, new, &self.form);
-        self.across_fields(&mut judged, Some(&old));
-        (old, judged)
+        let (old, mut result) = structural::update(old, new, &self.form);
+        self.across_fields(&mut result, Some(&old));
+        (old, result)
     }
 
     /// Adds what the cross-field rules refuse. They are looked at only when each field by itself is what it should be, as
     /// on the API server.
-    fn across_fields(&self, judged: &mut ValidationResult, old: Option<&Value>) {
-        let broken = !judged.unreadable.is_empty() || !judged.unknown.is_empty();
-        if broken || judged.faults.iter().any(|fault| fault.reason.blocks()) {
+    fn across_fields(&self, result: &mut ValidationResult, old: Option<&Value>) {
+        let broken = !result.unreadable.is_empty() || !result.unknown.is_empty();
+        if broken || result.faults.iter().any(|fault| fault.reason.blocks()) {
             return;
         }
-        let found = self.rules.check(&judged.stored, old);
-        judged.faults.extend(found.into_iter().map(|finding| Fault {
+        let found = self.rules.check(&result.stored, old);
+        result.faults.extend(found.into_iter().map(|finding| Fault {
             field: self.form.schema.server_path(&finding.path),
             reason: finding.reason.into(),
             issue: Some(finding.into_issue()),

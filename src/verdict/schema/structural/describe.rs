@@ -106,8 +106,8 @@ pub(crate) fn format(text: &str, format: Format, place: &FieldPath<'_>) -> Issue
     Issue::new(&rules::FORMAT, &place.path(), format!("{text:?} is not {}", format.describe()))
 }
 
-pub(crate) fn combined(place: &FieldPath<'_>, said: &str) -> Issue {
-    Issue::new(&rules::MEANING, &place.path(), said)
+pub(crate) fn combined(place: &FieldPath<'_>, message: &str) -> Issue {
+    Issue::new(&rules::MEANING, &place.path(), message)
 }
 
 pub(crate) fn no_quantity(value: &Value, place: &FieldPath<'_>) -> Issue {

@@ -30,11 +30,11 @@ pub(crate) fn unknown<'n>(at: &Path, names: impl Iterator<Item = &'n str>) -> Is
 ///
 /// The API server says several things of one mistake: a text where a list is wanted is of the wrong type, none of those
 /// allowed, and too long. A person wants to know the first.
-pub(crate) fn issues(judged: &ValidationResult) -> Vec<Issue> {
-    let mut said: Vec<Issue> = Vec::new();
+pub(crate) fn issues(result: &ValidationResult) -> Vec<Issue> {
+    let mut reported: Vec<Issue> = Vec::new();
     let is_type = |issue: &Issue| *issue.rule == rules::TYPE || *issue.rule == rules::UNQUOTED;
-    let strong = judged.faults.iter().filter(|fault| !fault.secondary).filter_map(|fault| fault.issue.as_ref());
-    let all: Vec<&Issue> = judged.unreadable.iter().chain(strong).collect();
+    let strong = result.faults.iter().filter(|fault| !fault.secondary).filter_map(|fault| fault.issue.as_ref());
+    let all: Vec<&Issue> = result.unreadable.iter().chain(strong).collect();
     let mistyped: Vec<&Path> = all.iter().filter(|issue| is_type(issue)).map(|issue| &issue.path).collect();
     let is_inside = |path: &Path| {
         let inside = |outer: &&&Path| {
@@ -42,20 +42,20 @@ pub(crate) fn issues(judged: &ValidationResult) -> Vec<Issue> {
         };
         mistyped.iter().any(|outer| inside(&outer))
     };
-    said.extend(judged.unknown.iter().map(|unknown| &unknown.issue).filter(|i| !is_inside(&i.path)).cloned());
+    reported.extend(result.unknown.iter().map(|unknown| &unknown.issue).filter(|i| !is_inside(&i.path)).cloned());
     for issue in all {
         let hidden = !is_type(issue) && mistyped.contains(&&issue.path);
-        let repeated = said.iter().any(|other| other.path == issue.path && other.rule == issue.rule);
-        let same = repeated && (is_type(issue) || said.iter().any(|other| other.message == issue.message));
+        let repeated = reported.iter().any(|other| other.path == issue.path && other.rule == issue.rule);
+        let same = repeated && (is_type(issue) || reported.iter().any(|other| other.message == issue.message));
         if !hidden && !same {
-            said.push(issue.clone());
+            reported.push(issue.clone());
         }
     }
     // What is secondary is said when nothing at or below its place is.
-    for issue in judged.faults.iter().filter(|fault| fault.secondary).filter_map(|fault| fault.issue.as_ref()) {
-        if !said.iter().any(|other| other.path.segments().starts_with(issue.path.segments())) {
-            said.push(issue.clone());
+    for issue in result.faults.iter().filter(|fault| fault.secondary).filter_map(|fault| fault.issue.as_ref()) {
+        if !reported.iter().any(|other| other.path.segments().starts_with(issue.path.segments())) {
+            reported.push(issue.clone());
         }
     }
-    said
+    reported
 }

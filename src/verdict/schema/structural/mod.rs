@@ -64,34 +64,34 @@ pub(crate) struct ValidationResult {
 
 /// Judges an object that is created.
 pub(crate) fn create(value: &Value, form: &ObjectSchema) -> ValidationResult {
-    let mut judged = read(value, form);
+    let mut result = read(value, form);
     if form.has_status
-        && let Some(map) = judged.stored.as_object_mut()
+        && let Some(map) = result.stored.as_object_mut()
     {
         map.shift_remove("status");
     }
-    metadata::generate_name(&mut judged.stored["metadata"]);
+    metadata::generate_name(&mut result.stored["metadata"]);
     let mut faults = Faults::default();
     metadata::check(
-        &judged.stored["metadata"],
+        &result.stored["metadata"],
         MetadataOwner::Created,
         &FieldPath::ROOT.field("metadata"),
         &mut faults,
     );
-    checks::check_into(&judged.stored, &form.schema, None, &mut faults);
-    others(&judged.stored, form, &mut faults);
-    lists::check(&judged.stored, &form.schema, &FieldPath::ROOT, &mut faults);
-    judged.faults = faults.into_list();
-    judged
+    checks::check_into(&result.stored, &form.schema, None, &mut faults);
+    others(&result.stored, form, &mut faults);
+    lists::check(&result.stored, &form.schema, &FieldPath::ROOT, &mut faults);
+    result.faults = faults.into_list();
+    result
 }
 
 /// Judges an object that replaces what is stored. What is refused and was there before is forgiven.
 pub(crate) fn update(old: &Value, new: &Value, form: &ObjectSchema) -> (Value, ValidationResult) {
-    let mut judged = read(new, form);
+    let mut result = read(new, form);
     let mut old = read(old, form).stored;
     as_read(&mut old);
     if form.has_status
-        && let Some(map) = judged.stored.as_object_mut()
+        && let Some(map) = result.stored.as_object_mut()
     {
         match old.get("status") {
             Some(status) => drop(map.insert("status".to_owned(), status.clone())),
@@ -100,18 +100,18 @@ pub(crate) fn update(old: &Value, new: &Value, form: &ObjectSchema) -> (Value, V
     }
     let mut faults = Faults::default();
     let meta = FieldPath::ROOT.field("metadata");
-    metadata::check(&judged.stored["metadata"], MetadataOwner::Updated, &meta, &mut faults);
-    metadata::check_deletion(&old["metadata"], &judged.stored["metadata"], &meta, &mut faults);
+    metadata::check(&result.stored["metadata"], MetadataOwner::Updated, &meta, &mut faults);
+    metadata::check_deletion(&old["metadata"], &result.stored["metadata"], &meta, &mut faults);
     let past = OldValue { value: &old, shape: &form.schema };
-    checks::check_into(&judged.stored, &form.schema, Some(past), &mut faults);
-    others(&judged.stored, form, &mut faults);
+    checks::check_into(&result.stored, &form.schema, Some(past), &mut faults);
+    others(&result.stored, form, &mut faults);
     let mut before = Faults::default();
     lists::check(&old, &form.schema, &FieldPath::ROOT, &mut before);
     if before.mark() == 0 {
-        lists::check(&judged.stored, &form.schema, &FieldPath::ROOT, &mut faults);
+        lists::check(&result.stored, &form.schema, &FieldPath::ROOT, &mut faults);
     }
-    judged.faults = faults.into_list();
-    (old, judged)
+    result.faults = faults.into_list();
+    (old, result)
 }
 
 fn others(value: &Value, form: &ObjectSchema, faults: &mut Faults) {
@@ -124,8 +124,8 @@ fn others(value: &Value, form: &ObjectSchema, faults: &mut Faults) {
 /// What would be stored, before anything is checked.
 fn read(value: &Value, form: &ObjectSchema) -> ValidationResult {
     let (mut stored, unknown) = pruning::prune(value, &form.schema);
-    let mut judged = ValidationResult::default();
-    judged.unknown.extend(
+    let mut result = ValidationResult::default();
+    result.unknown.extend(
         unknown
             .into_iter()
             .map(|unknown| UnknownField { issue: issues::unknown(&unknown.path, unknown.names()), name: unknown.name }),
@@ -133,15 +133,15 @@ fn read(value: &Value, form: &ObjectSchema) -> ValidationResult {
     let mut meta = metadata::read(&value["metadata"], &FieldPath::ROOT.field("metadata"));
     let mut inner = embedded::EmbeddedProblems::default();
     embedded::read(&mut stored, &form.schema, &FieldPath::ROOT, &mut inner);
-    judged.unreadable.append(&mut meta.unreadable);
-    judged.unreadable.append(&mut inner.issues);
+    result.unreadable.append(&mut meta.unreadable);
+    result.unreadable.append(&mut inner.issues);
     let unknown = meta.unknown.into_iter().chain(inner.unknown);
-    judged.unknown.extend(unknown.map(|(name, issue)| UnknownField { name, issue }));
+    result.unknown.extend(unknown.map(|(name, issue)| UnknownField { name, issue }));
     if let Some(map) = stored.as_object_mut() {
         map.insert("metadata".to_owned(), meta.meta);
     }
-    judged.stored = stored;
-    judged
+    result.stored = stored;
+    result
 }
 
 /// Judges a value that is no object of Kubernetes, such as `napkeeper.yaml`.

@@ -330,7 +330,7 @@ proptest! {
         let first = super::create(&object, &version.form);
         let again = super::create(&first.stored, &version.form);
         prop_assert_eq!(&again.stored, &first.stored);
-        let said = |judged: &super::ValidationResult| judged.faults.iter().map(|f| (f.field.clone(), f.reason)).collect::<Vec<_>>();
+        let said = |result: &super::ValidationResult| result.faults.iter().map(|f| (f.field.clone(), f.reason)).collect::<Vec<_>>();
         prop_assert_eq!(said(&again), said(&first));
         prop_assert_eq!(verdict.is_accepted(), first.faults.is_empty() && first.unknown.is_empty() && first.unreadable.is_empty());
     }

@@ -33,7 +33,7 @@ fn image(class: &NodeClass, facts: &Facts, found: &mut Vec<Issue>) {
     let version = facts.kubernetes.as_deref();
     let at = version.and_then(minor);
     let with = version.map(|v| format!(" with Kubernetes {v}")).unwrap_or_default();
-    let said = match (family, at) {
+    let problem = match (family, at) {
         ("Ubuntu2404", Some(at)) if at < (1, 32) => Some((
             format!("AKS has no Ubuntu 24.04{with}: it requires Kubernetes 1.32 or later"),
             "set imageFamily: Ubuntu, which is the newest Ubuntu of the Kubernetes version",
@@ -47,7 +47,7 @@ fn image(class: &NodeClass, facts: &Facts, found: &mut Vec<Issue>) {
         )),
         _ => None,
     };
-    if let Some((message, fix)) = said {
+    if let Some((message, fix)) = problem {
         found.push(Issue::new(&rules::IMAGE, &path, message).fix(fix.to_owned()));
     }
     if class.fips && !is_azure_linux(class) && !class.trusted_launch {

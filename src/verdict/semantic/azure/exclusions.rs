@@ -20,15 +20,15 @@ pub(super) fn check(
 ) {
     let key = labels::normalize(entry.key);
     for (i, value) in entry.values() {
-        let Some(meant) = meant(key, value, facts) else { continue };
+        let Some(suggestion) = suggestion(key, value, facts) else { continue };
         let path = entries.path(entry.index).key("values").index(i);
-        let message = format!("NotIn {value} has no effect: {key} is never {value:?}, but can be {meant:?}");
-        found.push(Issue::new(&rules::UNKNOWN_SIZE, &path, message).fix(format!("use {meant}")));
+        let message = format!("NotIn {value} has no effect: {key} is never {value:?}, but can be {suggestion:?}");
+        found.push(Issue::new(&rules::UNKNOWN_SIZE, &path, message).fix(format!("use {suggestion}")));
     }
 }
 
 /// The existing value that differs from this one in case and separators only; `None` when this one exists.
-fn meant(key: &str, value: &str, facts: &Facts) -> Option<String> {
+fn suggestion(key: &str, value: &str, facts: &Facts) -> Option<String> {
     let index = facts.region_offerings.index();
     match domain(key) {
         Domain::Closed(allowed) => same(value, allowed.iter().copied()),
@@ -56,25 +56,25 @@ fn of_catalog(key: &str, value: &str, index: &SizeIndex) -> Option<String> {
     if index.has_value(key, value) || ends(value) {
         return None;
     }
-    let meant = match key {
+    let suggestion = match key {
         labels::INSTANCE_TYPE | labels::SKU_NAME => same(value, index.sizes().iter().map(|size| size.name.as_str())),
         _ => same(value, index.values(key).into_iter().flatten().map(|v| &**v)),
     };
-    meant.filter(|meant| !ends(meant))
+    suggestion.filter(|suggestion| !ends(suggestion))
 }
 
 fn same<'a>(value: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let folded = fold(value);
-    let mut meant = None;
+    let mut suggestion = None;
     for word in known {
         if word == value {
             return None;
         }
-        if meant.is_none() && fold(word) == folded {
-            meant = Some(word.to_owned());
+        if suggestion.is_none() && fold(word) == folded {
+            suggestion = Some(word.to_owned());
         }
     }
-    meant
+    suggestion
 }
 
 /// Without case and separators, and without what begins all names of sizes.

@@ -47,9 +47,9 @@ pub(super) fn contradictions(entries: &RequirementEntries<'_>, found: &mut Vec<I
         contradiction(&entry, &entries.path(entry.index), &mut merged, found);
     }
     for (key, value) in entries.labels() {
-        let Some((asked, at)) = merged.get(labels::normalize(key)) else { continue };
-        if !asked.is_empty() && !asked.allows(Some(value)) {
-            let message = format!("{key}: {value} contradicts {}: {asked}", places(at));
+        let Some((required, at)) = merged.get(labels::normalize(key)) else { continue };
+        if !required.is_empty() && !required.allows(Some(value)) {
+            let message = format!("{key}: {value} contradicts {}: {required}", places(at));
             let fix = format!("remove the label: a node gets {key} from its requirements");
             found.push(Issue::new(&rules::CONTRADICTION, &label_path(key), message).fix(fix));
         }
@@ -66,18 +66,18 @@ fn unknown(key: &str, path: impl Fn() -> Path) -> Option<Issue> {
     let of_name = || known().find(|k| k.rsplit('/').next() == Some(name));
     if CLOSED_DOMAINS.contains(&prefix) {
         let message = format!("nodes have no label {key}: {prefix} has no {name}");
-        let meant = of_name().or_else(|| nearest(key, known()));
-        return Some(Issue::new(&rules::KEY, &path(), message).fix(meant.map(|k| format!("use {k}"))));
+        let suggestion = of_name().or_else(|| nearest(key, known()));
+        return Some(Issue::new(&rules::KEY, &path(), message).fix(suggestion.map(|k| format!("use {k}"))));
     }
     // Another domain may have any label; a pool that requires it gives it to its nodes, so it decides nothing.
     let near = |k: &&str| k.len().abs_diff(key.len()) <= 2 && nearest(key, [*k]).is_some();
-    let meant = match prefix {
+    let suggestion = match prefix {
         "" => of_name(),
         "node.kubernetes.io" | "topology.kubernetes.io" | "kubernetes.io" | "karpenter.sh" => known().find(near),
         _ => None,
     }?;
     let message = format!("{key} is not a label that Azure sets on nodes: it does not select VM sizes");
-    Some(Issue::new(&rules::KEY, &path(), message).fix(format!("use {meant}")))
+    Some(Issue::new(&rules::KEY, &path(), message).fix(format!("use {suggestion}")))
 }
 
 fn bound(entry: &RequirementEntry<'_>, path: &Path) -> Issue {
@@ -99,18 +99,18 @@ fn contradiction<'v>(
     merged: &mut BTreeMap<&'v str, (Requirement, Vec<usize>)>,
     found: &mut Vec<Issue>,
 ) {
-    let Some(asked) = entry.requirement() else { return };
+    let Some(required) = entry.requirement() else { return };
     let key = labels::normalize(entry.key);
-    if key == labels::OS && !asked.allows(Some("linux")) {
-        found.push(not_linux(entry, &asked, path));
+    if key == labels::OS && !required.allows(Some("linux")) {
+        found.push(not_linux(entry, &required, path));
     }
     let (before, at) = merged.entry(key).or_insert_with(|| (Requirement::anything(), Vec::new()));
-    let both = before.intersect(&asked);
+    let both = before.intersect(&required);
     if both.is_empty() && !before.is_empty() {
         let message = if at.is_empty() {
             format!("no value satisfies {key} {} [{}]", entry.operator, list(entry))
         } else {
-            format!("{key} {asked} contradicts {}: {before}", places(at))
+            format!("{key} {required} contradicts {}: {before}", places(at))
         };
         let fix = "keep one of them: all requirements on a key must be satisfied".to_owned();
         found.push(Issue::new(&rules::CONTRADICTION, path, message).fix((!at.is_empty()).then_some(fix)));
@@ -119,9 +119,9 @@ fn contradiction<'v>(
     *before = both;
 }
 
-fn not_linux(entry: &RequirementEntry<'_>, asked: &Requirement, path: &Path) -> Issue {
+fn not_linux(entry: &RequirementEntry<'_>, required: &Requirement, path: &Path) -> Issue {
     let path = if entry.operator == Operator::In { path.key("values").index(0) } else { path.key("operator") };
-    let message = format!("{} {asked}: node auto-provisioning only creates Linux nodes", entry.key);
+    let message = format!("{} {required}: node auto-provisioning only creates Linux nodes", entry.key);
     let fix = "remove the requirement, and run Windows pods on an AKS node pool of another cluster".to_owned();
     Issue::new(&rules::WINDOWS_POOL, &path, message).fix(fix)
 }

@@ -31,8 +31,8 @@ struct NodeClassUse<'r> {
 
 pub(super) fn check(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Issue)>) {
     let mut by_class: BTreeMap<(&str, &str), Vec<PoolUse<'_>>> = BTreeMap::new();
-    for (at, pool, asked) in pools(set) {
-        by_class.entry((set.cluster_folder(at), pool.class.as_str())).or_default().push((pool, asked));
+    for (at, pool, required) in pools(set) {
+        by_class.entry((set.cluster_folder(at), pool.class.as_str())).or_default().push((pool, required));
     }
     for (at, retained) in set.objects.iter().enumerate() {
         let Object::NodeClass(class) = &retained.object else { continue };
@@ -58,8 +58,8 @@ fn os_disk(usage: &NodeClassUse<'_>, facts: &Facts) -> Option<Issue> {
     let large = Requirement::new(Operator::Gte, &[class.os_disk_gb.to_string()]).ok()?;
     let large = index.matching(labels::SKU_EPHEMERAL_OS_MAX, &large)?;
     let mut sizes = SizeSet::none(index.sizes().len());
-    for (pool, said) in usage.pools {
-        let entries = pool_requirements(pool, said);
+    for (pool, declared) in usage.pools {
+        let entries = pool_requirements(pool, declared);
         let selection = Selection::new(index, PoolRequirements { entries: &entries, class });
         match facts.region().and_then(|_| facts.region_offerings.regions().next()) {
             Some(supply) => sizes.add(&selection.in_region(supply)),

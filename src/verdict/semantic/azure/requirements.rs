@@ -120,26 +120,30 @@ pub(in crate::semantic) fn declared_requirements(
         }
         false => Vec::new(),
     };
-    let said = |at, key: &str, own: &dyn Fn() -> Option<Requirement>| {
+    let declared = |at, key: &str, own: &dyn Fn() -> Option<Requirement>| {
         let (key, _) = pool.requirements.get_key_value(labels::normalize(key))?;
         let repeated = all.iter().filter(|k| **k == **key).count() > 1;
         Some(DeclaredRequirement { at, own: repeated.then(own).flatten(), key: Arc::clone(key) })
     };
     let own = |index| entries.iter().find(|e| e.index == index).and_then(|e| e.requirement());
-    let requirements = entries.keys().filter_map(|(i, key)| said(RequirementSource::Requirement(i), key, &|| own(i)));
+    let requirements =
+        entries.keys().filter_map(|(i, key)| declared(RequirementSource::Requirement(i), key, &|| own(i)));
     let of_labels = entries
         .labels()
-        .filter_map(|(key, value)| said(RequirementSource::Label, key, &|| Some(Requirement::any_of([value]))));
+        .filter_map(|(key, value)| declared(RequirementSource::Label, key, &|| Some(Requirement::any_of([value]))));
     Some(requirements.chain(of_labels).collect())
 }
 
 /// What a NodePool asks for, as the core takes it.
-pub(crate) fn pool_requirements<'r>(pool: &'r NodePool, said: &'r [DeclaredRequirement]) -> Vec<PoolRequirement<'r>> {
-    let entry = |said: &'r DeclaredRequirement| {
-        let requirement = said.own.as_ref().or_else(|| pool.requirements.get(&said.key))?;
-        Some(PoolRequirement { source: said.at, key: &said.key, requirement })
+pub(crate) fn pool_requirements<'r>(
+    pool: &'r NodePool,
+    declared: &'r [DeclaredRequirement],
+) -> Vec<PoolRequirement<'r>> {
+    let entry = |declared: &'r DeclaredRequirement| {
+        let requirement = declared.own.as_ref().or_else(|| pool.requirements.get(&declared.key))?;
+        Some(PoolRequirement { source: declared.at, key: &declared.key, requirement })
     };
-    said.iter().filter_map(entry).collect()
+    declared.iter().filter_map(entry).collect()
 }
 
 fn list(value: &Value) -> &[Value] {

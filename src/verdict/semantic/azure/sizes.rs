@@ -66,8 +66,8 @@ pub(super) fn check(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Is
     let Some(defaults) = (!pools.is_empty()).then(defaults).flatten() else { return };
     let (classes, none) = (classes(set), Classes::new());
     let mut issues = Vec::new();
-    for (at, pool, said) in pools {
-        let entries = pool_requirements(pool, said);
+    for (at, pool, declared) in pools {
+        let entries = pool_requirements(pool, declared);
         let classes = classes.get(set.cluster_folder(at)).unwrap_or(&none);
         let class = classes.get(pool.class.as_str());
         missing_class(pool, classes, &mut issues);
@@ -196,24 +196,24 @@ impl PoolCheck<'_> {
             let mut class = self.class.clone();
             let chosen = changes.iter().enumerate().filter(|(i, _)| some & (1 << i) != 0);
             chosen.for_each(|(_, change)| change(&mut class));
-            let asked = PoolRequirements { entries: self.entries, class: &class };
-            let selection = Selection::new(facts.region_offerings.index(), asked);
+            let required = PoolRequirements { entries: self.entries, class: &class };
+            let selection = Selection::new(facts.region_offerings.index(), required);
             facts.region_offerings.regions().any(|supply| selection.is_offered_in(supply))
         })
     }
 
     /// The pool may have reserved capacity alone, and its class names none.
     fn lacks_reservations(&self) -> bool {
-        let asked = self.pool.requirements.get(labels::CAPACITY_TYPE);
-        self.class.reservations.is_none() && asked.is_some_and(names_reserved_alone)
+        let required = self.pool.requirements.get(labels::CAPACITY_TYPE);
+        self.class.reservations.is_none() && required.is_some_and(names_reserved_alone)
     }
 
     /// The embedded catalogue does not have the number of GPUs of these sizes, so it takes them for undriven; AKS does
     /// drive them.
     fn requires_gpus_unknown_to_catalogue(&self, facts: &Facts) -> bool {
         let index = facts.region_offerings.index();
-        let asked = Selection::from_requirements(index, self.requirements());
-        let mut sizes = asked.sizes().iter().filter_map(|place| index.sizes().get(place));
+        let required = Selection::from_requirements(index, self.requirements());
+        let mut sizes = required.sizes().iter().filter_map(|place| index.sizes().get(place));
         sizes.any(|size| size.gpu.is_none() && size.name.as_str().contains("_RTXPRO6000"))
     }
 
@@ -379,8 +379,8 @@ impl PoolCheck<'_> {
         if !no_arm64_image(self.class) {
             return;
         }
-        let asked = Selection::from_requirements(facts.region_offerings.index(), self.requirements());
-        let arm64 = kinds.arm64.intersection_len(asked.sizes());
+        let required = Selection::from_requirements(facts.region_offerings.index(), self.requirements());
+        let arm64 = kinds.arm64.intersection_len(required.sizes());
         if arm64 == 0 {
             return;
         }

@@ -98,11 +98,11 @@ fn value_issue(key: &str, value: &str, facts: &Facts, path: impl Fn() -> Path) -
 
 fn closed(key: &str, value: &str, allowed: &[&str], path: &Path) -> Issue {
     let message = format!("{key} is never {value:?}, only {}", allowed.join(" or "));
-    Issue::new(&rules::VALUE, path, message).fix(meant(key, value, allowed))
+    Issue::new(&rules::VALUE, path, message).fix(suggestion(key, value, allowed))
 }
 
 /// What somebody who wrote a value that does not exist probably meant.
-fn meant(key: &str, value: &str, allowed: &[&str]) -> String {
+fn suggestion(key: &str, value: &str, allowed: &[&str]) -> String {
     const OTHER_WORDS: [(&str, &str); 14] = [
         ("x86_64", "amd64"),
         ("x86-64", "amd64"),
@@ -126,10 +126,10 @@ fn meant(key: &str, value: &str, allowed: &[&str]) -> String {
         return "use Ubuntu or AzureLinux here, and set the version in imageFamily of the AKSNodeClass".to_owned();
     }
     let folded = value.to_lowercase();
-    let synonym = OTHER_WORDS.iter().find(|(word, meant)| *word == folded && allowed.contains(meant));
-    let meant = synonym.map(|(_, meant)| *meant).or_else(|| nearest(value, allowed.iter().copied()));
-    match meant {
-        Some(meant) => format!("use {meant}"),
+    let synonym = OTHER_WORDS.iter().find(|(word, suggestion)| *word == folded && allowed.contains(suggestion));
+    let suggestion = synonym.map(|(_, suggestion)| *suggestion).or_else(|| nearest(value, allowed.iter().copied()));
+    match suggestion {
+        Some(suggestion) => format!("use {suggestion}"),
         None => format!("use {}", allowed.join(" or ")),
     }
 }
@@ -205,8 +205,8 @@ fn size(value: &str, index: &SizeIndex) -> Option<String> {
         return Some(format!("use {same}: values are case-sensitive"));
     }
     let bare = |text: &str| text.to_lowercase().replace(['_', '-'], "");
-    let meant = [bare(value), bare(&with_tier)];
-    if let Some(same) = sizes().find(|name| meant.contains(&bare(name)) && is_current(name)) {
+    let suggestion = [bare(value), bare(&with_tier)];
+    if let Some(same) = sizes().find(|name| suggestion.contains(&bare(name)) && is_current(name)) {
         return Some(format!("use {same}"));
     }
     // Comparing with all of them takes long: somebody who mistypes a name gets its family and about its length right.
@@ -266,8 +266,10 @@ fn exists(region: &str, facts: &Facts) -> bool {
 
 fn unknown_region(shown: &str, region: &str, facts: &Facts, path: &Path) -> Issue {
     let message = format!("unknown region {region:?}{}", as_of(facts));
-    let fix =
-        facts.catalog.nearest_region(region).map(|meant| format!("use {}", shown.replace(region, meant.as_str())));
+    let fix = facts
+        .catalog
+        .nearest_region(region)
+        .map(|suggestion| format!("use {}", shown.replace(region, suggestion.as_str())));
     Issue::new(&rules::UNKNOWN_SIZE, path, message).fix(fix)
 }
 

@@ -76,8 +76,8 @@ fn shown(name: &str, amount: i64) -> String {
 /// GPUs that the pool is meant to buy, and does not limit.
 fn gpu_limit(pool: &NodePool, index: &SizeIndex, gpus: &SizeSet) -> Option<Issue> {
     let named = |key: &&str| pool.requirements.get(key).and_then(Requirement::values).is_some();
-    let asked = |key: &&str| pool.requirements.get(key).is_some_and(|r| !r.allows_absent());
-    let meant = SIZE_NAME_KEYS.iter().any(named) || GPU_KEYS.iter().any(asked);
+    let required = |key: &&str| pool.requirements.get(key).is_some_and(|r| !r.allows_absent());
+    let meant = SIZE_NAME_KEYS.iter().any(named) || GPU_KEYS.iter().any(required);
     if gpus.is_empty() || pool.limits.nodes.is_some() || !meant {
         return None;
     }

@@ -79,9 +79,9 @@ impl DynamicPool<'_> {
     /// Both may be in one cluster, and some pod fits both, whatever the keys of `but` say.
     fn meets(&self, other: &Self, but: &[&str]) -> bool {
         let (a, b) = (&self.pool.requirements, &other.pool.requirements);
-        let apart = |key: &str, asked: &Requirement| b.get(key).is_some_and(|offered| !offered.intersects(asked));
+        let apart = |key: &str, required: &Requirement| b.get(key).is_some_and(|offered| !offered.intersects(required));
         self.set.may_share_cluster(self.index, other.index)
-            && !a.iter().any(|(key, asked)| !but.contains(&&**key) && apart(key, asked))
+            && !a.iter().any(|(key, required)| !but.contains(&&**key) && apart(key, required))
     }
 
     /// Both can make a node of the same size.

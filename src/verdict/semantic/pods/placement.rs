@@ -54,12 +54,12 @@ pub(super) fn check(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Is
 /// workloads so, and the scheduler that is asked here knows only values that the pool names.
 fn may_name(pool: &NodePool, workload: &Workload<'_>) -> bool {
     let shape = workload.shape;
-    let asked = || shape.alternatives.iter().chain([&shape.selector]).flat_map(Requirements::iter);
-    let open = |(key, asked): (&Arc<str>, &Requirement)| {
+    let required = || shape.alternatives.iter().chain([&shape.selector]).flat_map(Requirements::iter);
+    let open = |(key, required): (&Arc<str>, &Requirement)| {
         let offered = pool.requirements.get(key).filter(|r| r.values().is_none_or(|all| all.len() > 1));
-        !labels::is_well_known(key) && offered.is_some_and(|offered| offered.intersects(asked))
+        !labels::is_well_known(key) && offered.is_some_and(|offered| offered.intersects(required))
     };
-    pool.replicas.is_none() && shape.untolerated(&pool.taints).is_none() && asked().any(open)
+    pool.replicas.is_none() && shape.untolerated(&pool.taints).is_none() && required().any(open)
 }
 
 /// Extended resources that a VM size brings along. Others come from device plugins, of which manifests say nothing.
@@ -184,14 +184,14 @@ fn simulate(base: &Snapshot, region: &RegionCatalog, facts: &Facts, pods: Vec<Ar
     }
     let reservations = Some(Fact { as_of: Timestamp::UNIX_EPOCH, value: reserved });
     snapshot.set_infrastructure(Arc::new(InfrastructureFacts { reservations, ..InfrastructureFacts::default() }));
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), Timestamp::UNIX_EPOCH);
-    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), Timestamp::UNIX_EPOCH);
+    let (no_nodes, no_claims) = (BTreeSet::new(), BTreeMap::new());
     let input = Input {
         snapshot: &snapshot,
-        available: &market,
-        excluded_nodes: &without,
+        available: &offerings,
+        excluded_nodes: &no_nodes,
         max_new_nodes: pods.len(),
-        claim_of_pod: &promised,
+        claim_of_pod: &no_claims,
     };
     schedule(input, &pods).unschedulable
 }

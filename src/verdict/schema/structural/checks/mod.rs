@@ -274,8 +274,8 @@ impl Check {
         }
         self.refuse_somewhere(|| {
             let many = nodes.len();
-            let said = format!("matches {fitting} of the {many} alternatives in the CRD schema, not exactly one");
-            describe::combined(place, &said)
+            let message = format!("matches {fitting} of the {many} alternatives in the CRD schema, not exactly one");
+            describe::combined(place, &message)
         });
         best.filter(|_| fitting == 0).map_or(0, |(node, _)| self.keywords(value, node, place, None))
     }

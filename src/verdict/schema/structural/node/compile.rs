@@ -310,8 +310,8 @@ impl Compiler {
             }
             // As it is written: what is required in it must be there without further defaults.
             if let Some(fault) = crate::schema::structural::checks::check(default, node, None).first() {
-                let said = fault.issue.as_ref().map_or_else(|| fault.reason.to_string(), |i| i.message.clone());
-                return self.refuse("default", format!("does not match its own schema: {said} ({})", fault.field));
+                let message = fault.issue.as_ref().map_or_else(|| fault.reason.to_string(), |i| i.message.clone());
+                return self.refuse("default", format!("does not match its own schema: {message} ({})", fault.field));
             }
         }
         Ok(Some(stored))
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn what_the_api_server_refuses_is_an_error_with_its_place() {
-        for (schema, said) in [
+        for (schema, message) in [
             (json!({}), "properties[a].type"),
             (json!({ "type": "text" }), "properties[a].type"),
             (json!({ "type": "array" }), "properties[a].items"),
@@ -394,7 +394,7 @@ mod tests {
             (json!({ "$ref": "#/a" }), "properties[a].$ref"),
         ] {
             let error = refused(&field(&schema));
-            assert!(error.starts_with(&format!("{said}: ")), "{schema}: {error}");
+            assert!(error.starts_with(&format!("{message}: ")), "{schema}: {error}");
         }
         assert!(refused(&json!({ "type": "string" })).starts_with("type: "));
     }
