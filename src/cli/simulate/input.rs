@@ -132,8 +132,9 @@ fn valid_documents<'d>(loaded: &'d Loaded, err: &mut dyn Write) -> anyhow::Resul
             output::write_finding(err, finding, &[], source.text.lines().nth(finding.line - 1))?;
             valid.all = false;
         }
-        let is_valid =
-            |d: &&Document| !config::is_config(&d.file) && !validator.validate_document(d).findings.iter().any(|f| is_error(&f));
+        let is_valid = |d: &&Document| {
+            !config::is_config(&d.file) && !validator.validate_document(d).findings.iter().any(|f| is_error(&f))
+        };
         valid.documents.extend(source.parsed().documents.iter().filter(is_valid));
     }
     Ok(valid)

@@ -175,7 +175,7 @@ fn merge(
 }
 
 /// One report for each source of a part. Sources are copied only if not all of them belong to it.
-fn reports(verdict: &Validator, sources: &[Source], part: &Part<'_>) -> Vec<(usize, Report)> {
+fn reports(validator: &Validator, sources: &[Source], part: &Part<'_>) -> Vec<(usize, Report)> {
     let reports = if part.sources.len() == sources.len() {
         validator.validate_files(sources)
     } else {
