@@ -23,9 +23,9 @@ pub(super) fn failed_listings(input: &Input) -> Vec<FailedListing> {
 pub(super) fn failed_listing(failure: &ListFailure) -> FailedListing {
     let why = failure.reason.to_string();
     let lower = why.to_lowercase();
-    // Numbers in what support finds it by say nothing.
-    let said = lower.split(" (correlation id").next().unwrap_or_default();
-    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    // The id for support may contain status codes.
+    let message = lower.split(" (correlation id").next().unwrap_or_default();
+    let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
     let remedy = if has(&[".json"]) {
         "correct that file and run the audit again".to_owned()
     } else if has(&["no connection", "connect error", "error sending", "dns", "connection refused"]) {
@@ -40,14 +40,14 @@ pub(super) fn failed_listing(failure: &ListFailure) -> FailedListing {
             .to_owned()
     } else {
         match grant_in_cluster(&failure.listing) {
-            Some(grant) => of_kubernetes(said, grant),
-            None => of_azure(said).to_owned(),
+            Some(grant) => of_kubernetes(message, grant),
+            None => of_azure(message).to_owned(),
         }
     };
     FailedListing { what: failure.listing.to_string(), why, remedy }
 }
 
-/// The right to read what is Kubernetes' own; none for what Azure lists.
+/// The permission to read an object of Kubernetes; none for a listing of Azure.
 fn grant_in_cluster(what: &str) -> Option<String> {
     if let Some(name) = what.strip_prefix("configmap ") {
         return Some(format!("grant `get` on ConfigMap {name}"));
@@ -55,8 +55,8 @@ fn grant_in_cluster(what: &str) -> Option<String> {
     KUBERNETES.iter().any(|(name, _)| *name == what).then(|| format!("grant `list` on {what}"))
 }
 
-fn of_kubernetes(said: &str, grant: String) -> String {
-    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+fn of_kubernetes(message: &str, grant: String) -> String {
+    let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
     if has(&["forbidden", "403", "cannot list", "cannot get"]) {
         format!("{grant} in the cluster, as kustomize/overlays/audit/rbac.yaml does")
     } else if has(&["401", "unauthorized", "credential"]) {
@@ -70,8 +70,8 @@ fn of_kubernetes(said: &str, grant: String) -> String {
     }
 }
 
-fn of_azure(said: &str) -> &'static str {
-    let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
+fn of_azure(message: &str) -> &'static str {
+    let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
     if has(&["does not have", "authorizationfailed", "forbidden", "403"]) {
         "grant read permission; `napkeeper audit --as-controller` shows what is missing"
     } else if has(&["401", "credential", "token", "unauthorized", "authentication"]) {

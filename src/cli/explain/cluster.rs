@@ -92,7 +92,7 @@ pub(super) async fn saved(path: &Path) -> anyhow::Result<ListedCluster> {
     list(&client, KINDS.into()).await
 }
 
-/// The resource without its group, as it stands in a path.
+/// The plural name of a kind, as in a path.
 fn plural(kind: WatchedKind) -> &'static str {
     kind.resource().split('.').next().unwrap_or_default()
 }

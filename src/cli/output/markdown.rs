@@ -14,7 +14,7 @@ fn short(text: &str) -> String {
     if text.chars().count() <= LONGEST { text } else { text.chars().take(LONGEST - 1).chain(['…']).collect() }
 }
 
-/// Text that means nothing to Markdown, mentions nobody and links nowhere.
+/// Text without Markdown markup, mentions or links.
 pub(crate) fn plain(text: &str) -> String {
     let mut safe = String::new();
     for c in short(text).chars() {

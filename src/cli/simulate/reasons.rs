@@ -29,8 +29,8 @@ pub(super) fn write(out: &mut dyn Write, world: &World) -> io::Result<()> {
             planned.price
         )?;
     }
-    for bought in all.iter().take(MOST) {
-        let LaunchReason { pool, size, capacity_type, price, nodes, pods, requests, choice } = bought;
+    for launch in all.iter().take(MOST) {
+        let LaunchReason { pool, size, capacity_type, price, nodes, pods, requests, choice } = launch;
         let (nodes, pods) = (plural(*nodes, "node"), plural(*pods, "pod"));
         writeln!(out, "  {pool}: {nodes} of {size} {} at {price}/h for {pods}", capacity_type.as_str())?;
         let which = match choice.fitting {
@@ -59,28 +59,28 @@ pub(super) fn write(out: &mut dyn Write, world: &World) -> io::Result<()> {
 
 /// The same for programs.
 pub(super) fn json(world: &World) -> Value {
-    let bought = by_cost(world).into_iter().take(MOST).map(|bought| {
+    let launches = by_cost(world).into_iter().take(MOST).map(|launch| {
         json!({
-            "pool": bought.pool.as_str(),
-            "size": bought.size.as_str(),
-            "capacityType": bought.capacity_type.as_str(),
-            "price": bought.price.nanos(),
-            "cost": format!("{}/h", bought.price),
-            "nodes": bought.nodes,
-            "pods": bought.pods,
-            "requests": bought.requests.to_string(),
-            "why": size::json(&bought.choice),
+            "pool": launch.pool.as_str(),
+            "size": launch.size.as_str(),
+            "capacityType": launch.capacity_type.as_str(),
+            "price": launch.price.nanos(),
+            "cost": format!("{}/h", launch.price),
+            "nodes": launch.nodes,
+            "pods": launch.pods,
+            "requests": launch.requests.to_string(),
+            "why": size::json(&launch.choice),
         })
     });
     let planned = world.planned();
-    json!({ "bought": bought.collect::<Vec<_>>(), "planned": { "price": planned.price.nanos(), "bound": planned.lower_bound.nanos() }, "waiting": json::explanations(&pending(world)) })
+    json!({ "bought": launches.collect::<Vec<_>>(), "planned": { "price": planned.price.nanos(), "bound": planned.lower_bound.nanos() }, "waiting": json::explanations(&pending(world)) })
 }
 
 /// The launched nodes by size, the most expensive first.
 fn by_cost(world: &World) -> Vec<&LaunchReason> {
     let mut all: Vec<&LaunchReason> = world.launch_reasons().collect();
-    let cost = |bought: &LaunchReason| i128::from(bought.price.nanos()) * bought.nodes as i128;
-    all.sort_by_key(|bought| std::cmp::Reverse(cost(bought)));
+    let cost = |launch: &LaunchReason| i128::from(launch.price.nanos()) * launch.nodes as i128;
+    all.sort_by_key(|launch| std::cmp::Reverse(cost(launch)));
     all
 }
 

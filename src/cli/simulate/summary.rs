@@ -40,7 +40,7 @@ fn nodes(out: &mut dyn Write, s: &Summary, world: &World) -> io::Result<()> {
     )
 }
 
-/// Pods that wait for a node at the end.
+/// Pods that are pending at the end.
 fn waiting(world: &World) -> usize {
     world.cluster().state().pending().values().map(std::collections::BTreeSet::len).sum()
 }
