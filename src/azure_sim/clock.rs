@@ -1,4 +1,4 @@
-//! Whose time does the simulated Azure live in?
+//! The clock of the simulated Azure: real or virtual time.
 
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::engine::clock::Clock;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum SimClock {
     /// Real time, shifted or not.
     Wall(Arc<dyn Clock>),
-    /// It stands still until somebody moves it.
+    /// It stands still until it is moved.
     Virtual(Mutex<Timestamp>),
 }
 
@@ -27,7 +27,7 @@ impl SimClock {
         }
     }
 
-    /// As requests name it.
+    /// The name of the mode in the control endpoint.
     pub fn mode(&self) -> &'static str {
         match self {
             Self::Wall(_) => "wall",
@@ -35,7 +35,7 @@ impl SimClock {
         }
     }
 
-    /// Moves a virtual clock ahead; `None` for the wall clock, and beyond the end of the calendar.
+    /// Moves a virtual clock ahead; `None` for the wall clock, or beyond the end of the calendar.
     pub fn advance(&self, by: SignedDuration) -> Option<Timestamp> {
         let Self::Virtual(now) = self else { return None };
         let mut now = now.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,21 +1,21 @@
-//! `napkeeper azure-sim`: how is the simulated Azure put on the network?
+//! `napkeeper azure-sim`: serves the simulated Azure over HTTP.
 //!
-//! What Azure does is a pure function of a request and the time ([`napkeeper_sim::arm`]); here are its server, its
-//! clock, the control endpoint of tests, and the Nodes that its VMs become in a cluster.
+//! What Azure does is a pure function of a request and the time ([`napkeeper_sim::arm`]). Here are its server, its clock,
+//! the control endpoint of tests, and the task that creates Nodes for its VMs in a cluster.
 
 mod clock;
 mod control;
-mod faults;
-mod held;
-mod join;
+mod held_requests;
+mod node_sync;
+mod request_faults;
 mod server;
 
 use anyhow::Context;
 pub use clock::SimClock;
 use jiff::Timestamp;
-use join::Joiner;
 use napkeeper_sim::cloud::{Cloud, CloudSettings};
-use server::Served;
+use node_sync::NodeSync;
+use server::SimServer;
 pub use server::Token;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,9 +24,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What happens in Azure by itself is noticed this late at most.
+/// Events in Azure are processed at least this often.
 const TICK: Duration = Duration::from_millis(100);
-/// How long requests may take to end after a signal to stop.
+/// How long running requests may take to end after a signal to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// What to serve, and where.
@@ -34,24 +34,27 @@ const GRACE: Duration = Duration::from_secs(2);
 pub struct Settings {
     /// Address and port; port 0 is any that is free.
     pub bind: SocketAddr,
-    /// The group, its region, and what is sold there.
+    /// The resource group, its region, and the sizes sold there.
     pub cloud: CloudSettings,
     /// Resources on a page of a listing.
     pub page_size: usize,
     /// The clock.
     pub clock: SimClock,
-    /// What callers must have.
+    /// The token that callers must send, if any.
     pub token: Option<Token>,
-    /// Identity and address of the cluster in which VMs become Nodes.
+    /// Path of the kubeconfig of the cluster in which VMs become Nodes.
     pub join: Option<PathBuf>,
 }
 
-/// Serves until a signal to stop, SIGINT or SIGTERM. `ready` is told the URL once requests are answered.
+/// Serves until SIGINT or SIGTERM. `ready` is called with the URL once requests are answered.
+///
+/// # Errors
+/// When the kubeconfig cannot be used, the address cannot be bound, or the server fails.
 pub async fn run(settings: Settings, ready: impl FnOnce(&str) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let joiner = match &settings.join {
-        Some(kubeconfig) => Some(Joiner::connect(kubeconfig).await?),
+    let node_sync = match &settings.join {
+        Some(kubeconfig) => Some(NodeSync::connect(kubeconfig).await?),
         None => None,
     };
     let bind = settings.bind;
@@ -59,14 +62,14 @@ pub async fn run(settings: Settings, ready: impl FnOnce(&str) -> anyhow::Result<
     let address = listener.local_addr().context("asking for the port")?;
     let mut cloud = Cloud::new(settings.cloud);
     cloud.page_size = settings.page_size;
-    let served = Arc::new(Served::new(cloud, settings.clock, address, settings.token));
+    let served = Arc::new(SimServer::new(cloud, settings.clock, address, settings.token));
 
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let router = server::router(Arc::clone(&served)).into_make_service_with_connect_info::<SocketAddr>();
     let mut until = stopped.clone();
     let shutdown = async move { drop(until.wait_for(|stop| *stop).await) };
     let server = tokio::spawn(axum::serve(listener, router).with_graceful_shutdown(shutdown).into_future());
-    let ticker = tokio::spawn(tick(Arc::clone(&served), joiner));
+    let ticker = tokio::spawn(tick(Arc::clone(&served), node_sync));
     tracing::info!(%address, "ready");
     ready(&served.url())?;
 
@@ -86,17 +89,17 @@ pub async fn run(settings: Settings, ready: impl FnOnce(&str) -> anyhow::Result<
     }
 }
 
-/// Lets happen what happens by itself, and tells the cluster.
-async fn tick(served: Arc<Served>, mut joiner: Option<Joiner>) {
+/// Processes events in Azure, and applies them to the cluster.
+async fn tick(served: Arc<SimServer>, mut node_sync: Option<NodeSync>) {
     loop {
         let (nodes, wait) = {
             let (mut inner, now) = served.lock();
             let events = inner.cloud.take_events();
-            let changes = events.iter().filter_map(|event| join::change(&inner.cloud, event));
+            let changes = events.iter().filter_map(|event| node_sync::node_change(&inner.cloud, event));
             (changes.collect::<Vec<_>>(), until_next(&inner.cloud, now))
         };
-        if let Some(joiner) = &mut joiner {
-            nodes.into_iter().for_each(|change| joiner.take(change));
+        if let Some(node_sync) = &mut node_sync {
+            nodes.into_iter().for_each(|change| node_sync.start(change));
         }
         tokio::time::sleep(wait).await;
     }

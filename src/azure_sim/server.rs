@@ -1,9 +1,9 @@
-//! The server: how does an HTTP request reach the simulated Azure, and what is done to it on the way?
+//! Serves HTTP requests with the simulated Azure, and applies injected faults on the way.
 
 use super::clock::SimClock;
 use super::control;
-use super::faults::{Mishap, Mishaps};
-use super::held::{Held, Waiting};
+use super::held_requests::{HeldRequest, HeldRequests};
+use super::request_faults::{RequestFault, RequestFaults};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -18,8 +18,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
-/// Requests that the log remembers.
-const LOGGED: usize = 10_000;
+/// Number of requests in the log.
+const MAX_LOGGED: usize = 10_000;
 
 /// The bearer token that callers must have. It is never shown.
 #[derive(Clone)]
@@ -31,28 +31,28 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A simulated Azure that is being served.
+/// The server of a simulated Azure.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct SimServer {
     /// Its clock.
     pub(crate) clock: SimClock,
     /// Requests that are being held.
-    pub(crate) held: Arc<Held>,
+    pub(crate) held: Arc<HeldRequests>,
     /// Where it listens.
     pub(crate) address: SocketAddr,
     token: Option<Token>,
-    inner: Mutex<Inner>,
+    inner: Mutex<ServerState>,
 }
 
-/// What one request at a time may see and change.
+/// The state, which one request at a time may use.
 #[derive(Debug)]
-pub(crate) struct Inner {
+pub(crate) struct ServerState {
     /// The simulated Azure.
     pub(crate) cloud: Cloud,
-    /// What goes wrong on the way to it.
-    pub(crate) mishaps: Mishaps,
+    /// Faults of requests.
+    pub(crate) request_faults: RequestFaults,
     /// The last requests, oldest first.
-    pub(crate) log: VecDeque<Logged>,
+    pub(crate) log: VecDeque<LoggedRequest>,
     /// How many requests there were.
     pub(crate) requests: u64,
     /// The latest time that Azure has seen: it never goes back.
@@ -61,7 +61,7 @@ pub(crate) struct Inner {
 
 /// A request that was answered.
 #[derive(Debug, Clone)]
-pub(crate) struct Logged {
+pub(crate) struct LoggedRequest {
     /// Its number, from 1.
     pub(crate) id: u64,
     /// When it was answered.
@@ -74,16 +74,21 @@ pub(crate) struct Logged {
     pub(crate) status: u16,
 }
 
-impl Served {
-    /// Serves this Azure, to callers with the token if there is one.
+impl SimServer {
+    /// A server of this Azure, for callers with the token if there is one.
     pub(crate) fn new(cloud: Cloud, clock: SimClock, address: SocketAddr, token: Option<Token>) -> Self {
-        let inner =
-            Inner { cloud, mishaps: Mishaps::default(), log: VecDeque::new(), requests: 0, latest: clock.now() };
+        let inner = ServerState {
+            cloud,
+            request_faults: RequestFaults::default(),
+            log: VecDeque::new(),
+            requests: 0,
+            latest: clock.now(),
+        };
         Self { clock, held: Arc::default(), address, token, inner: Mutex::new(inner) }
     }
 
     /// The state, with Azure at the present instant. Never held over an `await`.
-    pub(crate) fn lock(&self) -> (MutexGuard<'_, Inner>, Timestamp) {
+    pub(crate) fn lock(&self) -> (MutexGuard<'_, ServerState>, Timestamp) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now().max(inner.latest);
         inner.latest = now;
@@ -97,13 +102,13 @@ impl Served {
     }
 }
 
-/// Everything that is served.
-pub(crate) fn router(served: Arc<Served>) -> Router {
+/// The routes of the server.
+pub(crate) fn router(served: Arc<SimServer>) -> Router {
     Router::new().nest("/control", control::router()).fallback(routing::any(serve)).with_state(served)
 }
 
-/// A request on its way to Azure.
-struct Call {
+/// A request, as received.
+struct ReceivedRequest {
     id: u64,
     method: Method,
     path: String,
@@ -113,7 +118,7 @@ struct Call {
 }
 
 async fn serve(
-    State(served): State<Arc<Served>>,
+    State(served): State<Arc<SimServer>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -125,20 +130,20 @@ async fn serve(
         inner.requests += 1;
         inner.requests
     };
-    let call = Call { id, method, path, origin: origin(&headers, &served), headers: headers.clone(), body };
-    // The price list is public: a token that came with a request for it would be one that got lost.
-    let admitted = if uri.path() == arm::PRICES { Ok(()) } else { served.admits(&headers) };
-    let mut response = match admitted {
+    let call = ReceivedRequest { id, method, path, origin: origin(&headers, &served), headers: headers.clone(), body };
+    // The price list is public: no token is expected.
+    let authorized = if uri.path() == arm::PRICES { Ok(()) } else { served.authorize(&headers) };
+    let mut response = match authorized {
         Ok(()) => call.answer(&served).await,
-        Err(refused) => served.tell(&call, refused),
+        Err(refused) => served.respond(&call, refused),
     };
-    identify(&mut response, &headers);
+    set_request_ids(&mut response, &headers);
     response
 }
 
-impl Served {
-    /// Lets a caller in who has the token.
-    fn admits(&self, headers: &HeaderMap) -> Result<(), arm::Response> {
+impl SimServer {
+    /// Checks the token of a caller.
+    fn authorize(&self, headers: &HeaderMap) -> Result<(), arm::Response> {
         let Some(Token(token)) = &self.token else { return Ok(()) };
         let given = headers.get(header::AUTHORIZATION);
         if given.is_some_and(|given| given.as_bytes() == format!("Bearer {token}").as_bytes()) {
@@ -147,68 +152,68 @@ impl Served {
         Err(arm::unauthorized(given.is_some()))
     }
 
-    /// Writes an answer into the log, and sends it.
-    fn tell(&self, call: &Call, answer: arm::Response) -> Response {
+    /// Logs an answer, and converts it.
+    fn respond(&self, call: &ReceivedRequest, answer: arm::Response) -> Response {
         self.log(call, answer.status);
         http(answer)
     }
 
-    fn log(&self, call: &Call, status: u16) {
+    fn log(&self, call: &ReceivedRequest, status: u16) {
         let (mut inner, at) = self.lock();
-        if inner.log.len() >= LOGGED {
+        if inner.log.len() >= MAX_LOGGED {
             inner.log.pop_front();
         }
         let (method, path) = (call.method.to_string(), call.path.clone());
         tracing::debug!(id = call.id, %method, path, status, "answered");
-        inner.log.push_back(Logged { id: call.id, at, method, path, status });
+        inner.log.push_back(LoggedRequest { id: call.id, at, method, path, status });
     }
 }
 
-/// Logs a request whose caller went away while it was held: nothing else runs then.
-struct Abandoned<'a> {
-    served: &'a Served,
-    call: &'a Call,
+/// Logs a request whose caller disconnected while it was held: nothing else runs then.
+struct AbandonedRequest<'a> {
+    served: &'a SimServer,
+    call: &'a ReceivedRequest,
     answered: bool,
 }
 
-impl Drop for Abandoned<'_> {
+impl Drop for AbandonedRequest<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            tracing::info!(id = self.call.id, "the caller of a held request went away");
+            tracing::info!(id = self.call.id, "the caller of a held request disconnected");
             self.served.log(self.call, 0);
         }
     }
 }
 
-impl Call {
-    async fn answer(&self, served: &Arc<Served>) -> Response {
-        let mishap = served.lock().0.mishaps.befall(self.method.as_str(), &self.path);
-        let answer = match mishap {
-            None => self.take_effect(served),
-            Some(Mishap::Throttle(secs)) => {
+impl ReceivedRequest {
+    async fn answer(&self, served: &Arc<SimServer>) -> Response {
+        let fault = served.lock().0.request_faults.next_for(self.method.as_str(), &self.path);
+        let answer = match fault {
+            None => self.execute(served),
+            Some(RequestFault::Throttle(secs)) => {
                 arm::refused(&Refusal::Throttled { retry_after: SignedDuration::from_secs(secs) })
             }
-            Some(Mishap::Fail { status, code, message }) => arm::failure(status, &code, &message),
-            Some(Mishap::HangBefore) => {
-                self.wait(served, "before").await;
-                self.take_effect(served)
+            Some(RequestFault::Fail { status, code, message }) => arm::failure(status, &code, &message),
+            Some(RequestFault::HangBefore) => {
+                self.hold(served, "before").await;
+                self.execute(served)
             }
-            Some(Mishap::HangAfter) => {
-                let answer = self.take_effect(served);
-                self.wait(served, "after").await;
+            Some(RequestFault::HangAfter) => {
+                let answer = self.execute(served);
+                self.hold(served, "after").await;
                 answer
             }
-            Some(Mishap::Garbage) => {
-                let answer = self.take_effect(served);
+            Some(RequestFault::Garbage) => {
+                let answer = self.execute(served);
                 served.log(self, 200);
                 tracing::debug!(id = self.id, status = answer.status, "garbled");
                 return garbage();
             }
         };
-        served.tell(self, answer)
+        served.respond(self, answer)
     }
 
-    fn take_effect(&self, served: &Served) -> arm::Response {
+    fn execute(&self, served: &SimServer) -> arm::Response {
         let (mut inner, now) = served.lock();
         let headers = self.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
         let request = arm::Request {
@@ -221,18 +226,18 @@ impl Call {
         arm::handle(&mut inner.cloud, &request, now)
     }
 
-    async fn wait(&self, served: &Arc<Served>, when: &'static str) {
+    async fn hold(&self, served: &Arc<SimServer>, when: &'static str) {
         let since = served.lock().1;
-        let waiting = Waiting { since, when, method: self.method.to_string(), path: self.path.clone() };
+        let held = HeldRequest { since, when, method: self.method.to_string(), path: self.path.clone() };
         tracing::info!(id = self.id, when, method = %self.method, path = self.path, "held");
-        let mut abandoned = Abandoned { served, call: self, answered: false };
-        served.held.hold(self.id, waiting).await;
+        let mut abandoned = AbandonedRequest { served, call: self, answered: false };
+        served.held.hold(self.id, held).await;
         abandoned.answered = true;
     }
 }
 
 /// Scheme and host that the caller used.
-fn origin(headers: &HeaderMap, served: &Served) -> String {
+fn origin(headers: &HeaderMap, served: &SimServer) -> String {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let host = host.filter(|host| host.parse::<axum::http::uri::Authority>().is_ok());
     host.map_or_else(|| served.url(), |host| format!("http://{host}"))
@@ -252,15 +257,15 @@ fn http(answer: arm::Response) -> Response {
     response
 }
 
-/// What a broken proxy may answer.
+/// A response of a broken proxy.
 fn garbage() -> Response {
     let mut response = Response::new(Body::from("<html><body>upstream connect err"));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html"));
     response
 }
 
-/// Gives an answer the ids by which ARM's logs know it; the caller may bring the correlation id.
-fn identify(response: &mut Response, asked: &HeaderMap) {
+/// Adds the ids of ARM's logs to a response; the caller may provide the correlation id.
+fn set_request_ids(response: &mut Response, asked: &HeaderMap) {
     const REQUEST: HeaderName = HeaderName::from_static("x-ms-request-id");
     const CORRELATION: HeaderName = HeaderName::from_static("x-ms-correlation-request-id");
     let new = || HeaderValue::try_from(Uuid::new_v4().to_string()).ok();

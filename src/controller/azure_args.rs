@@ -1,4 +1,4 @@
-//! Azure: where is it, and how does this process sign in there?
+//! Command line arguments for Azure: its endpoint, and the credential of this process.
 
 use crate::wall_clock::WallClock;
 use anyhow::{Context, bail, ensure};
@@ -8,10 +8,10 @@ use napkeeper_core::model::settings::{ClusterIdentity, ControllerMode};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A fixed token is for tests, which are over by then.
-const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(24 * 365);
+/// Lifetime of a static token: longer than any test runs.
+const STATIC_TOKEN_LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 365);
 
-/// Where Azure is, for clouds of one's own and for tests.
+/// Azure cloud and endpoint; the endpoint also for private clouds and tests.
 #[derive(Debug, Clone, clap::Args)]
 pub struct AzureArgs {
     /// Azure cloud: public, us-government or china [default: that of napkeeper.yaml, else public].
@@ -29,35 +29,35 @@ pub struct AzureArgs {
 }
 
 impl AzureArgs {
-    /// What is for tests alone needs an endpoint on this machine.
+    /// Checks that arguments for tests are used only with an endpoint on this machine.
     ///
     /// # Errors
-    /// When it has none.
+    /// When they are used with another.
     pub fn check(&self) -> anyhow::Result<()> {
-        let only_here = self.azure_token_file.is_some() || self.time_offset_file.is_some();
+        let only_local = self.azure_token_file.is_some() || self.time_offset_file.is_some();
         let found = match &self.azure_endpoint {
             Some(endpoint) => format!(", not {endpoint}"),
             None => String::new(),
         };
         ensure!(
-            !only_here || self.is_here(),
+            !only_local || self.is_local(),
             "--azure-token-file and --time-offset-file are for tests: they require an --azure-endpoint on this \
              machine{found}"
         );
         Ok(())
     }
 
-    /// True where Azure is simulated on this machine.
-    pub fn is_here(&self) -> bool {
+    /// True if the endpoint is on this machine, so a simulated Azure.
+    pub fn is_local(&self) -> bool {
         self.azure_endpoint.as_deref().is_some_and(is_loopback_endpoint)
     }
 
     /// The cloud of the command line, else that of the file, else the public one.
-    pub fn cloud(&self, of_file: Option<AzureCloud>) -> AzureCloud {
-        self.azure_cloud.or(of_file).unwrap_or_default()
+    pub fn cloud(&self, from_file: Option<AzureCloud>) -> AzureCloud {
+        self.azure_cloud.or(from_file).unwrap_or_default()
     }
 
-    /// Where Azure Resource Manager answers.
+    /// The URL of Azure Resource Manager.
     pub fn endpoint(&self, cloud: AzureCloud) -> &str {
         self.azure_endpoint.as_deref().unwrap_or_else(|| cloud.endpoint())
     }
@@ -67,10 +67,10 @@ impl AzureArgs {
         WallClock::new(self.time_offset_file.clone())
     }
 
-    /// How this process signs in: by the token of the file, else as its surroundings let it.
+    /// The credential of this process: the token of the file, else what the environment provides.
     ///
     /// # Errors
-    /// When the file cannot be read or is empty, or no way to sign in can be made.
+    /// When the file cannot be read or is empty, or no credential can be created.
     pub fn credential(&self, cloud: AzureCloud) -> anyhow::Result<Credential> {
         let Some(file) = &self.azure_token_file else { return Ok(Credential::chain_in(cloud)?) };
         let text = std::fs::read_to_string(file)
@@ -78,7 +78,7 @@ impl AzureArgs {
         if text.trim().is_empty() {
             bail!("{}: the file is empty; it must contain a token", file.display());
         }
-        fixed(text.trim(), Timestamp::now())
+        static_credential(text.trim(), Timestamp::now())
     }
 }
 
@@ -90,16 +90,16 @@ fn cloud(name: &str) -> Result<AzureCloud, String> {
     })
 }
 
-/// A token that is never renewed.
+/// A credential with a token that is never renewed.
 ///
 /// # Errors
-/// When time is over before the token is.
-pub fn fixed(token: &str, now: Timestamp) -> anyhow::Result<Credential> {
-    Ok(Credential::Static(Token::new(token, now.saturating_add(TOKEN_LASTS)?)))
+/// When the token's expiry is beyond the end of the calendar.
+pub fn static_credential(token: &str, now: Timestamp) -> anyhow::Result<Credential> {
+    Ok(Credential::Static(Token::new(token, now.saturating_add(STATIC_TOKEN_LIFETIME)?)))
 }
 
-/// How the adapter looks at a cluster's resources; without what VMs are made with.
-pub fn settings(cluster: &ClusterIdentity, endpoint: &str) -> AzureSettings {
+/// Settings of the Azure adapter for a cluster, without those for creating VMs.
+pub fn azure_settings(cluster: &ClusterIdentity, endpoint: &str) -> AzureSettings {
     AzureSettings {
         group: cluster.node_resource_group.clone(),
         region: cluster.region.clone(),

@@ -1,4 +1,4 @@
-//! Inventory: in which order are Azure and Kubernetes listed, so that the lists together prove something?
+//! Lists Azure and Kubernetes in the order that proves a resource to be an orphan.
 
 use jiff::Timestamp;
 use napkeeper_azure::Azure;
@@ -10,38 +10,42 @@ use napkeeper_core::model::names::ArmId;
 use napkeeper_kube::list;
 use std::sync::Arc;
 
-/// Takes an inventory. The cloud first, Kubernetes after it: whatever was created in between is alive, not an orphan.
+/// Takes an inventory. Azure first, Kubernetes after it: what was created in between is in use, not an orphan.
 pub async fn take(azure: &Azure, client: &kube::Client, clock: &dyn Clock) -> Inventory {
     let started_at = clock.now();
-    let (group_managed_by, cloud, bystanders) =
-        tokio::join!(azure.group_managed_by(), azure.list(), azure.list_related());
-    let listed = Cloud { group_managed_by, cloud, bystanders };
+    let (group_managed_by, cloud, related) = tokio::join!(azure.group_managed_by(), azure.list(), azure.list_related());
+    let listed = CloudListings { group_managed_by, cloud, related };
     with_cluster(started_at, listed, client, clock).await
 }
 
 /// The inventory of a cluster whose Azure cannot be reached.
 pub async fn without_azure(why: &str, client: &kube::Client, clock: &dyn Clock) -> Inventory {
     let failed = || ListFailure { listing: Arc::from("the node resource group"), reason: Arc::from(why) };
-    let listed = Cloud { group_managed_by: Err(failed()), cloud: Err(failed()), bystanders: Err(failed()) };
+    let listed = CloudListings { group_managed_by: Err(failed()), cloud: Err(failed()), related: Err(failed()) };
     with_cluster(clock.now(), listed, client, clock).await
 }
 
-/// What Azure has listed.
-struct Cloud {
+/// The listings of Azure.
+struct CloudListings {
     group_managed_by: Result<Option<ArmId>, ListFailure>,
     cloud: Listing<CloudResource>,
-    bystanders: Listing<RelatedResource>,
+    related: Listing<RelatedResource>,
 }
 
-async fn with_cluster(started_at: Timestamp, listed: Cloud, client: &kube::Client, clock: &dyn Clock) -> Inventory {
-    let Cloud { group_managed_by, cloud, bystanders } = listed;
+async fn with_cluster(
+    started_at: Timestamp,
+    listed: CloudListings,
+    client: &kube::Client,
+    clock: &dyn Clock,
+) -> Inventory {
+    let CloudListings { group_managed_by, cloud, related } = listed;
     let cluster = list::list_for_inventory(client, clock).await;
     Inventory {
         started_at,
         finished_at: clock.now(),
         group_managed_by,
         resources: cloud,
-        related: bystanders,
+        related,
         claims: cluster.claims,
         nodes: cluster.nodes,
         volumes: cluster.volumes,

@@ -1,23 +1,24 @@
-//! `napkeeper controller`: which parts does the live controller have, and how are they joined?
+//! Wires the parts of `napkeeper controller` together: control loop, Azure facts, CapacityBuffers and health server.
 
 pub mod azure_args;
-mod buffers;
+mod capacity_buffers;
+pub mod config_file;
+mod control_loop;
+mod effects;
+mod expectations;
 mod facts;
 pub mod inventory;
-mod keeper;
-mod ports;
 pub mod price_sheet;
-pub mod settings;
-mod settling;
-mod sweeping;
-mod telling;
+mod reporting;
 pub mod wall_clock;
 
 use anyhow::{Context, Result, ensure};
 use azure_args::AzureArgs;
-use buffers::BufferKeeper;
-use facts::{Asked, FactKeeper, Sources};
-use keeper::{Fixed, Inlets, Keeper};
+use capacity_buffers::BufferSync;
+use config_file::ClusterConfig;
+use control_loop::{ControlLoop, LoopContext, LoopInputs};
+use effects::{LiveEffectRunner, NodeBootstrap};
+use facts::{FactCollector, FactScope, FactSources};
 use kube::Client;
 use napkeeper_api::bootstrap::Join;
 use napkeeper_azure::{
@@ -32,27 +33,25 @@ use napkeeper_kube::{
     BootstrapTokens, Events, WriteCheck, Writer, connect, elect, foreign_definitions, lease_identity,
 };
 use napkeeper_serve::prometheus_client::registry::Registry;
-use napkeeper_serve::{Check, Component, ComponentError, Health, Lifecycle, Limits, bind, metrics, serve_plain};
-use ports::{Joining, LivePorts};
-use settings::Known;
+use napkeeper_serve::{Check, Health, Lifecycle, Limits, Component, ComponentError, bind, metrics, serve_plain};
+use reporting::Reporter;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use telling::Teller;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// How often it is looked who owns the definitions of Karpenter's kinds, until it is us.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// How often the owner of Karpenter's CRDs is checked, until it is napkeeper.
+const CRD_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// VMs that nothing boots into a node are bought, paid for and replaced, over and over.
+/// VMs that do not join the cluster would be launched, paid for and replaced, over and over.
 const NO_BOOTSTRAP: &str = "provisioner mode on Azure requires nodes.bootstrap in the file: without the API server's \
                             address, certificate authority and DNS service, VMs could not join the cluster. Without \
                             it, use --mode companion, or provisioner mode with an --azure-endpoint on this machine \
                             (`napkeeper azure-sim`)";
 
-/// What the command line asks for.
+/// The arguments of the command line.
 #[derive(Debug)]
 pub struct Options {
     /// Companion of managed NAP, or provisioner in its place.
@@ -69,96 +68,96 @@ pub struct Options {
     pub health_bind: SocketAddr,
     /// Name in the Lease; by default that of [`lease_identity`].
     pub identity: Option<String>,
-    /// Name of the AKS agent pool whose Machines are launched, instead of plain VMs.
+    /// Name of the AKS agent pool whose VmSettings are launched, instead of plain VMs.
     pub machines: Option<String>,
     /// Endpoint and credential of Azure.
     pub azure: AzureArgs,
 }
 
-/// Runs the controller until it is told to stop.
+/// Runs the controller until a signal stops it.
 pub async fn run(options: Options) -> Result<()> {
-    let known = known(&options)?;
-    let asked = asked(&options, &known)?;
-    let join = join(&options, &known)?;
+    let cluster = cluster_config(&options)?;
+    let scope = fact_scope(&options, &cluster)?;
+    let join = join(&options, &cluster)?;
     let clock: Arc<dyn Clock> = Arc::new(options.azure.clock());
     let client = connect(options.kubeconfig.as_deref()).await?;
-    let azure = Arc::new(azure(&options, &known)?);
+    let azure = Arc::new(azure(&options, &cluster)?);
     let lifecycle = Lifecycle::default();
     let health = Health::new(&lifecycle);
     let listener = bind(options.health_bind)?;
-    tracing::info!(mode = ?options.mode, cluster = %known.settings.cluster.id, health = %listener.local_addr()?, "starting napkeeper controller");
+    tracing::info!(mode = ?options.mode, cluster = %cluster.settings.cluster.id, health = %listener.local_addr()?, "starting napkeeper controller");
 
     let identity = options.identity.clone().unwrap_or_else(lease_identity);
     let (work_ended, ended) = oneshot::channel();
-    let (lease, standing) = elect(client.clone(), &options.namespace, &identity, end_of(ended));
+    let (lease, election) = elect(client.clone(), &options.namespace, &identity, end_of(ended));
     let (pause, paused) = watch::channel(Pause::default());
     let mut registry = metrics::registry();
-    let sources = Sources {
-        asked,
+    let sources = FactSources {
+        scope,
         azure: Arc::clone(&azure),
         clock: Arc::clone(&clock),
         client: client.clone(),
         namespace: options.namespace.clone(),
         lease: lease.clone(),
     };
-    let (fact_keeper, live) = FactKeeper::new(sources, facts::Metrics::register(&mut registry));
-    let catalog = Arc::clone(&live.borrow().catalog);
-    let (events, writing) = Events::start(client.clone(), &identity);
-    let watching = WatchOptions::new(Arc::clone(&clock), options.namespace.clone());
-    let watch = watch_anew(options.mode, client.clone(), watching, health.check("definitions"));
-    let (buffer_keeper, (buffers, cushions)) = BufferKeeper::new(client.clone(), Arc::clone(&clock), lease.clone());
-    let inlets = Inlets { watch, leading: lease.leads(), facts: live, buffers };
-    // A simulated VM joins nothing, and a Machine's is counted by AKS itself.
-    let settings = Arc::new(Settings { billing_extension: join.is_some(), ..known.settings });
-    let ports = LivePorts {
+    let (fact_collector, facts) = FactCollector::new(sources, facts::Metrics::register(&mut registry));
+    let catalog = Arc::clone(&facts.borrow().catalog);
+    let (events, event_writer) = Events::start(client.clone(), &identity);
+    let watch_options = WatchOptions::new(Arc::clone(&clock), options.namespace.clone());
+    let start_watch = start_watch(options.mode, client.clone(), watch_options, health.check("definitions"));
+    let (buffer_sync, (buffers, placements)) = BufferSync::new(client.clone(), Arc::clone(&clock), lease.clone());
+    let inputs = LoopInputs { start_watch, leading: lease.leads(), facts, buffers };
+    // A simulated VM joins no cluster, and the VM of a Machine is billed by AKS.
+    let settings = Arc::new(Settings { billing_extension: join.is_some(), ..cluster.settings });
+    let runner = LiveEffectRunner {
         mode: options.mode,
         writer: Writer::new(client.clone(), Arc::clone(&clock)),
         gate: WriteCheck::new(lease, paused, client.clone(), &options.namespace),
-        joining: join.map(|join| Joining { join, tokens: BootstrapTokens::new(client.clone()) }),
+        bootstrap: join.map(|join| NodeBootstrap { join, tokens: BootstrapTokens::new(client.clone()) }),
         client,
         azure,
         clock: Arc::clone(&clock),
     };
     let seed = u64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into()?);
-    let ports = Arc::new(ports);
-    let fixed = Fixed { settings, catalog, options: known.options, seed, clock, ports, pause, cushions };
-    let keeper = Keeper::new(fixed, Teller::new(events, &mut registry), health.check("watches"));
+    let runner = Arc::new(runner);
+    let context = LoopContext { settings, catalog, options: cluster.options, seed, clock, runner, pause, placements };
+    let control_loop = ControlLoop::new(context, Reporter::new(events, &mut registry), health.check("watches"));
     lifecycle.ready();
-    let keeping = keep(keeper, inlets, lifecycle.clone(), work_ended);
+    let running = run_loop(control_loop, inputs, lifecycle.clone(), work_ended);
     let parts = vec![
         Component::new("controller", async move {
-            keeping.await;
-            standing.await?;
-            // Events are news: those that are still unwritten are dropped with the process.
-            writing.abort();
+            running.await;
+            election.await?;
+            // Events that are not written yet are dropped with the process.
+            event_writer.abort();
             Ok::<_, ComponentError>(())
         }),
-        Component::new("the facts task", keep_facts(fact_keeper, lifecycle.clone())),
-        Component::new("the CapacityBuffers task", buffer_keeper.run(options.mode, lifecycle.clone())),
+        Component::new("the facts task", collect_facts(fact_collector, lifecycle.clone())),
+        Component::new("the CapacityBuffers task", buffer_sync.run(options.mode, lifecycle.clone())),
         Component::new("the health server", serve_health(lifecycle.clone(), health, registry, listener)),
     ];
     Ok(napkeeper_serve::run(&lifecycle, parts).await?)
 }
 
-/// A way to watch the cluster, from the beginning.
-type Watch = Box<dyn Fn(mpsc::Sender<WatchEvent>) -> JoinHandle<()> + Send>;
+/// Starts to watch the cluster, with a fresh listing.
+type StartWatch = Box<dyn Fn(mpsc::Sender<WatchEvent>) -> JoinHandle<()> + Send>;
 
-/// How a term of leadership begins to watch the cluster.
-fn watch_anew(mode: ControllerMode, client: Client, options: WatchOptions, definitions: Check) -> Watch {
+/// How a term of leadership starts to watch the cluster.
+fn start_watch(mode: ControllerMode, client: Client, options: WatchOptions, definitions: Check) -> StartWatch {
     definitions.pass();
     Box::new(move |sender| {
         let (client, options, definitions) = (client.clone(), options.clone(), definitions.clone());
         tokio::spawn(async move {
             if mode == ControllerMode::Provisioner {
-                own_definitions(&client, &definitions).await;
+                wait_for_own_crds(&client, &definitions).await;
             }
             watch_cluster(client, options, sender).await;
         })
     })
 }
 
-/// Waits until the definitions of Karpenter's kinds are ours: beside another Karpenter nothing may be decided.
-async fn own_definitions(client: &Client, check: &Check) {
+/// Waits until Karpenter's CRDs are napkeeper's: beside another Karpenter nothing may be decided.
+async fn wait_for_own_crds(client: &Client, check: &Check) {
     loop {
         match foreign_definitions(client).await {
             Ok(None) => return check.pass(),
@@ -172,23 +171,24 @@ async fn own_definitions(client: &Client, check: &Check) {
             }
             Err(error) => check.fail(format!("cannot read the Karpenter CRDs: {error}")),
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(CRD_CHECK_INTERVAL).await;
     }
 }
 
-async fn keep(keeper: Keeper, inlets: Inlets, lifecycle: Lifecycle, ended: oneshot::Sender<()>) {
-    keeper.run(inlets, lifecycle).await;
-    // Only now may the Lease go to another: nothing of ours is under way any more. Whoever stands for election may
-    // have gone already, with the process.
+async fn run_loop(control_loop: ControlLoop, inputs: LoopInputs, lifecycle: Lifecycle, ended: oneshot::Sender<()>) {
+    control_loop.run(inputs, lifecycle).await;
+    // Only now may another replica get the Lease: no effect of ours is running any more. The task of the election may
+    // have ended already, with the process.
     let _ = ended.send(());
 }
 
-async fn keep_facts(keeper: FactKeeper, lifecycle: Lifecycle) -> Result<(), ComponentError> {
-    keeper.run(lifecycle).await;
+async fn collect_facts(collector: FactCollector, lifecycle: Lifecycle) -> Result<(), ComponentError> {
+    collector.run(lifecycle).await;
     Ok(())
 }
 
-/// When all work has ended. A controller that was cut off may have something under way: then the Lease has to run out.
+/// Waits for the end of all work. A controller that was cut off may still have effects running: then the Lease must
+/// expire.
 async fn end_of(work: oneshot::Receiver<()>) {
     if work.await.is_err() {
         std::future::pending::<()>().await;
@@ -207,61 +207,61 @@ async fn serve_health(
 /// The price list: the public cloud's, or that of a simulated Azure on this machine. Other clouds have none.
 fn prices(options: &Options, cloud: AzureCloud) -> Result<Option<RetailPrices>> {
     let endpoint = match options.azure.azure_endpoint.as_deref() {
-        Some(here) if is_loopback_endpoint(here) => here,
+        Some(local) if is_loopback_endpoint(local) => local,
         None | Some(AzureSettings::ENDPOINT) if cloud == AzureCloud::Public => PRICES_ENDPOINT,
         _ => return Ok(None),
     };
     Ok(Some(RetailPrices::new(endpoint, Arc::new(HttpTransport::new(AzureSettings::DEADLINE)?))?))
 }
 
-/// What facts are asked for, and what serves until they are known.
-fn asked(options: &Options, known: &Known) -> Result<Asked> {
+/// Which facts are collected, and what is used until they are known.
+fn fact_scope(options: &Options, cluster: &ClusterConfig) -> Result<FactScope> {
     let catalog = Arc::new(Catalog::embedded()?);
-    let region = catalog.find_region(known.settings.cluster.region.as_str())?;
-    let subnets = known.nodes.iter().map(|nodes| ArmId::new(&nodes.subnet).context("nodes.subnet"));
-    Ok(Asked {
-        prices: prices(options, options.azure.cloud(known.cloud))?,
+    let region = catalog.find_region(cluster.settings.cluster.region.as_str())?;
+    let subnets = cluster.nodes.iter().map(|nodes| ArmId::new(&nodes.subnet).context("nodes.subnet"));
+    Ok(FactScope {
+        prices: prices(options, options.azure.cloud(cluster.cloud))?,
         embedded: catalog.region(&region).context("region missing from the catalogue")?,
-        sheet: known.sheet.clone(),
+        sheet: cluster.sheet.clone(),
         subnets: subnets.collect::<Result<_>>()?,
-        reserves: options.mode == ControllerMode::Provisioner && options.machines.is_none(),
+        uses_reservations: options.mode == ControllerMode::Provisioner && options.machines.is_none(),
         catalog,
     })
 }
 
-/// Which cluster this is, with what the command line adds.
-fn known(options: &Options) -> Result<Known> {
-    let mut known = settings::read(&options.config, options.cluster.as_deref(), options.mode)?;
+/// The cluster of the file, with what the command line adds.
+fn cluster_config(options: &Options) -> Result<ClusterConfig> {
+    let mut config = config_file::read_cluster(&options.config, options.cluster.as_deref(), options.mode)?;
     if let Some(pool) = &options.machines {
-        let cluster = &known.settings.cluster.id;
+        let cluster = &config.settings.cluster.id;
         ensure!(AksCluster::of(cluster).is_some(), "--experimental-machines: {cluster} is not an AKS cluster");
-        known.settings.aks_machine_pool = Some(ArmId::new(format!("{cluster}/agentPools/{pool}"))?);
+        config.settings.aks_machine_pool = Some(ArmId::new(format!("{cluster}/agentPools/{pool}"))?);
     }
-    Ok(known)
+    Ok(config)
 }
 
-/// How VMs join the cluster. On Azure itself there must be a way.
-fn join(options: &Options, known: &Known) -> Result<Option<Join>> {
-    let group = known.settings.cluster.node_resource_group.name();
-    let join = known
+/// How VMs join the cluster. On Azure itself this must be configured.
+fn join(options: &Options, cluster: &ClusterConfig) -> Result<Option<Join>> {
+    let group = cluster.settings.cluster.node_resource_group.name();
+    let join = cluster
         .nodes
         .as_ref()
-        .map(settings::join)
+        .map(config_file::join)
         .transpose()?
         .flatten()
         .map(|join| join.with_node_resource_group(group));
     let by_aks = options.machines.is_some();
     ensure!(
-        options.mode == ControllerMode::Companion || options.azure.is_here() || by_aks || join.is_some(),
+        options.mode == ControllerMode::Companion || options.azure.is_local() || by_aks || join.is_some(),
         NO_BOOTSTRAP
     );
     Ok(join)
 }
 
-fn azure(options: &Options, known: &Known) -> Result<Azure> {
-    let cloud = options.azure.cloud(known.cloud);
-    let vms = known.nodes.as_ref().map(settings::vm_settings).transpose()?;
-    let settings = azure_args::settings(&known.settings.cluster, options.azure.endpoint(cloud));
+fn azure(options: &Options, cluster: &ClusterConfig) -> Result<Azure> {
+    let cloud = options.azure.cloud(cluster.cloud);
+    let vms = cluster.nodes.as_ref().map(config_file::vm_settings).transpose()?;
+    let settings = azure_args::azure_settings(&cluster.settings.cluster, options.azure.endpoint(cloud));
     let settings = AzureSettings { vms, ..settings };
     Ok(Azure::new(settings, Arc::new(HttpTransport::new(AzureSettings::DEADLINE)?), options.azure.credential(cloud)?)?)
 }

@@ -1,13 +1,12 @@
-//! The customer's price sheet: which file is it, and what is wrong with it?
+//! Finds and reads the customer's price sheet.
 
-use crate::settings;
+use crate::config_file;
 use anyhow::{Context, bail};
 use napkeeper_api::config::{self, Cluster};
 use napkeeper_core::catalog::live::{PriceSheet, SheetLine, SheetProblem};
 use std::path::Path;
 
-/// The price sheet of a cluster, whose file is named from the folder of `napkeeper.yaml`; one that changes nothing where
-/// the cluster has none.
+/// The price sheet of a cluster, whose path is relative to the folder of `napkeeper.yaml`; an empty one if it has none.
 ///
 /// # Errors
 /// When the file cannot be read, or anything in it is wrong: each problem with file, line and the column's name.
@@ -16,14 +15,13 @@ pub fn of_cluster(folder: &Path, cluster: &Cluster) -> anyhow::Result<PriceSheet
     read(&folder.join(file)).with_context(|| format!("priceSheet of cluster {:?}", cluster.name))
 }
 
-/// The price sheet of the repository of a `napkeeper.yaml`: that of the cluster of a name, or the one that all of its
-/// clusters share.
+/// The price sheet of the cluster of this name in `napkeeper.yaml`, or the one that all of its clusters share.
 ///
 /// # Errors
-/// As [`of_cluster`]; when there is no such cluster, or clusters have other sheets and none is named.
+/// As [`of_cluster`]; when there is no such cluster, or clusters have different sheets and none is named.
 pub fn of_repository(file: &Path, name: Option<&str>) -> anyhow::Result<PriceSheet> {
     let shown = file.display().to_string();
-    let config = settings::config(file)?;
+    let config = config_file::read(file)?;
     let folder = file.parent().unwrap_or_else(|| Path::new("."));
     let cluster = match config.clusters.as_slice() {
         [] => return Ok(PriceSheet::default()),
@@ -39,17 +37,17 @@ pub fn of_repository(file: &Path, name: Option<&str>) -> anyhow::Result<PriceShe
             }
             first
         }
-        _ => settings::chosen(&shown, &config, name)?,
+        _ => config_file::select_cluster(&shown, &config, name)?,
     };
     of_cluster(folder, cluster)
 }
 
-/// The customer's own prices: those of the file that was named, else those of the repository that a folder lies in. The
-/// quickstart and the standard input lie in none.
+/// The price sheet of this file, else that of the repository that contains the path. The quick start and the standard
+/// input are in none.
 ///
 /// # Errors
-/// As [`of_cluster`]; when a cluster is named and there is no `napkeeper.yaml` that could have it.
-pub fn asked(file: Option<&Path>, path: Option<&Path>, cluster: Option<&str>) -> anyhow::Result<PriceSheet> {
+/// As [`of_cluster`]; when a cluster is named and there is no `napkeeper.yaml`.
+pub fn find(file: Option<&Path>, path: Option<&Path>, cluster: Option<&str>) -> anyhow::Result<PriceSheet> {
     if let Some(file) = file {
         return read(file);
     }
@@ -77,15 +75,15 @@ pub fn read(file: &Path) -> anyhow::Result<PriceSheet> {
 fn parse(text: &str) -> Result<PriceSheet, Vec<SheetProblem>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
-    let (mut cut_lines, mut problems) = (Vec::new(), Vec::new());
+    let (mut parsed, mut problems) = (Vec::new(), Vec::new());
     for (number, line) in lines {
-        match cut(line) {
-            Ok(fields) => cut_lines.push(SheetLine { number, fields }),
+        match fields(line) {
+            Ok(fields) => parsed.push(SheetLine { number, fields }),
             Err(message) => problems.push(SheetProblem { line: number, column: None, message }),
         }
     }
-    // Which lines are beyond reading is no reason to keep quiet about the others.
-    match PriceSheet::of(cut_lines) {
+    // Lines that cannot be split do not hide the problems of the others.
+    match PriceSheet::of(parsed) {
         Ok(sheet) if problems.is_empty() => Ok(sheet),
         Ok(_) => Err(problems),
         Err(more) => {
@@ -96,9 +94,9 @@ fn parse(text: &str) -> Result<PriceSheet, Vec<SheetProblem>> {
     }
 }
 
-/// The fields of a line. One line at a time, for two reasons: no field of a sheet has line breaks, so that a quotation
-/// mark that is not closed spoils its own line alone, and the reader's line numbers leave out comments.
-fn cut(line: &str) -> Result<Vec<String>, String> {
+/// The fields of a line. One line at a time, for two reasons: no field of a sheet has line breaks, so an unclosed
+/// quotation mark affects only its own line; and the reader's line numbers leave out comments.
+fn fields(line: &str) -> Result<Vec<String>, String> {
     if line.matches('"').count() % 2 == 1 {
         return Err("unclosed quotation mark".to_owned());
     }

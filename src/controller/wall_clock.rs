@@ -1,4 +1,4 @@
-//! The wall clock: what time is it, and is our time ahead of the real one?
+//! The wall clock, which a file can set ahead of real time.
 //!
 //! A file may hold a [`TimeShift`], so that a test can let hours pass in a moment. Every process that is given the same
 //! file has the same time.
@@ -10,49 +10,49 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The file is looked at no more often than this.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The file is read at most this often.
+const READ_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Real time, shifted by a file where there is one.
 #[derive(Debug)]
 pub struct WallClock {
     file: Option<PathBuf>,
-    seen: Mutex<Seen>,
+    offset: Mutex<OffsetFile>,
 }
 
-/// What was last read of the file.
+/// The content of the file, as last read.
 #[derive(Debug, Default)]
-struct Seen {
-    looked: Option<Instant>,
+struct OffsetFile {
+    read_at: Option<Instant>,
     text: String,
     shift: TimeShift,
 }
 
 impl WallClock {
-    /// Real time, shifted by what the file says. No file, or one that is not there, is no shift.
+    /// Real time, shifted by what the file says. Without a file, or if it does not exist, time is real.
     pub fn new(file: Option<PathBuf>) -> Self {
-        Self { file, seen: Mutex::default() }
+        Self { file, offset: Mutex::default() }
     }
 
-    /// Our instant for a real one, by the file as it is now, or was at most [`LOOK_EVERY`] ago.
+    /// Our instant for a real one, by the file as it is now, or was at most [`READ_INTERVAL`] ago.
     fn shifted(&self, real: Timestamp) -> Timestamp {
         let Some(file) = &self.file else { return real };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
-            seen.looked = Some(Instant::now());
+        let mut offset = self.offset.lock().unwrap_or_else(PoisonError::into_inner);
+        if offset.read_at.is_none_or(|at| at.elapsed() >= READ_INTERVAL) {
+            offset.read_at = Some(Instant::now());
             match std::fs::read_to_string(file) {
-                Ok(text) => seen.take(text, file),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => seen.take(String::new(), file),
+                Ok(text) => offset.set(text, file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => offset.set(String::new(), file),
                 Err(error) => tracing::warn!(file = %file.display(), %error, "cannot read the time offset"),
             }
         }
-        seen.shift.shifted(real)
+        offset.shift.shifted(real)
     }
 }
 
-impl Seen {
-    /// Takes a new text; one that makes no sense changes nothing but is named once.
-    fn take(&mut self, text: String, file: &std::path::Path) {
+impl OffsetFile {
+    /// Takes over a new text; an invalid one changes nothing and is logged once.
+    fn set(&mut self, text: String, file: &std::path::Path) {
         if text == self.text {
             return;
         }
@@ -80,9 +80,9 @@ mod tests {
     use jiff::SignedDuration;
     use std::fs;
 
-    /// Lets the next look at the file happen at once.
-    fn look_again(clock: &WallClock) {
-        clock.seen.lock().unwrap().looked = None;
+    /// Lets the file be read again at once.
+    fn expire(clock: &WallClock) {
+        clock.offset.lock().unwrap().read_at = None;
     }
 
     #[test]
@@ -94,17 +94,17 @@ mod tests {
         assert_eq!(clock.shifted(real), real);
 
         fs::write(&file, "2026-01-01T00:00:00Z 90m\n").unwrap();
-        assert_eq!(clock.shifted(real), real, "no look so soon after the last");
-        look_again(&clock);
+        assert_eq!(clock.shifted(real), real, "the file is not read again so soon");
+        expire(&clock);
         let shifted = real + SignedDuration::from_mins(90);
         assert_eq!(clock.shifted(real), shifted);
 
         fs::write(&file, "soon").unwrap();
-        look_again(&clock);
+        expire(&clock);
         assert_eq!(clock.shifted(real), shifted);
 
         fs::remove_file(&file).unwrap();
-        look_again(&clock);
+        expire(&clock);
         assert_eq!(clock.shifted(real), real);
     }
 

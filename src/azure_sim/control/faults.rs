@@ -1,8 +1,8 @@
-//! Faults: how does a body of `POST /control/faults` become something that goes wrong?
+//! `POST /control/faults`: injects faults, and shows those in force.
 
-use super::{ControlError, Span, arm};
-use crate::faults::{Matching, Mishap};
-use crate::server::Inner;
+use super::{ControlError, WireDuration, service_faults};
+use crate::request_faults::{RequestFault, RequestMatch};
+use crate::server::ServerState;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::catalog::live::parse_reservation_group;
@@ -13,53 +13,53 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Something that goes wrong from now on.
+/// A fault, as the body of the request spells it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Fault {
     /// 429, with `Retry-After`.
     Throttle(Throttle),
-    /// A wrong answer; the request takes no effect.
+    /// An error response; the request takes no effect.
     Fail(Fail),
-    /// The request, or its answer, is held.
+    /// The request or its response is held.
     Hang(Hang),
-    /// The request takes effect, and the answer is no JSON.
+    /// The request takes effect, and the response is not JSON.
     Garbage(Garbage),
-    /// Every request is answered 500 for a while.
-    Unavailable(ForAWhile),
-    /// Listings are not whole.
+    /// Every request gets 500 for a while.
+    Unavailable(Temporary),
+    /// Lists are incomplete.
     Listing(Listing),
-    /// Listings lag behind.
+    /// Lists lag behind.
     ListLag(ListLag),
-    /// Sizes cannot be had.
+    /// Sizes are sold out.
     Shortage(ShortageDraft),
     /// A quota of cores.
     Quota(Quota),
-    /// Room in the subnet.
+    /// Free addresses of the subnet.
     Subnet(Subnet),
-    /// A group of capacity reservations has so many VMs.
+    /// The number of VMs that a capacity reservation group reserves.
     Reserve(Reserve),
     /// A lock forbids deletes.
-    Lock(ForAWhile),
+    Lock(Temporary),
     /// VMs leave their NIC and OS disk behind.
     KeepChildren(Switch),
-    /// Listings spell some ids in capitals.
+    /// Lists have some ids in capitals.
     ShoutingIds(Switch),
     /// A policy denies requests.
-    Policy(arm::PolicyDraft),
+    Policy(service_faults::PolicyDraft),
     /// The group is locked down.
-    Lockdown(ForAWhile),
-    /// We have lost the permission to write.
-    Forbidden(ForAWhile),
+    Lockdown(Temporary),
+    /// The caller has lost the permission to write.
+    Forbidden(Temporary),
     /// Operations take longer.
-    Slow(arm::Slow),
+    Slow(service_faults::Slow),
     /// Operations fail at their end.
-    FailLate(arm::FailLate),
-    /// Pages are of any size.
+    FailLate(service_faults::FailLate),
+    /// Pages are of random size.
     RaggedPages(Switch),
-    /// Resources on a page.
-    PageSize(arm::PageSize),
-    /// Azure's own limits of requests are kept.
+    /// Number of resources on a page.
+    PageSize(service_faults::PageSize),
+    /// Azure's rate limits apply.
     RateLimits(Switch),
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Requests {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Throttle {
-    retry_after: Span,
+    retry_after: WireDuration,
     #[serde(default)]
     requests: Requests,
 }
@@ -126,8 +126,8 @@ pub(super) struct Garbage {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ForAWhile {
-    r#for: Span,
+pub(super) struct Temporary {
+    r#for: WireDuration,
 }
 
 #[derive(Debug, Deserialize)]
@@ -135,7 +135,7 @@ pub(super) struct ForAWhile {
 pub(super) struct Listing {
     how: ListingHow,
     of: Option<ListedKind>,
-    r#for: Span,
+    r#for: WireDuration,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -156,14 +156,14 @@ impl ListingHow {
     }
 }
 
-/// Late in both directions by the same, or in each by its own.
+/// Lag of lists: the same for new and deleted resources (`by`), or one for each.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListLag {
-    pub(super) by: Option<Span>,
+    pub(super) by: Option<WireDuration>,
     pub(super) of: Option<ListedKind>,
-    pub(super) hides: Option<Span>,
-    pub(super) keeps: Option<Span>,
+    pub(super) hides: Option<WireDuration>,
+    pub(super) keeps: Option<WireDuration>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -174,7 +174,7 @@ pub(super) struct ShortageDraft {
     zone: Option<Zone>,
     capacity_type: Option<CapacityType>,
     times: Option<u32>,
-    r#for: Option<Span>,
+    r#for: Option<WireDuration>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -203,57 +203,59 @@ pub(super) struct Switch {
     on: bool,
 }
 
-/// Lets something go wrong; what is in force then, with the number of the new fault if it has one.
-pub(super) fn inject(inner: &mut Inner, fault: Fault, now: Timestamp) -> Result<Value, ControlError> {
-    let (mishap, on) = match fault {
-        Fault::Throttle(t) => (Mishap::Throttle(t.retry_after.0.as_secs()), t.requests),
+/// Injects a fault; returns the faults in force, with the number of the new one if it has one.
+pub(super) fn inject(inner: &mut ServerState, fault: Fault, now: Timestamp) -> Result<Value, ControlError> {
+    let (request_fault, on) = match fault {
+        Fault::Throttle(t) => (RequestFault::Throttle(t.retry_after.0.as_secs()), t.requests),
         Fault::Fail(f) => (failing(&f)?, f.requests),
         Fault::Hang(h) => match h.when {
-            When::Before => (Mishap::HangBefore, h.requests),
-            When::After => (Mishap::HangAfter, h.requests),
+            When::Before => (RequestFault::HangBefore, h.requests),
+            When::After => (RequestFault::HangAfter, h.requests),
         },
-        Fault::Garbage(g) => (Mishap::Garbage, g.requests),
-        inside => {
-            inject_inside(inner, inside, now)?;
+        Fault::Garbage(g) => (RequestFault::Garbage, g.requests),
+        of_service => {
+            inject_into_service(inner, of_service, now)?;
             return Ok(show(inner));
         }
     };
     let path = on.path.as_deref().map(Regex::new).transpose()?;
-    let id = inner.mishaps.inject(mishap, Matching { method: on.method, path, times: on.times });
+    let id = inner.request_faults.inject(request_fault, RequestMatch { method: on.method, path, times: on.times });
     let mut shown = show(inner);
     shown["id"] = id.into();
     Ok(shown)
 }
 
-fn failing(fail: &Fail) -> Result<Mishap, ControlError> {
+fn failing(fail: &Fail) -> Result<RequestFault, ControlError> {
     if !(400..=599).contains(&fail.status) {
         return Err(ControlError::Value(format!("status {}: must be from 400 to 599", fail.status)));
     }
-    Ok(Mishap::Fail { status: fail.status, code: fail.code.clone(), message: fail.message.clone() })
+    Ok(RequestFault::Fail { status: fail.status, code: fail.code.clone(), message: fail.message.clone() })
 }
 
-/// What goes wrong inside Azure.
-fn inject_inside(inner: &mut Inner, fault: Fault, now: Timestamp) -> Result<(), ControlError> {
+/// Injects a fault of Azure itself.
+fn inject_into_service(inner: &mut ServerState, fault: Fault, now: Timestamp) -> Result<(), ControlError> {
     let (faults, limits) = (&mut inner.cloud.faults, &mut inner.cloud.limits);
     match fault {
-        Fault::Unavailable(lasting) => faults.unavailable_until = Some(end(now, lasting.r#for)?),
-        Fault::Lock(lasting) => faults.deletes_locked_until = Some(end(now, lasting.r#for)?),
+        Fault::Unavailable(lasting) => faults.unavailable_until = Some(end_time(now, lasting.r#for)?),
+        Fault::Lock(lasting) => faults.deletes_locked_until = Some(end_time(now, lasting.r#for)?),
         Fault::Listing(listing) => {
-            let fault = (end(now, listing.r#for)?, listing.how.fault());
+            let fault = (end_time(now, listing.r#for)?, listing.how.fault());
             match listing.of {
                 None => faults.listing = Some(fault),
                 Some(of) => drop(faults.listings.insert(of, fault)),
             }
         }
-        Fault::Lockdown(lasting) => faults.lockdown_until = Some(end(now, lasting.r#for)?),
-        Fault::Forbidden(lasting) => faults.forbidden_until = Some(end(now, lasting.r#for)?),
+        Fault::Lockdown(lasting) => faults.lockdown_until = Some(end_time(now, lasting.r#for)?),
+        Fault::Forbidden(lasting) => faults.forbidden_until = Some(end_time(now, lasting.r#for)?),
         Fault::Policy(draft) => faults.policies.push(draft.policy(now)?),
-        Fault::Slow(arm::Slow { factor }) => faults.slow = factor,
+        Fault::Slow(service_faults::Slow { factor }) => faults.slow = factor,
         Fault::FailLate(draft) => faults.failing.push(draft.failing(now)?),
         Fault::RaggedPages(Switch { on }) => faults.ragged_pages = on,
-        Fault::PageSize(arm::PageSize { items }) => inner.cloud.page_size = arm::page_size(items)?,
+        Fault::PageSize(service_faults::PageSize { items }) => {
+            inner.cloud.page_size = service_faults::page_size(items)?
+        }
         Fault::RateLimits(Switch { on }) => inner.cloud.throttling = on.then(Throttling::default),
-        Fault::ListLag(lag) => arm::lag(faults, &lag)?,
+        Fault::ListLag(lag) => service_faults::lag(faults, &lag)?,
         Fault::Shortage(draft) => add_shortage(faults, draft, now)?,
         Fault::Quota(quota) => set_quota(limits, &quota),
         Fault::Subnet(subnet) => limits.subnet = subnet.addresses,
@@ -269,20 +271,20 @@ fn inject_inside(inner: &mut Inner, fault: Fault, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-pub(super) fn end(now: Timestamp, Span(lasting): Span) -> Result<Timestamp, ControlError> {
+pub(super) fn end_time(now: Timestamp, WireDuration(lasting): WireDuration) -> Result<Timestamp, ControlError> {
     now.checked_add(lasting).map_err(|_| ControlError::Value("for: it would end beyond the calendar".to_owned()))
 }
 
-/// For so long, or so many times: exactly one of them.
+/// Either a time or a number of times: exactly one must be given.
 pub(super) fn lasting(
     what: &str,
     times: Option<u32>,
-    span: Option<Span>,
+    span: Option<WireDuration>,
     now: Timestamp,
 ) -> Result<FaultDuration, ControlError> {
     match (times, span) {
         (Some(times), None) => Ok(FaultDuration::Times(times)),
-        (None, Some(span)) => Ok(FaultDuration::Until(end(now, span)?)),
+        (None, Some(span)) => Ok(FaultDuration::Until(end_time(now, span)?)),
         _ => Err(ControlError::Value(format!("{what}: needs either times or for"))),
     }
 }
@@ -307,25 +309,25 @@ fn set_quota(limits: &mut Limits, quota: &Quota) {
     }
 }
 
-/// Takes everything back: from now on all is well.
-pub(super) fn clear(inner: &mut Inner) {
-    inner.mishaps.clear_all();
+/// Removes all faults.
+pub(super) fn clear(inner: &mut ServerState) {
+    inner.request_faults.clear_all();
     inner.cloud.faults = Faults::default();
     inner.cloud.limits = Limits::default();
     inner.cloud.throttling = None;
 }
 
-/// What is in force.
-pub(super) fn show(inner: &Inner) -> Value {
+/// The faults in force, as JSON.
+pub(super) fn show(inner: &ServerState) -> Value {
     let (faults, limits) = (&inner.cloud.faults, &inner.cloud.limits);
     let time = |at: Option<Timestamp>| at.map(|at| at.to_string());
     let families = limits.families.iter().map(|(family, cores)| (family.to_string(), Value::from(*cores)));
     let mut shown = json!({
-        "requests": inner.mishaps.show(),
+        "requests": inner.request_faults.show(),
         "unavailableUntil": time(faults.unavailable_until),
         "deletesLockedUntil": time(faults.deletes_locked_until),
         "listing": faults.listing.map(|(until, how)| json!({
-            "how": word(how),
+            "how": listing_fault_name(how),
             "until": until.to_string(),
         })),
         "listLagSeconds": SignedDuration::as_secs_f64(&faults.list_lag),
@@ -340,12 +342,12 @@ pub(super) fn show(inner: &Inner) -> Value {
             "addresses": limits.subnet,
         },
     });
-    arm::show(&inner.cloud, &mut shown);
+    service_faults::show(&inner.cloud, &mut shown);
     shown
 }
 
-/// How a listing fails, as requests spell it.
-pub(super) fn word(fault: ListingFault) -> &'static str {
+/// The name of a fault of lists in requests.
+pub(super) fn listing_fault_name(fault: ListingFault) -> &'static str {
     match fault {
         ListingFault::Forbidden => "forbidden",
         ListingFault::BrokenPage => "brokenPage",
@@ -359,6 +361,6 @@ fn shortage(shortage: &Shortage) -> Value {
         "zone": shortage.zone,
         "capacityType": shortage.capacity_type,
     });
-    arm::put_lasting(&mut shown, shortage.duration);
+    service_faults::put_lasting(&mut shown, shortage.duration);
     shown
 }

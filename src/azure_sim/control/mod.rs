@@ -1,14 +1,14 @@
-//! The control endpoint: what may a test see of the simulated Azure, and change in it?
+//! The control endpoint, by which tests inspect and change the simulated Azure.
 //!
-//! It answers callers on this machine only. A body with a field that is not known is refused, not read half.
+//! It serves callers on this machine only. A body with an unknown field is rejected.
 
-mod arm;
-mod bystanders;
 mod faults;
+mod related_resources;
+mod service_faults;
 mod stage;
 mod view;
 
-use super::server::Served;
+use super::server::SimServer;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Path, Query, Request, State};
@@ -23,28 +23,28 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Why a control request was not done.
+/// Why a control request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ControlError {
-    /// Its body makes no sense.
+    /// Its body is not valid.
     #[error("the body is not understood: {0}")]
     Body(#[from] serde_json::Error),
-    /// A path to match is no regular expression.
+    /// A path to match is not a regular expression.
     #[error("path: {0}")]
     Path(#[from] regex::Error),
-    /// A name or id is wrong.
+    /// A name or id is not valid.
     #[error(transparent)]
     Name(#[from] napkeeper_core::model::names::NameError),
-    /// The simulated Azure does not let it happen.
+    /// The simulated Azure rejects it.
     #[error(transparent)]
     Refused(#[from] napkeeper_sim::cloud::Refusal),
-    /// A value is not one that there is.
+    /// A value is not allowed.
     #[error("{0}")]
     Value(String),
-    /// It does not go with the state of things.
+    /// It conflicts with the current state.
     #[error("{0}")]
     Conflict(&'static str),
-    /// There is no such thing.
+    /// It does not exist.
     #[error("{0}")]
     Missing(String),
     /// The caller is on another machine.
@@ -64,7 +64,7 @@ impl IntoResponse for ControlError {
     }
 }
 
-/// JSON with a line break at its end, for people at a terminal.
+/// Formatted JSON with a final line break, for people at a terminal.
 struct Shown(Value);
 
 impl IntoResponse for Shown {
@@ -78,7 +78,7 @@ impl IntoResponse for Shown {
 type Answer = Result<Shown, ControlError>;
 
 /// Everything under `/control`.
-pub(super) fn router() -> Router<Arc<Served>> {
+pub(super) fn router() -> Router<Arc<SimServer>> {
     Router::new()
         .route("/state", get(state))
         .route("/ledger", get(ledger))
@@ -90,10 +90,10 @@ pub(super) fn router() -> Router<Arc<Served>> {
         .route("/release", post(release))
         .route("/stage", post(stage))
         .fallback(nothing)
-        .layer(middleware::from_fn(only_from_here))
+        .layer(middleware::from_fn(only_local_callers))
 }
 
-async fn only_from_here(request: Request, next: Next) -> Result<Response, ControlError> {
+async fn only_local_callers(request: Request, next: Next) -> Result<Response, ControlError> {
     let caller = request.extensions().get::<ConnectInfo<SocketAddr>>();
     if caller.is_some_and(|ConnectInfo(address)| address.ip().to_canonical().is_loopback()) {
         return Ok(next.run(request).await);
@@ -106,12 +106,12 @@ async fn nothing() -> ControlError {
     ControlError::Missing(format!("unknown control, expected one of: {known}"))
 }
 
-async fn state(State(served): State<Arc<Served>>) -> Shown {
+async fn state(State(served): State<Arc<SimServer>>) -> Shown {
     let (inner, now) = served.lock();
     Shown(view::state(&inner, now))
 }
 
-/// From which entry on a list is asked for.
+/// The entry from which a list is requested.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct From {
@@ -119,19 +119,19 @@ struct From {
     from: u64,
 }
 
-async fn ledger(State(served): State<Arc<Served>>, Query(From { from }): Query<From>) -> Shown {
+async fn ledger(State(served): State<Arc<SimServer>>, Query(From { from }): Query<From>) -> Shown {
     Shown(view::ledger(&served.lock().0, from))
 }
 
-async fn requests(State(served): State<Arc<Served>>, Query(From { from }): Query<From>) -> Shown {
+async fn requests(State(served): State<Arc<SimServer>>, Query(From { from }): Query<From>) -> Shown {
     Shown(view::requests(&served.lock().0, from))
 }
 
-async fn clock(State(served): State<Arc<Served>>) -> Shown {
+async fn clock(State(served): State<Arc<SimServer>>) -> Shown {
     show_clock(&served)
 }
 
-fn show_clock(served: &Served) -> Shown {
+fn show_clock(served: &SimServer) -> Shown {
     let (inner, now) = served.lock();
     let next = inner.cloud.next_event().map(|at| at.to_string());
     Shown(json!({ "mode": served.clock.mode(), "now": now.to_string(), "nextEvent": next }))
@@ -141,11 +141,11 @@ fn show_clock(served: &Served) -> Shown {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Advance {
-    by: Span,
+    by: WireDuration,
 }
 
-async fn advance(State(served): State<Arc<Served>>, body: Bytes) -> Answer {
-    let Advance { by: Span(by) } = parse(&body)?;
+async fn advance(State(served): State<Arc<SimServer>>, body: Bytes) -> Answer {
+    let Advance { by: WireDuration(by) } = parse(&body)?;
     let moved = served.clock.advance(by);
     moved.ok_or(ControlError::Conflict(
         "only a virtual clock is moved here, and not beyond the calendar; shift a wall clock by --time-offset-file",
@@ -153,31 +153,31 @@ async fn advance(State(served): State<Arc<Served>>, body: Bytes) -> Answer {
     Ok(show_clock(&served))
 }
 
-async fn show_faults(State(served): State<Arc<Served>>) -> Shown {
+async fn show_faults(State(served): State<Arc<SimServer>>) -> Shown {
     Shown(faults::show(&served.lock().0))
 }
 
-async fn inject(State(served): State<Arc<Served>>, body: Bytes) -> Answer {
+async fn inject(State(served): State<Arc<SimServer>>, body: Bytes) -> Answer {
     let fault: faults::Fault = parse(&body)?;
     let (mut inner, now) = served.lock();
     faults::inject(&mut inner, fault, now).map(Shown)
 }
 
-async fn clear_all(State(served): State<Arc<Served>>) -> Shown {
+async fn clear_all(State(served): State<Arc<SimServer>>) -> Shown {
     let (mut inner, _) = served.lock();
     faults::clear(&mut inner);
     Shown(faults::show(&inner))
 }
 
-async fn clear(State(served): State<Arc<Served>>, Path(id): Path<u64>) -> Answer {
+async fn clear(State(served): State<Arc<SimServer>>, Path(id): Path<u64>) -> Answer {
     let (mut inner, _) = served.lock();
-    if inner.mishaps.clear(id) {
+    if inner.request_faults.clear(id) {
         return Ok(Shown(faults::show(&inner)));
     }
     Err(ControlError::Missing(format!("fault {id} not found, or it has ended")))
 }
 
-async fn held(State(served): State<Arc<Served>>) -> Shown {
+async fn held(State(served): State<Arc<SimServer>>) -> Shown {
     Shown(json!({ "held": served.held.show() }))
 }
 
@@ -188,7 +188,7 @@ struct Release {
     id: Option<u64>,
 }
 
-async fn release(State(served): State<Arc<Served>>, body: Bytes) -> Answer {
+async fn release(State(served): State<Arc<SimServer>>, body: Bytes) -> Answer {
     let Release { id } = if body.is_empty() { Release::default() } else { parse(&body)? };
     let released = served.held.release(id);
     match id {
@@ -197,21 +197,21 @@ async fn release(State(served): State<Arc<Served>>, body: Bytes) -> Answer {
     }
 }
 
-async fn stage(State(served): State<Arc<Served>>, body: Bytes) -> Answer {
-    let act: stage::Act = parse(&body)?;
+async fn stage(State(served): State<Arc<SimServer>>, body: Bytes) -> Answer {
+    let change: stage::StagedChange = parse(&body)?;
     let (mut inner, now) = served.lock();
-    stage::play(&mut inner.cloud, act, now).map(Shown)
+    stage::apply(&mut inner.cloud, change, now).map(Shown)
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ControlError> {
     Ok(serde_json::from_slice(body)?)
 }
 
-/// A time that something lasts: `500ms`, `90s`, `1h30m`. Never less than nothing.
+/// A duration such as `500ms`, `90s` or `1h30m`; never negative.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Span(pub(super) SignedDuration);
+pub(super) struct WireDuration(pub(super) SignedDuration);
 
-impl<'de> Deserialize<'de> for Span {
+impl<'de> Deserialize<'de> for WireDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let span: Option<SignedDuration> = text.parse().ok();

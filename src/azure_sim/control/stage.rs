@@ -1,7 +1,7 @@
-//! Stage: what do others do to the group?
+//! `POST /control/stage`: changes the group as other users, other clusters or Azure would.
 
 use super::ControlError;
-use super::bystanders::{self, Draft};
+use super::related_resources::{self, RelatedDraft};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::azure::cloud::Tags;
@@ -12,50 +12,50 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Something that somebody does to the group, or that Azure does.
+/// A change of the group by others.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Act {
+pub(super) enum StagedChange {
     /// A NIC is left over.
-    LeakNic(Named),
+    LeakNic(NewResource),
     /// An OS disk is left over.
-    LeakOsDisk(Named),
-    /// A VM that is no node, with NIC and OS disk of the same name and tags, is left over.
+    LeakOsDisk(NewResource),
+    /// A VM that is not a node, with NIC and OS disk of the same name and tags, is left over.
     LeakVm(VmDraft),
     /// A NIC of another cluster.
-    ForeignNic(Bare),
+    ForeignNic(ByName),
     /// A data disk, as the CSI driver or somebody makes it.
-    DataDisk(Named),
-    /// Azure gives notice to a spot VM that runs.
-    EvictSpot(Bare),
+    DataDisk(NewResource),
+    /// Azure announces the eviction of a running spot VM.
+    EvictSpot(ByName),
     /// Somebody replaces all tags.
     Retag(Retag),
     /// Somebody deletes a resource.
-    Delete(Existing),
+    Delete(ById),
     /// A private endpoint takes a NIC.
-    ServeNic(Bare),
+    ServeNic(ByName),
     /// Somebody copies a disk.
-    CopyDisk(Bare),
+    CopyDisk(ByName),
     /// The group is another cluster's from now on, or nobody's.
-    ManagedBy(Owner),
+    ManagedBy(GroupOwner),
     /// A snapshot's copy is complete.
-    FinishSnapshot(Bare),
+    FinishSnapshot(ByName),
     /// A Machine of an agent pool.
-    Machine(bystanders::MachineDraft),
+    Machine(related_resources::MachineDraft),
     /// An instance of a scale set.
-    ScaleSetInstance(bystanders::InstanceDraft),
+    ScaleSetInstance(related_resources::InstanceDraft),
     /// A snapshot, still being copied or complete.
-    Snapshot(bystanders::SnapshotDraft),
+    Snapshot(related_resources::SnapshotDraft),
     /// A public IP.
-    PublicIp(bystanders::PublicIpDraft),
+    PublicIp(related_resources::PublicIpDraft),
     /// A frontend of a load balancer.
-    Frontend(bystanders::FrontendDraft),
+    Frontend(related_resources::FrontendDraft),
 }
 
 /// A new resource with tags.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Named {
+pub(super) struct NewResource {
     name: String,
     #[serde(default)]
     tags: Tags,
@@ -72,16 +72,16 @@ pub(super) struct VmDraft {
     capacity_type: Option<CapacityType>,
 }
 
-/// A resource by its name alone.
+/// A resource by its name.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Bare {
+pub(super) struct ByName {
     name: String,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Existing {
+pub(super) struct ById {
     id: ArmId,
 }
 
@@ -94,31 +94,31 @@ pub(super) struct Retag {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Owner {
+pub(super) struct GroupOwner {
     cluster: Option<ArmId>,
 }
 
-/// Lets it happen now; the id of what it happened to.
-pub(super) fn play(cloud: &mut Cloud, act: Act, now: Timestamp) -> Result<Value, ControlError> {
-    let id = match act {
-        Act::LeakNic(Named { name, tags }) => cloud.leak_nic(checked(&name)?, tags, now)?,
-        Act::ForeignNic(Bare { name }) => {
+/// Makes the change; returns the id of the changed resource.
+pub(super) fn apply(cloud: &mut Cloud, change: StagedChange, now: Timestamp) -> Result<Value, ControlError> {
+    let id = match change {
+        StagedChange::LeakNic(NewResource { name, tags }) => cloud.leak_nic(valid_name(&name)?, tags, now)?,
+        StagedChange::ForeignNic(ByName { name }) => {
             let tags = Tags::from([(Arc::from(labels::TAG_CLUSTER), Arc::from("another"))]);
-            cloud.leak_nic(checked(&name)?, tags, now)?
+            cloud.leak_nic(valid_name(&name)?, tags, now)?
         }
-        Act::LeakOsDisk(named) => add_disk(cloud, named, true, now)?,
-        Act::DataDisk(named) => add_disk(cloud, named, false, now)?,
-        Act::LeakVm(draft) => leak_vm(cloud, draft, now)?,
-        Act::EvictSpot(Bare { name }) => {
-            let id = cloud.vm_id(checked(&name)?);
+        StagedChange::LeakOsDisk(named) => add_disk(cloud, named, true, now)?,
+        StagedChange::DataDisk(named) => add_disk(cloud, named, false, now)?,
+        StagedChange::LeakVm(draft) => leak_vm(cloud, draft, now)?,
+        StagedChange::EvictSpot(ByName { name }) => {
+            let id = cloud.vm_id(valid_name(&name)?);
             cloud.evict_spot(&id, now)?;
             id
         }
-        Act::Retag(Retag { id, tags }) => {
+        StagedChange::Retag(Retag { id, tags }) => {
             cloud.retag(&id, tags, now)?;
             id
         }
-        Act::Delete(Existing { id }) => {
+        StagedChange::Delete(ById { id }) => {
             if cloud.related(&id).is_some() {
                 cloud.remove_related(&id, now)?;
             } else {
@@ -126,23 +126,23 @@ pub(super) fn play(cloud: &mut Cloud, act: Act, now: Timestamp) -> Result<Value,
             }
             id
         }
-        Act::FinishSnapshot(Bare { name }) => bystanders::finish_snapshot(cloud, &name, now)?,
-        Act::Machine(draft) => Draft::Machine(draft).add(cloud, now)?,
-        Act::ScaleSetInstance(draft) => Draft::ScaleSetInstance(draft).add(cloud, now)?,
-        Act::Snapshot(draft) => Draft::Snapshot(draft).add(cloud, now)?,
-        Act::PublicIp(draft) => Draft::PublicIp(draft).add(cloud, now)?,
-        Act::Frontend(draft) => Draft::Frontend(draft).add(cloud, now)?,
-        Act::ServeNic(Bare { name }) => {
-            let id = cloud.nic_id(checked(&name)?);
+        StagedChange::FinishSnapshot(ByName { name }) => related_resources::finish_snapshot(cloud, &name, now)?,
+        StagedChange::Machine(draft) => RelatedDraft::Machine(draft).add(cloud, now)?,
+        StagedChange::ScaleSetInstance(draft) => RelatedDraft::ScaleSetInstance(draft).add(cloud, now)?,
+        StagedChange::Snapshot(draft) => RelatedDraft::Snapshot(draft).add(cloud, now)?,
+        StagedChange::PublicIp(draft) => RelatedDraft::PublicIp(draft).add(cloud, now)?,
+        StagedChange::Frontend(draft) => RelatedDraft::Frontend(draft).add(cloud, now)?,
+        StagedChange::ServeNic(ByName { name }) => {
+            let id = cloud.nic_id(valid_name(&name)?);
             cloud.set_serves(&id, Some(Arc::from("a private endpoint")), now)?;
             id
         }
-        Act::CopyDisk(Bare { name }) => {
-            let id = cloud.disk_id(checked(&name)?);
+        StagedChange::CopyDisk(ByName { name }) => {
+            let id = cloud.disk_id(valid_name(&name)?);
             cloud.set_copied(&id, now)?;
             id
         }
-        Act::ManagedBy(Owner { cluster }) => {
+        StagedChange::ManagedBy(GroupOwner { cluster }) => {
             cloud.set_group_managed_by(cluster);
             cloud.settings().group.clone()
         }
@@ -151,8 +151,8 @@ pub(super) fn play(cloud: &mut Cloud, act: Act, now: Timestamp) -> Result<Value,
     Ok(json!({ "id": id, "incarnation": incarnation }))
 }
 
-/// A name that is one segment of an id.
-pub(super) fn checked(name: &str) -> Result<&str, ControlError> {
+/// Checks a name that is one segment of an id.
+pub(super) fn valid_name(name: &str) -> Result<&str, ControlError> {
     let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if !name.is_empty() && name.len() <= 80 && name.chars().all(good) {
         return Ok(name);
@@ -160,8 +160,8 @@ pub(super) fn checked(name: &str) -> Result<&str, ControlError> {
     Err(ControlError::Value(format!("name {name:?}: must be 1 to 80 letters, digits, '-', '_' or '.'")))
 }
 
-fn add_disk(cloud: &mut Cloud, named: Named, is_os: bool, now: Timestamp) -> Result<ArmId, ControlError> {
-    let name = Arc::from(checked(&named.name)?);
+fn add_disk(cloud: &mut Cloud, named: NewResource, is_os: bool, now: Timestamp) -> Result<ArmId, ControlError> {
+    let name = Arc::from(valid_name(&named.name)?);
     let sku = Arc::from("Premium_LRS");
     let draft = DiskDraft { name, tags: named.tags, size_gib: 128, sku, is_os, zone: None };
     Ok(cloud.add_disk(draft, now)?)
@@ -176,5 +176,5 @@ fn leak_vm(cloud: &mut Cloud, draft: VmDraft, now: Timestamp) -> Result<ArmId, C
         zone: draft.zone.unwrap_or_else(Zone::regional),
         capacity_type: draft.capacity_type.unwrap_or(CapacityType::OnDemand),
     };
-    Ok(cloud.add_vm(checked(&draft.name)?, draft.tags, &offering, now)?)
+    Ok(cloud.add_vm(valid_name(&draft.name)?, draft.tags, &offering, now)?)
 }

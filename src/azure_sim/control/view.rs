@@ -1,7 +1,7 @@
-//! Views: the truth about the simulated Azure, as JSON.
+//! The state of the simulated Azure as JSON: resources, ledger and requests.
 
-use super::bystanders;
-use crate::server::Inner;
+use super::related_resources;
+use crate::server::ServerState;
 use jiff::Timestamp;
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_sim::arm;
@@ -9,7 +9,7 @@ use napkeeper_sim::cloud::{Change, ChangeCause, Usage};
 use serde_json::{Value, json};
 
 /// Everything that exists and is under way.
-pub(super) fn state(inner: &Inner, now: Timestamp) -> Value {
+pub(super) fn state(inner: &ServerState, now: Timestamp) -> Value {
     let cloud = &inner.cloud;
     let resources = cloud.resources().values();
     let counts = ResourceKind::ALL.map(|kind| {
@@ -33,7 +33,7 @@ pub(super) fn state(inner: &Inner, now: Timestamp) -> Value {
         "usage": usage(&cloud.usage()),
         "operations": operations.collect::<Vec<_>>(),
         "resources": resources,
-        "bystanders": bystanders::show(cloud),
+        "bystanders": related_resources::show(cloud),
     })
 }
 
@@ -48,7 +48,7 @@ fn usage(usage: &Usage) -> Value {
 }
 
 /// Every change of what exists, from this entry on.
-pub(super) fn ledger(inner: &Inner, from: u64) -> Value {
+pub(super) fn ledger(inner: &ServerState, from: u64) -> Value {
     let from = usize::try_from(from).unwrap_or(usize::MAX);
     let entries = inner.cloud.ledger().iter().enumerate().skip(from).map(|(n, entry)| {
         json!({
@@ -75,7 +75,7 @@ pub(super) fn ledger(inner: &Inner, from: u64) -> Value {
 }
 
 /// The requests that are remembered, from this number on.
-pub(super) fn requests(inner: &Inner, from: u64) -> Value {
+pub(super) fn requests(inner: &ServerState, from: u64) -> Value {
     let shown = inner.log.iter().filter(|logged| logged.id >= from).map(|logged| {
         json!({
             "id": logged.id,

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use jiff::Timestamp;
 use napkeeper_api::config;
 use napkeeper_azure::{Azure, AzureCloud, AzureSettings, HttpTransport, Recorder, Replay};
-use napkeeper_controller::settings as config_file;
+use napkeeper_controller::config_file;
 use napkeeper_controller::{azure_args, inventory};
 use napkeeper_core::catalog::live::PriceSheet;
 use napkeeper_core::engine::clock::Clock;
@@ -62,7 +62,7 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
     let http = Arc::new(HttpTransport::new(AzureSettings::DEADLINE)?);
     let recorder = Arc::new(Recorder::new(http, keeps));
     let azure = Azure::new(
-        azure_args::settings(&settings.cluster, args.azure.endpoint(cloud)),
+        azure_args::azure_settings(&settings.cluster, args.azure.endpoint(cloud)),
         recorder.clone(),
         args.azure.credential(cloud)?,
     )?;
@@ -110,7 +110,7 @@ pub(super) fn adapter(args: &Args) -> anyhow::Result<(Azure, ArmId)> {
     let Target { settings, cloud, .. } = target(args, None)?;
     let wire = Arc::new(HttpTransport::new(AzureSettings::DEADLINE)?);
     let azure = Azure::new(
-        azure_args::settings(&settings.cluster, args.azure.endpoint(cloud)),
+        azure_args::azure_settings(&settings.cluster, args.azure.endpoint(cloud)),
         wire,
         args.azure.credential(cloud)?,
     )?;
@@ -141,8 +141,8 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
     let names: BTreeSet<String> = incomplete.keys().cloned().collect();
     let hint = move |name: &str| saved::missing(&shown, name, &group, incomplete.get(name).map(String::as_str));
     let wire = Arc::new(Replay::new(pages, hint.clone()).refusing(names.clone()));
-    let token = azure_args::fixed("no action needed", now)?;
-    let azure = Azure::new(azure_args::settings(&settings.cluster, AzureCloud::Public.endpoint()), wire, token)?;
+    let token = azure_args::static_credential("no action needed", now)?;
+    let azure = Azure::new(azure_args::azure_settings(&settings.cluster, AzureCloud::Public.endpoint()), wire, token)?;
     let mut not_served = manifest.as_ref().map(|m| m.not_served.clone()).unwrap_or_else(saved::optional);
     // An incomplete file is not an absent one.
     not_served.retain(|name| !names.contains(name));
@@ -225,7 +225,7 @@ fn target(args: &Args, manifest: Option<&Manifest>) -> anyhow::Result<Target> {
         Some(file) => file.clone(),
         None => config::find(&PathBuf::from(".")).with_context(no_config)?,
     };
-    let known = config_file::read(&file, args.cluster.as_deref(), mode)?;
+    let known = config_file::read_cluster(&file, args.cluster.as_deref(), mode)?;
     let cloud = args.azure.cloud(known.cloud);
     Ok(Target { settings: known.settings, cloud, sheet: named.unwrap_or(known.sheet) })
 }

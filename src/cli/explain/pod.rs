@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
 
 /// The state by manifests, by saved objects, or live.
 fn state(args: &Args, query: &PodQuery) -> anyhow::Result<Option<SchedulingState>> {
-    let sheet = napkeeper_controller::price_sheet::asked(
+    let sheet = napkeeper_controller::price_sheet::find(
         args.price_sheet.as_deref(),
         args.path.as_deref(),
         args.cluster.as_deref(),

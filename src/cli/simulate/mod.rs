@@ -74,7 +74,7 @@ fn lasting(text: &str) -> Result<SignedDuration, String> {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    let sheet = napkeeper_controller::price_sheet::asked(
+    let sheet = napkeeper_controller::price_sheet::find(
         args.price_sheet.as_deref(),
         args.path.as_deref(),
         args.cluster.as_deref(),

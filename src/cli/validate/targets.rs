@@ -9,7 +9,7 @@ use napkeeper_api::config::{self, Cluster};
 use napkeeper_api::manifests::{Problem, Source};
 use napkeeper_api::path::Path as Field;
 use napkeeper_api::yaml::Document;
-use napkeeper_controller::settings::node_options;
+use napkeeper_controller::config_file::node_options;
 use napkeeper_core::catalog::live::{PriceSheet, catalog_from_facts};
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::model::names::Region;

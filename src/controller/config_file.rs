@@ -1,4 +1,4 @@
-//! Settings: which cluster is to be looked after, and by what means?
+//! Reads `napkeeper.yaml`: which cluster is managed, and with which settings.
 
 use anyhow::{Context, bail, ensure};
 use jiff::SignedDuration;
@@ -15,15 +15,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-/// More threads than this find no node to consolidate sooner: hardly ever must so many be looked at.
-const MOST_THREADS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
+/// More threads than this do not speed up consolidation: it rarely has to examine so many nodes.
+const MAX_CONSOLIDATION_THREADS: NonZeroUsize = NonZeroUsize::new(8).unwrap();
 
-/// Default name of the nodes' administrator, as AKS has it.
-const ADMIN: &str = "azureuser";
+/// Default name of the nodes' administrator; the same as that of AKS.
+const DEFAULT_ADMIN_USERNAME: &str = "azureuser";
 
-/// What the controller knows of its cluster.
+/// A cluster of the file, as the controller needs it.
 #[derive(Debug)]
-pub struct Known {
+pub struct ClusterConfig {
     /// What the deciders follow.
     pub settings: Settings,
     /// How instance types of the cluster are computed.
@@ -36,18 +36,24 @@ pub struct Known {
     pub cloud: Option<AzureCloud>,
 }
 
-/// Reads `napkeeper.yaml` and takes the cluster of that name from it, or its only one.
-pub fn read(file: &Path, name: Option<&str>, mode: ControllerMode) -> anyhow::Result<Known> {
+/// Reads `napkeeper.yaml`, and the settings of the cluster of this name, or of the only one.
+///
+/// # Errors
+/// When the file cannot be read, has no such cluster, or says something that is not valid.
+pub fn read_cluster(file: &Path, name: Option<&str>, mode: ControllerMode) -> anyhow::Result<ClusterConfig> {
     let shown = file.display().to_string();
-    let config = config(file)?;
-    let cluster = chosen(&shown, &config, name)?;
+    let config = read(file)?;
+    let cluster = select_cluster(&shown, &config, name)?;
     let folder = file.parent().unwrap_or_else(|| Path::new("."));
     let sheet = crate::price_sheet::of_cluster(folder, cluster)?;
-    known(cluster, mode, sheet).with_context(|| format!("{shown}: cluster {:?}", cluster.name))
+    convert(cluster, mode, sheet).with_context(|| format!("{shown}: cluster {:?}", cluster.name))
 }
 
-/// All that `napkeeper.yaml` says.
-pub fn config(file: &Path) -> anyhow::Result<Config> {
+/// Reads `napkeeper.yaml`.
+///
+/// # Errors
+/// When the file cannot be read, or its content is not valid.
+pub fn read(file: &Path) -> anyhow::Result<Config> {
     let shown = file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
     let documents = yaml::read(&shown, &text);
@@ -58,8 +64,11 @@ pub fn config(file: &Path) -> anyhow::Result<Config> {
     config::read(document).map_err(|problem| anyhow::anyhow!("{problem}"))
 }
 
-/// The cluster of that name, or the only one.
-pub fn chosen<'c>(shown: &str, config: &'c Config, name: Option<&str>) -> anyhow::Result<&'c Cluster> {
+/// The cluster of this name, or the only one.
+///
+/// # Errors
+/// When there is no such cluster, or there are several and no name is given.
+pub fn select_cluster<'c>(shown: &str, config: &'c Config, name: Option<&str>) -> anyhow::Result<&'c Cluster> {
     let names = || config.clusters.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
     Ok(match (name, config.clusters.as_slice()) {
         (None, [only]) => only,
@@ -71,7 +80,7 @@ pub fn chosen<'c>(shown: &str, config: &'c Config, name: Option<&str>) -> anyhow
     })
 }
 
-fn known(cluster: &Cluster, mode: ControllerMode, sheet: PriceSheet) -> anyhow::Result<Known> {
+fn convert(cluster: &Cluster, mode: ControllerMode, sheet: PriceSheet) -> anyhow::Result<ClusterConfig> {
     let identity = cluster.identity.as_ref().context("identity is missing: it identifies the cluster in Azure")?;
     let region = cluster.region.as_deref().context("region is missing, for example westeurope")?;
     let id = ArmId::new(&identity.cluster_id).context("identity.clusterId")?;
@@ -86,7 +95,7 @@ fn known(cluster: &Cluster, mode: ControllerMode, sheet: PriceSheet) -> anyhow::
     let mut settings = Settings::new(identity);
     settings.mode = mode;
     settings.consolidation_threads =
-        available_parallelism().map_or(NonZeroUsize::MIN, |threads| threads.min(MOST_THREADS));
+        available_parallelism().map_or(NonZeroUsize::MIN, |threads| threads.min(MAX_CONSOLIDATION_THREADS));
     provisioning(cluster.provisioning.as_ref(), &mut settings).context("provisioning")?;
     ensure!(
         mode == ControllerMode::Companion || cluster.nodes.is_some(),
@@ -98,25 +107,25 @@ fn known(cluster: &Cluster, mode: ControllerMode, sheet: PriceSheet) -> anyhow::
     let mut options = node_options(cluster.network_mode);
     options.self_managed = mode == ControllerMode::Provisioner;
     let nodes = cluster.nodes.clone();
-    Ok(Known { settings, options, nodes, sheet, cloud: cloud.transpose()? })
+    Ok(ClusterConfig { settings, options, nodes, sheet, cloud: cloud.transpose()? })
 }
 
-/// Longest that pods may be made to wait for others.
-const LONGEST_BATCH: SignedDuration = SignedDuration::from_mins(10);
+/// Longest time that pending pods may be batched.
+const MAX_BATCH: SignedDuration = SignedDuration::from_mins(10);
 
-/// How nodes are made for waiting pods.
-fn provisioning(asked: Option<&Provisioning>, settings: &mut Settings) -> anyhow::Result<()> {
-    let Some(asked) = asked else { return Ok(()) };
-    if let Some(text) = &asked.batch_idle {
+/// Sets how pending pods are batched, and how minValues are treated.
+fn provisioning(given: Option<&Provisioning>, settings: &mut Settings) -> anyhow::Result<()> {
+    let Some(given) = given else { return Ok(()) };
+    if let Some(text) = &given.batch_idle {
         settings.batch_idle_duration = duration::parse(text).with_context(|| format!("batchIdle: {text:?}"))?;
     }
-    if let Some(text) = &asked.batch_max {
+    if let Some(text) = &given.batch_max {
         settings.batch_max_duration = duration::parse(text).with_context(|| format!("batchMax: {text:?}"))?;
     }
     let Settings { batch_idle_duration: batch_idle, batch_max_duration: batch_max, .. } = settings;
     ensure!(*batch_idle <= *batch_max, "batchIdle is {batch_idle:#}, longer than batchMax, {batch_max:#}");
-    ensure!(*batch_max <= LONGEST_BATCH, "batchMax is {batch_max:#}: the maximum is {LONGEST_BATCH:#}");
-    settings.min_values_policy = match asked.min_values_policy.as_deref() {
+    ensure!(*batch_max <= MAX_BATCH, "batchMax is {batch_max:#}: the maximum is {MAX_BATCH:#}");
+    settings.min_values_policy = match given.min_values_policy.as_deref() {
         None | Some("Strict") => MinValuesPolicy::Strict,
         Some("BestEffort") => MinValuesPolicy::BestEffort,
         Some(other) => bail!("minValuesPolicy is {other:?}: it must be Strict or BestEffort"),
@@ -124,7 +133,7 @@ fn provisioning(asked: Option<&Provisioning>, settings: &mut Settings) -> anyhow
     Ok(())
 }
 
-/// Most pods of a node where its class says nothing, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`:
+/// Most pods of a node whose class does not say it, by network mode (karpenter-provider-azure, `pkg/utils/utils.go`:
 /// the plugin `azure` without a mode, which pod subnets have too, gives 30).
 pub fn node_options(mode: Option<NetworkMode>) -> InstanceTypeOptions {
     let default_max_pods = match mode {
@@ -134,7 +143,7 @@ pub fn node_options(mode: Option<NetworkMode>) -> InstanceTypeOptions {
     InstanceTypeOptions { default_max_pods, ..InstanceTypeOptions::default() }
 }
 
-/// Where a pod finds the certificate authority of its cluster.
+/// Where a pod has the certificate authority of its cluster.
 const POD_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
 /// How VMs join the cluster, if the file says so.
@@ -149,13 +158,13 @@ pub(super) fn join(nodes: &Nodes) -> anyhow::Result<Option<Join>> {
     Ok(Some(join))
 }
 
-/// What goes into every VM.
+/// What every VM is created with.
 pub(super) fn vm_settings(nodes: &Nodes) -> anyhow::Result<VmSettings> {
     Ok(VmSettings {
         subnet: ArmId::new(&nodes.subnet).context("nodes.subnet")?,
         image: Arc::from(nodes.image.as_str()),
         ssh_public_key: Arc::from(nodes.ssh_public_key.as_str()),
-        admin_username: Arc::from(nodes.admin_username.as_deref().unwrap_or(ADMIN)),
+        admin_username: Arc::from(nodes.admin_username.as_deref().unwrap_or(DEFAULT_ADMIN_USERNAME)),
         disk_encryption_set: nodes
             .disk_encryption_set_id
             .as_deref()
@@ -210,7 +219,7 @@ clusters:
         }
     }
 
-    fn read_text(text: &str, name: Option<&str>, mode: ControllerMode) -> anyhow::Result<Known> {
+    fn read_text(text: &str, name: Option<&str>, mode: ControllerMode) -> anyhow::Result<ClusterConfig> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("napkeeper.yaml");
         std::fs::write(&file, text)?;

@@ -1,7 +1,9 @@
-//! Telling of sweeps: what do logs, events and metrics say of what is collected, and of what is kept and why?
+//! Writes the log, events and metrics of orphan sweeps.
 //!
-//! Every delete and every refusal is counted and logged with its evidence. Events are for people: a refusal is one when
-//! it is new or has changed, and a report begins no more than a few of them.
+//! Every deletion and every refusal is counted and logged with its evidence. Events are for people: there is one for a
+//! refusal that is new or has changed, and at most a few per report.
+
+use super::cluster_scoped;
 
 use napkeeper_core::model::names::{ArmId, ObjectName};
 use napkeeper_core::model::orphans::attempt::AttemptOutcome;
@@ -9,7 +11,7 @@ use napkeeper_core::model::orphans::finding::{Classification, Finding};
 use napkeeper_core::model::orphans::report::ApprovalState;
 use napkeeper_core::plan::{CommandReport, PlannedCommand, SweepDelete, SweepReport, kind_label};
 use napkeeper_core::snapshot::Snapshot;
-use napkeeper_kube::{Events, Regarding};
+use napkeeper_kube::Events;
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
 use napkeeper_serve::prometheus_client::metrics::family::Family;
 use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
@@ -17,74 +19,81 @@ use napkeeper_serve::prometheus_client::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most events of one report about single resources and approvals; the others are in the status and the log.
-const MOST_EVENTS: usize = 10;
+const MAX_EVENTS: usize = 10;
 
-/// Most deletions that came to nothing which are remembered; then all are told anew.
-const MOST_REMEMBERED: usize = 1_000;
+/// Most failed deletions that are remembered; beyond that all of them are reported again.
+const MAX_REMEMBERED: usize = 1_000;
 
 /// Labels of a metric.
 type Labels<const N: usize> = [(&'static str, String); N];
 
-/// Logs, events and metrics of sweeps.
+/// Writes the log, events and metrics of sweeps.
 #[derive(Debug, Default)]
-pub(super) struct SweepTeller {
-    collected: Family<Labels<1>, Counter>,
-    refused: Family<Labels<2>, Counter>,
+pub(super) struct SweepReporter {
+    deleted: Family<Labels<1>, Counter>,
+    not_deleted: Family<Labels<2>, Counter>,
     resources: Family<Labels<3>, Gauge>,
     cost: Family<Labels<1>, Gauge>,
     addresses: Family<Labels<1>, Gauge>,
     kept: Family<Labels<3>, Gauge>,
-    denied: Family<Labels<1>, Gauge>,
+    denials: Family<Labels<1>, Gauge>,
     halted: Family<Labels<1>, Gauge>,
-    last_whole: Gauge,
-    sweeps: BTreeMap<ObjectName, Told>,
+    last_complete_inventory: Gauge,
+    reported: BTreeMap<ObjectName, ReportedSweep>,
 }
 
-/// What was last sweep event.
+/// What was last reported of a sweep.
 #[derive(Debug, Default)]
-struct Told {
-    /// Labels of gauges that stand.
+struct ReportedSweep {
+    /// Labels of gauges that are set.
     resources: BTreeSet<Labels<3>>,
     kept: BTreeSet<Labels<3>>,
-    /// Why a resource is kept, or what has become of an approval.
-    words: BTreeMap<(ArmId, String), String>,
-    /// Why a deletion came to nothing, by resource.
-    undone: BTreeMap<ArmId, String>,
+    /// Texts about orphans that are kept, and about approvals.
+    texts: BTreeMap<(ArmId, String), String>,
+    /// Why a deletion failed or was called off, by resource.
+    failed_deletions: BTreeMap<ArmId, String>,
     halted: Option<String>,
     denied: BTreeSet<String>,
 }
 
-impl SweepTeller {
+/// A deletion of a sweep that has ended, with its result.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EndedDeletion<'a> {
+    pub(super) delete: &'a SweepDelete,
+    pub(super) planned: &'a PlannedCommand,
+    pub(super) report: &'a CommandReport,
+}
+
+impl SweepReporter {
     pub(super) fn new(registry: &mut Registry) -> Self {
-        let teller = Self::default();
-        registry.register("sweep_collected", "Resources deleted by sweeps, by kind", teller.collected.clone());
+        let reporter = Self::default();
+        registry.register("sweep_collected", "Resources deleted by sweeps, by kind", reporter.deleted.clone());
         let help = "Failed or aborted deletions of sweeps, by kind and reason";
-        registry.register("sweep_refused", help, teller.refused.clone());
-        registry.register("sweep_resources", "Resources by sweep, kind and standing", teller.resources.clone());
+        registry.register("sweep_refused", help, reporter.not_deleted.clone());
+        registry.register("sweep_resources", "Resources by sweep, kind and standing", reporter.resources.clone());
         let help = "Cost of orphans in nano-USD per hour";
-        registry.register("sweep_orphan_cost_nano_usd_per_hour", help, teller.cost.clone());
+        registry.register("sweep_orphan_cost_nano_usd_per_hour", help, reporter.cost.clone());
         let help = "Subnet addresses held by orphans";
-        registry.register("sweep_orphan_addresses", help, teller.addresses.clone());
-        registry.register("sweep_kept_orphans", "Orphans not deleted, by kind and reason", teller.kept.clone());
-        registry.register("sweep_denials", "Actions on kinds that Azure denies to the sweep", teller.denied.clone());
-        registry.register("sweep_halted", "1 while the sweep is halted", teller.halted.clone());
+        registry.register("sweep_orphan_addresses", help, reporter.addresses.clone());
+        registry.register("sweep_kept_orphans", "Orphans not deleted, by kind and reason", reporter.kept.clone());
+        registry.register("sweep_denials", "Actions on kinds that Azure denies to the sweep", reporter.denials.clone());
+        registry.register("sweep_halted", "1 while the sweep is halted", reporter.halted.clone());
         let help = "Unix time of the last complete inventory";
-        registry.register("sweep_last_whole_inventory_timestamp_seconds", help, teller.last_whole.clone());
-        teller
+        registry.register(
+            "sweep_last_whole_inventory_timestamp_seconds",
+            help,
+            reporter.last_complete_inventory.clone(),
+        );
+        reporter
     }
 
     /// A deletion has ended.
-    pub(super) fn ended(
-        &mut self,
-        (delete, planned): (&SweepDelete, &PlannedCommand),
-        report: &CommandReport,
-        events: &Events,
-        snapshot: &Snapshot,
-    ) {
+    pub(super) fn deletion_ended(&mut self, deletion: &EndedDeletion<'_>, events: &Events, snapshot: &Snapshot) {
+        let EndedDeletion { delete, planned, report } = *deletion;
         let (id, kind) = (&delete.resource.id, delete.resource.kind());
         let (word, evidence) = (kind_label(kind), &*planned.reason);
         let outcome = report.attempt.as_ref().map(|attempt| &attempt.outcome);
-        let undone = match (&report.error, report.abort_reason, outcome) {
+        let failure = match (&report.error, report.abort_reason, outcome) {
             (Some(error), _, _) => Some((error.category(), format!("could not be deleted: {error}; will retry"))),
             (None, Some(refusal), _) => {
                 let category = refusal.category();
@@ -95,82 +104,84 @@ impl SweepTeller {
             }
             (None, None, _) => None,
         };
-        let told = self.sweeps.entry(delete.sweep.clone()).or_default();
-        let Some((reason, why)) = undone else {
+        let reported = self.reported.entry(delete.sweep.clone()).or_default();
+        let Some((reason, why)) = failure else {
             tracing::info!(resource = %id, kind = word, evidence, "collected");
-            self.collected.get_or_create(&[("kind", kind.to_string())]).inc();
-            told.undone.remove(id);
+            self.deleted.get_or_create(&[("kind", kind.to_string())]).inc();
+            reported.failed_deletions.remove(id);
             publish(events, snapshot, &delete.sweep, &("Collected", format!("{word} {id}: {evidence}"), false));
             return;
         };
         tracing::info!(resource = %id, kind = word, reason, why, evidence, "not collected");
-        self.refused.get_or_create(&[("kind", kind.to_string()), ("reason", reason.to_owned())]).inc();
-        if told.undone.insert(id.clone(), reason.to_owned()).as_deref() != Some(reason) {
+        self.not_deleted.get_or_create(&[("kind", kind.to_string()), ("reason", reason.to_owned())]).inc();
+        if reported.failed_deletions.insert(id.clone(), reason.to_owned()).as_deref() != Some(reason) {
             let warning = report.error.is_some();
             publish(events, snapshot, &delete.sweep, &("NotCollected", format!("{word} {id} {why}"), warning));
         }
     }
 
     /// A sweep's status is about to be written.
-    pub(super) fn reported(&mut self, report: &SweepReport, events: &Events, snapshot: &Snapshot) {
-        self.gauges(report);
-        let told = self.sweeps.entry(report.sweep.clone()).or_default();
-        if told.undone.len() > MOST_REMEMBERED {
-            told.undone.clear();
+    pub(super) fn report_written(&mut self, report: &SweepReport, events: &Events, snapshot: &Snapshot) {
+        self.set_gauges(report);
+        let reported = self.reported.entry(report.sweep.clone()).or_default();
+        if reported.failed_deletions.len() > MAX_REMEMBERED {
+            reported.failed_deletions.clear();
         }
-        let news = told.news(report);
-        for one in news.iter().take(MOST_EVENTS) {
+        let changes = reported.changes(report);
+        for one in changes.iter().take(MAX_EVENTS) {
             publish(events, snapshot, &report.sweep, one);
         }
-        if news.len() > MOST_EVENTS {
-            let text = format!("{} more new or changed findings: see the status", news.len() - MOST_EVENTS);
+        if changes.len() > MAX_EVENTS {
+            let text = format!("{} more new or changed findings: see the status", changes.len() - MAX_EVENTS);
             publish(events, snapshot, &report.sweep, &("Kept", text, false));
         }
-        // Sweeps that are there no more have nothing to show.
+        // Sweeps that no longer exist have no metrics.
         let gone: Vec<ObjectName> =
-            self.sweeps.keys().filter(|name| snapshot.sweeps().get(*name).is_none()).cloned().collect();
+            self.reported.keys().filter(|name| snapshot.sweeps().get(*name).is_none()).cloned().collect();
         for name in gone {
             self.forget(&name);
         }
     }
 
-    fn gauges(&mut self, report: &SweepReport) {
+    fn set_gauges(&mut self, report: &SweepReport) {
         let sweep = report.sweep.to_string();
-        let orphans = || report.totals.iter().filter(|((_, standing), _)| *standing == Classification::Orphan);
-        let own = [("sweep", sweep.clone())];
-        self.cost.get_or_create(&own).set(orphans().map(|(_, t)| t.price.nanos()).fold(0, i64::saturating_add));
-        self.addresses.get_or_create(&own).set(orphans().map(|(_, t)| i64::from(t.addresses)).sum());
-        self.denied.get_or_create(&own).set(i64::try_from(report.summary.denials.len()).unwrap_or(i64::MAX));
-        self.halted.get_or_create(&own).set(i64::from(report.halted.is_some()));
+        let orphans =
+            || report.totals.iter().filter(|((_, classification), _)| *classification == Classification::Orphan);
+        let labels = [("sweep", sweep.clone())];
+        self.cost.get_or_create(&labels).set(orphans().map(|(_, t)| t.price.nanos()).fold(0, i64::saturating_add));
+        self.addresses.get_or_create(&labels).set(orphans().map(|(_, t)| i64::from(t.addresses)).sum());
+        self.denials.get_or_create(&labels).set(i64::try_from(report.summary.denials.len()).unwrap_or(i64::MAX));
+        self.halted.get_or_create(&labels).set(i64::from(report.halted.is_some()));
         if let Some(at) = report.summary.last_complete_inventory_at {
-            self.last_whole.set(at.as_second());
+            self.last_complete_inventory.set(at.as_second());
         }
-        let told = self.sweeps.entry(report.sweep.clone()).or_default();
-        let resources = report.totals.iter().map(|((kind, standing), total)| {
-            let labels = [("sweep", sweep.clone()), ("kind", kind.to_string()), ("standing", format!("{standing:?}"))];
+        let reported = self.reported.entry(report.sweep.clone()).or_default();
+        let resources = report.totals.iter().map(|((kind, classification), total)| {
+            let labels =
+                [("sweep", sweep.clone()), ("kind", kind.to_string()), ("standing", format!("{classification:?}"))];
             (labels, i64::from(total.resources))
         });
-        told.resources = set(&self.resources, std::mem::take(&mut told.resources), resources);
+        reported.resources = set(&self.resources, std::mem::take(&mut reported.resources), resources);
         let kept = report.summary.orphans_kept_by_refusal.iter().map(|((kind, refusal), count)| {
             let reason = refusal.category().to_owned();
             ([("sweep", sweep.clone()), ("kind", kind.to_string()), ("reason", reason)], i64::from(*count))
         });
-        told.kept = set(&self.kept, std::mem::take(&mut told.kept), kept);
+        reported.kept = set(&self.kept, std::mem::take(&mut reported.kept), kept);
     }
 
     fn forget(&mut self, name: &ObjectName) {
-        let Some(told) = self.sweeps.remove(name) else { return };
-        set(&self.resources, told.resources, std::iter::empty());
-        set(&self.kept, told.kept, std::iter::empty());
-        let own = [("sweep", name.to_string())];
-        self.cost.remove(&own);
-        self.addresses.remove(&own);
-        self.denied.remove(&own);
-        self.halted.remove(&own);
+        let Some(reported) = self.reported.remove(name) else { return };
+        set(&self.resources, reported.resources, std::iter::empty());
+        set(&self.kept, reported.kept, std::iter::empty());
+        let labels = [("sweep", name.to_string())];
+        self.cost.remove(&labels);
+        self.addresses.remove(&labels);
+        self.denials.remove(&labels);
+        self.halted.remove(&labels);
     }
 }
 
-/// Sets gauges, and removes those that no value is given for any more. Gives the labels of those that stand.
+/// Sets gauges, and removes those without a value. Returns the labels of those that are set.
 fn set(
     family: &Family<Labels<3>, Gauge>,
     mut before: BTreeSet<Labels<3>>,
@@ -188,19 +199,19 @@ fn set(
     now
 }
 
-/// Reason, text and whether somebody should look at it.
-type News = (&'static str, String, bool);
+/// Reason and text of an event, and whether it is a warning.
+type SweepEvent = (&'static str, String, bool);
 
-impl Told {
-    /// What a report says that has not been said; logged on the way.
-    fn news(&mut self, report: &SweepReport) -> Vec<News> {
+impl ReportedSweep {
+    /// Events for what is new in a report; they are logged as well.
+    fn changes(&mut self, report: &SweepReport) -> Vec<SweepEvent> {
         let sweep = report.sweep.as_str();
-        let mut news = Vec::new();
+        let mut events = Vec::new();
         let halted = report.halted.as_ref().map(ToString::to_string);
         if halted != self.halted {
             match &halted {
-                Some(why) => news.push(("Halted", format!("sweep halted: {why}"), true)),
-                None => news.push(("Resumed", "sweep resumed".to_owned(), false)),
+                Some(why) => events.push(("Halted", format!("sweep halted: {why}"), true)),
+                None => events.push(("Resumed", "sweep resumed".to_owned(), false)),
             }
             self.halted = halted;
         }
@@ -210,51 +221,46 @@ impl Told {
         };
         let denied: BTreeMap<String, String> = report.summary.denials.iter().map(one).collect();
         for (what, message) in denied.iter().filter(|(what, _)| !self.denied.contains(*what)) {
-            news.push(("Degraded", format!("{what}: orphans are only reported. Azure error: {message}"), true));
+            events.push(("Degraded", format!("{what}: orphans are only reported. Azure error: {message}"), true));
         }
         if denied.is_empty() && !self.denied.is_empty() {
-            news.push(("Recovered", "Azure no longer denies any action".to_owned(), false));
+            events.push(("Recovered", "Azure no longer denies any action".to_owned(), false));
         }
         self.denied = denied.into_keys().collect();
-        let mut words = BTreeMap::new();
+        let mut texts = BTreeMap::new();
         for finding in
             report.findings.iter().filter(|f| f.classification == Classification::Orphan && !f.refusals.is_empty())
         {
-            words.insert((finding.id.clone(), finding.incarnation.to_string()), ("Kept", kept(finding)));
+            texts.insert((finding.id.clone(), finding.incarnation.to_string()), ("Kept", kept(finding)));
         }
         for approval in report.summary.approvals.iter().filter(|a| a.state != ApprovalState::Active) {
             let text = format!("the approval of {} is {}: {}", approval.id, approval.state, approval.advice);
-            words.insert((approval.id.clone(), format!("approval {}", approval.expires_at)), ("ApprovalStale", text));
+            texts.insert((approval.id.clone(), format!("approval {}", approval.expires_at)), ("ApprovalStale", text));
         }
-        for (key, (reason, text)) in &words {
-            if self.words.get(key) != Some(text) {
+        for (key, (reason, text)) in &texts {
+            if self.texts.get(key) != Some(text) {
                 tracing::info!(sweep, reason, text, "sweep finding");
-                news.push((*reason, text.clone(), false));
+                events.push((*reason, text.clone(), false));
             }
         }
-        self.words = words.into_iter().map(|(key, (_, text))| (key, text)).collect();
-        for (reason, text, _) in news.iter().filter(|(reason, _, warning)| *warning || *reason == "Recovered") {
+        self.texts = texts.into_iter().map(|(key, (_, text))| (key, text)).collect();
+        for (reason, text, _) in events.iter().filter(|(reason, _, warning)| *warning || *reason == "Recovered") {
             tracing::warn!(sweep, reason, text, "sweep state changed");
         }
-        news
+        events
     }
 }
 
-/// Why an orphan is kept. Without its sightings, which grow with every look and are no news.
+/// Why an orphan is kept. Without its sightings, which change with every inventory.
 fn kept(finding: &Finding) -> String {
     let why: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
     let evidence = finding.evidence.first().map_or("", |e| &**e);
     format!("{} {} is an orphan, not deleted ({}): {evidence}", kind_label(finding.kind), finding.id, why.join(", "))
 }
 
-fn publish(events: &Events, snapshot: &Snapshot, sweep: &ObjectName, (reason, text, warning): &News) {
+fn publish(events: &Events, snapshot: &Snapshot, sweep: &ObjectName, (reason, text, warning): &SweepEvent) {
     let Some(sweep) = snapshot.sweeps().get(sweep) else { return };
-    let regarding = Regarding {
-        kind: ("napkeeper.io/v1alpha1", "OrphanSweep"),
-        namespace: None,
-        name: sweep.name.to_string(),
-        uid: Some(sweep.uid.to_string()),
-    };
+    let regarding = cluster_scoped(("napkeeper.io/v1alpha1", "OrphanSweep"), sweep.name.as_str(), &sweep.uid);
     events.publish(regarding, reason, text, *warning);
 }
 
@@ -299,18 +305,18 @@ mod tests {
         }
     }
 
-    fn words(news: &[News]) -> Vec<&'static str> {
-        news.iter().map(|(reason, ..)| *reason).collect()
+    fn reasons(events: &[SweepEvent]) -> Vec<&'static str> {
+        events.iter().map(|(reason, ..)| *reason).collect()
     }
 
     #[test]
-    fn a_refusal_is_news_once_and_again_when_it_changes() {
-        let mut told = Told::default();
-        assert_eq!(words(&told.news(&report(&[DeletionRefusal::Mode]))), ["Kept"; 3]);
+    fn a_refusal_is_an_event_once_and_again_when_it_changes() {
+        let mut reported = ReportedSweep::default();
+        assert_eq!(reasons(&reported.changes(&report(&[DeletionRefusal::Mode]))), ["Kept"; 3]);
         let mut again = report(&[DeletionRefusal::Mode]);
         again.findings[0].evidence[1] = Arc::from("seen 3 times");
-        assert_eq!(words(&told.news(&again)), [""; 0]);
-        assert_eq!(words(&told.news(&report(&[DeletionRefusal::Cap]))), ["Kept"; 3]);
+        assert_eq!(reasons(&reported.changes(&again)), [""; 0]);
+        assert_eq!(reasons(&reported.changes(&report(&[DeletionRefusal::Cap]))), ["Kept"; 3]);
         let mut halted = report(&[DeletionRefusal::Cap]);
         halted.halted = Some(Arc::from("the breaker"));
         halted.summary.denials = vec![Denial {
@@ -321,13 +327,13 @@ mod tests {
             since: jiff::Timestamp::UNIX_EPOCH,
             retry_at: jiff::Timestamp::UNIX_EPOCH,
         }];
-        assert_eq!(words(&told.news(&halted)), ["Halted", "Degraded"]);
-        assert_eq!(words(&told.news(&halted)), [""; 0]);
-        assert_eq!(words(&told.news(&report(&[DeletionRefusal::Cap]))), ["Resumed", "Recovered"]);
+        assert_eq!(reasons(&reported.changes(&halted)), ["Halted", "Degraded"]);
+        assert_eq!(reasons(&reported.changes(&halted)), [""; 0]);
+        assert_eq!(reasons(&reported.changes(&report(&[DeletionRefusal::Cap]))), ["Resumed", "Recovered"]);
     }
 
     #[test]
-    fn gauges_of_what_is_no_more_are_removed() {
+    fn gauges_without_a_value_are_removed() {
         let family = Family::<Labels<3>, Gauge>::default();
         let labels =
             |reason: &str| [("sweep", "s".to_owned()), ("kind", "Nic".to_owned()), ("reason", reason.to_owned())];

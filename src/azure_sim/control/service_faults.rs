@@ -1,7 +1,7 @@
-//! Faults of ARM itself: who forbids, what lags, what is slow, and how are pages cut?
+//! Faults of Azure Resource Manager itself: policies, lagging lists, slow and failing operations, page sizes.
 
-use super::faults::{ListLag, lasting, word};
-use super::{ControlError, Span};
+use super::faults::{ListLag, lasting, listing_fault_name};
+use super::{ControlError, WireDuration};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_sim::cloud::{Cloud, FaultDuration, Faults, LateFailure, ListedKind, ListingLag, PolicyAssignment};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ pub(super) struct PolicyDraft {
     #[serde(default)]
     deletes: bool,
     times: Option<u32>,
-    r#for: Option<Span>,
+    r#for: Option<WireDuration>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -31,7 +31,7 @@ pub(super) struct FailLate {
     #[serde(default)]
     deletes: bool,
     times: Option<u32>,
-    r#for: Option<Span>,
+    r#for: Option<WireDuration>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -55,7 +55,7 @@ impl FailLate {
     }
 }
 
-/// A number of resources that ARM puts on a page.
+/// Checks the number of resources on a page.
 pub(super) fn page_size(items: usize) -> Result<usize, ControlError> {
     if (1..=1_000).contains(&items) {
         return Ok(items);
@@ -63,10 +63,10 @@ pub(super) fn page_size(items: usize) -> Result<usize, ControlError> {
     Err(ControlError::Value(format!("items {items}: must be from 1 to 1000")))
 }
 
-/// Lets listings lag.
+/// Makes lists lag.
 pub(super) fn lag(faults: &mut Faults, draft: &ListLag) -> Result<(), ControlError> {
     let ListLag { by, of, hides, keeps } = draft;
-    let span = |span: &Option<Span>| span.as_ref().map(|Span(span)| *span);
+    let span = |span: &Option<WireDuration>| span.as_ref().map(|WireDuration(span)| *span);
     match (span(by), of, span(hides), span(keeps)) {
         (Some(by), None, None, None) => faults.list_lag = by,
         (Some(by), Some(of), None, None) => {
@@ -86,7 +86,7 @@ pub(super) fn lag(faults: &mut Faults, draft: &ListLag) -> Result<(), ControlErr
     Ok(())
 }
 
-/// Adds what is in force.
+/// Adds these faults to the JSON of all faults.
 pub(super) fn show(cloud: &Cloud, shown: &mut Value) {
     let faults = &cloud.faults;
     let time = |at: Option<Timestamp>| at.map(|at| at.to_string());
@@ -102,10 +102,9 @@ pub(super) fn show(cloud: &Cloud, shown: &mut Value) {
         |lag| json!({ "of": kind(lag.of), "hidesSeconds": seconds(&lag.hides), "keepsSeconds": seconds(&lag.keeps) }),
     );
     shown["lags"] = lags.collect();
-    let listings = faults
-        .listings
-        .iter()
-        .map(|(of, (until, how))| json!({ "of": of.as_str(), "how": word(*how), "until": until.to_string() }));
+    let listings = faults.listings.iter().map(
+        |(of, (until, how))| json!({ "of": of.as_str(), "how": listing_fault_name(*how), "until": until.to_string() }),
+    );
     shown["listings"] = listings.collect();
     let policies = faults.policies.iter().map(|policy| {
         let mut shown = json!({ "assignment": &*policy.assignment, "of": kind(policy.of), "effect": policy.effect() });
@@ -121,7 +120,7 @@ pub(super) fn show(cloud: &Cloud, shown: &mut Value) {
     shown["failLate"] = failing.collect();
 }
 
-/// Says how long a fault lasts.
+/// Adds to the JSON of a fault how long it lasts.
 pub(super) fn put_lasting(shown: &mut Value, lasting: FaultDuration) {
     match lasting {
         FaultDuration::Until(end) => shown["until"] = end.to_string().into(),

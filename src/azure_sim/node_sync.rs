@@ -1,8 +1,8 @@
-//! Joining: which Node does a VM become in a real cluster, and when does it go?
+//! Creates and deletes the Nodes of simulated VMs in a real cluster.
 //!
-//! A VM's kubelet creates its Node, and AKS's cloud-node-lifecycle controller deletes the Node of a VM that is gone.
-//! Here both are done with the identity of a kubeconfig. What a kubelet goes on to do is another simulator's part
-//! (kwok). Each change of a VM waits for the one before it, so that a deletion never overtakes a creation.
+//! A VM's kubelet creates its Node, and AKS's cloud-node-lifecycle controller deletes the Node of a deleted VM. Here both
+//! is done with the identity of a kubeconfig. What else a kubelet does is simulated by others (kwok). Each change of a VM
+//! waits for the previous one, so that a deletion never overtakes a creation.
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, NodeSystemInfo, Taint};
@@ -25,65 +25,65 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// From a VM that runs to a kubelet that announces its Node.
-const JOINS_AFTER: Duration = Duration::from_secs(1);
-/// From a VM that is gone to the look of the cloud-node-lifecycle controller, which looks every 5 s.
-const REAPED_AFTER: Duration = Duration::from_secs(2);
-/// The longest that one request may take.
-const REQUEST: Duration = Duration::from_secs(10);
-/// First and longest wait between two tries.
+/// From a running VM to the registration of its Node.
+const REGISTRATION_DELAY: Duration = Duration::from_secs(1);
+/// From the deletion of a VM to that of its Node by the cloud-node-lifecycle controller, which runs every 5 s.
+const NODE_DELETION_DELAY: Duration = Duration::from_secs(2);
+/// Longest duration of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// First and longest wait between two attempts.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
-/// When it is no longer tried.
-const BUDGET: Duration = Duration::from_secs(1800);
-/// Most pods, where the VM's custom data does not say.
-const MAX_PODS: u32 = 110;
-/// OS disk in GB, where the VM has none.
-const OS_DISK_GB: u32 = 128;
+/// After this time a change is given up.
+const RETRY_TIME: Duration = Duration::from_secs(1800);
+/// Most pods, if the VM's custom data does not say it.
+const DEFAULT_MAX_PODS: u32 = 110;
+/// OS disk in GB, if the VM has none.
+const DEFAULT_OS_DISK_GB: u32 = 128;
 
-/// What the cluster should notice of a VM.
+/// A change of the Node of a VM.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct NodeChange {
     vm: ArmId,
-    node: Wanted,
+    action: NodeAction,
 }
 
 #[derive(Debug)]
-enum Wanted {
-    /// Its kubelet announces this Node.
-    Joined(Box<Node>),
-    /// It is gone.
-    Gone,
+enum NodeAction {
+    /// The kubelet registers this Node.
+    Create(Box<Node>),
+    /// The VM has been deleted.
+    Delete,
 }
 
-/// What the cluster should notice of an event in Azure; nothing of a VM that is no node.
-pub(super) fn change(cloud: &Cloud, event: &CloudEvent) -> Option<Change> {
+/// The change of a Node that follows from an event in Azure; none for a VM that is not a node.
+pub(super) fn node_change(cloud: &Cloud, event: &CloudEvent) -> Option<NodeChange> {
     match event {
         CloudEvent::VmRunning { vm, claim: Some(_), kubelet, offering, .. } => {
             let facts = cloud.settings().sizes.get(&offering.size)?;
-            let node = Wanted::Joined(Box::new(node(vm, facts, kubelet, os_disk_gb(cloud, vm))));
-            Some(Change { vm: vm.clone(), node })
+            let action = NodeAction::Create(Box::new(node(vm, facts, kubelet, os_disk_gb(cloud, vm))));
+            Some(NodeChange { vm: vm.clone(), action })
         }
-        CloudEvent::VmGone { vm, .. } => Some(Change { vm: vm.clone(), node: Wanted::Gone }),
+        CloudEvent::VmGone { vm, .. } => Some(NodeChange { vm: vm.clone(), action: NodeAction::Delete }),
         CloudEvent::VmRunning { .. } => None,
     }
 }
 
 fn os_disk_gb(cloud: &Cloud, vm: &ArmId) -> u32 {
     let detail = |id: &ArmId| cloud.resources().get(id).map(|resource| &resource.detail);
-    let Some(ResourceDetail::Vm(vm)) = detail(vm) else { return OS_DISK_GB };
+    let Some(ResourceDetail::Vm(vm)) = detail(vm) else { return DEFAULT_OS_DISK_GB };
     match vm.os_disk.as_ref().and_then(detail) {
         Some(ResourceDetail::Disk(disk)) => disk.size_gib,
-        _ => OS_DISK_GB,
+        _ => DEFAULT_OS_DISK_GB,
     }
 }
 
-/// The Node that a kubelet announces.
+/// The Node that a kubelet registers.
 fn node(vm: &ArmId, facts: &SizeFacts, kubelet: &KubeletSpec, os_disk_gb: u32) -> Node {
     let name = vm.name().to_ascii_lowercase();
-    let max_pods = if kubelet.max_pods == 0 { MAX_PODS } else { kubelet.max_pods };
+    let max_pods = if kubelet.max_pods == 0 { DEFAULT_MAX_PODS } else { kubelet.max_pods };
     let capacity = capacity(facts, os_disk_gb, max_pods);
     let allocatable = capacity.minus(&overhead(facts));
-    // What a kubelet knows by itself, unless it is told otherwise.
+    // The labels that a kubelet sets on its own, unless it is configured otherwise.
     let mut node_labels = BTreeMap::from(
         [(labels::HOSTNAME, &*name), (labels::ARCH, facts.arch.as_str()), (labels::OS, "linux")]
             .map(|(key, value)| (key.to_owned(), value.to_owned())),
@@ -127,27 +127,27 @@ fn quantities(of: &Resources) -> BTreeMap<String, Quantity> {
     all
 }
 
-/// Carries changes to the cluster.
-pub(super) struct Joiner {
+/// Applies changes of Nodes to the cluster.
+pub(super) struct NodeSync {
     nodes: Api<Node>,
-    /// The last change of each VM, while it is being carried.
-    running: BTreeMap<ArmId, Carried>,
+    /// The last change of each VM, while it is being applied.
+    running: BTreeMap<ArmId, RunningChange>,
 }
 
-/// A change that is being carried.
-struct Carried {
+/// A change that is being applied.
+struct RunningChange {
     task: JoinHandle<()>,
-    /// Becomes true when a later change makes this one pointless.
+    /// True once a later change has replaced this one.
     outdated: watch::Sender<bool>,
 }
 
-impl Joiner {
+impl NodeSync {
     /// A client with the identity of a kubeconfig.
     ///
     /// # Errors
-    /// When the file cannot be read, or makes no sense.
+    /// When the file cannot be read or is not valid.
     pub(super) async fn connect(kubeconfig: &Path) -> anyhow::Result<Self> {
-        // The first one stays: whoever chose it before us chose the same.
+        // A provider that is installed already is the same one.
         drop(rustls::crypto::ring::default_provider().install_default());
         let reading = || format!("reading the kubeconfig {}", kubeconfig.display());
         let file = Kubeconfig::read_from(kubeconfig).with_context(reading)?;
@@ -156,63 +156,62 @@ impl Joiner {
         Ok(Self { nodes: Api::all(client), running: BTreeMap::new() })
     }
 
-    /// Begins to carry a change; it begins once the one before it of the same VM has ended.
-    pub(super) fn take(&mut self, change: Change) {
-        self.running.retain(|_, carried| !carried.task.is_finished());
-        let before = self.running.remove(&change.vm);
+    /// Starts to apply a change, once the previous one of the same VM has ended.
+    pub(super) fn start(&mut self, change: NodeChange) {
+        self.running.retain(|_, change| !change.task.is_finished());
+        let previous = self.running.remove(&change.vm);
         let (outdated, seen) = watch::channel(false);
         let nodes = self.nodes.clone();
         let vm = change.vm.clone();
         let task = tokio::spawn(async move {
-            if let Some(before) = before {
-                before.outdated.send_replace(true);
-                drop(before.task.await);
+            if let Some(previous) = previous {
+                previous.outdated.send_replace(true);
+                drop(previous.task.await);
             }
-            carry(&nodes, &change, seen).await;
+            apply(&nodes, &change, seen).await;
         });
-        self.running.insert(vm, Carried { task, outdated });
+        self.running.insert(vm, RunningChange { task, outdated });
     }
 }
 
-/// Tries until it is done, outdated, or has been tried for long enough.
-async fn carry(nodes: &Api<Node>, change: &Change, mut outdated: watch::Receiver<bool>) {
+/// Tries until the change is applied, replaced, or its time is over.
+async fn apply(nodes: &Api<Node>, change: &NodeChange, mut outdated: watch::Receiver<bool>) {
     let began = Instant::now();
     let (mut back_off, longest) = BACK_OFF;
     let mut chance = Random::of(0, change.vm.folded());
-    let mut wait = match change.node {
-        Wanted::Joined(_) => JOINS_AFTER,
-        Wanted::Gone => REAPED_AFTER,
+    let mut wait = match change.action {
+        NodeAction::Create(_) => REGISTRATION_DELAY,
+        NodeAction::Delete => NODE_DELETION_DELAY,
     };
-    while began.elapsed() < BUDGET {
+    while began.elapsed() < RETRY_TIME {
         let sleep = tokio::time::sleep(wait);
-        let turned = tokio::select! {
+        let replaced = tokio::select! {
             () = sleep => false,
-            // A VM that is gone does not join; the end of a VM is never outdated.
+            // A deleted VM does not register; a deletion is never replaced.
             _ = outdated.wait_for(|outdated| *outdated) => true,
         };
-        if turned && matches!(change.node, Wanted::Joined(_)) {
+        if replaced && matches!(change.action, NodeAction::Create(_)) {
             return;
         }
-        let attempt = match &change.node {
-            Wanted::Joined(node) => tokio::time::timeout(REQUEST, create(nodes, node)).await,
-            Wanted::Gone => tokio::time::timeout(REQUEST, delete(nodes, &change.vm)).await,
+        let attempt = match &change.action {
+            NodeAction::Create(node) => tokio::time::timeout(REQUEST_TIMEOUT, create(nodes, node)).await,
+            NodeAction::Delete => tokio::time::timeout(REQUEST_TIMEOUT, delete(nodes, &change.vm)).await,
         };
         match attempt {
             Ok(Ok(())) => return,
             Ok(Err(error)) => {
-                tracing::warn!(vm = change.vm.name(), %error, "the Node could not be changed; again soon")
+                tracing::warn!(vm = change.vm.name(), %error, "cannot change the Node: trying again")
             }
-            Err(_) => tracing::warn!(vm = change.vm.name(), "the API server does not answer; again soon"),
+            Err(_) => tracing::warn!(vm = change.vm.name(), "the API server does not answer: trying again"),
         }
         let jitter = Duration::from_millis(chance.between(0, u64::try_from(back_off.as_millis() / 2).unwrap_or(0)));
         wait = back_off + jitter;
         back_off = (back_off * 2).min(longest);
     }
-    tracing::error!(vm = change.vm.name(), "the Node was given up");
+    tracing::error!(vm = change.vm.name(), "giving up on the Node");
 }
 
-/// Creates the Node. One of that name that is there stays as it is, unless it is on its way out: then it is tried
-/// again.
+/// Creates the Node. An existing one of this name stays as it is; if it is being deleted, the creation is tried again.
 async fn create(nodes: &Api<Node>, node: &Node) -> Result<(), kube::Error> {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let error = match nodes.create(&PostParams::default(), node).await {
@@ -225,7 +224,7 @@ async fn create(nodes: &Api<Node>, node: &Node) -> Result<(), kube::Error> {
     };
     match nodes.get_opt(name).await? {
         Some(present) if present.metadata.deletion_timestamp.is_none() => {
-            tracing::info!(node = name, "was there already");
+            tracing::info!(node = name, "exists already");
             Ok(())
         }
         _ => Err(error),
@@ -243,7 +242,7 @@ async fn delete(nodes: &Api<Node>, vm: &ArmId) -> Result<(), kube::Error> {
     let this_one = Preconditions { uid: node.metadata.uid, resource_version: None };
     match nodes.delete(&name, &DeleteParams::default().preconditions(this_one)).await {
         Ok(_) => tracing::info!(node = name, "deleted: its VM no longer exists"),
-        // Gone, or another one under the same name.
+        // Deleted already, or replaced by another of the same name.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
         Err(error) => return Err(error),
     }

@@ -1,7 +1,7 @@
-//! The keeper of buffers: which CapacityBuffers are there, and what is told of them?
+//! Reads the CapacityBuffers of the cluster and writes their status.
 //!
-//! A task of its own beside the controller, which learns of chunks by a channel and says by another where they have their
-//! room. It works while this replica leads.
+//! A task beside the control loop: it sends the chunks over one channel, and receives over another on which nodes
+//! capacity is reserved for them. It works while this replica leads.
 
 use jiff::Timestamp;
 use kube::{Client, ResourceExt};
@@ -19,41 +19,41 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often all of them are looked at; Karpenter does so every 30 s, and at once when one changes.
-const EVERY: Duration = Duration::from_secs(10);
-/// Most CapacityBuffers that are followed: each is a request or two.
+/// How often all of them are read; Karpenter does so every 30 s, and at once when one changes.
+const READ_INTERVAL: Duration = Duration::from_secs(10);
+/// Most CapacityBuffers that are read: each needs a request or two.
 const MOST_BUFFERS: usize = 200;
-/// Most chunks of all of them together.
+/// Most chunks of all of them in total.
 const MOST_CHUNKS: usize = 5_000;
-/// What must be left of the Lease when a status is written.
+/// What must be left of the Lease before a status is written.
 const LEASE_LEFT: Duration = Duration::from_secs(5);
 
-/// All that are ready, once all have been read.
+/// All CapacityBuffers that are ready.
 pub(super) type Buffers = BTreeMap<ObjectKey, Arc<Buffer>>;
-/// Where their chunks have their room.
-pub(super) type Cushions = BTreeMap<ObjectKey, BufferPlacement>;
+/// The nodes that reserve capacity for their chunks.
+pub(super) type BufferPlacements = BTreeMap<ObjectKey, BufferPlacement>;
 
-/// The task.
-pub(super) struct BufferKeeper {
+/// The task that reads CapacityBuffers and writes their status.
+pub(super) struct BufferSync {
     client: Client,
     clock: Arc<dyn Clock>,
     lease: LeaseHandle,
     buffers: watch::Sender<Option<Arc<Buffers>>>,
-    cushions: watch::Receiver<Arc<Cushions>>,
+    placements: watch::Receiver<Arc<BufferPlacements>>,
 }
 
-/// Where a controller hears of buffers, and where it tells of them.
-pub(super) type Ends = (watch::Receiver<Option<Arc<Buffers>>>, watch::Sender<Arc<Cushions>>);
+/// The control loop's ends of the channels.
+pub(super) type BufferChannels = (watch::Receiver<Option<Arc<Buffers>>>, watch::Sender<Arc<BufferPlacements>>);
 
-impl BufferKeeper {
-    /// The task, and the controller's ends of its channels.
-    pub(super) fn new(client: Client, clock: Arc<dyn Clock>, lease: LeaseHandle) -> (Self, Ends) {
+impl BufferSync {
+    /// The task, and the control loop's ends of its channels.
+    pub(super) fn new(client: Client, clock: Arc<dyn Clock>, lease: LeaseHandle) -> (Self, BufferChannels) {
         let (buffers, buffers_now) = watch::channel(None);
-        let (cushions, cushions_now) = watch::channel(Arc::default());
-        (Self { client, clock, lease, buffers, cushions: cushions_now }, (buffers_now, cushions))
+        let (placements, placements_now) = watch::channel(Arc::default());
+        (Self { client, clock, lease, buffers, placements: placements_now }, (buffers_now, placements))
     }
 
-    /// Works until the process drains. Beside managed NAP buffers are not ours: then it only waits.
+    /// Runs until the process drains. In companion mode buffers are Karpenter's: then it only waits.
     pub(super) async fn run(mut self, mode: ControllerMode, lifecycle: Lifecycle) -> Result<(), ComponentError> {
         if mode == ControllerMode::Companion {
             lifecycle.draining().await;
@@ -61,39 +61,39 @@ impl BufferKeeper {
         }
         tokio::select! {
             () = lifecycle.draining() => {}
-            () = self.keep() => {}
+            () = self.sync_while_leading() => {}
         }
         Ok(())
     }
 
-    async fn keep(&mut self) {
+    async fn sync_while_leading(&mut self) {
         let mut leading = self.lease.leads();
-        let mut said = None;
+        let mut last_failure = None;
         // Ends with the handle of the Lease, when there is nothing left to lead.
         while leading.wait_for(|leads| *leads).await.is_ok() {
             while *leading.borrow() {
-                let failed = self.look().await.err();
-                if let Some(why) = failed.as_ref().filter(|why| said.as_ref() != Some(*why)) {
+                let failed = self.sync().await.err();
+                if let Some(why) = failed.as_ref().filter(|why| last_failure.as_ref() != Some(*why)) {
                     tracing::warn!(
                         why,
                         "reading CapacityBuffers failed: keeping the last known ones; no consolidation before the \
                          first successful read"
                     );
                 }
-                said = failed;
-                tokio::time::sleep(EVERY).await;
+                last_failure = failed;
+                tokio::time::sleep(READ_INTERVAL).await;
             }
-            // Whoever leads meanwhile may see others: what we know will be old.
+            // While another replica leads they may change: what we know will be outdated.
             self.buffers.send_replace(None);
         }
     }
 
-    /// Looks at all of them once.
-    async fn look(&mut self) -> Result<(), String> {
+    /// Reads all of them once, and writes their status.
+    async fn sync(&mut self) -> Result<(), String> {
         let found = capacity_buffers(&self.client).await.map_err(|failure| failure.to_string())?;
         let (mut ready, mut all, mut chunks) = (Buffers::new(), Vec::new(), 0);
         let known = self.buffers.borrow().clone();
-        let mut is_whole = true;
+        let mut is_complete = true;
         for (n, object) in found.into_iter().enumerate() {
             let resolved = if n < MOST_BUFFERS { resolve_buffer(&self.client, &object).await } else { Ok(too_many()) };
             match resolved {
@@ -107,37 +107,37 @@ impl BufferKeeper {
                     }
                     all.push((object, resolved));
                 }
-                // What could not be read says nothing: what is known of it stays.
+                // The last known state of a buffer that cannot be read stays.
                 Err(error) => {
-                    is_whole = false;
-                    ready.extend(known.as_ref().and_then(|known| of(known, &object)));
+                    is_complete = false;
+                    ready.extend(known.as_ref().and_then(|known| find(known, &object)));
                     let why =
                         format!("cannot read the object it refers to: {error}; check the controller's permissions");
                     all.push((object, Resolved::failed(why)));
                 }
             }
         }
-        if known.is_some() || is_whole {
-            self.learnt(known.as_deref(), ready);
+        if known.is_some() || is_complete {
+            self.send(known.as_deref(), ready);
         }
         let now = whole_seconds(self.clock.now());
-        let cushions = Arc::clone(&self.cushions.borrow());
+        let placements = Arc::clone(&self.placements.borrow());
         for (object, resolved) in &all {
             if !self.lease.held_for(LEASE_LEFT) {
                 break;
             }
-            let cushion = match resolved {
-                Resolved::Ready(buffer, _) => cushions.get(&buffer.key),
+            let placement = match resolved {
+                Resolved::Ready(buffer, _) => placements.get(&buffer.key),
                 Resolved::NotReady(..) => None,
             };
-            // A refusal is logged where it happens, and it is tried again.
-            let _ = update_buffer_status(&self.client, object, resolved, cushion, now).await;
+            // A failed write is logged by the adapter, and repeated with the next read.
+            let _ = update_buffer_status(&self.client, object, resolved, placement, now).await;
         }
-        if is_whole { Ok(()) } else { Err("some CapacityBuffers could not be resolved".to_owned()) }
+        if is_complete { Ok(()) } else { Err("some CapacityBuffers could not be resolved".to_owned()) }
     }
 
-    /// Tells the controller, where there is news.
-    fn learnt(&self, known: Option<&Buffers>, now: Buffers) {
+    /// Sends the buffers to the control loop, if they have changed.
+    fn send(&self, known: Option<&Buffers>, now: Buffers) {
         if known != Some(&now) {
             self.buffers.send_replace(Some(Arc::new(now)));
         }
@@ -149,15 +149,15 @@ fn too_many() -> Resolved {
     Resolved::failed(why)
 }
 
-/// What is known of a CapacityBuffer.
-fn of(known: &Buffers, object: &CapacityBuffer) -> Option<(ObjectKey, Arc<Buffer>)> {
+/// The last known state of a CapacityBuffer.
+fn find(known: &Buffers, object: &CapacityBuffer) -> Option<(ObjectKey, Arc<Buffer>)> {
     let namespace = Namespace::new(object.namespace()?).ok()?;
     let key = ObjectKey { namespace, name: ObjectName::new(object.name_any()).ok()? };
     let buffer = Arc::clone(known.get(&key)?);
     Some((key, buffer))
 }
 
-/// Conditions have no fractions of a second.
+/// Times of conditions have no fractions of a second.
 fn whole_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }

@@ -1,8 +1,9 @@
-//! Telling: what do logs, events and metrics say of what the controller does?
+//! Writes the log, events and metrics of the controller.
 //!
-//! What is decided is an event on the object it is about; what fails is one too, with what to do where that is known.
+//! A decision is an event on the object that it concerns; so is a failure, with a way to fix it if one is known.
 
-use super::sweeping::SweepTeller;
+mod sweeps;
+
 use napkeeper_core::engine::decide::Memory;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ClaimName, ObjectKey, Uid};
@@ -17,108 +18,110 @@ use napkeeper_serve::prometheus_client::metrics::histogram::Histogram;
 use napkeeper_serve::prometheus_client::registry::Registry;
 use std::collections::BTreeSet;
 use std::time::Duration;
+use sweeps::{EndedDeletion, SweepReporter};
 
-/// Logs, events and metrics of the controller.
+/// Writes the log, events and metrics of the controller.
 #[derive(Debug)]
-pub(super) struct Teller {
+pub(super) struct Reporter {
     events: Events,
     commands: Family<Labels<2>, Counter>,
     failures: Family<Labels<1>, Counter>,
     effects: Family<Labels<1>, Counter>,
-    deciding: Histogram,
-    waiting: Gauge,
-    missing: Gauge,
+    decision_seconds: Histogram,
+    unschedulable_pods: Gauge,
+    missing_nodes: Gauge,
     claims: Gauge,
     nodes: Gauge,
-    /// Why pods have no place and pools not all their nodes, as last told.
-    told: BTreeSet<String>,
-    sweeps: SweepTeller,
+    /// Problems that have been reported: unschedulable pods, missing nodes, conflicts of NodeOverlays.
+    reported: BTreeSet<String>,
+    sweeps: SweepReporter,
 }
 
 /// Labels of a metric.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-impl Teller {
+impl Reporter {
     pub(super) fn new(events: Events, registry: &mut Registry) -> Self {
         let buckets = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0];
-        let teller = Self {
+        let reporter = Self {
             events,
             commands: Family::default(),
             failures: Family::default(),
             effects: Family::default(),
-            deciding: Histogram::new(buckets),
-            waiting: Gauge::default(),
-            missing: Gauge::default(),
+            decision_seconds: Histogram::new(buckets),
+            unschedulable_pods: Gauge::default(),
+            missing_nodes: Gauge::default(),
             claims: Gauge::default(),
             nodes: Gauge::default(),
-            told: BTreeSet::new(),
-            sweeps: SweepTeller::new(registry),
+            reported: BTreeSet::new(),
+            sweeps: SweepReporter::new(registry),
         };
-        registry.register("commands", "Commands finished, by outcome", teller.commands.clone());
-        registry.register("failures", "Effects that failed, by category", teller.failures.clone());
-        registry.register("effects", "Effects performed", teller.effects.clone());
-        registry.register("decision_seconds", "Duration of decisions in seconds", teller.deciding.clone());
-        registry.register("unplaced_pods", "Pods that cannot be scheduled", teller.waiting.clone());
+        registry.register("commands", "Commands finished, by outcome", reporter.commands.clone());
+        registry.register("failures", "Effects that failed, by category", reporter.failures.clone());
+        registry.register("effects", "Effects performed", reporter.effects.clone());
+        registry.register("decision_seconds", "Duration of decisions in seconds", reporter.decision_seconds.clone());
+        registry.register("unplaced_pods", "Pods that cannot be scheduled", reporter.unschedulable_pods.clone());
         let missing = "Nodes missing from static NodePools";
-        registry.register("missing_nodes", missing, teller.missing.clone());
-        registry.register("nodeclaims", "NodeClaims", teller.claims.clone());
-        registry.register("nodes", "Nodes", teller.nodes.clone());
-        teller
+        registry.register("missing_nodes", missing, reporter.missing_nodes.clone());
+        registry.register("nodeclaims", "NodeClaims", reporter.claims.clone());
+        registry.register("nodes", "Nodes", reporter.nodes.clone());
+        reporter
     }
 
     /// A decision was made.
-    pub(super) fn decided(&self, took: Duration) {
-        self.deciding.observe(took.as_secs_f64());
+    pub(super) fn decision_made(&self, took: Duration) {
+        self.decision_seconds.observe(took.as_secs_f64());
     }
 
-    /// Tells why pods have no place, and pools not all their nodes, once per reason for as long as it lasts.
-    pub(super) fn waiting(&mut self, snapshot: &Snapshot, memory: &Memory) {
+    /// Reports unschedulable pods, nodes missing from static NodePools and conflicts of NodeOverlays, each once while it
+    /// lasts.
+    pub(super) fn report_problems(&mut self, snapshot: &Snapshot, memory: &Memory) {
         let unplaced: &[UnschedulablePods] = &memory.provision.unplaced;
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        self.waiting.set(count(unplaced.iter().map(|group| group.pods.len()).sum()));
+        self.unschedulable_pods.set(count(unplaced.iter().map(|group| group.pods.len()).sum()));
         self.claims.set(count(snapshot.claims().len()));
         self.nodes.set(count(snapshot.nodes().len()));
-        let mut told = BTreeSet::new();
+        let mut problems = BTreeSet::new();
         for group in unplaced {
             let why = group.reason();
-            if let Some(pod) = group.pods.first().filter(|_| !self.told.contains(&why)) {
-                tracing::info!(pod = %pod.key, pods = group.pods.len(), why, "cannot be scheduled");
-                let regarding = pod_of(&pod.key, &pod.uid);
+            if let Some(first) = group.pods.first().filter(|_| !self.reported.contains(&why)) {
+                tracing::info!(pod = %first.key, pods = group.pods.len(), why, "cannot be scheduled");
+                let regarding = pod(&first.key, &first.uid);
                 self.events.publish(regarding, "NoPlace", &format!("no NodePool can run it: {why}"), true);
             }
-            told.insert(why);
+            problems.insert(why);
         }
-        self.missing.set(count(memory.static_capacity.shortages.iter().map(|short| short.missing).sum()));
+        self.missing_nodes.set(count(memory.static_capacity.shortages.iter().map(|short| short.missing).sum()));
         for short in &memory.static_capacity.shortages {
             let (pool, why) = (&short.pool, short.to_string());
             let key = format!("{pool}: {why}");
-            if let Some(object) = snapshot.pools().get(pool).filter(|_| !self.told.contains(&key)) {
+            if let Some(object) = snapshot.pools().get(pool).filter(|_| !self.reported.contains(&key)) {
                 tracing::info!(%pool, why, "static NodePool is missing nodes");
-                let regarding = of_cluster(("karpenter.sh/v1", "NodePool"), pool.as_str(), &object.uid);
+                let regarding = cluster_scoped(("karpenter.sh/v1", "NodePool"), pool.as_str(), &object.uid);
                 self.events.publish(regarding, "NodesMissing", &why, true);
             }
-            told.insert(key);
+            problems.insert(key);
         }
         for conflict in &memory.overlays.conflicts {
             let (overlay, why) = (&conflict.overlay, conflict.to_string());
             let key = format!("{overlay}: {why}");
-            if let Some(object) = snapshot.overlays().get(overlay).filter(|_| !self.told.contains(&key)) {
+            if let Some(object) = snapshot.overlays().get(overlay).filter(|_| !self.reported.contains(&key)) {
                 tracing::warn!(%overlay, why, "NodeOverlay ignored");
-                let regarding = of_cluster(("karpenter.sh/v1alpha1", "NodeOverlay"), overlay.as_str(), &object.uid);
+                let regarding = cluster_scoped(("karpenter.sh/v1alpha1", "NodeOverlay"), overlay.as_str(), &object.uid);
                 self.events.publish(regarding, "Conflict", &why, true);
             }
-            told.insert(key);
+            problems.insert(key);
         }
-        self.told = told;
+        self.reported = problems;
     }
 
-    /// An object that cannot be understood.
-    pub(super) fn unreadable(&self, kind: &'static str, name: &str, why: &str) {
+    /// The watch has delivered an object that cannot be parsed.
+    pub(super) fn invalid_object(&self, kind: &'static str, name: &str, why: &str) {
         tracing::warn!(kind, name, why, "cannot parse the object");
     }
 
     /// A command has started.
-    pub(super) fn started(&mut self, planned: &PlannedCommand, snapshot: &Snapshot) {
+    pub(super) fn command_started(&mut self, planned: &PlannedCommand, snapshot: &Snapshot) {
         let (reason, command) = (&*planned.reason, planned.command.name());
         let about = planned.command.key().to_string();
         tracing::info!(command, about, reason, "started");
@@ -126,41 +129,41 @@ impl Teller {
             Command::Launch(launch) => Some((claim(snapshot, &launch.claim.name), "Launching")),
             Command::DeleteClaim { claim: of, .. } => Some((claim(snapshot, &of.name), "Disrupting")),
             Command::Terminate(terminate) => Some((claim(snapshot, &terminate.claim.name), "Terminating")),
-            Command::Evict { pod, uid } => Some((Some(pod_of(pod, uid)), "Evicting")),
+            Command::Evict { pod: key, uid } => Some((Some(pod(key, uid)), "Evicting")),
             Command::SweepDelete(delete) => {
                 let sweep = snapshot.sweeps().get(&delete.sweep);
                 Some((
-                    sweep.map(|s| of_cluster(("napkeeper.io/v1alpha1", "OrphanSweep"), s.name.as_str(), &s.uid)),
+                    sweep.map(|s| cluster_scoped(("napkeeper.io/v1alpha1", "OrphanSweep"), s.name.as_str(), &s.uid)),
                     "Collecting",
                 ))
             }
             _ => None,
         };
         if let Command::ReportSweep(report) = &planned.command {
-            self.sweeps.reported(report, &self.events, snapshot);
+            self.sweeps.report_written(report, &self.events, snapshot);
         }
-        if let Some((Some(regarding), word)) = event {
-            self.events.publish(regarding, word, &format!("{about}: {reason}"), false);
+        if let Some((Some(regarding), event_reason)) = event {
+            self.events.publish(regarding, event_reason, &format!("{about}: {reason}"), false);
         }
         if let Command::CreateClaim(draft) = &planned.command {
-            for key in draft.pods.iter().take(MOST_POD_EVENTS) {
-                let Some(pod) = snapshot.pods().get(key) else { continue };
+            for key in draft.pods.iter().take(MAX_POD_EVENTS) {
+                let Some(found) = snapshot.pods().get(key) else { continue };
                 let text = format!("should run on NodeClaim {}: {reason}", draft.name);
-                self.events.publish(pod_of(key, &pod.uid), "Nominated", &text, false);
+                self.events.publish(pod(key, &found.uid), "Nominated", &text, false);
             }
         }
     }
 
     /// An effect is about to be performed.
-    pub(super) fn performing(&self, effect: &Effect) {
+    pub(super) fn effect_started(&self, effect: &Effect) {
         self.effects.get_or_create(&[("effect", effect.name())]).inc();
     }
 
     /// An effect failed.
-    pub(super) fn refused(&self, key: &CommandKey, error: &EffectError) {
+    pub(super) fn effect_failed(&self, key: &CommandKey, error: &EffectError) {
         let category = error.category();
         match error {
-            // The daily business of a drain.
+            // Normal while nodes are drained.
             EffectError::Cluster(ClusterError::Budget) => tracing::debug!(about = %key, category, "refused"),
             _ => tracing::warn!(about = %key, category, %error, "refused"),
         }
@@ -168,7 +171,7 @@ impl Teller {
     }
 
     /// A command has ended.
-    pub(super) fn ended(
+    pub(super) fn command_ended(
         &mut self,
         key: &CommandKey,
         planned: Option<&PlannedCommand>,
@@ -186,11 +189,12 @@ impl Teller {
         if let Some(planned) = planned
             && let Command::SweepDelete(delete) = &planned.command
         {
-            self.sweeps.ended((delete, planned), report, &self.events, snapshot);
+            let deletion = EndedDeletion { delete, planned, report };
+            self.sweeps.deletion_ended(&deletion, &self.events, snapshot);
         }
         let regarding = match key {
             CommandKey::Claim(name) => claim(snapshot, name),
-            CommandKey::Pod(key) => snapshot.pods().get(key).map(|p| pod_of(key, &p.uid)),
+            CommandKey::Pod(key) => snapshot.pods().get(key).map(|p| pod(key, &p.uid)),
             _ => None,
         };
         let Some(regarding) = regarding else { return };
@@ -204,19 +208,19 @@ impl Teller {
     }
 }
 
-/// Most pods of a NodeClaim that an event says so of.
-const MOST_POD_EVENTS: usize = 20;
+/// Most pods of a NodeClaim that get an event.
+const MAX_POD_EVENTS: usize = 20;
 
 fn claim(snapshot: &Snapshot, name: &ClaimName) -> Option<Regarding> {
     let claim = snapshot.claims().get(name)?;
-    Some(of_cluster(("karpenter.sh/v1", "NodeClaim"), name.as_str(), &claim.uid))
+    Some(cluster_scoped(("karpenter.sh/v1", "NodeClaim"), name.as_str(), &claim.uid))
 }
 
-fn of_cluster(kind: (&'static str, &'static str), name: &str, uid: &Uid) -> Regarding {
+fn cluster_scoped(kind: (&'static str, &'static str), name: &str, uid: &Uid) -> Regarding {
     Regarding { kind, namespace: None, name: name.to_owned(), uid: Some(uid.to_string()) }
 }
 
-fn pod_of(key: &ObjectKey, uid: &Uid) -> Regarding {
+fn pod(key: &ObjectKey, uid: &Uid) -> Regarding {
     let namespace = Some(key.namespace.to_string());
     Regarding { kind: ("v1", "Pod"), namespace, name: key.name.to_string(), uid: Some(uid.to_string()) }
 }

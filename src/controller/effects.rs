@@ -1,4 +1,4 @@
-//! Ports: which adapter performs an effect, and what must hold right before it does?
+//! Performs effects with the adapters of Kubernetes and Azure, each after the checks that must hold right before it.
 
 use crate::inventory;
 use async_trait::async_trait;
@@ -17,60 +17,60 @@ use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest that the DELETE of a sweep waits for its turn: it rests on a look at the resource and all that may link to it,
-/// which is at most half a minute old when the DELETE is asked for.
-const LONGEST_TURN: Duration = Duration::from_secs(15);
+/// Longest that the DELETE of a sweep waits for a request slot: it rests on reads of the resource and of all that may
+/// link to it, which are at most half a minute old when the DELETE is requested.
+const MAX_SLOT_WAIT: Duration = Duration::from_secs(15);
 
-/// The way out of the controller.
+/// Performs the effects of the controller.
 #[async_trait]
-pub(super) trait Ports: Debug + Send + Sync {
-    /// Performs one effect, within a bounded time. With a `patience`, a write that does not get its token and its turn
-    /// within that time is not sent at all.
-    async fn perform(&self, effect: &Effect, patience: Option<Duration>) -> Result<Reply, EffectError>;
+pub(super) trait EffectRunner: Debug + Send + Sync {
+    /// Performs one effect, within a bounded time. A write that does not get its credential and its request slot within
+    /// `max_wait` is not sent at all.
+    async fn perform(&self, effect: &Effect, max_wait: Option<Duration>) -> Result<Reply, EffectError>;
 }
 
-/// Kubernetes and Azure.
-pub(super) struct LivePorts {
+/// Performs effects on a real cluster and Azure.
+pub(super) struct LiveEffectRunner {
     pub(super) mode: ControllerMode,
     pub(super) client: Client,
     pub(super) writer: Writer,
     pub(super) gate: WriteCheck,
     pub(super) azure: Arc<Azure>,
-    /// How VMs join the cluster; none where they are simulated.
-    pub(super) joining: Option<Joining>,
+    /// How VMs join the cluster; `None` where they are simulated.
+    pub(super) bootstrap: Option<NodeBootstrap>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
 /// How VMs join the cluster.
 #[derive(Debug)]
-pub(super) struct Joining {
+pub(super) struct NodeBootstrap {
     pub(super) join: Join,
     pub(super) tokens: BootstrapTokens,
 }
 
-impl fmt::Debug for LivePorts {
+impl fmt::Debug for LiveEffectRunner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LivePorts").field("mode", &self.mode).finish_non_exhaustive()
+        f.debug_struct("LiveEffectRunner").field("mode", &self.mode).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl Ports for LivePorts {
-    async fn perform(&self, effect: &Effect, patience: Option<Duration>) -> Result<Reply, EffectError> {
-        if self.mode == ControllerMode::Companion && !allowed_beside_nap(effect) {
+impl EffectRunner for LiveEffectRunner {
+    async fn perform(&self, effect: &Effect, max_wait: Option<Duration>) -> Result<Reply, EffectError> {
+        if self.mode == ControllerMode::Companion && !allowed_in_companion_mode(effect) {
             return Err(EffectError::Blocked("companion mode does not write NAP objects or change VMs"));
         }
-        // A token or a turn may take a while to come; what the gate finds must not be that old when the request goes out.
-        // Nothing is made for a VM that may not be asked for, its token included.
+        // A token or a slot may take a while; the gate's check must not be that old when the request is sent. Nothing is
+        // created for a VM that may not be launched, its token included.
         let token = match effect {
-            Effect::Cloud(CloudRequest::PutVm(spec)) if self.joining.is_some() => {
+            Effect::Cloud(CloudRequest::PutVm(spec)) if self.bootstrap.is_some() => {
                 self.gate.check(effect).await?;
                 self.token(spec).await?
             }
             _ => None,
         };
         if let Effect::Cloud(request) = effect {
-            within(patience, self.azure.prepare(request)).await?;
+            wait_for_slot(max_wait, self.azure.prepare(request)).await?;
         }
         self.gate.check(effect).await?;
         match effect {
@@ -89,10 +89,10 @@ impl Ports for LivePorts {
     }
 }
 
-impl LivePorts {
-    /// A token for a VM, where there is a cluster to join.
+impl LiveEffectRunner {
+    /// A bootstrap token for a VM, if there is a cluster to join.
     async fn token(&self, spec: &VmSpec) -> Result<Option<JoinToken>, EffectError> {
-        let Some(Joining { tokens, .. }) = &self.joining else { return Ok(None) };
+        let Some(NodeBootstrap { tokens, .. }) = &self.bootstrap else { return Ok(None) };
         let uid = spec.tags.get(labels::TAG_CLAIM_UID).and_then(|uid| Uid::new(&**uid).ok());
         let Some(uid) = uid else {
             return Err(EffectError::Blocked("no bootstrap token for a VM without its NodeClaim's UID"));
@@ -102,15 +102,16 @@ impl LivePorts {
 
     /// Sends a request to Azure; a VM that joins a cluster gets its token.
     async fn send(&self, request: &CloudRequest, token: Option<JoinToken>) -> Result<Reply, EffectError> {
-        match (request, &self.joining, token) {
-            (CloudRequest::PutVm(spec), Some(joining), Some(token)) => {
-                self.azure.put_joining_vm(spec, &joining.join, &token).await
+        match (request, &self.bootstrap, token) {
+            (CloudRequest::PutVm(spec), Some(bootstrap), Some(token)) => {
+                self.azure.put_joining_vm(spec, &bootstrap.join, &token).await
             }
             _ => self.azure.perform(request).await,
         }
     }
 
-    /// The tokens of a NodeClaim go when its node has joined, and when it goes itself. Where that fails they run out.
+    /// Deletes the tokens of a NodeClaim once its node has joined, or when the NodeClaim itself is released. If that
+    /// fails they expire.
     async fn revoke_after(&self, write: &ClusterWrite, reply: &Result<Reply, EffectError>) {
         let claim = match write {
             ClusterWrite::UpdateClaim(claim, ClaimUpdate::Registered { .. }) | ClusterWrite::RemoveFinalizer(claim) => {
@@ -118,37 +119,37 @@ impl LivePorts {
             }
             _ => return,
         };
-        let Some(joining) = self.joining.as_ref().filter(|_| reply.is_ok()) else { return };
-        if let Err(error) = joining.tokens.revoke(&claim.uid).await {
+        let Some(bootstrap) = self.bootstrap.as_ref().filter(|_| reply.is_ok()) else { return };
+        if let Err(error) = bootstrap.tokens.revoke(&claim.uid).await {
             tracing::warn!(claim = %claim.name, %error, "could not delete its bootstrap tokens: they will expire");
         }
     }
 }
 
-/// How long an effect may wait for its turn, where that is bounded. Commands on a resource are those of sweeps; lifecycle
-/// deletes rest on the NodeClaim's UID, which does not grow old.
-pub(super) fn patience(key: &CommandKey, effect: &Effect) -> Option<Duration> {
+/// How long an effect may wait for its request slot, if that is limited. Commands on a resource are those of sweeps;
+/// lifecycle deletes rest on the NodeClaim's UID, which does not become outdated.
+pub(super) fn max_slot_wait(key: &CommandKey, effect: &Effect) -> Option<Duration> {
     let swept = matches!(key, CommandKey::Resource(_)) && matches!(effect, Effect::Cloud(CloudRequest::Delete(..)));
-    swept.then_some(LONGEST_TURN)
+    swept.then_some(MAX_SLOT_WAIT)
 }
 
-/// Waits for a turn, for as long as there is patience.
-async fn within(
-    patience: Option<Duration>,
-    turn: impl Future<Output = Result<(), EffectError>>,
+/// Waits for a request slot, at most for the given time.
+async fn wait_for_slot(
+    max_wait: Option<Duration>,
+    slot: impl Future<Output = Result<(), EffectError>>,
 ) -> Result<(), EffectError> {
-    let Some(patience) = patience else { return turn.await };
+    let Some(max_wait) = max_wait else { return slot.await };
     let late = EffectError::Blocked("waited too long for a request slot; it will be checked again");
-    tokio::time::timeout(patience, turn).await.unwrap_or(Err(late))
+    tokio::time::timeout(max_wait, slot).await.unwrap_or(Err(late))
 }
 
-/// Beside managed NAP only our own kinds are written, and only NICs and disks are touched. The deciders ask for
-/// nothing else; this holds even if one of them were wrong.
-fn allowed_beside_nap(effect: &Effect) -> bool {
+/// Beside managed NAP only our own kinds are written, and only NICs and disks are changed. The deciders want nothing
+/// else; this check also holds if one of them is wrong.
+fn allowed_in_companion_mode(effect: &Effect) -> bool {
     use napkeeper_core::model::azure::cloud::ResourceKind;
     match effect {
         Effect::Cloud(CloudRequest::Delete(_, kind)) => *kind != ResourceKind::Vm,
-        // Its type is all that is known of what is tagged.
+        // Only its type is known of a resource that is tagged.
         Effect::Cloud(CloudRequest::Tag(id, _) | CloudRequest::Untag(id, _)) => {
             !id.folded().contains("/providers/microsoft.compute/virtualmachines/")
         }
@@ -165,12 +166,14 @@ mod tests {
     use napkeeper_core::model::names::{ArmId, Namespace, ObjectKey, ObjectName};
 
     #[tokio::test]
-    async fn a_write_whose_turn_comes_too_late_is_held() {
+    async fn a_write_whose_slot_comes_too_late_is_blocked() {
         let soon = Some(Duration::from_millis(20));
         let never = std::future::pending::<Result<(), EffectError>>;
-        assert!(matches!(within(soon, never()).await, Err(EffectError::Blocked(why)) if why.contains("checked again")));
-        assert!(within(soon, async { Ok(()) }).await.is_ok());
-        assert!(tokio::time::timeout(Duration::from_millis(100), within(None, never())).await.is_err());
+        assert!(
+            matches!(wait_for_slot(soon, never()).await, Err(EffectError::Blocked(why)) if why.contains("checked again"))
+        );
+        assert!(wait_for_slot(soon, async { Ok(()) }).await.is_ok());
+        assert!(tokio::time::timeout(Duration::from_millis(100), wait_for_slot(None, never())).await.is_err());
     }
 
     #[test]
@@ -188,7 +191,7 @@ mod tests {
             (Effect::Cloud(CloudRequest::Get(id)), true),
             (Effect::TakeInventory, true),
         ] {
-            assert_eq!(allowed_beside_nap(&effect), allowed, "{effect:?}");
+            assert_eq!(allowed_in_companion_mode(&effect), allowed, "{effect:?}");
         }
     }
 }

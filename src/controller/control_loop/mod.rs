@@ -1,0 +1,351 @@
+//! Turns changes of the cluster, replies to effects and the passing of time into decisions and effects.
+//!
+//! One task owns the state. Decisions run on a thread of their own, effects as tasks; both come back as messages.
+
+mod updates;
+
+use super::StartWatch;
+use super::capacity_buffers::{BufferPlacements, Buffers};
+use super::effects::{EffectRunner, max_slot_wait};
+use super::expectations::Expectations;
+use super::facts::CurrentFacts;
+use super::reporting::Reporter;
+use jiff::Timestamp;
+use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
+use napkeeper_core::engine::clock::Clock;
+use napkeeper_core::engine::controller::{Controller, ControllerConfig, DecisionResult};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
+use napkeeper_core::model::names::ClaimName;
+use napkeeper_core::model::settings::{ControllerMode, Pause, Settings};
+use napkeeper_core::plan::{ClusterRead, Command, CommandReport, Effect, Reply};
+use napkeeper_core::snapshot::{CommandKey, Snapshot};
+use napkeeper_kube::watch::{WatchEvent, WatchedKind};
+use napkeeper_serve::{Check, Lifecycle};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
+
+/// Changes that are applied before the next decision.
+const MAX_CHANGES_AT_ONCE: usize = 4_096;
+/// Decisions are made at most this often, however fast changes come.
+const MIN_DECISION_INTERVAL: Duration = Duration::from_millis(20);
+/// Changes that may be queued; then the watches wait.
+const CHANGE_QUEUE: usize = 10_000;
+/// Pause after a decision has panicked or the watches have ended, neither of which should happen.
+const PAUSE_AFTER_PANIC: Duration = Duration::from_secs(30);
+/// Decisions that may panic in a row before the process gives up.
+const MAX_PANICS: u32 = 3;
+/// Longest sleep: our clock may be moved ahead by a test while it lasts.
+const MAX_SLEEP: Duration = Duration::from_millis(250);
+
+/// What the control loop works with; only the catalogue changes, between decisions.
+#[derive(Debug)]
+pub(super) struct LoopContext {
+    pub(super) settings: Arc<Settings>,
+    pub(super) catalog: Arc<RegionCatalog>,
+    pub(super) options: InstanceTypeOptions,
+    pub(super) seed: u64,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) runner: Arc<dyn EffectRunner>,
+    /// Passes the pause switch on to the gate of writes.
+    pub(super) pause: watch::Sender<Pause>,
+    /// Passes on which nodes reserve capacity for the chunks of CapacityBuffers.
+    pub(super) placements: watch::Sender<Arc<BufferPlacements>>,
+}
+
+impl LoopContext {
+    fn controller_config(&self) -> ControllerConfig<'_> {
+        ControllerConfig { settings: &self.settings, catalog: &self.catalog, options: self.options, seed: self.seed }
+    }
+}
+
+/// What the control loop receives from other tasks.
+pub(super) struct LoopInputs {
+    /// Starts to watch the cluster.
+    pub(super) start_watch: StartWatch,
+    /// True while this replica leads.
+    pub(super) leading: watch::Receiver<bool>,
+    /// The current Azure facts.
+    pub(super) facts: watch::Receiver<Arc<CurrentFacts>>,
+    /// The current CapacityBuffers.
+    pub(super) buffers: watch::Receiver<Option<Arc<Buffers>>>,
+}
+
+/// A term of leadership: it begins with a fresh listing of everything, after all effects of the term before have ended.
+/// So nothing that an earlier term made is made again.
+#[derive(Debug)]
+struct Term {
+    watch: JoinHandle<()>,
+    changes: mpsc::Receiver<WatchEvent>,
+}
+
+impl Drop for Term {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}
+
+/// A reply to an effect of a command.
+type EffectResult = (CommandKey, Result<Reply, EffectError>);
+
+/// The state of the live controller.
+#[derive(Debug)]
+pub(super) struct ControlLoop {
+    context: LoopContext,
+    controller: Controller,
+    expectations: Expectations,
+    reporter: Reporter,
+    watches: Check,
+    /// Kinds whose watch fails, with the error.
+    failed_watches: BTreeMap<WatchedKind, String>,
+    term: Option<Term>,
+    synced: bool,
+    leads: bool,
+    changed: bool,
+    last_decision: Option<Instant>,
+    decisions: JoinSet<DecisionResult>,
+    effects: JoinSet<EffectResult>,
+    /// Effects of earlier terms: their replies are dropped, but a new term waits for their end.
+    previous_effects: JoinSet<()>,
+    /// Decisions that panicked in a row.
+    panics: u32,
+    /// No term begins before this time.
+    paused_until: Option<Instant>,
+    /// Direct reads of NodeClaims that were created and that the watch has not delivered.
+    claim_reads: JoinSet<(ClaimName, Result<Reply, EffectError>)>,
+}
+
+impl ControlLoop {
+    pub(super) fn new(context: LoopContext, reporter: Reporter, watches: Check) -> Self {
+        // A replica that stands by is ready to take over.
+        watches.pass();
+        let mut controller = Controller::default();
+        if context.settings.mode == ControllerMode::Provisioner {
+            controller.mark_buffers_unsynced();
+        }
+        Self {
+            context,
+            controller,
+            expectations: Expectations::default(),
+            reporter,
+            watches,
+            failed_watches: BTreeMap::new(),
+            term: None,
+            synced: false,
+            leads: false,
+            changed: false,
+            last_decision: None,
+            decisions: JoinSet::new(),
+            effects: JoinSet::new(),
+            previous_effects: JoinSet::new(),
+            panics: 0,
+            paused_until: None,
+            claim_reads: JoinSet::new(),
+        }
+    }
+
+    /// Runs until the process drains, and then until running effects have ended.
+    pub(super) async fn run(mut self, mut inputs: LoopInputs, lifecycle: Lifecycle) {
+        while self.panics < MAX_PANICS {
+            self.begin_term(&inputs);
+            self.check_overdue_claim();
+            self.start_decision();
+            self.start_effects();
+            let sleep = tokio::time::sleep(self.sleep());
+            tokio::select! {
+                biased;
+                () = lifecycle.draining() => break,
+                Ok(()) = inputs.leading.changed() => {
+                    let leads = *inputs.leading.borrow_and_update();
+                    self.set_leading(leads);
+                }
+                Ok(()) = inputs.buffers.changed() => self.set_buffers(inputs.buffers.borrow_and_update().clone().as_deref()),
+                Ok(()) = inputs.facts.changed() => self.set_facts(&inputs.facts.borrow_and_update().clone()),
+                Some(Ok((key, reply))) = self.effects.join_next() => self.handle_reply(&key, reply),
+                Some(_) = self.previous_effects.join_next() => {}
+                Some(result) = self.decisions.join_next() => match result {
+                    Ok(decision) => self.apply_decision(decision),
+                    Err(error) => self.decision_panicked(&error),
+                },
+                Some(Ok((claim, reply))) = self.claim_reads.join_next() => self.handle_claim_read(&claim, &reply),
+                event = next_event(&mut self.term) => self.apply_events(event),
+                () = sleep => {}
+            }
+        }
+        tracing::info!(running = self.effects.len(), "draining: no new commands are started");
+        while self.effects.join_next().await.is_some() || self.previous_effects.join_next().await.is_some() {}
+    }
+
+    /// Begins a term, if we lead and no effect of an earlier term is still running.
+    fn begin_term(&mut self, inputs: &LoopInputs) {
+        let paused = self.paused_until.is_some_and(|until| Instant::now() < until);
+        if !self.leads || self.term.is_some() || !self.previous_effects.is_empty() || paused {
+            return;
+        }
+        self.watches.fail("the cluster is not listed yet");
+        let (sender, changes) = mpsc::channel(CHANGE_QUEUE);
+        self.term = Some(Term { watch: (inputs.start_watch)(sender), changes });
+    }
+
+    /// Ends the term, and forgets its running commands, as in a crash.
+    fn end_term(&mut self) {
+        self.term = None;
+        self.synced = false;
+        self.failed_watches.clear();
+        self.expectations = Expectations::default();
+        self.controller.restart(Snapshot::default());
+        self.decisions.abort_all();
+        self.decisions = JoinSet::new();
+        let mut effects = std::mem::take(&mut self.effects);
+        self.previous_effects.spawn(async move { while effects.join_next().await.is_some() {} });
+        self.watches.pass();
+    }
+
+    /// Leadership was won or lost.
+    fn set_leading(&mut self, leads: bool) {
+        if self.leads == leads {
+            return;
+        }
+        tracing::info!(leads, "leadership changed");
+        self.leads = leads;
+        self.end_term();
+    }
+
+    /// Starts a decision on a thread of its own, if one is due. A decision on incomplete data would be wrong: a NodeClaim
+    /// that is missing from it would be created again.
+    fn start_decision(&mut self) {
+        let now = self.context.clock.now();
+        if self.until_decision(now) != Some(Duration::ZERO) {
+            return;
+        }
+        if self.changed {
+            self.controller.refresh_instance_types(&self.context.catalog, &self.context.options);
+        }
+        let Some(question) = self.controller.begin_decision(self.expectations.unconfirmed(Instant::now())) else {
+            return;
+        };
+        self.changed = false;
+        self.last_decision = Some(Instant::now());
+        let (settings, seed) = (Arc::clone(&self.context.settings), self.context.seed);
+        self.decisions.spawn_blocking(move || question.decide(&settings, now, seed));
+    }
+
+    /// Time until a decision is due; `None` while one is running, not allowed or not needed.
+    fn until_decision(&self, now: Timestamp) -> Option<Duration> {
+        let may = self.leads && self.synced && self.failed_watches.is_empty() && self.decisions.is_empty();
+        let wanted = if self.changed { Some(now) } else { self.controller.next_decision() };
+        let due = wanted.filter(|_| may).map(|at| until(at, now))?;
+        let pause = self.last_decision.map_or(Duration::ZERO, |at| MIN_DECISION_INTERVAL.saturating_sub(at.elapsed()));
+        Some(due.max(pause))
+    }
+
+    /// Reads a NodeClaim that was created and that the watch should have delivered by now.
+    fn check_overdue_claim(&mut self) {
+        let Some(claim) = self.expectations.overdue_claim(Instant::now()) else { return };
+        let runner = Arc::clone(&self.context.runner);
+        self.claim_reads.spawn(async move {
+            let reply = runner.perform(&Effect::Read(ClusterRead::Claim(claim.clone())), None).await;
+            (claim, reply)
+        });
+    }
+
+    fn apply_decision(&mut self, decision: DecisionResult) {
+        self.panics = 0;
+        self.reporter.decision_made(self.last_decision.map(|at| at.elapsed()).unwrap_or_default());
+        let started =
+            self.controller.apply_decision(decision, self.context.controller_config(), self.context.clock.now());
+        self.reporter.report_problems(self.controller.snapshot(), self.controller.memory());
+        let placements = &self.controller.memory().provision.buffer_statuses;
+        if **self.context.placements.borrow() != *placements {
+            self.context.placements.send_replace(Arc::new(placements.clone()));
+        }
+        for planned in &started {
+            self.reporter.command_started(planned, self.controller.snapshot());
+        }
+    }
+
+    /// After a panic in a decision everything starts again, after a pause. After several in a row the process exits and
+    /// gives up the Lease.
+    fn decision_panicked(&mut self, error: &JoinError) {
+        tracing::error!(%error, "a decision panicked, which is a bug; restarting from the cluster state");
+        self.panics += 1;
+        self.end_term();
+        self.paused_until = Some(Instant::now() + PAUSE_AFTER_PANIC);
+    }
+
+    /// Starts all effects that are due and have room.
+    fn start_effects(&mut self) {
+        while self.leads {
+            let mut ended = Vec::new();
+            let next = self.controller.next_effect(self.context.clock.now(), &mut ended);
+            self.finish_commands(ended);
+            let Some((key, effect)) = next else { break };
+            let runner = Arc::clone(&self.context.runner);
+            self.reporter.effect_started(&effect);
+            self.expectations.effect_started(&key);
+            let max_wait = max_slot_wait(&key, &effect);
+            self.effects.spawn(async move {
+                // On a task of its own, so that a panic is a failed effect, and the command does not wait forever.
+                let reply = tokio::spawn(async move { runner.perform(&effect, max_wait).await }).await;
+                (key, reply.unwrap_or(Err(EffectError::Cluster(ClusterError::Unavailable))))
+            });
+        }
+    }
+
+    fn handle_reply(&mut self, key: &CommandKey, reply: Result<Reply, EffectError>) {
+        if let Err(error) = &reply {
+            self.reporter.effect_failed(key, error);
+        }
+        if let Some(Command::CreateClaim(draft)) = self.controller.running(key).map(|p| &p.command)
+            && self.controller.snapshot().claims().get(&draft.name).is_none()
+            && matches!(reply, Ok(_) | Err(EffectError::Cluster(ClusterError::Unavailable)))
+        {
+            self.expectations.expect_claim(draft.name.clone(), Instant::now());
+        }
+        let mut ended = Vec::new();
+        self.controller.reply(key, reply, self.context.clock.now(), &mut ended);
+        self.finish_commands(ended);
+    }
+
+    /// The result of [`Self::check_overdue_claim`].
+    fn handle_claim_read(&mut self, claim: &ClaimName, reply: &Result<Reply, EffectError>) {
+        match reply {
+            Ok(Reply::Claim(None)) => self.expectations.claim_not_found(claim),
+            Ok(_) => tracing::warn!(%claim, "the NodeClaim exists, but the watch has not delivered it"),
+            Err(error) => tracing::warn!(%claim, %error, "cannot determine whether the NodeClaim exists"),
+        }
+        self.changed = true;
+    }
+
+    fn finish_commands(&mut self, ended: Vec<(CommandKey, CommandReport)>) {
+        for (key, report) in ended {
+            self.reporter.command_ended(&key, self.controller.running(&key), &report, self.controller.snapshot());
+            self.expectations.command_ended(&key, Instant::now());
+            self.controller.command_ended(&key, report, self.context.controller_config(), self.context.clock.now());
+        }
+    }
+
+    /// How long to sleep unless something happens.
+    fn sleep(&self) -> Duration {
+        let now = self.context.clock.now();
+        let step = self.controller.next_step();
+        let confirmed = self.expectations.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
+        let all = [self.until_decision(now), step.map(|at| until(at, now)), confirmed];
+        let due = all.into_iter().flatten().min().unwrap_or(MAX_SLEEP);
+        due.clamp(Duration::from_millis(1), MAX_SLEEP)
+    }
+}
+
+fn until(at: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or_default()
+}
+
+/// The next event of the term; waits forever between terms.
+async fn next_event(term: &mut Option<Term>) -> Option<WatchEvent> {
+    match term {
+        Some(term) => term.changes.recv().await,
+        None => std::future::pending().await,
+    }
+}
