@@ -4,6 +4,7 @@
 //! Neither may hold a cluster up: what cannot be answered in time is allowed, with a warning, and counted. The process
 //! builds no Azure credential.
 
+mod cluster_view;
 mod hints;
 mod metrics;
 mod mutate;
@@ -14,6 +15,7 @@ mod tests;
 mod text;
 mod validate;
 
+pub use cluster_view::{ClusterView, ViewMetrics, ViewOutputs};
 pub use hints::{PLACEMENT_HINT_ANNOTATION, PlacementHint};
 pub use router::{Limits, StartError, Webhook, router};
 pub use validate::{DELETE_ACKNOWLEDGED_ANNOTATION, DeletionProtection, SourcedValidator};

@@ -20,7 +20,7 @@ pub(crate) enum RequestFault {
         /// Message.
         message: String,
     },
-    /// HeldRequests before it takes effect. It never does if the caller goes away.
+    /// Held before it takes effect. It never does if the caller disconnects.
     HangBefore,
     /// It takes effect, and its answer is held.
     HangAfter,

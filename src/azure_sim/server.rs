@@ -265,7 +265,7 @@ fn garbage() -> Response {
 }
 
 /// Adds the ids of ARM's logs to a response; the caller may provide the correlation id.
-fn set_request_ids(response: &mut Response, asked: &HeaderMap) {
+fn set_request_ids(response: &mut Response, request_headers: &HeaderMap) {
     const REQUEST: HeaderName = HeaderName::from_static("x-ms-request-id");
     const CORRELATION: HeaderName = HeaderName::from_static("x-ms-correlation-request-id");
     let new = || HeaderValue::try_from(Uuid::new_v4().to_string()).ok();
@@ -273,7 +273,7 @@ fn set_request_ids(response: &mut Response, asked: &HeaderMap) {
     if let Some(id) = new() {
         headers.insert(REQUEST, id);
     }
-    if let Some(id) = asked.get(CORRELATION).cloned().or_else(new) {
+    if let Some(id) = request_headers.get(CORRELATION).cloned().or_else(new) {
         headers.insert(CORRELATION, id);
     }
 }

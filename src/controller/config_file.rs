@@ -208,14 +208,14 @@ clusters:
         let absent = read_text(GOOD, None, ControllerMode::Companion).unwrap().settings;
         assert_eq!((absent.batch_idle_duration.as_secs(), absent.batch_max_duration.as_secs()), (1, 10));
         assert_eq!(absent.min_values_policy, MinValuesPolicy::Strict);
-        for (wrong, said) in [
+        for (wrong, message) in [
             ("    batchIdle: 11s\n", "longer than batchMax"),
             ("    batchMax: 1h\n", "the maximum is 10m"),
             ("    batchIdle: soon\n", "batchIdle: \"soon\""),
             ("    minValuesPolicy: Lax\n", "must be Strict or BestEffort"),
         ] {
             let error = format!("{:#}", read(wrong).unwrap_err());
-            assert!(error.contains(said), "{wrong}: {error}");
+            assert!(error.contains(message), "{wrong}: {error}");
         }
     }
 
@@ -223,7 +223,7 @@ clusters:
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("napkeeper.yaml");
         std::fs::write(&file, text)?;
-        read(&file, name, mode)
+        read_cluster(&file, name, mode)
     }
 
     #[test]

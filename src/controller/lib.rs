@@ -33,7 +33,7 @@ use napkeeper_kube::{
     BootstrapTokens, Events, WriteCheck, Writer, connect, elect, foreign_definitions, lease_identity,
 };
 use napkeeper_serve::prometheus_client::registry::Registry;
-use napkeeper_serve::{Check, Health, Lifecycle, Limits, Component, ComponentError, bind, metrics, serve_plain};
+use napkeeper_serve::{Check, Component, ComponentError, Health, Lifecycle, Limits, bind, metrics, serve_plain};
 use reporting::Reporter;
 use std::net::SocketAddr;
 use std::path::PathBuf;

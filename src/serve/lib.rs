@@ -26,9 +26,6 @@ pub use run::{Component, ComponentError, RunError, run};
 pub use server::limits::Limits;
 pub use server::listener::{Listener, bind};
 pub use server::{ServeError, serve_plain, serve_tls};
-pub use tls::authority::{
-    IssueError, is_key_of, issue_authority, issue_serving_certificate, read_certificates, validity_of, verify_pair,
-    write_certificates,
-};
+pub use tls::authority::{IssueError, write_certificates};
 pub use tls::rotation;
 pub use tls::{CertificatePair, Certificates, TlsError, TlsMetrics};

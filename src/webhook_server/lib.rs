@@ -1,15 +1,15 @@
-//! `napkeeper webhook`: how are servers, router and the cluster's Snapshot put together?
+//! Wires the parts of `napkeeper webhook` together: servers, certificates, and the watch of the cluster.
 //!
-//! Nothing here uses the Azure adapter: this process has no Azure credential, and looks for none.
+//! This process has no Azure credential: no crate that it uses knows the Azure adapter.
 
-mod certificates;
-mod source;
+mod certificate_rotation;
+mod cluster_watch;
 
 use anyhow::Context;
-use certificates::Keeper;
+use certificate_rotation::CertificateRotation;
+use cluster_watch::ClusterWatch;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::names::Region;
-use napkeeper_core::snapshot::Snapshot;
 use napkeeper_kube::{TLS_SECRET, connect, lease_identity};
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::rotation::CertificateLifetimes;
@@ -18,62 +18,64 @@ use napkeeper_serve::{
     serve_tls,
 };
 use napkeeper_verdict::policy::Policies;
-use napkeeper_webhook::{DeletionProtection, Webhook, router};
-use source::{Ages, Source};
+use napkeeper_webhook::{DeletionProtection, ViewMetrics, ViewOutputs, Webhook, router};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Threads for verdicts, and for what else blocks. More of them would wait for the same cores, and each keeps memory.
-const JUDGES: usize = 4;
+/// Threads for verdicts and other blocking work. More of them would wait for the same cores, and each uses memory.
+const BLOCKING_THREADS: usize = 4;
 
-/// What was asked for.
+/// The arguments of the command line.
 #[derive(Debug)]
 pub struct Options {
-    /// How to reach the cluster; absent is the pod's service account.
+    /// Path of the kubeconfig; without one the pod's service account is used.
     pub kubeconfig: Option<PathBuf>,
     /// The clock that objects' ages are measured by.
     pub clock: Arc<dyn Clock>,
-    /// Where to serve admission.
+    /// Address of the admission server.
     pub bind: SocketAddr,
-    /// The files of certificate and key; without them it keeps its own.
+    /// Files of certificate and key; without them the webhook issues its own.
     pub files: Option<(PathBuf, PathBuf)>,
-    /// Whose clients are served; absent is everybody's.
+    /// File of the CAs of allowed clients; without it every client is served.
     pub clients: Option<PathBuf>,
-    /// What its own certificate is for, beside the Service's name.
+    /// Names of its own certificate, besides that of the Service.
     pub names: Vec<String>,
-    /// How long its own certificates live.
+    /// Lifetimes of its own certificates.
     pub lives: CertificateLifetimes,
-    /// Where to serve health and metrics.
+    /// Address of the server for health and metrics.
     pub health_bind: SocketAddr,
     /// The namespace it runs in.
     pub namespace: String,
-    /// The Azure region; absent is what the nodes' labels say.
+    /// The Azure region; by default that of the nodes' labels.
     pub region: Option<Region>,
-    /// What becomes of the delete of a pool or class that has nodes.
+    /// What happens when a NodePool or AKSNodeClass with nodes is deleted.
     pub guard: DeletionProtection,
-    /// True when other processes may listen at `bind` too.
+    /// True if other processes may listen at `bind` as well.
     pub shared: bool,
     /// Longest time to wait for a hint.
     pub hint_budget: Duration,
-    /// The platform team's own rules.
+    /// Policies of the platform team.
     pub policies: Arc<Policies>,
 }
 
-/// Serves until a signal comes.
+/// Serves until a signal stops the process.
+///
+/// # Errors
+/// When certificates cannot be read or stored, an address cannot be bound, or a server fails.
 pub fn serve(options: &Options) -> anyhow::Result<()> {
     let clients = options.clients.as_deref();
     let files = options.files.as_ref().map(|(certificate, key)| Certificates::load(certificate, key, clients));
     let files = files.transpose()?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.enable_all().max_blocking_threads(JUDGES).build()?;
+    let runtime = runtime.enable_all().max_blocking_threads(BLOCKING_THREADS).build()?;
     let served = runtime.block_on(async {
         let mut registry = metrics::registry();
-        let (certificates, keeper) = match files {
+        let (certificates, rotation) = match files {
             Some(certificates) => (certificates, None),
-            None => own(options, &mut registry).await?,
+            None => own_certificates(options, &mut registry).await?,
         };
         let admission = if options.shared { Listener::reuse_port(options.bind)? } else { bind(options.bind)?.into() };
         let health = bind(options.health_bind)?;
@@ -84,94 +86,94 @@ pub fn serve(options: &Options) -> anyhow::Result<()> {
             "webhook listening"
         );
         let lifecycle = Lifecycle::default();
-        let mut parts = parts(options, &lifecycle, (certificates, registry), (admission, health))?;
-        if let Some(keeper) = keeper {
-            parts.push(Component::new("certificate rotation", keeper.keep(lifecycle.clone())));
+        let mut parts = parts(options, &lifecycle, certificates, registry, Listeners { admission, health })?;
+        if let Some(rotation) = rotation {
+            parts.push(Component::new("certificate rotation", rotation.run(lifecycle.clone())));
         }
         lifecycle.ready();
         run(&lifecycle, parts).await?;
         anyhow::Ok(())
     });
-    // A verdict that nobody waits for any more may go on for long.
+    // A verdict whose request has timed out may still run for a while.
     runtime.shutdown_background();
     served
 }
 
-/// Certificates of its own, and who keeps them.
-async fn own(options: &Options, registry: &mut Registry) -> anyhow::Result<(Certificates, Option<Keeper>)> {
+/// The webhook's own certificates, and the task that rotates them.
+async fn own_certificates(
+    options: &Options,
+    registry: &mut Registry,
+) -> anyhow::Result<(Certificates, Option<CertificateRotation>)> {
     let client = connect(options.kubeconfig.as_deref()).await.context(
         "without --tls-cert and --tls-key the webhook keeps its certificates in a Secret, which requires access to the cluster",
     )?;
-    let (hand, handed) = watch::channel(None);
+    let (serving, latest_serving) = watch::channel(None);
     let service = format!("napkeeper-webhook.{}.svc", options.namespace);
-    let keeper = Keeper {
+    let rotation = CertificateRotation {
         client,
         namespace: options.namespace.clone(),
         identity: lease_identity(),
         names: std::iter::once(service).chain(options.names.iter().cloned()).collect(),
         lives: options.lives,
-        hand,
-        metrics: certificates::Metrics::register(registry),
+        serving,
+        metrics: certificate_rotation::Metrics::register(registry),
     };
-    Ok((Certificates::from_channel(TLS_SECRET, handed, options.clients.as_deref())?, Some(keeper)))
+    Ok((Certificates::from_channel(TLS_SECRET, latest_serving, options.clients.as_deref())?, Some(rotation)))
 }
 
-/// Whoever shares the port answers until this process can.
-fn in_turn(port: Listener, health: &Health) -> Listener {
+/// Starts to accept connections on a shared port once this process is ready; until then the others answer.
+fn accept_when_ready(listener: Listener, health: &Health) -> Listener {
     let (health, check) = (health.clone(), health.check("shared port"));
-    port.listen_after(async move {
+    listener.listen_after(async move {
         health.wait_for_other_checks(&check).await;
         tracing::info!("ready: accepting connections on the shared port");
         check.pass();
     })
 }
 
+/// The listening sockets.
+struct Listeners {
+    admission: Listener,
+    health: TcpListener,
+}
+
 fn parts(
     options: &Options,
     lifecycle: &Lifecycle,
-    (certificates, mut registry): (Certificates, Registry),
-    (admission, health_listener): (Listener, TcpListener),
+    certificates: Certificates,
+    mut registry: Registry,
+    listeners: Listeners,
 ) -> anyhow::Result<Vec<Component>> {
     let health = Health::new(lifecycle);
     let certificates =
         certificates.with_check(health.check("certificate")).with_metrics(TlsMetrics::register(&mut registry));
-    let (snapshots, received) = watch::channel(None::<Arc<Snapshot>>);
-    let webhook = Webhook::new(
-        &options.namespace,
-        received,
-        Arc::clone(&options.clock),
-        napkeeper_webhook::Limits { hint_timeout: options.hint_budget, ..Default::default() },
-        &mut registry,
-    )?;
-    let (basis, by) = watch::channel(webhook.validator());
-    let (placement, placing) = watch::channel(Arc::default());
-    let (hindrances, hindered) = watch::channel(Arc::default());
+    let (snapshots, latest_snapshot) = watch::channel(None);
+    let limits = napkeeper_webhook::Limits { hint_timeout: options.hint_budget, ..Default::default() };
+    let webhook = Webhook::new(&options.namespace, latest_snapshot, Arc::clone(&options.clock), limits, &mut registry)?;
+    let (validator, latest_validator) = watch::channel(webhook.validator());
+    let (placement, latest_placement) = watch::channel(Arc::default());
+    let (blockers, latest_blockers) = watch::channel(Arc::default());
     let webhook = webhook
-        .with_validator(by)
+        .with_validator(latest_validator)
         .with_deletion_protection(options.guard)
-        .with_placement_policies(placing)
-        .with_blockers(hindered);
-    let webhook = webhook.with_policies(Arc::clone(&options.policies));
-    let (kubeconfig, namespace) = (options.kubeconfig.clone(), options.namespace.clone());
-    let clock = Arc::clone(&options.clock);
-    let (region, warm) = (options.region.clone(), health.check("caches"));
-    let ages = Ages::register(&mut registry);
-    let source = Source {
-        kubeconfig,
-        namespace,
-        clock,
-        region,
-        kubernetes: None,
-        snapshots,
+        .with_placement_policies(latest_placement)
+        .with_blockers(latest_blockers)
+        .with_policies(Arc::clone(&options.policies));
+    let cluster = ClusterWatch {
+        kubeconfig: options.kubeconfig.clone(),
+        namespace: options.namespace.clone(),
+        clock: Arc::clone(&options.clock),
+        region: options.region.clone(),
+        outputs: ViewOutputs { snapshots, validator },
         placement,
-        hindrances,
-        basis,
-        ages,
-        warm,
+        blockers,
+        metrics: ViewMetrics::register(&mut registry),
+        listed: health.check("caches"),
     };
     let (admission_router, health_router) = (router(Arc::new(webhook)), health.router(registry));
     let (one, two, three) = (lifecycle.clone(), lifecycle.clone(), lifecycle.clone());
-    let admission = if options.shared { in_turn(admission, &health) } else { admission };
+    let Listeners { admission, health: health_listener } = listeners;
+    let admission = if options.shared { accept_when_ready(admission, &health) } else { admission };
     let limits = Limits::default();
     Ok(vec![
         Component::new("the admission server", async move {
@@ -180,6 +182,6 @@ fn parts(
         Component::new("the health server", async move {
             serve_plain(&two, health_listener, health_router, Limits::for_health_server()).await
         }),
-        Component::new("cluster watch", source.follow(three)),
+        Component::new("cluster watch", cluster.run(three)),
     ])
 }

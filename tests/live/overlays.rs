@@ -304,8 +304,8 @@ async fn components_change_what_they_say_and_the_webhook_survives_with_each() ->
     let code: String = [
         "webhook/metrics.rs",
         "src/serve/tls/mod.rs",
-        "src/webhook_server/source.rs",
-        "src/webhook_server/certificates.rs",
+        "webhook/cluster_view.rs",
+        "src/webhook_server/certificate_rotation.rs",
     ]
     .iter()
     .map(|file| std::fs::read_to_string(repository(file)))

@@ -1,6 +1,7 @@
 //! Reviews in, answers out.
 
 mod cluster;
+mod cluster_view;
 mod defaults;
 mod mutate;
 mod policies;

@@ -24,7 +24,7 @@ pub(super) enum StagedChange {
     LeakVm(VmDraft),
     /// A NIC of another cluster.
     ForeignNic(ByName),
-    /// A data disk, as the CSI driver or somebody makes it.
+    /// A data disk, as the CSI driver or a user creates it.
     DataDisk(NewResource),
     /// Azure announces the eviction of a running spot VM.
     EvictSpot(ByName),
@@ -36,7 +36,7 @@ pub(super) enum StagedChange {
     ServeNic(ByName),
     /// Somebody copies a disk.
     CopyDisk(ByName),
-    /// The group is another cluster's from now on, or nobody's.
+    /// The group belongs to another cluster from now on, or to none.
     ManagedBy(GroupOwner),
     /// A snapshot's copy is complete.
     FinishSnapshot(ByName),

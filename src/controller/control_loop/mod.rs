@@ -275,7 +275,7 @@ impl ControlLoop {
         self.paused_until = Some(Instant::now() + PAUSE_AFTER_PANIC);
     }
 
-    /// Starts all effects that are due and have room.
+    /// Starts all effects that are due, as far as their limits allow.
     fn start_effects(&mut self) {
         while self.leads {
             let mut ended = Vec::new();

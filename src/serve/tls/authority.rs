@@ -34,7 +34,7 @@ pub struct IssueError {
 ///
 /// # Errors
 /// [`IssueError`]; only where there is no randomness.
-pub fn issue_authority(span: (u64, u64)) -> Result<CertificatePair, IssueError> {
+pub(crate) fn issue_authority(span: (u64, u64)) -> Result<CertificatePair, IssueError> {
     let failed = |why| IssueError { what: "an authority", why };
     let key = KeyPair::generate().map_err(failed)?;
     let mut params = authority();
@@ -47,7 +47,7 @@ pub fn issue_authority(span: (u64, u64)) -> Result<CertificatePair, IssueError> 
 ///
 /// # Errors
 /// [`IssueError`] where the key or a name is none.
-pub fn issue_serving_certificate(
+pub(crate) fn issue_serving_certificate(
     authority_key: &[u8],
     names: &[String],
     span: (u64, u64),
@@ -89,7 +89,7 @@ fn set_validity(params: &mut CertificateParams, (from, until): (u64, u64)) {
 
 /// The certificates in PEM text, as DER; other blocks are ignored.
 #[must_use]
-pub fn read_certificates(pem: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn read_certificates(pem: &[u8]) -> Vec<Vec<u8>> {
     CertificateDer::pem_slice_iter(pem).filter_map(|der| Some(der.ok()?.to_vec())).collect()
 }
 
@@ -115,20 +115,20 @@ pub fn write_certificates<'a>(ders: impl IntoIterator<Item = &'a [u8]>) -> Strin
 
 /// From when until when a certificate is valid, in seconds since 1970; `None` when it cannot be read.
 #[must_use]
-pub fn validity_of(der: &[u8]) -> Option<(i64, i64)> {
+pub(crate) fn validity_of(der: &[u8]) -> Option<(i64, i64)> {
     validity(der)
 }
 
 /// True when this PEM text is the key of this certificate.
 #[must_use]
-pub fn is_key_of(key: &[u8], certificate: &[u8]) -> bool {
+pub(crate) fn is_key_of(key: &[u8], certificate: &[u8]) -> bool {
     let key = std::str::from_utf8(key).ok().and_then(|text| KeyPair::from_pem(text).ok());
     key.is_some_and(|key| public_key(certificate) == Some(&key.subject_public_key_info()))
 }
 
 /// Verifies a pair: the validity of its leaf, and the authority against which it verifies for all names at this time, in seconds since 1970. `None` when certificate and key do not belong together, or for nobody.
 #[must_use]
-pub fn verify_pair(
+pub(crate) fn verify_pair(
     pair: &CertificatePair,
     names: &[String],
     authorities: &[&[u8]],

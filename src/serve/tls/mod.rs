@@ -90,7 +90,7 @@ impl TlsMetrics {
 }
 
 /// A certificate chain and its key, PEM.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct CertificatePair {
     certificate: Vec<u8>,
     key: Vec<u8>,

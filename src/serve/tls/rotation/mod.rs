@@ -6,9 +6,13 @@
 //! every leaf that it has signed. Nothing needs to be known of who serves what: at every instant each leaf that has not
 //! expired verifies against each bundle that an API server may still know.
 
+mod secret;
+
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+pub use secret::{CertificateSecret, parse_authorities};
 
 /// A certificate in DER, which is also what tells it from others.
 pub type Der = Arc<[u8]>;

@@ -1,0 +1,165 @@
+//! Watches the cluster, and keeps the view of it up to date that hints and verdicts use.
+//!
+//! It watches as the controller does. Without a cluster the webhook answers as well: verdicts do not need one, and there
+//! are no hints.
+
+use napkeeper_api::facts::Published;
+use napkeeper_core::admission::blockers::ClusterBlockers;
+use napkeeper_core::admission::placement_policy::PlacementPolicies;
+use napkeeper_core::engine::clock::Clock;
+use napkeeper_core::model::names::Region;
+use napkeeper_kube::watch::{WatchEvent, WatchOptions, WatchedKind, watch as watch_cluster};
+use napkeeper_kube::{connect, follow_blockers, follow_facts, follow_placement};
+use napkeeper_serve::{Check, Lifecycle};
+use napkeeper_webhook::{ClusterView, ViewMetrics, ViewOutputs};
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// Changes that may be queued; then the watches wait.
+const CHANGE_QUEUE: usize = 10_000;
+/// Snapshots are published at most this often: each one makes the next change copy a table.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Longest that a process which can answer waits for the cluster before it is ready. Verdicts by rule do not need the
+/// cluster, and a replica that never becomes ready is worse than one without hints.
+const MAX_LISTING_TIME: Duration = Duration::from_secs(30);
+
+/// Longest wait for the API server's version: one rule uses it, and everything else waits meanwhile.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a hint depends on. kustomize/base/webhook-rbac.yaml lets the webhook read no more.
+const KINDS: [WatchedKind; 10] = [
+    WatchedKind::Pods,
+    WatchedKind::Nodes,
+    WatchedKind::NodeClaims,
+    WatchedKind::NodePools,
+    WatchedKind::NodeClasses,
+    WatchedKind::NodeOverlays,
+    WatchedKind::DaemonSets,
+    WatchedKind::Namespaces,
+    WatchedKind::Services,
+    WatchedKind::Schedulers,
+];
+
+/// The task that watches the cluster.
+#[derive(Debug)]
+pub(crate) struct ClusterWatch {
+    /// Path of the kubeconfig; without one the pod's service account is used.
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The namespace of the pause switch and the published facts.
+    pub(crate) namespace: String,
+    /// The clock that objects' ages are measured by.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The Azure region; by default that of the nodes' labels.
+    pub(crate) region: Option<Region>,
+    /// Receives Snapshots, and the facts of verdicts.
+    pub(crate) outputs: ViewOutputs,
+    /// Receives PlacementPolicies and Namespaces.
+    pub(crate) placement: watch::Sender<Arc<PlacementPolicies>>,
+    /// Receives what blocks nodes.
+    pub(crate) blockers: watch::Sender<Arc<ClusterBlockers>>,
+    pub(crate) metrics: ViewMetrics,
+    /// Passes once all kinds have been listed, or after [`MAX_LISTING_TIME`].
+    pub(crate) listed: Check,
+}
+
+impl ClusterWatch {
+    /// Watches until the process drains.
+    ///
+    /// # Errors
+    /// When the embedded facts cannot be read.
+    pub(crate) async fn run(self, lifecycle: Lifecycle) -> anyhow::Result<()> {
+        let client = match connect(self.kubeconfig.as_deref()).await {
+            Ok(client) => client,
+            Err(error) => {
+                tracing::warn!(%error, "cannot reach the cluster: pods get no placement hints");
+                self.listed.pass();
+                lifecycle.draining().await;
+                return Ok(());
+            }
+        };
+        self.listed.fail("the initial listing is not complete yet");
+        let Self { namespace, clock, region, outputs, placement, blockers, metrics, listed, .. } = self;
+        let view = ClusterView::new(region, version(&client).await, outputs, metrics)?;
+        let (sender, changes) = mpsc::channel(CHANGE_QUEUE);
+        let (facts, published) = watch::channel(None);
+        let options = WatchOptions { kinds: KINDS.into(), ..WatchOptions::new(clock, namespace.clone()) };
+        tokio::select! {
+            () = watch_cluster(client.clone(), options, sender) => Ok(()),
+            () = follow_facts(client.clone(), &namespace, facts) => Ok(()),
+            () = follow_placement(client.clone(), placement) => Ok(()),
+            () = follow_blockers(client, blockers) => Ok(()),
+            updated = update(view, changes, published, &listed) => updated,
+            never = stop_waiting(&listed) => match never {},
+            () = lifecycle.draining() => Ok(()),
+        }
+    }
+}
+
+/// Makes the process ready after a while, even if the cluster is not listed.
+async fn stop_waiting(listed: &Check) -> Infallible {
+    tokio::time::sleep(MAX_LISTING_TIME).await;
+    if listed.why().is_some() {
+        let seconds = MAX_LISTING_TIME.as_secs();
+        tracing::warn!(seconds, "the cluster is not listed yet: ready without placement hints");
+        listed.pass();
+    }
+    std::future::pending().await
+}
+
+/// Updates the view, and publishes it.
+async fn update(
+    mut view: ClusterView,
+    mut changes: mpsc::Receiver<WatchEvent>,
+    mut facts: watch::Receiver<Option<Published>>,
+    listed: &Check,
+) -> anyhow::Result<()> {
+    let mut synced = false;
+    let mut failed_watches = BTreeSet::new();
+    let mut tick = tokio::time::interval(PUBLISH_INTERVAL);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            event = changes.recv() => match event {
+                None => return Ok(()),
+                Some(WatchEvent::Changed(delta)) => view.apply(&delta),
+                Some(WatchEvent::Synced) => {
+                    tracing::info!("initial listing of the cluster complete");
+                    synced = true;
+                    view.mark_listed();
+                }
+                Some(WatchEvent::Failing { kind, error }) => {
+                    failed_watches.insert(kind);
+                    tracing::warn!(kind = kind.resource(), error, "watch failed: hints use the last known state");
+                }
+                Some(WatchEvent::Recovered { kind }) => {
+                    failed_watches.remove(&kind);
+                    tracing::info!(kind = kind.resource(), "watch recovered");
+                }
+                Some(WatchEvent::Unreadable { kind, name, why }) => {
+                    tracing::warn!(kind = kind.resource(), name, why, "ignoring an invalid object");
+                }
+            },
+            Ok(()) = facts.changed() => view.set_facts(facts.borrow_and_update().as_ref())?,
+            _ = tick.tick(), if synced => {
+                if failed_watches.is_empty() {
+                    view.mark_in_sync();
+                }
+                if view.publish()? {
+                    listed.pass();
+                }
+            }
+        }
+    }
+}
+
+/// The API server's version without vendors' suffixes; `None` if it does not answer in time.
+async fn version(client: &kube::Client) -> Option<String> {
+    let info = tokio::time::timeout(VERSION_TIMEOUT, client.apiserver_version()).await.ok()?.ok()?;
+    let version = info.git_version.trim_start_matches('v');
+    version.split(['-', '+']).next().filter(|text| !text.is_empty()).map(ToOwned::to_owned)
+}

@@ -1,0 +1,62 @@
+//! What the view of the cluster publishes, and when.
+
+use crate::tests::node;
+use crate::{ClusterView, SourcedValidator, ViewMetrics, ViewOutputs};
+use jiff::Timestamp;
+use napkeeper_api::facts::Published;
+use napkeeper_core::catalog::live::{AzureFacts, Fact, SizeListing};
+use napkeeper_core::model::names::Region;
+use napkeeper_core::snapshot::Snapshot;
+use napkeeper_core::snapshot::delta::Delta;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+type Receivers = (watch::Receiver<Option<Arc<Snapshot>>>, watch::Receiver<Arc<SourcedValidator>>);
+
+fn view(region: Option<&str>) -> (ClusterView, Receivers) {
+    let (snapshots, snapshot) = watch::channel(None);
+    let (validator, latest_validator) = watch::channel(Arc::new(SourcedValidator::embedded().unwrap()));
+    let region = region.map(|region| Region::new(region).unwrap());
+    let view = ClusterView::new(region, None, ViewOutputs { snapshots, validator }, ViewMetrics::default()).unwrap();
+    (view, (snapshot, latest_validator))
+}
+
+fn published(region: &str) -> Published {
+    let sizes = Fact { as_of: Timestamp::now(), value: Arc::new(SizeListing::default()) };
+    Published {
+        region: Region::new(region).unwrap(),
+        facts: AzureFacts { sizes: Some(sizes), ..AzureFacts::default() },
+        failing: BTreeMap::new(),
+        unreadable: Vec::new(),
+    }
+}
+
+#[test]
+fn a_snapshot_is_published_once_per_change_and_only_when_the_region_is_known() {
+    let (mut view, (snapshot, _)) = view(None);
+    assert!(!view.publish().unwrap(), "nothing is listed yet");
+    view.mark_listed();
+    assert!(view.publish().unwrap());
+    assert!(snapshot.borrow().is_none(), "without a region there are no sizes");
+
+    let mut node = node("a");
+    node.labels.insert(Arc::from("topology.kubernetes.io/region"), Arc::from("westeurope"));
+    view.apply(&Delta::Node(Arc::new(node)));
+    assert!(view.publish().unwrap());
+    assert_eq!(snapshot.borrow().as_ref().map(|snapshot| snapshot.nodes().len()), Some(1));
+    assert!(!view.publish().unwrap(), "nothing has changed since");
+}
+
+#[test]
+fn published_facts_are_used_if_they_are_of_the_region_and_dropped_when_they_disappear() {
+    let (mut view, (_, validator)) = view(Some("westeurope"));
+    let sources = || validator.borrow().describe_sources(Timestamp::now());
+    let embedded = sources();
+    view.set_facts(Some(&published("eastus"))).unwrap();
+    assert_eq!(sources(), embedded, "facts of another region");
+    view.set_facts(Some(&published("westeurope"))).unwrap();
+    assert_ne!(sources(), embedded);
+    view.set_facts(None).unwrap();
+    assert_eq!(sources(), embedded);
+}
