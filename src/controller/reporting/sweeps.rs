@@ -109,14 +109,20 @@ impl SweepReporter {
             tracing::info!(resource = %id, kind = word, evidence, "collected");
             self.deleted.get_or_create(&[("kind", kind.to_string())]).inc();
             reported.failed_deletions.remove(id);
-            publish(events, snapshot, &delete.sweep, &("Collected", format!("{word} {id}: {evidence}"), false));
+            publish(
+                events,
+                snapshot,
+                &delete.sweep,
+                &SweepEvent::normal("Collected", format!("{word} {id}: {evidence}")),
+            );
             return;
         };
         tracing::info!(resource = %id, kind = word, reason, why, evidence, "not collected");
         self.not_deleted.get_or_create(&[("kind", kind.to_string()), ("reason", reason.to_owned())]).inc();
         if reported.failed_deletions.insert(id.clone(), reason.to_owned()).as_deref() != Some(reason) {
-            let warning = report.error.is_some();
-            publish(events, snapshot, &delete.sweep, &("NotCollected", format!("{word} {id} {why}"), warning));
+            let text = format!("{word} {id} {why}");
+            let event = SweepEvent { reason: "NotCollected", text, is_warning: report.error.is_some() };
+            publish(events, snapshot, &delete.sweep, &event);
         }
     }
 
@@ -133,7 +139,7 @@ impl SweepReporter {
         }
         if changes.len() > MAX_EVENTS {
             let text = format!("{} more new or changed findings: see the status", changes.len() - MAX_EVENTS);
-            publish(events, snapshot, &report.sweep, &("Kept", text, false));
+            publish(events, snapshot, &report.sweep, &SweepEvent::normal("Kept", text));
         }
         // Sweeps that no longer exist have no metrics.
         let gone: Vec<ObjectName> =
@@ -199,8 +205,23 @@ fn set(
     now
 }
 
-/// Reason and text of an event, and whether it is a warning.
-type SweepEvent = (&'static str, String, bool);
+/// An event on an OrphanSweep.
+#[derive(Debug)]
+struct SweepEvent {
+    reason: &'static str,
+    text: String,
+    is_warning: bool,
+}
+
+impl SweepEvent {
+    fn normal(reason: &'static str, text: String) -> Self {
+        Self { reason, text, is_warning: false }
+    }
+
+    fn warning(reason: &'static str, text: String) -> Self {
+        Self { reason, text, is_warning: true }
+    }
+}
 
 impl ReportedSweep {
     /// Events for what is new in a report; they are logged as well.
@@ -210,8 +231,8 @@ impl ReportedSweep {
         let halted = report.halted.as_ref().map(ToString::to_string);
         if halted != self.halted {
             match &halted {
-                Some(why) => events.push(("Halted", format!("sweep halted: {why}"), true)),
-                None => events.push(("Resumed", "sweep resumed".to_owned(), false)),
+                Some(why) => events.push(SweepEvent::warning("Halted", format!("sweep halted: {why}"))),
+                None => events.push(SweepEvent::normal("Resumed", "sweep resumed".to_owned())),
             }
             self.halted = halted;
         }
@@ -221,10 +242,11 @@ impl ReportedSweep {
         };
         let denied: BTreeMap<String, String> = report.summary.denials.iter().map(one).collect();
         for (what, message) in denied.iter().filter(|(what, _)| !self.denied.contains(*what)) {
-            events.push(("Degraded", format!("{what}: orphans are only reported. Azure error: {message}"), true));
+            let text = format!("{what}: orphans are only reported. Azure error: {message}");
+            events.push(SweepEvent::warning("Degraded", text));
         }
         if denied.is_empty() && !self.denied.is_empty() {
-            events.push(("Recovered", "Azure no longer denies any action".to_owned(), false));
+            events.push(SweepEvent::normal("Recovered", "Azure no longer denies any action".to_owned()));
         }
         self.denied = denied.into_keys().collect();
         let mut texts = BTreeMap::new();
@@ -240,11 +262,13 @@ impl ReportedSweep {
         for (key, (reason, text)) in &texts {
             if self.texts.get(key) != Some(text) {
                 tracing::info!(sweep, reason, text, "sweep finding");
-                events.push((*reason, text.clone(), false));
+                events.push(SweepEvent::normal(reason, text.clone()));
             }
         }
         self.texts = texts.into_iter().map(|(key, (_, text))| (key, text)).collect();
-        for (reason, text, _) in events.iter().filter(|(reason, _, warning)| *warning || *reason == "Recovered") {
+        for SweepEvent { reason, text, .. } in
+            events.iter().filter(|event| event.is_warning || event.reason == "Recovered")
+        {
             tracing::warn!(sweep, reason, text, "sweep state changed");
         }
         events
@@ -258,10 +282,10 @@ fn kept(finding: &Finding) -> String {
     format!("{} {} is an orphan, not deleted ({}): {evidence}", kind_label(finding.kind), finding.id, why.join(", "))
 }
 
-fn publish(events: &Events, snapshot: &Snapshot, sweep: &ObjectName, (reason, text, warning): &SweepEvent) {
+fn publish(events: &Events, snapshot: &Snapshot, sweep: &ObjectName, event: &SweepEvent) {
     let Some(sweep) = snapshot.sweeps().get(sweep) else { return };
     let regarding = cluster_scoped(("napkeeper.io/v1alpha1", "OrphanSweep"), sweep.name.as_str(), &sweep.uid);
-    events.publish(regarding, reason, text, *warning);
+    events.publish(regarding, event.reason, &event.text, event.is_warning);
 }
 
 #[cfg(test)]
@@ -306,7 +330,7 @@ mod tests {
     }
 
     fn reasons(events: &[SweepEvent]) -> Vec<&'static str> {
-        events.iter().map(|(reason, ..)| *reason).collect()
+        events.iter().map(|event| event.reason).collect()
     }
 
     #[test]
