@@ -39,7 +39,7 @@ impl RequestSize {
     }
 }
 
-/// As many as [`values`] or more, for less: those in strings count too.
+/// As many as [`count_values`] or more, for less: those in strings count too.
 fn count_separators(body: &[u8]) -> usize {
     body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }

@@ -1,7 +1,7 @@
 //! Validates objects by structural schemas.
 //!
 //! In the order of the API server: metadata is read, unknown fields are noted, nulls go and defaults come
-//! ([`store`]), then all checks run over what would be stored, and cross-field rules when none of those stops them.
+//! ([`pruning`]), then all checks run over what would be stored, and cross-field rules when none of those stops them.
 
 mod checks;
 mod describe;
