@@ -1,7 +1,7 @@
 //! `napkeeper.yaml`: what must be known of a repository's clusters that its manifests cannot say?
 
-use crate::decode::decode;
 use crate::manifests::Problem;
+use crate::types::decode::decode;
 use crate::yaml::Document;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;

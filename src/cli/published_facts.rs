@@ -1,7 +1,7 @@
 //! The file of the ConfigMap `napkeeper-facts`.
 
 use anyhow::{Context, bail};
-use napkeeper_api::facts::Published;
+use napkeeper_api::azure_facts::Published;
 use napkeeper_api::yaml::{self, Document};
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -5,8 +5,8 @@
 
 use jiff::Timestamp;
 use kube::{Client, ResourceExt};
-use napkeeper_api::buffer::CapacityBuffer;
 use napkeeper_api::convert::Resolved;
+use napkeeper_api::types::capacity_buffer::CapacityBuffer;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::cluster::buffer::Buffer;
 use napkeeper_core::model::names::{Namespace, ObjectKey, ObjectName};

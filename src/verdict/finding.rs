@@ -1,7 +1,7 @@
 //! Findings: what is wrong, where, and how to fix it.
 
 use crate::rules::Rule;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use napkeeper_api::yaml::{Document, Position};
 use serde::Serialize;
 use serde_json::{Number, Value};

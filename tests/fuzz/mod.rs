@@ -9,8 +9,8 @@ mod mutate;
 mod reviews;
 
 use mutate::Mutator;
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::object;
-use napkeeper_api::path::Path;
 use napkeeper_api::yaml;
 use napkeeper_core::model::amounts::quantity::Quantity;
 use napkeeper_core::model::cron::Schedule;

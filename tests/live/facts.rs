@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::api::{Api, ListParams};
-use napkeeper_api::facts::{FACTS_CONFIG_MAP, Published};
+use napkeeper_api::azure_facts::{FACTS_CONFIG_MAP, Published};
 use napkeeper_core::catalog::live::FactKind;
 use napkeeper_tests::lab::{Lab, NAMESPACE};
 use serde_json::json;

@@ -125,8 +125,8 @@ async fn a_guard_does_not_slow_a_cluster_of_thousands() -> Result<()> {
     const NODES: usize = 3_000;
     let plane = furnished().await?;
     let client = plane.client().await?;
-    let claims: kube::Api<napkeeper_api::karpenter::NodeClaim> = kube::Api::all(client);
-    let template: napkeeper_api::karpenter::NodeClaim =
+    let claims: kube::Api<napkeeper_api::types::karpenter::NodeClaim> = kube::Api::all(client);
+    let template: napkeeper_api::types::karpenter::NodeClaim =
         serde_json::from_value(serde_json::from_str(claim("x", "general-purpose").trim_start_matches("---\n"))?)?;
     for i in 0..NODES {
         let mut claim = template.clone();

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::{Node as WireNode, Pod as WirePod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use napkeeper_api::convert;
-use napkeeper_api::scheduler::{SchedulerConfiguration, SchedulerConfigurationSpec};
+use napkeeper_api::types::scheduler_configuration::{SchedulerConfiguration, SchedulerConfigurationSpec};
 use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::model::cluster::pool::DaemonSet;
 use napkeeper_core::model::names::ObjectKey;

@@ -6,7 +6,7 @@ use super::patch::InvalidPatch;
 use crate::hints::IncomingPod;
 use crate::text::truncate;
 use json_patch::{PatchOperation, patch_unsafe};
-use napkeeper_api::path::pointer_token;
+use napkeeper_api::field_path::pointer_token;
 use napkeeper_core::admission::placement_policy::{
     NONE, PLACED_BY_ANNOTATION, PLACEMENT_ANNOTATION, PlacementPolicies, PodAttributes, PodDefault, SpreadDefault,
     defaults_for, stable_hash,

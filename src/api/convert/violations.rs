@@ -1,6 +1,6 @@
 //! What is wrong with an object, all of it?
 
-use crate::path::Path;
+use crate::field_path::Path;
 use std::fmt;
 
 /// One thing that is wrong.

@@ -2,8 +2,8 @@
 
 use super::Problem;
 use crate::convert::{self, Deployment, Job, Violations};
-use crate::decode::decode as decode_value;
-use crate::path::Path;
+use crate::field_path::Path;
+use crate::types::decode::decode as decode_value;
 use crate::yaml::Document;
 use napkeeper_core::admission::placement_policy::PlacementPolicy;
 use napkeeper_core::catalog::overlay::Overlay;

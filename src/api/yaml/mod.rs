@@ -13,7 +13,7 @@ mod scalar;
 pub mod spans;
 mod tree;
 
-use crate::path::{Path, Segment};
+use crate::field_path::{Path, Segment};
 pub use chunk::{Chunk, chunks};
 pub use comments::{Comment, comments};
 use serde_json::{Map, Value};

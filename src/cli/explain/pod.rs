@@ -9,7 +9,7 @@ use crate::output::style::{BOLD, DIM};
 use crate::output::{self, OutputFormat, TextAndJson, one_line};
 use anyhow::Context;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_api::duration::{format as lasting, parse_with_days};
+use napkeeper_api::types::duration::{format as lasting, parse_with_days};
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::model::labels;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_api::facts::Published;
+use napkeeper_api::azure_facts::Published;
 use napkeeper_core::catalog::live::{Fact, InfrastructureFacts, PriceSheet, Quota, catalog_from_facts};
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog, instance_types, with_reserved};
 use napkeeper_core::model::labels;

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use napkeeper_api::facts::{FACTS_CONFIG_MAP, Published};
+use napkeeper_api::azure_facts::{FACTS_CONFIG_MAP, Published};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use serde_json::json;
 use tokio::sync::watch;

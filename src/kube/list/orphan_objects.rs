@@ -3,8 +3,8 @@
 use super::{all_of, none_if_not_served};
 use kube::{Client, Resource};
 use napkeeper_api::convert::{self, Violations};
-use napkeeper_api::record::{OrphanRecord, OrphanRecordSpec};
-use napkeeper_api::sweep::OrphanSweep;
+use napkeeper_api::types::orphan_record::{OrphanRecord, OrphanRecordSpec};
+use napkeeper_api::types::orphan_sweep::OrphanSweep;
 use napkeeper_core::model::azure::inventory::ListFailure;
 use napkeeper_core::model::orphans::record::OrphanRecords;
 use napkeeper_core::model::orphans::sweep::Sweep;

@@ -4,7 +4,7 @@
 
 use k8s_openapi::api::core::v1 as wire;
 use napkeeper_api::convert::{self, Violations};
-use napkeeper_api::karpenter::NodeClaim;
+use napkeeper_api::types::karpenter::NodeClaim;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::node::Node;

@@ -7,7 +7,7 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, DynamicResourceScope};
 use kube::{Api, Client, Resource};
-use napkeeper_api::decode::{DecodeError, decode};
+use napkeeper_api::types::decode::{DecodeError, decode};
 use serde::de::{DeserializeOwned, Deserializer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! What is kept of a watched object, and the events of a reflector.
 
-use napkeeper_api::record::OrphanRecordSpec;
+use napkeeper_api::types::orphan_record::OrphanRecordSpec;
 use napkeeper_core::catalog::overlay::Overlay;
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::node::Node;

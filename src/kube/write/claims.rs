@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::PostParams;
 use kube::{Api, Resource};
 use napkeeper_api::convert;
-use napkeeper_api::karpenter::{NodeClaim, NodePool};
+use napkeeper_api::types::karpenter::{NodeClaim, NodePool};
 use napkeeper_core::model::cluster::claim::{ClaimRef, LaunchIntent};
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::model::labels::{FINALIZER, LAUNCH_INTENT};

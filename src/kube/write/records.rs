@@ -10,7 +10,7 @@ use crate::error::{ApiRequest, call};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use napkeeper_api::convert;
-use napkeeper_api::record::{OrphanRecord, OrphanRecordSpec};
+use napkeeper_api::types::orphan_record::{OrphanRecord, OrphanRecordSpec};
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::orphans::apply;
 use napkeeper_core::plan::RecordChange;

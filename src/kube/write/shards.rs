@@ -7,7 +7,9 @@
 //! that the inventory showed is durable.
 
 use napkeeper_api::convert;
-use napkeeper_api::record::{DeletionEntry, MAX_ENTRIES, OrphanRecordSpec, SightingEntry, TripEntry, VolumeEntry};
+use napkeeper_api::types::orphan_record::{
+    DeletionEntry, MAX_ENTRIES, OrphanRecordSpec, SightingEntry, TripEntry, VolumeEntry,
+};
 use napkeeper_core::model::orphans::record::OrphanRecords;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};

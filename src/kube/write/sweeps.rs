@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Resource};
 use napkeeper_api::convert;
-use napkeeper_api::sweep::{OrphanSweep, OrphanSweepStatus};
+use napkeeper_api::types::orphan_sweep::{OrphanSweep, OrphanSweepStatus};
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::plan::SweepReport;
 use serde_json::json;

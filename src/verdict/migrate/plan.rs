@@ -1,6 +1,6 @@
 //! The edits that an object needs, and the value that they lead to.
 
-use napkeeper_api::path::{Path, Segment};
+use napkeeper_api::field_path::{Path, Segment};
 use napkeeper_api::yaml::edit::{Edit, Place};
 use serde_json::{Map, Value};
 

@@ -6,7 +6,7 @@ use crate::policy::expression_path;
 use crate::policy::model::{NamedExpression, PolicySpec, Validation};
 use crate::policy::request::SERVER_SET_FIELDS;
 use crate::rules::policies as rules;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 
 /// What is compiled of a policy.
 #[derive(Debug, Default)]

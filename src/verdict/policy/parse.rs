@@ -10,7 +10,7 @@ use crate::policy::model::{
     ResourceRule, RuleOperation, Validation,
 };
 use crate::rules::policies as rules;
-use napkeeper_api::path::{Path, Segment};
+use napkeeper_api::field_path::{Path, Segment};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -8,8 +8,8 @@ use crate::rules::sweeps as rules;
 use crate::semantic::ValidObject;
 use crate::semantic::facts::Facts;
 use jiff::{SignedDuration, Timestamp};
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
-use napkeeper_api::path::Path;
 use napkeeper_core::model::orphans::sweep::Sweep;
 
 /// Clocks of two machines may differ by so much, and a clearance is written with the time at hand.

@@ -5,8 +5,8 @@
 use crate::finding::{Finding, Issue};
 use crate::rules::{cost, disruption};
 use jiff::SignedDuration;
-use napkeeper_api::duration;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
+use napkeeper_api::types::duration;
 use napkeeper_api::yaml::{Chunk, Comment, Document, comments};
 
 /// Notes what is wrong in the comments of a document. `text` is that of the whole file.

@@ -2,7 +2,7 @@
 
 use super::cases::Case;
 use super::server::{Answer, Told};
-use napkeeper_api::cel_rules::{KARPENTER_AZURE_KEYS, KUBERNETES_AZURE_KEYS, LEGACY_AKS_LABELS};
+use napkeeper_api::crds::cel_rules::{KARPENTER_AZURE_KEYS, KUBERNETES_AZURE_KEYS, LEGACY_AKS_LABELS};
 use std::collections::BTreeSet;
 
 /// A rule and where it stands.

@@ -1,7 +1,7 @@
 //! Which keys of labels are refused, and which come closest?
 
 use super::rules::Example;
-use napkeeper_api::cel_rules::{KARPENTER_AZURE_KEYS, KUBERNETES_AZURE_KEYS};
+use napkeeper_api::crds::cel_rules::{KARPENTER_AZURE_KEYS, KUBERNETES_AZURE_KEYS};
 use serde_json::json;
 
 /// What is refused as the key of a label (in a NodePool, in a NodeClaim).

@@ -9,7 +9,7 @@ mod flow;
 mod render;
 mod sheet;
 
-use crate::path::{Path, Segment};
+use crate::field_path::{Path, Segment};
 use serde_json::{Map, Value};
 pub use sheet::{Change, Sheet, apply_changes};
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use super::render::{self, Style};
 use super::{Edit, Place, Refusal, block, flow};
-use crate::path::{Path, Segment};
+use crate::field_path::{Path, Segment};
 use crate::yaml::Problem;
 use crate::yaml::spans::{self, Entry, Kind, Node, Tree};
 use serde_json::Value;

@@ -3,8 +3,8 @@
 use super::super::judge::ReportedFinding;
 use super::fingerprint::{Key, key};
 use anyhow::{Context, anyhow, bail};
+use napkeeper_api::field_path::Path as Field;
 use napkeeper_api::manifests::{self, Source};
-use napkeeper_api::path::Path as Field;
 use napkeeper_verdict::Finding;
 use napkeeper_verdict::rules::suppression::STALE;
 use serde::{Deserialize, Serialize};

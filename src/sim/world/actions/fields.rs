@@ -1,7 +1,7 @@
 //! Deserializers for names and times in scenario files.
 
 use jiff::SignedDuration;
-use napkeeper_api::duration;
+use napkeeper_api::types::duration;
 use napkeeper_core::catalog::live::parse_reservation_group;
 use napkeeper_core::model::names::{ArmId, Namespace, ObjectKey, ObjectName};
 use serde::de::Error;

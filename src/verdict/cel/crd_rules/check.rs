@@ -8,7 +8,7 @@ use crate::cel::eval::{Binding, Evaluator};
 use crate::cel::value::Val;
 use crate::finding::Issue;
 use crate::rules::structure;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use serde_json::Value;
 
 /// A rule that does not hold.

@@ -13,7 +13,7 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use serde_json::Value;
 use std::sync::OnceLock;
 

@@ -1,6 +1,6 @@
 //! Paths of fields in a value, written out only when they are needed.
 
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use std::fmt::Write;
 
 /// One step, by what the schema says of it.

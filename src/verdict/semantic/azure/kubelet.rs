@@ -3,7 +3,7 @@
 use crate::cel::parse_duration;
 use crate::finding::Issue;
 use crate::rules::azure as rules;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use serde_json::Value;
 
 /// What AKS's "custom node configuration" allows, where the schema says nothing.

@@ -1,7 +1,7 @@
 //! The requirements of a NodePool as they are written, with their paths.
 
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
-use napkeeper_api::path::Path;
 use napkeeper_core::catalog::{PoolRequirement, RequirementSource};
 use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::labels;

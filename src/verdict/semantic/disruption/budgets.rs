@@ -2,8 +2,8 @@
 
 use crate::finding::Issue;
 use crate::rules::disruption as rules;
-use napkeeper_api::duration;
-use napkeeper_api::path::{Path, Segment};
+use napkeeper_api::field_path::{Path, Segment};
+use napkeeper_api::types::duration;
 use napkeeper_core::disruption::budget_calendar::{Calendar, REASONS, budget_windows};
 use napkeeper_core::model::cluster::pool::{Budget, ConsolidationPolicy, DisruptionReason, NodePool};
 use serde_json::Value;

@@ -4,8 +4,8 @@ use crate::finding::Issue;
 use crate::rules::disruption as rules;
 use crate::semantic::disruption::given;
 use jiff::SignedDuration;
-use napkeeper_api::duration;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
+use napkeeper_api::types::duration;
 use napkeeper_core::model::cluster::pool::NodePool;
 use serde_json::Value;
 

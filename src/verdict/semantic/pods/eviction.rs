@@ -5,8 +5,8 @@ use crate::rules::pods as rules;
 use crate::semantic::pods::workload::Workload;
 use crate::semantic::{ManifestSet, ObjectIdentity};
 use napkeeper_api::convert::{BudgetLimit, PodDisruptionBudget};
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
-use napkeeper_api::path::Path;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// NameSample that a message lists.

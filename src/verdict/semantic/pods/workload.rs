@@ -1,7 +1,7 @@
 //! The pods that an object stands for.
 
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
-use napkeeper_api::path::Path;
 use napkeeper_core::model::cluster::pod::PodShape;
 use napkeeper_core::model::names::ObjectKey;
 use std::sync::Arc;

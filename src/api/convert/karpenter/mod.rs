@@ -1,0 +1,6 @@
+//! Conversion of NodePools, AKSNodeClasses, NodeOverlays and NodeClaims.
+
+pub(crate) mod node_claim;
+pub(crate) mod node_claim_status;
+pub(crate) mod node_overlay;
+pub(crate) mod node_pool;

@@ -1,0 +1,234 @@
+//! NodeClaims: which node was asked for, and how far has it come?
+//!
+//! The steps of a claim's life are conditions of the object; the launch intent and the planned offerings are
+//! annotations, as JSON.
+
+use crate::convert::common;
+use crate::convert::karpenter::node_pool::{class_name, expire_after};
+use crate::convert::violations::Violations;
+use crate::field_path::Path;
+use crate::types::aks_node_class::AKSNodeClass;
+use crate::types::duration;
+use crate::types::karpenter::{
+    ClaimCondition, ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus, NodeClassRef,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::core::Resource;
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchFailure};
+use napkeeper_core::model::labels::{FINALIZER, LAUNCH_INTENT, NODEPOOL, PLANNED_OFFERINGS};
+use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName, ProviderId};
+use napkeeper_core::plan::ClaimDraft;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Reads a NodeClaim.
+///
+/// # Errors
+/// [`Violations`]: all that is wrong with it.
+pub fn claim(object: &NodeClaim) -> Result<Claim, Violations> {
+    let mut found = Violations::default();
+    let meta = &object.metadata;
+    let name = common::name(meta, &mut found, |n| ClaimName::new(n));
+    let uid = common::uid(meta, &mut found);
+    let spec = spec(object, &mut found);
+    let intent = annotation(meta, LAUNCH_INTENT, &mut found);
+    let status = object.status.as_ref();
+    let status = status.map(|s| read_status(s, &mut found)).unwrap_or_default();
+    let finalizers = meta.finalizers.as_deref().unwrap_or_default();
+    let built = name.zip(uid).zip(spec).map(|((name, uid), spec)| Claim {
+        name,
+        uid,
+        created_at: common::created_at(meta),
+        deleting_at: meta.deletion_timestamp.as_ref().map(|t| t.0),
+        has_finalizer: finalizers.iter().any(|f| f == FINALIZER),
+        spec,
+        intent,
+        status,
+    });
+    found.finish(built)
+}
+
+fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
+    let at = Path::from_dotted("spec");
+    let wire = &object.spec;
+    let labels = common::labels(object.metadata.labels.as_ref());
+    let pool = labels.get(NODEPOOL).map(|p| &**p);
+    let pool_path = Path::from_dotted("metadata.labels").key(NODEPOOL);
+    let pool = found.take_some(&pool_path, pool, |p| NodePoolName::new(p));
+    let class = class_name(&wire.node_class_ref, &at.key("nodeClassRef"), found);
+    let requirements = common::requirements(&wire.requirements, &at.key("requirements"), found);
+    let requests = wire.resources.as_ref().and_then(|r| r.requests.as_ref());
+    let requests_path = at.key("resources").key("requests");
+    let requests = common::resources(requests.into_iter().flatten(), &requests_path, found);
+    let taints = common::taints(wire.taints.as_ref(), &at.key("taints"), found);
+    let startup_taints = common::taints(wire.startup_taints.as_ref(), &at.key("startupTaints"), found);
+    let expire_after = expire_after(wire.expire_after.as_deref(), &at, found);
+    let grace = wire.termination_grace_period.as_deref();
+    let grace = found.take_some(&at.key("terminationGracePeriod"), grace, duration::parse);
+    let planned = annotation(&object.metadata, PLANNED_OFFERINGS, found);
+    Some(ClaimSpec {
+        pool,
+        class: class?,
+        requirements,
+        requests,
+        labels,
+        taints,
+        startup_taints,
+        expire_after,
+        termination_grace_period: grace,
+        planned: planned.unwrap_or_default(),
+    })
+}
+
+fn annotation<T: DeserializeOwned>(meta: &ObjectMeta, key: &str, found: &mut Violations) -> Option<T> {
+    let text = meta.annotations.as_ref()?.get(key)?;
+    let path = Path::from_dotted("metadata.annotations").key(key);
+    found.take(&path, serde_json::from_str(text))
+}
+
+fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
+    let at = Path::from_dotted("status");
+    let conditions = wire.conditions.as_deref().unwrap_or_default();
+    let mut since = |kind: &str, status: &str| {
+        let matches = |c: &&ClaimCondition| c.kind == kind && c.status == status;
+        let (i, condition) = conditions.iter().enumerate().find(|(_, c)| matches(c))?;
+        let path = at.key("conditions").index(i).key("lastTransitionTime");
+        let when = found.take(&path, common::time(&condition.last_transition_time))?;
+        Some((when, condition))
+    };
+    let launched = since("Launched", "True").map(|(at, _)| at);
+    let launch_failed = since("Launched", "False").map(|(at, condition)| LaunchFailure {
+        at,
+        code: Arc::from(condition.reason.as_deref().unwrap_or_default()),
+        message: Arc::from(condition.message.as_deref().unwrap_or_default()),
+    });
+    let registered = since("Registered", "True").map(|(at, _)| at);
+    let initialized = since("Initialized", "True").map(|(at, _)| at);
+    let billed = since("Billed", "True").map(|(at, _)| at);
+    let provider = wire.provider_id.as_deref();
+    let node = wire.node_name.as_deref();
+    let last_event = wire.last_pod_event_time.as_deref();
+    let mut amounts = |list: Option<&crate::types::common::ResourceList>, field: &str| -> Resources {
+        common::resources(list.into_iter().flatten(), &at.key(field), found)
+    };
+    let capacity = amounts(wire.capacity.as_ref(), "capacity");
+    let allocatable = amounts(wire.allocatable.as_ref(), "allocatable");
+    ClaimStatus {
+        launched,
+        billed,
+        launch_failed,
+        registered,
+        initialized,
+        provider_id: found.take_some(&at.key("providerID"), provider, ProviderId::parse),
+        node_name: found.take_some(&at.key("nodeName"), node, |n| NodeName::new(n)),
+        capacity,
+        allocatable,
+        last_pod_event: found.take_some(&at.key("lastPodEventTime"), last_event, common::time),
+    }
+}
+
+/// Writes a NodeClaim. Reading the result back gives an equal claim.
+///
+/// # Errors
+/// When intent or planned offerings cannot be written as JSON, which no value of theirs causes.
+pub fn claim_object(claim: &Claim) -> Result<NodeClaim, serde_json::Error> {
+    let mut object = unsaved_object(&claim.name, &claim.spec)?;
+    if let Some(intent) = &claim.intent {
+        let annotations = object.metadata.annotations.get_or_insert_default();
+        annotations.insert(LAUNCH_INTENT.to_owned(), serde_json::to_string(intent)?);
+    }
+    object.metadata = ObjectMeta {
+        uid: Some(claim.uid.as_str().to_owned()),
+        creation_timestamp: Some(Time(claim.created_at)),
+        deletion_timestamp: claim.deleting_at.map(Time),
+        finalizers: claim.has_finalizer.then(|| vec![FINALIZER.to_owned()]),
+        ..object.metadata
+    };
+    object.status = Some(write_status(&claim.status));
+    Ok(object)
+}
+
+/// Writes a NodeClaim that is to be created, with our finalizer.
+///
+/// # Errors
+/// When planned offerings cannot be written as JSON, which no value of theirs causes.
+pub fn claim_draft(draft: &ClaimDraft) -> Result<NodeClaim, serde_json::Error> {
+    let mut object = unsaved_object(&draft.name, &draft.spec)?;
+    object.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
+    Ok(object)
+}
+
+/// What a NodeClaim says of itself before any API server has seen it.
+fn unsaved_object(name: &ClaimName, spec: &ClaimSpec) -> Result<NodeClaim, serde_json::Error> {
+    let mut labels = spec.labels.clone();
+    if let Some(pool) = &spec.pool {
+        labels.insert(Arc::from(NODEPOOL), pool.text());
+    }
+    let mut object = NodeClaim::new(
+        name.as_str(),
+        NodeClaimSpec {
+            expire_after: Some(duration::format_or_never(spec.expire_after)),
+            node_class_ref: NodeClassRef {
+                group: AKSNodeClass::group(&()).into_owned(),
+                kind: AKSNodeClass::kind(&()).into_owned(),
+                name: spec.class.as_str().to_owned(),
+                ..NodeClassRef::default()
+            },
+            requirements: common::requirement_entries(&spec.requirements),
+            resources: common::resource_list(&spec.requests)
+                .map(|requests| ClaimResources { requests: Some(requests), ..ClaimResources::default() }),
+            startup_taints: common::taint_list(&spec.startup_taints),
+            taints: common::taint_list(&spec.taints),
+            termination_grace_period: spec.termination_grace_period.map(duration::format),
+            ..NodeClaimSpec::default()
+        },
+    );
+    object.metadata.labels = common::text_map(&labels);
+    if !spec.planned.is_empty() {
+        let planned = serde_json::to_string(&spec.planned)?;
+        object.metadata.annotations = Some(BTreeMap::from([(PLANNED_OFFERINGS.to_owned(), planned)]));
+    }
+    Ok(object)
+}
+
+fn write_status(status: &ClaimStatus) -> NodeClaimStatus {
+    let step = |kind: &str, at: Option<Timestamp>| {
+        at.map(|at| ClaimCondition {
+            kind: kind.to_owned(),
+            status: "True".to_owned(),
+            reason: Some(kind.to_owned()),
+            last_transition_time: at.to_string(),
+            ..ClaimCondition::default()
+        })
+    };
+    let failed = status.launch_failed.as_ref().map(|failure| ClaimCondition {
+        kind: "Launched".to_owned(),
+        status: "False".to_owned(),
+        reason: Some(failure.code.to_string()),
+        message: Some(failure.message.to_string()),
+        last_transition_time: failure.at.to_string(),
+        ..ClaimCondition::default()
+    });
+    let conditions: Vec<ClaimCondition> = [
+        step("Launched", status.launched),
+        failed.filter(|_| status.launched.is_none()),
+        step("Registered", status.registered),
+        step("Initialized", status.initialized),
+        step("Billed", status.billed),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    NodeClaimStatus {
+        allocatable: common::resource_list(&status.allocatable),
+        capacity: common::resource_list(&status.capacity),
+        conditions: (!conditions.is_empty()).then_some(conditions),
+        last_pod_event_time: status.last_pod_event.map(|t| t.to_string()),
+        node_name: status.node_name.as_ref().map(|n| n.as_str().to_owned()),
+        provider_id: status.provider_id.as_ref().map(ToString::to_string),
+        ..NodeClaimStatus::default()
+    }
+}

@@ -1,0 +1,204 @@
+//! Steps of a NodeClaim: what does its status say once another step is done?
+//!
+//! Conditions are named as upstream names them. `Ready` sums them up, so that tools which know kstatus can wait for a
+//! claim. Conditions of others stay.
+
+use crate::convert::common;
+use crate::types::karpenter::{ClaimCondition, NodeClaim, NodeClaimStatus};
+use jiff::Timestamp;
+use napkeeper_core::plan::ClaimUpdate;
+
+/// The steps that lead to a node which runs pods.
+const LIFECYCLE_CONDITIONS: [&str; 3] = ["Launched", "Registered", "Initialized"];
+/// Longest reason that a condition may have.
+const MAX_REASON: usize = 1024;
+
+/// The status of a NodeClaim after a step that was done at `now`. Doing a step twice changes nothing.
+#[must_use]
+pub fn apply_claim_update(claim: &NodeClaim, update: &ClaimUpdate, now: Timestamp) -> NodeClaimStatus {
+    let mut status = claim.status.clone().unwrap_or_default();
+    let mut conditions = status.conditions.take().unwrap_or_default();
+    let generation = claim.metadata.generation;
+    let mut set = |mut condition: ClaimCondition| {
+        condition.observed_generation = generation;
+        upsert_condition(&mut conditions, condition);
+    };
+    match update {
+        ClaimUpdate::Launched { provider_id, offering: _, capacity, allocatable } => {
+            set(condition("Launched", "True", "Launched", now));
+            status.provider_id = Some(provider_id.to_string());
+            status.capacity = common::resource_list(capacity);
+            status.allocatable = common::resource_list(allocatable);
+        }
+        ClaimUpdate::LaunchFailed(failure) => {
+            let failed = condition("Launched", "False", &reason(&failure.code), failure.at);
+            let message: String = failure.message.chars().take(common::MAX_MESSAGE).collect();
+            set(ClaimCondition { message: Some(message), ..failed });
+        }
+        ClaimUpdate::Registered { node } => {
+            set(condition("Registered", "True", "Registered", now));
+            status.node_name = Some(node.as_str().to_owned());
+        }
+        ClaimUpdate::Initialized => set(condition("Initialized", "True", "Initialized", now)),
+        ClaimUpdate::BillingExtensionInstalled => set(condition("Billed", "True", "Billed", now)),
+        ClaimUpdate::PodEvent { at } => status.last_pod_event_time = Some(at.to_string()),
+    }
+    if !matches!(update, ClaimUpdate::PodEvent { .. }) {
+        let ready = ready(&conditions, now);
+        upsert_condition(&mut conditions, ClaimCondition { observed_generation: generation, ..ready });
+    }
+    status.conditions = (!conditions.is_empty()).then_some(conditions);
+    status
+}
+
+/// False when a step failed, True when all are done, Unknown on the way.
+fn ready(conditions: &[ClaimCondition], now: Timestamp) -> ClaimCondition {
+    let has = |step: &str, status: &str| conditions.iter().find(|c| c.kind == step && c.status == status);
+    let waits: Vec<&str> = LIFECYCLE_CONDITIONS.into_iter().filter(|step| has(step, "True").is_none()).collect();
+    if let Some(failed) = LIFECYCLE_CONDITIONS.into_iter().find_map(|step| has(step, "False")) {
+        let reason = failed.reason.as_deref().unwrap_or(&failed.kind);
+        return ClaimCondition { message: failed.message.clone(), ..condition("Ready", "False", reason, now) };
+    }
+    if waits.is_empty() {
+        return condition("Ready", "True", "Ready", now);
+    }
+    let message = format!("waiting to be {}", waits.join(", ").to_lowercase());
+    ClaimCondition { message: Some(message), ..condition("Ready", "Unknown", "InProgress", now) }
+}
+
+fn condition(kind: &str, status: &str, reason: &str, at: Timestamp) -> ClaimCondition {
+    ClaimCondition {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        last_transition_time: at.to_string(),
+        ..ClaimCondition::default()
+    }
+}
+
+/// Sets a condition. Its time moves only when its status does.
+fn upsert_condition(conditions: &mut Vec<ClaimCondition>, mut condition: ClaimCondition) {
+    match conditions.iter_mut().find(|c| c.kind == condition.kind) {
+        Some(there) => {
+            if there.status == condition.status {
+                condition.last_transition_time.clone_from(&there.last_transition_time);
+            }
+            condition.extra.clone_from(&there.extra);
+            *there = condition;
+        }
+        None => conditions.push(condition),
+    }
+}
+
+/// A code as a condition's reason may spell it.
+fn reason(code: &str) -> String {
+    let fits = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | ',' | ':') { c } else { '_' };
+    let text: String = code.chars().map(fits).take(MAX_REASON).collect();
+    let text = text.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).trim_end_matches([',', ':']);
+    if text.is_empty() { "Failed".to_owned() } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::convert::claim;
+    use napkeeper_core::catalog::{CapacityType, OfferingKey};
+    use napkeeper_core::model::amounts::resources::Resources;
+    use napkeeper_core::model::cluster::claim::{ClaimStatus, LaunchFailure};
+    use napkeeper_core::model::names::{NodeName, ProviderId, VmSize, Zone};
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn bare() -> NodeClaim {
+        serde_json::from_value(json!({
+            "metadata": { "name": "a-1", "uid": "u", "generation": 1 },
+            "spec": { "nodeClassRef": { "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "c" },
+                      "requirements": [] },
+            "status": { "conditions": [{ "type": "Drifted", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" }] },
+        }))
+        .unwrap()
+    }
+
+    fn launched() -> (ClaimUpdate, ProviderId, Resources) {
+        let vm = "azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/a-1";
+        let provider_id = ProviderId::parse(vm).unwrap();
+        let amounts = Resources { cpu_millis: 3860, memory: 7 << 30, pods: 110, ..Resources::default() };
+        let offering = OfferingKey {
+            size: VmSize::new("Standard_D4s_v5").unwrap(),
+            zone: Zone::new("1").unwrap(),
+            capacity_type: CapacityType::Spot,
+        };
+        let step = ClaimUpdate::Launched {
+            provider_id: provider_id.clone(),
+            offering,
+            capacity: amounts.clone(),
+            allocatable: amounts.clone(),
+        };
+        (step, provider_id, amounts)
+    }
+
+    fn words(object: &NodeClaim) -> Vec<String> {
+        let conditions = object.status.as_ref().unwrap().conditions.iter().flatten();
+        conditions.map(|c| format!("{}={} {}", c.kind, c.status, c.reason.as_deref().unwrap_or("-"))).collect()
+    }
+
+    #[test]
+    fn every_step_reads_back_and_time_moves_only_with_the_status() {
+        let (step, provider_id, amounts) = launched();
+        let mut object = bare();
+        let node = NodeName::new("aks-a-1").unwrap();
+        let steps = [
+            (step, "2026-03-01T00:01:00.5Z"),
+            (ClaimUpdate::Registered { node: node.clone() }, "2026-03-01T00:02:00Z"),
+            (ClaimUpdate::Initialized, "2026-03-01T00:03:00Z"),
+            (ClaimUpdate::PodEvent { at: at("2026-03-01T00:04:00Z") }, "2026-03-01T00:04:01Z"),
+            (ClaimUpdate::BillingExtensionInstalled, "2026-03-01T00:05:00Z"),
+        ];
+        for (step, time) in &steps {
+            object.status = Some(apply_claim_update(&object, step, at(time)));
+        }
+        let wanted = ClaimStatus {
+            launched: Some(at(steps[0].1)),
+            billed: Some(at(steps[4].1)),
+            launch_failed: None,
+            registered: Some(at(steps[1].1)),
+            initialized: Some(at(steps[2].1)),
+            provider_id: Some(provider_id),
+            node_name: Some(node),
+            capacity: amounts.clone(),
+            allocatable: amounts,
+            last_pod_event: Some(at("2026-03-01T00:04:00Z")),
+        };
+        assert_eq!(claim(&object).unwrap().status, wanted);
+        let all = [
+            "Billed=True Billed",
+            "Drifted=True -",
+            "Launched=True Launched",
+            "Ready=True Ready",
+            "Registered=True Registered",
+        ];
+        let mut seen = words(&object);
+        seen.sort();
+        assert_eq!(seen, [&all[..2], &["Initialized=True Initialized"], &all[2..]].concat());
+        let again = apply_claim_update(&object, &steps[1].0, at("2026-03-01T09:00:00Z"));
+        assert_eq!(object.status, Some(again), "a step that is repeated changes nothing");
+    }
+
+    #[test]
+    fn a_failed_launch_says_why_in_what_a_condition_may_hold() {
+        let mut object = bare();
+        let failure =
+            LaunchFailure { at: at("2026-03-01T00:01:00Z"), code: Arc::from("family_quota"), message: Arc::from("no") };
+        object.status =
+            Some(apply_claim_update(&object, &ClaimUpdate::LaunchFailed(failure.clone()), at("2026-03-01T00:02:00Z")));
+        assert_eq!(claim(&object).unwrap().status.launch_failed, Some(failure));
+        assert_eq!(words(&object)[1..], ["Launched=False family_quota", "Ready=False family_quota"]);
+        for (code, wanted) in [("Odd code!", "Odd_code_"), ("9", "Failed"), ("", "Failed"), ("-a:b,", "a:b")] {
+            assert_eq!(reason(code).trim_start_matches('_'), wanted, "{code:?}");
+        }
+    }
+}

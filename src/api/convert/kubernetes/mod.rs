@@ -1,0 +1,7 @@
+//! Conversion of Kubernetes' own kinds besides pods and volumes.
+
+pub(crate) mod kube_scheduler;
+pub(crate) mod namespace;
+pub(crate) mod node;
+pub(crate) mod pod_disruption_budget;
+pub(crate) mod workload;

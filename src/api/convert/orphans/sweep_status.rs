@@ -1,0 +1,295 @@
+//! Reports of sweeps: what does an OrphanSweep's status say?
+//!
+//! `Ready` is our own ability to look: findings never make it False, a listing that failed does. `Halted` says whether
+//! nothing is swept at all, and why; `Degraded` whether Azure denies what the mode asks for, so that the sweep only
+//! reports there.
+
+use crate::convert::common::{self, ConditionState};
+use crate::types::common::Condition;
+use crate::types::orphan_sweep::{
+    ApprovalStatus as WireApproval, KeptCount, KindCount, LastRun, MAX_APPROVALS, OrphanSweep, OrphanSweepStatus,
+    SweepDiscrepancy, SweepFinding, SweepReportOnly,
+};
+use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::model::amounts::money::HourlyPrice;
+use napkeeper_core::model::azure::cloud::ResourceKind;
+use napkeeper_core::model::errors::CloudErrorCode;
+use napkeeper_core::model::orphans::finding::{Classification, Finding};
+use napkeeper_core::model::orphans::report::{ApprovalStatus, Denial, Discrepancy, ReportOnlyFinding};
+use napkeeper_core::orphans::MAX_REPORTED_FINDINGS;
+use napkeeper_core::plan::{SweepReport, kind_label};
+use std::collections::BTreeSet;
+
+/// Most entries of a finding's lists.
+const MAX_LIST_ENTRIES: usize = 20;
+/// What costs are told for.
+const MONTH: SignedDuration = SignedDuration::from_hours(730);
+/// Longest text from Azure in a message.
+const MAX_QUOTE: usize = 1024;
+
+/// The status of a sweep after a report, written at `now`. A condition's time moves only when its status does.
+#[must_use]
+pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -> OrphanSweepStatus {
+    let known = sweep.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+    let generation = sweep.metadata.generation;
+    let orphans =
+        || report.totals.iter().filter(|((_, standing), _)| *standing == Classification::Orphan).map(|(_, t)| t);
+    let observed = report.observed_at.to_string();
+    let outlook = &report.summary;
+    let cost = orphans().map(|t| t.price).fold(HourlyPrice::ZERO, |sum, price| sum + price);
+    let approvals: Vec<_> = outlook.approvals.iter().take(MAX_APPROVALS).map(approval).collect();
+    let kept = outlook.orphans_kept_by_refusal.iter().map(|((kind, refusal), count)| KeptCount {
+        count: i64::from(*count),
+        kind: kind.as_str().to_owned(),
+        refusal: refusal.category().to_owned(),
+        ..KeptCount::default()
+    });
+    OrphanSweepStatus {
+        addresses: Some(orphans().map(|t| i64::from(t.addresses)).sum()),
+        approvals: (!approvals.is_empty()).then_some(approvals),
+        collected_last_day: Some(outlook.deletions_in_window.into()),
+        conditions: Some(conditions(report, known, generation, now)),
+        cost_per_hour_nano_usd: Some(cost.nanos()),
+        cost_per_month: Some(cost.over(MONTH).to_string()),
+        counts: Some(ResourceKind::ALL.into_iter().map(|kind| count(report, kind)).collect()),
+        discrepancies: Some(report.discrepancies.iter().take(MAX_LIST_ENTRIES).map(discrepancy).collect()),
+        findings: Some(report.findings.iter().take(MAX_REPORTED_FINDINGS).map(finding).collect()),
+        kept: outlook.orphans_kept_by_refusal.first_key_value().map(|_| kept.collect()),
+        last_run: Some(LastRun { started_at: observed.clone(), finished_at: Some(observed), ..LastRun::default() }),
+        last_whole_inventory: outlook.last_complete_inventory_at.map(|t| t.to_string()),
+        most_per_day: Some(outlook.cap.into()),
+        next_collection: outlook.next_collection.map(|t| t.to_string()),
+        next_observation: outlook.next_inventory.map(|t| t.to_string()),
+        observed_generation: generation,
+        orphans: Some(orphans().map(|t| i64::from(t.resources)).sum()),
+        report_only: Some(report.report_only.iter().take(MAX_LIST_ENTRIES).map(report_only).collect()),
+        ..OrphanSweepStatus::default()
+    }
+}
+
+fn conditions(report: &SweepReport, known: &[Condition], generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
+    let condition = |name: &str, status: &str, reason: &str, message: &str| {
+        common::condition(known, &ConditionState { name, status, reason, message }, generation, now)
+    };
+    // With a listing that is not whole nothing is known; where nothing at all was listed, there is no finding either.
+    let blind = report.totals.is_empty() || report.totals.keys().any(|(_, s)| *s == Classification::Unknown);
+    let ready = match &report.halted {
+        Some(why) if blind => condition("Ready", "False", "NotObserved", why),
+        _ => condition("Ready", "True", "Observed", ""),
+    };
+    let halted = match &report.halted {
+        Some(why) => condition("Halted", "True", "NothingIsSwept", why),
+        None => condition("Halted", "False", "Sweeping", ""),
+    };
+    let degraded = match report.summary.denials.first() {
+        Some(first) => condition("Degraded", "True", reason_of(first.code), &describe_denials(&report.summary.denials)),
+        None => condition("Degraded", "False", "NothingIsDenied", ""),
+    };
+    vec![ready, halted, degraded]
+}
+
+fn reason_of(code: CloudErrorCode) -> &'static str {
+    match code {
+        CloudErrorCode::Locked => "Locked",
+        CloudErrorCode::Lockdown => "Lockdown",
+        CloudErrorCode::Policy => "PolicyDenied",
+        _ => "PermissionDenied",
+    }
+}
+
+fn describe_denials(denials: &[Denial]) -> String {
+    let one = |denial: &Denial| {
+        let (word, kind) = (denial.action.as_gerund(), kind_label(denial.kind));
+        let message: String = denial.message.chars().take(MAX_QUOTE).collect();
+        format!(
+            "{word} a {kind} is denied since {}, orphans are only reported; retry at {}. Azure error: {message}",
+            denial.since, denial.retry_at
+        )
+    };
+    denials.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+fn approval(found: &ApprovalStatus) -> WireApproval {
+    WireApproval {
+        advice: (!found.advice.is_empty()).then(|| found.advice.to_string()),
+        expires_at: found.expires_at.to_string(),
+        id: found.id.as_str().to_owned(),
+        incarnation: found.incarnation.to_string(),
+        state: found.state.to_string(),
+        ..WireApproval::default()
+    }
+}
+
+fn count(report: &SweepReport, kind: ResourceKind) -> KindCount {
+    let of = |standing| Some(report.totals.get(&(kind, standing)).map_or(0, |total| i64::from(total.resources)));
+    KindCount {
+        foreign: of(Classification::Foreign),
+        in_flight: of(Classification::InFlight),
+        kind: kind.as_str().to_owned(),
+        orphan: of(Classification::Orphan),
+        owned: of(Classification::Owned),
+        protected: of(Classification::Protected),
+        suspect: of(Classification::Suspect),
+        unknown: of(Classification::Unknown),
+        ..KindCount::default()
+    }
+}
+
+fn finding(found: &Finding) -> SweepFinding {
+    let evidence = found.evidence.iter().take(MAX_LIST_ENTRIES).map(ToString::to_string).collect();
+    let refusals: BTreeSet<_> = found.refusals.iter().copied().collect();
+    SweepFinding {
+        addresses: Some(found.addresses.into()),
+        cost_per_hour_nano_usd: Some(found.price.nanos()),
+        evidence: Some(evidence),
+        first_seen: found.first_seen.map(|t| t.to_string()),
+        id: found.id.as_str().to_owned(),
+        incarnation: found.incarnation.to_string(),
+        kind: found.kind.as_str().to_owned(),
+        refusals: Some(refusals.into_iter().take(MAX_LIST_ENTRIES).map(|r| r.category().to_owned()).collect()),
+        standing: found.classification.as_str().to_owned(),
+        ..SweepFinding::default()
+    }
+}
+
+fn discrepancy(found: &Discrepancy) -> SweepDiscrepancy {
+    SweepDiscrepancy {
+        evidence: Some(found.evidence.iter().take(MAX_LIST_ENTRIES).map(ToString::to_string).collect()),
+        kind: found.kind.as_str().to_owned(),
+        object: found.object.to_string(),
+        remedy: Some(found.remedy.to_string()),
+        since: found.since.map(|t| t.to_string()),
+        ..SweepDiscrepancy::default()
+    }
+}
+
+fn report_only(found: &ReportOnlyFinding) -> SweepReportOnly {
+    SweepReportOnly {
+        evidence: Some(found.evidence.iter().take(MAX_LIST_ENTRIES).map(ToString::to_string).collect()),
+        id: found.id.as_str().to_owned(),
+        kind: found.kind.to_owned(),
+        service: found.service.as_ref().map(ToString::to_string),
+        ..SweepReportOnly::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use napkeeper_core::model::amounts::money::HourlyPrice;
+    use napkeeper_core::model::names::{ArmId, ObjectName};
+    use napkeeper_core::model::orphans::attempt::SweepAction;
+    use napkeeper_core::model::orphans::finding::DeletionRefusal;
+    use napkeeper_core::model::orphans::report::{ApprovalState, SweepStatusSummary};
+    use napkeeper_core::plan::ResourceTotal;
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_772_000_000 + seconds).unwrap()
+    }
+
+    fn report(standing: Classification, halted: Option<&str>) -> SweepReport {
+        let id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkInterfaces/n";
+        let found = Finding {
+            id: ArmId::new(id).unwrap(),
+            kind: ResourceKind::Nic,
+            incarnation: Arc::from("guid"),
+            classification: standing,
+            evidence: vec![Arc::from("no link")],
+            refusals: vec![DeletionRefusal::Mode, DeletionRefusal::TooYoung, DeletionRefusal::Mode],
+            price: HourlyPrice::parse_usd("0.004").unwrap(),
+            addresses: 1,
+            first_seen: Some(at(0)),
+        };
+        let total = ResourceTotal { resources: 3, price: HourlyPrice::parse_usd("0.012").unwrap(), addresses: 3 };
+        SweepReport {
+            sweep: ObjectName::new("s").unwrap(),
+            observed_at: at(60),
+            findings: vec![found; 60],
+            totals: [((ResourceKind::Nic, standing), total)].into(),
+            report_only: Vec::new(),
+            discrepancies: Vec::new(),
+            halted: halted.map(Arc::from),
+            summary: Default::default(),
+        }
+    }
+
+    fn sweep() -> OrphanSweep {
+        serde_json::from_value(json!({ "metadata": { "name": "s", "generation": 3 }, "spec": {} })).unwrap()
+    }
+
+    fn words(status: &OrphanSweepStatus) -> Vec<String> {
+        let conditions = status.conditions.iter().flatten();
+        conditions.map(|c| format!("{}={} {} {}", c.kind, c.status, c.message, c.last_transition_time)).collect()
+    }
+
+    #[test]
+    fn a_status_holds_the_sums_of_orphans_and_no_more_findings_than_fit() {
+        let status = sweep_status(&sweep(), &report(Classification::Orphan, None), at(61));
+        assert_eq!((status.orphans, status.addresses, status.observed_generation), (Some(3), Some(3), Some(3)));
+        assert_eq!(status.cost_per_hour_nano_usd, Some(12_000_000));
+        let findings = status.findings.unwrap();
+        assert_eq!(findings.len(), 50);
+        assert_eq!(findings[0].refusals.as_deref().unwrap(), ["too_young", "mode"], "a set");
+        let counts: Vec<Value> = status.counts.unwrap().iter().map(|c| json!([c.kind, c.orphan])).collect();
+        assert_eq!(counts, [json!(["Nic", 3]), json!(["OsDisk", 0]), json!(["Vm", 0]), json!(["DataDisk", 0])]);
+    }
+
+    #[test]
+    fn findings_and_the_breaker_leave_ready_true_and_a_failed_listing_does_not() {
+        let mut object = sweep();
+        let first = sweep_status(&object, &report(Classification::Orphan, None), at(1));
+        let all_well = ["Ready=True", "Halted=False", "Degraded=False"].map(|word| format!("{word}  {}", at(1)));
+        assert_eq!(words(&first), all_well);
+        object.status = Some(first);
+        let tripped = sweep_status(&object, &report(Classification::Suspect, Some("tripped")), at(2));
+        assert_eq!(words(&tripped)[..2], [format!("Ready=True  {}", at(1)), format!("Halted=True tripped {}", at(2))]);
+        let blind = sweep_status(&object, &report(Classification::Unknown, Some("listing disks: 403")), at(3));
+        assert_eq!(words(&blind)[0], format!("Ready=False listing disks: 403 {}", at(3)));
+    }
+
+    #[test]
+    fn what_azure_denies_degrades_and_ready_stays_true() {
+        let mut report = report(Classification::Orphan, None);
+        report.summary = SweepStatusSummary {
+            denials: vec![Denial {
+                action: SweepAction::Delete,
+                kind: ResourceKind::Nic,
+                code: CloudErrorCode::Lockdown,
+                message: Arc::from("denied by the system"),
+                since: at(0),
+                retry_at: at(1200),
+            }],
+            approvals: vec![ApprovalStatus {
+                id: ArmId::new("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d").unwrap(),
+                incarnation: Arc::from("i"),
+                expires_at: at(0),
+                state: ApprovalState::Expired,
+                advice: Arc::from("remove these lines"),
+            }],
+            orphans_kept_by_refusal: [((ResourceKind::Nic, DeletionRefusal::Denied), 3)].into(),
+            next_collection: Some(at(600)),
+            deletions_in_window: 2,
+            cap: 5,
+            ..SweepStatusSummary::default()
+        };
+        let status = sweep_status(&sweep(), &report, at(1));
+        let conditions = status.conditions.unwrap();
+        let of = |kind: &str| conditions.iter().find(|c| c.kind == kind).unwrap();
+        assert_eq!(
+            (&*of("Ready").status, &*of("Degraded").status, &*of("Degraded").reason),
+            ("True", "True", "Lockdown")
+        );
+        assert!(
+            of("Degraded").message.contains("deleting a NIC is denied") && of("Degraded").message.contains("system")
+        );
+        let approval = &status.approvals.unwrap()[0];
+        assert_eq!((&*approval.state, approval.advice.as_deref()), ("Expired", Some("remove these lines")));
+        let kept = &status.kept.unwrap()[0];
+        assert_eq!((&*kept.kind, &*kept.refusal, kept.count), ("Nic", "denied", 3));
+        assert_eq!((status.collected_last_day, status.most_per_day), (Some(2), Some(5)));
+        assert_eq!(status.cost_per_month.as_deref(), Some("$8.76"));
+        assert_eq!(status.next_collection, Some(at(600).to_string()));
+    }
+}

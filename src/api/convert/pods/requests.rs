@@ -1,0 +1,93 @@
+//! What does a pod ask for?
+//!
+//! As kube-scheduler counts (`k8s.io/component-helpers/resource`, PodRequests): containers and sidecars together, or
+//! the greediest moment of the start if that is more, plus the overhead of the runtime class.
+
+use crate::convert::common;
+use crate::convert::violations::Violations;
+use crate::field_path::Path;
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+use napkeeper_core::model::amounts::resources::Resources;
+
+const HUGE_PAGES: &str = "hugepages-";
+
+/// The requests of a pod, `pods: 1` included. `at` is the path of the pod spec.
+pub(crate) fn requests(spec: &PodSpec, at: &Path, found: &mut Violations) -> Resources {
+    let mut running = Resources::default();
+    for (i, container) in spec.containers.iter().enumerate() {
+        running.add(&container_requests(container, &at.key("containers").index(i), found));
+    }
+    let mut starting = Resources::default();
+    let mut sidecars = Resources::default();
+    for (i, container) in spec.init_containers.iter().flatten().enumerate() {
+        let own = container_requests(container, &at.key("initContainers").index(i), found);
+        if container.restart_policy.as_deref() == Some("Always") {
+            sidecars.add(&own);
+            starting.raise_to_at_least(&sidecars);
+        } else {
+            starting.raise_to_at_least(&own.plus(&sidecars));
+        }
+    }
+    let mut total = running.plus(&sidecars);
+    total.raise_to_at_least(&starting);
+    override_by_pod(&mut total, spec, &at.key("resources"), found);
+    let overhead = spec.overhead.iter().flatten().map(|(k, q)| (k, &q.0));
+    total.add(&common::resources_by(amount, overhead, &at.key("overhead"), found));
+    total.pods = 1;
+    total
+}
+
+/// An amount that a pod may ask for.
+fn amount(name: &str, text: &str) -> Result<i64, String> {
+    let amount = common::amount(name, text).map_err(|error| error.to_string())?;
+    if amount < 0 { Err(format!("{text} must not be negative")) } else { Ok(amount) }
+}
+
+/// A request that is absent is the limit, as the API server defaults it.
+fn container_requests(container: &Container, at: &Path, found: &mut Violations) -> Resources {
+    container.resources.as_ref().map(|r| requests_or_limits(r, &at.key("resources"), found)).unwrap_or_default()
+}
+
+fn requests_or_limits(resources: &ResourceRequirements, at: &Path, found: &mut Violations) -> Resources {
+    let requests = resources.requests.iter().flatten().map(|(k, q)| (k, &q.0));
+    let mut all = common::resources_by(amount, requests, &at.key("requests"), found);
+    let asked = |name: &String| resources.requests.as_ref().is_some_and(|r| r.contains_key(name));
+    for (name, quantity) in resources.limits.iter().flatten().filter(|(name, _)| !asked(name)) {
+        let path = at.key("limits").key(name);
+        if let Some(amount) = found.take(&path, amount(name, &quantity.0)) {
+            common::set_amount(&mut all, name, amount);
+        }
+    }
+    all
+}
+
+/// What the pod as a whole asks for stands in place of the sum of its containers, and what it is limited to where
+/// no container says anything, as the API server defaults it. Huge pages are always asked for whole.
+fn override_by_pod(total: &mut Resources, spec: &PodSpec, at: &Path, found: &mut Violations) {
+    let Some(resources) = &spec.resources else { return };
+    let limits = resources.limits.iter().flatten().map(|limit| ("limits", limit));
+    let limits = limits.filter(|(_, (name, _))| {
+        let asked = resources.requests.as_ref().is_some_and(|r| r.contains_key(*name));
+        !asked && (name.starts_with(HUGE_PAGES) || !is_requested_by_container(spec, name))
+    });
+    let requests = resources.requests.iter().flatten().map(|request| ("requests", request));
+    for (field, (name, quantity)) in requests.chain(limits).filter(|(_, (name, _))| is_pod_level_resource(name)) {
+        let path = at.key(field).key(name);
+        if let Some(amount) = found.take(&path, amount(name, &quantity.0)) {
+            common::set_amount(total, name, amount);
+        }
+    }
+}
+
+/// The resources that a pod may ask for as a whole; kube-scheduler takes no note of others there.
+fn is_pod_level_resource(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with(HUGE_PAGES)
+}
+
+fn is_requested_by_container(spec: &PodSpec, name: &str) -> bool {
+    let mut containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    containers.any(|container| {
+        let lists = container.resources.iter().flat_map(|r| [&r.requests, &r.limits]);
+        lists.flatten().any(|list| list.contains_key(name))
+    })
+}
