@@ -5,7 +5,7 @@
 
 use crate::validate::SourcedValidator;
 use jiff::Timestamp;
-use napkeeper_api::facts::Published;
+use napkeeper_api::azure_facts::PublishedFacts;
 use napkeeper_core::catalog::live::{AzureFacts, PriceSheet, Quota, STALE_AFTER, catalog_from_facts};
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::engine::controller::Controller;
@@ -139,8 +139,9 @@ impl ClusterView {
     ///
     /// # Errors
     /// When the embedded facts cannot be read.
-    pub fn set_facts(&mut self, published: Option<&Published>) -> Result<(), SchemaError> {
-        let is_ours = |published: &&Published| self.region.as_ref().is_none_or(|region| *region == published.region);
+    pub fn set_facts(&mut self, published: Option<&PublishedFacts>) -> Result<(), SchemaError> {
+        let is_ours =
+            |published: &&PublishedFacts| self.region.as_ref().is_none_or(|region| *region == published.region);
         let found = published.filter(is_ours).and_then(|p| Some((&p.facts, self.catalog.region(&p.region)?)));
         let none = AzureFacts::default();
         let facts = found.as_ref().map_or(&none, |(facts, _)| *facts);

@@ -17,7 +17,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use jiff::Timestamp;
-use napkeeper_core::admission::blockers::ClusterBlockers;
+use napkeeper_core::admission::pdb_blockers::ClusterBlockers;
 use napkeeper_core::admission::placement_policy::PlacementPolicies;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::snapshot::Snapshot;

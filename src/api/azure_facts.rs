@@ -1,4 +1,4 @@
-//! `napkeeper-facts`: how does the controller tell others what Azure says?
+//! The ConfigMap `napkeeper-facts`, in which the controller publishes what it reads from Azure.
 //!
 //! A ConfigMap with the format's version, the region, and one JSON text per fact: `asOf`, the failure since if there is
 //! one, and the value. Whoever reads it takes what it understands: a fact that is missing or broken is unknown, and does

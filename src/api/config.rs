@@ -1,4 +1,4 @@
-//! `napkeeper.yaml`: what must be known of a repository's clusters that its manifests cannot say?
+//! `napkeeper.yaml`, the settings of the clusters of a repository.
 
 use crate::manifests::Problem;
 use crate::types::decode::decode;

@@ -1,4 +1,4 @@
-//! Where in an object is something?
+//! Paths of fields in an object.
 
 use std::fmt;
 use std::sync::Arc;

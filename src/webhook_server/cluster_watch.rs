@@ -3,8 +3,8 @@
 //! It watches as the controller does. Without a cluster the webhook answers as well: verdicts do not need one, and there
 //! are no hints.
 
-use napkeeper_api::facts::Published;
-use napkeeper_core::admission::blockers::ClusterBlockers;
+use napkeeper_api::azure_facts::PublishedFacts;
+use napkeeper_core::admission::pdb_blockers::ClusterBlockers;
 use napkeeper_core::admission::placement_policy::PlacementPolicies;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::names::Region;
@@ -115,7 +115,7 @@ async fn stop_waiting(listed: &Check) -> Infallible {
 async fn update(
     mut view: ClusterView,
     mut changes: mpsc::Receiver<WatchEvent>,
-    mut facts: watch::Receiver<Option<Published>>,
+    mut facts: watch::Receiver<Option<PublishedFacts>>,
     listed: &Check,
 ) -> anyhow::Result<()> {
     let mut synced = false;

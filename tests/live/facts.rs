@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::api::{Api, ListParams};
-use napkeeper_api::azure_facts::{FACTS_CONFIG_MAP, Published};
+use napkeeper_api::azure_facts::{FACTS_CONFIG_MAP, PublishedFacts};
 use napkeeper_core::catalog::live::FactKind;
 use napkeeper_tests::lab::{Lab, NAMESPACE};
 use serde_json::json;
@@ -17,11 +17,11 @@ const STEP: Duration = Duration::from_secs(120);
 const MOST_BYTES: usize = 900 << 10;
 
 /// The object, once it has all facts.
-async fn whole(lab: &Lab) -> Result<(ConfigMap, Published)> {
+async fn whole(lab: &Lab) -> Result<(ConfigMap, PublishedFacts)> {
     let api: Api<ConfigMap> = Api::namespaced(lab.plane.client().await?, NAMESPACE);
     eventually("whole napkeeper-facts", STEP, async || {
         let Some(map) = api.get_opt(FACTS_CONFIG_MAP).await? else { return Ok(None) };
-        let published = Published::read(map.data.as_ref().context("no data")?)?;
+        let published = PublishedFacts::read(map.data.as_ref().context("no data")?)?;
         let known = &published.facts;
         let rest = known.images.is_some() && known.subnets.is_some() && known.locks.is_some();
         let whole = known.sizes.is_some() && known.prices.is_some() && known.quota.is_some() && rest;
@@ -76,7 +76,7 @@ async fn what_fails_stays_as_it_was(lab: &mut Lab) -> Result<()> {
     let api: Api<ConfigMap> = Api::namespaced(lab.plane.client().await?, NAMESPACE);
     let published = eventually("a failing fact in napkeeper-facts", STEP, async || {
         let map = api.get(FACTS_CONFIG_MAP).await?;
-        let published = Published::read(map.data.as_ref().context("no data")?)?;
+        let published = PublishedFacts::read(map.data.as_ref().context("no data")?)?;
         Ok(published.failing.contains_key(&FactKind::Locks).then_some(published))
     })
     .await?;

@@ -11,7 +11,7 @@ use crate::review::Request;
 use k8s_openapi::api::core::v1::{Pod as WirePod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use napkeeper_api::convert;
-use napkeeper_api::path::pointer_token;
+use napkeeper_api::field_path::pointer_token;
 use napkeeper_core::model::cluster::pod::PodOwner;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};

@@ -7,7 +7,7 @@ use axum::http::Request;
 use k8s_openapi::api::core::v1::Pod as WirePod;
 use napkeeper_api::convert;
 use napkeeper_api::types::karpenter::NodeClaim;
-use napkeeper_core::admission::blockers::{BlockingPdb, ClusterBlockers, NodeClassNotReady};
+use napkeeper_core::admission::pdb_blockers::{BlockingPdb, ClusterBlockers, NodeClassNotReady};
 use napkeeper_core::model::names::{Namespace, NodeClassName, ObjectName, ProviderId};
 use napkeeper_core::model::requirements::Requirements;
 use napkeeper_core::snapshot::Snapshot;

@@ -3,7 +3,7 @@
 use crate::tests::node;
 use crate::{ClusterView, SourcedValidator, ViewMetrics, ViewOutputs};
 use jiff::Timestamp;
-use napkeeper_api::facts::Published;
+use napkeeper_api::azure_facts::PublishedFacts;
 use napkeeper_core::catalog::live::{AzureFacts, Fact, SizeListing};
 use napkeeper_core::model::names::Region;
 use napkeeper_core::snapshot::Snapshot;
@@ -22,9 +22,9 @@ fn view(region: Option<&str>) -> (ClusterView, Receivers) {
     (view, (snapshot, latest_validator))
 }
 
-fn published(region: &str) -> Published {
+fn published(region: &str) -> PublishedFacts {
     let sizes = Fact { as_of: Timestamp::now(), value: Arc::new(SizeListing::default()) };
-    Published {
+    PublishedFacts {
         region: Region::new(region).unwrap(),
         facts: AzureFacts { sizes: Some(sizes), ..AzureFacts::default() },
         failing: BTreeMap::new(),

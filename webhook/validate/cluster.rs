@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use napkeeper_api::convert;
 use napkeeper_api::types::aks_node_class::AKSNodeClass;
 use napkeeper_api::types::karpenter::NodePool as WirePool;
-use napkeeper_core::admission::blockers::{ClusterBlockers, NodeClassNotReady};
+use napkeeper_core::admission::pdb_blockers::{ClusterBlockers, NodeClassNotReady};
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::pod::Labels;
 use napkeeper_core::model::cluster::pool::NodePool;

@@ -21,7 +21,7 @@ use deletion_protection::deletion_finding;
 use jiff::Timestamp;
 use napkeeper_api::manifests::Object;
 use napkeeper_api::yaml::Document;
-use napkeeper_core::admission::blockers::ClusterBlockers;
+use napkeeper_core::admission::pdb_blockers::ClusterBlockers;
 use napkeeper_core::model::names::NodeClassName;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_verdict::policy::Policies;

@@ -1,4 +1,4 @@
-//! Bootstrap: what does the custom data of a VM tell its kubelet?
+//! The custom data of a VM, with which its kubelet joins the cluster.
 //!
 //! AKS node images start the kubelet with `/etc/default/kubelet`: `KUBELET_NODE_LABELS` holds the labels, and
 //! `KUBELET_FLAGS` the rest (Azure/AgentBaker, `parts/linux/cloud-init`). [`custom_data`] and [`parse_custom_data`] are each other's

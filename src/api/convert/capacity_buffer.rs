@@ -1,4 +1,4 @@
-//! CapacityBuffers: how much room is asked for, and what is told of it?
+//! Conversion of CapacityBuffers, and their status.
 
 use crate::convert::common::{self, ConditionState};
 use crate::convert::pods::pod_template;

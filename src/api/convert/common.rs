@@ -1,4 +1,4 @@
-//! What do all objects say about themselves, and what do kinds share?
+//! Conversion of metadata and of fields that several kinds have.
 
 use crate::convert::violations::Violations;
 use crate::field_path::Path;

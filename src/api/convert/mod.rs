@@ -1,4 +1,4 @@
-//! How do objects become the domain's types, and back?
+//! Conversion of Kubernetes objects into types of the domain, and back.
 //!
 //! Every conversion collects all that is wrong, each with the path of its field. Defaults are those that the API
 //! server would have put in. A manifest that no API server has seen has no UID; it gets `unsaved-<name>`.

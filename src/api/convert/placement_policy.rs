@@ -1,4 +1,4 @@
-//! PlacementPolicies: which defaults do new pods get, and where?
+//! Conversion of PlacementPolicies.
 
 use crate::convert::common;
 use crate::convert::pods::node_affinity::label_selector;

@@ -1,4 +1,4 @@
-//! What is wrong with an object, all of it?
+//! All violations of an object.
 
 use crate::field_path::Path;
 use std::fmt;

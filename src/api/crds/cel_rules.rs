@@ -1,4 +1,4 @@
-//! Which rules across fields does the API server check for Karpenter's kinds?
+//! CEL rules of the CRDs of Karpenter.
 //!
 //! The rules are those of `karpenter-core` v1.14 and of the Azure provider of August 2026, in our own words: the same
 //! objects pass, and a refusal names the same field. One table says where each rule stands; `apply` writes it into a

@@ -1,4 +1,4 @@
-//! Which CustomResourceDefinitions do the types make?
+//! The CustomResourceDefinitions, generated from the types.
 
 pub mod cel_rules;
 

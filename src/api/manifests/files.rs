@@ -1,4 +1,4 @@
-//! Which files belong to a path, and what do they say?
+//! Manifest files below a path, and their content.
 
 use super::Problem;
 use crate::yaml::{self, Chunk, Document, Reading};

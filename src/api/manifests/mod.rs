@@ -1,4 +1,4 @@
-//! Which objects do files and folders hold?
+//! Objects in files and folders.
 //!
 //! [`load`] reads documents, [`objects`] turns them into the domain's types, [`read`] does both. Nothing here checks
 //! schemas: that is the verdict's business. What cannot be read or converted is a [`Problem`] with its place.

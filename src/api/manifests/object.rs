@@ -1,4 +1,4 @@
-//! Which object of the domain is a document?
+//! Conversion of documents into objects of the domain.
 
 use super::Problem;
 use crate::convert::{self, Deployment, Job, Violations};

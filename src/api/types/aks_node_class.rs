@@ -1,4 +1,4 @@
-//! AKSNodeClasses, `karpenter.azure.com/v1beta1`: what does the Azure provider's own API look like?
+//! AKSNodeClasses, `karpenter.azure.com/v1beta1`.
 //!
 //! Fields, defaults and limits are those of `karpenter-provider-azure` of August 2026. `v1alpha2` has the same schema,
 //! so one type serves both versions.

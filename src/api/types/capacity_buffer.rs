@@ -1,4 +1,4 @@
-//! CapacityBuffers, `autoscaling.x-k8s.io/v1beta1`: which room does a team want to be free at any time?
+//! CapacityBuffers, `autoscaling.x-k8s.io/v1beta1`.
 //!
 //! The kind is shared by autoscalers of nodes (Kubernetes SIG Autoscaling); its definition is not ours to install. Of its
 //! fields those stand here that are read or written.

@@ -1,4 +1,4 @@
-//! What do the objects of all kinds have in common on the wire?
+//! Types that several kinds have in common.
 //!
 //! The macro `wire!` declares an object of the API. `name: Type` is a required field, `name?: Type` one that may be absent.
 //! Every object keeps the fields that it does not know in `extra`, so they survive a round trip; the generated

@@ -1,4 +1,4 @@
-//! NodePools and NodeClaims, `karpenter.sh/v1`: what does Karpenter's own API look like?
+//! NodePools and NodeClaims, `karpenter.sh/v1`.
 //!
 //! Fields, defaults and limits are those of `karpenter-core` v1.14. As upstream, the values of a requirement are not
 //! checked by the schema.

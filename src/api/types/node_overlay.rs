@@ -1,4 +1,4 @@
-//! NodeOverlays, `karpenter.sh/v1alpha1`: which prices and resources does a platform team know better?
+//! NodeOverlays, `karpenter.sh/v1alpha1`.
 //!
 //! Fields and limits are those of `karpenter-core` v1.14. Its rules, in our own words, stand here beside their fields; the
 //! rules that NodePools have too are in `cel_rules.rs`.

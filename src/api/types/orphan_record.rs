@@ -1,4 +1,4 @@
-//! OrphanRecords, `napkeeper.io/v1alpha1`: where does the memory of sweeps live?
+//! OrphanRecords, `napkeeper.io/v1alpha1`.
 //!
 //! Nobody writes these by hand. Each object holds at most [`MAX_ENTRIES`] entries, so that it stays far below what
 //! etcd takes. Their lists are atomic: there is one writer, and keeping track of who owns each entry would double them.

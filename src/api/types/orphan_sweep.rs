@@ -1,4 +1,4 @@
-//! OrphanSweeps, `napkeeper.io/v1alpha1`: what may be swept, when, and with whose leave?
+//! OrphanSweeps, `napkeeper.io/v1alpha1`.
 
 use crate::types::common::{Condition, DURATION, wire};
 use kube::CustomResource;

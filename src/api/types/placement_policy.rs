@@ -1,4 +1,4 @@
-//! PlacementPolicies, `napkeeper.io/v1alpha1`: which defaults do new pods get, and where?
+//! PlacementPolicies, `napkeeper.io/v1alpha1`.
 
 use crate::types::common::{DURATION, QUALIFIED_NAME, wire};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;

@@ -1,4 +1,4 @@
-//! SchedulerConfigurations, `aks.azure.com/v1alpha1`: how is the kube-scheduler of AKS configured?
+//! SchedulerConfigurations, `aks.azure.com/v1alpha1`.
 //!
 //! The kind is AKS's own (configurable scheduler profiles); it reads the one that is named `upstream`. Of its fields the
 //! one stands here that is read.

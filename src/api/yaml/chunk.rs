@@ -1,4 +1,4 @@
-//! Where do the documents of a text begin and end?
+//! The documents of a text.
 //!
 //! As kubectl does it, a text is cut at every line that begins with `---`, before any of it is read: one document's
 //! mistake is not its neighbour's, and each can be read by itself, on any thread.

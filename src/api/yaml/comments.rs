@@ -1,4 +1,4 @@
-//! Which comments does a file hold, and where?
+//! The comments of a file.
 //!
 //! Comments are found by the parser, so a `#` in a quoted text or in a block of text is none. Reading a file drops its
 //! comments: this is a second look, for whoever needs it.

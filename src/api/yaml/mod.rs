@@ -1,4 +1,4 @@
-//! What does a YAML or JSON file say, and where does each value stand?
+//! YAML and JSON files with the positions of their values.
 //!
 //! Plain scalars are resolved as kubectl does (YAML 1.1). Duplicate keys are reported, though kubectl would let the
 //! last one win in silence. Aliases and merge keys work, up to [`MAX_NODES`] values in a document.

@@ -1,4 +1,4 @@
-//! From where to where in a text does each value reach?
+//! The span of each value in a text.
 //!
 //! A tree of byte ranges for those who change a text ([`super::edit`]). It holds one document at a time, and keeps
 //! aliases and merge keys as they are written.

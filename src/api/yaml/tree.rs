@@ -1,4 +1,4 @@
-//! How do the parser's events become trees?
+//! Trees built from the parser's events.
 
 use super::{Chunk, Position, Problem, ProblemKind, scalar};
 use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag, options};

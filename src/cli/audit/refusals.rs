@@ -95,7 +95,7 @@ fn fixed(refusal: DeletionRefusal, sightings: u32, pause_is_known: bool) -> (&'s
 }
 
 fn too_young(audited: &AuditFinding<'_>) -> (String, String) {
-    let minimum_age = napkeeper_api::duration::format(audited.minimum_age);
+    let minimum_age = napkeeper_api::types::duration::format(audited.minimum_age);
     match audited.eligible_at.map(seconds) {
         Some(at) => (format!("{minimum_age} grace period ends at {at}"), format!("wait until {at}")),
         None => (

@@ -3,7 +3,7 @@
 //! Both are read as the controller reads a cluster.
 
 use anyhow::{Context, bail};
-use napkeeper_api::facts::Published;
+use napkeeper_api::azure_facts::PublishedFacts;
 use napkeeper_controller::wall_clock::WallClock;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_kube::list::recording::{Objects, replay};
@@ -52,7 +52,7 @@ csinodes,namespaces,services --all-namespaces -o json";
 pub(super) struct ListedCluster {
     pub(super) snapshot: Snapshot,
     /// What the controller has published in it.
-    pub(super) published: Option<Published>,
+    pub(super) published: Option<PublishedFacts>,
     /// What could not be read.
     pub(super) remarks: Vec<String>,
 }

@@ -7,7 +7,7 @@ use super::state::SchedulingState;
 use crate::simulate::input::{self, Input, InputArgs};
 use anyhow::{anyhow, bail};
 use jiff::SignedDuration;
-use napkeeper_api::duration;
+use napkeeper_api::types::duration;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::model::names::{ObjectKey, Region};

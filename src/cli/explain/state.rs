@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_api::azure_facts::Published;
+use napkeeper_api::azure_facts::PublishedFacts;
 use napkeeper_core::catalog::live::{Fact, InfrastructureFacts, PriceSheet, Quota, catalog_from_facts};
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog, instance_types, with_reserved};
 use napkeeper_core::model::labels;
@@ -29,7 +29,7 @@ pub(super) struct CatalogSources<'a> {
     /// That of the command line.
     pub(super) region: Option<&'a Region>,
     /// What the controller has published.
-    pub(super) published: Option<Published>,
+    pub(super) published: Option<PublishedFacts>,
     pub(super) sheet: &'a PriceSheet,
 }
 
@@ -58,7 +58,7 @@ impl CatalogSources<'_> {
 
     /// The sizes of a region by the published facts, which are added to the snapshot.
     fn sizes(&self, embedded: RegionCatalog, snapshot: &mut Snapshot, now: Timestamp) -> anyhow::Result<RegionCatalog> {
-        let Some(Published { region, facts: known, .. }) = &self.published else {
+        let Some(PublishedFacts { region, facts: known, .. }) = &self.published else {
             return Ok(self.sheet.applied(embedded));
         };
         if *region != embedded.region {

@@ -12,7 +12,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use input::{Input, InputArgs};
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_api::duration::parse_with_days;
+use napkeeper_api::types::duration::parse_with_days;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_sim::autoscaler::{self, Baseline};
 use napkeeper_sim::scenario::{LONGEST, Scenario};
@@ -115,7 +115,7 @@ impl Args {
         if let Some(cluster) = &self.cluster {
             command += &format!(" --cluster {cluster}");
         }
-        let time = napkeeper_api::duration::format(scenario.duration);
+        let time = napkeeper_api::types::duration::format(scenario.duration);
         command + &format!(" --region {} --seed {} --for {time}", scenario.region, scenario.seed)
     }
 }

@@ -1,7 +1,7 @@
 //! The objects that findings are about.
 
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Source;
-use napkeeper_api::path::Path;
 use napkeeper_api::yaml::{Chunk, Document, Reading};
 use napkeeper_verdict::Finding;
 use serde_json::Value;

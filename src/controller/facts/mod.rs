@@ -9,7 +9,7 @@ mod fetch;
 use fetch::FetchError;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
-use napkeeper_api::facts::Published;
+use napkeeper_api::azure_facts::PublishedFacts;
 use napkeeper_azure::{Azure, RetailPrices};
 use napkeeper_core::catalog::live::{
     AzureFacts, Fact, FactKind, FactSchedule, InfrastructureFacts, PriceSheet, Quota, catalog_from_facts, format_age,
@@ -160,7 +160,7 @@ impl FactCollector {
                 None
             }
         };
-        let Some(Published { facts: known, .. }) = found else { return };
+        let Some(PublishedFacts { facts: known, .. }) = found else { return };
         for (kind, as_of) in ages(&known) {
             self.schedule.restore(kind, as_of);
         }
@@ -231,7 +231,7 @@ impl FactCollector {
         }
         let failing = self.schedule.entries().filter_map(|(kind, _, failure)| Some((kind, failure?.clone()))).collect();
         let (region, known) = (embedded.region.clone(), self.known.clone());
-        let published = Published { region, facts: known, failing, unreadable: Vec::new() };
+        let published = PublishedFacts { region, facts: known, failing, unreadable: Vec::new() };
         // A failure is logged by the adapter. Either way the next attempt waits for its interval.
         if publish_facts(client, namespace, &published).await.is_ok() {
             self.has_unpublished = false;

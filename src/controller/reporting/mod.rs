@@ -87,7 +87,7 @@ impl Reporter {
             if let Some(first) = group.pods.first().filter(|_| !self.reported.contains(&why)) {
                 tracing::info!(pod = %first.key, pods = group.pods.len(), why, "cannot be scheduled");
                 let regarding = pod(&first.key, &first.uid);
-                self.events.publish(regarding, "NoPlace", &format!("no NodePool can run it: {why}"), true);
+                self.events.publish(regarding, "FailedScheduling", &format!("no NodePool can run it: {why}"), true);
             }
             problems.insert(why);
         }

@@ -1,4 +1,4 @@
 //! What admission needs of the domain: placement policies, and what blocks a change.
 
-pub mod blockers;
+pub mod pdb_blockers;
 pub mod placement_policy;

@@ -1,4 +1,4 @@
-//! Budgets: how many nodes of a pool may be disrupted now?
+//! Disruption budgets: how many nodes of a pool may be disrupted now.
 //!
 //! As Karpenter's (`nodepool.go`, `disruption/helpers.go`): the least of all active budgets that cover the reason;
 //! percentages round up; nodes that are not ready or being deleted already count against them; a budget that cannot

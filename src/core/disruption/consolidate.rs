@@ -1,4 +1,4 @@
-//! Consolidation: which node's pods fit elsewhere, or on one cheaper node?
+//! Consolidation: removes nodes whose pods fit elsewhere, or replaces them by a cheaper one.
 //!
 //! One node at a time, the one with the most money per pod to be moved first. Its pods are placed by the same
 //! simulation that provisions, with the node taken as gone: if they all fit on nodes that exist, it goes; if one new

@@ -1,4 +1,4 @@
-//! Disruption: which nodes go, when, and which are spared?
+//! Tests of disruption: which nodes are deleted, when, and which are kept.
 
 use super::{DisruptionMemory, disrupt};
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};

@@ -1,4 +1,4 @@
-//! The loop around the deciders: decisions are made, commands are performed, and what came of them is learned.
+//! The control loop: makes decisions, performs commands, and takes in their results.
 
 pub mod clock;
 mod concurrency;

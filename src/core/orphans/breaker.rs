@@ -2,13 +2,13 @@
 //!
 //! A restored or emptied API server makes healthy resources look like orphans all at once. Orphans come one by one.
 
-use super::assessment::{Assessment, SweepContext};
-use super::back_references::referenced_claim;
-use super::ownership::GroupState;
 use crate::model::azure::cloud::{CloudResource, ResourceKind};
 use crate::model::names::{ClaimName, Uid};
 use crate::model::orphans::record::{BreakerTrip, OrphanRecords};
 use crate::model::orphans::sweep::Sweep;
+use crate::orphans::assessment::ownership::GroupState;
+use crate::orphans::assessment::{Assessment, SweepContext};
+use crate::orphans::references::back_references::referenced_claim;
 use crate::plan::kind_label;
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
@@ -38,12 +38,12 @@ pub fn cleared_at<'a>(
 }
 
 /// True when a clearance lay in the future when the breaker tripped.
-pub(super) fn is_void(records: &OrphanRecords, cleared_at: Timestamp) -> bool {
+pub(in crate::orphans) fn is_void(records: &OrphanRecords, cleared_at: Timestamp) -> bool {
     records.trips.iter().any(|trip| trip.void.contains(&cleared_at))
 }
 
 /// Clearances that lie in the future.
-pub(super) fn future_clearances(sweeps: &[Sweep], now: Timestamp) -> Vec<Timestamp> {
+pub(in crate::orphans) fn future_clearances(sweeps: &[Sweep], now: Timestamp) -> Vec<Timestamp> {
     let mut to_come: Vec<Timestamp> =
         sweeps.iter().filter_map(|s| s.breaker_cleared_at.filter(|at| *at > now)).collect();
     to_come.sort_unstable();
@@ -84,14 +84,14 @@ fn describe(event: &str, trip: &BreakerTrip) -> String {
 /// NodeClaims that were seen being deleted, each with the last time. By name as well as by UID: beside managed NAP, what
 /// Karpenter's own Azure provider makes carries no UID, and is named after its claim alone.
 #[derive(Debug, Clone, Default)]
-pub(super) struct DeletingClaims {
+pub(in crate::orphans) struct DeletingClaims {
     uids: BTreeMap<Uid, Timestamp>,
     names: BTreeMap<ClaimName, Timestamp>,
 }
 
 impl DeletingClaims {
     /// Looks at the NodeClaims that are there now.
-    pub(super) fn observe(&mut self, snapshot: &Snapshot, now: Timestamp) {
+    pub(in crate::orphans) fn observe(&mut self, snapshot: &Snapshot, now: Timestamp) {
         for claim in snapshot.claims().values().filter(|claim| claim.deleting_at.is_some()) {
             self.uids.insert(claim.uid.clone(), now);
             self.names.insert(claim.name.clone(), now);
@@ -116,7 +116,7 @@ impl DeletingClaims {
 /// a nightly scale-down some claims are released between the two, and what the cloud still listed of them is no sign
 /// of a lost API server. Azure's listing may show it for a while yet; if it is there after that, it has leaked and
 /// counts, and only from then on is it sighted.
-pub(super) fn trips(
+pub(in crate::orphans) fn trips(
     case: &SweepContext<'_>,
     assessed: &[Assessment<'_>],
     leaving: &DeletingClaims,
@@ -157,7 +157,7 @@ fn is_new_suspect(case: &SweepContext<'_>, assessed: &Assessment<'_>) -> bool {
 }
 
 /// True while a resource may still be listed only because its NodeClaim, seen being deleted, has just gone.
-pub(super) fn was_claim_deleting_recently(
+pub(in crate::orphans) fn was_claim_deleting_recently(
     case: &SweepContext<'_>,
     assessed: &Assessment<'_>,
     leaving: &DeletingClaims,
@@ -171,7 +171,7 @@ fn count<T>(items: impl Iterator<Item = T>) -> u32 {
 }
 
 /// How many resources of an inventory this cluster owns.
-pub(super) fn count_owned(assessed: &[Assessment<'_>]) -> u32 {
+pub(in crate::orphans) fn count_owned(assessed: &[Assessment<'_>]) -> u32 {
     count(assessed.iter().filter(|a| a.ownership.is_ok()))
 }
 

@@ -22,47 +22,30 @@
 //! | `Cap` | [`DeletionBudget::reserve`] | |
 //! | `RecheckResource`, `RecheckOwners`, `RecordFirst` | [`SweepDeleteScript::new`] | |
 
-pub mod breaker;
-
-mod approvals;
 mod assessment;
-mod attached;
 mod audit;
-mod back_references;
-mod deletion_budget;
-mod deletion_order;
-mod denial;
-mod discrepancies;
-mod evidence;
-mod in_use;
-mod index;
-mod mark;
-mod ownership;
-mod price;
-mod rate_limiter;
-mod recording;
-mod reference_graph;
-mod report_only;
-mod summary;
+pub mod breaker;
+mod deletion_cap;
+mod records;
+mod references;
+mod report;
 mod sweep;
-mod sweep_delete;
-mod sweep_pass;
 
-pub use approvals::approval_statuses as look_at_approvals;
+pub use assessment::attached::AttachedResources;
+pub use assessment::price::VmPrices;
 pub use assessment::{Assessment, SweepContext, findings_for};
-pub use attached::AttachedResources;
 pub use audit::{AuditFinding, AuditStatus, audit};
-pub use deletion_budget::DeletionBudget;
-pub use discrepancies::find_discrepancies;
-pub use mark::MarkScript;
-pub use price::VmPrices;
-pub use rate_limiter::{DELETES_PER_MINUTE, MAX_CONCURRENT, TAGS_PER_MINUTE};
-pub use recording::apply;
-pub use reference_graph::{ReferenceGraph, SignOfLife};
-pub use report_only::report_only_findings;
+pub use deletion_cap::DeletionBudget;
+pub use records::apply;
+pub use references::{ReferenceGraph, SignOfLife};
+pub use report::discrepancies::find_discrepancies;
+pub use report::ip_addresses::report_only_findings;
+pub use sweep::approvals::approval_statuses as look_at_approvals;
+pub use sweep::delete::{SweepDeleteScript, final_check};
+pub use sweep::mark::MarkScript;
+pub use sweep::pass::MAX_REPORTED_FINDINGS;
+pub use sweep::rate_limiter::{DELETES_PER_MINUTE, MAX_CONCURRENT, TAGS_PER_MINUTE};
 pub use sweep::{SweepMemory, sweep};
-pub use sweep_delete::{SweepDeleteScript, final_check};
-pub use sweep_pass::MAX_REPORTED_FINDINGS;
 
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,16 @@
-//! Provisioning: when are waiting pods placed, and which NodeClaims are created for them?
+//! Provisioning: places waiting pods in batches, and creates NodeClaims for them.
 //!
-//! Pods are gathered for a short while, so that pods of one rollout share nodes: until no new pod has come for
-//! `batch_idle`, at the longest for `batch_max`. Then [`schedule_with_cost`] places them.
+//! Pods are gathered in a [`BatchWindow`]; then [`schedule_with_cost`] places them.
 
+mod batch_window;
+pub mod capacity_buffers;
+
+use self::batch_window::BatchWindow;
 use self::capacity_buffers::{BufferPlacement, buffer_chunks, buffer_placements};
 use crate::catalog::live::STALE_AFTER;
 use crate::model::cluster::claim::ClaimSpec;
 use crate::model::cluster::pod::Pod;
-use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey, Uid};
+use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
 use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
 use crate::plan::{ClaimDraft, Command, Plan};
 use crate::scheduling::{
@@ -28,9 +31,7 @@ const UNPLACED_RETRY: SignedDuration = SignedDuration::from_secs(10);
 /// a lost pass has made claims for fit those claims, which are found in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProvisionMemory {
-    /// Waiting pods that have been placed, or found to have no place, in an earlier pass.
-    considered: BTreeSet<Uid>,
-    window: Option<BatchWindow>,
+    batch_window: BatchWindow,
     /// What the last pass saw, and when: nothing new means nothing to do.
     last_pass: Option<(StateGenerations, Timestamp)>,
     /// Nodes and claims that pods were placed on lately, and until when they count as wanted.
@@ -48,12 +49,6 @@ pub struct ProvisionMemory {
     pub unavailable: UnavailableOfferings,
     /// What the nodes of all passes cost when they were planned, and what they cost at the least. Lost: it is counted anew.
     pub planned_cost: PlanCost,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct BatchWindow {
-    opened: Timestamp,
-    newest: Timestamp,
 }
 
 /// Generations of all that a placement depends on.
@@ -93,13 +88,12 @@ pub fn provision(
     memory.nominated.retain(|_, until| *until > now);
     let pods: Vec<Arc<Pod>> = pods_to_schedule(snapshot).into_iter().chain(buffer_chunks(snapshot)).collect();
     if pods.is_empty() {
-        memory.window = None;
-        memory.considered.clear();
+        memory.batch_window = BatchWindow::default();
         memory.unplaced.clear();
         memory.buffer_statuses.clear();
         return plan;
     }
-    let due = memory.batch_closes_at(&pods, settings, now).or_else(|| memory.retry_at(snapshot, now));
+    let due = memory.batch_window.closes_at(&pods, settings, now).or_else(|| memory.retry_at(snapshot, now));
     match due {
         Some(at) if at <= now => {}
         Some(at) => {
@@ -159,21 +153,6 @@ pub(crate) fn pods_to_schedule(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
 }
 
 impl ProvisionMemory {
-    /// When the batch window closes; `None` when every pod has been considered.
-    fn batch_closes_at(&mut self, pods: &[Arc<Pod>], settings: &Settings, now: Timestamp) -> Option<Timestamp> {
-        let present: BTreeSet<&Uid> = pods.iter().map(|p| &p.uid).collect();
-        self.considered.retain(|uid| present.contains(uid));
-        let fresh: Vec<&Arc<Pod>> = pods.iter().filter(|p| !self.considered.contains(&p.uid)).collect();
-        if fresh.is_empty() {
-            self.window = None;
-            return None;
-        }
-        let window = self.window.get_or_insert(BatchWindow { opened: now, newest: now });
-        let newest = fresh.iter().map(|p| p.created_at).max().unwrap_or(now).min(now);
-        window.newest = window.newest.max(newest);
-        Some((window.newest + settings.batch_idle_duration).min(window.opened + settings.batch_max_duration))
-    }
-
     /// The NodeClaims in flight that pods were planned for.
     pub(crate) fn claim_of_pod(&self) -> &BTreeMap<ObjectKey, ClaimName> {
         &self.claim_of_pod
@@ -211,10 +190,9 @@ impl ProvisionMemory {
     }
 
     fn record_pass(&mut self, snapshot: &Snapshot, outcome: &SchedulingResult, pods: &[Arc<Pod>], now: Timestamp) {
-        self.window = None;
+        self.batch_window.close(pods);
         let waiting: BTreeSet<&ObjectKey> = pods.iter().map(|p| &p.key).collect();
         self.claim_of_pod.retain(|pod, claim| snapshot.claims().get(claim).is_some() && waiting.contains(pod));
-        self.considered = pods.iter().map(|p| p.uid.clone()).collect();
         self.last_pass = Some((StateGenerations::of(snapshot, &self.unavailable), now));
         self.buffer_statuses = buffer_placements(snapshot, outcome);
         let mut why = outcome.unschedulable.iter().flat_map(|group| &group.reasons);
@@ -314,6 +292,5 @@ pub(crate) fn claim_name(pool: &NodePoolName, seed: u64, now: Timestamp, index: 
     ClaimName::new(format!("{pool}-{suffix}")).ok()
 }
 
-pub mod capacity_buffers;
 #[cfg(test)]
 mod tests;

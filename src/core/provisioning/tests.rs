@@ -1,4 +1,4 @@
-//! Provisioning: when are pods placed, and how often are they paid for?
+//! Tests of provisioning: when pods are placed, and that no node is created twice for them.
 
 use super::*;
 use crate::fixtures::{at, cluster, full_subnet, pod, pool, settings, shape};

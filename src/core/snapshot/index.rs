@@ -1,4 +1,4 @@
-//! The indexes of a Snapshot: what do the pods of a node use, which shapes wait, and who has a provider id?
+//! Indexes of a Snapshot: usage by node, pending pods by shape, Nodes and NodeClaims by provider id.
 
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::{Pod, PodOwner, PodShape};

@@ -7,7 +7,7 @@
 mod command_key;
 pub mod delta;
 mod index;
-mod pending;
+mod pending_pods;
 pub mod spread_defaults;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Fleets: how many nodes has a pool of fixed size, which go first, and how are drifted ones replaced?
+//! Tests of static capacity: how many nodes a pool has, which are deleted first, and how drifted ones are replaced.
 
 use super::*;
 use crate::catalog::CapacityType::{OnDemand, Reserved};

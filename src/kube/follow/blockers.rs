@@ -5,7 +5,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 use napkeeper_api::convert::disruption_budget;
 use napkeeper_api::types::aks_node_class::AKSNodeClass;
-use napkeeper_core::admission::blockers::{BlockingPdb, ClusterBlockers, NodeClassNotReady};
+use napkeeper_core::admission::pdb_blockers::{BlockingPdb, ClusterBlockers, NodeClassNotReady};
 use napkeeper_core::model::names::{Namespace, NodeClassName};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use napkeeper_api::azure_facts::{FACTS_CONFIG_MAP, Published};
+use napkeeper_api::azure_facts::{FACTS_CONFIG_MAP, PublishedFacts};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use serde_json::json;
 use tokio::sync::watch;
@@ -17,7 +17,7 @@ use tokio::sync::watch;
 ///
 /// # Errors
 /// [`EffectError::Cluster`] when the API server refuses or cannot be reached.
-pub async fn publish_facts(client: &Client, namespace: &str, published: &Published) -> Result<(), EffectError> {
+pub async fn publish_facts(client: &Client, namespace: &str, published: &PublishedFacts) -> Result<(), EffectError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let object = json!({
         "apiVersion": "v1",
@@ -37,7 +37,7 @@ pub async fn publish_facts(client: &Client, namespace: &str, published: &Publish
 ///
 /// # Errors
 /// [`EffectError::Cluster`] when it cannot be read.
-pub async fn read_facts(client: &Client, namespace: &str) -> Result<Option<Published>, EffectError> {
+pub async fn read_facts(client: &Client, namespace: &str) -> Result<Option<PublishedFacts>, EffectError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let what = ApiRequest { verb: "get", kind: "ConfigMap", name: FACTS_CONFIG_MAP };
     match call(what, api.get_opt(FACTS_CONFIG_MAP)).await {
@@ -49,7 +49,7 @@ pub async fn read_facts(client: &Client, namespace: &str) -> Result<Option<Publi
 
 /// Follows the object for as long as somebody listens. `None` while there is none that can be parsed; the last state
 /// stays while the API server cannot be reached.
-pub async fn follow_facts(client: Client, namespace: &str, sender: watch::Sender<Option<Published>>) {
+pub async fn follow_facts(client: Client, namespace: &str, sender: watch::Sender<Option<PublishedFacts>>) {
     let api = raw_object::namespaced::<ConfigMap>(&client, namespace);
     let config = watcher::Config::default().fields(&format!("metadata.name={FACTS_CONFIG_MAP}"));
     let mut followed = Followed::of(api, config, FACTS_CONFIG_MAP, parsed);
@@ -60,8 +60,8 @@ pub async fn follow_facts(client: Client, namespace: &str, sender: watch::Sender
     }
 }
 
-fn parsed(map: &ConfigMap) -> Option<Published> {
-    match Published::read(map.data.as_ref()?) {
+fn parsed(map: &ConfigMap) -> Option<PublishedFacts> {
+    match PublishedFacts::read(map.data.as_ref()?) {
         Ok(published) => {
             for broken in &published.unreadable {
                 tracing::warn!(broken, "cannot parse a fact of napkeeper-facts");

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
 use kube::{Client, ResourceExt};
 use napkeeper_api::convert::placement_policy;
-use napkeeper_api::placement::PlacementPolicy as WirePolicy;
+use napkeeper_api::types::placement_policy::PlacementPolicy as WirePolicy;
 use napkeeper_core::admission::placement_policy::{
     NamespaceFacts, PLACEMENT_ANNOTATION, PlacementPolicies, PlacementPolicy,
 };

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Node as WireNode, PersistentVolume, Pod};
 use kube::api::ListParams;
 use kube::{Client, Resource};
 use napkeeper_api::convert::{self, Violations};
-use napkeeper_api::karpenter::NodeClaim;
+use napkeeper_api::types::karpenter::NodeClaim;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::errors::{ClusterError, EffectError};

@@ -2,8 +2,8 @@
 
 use super::{MOST_NODES, MOST_PODS, Manifests, Scenario, problem};
 use crate::world::{Action, ShortageSpec};
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Problem;
-use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Document;
 use napkeeper_core::catalog::{Catalog, RegionCatalog};
 use napkeeper_core::model::names::{NodePoolName, ObjectKey, ObjectName};

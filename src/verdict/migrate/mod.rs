@@ -8,9 +8,9 @@ mod pods;
 mod pool;
 mod provisioner;
 
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::items;
-use napkeeper_api::path::Path;
-use napkeeper_api::yaml::edit::{self, Sheet};
+use napkeeper_api::yaml::edit::{self, EditableText};
 use napkeeper_api::yaml::{self, Document, Position, Problem, ProblemKind, spans};
 use plan::MigrationPlan;
 use serde::Serialize;
@@ -160,7 +160,7 @@ fn edited(text: &str, document: &Document, plans: &[(Path, MigrationPlan)]) -> R
     // Objects of a List are edited side by side, so that the text is read once a round and not once an edit.
     let rounds = plans.iter().map(|(_, plan)| plan.steps.len()).max().unwrap_or_default();
     for round in 0..rounds {
-        let sheet = Sheet::read(&new)?;
+        let sheet = EditableText::read(&new)?;
         let mut changes = Vec::new();
         for (root, plan) in plans {
             let Some(step) = plan.steps.get(round) else {
@@ -222,7 +222,7 @@ fn count(comments: &[String]) -> HashMap<&str, usize> {
 }
 
 fn pointer(path: &Path) -> String {
-    use napkeeper_api::path::{Segment, pointer_token};
+    use napkeeper_api::field_path::{Segment, pointer_token};
     let shown = |segment: &Segment| match segment {
         Segment::Key(key) => format!("/{}", pointer_token(key)),
         Segment::Index(index) => format!("/{index}"),

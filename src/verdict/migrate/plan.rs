@@ -1,7 +1,7 @@
 //! The edits that an object needs, and the value that they lead to.
 
 use napkeeper_api::field_path::{Path, Segment};
-use napkeeper_api::yaml::edit::{Edit, Place};
+use napkeeper_api::yaml::edit::{Edit, InsertPosition};
 use serde_json::{Map, Value};
 
 /// The line above a setting that became a comment.
@@ -105,7 +105,7 @@ impl MigrationPlan {
     }
 
     /// Adds an entry.
-    pub(super) fn insert(&mut self, path: &Path, place: Place, value: Value, why: &'static str) {
+    pub(super) fn insert(&mut self, path: &Path, place: InsertPosition, value: Value, why: &'static str) {
         let Some((parent, key)) = split(path) else {
             return;
         };
@@ -140,7 +140,7 @@ impl MigrationPlan {
                 let first = split(&part)
                     .filter(|(_, key)| key == "metadata")
                     .and_then(|(parent, _)| self.map(&parent)?.keys().next().cloned());
-                let place = beside.map(|(_, key)| key).or(first).map_or(Place::End, Place::Before);
+                let place = beside.map(|(_, key)| key).or(first).map_or(InsertPosition::End, InsertPosition::Before);
                 self.insert(&part, place, Value::Object(Map::new()), "parent of the fields below");
             }
         }

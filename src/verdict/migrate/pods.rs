@@ -3,7 +3,7 @@
 //! Source: Karpenter's v1 migration guide: annotations, the label of the pool and the taint of a node that goes.
 
 use crate::migrate::plan::MigrationPlan;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 
 /// The label that named a Provisioner.
 pub(super) const PROVISIONER_LABEL: &str = "karpenter.sh/provisioner-name";

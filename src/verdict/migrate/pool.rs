@@ -6,8 +6,8 @@
 
 use crate::migrate::plan::MigrationPlan;
 use crate::migrate::pods;
-use napkeeper_api::path::Path;
-use napkeeper_api::yaml::edit::Place;
+use napkeeper_api::field_path::Path;
+use napkeeper_api::yaml::edit::InsertPosition;
 use serde_json::{Value, json};
 
 /// Group and kind of what AKS reads machine settings from.
@@ -124,8 +124,8 @@ fn consolidation(plan: &mut MigrationPlan) {
     }
     let first = plan.map(&disruption).and_then(|map| map.keys().next().cloned());
     let place = match plan.get(&policy) {
-        Some(_) => Place::After("consolidationPolicy".to_owned()),
-        None => first.map_or(Place::End, Place::Before),
+        Some(_) => InsertPosition::After("consolidationPolicy".to_owned()),
+        None => first.map_or(InsertPosition::End, InsertPosition::Before),
     };
     plan.insert(&after, place, "0s".into(), AFTER);
 }
@@ -139,7 +139,7 @@ fn class_ref(plan: &mut MigrationPlan, path: &Path) {
         plan.note(path, message);
         return;
     };
-    let first = map.keys().next().cloned().map_or(Place::End, Place::Before);
+    let first = map.keys().next().cloned().map_or(InsertPosition::End, InsertPosition::Before);
     let version = path.key("apiVersion");
     if let Some(old) = plan.text(&version).map(str::to_owned) {
         if plan.get(&group).is_some() {
@@ -155,7 +155,7 @@ fn class_ref(plan: &mut MigrationPlan, path: &Path) {
     }
     let ours = plan.text(&group) == Some(GROUP);
     if plan.get(&kind).is_none() && ours {
-        plan.insert(&kind, Place::Before("name".to_owned()), KIND.into(), "v1 requires the kind of the class");
+        plan.insert(&kind, InsertPosition::Before("name".to_owned()), KIND.into(), "v1 requires the kind of the class");
     }
     if !ours || plan.get(&kind).is_none_or(|k| k != KIND) {
         plan.note(path, format!("this is not an {KIND} of {GROUP}: AKS cannot create nodes from it"));

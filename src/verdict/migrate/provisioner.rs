@@ -6,8 +6,8 @@
 
 use crate::migrate::plan::MigrationPlan;
 use crate::migrate::pool;
-use napkeeper_api::path::Path;
-use napkeeper_api::yaml::edit::Place;
+use napkeeper_api::field_path::Path;
+use napkeeper_api::yaml::edit::InsertPosition;
 use serde_json::{Value, json};
 
 const TEMPLATE: &str = "a NodePool describes its nodes in a template";
@@ -116,18 +116,18 @@ fn consolidation(plan: &mut MigrationPlan, is_provisioner: bool) {
         if plan.get(&disruption).is_none() {
             plan.insert(
                 &disruption,
-                Place::Before("ttlSecondsAfterEmpty".to_owned()),
+                InsertPosition::Before("ttlSecondsAfterEmpty".to_owned()),
                 json!({"consolidationPolicy": "WhenEmpty"}),
                 CONSOLIDATION,
             );
         } else if plan.get(&policy).is_none() {
-            plan.insert(&policy, Place::End, "WhenEmpty".into(), CONSOLIDATION);
+            plan.insert(&policy, InsertPosition::End, "WhenEmpty".into(), CONSOLIDATION);
         }
         let after = disruption.key("consolidateAfter");
         plan.relocate(&ttl, &after, CONSOLIDATION);
         seconds(plan, &after, "a duration needs a unit");
     } else if is_provisioner && plan.get(&disruption).is_none() {
-        plan.insert(&disruption, Place::End, json!({"consolidateAfter": "Never"}), CONSOLIDATION);
+        plan.insert(&disruption, InsertPosition::End, json!({"consolidateAfter": "Never"}), CONSOLIDATION);
         let message = "a Provisioner without consolidation and ttlSecondsAfterEmpty kept empty nodes, a NodePool \
                        consolidates by default: consolidateAfter: Never keeps it so; take it away to save money";
         plan.note(&disruption, message);
@@ -146,7 +146,7 @@ fn rename_enabled(plan: &mut MigrationPlan, disruption: &Path, enabled: bool, ha
         let new = plan.rename(&old, key, CONSOLIDATION);
         plan.set(&new, value, CONSOLIDATION);
     } else {
-        plan.insert(&disruption.key(key), Place::End, value.into(), CONSOLIDATION);
+        plan.insert(&disruption.key(key), InsertPosition::End, value.into(), CONSOLIDATION);
     }
 }
 
@@ -173,10 +173,10 @@ fn defaults(plan: &mut MigrationPlan) {
         return plan.note(&template, "there is nothing to build a template from: write spec.template.spec by hand");
     }
     if plan.get(&requirements).is_none() {
-        plan.insert(&requirements, Place::End, json!([]), "v1 requires requirements, which may be empty");
+        plan.insert(&requirements, InsertPosition::End, json!([]), "v1 requires requirements, which may be empty");
     }
     if plan.get(&expiry).is_none() {
-        plan.insert(&expiry, Place::End, "Never".into(), "a Provisioner did not expire nodes by default");
+        plan.insert(&expiry, InsertPosition::End, "Never".into(), "a Provisioner did not expire nodes by default");
         let message = "a Provisioner without ttlSecondsUntilExpired never expired nodes, a NodePool replaces them \
                        after 720h: expireAfter: Never keeps the old behavior";
         plan.note(&expiry, message);

@@ -8,7 +8,7 @@ use crate::policy::model::{
 };
 use crate::policy::parse::{Binding, Policy};
 use crate::policy::request::Request;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::policy::model::NamedExpression;
 use crate::policy::parse::begins_with;
-use napkeeper_api::path::{Path, Segment};
+use napkeeper_api::field_path::{Path, Segment};
 use std::sync::Arc;
 
 /// How far variables that name variables are followed.

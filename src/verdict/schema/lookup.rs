@@ -5,7 +5,7 @@ use crate::migrate;
 use crate::rules::structure as rules;
 use crate::schema::builtin::{self, BuiltinKind};
 use crate::schema::crds::{CrdKind, CrdSchemas, CrdVersion};
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use napkeeper_core::model::support::spelling::nearest;
 use serde_json::Value;
 

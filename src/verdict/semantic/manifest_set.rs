@@ -1,8 +1,8 @@
 //! The objects of an input: one at a time, and what is kept of each to compare them.
 
 use crate::semantic::azure::{self, DeclaredRequirement};
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
-use napkeeper_api::path::Path;
 use napkeeper_api::yaml::Chunk;
 use napkeeper_core::model::labels::DO_NOT_DISRUPT;
 use serde_json::Value;

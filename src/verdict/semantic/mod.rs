@@ -20,7 +20,7 @@ use crate::rules::structure::MEANING;
 pub(crate) use azure::SizeGroups;
 use facts::Facts;
 pub(crate) use manifest_set::{DocumentLocation, ManifestSet, ObjectIdentity, RetainedObject, ValidObject};
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 
 /// Looks at one object.
 type ObjectCheck = fn(&ValidObject<'_>, &Facts, &mut Vec<Issue>);

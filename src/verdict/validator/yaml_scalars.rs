@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Issue};
 use crate::rules::structure::UNQUOTED;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use napkeeper_api::yaml::{Chunk, Document};
 
 /// A part of a file, as it is written.

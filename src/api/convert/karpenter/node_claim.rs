@@ -1,4 +1,4 @@
-//! NodeClaims: which node was asked for, and how far has it come?
+//! Conversion of NodeClaims.
 //!
 //! The steps of a claim's life are conditions of the object; the launch intent and the planned offerings are
 //! annotations, as JSON.

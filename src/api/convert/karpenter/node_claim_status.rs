@@ -1,4 +1,4 @@
-//! Steps of a NodeClaim: what does its status say once another step is done?
+//! Updates of the status of a NodeClaim.
 //!
 //! Conditions are named as upstream names them. `Ready` sums them up, so that tools which know kstatus can wait for a
 //! claim. Conditions of others stay.

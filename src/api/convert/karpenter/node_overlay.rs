@@ -1,4 +1,4 @@
-//! NodeOverlays: which prices and resources are known better?
+//! Conversion of NodeOverlays.
 
 use crate::convert::common;
 use crate::convert::violations::Violations;

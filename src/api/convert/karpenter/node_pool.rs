@@ -1,4 +1,4 @@
-//! NodePools and AKSNodeClasses: which nodes may be made, and how?
+//! Conversion of NodePools and AKSNodeClasses.
 
 use crate::convert::common;
 use crate::convert::violations::Violations;

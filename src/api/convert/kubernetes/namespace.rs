@@ -1,4 +1,4 @@
-//! Namespaces: by which labels do the terms of pods select them?
+//! Conversion of Namespaces.
 
 use crate::convert::common;
 use crate::convert::violations::Violations;

@@ -1,4 +1,4 @@
-//! Nodes: what is there to run pods on?
+//! Conversion of Nodes.
 
 use crate::convert::common;
 use crate::convert::violations::Violations;

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets: how many pods may be missing?
+//! Conversion of PodDisruptionBudgets.
 
 use crate::convert::common;
 use crate::convert::pods::node_affinity::label_selector;

@@ -1,4 +1,4 @@
-//! Deployments, StatefulSets, Jobs and DaemonSets: which pods will there be?
+//! Conversion of Deployments, StatefulSets, Jobs and DaemonSets.
 
 use crate::convert::common;
 use crate::convert::pods::{PodTemplate, pod_template};

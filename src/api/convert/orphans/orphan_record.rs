@@ -1,4 +1,4 @@
-//! OrphanRecords: what has been seen, and what has been done about it?
+//! Conversion of OrphanRecords.
 //!
 //! The records of a cluster are spread over objects of at most [`MAX_ENTRIES`] entries; order does not matter.
 

@@ -1,4 +1,4 @@
-//! OrphanSweeps: what may be swept, when, and with whose leave?
+//! Conversion of OrphanSweeps.
 
 use crate::convert::common;
 use crate::convert::violations::Violations;

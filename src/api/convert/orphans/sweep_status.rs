@@ -1,4 +1,4 @@
-//! Reports of sweeps: what does an OrphanSweep's status say?
+//! The status of an OrphanSweep.
 //!
 //! `Ready` is our own ability to look: findings never make it False, a listing that failed does. `Halted` says whether
 //! nothing is swept at all, and why; `Degraded` whether Azure denies what the mode asks for, so that the sweep only

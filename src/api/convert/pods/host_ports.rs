@@ -1,4 +1,4 @@
-//! Which ports of its node does a pod take?
+//! Conversion of host ports.
 //!
 //! As kube-scheduler's NodePorts does: containers, and init containers that go on running.
 

@@ -1,4 +1,4 @@
-//! Pods and pod templates: what asks for a place?
+//! Conversion of pods and pod templates.
 
 pub(crate) mod host_ports;
 pub(crate) mod node_affinity;

@@ -1,4 +1,4 @@
-//! Which nodes may a pod run on: selector, affinity, tolerations?
+//! Conversion of node selectors, node affinity, label selectors and tolerations.
 
 use crate::convert::common;
 use crate::convert::violations::Violations;

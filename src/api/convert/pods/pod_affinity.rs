@@ -1,4 +1,4 @@
-//! Near which pods, and apart from which, does a pod want to be; and what would it like beside that?
+//! Conversion of pod affinity, pod anti-affinity and preferences.
 
 use crate::convert::pods::node_affinity::{label_selector, own_selector, own_values, preferred_term};
 use crate::convert::violations::Violations;

@@ -1,4 +1,4 @@
-//! What does a pod ask for?
+//! Conversion of resource requests.
 //!
 //! As kube-scheduler counts (`k8s.io/component-helpers/resource`, PodRequests): containers and sidecars together, or
 //! the greediest moment of the start if that is more, plus the overhead of the runtime class.

@@ -1,4 +1,4 @@
-//! How does a pod want its like to be spread?
+//! Conversion of topology spread constraints.
 
 use crate::convert::pods::node_affinity::own_selector;
 use crate::convert::pods::pod_affinity::topology_key;

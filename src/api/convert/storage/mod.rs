@@ -1,5 +1,4 @@
-//! PersistentVolumeClaims, StorageClasses, CSINodes, VolumeAttachments, inline disks: who uses which disk, where can it
-//! be, and how many does a node take?
+//! Conversion of PersistentVolumeClaims, StorageClasses, CSINodes, VolumeAttachments and inline disks.
 
 #[cfg(test)]
 mod tests;

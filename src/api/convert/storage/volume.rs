@@ -1,4 +1,4 @@
-//! PersistentVolumes: which disks does Kubernetes know of?
+//! Conversion of PersistentVolumes.
 
 use crate::convert::common;
 use crate::convert::pods::node_affinity::terms;

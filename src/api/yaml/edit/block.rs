@@ -1,4 +1,4 @@
-//! How is an entry changed that has lines of its own?
+//! Edits of entries in block style, which have lines of their own.
 
 use super::render::{self, reindent};
 use super::sheet::{Change, Piece, Sheet, Spot, Target, comments};

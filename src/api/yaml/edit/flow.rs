@@ -1,4 +1,4 @@
-//! How is an entry changed that stands in braces?
+//! Edits of entries in flow style, which are in braces or brackets.
 //!
 //! Comments in braces stay where they are: an entry goes without them, and none is put between an entry and its comma.
 

@@ -1,4 +1,4 @@
-//! How is one thing of a document changed, in its value and in its text?
+//! Edits of one value of a document that keep the rest of its text.
 //!
 //! An [`Edit`] says what is to be changed. [`Edit::apply`] does it to a value. [`Sheet::changes`] does it to the text
 //! at the spans of what is concerned, so that comments, order, quotes and blank lines stay. Who edits reads the text

@@ -1,4 +1,4 @@
-//! How is a value written?
+//! Values as YAML text.
 
 use crate::yaml::scalar;
 use serde_json::Value;

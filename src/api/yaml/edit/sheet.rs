@@ -1,4 +1,4 @@
-//! Which bytes of a text does an edit change?
+//! The text of a document, and where its entries are.
 
 use super::render::{self, Style};
 use super::{Edit, Place, Refusal, block, flow};

@@ -1,9 +1,9 @@
-//! Capacity: what does a VM have, and what of it is left for pods?
+//! The capacity of a VM, and how much of it pods can use.
 //!
 //! The formulas are those of Azure/karpenter-provider-azure (`pkg/providers/instancetype/instancetype.go`), in
 //! integers. Upstream computes in floating point; its published examples come out the same here.
 
-use super::SizeFacts;
+use crate::catalog::SizeFacts;
 use crate::model::amounts::resources::Resources;
 
 const MIB: i64 = 1 << 20;

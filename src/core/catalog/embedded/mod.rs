@@ -1,4 +1,4 @@
-//! The embedded catalogue: what did Azure offer, everywhere, in the month that the data was taken?
+//! The embedded catalogue: sizes, zones and prices of all regions in the month of the data.
 //!
 //! `data/catalog.bin` is written by `examples/build_catalog.rs`. It serves where no live listing is at hand. Format:
 //! all numbers are LEB128 varints, all texts a length and UTF-8.
@@ -16,9 +16,11 @@
 //! price    0 when unknown, else mantissa << 2 | unit; unit 1 is nano-USD, 2 micro-USD, 3 milli-USD, per hour
 //! ```
 
-use super::live::PriceSheet;
-use super::reader::{CatalogReadError, CatalogReader};
-use super::{Arch, Gpu, OfferedSize, RegionCatalog, SizeFacts};
+mod reader;
+
+use crate::catalog::embedded::reader::{CatalogReadError, CatalogReader};
+use crate::catalog::live::PriceSheet;
+use crate::catalog::{Arch, Gpu, OfferedSize, RegionCatalog, SizeFacts};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::names::{Region, VmSize, Zone};
 use crate::model::support::spelling::edit_distance;

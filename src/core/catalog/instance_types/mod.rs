@@ -1,7 +1,9 @@
-//! Instance types: which nodes can a region give to an AKSNodeClass, and which labels will they have?
+//! Instance types that a region offers to an AKSNodeClass, with the labels of their nodes.
 
-use super::exclusion::is_azure_linux;
-use super::{
+pub(in crate::catalog) mod instance_type;
+
+use crate::catalog::selection::exclusion::is_azure_linux;
+use crate::catalog::{
     CapacityType, InstanceType, OFFERED, OfferedSize, Offering, RegionCatalog, SizeFacts, SizeName, capacity,
     exclusion_reason, offered, overhead, reserved_price,
 };
@@ -135,7 +137,7 @@ fn add_offered(all: &mut Requirements, offerings: &[Offering]) {
 
 /// The labels that nodes of a size may have. Those that a size never has are required to be absent, so that no pod
 /// that asks for them is promised such a node.
-pub(super) fn requirements(
+pub(in crate::catalog) fn requirements(
     facts: &SizeFacts,
     offerings: &[Offering],
     region: &Region,
@@ -155,12 +157,12 @@ pub(super) fn requirements(
 }
 
 /// The value of `os-sku` that nodes of a class have.
-pub(super) fn os_sku(class: &NodeClass) -> &'static str {
+pub(in crate::catalog) fn os_sku(class: &NodeClass) -> &'static str {
     if is_azure_linux(class) { "AzureLinux" } else { "Ubuntu" }
 }
 
 /// The labels that nodes of a size have, in any region and of any class; `None` for one that they lack.
-pub(super) fn size_labels(facts: &SizeFacts) -> [(&'static str, Option<String>); 17] {
+pub(in crate::catalog) fn size_labels(facts: &SizeFacts) -> [(&'static str, Option<String>); 17] {
     let name = SizeName::parse(facts.name.as_str()).ok();
     let gpu = facts.gpu.as_ref();
     let accelerator = name.and_then(|n| n.accelerator()).filter(|_| gpu.is_some());
@@ -190,7 +192,7 @@ pub(super) fn size_labels(facts: &SizeFacts) -> [(&'static str, Option<String>);
 /// Greatest OS disk that fits on the size's local disk, in GB. A live listing says it. The embedded catalogue says
 /// whether it can lie there, not how large the disk is: 37.5 GiB per vCPU is what the sizes with a local disk (letter
 /// `d`) have, and the caches of the others are not counted on.
-pub(super) fn ephemeral_os_disk_gb(facts: &SizeFacts, name: &SizeName<'_>) -> Option<u64> {
+pub(in crate::catalog) fn ephemeral_os_disk_gb(facts: &SizeFacts, name: &SizeName<'_>) -> Option<u64> {
     const BYTES_PER_VCPU: u64 = 75 << 29;
     if let Some(disk) = facts.ephemeral {
         return Some(disk.gb);
@@ -204,4 +206,4 @@ fn yes_no(yes: bool) -> &'static str {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(in crate::catalog) mod tests;

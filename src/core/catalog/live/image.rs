@@ -1,4 +1,4 @@
-//! Images: which image of AKS does a node of a class boot?
+//! The AKS node image of an AKSNodeClass.
 //!
 //! The families, definitions and their order are those of karpenter-provider-azure (`pkg/providers/imagefamily`).
 

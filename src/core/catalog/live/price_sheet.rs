@@ -1,4 +1,4 @@
-//! The customer's price sheet: what does a size cost by contract, where that differs from the list?
+//! The customer's price sheet: contract prices that differ from the retail price.
 //!
 //! How its lines are cut into fields is the reader's matter. A header comes first; `*` or an empty field stands for any:
 //!

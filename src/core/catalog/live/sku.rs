@@ -1,4 +1,4 @@
-//! SKUs: what does a row of Azure's Resource SKUs listing say of a VM size?
+//! VM sizes from rows of Azure's Resource SKUs listing.
 
 use crate::catalog::{Arch, EphemeralDisk, EphemeralDiskPlacement, Gpu, OfferedSize, SizeFacts};
 use crate::model::names::{Region, VmSize, Zone};

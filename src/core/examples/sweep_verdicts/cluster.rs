@@ -1,4 +1,4 @@
-//! A cluster of any size, with all that its node resource group holds: how does one come by thirty thousand nodes?
+//! Generates a cluster of any size with all resources of its node resource group.
 
 use super::domain::model::amounts::money::HourlyPrice;
 use super::domain::model::amounts::resources::Resources;

@@ -1,4 +1,4 @@
-//! Measures verdicts on a large node resource group: how long, and with how much memory? Prints what it ran.
+//! Measures time and memory of verdicts on a large node resource group.
 //!
 //! ```text
 //! cargo run --release -p napkeeper-core --example sweep_verdicts [-- <nodes> <disks> <volumes>]

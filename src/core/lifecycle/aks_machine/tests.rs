@@ -1,4 +1,4 @@
-//! Machines, step by step: what is asked for after which answer?
+//! Tests of launches as AKS Machines, request by request.
 
 use super::*;
 use crate::catalog::CapacityType;

@@ -1,4 +1,4 @@
-//! Launches that are cut short, refused late, or meet what they did not expect.
+//! Tests of launches that are interrupted, refused late, or meet unexpected state.
 
 use super::*;
 use crate::model::cluster::claim::LaunchIntent;

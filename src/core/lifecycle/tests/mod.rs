@@ -1,4 +1,4 @@
-//! Lifecycle: phases as a table, scripts stepped by hand, and draining.
+//! Tests of the lifecycle: phases as a table, scripts step by step, and draining.
 
 use super::{ClaimPhase, LaunchScript, LifecycleMemory, TerminateScript, lifecycle};
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};

@@ -1,4 +1,4 @@
-//! Money: what does it cost? Integers of a billionth of a US dollar (nano-USD), so sums are exact.
+//! Money: integers of a billionth of a US dollar (nano-USD), so sums are exact.
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Quantities: what does `1500m`, `0.5Gi` or `1e3` amount to?
+//! Kubernetes quantities such as `1500m`, `0.5Gi` or `1e3`.
 //!
 //! Syntax and canonical form are those of Kubernetes' `resource.Quantity` (k8s.io/apimachinery), in integers only.
 

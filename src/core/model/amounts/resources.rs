@@ -1,4 +1,4 @@
-//! Amounts of compute resources: how much is asked for, and does it fit?
+//! Amounts of compute resources: their sums, differences, and whether one fits into another.
 //!
 //! Integers in the smallest unit that the scheduler counts: CPU in thousandths of a core, memory and ephemeral
 //! storage in bytes, everything else in whole units. Finer amounts are rounded up at the edge.

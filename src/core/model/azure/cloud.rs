@@ -1,4 +1,4 @@
-//! Cloud resources: what does Azure hold in the node resource group?
+//! Resources of the node resource group.
 
 use crate::model::cluster::offering::CapacityType;
 use crate::model::labels;

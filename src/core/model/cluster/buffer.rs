@@ -1,4 +1,4 @@
-//! Buffers: for which pods that have not come yet is room to be kept?
+//! CapacityBuffers.
 //!
 //! A CapacityBuffer (`autoscaling.x-k8s.io`) asks for chunks of room, each as large as a pod of a template. A chunk stands
 //! in a simulation as a pod of the lowest priority: any real pod takes its place, and then there is a chunk too few again.

@@ -1,4 +1,4 @@
-//! NodeClaims: which node was asked for, and how far has it come?
+//! NodeClaims.
 
 use super::pod::{Labels, Taint};
 use crate::model::amounts::money::HourlyPrice;

@@ -1,4 +1,4 @@
-//! Nodes: what is there to run pods on, ours or not?
+//! Nodes, those of others included.
 
 use super::pod::{Labels, Taint};
 use crate::model::amounts::resources::Resources;

@@ -1,4 +1,4 @@
-//! Pods: what do they ask for, and where are they?
+//! Pods.
 
 pub use super::topology::{PodAffinity, PodTerm, Preferences, Spread};
 use crate::model::amounts::resources::Resources;

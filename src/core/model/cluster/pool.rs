@@ -1,4 +1,4 @@
-//! NodePools and AKSNodeClasses: which nodes may be made, and how?
+//! NodePools and AKSNodeClasses.
 
 use super::pod::{Labels, Taint};
 use crate::model::amounts::resources::Resources;

@@ -1,4 +1,4 @@
-//! Topology: how does a pod want to lie among the other pods?
+//! Topology spread constraints and pod affinity terms of a pod.
 //!
 //! A topology key is a node label; nodes with the same value are one domain.
 

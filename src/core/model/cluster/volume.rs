@@ -1,4 +1,4 @@
-//! Volumes: which disks does Kubernetes know of, who claims them, and how many does a node take?
+//! PersistentVolumes, PersistentVolumeClaims, storage classes and attachment limits.
 
 use crate::model::names::{ArmId, NodeName, ObjectKey, ObjectName, Uid};
 use crate::model::requirements::Requirements;

@@ -1,4 +1,4 @@
-//! Attempts: what did a sweep try on a cloud resource, and what came of it?
+//! Attempts of a sweep to change a cloud resource, with their outcome.
 
 use crate::model::azure::cloud::{CloudResource, ResourceKind};
 use crate::model::errors::EffectError;

@@ -1,4 +1,4 @@
-//! Findings: what was found about one resource, with the evidence?
+//! Findings about a resource, with their evidence.
 
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::azure::cloud::ResourceKind;

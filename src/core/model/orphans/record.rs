@@ -1,4 +1,4 @@
-//! OrphanRecords: what has been seen, and what has been done about it? This memory survives restarts.
+//! OrphanRecords: sightings, deletions and volumes. They survive restarts.
 
 use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
 use crate::model::cluster::volume::ReclaimPolicy;

@@ -1,4 +1,4 @@
-//! Requirements: which label values may a node have?
+//! Requirements on node labels, as in Karpenter.
 //!
 //! A [`Requirement`] is the set of states that one label may be in: absent, or one of a set of values.
 //! [`Requirements`] holds one per key. The algebra is exact: an intersection allows just what both sides allow.

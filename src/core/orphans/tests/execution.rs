@@ -1,4 +1,4 @@
-//! Conduct: how do sweeps go about it? Refused deletes and lockdowns, order, marks, approvals, records, other sweepers.
+//! Tests of how a sweep proceeds: refused deletes, lockdowns, order, marks, approvals, records, other collectors.
 
 use super::fixtures::*;
 use crate::catalog::live::{Fact, InfrastructureFacts, SubnetAddresses};

@@ -1,4 +1,4 @@
-//! Weaknesses: which of the known mistakes of collectors of this sort does the law not make?
+//! Tests that known mistakes of other garbage collectors are not repeated.
 //!
 //! Karpenter's collectors on Azure have known weaknesses, W1 to W18. One test for each that concerns ownership, links,
 //! listing or deleting; each says the weakness in our words. W5, W14 and W16 are launching's and lie with it. W18 (one

@@ -1,4 +1,4 @@
-//! Needs: what did users of other tools lose, and does it happen here?
+//! Tests of losses that users of other tools reported.
 //!
 //! One test for each failure that users of AKS, Karpenter and clean-up tools reported of NICs, VMs, disks, addresses and
 //! accidental deletes, as far as it is a question of links, listings and deleting. Named after what went wrong.

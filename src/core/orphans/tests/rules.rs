@@ -1,4 +1,4 @@
-//! Cases of the law: what must be kept for ever, what must be collected, and when.
+//! Tests of the deletion rules: what must be kept, what must be deleted, and when.
 
 use super::fixtures::*;
 use crate::model::azure::cloud::{CloudResource, DiskState, ResourceKind, Tags};

@@ -1,5 +1,5 @@
-//! Scale: do verdicts on a large group stay a matter of moments? The bound is generous, for a loaded machine and a
-//! build for tests: what is quadratic misses it all the same. `--example sweep_verdicts` measures.
+//! Time of verdicts on a large group. The bound is generous, for a loaded machine and a build for tests: what is
+//! quadratic misses it all the same. `--example sweep_verdicts` measures.
 
 #[path = "../../examples/sweep_verdicts/cluster.rs"]
 mod cluster;

@@ -1,4 +1,4 @@
-//! Doubts: what is not proven keeps. One test for each case in which a doubt once could have been taken for a proof.
+//! Tests that what is not proven keeps a resource, one for each case in which a doubt was once taken for a proof.
 
 use super::fixtures::*;
 use crate::catalog::live::{InfrastructureFacts, Lock, LockLevel};
@@ -11,7 +11,7 @@ use crate::model::names::{ArmId, NodeName, ObjectName};
 use crate::model::orphans::finding::DeletionRefusal;
 use crate::model::orphans::sweep::{Exclusion, SweepMode};
 use crate::model::settings::PauseSwitch;
-use crate::orphans::back_references::referenced_claim;
+use crate::orphans::references::back_references::referenced_claim;
 use crate::orphans::*;
 use crate::plan::{CloudRequest, Command, Effect};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Cushions: is the room of CapacityBuffers bought, kept, given to pods, and let go?
+//! Tests of CapacityBuffers: their capacity is bought, kept, given to pods, and released.
 
 use super::*;
 use crate::catalog::CapacityType::OnDemand;

@@ -1,4 +1,4 @@
-//! An independent judge of outcomes: it shares no code with the scheduler, and looks at every pod and node anew.
+//! An independent checker of results: it shares no code with the scheduler, and checks every pod and node.
 
 use crate::catalog::{InstanceType, Offering, OfferingKey, node_labels};
 use crate::fixtures::Dice;

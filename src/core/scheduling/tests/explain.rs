@@ -1,4 +1,4 @@
-//! Accounts: is what is said of pods true of the plan, and short whatever their number?
+//! Tests of explanations: they agree with the plan, and stay short for many pods.
 
 use crate::model::cluster::pod::{Pod, PodAffinity, PodShape, PodTerm, Preferences, Taint, TaintEffect};
 use crate::model::cluster::pool::NodePool;

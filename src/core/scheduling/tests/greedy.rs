@@ -1,4 +1,4 @@
-//! How far from the best is greedy buying? Against brute force over four sizes and up to six equal pods.
+//! Greedy packing against brute force over four sizes and up to six equal pods.
 
 use crate::catalog::CapacityType::OnDemand;
 use crate::fixtures::{cluster, offering, pods, pool, requirements_in, shape};

@@ -1,4 +1,4 @@
-//! Variants: which value does a label get that a pool leaves open?
+//! Tests of the values of labels that a pool leaves open.
 
 use crate::model::cluster::pod::{PodShape, Preferences};
 use crate::model::requirements::Operator;

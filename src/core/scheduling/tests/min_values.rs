@@ -1,4 +1,4 @@
-//! Variety (`minValues`): how many different values remain on offer for a new node?
+//! Tests of `minValues`: how many different values the offerings of a new node keep.
 
 use crate::model::cluster::pool::Limits;
 use crate::model::requirements::Requirement;

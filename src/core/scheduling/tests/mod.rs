@@ -1,4 +1,4 @@
-//! What scheduling must hold to: rules by example here, and a judge of random clusters in `checker`.
+//! Tests of scheduling: rules by example here, and a checker of random clusters in `checker`.
 
 mod checker;
 mod explain;

@@ -1,4 +1,4 @@
-//! More to choose from never hurts, as long as nothing is scarce and pods do not matter to each other.
+//! More offerings never raise the price, as long as nothing is scarce and pods have no topology constraints.
 
 use crate::model::cluster::pool::Limits;
 use crate::model::names::ObjectKey;

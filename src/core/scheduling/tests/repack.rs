@@ -1,4 +1,4 @@
-//! How far from the least that any fluid mix of sizes would cost are plans for mixed pods? Over drawn workloads.
+//! Price of plans for mixed pods against a fractional lower bound, over random workloads.
 
 use crate::fixtures::Dice;
 use crate::scheduling::schedule_with_cost;

@@ -1,4 +1,4 @@
-//! Subnets: no node is thought of that would find no address, and the reason is given.
+//! Tests of subnets: no node is planned that would find no address, and the reason is given.
 
 use crate::catalog::CapacityType::OnDemand;
 use crate::catalog::live::{Fact, InfrastructureFacts, STALE_AFTER, SubnetAddresses};

@@ -1,4 +1,4 @@
-//! Topology by table: which zones are open to one more pod, by what it asks of its neighbours and where those run?
+//! Table of the zones that are open to one more pod, by its constraints and where other pods run.
 //!
 //! The table (`topology.txt`) is read by people; that it is right is checked by the sentences of the Kubernetes
 //! documentation, zone by zone, with nothing but the numbers of pods. A zone is open when the simulation places the pod

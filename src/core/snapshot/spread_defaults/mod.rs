@@ -1,4 +1,4 @@
-//! Default spread constraints: which does kube-scheduler give pods that have none of their own?
+//! Default spread constraints that kube-scheduler gives to pods without any of their own.
 //!
 //! A profile of kube-scheduler may name some (`PodTopologySpread`, `defaultingType: List`). Whom they count is told by the
 //! Services that select the pod and by the set that made it; a pod of which neither tells anything gets none.

@@ -1,4 +1,4 @@
-//! Tests of default spread constraints: who gets them, and whom do they count?
+//! Tests of default spread constraints: which pods get them, and which pods they count.
 
 use super::*;
 use crate::fixtures::{pod, shape};

@@ -1,4 +1,4 @@
-//! What do the volumes of a pod ask of its node?
+//! What the volumes of a pod require of its node.
 //!
 //! A pod can only run where its PersistentVolumes can be used, or where the StorageClasses of those that are still to
 //! be made allow; and a node takes so many volumes and no more. A pod whose volumes are in trouble that no node cures

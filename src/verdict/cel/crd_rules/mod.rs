@@ -8,7 +8,7 @@ use crate::cel::compile::compile;
 use crate::cel::compile::node::Node;
 use crate::cel::error::CompileError;
 use decl_type::DeclType;
-use napkeeper_api::path::{Path, Segment};
+use napkeeper_api::field_path::{Path, Segment};
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use crate::rules::{Rule, structure as rules};
 use crate::schema::builtin::path;
 use crate::schema::structural::label_issues;
 use crate::text::names::is_label;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use napkeeper_core::model::amounts::quantity::Quantity;
 use serde_json::Value;
 

@@ -7,8 +7,8 @@ use crate::schema::structural::field_path::FieldPath;
 use crate::schema::structural::node::formats::Format;
 use crate::schema::structural::node::{SchemaNode, Types};
 use crate::text::re2::Pattern;
-use napkeeper_api::path::Segment;
-use napkeeper_api::wire::describe_pattern;
+use napkeeper_api::field_path::Segment;
+use napkeeper_api::types::common::describe_pattern;
 use napkeeper_core::model::support::spelling::nearest;
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use crate::finding::Issue;
 use crate::rules::structure as rules;
 use crate::schema::structural::ValidationResult;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use napkeeper_core::model::support::spelling::nearest;
 
 /// Fields that older versions had elsewhere: where they stood, and where they stand.

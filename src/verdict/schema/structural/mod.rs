@@ -25,7 +25,7 @@ pub(crate) use fault::{Fault, NO_FIELD};
 pub(crate) use field_path::FieldPath;
 pub(crate) use issues::issues;
 use metadata::MetadataOwner;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 pub(crate) use node::SchemaNode;
 pub use node::compile::CompileError;
 pub(crate) use node::compile::{SchemaOrigin, compile};

@@ -5,7 +5,7 @@
 
 use crate::schema::structural::field_path::FieldPath;
 use crate::schema::structural::node::{FieldSchema, SchemaNode};
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use serde_json::{Map, Value};
 
 /// Fields that every object has, whatever its schema says.

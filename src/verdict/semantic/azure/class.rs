@@ -4,7 +4,7 @@ use crate::finding::Issue;
 use crate::rules::azure as rules;
 use crate::semantic::azure::kubelet;
 use crate::semantic::facts::Facts;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use napkeeper_core::catalog::is_azure_linux;
 use napkeeper_core::model::cluster::pool::NodeClass;
 use napkeeper_core::model::labels;

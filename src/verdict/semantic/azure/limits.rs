@@ -5,8 +5,8 @@
 use crate::finding::Issue;
 use crate::rules::azure as rules;
 use crate::semantic::{ManifestSet, ValidObject};
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
-use napkeeper_api::path::Path;
 use napkeeper_core::model::labels;
 use serde_json::Value;
 

@@ -6,8 +6,8 @@ use crate::semantic::ManifestSet;
 use crate::semantic::azure::requirements::{DeclaredRequirement, pool_requirements};
 use crate::semantic::azure::sizes::pools;
 use crate::semantic::facts::Facts;
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
-use napkeeper_api::path::Path;
 use napkeeper_core::catalog::{PoolRequirements, Selection, SizeSet};
 use napkeeper_core::model::cluster::pool::{NodeClass, NodePool};
 use napkeeper_core::model::labels;
@@ -44,7 +44,7 @@ pub(super) fn check(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Is
 }
 
 fn default_disk() -> u32 {
-    u32::try_from(napkeeper_api::azure::DEFAULT_OS_DISK_GB).unwrap_or(128)
+    u32::try_from(napkeeper_api::types::aks_node_class::DEFAULT_OS_DISK_GB).unwrap_or(128)
 }
 
 /// An OS disk that does not fit a size's local disk becomes a managed disk: slower, and paid for.

@@ -6,8 +6,8 @@ use crate::semantic::azure::requirements::{DeclaredRequirement, POOL_PATH, pool_
 use crate::semantic::azure::values::{Domain, as_of, can_be, domain, retired};
 use crate::semantic::facts::Facts;
 use crate::semantic::{ManifestSet, RetainedObject};
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
-use napkeeper_api::path::Path;
 use napkeeper_core::catalog::live::CAPACITY_RESERVATION_GROUP_TYPE;
 use napkeeper_core::catalog::{
     ExclusionReason, PoolRequirement, PoolRequirements, RegionOfferings, RequirementSource, Selection, SizeIndex,

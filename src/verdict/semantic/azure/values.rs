@@ -4,7 +4,7 @@ use crate::finding::Issue;
 use crate::rules::azure as rules;
 use crate::semantic::azure::requirements::{RequirementEntries, RequirementEntry, label_path};
 use crate::semantic::facts::Facts;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use napkeeper_core::catalog::{Retirement, SizeIndex, SizeName, retirement};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::Region;

@@ -3,7 +3,7 @@
 use crate::finding::Issue;
 use crate::rules::cost as rules;
 use crate::semantic::facts::Facts;
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use napkeeper_core::catalog::{SizeFacts, SizeIndex, SizeSet, capacity};
 use napkeeper_core::model::cluster::pool::{ConsolidationPolicy, NodePool, amount};
 use napkeeper_core::model::labels;

@@ -8,8 +8,8 @@ use crate::finding::Issue;
 use crate::rules::gitops as rules;
 use crate::semantic::facts::Facts;
 use crate::semantic::{ManifestSet, ObjectIdentity, RetainedObject, ValidObject};
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
-use napkeeper_api::path::Path;
 use std::collections::BTreeMap;
 
 /// Annotations that a tool or a controller writes, and what a copy of them in Git does.

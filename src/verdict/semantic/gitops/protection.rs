@@ -3,8 +3,8 @@
 use crate::finding::Issue;
 use crate::rules::gitops as rules;
 use crate::semantic::{ManifestSet, RetainedObject};
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
-use napkeeper_api::path::Path;
 use serde_json::Value;
 
 const ARGO_OPTIONS: &str = "argocd.argoproj.io/sync-options";

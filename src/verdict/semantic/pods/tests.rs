@@ -3,8 +3,8 @@
 use crate::semantic::pods::eviction;
 use crate::semantic::testing::files;
 use crate::semantic::{DocumentLocation, ManifestSet, RetainedObject};
+use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::{load_text, object};
-use napkeeper_api::path::Path;
 use std::time::{Duration, Instant};
 
 /// `rule: message` of what the family finds.

@@ -1,4 +1,4 @@
-//! kube-scheduler: which spread constraints does it give pods that have none, and by which Services does it know their kin?
+//! Conversion of SchedulerConfigurations and Services, for the default spread constraints of kube-scheduler.
 
 use crate::convert::common;
 use crate::convert::pods::spread;

@@ -1,4 +1,4 @@
-//! Overlays: on which nodes do they hold, who wins, and what is bought then?
+//! Tests of NodeOverlays: which nodes they apply to, which of them wins, and what is launched then.
 
 use crate::catalog::CapacityType::{OnDemand, Spot};
 use crate::fixtures::{claim, cluster, offering, pods, pool, requirements_in, shape, start, zone};

@@ -3,7 +3,7 @@
 use crate::finding::Issue;
 use crate::rules::structure as rules;
 use crate::schema::structural::fault::{Fault, Faults, Reason};
-use napkeeper_api::path::Path;
+use napkeeper_api::field_path::Path;
 use serde_json::Value;
 
 /// Where the scale subresource looks, as the definition writes it: `.spec.replicas`.

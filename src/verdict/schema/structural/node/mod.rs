@@ -6,7 +6,7 @@ pub(crate) mod formats;
 use crate::schema::structural::field_path::FieldPath;
 use crate::text::re2::Pattern;
 use formats::Format;
-use napkeeper_api::path::{Path, Segment};
+use napkeeper_api::field_path::{Path, Segment};
 use serde_json::{Map, Value};
 
 /// A set of types.

@@ -1,0 +1,85 @@
+//! Ownership of a resource by tag or volume record (rules 0 and 1).
+
+use crate::model::azure::cloud::{CloudResource, ResourceKind};
+use crate::model::azure::inventory::Inventory;
+use crate::model::cluster::volume::ReclaimPolicy;
+use crate::model::names::ArmId;
+use crate::model::orphans::finding::DeletionRefusal;
+use crate::model::orphans::record::VolumeRecord;
+use crate::model::settings::{DeletionRule, Settings};
+use crate::orphans::references::{ReferenceGraph, items};
+use std::sync::{Arc, LazyLock};
+
+/// The evidence of most of a group, so it is kept once.
+static OWNED_BY_TAG: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("the cluster tag names this cluster"));
+
+/// What clause 0 says of an inventory: is it one of the configured cluster, and is that cluster alive?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::orphans) enum GroupState {
+    /// The group is ours, and a Node of it is ready.
+    Ours,
+    /// The group is ours, and no Node of it is ready: what an emptied API server looks like.
+    NoReadyNode,
+    /// The group belongs to another cluster, or to none.
+    OtherCluster,
+}
+
+/// Clause 0.
+pub(in crate::orphans) fn group_state(inventory: &Inventory, settings: &Settings) -> GroupState {
+    let managed_by = inventory.group_managed_by.as_ref().ok();
+    let ours = managed_by.and_then(Option::as_ref) == Some(&settings.cluster.id);
+    if settings.deletion_rules.enforces(DeletionRule::GroupManagedByUs) && !ours {
+        return GroupState::OtherCluster;
+    }
+    let live = items(&inventory.nodes).iter().any(|node| {
+        let vm = node.provider_id.as_ref().map(|p| p.vm());
+        node.ready
+            && node.deleting_at.is_none()
+            && vm.is_some_and(|vm| is_in_group(vm, &settings.cluster.node_resource_group))
+    });
+    if settings.deletion_rules.enforces(DeletionRule::LiveNodeInGroup) && !live {
+        return GroupState::NoReadyNode;
+    }
+    GroupState::Ours
+}
+
+pub(in crate::orphans) fn is_in_group(id: &ArmId, group: &ArmId) -> bool {
+    id.folded().strip_prefix(group.folded()).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Clause 1: the evidence that this cluster owns a resource, or why it does not.
+///
+/// # Errors
+/// The refusal that holds.
+pub(in crate::orphans) fn ownership(
+    resource: &CloudResource,
+    links: &ReferenceGraph<'_>,
+    settings: &Settings,
+) -> Result<Arc<str>, DeletionRefusal> {
+    let volume = || links.volume_record(resource);
+    // A disk that was a volume is judged as one, whatever its osType: it may hold a restored system.
+    match resource.kind() {
+        ResourceKind::DataDisk => return disk_ownership(volume(), settings),
+        ResourceKind::OsDisk if volume().is_some() => return disk_ownership(volume(), settings),
+        _ => {}
+    }
+    let owner = resource.owner_cluster();
+    if settings.deletion_rules.enforces(DeletionRule::OwnedByTag) && owner != Some(&*settings.cluster.tag_value) {
+        return Err(DeletionRefusal::NotOwned);
+    }
+    Ok(Arc::clone(&OWNED_BY_TAG))
+}
+
+fn disk_ownership(volume: Option<&VolumeRecord>, settings: &Settings) -> Result<Arc<str>, DeletionRefusal> {
+    let Some(volume) = volume else {
+        if settings.deletion_rules.enforces(DeletionRule::VolumeRecord) {
+            return Err(DeletionRefusal::NoVolumeRecord);
+        }
+        return Ok(Arc::from("no volume is requested"));
+    };
+    if settings.deletion_rules.enforces(DeletionRule::RetainKeeps) && volume.reclaim == ReclaimPolicy::Retain {
+        return Err(DeletionRefusal::Retained);
+    }
+    let evidence = format!("was PersistentVolume {}, last seen {}", volume.name, volume.last_seen);
+    Ok(Arc::from(evidence))
+}

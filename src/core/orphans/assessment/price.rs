@@ -1,0 +1,85 @@
+//! The hourly cost of an orphaned resource.
+
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::azure::cloud::{CloudResource, Disk, ResourceDetail, Vm};
+use crate::snapshot::Snapshot;
+
+/// Where the prices of VMs come from.
+pub trait VmPrices {
+    /// What a VM costs; `None` when its offering is not known.
+    fn vm(&self, resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice>;
+}
+
+/// The catalogue of the AKSNodeClasses knows the prices of what this cluster may launch.
+impl VmPrices for Snapshot {
+    fn vm(&self, resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice> {
+        let mut sizes = self.instance_types.values().filter_map(|types| types.iter().find(|t| t.facts.name == vm.size));
+        sizes.find_map(|t| {
+            let mut offerings = t.offerings.iter();
+            let offering = offerings.find(|o| {
+                let zone = resource.zone.as_ref();
+                o.capacity_type == vm.capacity_type && zone.is_none_or(|z| *z == o.zone)
+            })?;
+            Some(offering.price)
+        })
+    }
+}
+
+/// Nano-USD per GiB and hour by storage type: Azure's list price (US, 2026) of the 128 GiB tier over 730 h. Tiers step
+/// in powers of two, so this is an estimate; it ranks findings and adds up what they waste.
+const DISK_PRICES: [(&str, i64); 5] = [
+    ("premiumv2", 110_800),
+    ("premium", 210_900),
+    ("standardssd", 102_700),
+    ("standard", 63_000),
+    ("ultrassd", 164_200),
+];
+
+/// What a resource costs: a VM by its offering, a disk by its size and storage type, a NIC nothing.
+pub(in crate::orphans) fn price(resource: &CloudResource, prices: &dyn VmPrices) -> HourlyPrice {
+    match &resource.detail {
+        ResourceDetail::Vm(vm) => prices.vm(resource, vm).unwrap_or(HourlyPrice::ZERO),
+        ResourceDetail::Disk(disk) => disk_price(disk),
+        ResourceDetail::Nic(_) => HourlyPrice::ZERO,
+    }
+}
+
+/// Zone-redundant storage costs half as much again. An unknown storage type is taken for standard SSD.
+fn disk_price(disk: &Disk) -> HourlyPrice {
+    let (storage, redundancy) = disk.sku.split_once('_').unwrap_or((&disk.sku, ""));
+    let known = DISK_PRICES.iter().find(|(name, _)| name.eq_ignore_ascii_case(storage));
+    let per_gib = known.map_or(102_700, |(_, price)| *price);
+    let price = HourlyPrice::from_nanos(per_gib) * i64::from(disk.size_gib);
+    if redundancy.eq_ignore_ascii_case("zrs") {
+        return HourlyPrice::from_nanos(price.nanos() / 2 * 3);
+    }
+    price
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::azure::cloud::Tags;
+    use crate::orphans::tests::fixtures::{as_disk, data_disk, nic};
+    use jiff::SignedDuration;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_disk_costs_what_the_price_list_says_of_its_tier() {
+        let month = SignedDuration::from_hours(730);
+        for (sku, usd) in [
+            ("Premium_LRS", "$19.71"),
+            ("premium_ZRS", "$29.56"),
+            ("StandardSSD_LRS", "$9.60"),
+            ("Standard_LRS", "$5.89"),
+            ("Brand_new", "$9.60"),
+        ] {
+            let mut disk = data_disk("d");
+            as_disk(&mut disk).sku = Arc::from(sku);
+            let price = price(&disk, &Snapshot::default());
+            assert_eq!(price.over(month).to_string(), usd, "{sku}");
+        }
+        let free = price(&nic("n", Tags::new()), &Snapshot::default());
+        assert_eq!(free, HourlyPrice::ZERO);
+    }
+}

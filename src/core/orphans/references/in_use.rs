@@ -1,0 +1,78 @@
+//! Resources that are in use or reserved by their own properties (rule 2).
+//!
+//! A NIC that serves something, a disk that is not simply unattached, a thing that AKS or Site Recovery keeps for
+//! itself. Asked of the listing, and of the resource itself right before its DELETE.
+
+use crate::model::azure::cloud::{CloudResource, DiskState, ResourceDetail};
+use crate::model::names::ArmId;
+
+/// AKS keeps what carries a tag of this sort, or is so named, for itself.
+const AKS_MANAGED_PREFIX: &str = "aks-managed-";
+/// Names of disks that Azure Site Recovery replicates to. Their `diskState` may be `Unattached`.
+const SITE_RECOVERY_NAME_PARTS: [&str; 3] = ["-asrreplica", "ms-asr-", "asrseeddisk-"];
+
+/// What a resource says of itself that shows it in use or reserved: it is attached, serves something, its disk is not
+/// exactly `Unattached` and for one VM at a time, or AKS manages it. Asked again right before the DELETE.
+pub(in crate::orphans) fn in_use(resource: &CloudResource) -> Option<String> {
+    let attached = attached_vms(resource).next().map(|vm| format!("attached to VM {}", vm.name()));
+    attached.or_else(|| serves(resource)).or_else(|| busy_disk(resource)).or_else(|| managed_by_aks(resource))
+}
+
+/// What a NIC serves besides a VM.
+pub(in crate::orphans) fn serves(resource: &CloudResource) -> Option<String> {
+    match &resource.detail {
+        ResourceDetail::Nic(nic) => nic.serves.as_ref().map(|what| format!("used by {what}")),
+        ResourceDetail::Vm(_) | ResourceDetail::Disk(_) => None,
+    }
+}
+
+/// What a disk is doing, or is for, though no VM has it now.
+pub(in crate::orphans) fn busy_disk(resource: &CloudResource) -> Option<String> {
+    let ResourceDetail::Disk(disk) = &resource.detail else { return None };
+    if disk.state != DiskState::Unattached {
+        return Some(format!("diskState {}", state_word(&disk.state)));
+    }
+    reserved_disk(resource)
+}
+
+/// What a disk is for besides the VM that has it: for others too, for a copy that is being made, for Site Recovery.
+pub(in crate::orphans) fn reserved_disk(resource: &CloudResource) -> Option<String> {
+    let ResourceDetail::Disk(disk) = &resource.detail else { return None };
+    if let DiskState::Other(word) = &disk.state {
+        return Some(format!("diskState {word}"));
+    }
+    if disk.max_shares > 1 {
+        return Some(format!("shared disk (maxShares {})", disk.max_shares));
+    }
+    let name = resource.id.folded().rsplit('/').next().unwrap_or_default();
+    let replica = SITE_RECOVERY_NAME_PARTS.iter().any(|part| name.contains(part));
+    replica.then(|| "its name is that of an Azure Site Recovery replica".to_owned())
+}
+
+/// The tag or name by which AKS keeps a resource for itself. Azure compares the keys of tags without case.
+pub(in crate::orphans) fn managed_by_aks(resource: &CloudResource) -> Option<String> {
+    let begins = |text: &str| {
+        text.get(..AKS_MANAGED_PREFIX.len()).is_some_and(|head| head.eq_ignore_ascii_case(AKS_MANAGED_PREFIX))
+    };
+    let tag = resource.tags.keys().find(|key| begins(key)).map(|key| format!("managed by AKS, according to tag {key}"));
+    tag.or_else(|| begins(resource.id.name()).then(|| "managed by AKS, according to its name".to_owned()))
+}
+
+fn state_word(state: &DiskState) -> &str {
+    match state {
+        DiskState::Unattached => "Unattached",
+        DiskState::Attached => "Attached",
+        DiskState::Reserved => "Reserved",
+        DiskState::Other(word) => word,
+    }
+}
+
+/// The VMs that a NIC or disk says it is attached to.
+pub(in crate::orphans) fn attached_vms(resource: &CloudResource) -> impl Iterator<Item = &ArmId> {
+    let (nic, disk) = match &resource.detail {
+        ResourceDetail::Nic(nic) => (nic.vm.as_ref(), None),
+        ResourceDetail::Disk(disk) => (None, Some(&disk.managed_by)),
+        ResourceDetail::Vm(_) => (None, None),
+    };
+    nic.into_iter().chain(disk.into_iter().flatten())
+}

@@ -1,0 +1,5 @@
+//! What a sweep reports besides its findings.
+
+pub(in crate::orphans) mod discrepancies;
+pub(in crate::orphans) mod ip_addresses;
+pub(in crate::orphans) mod kept_orphans;

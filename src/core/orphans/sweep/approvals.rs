@@ -1,0 +1,77 @@
+//! The state of each approval in an OrphanSweep.
+
+use crate::model::azure::cloud::CloudResource;
+use crate::model::names::ArmId;
+use crate::model::orphans::report::{ApprovalState, ApprovalStatus};
+use crate::model::orphans::sweep::{Approval, Sweep};
+use crate::orphans::assessment::SweepContext;
+use crate::orphans::assessment::ownership::{GroupState, is_in_group};
+use crate::orphans::references::items;
+use jiff::SignedDuration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Looks at all approvals of a sweep, those first that something is to be done about. Of a listing that is not whole,
+/// or of a cluster that is not known to be the configured one, nothing follows but what time alone tells.
+#[must_use]
+pub fn approval_statuses(case: &SweepContext<'_>, sweep: &Sweep) -> Vec<ApprovalStatus> {
+    let listed: BTreeMap<&ArmId, &CloudResource> =
+        items(&case.inventory.resources).iter().map(|r| (&r.id, &**r)).collect();
+    let finding = |approval: &Approval| {
+        let (state, advice) = state(case, sweep, approval, &listed)?;
+        Some(ApprovalStatus {
+            id: approval.id.clone(),
+            incarnation: Arc::clone(&approval.incarnation),
+            expires_at: approval.expires_at,
+            state,
+            advice: Arc::from(advice),
+        })
+    };
+    let mut found: Vec<ApprovalStatus> = sweep.approvals.iter().filter_map(finding).collect();
+    found.sort_by(|a, b| (a.state, &a.id).cmp(&(b.state, &b.id)));
+    found
+}
+
+fn state(
+    case: &SweepContext<'_>,
+    sweep: &Sweep,
+    approval: &Approval,
+    listed: &BTreeMap<&ArmId, &CloudResource>,
+) -> Option<(ApprovalState, String)> {
+    // Nothing follows from what is not in the group of another cluster, or in one that is not known to be ours.
+    let whole = case.inventory.failure().is_none() && case.group_state() == GroupState::Ours;
+    let there = listed.get(&approval.id);
+    let same = there.filter(|r| r.incarnation == approval.incarnation);
+    let collected = case.records.deletions.iter().any(|d| {
+        d.id == approval.id && d.incarnation == approval.incarnation && d.refused.is_none() && whole && same.is_none()
+    });
+    let ahead = approval.expires_at.duration_since(case.now);
+    let remove = |why: &str| format!("{why}: remove these lines");
+    Some(if collected {
+        (ApprovalState::Spent, remove("the resource was deleted"))
+    } else if ahead <= SignedDuration::ZERO {
+        (ApprovalState::Expired, "expired: remove these lines, or approve again".to_owned())
+    } else if ahead > Sweep::MAX_APPROVAL_VALIDITY {
+        (ApprovalState::TooFarAhead, "expiresAt is more than 14 days in the future: use an earlier time".to_owned())
+    } else if let Some(resource) = same {
+        let kind = resource.kind();
+        if sweep.kinds.contains(&kind) {
+            (ApprovalState::Active, String::new())
+        } else {
+            (
+                ApprovalState::Unmatched,
+                format!("this OrphanSweep does not include kind {kind}: move these lines to one that does"),
+            )
+        }
+    } else if !whole {
+        return None;
+    } else if let Some(other) = there {
+        let why = format!("the resource of that name has been recreated, with incarnation {}", other.incarnation);
+        (ApprovalState::Unmatched, remove(&why))
+    } else if is_in_group(&approval.id, &case.settings.cluster.node_resource_group) {
+        (ApprovalState::Spent, remove("the resource no longer exists"))
+    } else {
+        let why = format!("no such resource in {}", case.settings.cluster.node_resource_group);
+        (ApprovalState::Unmatched, remove(&why))
+    })
+}

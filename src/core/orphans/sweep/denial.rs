@@ -1,0 +1,83 @@
+//! Backoff per action and kind after a permission, lock or policy denial.
+//!
+//! A lost permission, a lock, a lockdown or a policy is nothing that the next try mends. So one such answer holds back
+//! what is tried on all resources of that kind, and a single try from time to time finds out whether it has passed.
+
+use crate::model::azure::cloud::ResourceKind;
+use crate::model::errors::{CloudErrorCode, EffectError};
+use crate::model::orphans::attempt::{AttemptOutcome, SweepAction, SweepAttempt};
+use crate::model::orphans::report::Denial;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// So long nothing is tried after a denial; then one resource is.
+const DENIAL_RETRY: SignedDuration = SignedDuration::from_mins(20);
+/// A denial that nothing has put to the test for so long is forgotten.
+const DENIAL_TTL: SignedDuration = SignedDuration::from_hours(24);
+
+/// Denials that are not known to have passed. Disposable: lost, one more try is denied.
+#[derive(Debug, Clone, Default)]
+pub(in crate::orphans) struct Denials(BTreeMap<(SweepAction, ResourceKind), Denial>);
+
+impl Denials {
+    /// Learns from a try.
+    pub(in crate::orphans) fn record(&mut self, attempt: &SweepAttempt) {
+        let key = (attempt.action, attempt.kind);
+        let error = match &attempt.outcome {
+            AttemptOutcome::Failed(EffectError::Cloud(error)) if is_denial(error.code) => error,
+            AttemptOutcome::Done => return drop(self.0.remove(&key)),
+            AttemptOutcome::Skipped | AttemptOutcome::Failed(_) => return,
+        };
+        let denial = Denial {
+            action: attempt.action,
+            kind: attempt.kind,
+            code: error.code,
+            message: Arc::clone(&error.message),
+            since: self.0.get(&key).map_or(attempt.at, |known| known.since),
+            retry_at: attempt.at.saturating_add(DENIAL_RETRY).unwrap_or(Timestamp::MAX),
+        };
+        self.0.insert(key, denial);
+    }
+
+    /// Forgets what is too old to be true.
+    pub(in crate::orphans) fn expire(&mut self, now: Timestamp) {
+        self.0.retain(|_, denial| now.duration_since(denial.retry_at) < DENIAL_TTL);
+    }
+
+    /// Until when this is held back, if it is.
+    pub(in crate::orphans) fn blocked_until(
+        &self,
+        deed: SweepAction,
+        kind: ResourceKind,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        Some(self.0.get(&(deed, kind))?.retry_at).filter(|until| *until > now)
+    }
+
+    /// A try begins: until its outcome is known, it is the only one.
+    pub(in crate::orphans) fn mark_retrying(&mut self, deed: SweepAction, kind: ResourceKind, now: Timestamp) {
+        if let Some(denial) = self.0.get_mut(&(deed, kind)) {
+            denial.retry_at = now.saturating_add(DENIAL_RETRY).unwrap_or(Timestamp::MAX);
+        }
+    }
+
+    /// Kinds of which nothing may be deleted now.
+    pub(in crate::orphans) fn undeletable_kinds(&self, now: Timestamp) -> impl Iterator<Item = ResourceKind> + '_ {
+        ResourceKind::ALL.into_iter().filter(move |kind| self.blocked_until(SweepAction::Delete, *kind, now).is_some())
+    }
+
+    /// All of them.
+    pub(in crate::orphans) fn all(&self) -> impl Iterator<Item = &Denial> {
+        self.0.values()
+    }
+}
+
+/// True for an answer that means that somebody does not want it done.
+#[must_use]
+pub(in crate::orphans) fn is_denial(code: CloudErrorCode) -> bool {
+    matches!(
+        code,
+        CloudErrorCode::Permission | CloudErrorCode::Locked | CloudErrorCode::Lockdown | CloudErrorCode::Policy
+    )
+}

@@ -1,0 +1,218 @@
+//! The sweep decider: requests inventories, writes records, and deletes in a later pass.
+//!
+//! An inventory goes through two passes. The first writes what it shows to the durable records; only once the records
+//! say that this very inventory was judged does a later pass collect, and then by what the records say. So a crash at
+//! any point costs time and never proof.
+
+pub(in crate::orphans) mod approvals;
+pub(in crate::orphans) mod delete;
+pub(in crate::orphans) mod deletion_order;
+pub(in crate::orphans) mod denial;
+pub(in crate::orphans) mod mark;
+pub(in crate::orphans) mod pass;
+pub(in crate::orphans) mod rate_limiter;
+
+use crate::model::azure::inventory::Inventory;
+use crate::model::names::{ArmId, ObjectName};
+use crate::model::orphans::attempt::SweepAction;
+use crate::model::orphans::finding::DeletionRefusal;
+use crate::model::orphans::sweep::Sweep;
+use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
+use crate::orphans::assessment::SweepContext;
+use crate::orphans::references::items;
+use crate::orphans::references::string_index::Index;
+use crate::orphans::sweep::denial::Denials;
+use crate::orphans::sweep::pass::SweepPass;
+use crate::orphans::sweep::rate_limiter::RateLimiter;
+use crate::orphans::{breaker, records};
+use crate::plan::{Command, CommandReport, Plan, RecordChange, SweepReport};
+use crate::snapshot::{CommandKey, Snapshot};
+use jiff::{SignedDuration, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An inventory that could not be taken is asked for again no sooner than this.
+const INVENTORY_RETRY: SignedDuration = SignedDuration::from_mins(1);
+/// Records that could not be written are written again after this.
+const RECORD_RETRY: SignedDuration = SignedDuration::from_mins(1);
+/// Records that could not be written for so long, after some tries, halt the sweeps in their status too.
+const RECORD_FAILURE_GRACE: SignedDuration = SignedDuration::from_mins(5);
+/// After a listing that was not whole the next one comes at the latest after this.
+const INCOMPLETE_INVENTORY_RETRY: SignedDuration = SignedDuration::from_mins(10);
+
+/// So long it is remembered that a deletion was called off.
+const ABORT_MEMORY: SignedDuration = SignedDuration::from_hours(24);
+
+/// What the sweep decider remembers. All of it is disposable: what proves anything is in the durable records.
+#[derive(Debug, Clone, Default)]
+pub struct SweepMemory {
+    /// When an inventory was last asked for. Lost: it is asked for once more, which only costs listings.
+    inventory_requested_at: Option<Timestamp>,
+    /// What was tried from the inventory of this time. Lost: once more, with all of the checks right before the
+    /// DELETE; those whose deletion was recorded wait for the next inventory anyway.
+    attempted: (Option<Timestamp>, BTreeSet<(ArmId, SweepAction)>),
+    /// The last report of each sweep. Lost: the same status is written once more.
+    pub(in crate::orphans) reported: BTreeMap<ObjectName, SweepReport>,
+    /// What Azure does not let us do for now.
+    pub(in crate::orphans) denials: Denials,
+    /// What was called off right before its DELETE, when and why. Lost: it is tried before the others once more.
+    pub(in crate::orphans) aborted: BTreeMap<ArmId, (Timestamp, DeletionRefusal)>,
+    /// How many commands have begun lately.
+    pub(in crate::orphans) rate_limiter: RateLimiter,
+    /// Since when inventories wait to be recorded. Lost: the status says so a few minutes later.
+    records_failing_since: Option<Timestamp>,
+    /// NodeClaims that were seen being deleted, with the time. Lost: the breaker may trip on a scale-down that a
+    /// crash falls into, which keeps too much and never deletes too much.
+    deleting_claims: breaker::DeletingClaims,
+}
+
+/// Decides what to observe, record, report, mark and collect now. To be called whenever NodeClaims, records, sweeps or
+/// the inventory change, and at the plan's `next`.
+pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings, now: Timestamp) -> Plan {
+    let mut plan = Plan::default();
+    memory.deleting_claims.observe(snapshot, now);
+    memory.denials.expire(now);
+    memory.aborted.retain(|_, (at, _)| now.duration_since(*at) <= ABORT_MEMORY);
+    let sweeps = effective_sweeps(snapshot, settings);
+    if sweeps.is_empty() {
+        // What a volume's record proves later is seen only now, whether anybody sweeps or not.
+        write_records(snapshot, RecordChange::default(), now, &mut plan);
+        return plan;
+    }
+    let mut change = RecordChange::default();
+    if let Some(inventory) = &snapshot.inventory {
+        let case = SweepContext {
+            inventory,
+            records: &snapshot.records,
+            settings,
+            prices: snapshot,
+            infrastructure: &snapshot.infrastructure,
+            cleared_at: breaker::cleared_at(&sweeps, &snapshot.records, now),
+            paused: snapshot.pause.blocks(PauseSwitch::Delete),
+            now,
+        };
+        let mut pass =
+            SweepPass { snapshot, case, assessed: case.assess_terse(), sweeps: &sweeps, records_failing_since: None };
+        if pass.is_new() && case.is_complete() {
+            change = records::changes_from_inventory(&case, &pass.assessed, &memory.deleting_claims, &sweeps);
+            pass.records_failing_since = memory.wait_for_records(now, &mut plan);
+        } else {
+            memory.records_failing_since = None;
+        }
+        if pass.is_recorded() || !case.is_complete() || pass.records_failing_since.is_some() {
+            pass.act(memory, &mut plan);
+        }
+    }
+    write_records(snapshot, change, now, &mut plan);
+    request_inventory(snapshot, &sweeps, memory, now, &mut plan);
+    plan
+}
+
+/// The sweeps as they hold here: beside managed NAP they are slower, and what one excludes none of them touches.
+fn effective_sweeps(snapshot: &Snapshot, settings: &Settings) -> Vec<Sweep> {
+    let beside_nap = settings.mode == ControllerMode::Companion;
+    let all = snapshot.sweeps().values();
+    let mut sweeps: Vec<Sweep> =
+        all.map(|sweep| if beside_nap { sweep.for_companion_mode() } else { Sweep::clone(sweep) }).collect();
+    let excluded: Vec<_> = sweeps.iter().flat_map(|s| s.exclusions.clone()).collect();
+    sweeps.iter_mut().for_each(|sweep| sweep.exclusions.clone_from(&excluded));
+    sweeps
+}
+
+/// When the inventory after this one is due: as often as the most eager sweep wants it.
+pub(in crate::orphans) fn next_inventory(sweeps: &[Sweep], inventory: &Inventory) -> Timestamp {
+    let every = sweeps.iter().map(|s| s.inventory_interval).min();
+    let every = every.unwrap_or(INCOMPLETE_INVENTORY_RETRY).max(INVENTORY_RETRY);
+    let failed = inventory.failure().is_some();
+    let wait = if failed { every.min(INCOMPLETE_INVENTORY_RETRY) } else { every };
+    inventory.finished_at.saturating_add(wait).unwrap_or(Timestamp::MAX)
+}
+
+/// Asks for an inventory: at once when there is none, then as often as the most eager sweep wants it.
+fn request_inventory(snapshot: &Snapshot, sweeps: &[Sweep], memory: &mut SweepMemory, now: Timestamp, plan: &mut Plan) {
+    let due = snapshot.inventory.as_deref().map(|inventory| next_inventory(sweeps, inventory));
+    let retry = memory.inventory_requested_at.map(|at| at + INVENTORY_RETRY);
+    let at = due.max(retry).unwrap_or(now);
+    if at > now {
+        plan.wake_at(at);
+    } else if snapshot.in_progress.contains(&CommandKey::Inventory) {
+        plan.wake_at(now + INVENTORY_RETRY);
+    } else {
+        memory.inventory_requested_at = Some(now);
+        plan.wake_at(now + INVENTORY_RETRY);
+        let (category, reason) = match &snapshot.inventory {
+            None => ("first", "nothing has been observed since the start"),
+            Some(_) => ("scheduled", "the observation interval has elapsed"),
+        };
+        plan.push(Command::TakeInventory { category }, reason);
+    }
+}
+
+/// Writes what must be durable: the change of an inventory, and every volume that has shown up since.
+fn write_records(snapshot: &Snapshot, mut change: RecordChange, now: Timestamp, plan: &mut Plan) {
+    let listed = snapshot.inventory.iter().flat_map(|i| items(&i.volumes));
+    let seen: Vec<_> = listed.chain(snapshot.volumes().values()).collect();
+    // Whatever the last listing shows, a volume that is there now keeps its record.
+    let named = Index::of(seen.iter().filter_map(|v| Some((v.handle.as_ref()?.folded(), ()))));
+    change.volumes.retain(|(disk, _)| named.find(disk.folded()).is_none());
+    change.removed_volumes.retain(|disk| named.find(disk.folded()).is_none());
+    change.volumes.extend(records::volume_record_changes(&seen, snapshot, now));
+    if change == RecordChange::default() || snapshot.in_progress.contains(&CommandKey::Records) {
+        return;
+    }
+    let reason = match change.trips.first() {
+        Some(trip) => breaker::describe_trip(trip),
+        None => format!(
+            "{} suspects seen, {} cleared, {} volumes seen",
+            change.sightings.len(),
+            change.removed_sightings.len(),
+            change.volumes.len()
+        ),
+    };
+    // Should the write fail, it is asked for again.
+    plan.wake_at(now + RECORD_RETRY);
+    plan.push(Command::WriteRecords(Box::new(change)), reason);
+}
+
+impl SweepMemory {
+    /// An inventory is not recorded yet. Since when that goes on, where it has gone on for too long.
+    fn wait_for_records(&mut self, now: Timestamp, plan: &mut Plan) -> Option<Timestamp> {
+        let since = *self.records_failing_since.get_or_insert(now);
+        let overdue = since.saturating_add(RECORD_FAILURE_GRACE).unwrap_or(Timestamp::MAX);
+        if overdue > now {
+            plan.wake_at(overdue);
+            return None;
+        }
+        Some(since)
+    }
+
+    /// True when this has been tried from this inventory.
+    pub(in crate::orphans) fn was_attempted(&self, inventory: &Inventory, id: &ArmId, deed: SweepAction) -> bool {
+        self.attempted.0 == Some(inventory.finished_at) && self.attempted.1.contains(&(id.clone(), deed))
+    }
+
+    /// Notes that this is being tried from this inventory.
+    pub(in crate::orphans) fn mark_attempted(&mut self, inventory: &Inventory, id: &ArmId, deed: SweepAction) {
+        if self.attempted.0 != Some(inventory.finished_at) {
+            self.attempted = (Some(inventory.finished_at), BTreeSet::new());
+        }
+        self.attempted.1.insert((id.clone(), deed));
+    }
+
+    /// True when anything has been tried from the last inventory.
+    #[cfg(test)]
+    pub(in crate::orphans) fn has_attempts(&self) -> bool {
+        !self.attempted.1.is_empty()
+    }
+
+    /// Learns from what came of a command.
+    pub fn record(&mut self, report: &CommandReport) {
+        let Some(attempt) = &report.attempt else { return };
+        self.denials.record(attempt);
+        if attempt.action == SweepAction::Delete {
+            match report.abort_reason {
+                Some(refusal) => self.aborted.insert(attempt.id.clone(), (attempt.at, refusal)),
+                None => self.aborted.remove(&attempt.id),
+            };
+        }
+    }
+}

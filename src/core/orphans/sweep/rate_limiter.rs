@@ -1,0 +1,72 @@
+//! Rate limit of sweep commands.
+//!
+//! The transport keeps below the limits of Azure Resource Manager. This keeps a sweep from filling all of that, however
+//! much it finds: launches and lifecycle deletes come first. And a mistake of ours would do its harm slowly.
+
+use crate::model::orphans::attempt::SweepAction;
+use jiff::{SignedDuration, Timestamp};
+
+/// Most commands of sweeps on cloud resources under way at once.
+pub const MAX_CONCURRENT: usize = 4;
+/// Most deletes that begin within a minute.
+pub const DELETES_PER_MINUTE: usize = 6;
+/// Most marks that are put on or taken off within a minute.
+pub const TAGS_PER_MINUTE: usize = 30;
+/// The minute.
+const MINUTE: SignedDuration = SignedDuration::from_mins(1);
+
+/// What has begun lately. Disposable: lost, the pace begins anew.
+#[derive(Debug, Clone, Default)]
+pub(in crate::orphans) struct RateLimiter(Vec<(Timestamp, SweepAction)>);
+
+impl RateLimiter {
+    /// Lets one more begin, with so many under way.
+    ///
+    /// # Errors
+    /// When to ask again.
+    pub(in crate::orphans) fn try_start(
+        &mut self,
+        deed: SweepAction,
+        under_way: usize,
+        now: Timestamp,
+    ) -> Result<(), Timestamp> {
+        self.0.retain(|(at, _)| now.duration_since(*at) < MINUTE);
+        let later = |at: Timestamp| at.saturating_add(MINUTE).unwrap_or(Timestamp::MAX);
+        if under_way >= MAX_CONCURRENT {
+            return Err(later(now));
+        }
+        let most = match deed {
+            SweepAction::Delete => DELETES_PER_MINUTE,
+            SweepAction::Tag => TAGS_PER_MINUTE,
+        };
+        let mut same = self.0.iter().filter(|(_, begun)| *begun == deed);
+        if same.clone().count() >= most {
+            return Err(same.next().map_or(now, |(at, _)| later(*at)));
+        }
+        self.0.push((now, deed));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::orphans::tests::fixtures::start;
+
+    #[test]
+    fn no_more_than_so_many_at_once_and_in_a_minute() {
+        let mut pace = RateLimiter::default();
+        assert_eq!(pace.try_start(SweepAction::Delete, MAX_CONCURRENT, start()), Err(start() + MINUTE));
+        for n in 0..DELETES_PER_MINUTE {
+            assert_eq!(pace.try_start(SweepAction::Delete, 0, start() + SignedDuration::from_secs(n as i64)), Ok(()));
+        }
+        let later = start() + SignedDuration::from_secs(30);
+        assert_eq!(pace.try_start(SweepAction::Delete, 0, later), Err(start() + MINUTE));
+        assert_eq!(pace.try_start(SweepAction::Tag, 0, later), Ok(()), "tags have a pace of their own");
+        assert_eq!(pace.try_start(SweepAction::Delete, 0, start() + MINUTE), Ok(()));
+        assert_eq!(
+            pace.try_start(SweepAction::Delete, 0, start() + MINUTE),
+            Err(start() + MINUTE + SignedDuration::from_secs(1))
+        );
+    }
+}

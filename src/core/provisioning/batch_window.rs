@@ -1,0 +1,46 @@
+//! The batch window: gathers new pods for a short while, so that pods of one rollout share nodes.
+
+use crate::model::cluster::pod::Pod;
+use crate::model::names::Uid;
+use crate::model::settings::Settings;
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Pods that have been considered, and the window for those that have not.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct BatchWindow {
+    /// Waiting pods that an earlier pass has placed, or found to be unschedulable.
+    considered: BTreeSet<Uid>,
+    open: Option<OpenWindow>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct OpenWindow {
+    opened: Timestamp,
+    /// When the newest pod came.
+    newest: Timestamp,
+}
+
+impl BatchWindow {
+    /// When the window closes: `batch_idle_duration` after the newest pod, at most `batch_max_duration` after it was
+    /// opened. `None` when every pod has been considered.
+    pub(super) fn closes_at(&mut self, pods: &[Arc<Pod>], settings: &Settings, now: Timestamp) -> Option<Timestamp> {
+        let present: BTreeSet<&Uid> = pods.iter().map(|p| &p.uid).collect();
+        self.considered.retain(|uid| present.contains(uid));
+        let fresh: Vec<&Arc<Pod>> = pods.iter().filter(|p| !self.considered.contains(&p.uid)).collect();
+        if fresh.is_empty() {
+            self.open = None;
+            return None;
+        }
+        let window = self.open.get_or_insert(OpenWindow { opened: now, newest: now });
+        let newest = fresh.iter().map(|p| p.created_at).max().unwrap_or(now).min(now);
+        window.newest = window.newest.max(newest);
+        Some((window.newest + settings.batch_idle_duration).min(window.opened + settings.batch_max_duration))
+    }
+
+    /// Closes the window: these pods have been considered.
+    pub(super) fn close(&mut self, pods: &[Arc<Pod>]) {
+        *self = Self { considered: pods.iter().map(|p| p.uid.clone()).collect(), open: None };
+    }
+}
