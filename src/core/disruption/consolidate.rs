@@ -39,7 +39,7 @@ pub(super) struct ConsolidationContext<'a> {
     /// How many candidates are looked at at once.
     pub(super) threads: NonZeroUsize,
     /// What may be bought, for whoever asks: it is made once.
-    pub(super) market: &'a dyn Fn() -> &'a AvailableOfferings,
+    pub(super) available_offerings: &'a dyn Fn() -> &'a AvailableOfferings,
     /// The room that CapacityBuffers have.
     pub(super) buffer_room: &'a BufferRoom,
 }
@@ -86,13 +86,14 @@ pub(super) fn consolidate(
     }
     let more = order.len() > MAX_SIMULATIONS;
     order.truncate(MAX_SIMULATIONS);
-    let market = (context.market)();
+    let available_offerings = (context.available_offerings)();
     let (snapshot, buffer_room) = (context.snapshot, context.buffer_room);
-    let choices =
-        map_in_order(context.threads, &order, |candidate| simulate(snapshot, buffer_room, (market, &gone), candidate));
+    let sets = map_in_order(context.threads, &order, |candidate| {
+        simulate(snapshot, buffer_room, (available_offerings, &gone), candidate)
+    });
     let mut blocked = false;
-    for (candidate, choice) in order.iter().zip(choices) {
-        let Some(choice) = choice else {
+    for (candidate, set_id) in order.iter().zip(sets) {
+        let Some(set_id) = set_id else {
             memory.unconsolidatable.insert(candidate.claim.name.clone(), (context.now, generations));
             continue;
         };
@@ -100,7 +101,7 @@ pub(super) fn consolidate(
             return;
         }
         if budgets.consume(candidate, DisruptionReason::Underutilized) {
-            execute(context, candidate, choice, memory, plan);
+            execute(context, candidate, set_id, memory, plan);
             return;
         }
         blocked = true;
@@ -152,14 +153,19 @@ fn ordered_candidates<'c, 'a>(
 fn simulate(
     snapshot: &Snapshot,
     buffer_room: &BufferRoom,
-    (market, gone): (&AvailableOfferings, &BTreeSet<NodeName>),
+    (available_offerings, gone): (&AvailableOfferings, &BTreeSet<NodeName>),
     candidate: &Candidate<'_>,
 ) -> Option<ConsolidationAction> {
     let mut without = gone.clone();
     without.insert(candidate.node.name.clone());
     let promised = BTreeMap::new();
-    let input =
-        Input { snapshot, available: market, excluded_nodes: &without, max_new_nodes: 1, claim_of_pod: &promised };
+    let input = Input {
+        snapshot,
+        available: available_offerings,
+        excluded_nodes: &without,
+        max_new_nodes: 1,
+        claim_of_pod: &promised,
+    };
     let pods: Vec<_> = candidate.pods.iter().chain(&buffer_room.chunks).cloned().collect();
     let mut outcome = schedule(input, &pods);
     if !buffer_room.is_preserved(&outcome) {
@@ -172,7 +178,7 @@ fn simulate(
     }
     node.offerings.retain(|o| o.price < candidate.price);
     let best = node.offerings.first()?;
-    if !market.meets_min_values(&node) {
+    if !available_offerings.meets_min_values(&node) {
         return None;
     }
     let spot = CapacityType::Spot;
@@ -190,12 +196,12 @@ fn simulate(
 fn execute(
     context: &ConsolidationContext<'_>,
     candidate: &Candidate<'_>,
-    choice: ConsolidationAction,
+    set_id: ConsolidationAction,
     memory: &mut DisruptionMemory,
     plan: &mut Plan,
 ) {
     let pods = candidate.pods.len();
-    match choice {
+    match set_id {
         ConsolidationAction::Delete => {
             let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "underutilized" };
             let gain = match candidate.capacity_type {

@@ -75,11 +75,11 @@ pub fn disrupt(
     }
     let candidates_found = disruption_candidates(snapshot, provision, now, &mut plan);
     let mut budgets = RemainingBudgets::new(snapshot, now);
-    let market = OnceCell::new();
+    let available_offerings = OnceCell::new();
     let new_market =
         || AvailableOfferings::new(snapshot, &provision.unavailable, now).with_min_values(settings.min_values_policy);
-    let market = || market.get_or_init(new_market);
-    let buffer_room = BufferRoom::of(snapshot, provision.claim_of_pod(), market);
+    let available_offerings = || available_offerings.get_or_init(new_market);
+    let buffer_room = BufferRoom::of(snapshot, provision.claim_of_pod(), available_offerings);
     let (empty_nodes, used): (Vec<_>, Vec<_>) =
         candidates_found.iter().partition(|c| c.is_empty() && !buffer_room.nodes.contains(&c.node.name));
     delete_empty(&empty_nodes, memory, &mut budgets, now, &mut plan);
@@ -91,7 +91,7 @@ pub fn disrupt(
         seed,
         poll_interval: every,
         threads,
-        market: &market,
+        available_offerings: &available_offerings,
         buffer_room: &buffer_room,
     };
     consolidate(&context, Candidates { all: &candidates_found, with_pods: &used }, memory, &mut budgets, &mut plan);

@@ -106,11 +106,11 @@ pub fn provision(
         plan.wake_at(now + settings.batch_idle_duration);
         return plan;
     }
-    let market =
+    let available_offerings =
         AvailableOfferings::new(snapshot, &memory.unavailable, now).with_min_values(settings.min_values_policy);
     let input = Input {
         snapshot,
-        available: &market,
+        available: &available_offerings,
         excluded_nodes: &BTreeSet::new(),
         max_new_nodes: MAX_NEW_NODES,
         claim_of_pod: &memory.claim_of_pod,
@@ -118,7 +118,9 @@ pub fn provision(
     let (outcome, cost) = schedule_with_cost(input, &pods);
     memory.planned_cost = memory.planned_cost.plus(cost);
     memory.record_pass(snapshot, &outcome, &pods, now);
-    if !memory.unplaced.is_empty() || memory.buffer_statuses.values().any(|cushion| cushion.unplaced > 0) {
+    if !memory.unplaced.is_empty()
+        || memory.buffer_statuses.values().any(|buffer_placement| buffer_placement.unplaced > 0)
+    {
         plan.wake_at(now + UNPLACED_RETRY);
     }
     for (i, node) in outcome.new_nodes.into_iter().enumerate() {

@@ -93,9 +93,10 @@ impl IncrementalScheduler {
     /// All the room that there is. Promises of the input do not count.
     #[must_use]
     pub fn new(input: Input<'_>) -> Self {
-        let solver = SchedulingState::new((input, &VolumeIndex::default()), &BTreeSet::new(), true, LateDomains::new());
+        let scheduler =
+            SchedulingState::new((input, &VolumeIndex::default()), &BTreeSet::new(), true, LateDomains::new());
         Self {
-            state: solver,
+            state: scheduler,
             defaults: SpreadDefaults::of(input.snapshot),
             planned: Vec::new(),
             shapes: BTreeMap::new(),
@@ -155,8 +156,8 @@ impl IncrementalScheduler {
             }
         };
         let Some(site) = self.state.existing.index_of_target(&target) else { return false };
-        let kind = self.state.register_shape(&pod.shape, PodVolumes::default()).required_only;
-        self.state.add_to_existing(site, kind, 1);
+        let class = self.state.register_shape(&pod.shape, PodVolumes::default()).required_only;
+        self.state.add_to_existing(site, class, 1);
         true
     }
 
@@ -172,14 +173,14 @@ impl IncrementalScheduler {
         if let Some(number) = self.planned.iter().rposition(|b| Arc::ptr_eq(b, planned_node)) {
             return Some(number);
         }
-        let choices = &self.state.open.candidate_sets;
+        let sets = &self.state.open.candidate_sets;
         // It may have been thought of before this standing, when the market was another.
         let of_pool =
-            |pool: &usize| *pool < choices.pool_count() && choices.pool_offerings(*pool).pool.name == planned_node.pool;
-        let pool = std::iter::once(planned_node.pool_index).chain(0..choices.pool_count()).find(of_pool)?;
-        let (offers, number) = (Arc::clone(choices.pool_offerings(pool)), self.planned.len());
-        let candidate = candidate_of(&offers, &planned_node.cheapest.key)?;
-        self.state.add_planned_node(number, &planned_node.cheapest.key, &offers, candidate);
+            |pool: &usize| *pool < sets.pool_count() && sets.pool_offerings(*pool).pool.name == planned_node.pool;
+        let pool = std::iter::once(planned_node.pool_index).chain(0..sets.pool_count()).find(of_pool)?;
+        let (pool_offerings, number) = (Arc::clone(sets.pool_offerings(pool)), self.planned.len());
+        let candidate = candidate_of(&pool_offerings, &planned_node.cheapest.key)?;
+        self.state.add_planned_node(number, &planned_node.cheapest.key, &pool_offerings, candidate);
         self.planned.push(Arc::clone(planned_node));
         // What had no place may have one there, and less may be bought than before.
         self.shapes.values_mut().for_each(|state| state.new_nodes.clear());
@@ -190,9 +191,9 @@ impl IncrementalScheduler {
     fn find_in(&mut self, pod: &Arc<Pod>, zone: Option<Domain>) -> Option<Placement> {
         let state = self.shapes.get_mut(&pod.shape)?;
         let from = state.cursors.entry(zone).or_insert(0);
-        let (known, bins) = (&self.state.constraints, &mut self.state.existing);
-        let site = find_existing(known, bins, (state.relaxation.required_only, zone), from)?;
-        Some(match bins.target(site) {
+        let (known, existing_nodes) = (&self.state.constraints, &mut self.state.existing);
+        let site = find_existing(known, existing_nodes, (state.relaxation.required_only, zone), from)?;
+        Some(match existing_nodes.target(site) {
             Target::Node(name) => Placement::Node(name.clone()),
             Target::Claim(name) => Placement::Claim(name.clone()),
             Target::New(number) => Placement::New(Arc::clone(self.planned.get(*number)?)),
@@ -209,8 +210,8 @@ impl IncrementalScheduler {
         }
         let Some(state) = self.shapes.get(&pod.shape) else { return Err(MissingState::Shape) };
         if state.is_zonal {
-            let kind = state.relaxation.required_only;
-            return self.look_up_by_zone(pod, kind);
+            let class = state.relaxation.required_only;
+            return self.look_up_by_zone(pod, class);
         }
         match self.find_in(pod, None) {
             Some(spot) => Ok(Ok(spot)),
@@ -258,11 +259,11 @@ impl IncrementalScheduler {
             MissingState::Shape => self.register_shape(&pod.shape),
             MissingState::NewNode(zone) => {
                 let Some(state) = self.shapes.get(&pod.shape) else { return };
-                let family = state.relaxation.clone();
+                let relaxation = state.relaxation.clone();
                 let bought =
-                    if state.is_zonal && zone.is_none() { None } else { self.cheapest_new_node(&family, zone) };
+                    if state.is_zonal && zone.is_none() { None } else { self.cheapest_new_node(&relaxation, zone) };
                 let bought = bought.ok_or_else(|| Unschedulable {
-                    reasons: unschedulable_reasons(&mut self.state, family.required_only),
+                    reasons: unschedulable_reasons(&mut self.state, relaxation.required_only),
                     suggestion: suggest(&self.state.open, &pod.shape),
                 });
                 if let Some(state) = self.shapes.get_mut(&pod.shape) {
@@ -274,37 +275,41 @@ impl IncrementalScheduler {
 
     /// Counts what runs beside pods of a shape.
     fn register_shape(&mut self, shape: &Arc<PodShape>) {
-        let family = self.state.register_shape(shape, PodVolumes::default());
-        self.state.set_new_node_domains(&family);
-        let is_zonal =
-            self.state.constraints.topology.constrained_keys(family.required_only).any(|axis| axis == ZONE_KEY);
-        let state = ShapeState { relaxation: family, is_zonal, cursors: BTreeMap::new(), new_nodes: BTreeMap::new() };
+        let relaxation = self.state.register_shape(shape, PodVolumes::default());
+        self.state.set_new_node_domains(&relaxation);
+        let is_zonal = self
+            .state
+            .constraints
+            .topology
+            .constrained_keys(relaxation.required_only)
+            .any(|topology_key| topology_key == ZONE_KEY);
+        let state = ShapeState { relaxation, is_zonal, cursors: BTreeMap::new(), new_nodes: BTreeMap::new() };
         self.shapes.insert(Arc::clone(shape), state);
     }
 
     /// The node that would be bought for a pod, with as much of what it prefers as can be had; in one zone if one is given.
     fn cheapest_new_node(&mut self, relaxation: &Relaxation, zone: Option<Domain>) -> Option<Arc<PlannedNode>> {
-        let (kind, growth) = relaxation.steps.iter().find_map(|kind| {
+        let (class, pod_addition) = relaxation.steps.iter().find_map(|class| {
             let zones = match zone {
                 Some(zone) => vec![Some(zone)],
-                None => self.state.zones_in_order(*kind, zones_in_mask(self.state.new_node_zones())),
+                None => self.state.zones_in_order(*class, zones_in_mask(self.state.new_node_zones())),
             };
-            zones.into_iter().find_map(|zone| Some((*kind, self.state.cheapest_new_node(*kind, zone)?)))
+            zones.into_iter().find_map(|zone| Some((*class, self.state.cheapest_new_node(*class, zone)?)))
         })?;
-        let SchedulingState { constraints: known, open: shop, .. } = &self.state;
-        let requests = known.classes.requests(kind).clone();
+        let SchedulingState { constraints: known, open: open_nodes, .. } = &self.state;
+        let requests = known.classes.requests(class).clone();
         let open = OpenNode {
-            candidate_set: growth.candidate_set,
-            candidate: growth.candidate,
+            candidate_set: pod_addition.candidate_set,
+            candidate: pod_addition.candidate,
             requests,
             disks: 0,
             min_values: Arc::from([]),
             version: 0,
             is_closed: false,
         };
-        let offerings = planned_offerings(shop, &open, &[]);
-        let counter = shop.candidate_sets.get(open.candidate_set).pool;
-        let pool = shop.candidate_sets.pool_offerings(counter).pool.name.clone();
+        let offerings = planned_offerings(open_nodes, &open, &[]);
+        let counter = open_nodes.candidate_sets.get(open.candidate_set).pool;
+        let pool = open_nodes.candidate_sets.pool_offerings(counter).pool.name.clone();
         let number = offerings.len();
         Some(Arc::new(PlannedNode {
             pool_index: counter,

@@ -71,12 +71,12 @@ fn attempt(input: Input<'_>, pods: &[Arc<Pod>]) -> Solution {
     let mut attempts = 1..=MAX_ATTEMPTS;
     loop {
         attempts.next();
-        let mut solver = SchedulingState::new((input, &volumes), &leaving, is_topological, known_domains);
-        let (waiting, refused) = pods_to_place((input, &volumes), pods, &mut solver);
-        let homeless = solver.solve(waiting);
-        match solver.constraints.topology.late_domains().filter(|_| !attempts.is_empty()) {
+        let mut scheduler = SchedulingState::new((input, &volumes), &leaving, is_topological, known_domains);
+        let (waiting, refused) = pods_to_place((input, &volumes), pods, &mut scheduler);
+        let homeless = scheduler.solve(waiting);
+        match scheduler.constraints.topology.late_domains().filter(|_| !attempts.is_empty()) {
             Some(surprises) => known_domains = surprises,
-            None => return Solution { state: solver, unschedulable: homeless, rejected: refused },
+            None => return Solution { state: scheduler, unschedulable: homeless, rejected: refused },
         }
     }
 }
@@ -96,13 +96,13 @@ fn result_of(solution: &mut Solution) -> SchedulingResult {
 /// Pods that are to be placed, with what their volumes ask for, without those that keep the claim they were promised; and
 /// those that no node helps.
 fn pods_to_place(
-    (input, book): (Input<'_>, &VolumeIndex),
+    (input, volume_index): (Input<'_>, &VolumeIndex),
     pods: &[Arc<Pod>],
     state: &mut SchedulingState,
 ) -> (Vec<(Arc<Pod>, PodVolumes)>, Vec<RejectedPod>) {
     let (mut waiting, mut refused) = (Vec::with_capacity(pods.len()), Vec::new());
     for pod in pods {
-        match book.volumes_of(input.snapshot, pod) {
+        match volume_index.volumes_of(input.snapshot, pod) {
             _ if pod.claims_devices => refused.push((Arc::clone(pod), UnschedulableReason::DynamicResources)),
             Err(trouble) => refused.push((Arc::clone(pod), UnschedulableReason::Volume(trouble))),
             Ok(volumes) => {
@@ -166,8 +166,8 @@ impl SchedulingState {
             }
         }
         open_greedily(self, &mut plain);
-        let choices = &self.open.candidate_sets;
-        let varied = (0..choices.pool_count()).any(|pool| !choices.pool_offerings(pool).min_values.is_empty());
+        let sets = &self.open.candidate_sets;
+        let varied = (0..sets.pool_count()).any(|pool| !sets.pool_offerings(pool).min_values.is_empty());
         for mut demand in plain.into_iter().filter(|demand| !demand.pods.is_empty()) {
             // A node that is filled to the brim may have too few others that would do in its place.
             if varied {
@@ -180,10 +180,10 @@ impl SchedulingState {
 
     /// True when nothing but the node itself matters to the pods.
     fn is_unconstrained(&self, group: &PodGroup) -> bool {
-        let kind = group.relaxation.required_only;
+        let class = group.relaxation.required_only;
         group.relaxation.steps.len() == 1
-            && self.constraints.pod_needs(kind).is_resources_only()
-            && self.constraints.topology.constrained_keys(kind).next().is_none()
+            && self.constraints.pod_needs(class).is_resources_only()
+            && self.constraints.topology.constrained_keys(class).next().is_none()
     }
 
     /// Groups pods by what they ask for; of equals the oldest comes first.
@@ -193,10 +193,9 @@ impl SchedulingState {
         let mut by_kind: BTreeMap<PodClassId, PodGroup> = BTreeMap::new();
         for alike in pods.chunk_by(|(a, v), (b, w)| Arc::ptr_eq(&a.shape, &b.shape) && v == w) {
             let Some((first, volumes)) = alike.first() else { continue };
-            let family = self.register_shape(&first.shape, volumes.clone());
-            let demand = by_kind
-                .entry(family.required_only)
-                .or_insert_with(|| PodGroup { relaxation: family, pods: Vec::new() });
+            let relaxation = self.register_shape(&first.shape, volumes.clone());
+            let demand =
+                by_kind.entry(relaxation.required_only).or_insert_with(|| PodGroup { relaxation, pods: Vec::new() });
             demand.pods.extend(alike.iter().map(|(pod, _)| Arc::clone(pod)));
         }
         let mut demands: Vec<PodGroup> = by_kind.into_values().collect();
@@ -225,17 +224,17 @@ fn priority_tiers(groups: Vec<PodGroup>, classes: &PodClasses) -> Vec<Vec<PodGro
 /// place.
 fn sort_groups(groups: &mut [PodGroup], classes: &PodClasses, topology: &Topology) {
     groups.sort_by_cached_key(|demand| {
-        let kind = demand.relaxation.required_only;
-        let shape = &classes.get(kind).shape;
-        let asked: Vec<usize> = topology.constrained_keys(kind).collect();
+        let class = demand.relaxation.required_only;
+        let shape = &classes.get(class).shape;
+        let asked: Vec<usize> = topology.constrained_keys(class).collect();
         let wish = demand
             .relaxation
             .steps
             .iter()
-            .flat_map(|kind| topology.constrained_keys(*kind))
-            .any(|axis| axis == HOSTNAME_KEY);
+            .flat_map(|class| topology.constrained_keys(*class))
+            .any(|topology_key| topology_key == HOSTNAME_KEY);
         let host = asked.contains(&HOSTNAME_KEY) || wish || !shape.ports.is_empty();
-        let zone = asked.iter().any(|axis| *axis >= ZONE_KEY);
+        let zone = asked.iter().any(|topology_key| *topology_key >= ZONE_KEY);
         let zones = shape.selector.get(labels::ZONE).and_then(|r| r.values()).map_or(usize::MAX, |zones| zones.len());
         (Reverse(shape.priority), Reverse(host), Reverse(zone), zones, largest_first(shape))
     });

@@ -99,9 +99,9 @@ pub fn reconcile_static_capacity(
     let mut static_pools: Vec<StaticPool<'_>> =
         snapshot.pools().values().filter_map(|pool| reconciler.static_pool(pool)).collect();
     if !snapshot.pause.blocks(PauseSwitch::Disrupt) {
-        for fleet in &mut static_pools {
-            reconciler.scale_down(fleet);
-            reconciler.delete_replaced(fleet);
+        for static_pool in &mut static_pools {
+            reconciler.scale_down(static_pool);
+            reconciler.delete_replaced(static_pool);
         }
     }
     if snapshot.pause.blocks(PauseSwitch::Launch) {
@@ -157,23 +157,24 @@ impl<'a> StaticPoolReconciler<'a, '_> {
     }
 
     /// Lets go what is too much.
-    fn scale_down(&mut self, fleet: &mut StaticPool<'_>) {
-        let wanted = fleet.replicas.saturating_add(self.replacements_of(fleet).len());
-        let mut surplus = fleet.members.len().saturating_sub(wanted);
-        let has = fleet.members.len();
+    fn scale_down(&mut self, static_pool: &mut StaticPool<'_>) {
+        let wanted = static_pool.replicas.saturating_add(self.replacements_of(static_pool).len());
+        let mut surplus = static_pool.members.len().saturating_sub(wanted);
+        let has = static_pool.members.len();
         while surplus > 0 {
-            let drifted_may_go = fleet.budget > 0;
-            let first = fleet
+            let drifted_may_go = static_pool.budget > 0;
+            let first = static_pool
                 .members
                 .iter()
                 .enumerate()
                 .min_by_key(|(_, member)| member.scale_down_order(drifted_may_go, self.now));
             let Some(place) = first.map(|(place, _)| place) else { return };
-            let member = fleet.members.swap_remove(place);
-            fleet.budget = fleet.budget.saturating_sub(usize::from(member.claim.status.initialized.is_some()));
+            let member = static_pool.members.swap_remove(place);
+            static_pool.budget =
+                static_pool.budget.saturating_sub(usize::from(member.claim.status.initialized.is_some()));
             let why = format!(
                 "the NodePool has {has} nodes and wants {}; {}",
-                fleet.replicas,
+                static_pool.replicas,
                 member.scale_down_reason(self.now)
             );
             self.delete_claim(&member, "scaled_down", &why);
@@ -182,21 +183,22 @@ impl<'a> StaticPoolReconciler<'a, '_> {
     }
 
     /// Lets drifted nodes go whose spare is ready.
-    fn delete_replaced(&mut self, fleet: &mut StaticPool<'_>) {
-        let spares = self.replacements_of(fleet);
+    fn delete_replaced(&mut self, static_pool: &mut StaticPool<'_>) {
+        let spares = self.replacements_of(static_pool);
         for spare in spares {
-            let ready = fleet.members.iter().any(|m| m.claim.name == spare && m.claim.status.initialized.is_some());
+            let ready =
+                static_pool.members.iter().any(|m| m.claim.name == spare && m.claim.status.initialized.is_some());
             if !ready {
                 continue;
             }
-            let first = fleet.members.iter().enumerate().filter(|(_, m)| m.may_be_replaced());
+            let first = static_pool.members.iter().enumerate().filter(|(_, m)| m.may_be_replaced());
             let Some((place, _)) = first.min_by_key(|(_, m)| m.drift_order()) else { return };
-            if fleet.budget == 0 {
+            if static_pool.budget == 0 {
                 self.plan.wake_at(self.now + BUDGET_RETRY);
                 return;
             }
-            fleet.budget -= 1;
-            let member = fleet.members.swap_remove(place);
+            static_pool.budget -= 1;
+            let member = static_pool.members.swap_remove(place);
             let drift = member.drift.as_ref().map(ToString::to_string).unwrap_or_default();
             self.delete_claim(&member, "drifted", &format!("{drift}; its replacement {spare} is ready"));
             self.memory.replacements.remove(&spare);
@@ -215,58 +217,63 @@ impl<'a> StaticPoolReconciler<'a, '_> {
     }
 
     /// Spare nodes of a pool that drifted ones still wait for.
-    fn replacements_of(&self, fleet: &StaticPool<'_>) -> Vec<ClaimName> {
-        let drifted = fleet.members.iter().filter(|m| m.drift.is_some()).count();
-        let names = fleet.members.iter().map(|m| &m.claim.name);
+    fn replacements_of(&self, static_pool: &StaticPool<'_>) -> Vec<ClaimName> {
+        let drifted = static_pool.members.iter().filter(|m| m.drift.is_some()).count();
+        let names = static_pool.members.iter().map(|m| &m.claim.name);
         names.filter(|name| self.memory.replacements.contains_key(*name)).take(drifted).cloned().collect()
     }
 
     /// How many nodes a pool lacks, and how many of its drifted ones are to be replaced now.
-    fn nodes_to_create(&self, fleet: &StaticPool<'_>) -> NodesToCreate {
-        let spares = self.replacements_of(fleet).len();
-        let wanted = fleet.replicas.saturating_add(spares);
-        let missing = wanted.saturating_sub(fleet.members.len());
-        if missing > 0 || fleet.members.len() > wanted || self.snapshot.pause.blocks(PauseSwitch::Disrupt) {
+    fn nodes_to_create(&self, static_pool: &StaticPool<'_>) -> NodesToCreate {
+        let spares = self.replacements_of(static_pool).len();
+        let wanted = static_pool.replicas.saturating_add(spares);
+        let missing = wanted.saturating_sub(static_pool.members.len());
+        if missing > 0 || static_pool.members.len() > wanted || self.snapshot.pause.blocks(PauseSwitch::Disrupt) {
             return NodesToCreate { missing, replacements: 0 };
         }
-        let replaceable = fleet.members.iter().filter(|m| m.may_be_replaced()).count();
-        NodesToCreate { missing: 0, replacements: replaceable.min(fleet.budget).saturating_sub(spares) }
+        let replaceable = static_pool.members.iter().filter(|m| m.may_be_replaced()).count();
+        NodesToCreate { missing: 0, replacements: replaceable.min(static_pool.budget).saturating_sub(spares) }
     }
 
     /// Makes what is missing, and spare nodes for drifted ones.
     fn scale_up(&mut self, static_pools: &[StaticPool<'_>], seed: u64) {
         let mut wanted: BTreeMap<NodePoolName, NodesToCreate> = BTreeMap::new();
-        for fleet in static_pools {
-            let asked = self.nodes_to_create(fleet);
-            let due =
-                self.memory.last_requested.get(&fleet.pool.name).map(|at| *at + RETRY).filter(|due| *due > self.now);
+        for static_pool in static_pools {
+            let asked = self.nodes_to_create(static_pool);
+            let due = self
+                .memory
+                .last_requested
+                .get(&static_pool.pool.name)
+                .map(|at| *at + RETRY)
+                .filter(|due| *due > self.now);
             match due {
                 _ if asked.missing + asked.replacements == 0 => {}
                 Some(due) => self.plan.wake_at(due),
-                None => drop(wanted.insert(fleet.pool.name.clone(), asked)),
+                None => drop(wanted.insert(static_pool.pool.name.clone(), asked)),
             }
             if asked.missing + asked.replacements == 0 {
-                self.memory.shortages.retain(|short| short.pool != fleet.pool.name);
+                self.memory.shortages.retain(|short| short.pool != static_pool.pool.name);
             }
         }
         if wanted.is_empty() {
             return;
         }
         let of_wanted = |pool: &NodePool| wanted.contains_key(&pool.name);
-        let market = AvailableOfferings::of_pools(self.snapshot, &self.provision.unavailable, self.now, of_wanted)
-            .with_min_values(self.min_values);
+        let available_offerings =
+            AvailableOfferings::of_pools(self.snapshot, &self.provision.unavailable, self.now, of_wanted)
+                .with_min_values(self.min_values);
         let (without, promised) = (BTreeSet::new(), BTreeMap::new());
         let (snapshot, new_nodes) = (self.snapshot, MAX_NEW_NODES);
         let input = Input {
             snapshot,
-            available: &market,
+            available: &available_offerings,
             excluded_nodes: &without,
             max_new_nodes: new_nodes,
             claim_of_pod: &promised,
         };
         let counts = wanted.iter().map(|(pool, asked)| (pool.clone(), asked.missing + asked.replacements)).collect();
         for created in plan_static_nodes(input, &counts) {
-            let Some((fleet, asked)) =
+            let Some((static_pool, asked)) =
                 static_pools.iter().find(|f| f.pool.name == created.pool).zip(wanted.get(&created.pool))
             else {
                 continue;
@@ -279,14 +286,14 @@ impl<'a> StaticPoolReconciler<'a, '_> {
                 self.plan.wake_at(self.now + RETRY);
             }
             for (number, node) in created.nodes.into_iter().enumerate() {
-                self.create_claim(fleet, NodeToCreate { node, number, is_missing: number < asked.missing }, seed);
+                self.create_claim(static_pool, NodeToCreate { node, number, is_missing: number < asked.missing }, seed);
             }
         }
     }
 
     fn create_claim(
         &mut self,
-        fleet: &StaticPool<'_>,
+        static_pool: &StaticPool<'_>,
         NodeToCreate { node, number, is_missing }: NodeToCreate,
         seed: u64,
     ) {
@@ -294,10 +301,10 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();
         let Some(draft) = claim_draft(self.snapshot, node, seed, self.now, number) else { return };
         let why = if is_missing {
-            format!("the NodePool wants {} nodes and has {}", fleet.replicas, fleet.members.len() + number)
+            format!("the NodePool wants {} nodes and has {}", static_pool.replicas, static_pool.members.len() + number)
         } else {
             self.memory.replacements.insert(draft.name.clone(), self.now);
-            let first = fleet.members.iter().filter(|m| m.may_be_replaced()).min_by_key(|m| m.drift_order());
+            let first = static_pool.members.iter().filter(|m| m.may_be_replaced()).min_by_key(|m| m.drift_order());
             let drift = first.and_then(|m| m.drift.as_ref()).map(ToString::to_string).unwrap_or_default();
             format!("replaces a drifted node: {drift}")
         };

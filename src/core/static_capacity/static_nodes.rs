@@ -74,13 +74,15 @@ impl fmt::Display for StaticShortfall {
 
 /// Buys nodes for the pools of a market, so many for each.
 pub(crate) fn plan_static_nodes(input: Input<'_>, wanted: &BTreeMap<NodePoolName, usize>) -> Vec<StaticNodes> {
-    let offers = &input.available.pools;
-    let mut shop =
-        OpenNodes::new(CandidateSets::new(offers), LaunchLimits::new(input), input.available.min_values_policy);
+    let pool_offerings = &input.available.pools;
+    let mut open_nodes =
+        OpenNodes::new(CandidateSets::new(pool_offerings), LaunchLimits::new(input), input.available.min_values_policy);
     let buy = |(pool, count): (&NodePoolName, &usize)| {
-        let place = offers.iter().position(|o| o.pool.name == *pool);
+        let place = pool_offerings.iter().position(|o| o.pool.name == *pool);
         let (nodes, why) = match place {
-            Some(place) => plan_pool_nodes(&mut shop, place, *count, nodes_per_zone(input, &offers[place])),
+            Some(place) => {
+                plan_pool_nodes(&mut open_nodes, place, *count, nodes_per_zone(input, &pool_offerings[place]))
+            }
             None => (Vec::new(), Some(StaticShortfall::NodeClassNotFound)),
         };
         StaticNodes { pool: pool.clone(), nodes, shortfall: why }
@@ -100,10 +102,10 @@ fn plan_pool_nodes(
     let mut nodes = Vec::new();
     while nodes.len() < count {
         let want = PodNeeds { requests: &nothing, ports: &[], disks: 0, tracked_volumes: None, expected_pods: 1 };
-        let Some(growth) = open_nodes.cheapest_new_node(root, want) else {
+        let Some(pod_addition) = open_nodes.cheapest_new_node(root, want) else {
             return (nodes, Some(shortfall(open_nodes, place)));
         };
-        let open = open_nodes.open(growth.candidate_set, growth.candidate, want);
+        let open = open_nodes.open(pod_addition.candidate_set, pod_addition.candidate, want);
         let new = new_node(open_nodes, open, Vec::new(), &in_zone);
         let zones = &open_nodes.candidate_sets.pool_offerings(place).zones;
         let first = new.offerings.first().and_then(|o| zones.iter().position(|zone| *zone == o.key.zone));
@@ -117,25 +119,30 @@ fn plan_pool_nodes(
 
 /// What keeps a pool from buying one more.
 fn shortfall(open_nodes: &OpenNodes, place: usize) -> StaticShortfall {
-    let (offers, allowance) = (open_nodes.candidate_sets.pool_offerings(place), &open_nodes.limits);
-    if let Some(fields) = &offers.unsupported_class_fields {
+    let (pool_offerings, launch_limits) = (open_nodes.candidate_sets.pool_offerings(place), &open_nodes.limits);
+    if let Some(fields) = &pool_offerings.unsupported_class_fields {
         return StaticShortfall::UnsupportedClassFields(Arc::clone(fields));
     }
-    if allowance.new_nodes_left == 0 {
+    if launch_limits.new_nodes_left == 0 {
         return StaticShortfall::NewNodeLimit;
     }
-    let mut within = offers.candidates.iter().filter(|c| allowance.within_limits(&offers.pool, &c.instance.capacity));
+    let mut within = pool_offerings
+        .candidates
+        .iter()
+        .filter(|c| launch_limits.within_limits(&pool_offerings.pool, &c.instance.capacity));
     match within.next() {
-        None if offers.candidates.is_empty() => {
-            offers.no_reservation.clone().map_or(StaticShortfall::NoAvailableOffering, StaticShortfall::NoReservation)
-        }
+        None if pool_offerings.candidates.is_empty() => pool_offerings
+            .no_reservation
+            .clone()
+            .map_or(StaticShortfall::NoAvailableOffering, StaticShortfall::NoReservation),
         None => StaticShortfall::LimitsExceeded,
         Some(first) => {
-            let barred = allowance.exhausted(std::iter::once(first).chain(within)).map(|barred| match barred {
+            let barred = launch_limits.exhausted(std::iter::once(first).chain(within)).map(|barred| match barred {
                 Exhausted::Quota(short) => StaticShortfall::QuotaExceeded(short),
                 Exhausted::Reservation(short) => StaticShortfall::ReservationUsedUp(short),
             });
-            let subnet = || allowance.subnets().shortage(&offers.pool.class).map(StaticShortfall::SubnetFull);
+            let subnet =
+                || launch_limits.subnets().shortage(&pool_offerings.pool.class).map(StaticShortfall::SubnetFull);
             barred.or_else(subnet).unwrap_or(StaticShortfall::NoAvailableOffering)
         }
     }

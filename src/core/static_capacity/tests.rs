@@ -20,12 +20,12 @@ use proptest::prelude::*;
 
 const SMALL: &str = "Standard_D2s_v5";
 
-fn fleet(replicas: u64) -> NodePool {
+fn static_pool(replicas: u64) -> NodePool {
     let on_demand = requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"]), (labels::SKU_FAMILY, &["D"])]);
     let budgets = vec![Budget { nodes: BudgetNodes::Count(1), reasons: None, window: None }];
-    let mut fleet = NodePool { replicas: Some(replicas), requirements: on_demand, ..pool("fleet") };
-    fleet.disruption.budgets = budgets;
-    fleet
+    let mut static_pool = NodePool { replicas: Some(replicas), requirements: on_demand, ..pool("fleet") };
+    static_pool.disruption.budgets = budgets;
+    static_pool
 }
 
 /// A fleet whose nodes `c00`, `c01`, … have run since the start.
@@ -85,7 +85,7 @@ fn carry_out(plan: &Plan, pool: &NodePool, snapshot: &mut Snapshot, ready: bool)
 
 #[test]
 fn what_is_missing_is_launched_cheapest_first_and_spread_over_zones() {
-    let (snapshot, _) = standing(&fleet(4), 1);
+    let (snapshot, _) = standing(&static_pool(4), 1);
     let mut memory = StaticCapacityMemory::default();
     let plan = pass(&snapshot, &mut memory, 0);
     let drafts = drafts(&plan);
@@ -105,13 +105,13 @@ fn what_is_missing_is_launched_cheapest_first_and_spread_over_zones() {
 
 #[test]
 fn as_many_as_are_asked_for_are_left_alone() {
-    let (snapshot, _) = standing(&fleet(3), 3);
+    let (snapshot, _) = standing(&static_pool(3), 3);
     assert_eq!(pass(&snapshot, &mut StaticCapacityMemory::default(), 0), Plan::default());
 }
 
 #[test]
 fn claims_in_flight_count_and_failed_and_leaving_ones_do_not() {
-    let pool = fleet(4);
+    let pool = static_pool(4);
     let (mut snapshot, _) = standing(&pool, 1);
     snapshot.put_claim(claim("new", &pool, vec![offering(SMALL, 1, OnDemand)]));
     let mut failed = claim("failed", &pool, vec![offering(SMALL, 1, OnDemand)]);
@@ -126,8 +126,10 @@ fn claims_in_flight_count_and_failed_and_leaving_ones_do_not() {
 
 #[test]
 fn limits_count_nodes_that_are_still_leaving_and_the_shortage_is_told() {
-    let pool =
-        NodePool { limits: crate::model::cluster::pool::Limits { nodes: Some(3), ..Default::default() }, ..fleet(5) };
+    let pool = NodePool {
+        limits: crate::model::cluster::pool::Limits { nodes: Some(3), ..Default::default() },
+        ..static_pool(5)
+    };
     let (mut snapshot, _) = standing(&pool, 1);
     let mut leaving = claim("leaving", &pool, vec![offering(SMALL, 1, OnDemand)]);
     leaving.deleting_at = Some(at(0));
@@ -140,7 +142,7 @@ fn limits_count_nodes_that_are_still_leaving_and_the_shortage_is_told() {
 
 #[test]
 fn quotas_are_shared_by_all_fleets() {
-    let (a, b) = (fleet(3), NodePool { name: NodePoolName::new("other").unwrap(), ..fleet(3) });
+    let (a, b) = (static_pool(3), NodePool { name: NodePoolName::new("other").unwrap(), ..static_pool(3) });
     let mut snapshot = cluster([a, b]);
     let usage = QuotaUsage { name: "cores".into(), used: 90, limit: 100 };
     snapshot.set_quota(Some(Arc::new(Quota::new(at(0), [usage]))));
@@ -156,20 +158,20 @@ fn quotas_are_shared_by_all_fleets() {
 
 #[test]
 fn a_class_that_is_not_there_is_told_and_looked_for_again() {
-    let mut snapshot = cluster([fleet(1)]);
+    let mut snapshot = cluster([static_pool(1)]);
     snapshot.instance_types.clear();
     let mut memory = StaticCapacityMemory::default();
     let plan = pass(&snapshot, &mut memory, 0);
     assert_eq!((plan.commands.len(), plan.next), (0, Some(at(10))));
     assert_eq!(memory.shortages[0].reason, StaticShortfall::NodeClassNotFound);
-    assert_eq!(drafts(&pass(&cluster([fleet(1)]), &mut memory, 10)).len(), 1);
+    assert_eq!(drafts(&pass(&cluster([static_pool(1)]), &mut memory, 10)).len(), 1);
     assert!(memory.shortages.is_empty());
 }
 
 #[test]
 fn the_pause_switches_hold_back_their_own_half() {
-    let (mut few, _) = standing(&fleet(3), 1);
-    let (mut many, _) = standing(&fleet(1), 3);
+    let (mut few, _) = standing(&static_pool(3), 1);
+    let (mut many, _) = standing(&static_pool(1), 3);
     for (held, launches, deletes) in [(PauseSwitch::Launch, 0, 2), (PauseSwitch::Disrupt, 2, 0)] {
         (few.pause, many.pause) = (Pause::of([held]), Pause::of([held]));
         assert_eq!(pass(&few, &mut StaticCapacityMemory::default(), 0).commands.len(), launches, "{held:?}");
@@ -190,7 +192,7 @@ fn the_pause_switches_hold_back_their_own_half() {
 
 #[test]
 fn what_has_been_asked_for_is_not_asked_for_again_before_it_can_be_seen() {
-    let (mut snapshot, _) = standing(&fleet(3), 1);
+    let (mut snapshot, _) = standing(&static_pool(3), 1);
     let mut memory = StaticCapacityMemory::default();
     let plan = pass(&snapshot, &mut memory, 0);
     snapshot.in_progress.extend(plan.commands.iter().map(|p| p.command.key()));
@@ -203,7 +205,7 @@ fn what_has_been_asked_for_is_not_asked_for_again_before_it_can_be_seen() {
 
 #[test]
 fn those_go_first_whose_loss_is_felt_least() {
-    let pool = NodePool { expire_after: Some(SignedDuration::from_hours(100)), ..fleet(0) };
+    let pool = NodePool { expire_after: Some(SignedDuration::from_hours(100)), ..static_pool(0) };
     let (mut snapshot, nodes) = standing(&pool, 5);
     snapshot.put_claim(claim("unlaunched", &pool, vec![offering(SMALL, 1, OnDemand)]));
     let (small, large) = (
@@ -233,7 +235,7 @@ fn those_go_first_whose_loss_is_felt_least() {
 
 #[test]
 fn of_equals_the_one_with_the_least_lifetime_left_goes() {
-    let pool = NodePool { expire_after: Some(SignedDuration::from_hours(100)), ..fleet(1) };
+    let pool = NodePool { expire_after: Some(SignedDuration::from_hours(100)), ..static_pool(1) };
     let (mut snapshot, nodes) = standing(&pool, 2);
     let shape = Arc::new(shape("a", 100, 1));
     for (i, node) in nodes.iter().enumerate() {
@@ -246,7 +248,7 @@ fn of_equals_the_one_with_the_least_lifetime_left_goes() {
 
 #[test]
 fn a_node_that_waiting_pods_were_placed_on_is_not_empty() {
-    let (snapshot, nodes) = standing(&fleet(1), 2);
+    let (snapshot, nodes) = standing(&static_pool(1), 2);
     let mut provision = ProvisionMemory::default();
     // The first by name would go otherwise.
     provision.nominated.insert(crate::scheduling::Target::Node(nodes[0].name.clone()), at(100));
@@ -257,7 +259,7 @@ fn a_node_that_waiting_pods_were_placed_on_is_not_empty() {
 
 #[test]
 fn a_deletion_that_is_not_seen_yet_takes_nobody_else_along() {
-    let (mut snapshot, _) = standing(&fleet(2), 3);
+    let (mut snapshot, _) = standing(&static_pool(2), 3);
     let mut memory = StaticCapacityMemory::default();
     let first = gone(&pass(&snapshot, &mut memory, 0));
     assert_eq!(first.len(), 1);
@@ -273,7 +275,7 @@ fn a_deletion_that_is_not_seen_yet_takes_nobody_else_along() {
 
 /// What changes in a pool, by name of the field.
 fn changes() -> Vec<(&'static str, NodePool, DriftReason)> {
-    let old = fleet(2);
+    let old = static_pool(2);
     let taint = Taint { key: "a".into(), value: "b".into(), effect: TaintEffect::NoSchedule };
     let class = crate::model::names::NodeClassName::new("other").unwrap();
     let hour = Some(SignedDuration::from_hours(1));
@@ -303,12 +305,12 @@ fn changes() -> Vec<(&'static str, NodePool, DriftReason)> {
 
 #[test]
 fn every_change_of_what_nodes_are_made_from_is_drift_and_no_other() {
-    let (snapshot, _) = standing(&fleet(2), 2);
+    let (snapshot, _) = standing(&static_pool(2), 2);
     let claim = snapshot.claims().values().next().unwrap();
     for (what, changed, expected) in changes() {
         assert_eq!(find_drift(claim, &changed, &snapshot), Some(expected), "{what}");
     }
-    let mut same = fleet(7);
+    let mut same = static_pool(7);
     same.limits.nodes = Some(9);
     same.disruption.budgets.clear();
     assert_eq!(find_drift(claim, &same, &snapshot), None);
@@ -316,8 +318,8 @@ fn every_change_of_what_nodes_are_made_from_is_drift_and_no_other() {
 
 #[test]
 fn drifted_nodes_are_replaced_one_for_one_the_new_one_first() {
-    let (mut snapshot, _) = standing(&fleet(3), 3);
-    let mut changed = fleet(3);
+    let (mut snapshot, _) = standing(&static_pool(3), 3);
+    let mut changed = static_pool(3);
     changed.labels.insert("team".into(), "a".into());
     snapshot.put_pool(changed.name.clone(), changed.clone());
     let mut memory = StaticCapacityMemory::default();
@@ -339,10 +341,10 @@ fn drifted_nodes_are_replaced_one_for_one_the_new_one_first() {
 
 #[test]
 fn drift_keeps_to_budgets_limits_and_what_asks_to_stay() {
-    let mut changed = fleet(2);
+    let mut changed = static_pool(2);
     changed.labels.insert("team".into(), "a".into());
     let world = |pool: &NodePool| {
-        let (mut snapshot, nodes) = standing(&fleet(2), 2);
+        let (mut snapshot, nodes) = standing(&static_pool(2), 2);
         snapshot.put_pool(pool.name.clone(), pool.clone());
         (snapshot, nodes)
     };
@@ -366,8 +368,8 @@ fn drift_keeps_to_budgets_limits_and_what_asks_to_stay() {
 
 #[test]
 fn a_window_that_closes_meanwhile_keeps_the_drifted_node() {
-    let (mut snapshot, _) = standing(&fleet(2), 2);
-    let mut changed = fleet(2);
+    let (mut snapshot, _) = standing(&static_pool(2), 2);
+    let mut changed = static_pool(2);
     changed.labels.insert("team".into(), "a".into());
     snapshot.put_pool(changed.name.clone(), changed.clone());
     let mut memory = StaticCapacityMemory::default();
@@ -384,8 +386,8 @@ fn a_window_that_closes_meanwhile_keeps_the_drifted_node() {
 
 #[test]
 fn a_replacement_goes_on_after_its_memory_was_lost() {
-    let (mut snapshot, _) = standing(&fleet(2), 2);
-    let mut changed = fleet(2);
+    let (mut snapshot, _) = standing(&static_pool(2), 2);
+    let mut changed = static_pool(2);
     changed.labels.insert("team".into(), "a".into());
     snapshot.put_pool(changed.name.clone(), changed.clone());
     let plan = pass(&snapshot, &mut StaticCapacityMemory::default(), 0);
@@ -396,7 +398,7 @@ fn a_replacement_goes_on_after_its_memory_was_lost() {
 
 #[test]
 fn pods_wait_for_a_fleet_that_is_being_made_and_then_run_on_it() {
-    let mut snapshot = cluster([fleet(1), pool("general")]);
+    let mut snapshot = cluster([static_pool(1), pool("general")]);
     pods("p", shape("a", 100, 1), 3).into_iter().for_each(|pod| snapshot.put_pod(pod));
     let mut memory = crate::engine::decide::Memory::default();
     let settings = settings();
@@ -405,7 +407,7 @@ fn pods_wait_for_a_fleet_that_is_being_made_and_then_run_on_it() {
     let made = drafts(&plan);
     assert_eq!(made.len(), 1, "the node of the fleet, and none for the pods");
     let name = made[0].name.clone();
-    carry_out(&plan, &fleet(1), &mut snapshot, false);
+    carry_out(&plan, &static_pool(1), &mut snapshot, false);
     let mut later = crate::engine::decide::decide(&snapshot, &mut memory, &settings, at(20), 1);
     later.commands.retain(|p| matches!(p.command, Command::CreateClaim(_)));
     assert!(later.commands.is_empty(), "{later:?}");
@@ -414,7 +416,7 @@ fn pods_wait_for_a_fleet_that_is_being_made_and_then_run_on_it() {
 
 #[test]
 fn nodes_of_a_fleet_are_never_consolidated() {
-    let (snapshot, _) = standing(&fleet(2), 2);
+    let (snapshot, _) = standing(&static_pool(2), 2);
     let mut memory = crate::engine::decide::Memory::default();
     for now in (0..600).step_by(10) {
         let plan = crate::engine::decide::decide(&snapshot, &mut memory, &settings(), at(now), 1);
@@ -450,8 +452,8 @@ proptest! {
         changed in any::<bool>(),
         forgets in any::<u16>(),
     ) {
-        let (mut snapshot, _) = standing(&fleet(replicas), old);
-        let mut wanted = fleet(replicas);
+        let (mut snapshot, _) = standing(&static_pool(replicas), old);
+        let mut wanted = static_pool(replicas);
         if changed {
             wanted.labels.insert("team".into(), "a".into());
         }
@@ -475,7 +477,7 @@ proptest! {
     /// Else it would be replaced for ever.
     #[test]
     fn what_a_pool_has_just_bought_has_not_drifted(asked in prop::collection::vec(requirement(), 0..4)) {
-        let mut pool = fleet(2);
+        let mut pool = static_pool(2);
         pool.requirements = crate::model::requirements::Requirements::new();
         for (key, values) in asked {
             pool.requirements.add_entry(key, crate::model::requirements::Operator::In, &values).unwrap();
@@ -501,7 +503,7 @@ fn a_node_of_another_scope_than_is_asked_for_has_drifted() {
         (labels::CAPACITY_TYPE, &["reserved", "on-demand"]),
         (labels::PLACEMENT_SCOPE, &["regional"]),
     ]);
-    let pool = NodePool { requirements, ..fleet(1) };
+    let pool = NodePool { requirements, ..static_pool(1) };
     let mut snapshot = cluster([pool.clone()]);
     reserve(&mut snapshot, start(), &[("Standard_D4s_v5", 0, 0, 1)]);
     let of = |n, capacity_type| {
@@ -523,14 +525,14 @@ fn a_node_of_another_scope_than_is_asked_for_has_drifted() {
 
 #[test]
 fn an_unmanaged_node_is_nobody_s_member() {
-    let (mut snapshot, _) = standing(&fleet(1), 1);
+    let (mut snapshot, _) = standing(&static_pool(1), 1);
     snapshot.put_node(node("unmanaged", 1, 4));
     assert!(pass(&snapshot, &mut StaticCapacityMemory::default(), 0).commands.is_empty());
 }
 
 #[test]
 fn variety_that_is_not_to_be_had_keeps_a_fleet_small_or_is_done_without() {
-    let mut pool = fleet(2);
+    let mut pool = static_pool(2);
     pool.requirements.add(labels::INSTANCE_TYPE, Requirement::exists().with_min_values(Some(40)));
     let snapshot = cluster([pool]);
     let (mut memory, provision) = (StaticCapacityMemory::default(), ProvisionMemory::default());

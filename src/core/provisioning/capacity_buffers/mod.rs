@@ -42,15 +42,17 @@ pub(crate) fn buffer_placements(
     };
     for placement in &outcome.placements {
         match &placement.target {
-            Target::Node(_) => note(&placement.pod, &|cushion| cushion.on_existing_nodes += 1),
-            Target::Claim(_) | Target::New(_) => note(&placement.pod, &|cushion| cushion.on_new_nodes += 1),
+            Target::Node(_) => note(&placement.pod, &|buffer_placement| buffer_placement.on_existing_nodes += 1),
+            Target::Claim(_) | Target::New(_) => {
+                note(&placement.pod, &|buffer_placement| buffer_placement.on_new_nodes += 1)
+            }
         }
     }
     for group in &outcome.unschedulable {
         for pod in group.pods.iter().filter(|pod| pod.is_chunk()) {
-            note(&pod.key, &|cushion| {
-                cushion.unplaced += 1;
-                cushion.reason.get_or_insert_with(|| group.reason());
+            note(&pod.key, &|buffer_placement| {
+                buffer_placement.unplaced += 1;
+                buffer_placement.reason.get_or_insert_with(|| group.reason());
             });
         }
     }
@@ -73,15 +75,20 @@ impl BufferRoom {
     pub(crate) fn of<'m>(
         snapshot: &Snapshot,
         promised: &BTreeMap<ObjectKey, ClaimName>,
-        market: impl FnOnce() -> &'m AvailableOfferings,
+        available_offerings: impl FnOnce() -> &'m AvailableOfferings,
     ) -> Self {
         let chunks = buffer_chunks(snapshot);
         if chunks.is_empty() {
             return Self::default();
         }
         let without = BTreeSet::new();
-        let input =
-            Input { snapshot, available: market(), excluded_nodes: &without, max_new_nodes: 0, claim_of_pod: promised };
+        let input = Input {
+            snapshot,
+            available: available_offerings(),
+            excluded_nodes: &without,
+            max_new_nodes: 0,
+            claim_of_pod: promised,
+        };
         let pods: Vec<Arc<Pod>> = pods_to_schedule(snapshot).into_iter().chain(chunks.iter().cloned()).collect();
         let outcome = schedule(input, &pods);
         let hosts = outcome.placements.iter().filter_map(|placement| match &placement.target {

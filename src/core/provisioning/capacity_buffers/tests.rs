@@ -68,7 +68,7 @@ fn disrupted(snapshot: &Snapshot) -> Vec<String> {
     found.map(|plan| plan.commands.iter().map(|planned| word(&planned.command)).collect()).unwrap_or_default()
 }
 
-fn cushion(memory: &ProvisionMemory) -> (usize, usize, usize) {
+fn buffer_placement(memory: &ProvisionMemory) -> (usize, usize, usize) {
     let BufferPlacement { on_existing_nodes: there, on_new_nodes: coming, unplaced: nowhere, .. } =
         memory.buffer_statuses[&buffer(0, 0).key];
     (there, coming, nowhere)
@@ -86,7 +86,7 @@ fn room_is_bought_for_chunks_and_nobody_is_told_that_it_is_his() {
         bought.iter().all(|(draft, why)| draft.pods.is_empty() && why.contains("of CapacityBuffers")),
         "{bought:?}"
     );
-    assert_eq!(cushion(&memory), (0, 3, 0));
+    assert_eq!(buffer_placement(&memory), (0, 3, 0));
     assert!(memory.unplaced.is_empty());
 }
 
@@ -96,7 +96,7 @@ fn room_that_is_there_is_not_bought_again() {
     keep_room(&mut snapshot, 3, 1000);
     let mut memory = ProvisionMemory::default();
     assert_eq!(bought(&snapshot, &mut memory, 0), []);
-    assert_eq!(cushion(&memory), (3, 0, 0));
+    assert_eq!(buffer_placement(&memory), (3, 0, 0));
     assert!(memory.nominated.is_empty(), "a chunk wants no node for itself");
     // A pod that waits takes the room, and the room is made anew beside it.
     snapshot.put_pod(pod("first", &Arc::new(shape("big", 13_000, 1))));
@@ -112,7 +112,7 @@ fn chunks_without_room_are_told_apart_from_pods() {
     keep_room(&mut snapshot, 2, 900_000);
     let mut memory = ProvisionMemory::default();
     assert_eq!(bought(&snapshot, &mut memory, 0), []);
-    assert_eq!((cushion(&memory), memory.unplaced.len()), ((0, 0, 2), 0));
+    assert_eq!((buffer_placement(&memory), memory.unplaced.len()), ((0, 0, 2), 0));
     let why = memory.buffer_statuses.values().next().unwrap().reason.clone().unwrap();
     assert_eq!(why, "general: no available instance type is large enough");
     let_go(&mut snapshot);
@@ -127,7 +127,7 @@ fn chunks_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again(
     keep_room(&mut snapshot, 1, 1000);
     let mut memory = ProvisionMemory::default();
     assert_eq!(bought(&snapshot, &mut memory, 0), []);
-    assert_eq!(cushion(&memory), (0, 0, 1));
+    assert_eq!(buffer_placement(&memory), (0, 0, 1));
     snapshot.set_infrastructure(full_subnet(at(180)));
     assert_eq!(provision(&snapshot, &mut memory, &settings(), at(185), 7).next, Some(at(195)), "looked at anew");
 }

@@ -121,7 +121,7 @@ fn pool_filter_steps(
 ) -> PoolFilterSteps {
     let filter = state.constraints.filters.get(state.constraints.classes.get(class).filter);
     let left = pool_offerings.candidates.iter().map(|candidate| candidate.zones).collect();
-    let mut fall = FilterStepsBuilder { offers: pool_offerings, steps: Vec::new(), left };
+    let mut fall = FilterStepsBuilder { pool_offerings, steps: Vec::new(), left };
     fall.push_step(FilterCriterion::Available);
     if let Some(taint) = filter.untolerated(&pool_offerings.pool.taints) {
         fall.retain(FilterCriterion::Taint(Arc::clone(&taint.key)), |_| false);
@@ -141,18 +141,18 @@ fn pool_filter_steps(
     }
     let requests = state.constraints.classes.requests(class);
     let disks = state.constraints.classes.get(class).disks;
-    let allowance = &state.open.limits;
+    let launch_limits = &state.open.limits;
     fall.retain(FilterCriterion::Resources, |c| c.holds(requests, disks));
-    fall.retain(FilterCriterion::Limits, |c| allowance.within_limits(&pool_offerings.pool, &c.instance.capacity));
-    fall.retain(FilterCriterion::Quota, |c| c.reservation.is_some() || allowance.quota_allows(c));
-    fall.retain(FilterCriterion::Reservation, |c| allowance.quota_allows(c));
-    fall.retain(FilterCriterion::Subnet, |_| allowance.subnets().allows(&pool_offerings.pool.class));
+    fall.retain(FilterCriterion::Limits, |c| launch_limits.within_limits(&pool_offerings.pool, &c.instance.capacity));
+    fall.retain(FilterCriterion::Quota, |c| c.reservation.is_some() || launch_limits.quota_allows(c));
+    fall.retain(FilterCriterion::Reservation, |c| launch_limits.quota_allows(c));
+    fall.retain(FilterCriterion::Subnet, |_| launch_limits.subnets().allows(&pool_offerings.pool.class));
     fall.retain(last, |_| false);
     PoolFilterSteps { pool: pool_offerings.pool.name.clone(), steps: fall.steps }
 }
 
 struct FilterStepsBuilder<'o> {
-    offers: &'o PoolOfferings,
+    pool_offerings: &'o PoolOfferings,
     steps: Vec<FilterStep>,
     /// By candidate: bits of the zones that are left.
     left: Vec<u32>,
@@ -161,7 +161,8 @@ struct FilterStepsBuilder<'o> {
 impl FilterStepsBuilder<'_> {
     /// Keeps the candidates of which something holds.
     fn retain(&mut self, what: FilterCriterion, holds: impl Fn(&InstanceCandidate) -> bool) {
-        let zones: Vec<u32> = self.offers.candidates.iter().map(|c| if holds(c) { u32::MAX } else { 0 }).collect();
+        let zones: Vec<u32> =
+            self.pool_offerings.candidates.iter().map(|c| if holds(c) { u32::MAX } else { 0 }).collect();
         self.retain_zones(what, &zones);
     }
 
@@ -181,7 +182,7 @@ impl FilterStepsBuilder<'_> {
 
     /// Sizes and offerings that are left.
     fn count(&self) -> (usize, usize) {
-        let left = self.offers.candidates.iter().zip(&self.left).filter(|(_, zones)| **zones != 0);
+        let left = self.pool_offerings.candidates.iter().zip(&self.left).filter(|(_, zones)| **zones != 0);
         let sizes: BTreeSet<_> = left.map(|(c, _)| &c.instance.facts.name).collect();
         (sizes.len(), self.left.iter().map(|zones| zones.count_ones() as usize).sum())
     }

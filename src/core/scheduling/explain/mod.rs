@@ -254,8 +254,12 @@ fn smallest_suggestion(state: &mut SchedulingState, class: PodClassId) -> Option
         return Some(Suggestion { pool, changes: vec![SuggestedChange::MakePreferred(unmet)] });
     }
     let shape = &state.constraints.classes.get(class).shape;
-    let places =
-        state.constraints.classes.origin(class).map(|told| told.volumes.alternatives.as_slice()).unwrap_or_default();
+    let places = state
+        .constraints
+        .classes
+        .origin(class)
+        .map(|origin| origin.volumes.alternatives.as_slice())
+        .unwrap_or_default();
     let mut remedy = suggest(&state.open, &with_volume_alternatives(shape, places))?;
     for change in &mut remedy.changes {
         let SuggestedChange::DropRequirement(key) = &*change else { continue };

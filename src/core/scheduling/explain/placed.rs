@@ -52,31 +52,31 @@ pub(crate) fn explain_placed(
     explanations: &mut Explanations,
 ) {
     let mut groups: BTreeMap<(PodClassId, PlacementSort), PlacedGroup> = BTreeMap::new();
-    for (pod, kind, seat) in state.placed.iter().filter(|(pod, _, _)| about(&pod.key)) {
-        let Some(sort) = placement_sort(state, finished.1, *seat) else { continue };
-        let group = groups.entry((*kind, sort)).or_default();
+    for (pod, class, node_ref) in state.placed.iter().filter(|(pod, _, _)| about(&pod.key)) {
+        let Some(sort) = placement_sort(state, finished.1, *node_ref) else { continue };
+        let group = groups.entry((*class, sort)).or_default();
         group.pods.push(Arc::clone(pod));
-        match *seat {
+        match *node_ref {
             NodeRef::Existing(site) => *group.existing.entry(site).or_default() += 1,
             NodeRef::Open(node) => *group.open.entry(node).or_default() += 1,
         }
     }
-    for ((kind, sort), group) in groups {
-        let PlacedGroup { pods, existing: bins, open: nodes } = group;
+    for ((class, sort), group) in groups {
+        let PlacedGroup { pods, existing: existing_nodes, open: nodes } = group;
         explanations.add_group(pods, |pods| {
             let place = match sort {
-                PlacementSort::Existing => existing_summary(state, &bins),
-                PlacementSort::InFlight => in_flight_summary(state, finished.0, &bins, pods),
+                PlacementSort::Existing => existing_summary(state, &existing_nodes),
+                PlacementSort::InFlight => in_flight_summary(state, finished.0, &existing_nodes, pods),
                 PlacementSort::New(..) => {
-                    PlacementSummary::New(Box::new(new_nodes_summary(state, finished.1, kind, &nodes)?))
+                    PlacementSummary::New(Box::new(new_nodes_summary(state, finished.1, class, &nodes)?))
                 }
             };
-            let on_bins = bins.iter().map(|(site, pods)| (NodeRef::Existing(*site), *pods));
+            let on_bins = existing_nodes.iter().map(|(site, pods)| (NodeRef::Existing(*site), *pods));
             let on_open = nodes.iter().map(|(node, pods)| (NodeRef::Open(*node), *pods));
-            let seats: Vec<(NodeRef, usize)> = on_bins.chain(on_open).collect();
-            let bonds = topology_decisions(state, finished, kind, &seats);
+            let node_refs: Vec<(NodeRef, usize)> = on_bins.chain(on_open).collect();
+            let bonds = topology_decisions(state, finished, class, &node_refs);
             let (granted, given_up) =
-                if nodes.is_empty() { (0, Vec::new()) } else { satisfied_and_relaxed(state, kind) };
+                if nodes.is_empty() { (0, Vec::new()) } else { satisfied_and_relaxed(state, class) };
             Some(Explanation::of(
                 pods,
                 ExplainedResult::Placed(Box::new(PlacementExplanation {
@@ -90,8 +90,8 @@ pub(crate) fn explain_placed(
     }
 }
 
-fn placement_sort(state: &SchedulingState, outcome: &SchedulingResult, seat: NodeRef) -> Option<PlacementSort> {
-    match seat {
+fn placement_sort(state: &SchedulingState, outcome: &SchedulingResult, node_ref: NodeRef) -> Option<PlacementSort> {
+    match node_ref {
         NodeRef::Existing(site) => Some(match state.existing.target(site) {
             Target::Claim(_) => PlacementSort::InFlight,
             Target::Node(_) | Target::New(_) => PlacementSort::Existing,
@@ -104,27 +104,27 @@ fn placement_sort(state: &SchedulingState, outcome: &SchedulingResult, seat: Nod
     }
 }
 
-fn existing_summary(state: &SchedulingState, bins: &BTreeMap<usize, usize>) -> PlacementSummary {
-    let named = bins.iter().filter_map(|(site, pods)| match state.existing.target(*site) {
+fn existing_summary(state: &SchedulingState, existing_nodes: &BTreeMap<usize, usize>) -> PlacementSummary {
+    let named = existing_nodes.iter().filter_map(|(site, pods)| match state.existing.target(*site) {
         Target::Node(name) => Some((name.clone(), *pods)),
         Target::Claim(_) | Target::New(_) => None,
     });
-    PlacementSummary::Existing { nodes: named.take(MAX_NAMES).collect(), count: bins.len() }
+    PlacementSummary::Existing { nodes: named.take(MAX_NAMES).collect(), count: existing_nodes.len() }
 }
 
 fn in_flight_summary(
     state: &SchedulingState,
     input: Input<'_>,
-    bins: &BTreeMap<usize, usize>,
+    existing_nodes: &BTreeMap<usize, usize>,
     pods: &[Arc<Pod>],
 ) -> PlacementSummary {
-    let named = bins.iter().filter_map(|(site, pods)| match state.existing.target(*site) {
+    let named = existing_nodes.iter().filter_map(|(site, pods)| match state.existing.target(*site) {
         Target::Claim(name) => Some((name.clone(), *pods)),
         Target::Node(_) | Target::New(_) => None,
     });
     let claims = named.take(MAX_NAMES).collect();
     let promised = pods.iter().filter(|pod| input.claim_of_pod.contains_key(&pod.key)).count();
-    PlacementSummary::InFlight { claims, count: bins.len(), planned_pods: promised }
+    PlacementSummary::InFlight { claims, count: existing_nodes.len(), planned_pods: promised }
 }
 
 /// What is said of new nodes: of the first of them, by its number.
@@ -137,13 +137,13 @@ fn new_nodes_summary(
     let (node, own) = nodes.first_key_value()?;
     let new = outcome.new_nodes.get(*node)?;
     let zone = state.open.zone(*node);
-    let alone = state
-        .cheapest_new_node(class, zone)
-        .map(|growth| Size::of(state.open.candidate_sets.candidate(growth.candidate_set, growth.candidate)));
+    let alone = state.cheapest_new_node(class, zone).map(|pod_addition| {
+        Size::of(state.open.candidate_sets.candidate(pod_addition.candidate_set, pod_addition.candidate))
+    });
     let pool = state.open.candidate_sets.get(state.open.nodes[*node].candidate_set).pool;
     // Variants of one pool follow each other, and its own are no pools before it.
     let name_of =
-        |solver: &SchedulingState, pool: usize| solver.open.candidate_sets.pool_offerings(pool).pool.name.clone();
+        |scheduler: &SchedulingState, pool: usize| scheduler.open.candidate_sets.pool_offerings(pool).pool.name.clone();
     let mut before: Vec<(_, _)> = Vec::new();
     for other in 0..pool {
         let name = name_of(state, other);
@@ -183,10 +183,10 @@ fn size_without(state: &SchedulingState, node: OpenNodeId, class: PodClassId, po
 
 /// How much of what pods of a kind prefer they have, and what they gave up.
 fn satisfied_and_relaxed(state: &SchedulingState, class: PodClassId) -> (usize, Vec<Preference>) {
-    let Some(told) = state.constraints.classes.origin(class) else { return (0, Vec::new()) };
-    let step = told.relaxation.steps.iter().position(|step| *step == class).unwrap_or_default();
-    let given_up = relaxed_preferences(told.shape, step, told.relaxation.steps.len());
-    (preferences_in_order(told.shape, told.relaxation.steps.len()).len().saturating_sub(given_up.len()), given_up)
+    let Some(origin) = state.constraints.classes.origin(class) else { return (0, Vec::new()) };
+    let step = origin.relaxation.steps.iter().position(|step| *step == class).unwrap_or_default();
+    let given_up = relaxed_preferences(origin.shape, step, origin.relaxation.steps.len());
+    (preferences_in_order(origin.shape, origin.relaxation.steps.len()).len().saturating_sub(given_up.len()), given_up)
 }
 
 /// The labels of the places of pods that their neighbours or volumes decided.
@@ -194,13 +194,13 @@ fn topology_decisions(
     state: &SchedulingState,
     finished: FinishedSimulation<'_>,
     class: PodClassId,
-    seats: &[(NodeRef, usize)],
+    node_refs: &[(NodeRef, usize)],
 ) -> Vec<TopologyDecision> {
     let shape = &state.constraints.classes.get(class).shape;
     let mut asked = topology_causes(shape);
-    if let Some(told) = state.constraints.classes.origin(class) {
-        let keys = told.volumes.alternatives.iter().flat_map(|place| place.iter().map(|(key, _)| Arc::clone(key)));
-        let shares = told.volumes.tracked.iter().any(|more| !more.unprovisioned.is_empty());
+    if let Some(origin) = state.constraints.classes.origin(class) {
+        let keys = origin.volumes.alternatives.iter().flat_map(|place| place.iter().map(|(key, _)| Arc::clone(key)));
+        let shares = origin.volumes.tracked.iter().any(|more| !more.unprovisioned.is_empty());
         let zone = shares.then(|| labels::interned(labels::ZONE));
         asked.extend(keys.chain(zone).map(|key| (TopologyCause::Volume, key)));
     }
@@ -208,8 +208,9 @@ fn topology_decisions(
     asked.dedup();
     let bond = |(tie, key): (TopologyCause, Arc<str>)| {
         let mut values: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-        let named = seats.iter().filter(|_| *key != *labels::HOSTNAME);
-        for (value, pods) in named.filter_map(|(seat, pods)| Some((label_of_node(state, finished, *seat, &key)?, pods)))
+        let named = node_refs.iter().filter(|_| *key != *labels::HOSTNAME);
+        for (value, pods) in
+            named.filter_map(|(node_ref, pods)| Some((label_of_node(state, finished, *node_ref, &key)?, pods)))
         {
             if values.len() < MAX_NAMES || values.contains_key(&value) {
                 *values.entry(value).or_default() += pods;
@@ -239,10 +240,10 @@ fn topology_causes(shape: &PodShape) -> Vec<(TopologyCause, Arc<str>)> {
 fn label_of_node(
     state: &SchedulingState,
     (input, outcome): FinishedSimulation<'_>,
-    seat: NodeRef,
+    node_ref: NodeRef,
     key: &str,
 ) -> Option<Arc<str>> {
-    match seat {
+    match node_ref {
         NodeRef::Existing(site) => match state.existing.target(site) {
             Target::Node(name) => input.snapshot.nodes().get(name)?.labels.get(key).cloned(),
             Target::Claim(name) => label_of_claim(input.snapshot.claims().get(name)?, key),
@@ -254,10 +255,10 @@ fn label_of_node(
                 return new.zone().map(|zone| zone.text());
             }
             let open = &state.open.nodes[node];
-            let offers =
+            let pool_offerings =
                 state.open.candidate_sets.pool_offerings(state.open.candidate_sets.get(open.candidate_set).pool);
             let own = new.labels.get(key).cloned();
-            own.or_else(|| offers.candidate_label(&offers.candidates[open.candidate as usize], key))
+            own.or_else(|| pool_offerings.candidate_label(&pool_offerings.candidates[open.candidate as usize], key))
         }
     }
 }

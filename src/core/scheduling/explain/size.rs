@@ -63,40 +63,40 @@ impl SizeExplanation {
         requests: &Resources,
         judge: impl Fn(usize, &InstanceCandidate) -> SizeFit,
     ) -> Self {
-        let mut choice = Self::default();
+        let mut set_id = Self::default();
         for (place, candidate) in candidates.iter().enumerate() {
             match judge(place, candidate) {
                 SizeFit::Fits => {
-                    choice.fitting += 1;
+                    set_id.fitting += 1;
                     if place > best {
-                        choice.next_fitting.get_or_insert_with(|| Size::of(candidate));
+                        set_id.next_fitting.get_or_insert_with(|| Size::of(candidate));
                     }
                 }
                 _ if place >= best => {}
-                SizeFit::Incompatible => choice.incompatible += 1,
-                SizeFit::OverLimits => choice.over_limits += 1,
+                SizeFit::Incompatible => set_id.incompatible += 1,
+                SizeFit::OverLimits => set_id.over_limits += 1,
                 SizeFit::TooSmall => {
-                    choice.too_small += 1;
-                    choice.priciest_too_small =
+                    set_id.too_small += 1;
+                    set_id.priciest_too_small =
                         Some((Size::of(candidate), scarce_resource(requests, &candidate.pod_capacity)));
                 }
             }
         }
-        choice
+        set_id
     }
 
     /// Why an open node is of its size.
     pub(crate) fn of_open(state: &SchedulingState, open: &OpenNode) -> Self {
-        let (choices, allowance) = (&state.open.candidate_sets, &state.open.limits);
-        let PoolOfferings { pool, candidates, .. } = &**choices.pool_offerings(choices.get(open.candidate_set).pool);
+        let (sets, launch_limits) = (&state.open.candidate_sets, &state.open.limits);
+        let PoolOfferings { pool, candidates, .. } = &**sets.pool_offerings(sets.get(open.candidate_set).pool);
         let suited: BTreeSet<*const InstanceCandidate> =
-            choices.candidates_in(open.candidate_set).map(|(candidate, _)| std::ptr::from_ref(candidate)).collect();
+            sets.candidates_in(open.candidate_set).map(|(candidate, _)| std::ptr::from_ref(candidate)).collect();
         let best = open.candidate as usize;
         Self::of(candidates, best, &open.requests, |place, candidate| match () {
             () if !suited.contains(&std::ptr::from_ref(candidate)) => SizeFit::Incompatible,
             () if !candidate.holds(&open.requests, open.disks) => SizeFit::TooSmall,
             // What may be bought now could be bought then: it has only become less since.
-            () if place < best && !allowance.allows(pool, candidate) => SizeFit::OverLimits,
+            () if place < best && !launch_limits.allows(pool, candidate) => SizeFit::OverLimits,
             () => SizeFit::Fits,
         })
     }
@@ -111,17 +111,17 @@ impl SizeExplanation {
         planned: &[PlannedOffering],
         requests: &Resources,
     ) -> Option<Self> {
-        let offers = offerings.pools.iter().find(|offers| offers.pool.name == *pool)?;
+        let pool_offerings = offerings.pools.iter().find(|pool_offerings| pool_offerings.pool.name == *pool)?;
         let sort = |candidate: &InstanceCandidate| (candidate.instance.facts.name.clone(), candidate.capacity_type);
         let first = planned.first()?;
         let own = (first.key.size.clone(), first.key.capacity_type);
-        let best = offers.candidates.iter().position(|candidate| sort(candidate) == own)?;
+        let best = pool_offerings.candidates.iter().position(|candidate| sort(candidate) == own)?;
         let suited: BTreeSet<_> =
             planned.iter().map(|planned| (planned.key.size.clone(), planned.key.capacity_type)).collect();
-        let chosen = &offers.candidates[best];
+        let chosen = &pool_offerings.candidates[best];
         let daemons = chosen.instance.allocatable.minus(&chosen.pod_capacity);
         let pods = requests.minus(&daemons);
-        Some(Self::of(&offers.candidates, best, &pods, |_, candidate| match () {
+        Some(Self::of(&pool_offerings.candidates, best, &pods, |_, candidate| match () {
             () if suited.contains(&sort(candidate)) => SizeFit::Fits,
             () if !pods.fits(&candidate.pod_capacity) => SizeFit::TooSmall,
             () => SizeFit::Incompatible,

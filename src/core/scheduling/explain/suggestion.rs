@@ -68,10 +68,10 @@ impl SuggestedChange {
 /// The least change that gives a pod of this shape a new node; `None` when no pool can be helped.
 pub(crate) fn suggest(open_nodes: &OpenNodes, shape: &PodShape) -> Option<Suggestion> {
     let remedies = (0..open_nodes.candidate_sets.pool_count()).filter_map(|pool| {
-        let offers = open_nodes.candidate_sets.pool_offerings(pool);
-        let changes = changes(offers, &open_nodes.limits, shape)?;
+        let pool_offerings = open_nodes.candidate_sets.pool_offerings(pool);
+        let changes = changes(pool_offerings, &open_nodes.limits, shape)?;
         let weight: usize = changes.iter().map(SuggestedChange::weight).sum();
-        Some((weight, Suggestion { pool: offers.pool.name.clone(), changes }))
+        Some((weight, Suggestion { pool: pool_offerings.pool.name.clone(), changes }))
     });
     // The first of equals has the greater weight, and comes first anyway.
     remedies.min_by_key(|(weight, _)| *weight).map(|(_, remedy)| remedy)
@@ -122,8 +122,8 @@ fn drop_requirements(pool_offerings: &PoolOfferings, shape: &mut PodShape) -> Op
         return None;
     }
     if compatible_candidates(pool_offerings, shape).is_empty() && !shape.alternatives.is_empty() {
-        let bare = PodShape { selector: Requirements::new(), ..shape.clone() };
-        if compatible_candidates(pool_offerings, &bare).is_empty() {
+        let required_class = PodShape { selector: Requirements::new(), ..shape.clone() };
+        if compatible_candidates(pool_offerings, &required_class).is_empty() {
             shape.alternatives.clear();
             changes.push(SuggestedChange::DropNodeAffinity);
         }

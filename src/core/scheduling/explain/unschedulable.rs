@@ -28,23 +28,23 @@ pub(crate) fn unschedulable_reasons(
         };
         return vec![(None, why)];
     }
-    let mut told: Vec<(Option<NodePoolName>, UnschedulableReason)> = Vec::new();
+    let mut reasons: Vec<(Option<NodePoolName>, UnschedulableReason)> = Vec::new();
     for pool in 0..pools {
         let name = Some(state.open.candidate_sets.pool_offerings(pool).pool.name.clone());
         let why = pool_reason(state, class, pool).unwrap_or_else(|| state.topology_reason(class, pool));
-        match told.last_mut().filter(|(known, _)| *known == name) {
+        match reasons.last_mut().filter(|(known, _)| *known == name) {
             // Variants of a pool follow each other, and the one that gets furthest speaks for it.
             Some((_, before)) if filter_depth(before) < filter_depth(&why) => *before = why,
             Some(_) => {}
-            None => told.push((name, why)),
+            None => reasons.push((name, why)),
         }
     }
-    match told.split_first() {
+    match reasons.split_first() {
         // What all say is said once, where it is no matter of the pools.
         Some(((_, why), rest)) if filter_depth(why) > 8 && rest.iter().all(|(_, other)| other == why) => {
             vec![(None, why.clone())]
         }
-        _ => told,
+        _ => reasons,
     }
 }
 
@@ -89,24 +89,24 @@ pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: 
     let filter = state.constraints.classes.get(class).filter;
     let accepted = state.open.candidate_sets.accepted_zones(pool, filter, &state.constraints.filters);
     let (filter, requests) = (state.constraints.filters.get(filter), state.constraints.classes.requests(class));
-    let offers: &PoolOfferings = state.open.candidate_sets.pool_offerings(pool);
-    let allowance = &state.open.limits;
-    if let Some(fields) = &offers.unsupported_class_fields {
+    let pool_offerings: &PoolOfferings = state.open.candidate_sets.pool_offerings(pool);
+    let launch_limits = &state.open.limits;
+    if let Some(fields) = &pool_offerings.unsupported_class_fields {
         return Some(UnschedulableReason::UnsupportedClassFields(fields.clone()));
     }
-    if offers.candidates.is_empty() {
-        let unreserved = offers.no_reservation.clone().map(UnschedulableReason::NoReservation);
+    if pool_offerings.candidates.is_empty() {
+        let unreserved = pool_offerings.no_reservation.clone().map(UnschedulableReason::NoReservation);
         return unreserved.or(Some(UnschedulableReason::NoAvailableOffering));
     }
-    if let Some(taint) = filter.untolerated(&offers.pool.taints) {
+    if let Some(taint) = filter.untolerated(&pool_offerings.pool.taints) {
         return Some(UnschedulableReason::UntoleratedTaint(taint.key.clone()));
     }
     for asked in filter.unconditional() {
-        if let Err(why) = offers.pool.requirements.compatible(asked, |_| true) {
+        if let Err(why) = pool_offerings.pool.requirements.compatible(asked, |_| true) {
             return Some(UnschedulableReason::IncompatibleRequirements(why));
         }
     }
-    let suiting = offers.candidates.iter().zip(accepted.iter()).filter(|(_, zones)| **zones != 0);
+    let suiting = pool_offerings.candidates.iter().zip(accepted.iter()).filter(|(_, zones)| **zones != 0);
     let labels: Vec<&InstanceCandidate> = suiting.map(|(candidate, _)| candidate).collect();
     if labels.is_empty() {
         return Some(UnschedulableReason::NoCompatibleOffering(required_labels(filter)));
@@ -121,26 +121,27 @@ pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: 
     if large.is_empty() {
         return Some(UnschedulableReason::TooLarge);
     }
-    let within = |c: &&&InstanceCandidate| allowance.within_limits(&offers.pool, &c.instance.capacity);
+    let within = |c: &&&InstanceCandidate| launch_limits.within_limits(&pool_offerings.pool, &c.instance.capacity);
     let in_limits = large.iter().filter(within).copied();
     let Some(first) = in_limits.clone().next() else { return Some(UnschedulableReason::LimitsExceeded) };
-    match allowance.exhausted(in_limits) {
+    match launch_limits.exhausted(in_limits) {
         Some(Exhausted::Quota(short)) => return Some(UnschedulableReason::QuotaExceeded(short)),
         Some(Exhausted::Reservation(short)) => return Some(UnschedulableReason::ReservationUsedUp(short)),
         None => {}
     }
-    if let Some(short) = allowance.subnets().shortage(&offers.pool.class) {
+    if let Some(short) = launch_limits.subnets().shortage(&pool_offerings.pool.class) {
         return Some(UnschedulableReason::SubnetFull(short));
     }
-    let suiting = offers.candidates.iter().zip(accepted.iter().copied()).filter(|(_, zones)| *zones != 0);
-    let needed = offers.required_values(state.open.min_values_policy);
+    let suiting = pool_offerings.candidates.iter().zip(accepted.iter().copied()).filter(|(_, zones)| *zones != 0);
+    let needed = pool_offerings.required_values(state.open.min_values_policy);
     let load = Load { requests, disks: *disks, min_values: &needed };
     let chosen = |candidate| ChosenCandidate { candidate, load };
-    if large.iter().any(|candidate| offers.meets_min_values(suiting.clone(), chosen(candidate), allowance)) {
+    if large.iter().any(|candidate| pool_offerings.meets_min_values(suiting.clone(), chosen(candidate), launch_limits))
+    {
         return None;
     }
-    let variety = offers.distinct_values(suiting, chosen(first), allowance);
-    let lacking = offers.min_values.iter().zip(variety).find(|((_, least), found)| found < least);
+    let variety = pool_offerings.distinct_values(suiting, chosen(first), launch_limits);
+    let lacking = pool_offerings.min_values.iter().zip(variety).find(|((_, least), found)| found < least);
     lacking.map(|((key, least), found)| UnschedulableReason::MinValues {
         key: Arc::clone(key),
         found,
@@ -152,25 +153,25 @@ impl SchedulingState {
     /// The constraint on neighbours that keeps pods of a kind from every node that a pool could make for them.
     pub(crate) fn topology_reason(&mut self, class: PodClassId, pool: usize) -> UnschedulableReason {
         let by = Narrowing::Filter(self.constraints.classes.get(class).filter);
-        let choices = &mut self.open.candidate_sets;
-        let choice = choices.narrow(choices.root(pool), by, self.constraints.filters_and_keys());
+        let sets = &mut self.open.candidate_sets;
+        let set_id = sets.narrow(sets.root(pool), by, self.constraints.filters_and_keys());
         let topology = &self.constraints.topology;
         let mut worst = topology.unmet_constraint(class, HOSTNAME_KEY, Some(self.next_new_host()));
         if let Some(unmet) = worst {
             return reason_of(unmet);
         }
-        for axis in topology.constrained_keys(class).filter(|axis| *axis != HOSTNAME_KEY) {
-            let choices = &self.open.candidate_sets;
-            let domains: Vec<Domain> = match choice {
-                Some(choice) if axis == ZONE_KEY => zones_in_mask(choices.get(choice).zones).collect(),
-                Some(choice) => choices.domains(choice, axis, &topology.keys),
+        for topology_key in topology.constrained_keys(class).filter(|topology_key| *topology_key != HOSTNAME_KEY) {
+            let sets = &self.open.candidate_sets;
+            let domains: Vec<Domain> = match set_id {
+                Some(set_id) if topology_key == ZONE_KEY => zones_in_mask(sets.get(set_id).zones).collect(),
+                Some(set_id) => sets.domains(set_id, topology_key, &topology.keys),
                 None => Vec::new(),
             };
-            if domains.is_empty() && topology.unmet_constraint(class, axis, None).is_some() {
-                return UnschedulableReason::MissingTopologyKey(Arc::clone(topology.keys.key(axis)));
+            if domains.is_empty() && topology.unmet_constraint(class, topology_key, None).is_some() {
+                return UnschedulableReason::MissingTopologyKey(Arc::clone(topology.keys.key(topology_key)));
             }
             let unmet: Vec<Option<UnmetConstraint>> =
-                domains.iter().map(|d| topology.unmet_constraint(class, axis, Some(*d))).collect();
+                domains.iter().map(|d| topology.unmet_constraint(class, topology_key, Some(*d))).collect();
             if let Some(unmet) = unmet.iter().copied().min().flatten() {
                 return reason_of(unmet);
             }

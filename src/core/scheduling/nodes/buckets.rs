@@ -41,17 +41,17 @@ impl NodeBucket {
 impl NodeBuckets {
     pub(crate) fn insert(&mut self, like: (CandidateSetId, CandidateIndex), (load, node): NodeByUtilization) {
         let (numbers, all) = (&mut self.numbers, &mut self.buckets);
-        let shelf = *numbers.entry(like).or_insert_with(|| {
+        let bucket = *numbers.entry(like).or_insert_with(|| {
             all.push(NodeBucket { candidate_set: like.0, candidate: like.1, nodes: BTreeSet::new() });
             all.len() - 1
         });
-        self.buckets[shelf].nodes.insert((load, node));
+        self.buckets[bucket].nodes.insert((load, node));
         self.changed.push(node);
     }
 
     pub(crate) fn remove(&mut self, like: (CandidateSetId, CandidateIndex), placement: NodeByUtilization) {
-        if let Some(shelf) = self.numbers.get(&like) {
-            self.buckets[*shelf].nodes.remove(&placement);
+        if let Some(bucket) = self.numbers.get(&like) {
+            self.buckets[*bucket].nodes.remove(&placement);
         }
     }
 }

@@ -57,7 +57,7 @@ pub(crate) struct ExistingNodes {
 }
 
 impl ExistingNodes {
-    pub(crate) fn new((input, book): (Input<'_>, &VolumeIndex), keys: &mut TopologyKeys) -> Self {
+    pub(crate) fn new((input, volume_index): (Input<'_>, &VolumeIndex), keys: &mut TopologyKeys) -> Self {
         let snapshot = input.snapshot;
         let in_flight: Vec<&Arc<Claim>> = snapshot.claims().values().filter(|c| is_in_flight(c)).collect();
         let settling: BTreeSet<_> = in_flight.iter().filter_map(|c| c.status.provider_id.as_ref()).collect();
@@ -72,12 +72,13 @@ impl ExistingNodes {
             n.ready && !n.cordoned && n.deleting_at.is_none() && !moving && !input.excluded_nodes.contains(&n.name)
         };
         let nodes = snapshot.nodes().values().filter(usable);
-        let mut bins: Vec<ExistingNode> = nodes.map(|n| from_node(n, (snapshot, book), keys)).collect();
-        bins.extend(in_flight.iter().filter_map(|c| from_claim(c, (input, book), keys)));
-        let zones = bins.iter().filter_map(|bin| bin.zone).collect();
-        let mut all = Self { nodes: bins, zones, ..Self::default() };
-        for (site, bin) in all.nodes.iter().enumerate() {
-            match &bin.source {
+        let mut existing_nodes: Vec<ExistingNode> =
+            nodes.map(|n| from_node(n, (snapshot, volume_index), keys)).collect();
+        existing_nodes.extend(in_flight.iter().filter_map(|c| from_claim(c, (input, volume_index), keys)));
+        let zones = existing_nodes.iter().filter_map(|node_index| node_index.zone).collect();
+        let mut all = Self { nodes: existing_nodes, zones, ..Self::default() };
+        for (site, node_index) in all.nodes.iter().enumerate() {
+            match &node_index.source {
                 LabelSource::Node(node) => drop(all.index_of_node.insert(node.name.clone(), site)),
                 LabelSource::Claim(claim, _) => {
                     let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
@@ -96,14 +97,14 @@ impl ExistingNodes {
         for pod in snapshot.pods().values().filter(|pod| !pod.is_terminal()) {
             let nominated = pod.nominated.as_ref().filter(|_| pod.node.is_none());
             let node = pod.node.as_ref().filter(|_| !pod.shape.ports.is_empty()).or(nominated);
-            let Some(bin) =
+            let Some(node_index) =
                 node.and_then(|name| self.index_of_node.get(name)).and_then(|site| self.nodes.get_mut(*site))
             else {
                 continue;
             };
-            bin.ports.extend(pod.shape.ports.iter().cloned());
+            node_index.ports.extend(pod.shape.ports.iter().cloned());
             if pod.node.is_none() {
-                bin.free.sub(&pod.shape.requests);
+                node_index.free.sub(&pod.shape.requests);
             }
         }
     }
@@ -138,7 +139,7 @@ impl ExistingNodes {
 
     /// The place of what a bin stands for: they are in the order of their targets.
     pub(crate) fn index_of_target(&self, target: &Target) -> Option<usize> {
-        self.nodes.binary_search_by(|bin| bin.target.cmp(target)).ok()
+        self.nodes.binary_search_by(|node_index| node_index.target.cmp(target)).ok()
     }
 
     /// Where a bin lies on an axis; `None` where its node has no such label, or it is not known yet.
@@ -164,9 +165,9 @@ impl ExistingNodes {
 
     /// What has been placed on each bin that a filter lets through.
     pub(crate) fn each_placed(&self, filter: Option<&NodeFilter>, mut visit: impl FnMut(usize, &[(u32, u32)])) {
-        for (site, bin) in self.nodes.iter().enumerate() {
-            if filter.is_none_or(|filter| bin.matches_filter(filter)) {
-                visit(site, &bin.placed_by_class);
+        for (site, node_index) in self.nodes.iter().enumerate() {
+            if filter.is_none_or(|filter| node_index.matches_filter(filter)) {
+                visit(site, &node_index.placed_by_class);
             }
         }
     }
@@ -190,34 +191,34 @@ impl ExistingNodes {
 
     /// How many pods that ask for this there is room for; more than anybody has where nothing is asked for.
     pub(crate) fn pods_that_fit(&self, site: usize, needs: PodNeeds<'_>) -> i64 {
-        let bin = &self.nodes[site];
-        let most = needs.requests.copies_that_fit(&bin.free).unwrap_or(i64::MAX);
-        let most = match (bin.disks_left, needs.tracked_volumes) {
+        let node_index = &self.nodes[site];
+        let most = needs.requests.copies_that_fit(&node_index.free).unwrap_or(i64::MAX);
+        let most = match (node_index.disks_left, needs.tracked_volumes) {
             (Some(left), None) if needs.disks > 0 => most.min(left.max(0) / i64::from(needs.disks)),
             (_, None) => most,
-            (_, Some(more)) if bin.has_volume_room(needs.disks, more) => most.min(1),
+            (_, Some(more)) if node_index.has_volume_room(needs.disks, more) => most.min(1),
             (_, Some(_)) => 0,
         };
         match needs.ports {
             [] => most,
-            ports if HostPort::all_free(ports, &bin.ports) => most.min(1),
+            ports if HostPort::all_free(ports, &node_index.ports) => most.min(1),
             _ => 0,
         }
     }
 
     /// Takes the room for some pods of a kind.
-    pub(crate) fn add_pods(&mut self, site: usize, (kind, pods): (u32, u32), needs: PodNeeds<'_>) {
-        let bin = &mut self.nodes[site];
-        bin.free.sub(&needs.requests.times(i64::from(pods)));
-        bin.ports.extend(needs.ports.iter().cloned());
+    pub(crate) fn add_pods(&mut self, site: usize, (class, pods): (u32, u32), needs: PodNeeds<'_>) {
+        let node_index = &mut self.nodes[site];
+        node_index.free.sub(&needs.requests.times(i64::from(pods)));
+        node_index.ports.extend(needs.ports.iter().cloned());
         let disks = needs
             .tracked_volumes
-            .map_or(needs.disks, |more| needs.disks - bin.volume_usage.attached_shared_disks(more));
-        bin.disks_left = bin.disks_left.map(|left| left - i64::from(disks) * i64::from(pods));
-        needs.tracked_volumes.into_iter().for_each(|more| bin.volume_usage.add(more));
-        match bin.placed_by_class.iter_mut().find(|(known, _)| *known == kind) {
+            .map_or(needs.disks, |more| needs.disks - node_index.volume_usage.attached_shared_disks(more));
+        node_index.disks_left = node_index.disks_left.map(|left| left - i64::from(disks) * i64::from(pods));
+        needs.tracked_volumes.into_iter().for_each(|more| node_index.volume_usage.add(more));
+        match node_index.placed_by_class.iter_mut().find(|(known, _)| *known == class) {
             Some((_, there)) => *there += pods,
-            None => bin.placed_by_class.push((kind, pods)),
+            None => node_index.placed_by_class.push((class, pods)),
         }
     }
 
@@ -260,8 +261,8 @@ impl ExistingNode {
                 };
                 (offerings.iter().all(fits), &claim.spec.taints)
             }
-            LabelSource::Planned(offers, instance, key) => {
-                (offering_matches_filter(filter, instance, key, &offers.labels), &offers.pool.taints)
+            LabelSource::Planned(pool_offerings, instance, key) => {
+                (offering_matches_filter(filter, instance, key, &pool_offerings.labels), &pool_offerings.pool.taints)
             }
         };
         labels && filter.untolerated(taints).is_none()
@@ -274,8 +275,8 @@ impl ExistingNode {
         };
         match &self.source {
             LabelSource::Node(node) => node.labels.get(key).cloned(),
-            LabelSource::Planned(offers, instance, offering) => {
-                offers.labels.get(key).cloned().or_else(|| of(instance, offering))
+            LabelSource::Planned(pool_offerings, instance, offering) => {
+                pool_offerings.labels.get(key).cloned().or_else(|| of(instance, offering))
             }
             LabelSource::Claim(claim, offerings) => claim.spec.labels.get(key).cloned().or_else(|| {
                 let mut values = offerings.iter().map(|(instance, offering)| of(instance, offering));
@@ -291,9 +292,13 @@ fn is_in_flight(claim: &Claim) -> bool {
     claim.deleting_at.is_none() && claim.status.launch_failed.is_none() && claim.status.initialized.is_none()
 }
 
-fn from_node(node: &Arc<Node>, (snapshot, book): (&Snapshot, &VolumeIndex), keys: &mut TopologyKeys) -> ExistingNode {
+fn from_node(
+    node: &Arc<Node>,
+    (snapshot, volume_index): (&Snapshot, &VolumeIndex),
+    keys: &mut TopologyKeys,
+) -> ExistingNode {
     let usage = snapshot.node_usage(&node.name);
-    let (disks, attached) = book.node_usage(snapshot, Some(&node.name), None);
+    let (disks, attached) = volume_index.node_usage(snapshot, Some(&node.name), None);
     let free = usage.map_or_else(|| node.allocatable.clone(), |u| node.allocatable.minus(&u.pod_requests));
     ExistingNode {
         target: Target::Node(node.name.clone()),
@@ -311,7 +316,7 @@ fn from_node(node: &Arc<Node>, (snapshot, book): (&Snapshot, &VolumeIndex), keys
 /// bound to its node already. `None` when none of its offerings is known any more.
 fn from_claim(
     claim: &Arc<Claim>,
-    (input, book): (Input<'_>, &VolumeIndex),
+    (input, volume_index): (Input<'_>, &VolumeIndex),
     keys: &mut TopologyKeys,
 ) -> Option<ExistingNode> {
     let snapshot = input.snapshot;
@@ -339,7 +344,7 @@ fn from_claim(
         free.sub(&usage.pod_requests.minus(&usage.daemon_set_requests));
     }
     let most = offerings.iter().map(|(instance, _)| instance.facts.max_data_disks).min();
-    let (disks, attached) = book.node_usage(snapshot, node.map(|node| &node.name), most);
+    let (disks, attached) = volume_index.node_usage(snapshot, node.map(|node| &node.name), most);
     let first = wanted.first().map(|key| &key.zone);
     let zone = first.filter(|z| wanted.iter().all(|key| key.zone == **z));
     Some(ExistingNode {

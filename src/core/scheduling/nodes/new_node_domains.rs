@@ -11,18 +11,23 @@ use std::collections::BTreeSet;
 impl SchedulingState {
     /// Works out where new nodes for pods may lie: whatever they prefer, all that they may have is a domain.
     pub(crate) fn set_new_node_domains(&mut self, relaxation: &Relaxation) {
-        relaxation.steps.iter().for_each(|kind| self.set_class_domains(*kind, relaxation.required_only));
+        relaxation.steps.iter().for_each(|class| self.set_class_domains(*class, relaxation.required_only));
     }
 
-    fn set_class_domains(&mut self, class: PodClassId, bare: PodClassId) {
-        let axes: BTreeSet<TopologyKeyId> =
-            self.constraints.topology.constrained_keys(class).filter(|axis| *axis != HOSTNAME_KEY).collect();
-        for axis in axes {
+    fn set_class_domains(&mut self, class: PodClassId, required_class: PodClassId) {
+        let known_keys: BTreeSet<TopologyKeyId> = self
+            .constraints
+            .topology
+            .constrained_keys(class)
+            .filter(|topology_key| *topology_key != HOSTNAME_KEY)
+            .collect();
+        for topology_key in known_keys {
             let mut domains: BTreeSet<Domain> = BTreeSet::new();
-            let (filter, want) = (self.constraints.classes.get(bare).filter, self.constraints.pod_needs(bare));
+            let (filter, want) =
+                (self.constraints.classes.get(required_class).filter, self.constraints.pod_needs(required_class));
             for pool in 0..self.open.candidate_sets.pool_count() {
                 let by = Narrowing::Filter(filter);
-                let Some(choice) = self.open.candidate_sets.narrow(
+                let Some(set_id) = self.open.candidate_sets.narrow(
                     self.open.candidate_sets.root(pool),
                     by,
                     self.constraints.filters_and_keys(),
@@ -32,14 +37,18 @@ impl SchedulingState {
                 let holds = |candidate: &InstanceCandidate| {
                     candidate.holds(want.requests, want.disks) && self.open.limits.quota_allows(candidate)
                 };
-                if axis == ZONE_KEY {
-                    let open = self.open.candidate_sets.candidates_in(choice).filter(|(candidate, _)| holds(candidate));
+                if topology_key == ZONE_KEY {
+                    let open = self.open.candidate_sets.candidates_in(set_id).filter(|(candidate, _)| holds(candidate));
                     domains.extend(zones_in_mask(open.fold(0, |mask, (_, zones)| mask | zones)));
                 } else {
-                    domains.extend(self.open.candidate_sets.domains(choice, axis, &self.constraints.topology.keys));
+                    domains.extend(self.open.candidate_sets.domains(
+                        set_id,
+                        topology_key,
+                        &self.constraints.topology.keys,
+                    ));
                 }
             }
-            self.constraints.topology.set_new_node_domains(class, axis, domains.into_iter().collect());
+            self.constraints.topology.set_new_node_domains(class, topology_key, domains.into_iter().collect());
         }
     }
 
@@ -55,7 +64,7 @@ impl SchedulingState {
 
     /// Bits of the zones of everything that may be bought.
     pub(crate) fn new_node_zones(&self) -> u32 {
-        let choices = &self.open.candidate_sets;
-        (0..choices.pool_count()).fold(0, |mask, pool| mask | choices.get(choices.root(pool)).zones)
+        let sets = &self.open.candidate_sets;
+        (0..sets.pool_count()).fold(0, |mask, pool| mask | sets.get(sets.root(pool)).zones)
     }
 }

@@ -59,9 +59,9 @@ pub(crate) struct OpenNodes {
 }
 
 impl OpenNodes {
-    pub(crate) fn new(choices: CandidateSets, limits: LaunchLimits, min_values: MinValuesPolicy) -> Self {
+    pub(crate) fn new(sets: CandidateSets, limits: LaunchLimits, min_values: MinValuesPolicy) -> Self {
         Self {
-            candidate_sets: choices,
+            candidate_sets: sets,
             limits,
             min_values_policy: min_values,
             nodes: Vec::new(),
@@ -90,12 +90,12 @@ impl OpenNodes {
     /// How full a node of a shelf would be at the least with one more pod; `None` when it cannot take it as it is.
     pub(crate) fn min_utilization(
         &self,
-        shelf: NodeBucketId,
+        bucket: NodeBucketId,
         (load, _): NodeByUtilization,
         needs: PodNeeds<'_>,
     ) -> Option<u32> {
-        let NodeBucket { candidate_set: choice, candidate: best, .. } = self.buckets.buckets[shelf];
-        let share = min_share_permille(needs.requests, &self.candidate_sets.candidate(choice, best).pod_capacity);
+        let NodeBucket { candidate_set: set_id, candidate: best, .. } = self.buckets.buckets[bucket];
+        let share = min_share_permille(needs.requests, &self.candidate_sets.candidate(set_id, best).pod_capacity);
         load.checked_add(share).filter(|load| *load <= PERMILLE)
     }
 
@@ -156,12 +156,15 @@ impl OpenNodes {
         candidate_set: CandidateSetId,
         needs: PodNeeds<'_>,
     ) -> Option<PodAddition> {
-        let offers = self.candidate_sets.pool_offerings(self.candidate_sets.get(candidate_set).pool);
+        let pool_offerings = self.candidate_sets.pool_offerings(self.candidate_sets.get(candidate_set).pool);
         let has_room = needs.tracked_volumes.is_none_or(|more| self.new_node_volumes.has_room_for(more));
-        if self.limits.new_nodes_left == 0 || !has_room || !HostPort::all_free(needs.ports, &offers.daemon_set_ports) {
+        if self.limits.new_nodes_left == 0
+            || !has_room
+            || !HostPort::all_free(needs.ports, &pool_offerings.daemon_set_ports)
+        {
             return None;
         }
-        let needed = offers.required_values(self.min_values_policy);
+        let needed = pool_offerings.required_values(self.min_values_policy);
         let load = Load { min_values: &needed, ..needs.load() };
         let search =
             CandidateSearch { from: 0, load, expected: needs.expected(), limits: &self.limits, replaced: None };
@@ -184,12 +187,13 @@ impl OpenNodes {
         first: PodNeeds<'_>,
     ) -> OpenNodeId {
         let pool = self.candidate_sets.get(candidate_set).pool;
-        let offers = self.candidate_sets.pool_offerings(pool);
-        let chosen = &offers.candidates[candidate as usize];
+        let pool_offerings = self.candidate_sets.pool_offerings(pool);
+        let chosen = &pool_offerings.candidates[candidate as usize];
         let all = self.candidate_sets.candidates_in(candidate_set);
         let first = ChosenCandidate { candidate: chosen, load: first.load() };
-        let needed = offers.required_values_for_first_pod(self.min_values_policy, all, first, &self.limits).into();
-        self.limits.take(offers, chosen);
+        let needed =
+            pool_offerings.required_values_for_first_pod(self.min_values_policy, all, first, &self.limits).into();
+        self.limits.take(pool_offerings, chosen);
         self.nodes.push(OpenNode {
             candidate_set,
             candidate,
@@ -208,9 +212,9 @@ impl OpenNodes {
     /// Thinks of an open node no more: its pods go elsewhere.
     pub(crate) fn close(&mut self, node: OpenNodeId) {
         self.remove_from_bucket(node);
-        let OpenNode { candidate_set: choice, candidate: best, .. } = self.nodes[node];
-        let offers = Arc::clone(self.candidate_sets.pool_offerings(self.candidate_sets.get(choice).pool));
-        self.limits.give_back(&offers, &offers.candidates[best as usize]);
+        let OpenNode { candidate_set: set_id, candidate: best, .. } = self.nodes[node];
+        let pool_offerings = Arc::clone(self.candidate_sets.pool_offerings(self.candidate_sets.get(set_id).pool));
+        self.limits.give_back(&pool_offerings, &pool_offerings.candidates[best as usize]);
         if let Some(zone) = self.zone(node) {
             self.nodes_per_zone[zone as usize] -= 1;
         }
@@ -237,16 +241,16 @@ impl OpenNodes {
 
     /// Makes an open node no larger than its pods ask for: those that were in view may not have come.
     pub(crate) fn shrink(&mut self, node: OpenNodeId) {
-        let OpenNode { candidate_set: choice, candidate: best, requests, disks, min_values: needed, .. } =
+        let OpenNode { candidate_set: set_id, candidate: best, requests, disks, min_values: needed, .. } =
             &self.nodes[node];
-        let (choice, best) = (*choice, *best);
+        let (set_id, best) = (*set_id, *best);
         let load = Load { requests, disks: *disks, min_values: needed };
         let expected = ExpectedPods { requests, count: 1 };
         let search = CandidateSearch { from: 0, load, expected, limits: &self.limits, replaced: Some(best) };
-        let least = self.candidate_sets.cheapest(choice, search);
+        let least = self.candidate_sets.cheapest(set_id, search);
         if let Some(least) = least.filter(|least| *least < best) {
             self.remove_from_bucket(node);
-            self.set_candidate(node, choice, least);
+            self.set_candidate(node, set_id, least);
             self.nodes[node].version += 1;
             self.insert_into_bucket(node);
         }
@@ -254,18 +258,18 @@ impl OpenNodes {
 
     /// How full an open node is, and which.
     pub(crate) fn utilization(&self, node: OpenNodeId) -> NodeByUtilization {
-        let OpenNode { candidate_set: choice, candidate: best, requests, .. } = &self.nodes[node];
-        (utilization_permille(requests, &self.candidate_sets.candidate(*choice, *best).pod_capacity), node)
+        let OpenNode { candidate_set: set_id, candidate: best, requests, .. } = &self.nodes[node];
+        (utilization_permille(requests, &self.candidate_sets.candidate(*set_id, *best).pod_capacity), node)
     }
 
     fn insert_into_bucket(&mut self, node: OpenNodeId) {
-        let OpenNode { candidate_set: choice, candidate: best, .. } = self.nodes[node];
-        self.buckets.insert((choice, best), self.utilization(node));
+        let OpenNode { candidate_set: set_id, candidate: best, .. } = self.nodes[node];
+        self.buckets.insert((set_id, best), self.utilization(node));
     }
 
     fn remove_from_bucket(&mut self, node: OpenNodeId) {
-        let OpenNode { candidate_set: choice, candidate: best, .. } = self.nodes[node];
-        self.buckets.remove((choice, best), self.utilization(node));
+        let OpenNode { candidate_set: set_id, candidate: best, .. } = self.nodes[node];
+        self.buckets.remove((set_id, best), self.utilization(node));
     }
 
     /// Makes an open node another candidate.
@@ -274,9 +278,9 @@ impl OpenNodes {
         let before = open.candidate;
         (open.candidate_set, open.candidate) = (candidate_set, candidate);
         if before != candidate {
-            let offers = self.candidate_sets.pool_offerings(self.candidate_sets.get(candidate_set).pool);
-            let [old, new] = [before, candidate].map(|place| &offers.candidates[place as usize]);
-            self.limits.swap(offers, new, old);
+            let pool_offerings = self.candidate_sets.pool_offerings(self.candidate_sets.get(candidate_set).pool);
+            let [old, new] = [before, candidate].map(|place| &pool_offerings.candidates[place as usize]);
+            self.limits.swap(pool_offerings, new, old);
         }
     }
 

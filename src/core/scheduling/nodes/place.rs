@@ -44,18 +44,18 @@ impl SchedulingState {
         let first = self.placed.len();
         while let Some(pod) = pods.next() {
             searches.set_remaining(pods.len() + 1, &self.constraints);
-            let mut seat = self.place_pod(&group.relaxation, &mut from, &mut searches);
+            let mut node_ref = self.place_pod(&group.relaxation, &mut from, &mut searches);
             // Where no node can be had, that nobody is there is no reason to go nowhere else. Every turn but the last takes a
             // domain from those on offer.
-            while seat.is_none() && self.constraints.topology.withdraw_unusable_domains(&group.relaxation.steps) {
-                seat = self.place_pod(&group.relaxation, &mut from, &mut searches);
+            while node_ref.is_none() && self.constraints.topology.withdraw_unusable_domains(&group.relaxation.steps) {
+                node_ref = self.place_pod(&group.relaxation, &mut from, &mut searches);
             }
-            let Some((kind, seat)) = seat else {
+            let Some((class, node_ref)) = node_ref else {
                 // What this one could not have, the others of its kind cannot have either.
                 group.pods.push(pod);
                 break;
             };
-            self.placed.push((pod, kind, seat));
+            self.placed.push((pod, class, node_ref));
         }
         group.pods.extend(pods);
         self.shrink(first);
@@ -63,11 +63,11 @@ impl SchedulingState {
 
     /// Makes open nodes that took a pod, of those placed from `first` on, no larger than they must be.
     fn shrink(&mut self, first: usize) {
-        let seats = self.placed[first..].iter().filter_map(|(_, _, seat)| match seat {
+        let node_refs = self.placed[first..].iter().filter_map(|(_, _, node_ref)| match node_ref {
             NodeRef::Open(node) => Some(*node),
             NodeRef::Existing(_) => None,
         });
-        let nodes: BTreeSet<OpenNodeId> = seats.collect();
+        let nodes: BTreeSet<OpenNodeId> = node_refs.collect();
         nodes.into_iter().for_each(|node| self.open.shrink(node));
     }
 
@@ -79,37 +79,37 @@ impl SchedulingState {
         from: &mut ZoneCursors,
         searches: &mut Searches,
     ) -> Option<(PodClassId, NodeRef)> {
-        if let Some(bin) = self.place_on_existing(relaxation.required_only, from) {
-            return Some((relaxation.required_only, NodeRef::Existing(bin)));
+        if let Some(node_index) = self.place_on_existing(relaxation.required_only, from) {
+            return Some((relaxation.required_only, NodeRef::Existing(node_index)));
         }
-        relaxation.steps.iter().find_map(|kind| Some((*kind, self.place_on_open(*kind, searches)?)))
+        relaxation.steps.iter().find_map(|class| Some((*class, self.place_on_open(*class, searches)?)))
     }
 
     /// Places pods of a plain kind on nodes that exist or are open, as many as there is room for at a reasonable price.
     pub(crate) fn place_identical(&mut self, group: &mut PodGroup) {
-        let kind = group.relaxation.required_only;
-        let filter = self.constraints.classes.get(kind).filter;
+        let class = group.relaxation.required_only;
+        let filter = self.constraints.classes.get(class).filter;
         let pods = std::mem::take(&mut group.pods);
         let mut waiting = pods.into_iter().peekable();
         for site in 0..self.existing.len() {
             if waiting.peek().is_none() {
                 return;
             }
-            let room = self.existing.pods_that_fit(site, self.constraints.pod_needs(kind));
+            let room = self.existing.pods_that_fit(site, self.constraints.pod_needs(class));
             if room <= 0 || !self.existing.matches_filter_cached(site, filter, &self.constraints.filters) {
                 continue;
             }
             let taken = usize::try_from(room).unwrap_or(usize::MAX).min(waiting.len());
-            self.add_to_existing(site, kind, taken as u32);
-            self.placed.extend(waiting.by_ref().take(taken).map(|pod| (pod, kind, NodeRef::Existing(site))));
+            self.add_to_existing(site, class, taken as u32);
+            self.placed.extend(waiting.by_ref().take(taken).map(|pod| (pod, class, NodeRef::Existing(site))));
         }
         let (first, pods) = (self.placed.len(), waiting.len());
-        let mut search = Search::new(kind, None, &self.constraints, pods);
+        let mut search = Search::new(class, None, &self.constraints, pods);
         let most = PodAddition::max_cost_beside(search.cheapest_new_node(&mut self.open, &self.constraints).as_ref());
         while waiting.peek().is_some() {
-            let Some((node, growth)) = search.best(&mut self.open, &self.constraints, most) else { break };
-            self.add_to_open(node, growth, kind);
-            self.placed.extend(waiting.next().map(|pod| (pod, kind, NodeRef::Open(node))));
+            let Some((node, pod_addition)) = search.best(&mut self.open, &self.constraints, most) else { break };
+            self.add_to_open(node, pod_addition, class);
+            self.placed.extend(waiting.next().map(|pod| (pod, class, NodeRef::Open(node))));
         }
         group.pods.extend(waiting);
         self.shrink(first);
@@ -137,8 +137,8 @@ impl SchedulingState {
             let alone = search.cheapest_new_node(&mut self.open, &self.constraints);
             let best = search.best(&mut self.open, &self.constraints, PodAddition::max_cost_beside(alone.as_ref()));
             let opened = best.or_else(|| self.open_node(class, alone?));
-            if let Some((node, growth)) = opened {
-                self.add_to_open(node, growth, class);
+            if let Some((node, pod_addition)) = opened {
+                self.add_to_open(node, pod_addition, class);
                 return Some(NodeRef::Open(node));
             }
         }
@@ -168,7 +168,7 @@ impl SchedulingState {
     /// The zones that are open to the next pod of a kind, best first; once none in particular where no zone matters to it.
     pub(crate) fn zones_in_order(&self, class: PodClassId, all: impl Iterator<Item = Domain>) -> Vec<Option<Domain>> {
         let topology = &self.constraints.topology;
-        if topology.constrained_keys(class).all(|axis| axis != ZONE_KEY) {
+        if topology.constrained_keys(class).all(|topology_key| topology_key != ZONE_KEY) {
             return vec![None];
         }
         let weighed = all.map(|zone| (self.open.node_count_in(zone), zone));
@@ -177,40 +177,44 @@ impl SchedulingState {
 
     /// Takes the room of a bin, and counts the pods there.
     pub(crate) fn add_to_existing(&mut self, site: usize, class: PodClassId, pods: u32) {
-        let SchedulingState { constraints: known, existing: bins, .. } = self;
-        bins.add_pods(site, (class as u32, pods), known.pod_needs(class));
-        count_on_existing(&mut known.topology, bins, (class, pods), site);
+        let SchedulingState { constraints: known, existing: existing_nodes, .. } = self;
+        existing_nodes.add_pods(site, (class as u32, pods), known.pod_needs(class));
+        count_on_existing(&mut known.topology, existing_nodes, (class, pods), site);
     }
 
     /// Puts a pod on an open node, and counts it there.
     pub(crate) fn add_to_open(&mut self, node: OpenNodeId, addition: PodAddition, class: PodClassId) {
-        let growth = self.pin_domains(node, addition, class);
-        self.open.add_pods(node, growth, self.constraints.pod_needs(class), 1);
+        let pod_addition = self.pin_domains(node, addition, class);
+        self.open.add_pods(node, pod_addition, self.constraints.pod_needs(class), 1);
         self.count_on_open(node, class, 1);
     }
 
     /// Counts pods that were put on an open node.
     pub(crate) fn count_on_open(&mut self, node: OpenNodeId, class: PodClassId, pods: u32) {
-        let (host, shop) = (self.constraints.host_of(node), &self.open);
-        let axes: Vec<Option<Domain>> = (0..self.constraints.topology.keys.len())
-            .map(|axis| match axis {
+        let (host, open_nodes) = (self.constraints.host_of(node), &self.open);
+        let known_keys: Vec<Option<Domain>> = (0..self.constraints.topology.keys.len())
+            .map(|topology_key| match topology_key {
                 HOSTNAME_KEY => Some(host),
-                ZONE_KEY => shop.zone(node),
-                _ => shop.domain(node, axis, &self.constraints.topology.keys),
+                ZONE_KEY => open_nodes.zone(node),
+                _ => open_nodes.domain(node, topology_key, &self.constraints.topology.keys),
             })
             .collect();
-        let pool = shop.candidate_sets.pool_offerings(shop.candidate_sets.get(shop.nodes[node].candidate_set).pool);
-        let best = &pool.candidates[shop.nodes[node].candidate as usize];
-        let zone = zone_bit(axes[ZONE_KEY]);
-        for (axis, domain) in axes.iter().enumerate().skip(ZONE_KEY) {
+        let pool = open_nodes
+            .candidate_sets
+            .pool_offerings(open_nodes.candidate_sets.get(open_nodes.nodes[node].candidate_set).pool);
+        let best = &pool.candidates[open_nodes.nodes[node].candidate as usize];
+        let zone = zone_bit(known_keys[ZONE_KEY]);
+        for (topology_key, domain) in known_keys.iter().enumerate().skip(ZONE_KEY) {
             domain.iter().for_each(|domain| {
-                self.constraints.topology.add_domain(axis, *domain, |filter| pool.matches_filter(filter, best, zone));
+                self.constraints
+                    .topology
+                    .add_domain(topology_key, *domain, |filter| pool.matches_filter(filter, best, zone));
             });
         }
         self.constraints.topology.count(
             class,
             pods,
-            |axis| axes[axis],
+            |topology_key| known_keys[topology_key],
             |filter| pool.matches_filter(filter, best, zone),
         );
     }
@@ -218,23 +222,26 @@ impl SchedulingState {
     /// A node is one domain of every label that pods spread or gather by, of zones where that matters to its pods, and counts
     /// or does not.
     pub(crate) fn pin_domains(&mut self, node: OpenNodeId, addition: PodAddition, class: PodClassId) -> PodAddition {
-        let mut growth = self.pin_zone(node, addition, class);
-        for axis in ZONE_KEY + 1..self.constraints.topology.keys.len() {
-            let choices = &mut self.open.candidate_sets;
-            let Some(domain) =
-                choices.candidate_domain(growth.candidate_set, growth.candidate, axis, &self.constraints.topology.keys)
-            else {
+        let mut pod_addition = self.pin_zone(node, addition, class);
+        for topology_key in ZONE_KEY + 1..self.constraints.topology.keys.len() {
+            let sets = &mut self.open.candidate_sets;
+            let Some(domain) = sets.candidate_domain(
+                pod_addition.candidate_set,
+                pod_addition.candidate,
+                topology_key,
+                &self.constraints.topology.keys,
+            ) else {
                 continue;
             };
-            let narrowed = choices.narrow(
-                growth.candidate_set,
-                Narrowing::Label(axis, domain),
+            let narrowed = sets.narrow(
+                pod_addition.candidate_set,
+                Narrowing::Label(topology_key, domain),
                 self.constraints.filters_and_keys(),
             );
-            growth.candidate_set = narrowed.unwrap_or(growth.candidate_set);
+            pod_addition.candidate_set = narrowed.unwrap_or(pod_addition.candidate_set);
         }
-        growth.candidate_set = self.pin_counting(growth.candidate_set, growth.candidate);
-        growth
+        pod_addition.candidate_set = self.pin_counting(pod_addition.candidate_set, pod_addition.candidate);
+        pod_addition
     }
 
     /// A node whose pods are counted by zone must be in one: where it may be in several, the one with the fewest nodes.
@@ -246,39 +253,44 @@ impl SchedulingState {
         let Some(zone) = self.open.least_used_zone(open) else { return addition };
         let by = Narrowing::Zones(1 << zone);
         let narrowed = self.open.candidate_sets.narrow(addition.candidate_set, by, self.constraints.filters_and_keys());
-        let again = narrowed.and_then(|choice| self.open.can_add(node, choice, self.constraints.pod_needs(class)));
+        let again = narrowed.and_then(|set_id| self.open.can_add(node, set_id, self.constraints.pod_needs(class)));
         again.unwrap_or(addition)
     }
 }
 
 /// Counts pods that were put in a bin.
-fn count_on_existing(topology: &mut Topology, existing: &ExistingNodes, (kind, pods): (PodClassId, u32), site: usize) {
-    let axes: Vec<Option<Domain>> =
-        (0..topology.keys.len()).map(|axis| existing.domain(site, axis, &mut topology.keys)).collect();
-    topology.count(kind, pods, |axis| axes[axis], |filter| existing.matches_filter(site, filter));
+fn count_on_existing(topology: &mut Topology, existing: &ExistingNodes, (class, pods): (PodClassId, u32), site: usize) {
+    let known_keys: Vec<Option<Domain>> =
+        (0..topology.keys.len()).map(|topology_key| existing.domain(site, topology_key, &mut topology.keys)).collect();
+    topology.count(
+        class,
+        pods,
+        |topology_key| known_keys[topology_key],
+        |filter| existing.matches_filter(site, filter),
+    );
 }
 
 /// The first bin from the site `from` on that takes a pod of a kind. Those that never will again are left behind.
 pub(crate) fn find_existing(
     constraints: &PodConstraints,
     existing: &mut ExistingNodes,
-    (kind, zone): (PodClassId, Option<Domain>),
+    (class, zone): (PodClassId, Option<Domain>),
     from: &mut usize,
 ) -> Option<usize> {
-    let (want, filter) = (constraints.pod_needs(kind), constraints.classes.get(kind).filter);
+    let (want, filter) = (constraints.pod_needs(class), constraints.classes.get(class).filter);
     let mut all_full = true;
     for site in *from..existing.len() {
         let hopeless = zone.is_some() && existing.zone(site) != zone
             || existing.pods_that_fit(site, want) <= 0
             || !existing.matches_filter_cached(site, filter, &constraints.filters);
         if !hopeless {
-            let open = constraints.topology.constrained_keys(kind).all(|axis| match axis {
-                HOSTNAME_KEY => constraints.topology.allows(kind, HOSTNAME_KEY, Some(site as Domain)),
-                ZONE_KEY => constraints.topology.allows(kind, ZONE_KEY, existing.zone(site)),
+            let open = constraints.topology.constrained_keys(class).all(|topology_key| match topology_key {
+                HOSTNAME_KEY => constraints.topology.allows(class, HOSTNAME_KEY, Some(site as Domain)),
+                ZONE_KEY => constraints.topology.allows(class, ZONE_KEY, existing.zone(site)),
                 _ => constraints.topology.allows(
-                    kind,
-                    axis,
-                    existing.known_domain(site, axis, &constraints.topology.keys),
+                    class,
+                    topology_key,
+                    existing.known_domain(site, topology_key, &constraints.topology.keys),
                 ),
             });
             if open {

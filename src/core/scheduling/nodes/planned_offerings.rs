@@ -22,8 +22,8 @@ const MAX_OFFERINGS: usize = 60;
 /// Turns seats into placements and open nodes into new ones.
 pub(crate) fn write_result(state: &SchedulingState, outcome: &mut SchedulingResult) {
     let mut pods: Vec<Vec<Arc<Pod>>> = vec![Vec::new(); state.open.nodes.len()];
-    for (pod, _, seat) in &state.placed {
-        let target = match *seat {
+    for (pod, _, node_ref) in &state.placed {
+        let target = match *node_ref {
             NodeRef::Existing(site) => state.existing.target(site).clone(),
             NodeRef::Open(node) => {
                 pods[node].push(Arc::clone(pod));
@@ -56,15 +56,16 @@ pub(crate) fn write_result(state: &SchedulingState, outcome: &mut SchedulingResu
 /// The node with every offering that would hold its pods.
 pub(crate) fn new_node(open_nodes: &OpenNodes, node: OpenNodeId, pods: Vec<Arc<Pod>>, in_zone: &[u32]) -> NewNode {
     let open = &open_nodes.nodes[node];
-    let offers = open_nodes.candidate_sets.pool_offerings(open_nodes.candidate_sets.get(open.candidate_set).pool);
-    let chosen = &offers.candidates[open.candidate as usize];
+    let pool_offerings =
+        open_nodes.candidate_sets.pool_offerings(open_nodes.candidate_sets.get(open.candidate_set).pool);
+    let chosen = &pool_offerings.candidates[open.candidate as usize];
     let daemons = chosen.instance.allocatable.minus(&chosen.pod_capacity);
     NewNode {
-        pool: offers.pool.name.clone(),
-        class: offers.pool.class.clone(),
+        pool: pool_offerings.pool.name.clone(),
+        class: pool_offerings.pool.class.clone(),
         offerings: planned_offerings(open_nodes, open, in_zone),
         requests: open.requests.plus(&daemons),
-        labels: offers.labels.clone(),
+        labels: pool_offerings.labels.clone(),
         pods,
     }
 }
@@ -74,17 +75,18 @@ type WeightedOffering<'c> = (u32, PlannedOffering, (&'c InstanceCandidate, u32))
 
 /// Offerings that hold the node's pods, cheapest first; of equals those of the zone with the fewest nodes.
 pub(crate) fn planned_offerings(open_nodes: &OpenNodes, open: &OpenNode, in_zone: &[u32]) -> Vec<PlannedOffering> {
-    let offers = open_nodes.candidate_sets.pool_offerings(open_nodes.candidate_sets.get(open.candidate_set).pool);
-    let chosen = &offers.candidates[open.candidate as usize];
+    let pool_offerings =
+        open_nodes.candidate_sets.pool_offerings(open_nodes.candidate_sets.get(open.candidate_set).pool);
+    let chosen = &pool_offerings.candidates[open.candidate as usize];
     let load = Load { requests: &open.requests, disks: open.disks, min_values: &[] };
     let chosen = ChosenCandidate { candidate: chosen, load };
     let mut planned: Vec<WeightedOffering<'_>> = Vec::new();
     for (candidate, zones) in open_nodes.candidate_sets.candidates_in(open.candidate_set) {
-        if !offers.can_substitute(candidate, chosen, &open_nodes.limits) {
+        if !pool_offerings.can_substitute(candidate, chosen, &open_nodes.limits) {
             continue;
         }
         for offering in candidate.instance.offerings.iter().filter(|o| o.capacity_type == candidate.capacity_type) {
-            let Some(bit) = offers.zones.iter().position(|z| *z == offering.zone) else { continue };
+            let Some(bit) = pool_offerings.zones.iter().position(|z| *z == offering.zone) else { continue };
             if zones & (1 << bit) == 0 {
                 continue;
             }
@@ -101,7 +103,7 @@ pub(crate) fn planned_offerings(open_nodes: &OpenNodes, open: &OpenNode, in_zone
     if open.min_values.is_empty() {
         planned.truncate(MAX_OFFERINGS);
     } else {
-        truncate_keeping_min_values(offers, &open.min_values, &mut planned);
+        truncate_keeping_min_values(pool_offerings, &open.min_values, &mut planned);
     }
     planned.into_iter().map(|(_, offering, _)| offering).collect()
 }

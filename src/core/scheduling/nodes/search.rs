@@ -53,8 +53,9 @@ pub(crate) struct Search {
 impl Search {
     /// `pods` of the kind are to be placed, as far as that is known.
     pub(crate) fn new(class: PodClassId, zone: Option<Domain>, constraints: &PodConstraints, pods: usize) -> Self {
-        let axes = ZONE_KEY + 1..constraints.topology.keys.len();
-        let labelled: Vec<TopologyKeyId> = axes.filter(|axis| constraints.topology.affects(class, *axis)).collect();
+        let known_keys = ZONE_KEY + 1..constraints.topology.keys.len();
+        let labelled: Vec<TopologyKeyId> =
+            known_keys.filter(|topology_key| constraints.topology.affects(class, *topology_key)).collect();
         let in_view = constraints.topology.expected_pods_per_node(class, pods);
         Self {
             class,
@@ -92,7 +93,7 @@ impl Search {
             None if !self.label_keys.is_empty() => self.best_among(0..open_nodes.nodes.len(), open_nodes, constraints),
             None => self.best_incremental(open_nodes, constraints, most),
         };
-        best.filter(|(_, growth)| growth.added_cost <= most)
+        best.filter(|(_, pod_addition)| pod_addition.added_cost <= most)
     }
 
     fn best_incremental(
@@ -125,8 +126,8 @@ impl Search {
                     return None;
                 }
                 // What keeps a pod from a host stays in its way: counts only grow.
-                if let Some(growth) = self.can_add(node, open_nodes, constraints) {
-                    return Some((node, growth));
+                if let Some(pod_addition) = self.can_add(node, open_nodes, constraints) {
+                    return Some((node, pod_addition));
                 }
             }
             // It is gone, or it has changed and was looked at as news.
@@ -143,8 +144,8 @@ impl Search {
         let want = self.pod_needs(constraints);
         (0..open_nodes.candidate_sets.pool_count()).find_map(|pool| {
             let root = open_nodes.candidate_sets.root(pool);
-            let choice = self.narrow(root, open_nodes, constraints)?;
-            open_nodes.cheapest_new_node(choice, want)
+            let set_id = self.narrow(root, open_nodes, constraints)?;
+            open_nodes.cheapest_new_node(set_id, want)
         })
     }
 
@@ -155,56 +156,56 @@ impl Search {
         constraints: &PodConstraints,
     ) -> Option<(OpenNodeId, PodAddition)> {
         let growths = nodes.filter_map(|node| Some((node, self.can_add(node, open_nodes, constraints)?)));
-        growths.min_by_key(|(node, growth)| (growth.added_cost, growth.utilization, *node))
+        growths.min_by_key(|(node, pod_addition)| (pod_addition.added_cost, pod_addition.utilization, *node))
     }
 
     /// Looks at all shelves the first time, and then at the nodes that have changed since.
     fn update(&mut self, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
         let from = self.changes_seen.replace(open_nodes.buckets.changed.len());
         let Some(from) = from else {
-            (0..open_nodes.buckets.buckets.len()).for_each(|shelf| self.start_bucket(shelf, open_nodes, constraints));
+            (0..open_nodes.buckets.buckets.len()).for_each(|bucket| self.start_bucket(bucket, open_nodes, constraints));
             return;
         };
         for news in from..open_nodes.buckets.changed.len() {
             let node = open_nodes.buckets.changed[news];
-            let Some(choice) = self.narrow(open_nodes.nodes[node].candidate_set, open_nodes, constraints) else {
+            let Some(set_id) = self.narrow(open_nodes.nodes[node].candidate_set, open_nodes, constraints) else {
                 continue;
             };
-            if open_nodes.fits_unchanged(node, choice, self.pod_needs(constraints)) {
+            if open_nodes.fits_unchanged(node, set_id, self.pod_needs(constraints)) {
                 self.evaluate(node, open_nodes, constraints);
             } else if self.host_allows(node, constraints) {
                 let (load, lead) =
                     (open_nodes.utilization(node).0, SearchLead::Node(node, open_nodes.nodes[node].version));
                 let like = (open_nodes.nodes[node].candidate_set, open_nodes.nodes[node].candidate);
-                let least = open_nodes.min_added_cost(like, choice, self.pod_needs(constraints));
+                let least = open_nodes.min_added_cost(like, set_id, self.pod_needs(constraints));
                 self.lower_bounds.extend(least.map(|cost| Reverse((cost, load, lead))));
             }
         }
     }
 
     /// Begins with the emptiest node of a shelf.
-    fn start_bucket(&mut self, shelf: NodeBucketId, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
+    fn start_bucket(&mut self, bucket: NodeBucketId, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
         let (before, best) =
-            (open_nodes.buckets.buckets[shelf].candidate_set, open_nodes.buckets.buckets[shelf].candidate);
-        let (Some(choice), Some(first)) =
-            (self.narrow(before, open_nodes, constraints), open_nodes.buckets.buckets[shelf].next_after(None))
+            (open_nodes.buckets.buckets[bucket].candidate_set, open_nodes.buckets.buckets[bucket].candidate);
+        let (Some(set_id), Some(first)) =
+            (self.narrow(before, open_nodes, constraints), open_nodes.buckets.buckets[bucket].next_after(None))
         else {
             return;
         };
-        let lead = SearchLead::Bucket(shelf, None, choice);
-        let load = open_nodes.min_utilization(shelf, first, self.pod_needs(constraints)).filter(|_| choice == before);
+        let lead = SearchLead::Bucket(bucket, None, set_id);
+        let load = open_nodes.min_utilization(bucket, first, self.pod_needs(constraints)).filter(|_| set_id == before);
         self.fitting.extend(load.map(|load| Reverse((load, lead))));
-        let least = open_nodes.min_added_cost((before, best), choice, self.pod_needs(constraints));
+        let least = open_nodes.min_added_cost((before, best), set_id, self.pod_needs(constraints));
         self.lower_bounds.extend(least.map(|cost| Reverse((cost, first.0, lead))));
     }
 
     /// Looks at the next node of the shelf that may have the emptiest which takes a pod as it is.
     fn next_fitting(&mut self, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
-        let Some(Reverse((_, SearchLead::Bucket(shelf, last, choice)))) = self.fitting.pop() else { return };
-        let Some(spot) = open_nodes.buckets.buckets[shelf].next_after(last) else { return };
-        let Some(load) = open_nodes.min_utilization(shelf, spot, self.pod_needs(constraints)) else { return };
-        self.fitting.push(Reverse((load, SearchLead::Bucket(shelf, Some(spot), choice))));
-        if open_nodes.fits_unchanged(spot.1, choice, self.pod_needs(constraints)) {
+        let Some(Reverse((_, SearchLead::Bucket(bucket, last, set_id)))) = self.fitting.pop() else { return };
+        let Some(spot) = open_nodes.buckets.buckets[bucket].next_after(last) else { return };
+        let Some(load) = open_nodes.min_utilization(bucket, spot, self.pod_needs(constraints)) else { return };
+        self.fitting.push(Reverse((load, SearchLead::Bucket(bucket, Some(spot), set_id))));
+        if open_nodes.fits_unchanged(spot.1, set_id, self.pod_needs(constraints)) {
             self.evaluate(spot.1, open_nodes, constraints);
         }
     }
@@ -219,11 +220,11 @@ impl Search {
                 }
                 is_open
             }
-            Some(Reverse((least, _, SearchLead::Bucket(shelf, last, choice)))) => {
-                let Some(spot) = open_nodes.buckets.buckets[shelf].next_after(last) else { return false };
-                self.lower_bounds.push(Reverse((least, spot.0, SearchLead::Bucket(shelf, Some(spot), choice))));
+            Some(Reverse((least, _, SearchLead::Bucket(bucket, last, set_id)))) => {
+                let Some(spot) = open_nodes.buckets.buckets[bucket].next_after(last) else { return false };
+                self.lower_bounds.push(Reverse((least, spot.0, SearchLead::Bucket(bucket, Some(spot), set_id))));
                 let is_larger = self.host_allows(spot.1, constraints)
-                    && !open_nodes.fits_unchanged(spot.1, choice, self.pod_needs(constraints));
+                    && !open_nodes.fits_unchanged(spot.1, set_id, self.pod_needs(constraints));
                 if is_larger {
                     self.evaluate(spot.1, open_nodes, constraints);
                 }
@@ -255,8 +256,8 @@ impl Search {
         if !self.host_allows(node, constraints) {
             return None;
         }
-        let choice = self.narrow(open_nodes.nodes[node].candidate_set, open_nodes, constraints)?;
-        open_nodes.can_add(node, choice, self.pod_needs(constraints))
+        let set_id = self.narrow(open_nodes.nodes[node].candidate_set, open_nodes, constraints)?;
+        open_nodes.can_add(node, set_id, self.pod_needs(constraints))
     }
 
     fn pod_needs<'k>(&self, known: &'k PodConstraints) -> PodNeeds<'k> {
@@ -278,13 +279,15 @@ impl Search {
         } else {
             let by = [Narrowing::Filter(constraints.classes.get(self.class).filter)].into_iter();
             let mut by = by.chain(self.zone.map(|zone| Narrowing::Zones(1 << zone)));
-            let narrowed = by.try_fold(candidate_set, |choice, by| {
-                open_nodes.candidate_sets.narrow(choice, by, constraints.filters_and_keys())
+            let narrowed = by.try_fold(candidate_set, |set_id, by| {
+                open_nodes.candidate_sets.narrow(set_id, by, constraints.filters_and_keys())
             });
             self.narrowed_sets[candidate_set as usize] = Some(narrowed);
             narrowed
         };
-        self.label_keys.iter().try_fold(plain?, |choice, axis| self.pin_label(choice, *axis, open_nodes, constraints))
+        self.label_keys
+            .iter()
+            .try_fold(plain?, |set_id, topology_key| self.pin_label(set_id, *topology_key, open_nodes, constraints))
     }
 
     /// Settles on one value of a label, where a node may have several.
@@ -311,8 +314,8 @@ impl Search {
 
 impl PodConstraints {
     /// What a pod of a kind takes of a node, whoever comes after it.
-    pub(crate) fn pod_needs(&self, kind: PodClassId) -> PodNeeds<'_> {
-        let PodClass { shape, disks, tracked_volumes: more, .. } = self.classes.get(kind);
+    pub(crate) fn pod_needs(&self, class: PodClassId) -> PodNeeds<'_> {
+        let PodClass { shape, disks, tracked_volumes: more, .. } = self.classes.get(class);
         PodNeeds {
             requests: &shape.requests,
             ports: &shape.ports,

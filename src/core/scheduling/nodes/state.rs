@@ -86,66 +86,67 @@ impl SchedulingState {
     /// A simulation before its first pod. `leaving` are pods that run and are to be placed anew; `foreseen` are domains that
     /// an earlier attempt came upon.
     pub(crate) fn new(
-        (input, book): (Input<'_>, &VolumeIndex),
+        (input, volume_index): (Input<'_>, &VolumeIndex),
         leaving: &BTreeSet<&ObjectKey>,
         is_topological: bool,
         late_domains: LateDomains,
     ) -> Self {
-        let mut axes = TopologyKeys::new(&input.available.zones);
-        let bins = ExistingNodes::new((input, book), &mut axes);
+        let mut known_keys = TopologyKeys::new(&input.available.zones);
+        let existing_nodes = ExistingNodes::new((input, volume_index), &mut known_keys);
         let ground = if is_topological || ExistingPods::has_anti_affinity(input.snapshot) {
             ExistingPods::of(input.snapshot, input.excluded_nodes, leaving)
         } else {
             ExistingPods::default()
         };
-        let topology = Topology::new(axes, ground, input.snapshot.namespaces().clone(), &bins, late_domains);
-        let shop = OpenNodes::new(
+        let topology =
+            Topology::new(known_keys, ground, input.snapshot.namespaces().clone(), &existing_nodes, late_domains);
+        let open_nodes = OpenNodes::new(
             CandidateSets::new(&input.available.pools),
             LaunchLimits::new(input),
             input.available.min_values_policy,
         )
-        .with_new_node_volumes(book.new_node.clone());
-        let (kinds, filters) = (PodClasses::default(), NodeFilters::default());
+        .with_new_node_volumes(volume_index.new_node.clone());
+        let (classes, filters) = (PodClasses::default(), NodeFilters::default());
         let known = PodConstraints {
-            classes: kinds,
+            classes,
             filters,
             topology,
             registered_keys: BTreeSet::new(),
-            existing_count: bins.len(),
+            existing_count: existing_nodes.len(),
             counting_filters: Default::default(),
         };
-        Self { constraints: known, existing: bins, open: shop, placed: Vec::new() }
+        Self { constraints: known, existing: existing_nodes, open: open_nodes, placed: Vec::new() }
     }
 
     /// Places a pod on the claim that was made for it, if that is in flight and still has the room.
     pub(crate) fn place_on_planned_claim(&mut self, pod: &Arc<Pod>, volumes: &PodVolumes, claim: &ClaimName) -> bool {
         let Some(site) = self.existing.index_of_claim(claim) else { return false };
-        let kind = self.register_shape(&pod.shape, volumes.clone()).required_only;
-        let filter = self.constraints.classes.get(kind).filter;
-        let kept = self.existing.pods_that_fit(site, self.constraints.pod_needs(kind)) > 0
+        let class = self.register_shape(&pod.shape, volumes.clone()).required_only;
+        let filter = self.constraints.classes.get(class).filter;
+        let kept = self.existing.pods_that_fit(site, self.constraints.pod_needs(class)) > 0
             && self.existing.matches_filter_cached(site, filter, &self.constraints.filters);
         if kept {
-            self.add_to_existing(site, kind, 1);
-            self.placed.push((Arc::clone(pod), kind, NodeRef::Existing(site)));
+            self.add_to_existing(site, class, 1);
+            self.placed.push((Arc::clone(pod), class, NodeRef::Existing(site)));
         }
         kept
     }
 
     /// The kinds of a shape whose pods have such volumes.
     pub(crate) fn register_shape(&mut self, shape: &Arc<PodShape>, volumes: PodVolumes) -> Relaxation {
-        let PodConstraints { classes: kinds, filters, topology, registered_keys: taught, .. } = &mut self.constraints;
-        let (bins, choices) = (&self.existing, &self.open.candidate_sets);
+        let PodConstraints { classes, filters, topology, registered_keys: registered, .. } = &mut self.constraints;
+        let (existing_nodes, sets) = (&self.existing, &self.open.candidate_sets);
         let avoids =
-            (0..choices.pool_count()).any(|pool| has_avoided_taint(&choices.pool_offerings(pool).pool.taints, shape));
+            (0..sets.pool_count()).any(|pool| has_avoided_taint(&sets.pool_offerings(pool).pool.taints, shape));
         let to_be_made = volumes.tracked.as_ref().map_or_else(Vec::new, |more| more.unprovisioned.clone());
-        kinds.classes_of(PodClassKey { shape: Arc::clone(shape), volumes }, avoids, filters, |asked, own| {
+        classes.classes_of(PodClassKey { shape: Arc::clone(shape), volumes }, avoids, filters, |asked, own| {
             for key in topology_keys(asked) {
-                let axis = topology.keys.key_id(key);
-                if taught.insert(axis) {
-                    choices.register_domains(axis, &mut topology.keys);
+                let topology_key = topology.keys.key_id(key);
+                if registered.insert(topology_key) {
+                    sets.register_domains(topology_key, &mut topology.keys);
                 }
             }
-            topology.register_class(asked, own, (&to_be_made, bins));
+            topology.register_class(asked, own, (&to_be_made, existing_nodes));
         })
     }
 
@@ -153,15 +154,15 @@ impl SchedulingState {
     pub(crate) fn find_counting_filters(&mut self) {
         let Self {
             constraints: PodConstraints { topology, filters, counting_filters: counted_by, .. },
-            open: OpenNodes { candidate_sets: choices, .. },
+            open: OpenNodes { candidate_sets: sets, .. },
             ..
         } = self;
         let distinct: BTreeSet<&Arc<NodeFilter>> = topology.filters().collect();
         let all: BTreeSet<NodeFilterId> = distinct.into_iter().map(|f| filters.intern(NodeFilter::clone(f))).collect();
-        *counted_by = (0..choices.pool_count())
+        *counted_by = (0..sets.pool_count())
             .map(|pool| {
                 let mut splits = |filter: NodeFilterId| {
-                    let accepted = choices.accepted_zones(pool, filter, filters);
+                    let accepted = sets.accepted_zones(pool, filter, filters);
                     accepted.contains(&0) && accepted.iter().any(|zones| *zones != 0)
                 };
                 all.iter().copied().filter(|filter| splits(*filter)).collect()
@@ -174,33 +175,33 @@ impl SchedulingState {
     pub(crate) fn pin_counting(&mut self, candidate_set: CandidateSetId, candidate: CandidateIndex) -> CandidateSetId {
         let Self {
             constraints: PodConstraints { counting_filters: counted_by, .. },
-            open: OpenNodes { candidate_sets: choices, .. },
+            open: OpenNodes { candidate_sets: sets, .. },
             ..
         } = self;
-        let pool = choices.get(candidate_set).pool;
+        let pool = sets.get(candidate_set).pool;
         let Some(filters) = counted_by.get(pool).filter(|filters| !filters.is_empty()).cloned() else {
             return candidate_set;
         };
-        filters.into_iter().fold(candidate_set, |choice, filter| {
+        filters.into_iter().fold(candidate_set, |set_id, filter| {
             let names = self.constraints.filters_and_keys();
-            let choices = &mut self.open.candidate_sets;
-            let zones = choices.get(choice).zones;
-            let counted = choices.accepted_zones(pool, filter, names.0)[candidate as usize] & zones != 0;
-            choices.narrow(choice, Narrowing::CountedByFilter(filter, counted), names).unwrap_or(choice)
+            let sets = &mut self.open.candidate_sets;
+            let zones = sets.get(set_id).zones;
+            let counted = sets.accepted_zones(pool, filter, names.0)[candidate as usize] & zones != 0;
+            sets.narrow(set_id, Narrowing::CountedByFilter(filter, counted), names).unwrap_or(set_id)
         })
     }
 
     /// Forgets open nodes that are thought of no more: the others get new numbers.
     pub(crate) fn remove_closed_nodes(&mut self) {
         let numbers = self.open.remove_closed();
-        for (_, _, seat) in &mut self.placed {
-            if let NodeRef::Open(node) = seat {
+        for (_, _, node_ref) in &mut self.placed {
+            if let NodeRef::Open(node) = node_ref {
                 *node = numbers[*node].unwrap_or_default();
             }
         }
-        let bins = self.constraints.existing_count;
-        self.constraints.topology.renumber(HOSTNAME_KEY, |host| match (host as usize).checked_sub(bins) {
-            Some(node) => numbers[node].map(|node| (bins + node) as Domain),
+        let existing_nodes = self.constraints.existing_count;
+        self.constraints.topology.renumber(HOSTNAME_KEY, |host| match (host as usize).checked_sub(existing_nodes) {
+            Some(node) => numbers[node].map(|node| (existing_nodes + node) as Domain),
             None => Some(host),
         });
     }
@@ -216,9 +217,9 @@ impl SchedulingState {
         self.open.limits.take(pool_offerings, of);
         self.existing.push_planned(number, key.clone(), pool_offerings, of);
         self.constraints.existing_count = self.existing.len();
-        let (bins, site) = (&self.existing, self.existing.len() - 1);
-        if let Some(zone) = bins.zone(site) {
-            self.constraints.topology.add_domain(ZONE_KEY, zone, |filter| bins.matches_filter(site, filter));
+        let (existing_nodes, site) = (&self.existing, self.existing.len() - 1);
+        if let Some(zone) = existing_nodes.zone(site) {
+            self.constraints.topology.add_domain(ZONE_KEY, zone, |filter| existing_nodes.matches_filter(site, filter));
         }
     }
 }

@@ -114,7 +114,7 @@ impl AvailableOfferings {
         let sources =
             |pool, types| OfferingSources { pool, types, zones: &zones, snapshot, reservations: &reservations };
         let pools = snapshot.pools().values().filter(|pool| chosen(pool));
-        let mut offers: Vec<Arc<PoolOfferings>> = pools
+        let mut pool_offerings: Vec<Arc<PoolOfferings>> = pools
             .filter_map(|pool| Some((pool, overlaid.instance_types(snapshot, pool)?)))
             .flat_map(|(pool, types)| {
                 let group = reservations.group(&pool.class);
@@ -129,10 +129,10 @@ impl AvailableOfferings {
             })
             .collect();
         // Stable: the variants of a pool stay in their order.
-        offers.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
+        pool_offerings.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
         let (room, addresses) = (QuotaHeadroom::of(snapshot, now), SubnetHeadroom::of(snapshot, now));
         Self {
-            pools: offers,
+            pools: pool_offerings,
             zones,
             quota: room,
             subnets: addresses,

@@ -85,18 +85,18 @@ pub(crate) struct CandidateSets {
 
 impl CandidateSets {
     pub(crate) fn new(pool_offerings: &[Arc<PoolOfferings>]) -> Self {
-        let mut choices = Self {
+        let mut sets = Self {
             pools: pool_offerings.to_vec(),
             sets: Vec::new(),
             roots: Vec::new(),
             narrowed: BTreeMap::new(),
             accepted_zones: BTreeMap::new(),
         };
-        for (number, offers) in pool_offerings.iter().enumerate() {
-            let root = choices.add(number, offers.all_candidates().into(), offers.pareto_front.clone());
-            choices.roots.push(root);
+        for (number, pool_offerings) in pool_offerings.iter().enumerate() {
+            let root = sets.add(number, pool_offerings.all_candidates().into(), pool_offerings.pareto_front.clone());
+            sets.roots.push(root);
         }
-        choices
+        sets
     }
 
     pub(crate) fn pool_offerings(&self, pool: usize) -> &Arc<PoolOfferings> {
@@ -132,16 +132,20 @@ impl CandidateSets {
 
     /// The zones that each candidate of the pool of a choice has there, by its place; none where it is not among them.
     pub(crate) fn zones_by_candidate(&self, candidate_set: CandidateSetId) -> Vec<u32> {
-        let CandidateSet { pool: offers, candidates: all, .. } = self.get(candidate_set);
-        let mut zones = vec![0; self.pools[*offers].candidates.len()];
+        let CandidateSet { pool: pool_offerings, candidates: all, .. } = self.get(candidate_set);
+        let mut zones = vec![0; self.pools[*pool_offerings].candidates.len()];
         all.iter().for_each(|(place, of)| zones[*place as usize] = *of);
         zones
     }
 
     /// The zones of each candidate of a pool that a filter lets through.
     pub(crate) fn accepted_zones(&mut self, pool: usize, filter: NodeFilterId, filters: &NodeFilters) -> Arc<[u32]> {
-        let (offers, filter_of) = (&self.pools[pool], filters.get(filter));
-        Arc::clone(self.accepted_zones.entry((pool, filter)).or_insert_with(|| offers.accepted_zones(filter_of).into()))
+        let (pool_offerings, filter_of) = (&self.pools[pool], filters.get(filter));
+        Arc::clone(
+            self.accepted_zones
+                .entry((pool, filter))
+                .or_insert_with(|| pool_offerings.accepted_zones(filter_of).into()),
+        )
     }
 
     /// A choice narrowed; `None` when nothing remains.
@@ -149,7 +153,7 @@ impl CandidateSets {
         &mut self,
         candidate_set: CandidateSetId,
         by: Narrowing,
-        (filters, axes): (&NodeFilters, &TopologyKeys),
+        (filters, known_keys): (&NodeFilters, &TopologyKeys),
     ) -> Option<CandidateSetId> {
         if let Some(known) = self.narrowed.get(&(candidate_set, by)) {
             return *known;
@@ -162,8 +166,8 @@ impl CandidateSets {
                 let accepted = self.accepted_zones(pool, filter, filters);
                 with_zones_in(&all, |place| accepted[place as usize])
             }
-            Narrowing::Label(axis, domain) => {
-                let has = |place: CandidateIndex| self.domain_of(pool, place, axis, axes) == Some(domain);
+            Narrowing::Label(topology_key, domain) => {
+                let has = |place: CandidateIndex| self.domain_of(pool, place, topology_key, known_keys) == Some(domain);
                 with_zones_in(&all, |place| if has(place) { u32::MAX } else { 0 })
             }
             Narrowing::CountedByFilter(filter, counted) => {
@@ -193,9 +197,9 @@ impl CandidateSets {
         key_id: TopologyKeyId,
         keys: &TopologyKeys,
     ) -> Vec<Domain> {
-        let CandidateSet { pool: offers, candidates: all, .. } = self.get(candidate_set);
+        let CandidateSet { pool: pool_offerings, candidates: all, .. } = self.get(candidate_set);
         let mut domains: Vec<Domain> =
-            all.iter().filter_map(|(place, _)| self.domain_of(*offers, *place, key_id, keys)).collect();
+            all.iter().filter_map(|(place, _)| self.domain_of(*pool_offerings, *place, key_id, keys)).collect();
         domains.sort_unstable();
         domains.dedup();
         domains
@@ -215,9 +219,9 @@ impl CandidateSets {
     /// Makes the values of a label known that nodes of any pool may have.
     pub(crate) fn register_domains(&self, key_id: TopologyKeyId, keys: &mut TopologyKeys) {
         let key = Arc::clone(keys.key(key_id));
-        for offers in &self.pools {
-            let own = offers.labels.get(&key).into_iter();
-            let of_sizes = offers.candidates.iter().filter_map(|c| offers.candidate_label(c, &key));
+        for pool_offerings in &self.pools {
+            let own = pool_offerings.labels.get(&key).into_iter();
+            let of_sizes = pool_offerings.candidates.iter().filter_map(|c| pool_offerings.candidate_label(c, &key));
             for value in own.cloned().chain(of_sizes) {
                 keys.domain_id(key_id, &value);
             }
@@ -231,16 +235,16 @@ impl CandidateSets {
         candidate_set: CandidateSetId,
         search: CandidateSearch<'_>,
     ) -> Option<CandidateIndex> {
-        let CandidateSearch { from, load, expected: next, limits: allowance, replaced: own } = search;
+        let CandidateSearch { from, load, expected: next, limits: launch_limits, replaced: own } = search;
         if load.disks > 0 || !load.min_values.is_empty() {
             return self.cheapest_by_scan(candidate_set, search);
         }
-        if own.is_none() && !allowance.allows_node(&self.pools[self.get(candidate_set).pool].pool) {
+        if own.is_none() && !launch_limits.allows_node(&self.pools[self.get(candidate_set).pool].pool) {
             return None;
         }
         loop {
-            let CandidateSet { pool: offers, pareto_front: front, .. } = &self.sets[candidate_set as usize];
-            let PoolOfferings { candidates, pool, .. } = &*self.pools[*offers];
+            let CandidateSet { pool: pool_offerings, pareto_front: front, .. } = &self.sets[candidate_set as usize];
+            let PoolOfferings { candidates, pool, .. } = &*self.pools[*pool_offerings];
             let own = own.map(|own| &candidates[own as usize]);
             let paid = own.map_or(0, |own| own.price.nanos());
             let start = front.partition_point(|place| *place < from);
@@ -258,25 +262,25 @@ impl CandidateSets {
                 }
             }
             let (_, found) = best?;
-            if is_allowed(allowance, pool, &candidates[found as usize], own) {
+            if is_allowed(launch_limits, pool, &candidates[found as usize], own) {
                 return Some(found);
             }
             // It beats others that may be bought: they come to the fore without it, and of those all are allowed.
-            self.refresh_pareto_front(candidate_set, allowance);
+            self.refresh_pareto_front(candidate_set, launch_limits);
         }
     }
 
     /// The same as [`Self::cheapest`] for loads with disks or minValues, which the Pareto front does not look at.
     fn cheapest_by_scan(&self, candidate_set: CandidateSetId, search: CandidateSearch<'_>) -> Option<CandidateIndex> {
-        let CandidateSearch { from, load, limits: allowance, replaced: own, .. } = search;
-        let CandidateSet { pool: offers, candidates: all, .. } = &self.sets[candidate_set as usize];
-        let PoolOfferings { candidates, pool, .. } = &*self.pools[*offers];
+        let CandidateSearch { from, load, limits: launch_limits, replaced: own, .. } = search;
+        let CandidateSet { pool: pool_offerings, candidates: all, .. } = &self.sets[candidate_set as usize];
+        let PoolOfferings { candidates, pool, .. } = &*self.pools[*pool_offerings];
         let own = own.map(|own| &candidates[own as usize]);
         let holds = |place: &CandidateIndex| candidates[*place as usize].holds(load.requests, load.disks);
         let mut places = all.iter().map(|(place, _)| *place).filter(|place| *place >= from).filter(holds);
         places.find(|place| {
-            is_allowed(allowance, pool, &candidates[*place as usize], own)
-                && self.meets_min_values(candidate_set, *place, load, allowance)
+            is_allowed(launch_limits, pool, &candidates[*place as usize], own)
+                && self.meets_min_values(candidate_set, *place, load, launch_limits)
         })
     }
 
@@ -288,9 +292,9 @@ impl CandidateSets {
         load: Load<'_>,
         limits: &LaunchLimits,
     ) -> bool {
-        let offers = &self.pools[self.get(candidate_set).pool];
+        let pool_offerings = &self.pools[self.get(candidate_set).pool];
         load.min_values.is_empty()
-            || offers.meets_min_values(
+            || pool_offerings.meets_min_values(
                 self.candidates_in(candidate_set),
                 ChosenCandidate { candidate: self.candidate(candidate_set, candidate), load },
                 limits,
@@ -299,17 +303,18 @@ impl CandidateSets {
 
     /// The lowest price from a candidate of a choice on.
     pub(crate) fn lowest_price_from(&self, candidate_set: CandidateSetId, from: CandidateIndex) -> Option<i64> {
-        let CandidateSet { pool: offers, candidates: all, .. } = self.get(candidate_set);
+        let CandidateSet { pool: pool_offerings, candidates: all, .. } = self.get(candidate_set);
         let next = all.get(all.partition_point(|(place, _)| *place < from))?;
-        Some(self.pools[*offers].candidates[next.0 as usize].price.nanos())
+        Some(self.pools[*pool_offerings].candidates[next.0 as usize].price.nanos())
     }
 
     /// Drops what there is no room for any more from the front, and those that it beat come to the fore. Whether there is a
     /// place for one node more is not asked: nodes that have one may still become another candidate.
     fn refresh_pareto_front(&mut self, candidate_set: CandidateSetId, limits: &LaunchLimits) {
-        let CandidateSet { pool: offers, candidates: all, .. } = &self.sets[candidate_set as usize];
-        let offers = &self.pools[*offers];
-        let front = offers.pareto_front_of(all, |candidate| limits.allows_capacity(&offers.pool, candidate));
+        let CandidateSet { pool: pool_offerings, candidates: all, .. } = &self.sets[candidate_set as usize];
+        let pool_offerings = &self.pools[*pool_offerings];
+        let front =
+            pool_offerings.pareto_front_of(all, |candidate| limits.allows_capacity(&pool_offerings.pool, candidate));
         self.sets[candidate_set as usize].pareto_front = front;
     }
 
@@ -326,11 +331,11 @@ impl CandidateSets {
         key_id: TopologyKeyId,
         keys: &TopologyKeys,
     ) -> Option<Domain> {
-        let offers = &self.pools[pool];
+        let pool_offerings = &self.pools[pool];
         let key = keys.key(key_id);
-        let value = match offers.labels.get(key) {
+        let value = match pool_offerings.labels.get(key) {
             Some(own) => Arc::clone(own),
-            None => offers.candidate_label(&offers.candidates[candidate as usize], key)?,
+            None => pool_offerings.candidate_label(&pool_offerings.candidates[candidate as usize], key)?,
         };
         keys.known_domain(key_id, &value)
     }

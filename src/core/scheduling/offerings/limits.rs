@@ -39,8 +39,11 @@ pub(crate) enum Exhausted {
 
 impl LaunchLimits {
     pub(crate) fn new(input: Input<'_>) -> Self {
-        let pools =
-            input.available.pools.iter().map(|offers| (offers.pool.name.clone(), usage_of(&offers.pool, input)));
+        let pools = input
+            .available
+            .pools
+            .iter()
+            .map(|pool_offerings| (pool_offerings.pool.name.clone(), usage_of(&pool_offerings.pool, input)));
         let AvailableOfferings { quota: room, subnets: addresses, reservations, .. } = input.available;
         let (room, addresses, reservations) = (room.clone(), addresses.clone(), reservations.clone());
         Self {

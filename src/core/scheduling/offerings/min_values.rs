@@ -129,11 +129,14 @@ impl AvailableOfferings {
     /// True when offerings of a node of a pool have as many values of each label as the pool asks for, so far as its policy
     /// insists on that.
     pub(crate) fn meets_min_values(&self, node: &NewNode) -> bool {
-        let Some(offers) = self.pools.iter().find(|offers| offers.pool.name == node.pool) else { return true };
-        let needed = offers.required_values(self.min_values_policy);
-        offers.min_values.iter().zip(needed).all(|((key, _), needed)| {
+        let Some(pool_offerings) = self.pools.iter().find(|pool_offerings| pool_offerings.pool.name == node.pool)
+        else {
+            return true;
+        };
+        let needed = pool_offerings.required_values(self.min_values_policy);
+        pool_offerings.min_values.iter().zip(needed).all(|((key, _), needed)| {
             let values: BTreeSet<Arc<str>> =
-                node.offerings.iter().flat_map(|offering| offers.offering_values(&offering.key, key)).collect();
+                node.offerings.iter().flat_map(|offering| pool_offerings.offering_values(&offering.key, key)).collect();
             values.len() >= needed as usize
         })
     }

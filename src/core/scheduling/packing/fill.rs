@@ -92,15 +92,15 @@ impl PoolFiller {
             self.refresh(limits);
         }
         let (candidate, fill) = self.best_fill(limits)?;
-        for (lot, taken) in self.groups.iter_mut().zip(&fill.taken) {
-            lot.pending -= taken;
+        for (fill_group, taken) in self.groups.iter_mut().zip(&fill.taken) {
+            fill_group.pending -= taken;
         }
         Some((candidate, fill))
     }
 
     /// True when nothing waits any more.
     pub(crate) fn is_done(&self) -> bool {
-        self.groups.iter().all(|lot| lot.pending == 0)
+        self.groups.iter().all(|fill_group| fill_group.pending == 0)
     }
 
     /// How many candidates are tried for each node.
@@ -113,7 +113,7 @@ impl PoolFiller {
     fn refresh(&mut self, limits: &LaunchLimits) {
         self.pareto_front = self.compute_pareto_front(limits);
         self.pod_values = match self.order {
-            FillOrder::LargestFirst => self.groups.iter().map(|lot| self.min_cost_share(lot)).collect(),
+            FillOrder::LargestFirst => self.groups.iter().map(|fill_group| self.min_cost_share(fill_group)).collect(),
             FillOrder::DotProduct => self.dual_values(),
         };
     }
@@ -159,10 +159,10 @@ impl PoolFiller {
     /// The value of one pod of each lot by the prices of the bound.
     fn dual_values(&self) -> Vec<i128> {
         let mut demand = Resources::default();
-        self.groups.iter().for_each(|lot| demand.add(&lot.requests.times(lot.pending as i64)));
+        self.groups.iter().for_each(|fill_group| demand.add(&fill_group.requests.times(fill_group.pending as i64)));
         let rooms = self.pareto_front.iter().map(|c| &self.pool.candidates[*c]).map(|c| (&c.pod_capacity, c.price));
         let worths = dual_prices(&demand, rooms);
-        self.groups.iter().map(|lot| worths.value_of(&lot.requests).max(1)).collect()
+        self.groups.iter().map(|fill_group| worths.value_of(&fill_group.requests).max(1)).collect()
     }
 
     /// The candidate that is best bought now. Two fills are made use of again and again: there may be thousands of nodes.
@@ -204,8 +204,9 @@ impl PoolFiller {
         loop {
             *looks += open.len() as u64;
             open.retain(|d| self.fits(c, *d, fill) > 0);
-            let likeness = |d: usize| cosine_similarity(&self.groups[d].requests, &fill.remaining, whole);
-            let Some(best) = open.iter().copied().max_by(|a, b| likeness(*a).total_cmp(&likeness(*b)).then(b.cmp(a)))
+            let exchange_key = |d: usize| cosine_similarity(&self.groups[d].requests, &fill.remaining, whole);
+            let Some(best) =
+                open.iter().copied().max_by(|a, b| exchange_key(*a).total_cmp(&exchange_key(*b)).then(b.cmp(a)))
             else {
                 return;
             };
@@ -226,19 +227,19 @@ impl PoolFiller {
 
     /// How many pods of a lot would go to a candidate that is filled so far.
     fn fits(&self, c: usize, d: usize, fill: &Fill) -> usize {
-        let lot = &self.groups[d];
-        let left = lot.pending - fill.taken[d];
-        if left == 0 || fill.zones & lot.accepted_zones[c] == 0 {
+        let fill_group = &self.groups[d];
+        let left = fill_group.pending - fill.taken[d];
+        if left == 0 || fill.zones & fill_group.accepted_zones[c] == 0 {
             return 0;
         }
-        usize::try_from(lot.requests.copies_that_fit(&fill.remaining).unwrap_or(i64::MAX)).unwrap_or(0).min(left)
+        usize::try_from(fill_group.requests.copies_that_fit(&fill.remaining).unwrap_or(i64::MAX)).unwrap_or(0).min(left)
     }
 
     fn take(&self, d: usize, pods: usize, fill: &mut Fill, c: usize) {
-        let lot = &self.groups[d];
-        fill.remaining.sub_times(&lot.requests, pods as i64);
+        let fill_group = &self.groups[d];
+        fill.remaining.sub_times(&fill_group.requests, pods as i64);
         fill.taken[d] += pods;
-        fill.zones &= lot.accepted_zones[c];
+        fill.zones &= fill_group.accepted_zones[c];
         fill.value += self.pod_values[d] * pods as i128;
     }
 
@@ -250,11 +251,14 @@ impl PoolFiller {
         let taken: Vec<(usize, &FillGroup)> =
             self.groups.iter().enumerate().filter(|(d, _)| fill.taken[*d] > 0).collect();
         let suiting = self.pool.candidates.iter().enumerate().map(|(c, candidate)| {
-            (candidate, taken.iter().fold(candidate.zones, |zones, (_, lot)| zones & lot.accepted_zones[c]))
+            (
+                candidate,
+                taken.iter().fold(candidate.zones, |zones, (_, fill_group)| zones & fill_group.accepted_zones[c]),
+            )
         });
         let suiting = suiting.filter(|(_, zones)| *zones != 0);
         let mut requests = Resources::default();
-        taken.iter().for_each(|(d, lot)| requests.add(&lot.requests.times(fill.taken[*d] as i64)));
+        taken.iter().for_each(|(d, fill_group)| requests.add(&fill_group.requests.times(fill.taken[*d] as i64)));
         let chosen = &self.pool.candidates[c];
         let first = taken.first().map_or(&requests, |(_, first)| &first.requests);
         let with_load = |load| ChosenCandidate { candidate: chosen, load };

@@ -45,26 +45,28 @@ impl PlanCost {
 
 /// What the new nodes of a solver cost.
 pub(crate) fn plan_cost(state: &mut SchedulingState) -> PlanCost {
-    let SchedulingState { constraints: known, open: shop, placed, .. } = state;
-    let prices =
-        shop.nodes.iter().map(|node| shop.candidate_sets.candidate(node.candidate_set, node.candidate).price.nanos());
+    let SchedulingState { constraints: known, open: open_nodes, placed, .. } = state;
+    let prices = open_nodes
+        .nodes
+        .iter()
+        .map(|node| open_nodes.candidate_sets.candidate(node.candidate_set, node.candidate).price.nanos());
     let price = HourlyPrice::from_nanos(prices.fold(0, i64::saturating_add));
     let mut demand = Resources::default();
     let mut filters: BTreeSet<NodeFilterId> = BTreeSet::new();
-    for (_, kind, seat) in placed.iter() {
-        if let NodeRef::Open(_) = seat {
-            demand.add(known.pod_needs(*kind).requests);
-            filters.insert(known.classes.get(*kind).filter);
+    for (_, class, node_ref) in placed.iter() {
+        if let NodeRef::Open(_) = node_ref {
+            demand.add(known.pod_needs(*class).requests);
+            filters.insert(known.classes.get(*class).filter);
         }
     }
     let mut suiting: BTreeSet<(usize, usize)> = BTreeSet::new();
-    for pool in 0..shop.candidate_sets.pool_count() {
+    for pool in 0..open_nodes.candidate_sets.pool_count() {
         for filter in &filters {
-            let accepted = shop.candidate_sets.accepted_zones(pool, *filter, &known.filters);
+            let accepted = open_nodes.candidate_sets.accepted_zones(pool, *filter, &known.filters);
             suiting.extend(accepted.iter().enumerate().filter(|(_, zones)| **zones != 0).map(|(c, _)| (pool, c)));
         }
     }
-    let candidates = suiting.iter().map(|(pool, c)| &shop.candidate_sets.pool_offerings(*pool).candidates[*c]);
+    let candidates = suiting.iter().map(|(pool, c)| &open_nodes.candidate_sets.pool_offerings(*pool).candidates[*c]);
     PlanCost { price, lower_bound: lower_bound(&demand, candidates.map(|c| (&c.pod_capacity, c.price))) }
 }
 

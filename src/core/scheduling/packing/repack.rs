@@ -46,8 +46,8 @@ pub(crate) fn repack(state: &mut SchedulingState) -> bool {
     let mut work = MIN_EVALUATIONS.max(EVALUATIONS_PER_POD * state.placed.len() as u64);
     let mut improved = false;
     let ranked = classes_by_size(state);
-    for (likeness, mut nodes) in exchangeable_nodes(state, &ranked) {
-        let Some(stock) = RepackOptions::of(state, &likeness) else { continue };
+    for (exchange_key, mut nodes) in exchangeable_nodes(state, &ranked) {
+        let Some(repack_options) = RepackOptions::of(state, &exchange_key) else { continue };
         let mut tried: BTreeSet<Vec<OpenNodeId>> = BTreeSet::new();
         let turns = (0..ROUNDS)
             .map(|round| (NODES_PER_ROUND[round % NODES_PER_ROUND.len()], 1 + round / NODES_PER_ROUND.len()));
@@ -59,7 +59,7 @@ pub(crate) fn repack(state: &mut SchedulingState) -> bool {
             let (some, rest) = every_nth(nodes, stride, together);
             let is_new = tried.insert(some.iter().map(|(node, _)| *node).collect());
             let repacked = RepackedNodes { nodes: &some, ranked: &ranked };
-            let packed = is_new.then(|| repack_nodes(state, &stock, repacked, &mut work)).flatten();
+            let packed = is_new.then(|| repack_nodes(state, &repack_options, repacked, &mut work)).flatten();
             improved |= packed.is_some();
             nodes = packed.unwrap_or(some);
             nodes.extend(rest);
@@ -83,9 +83,9 @@ fn every_nth<N>(nodes: Vec<N>, stride: usize, together: usize) -> (Vec<N>, Vec<N
 
 /// Kinds that were placed, those of the largest pods first.
 fn classes_by_size(state: &SchedulingState) -> Vec<PodClassId> {
-    let kinds: BTreeSet<PodClassId> = state.placed.iter().map(|(_, kind, _)| *kind).collect();
-    let mut ranked: Vec<PodClassId> = kinds.into_iter().collect();
-    ranked.sort_by_cached_key(|kind| largest_first(&state.constraints.classes.get(*kind).shape));
+    let classes: BTreeSet<PodClassId> = state.placed.iter().map(|(_, class, _)| *class).collect();
+    let mut ranked: Vec<PodClassId> = classes.into_iter().collect();
+    ranked.sort_by_cached_key(|class| largest_first(&state.constraints.classes.get(*class).shape));
     ranked
 }
 
@@ -96,31 +96,33 @@ fn exchangeable_nodes(
 ) -> BTreeMap<ExchangeKey, Vec<(OpenNodeId, PodCounts)>> {
     let ranks: BTreeMap<PodClassId, usize> = ranked.iter().copied().zip(0..).collect();
     let mut pods: Vec<PodCounts> = vec![PodCounts::new(); state.open.nodes.len()];
-    for (_, kind, seat) in &state.placed {
-        if let NodeRef::Open(node) = seat {
-            *pods[*node].entry(ranks[kind]).or_default() += 1;
+    for (_, class, node_ref) in &state.placed {
+        if let NodeRef::Open(node) = node_ref {
+            *pods[*node].entry(ranks[class]).or_default() += 1;
         }
     }
     let mut alike: BTreeMap<ExchangeKey, Vec<(OpenNodeId, PodCounts)>> = BTreeMap::new();
     for (node, pods) in pods.into_iter().enumerate() {
         let is_free = pods.keys().all(|rank| state.constraints.is_interchangeable(ranked[*rank]));
-        if let Some(likeness) = is_free.then(|| exchange_key(state, node)).flatten() {
-            alike.entry(likeness).or_default().push((node, pods));
+        if let Some(exchange_key) = is_free.then(|| exchange_key(state, node)).flatten() {
+            alike.entry(exchange_key).or_default().push((node, pods));
         }
     }
     alike
 }
 
 fn exchange_key(state: &mut SchedulingState, node: OpenNodeId) -> Option<ExchangeKey> {
-    let (shop, axes) = (&state.open, &state.constraints.topology.keys);
-    let open = &shop.nodes[node];
-    let (choice, best) = (shop.candidate_sets.get(open.candidate_set), open.candidate);
-    let (pool, zones) = (choice.pool, choice.zones);
-    if !open.min_values.is_empty() || !shop.candidate_sets.pool_offerings(pool).min_values.is_empty() {
+    let (open_nodes, known_keys) = (&state.open, &state.constraints.topology.keys);
+    let open = &open_nodes.nodes[node];
+    let (set_id, best) = (open_nodes.candidate_sets.get(open.candidate_set), open.candidate);
+    let (pool, zones) = (set_id.pool, set_id.zones);
+    if !open.min_values.is_empty() || !open_nodes.candidate_sets.pool_offerings(pool).min_values.is_empty() {
         return None;
     }
-    let domains = (ZONE_KEY + 1..axes.len()).filter_map(|axis| Some((axis, shop.domain(node, axis, axes)?))).collect();
-    let root = shop.candidate_sets.root(pool);
+    let domains = (ZONE_KEY + 1..known_keys.len())
+        .filter_map(|topology_key| Some((topology_key, open_nodes.domain(node, topology_key, known_keys)?)))
+        .collect();
+    let root = open_nodes.candidate_sets.root(pool);
     let there =
         state.open.candidate_sets.narrow(root, Narrowing::Zones(zones), state.constraints.filters_and_keys())?;
     Some(ExchangeKey { pool, candidate_set: state.pin_counting(there, best), domains })
@@ -146,23 +148,23 @@ fn repack_nodes(
     let mut all = PodCounts::new();
     nodes.iter().flat_map(|(_, pods)| pods).for_each(|(rank, pods)| *all.entry(*rank).or_default() += pods);
     let all: Vec<(usize, usize)> = all.into_iter().collect();
-    let (mut before, mut allowance) = (0, state.open.limits.clone());
+    let (mut before, mut launch_limits) = (0, state.open.limits.clone());
     for (node, _) in nodes {
         let open = &state.open.nodes[*node];
         let candidate = state.open.candidate_sets.candidate(open.candidate_set, open.candidate);
         before += candidate.price.nanos();
-        allowance.give_back(&options.offers, candidate);
+        launch_limits.give_back(&options.pool_offerings, candidate);
     }
     let mut best: Option<Packing> = None;
     for style in [FillOrder::LargestFirst, FillOrder::DotProduct] {
-        let lots = fill_groups(state, options, &all, ranked);
-        let mut counter = PoolFiller::new(&options.offers, lots, style, state.open.min_values_policy);
+        let fill_groups = fill_groups(state, options, &all, ranked);
+        let mut counter = PoolFiller::new(&options.pool_offerings, fill_groups, style, state.open.min_values_policy);
         let most = best.as_ref().map_or(before, |best| best.price);
-        let looks = (counter.candidate_count(&allowance) * all.len() * nodes.len()) as u64;
+        let looks = (counter.candidate_count(&launch_limits) * all.len() * nodes.len()) as u64;
         if looks > *work {
             return None;
         }
-        let packing = Packing::cheaper_than(most, &mut counter, allowance.clone(), &options.offers);
+        let packing = Packing::cheaper_than(most, &mut counter, launch_limits.clone(), &options.pool_offerings);
         *work = work.saturating_sub(counter.evaluations + options.zones.len() as u64);
         best = packing.filter(|packing| packing.is_better(before, nodes.len())).or(best);
     }
@@ -221,7 +223,7 @@ impl Packing {
 /// What nodes of a likeness may be.
 struct RepackOptions {
     pool: usize,
-    offers: Arc<PoolOfferings>,
+    pool_offerings: Arc<PoolOfferings>,
     candidate_set: CandidateSetId,
     /// By candidate: the zones in which it is like those nodes.
     zones: Vec<u32>,
@@ -232,14 +234,14 @@ impl RepackOptions {
         state: &mut SchedulingState,
         ExchangeKey { pool, candidate_set: base, domains }: &ExchangeKey,
     ) -> Option<Self> {
-        let mut labels = domains.iter().map(|(axis, domain)| Narrowing::Label(*axis, *domain));
-        let narrowed = labels.try_fold(*base, |choice, by| {
-            state.open.candidate_sets.narrow(choice, by, state.constraints.filters_and_keys())
+        let mut labels = domains.iter().map(|(topology_key, domain)| Narrowing::Label(*topology_key, *domain));
+        let narrowed = labels.try_fold(*base, |set_id, by| {
+            state.open.candidate_sets.narrow(set_id, by, state.constraints.filters_and_keys())
         });
-        let (base, offers) = (narrowed?, Arc::clone(state.open.candidate_sets.pool_offerings(*pool)));
+        let (base, pool_offerings) = (narrowed?, Arc::clone(state.open.candidate_sets.pool_offerings(*pool)));
         Some(Self {
             pool: *pool,
-            offers,
+            pool_offerings,
             candidate_set: base,
             zones: state.open.candidate_sets.zones_by_candidate(base),
         })
@@ -252,22 +254,22 @@ fn fill_groups(
     all: &[(usize, usize)],
     ranked: &[PodClassId],
 ) -> Vec<FillGroup> {
-    let SchedulingState { constraints: known, open: shop, .. } = state;
+    let SchedulingState { constraints: known, open: open_nodes, .. } = state;
     let mut open: BTreeMap<_, Arc<[u32]>> = BTreeMap::new();
-    let lots = all.iter().map(|(rank, pods)| {
-        let kind = ranked[*rank];
-        let filter = known.classes.get(kind).filter;
+    let fill_groups = all.iter().map(|(rank, pods)| {
+        let class = ranked[*rank];
+        let filter = known.classes.get(class).filter;
         let accepted = open.entry(filter).or_insert_with(|| {
-            let accepted = shop.candidate_sets.accepted_zones(options.pool, filter, &known.filters);
+            let accepted = open_nodes.candidate_sets.accepted_zones(options.pool, filter, &known.filters);
             accepted.iter().zip(&options.zones).map(|(accepted, zones)| accepted & zones).collect()
         });
         FillGroup {
             accepted_zones: Arc::clone(accepted),
-            requests: known.classes.requests(kind).clone(),
+            requests: known.classes.requests(class).clone(),
             pending: *pods,
         }
     });
-    lots.collect()
+    fill_groups.collect()
 }
 
 /// Puts the nodes of a packing in place of others.
@@ -281,12 +283,12 @@ fn apply_packing(
     nodes.iter().for_each(|(node, _)| state.open.close(*node));
     let mut new = Vec::new();
     for NewNodeFill { candidate, zones, pods } in fills {
-        let kinds: Vec<PodClassId> = pods.keys().map(|rank| ranked[*rank]).collect();
-        let Some(node) = open_candidate(state, base, (candidate, zones), &kinds) else { continue };
-        let OpenNode { candidate_set: choice, candidate: best, .. } = state.open.nodes[node];
-        for (kind, pods) in kinds.iter().zip(pods.values()) {
-            let growth = PodAddition { added_cost: 0, utilization: 0, candidate_set: choice, candidate: best };
-            state.open.add_pods(node, growth, state.constraints.pod_needs(*kind), *pods as u32);
+        let classes: Vec<PodClassId> = pods.keys().map(|rank| ranked[*rank]).collect();
+        let Some(node) = open_candidate(state, base, (candidate, zones), &classes) else { continue };
+        let OpenNode { candidate_set: set_id, candidate: best, .. } = state.open.nodes[node];
+        for (class, pods) in classes.iter().zip(pods.values()) {
+            let pod_addition = PodAddition { added_cost: 0, utilization: 0, candidate_set: set_id, candidate: best };
+            state.open.add_pods(node, pod_addition, state.constraints.pod_needs(*class), *pods as u32);
         }
         new.push((node, pods));
     }
@@ -302,13 +304,13 @@ fn reassign_pods(
     ranked: &[PodClassId],
 ) {
     let old: BTreeSet<OpenNodeId> = old.iter().map(|(node, _)| *node).collect();
-    let mut seats: BTreeMap<PodClassId, Vec<(OpenNodeId, usize)>> = BTreeMap::new();
+    let mut node_refs: BTreeMap<PodClassId, Vec<(OpenNodeId, usize)>> = BTreeMap::new();
     for (node, pods) in new.iter().rev() {
-        pods.iter().for_each(|(rank, pods)| seats.entry(ranked[*rank]).or_default().push((*node, *pods)));
+        pods.iter().for_each(|(rank, pods)| node_refs.entry(ranked[*rank]).or_default().push((*node, *pods)));
     }
-    for (_, kind, seat) in &mut state.placed {
-        let NodeRef::Open(node) = seat else { continue };
-        let Some(left) = seats.get_mut(kind).filter(|_| old.contains(node)) else { continue };
+    for (_, class, node_ref) in &mut state.placed {
+        let NodeRef::Open(node) = node_ref else { continue };
+        let Some(left) = node_refs.get_mut(class).filter(|_| old.contains(node)) else { continue };
         let Some((new, pods)) = left.last_mut() else { continue };
         *node = *new;
         *pods -= 1;

@@ -103,8 +103,8 @@ impl PodClasses {
             let (disks, more) = (volumes.disks, volumes.tracked.clone());
             self.classes.push(PodClass { shape: step, filter: filters.intern(filter), disks, tracked_volumes: more });
         }
-        let bare = numbers.last().copied().unwrap_or_default();
-        let relaxation = Relaxation { required_only: bare, steps: numbers.into() };
+        let required_class = numbers.last().copied().unwrap_or_default();
+        let relaxation = Relaxation { required_only: required_class, steps: numbers.into() };
         self.by_key.insert(key, relaxation.clone());
         relaxation
     }

@@ -45,14 +45,14 @@ pub(crate) fn relaxation_steps(shape: &Arc<PodShape>, avoid_prefer_no_schedule: 
         });
         drop_first_preference(&mut left);
     }
-    let bare = match shape.preferences {
+    let required_class = match shape.preferences {
         None => Arc::clone(shape),
         Some(_) => Arc::new(PodShape { preferences: None, ..PodShape::clone(shape) }),
     };
     if avoid_prefer_no_schedule {
-        steps.push(RelaxationStep { shape: Arc::clone(&bare), avoid_prefer_no_schedule });
+        steps.push(RelaxationStep { shape: Arc::clone(&required_class), avoid_prefer_no_schedule });
     }
-    steps.push(RelaxationStep { shape: bare, avoid_prefer_no_schedule: false });
+    steps.push(RelaxationStep { shape: required_class, avoid_prefer_no_schedule: false });
     steps
 }
 

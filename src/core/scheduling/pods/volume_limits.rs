@@ -122,7 +122,7 @@ impl VolumeIndex {
                 }
             }
         }
-        let mut book = Self {
+        let mut volume_index = Self {
             has_volumes: true,
             new_node: VolumeUsage { remaining: min_driver_limits(snapshot), ..VolumeUsage::default() },
             ..Self::default()
@@ -130,14 +130,14 @@ impl VolumeIndex {
         for (claim, users) in users {
             let Some((.., first)) = users.first() else { continue };
             if users.iter().any(|(.., user)| user != first) {
-                let number = book.shared.len() as SharedVolumeId;
+                let number = volume_index.shared.len() as SharedVolumeId;
                 if snapshot.volume_claims().get(&claim).is_some_and(|claim| claim.for_one_pod) {
-                    book.holders.insert(claim.clone(), first.clone());
+                    volume_index.holders.insert(claim.clone(), first.clone());
                 }
-                book.shared.insert(claim, number);
+                volume_index.shared.insert(claim, number);
             }
         }
-        book
+        volume_index
     }
 
     /// What the volumes of a pod ask of its node, as far as nodes differ in it.

@@ -27,11 +27,11 @@ fn explanations_with(
     pods: &[Arc<Pod>],
     promised: &BTreeMap<ObjectKey, ClaimName>,
 ) -> Explanations {
-    let market = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), start());
+    let available_offerings = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), start());
     let without = BTreeSet::new();
     let input = Input {
         snapshot,
-        available: &market,
+        available: &available_offerings,
         excluded_nodes: &without,
         max_new_nodes: MAX_NEW_NODES,
         claim_of_pod: promised,
@@ -95,15 +95,16 @@ fn cheaper_sizes_are_counted_by_why_they_do_not_fit() {
     let waiting = pods("p", shape("a", 2500, 1), 1);
     let told = explanations(&snapshot, &waiting);
     let bought = new_nodes_summary(&told);
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
-    let offers = &market.pools[0];
-    let place = offers.candidates.iter().position(|c| c.instance.facts.name == bought.first_offering.key.size).unwrap();
-    let cheaper = &offers.candidates[..place];
+    let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let pool_offerings = &available_offerings.pools[0];
+    let place =
+        pool_offerings.candidates.iter().position(|c| c.instance.facts.name == bought.first_offering.key.size).unwrap();
+    let cheaper = &pool_offerings.candidates[..place];
     assert!(!cheaper.is_empty() && cheaper.iter().all(|c| !waiting[0].shape.requests.fits(&c.pod_capacity)));
     assert_eq!((bought.size.too_small, bought.size.incompatible, bought.size.over_limits), (cheaper.len(), 0, 0));
     let (nearest, lacks) = bought.size.priciest_too_small.as_ref().unwrap();
     assert_eq!((nearest.name.clone(), &**lacks), (cheaper.last().unwrap().instance.facts.name.clone(), "cpu"));
-    let holding = offers.candidates.iter().filter(|c| waiting[0].shape.requests.fits(&c.pod_capacity)).count();
+    let holding = pool_offerings.candidates.iter().filter(|c| waiting[0].shape.requests.fits(&c.pod_capacity)).count();
     assert_eq!(bought.size.fitting, holding);
     assert!(bought.size.next_fitting.as_ref().unwrap().price >= bought.first_offering.price);
     assert_eq!((bought.node_count, bought.own_pods, bought.other_pods, &bought.size_without_own), (1, 1, 0, &None));
@@ -115,9 +116,9 @@ fn incompatible_sizes_are_distinguished_from_too_small_ones() {
     asked.selector = requirements_in(&[(labels::INSTANCE_TYPE, &["Standard_E4s_v5"])]);
     let snapshot = cluster([pool("general")]);
     let told = explanations(&snapshot, &pods("p", asked, 1));
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let price = new_nodes_summary(&told).first_offering.price;
-    let cheaper = market.pools[0].candidates.iter().filter(|candidate| candidate.price < price).count();
+    let cheaper = available_offerings.pools[0].candidates.iter().filter(|candidate| candidate.price < price).count();
     let size = &new_nodes_summary(&told).size;
     assert_eq!((size.fitting, size.incompatible, size.too_small), (2, cheaper, 0), "on spot and on demand");
     assert!(cheaper > 0);
@@ -310,11 +311,11 @@ fn an_explanation_is_of_the_actual_result_and_of_the_requested_pods() {
     asked.requests.memory = 2 * GIB;
     let mut waiting = pods("p", asked, 40);
     waiting.extend(pods("q", PodShape { selector: Requirements::new(), ..shape("b", 1300, 1) }, 25));
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     let input = Input {
         snapshot: &snapshot,
-        available: &market,
+        available: &available_offerings,
         excluded_nodes: &without,
         max_new_nodes: 100,
         claim_of_pod: &promised,

@@ -10,12 +10,12 @@ type NoExclusions = (BTreeSet<NodeName>, BTreeMap<ObjectKey, ClaimName>);
 
 fn incremental_scheduler(
     snapshot: &Snapshot,
-    market: &AvailableOfferings,
+    available_offerings: &AvailableOfferings,
     none: &NoExclusions,
 ) -> IncrementalScheduler {
     IncrementalScheduler::new(Input {
         snapshot,
-        available: market,
+        available: available_offerings,
         excluded_nodes: &none.0,
         max_new_nodes: MAX_NEW_NODES,
         claim_of_pod: &none.1,
@@ -46,9 +46,9 @@ fn one_pod_goes_where_schedule_puts_it() {
     let (mut placed, mut total) = (0, 0);
     for seed in 1..200 {
         let (snapshot, pods) = random_cluster(seed);
-        let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+        let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
         let none = Default::default();
-        let mut standing = incremental_scheduler(&snapshot, &market, &none);
+        let mut standing = incremental_scheduler(&snapshot, &available_offerings, &none);
         for pod in &pods {
             let outcome = solve(&snapshot, std::slice::from_ref(pod));
             let found = standing.find(pod);
@@ -71,9 +71,9 @@ fn taken_capacity_is_not_reused_and_limits_hold() {
     small.requirements = requirements_in(&[(labels::INSTANCE_TYPE, &["Standard_D8s_v5"])]);
     let mut snapshot = cluster([small]);
     snapshot.put_node(node("here", 1, 4));
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let none = Default::default();
-    let mut standing = incremental_scheduler(&snapshot, &market, &none);
+    let mut standing = incremental_scheduler(&snapshot, &available_offerings, &none);
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for pod in pods("p", shape("a", 1000, 1), 500) {
         let found = standing.find(&pod);
@@ -93,13 +93,13 @@ fn cached_placements_equal_fresh_ones() {
     let (mut bought, mut at_once, mut asked) = (0, 0, 0);
     for seed in 1..150 {
         let (snapshot, pods) = random_cluster(seed);
-        let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+        let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
         let none = Default::default();
-        let mut standing_for_long = incremental_scheduler(&snapshot, &market, &none);
+        let mut standing_for_long = incremental_scheduler(&snapshot, &available_offerings, &none);
         let mut taken: Vec<(&Arc<Pod>, Placement)> = Vec::new();
         let mut shapes: BTreeSet<&Arc<PodShape>> = BTreeSet::new();
         for pod in pods.iter().filter(|pod| pod.shape.spread.is_empty()) {
-            let mut anew = incremental_scheduler(&snapshot, &market, &none);
+            let mut anew = incremental_scheduler(&snapshot, &available_offerings, &none);
             assert!(taken.iter().all(|(pod, spot)| anew.take(pod, spot)));
             let quick = standing_for_long.find_cached(pod);
             let found = standing_for_long.find(pod);
@@ -125,9 +125,9 @@ fn incremental_spread_alternates_zones() {
     for n in 1..=3 {
         snapshot.put_node(node(&format!("n{n}"), n, 8));
     }
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let none = Default::default();
-    let mut standing = incremental_scheduler(&snapshot, &market, &none);
+    let mut standing = incremental_scheduler(&snapshot, &available_offerings, &none);
     let even = PodShape { spread: vec![spread(labels::ZONE, "a", 1)], ..shape("a", 1000, 1) };
     let mut nodes = BTreeMap::new();
     for pod in pods("p", even, 9) {
@@ -141,9 +141,9 @@ fn incremental_spread_alternates_zones() {
 #[test]
 fn a_vanished_node_takes_nothing() {
     let snapshot = cluster([pool("general")]);
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let none = Default::default();
-    let mut standing = incremental_scheduler(&snapshot, &market, &none);
+    let mut standing = incremental_scheduler(&snapshot, &available_offerings, &none);
     let pod = &pods("p", shape("a", 1000, 1), 1)[0];
     assert!(!standing.take(pod, &Placement::Node(node("gone", 1, 2).name)));
 }
@@ -151,10 +151,12 @@ fn a_vanished_node_takes_nothing() {
 /// What would have to change for a pod, in words.
 fn suggestion_for(pools: Vec<NodePool>, shape: PodShape) -> String {
     let snapshot = cluster(pools);
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let none = Default::default();
     let pod = &pods("p", shape, 1)[0];
-    let Err(nowhere) = incremental_scheduler(&snapshot, &market, &none).find(pod) else { return "fits".to_owned() };
+    let Err(nowhere) = incremental_scheduler(&snapshot, &available_offerings, &none).find(pod) else {
+        return "fits".to_owned();
+    };
     let Some(remedy) = nowhere.suggestion else { return "none".to_owned() };
     let words: Vec<String> = remedy
         .changes

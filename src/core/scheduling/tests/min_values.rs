@@ -15,12 +15,13 @@ fn pool_with_min_values(name: &str, key: &str, least: u32) -> NodePool {
 }
 
 fn solve_with_policy(policy: MinValuesPolicy, snapshot: &Snapshot, pods: &[Arc<Pod>]) -> SchedulingResult {
-    let market = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), start()).with_min_values(policy);
+    let available_offerings =
+        AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), start()).with_min_values(policy);
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     schedule(
         Input {
             snapshot,
-            available: &market,
+            available: &available_offerings,
             excluded_nodes: &without,
             max_new_nodes: MAX_NEW_NODES,
             claim_of_pod: &promised,
@@ -70,11 +71,11 @@ fn unmet_min_values_is_unschedulable_with_its_reason() {
         why[0].1.to_string(),
         "the matching instance types have 8 values of node.kubernetes.io/instance-type, minValues requires 40"
     );
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     let input = Input {
         snapshot: &snapshot,
-        available: &market,
+        available: &available_offerings,
         excluded_nodes: &without,
         max_new_nodes: 9,
         claim_of_pod: &promised,

@@ -39,12 +39,12 @@ pub(super) fn solve(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> SchedulingResult 
 }
 
 fn solve_with(snapshot: &Snapshot, pods: &[Arc<Pod>], new_nodes: usize) -> SchedulingResult {
-    let market = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), start());
+    let available_offerings = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     schedule(
         Input {
             snapshot,
-            available: &market,
+            available: &available_offerings,
             excluded_nodes: &without,
             max_new_nodes: new_nodes,
             claim_of_pod: &promised,
@@ -283,11 +283,11 @@ fn pods_without_constraints_get_the_default_spread_constraints() {
     let outcome = solve(&snapshot, &pods);
     assert_eq!(by_zone(&outcome).into_values().collect::<Vec<_>>(), [2, 2, 2], "{outcome:?}");
     // So are pods that come one at a time.
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     let input = Input {
         snapshot: &snapshot,
-        available: &market,
+        available: &available_offerings,
         excluded_nodes: &without,
         max_new_nodes: 10,
         claim_of_pod: &promised,

@@ -39,11 +39,11 @@ fn adding_a_pool_or_removing_a_taint_makes_no_pod_unschedulable() {
         let after = unschedulable(&more, &pods);
         assert!(after.is_subset(&before), "seed {seed}: {:?} lost their places to a pool", &after - &before);
         helped += before.len() - after.len();
-        let mut bare = snapshot.clone();
+        let mut required_class = snapshot.clone();
         for pool in snapshot.pools().values() {
-            bare.put_pool(pool.name.clone(), NodePool { taints: Vec::new(), ..NodePool::clone(pool) });
+            required_class.put_pool(pool.name.clone(), NodePool { taints: Vec::new(), ..NodePool::clone(pool) });
         }
-        let after = unschedulable(&bare, &pods);
+        let after = unschedulable(&required_class, &pods);
         assert!(after.is_subset(&before), "seed {seed}: {:?} lost their places to a taint less", &after - &before);
     }
     assert!(helped > 20 && left_out > 100, "{helped} of {left_out}: the scenes say little");

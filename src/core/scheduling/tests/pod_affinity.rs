@@ -223,11 +223,11 @@ fn filter_steps_show_what_is_left_after_each_criterion() {
     asked.selector = requirements_in(&[(labels::ARCH, &["amd64"]), (labels::ZONE, &[zone(1).as_str()])]);
     asked.requests.set_extended(crate::fixtures::GPU, 8);
     let snapshot = cluster([pool("general")]);
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     let input = Input {
         snapshot: &snapshot,
-        available: &market,
+        available: &available_offerings,
         excluded_nodes: &without,
         max_new_nodes: 10,
         claim_of_pod: &promised,

@@ -25,12 +25,12 @@ fn workload(seed: u64, most: usize, zonal: bool) -> Vec<Arc<Pod>> {
 fn mixed_pods_cost_little_more_than_the_lower_bound() {
     let on_demand = requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]);
     let snapshot = cluster([NodePool { requirements: on_demand, ..pool("general") }]);
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     let new_nodes = MAX_NEW_NODES;
     let input = Input {
         snapshot: &snapshot,
-        available: &market,
+        available: &available_offerings,
         excluded_nodes: &without,
         max_new_nodes: new_nodes,
         claim_of_pod: &promised,

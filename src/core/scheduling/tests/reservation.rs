@@ -132,11 +132,11 @@ fn what_is_used_up_is_named_with_what_is_in_flight() {
 fn filter_steps_and_suggestion_name_reservations() {
     let mut snapshot = cluster([pool_with_capacity_types("paid", &["reserved"])]);
     reserve(&mut snapshot, start(), &[(D2, 1, 3, 3)]);
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
+    let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let (without, promised) = Default::default();
     let input = Input {
         snapshot: &snapshot,
-        available: &market,
+        available: &available_offerings,
         excluded_nodes: &without,
         max_new_nodes: 9,
         claim_of_pod: &promised,
@@ -252,11 +252,11 @@ fn a_refusal_of_one_group_says_nothing_of_another() {
         let refusal = LaunchRefusal { offering, reservation, error, applies_to_all_offerings: false, at: start() };
         let mut unavailable = UnavailableOfferings::default();
         unavailable.record(&refusal, None);
-        let market = AvailableOfferings::new(&snapshot, &unavailable, start());
+        let available_offerings = AvailableOfferings::new(&snapshot, &unavailable, start());
         let (without, promised) = Default::default();
         let input = Input {
             snapshot: &snapshot,
-            available: &market,
+            available: &available_offerings,
             excluded_nodes: &without,
             max_new_nodes: 9,
             claim_of_pod: &promised,

@@ -70,15 +70,15 @@ impl Topology {
     /// Takes all domains from those where new nodes for pods of these kinds may lie to which the last, which asks for no more
     /// than is required, may go: nothing can be had there. False when there was none.
     pub(crate) fn withdraw_unusable_domains(&mut self, classes: &[PodClassId]) -> bool {
-        let Some(bare) = classes.last().copied() else { return false };
+        let Some(required_class) = classes.last().copied() else { return false };
         let mut barren: Vec<(TopologyKeyId, Domain)> = Vec::new();
-        for (axis, offered) in &self.class_constraints[bare].new_node_domains {
-            let open = offered.iter().filter(|domain| self.allows(bare, *axis, Some(**domain)));
-            barren.extend(open.map(|domain| (*axis, *domain)));
+        for (topology_key, offered) in &self.class_constraints[required_class].new_node_domains {
+            let open = offered.iter().filter(|domain| self.allows(required_class, *topology_key, Some(**domain)));
+            barren.extend(open.map(|domain| (*topology_key, *domain)));
         }
-        for (axis, domain) in &barren {
-            for kind in classes {
-                let offered = self.class_constraints[*kind].new_node_domains.get_mut(axis);
+        for (topology_key, domain) in &barren {
+            for class in classes {
+                let offered = self.class_constraints[*class].new_node_domains.get_mut(topology_key);
                 offered.into_iter().for_each(|offered| offered.retain(|other| other != domain));
             }
         }
@@ -178,9 +178,8 @@ impl Topology {
         let pods = u32::try_from(pods).unwrap_or(u32::MAX);
         let shares = links.constraints.iter().map(|ask| match (*ask, self.key_of(ask.group())) {
             (TopologyConstraint::Spread { max_skew: skew, counts_self: true, .. }, HOSTNAME_KEY) => skew,
-            (TopologyConstraint::Spread { counts_self: true, .. }, axis) => {
-                pods.div_ceil(links.new_node_domains.get(&axis).map_or(1, |offered| offered.len().max(1) as u32))
-            }
+            (TopologyConstraint::Spread { counts_self: true, .. }, topology_key) => pods
+                .div_ceil(links.new_node_domains.get(&topology_key).map_or(1, |offered| offered.len().max(1) as u32)),
             (TopologyConstraint::AntiAffinity { .. }, HOSTNAME_KEY) => 1,
             (
                 TopologyConstraint::Spread { .. }

@@ -29,17 +29,17 @@ pub(crate) struct TopologyKeys {
 impl TopologyKeys {
     pub(crate) fn new(zones: &[Zone]) -> Self {
         let keys = vec![labels::interned(labels::HOSTNAME), labels::interned(labels::ZONE)];
-        let mut axes = Self { keys, domains: vec![BTreeMap::new(); 2] };
+        let mut known_keys = Self { keys, domains: vec![BTreeMap::new(); 2] };
         for zone in zones {
-            axes.domain_id(ZONE_KEY, &zone.text());
+            known_keys.domain_id(ZONE_KEY, &zone.text());
         }
-        axes
+        known_keys
     }
 
     /// The number of a topology key.
     pub(crate) fn key_id(&mut self, key: &Arc<str>) -> TopologyKeyId {
-        if let Some(axis) = self.keys.iter().position(|known| known == key) {
-            return axis;
+        if let Some(topology_key) = self.keys.iter().position(|known| known == key) {
+            return topology_key;
         }
         self.keys.push(Arc::clone(key));
         self.domains.push(BTreeMap::new());

@@ -81,12 +81,12 @@ impl Topology {
         &mut self,
         shape: &PodShape,
         own: &Arc<PodShape>,
-        (to_be_made, bins): (&[SharedVolumeId], &ExistingNodes),
+        (to_be_made, existing_nodes): (&[SharedVolumeId], &ExistingNodes),
     ) {
-        let kind = self.class_constraints.len() as u32;
+        let class = self.class_constraints.len() as u32;
         let (mut asks, mut counted) = (Vec::new(), Vec::new());
         for spread in &shape.spread {
-            asks.push(self.spread_constraint(own, spread, bins));
+            asks.push(self.spread_constraint(own, spread, existing_nodes));
         }
         let affinity = shape.affinity.as_deref();
         // What is preferred stands behind what is required.
@@ -94,18 +94,18 @@ impl Topology {
         let all = affinity.map(|affinity| affinity.near.as_slice()).unwrap_or_default();
         let (near, preferred) = all.split_at(required.0.min(all.len()));
         for term in near {
-            let group = self.group_id(&term.topology_key, CountedPods::ByAllTerms(near.to_vec()), None, bins);
+            let group = self.group_id(&term.topology_key, CountedPods::ByAllTerms(near.to_vec()), None, existing_nodes);
             asks.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::Required });
         }
         for term in preferred {
-            let group = self.group_id(&term.topology_key, CountedPods::ByTerm(term.clone()), None, bins);
+            let group = self.group_id(&term.topology_key, CountedPods::ByTerm(term.clone()), None, existing_nodes);
             asks.push(TopologyConstraint::Affinity {
                 group,
                 strength: ConstraintStrength::Preferred { counts_self: self.term_selects(term, own) },
             });
         }
         for (n, term) in affinity.into_iter().flat_map(|affinity| &affinity.apart).enumerate() {
-            let group = self.group_id(&term.topology_key, CountedPods::ByTerm(term.clone()), None, bins);
+            let group = self.group_id(&term.topology_key, CountedPods::ByTerm(term.clone()), None, existing_nodes);
             let itself = self.term_selects(term, own);
             let want = if n < required.1 {
                 ConstraintStrength::Required
@@ -115,11 +115,21 @@ impl Topology {
             asks.push(TopologyConstraint::AntiAffinity { group, strength: want });
         }
         for term in own.affinity.iter().flat_map(|affinity| &affinity.apart) {
-            counted.push(self.group_id(&term.topology_key, CountedPods::InverseAntiAffinity(term.clone()), None, bins));
+            counted.push(self.group_id(
+                &term.topology_key,
+                CountedPods::InverseAntiAffinity(term.clone()),
+                None,
+                existing_nodes,
+            ));
         }
         for shared in to_be_made {
             // Such a volume is made in the zone of the first that has it; it is not asked for by any other.
-            let group = self.group_id(&labels::interned(labels::ZONE), CountedPods::SharingVolume(*shared), None, bins);
+            let group = self.group_id(
+                &labels::interned(labels::ZONE),
+                CountedPods::SharingVolume(*shared),
+                None,
+                existing_nodes,
+            );
             asks.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::SharedVolume });
             counted.push(group);
         }
@@ -132,10 +142,10 @@ impl Topology {
             new_node_domains: BTreeMap::new(),
         });
         for label in &own.labels {
-            self.classes_by_label.entry((Arc::clone(label.0), Arc::clone(label.1))).or_default().push(kind);
+            self.classes_by_label.entry((Arc::clone(label.0), Arc::clone(label.1))).or_default().push(class);
         }
         for group in self.groups_by_label.matching(&own.labels) {
-            self.link(kind, group);
+            self.link(class, group);
         }
     }
 
@@ -148,8 +158,8 @@ impl Topology {
             self.groups[number].add_domain(domain);
             let group = &self.groups[number];
             // Kinds that are still to be placed will reckon with it.
-            let unaware = |kind: &u32| {
-                let links = &self.class_constraints[*kind as usize];
+            let unaware = |class: &u32| {
+                let links = &self.class_constraints[*class as usize];
                 links.new_node_domains.contains_key(&key_id)
                     && self.allowed_domains(links, key_id).all(|open| open != domain)
             };
@@ -237,8 +247,8 @@ impl Topology {
         filter: Option<NodeFilter>,
         existing: &ExistingNodes,
     ) -> GroupId {
-        let axis = self.keys.key_id(key);
-        let identity = TopologyGroupKey { key: axis, counted: counting, filter: filter.map(Arc::new) };
+        let topology_key = self.keys.key_id(key);
+        let identity = TopologyGroupKey { key: topology_key, counted: counting, filter: filter.map(Arc::new) };
         if let Some(known) = self.group_ids.get(&identity) {
             return *known;
         }
@@ -246,20 +256,20 @@ impl Topology {
         let group = self.build_group(identity.clone(), existing);
         self.groups.push(group);
         self.groups_by_label.add(identity.counted.selector(), number);
-        let kinds: Vec<u32> = match identity.counted.selector().iter().find_map(single_label) {
+        let classes: Vec<u32> = match identity.counted.selector().iter().find_map(single_label) {
             Some(label) => self.classes_by_label.get(&label).cloned().unwrap_or_default(),
             None => (0..self.class_constraints.len() as u32).collect(),
         };
         self.group_ids.insert(identity, number);
-        for kind in kinds {
-            self.link(kind, number);
+        for class in classes {
+            self.link(class, number);
         }
         number
     }
 
     /// A group with what runs, and with what has been placed so far.
     fn build_group(&mut self, identity: TopologyGroupKey, existing: &ExistingNodes) -> TopologyGroup {
-        let axis = identity.key;
+        let topology_key = identity.key;
         let accepts = |labels: &Labels, taints: &[_]| {
             identity.filter.as_deref().is_none_or(|filter| filter.accepts(labels, taints))
         };
@@ -275,13 +285,13 @@ impl Topology {
             .existing_pods
             .nodes
             .iter()
-            .map(|node| match axis {
+            .map(|node| match topology_key {
                 _ if !accepts(&node.labels, &node.taints) => None,
                 HOSTNAME_KEY => existing.host_domain(&node.name),
-                _ => self.keys.domain_of_labels(axis, &node.labels),
+                _ => self.keys.domain_of_labels(topology_key, &node.labels),
             })
             .collect();
-        if axis != HOSTNAME_KEY {
+        if topology_key != HOSTNAME_KEY {
             domains.iter().flatten().for_each(|domain| group.add_domain(*domain));
         }
         for (_, places) in
@@ -294,12 +304,12 @@ impl Topology {
             }
         }
         existing.each_placed(identity.filter.as_deref(), |site, placed| {
-            let Some(domain) = existing.domain(site, axis, &mut self.keys) else { return };
-            if axis != HOSTNAME_KEY {
+            let Some(domain) = existing.domain(site, topology_key, &mut self.keys) else { return };
+            if topology_key != HOSTNAME_KEY {
                 group.add_domain(domain);
             }
-            for (kind, pods) in placed {
-                let own = &self.class_constraints[*kind as usize].shape;
+            for (class, pods) in placed {
+                let own = &self.class_constraints[*class as usize].shape;
                 if counts_pod(&self.namespaces, &identity.counted, own) {
                     group.add(domain, *pods);
                 }
