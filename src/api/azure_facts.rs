@@ -35,9 +35,9 @@ pub enum FactsError {
     Region(String),
 }
 
-/// What the object says.
+/// The facts in the ConfigMap.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedFacts {
     /// The region that all facts are of.
     pub region: Region,
     /// The facts.
@@ -48,20 +48,20 @@ pub struct Published {
     pub unreadable: Vec<String>,
 }
 
-/// One fact.
+/// One fact with its age, or why it could not be read.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry<T> {
+struct DatedFact<T> {
     #[serde(skip_serializing_if = "Option::is_none")]
     as_of: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    failing: Option<Failing>,
+    failing: Option<FailedFetch>,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<T>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Failing {
+struct FailedFetch {
     at: Timestamp,
     why: Arc<str>,
     times: u32,
@@ -141,7 +141,7 @@ const FLAGS: [Flag; 7] = [
     ("spot", |s| s.spot_eligible, |s| s.spot_eligible = true),
 ];
 
-impl Published {
+impl PublishedFacts {
     /// The ConfigMap's data.
     #[must_use]
     pub fn data(&self) -> BTreeMap<String, String> {
@@ -216,9 +216,9 @@ impl Published {
 
     fn insert<T: Serialize>(&self, data: &mut BTreeMap<String, String>, kind: FactKind, fact: Option<(Timestamp, T)>) {
         let failing =
-            self.failing.get(&kind).map(|f| Failing { at: f.at, why: Arc::clone(&f.reason), times: f.consecutive });
+            self.failing.get(&kind).map(|f| FailedFetch { at: f.at, why: Arc::clone(&f.reason), times: f.consecutive });
         let (as_of, value) = fact.map_or((None, None), |(as_of, value)| (Some(as_of), Some(value)));
-        let entry = Entry { as_of, failing, value };
+        let entry = DatedFact { as_of, failing, value };
         if entry.as_of.is_none() && entry.failing.is_none() {
             return;
         }
@@ -239,13 +239,13 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn read_fact<W: DeserializeOwned, T>(&mut self, kind: FactKind, meant: impl FnOnce(W) -> T) -> Option<Fact<T>> {
         let text = self.data.get(kind.as_str())?;
-        match serde_json::from_str::<Entry<W>>(text) {
+        match serde_json::from_str::<DatedFact<W>>(text) {
             Err(error) => {
                 self.unreadable.push(format!("{}: {error}", kind.as_str()));
                 None
             }
-            Ok(Entry { as_of, failing, value }) => {
-                if let Some(Failing { at, why, times }) = failing {
+            Ok(DatedFact { as_of, failing, value }) => {
+                if let Some(FailedFetch { at, why, times }) = failing {
                     self.failing.insert(kind, FetchFailure { at, reason: why, consecutive: times });
                 }
                 Some(Fact { as_of: as_of?, value: meant(value?) })
@@ -350,7 +350,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn everything(region: &str) -> Published {
+    fn everything(region: &str) -> PublishedFacts {
         let region = Region::new(region).unwrap();
         let offered = Catalog::embedded().unwrap().region(&region).unwrap().sizes;
         let as_of = time("2026-11-21T20:00:00Z");
@@ -388,13 +388,13 @@ mod tests {
             locks: Some(Fact { as_of, value: (0..20).map(lock).collect() }),
         };
         let failing = FetchFailure { at: as_of, reason: Arc::from("the price list answered 500"), consecutive: 3 };
-        Published { region, facts: known, failing: [(FactKind::Prices, failing)].into(), unreadable: Vec::new() }
+        PublishedFacts { region, facts: known, failing: [(FactKind::Prices, failing)].into(), unreadable: Vec::new() }
     }
 
     #[test]
     fn what_is_written_is_read() {
         let published = everything("westeurope");
-        assert_eq!(Published::read(&published.data()).unwrap(), published);
+        assert_eq!(PublishedFacts::read(&published.data()).unwrap(), published);
     }
 
     #[test]
@@ -417,13 +417,13 @@ mod tests {
         let mut data = published.data();
         data.insert("quota".to_owned(), "{".to_owned());
         data.insert("fashion".to_owned(), "of a newer version".to_owned());
-        let read = Published::read(&data).unwrap();
+        let read = PublishedFacts::read(&data).unwrap();
         assert_eq!(read.facts.quota, None);
         assert!(read.unreadable[0].starts_with("quota: "), "{:?}", read.unreadable);
         assert_eq!(read.facts.sizes, published.facts.sizes);
         data.insert("version".to_owned(), "2".to_owned());
-        assert_eq!(Published::read(&data), Err(FactsError::Version("2".to_owned())));
-        assert!(Published::read(&BTreeMap::new()).is_err());
+        assert_eq!(PublishedFacts::read(&data), Err(FactsError::Version("2".to_owned())));
+        assert!(PublishedFacts::read(&BTreeMap::new()).is_err());
     }
 
     #[test]
@@ -431,7 +431,7 @@ mod tests {
         let entry = r#"{"asOf":"2026-11-21T20:00:00Z","value":{"Standard_D4s_v5":[0,38400000]}}"#;
         let data = [("version", FORMAT_VERSION), ("region", "westeurope"), ("prices", entry)];
         let data = data.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-        let prices = Published::read(&data).unwrap().facts.prices.unwrap().value;
+        let prices = PublishedFacts::read(&data).unwrap().facts.prices.unwrap().value;
         let spot = Some(HourlyPrice::from_nanos(38_400_000));
         assert_eq!(prices.values().next(), Some(&SizePrices { on_demand: None, spot }));
     }

@@ -86,8 +86,8 @@ pub fn buffer_status(
         Resolved::NotReady(reason, why) => ("False", *reason, why.clone()),
     };
     let generation = object.metadata.generation;
-    let standing = provisioning_condition(resolved, placement).map(|standing| ("Provisioning", standing));
-    for (name, (state, reason, message)) in [("ReadyForProvisioning", ready)].into_iter().chain(standing) {
+    let provisioning = provisioning_condition(resolved, placement).map(|provisioning| ("Provisioning", provisioning));
+    for (name, (state, reason, message)) in [("ReadyForProvisioning", ready)].into_iter().chain(provisioning) {
         let state = ConditionState { name, status: state, reason, message: &message };
         let condition = common::condition(&known.conditions, &state, generation, now);
         upsert_condition(&mut status.conditions, condition);
@@ -96,10 +96,10 @@ pub fn buffer_status(
 }
 
 /// A condition's status, reason and message.
-type Said = (&'static str, &'static str, String);
+type ConditionText = (&'static str, &'static str, String);
 
 /// Where the chunks have their room; `None` while no pass has looked at them.
-fn provisioning_condition(resolved: &Resolved, placement: Option<&BufferPlacement>) -> Option<Said> {
+fn provisioning_condition(resolved: &Resolved, placement: Option<&BufferPlacement>) -> Option<ConditionText> {
     let chunks = match resolved {
         Resolved::NotReady(..) => {
             return Some(("False", "NotReadyForProvisioning", "the buffer is not ReadyForProvisioning".to_owned()));
@@ -116,12 +116,12 @@ fn provisioning_condition(resolved: &Resolved, placement: Option<&BufferPlacemen
     if *there == chunks {
         return Some(("True", "FitsExistingCapacity", format!("all {chunks} chunks fit on existing nodes")));
     }
-    let mut said = format!("of {chunks} chunks: {there} on existing nodes, {coming} on launching nodes");
+    let mut message = format!("of {chunks} chunks: {there} on existing nodes, {coming} on launching nodes");
     if *nowhere > 0 {
         let why = why.as_deref().unwrap_or_default();
-        said.push_str(&format!(", {nowhere} cannot be scheduled: {why}"));
+        message.push_str(&format!(", {nowhere} cannot be scheduled: {why}"));
     }
-    Some(("False", "RequiresNewCapacity", said))
+    Some(("False", "RequiresNewCapacity", message))
 }
 
 fn upsert_condition(conditions: &mut Vec<Condition>, condition: Condition) {

@@ -4,7 +4,7 @@
 //! comments: this is a second look, for whoever needs it.
 
 use super::Position;
-use super::tree::position;
+use super::parser::position;
 use granit_parser::{Event, Parser, options};
 
 /// A comment.

@@ -9,19 +9,19 @@
 mod chunk;
 mod comments;
 pub mod edit;
+mod parser;
 mod scalar;
 pub mod spans;
-mod tree;
 
 use crate::field_path::{Path, Segment};
 pub use chunk::{Chunk, chunks};
 pub use comments::{Comment, comments};
+pub use parser::{MAX_DEPTH, MAX_NODES};
+use parser::{PositionedValue, ValueKind};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use tree::{Kind, Node};
-pub use tree::{MAX_DEPTH, MAX_NODES};
 
 /// A place in a file, both counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ pub struct Document {
     /// What the document says, with the last of duplicate keys.
     pub value: Value,
     source: Option<Origin>,
-    locations: OnceLock<BTreeMap<Path, Place>>,
+    locations: OnceLock<BTreeMap<Path, ValuePosition>>,
 }
 
 /// The text that a document was read from.
@@ -86,7 +86,7 @@ impl PartialEq for Document {
 
 /// Where a value and its key stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct ValuePosition {
     key: Position,
     value: Position,
 }
@@ -111,11 +111,11 @@ impl Document {
     }
 
     /// Reads the text again, for the places alone.
-    fn locations(&self) -> &BTreeMap<Path, Place> {
+    fn locations(&self) -> &BTreeMap<Path, ValuePosition> {
         self.locations.get_or_init(|| {
             let mut places = BTreeMap::new();
             if let Some(Origin { text, chunk, document_index: nth }) = &self.source {
-                let root = tree::parse(text, chunk).0.into_iter().nth(*nth);
+                let root = parser::parse(text, chunk).0.into_iter().nth(*nth);
                 if let Some(root) = root {
                     record_locations(&root, root.at, &Path::root(), &mut places);
                 }
@@ -124,7 +124,7 @@ impl Document {
         })
     }
 
-    fn location(&self, path: &Path) -> Place {
+    fn location(&self, path: &Path) -> ValuePosition {
         let places = self.locations();
         let mut segments = path.segments();
         loop {
@@ -134,12 +134,12 @@ impl Document {
                     *place
                 } else {
                     // The value is absent: the name of what lacks it says more than its first line.
-                    Place { value: place.key, ..*place }
+                    ValuePosition { value: place.key, ..*place }
                 };
             }
             let Some((_, rest)) = segments.split_last() else {
                 let start = Position { line: 1, column: 1 };
-                return Place { key: start, value: start };
+                return ValuePosition { key: start, value: start };
             };
             segments = rest;
         }
@@ -171,8 +171,8 @@ pub fn read(file: &str, text: &str) -> Reading {
 /// Reads a part of a text, which [`chunks`] has cut out of it.
 #[must_use]
 pub fn read_chunk(file: &Arc<str>, text: &Arc<str>, chunk: Chunk) -> Reading {
-    let (roots, problems) = tree::parse(text, &chunk);
-    let document = |(nth, root): (usize, Node)| Document {
+    let (roots, problems) = parser::parse(text, &chunk);
+    let document = |(nth, root): (usize, PositionedValue)| Document {
         file: Arc::clone(file),
         value: value(root),
         source: Some(Origin { text: Arc::clone(text), chunk: chunk.clone(), document_index: nth }),
@@ -181,11 +181,11 @@ pub fn read_chunk(file: &Arc<str>, text: &Arc<str>, chunk: Chunk) -> Reading {
     Reading { documents: roots.into_iter().enumerate().map(document).collect(), problems }
 }
 
-fn value(node: Node) -> Value {
+fn value(node: PositionedValue) -> Value {
     match node.kind {
-        Kind::Scalar(value) => value,
-        Kind::List(items) => items.into_iter().map(value).collect(),
-        Kind::Map(entries) => {
+        ValueKind::Scalar(value) => value,
+        ValueKind::List(items) => items.into_iter().map(value).collect(),
+        ValueKind::Map(entries) => {
             let mut map = Map::with_capacity(entries.len());
             for entry in entries {
                 map.insert(entry.key, value(entry.value));
@@ -196,16 +196,16 @@ fn value(node: Node) -> Value {
 }
 
 /// Notes where a value, its key and all in it stand.
-fn record_locations(node: &Node, key: Position, path: &Path, places: &mut BTreeMap<Path, Place>) {
-    let value = if matches!(node.kind, Kind::Scalar(Value::Null)) { key } else { node.at };
-    places.insert(path.clone(), Place { key, value });
+fn record_locations(node: &PositionedValue, key: Position, path: &Path, places: &mut BTreeMap<Path, ValuePosition>) {
+    let value = if matches!(node.kind, ValueKind::Scalar(Value::Null)) { key } else { node.at };
+    places.insert(path.clone(), ValuePosition { key, value });
     match &node.kind {
-        Kind::Scalar(_) => {}
-        Kind::List(items) => {
+        ValueKind::Scalar(_) => {}
+        ValueKind::List(items) => {
             let items = items.iter().enumerate();
             items.for_each(|(i, item)| record_locations(item, item.at, &path.index(i), places));
         }
-        Kind::Map(entries) => {
+        ValueKind::Map(entries) => {
             entries
                 .iter()
                 .for_each(|e| record_locations(&e.value, e.at, &path.with(Segment::Key(Arc::from(&*e.key))), places));

@@ -3,7 +3,7 @@
 //! A tree of byte ranges for those who change a text ([`super::edit`]). It holds one document at a time, and keeps
 //! aliases and merge keys as they are written.
 
-use super::tree::MAX_DEPTH;
+use super::parser::MAX_DEPTH;
 use super::{Position, Problem, ProblemKind, scalar};
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, StructureStyle, options};
 use serde_json::{Map, Value};
@@ -11,18 +11,18 @@ use std::ops::Range;
 
 /// A value and its bytes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Node {
+pub struct SpannedValue {
     /// Its bytes, with its tag, without comments after it; for a null that is not written, the place after the colon.
     pub range: Range<usize>,
     /// An anchor names it, so aliases may repeat it.
     pub is_anchored: bool,
     /// What it is.
-    pub kind: Kind,
+    pub kind: SpannedKind,
 }
 
 /// What a value is.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Kind {
+pub enum SpannedKind {
     /// Text, a number, a boolean or null.
     Scalar(Value),
     /// `*name`.
@@ -32,20 +32,20 @@ pub enum Kind {
         /// It is written in braces.
         flow: bool,
         /// Its entries as written.
-        entries: Vec<Entry>,
+        entries: Vec<SpannedEntry>,
     },
     /// A list. `flow` is true for `[…]`.
     List {
         /// It is written in brackets.
         flow: bool,
         /// Its items.
-        items: Vec<Node>,
+        items: Vec<SpannedValue>,
     },
 }
 
 /// A key with its value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct SpannedEntry {
     /// The key; `None` when it is no text.
     pub key: Option<String>,
     /// Bytes of the key.
@@ -55,10 +55,10 @@ pub struct Entry {
     /// `<<`, whose value brings entries of its own.
     pub is_merge_key: bool,
     /// The value.
-    pub value: Node,
+    pub value: SpannedValue,
 }
 
-impl Entry {
+impl SpannedEntry {
     /// The byte after the entry, comments not counted.
     #[must_use]
     pub fn end(&self) -> usize {
@@ -66,15 +66,15 @@ impl Entry {
     }
 }
 
-impl Node {
+impl SpannedValue {
     /// What the value says; null for what an alias stands for.
     #[must_use]
     pub fn value(&self) -> Value {
         match &self.kind {
-            Kind::Scalar(value) => value.clone(),
-            Kind::Alias => Value::Null,
-            Kind::List { items, .. } => items.iter().map(Self::value).collect(),
-            Kind::Map { entries, .. } => {
+            SpannedKind::Scalar(value) => value.clone(),
+            SpannedKind::Alias => Value::Null,
+            SpannedKind::List { items, .. } => items.iter().map(Self::value).collect(),
+            SpannedKind::Map { entries, .. } => {
                 let pairs = entries.iter().filter_map(|e| Some((e.key.clone()?, e.value.value())));
                 Value::Object(pairs.collect::<Map<_, _>>())
             }
@@ -86,10 +86,10 @@ impl Node {
     pub fn is_shared(&self) -> bool {
         self.is_anchored
             || match &self.kind {
-                Kind::Scalar(_) => false,
-                Kind::Alias => true,
-                Kind::List { items, .. } => items.iter().any(Self::is_shared),
-                Kind::Map { entries, .. } => entries.iter().any(|e| e.is_merge_key || e.value.is_shared()),
+                SpannedKind::Scalar(_) => false,
+                SpannedKind::Alias => true,
+                SpannedKind::List { items, .. } => items.iter().any(Self::is_shared),
+                SpannedKind::Map { entries, .. } => entries.iter().any(|e| e.is_merge_key || e.value.is_shared()),
             }
     }
 
@@ -97,19 +97,19 @@ impl Node {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         match &self.kind {
-            Kind::Scalar(value) => value.is_null(),
-            Kind::Alias => false,
-            Kind::Map { entries, .. } => entries.is_empty(),
-            Kind::List { items, .. } => items.is_empty(),
+            SpannedKind::Scalar(value) => value.is_null(),
+            SpannedKind::Alias => false,
+            SpannedKind::Map { entries, .. } => entries.is_empty(),
+            SpannedKind::List { items, .. } => items.is_empty(),
         }
     }
 }
 
 /// One document with its comments.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tree {
+pub struct DocumentSpans {
     /// The document; `None` when it says nothing.
-    pub root: Option<Node>,
+    pub root: Option<SpannedValue>,
     /// The text of each comment after its `#`, trimmed.
     pub comments: Vec<String>,
 }
@@ -142,7 +142,7 @@ pub fn documents(text: &str) -> Result<Vec<Range<usize>>, Problem> {
 ///
 /// # Errors
 /// A [`Problem`] of syntax, or that there are several documents.
-pub fn tree(text: &str) -> Result<Tree, Problem> {
+pub fn tree(text: &str) -> Result<DocumentSpans, Problem> {
     let parser = Parser::new_from_str_with_options(text, options! { emit_comments: true });
     let mut builder = Builder { text, parser, comments: Vec::new() };
     let mut root = None;
@@ -153,7 +153,7 @@ pub fn tree(text: &str) -> Result<Tree, Problem> {
             event => root = Some(builder.node(&event, &span, 0)?),
         }
     }
-    Ok(Tree { root, comments: builder.comments })
+    Ok(DocumentSpans { root, comments: builder.comments })
 }
 
 struct Builder<'t> {
@@ -192,7 +192,7 @@ impl<'t> Builder<'t> {
         }
     }
 
-    fn node(&mut self, event: &Event<'t>, span: &Span, depth: usize) -> Result<Node, Problem> {
+    fn node(&mut self, event: &Event<'t>, span: &Span, depth: usize) -> Result<SpannedValue, Problem> {
         if depth >= MAX_DEPTH {
             return Err(problem(span, "values are nested too deeply"));
         }
@@ -204,29 +204,29 @@ impl<'t> Builder<'t> {
                 range.end = range.start + written.trim_end().len();
                 let plain = *style == ScalarStyle::Plain && tag.is_none();
                 let value = if plain { scalar::resolve(text).ok() } else { None };
-                Kind::Scalar(value.unwrap_or_else(|| Value::String(text.to_string())))
+                SpannedKind::Scalar(value.unwrap_or_else(|| Value::String(text.to_string())))
             }
-            Event::Alias(_) => Kind::Alias,
+            Event::Alias(_) => SpannedKind::Alias,
             Event::SequenceStart(style, ..) => {
                 let (items, end) = self.list(depth, range.end)?;
                 range.end = end;
-                Kind::List { flow: *style == StructureStyle::Flow, items }
+                SpannedKind::List { flow: *style == StructureStyle::Flow, items }
             }
             Event::MappingStart(style, ..) => {
                 let (entries, end) = self.map(depth, range.end)?;
                 range.end = end;
-                Kind::Map { flow: *style == StructureStyle::Flow, entries }
+                SpannedKind::Map { flow: *style == StructureStyle::Flow, entries }
             }
             _ => return Err(problem(span, "a value is missing")),
         };
         if let Some(start) = span.tag_start.and_then(|m| m.byte_offset()) {
             range.start = range.start.min(start);
         }
-        Ok(Node { range, is_anchored: anchored, kind })
+        Ok(SpannedValue { range, is_anchored: anchored, kind })
     }
 
     /// The items, and where the list ends: after its bracket, or after its last item.
-    fn list(&mut self, depth: usize, start: usize) -> Result<(Vec<Node>, usize), Problem> {
+    fn list(&mut self, depth: usize, start: usize) -> Result<(Vec<SpannedValue>, usize), Problem> {
         let (mut items, mut end) = (Vec::new(), start);
         while let Some((event, span)) = self.next()? {
             if matches!(event, Event::SequenceEnd) {
@@ -240,7 +240,7 @@ impl<'t> Builder<'t> {
         Ok((items, end))
     }
 
-    fn map(&mut self, depth: usize, start: usize) -> Result<(Vec<Entry>, usize), Problem> {
+    fn map(&mut self, depth: usize, start: usize) -> Result<(Vec<SpannedEntry>, usize), Problem> {
         let (mut entries, mut end) = (Vec::new(), start);
         while let Some((event, span)) = self.next()? {
             if matches!(event, Event::MappingEnd) {
@@ -262,10 +262,10 @@ impl<'t> Builder<'t> {
                 value.range = colon_end..colon_end;
             }
             let text = match &key.kind {
-                Kind::Scalar(value) => scalar::key(value),
-                Kind::Alias | Kind::Map { .. } | Kind::List { .. } => None,
+                SpannedKind::Scalar(value) => scalar::key(value),
+                SpannedKind::Alias | SpannedKind::Map { .. } | SpannedKind::List { .. } => None,
             };
-            let entry = Entry { key: text, key_range: key.range, colon_end, is_merge_key: merge, value };
+            let entry = SpannedEntry { key: text, key_range: key.range, colon_end, is_merge_key: merge, value };
             end = end.max(entry.end());
             entries.push(entry);
         }
@@ -294,12 +294,12 @@ mod tests {
     use super::*;
 
     fn slices(text: &str) -> Vec<String> {
-        fn walk(node: &Node, text: &str, found: &mut Vec<String>) {
+        fn walk(node: &SpannedValue, text: &str, found: &mut Vec<String>) {
             found.push(text[node.range.clone()].to_owned());
             match &node.kind {
-                Kind::Scalar(_) | Kind::Alias => {}
-                Kind::List { items, .. } => items.iter().for_each(|i| walk(i, text, found)),
-                Kind::Map { entries, .. } => entries.iter().for_each(|e| walk(&e.value, text, found)),
+                SpannedKind::Scalar(_) | SpannedKind::Alias => {}
+                SpannedKind::List { items, .. } => items.iter().for_each(|i| walk(i, text, found)),
+                SpannedKind::Map { entries, .. } => entries.iter().for_each(|e| walk(&e.value, text, found)),
             }
         }
         let mut found = Vec::new();

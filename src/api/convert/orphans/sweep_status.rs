@@ -32,13 +32,18 @@ const MAX_QUOTE: usize = 1024;
 pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -> OrphanSweepStatus {
     let known = sweep.status.as_ref().and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let generation = sweep.metadata.generation;
-    let orphans =
-        || report.totals.iter().filter(|((_, standing), _)| *standing == Classification::Orphan).map(|(_, t)| t);
+    let orphans = || {
+        report
+            .totals
+            .iter()
+            .filter(|((_, classification), _)| *classification == Classification::Orphan)
+            .map(|(_, t)| t)
+    };
     let observed = report.observed_at.to_string();
-    let outlook = &report.summary;
+    let summary = &report.summary;
     let cost = orphans().map(|t| t.price).fold(HourlyPrice::ZERO, |sum, price| sum + price);
-    let approvals: Vec<_> = outlook.approvals.iter().take(MAX_APPROVALS).map(approval).collect();
-    let kept = outlook.orphans_kept_by_refusal.iter().map(|((kind, refusal), count)| KeptCount {
+    let approvals: Vec<_> = summary.approvals.iter().take(MAX_APPROVALS).map(approval).collect();
+    let kept = summary.orphans_kept_by_refusal.iter().map(|((kind, refusal), count)| KeptCount {
         count: i64::from(*count),
         kind: kind.as_str().to_owned(),
         refusal: refusal.category().to_owned(),
@@ -47,19 +52,19 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
     OrphanSweepStatus {
         addresses: Some(orphans().map(|t| i64::from(t.addresses)).sum()),
         approvals: (!approvals.is_empty()).then_some(approvals),
-        collected_last_day: Some(outlook.deletions_in_window.into()),
+        collected_last_day: Some(summary.deletions_in_window.into()),
         conditions: Some(conditions(report, known, generation, now)),
         cost_per_hour_nano_usd: Some(cost.nanos()),
         cost_per_month: Some(cost.over(MONTH).to_string()),
         counts: Some(ResourceKind::ALL.into_iter().map(|kind| count(report, kind)).collect()),
         discrepancies: Some(report.discrepancies.iter().take(MAX_LIST_ENTRIES).map(discrepancy).collect()),
         findings: Some(report.findings.iter().take(MAX_REPORTED_FINDINGS).map(finding).collect()),
-        kept: outlook.orphans_kept_by_refusal.first_key_value().map(|_| kept.collect()),
+        kept: summary.orphans_kept_by_refusal.first_key_value().map(|_| kept.collect()),
         last_run: Some(LastRun { started_at: observed.clone(), finished_at: Some(observed), ..LastRun::default() }),
-        last_whole_inventory: outlook.last_complete_inventory_at.map(|t| t.to_string()),
-        most_per_day: Some(outlook.cap.into()),
-        next_collection: outlook.next_collection.map(|t| t.to_string()),
-        next_observation: outlook.next_inventory.map(|t| t.to_string()),
+        last_whole_inventory: summary.last_complete_inventory_at.map(|t| t.to_string()),
+        most_per_day: Some(summary.cap.into()),
+        next_collection: summary.next_collection.map(|t| t.to_string()),
+        next_observation: summary.next_inventory.map(|t| t.to_string()),
         observed_generation: generation,
         orphans: Some(orphans().map(|t| i64::from(t.resources)).sum()),
         report_only: Some(report.report_only.iter().take(MAX_LIST_ENTRIES).map(report_only).collect()),
@@ -121,7 +126,8 @@ fn approval(found: &ApprovalStatus) -> WireApproval {
 }
 
 fn count(report: &SweepReport, kind: ResourceKind) -> KindCount {
-    let of = |standing| Some(report.totals.get(&(kind, standing)).map_or(0, |total| i64::from(total.resources)));
+    let of =
+        |classification| Some(report.totals.get(&(kind, classification)).map_or(0, |total| i64::from(total.resources)));
     KindCount {
         foreign: of(Classification::Foreign),
         in_flight: of(Classification::InFlight),
@@ -189,13 +195,13 @@ mod tests {
         Timestamp::from_second(1_772_000_000 + seconds).unwrap()
     }
 
-    fn report(standing: Classification, halted: Option<&str>) -> SweepReport {
+    fn report(classification: Classification, halted: Option<&str>) -> SweepReport {
         let id = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/networkInterfaces/n";
         let found = Finding {
             id: ArmId::new(id).unwrap(),
             kind: ResourceKind::Nic,
             incarnation: Arc::from("guid"),
-            classification: standing,
+            classification,
             evidence: vec![Arc::from("no link")],
             refusals: vec![DeletionRefusal::Mode, DeletionRefusal::TooYoung, DeletionRefusal::Mode],
             price: HourlyPrice::parse_usd("0.004").unwrap(),
@@ -207,7 +213,7 @@ mod tests {
             sweep: ObjectName::new("s").unwrap(),
             observed_at: at(60),
             findings: vec![found; 60],
-            totals: [((ResourceKind::Nic, standing), total)].into(),
+            totals: [((ResourceKind::Nic, classification), total)].into(),
             report_only: Vec::new(),
             discrepancies: Vec::new(),
             halted: halted.map(Arc::from),

@@ -7,7 +7,7 @@ pub(crate) mod requests;
 pub(crate) mod spread;
 
 use crate::convert::common;
-use crate::convert::pods::pod_affinity::Own;
+use crate::convert::pods::pod_affinity::PodIdentity;
 use crate::convert::violations::Violations;
 use crate::field_path::Path;
 use crate::types::duration;
@@ -62,7 +62,7 @@ fn read(
     let labels = common::labels(metadata.labels.as_ref());
     let at_spec = at.key("spec");
     let (selector, alternatives) = node_affinity::node_affinity(spec, &at_spec, found);
-    let own = Own { namespace, labels: &labels };
+    let own = PodIdentity { namespace, labels: &labels };
     let (spread, soft_spread) = spread::spread(spec, &labels, &at_spec, found);
     let (affinity, preferences) = pod_affinity::affinity(spec, own, &at_spec, found);
     let preferences = Preferences { spread: soft_spread, ..preferences };

@@ -15,15 +15,20 @@ use std::sync::Arc;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// What a pod's terms say of the pod itself.
+/// The pod whose terms are read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Own<'p> {
+pub(crate) struct PodIdentity<'p> {
     pub(crate) namespace: &'p Namespace,
     pub(crate) labels: &'p Labels,
 }
 
 /// What the pod must have around it, and what it would like; spread constraints are read elsewhere.
-pub(crate) fn affinity(spec: &PodSpec, own: Own<'_>, at: &Path, found: &mut Violations) -> (PodAffinity, Preferences) {
+pub(crate) fn affinity(
+    spec: &PodSpec,
+    own: PodIdentity<'_>,
+    at: &Path,
+    found: &mut Violations,
+) -> (PodAffinity, Preferences) {
     let (mut must, mut likes) = (PodAffinity::default(), Preferences::default());
     let Some(affinity) = &spec.affinity else { return (must, likes) };
     let at = at.key("affinity");
@@ -65,14 +70,19 @@ fn preferred_nodes(affinity: &NodeAffinity, at: &Path, found: &mut Violations) -
     all
 }
 
-fn required_terms(list: Option<&[PodAffinityTerm]>, own: Own<'_>, at: &Path, found: &mut Violations) -> Vec<PodTerm> {
+fn required_terms(
+    list: Option<&[PodAffinityTerm]>,
+    own: PodIdentity<'_>,
+    at: &Path,
+    found: &mut Violations,
+) -> Vec<PodTerm> {
     let list = list.unwrap_or_default().iter().enumerate();
     list.filter_map(|(i, wire)| term(wire, own, &at.key(REQUIRED).index(i), found)).collect()
 }
 
 fn preferred_terms(
     list: Option<&[WeightedPodAffinityTerm]>,
-    own: Own<'_>,
+    own: PodIdentity<'_>,
     at: &Path,
     found: &mut Violations,
 ) -> Vec<(i32, PodTerm)> {
@@ -95,7 +105,7 @@ fn heaviest_first<T>(list: &mut [(i32, T)]) {
     list.sort_by_key(|(weight, _)| Reverse(*weight));
 }
 
-fn term(wire: &PodAffinityTerm, own: Own<'_>, at: &Path, found: &mut Violations) -> Option<PodTerm> {
+fn term(wire: &PodAffinityTerm, own: PodIdentity<'_>, at: &Path, found: &mut Violations) -> Option<PodTerm> {
     let mut namespaces = BTreeSet::new();
     for (i, name) in wire.namespaces.iter().flatten().enumerate() {
         namespaces.extend(found.take(&at.key("namespaces").index(i), Namespace::new(name)));

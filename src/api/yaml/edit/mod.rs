@@ -1,22 +1,22 @@
 //! Edits of one value of a document that keep the rest of its text.
 //!
-//! An [`Edit`] says what is to be changed. [`Edit::apply`] does it to a value. [`Sheet::changes`] does it to the text
+//! An [`Edit`] says what is to be changed. [`Edit::apply`] does it to a value. [`EditableText::changes`] does it to the text
 //! at the spans of what is concerned, so that comments, order, quotes and blank lines stay. Who edits reads the text
 //! again and compares it with the value: both ways must lead to the same.
 
 mod block;
+mod editable_text;
 mod flow;
 mod render;
-mod sheet;
 
 use crate::field_path::{Path, Segment};
+pub use editable_text::{Change, EditableText, apply_changes};
 use serde_json::{Map, Value};
-pub use sheet::{Change, Sheet, apply_changes};
 use std::fmt;
 
 /// Where a map gets a new entry. Where the key that is named is absent, that is the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum InsertPosition {
     /// Before the entry of this key, and before its comments.
     Before(String),
     /// Right after the entry of this key.
@@ -47,7 +47,7 @@ pub enum Edit {
         /// The map that gets it; an absent value there counts as an empty map.
         parent: Path,
         /// Where in the map.
-        place: Place,
+        place: InsertPosition,
         /// Its key.
         key: String,
         /// Its value.
@@ -108,7 +108,7 @@ impl Edit {
             Self::Move { from, parent, key } => {
                 let taken = parent_map(value, from).and_then(|(map, key)| map.shift_remove(&key));
                 if let Some(taken) = taken {
-                    insert(value, parent, &Place::End, (key, &taken));
+                    insert(value, parent, &InsertPosition::End, (key, &taken));
                 }
             }
             Self::CommentOut { path, .. } | Self::RemoveEmpty { path } => {
@@ -120,7 +120,7 @@ impl Edit {
     }
 }
 
-fn insert(root: &mut Value, parent: &Path, place: &Place, (key, value): (&str, &Value)) {
+fn insert(root: &mut Value, parent: &Path, place: &InsertPosition, (key, value): (&str, &Value)) {
     let Some(parent) = at_mut(root, parent.segments()) else {
         return;
     };
@@ -130,9 +130,9 @@ fn insert(root: &mut Value, parent: &Path, place: &Place, (key, value): (&str, &
     if let Some(map) = parent.as_object_mut() {
         let position = |k: &str| map.keys().position(|key| key == k);
         let index = match place {
-            Place::Before(key) => position(key),
-            Place::After(key) => position(key).map(|i| i + 1),
-            Place::End => None,
+            InsertPosition::Before(key) => position(key),
+            InsertPosition::After(key) => position(key).map(|i| i + 1),
+            InsertPosition::End => None,
         };
         map.shift_insert(index.unwrap_or(map.len()), key.to_owned(), value.clone());
     }

@@ -3,7 +3,7 @@ use crate::yaml::read;
 
 /// Makes an edit in the text, and checks that the text then says what the edited value says.
 fn edited(text: &str, edit: &Edit) -> String {
-    let changes = Sheet::read(text).unwrap().changes(edit, &Path::root()).unwrap();
+    let changes = EditableText::read(text).unwrap().changes(edit, &Path::root()).unwrap();
     let new = apply_changes(text, changes).unwrap();
     let mut value = read("t", text).documents[0].value.clone();
     edit.apply(&mut value);
@@ -14,7 +14,7 @@ fn edited(text: &str, edit: &Edit) -> String {
 }
 
 fn refused(text: &str, edit: &Edit) -> String {
-    Sheet::read(text).unwrap().changes(edit, &Path::root()).unwrap_err().message
+    EditableText::read(text).unwrap().changes(edit, &Path::root()).unwrap_err().message
 }
 
 fn set(path: &str, value: &str) -> Edit {
@@ -26,7 +26,7 @@ fn moved(from: &str, parent: &str, key: &str) -> Edit {
 }
 
 fn insert(parent: &str, before: Option<&str>, key: &str, value: Value) -> Edit {
-    let place = before.map_or(Place::End, |key| Place::Before(key.to_owned()));
+    let place = before.map_or(InsertPosition::End, |key| InsertPosition::Before(key.to_owned()));
     Edit::Insert { parent: Path::from_dotted(parent), place, key: key.to_owned(), value }
 }
 
@@ -160,7 +160,7 @@ fn an_entry_is_put_in_with_the_indentation_around_it() {
             "- a:\n    b: 1\n",
             &Edit::Insert {
                 parent: Path::root().index(0).key("a"),
-                place: Place::End,
+                place: InsertPosition::End,
                 key: "m".to_owned(),
                 value: 1.into(),
             }
@@ -173,7 +173,7 @@ fn an_entry_is_put_in_with_the_indentation_around_it() {
 fn an_entry_is_put_right_after_another() {
     let after = |key: &str| Edit::Insert {
         parent: Path::from_dotted("a"),
-        place: Place::After(key.to_owned()),
+        place: InsertPosition::After(key.to_owned()),
         key: "m".to_owned(),
         value: "x".into(),
     };

@@ -12,49 +12,49 @@ pub const MAX_DEPTH: usize = 100;
 
 /// A value and where it stands.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
+pub(super) struct PositionedValue {
     pub(super) at: Position,
-    pub(super) kind: Kind,
+    pub(super) kind: ValueKind,
 }
 
 /// What a value is.
 #[derive(Debug, Clone)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     Scalar(Value),
-    List(Vec<Node>),
-    Map(Vec<Entry>),
+    List(Vec<PositionedValue>),
+    Map(Vec<MapEntry>),
 }
 
 /// A key with its value.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct MapEntry {
     pub(super) key: String,
     pub(super) at: Position,
-    pub(super) value: Node,
+    pub(super) value: PositionedValue,
     /// It came by a merge key, so an explicit key may stand beside it.
     from_merge_key: bool,
 }
 
-impl Node {
+impl PositionedValue {
     fn size(&self) -> usize {
         1 + match &self.kind {
-            Kind::Scalar(_) => 0,
-            Kind::List(items) => items.iter().map(Self::size).sum(),
-            Kind::Map(entries) => entries.iter().map(|e| e.value.size()).sum(),
+            ValueKind::Scalar(_) => 0,
+            ValueKind::List(items) => items.iter().map(Self::size).sum(),
+            ValueKind::Map(entries) => entries.iter().map(|e| e.value.size()).sum(),
         }
     }
 
     fn depth(&self) -> usize {
         1 + match &self.kind {
-            Kind::Scalar(_) => 0,
-            Kind::List(items) => items.iter().map(Self::depth).max().unwrap_or(0),
-            Kind::Map(entries) => entries.iter().map(|e| e.value.depth()).max().unwrap_or(0),
+            ValueKind::Scalar(_) => 0,
+            ValueKind::List(items) => items.iter().map(Self::depth).max().unwrap_or(0),
+            ValueKind::Map(entries) => entries.iter().map(|e| e.value.depth()).max().unwrap_or(0),
         }
     }
 }
 
 /// All documents of a part of a text that are whole and not empty, and what is wrong with it.
-pub(super) fn parse(text: &str, chunk: &Chunk) -> (Vec<Node>, Vec<Problem>) {
+pub(super) fn parse(text: &str, chunk: &Chunk) -> (Vec<PositionedValue>, Vec<Problem>) {
     let text = text.get(chunk.bytes.clone()).unwrap_or_default();
     let mut builder = Builder {
         lines: chunk.lines,
@@ -66,7 +66,7 @@ pub(super) fn parse(text: &str, chunk: &Chunk) -> (Vec<Node>, Vec<Problem>) {
     let mut roots = Vec::new();
     loop {
         match builder.document() {
-            Ok(Some(root)) if matches!(root.kind, Kind::Scalar(Value::Null)) => {}
+            Ok(Some(root)) if matches!(root.kind, ValueKind::Scalar(Value::Null)) => {}
             Ok(Some(root)) => roots.push(root),
             Ok(None) => break,
             Err(Stop { problem, fatal }) => {
@@ -91,7 +91,7 @@ struct Builder<'t> {
     /// The lines before the text.
     lines: usize,
     parser: Parser<'t, granit_parser::StrInput<'t>>,
-    anchors: BTreeMap<usize, Node>,
+    anchors: BTreeMap<usize, PositionedValue>,
     nodes: usize,
     problems: Vec<Problem>,
 }
@@ -114,7 +114,7 @@ impl<'t> Builder<'t> {
     }
 
     /// The next document; `None` at the end of the text.
-    fn document(&mut self) -> Result<Option<Node>, Stop> {
+    fn document(&mut self) -> Result<Option<PositionedValue>, Stop> {
         self.anchors.clear();
         loop {
             match self.next()? {
@@ -153,27 +153,27 @@ impl<'t> Builder<'t> {
         Ok(())
     }
 
-    fn node(&mut self, event: Event<'t>, at: Position, depth: usize) -> Result<Node, Stop> {
+    fn node(&mut self, event: Event<'t>, at: Position, depth: usize) -> Result<PositionedValue, Stop> {
         self.count(1, at)?;
         if depth >= MAX_DEPTH {
             return Err(syntax(at, format!("values are nested deeper than {MAX_DEPTH} levels")));
         }
         let anchor = event.anchor_id();
         let kind = match event {
-            Event::Scalar(text, style, _, tag) => Kind::Scalar(scalar_value(&text, style, tag.as_deref(), at)?),
-            Event::SequenceStart(..) => Kind::List(self.list(depth)?),
-            Event::MappingStart(..) => Kind::Map(self.map(depth)?),
+            Event::Scalar(text, style, _, tag) => ValueKind::Scalar(scalar_value(&text, style, tag.as_deref(), at)?),
+            Event::SequenceStart(..) => ValueKind::List(self.list(depth)?),
+            Event::MappingStart(..) => ValueKind::Map(self.map(depth)?),
             Event::Alias(id) => return self.alias(id, at, depth),
             _ => return Err(syntax(at, "a value is missing")),
         };
-        let node = Node { at, kind };
+        let node = PositionedValue { at, kind };
         if let Some(id) = anchor.filter(|id| *id != 0) {
             self.anchors.insert(id, node.clone());
         }
         Ok(node)
     }
 
-    fn alias(&mut self, id: usize, at: Position, depth: usize) -> Result<Node, Stop> {
+    fn alias(&mut self, id: usize, at: Position, depth: usize) -> Result<PositionedValue, Stop> {
         let Some(target) = self.anchors.get(&id) else {
             return Err(syntax(at, "an alias refers to a value that contains it"));
         };
@@ -183,10 +183,10 @@ impl<'t> Builder<'t> {
         if depth + levels > MAX_DEPTH {
             return Err(syntax(at, format!("values are nested deeper than {MAX_DEPTH} levels")));
         }
-        Ok(Node { at, kind })
+        Ok(PositionedValue { at, kind })
     }
 
-    fn list(&mut self, depth: usize) -> Result<Vec<Node>, Stop> {
+    fn list(&mut self, depth: usize) -> Result<Vec<PositionedValue>, Stop> {
         let mut items = Vec::new();
         while let Some((event, at)) = self.next()? {
             if matches!(event, Event::SequenceEnd) {
@@ -197,8 +197,8 @@ impl<'t> Builder<'t> {
         Ok(items)
     }
 
-    fn map(&mut self, depth: usize) -> Result<Vec<Entry>, Stop> {
-        let mut entries: Vec<Entry> = Vec::new();
+    fn map(&mut self, depth: usize) -> Result<Vec<MapEntry>, Stop> {
+        let mut entries: Vec<MapEntry> = Vec::new();
         let mut index: BTreeMap<String, usize> = BTreeMap::new();
         while let Some((event, at)) = self.next()? {
             if matches!(event, Event::MappingEnd) {
@@ -217,11 +217,11 @@ impl<'t> Builder<'t> {
                 continue;
             }
             let key = match key.kind {
-                Kind::Scalar(value) => scalar::key(&value),
-                Kind::List(_) | Kind::Map(_) => None,
+                ValueKind::Scalar(value) => scalar::key(&value),
+                ValueKind::List(_) | ValueKind::Map(_) => None,
             };
             let key = key.ok_or_else(|| syntax(at, "a key must be a string, not null, a list or a map"))?;
-            let entry = Entry { key, at, value, from_merge_key: false };
+            let entry = MapEntry { key, at, value, from_merge_key: false };
             if let Some(first) = insert_entry(&mut entries, &mut index, entry) {
                 self.problems.push(first);
             }
@@ -231,7 +231,7 @@ impl<'t> Builder<'t> {
 }
 
 /// Puts an entry, in place of one with the same key. Two explicit ones are a problem.
-fn insert_entry(entries: &mut Vec<Entry>, index: &mut BTreeMap<String, usize>, entry: Entry) -> Option<Problem> {
+fn insert_entry(entries: &mut Vec<MapEntry>, index: &mut BTreeMap<String, usize>, entry: MapEntry) -> Option<Problem> {
     let Some(&i) = index.get(&entry.key) else {
         index.insert(entry.key.clone(), entries.len());
         entries.push(entry);
@@ -247,11 +247,11 @@ fn insert_entry(entries: &mut Vec<Entry>, index: &mut BTreeMap<String, usize>, e
 }
 
 /// Entries of the value of a merge key. Of several maps the first wins, so it comes last.
-fn merge_key_entries(value: Node) -> Result<Vec<Entry>, Stop> {
+fn merge_key_entries(value: PositionedValue) -> Result<Vec<MapEntry>, Stop> {
     let at = value.at;
     match value.kind {
-        Kind::Map(entries) => Ok(entries.into_iter().map(|e| Entry { from_merge_key: true, ..e }).collect()),
-        Kind::List(items) if items.iter().all(|i| matches!(i.kind, Kind::Map(_))) => {
+        ValueKind::Map(entries) => Ok(entries.into_iter().map(|e| MapEntry { from_merge_key: true, ..e }).collect()),
+        ValueKind::List(items) if items.iter().all(|i| matches!(i.kind, ValueKind::Map(_))) => {
             let parts: Result<Vec<_>, _> = items.into_iter().rev().map(merge_key_entries).collect();
             Ok(parts?.into_iter().flatten().collect())
         }

@@ -1,10 +1,10 @@
 //! The text of a document, and where its entries are.
 
 use super::render::{self, Style};
-use super::{Edit, Place, Refusal, block, flow};
+use super::{Edit, InsertPosition, Refusal, block, flow};
 use crate::field_path::{Path, Segment};
 use crate::yaml::Problem;
-use crate::yaml::spans::{self, Entry, Kind, Node, Tree};
+use crate::yaml::spans::{self, DocumentSpans, SpannedEntry, SpannedKind, SpannedValue};
 use serde_json::Value;
 use std::ops::Range;
 
@@ -48,39 +48,39 @@ pub fn apply_changes(text: &str, mut changes: Vec<Change>) -> Result<String, Ref
 
 /// A text of one document, ready to be edited. It ends with a line break.
 #[derive(Debug)]
-pub struct Sheet<'t> {
+pub struct EditableText<'t> {
     pub(super) text: &'t str,
     pub(super) style: Style,
-    tree: Tree,
+    tree: DocumentSpans,
     /// Where its lines end. Thousands of edits ask, and all of a text may stand on one line.
     line_breaks: Vec<usize>,
 }
 
 /// An entry of a map.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Spot<'a> {
+pub(super) struct EntryRef<'a> {
     /// The map.
-    pub(super) map: &'a Node,
+    pub(super) map: &'a SpannedValue,
     /// Which of its entries.
     pub(super) index: usize,
-    pub(super) entry: &'a Entry,
+    pub(super) entry: &'a SpannedEntry,
     /// The entry whose value the map is; none for the root and for items of lists.
-    pub(super) parent: Option<&'a Entry>,
+    pub(super) parent: Option<&'a SpannedEntry>,
 }
 
 /// A map that gets an entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target<'a> {
-    pub(super) node: &'a Node,
+    pub(super) node: &'a SpannedValue,
     /// The entry whose value the map is.
-    pub(super) entry: Option<&'a Entry>,
+    pub(super) entry: Option<&'a SpannedEntry>,
     /// The map stands in braces, its own or those around it.
     pub(super) in_flow: bool,
 }
 
 /// What is put into a map: the same entry in three ways, of which the target takes one.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct NewEntryText {
     /// `key: value` for between braces.
     pub(super) inline: String,
     /// Lines of a block, which stand at `column`.
@@ -89,7 +89,7 @@ pub(super) struct Piece {
     pub(super) column: usize,
 }
 
-impl<'t> Sheet<'t> {
+impl<'t> EditableText<'t> {
     /// Reads a text of one document.
     ///
     /// # Errors
@@ -119,49 +119,52 @@ impl<'t> Sheet<'t> {
         match edit {
             Edit::Set { path, value } => self.set(&full(path), value),
             Edit::Rename { path, to } => {
-                let spot = self.entry_at(&full(path))?;
-                let range = spot.entry.key_range.clone();
+                let entry_ref = self.entry_at(&full(path))?;
+                let range = entry_ref.entry.key_range.clone();
                 let text = render::text_like(to, &self.text[range.clone()], self.style.json);
                 Ok(vec![Change { range, text }])
             }
             Edit::Insert { parent, place, key, value } => {
-                let piece = Piece {
+                let new_entry = NewEntryText {
                     inline: self.inline(key, &render::flow(value, self.style.json)),
                     lines: render::block(key, value, 0, self.style),
                     column: 0,
                 };
-                self.insert(&self.map_at(&full(parent))?, place, &piece)
+                self.insert(&self.map_at(&full(parent))?, place, &new_entry)
             }
             Edit::Move { from, parent, key } => {
-                let spot = self.entry_at(&full(from))?;
-                check_unshared(spot)?;
+                let entry_ref = self.entry_at(&full(from))?;
+                check_unshared(entry_ref)?;
                 let target = self.map_at(&full(parent))?;
-                let piece =
-                    if spot.is_flow() { flow::extract(self, spot, key) } else { block::extract(self, spot, key)? };
-                let mut changes = self.insert(&target, &Place::End, &piece)?;
-                changes.extend(match (spot.is_flow(), target.in_flow) {
-                    (true, _) => flow::remove(self, spot),
-                    (false, true) => block::remove_keeping_comments(self, spot)?,
-                    (false, false) => block::remove_with_comments(self, spot)?,
+                let new_entry = if entry_ref.is_flow() {
+                    flow::extract(self, entry_ref, key)
+                } else {
+                    block::extract(self, entry_ref, key)?
+                };
+                let mut changes = self.insert(&target, &InsertPosition::End, &new_entry)?;
+                changes.extend(match (entry_ref.is_flow(), target.in_flow) {
+                    (true, _) => flow::remove(self, entry_ref),
+                    (false, true) => block::remove_keeping_comments(self, entry_ref)?,
+                    (false, false) => block::remove_with_comments(self, entry_ref)?,
                 });
                 Ok(changes)
             }
             Edit::CommentOut { path, why } => {
-                let spot = self.entry_at(&full(path))?;
-                check_unshared(spot)?;
-                if spot.is_flow() {
-                    Ok(flow::remove_keeping_comments(self, spot))
+                let entry_ref = self.entry_at(&full(path))?;
+                check_unshared(entry_ref)?;
+                if entry_ref.is_flow() {
+                    Ok(flow::remove_keeping_comments(self, entry_ref))
                 } else {
-                    block::comment_out(self, spot, why)
+                    block::comment_out(self, entry_ref, why)
                 }
             }
             Edit::RemoveEmpty { path } => {
-                let spot = self.entry_at(&full(path))?;
-                check_unshared(spot)?;
-                if spot.is_flow() {
-                    Ok(flow::remove_keeping_comments(self, spot))
+                let entry_ref = self.entry_at(&full(path))?;
+                check_unshared(entry_ref)?;
+                if entry_ref.is_flow() {
+                    Ok(flow::remove_keeping_comments(self, entry_ref))
                 } else {
-                    block::remove_keeping_comments(self, spot)
+                    block::remove_keeping_comments(self, entry_ref)
                 }
             }
         }
@@ -171,11 +174,16 @@ impl<'t> Sheet<'t> {
         format!("{}: {value}", render::text(key, self.style.json))
     }
 
-    fn insert(&self, target: &Target<'_>, place: &Place, piece: &Piece) -> Result<Vec<Change>, Refusal> {
+    fn insert(
+        &self,
+        target: &Target<'_>,
+        place: &InsertPosition,
+        new_entry: &NewEntryText,
+    ) -> Result<Vec<Change>, Refusal> {
         if target.in_flow {
-            flow::insert(self, target, place, piece)
+            flow::insert(self, target, place, new_entry)
         } else {
-            block::insert(self, target, place, piece)
+            block::insert(self, target, place, new_entry)
         }
     }
 
@@ -196,17 +204,17 @@ impl<'t> Sheet<'t> {
     }
 
     /// The entry at a path.
-    fn entry_at(&self, path: &Path) -> Result<Spot<'_>, Refusal> {
+    fn entry_at(&self, path: &Path) -> Result<EntryRef<'_>, Refusal> {
         let Some((Segment::Key(key), rest)) = path.segments().split_last() else {
             return Err(Refusal::new(0, format!("{path} is not an entry of a map")));
         };
         let parent = Path::root().join(rest);
         let Target { node, entry: above, .. } = self.map_at(&parent)?;
-        let Kind::Map { entries, .. } = &node.kind else {
+        let SpannedKind::Map { entries, .. } = &node.kind else {
             return Err(Refusal::new(node.range.start, format!("{parent} is not a map")));
         };
         let (index, entry) = find(entries, key, node)?;
-        Ok(Spot { map: node, index, entry, parent: above })
+        Ok(EntryRef { map: node, index, entry, parent: above })
     }
 
     /// The value at a path, and what is around it.
@@ -216,13 +224,13 @@ impl<'t> Sheet<'t> {
         for segment in path.segments() {
             check_not_alias(here.node)?;
             match (&here.node.kind, segment) {
-                (Kind::Map { entries, flow }, Segment::Key(key)) => {
+                (SpannedKind::Map { entries, flow }, Segment::Key(key)) => {
                     let (_, entry) = find(entries, key, here.node)?;
                     let node = &entry.value;
                     let in_flow = *flow || (is_flow(node) && !node.is_empty()) || self.contains_comment(node);
                     here = Target { node, entry: Some(entry), in_flow };
                 }
-                (Kind::List { items, flow }, Segment::Index(index)) => {
+                (SpannedKind::List { items, flow }, Segment::Index(index)) => {
                     let missing = || Refusal::new(here.node.range.start, format!("{path} does not exist"));
                     let node = items.get(*index).ok_or_else(missing)?;
                     here = Target { node, entry: None, in_flow: *flow || is_flow(node) };
@@ -235,7 +243,7 @@ impl<'t> Sheet<'t> {
     }
 
     /// Empty braces with a comment between them.
-    fn contains_comment(&self, node: &Node) -> bool {
+    fn contains_comment(&self, node: &SpannedValue) -> bool {
         is_flow(node) && node.is_empty() && self.text[node.range.clone()].contains('#')
     }
 
@@ -250,26 +258,26 @@ impl<'t> Sheet<'t> {
     }
 }
 
-impl Spot<'_> {
+impl EntryRef<'_> {
     fn is_flow(&self) -> bool {
         is_flow(self.map)
     }
 
-    pub(super) fn entries(&self) -> &[Entry] {
+    pub(super) fn entries(&self) -> &[SpannedEntry] {
         match &self.map.kind {
-            Kind::Map { entries, .. } => entries,
-            Kind::Scalar(_) | Kind::Alias | Kind::List { .. } => &[],
+            SpannedKind::Map { entries, .. } => entries,
+            SpannedKind::Scalar(_) | SpannedKind::Alias | SpannedKind::List { .. } => &[],
         }
     }
 }
 
 /// The comments in a part of the text that an entry fills.
-pub(super) fn comments<'t>(sheet: &Sheet<'t>, entry: &Entry, part: Range<usize>) -> Vec<&'t str> {
-    let text: &'t str = sheet.text;
+pub(super) fn comments<'t>(document: &EditableText<'t>, entry: &SpannedEntry, part: Range<usize>) -> Vec<&'t str> {
+    let text: &'t str = document.text;
     let mut found = Vec::new();
     let mut at = part.start;
     while at < part.end {
-        let next = sheet.line_end(at).min(part.end);
+        let next = document.line_end(at).min(part.end);
         if let Some(start) = comment_start(text, entry, at..next) {
             found.push(text[start..next].trim_end());
         }
@@ -279,39 +287,41 @@ pub(super) fn comments<'t>(sheet: &Sheet<'t>, entry: &Entry, part: Range<usize>)
 }
 
 /// Where the comment of a line begins: after a blank, and in no scalar of the entry.
-fn comment_start(text: &str, entry: &Entry, line: Range<usize>) -> Option<usize> {
+fn comment_start(text: &str, entry: &SpannedEntry, line: Range<usize>) -> Option<usize> {
     let begins = |at: &usize| *at == 0 || text.as_bytes()[at - 1].is_ascii_whitespace();
     let mut candidates = text[line.clone()].match_indices('#').map(|(i, _)| line.start + i).filter(begins);
     candidates.find(|at| !entry.key_range.contains(at) && !in_scalar(&entry.value, *at))
 }
 
-fn in_scalar(node: &Node, at: usize) -> bool {
+fn in_scalar(node: &SpannedValue, at: usize) -> bool {
     match &node.kind {
-        Kind::Scalar(_) | Kind::Alias => node.range.contains(&at),
-        Kind::List { items, .. } => items.iter().any(|i| in_scalar(i, at)),
-        Kind::Map { entries, .. } => entries.iter().any(|e| e.key_range.contains(&at) || in_scalar(&e.value, at)),
+        SpannedKind::Scalar(_) | SpannedKind::Alias => node.range.contains(&at),
+        SpannedKind::List { items, .. } => items.iter().any(|i| in_scalar(i, at)),
+        SpannedKind::Map { entries, .. } => {
+            entries.iter().any(|e| e.key_range.contains(&at) || in_scalar(&e.value, at))
+        }
     }
 }
 
-fn is_flow(node: &Node) -> bool {
-    matches!(node.kind, Kind::Map { flow: true, .. } | Kind::List { flow: true, .. })
+fn is_flow(node: &SpannedValue) -> bool {
+    matches!(node.kind, SpannedKind::Map { flow: true, .. } | SpannedKind::List { flow: true, .. })
 }
 
-fn is_json(root: &Node, text: &str) -> bool {
+fn is_json(root: &SpannedValue, text: &str) -> bool {
     match &root.kind {
-        Kind::Map { flow: true, entries } => entries.iter().all(|e| text[e.key_range.clone()].starts_with('"')),
+        SpannedKind::Map { flow: true, entries } => entries.iter().all(|e| text[e.key_range.clone()].starts_with('"')),
         _ => false,
     }
 }
 
 /// The columns of the first level below the root.
-fn indent_width(root: &Node, text: &str) -> Option<usize> {
-    let Kind::Map { flow: false, entries } = &root.kind else {
+fn indent_width(root: &SpannedValue, text: &str) -> Option<usize> {
+    let SpannedKind::Map { flow: false, entries } = &root.kind else {
         return None;
     };
     let column = |at: usize| at - text[..at].rfind('\n').map_or(0, |i| i + 1);
     entries.iter().find_map(|entry| match &entry.value.kind {
-        Kind::Map { flow: false, entries: inner } => {
+        SpannedKind::Map { flow: false, entries: inner } => {
             let inner = inner.first()?;
             column(inner.key_range.start).checked_sub(column(entry.key_range.start)).filter(|n| *n > 0)
         }
@@ -319,7 +329,7 @@ fn indent_width(root: &Node, text: &str) -> Option<usize> {
     })
 }
 
-fn find<'a>(entries: &'a [Entry], key: &str, map: &Node) -> Result<(usize, &'a Entry), Refusal> {
+fn find<'a>(entries: &'a [SpannedEntry], key: &str, map: &SpannedValue) -> Result<(usize, &'a SpannedEntry), Refusal> {
     let mut found = entries.iter().enumerate().filter(|(_, e)| e.key.as_deref() == Some(key) && !e.is_merge_key);
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one),
@@ -336,15 +346,15 @@ fn find<'a>(entries: &'a [Entry], key: &str, map: &Node) -> Result<(usize, &'a E
     }
 }
 
-fn check_not_alias(node: &Node) -> Result<(), Refusal> {
-    if node.is_anchored || node.kind == Kind::Alias { Err(shared_error(node)) } else { Ok(()) }
+fn check_not_alias(node: &SpannedValue) -> Result<(), Refusal> {
+    if node.is_anchored || node.kind == SpannedKind::Alias { Err(shared_error(node)) } else { Ok(()) }
 }
 
-fn check_unshared(spot: Spot<'_>) -> Result<(), Refusal> {
-    if spot.entry.value.is_shared() { Err(shared_error(&spot.entry.value)) } else { Ok(()) }
+fn check_unshared(entry_ref: EntryRef<'_>) -> Result<(), Refusal> {
+    if entry_ref.entry.value.is_shared() { Err(shared_error(&entry_ref.entry.value)) } else { Ok(()) }
 }
 
-fn shared_error(node: &Node) -> Refusal {
+fn shared_error(node: &SpannedValue) -> Refusal {
     let message = "this must change, but is shared through an anchor or alias: write it out, then migrate";
     Refusal::new(node.range.start, message)
 }
