@@ -40,7 +40,7 @@ pub(super) struct ConsolidationContext<'a> {
     pub(super) threads: NonZeroUsize,
     /// What may be bought, for whoever asks: it is made once.
     pub(super) available_offerings: &'a dyn Fn() -> &'a AvailableOfferings,
-    /// The room that CapacityBuffers have.
+    /// The capacity that CapacityBuffers have.
     pub(super) buffer_room: &'a BufferRoom,
 }
 
@@ -124,14 +124,15 @@ fn nodes_being_deleted(found: &[Candidate<'_>], plan: &Plan) -> BTreeSet<NodeNam
     found.iter().filter(goes).map(|c| c.node.name.clone()).collect()
 }
 
-/// No pod waits, but those that the last pass of provisioning found no place for: room that is free is no use to them.
+/// No pod waits, but those that the last pass of provisioning found no place for: capacity that is free is no use to
+/// them.
 fn no_placeable_pods_pending(context: &ConsolidationContext<'_>) -> bool {
     let hopeless: BTreeSet<_> = context.provision.unplaced.iter().flat_map(|u| &u.pods).map(|p| &p.key).collect();
     context.snapshot.pending().values().flatten().all(|key| hopeless.contains(key))
 }
 
-/// Nodes with pods or with room that is kept, those that have waited longest for their turn first, and then those with the most money per pod.
-/// Those that this very sight has no use for are left out.
+/// Nodes with pods or with capacity that is kept, those that have waited longest for their turn first, and then those
+/// with the most money per pod. Those that this very sight has no use for are left out.
 fn ordered_candidates<'c, 'a>(
     context: &ConsolidationContext<'_>,
     used: &[&'c Candidate<'a>],

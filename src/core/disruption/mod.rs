@@ -32,7 +32,7 @@ const VALIDATION_DELAY: SignedDuration = SignedDuration::from_secs(15);
 /// Nodes that a budget holds back are looked at again after this time: a budget's window opens by the clock alone.
 pub(crate) const BUDGET_RETRY: SignedDuration = SignedDuration::from_mins(1);
 
-/// What disruption remembers. All of it is disposable: after a crash a finding has to hold for 15 s anew, and a
+/// What disruption remembers. All of it is disposable: after a crash a finding has to hold for 15 s again, and a
 /// replacement that was under way is a node like any other, which consolidation finds again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DisruptionMemory {
@@ -69,7 +69,7 @@ pub fn disrupt(
     }
     memory.last_pass = Some(now);
     if snapshot.buffers_unsynced {
-        // A node without pods may be somebody's room.
+        // A node without pods may be capacity of a CapacityBuffer.
         plan.wake_at(now + settings.disruption_poll_interval);
         return plan;
     }

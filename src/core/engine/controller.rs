@@ -1,8 +1,8 @@
 //! The control loop over Snapshot, deciders and executor.
 //!
-//! A pure state machine without a clock: the embedded world and the live controller drive the very same one. A
-//! decision is asked as a [`DecisionRequest`], which may be answered on another thread while changes keep coming in; what it
-//! decided about objects that have moved since is dropped, and asked anew.
+//! A pure state machine without a clock: the embedded world and the live controller drive the very same one. A decision
+//! is asked as a [`DecisionRequest`], which may be answered on another thread while changes keep coming in; what it
+//! decided about objects that have moved since is dropped, and decided again.
 
 use super::decide::{Memory, decide};
 use super::executor::Executor;
@@ -151,7 +151,7 @@ impl Controller {
         }
     }
 
-    /// The catalogue has changed: instance types are made anew by the next [`Controller::refresh_instance_types`].
+    /// The catalogue has changed: instance types are rebuilt by the next [`Controller::refresh_instance_types`].
     pub fn invalidate_instance_types(&mut self) {
         self.instance_types.clear();
         self.snapshot.invalidate_instance_types();
@@ -167,7 +167,7 @@ impl Controller {
         self.snapshot.set_infrastructure(surroundings);
     }
 
-    /// Waits with disruption until it is known which room CapacityBuffers ask for.
+    /// Waits with disruption until it is known which capacity CapacityBuffers request.
     pub fn mark_buffers_unsynced(&mut self) {
         self.snapshot.buffers_unsynced = true;
     }

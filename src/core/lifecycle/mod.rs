@@ -101,7 +101,7 @@ impl ClaimReconciler<'_> {
 
     fn launch(&mut self, claim: &Claim) {
         if self.snapshot.pause.blocks(PauseSwitch::Launch) {
-            // Afterwards it is looked at anew, however late it is.
+            // Afterwards it is looked at again, however late it is.
             self.memory.launched.remove(&claim.name);
             return;
         }

@@ -1,7 +1,7 @@
 //! Time limit and backoff of one script run.
 //!
 //! A claim may not be held up for as long as Azure asks: a wait that is longer than what is left ends the run, and the
-//! lifecycle decides anew.
+//! lifecycle decides again.
 
 use crate::model::errors::CloudError;
 use crate::model::names::Uid;

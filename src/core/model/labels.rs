@@ -105,7 +105,7 @@ pub const WELL_KNOWN: [&str; 28] = [
     FIPS_ENABLED,
 ];
 
-/// True when the provider sets this label by itself.
+/// True when the provider sets this label itself.
 #[must_use]
 pub fn is_well_known(key: &str) -> bool {
     WELL_KNOWN.contains(&key)

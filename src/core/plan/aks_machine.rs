@@ -35,7 +35,7 @@ pub struct AksMachineSpec {
     pub security: SecurityProfile,
     /// Subnet of its class; `None` is that of its pool.
     pub subnet: Option<ArmId>,
-    /// What its kubelet is told.
+    /// What its kubelet is configured with.
     pub kubelet: KubeletSpec,
 }
 

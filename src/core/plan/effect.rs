@@ -215,7 +215,7 @@ pub struct VmSpec {
     pub tags: Tags,
     /// The NodeClaim that its kubelet will announce itself for.
     pub claim: ClaimName,
-    /// What its kubelet is told.
+    /// What its kubelet is configured with.
     pub kubelet: KubeletSpec,
     /// Its OS disk is a premium one, which not every size takes; else it is a standard SSD.
     pub premium_disk: bool,
@@ -278,7 +278,7 @@ pub struct RecordChange {
     pub inventory_at: Option<Timestamp>,
 }
 
-/// How much there is of one kind and standing.
+/// How much there is of one kind and classification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResourceTotal {
     /// How many resources.
@@ -296,9 +296,10 @@ pub struct SweepReport {
     pub sweep: ObjectName,
     /// When the inventory was complete.
     pub observed_at: Timestamp,
-    /// Findings, dearest first, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. What something alive links to is only counted.
+    /// Findings, most expensive first, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. What something alive links to
+    /// is only counted.
     pub findings: Vec<Finding>,
-    /// How much there is of each kind and standing.
+    /// How much there is of each kind and classification.
     pub totals: BTreeMap<(ResourceKind, Classification), ResourceTotal>,
     /// Public IPs and frontends that nothing uses, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. Nothing deletes them.
     pub report_only: Vec<ReportOnlyFinding>,

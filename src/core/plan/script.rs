@@ -1,8 +1,8 @@
 //! Scripts: state machines that turn a command into effects.
 //!
 //! A script is a state machine without side effects. The executor performs the effect that it asks for and hands the
-//! reply to the next step, so the embedded world and the real one run the very same scripts. A script that is lost in
-//! a crash is started anew by the decider; its first steps find what is there already.
+//! reply to the next step, so the embedded world and the real one run the very same scripts. A script that is lost in a
+//! crash is restarted by the decider; its first steps find what is there already.
 
 use super::effect::{Effect, Reply};
 use crate::model::azure::inventory::Inventory;

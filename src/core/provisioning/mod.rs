@@ -27,8 +27,8 @@ const NOMINATION_PERIOD: SignedDuration = SignedDuration::from_secs(20);
 /// Pods without a place are looked at again after this time, if anything that matters has changed.
 const UNPLACED_RETRY: SignedDuration = SignedDuration::from_secs(10);
 
-/// What provisioning remembers. All of it is disposable: after a crash the batch window starts anew, and the pods that
-/// a lost pass has made claims for fit those claims, which are found in flight.
+/// What provisioning remembers. All of it is disposable: after a crash the batch window restarts, and the pods that a
+/// lost pass has made claims for fit those claims, which are found in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProvisionMemory {
     batch_window: BatchWindow,
@@ -36,8 +36,8 @@ pub struct ProvisionMemory {
     last_pass: Option<(StateGenerations, Timestamp)>,
     /// Nodes and claims that pods were placed on lately, and until when they count as wanted.
     pub nominated: BTreeMap<Target, Timestamp>,
-    /// The NodeClaims in flight that waiting pods were planned for. Lost: pods are planned anew, and may be planned for
-    /// each other's claims, at the worst for one claim more.
+    /// The NodeClaims in flight that waiting pods were planned for. Lost: pods are planned again, and may be planned
+    /// for each other's claims, at the worst for one claim more.
     claim_of_pod: BTreeMap<ObjectKey, ClaimName>,
     /// What the last pass found for the chunks of each CapacityBuffer.
     pub buffer_statuses: BTreeMap<ObjectKey, BufferPlacement>,
@@ -47,7 +47,8 @@ pub struct ProvisionMemory {
     blocked_by_azure_counts: bool,
     /// Offerings that Azure has refused lately.
     pub unavailable: UnavailableOfferings,
-    /// What the nodes of all passes cost when they were planned, and what they cost at the least. Lost: it is counted anew.
+    /// What the nodes of all passes cost when they were planned, and what they cost at the least. Lost: it is counted
+    /// again.
     pub planned_cost: PlanCost,
 }
 

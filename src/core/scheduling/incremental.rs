@@ -1,9 +1,9 @@
 //! Incremental scheduler: places pods one at a time and keeps the remaining capacity between them.
 //!
-//! [`schedule`](super::schedule) places many pods at once and forgets them. This keeps the room that is left between
-//! pods, so that each of them costs a look at a few nodes and not at the whole cluster: room only shrinks here, and what
-//! a shape has found full stays full. It holds for one Snapshot; the next one begins anew, with what has been taken.
-//! Volumes are not looked at: those of a pod that is just being created are mostly not there yet.
+//! [`schedule`](super::schedule) places many pods at once and forgets them. This keeps the capacity that is left
+//! between pods, so that each of them costs a look at a few nodes and not at the whole cluster: capacity only shrinks
+//! here, and what a shape has found full stays full. It holds for one Snapshot; the next one restarts, with what has
+//! been taken. Volumes are not looked at: those of a pod that is just being created are mostly not there yet.
 
 use crate::catalog::OfferingKey;
 use crate::model::cluster::claim::PlannedOffering;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// A node that somebody would have to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedNode {
-    /// Among what is on the market, the variant of its NodePool.
+    /// Among the available offerings, the variant of its NodePool.
     pool_index: usize,
     /// Its NodePool.
     pub pool: NodePoolName,
@@ -66,7 +66,7 @@ struct ShapeState {
     relaxation: Relaxation,
     /// The zone of its place matters.
     is_zonal: bool,
-    /// By zone: the first bin that may still have room.
+    /// By zone: the first existing node that may still have room.
     cursors: BTreeMap<Option<Domain>, usize>,
     /// By zone: the node that would be bought, or why none would be, until one is. Of shapes whose zone matters, the entry
     /// without a zone says why no zone will do.
@@ -144,7 +144,7 @@ impl IncrementalScheduler {
         self.find_in(pod, None)
     }
 
-    /// Takes the room for a pod. False when its place is no more.
+    /// Takes the capacity for a pod. False when its place is no more.
     pub fn take(&mut self, pod: &Arc<Pod>, placement: &Placement) -> bool {
         let pod = self.with_default_spread(pod);
         let target = match placement {

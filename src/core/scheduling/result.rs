@@ -86,7 +86,7 @@ pub enum UnschedulableReason {
     TooLarge,
     /// The pool's limits are reached.
     LimitsExceeded,
-    /// Azure's quotas leave no room for any offering that would do; the one of the cheapest.
+    /// Azure's quotas leave no capacity for any offering that would do; the one of the cheapest.
     QuotaExceeded(QuotaShortage),
     /// What is reserved for the pool's nodes is used up, and it may buy nothing else; the cheapest.
     ReservationUsedUp(ReservationShortage),

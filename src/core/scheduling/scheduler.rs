@@ -1,9 +1,9 @@
 //! The scheduling loop: groups of pods by priority, with retries.
 //!
-//! Demands go in order. A pod goes to a node that exists or is being made, if one takes it; else to an open node, if that
-//! costs no more than a node of its own; else to a node of its own. Pods that ask nothing of their neighbours are left to
-//! [`open_greedily`](super::buy), which looks at all of them together. What one pod could not have, it may have after others were
-//! placed: demands are tried again while that helps.
+//! Demands go in order. A pod goes to a node that exists or is being made, if one takes it; else to an open node, if
+//! that costs no more than a node of its own; else to a node of its own. Pods without topology
+//! constraints are left to [`open_greedily`](super::buy), which looks at all of them together. What one pod could not
+//! have, it may have after others were placed: demands are tried again while that helps.
 
 use crate::model::cluster::pod::Pod;
 use crate::model::labels;
@@ -24,7 +24,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How often a plan is made anew because a domain came up after pods had been placed as if it were not there.
+/// How often a plan is rebuilt because a domain came up after pods had been placed as if it were not there.
 const MAX_ATTEMPTS: usize = 4;
 
 /// How often demands without a place are tried again after others found theirs.
@@ -36,7 +36,7 @@ pub fn schedule(input: Input<'_>, pods: &[Arc<Pod>]) -> SchedulingResult {
     result_of(&mut solve(input, pods))
 }
 
-/// The same, and says how dear the new nodes are beside the least that they could cost.
+/// The same, and says what the new nodes cost beside the least that they could cost.
 #[must_use]
 pub fn schedule_with_cost(input: Input<'_>, pods: &[Arc<Pod>]) -> (SchedulingResult, PlanCost) {
     let mut solved = solve(input, pods);
@@ -60,7 +60,7 @@ fn solve(input: Input<'_>, pods: &[Arc<Pod>]) -> Solution {
 }
 
 fn attempt(input: Input<'_>, pods: &[Arc<Pod>]) -> Solution {
-    // Pods that are to be placed anew leave the place where they run now.
+    // Pods that are to be rescheduled leave the place where they run now.
     let leaving: BTreeSet<&ObjectKey> = pods.iter().filter(|p| p.node.is_some()).map(|p| &p.key).collect();
     let is_topological = pods.iter().any(|pod| {
         let shape = &pod.shape;

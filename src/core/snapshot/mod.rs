@@ -1,8 +1,8 @@
 //! The Snapshot: all that the deciders know at one instant, with the indexes that they look things up by.
 //!
 //! Cheap to clone: tables share their rows until one side changes. The indexes are kept with every change, so that a
-//! decision after one event does not read twenty thousand pods; [`Snapshot::reindexed`] builds them anew, and a test
-//! holds the two against each other.
+//! decision after one event does not read twenty thousand pods; [`Snapshot::reindexed`] rebuilds them, and a test holds
+//! the two against each other.
 
 mod command_key;
 pub mod delta;
@@ -145,7 +145,7 @@ pub struct Snapshot {
     pub pause: Pause,
     /// Azure's quotas of cores; `None` where they are not known, and then they stop nobody.
     pub quota: Option<Arc<Quota>>,
-    /// CapacityBuffers have not been read yet: which room is to be kept is not known.
+    /// CapacityBuffers have not been read yet: which capacity is to be kept is not known.
     pub buffers_unsynced: bool,
     /// Room in subnets and reservations, and locks, as last known.
     pub infrastructure: Arc<InfrastructureFacts>,
@@ -281,7 +281,7 @@ impl Snapshot {
         self.instance_types.clear();
     }
 
-    /// Grows with every change of quota, room in subnets and reservations, catalogue or overlays.
+    /// Grows with every change of quota, addresses in subnets and reservations, catalogue or overlays.
     #[must_use]
     pub fn facts_generation(&self) -> u64 {
         self.facts_generation + self.overlays.generation
@@ -341,7 +341,7 @@ impl Snapshot {
         }
     }
 
-    /// The same Snapshot with its indexes built anew. They must equal those kept along the way.
+    /// The same Snapshot with its indexes rebuilt. They must equal those kept along the way.
     #[must_use]
     pub fn reindexed(&self) -> Self {
         let mut fresh = self.clone();

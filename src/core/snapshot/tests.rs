@@ -1,4 +1,4 @@
-//! The indexes are those that would be built anew, and clones are values.
+//! The indexes are those that would be rebuilt, and clones are values.
 
 use super::*;
 use crate::catalog::CapacityType::Spot;

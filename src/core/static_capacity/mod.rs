@@ -1,9 +1,9 @@
 //! Static capacity: NodePools with `spec.replicas`.
 //!
-//! A fleet is a NodePool with `spec.replicas`: so many nodes, whatever pods there are. What is missing is launched, by the
-//! same offerings, limits and quotas as other nodes; what is too much goes, those first whose loss is felt least; and
-//! nodes that are no longer what the pool asks for are replaced one for one, the new one first. How this differs from
-//! Karpenter's static pools, and why, is in `docs/decisions/0045-static-capacity.md`.
+//! A static pool is a NodePool with `spec.replicas`: so many nodes, whatever pods there are. What is missing is
+//! launched, by the same offerings, limits and quotas as other nodes; what is too much goes, those first whose loss is
+//! felt least; and nodes that are no longer what the pool asks for are replaced one for one, the new one first. How
+//! this differs from Karpenter's static pools, and why, is in `docs/decisions/0045-static-capacity.md`.
 
 mod drift;
 mod pool_member;
@@ -34,8 +34,8 @@ const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 /// A deletion that has not been seen by then has failed.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(1);
 
-/// What is remembered of fleets. All of it is disposable: after a crash a spare node counts as one too many, and then the
-/// drifted ones go first as well; a deletion is seen by then, or is asked for again.
+/// What is remembered of static pools. All of it is disposable: after a crash a spare node counts as one too many, and
+/// then the drifted ones go first as well; a deletion is seen by then, or is asked for again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StaticCapacityMemory {
     /// NodeClaims that were made to take the place of drifted ones, and when.
@@ -115,12 +115,12 @@ pub fn reconcile_static_capacity(
     plan
 }
 
-/// Decides for one fleet after another.
+/// Decides for one static pool after another.
 struct StaticPoolReconciler<'a, 'p> {
     snapshot: &'a Snapshot,
     memory: &'p mut StaticCapacityMemory,
     provision: &'a ProvisionMemory,
-    /// What becomes of pools for which there is less variety than they ask for.
+    /// What becomes of pools for which there are fewer values than their `minValues`.
     min_values: MinValuesPolicy,
     now: Timestamp,
     plan: &'p mut Plan,

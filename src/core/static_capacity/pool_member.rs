@@ -16,7 +16,7 @@ const PRIORITY_UNIT: i64 = 1 << 25;
 /// The unit in which costs and lifetimes are counted.
 const MILLI: i64 = 1_000;
 
-/// A NodeClaim that counts for its fleet.
+/// A NodeClaim that counts for its static pool.
 #[derive(Debug)]
 pub(crate) struct PoolMember<'a> {
     pub(crate) claim: &'a Arc<Claim>,

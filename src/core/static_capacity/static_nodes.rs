@@ -36,7 +36,7 @@ pub enum StaticShortfall {
     NoAvailableOffering,
     /// Its limits are reached.
     LimitsExceeded,
-    /// Azure's quotas leave no room for any of its offerings; the one of the cheapest.
+    /// Azure's quotas leave no capacity for any of its offerings; the one of the cheapest.
     QuotaExceeded(QuotaShortage),
     /// What is reserved for its nodes is used up, and it may buy nothing else; the cheapest.
     ReservationUsedUp(ReservationShortage),
@@ -72,7 +72,7 @@ impl fmt::Display for StaticShortfall {
     }
 }
 
-/// Buys nodes for the pools of a market, so many for each.
+/// Buys nodes for the pools of available offerings, so many for each.
 pub(crate) fn plan_static_nodes(input: Input<'_>, wanted: &BTreeMap<NodePoolName, usize>) -> Vec<StaticNodes> {
     let pool_offerings = &input.available.pools;
     let mut open_nodes =

@@ -28,7 +28,7 @@ fn static_pool(replicas: u64) -> NodePool {
     static_pool
 }
 
-/// A fleet whose nodes `c00`, `c01`, … have run since the start.
+/// A static pool whose nodes `c00`, `c01`, … have run since the start.
 fn standing(pool: &NodePool, nodes: usize) -> (Snapshot, Vec<Node>) {
     let mut snapshot = cluster([pool.clone()]);
     let mut all = Vec::new();
@@ -443,8 +443,8 @@ fn requirement() -> impl Strategy<Value = (&'static str, Vec<&'static str>)> {
 }
 
 proptest! {
-    /// Whatever state a fleet is in, it comes to have just its nodes, all of them as the pool asks, and meanwhile never
-    /// goes below what it has to have.
+    /// Whatever state a static pool is in, it comes to have just its nodes, all of them as the pool asks, and meanwhile
+    /// never goes below what it has to have.
     #[test]
     fn a_fleet_comes_to_what_its_pool_asks_for(
         replicas in 0_u64..6,

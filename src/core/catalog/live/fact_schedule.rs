@@ -118,7 +118,7 @@ impl FactSchedule {
         }
     }
 
-    /// A fact is known from before, and is asked for anew when its period is over.
+    /// A fact is known from before, and is requested again when its period is over.
     pub fn restore(&mut self, kind: FactKind, as_of: Timestamp) {
         if let Some(entry) = self.entries.get_mut(&kind) {
             entry.last_success = Some(as_of);

@@ -87,8 +87,8 @@ impl Meter {
             && !EXCLUDED_PRODUCT_WORDS.iter().any(|word| names.iter().any(|name| name.contains(word)))
     }
 
-    /// Less is better: the region's primary meter, then the newest, then the dearest (so that no price is promised that
-    /// is not kept), then any fixed order.
+    /// Less is better: the region's primary meter, then the newest, then the most expensive (so that no price is
+    /// promised that is not kept), then any fixed order.
     fn rank(&self) -> (bool, Reverse<Option<Timestamp>>, Reverse<Option<HourlyPrice>>, &str) {
         (!self.primary, Reverse(self.from), Reverse(self.price), &self.id)
     }

@@ -105,7 +105,7 @@ impl Resources {
         self.combine(other, |mine, each| mine.saturating_sub(each.saturating_mul(times)));
     }
 
-    /// How many times this vector fits into a room; `None` when it asks for nothing.
+    /// How many times this vector fits into a capacity; `None` when it asks for nothing.
     #[must_use]
     pub fn copies_that_fit(&self, room: &Self) -> Option<i64> {
         // Mostly it does not fit at all, which takes no division to see.
@@ -115,7 +115,7 @@ impl Resources {
         self.requested_with_available(room).map(|(need, room)| room / need).min()
     }
 
-    /// How many times this vector fits into a room beside what is used of it; none at all where that is too much.
+    /// How many times this vector fits into a capacity beside what is used of it; none at all where that is too much.
     #[must_use]
     pub fn copies_that_fit_beside(&self, used: &Self, room: &Self) -> i64 {
         let fits = |need: i64, used: i64, room: i64| if need > 0 { (room - used).max(0) / need } else { i64::MAX };
@@ -127,7 +127,7 @@ impl Resources {
             .min(extended.min().unwrap_or(i64::MAX))
     }
 
-    /// Each amount that is asked for, with what a room has of it.
+    /// Each amount that is asked for, with how much of it is available.
     pub fn requested_with_available<'a>(&'a self, room: &'a Self) -> impl Iterator<Item = (i64, i64)> + 'a {
         let extended = self.extended.iter().map(|(name, need)| (*need, room.extended(name)));
         [

@@ -164,7 +164,7 @@ pub enum PodOwner {
     Controller,
     /// The kubelet, from a file (mirror pod).
     Static,
-    /// Nobody: it is a chunk of room that a CapacityBuffer asks for, in a simulation.
+    /// Nobody: it is a chunk of capacity that a CapacityBuffer asks for, in a simulation.
     Buffer,
 }
 

@@ -78,7 +78,7 @@ impl Finding {
     }
 }
 
-/// Why a resource is not deleted. Each names the clause of the law that refused.
+/// Why a resource is not deleted. Each names the deletion rule that refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DeletionRefusal {
     /// Clause 0: the group is not managed by the configured cluster, or no live Node lies in it.

@@ -31,7 +31,7 @@ pub struct Sighting {
     pub kind: ResourceKind,
     /// Incarnation.
     pub incarnation: Arc<str>,
-    /// Tags as first seen. Somebody who changes them is at work on it: it starts anew.
+    /// Tags as first seen. Somebody who changes them is at work on it: it restarts.
     pub tags: Tags,
     /// First time, moved ahead by every gap in which nobody looked or the clock was set: its distance from the last time
     /// is what was watched.

@@ -1,6 +1,6 @@
 //! The rules that every deletion in Azure must satisfy.
 
-/// A rule of the law, or a step that keeps a crash from doing harm, that the mutation check can switch off.
+/// A deletion rule, or a step that keeps a crash from doing harm, that the mutation check can switch off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum DeletionRule {
@@ -119,7 +119,7 @@ pub struct DeletionRules {
 }
 
 impl DeletionRules {
-    /// The whole law.
+    /// All rules.
     #[must_use]
     pub const fn all() -> Self {
         Self { off: 0 }

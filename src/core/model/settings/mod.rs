@@ -35,7 +35,7 @@ pub struct Settings {
     pub aks_machine_pool: Option<ArmId>,
     /// Nodes that we launch are counted by AKS: their VMs get its extension.
     pub billing_extension: bool,
-    /// The law of deleting.
+    /// The deletion rules.
     pub deletion_rules: DeletionRules,
 }
 

@@ -1,8 +1,9 @@
 //! The NICs and disks that Azure deletes with a VM, and whether each may be deleted.
 //!
-//! Azure takes the NICs and the OS disk of a VM along with it (`deleteOption: Delete`), and asks nobody. So the law is
-//! asked of each of them: what could not be collected for its own sake keeps its VM. Whether Azure takes a part along is
-//! not relied upon: a listing may be older than a change of `deleteOption`, so all that a VM names counts.
+//! Azure takes the NICs and the OS disk of a VM along with it (`deleteOption: Delete`), and asks nobody. So the
+//! deletion rules are asked of each of them: what could not be collected for its own sake keeps its VM. Whether Azure
+//! takes a part along is not relied upon: a listing may be older than a change of `deleteOption`, so all that a VM
+//! names counts.
 
 use crate::model::azure::cloud::{CloudResource, ResourceDetail, ResourceKind, Vm};
 use crate::model::names::ArmId;

@@ -33,7 +33,7 @@ pub struct SweepContext<'a> {
     pub inventory: &'a Inventory,
     /// What has been written durably. Nothing else proves age or repetition.
     pub records: &'a OrphanRecords,
-    /// Which cluster this is, and the law.
+    /// Which cluster this is, and the deletion rules.
     pub settings: &'a Settings,
     /// Prices of VMs.
     pub prices: &'a dyn VmPrices,
@@ -139,8 +139,8 @@ impl<'a> SweepContext<'a> {
         }
     }
 
-    /// When a suspect will have been an orphan for long enough; `None` before its first durable sighting. A disk's
-    /// time starts anew when it is attached or detached.
+    /// When a suspect will have been an orphan for long enough; `None` before its first durable sighting. A disk's time
+    /// restarts when it is attached or detached.
     #[must_use]
     pub fn eligible_at(&self, resource: &CloudResource, sweep: &Sweep) -> Option<Timestamp> {
         let first_seen = self.sighting(resource)?.first_seen;

@@ -29,7 +29,7 @@ const MAX_POLLS: u32 = 90;
 const CHECK_VALID_FOR: SignedDuration = SignedDuration::from_secs(30);
 /// So often in a row the question how far it is may fail.
 const MAX_FAILED_POLLS: u32 = 6;
-/// So often everything is looked up anew; then the deletion is called off.
+/// So often everything is looked up again; then the deletion is called off.
 const MAX_CHECK_ROUNDS: u32 = 3;
 
 /// The script of a sweep delete.

@@ -15,7 +15,7 @@ pub const TAGS_PER_MINUTE: usize = 30;
 /// The minute.
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
-/// What has begun lately. Disposable: lost, the pace begins anew.
+/// What has begun lately. Disposable: lost, the pace restarts.
 #[derive(Debug, Clone, Default)]
 pub(in crate::orphans) struct RateLimiter(Vec<(Timestamp, SweepAction)>);
 

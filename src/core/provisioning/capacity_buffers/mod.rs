@@ -8,7 +8,7 @@ use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Where the chunks of a CapacityBuffer have their room.
+/// Where the chunks of a CapacityBuffer have their capacity.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BufferPlacement {
     /// How many have it on nodes that exist.
@@ -59,19 +59,19 @@ pub(crate) fn buffer_placements(
     cushions
 }
 
-/// The room that chunks have on nodes that exist.
+/// The capacity that chunks have on nodes that exist.
 #[derive(Debug, Default)]
 pub(crate) struct BufferRoom {
     pub(crate) chunks: Vec<Arc<Pod>>,
-    /// Nodes that some of them are on, in thought, or what waits and would else have their room.
+    /// Nodes that some of them are on, in thought, or what waits and would else have their capacity.
     pub(crate) nodes: BTreeSet<NodeName>,
-    /// How many have no room there.
+    /// How many have no capacity there.
     unplaced: usize,
 }
 
 impl BufferRoom {
-    /// Whatever waits for room comes before them, as it does where nodes are made. `market` is only asked for where there are
-    /// chunks.
+    /// Whatever waits for capacity comes before them, as it does where nodes are made. `available_offerings` is only
+    /// asked for where there are chunks.
     pub(crate) fn of<'m>(
         snapshot: &Snapshot,
         promised: &BTreeMap<ObjectKey, ClaimName>,
@@ -100,7 +100,7 @@ impl BufferRoom {
         Self { nodes: hosts, unplaced: short, chunks }
     }
 
-    /// True when what a simulation left without a place is no pod, and no chunk that has room now.
+    /// True when what a simulation left without a place is no pod, and no chunk that has capacity now.
     pub(crate) fn is_preserved(&self, outcome: &SchedulingResult) -> bool {
         let mut unplaced = outcome.unschedulable.iter().flat_map(|group| &group.pods);
         unplaced.all(|pod| pod.is_chunk()) && outcome.unschedulable_pods() <= self.unplaced

@@ -98,7 +98,7 @@ fn room_that_is_there_is_not_bought_again() {
     assert_eq!(bought(&snapshot, &mut memory, 0), []);
     assert_eq!(buffer_placement(&memory), (3, 0, 0));
     assert!(memory.nominated.is_empty(), "a chunk wants no node for itself");
-    // A pod that waits takes the room, and the room is made anew beside it.
+    // A pod that waits takes the capacity, and the capacity is rebuilt beside it.
     snapshot.put_pod(pod("first", &Arc::new(shape("big", 13_000, 1))));
     let more = bought(&snapshot, &mut memory, 20);
     assert_eq!(more.len(), 1, "{more:?}");

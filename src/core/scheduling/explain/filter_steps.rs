@@ -54,7 +54,7 @@ pub enum FilterCriterion {
     Reservation,
     /// Addresses of the subnet of its nodes.
     Subnet,
-    /// The variety that the pool asks for by `minValues`.
+    /// The `minValues` of the pool.
     MinValues,
     /// Constraints on the pods in the same domain.
     Topology(UnschedulableReason),
@@ -93,11 +93,12 @@ impl fmt::Display for PoolFilterSteps {
     }
 }
 
-/// The waterfalls of all pools for pods of a kind.
+/// The filter steps of all pools for pods of a class.
 pub(crate) fn filter_steps(state: &mut SchedulingState, class: PodClassId) -> Vec<PoolFilterSteps> {
     let mut falls: Vec<PoolFilterSteps> = Vec::new();
     for pool in 0..state.open.candidate_sets.pool_count() {
-        // What is left when all is looked at that the pool says itself is lost to variety or to neighbours.
+        // What is left when all is looked at that the pool says itself is lost to `minValues` or to topology
+        // constraints.
         let last = match why_not_of(state, class, pool) {
             Some(UnschedulableReason::MinValues { .. }) => FilterCriterion::MinValues,
             _ => FilterCriterion::Topology(state.topology_reason(class, pool)),

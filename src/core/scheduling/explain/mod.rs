@@ -244,8 +244,8 @@ fn explain_unschedulable(pods: &[Arc<Pod>], state: &mut SchedulingState, class: 
     )
 }
 
-/// The least change that gives pods of a kind a place. Where a pool has nothing against them but their neighbours, it is
-/// those.
+/// The least change that gives pods of a class a place. Where a pool has nothing against them but their topology
+/// constraints, it is those.
 fn smallest_suggestion(state: &mut SchedulingState, class: PodClassId) -> Option<Suggestion> {
     let pools = state.open.candidate_sets.pool_count();
     if let Some(pool) = (0..pools).find(|pool| pool_reason(state, class, *pool).is_none()) {

@@ -35,7 +35,7 @@ enum PlacementSort {
     New(NodePoolName, VmSize, CapacityType),
 }
 
-/// Pods of one kind at places of one sort.
+/// Pods of one class at places of one sort.
 #[derive(Default)]
 struct PlacedGroup {
     pods: Vec<Arc<Pod>>,
@@ -169,7 +169,7 @@ fn new_nodes_summary(
     })
 }
 
-/// What an open node would be without some pods of a kind.
+/// What an open node would be without some pods of a class.
 fn size_without(state: &SchedulingState, node: OpenNodeId, class: PodClassId, pods: usize) -> Option<Size> {
     let (open, want) = (&state.open.nodes[node], state.constraints.pod_needs(class));
     let times = i64::try_from(pods).unwrap_or(i64::MAX);
@@ -181,7 +181,7 @@ fn size_without(state: &SchedulingState, node: OpenNodeId, class: PodClassId, po
     suiting.find(|candidate| candidate.holds(&requests, disks)).map(Size::of)
 }
 
-/// How much of what pods of a kind prefer they have, and what they gave up.
+/// How much of what pods of a class prefer they have, and what they gave up.
 fn satisfied_and_relaxed(state: &SchedulingState, class: PodClassId) -> (usize, Vec<Preference>) {
     let Some(origin) = state.constraints.classes.origin(class) else { return (0, Vec::new()) };
     let step = origin.relaxation.steps.iter().position(|step| *step == class).unwrap_or_default();
@@ -189,7 +189,7 @@ fn satisfied_and_relaxed(state: &SchedulingState, class: PodClassId) -> (usize, 
     (preferences_in_order(origin.shape, origin.relaxation.steps.len()).len().saturating_sub(given_up.len()), given_up)
 }
 
-/// The labels of the places of pods that their neighbours or volumes decided.
+/// The labels of the places of pods that their topology constraints or volumes decided.
 fn topology_decisions(
     state: &SchedulingState,
     finished: FinishedSimulation<'_>,

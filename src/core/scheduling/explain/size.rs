@@ -34,9 +34,9 @@ pub struct SizeExplanation {
     pub too_small: usize,
     /// Cheaper ones that limits or quotas forbid.
     pub over_limits: usize,
-    /// The dearest of those that are too small, and what there is too little of.
+    /// The most expensive of those that are too small, and what there is too little of.
     pub priciest_too_small: Option<(Size, Arc<str>)>,
-    /// The next dearer one that holds them.
+    /// The next more expensive one that holds them.
     pub next_fitting: Option<Size>,
 }
 

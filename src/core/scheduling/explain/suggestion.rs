@@ -155,7 +155,7 @@ fn names(resources: &Resources) -> impl Iterator<Item = Arc<str>> {
     plain.chain(named)
 }
 
-/// How far off a room is: how many resources there is none of, how many there is too little of, and by which share.
+/// How far off a capacity is: how many resources there is none of, how many there is too little of, and by which share.
 fn shortfall(requests: &Resources, room: &Resources) -> (usize, usize, i128) {
     let short: Vec<(i64, i64)> = names(requests)
         .map(|name| (amount(requests, &name), amount(room, &name)))

@@ -14,7 +14,7 @@ use crate::scheduling::topology::constraint::UnmetConstraint;
 use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, ZONE_KEY, zones_in_mask};
 use std::sync::Arc;
 
-/// Why each pool buys nothing for pods of a kind; `None` stands for all pools.
+/// Why each pool buys nothing for pods of a class; `None` stands for all pools.
 pub(crate) fn unschedulable_reasons(
     state: &mut SchedulingState,
     class: PodClassId,
@@ -150,7 +150,7 @@ pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: 
 }
 
 impl SchedulingState {
-    /// The constraint on neighbours that keeps pods of a kind from every node that a pool could make for them.
+    /// The constraint on neighbours that keeps pods of a class from every node that a pool could make for them.
     pub(crate) fn topology_reason(&mut self, class: PodClassId, pool: usize) -> UnschedulableReason {
         let by = Narrowing::Filter(self.constraints.classes.get(class).filter);
         let sets = &mut self.open.candidate_sets;

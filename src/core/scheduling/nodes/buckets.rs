@@ -1,7 +1,7 @@
 //! Buckets of open nodes with equal candidate set and candidate, by utilization.
 //!
-//! Nodes of one choice that would be the same candidate stand on one shelf, the emptiest first. What a pod of a kind makes
-//! of such a node is a matter of the shelf; only whether there is room for it is one of the node.
+//! Nodes of one candidate set that would be the same candidate are in one bucket, the emptiest first. What a pod of a
+//! pod class makes of such a node is a matter of the bucket; only whether there is room for it is one of the node.
 
 use crate::scheduling::nodes::open::OpenNodeId;
 use crate::scheduling::offerings::available::CandidateIndex;
@@ -9,7 +9,7 @@ use crate::scheduling::offerings::candidate_sets::CandidateSetId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// Number of a shelf.
+/// Index of a bucket.
 pub(crate) type NodeBucketId = usize;
 /// How full a node is, in thousandths, and its number.
 pub(crate) type NodeByUtilization = (u32, OpenNodeId);
@@ -26,7 +26,7 @@ pub(crate) struct NodeBucket {
 pub(crate) struct NodeBuckets {
     numbers: BTreeMap<(CandidateSetId, CandidateIndex), NodeBucketId>,
     pub(crate) buckets: Vec<NodeBucket>,
-    /// Nodes in the order in which they were put on a shelf.
+    /// Nodes in the order in which they were put into a bucket.
     pub(crate) changed: Vec<OpenNodeId>,
 }
 

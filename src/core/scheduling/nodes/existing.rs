@@ -30,7 +30,7 @@ struct ExistingNode {
     disks_left: Option<i64>,
     /// What else of volumes there is to say of it.
     volume_usage: VolumeUsage,
-    /// Pods placed here in this pass, by kind.
+    /// Pods placed here in this pass, by class.
     placed_by_class: Vec<(u32, u32)>,
 }
 
@@ -44,15 +44,16 @@ enum LabelSource {
     Planned(Arc<PoolOfferings>, Arc<InstanceType>, OfferingKey),
 }
 
-/// All bins, in the order in which they are filled: nodes by name, then claims by name. Their places are the first sites.
+/// All existing nodes, in the order in which they are filled: nodes by name, then claims by name. Their places are the
+/// first sites.
 #[derive(Default)]
 pub(crate) struct ExistingNodes {
     nodes: Vec<ExistingNode>,
     index_of_claim: BTreeMap<ClaimName, usize>,
     index_of_node: BTreeMap<NodeName, usize>,
-    /// Zones that bins lie in.
+    /// Zones that existing nodes lie in.
     zones: BTreeSet<Domain>,
-    /// By filter and bin: whether the one lets the other through, where that was asked.
+    /// By filter and existing node: whether the one lets the other through, where that was asked.
     filter_matches: Vec<Vec<Option<bool>>>,
 }
 
@@ -132,17 +133,17 @@ impl ExistingNodes {
         self.nodes[site].zone
     }
 
-    /// Zones that bins lie in.
+    /// Zones that existing nodes lie in.
     pub(crate) fn zones(&self) -> &BTreeSet<Domain> {
         &self.zones
     }
 
-    /// The place of what a bin stands for: they are in the order of their targets.
+    /// The place of what an existing node stands for: they are in the order of their targets.
     pub(crate) fn index_of_target(&self, target: &Target) -> Option<usize> {
         self.nodes.binary_search_by(|node_index| node_index.target.cmp(target)).ok()
     }
 
-    /// Where a bin lies on an axis; `None` where its node has no such label, or it is not known yet.
+    /// Where an existing node lies on a topology key; `None` where its node has no such label, or it is not known yet.
     pub(crate) fn domain(&self, site: usize, key_id: TopologyKeyId, keys: &mut TopologyKeys) -> Option<Domain> {
         match key_id {
             HOSTNAME_KEY => Some(site as Domain),
@@ -154,7 +155,7 @@ impl ExistingNodes {
         }
     }
 
-    /// The same, of values that the axis knows.
+    /// The same, of values that the topology key knows.
     pub(crate) fn known_domain(&self, site: usize, key_id: TopologyKeyId, keys: &TopologyKeys) -> Option<Domain> {
         match key_id {
             HOSTNAME_KEY => Some(site as Domain),
@@ -163,7 +164,7 @@ impl ExistingNodes {
         }
     }
 
-    /// What has been placed on each bin that a filter lets through.
+    /// What has been placed on each existing node that a filter lets through.
     pub(crate) fn each_placed(&self, filter: Option<&NodeFilter>, mut visit: impl FnMut(usize, &[(u32, u32)])) {
         for (site, node_index) in self.nodes.iter().enumerate() {
             if filter.is_none_or(|filter| node_index.matches_filter(filter)) {
@@ -172,7 +173,7 @@ impl ExistingNodes {
         }
     }
 
-    /// True when a filter lets a bin's node through.
+    /// True when a filter lets an existing node through.
     pub(crate) fn matches_filter(&self, site: usize, filter: &NodeFilter) -> bool {
         self.nodes[site].matches_filter(filter)
     }
@@ -206,7 +207,7 @@ impl ExistingNodes {
         }
     }
 
-    /// Takes the room for some pods of a kind.
+    /// Takes the capacity for some pods of a class.
     pub(crate) fn add_pods(&mut self, site: usize, (class, pods): (u32, u32), needs: PodNeeds<'_>) {
         let node_index = &mut self.nodes[site];
         node_index.free.sub(&needs.requests.times(i64::from(pods)));
@@ -312,8 +313,8 @@ fn from_node(
     }
 }
 
-/// The bin of a claim in flight: the least room that any offering it may end on has, less daemons and pods that are
-/// bound to its node already. `None` when none of its offerings is known any more.
+/// The node of a claim in flight: the least capacity that any offering it may end on has, less daemons and pods that
+/// are bound to its node already. `None` when none of its offerings is known any more.
 fn from_claim(
     claim: &Arc<Claim>,
     (input, volume_index): (Input<'_>, &VolumeIndex),

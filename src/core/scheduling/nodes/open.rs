@@ -1,6 +1,7 @@
 //! Open nodes: new nodes of this simulation, and the cost of adding a pod.
 //!
-//! A node that is not bought yet grows with its pods: it is always the cheapest candidate of its choice that holds them.
+//! A node that is not bought yet grows with its pods: it is always the cheapest candidate of its candidate set that
+//! holds them.
 
 use super::pod_needs::{PodAddition, PodNeeds};
 use crate::model::amounts::resources::Resources;
@@ -19,7 +20,7 @@ use crate::scheduling::topology::domain::{Domain, MAX_ZONES, TopologyKeyId, Topo
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of an open node, in the order in which they were thought of.
+/// Number of an open node, in the order in which they were opened.
 pub(crate) type OpenNodeId = usize;
 
 /// A node that is not bought yet.
@@ -36,15 +37,15 @@ pub(crate) struct OpenNode {
     pub(crate) min_values: Arc<[u32]>,
     /// Grows with every pod.
     pub(crate) version: u32,
-    /// It is not thought of any more.
+    /// It was closed.
     pub(crate) is_closed: bool,
 }
 
-/// All that may be bought, and what of it has been thought of.
+/// All that may be bought, and the nodes that are open.
 pub(crate) struct OpenNodes {
     pub(crate) candidate_sets: CandidateSets,
     pub(crate) limits: LaunchLimits,
-    /// What becomes of pods for which there is less variety than a pool asks for.
+    /// What becomes of pods for which there are fewer values than `minValues` of a pool.
     pub(crate) min_values_policy: MinValuesPolicy,
     pub(crate) nodes: Vec<OpenNode>,
     /// Those that are not closed.
@@ -78,7 +79,8 @@ impl OpenNodes {
         Self { new_node_volumes: fresh, ..self }
     }
 
-    /// True when an open node of a choice takes one more pod without becoming another candidate, whatever ports it wants.
+    /// True when an open node of a candidate set takes one more pod without becoming another candidate, whatever ports
+    /// it wants.
     pub(crate) fn fits_unchanged(&self, node: OpenNodeId, candidate_set: CandidateSetId, needs: PodNeeds<'_>) -> bool {
         let OpenNode { candidate_set: before, candidate: best, requests, disks, .. } = &self.nodes[node];
         let candidate = self.candidate_sets.candidate(candidate_set, *best);
@@ -87,7 +89,7 @@ impl OpenNodes {
             && disks + self.new_disks(node, needs) <= candidate.instance.facts.max_data_disks
     }
 
-    /// How full a node of a shelf would be at the least with one more pod; `None` when it cannot take it as it is.
+    /// How full a node of a bucket would be at the least with one more pod; `None` when it cannot take it as it is.
     pub(crate) fn min_utilization(
         &self,
         bucket: NodeBucketId,
@@ -99,8 +101,8 @@ impl OpenNodes {
         load.checked_add(share).filter(|load| *load <= PERMILLE)
     }
 
-    /// What it would cost at the least to make an open node larger for one more pod, which is one candidate of a choice and
-    /// narrowed to another.
+    /// What it would cost at the least to make an open node larger for one more pod, which is one candidate of a
+    /// candidate set and narrowed to another.
     pub(crate) fn min_added_cost(
         &self,
         (before, best): (CandidateSetId, CandidateIndex),
@@ -114,7 +116,7 @@ impl OpenNodes {
         Some((more / i64::from(needs.expected_pods)).max(0))
     }
 
-    /// What an open node would become with one more pod, narrowed to `choice` for it; `None` when it cannot take it.
+    /// What an open node would become with one more pod, narrowed to `set_id` for it; `None` when it cannot take it.
     pub(crate) fn can_add(
         &mut self,
         node: OpenNodeId,
@@ -150,7 +152,7 @@ impl OpenNodes {
         })
     }
 
-    /// The cheapest new node of a pool for one pod, narrowed to `choice` for it: what it would be, and its price.
+    /// The cheapest new node of a pool for one pod, narrowed to `set_id` for it: what it would be, and its price.
     pub(crate) fn cheapest_new_node(
         &mut self,
         candidate_set: CandidateSetId,
@@ -209,7 +211,7 @@ impl OpenNodes {
         node
     }
 
-    /// Thinks of an open node no more: its pods go elsewhere.
+    /// Closes an open node: its pods go elsewhere.
     pub(crate) fn close(&mut self, node: OpenNodeId) {
         self.remove_from_bucket(node);
         let OpenNode { candidate_set: set_id, candidate: best, .. } = self.nodes[node];
@@ -319,13 +321,13 @@ impl OpenNodes {
         self.nodes_per_zone.get(zone as usize).copied().unwrap_or(0)
     }
 
-    /// Of the zones that a choice has left, the one with the fewest nodes of this pass.
+    /// Of the zones that a candidate set has left, the one with the fewest nodes of this pass.
     pub(crate) fn least_used_zone(&self, zones: u32) -> Option<Domain> {
         crate::scheduling::topology::domain::zones_in_mask(zones)
             .min_by_key(|zone| (self.nodes_per_zone[*zone as usize], *zone))
     }
 
-    /// Where an open node lies on an axis; `None` when that is open, or its nodes have no such label.
+    /// Where an open node lies on a topology key; `None` when that is open, or its nodes have no such label.
     pub(crate) fn domain(&self, node: OpenNodeId, key_id: TopologyKeyId, keys: &TopologyKeys) -> Option<Domain> {
         if key_id == ZONE_KEY {
             return self.zone(node);
@@ -369,10 +371,10 @@ fn single_zone(zones: u32) -> Option<Domain> {
     zones.is_power_of_two().then(|| zones.trailing_zeros())
 }
 
-/// What shares of a room are parts of.
+/// What shares of a capacity are parts of.
 const PERMILLE: u32 = 1_000;
 
-/// The greater share of a room that is asked for, of CPU and memory, in thousandths.
+/// The greater share of a capacity that is asked for, of CPU and memory, in thousandths.
 fn utilization_permille(requests: &Resources, room: &Resources) -> u32 {
     shares_permille(requests, room).into_iter().fold(0, u32::max)
 }

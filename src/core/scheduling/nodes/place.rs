@@ -11,13 +11,13 @@ use crate::scheduling::topology::Topology;
 use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, ZONE_KEY, zone_bit, zones_in_mask};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What kinds know of the open nodes, by zone.
+/// What pod classes know of the open nodes, by zone.
 struct Searches {
     by_class: BTreeMap<(PodClassId, Option<Domain>), Search>,
     /// How many pods they reckon with.
     remaining_pods: usize,
 }
-/// By zone: the first bin that may still have room.
+/// By zone: the first existing node that may still have room.
 type ZoneCursors = BTreeMap<Option<Domain>, usize>;
 
 impl Searches {
@@ -51,7 +51,7 @@ impl SchedulingState {
                 node_ref = self.place_pod(&group.relaxation, &mut from, &mut searches);
             }
             let Some((class, node_ref)) = node_ref else {
-                // What this one could not have, the others of its kind cannot have either.
+                // What this one could not have, the others of its class cannot have either.
                 group.pods.push(pod);
                 break;
             };
@@ -85,7 +85,8 @@ impl SchedulingState {
         relaxation.steps.iter().find_map(|class| Some((*class, self.place_on_open(*class, searches)?)))
     }
 
-    /// Places pods of a plain kind on nodes that exist or are open, as many as there is room for at a reasonable price.
+    /// Places pods of a plain class on nodes that exist or are open, as many as there is room for at a reasonable
+    /// price.
     pub(crate) fn place_identical(&mut self, group: &mut PodGroup) {
         let class = group.relaxation.required_only;
         let filter = self.constraints.classes.get(class).filter;
@@ -115,7 +116,7 @@ impl SchedulingState {
         self.shrink(first);
     }
 
-    /// A bin for one pod, which is taken.
+    /// An existing node for one pod, which is taken.
     fn place_on_existing(&mut self, class: PodClassId, from: &mut ZoneCursors) -> Option<usize> {
         for zone in self.zones_in_order(class, self.existing.zones().iter().copied()) {
             let start = from.entry(zone).or_insert(0);
@@ -145,7 +146,7 @@ impl SchedulingState {
         None
     }
 
-    /// The cheapest node of its own for a pod of a kind, in one zone if one is given.
+    /// The cheapest node of its own for a pod of a class, in one zone if one is given.
     pub(crate) fn cheapest_new_node(&mut self, class: PodClassId, zone: Option<Domain>) -> Option<PodAddition> {
         let open = self.constraints.topology.allows(class, HOSTNAME_KEY, Some(self.next_new_host()));
         open.then(|| {
@@ -154,7 +155,7 @@ impl SchedulingState {
         .flatten()
     }
 
-    /// Thinks of a new node for a pod of a kind, if its constraints allow it an empty host.
+    /// Opens a new node for a pod of a class, if its constraints allow it an empty host.
     fn open_node(&mut self, class: PodClassId, alone: PodAddition) -> Option<(OpenNodeId, PodAddition)> {
         let open = self.constraints.topology.allows(class, HOSTNAME_KEY, Some(self.next_new_host()));
         open.then(|| (self.open.open(alone.candidate_set, alone.candidate, self.constraints.pod_needs(class)), alone))
@@ -165,7 +166,8 @@ impl SchedulingState {
         self.constraints.host_of(self.open.nodes.len())
     }
 
-    /// The zones that are open to the next pod of a kind, best first; once none in particular where no zone matters to it.
+    /// The zones that are open to the next pod of a class, best first; once none in particular where no zone
+    /// matters to it.
     pub(crate) fn zones_in_order(&self, class: PodClassId, all: impl Iterator<Item = Domain>) -> Vec<Option<Domain>> {
         let topology = &self.constraints.topology;
         if topology.constrained_keys(class).all(|topology_key| topology_key != ZONE_KEY) {
@@ -175,7 +177,7 @@ impl SchedulingState {
         topology.domains_in_order(class, ZONE_KEY, weighed).into_iter().map(Some).collect()
     }
 
-    /// Takes the room of a bin, and counts the pods there.
+    /// Takes the capacity of an existing node, and counts the pods there.
     pub(crate) fn add_to_existing(&mut self, site: usize, class: PodClassId, pods: u32) {
         let SchedulingState { constraints: known, existing: existing_nodes, .. } = self;
         existing_nodes.add_pods(site, (class as u32, pods), known.pod_needs(class));
@@ -258,7 +260,7 @@ impl SchedulingState {
     }
 }
 
-/// Counts pods that were put in a bin.
+/// Counts pods that were put in an existing node.
 fn count_on_existing(topology: &mut Topology, existing: &ExistingNodes, (class, pods): (PodClassId, u32), site: usize) {
     let known_keys: Vec<Option<Domain>> =
         (0..topology.keys.len()).map(|topology_key| existing.domain(site, topology_key, &mut topology.keys)).collect();
@@ -270,7 +272,8 @@ fn count_on_existing(topology: &mut Topology, existing: &ExistingNodes, (class, 
     );
 }
 
-/// The first bin from the site `from` on that takes a pod of a kind. Those that never will again are left behind.
+/// The first existing node from the site `from` on that takes a pod of a class. Those that never will again are
+/// left behind.
 pub(crate) fn find_existing(
     constraints: &PodConstraints,
     existing: &mut ExistingNodes,

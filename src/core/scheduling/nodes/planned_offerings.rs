@@ -19,7 +19,7 @@ const NODE_COUNT_BOUND: u32 = 1 << 20;
 /// Most offerings that a new node is planned for.
 const MAX_OFFERINGS: usize = 60;
 
-/// Turns seats into placements and open nodes into new ones.
+/// Turns node references into placements and open nodes into new ones.
 pub(crate) fn write_result(state: &SchedulingState, outcome: &mut SchedulingResult) {
     let mut pods: Vec<Vec<Arc<Pod>>> = vec![Vec::new(); state.open.nodes.len()];
     for (pod, _, node_ref) in &state.placed {
@@ -108,7 +108,7 @@ pub(crate) fn planned_offerings(open_nodes: &OpenNodes, open: &OpenNode, in_zone
     planned.into_iter().map(|(_, offering, _)| offering).collect()
 }
 
-/// Keeps as many as a plan may have: those that the variety asked for needs, and of the others the cheapest.
+/// Keeps as many as a plan may have: those that `minValues` needs, and of the others the cheapest.
 fn truncate_keeping_min_values(
     pool_offerings: &PoolOfferings,
     needed: &[u32],

@@ -39,7 +39,7 @@ impl<'a> PodNeeds<'a> {
 /// What would become of an open node with one more pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PodAddition {
-    /// How much dearer it becomes for each of the pods in view that then have room, in nano-USD per hour.
+    /// How much more expensive it becomes for each of the pods in view that then have room, in nano-USD per hour.
     pub(crate) added_cost: i64,
     /// How full it would be, in thousandths of the resource that is scarcest.
     pub(crate) utilization: u32,
@@ -47,7 +47,7 @@ pub(crate) struct PodAddition {
     pub(crate) candidate: CandidateIndex,
 }
 
-/// A node more is a VM more to run and to look after: it is thought of only where it saves more than this part of its
+/// A node more is a VM more to run and to look after: it is opened only where it saves more than this part of its
 /// price. Without it, prices that are rounded would decide.
 pub(crate) const NEW_NODE_SAVING_DIVISOR: i64 = 32;
 

@@ -1,8 +1,8 @@
 //! Finds the open node with the lowest added cost for a pod class.
 //!
-//! All pods of a kind ask the same, and between two of them only nodes have changed that took a pod since. So every
-//! [shelf](super::shelves) is gone through once, the emptiest node first, as far as it may hold the best; and then only
-//! nodes that have changed are looked at.
+//! All pods of a class ask the same, and between two of them only nodes have changed that took a pod since. So every
+//! [bucket](super::buckets) is gone through once, the emptiest node first, as far as it may hold the best; and then
+//! only nodes that have changed are looked at.
 
 use crate::scheduling::nodes::buckets::{NodeBucketId, NodeByUtilization};
 use crate::scheduling::nodes::open::{OpenNodeId, OpenNodes};
@@ -22,7 +22,7 @@ type CostEntry = Reverse<(i64, u32, OpenNodeId, u32)>;
 enum SearchLead {
     /// A node, as long as it is of this version.
     Node(OpenNodeId, u32),
-    /// What comes on a shelf, after this if that is given, narrowed to a choice.
+    /// What is in a bucket, after this if that is given, narrowed to a candidate set.
     Bucket(NodeBucketId, Option<NodeByUtilization>, CandidateSetId),
 }
 
@@ -30,7 +30,7 @@ enum SearchLead {
 /// may be least.
 const MAX_EVALUATIONS: usize = 16;
 
-/// One kind's look at the open nodes, in one zone if one is given.
+/// One pod class's look at the open nodes, in one zone if one is given.
 pub(crate) struct Search {
     class: PodClassId,
     zone: Option<Domain>,
@@ -42,16 +42,16 @@ pub(crate) struct Search {
     lower_bounds: BinaryHeap<Reverse<(i64, u32, SearchLead)>>,
     /// How much of the news of nodes has been looked at; nothing yet.
     changes_seen: Option<usize>,
-    /// What a choice is narrowed to for this kind, by number, where that was asked.
+    /// What a candidate set is narrowed to for this class, by number, where that was asked.
     narrowed_sets: Vec<Option<Option<CandidateSetId>>>,
     /// Axes, other than hosts and zones, on which the place of these pods matters.
     label_keys: Vec<TopologyKeyId>,
-    /// How many pods of the kind may come to one node.
+    /// How many pods of the class may come to one node.
     expected_pods: u32,
 }
 
 impl Search {
-    /// `pods` of the kind are to be placed, as far as that is known.
+    /// `pods` of the class are to be placed, as far as that is known.
     pub(crate) fn new(class: PodClassId, zone: Option<Domain>, constraints: &PodConstraints, pods: usize) -> Self {
         let known_keys = ZONE_KEY + 1..constraints.topology.keys.len();
         let labelled: Vec<TopologyKeyId> =
@@ -159,7 +159,7 @@ impl Search {
         growths.min_by_key(|(node, pod_addition)| (pod_addition.added_cost, pod_addition.utilization, *node))
     }
 
-    /// Looks at all shelves the first time, and then at the nodes that have changed since.
+    /// Looks at all buckets the first time, and then at the nodes that have changed since.
     fn update(&mut self, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
         let from = self.changes_seen.replace(open_nodes.buckets.changed.len());
         let Some(from) = from else {
@@ -183,7 +183,7 @@ impl Search {
         }
     }
 
-    /// Begins with the emptiest node of a shelf.
+    /// Begins with the emptiest node of a bucket.
     fn start_bucket(&mut self, bucket: NodeBucketId, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
         let (before, best) =
             (open_nodes.buckets.buckets[bucket].candidate_set, open_nodes.buckets.buckets[bucket].candidate);
@@ -199,7 +199,7 @@ impl Search {
         self.lower_bounds.extend(least.map(|cost| Reverse((cost, first.0, lead))));
     }
 
-    /// Looks at the next node of the shelf that may have the emptiest which takes a pod as it is.
+    /// Looks at the next node of the bucket that may have the emptiest which takes a pod as it is.
     fn next_fitting(&mut self, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
         let Some(Reverse((_, SearchLead::Bucket(bucket, last, set_id)))) = self.fitting.pop() else { return };
         let Some(spot) = open_nodes.buckets.buckets[bucket].next_after(last) else { return };
@@ -242,7 +242,7 @@ impl Search {
         }
     }
 
-    /// True when the pods there leave the host to this kind.
+    /// True when the pods there leave the host to this class.
     fn host_allows(&self, node: OpenNodeId, constraints: &PodConstraints) -> bool {
         constraints.topology.allows(self.class, HOSTNAME_KEY, Some(constraints.host_of(node)))
     }
@@ -264,7 +264,7 @@ impl Search {
         PodNeeds { expected_pods: self.expected_pods, ..known.pod_needs(self.class) }
     }
 
-    /// What a choice becomes with a pod of this kind.
+    /// What a candidate set becomes with a pod of this class.
     fn narrow(
         &mut self,
         candidate_set: CandidateSetId,
@@ -313,7 +313,7 @@ impl Search {
 }
 
 impl PodConstraints {
-    /// What a pod of a kind takes of a node, whoever comes after it.
+    /// What a pod of a class takes of a node, whoever comes after it.
     pub(crate) fn pod_needs(&self, class: PodClassId) -> PodNeeds<'_> {
         let PodClass { shape, disks, tracked_volumes: more, .. } = self.classes.get(class);
         PodNeeds {

@@ -26,7 +26,7 @@ pub(crate) struct PodConstraints {
     pub(crate) topology: Topology,
     /// Axes that know what labels new nodes may have.
     registered_keys: BTreeSet<TopologyKeyId>,
-    /// Sites below this are bins, and the others open nodes.
+    /// Sites below this are existing nodes, and the others open nodes.
     existing_count: usize,
     /// By pool: filters of groups, by which some of its candidates count and others do not.
     counting_filters: Vec<Vec<NodeFilterId>>,
@@ -49,12 +49,12 @@ pub(crate) struct SchedulingState {
 }
 
 impl PodConstraints {
-    /// The filters and axes by which choices are narrowed.
+    /// The filters and topology keys by which candidate sets are narrowed.
     pub(crate) fn filters_and_keys(&self) -> (&NodeFilters, &TopologyKeys) {
         (&self.filters, &self.topology.keys)
     }
 
-    /// True when it is all the same to pods of a kind, and to all others, on which of several nodes they are.
+    /// True when it is all the same to pods of a class, and to all others, on which of several nodes they are.
     pub(crate) fn is_interchangeable(&self, class: PodClassId) -> bool {
         let want = self.pod_needs(class);
         want.is_resources_only() && !self.topology.affects(class, HOSTNAME_KEY)
@@ -83,8 +83,8 @@ pub(crate) struct Solution {
 pub(crate) type RejectedPod = (Arc<Pod>, UnschedulableReason);
 
 impl SchedulingState {
-    /// A simulation before its first pod. `leaving` are pods that run and are to be placed anew; `foreseen` are domains that
-    /// an earlier attempt came upon.
+    /// A simulation before its first pod. `leaving` are pods that run and are to be rescheduled; `foreseen` are domains
+    /// that an earlier attempt came upon.
     pub(crate) fn new(
         (input, volume_index): (Input<'_>, &VolumeIndex),
         leaving: &BTreeSet<&ObjectKey>,
@@ -118,7 +118,7 @@ impl SchedulingState {
         Self { constraints: known, existing: existing_nodes, open: open_nodes, placed: Vec::new() }
     }
 
-    /// Places a pod on the claim that was made for it, if that is in flight and still has the room.
+    /// Places a pod on the claim that was made for it, if that is in flight and still has the capacity.
     pub(crate) fn place_on_planned_claim(&mut self, pod: &Arc<Pod>, volumes: &PodVolumes, claim: &ClaimName) -> bool {
         let Some(site) = self.existing.index_of_claim(claim) else { return false };
         let class = self.register_shape(&pod.shape, volumes.clone()).required_only;
@@ -132,7 +132,7 @@ impl SchedulingState {
         kept
     }
 
-    /// The kinds of a shape whose pods have such volumes.
+    /// The pod classes of a shape whose pods have such volumes.
     pub(crate) fn register_shape(&mut self, shape: &Arc<PodShape>, volumes: PodVolumes) -> Relaxation {
         let PodConstraints { classes, filters, topology, registered_keys: registered, .. } = &mut self.constraints;
         let (existing_nodes, sets) = (&self.existing, &self.open.candidate_sets);
@@ -170,8 +170,8 @@ impl SchedulingState {
             .collect();
     }
 
-    /// What a choice becomes when a node is a candidate of it: a group that counts the one, or does not, does so whatever it
-    /// becomes.
+    /// What a candidate set becomes when a node is a candidate of it: a group that counts the one, or does not, does so
+    /// whatever it becomes.
     pub(crate) fn pin_counting(&mut self, candidate_set: CandidateSetId, candidate: CandidateIndex) -> CandidateSetId {
         let Self {
             constraints: PodConstraints { counting_filters: counted_by, .. },
@@ -191,7 +191,7 @@ impl SchedulingState {
         })
     }
 
-    /// Forgets open nodes that are thought of no more: the others get new numbers.
+    /// Forgets open nodes that were closed: the others get new numbers.
     pub(crate) fn remove_closed_nodes(&mut self) {
         let numbers = self.open.remove_closed();
         for (_, _, node_ref) in &mut self.placed {
@@ -206,7 +206,7 @@ impl SchedulingState {
         });
     }
 
-    /// Adds a node that is as good as bought: a bin from now on.
+    /// Adds a node that is as good as bought: an existing node from now on.
     pub(crate) fn add_planned_node(
         &mut self,
         number: usize,

@@ -88,7 +88,7 @@ pub struct AvailableOfferings {
     pub(crate) subnets: SubnetHeadroom,
     /// What is left of reservations.
     pub(crate) reservations: ReservationHeadroom,
-    /// What becomes of pods for which there is less variety than a pool asks for.
+    /// What becomes of pods for which there are fewer values than `minValues` of a pool.
     pub(crate) min_values_policy: MinValuesPolicy,
     /// What NodeOverlays make of instance types.
     pub(crate) overlaid_types: OverlaidInstanceTypes,
@@ -142,7 +142,7 @@ impl AvailableOfferings {
         }
     }
 
-    /// The same, where pods for which there is less variety than a pool asks for are dealt with in this way.
+    /// The same, where pods for which there are fewer values than `minValues` of a pool are dealt with in this way.
     #[must_use]
     pub fn with_min_values(self, min_values: MinValuesPolicy) -> Self {
         Self { min_values_policy: min_values, ..self }
@@ -230,7 +230,8 @@ impl PoolOfferings {
         self.candidates.iter().zip(0..).map(|(candidate, place)| (place, candidate.zones)).collect()
     }
 
-    /// Those that no other beats: at most its price, at least its room, in all its zones. They are in the order of prices.
+    /// Those that no other beats: at most its price, at least its capacity, in all its zones. They are in the order of
+    /// prices.
     pub(crate) fn pareto_front_of(
         &self,
         all: &[(CandidateIndex, u32)],

@@ -1,8 +1,8 @@
 //! Sets of candidates that an open node may still become, narrowed pod by pod.
 //!
-//! A choice is a pool's candidates that suit all pods that were thought of for the node so far, in the zones that suit
-//! them. Nodes with the same history of constraints share one choice, so narrowing it is mostly a matter of looking it
-//! up, and a node itself remembers little more than what its pods ask for.
+//! A candidate set is a pool's candidates that suit all pods that were considered for the node so far, in the zones
+//! that suit them. Nodes with the same history of constraints share one candidate set, so narrowing it is mostly a
+//! matter of looking it up, and a node itself remembers little more than what its pods ask for.
 
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pool::NodePool;
@@ -14,10 +14,10 @@ use crate::scheduling::topology::domain::{Domain, TopologyKeyId, TopologyKeys};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of a choice.
+/// Index of a candidate set.
 pub(crate) type CandidateSetId = u32;
 
-/// What narrows a choice.
+/// What narrows a candidate set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Narrowing {
     /// What a filter lets through.
@@ -40,7 +40,7 @@ pub(crate) struct ExpectedPods<'a> {
 }
 
 impl ExpectedPods<'_> {
-    /// What each pod pays of a price where the first has its place, so much of a room being used.
+    /// What each pod pays of a price where the first has its place, so much of a capacity being used.
     pub(crate) fn price_per_pod(&self, price: i64, used: &Resources, room: &Resources) -> i64 {
         if price == 0 || self.count <= 1 {
             return price;
@@ -63,7 +63,7 @@ pub(crate) struct CandidateSearch<'a> {
 
 /// Candidates of one pool.
 pub(crate) struct CandidateSet {
-    /// The pool, by its place in the market.
+    /// The pool, by its place among the available offerings.
     pub(crate) pool: usize,
     /// Zones in which at least one candidate remains.
     pub(crate) zones: u32,
@@ -73,7 +73,7 @@ pub(crate) struct CandidateSet {
     pareto_front: Vec<CandidateIndex>,
 }
 
-/// All choices that came up.
+/// All candidate sets in use.
 pub(crate) struct CandidateSets {
     pools: Vec<Arc<PoolOfferings>>,
     sets: Vec<CandidateSet>,
@@ -130,7 +130,8 @@ impl CandidateSets {
         self.get(candidate_set).candidates.iter().map(|(place, zones)| (&candidates[*place as usize], *zones))
     }
 
-    /// The zones that each candidate of the pool of a choice has there, by its place; none where it is not among them.
+    /// The zones that each candidate of the pool of a candidate set has there, by its place; none where it is not among
+    /// them.
     pub(crate) fn zones_by_candidate(&self, candidate_set: CandidateSetId) -> Vec<u32> {
         let CandidateSet { pool: pool_offerings, candidates: all, .. } = self.get(candidate_set);
         let mut zones = vec![0; self.pools[*pool_offerings].candidates.len()];
@@ -148,7 +149,7 @@ impl CandidateSets {
         )
     }
 
-    /// A choice narrowed; `None` when nothing remains.
+    /// A candidate set narrowed; `None` when nothing remains.
     pub(crate) fn narrow(
         &mut self,
         candidate_set: CandidateSetId,
@@ -190,7 +191,7 @@ impl CandidateSets {
         narrowed
     }
 
-    /// Values of a label that nodes of a choice may have, by number; only those that an axis knows.
+    /// Values of a label that nodes of a candidate set may have, by number; only those that a topology key knows.
     pub(crate) fn domains(
         &self,
         candidate_set: CandidateSetId,
@@ -205,7 +206,7 @@ impl CandidateSets {
         domains
     }
 
-    /// Where a node lies on an axis if it becomes one of the candidates of a choice.
+    /// Where a node lies on a topology key if it becomes one of the candidates of a candidate set.
     pub(crate) fn candidate_domain(
         &self,
         candidate_set: CandidateSetId,
@@ -284,7 +285,7 @@ impl CandidateSets {
         })
     }
 
-    /// True when a node of a choice that becomes a candidate keeps as many values on offer as it needs.
+    /// True when a node of a candidate set that becomes a candidate keeps as many values on offer as it needs.
     pub(crate) fn meets_min_values(
         &self,
         candidate_set: CandidateSetId,
@@ -301,7 +302,7 @@ impl CandidateSets {
             )
     }
 
-    /// The lowest price from a candidate of a choice on.
+    /// The lowest price from a candidate of a candidate set on.
     pub(crate) fn lowest_price_from(&self, candidate_set: CandidateSetId, from: CandidateIndex) -> Option<i64> {
         let CandidateSet { pool: pool_offerings, candidates: all, .. } = self.get(candidate_set);
         let next = all.get(all.partition_point(|(place, _)| *place < from))?;

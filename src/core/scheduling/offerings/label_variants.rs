@@ -1,8 +1,9 @@
 //! Label variants of a NodePool: one per combination of custom label values.
 //!
-//! A pool that asks for a label of the user's own with several values (`In`), or with any (`Exists`, bounds, `NotIn`), may
-//! make nodes of each. Pods choose among them by selectors, and spread over them. So such a pool stands on the market
-//! once for each combination: of listed values for each, of open ones for those that some pod names.
+//! A pool that asks for a label of the user's own with several values (`In`), or with any (`Exists`, bounds, `NotIn`),
+//! may make nodes of each. Pods choose among them by selectors, and spread over them. So such a pool stands among the
+//! available offerings once for each combination: of listed values for each, of open ones for those that some pod
+//! names.
 
 use crate::model::cluster::pod::{Labels, PodShape};
 use crate::model::cluster::pool::NodePool;

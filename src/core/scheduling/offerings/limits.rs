@@ -31,7 +31,7 @@ pub(crate) struct PoolUsage {
     pub(crate) nodes: i64,
 }
 
-/// What leaves no room for any of some candidates.
+/// What leaves no capacity for any of some candidates.
 pub(crate) enum Exhausted {
     Quota(QuotaShortage),
     Reservation(ReservationShortage),

@@ -1,8 +1,8 @@
 //! Fills candidates with pending pods and takes the lowest price per value.
 //!
-//! Each candidate of a pool is filled with what waits, and the one with the lowest price per value of the pods it holds is
-//! the best. Only candidates that no other beats in price and room are tried. What a pod is worth, and in which order pods
-//! fill a candidate, is a matter of [`FillOrder`].
+//! Each candidate of a pool is filled with what waits, and the one with the lowest price per value of the pods it holds
+//! is the best. Only candidates that no other beats in price and capacity are tried. What a pod is worth, and in which
+//! order pods fill a candidate, is a matter of [`FillOrder`].
 
 use crate::model::amounts::resources::Resources;
 use crate::model::settings::MinValuesPolicy;
@@ -21,13 +21,13 @@ pub(crate) enum FillOrder {
     /// The largest pods first. A pod is worth the least that its share of any candidate would cost, so a candidate filled
     /// to the brim in every resource scores 1, and waste scores worse.
     LargestFirst,
-    /// Those first whose proportions are most like those of the room that is left (the dot product of Panigrahy et al.,
-    /// "Heuristics for Vector Bin Packing", 2011). A pod is worth what it asks for, by the prices of the
+    /// Those first whose proportions are most like those of the capacity that is left (the dot product of Panigrahy et
+    /// al., "Heuristics for Vector Bin Packing", 2011). A pod is worth what it asks for, by the prices of the
     /// [bound](super::bound): by them no candidate is worth more than it costs.
     DotProduct,
 }
 
-/// A candidate filled with lots: pods taken of each.
+/// A candidate filled with groups: pods taken of each.
 #[derive(Default)]
 pub(crate) struct Fill {
     pub(crate) taken: Vec<usize>,
@@ -52,13 +52,13 @@ pub(crate) struct PoolFiller {
     pool: Arc<PoolOfferings>,
     groups: Vec<FillGroup>,
     order: FillOrder,
-    /// What becomes of pods for which there is less variety than the pool asks for.
+    /// What becomes of pods for which there are fewer values than `minValues` of the pool.
     min_values_policy: MinValuesPolicy,
     /// Candidates that are tried.
     pareto_front: Vec<usize>,
-    /// Of one pod of each lot.
+    /// Of one pod of each group.
     pod_values: Vec<i128>,
-    /// How often a lot was looked at beside a candidate.
+    /// How often a group was looked at beside a candidate.
     pub(crate) evaluations: u64,
 }
 
@@ -109,7 +109,7 @@ impl PoolFiller {
         self.pareto_front.len()
     }
 
-    /// Works out anew which candidates are worth trying, and what a pod is worth.
+    /// Computes which candidates are worth trying, and what a pod is worth.
     fn refresh(&mut self, limits: &LaunchLimits) {
         self.pareto_front = self.compute_pareto_front(limits);
         self.pod_values = match self.order {
@@ -118,8 +118,9 @@ impl PoolFiller {
         };
     }
 
-    /// Candidates within limits that no other for the same lots in the same zones beats: at most its price, at least its
-    /// room. A purchase that puts one of them out of limits calls for a new front: the next best were beaten by it.
+    /// Candidates within limits that no other for the same groups in the same zones beats: at most its price, at least
+    /// its capacity. A purchase that puts one of them out of limits calls for a new front: the next best were beaten by
+    /// it.
     fn compute_pareto_front(&self, limits: &LaunchLimits) -> Vec<usize> {
         // Lots with the same filter accept the same.
         let mut distinct: Vec<&Arc<[u32]>> = Vec::new();
@@ -145,8 +146,8 @@ impl PoolFiller {
         front
     }
 
-    /// The value of one pod of a lot, in nano-USD per hour: its greatest share of any resource of a candidate times the
-    /// candidate's price, at the cheapest candidate for it. 0 where no candidate holds it.
+    /// The value of one pod of a group, in nano-USD per hour: its greatest share of any resource of a candidate times
+    /// the candidate's price, at the cheapest candidate for it. 0 where no candidate holds it.
     fn min_cost_share(&self, group: &FillGroup) -> i128 {
         let suiting = self.pareto_front.iter().filter(|c| group.accepted_zones[**c] != 0);
         let shares = suiting.filter_map(|&c| {
@@ -156,7 +157,7 @@ impl PoolFiller {
         shares.min().map_or(0, |v| v.max(1))
     }
 
-    /// The value of one pod of each lot by the prices of the bound.
+    /// The value of one pod of each group by the prices of the bound.
     fn dual_values(&self) -> Vec<i128> {
         let mut demand = Resources::default();
         self.groups.iter().for_each(|fill_group| demand.add(&fill_group.requests.times(fill_group.pending as i64)));
@@ -225,7 +226,7 @@ impl PoolFiller {
         (fill.zones, fill.value) = (candidate.zones, 0);
     }
 
-    /// How many pods of a lot would go to a candidate that is filled so far.
+    /// How many pods of a group would go to a candidate that is filled so far.
     fn fits(&self, c: usize, d: usize, fill: &Fill) -> usize {
         let fill_group = &self.groups[d];
         let left = fill_group.pending - fill.taken[d];
@@ -276,7 +277,8 @@ impl PoolFiller {
     }
 }
 
-/// What share of a room a request takes, by the resource that takes most, times a price; `None` when it does not fit.
+/// What share of a capacity a request takes, by the resource that takes most, times a price; `None` when it does not
+/// fit.
 fn cost_share(requests: &Resources, room: &Resources, price: i128) -> Option<i128> {
     if !requests.fits(room) {
         return None;
@@ -286,8 +288,8 @@ fn cost_share(requests: &Resources, room: &Resources, price: i128) -> Option<i12
     Some(shares.max().unwrap_or(0))
 }
 
-/// How much the proportions of a request are like those of the room that is left of a whole: the cosine of the angle
-/// between them, in shares of the whole.
+/// How much the proportions of a request are like those of the capacity that is left of a whole: the cosine of the
+/// angle between them, in shares of the whole.
 fn cosine_similarity(requests: &Resources, room: &Resources, whole: &Resources) -> f64 {
     let shares = requests.requested_with_available(whole).zip(requests.requested_with_available(room));
     let (mut dot, mut norm) = (0.0, 0.0);

@@ -54,8 +54,8 @@ fn open_filled(state: &mut SchedulingState, pool: usize, (candidate, fill): (usi
     }
 }
 
-/// Thinks of a node that is a candidate of a choice in some zones, and that may become whatever suits pods of these kinds. The
-/// candidate suits all of them: whoever filled it has seen to it.
+/// Opens a node that is a candidate of a candidate set in some zones, and that may become whatever suits pods of these
+/// classes. The candidate suits all of them: whoever filled it has seen to it.
 pub(crate) fn open_candidate(
     state: &mut SchedulingState,
     from: CandidateSetId,

@@ -1,9 +1,10 @@
 //! Lower bound of the cost of new nodes (dual of the fractional packing).
 //!
-//! A plan is dear for two reasons: pods do not fill nodes, and nothing cheaper is to be had. The bound tells them apart. It
-//! is that of a fluid: nodes may be bought in parts, and pods poured into them. In numbers: of all prices per core, per
-//! byte and so on by which no size is worth more than it costs, those by which the pods are worth the most (the dual of
-//! the linear programme). What the pods are worth by any such prices, no mix of nodes that holds them costs less.
+//! A plan is expensive for two reasons: pods do not fill nodes, and nothing cheaper is to be had. The bound tells them
+//! apart. It is that of a fluid: nodes may be bought in parts, and pods poured into them. In numbers: of all prices per
+//! core, per byte and so on by which no size is worth more than it costs, those by which the pods are worth the most
+//! (the dual of the linear programme). What the pods are worth by any such prices, no mix of nodes that holds them
+//! costs less.
 
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
@@ -35,7 +36,7 @@ impl PlanCost {
         Self { price: sum(self.price, other.price), lower_bound: sum(self.lower_bound, other.lower_bound) }
     }
 
-    /// How much dearer than the bound, in thousandths of it; `None` where the bound is nothing.
+    /// How much more expensive than the bound, in thousandths of it; `None` where the bound is nothing.
     #[must_use]
     pub fn gap_permille(&self) -> Option<i64> {
         let (price, bound) = (i128::from(self.price.nanos()), i128::from(self.lower_bound.nanos()));
@@ -43,7 +44,7 @@ impl PlanCost {
     }
 }
 
-/// What the new nodes of a solver cost.
+/// What the new nodes of a scheduler cost.
 pub(crate) fn plan_cost(state: &mut SchedulingState) -> PlanCost {
     let SchedulingState { constraints: known, open: open_nodes, placed, .. } = state;
     let prices = open_nodes
@@ -93,7 +94,7 @@ impl DualPrices {
     }
 }
 
-/// The prices of resources by which a demand is worth the most while no room is worth more than it costs.
+/// The prices of resources by which a demand is worth the most while no capacity is worth more than it costs.
 pub(crate) fn dual_prices<'r>(
     demand: &Resources,
     rooms: impl Iterator<Item = (&'r Resources, HourlyPrice)> + Clone,

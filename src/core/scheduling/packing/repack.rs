@@ -1,10 +1,10 @@
 //! Repacks pods of open nodes where that is cheaper, within a fixed amount of work.
 //!
 //! Pods that are placed one by one, or a few at a time, get nodes that were right for them alone. So some nodes are
-//! emptied in thought, those that are worst filled first, and all their pods are packed anew, in several styles; if that is
-//! cheaper, it is done. Only nodes that lie in the same domains of every label exchange pods, and only pods to which it is
-//! all the same on which of those nodes they are: what was even, near or apart stays so. Work is bounded by a count, not by
-//! the clock, so that the same pods get the same nodes on every machine.
+//! emptied tentatively, those that are worst filled first, and all their pods are repacked, in several styles; if that
+//! is cheaper, it is done. Only nodes that lie in the same domains of every label exchange pods, and only pods to which
+//! it is all the same on which of those nodes they are: what was even, near or apart stays so. Work is bounded by a
+//! count, not by the clock, so that the same pods get the same nodes on every machine.
 
 use crate::scheduling::nodes::open::{OpenNode, OpenNodeId};
 use crate::scheduling::nodes::pod_needs::{NEW_NODE_SAVING_DIVISOR, PodAddition};
@@ -19,7 +19,7 @@ use crate::scheduling::topology::domain::{Domain, TopologyKeyId, ZONE_KEY};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How many looks at a kind of pods beside a candidate are spent for each pod that is placed: some microseconds.
+/// How many looks at a pod class beside a candidate are spent for each pod that is placed: some microseconds.
 const EVALUATIONS_PER_POD: u64 = 100;
 /// And this many at the least, a few hundredths of a second: a few pods are worth a good look.
 const MIN_EVALUATIONS: u64 = 500_000;
@@ -34,14 +34,14 @@ struct ExchangeKey {
     pool: usize,
     /// What they may become, by the zones in which they may be and the constraints that count them.
     candidate_set: CandidateSetId,
-    /// Their domains on other axes.
+    /// Their domains on other topology keys.
     domains: Vec<(TopologyKeyId, Domain)>,
 }
 
-/// How many pods of each kind, the largest first: kinds by their rank.
+/// How many pods of each class, the largest first: pod classes by their rank.
 type PodCounts = BTreeMap<usize, usize>;
 
-/// Packs pods of open nodes anew where that is cheaper. True when it was.
+/// Repacks pods of open nodes where that is cheaper. True when it was.
 pub(crate) fn repack(state: &mut SchedulingState) -> bool {
     let mut work = MIN_EVALUATIONS.max(EVALUATIONS_PER_POD * state.placed.len() as u64);
     let mut improved = false;
@@ -81,7 +81,7 @@ fn every_nth<N>(nodes: Vec<N>, stride: usize, together: usize) -> (Vec<N>, Vec<N
     (some, rest)
 }
 
-/// Kinds that were placed, those of the largest pods first.
+/// Pod classes that were placed, those of the largest pods first.
 fn classes_by_size(state: &SchedulingState) -> Vec<PodClassId> {
     let classes: BTreeSet<PodClassId> = state.placed.iter().map(|(_, class, _)| *class).collect();
     let mut ranked: Vec<PodClassId> = classes.into_iter().collect();
@@ -220,7 +220,7 @@ impl Packing {
     }
 }
 
-/// What nodes of a likeness may be.
+/// What nodes of one exchange key may be.
 struct RepackOptions {
     pool: usize,
     pool_offerings: Arc<PoolOfferings>,
@@ -296,7 +296,7 @@ fn apply_packing(
     new
 }
 
-/// Gives the pods of some nodes to others that hold as many of each kind, in the order in which they are bound.
+/// Gives the pods of some nodes to others that hold as many of each class, in the order in which they are bound.
 fn reassign_pods(
     state: &mut SchedulingState,
     old: &[(OpenNodeId, PodCounts)],

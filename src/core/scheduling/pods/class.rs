@@ -1,7 +1,7 @@
 //! Pod classes: pods with equal scheduling constraints, one class for each relaxation step.
 //!
-//! A kind is all that matters about a pod's place. What a pod prefers makes further kinds of it, one for each step of
-//! relaxation: the first asks for all that is preferred, the last for nothing that is not required.
+//! A pod class is all that matters about a pod's place. What a pod prefers makes further classes of it, one for each
+//! step of relaxation: the first asks for all that is preferred, the last for nothing that is not required.
 
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::{Pod, PodShape};
@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of a kind.
+/// Index of a pod class.
 pub(crate) type PodClassId = usize;
 
 /// What pods that are placed alike ask for.
@@ -41,7 +41,7 @@ pub(crate) struct PodClasses {
     by_key: BTreeMap<PodClassKey, Relaxation>,
 }
 
-/// The kinds of one shape.
+/// The pod classes of one shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Relaxation {
     /// What is required and nothing else: for nodes that exist, where kube-scheduler asks for no more.
@@ -50,7 +50,7 @@ pub(crate) struct Relaxation {
     pub(crate) steps: Arc<[PodClassId]>,
 }
 
-/// What a kind was made of.
+/// What a pod class was made of.
 pub(crate) struct ClassOrigin<'k> {
     /// With all that is preferred.
     pub(crate) shape: &'k PodShape,
@@ -70,7 +70,7 @@ impl PodClasses {
         &self.classes[class]
     }
 
-    /// What a kind was made of. One look at each shape: for those who tell of a plan, not for those who make it.
+    /// What a pod class was made of. One look at each shape: for those who tell of a plan, not for those who make it.
     pub(crate) fn origin(&self, class: PodClassId) -> Option<ClassOrigin<'_>> {
         let mut known = self.by_key.iter();
         let (PodClassKey { shape, volumes }, relaxation) = known.find(|(_, known)| known.steps.contains(&class))?;

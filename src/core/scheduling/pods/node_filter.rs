@@ -50,7 +50,8 @@ impl NodeFilter {
         Some(filter)
     }
 
-    /// All that is asked of labels whichever of its alternatives a node has: where there is only one it is no choice.
+    /// All that is asked of labels whichever of its alternatives a node has: where there is only one there is no
+    /// alternative.
     pub(crate) fn unconditional(&self) -> impl Iterator<Item = &Requirements> {
         let only = self.alternatives.iter().filter_map(|list| match list.as_slice() {
             [only] => Some(only),

@@ -86,7 +86,7 @@ impl VolumeUsage {
         new.find(|(_, new, left)| *new > 0 && new > left)
     }
 
-    /// Takes the room for a pod's volumes.
+    /// Takes the capacity for a pod's volumes.
     pub(crate) fn add(&mut self, tracked: &TrackedVolumes) {
         let taken: Vec<i64> = self.remaining.keys().map(|driver| self.new_volumes(tracked, driver)).collect();
         self.remaining.values_mut().zip(taken).for_each(|(left, taken)| *left -= taken);

@@ -129,7 +129,7 @@ fn a_size_within_limits_is_chosen_though_a_larger_and_cheaper_one_dominates_it()
     small.requirements = sizes;
     let outcome = solve(&cluster([small.clone()]), &pods("p", shape("a", 6000, 4), 1));
     assert_eq!(outcome.unschedulable_pods(), 0);
-    // The dearer way to buy F8s is beaten by spot D8s, which is too large for the limit.
+    // The more expensive way to buy F8s is beaten by spot D8s, which is too large for the limit.
     small.limits.resources.insert(Arc::from("memory"), 16 * GIB);
     let mut all = cluster([small]);
     let types: Vec<_> = all.instance_types.values().next().unwrap().iter().cloned().collect();

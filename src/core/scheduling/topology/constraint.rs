@@ -38,7 +38,7 @@ impl TopologyConstraint {
     }
 }
 
-/// What ties pods of one kind to the groups.
+/// What ties pods of one class to the groups.
 #[derive(Debug)]
 pub(crate) struct ClassConstraints {
     /// The pod as it is, whatever of its preferences is asked for here.
@@ -47,7 +47,7 @@ pub(crate) struct ClassConstraints {
     pub(crate) counting_groups: Vec<GroupId>,
     /// It is one of those that it wants to be near to.
     pub(crate) affinity_selects_self: bool,
-    /// Domains where a new node for it may lie, by axis.
+    /// Domains where a new node for it may lie, by topology key.
     pub(crate) new_node_domains: BTreeMap<TopologyKeyId, Vec<Domain>>,
 }
 
@@ -62,13 +62,13 @@ pub(crate) enum UnmetConstraint {
 }
 
 impl Topology {
-    /// Where new nodes for a kind may lie on an axis.
+    /// Where new nodes for a pod class may lie on a topology key.
     pub(crate) fn set_new_node_domains(&mut self, class: usize, key_id: TopologyKeyId, domains: Vec<Domain>) {
         self.class_constraints[class].new_node_domains.insert(key_id, domains);
     }
 
-    /// Takes all domains from those where new nodes for pods of these kinds may lie to which the last, which asks for no more
-    /// than is required, may go: nothing can be had there. False when there was none.
+    /// Takes all domains from those where new nodes for pods of these classes may lie to which the last, which asks for
+    /// no more than is required, may go: nothing can be had there. False when there was none.
     pub(crate) fn withdraw_unusable_domains(&mut self, classes: &[PodClassId]) -> bool {
         let Some(required_class) = classes.last().copied() else { return false };
         let mut barren: Vec<(TopologyKeyId, Domain)> = Vec::new();
@@ -85,29 +85,30 @@ impl Topology {
         !barren.is_empty()
     }
 
-    /// True when a new node for a kind may lie in a domain.
+    /// True when a new node for a pod class may lie in a domain.
     pub(crate) fn is_new_node_domain(&self, class: usize, key_id: TopologyKeyId, domain: Domain) -> bool {
         self.class_constraints[class].new_node_domains.get(&key_id).is_some_and(|offered| offered.contains(&domain))
     }
 
-    /// Axes on which a kind asks for something.
+    /// Topology keys for which a pod class asks for something.
     pub(crate) fn constrained_keys(&self, class: usize) -> impl Iterator<Item = TopologyKeyId> {
         self.class_constraints[class].constraints.iter().map(|ask| self.key_of(ask.group()))
     }
 
-    /// True when the place of such a pod on this axis matters to itself or to others.
+    /// True when the place of such a pod on this topology key matters to itself or to others.
     pub(crate) fn affects(&self, class: usize, key_id: TopologyKeyId) -> bool {
         let links = &self.class_constraints[class];
         let groups = links.constraints.iter().map(|ask| ask.group()).chain(links.counting_groups.iter().copied());
         groups.into_iter().any(|group| self.key_of(group) == key_id)
     }
 
-    /// True when a pod of a kind may go to a domain, so far as the axis is concerned; `None` is a place without the label.
+    /// True when a pod of a class may go to a domain, so far as the topology key is concerned; `None` is a place
+    /// without the label.
     pub(crate) fn allows(&self, class: usize, key_id: TopologyKeyId, domain: Option<Domain>) -> bool {
         self.unmet_constraint(class, key_id, domain).is_none()
     }
 
-    /// Why a pod of a kind may not go to a domain.
+    /// Why a pod of a class may not go to a domain.
     pub(crate) fn unmet_constraint(
         &self,
         class: usize,
@@ -143,7 +144,8 @@ impl Topology {
         None
     }
 
-    /// Domains where a new node for a kind may lie: those on offer, so far as its neighbours leave them open to it.
+    /// Domains where a new node for a pod class may lie: those on offer, so far as its neighbours leave them open to
+    /// it.
     pub(crate) fn allowed_domains<'t>(
         &'t self,
         links: &'t ClassConstraints,
@@ -171,8 +173,8 @@ impl Topology {
         })
     }
 
-    /// How many of so many pods of a kind may come to one new node, as far as its neighbours tell: those that are to be even
-    /// over domains come to all of them alike.
+    /// How many of so many pods of a class may come to one new node, as far as its neighbours tell: those that are to
+    /// be even over domains come to all of them alike.
     pub(crate) fn expected_pods_per_node(&self, class: usize, pods: usize) -> u32 {
         let links = &self.class_constraints[class];
         let pods = u32::try_from(pods).unwrap_or(u32::MAX);
@@ -192,8 +194,8 @@ impl Topology {
         shares.fold(ports, u32::min).max(1)
     }
 
-    /// The domains where the pods are that a kind asks to be near to; `None` where there are none that it asks for, or where
-    /// it may be the first.
+    /// The domains where the pods are that a pod class asks to be near to; `None` where there are none that it asks
+    /// for, or where it may be the first.
     pub(crate) fn affinity_domains(&self, class: usize, key_id: TopologyKeyId) -> Option<Vec<Domain>> {
         let links = &self.class_constraints[class];
         let near = links.constraints.iter().filter_map(|ask| match *ask {
@@ -211,8 +213,8 @@ impl Topology {
         Some(there.collect())
     }
 
-    /// The domains of `among` that a pod of a kind may go to, those with the fewest pods that its constraints count first;
-    /// of equals those of the least weight.
+    /// The domains of `among` that a pod of a class may go to, those with the fewest pods that its constraints
+    /// count first; of equals those of the least weight.
     pub(crate) fn domains_in_order(
         &self,
         class: usize,

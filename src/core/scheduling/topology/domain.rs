@@ -11,12 +11,13 @@ pub(crate) const MAX_ZONES: usize = 32;
 
 /// Number of a topology key.
 pub(crate) type TopologyKeyId = usize;
-/// Number of a domain on its axis. On [`HOSTNAME_KEY`] it is the number of the site.
+/// Number of a domain on its topology key. On [`HOSTNAME_KEY`] it is the number of the site.
 pub(crate) type Domain = u32;
 
 /// `kubernetes.io/hostname`: every site is a domain.
 pub(crate) const HOSTNAME_KEY: TopologyKeyId = 0;
-/// `topology.kubernetes.io/zone`: the domains begin with the zones of the market, in the order of their bits.
+/// `topology.kubernetes.io/zone`: the domains begin with the zones of the available offerings, in the order of their
+/// bits.
 pub(crate) const ZONE_KEY: TopologyKeyId = 1;
 
 /// Topology keys and their domains, by number.
@@ -46,7 +47,7 @@ impl TopologyKeys {
         self.keys.len() - 1
     }
 
-    /// How many axes there are.
+    /// How many topology keys there are.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }

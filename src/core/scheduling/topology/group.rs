@@ -46,7 +46,7 @@ pub(crate) struct TopologyGroup {
     pub(crate) total: u32,
     /// Domains of nodes that exist or are being made, but for hosts.
     pub(crate) domains: Vec<bool>,
-    /// Kinds that are to be even over its domains.
+    /// Pod classes that are to be even over its domains.
     pub(crate) spread_classes: Vec<u32>,
 }
 

@@ -1,8 +1,8 @@
 //! Topology spread, pod affinity and anti-affinity, as kube-scheduler counts them.
 //!
-//! What is counted is a group: an axis, and what it counts there. Equal constraints of different pods share one group.
-//! Constraints become [`TopologyConstraint`]s on groups, and a pod that is placed counts in the groups that mean it. The semantics are
-//! kube-scheduler's (plugins PodTopologySpread and InterPodAffinity).
+//! What is counted is a group: a topology key, and what it counts there. Equal constraints of different pods share one
+//! group. Constraints become [`TopologyConstraint`]s on groups, and a pod that is placed counts in the groups that mean
+//! it. The semantics are kube-scheduler's (plugins PodTopologySpread and InterPodAffinity).
 
 pub(crate) mod constraint;
 pub(crate) mod domain;
@@ -24,7 +24,7 @@ use crate::snapshot::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// All groups, and how kinds of pods are tied to them. Kinds are numbered by who calls.
+/// All groups, and how pod classes are tied to them. Classes are numbered by who calls.
 #[derive(Debug)]
 pub(crate) struct Topology {
     pub(crate) keys: TopologyKeys,
@@ -34,7 +34,7 @@ pub(crate) struct Topology {
     existing_pods: ExistingPods,
     /// Labels of namespaces, for terms that select by them.
     namespaces: Table<Namespace, Labels>,
-    /// Groups and kinds by a label that must be there: most pairs need not be looked at.
+    /// Groups and classes by a label that must be there: most pairs need not be looked at.
     groups_by_label: GroupsByLabel,
     classes_by_label: BTreeMap<(Arc<str>, Arc<str>), Vec<u32>>,
     /// Domains that an earlier attempt came upon, and those that this one did.
@@ -75,7 +75,7 @@ impl Topology {
         topology
     }
 
-    /// Ties the next kind of pods to the groups: `shape` with what is asked for, of pods that are `own` and that share
+    /// Ties the next pod class to the groups: `shape` with what is asked for, of pods that are `own` and that share
     /// volumes which are still `to_be_made`.
     pub(crate) fn register_class(
         &mut self,
@@ -157,7 +157,7 @@ impl Topology {
         for number in news {
             self.groups[number].add_domain(domain);
             let group = &self.groups[number];
-            // Kinds that are still to be placed will reckon with it.
+            // Pod classes that are still to be placed will reckon with it.
             let unaware = |class: &u32| {
                 let links = &self.class_constraints[*class as usize];
                 links.new_node_domains.contains_key(&key_id)
@@ -192,7 +192,8 @@ impl Topology {
         on_axis.filter(|group| !group.has_domain(domain) && group.counts_node(&accepts)).count() as u32
     }
 
-    /// Counts pods of a kind that go to a place: its domain on each axis, and whether a filter lets its node through.
+    /// Counts pods of a class that go to a place: its domain on each topology key, and whether a filter lets its node
+    /// through.
     pub(crate) fn count(
         &mut self,
         class: usize,
@@ -213,7 +214,7 @@ impl Topology {
         self.groups.iter().filter_map(|group| group.key.filter.as_ref())
     }
 
-    /// Gives the domains of an axis other numbers; those that get none are gone.
+    /// Gives the domains of a topology key other numbers; those that get none are gone.
     pub(crate) fn renumber(&mut self, key_id: TopologyKeyId, number: impl Fn(Domain) -> Option<Domain>) {
         for group in self.groups.iter_mut().filter(|group| group.key.key == key_id) {
             group.renumber(&number);
@@ -239,7 +240,7 @@ impl Topology {
         }
     }
 
-    /// The group that counts this; a new one is counted among what runs, and tied to the kinds that it means.
+    /// The group that counts this; a new one is counted among what runs, and tied to the pod classes that it means.
     fn group_id(
         &mut self,
         key: &Arc<str>,
@@ -318,7 +319,7 @@ impl Topology {
         group
     }
 
-    /// Ties a kind to a group that may mean it.
+    /// Ties a pod class to a group that may mean it.
     fn link(&mut self, class: u32, number: GroupId) {
         let own = Arc::clone(&self.class_constraints[class as usize].shape);
         let counting = &self.groups[number as usize].key.counted;

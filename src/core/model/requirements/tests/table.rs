@@ -57,7 +57,7 @@ fn all() -> Vec<Requirement> {
     asked.into_iter().map(|(operator, values)| Requirement::new(operator, values).unwrap()).collect()
 }
 
-/// The table anew, and all that is wrong with it by the states that each side allows.
+/// The table again, and all that is wrong with it by the states that each side allows.
 fn table() -> (String, Vec<String>) {
     let (mut text, mut wrong) = (String::new(), Vec::new());
     let all = all();

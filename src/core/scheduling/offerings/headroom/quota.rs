@@ -18,7 +18,7 @@ const REGIONAL: &str = "cores";
 /// Name of the quota of all spot cores.
 const SPOT: &str = "lowprioritycores";
 
-/// Which quota leaves no room.
+/// Which quota leaves no capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaShortage {
     /// The quota, with Azure's numbers.
@@ -47,7 +47,7 @@ pub struct QuotaHeadroom {
     /// Each quota with the cores that are under way beside Azure's numbers.
     quotas: Vec<(QuotaUsage, u64)>,
     /// The quotas of families, by the names that sizes have. Looked up for every candidate of every pass, so nothing is
-    /// made anew there.
+    /// rebuilt there.
     families: Arc<BTreeMap<Arc<str>, usize>>,
     regional: Option<usize>,
     spot: Option<usize>,

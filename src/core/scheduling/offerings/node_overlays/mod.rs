@@ -52,7 +52,7 @@ impl fmt::Display for OverlayConflict {
     }
 }
 
-/// What is remembered of overlays. Disposable: it is worked out anew.
+/// What is remembered of overlays. Disposable: it is computed again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OverlayMemory {
     /// Generations of all that conflicts depend on.
