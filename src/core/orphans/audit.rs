@@ -3,12 +3,12 @@
 //! The verdicts are those of a sweep. What is added is for readers: a suspect that is old enough by Azure's own times is
 //! [`AuditStatus::Unproven`], since a single inventory confirms nothing and nothing is deleted because of it.
 
-use super::assessment::{Assessment, SweepContext, findings_for};
-use super::deletion_budget::DeletionBudget;
 use crate::model::azure::cloud::{CloudResource, ResourceDetail, ResourceKind};
 use crate::model::names::{ArmId, NameError, ObjectName, Uid};
 use crate::model::orphans::finding::{Classification, DeletionRefusal, Finding};
 use crate::model::orphans::sweep::{Sweep, SweepMode};
+use crate::orphans::assessment::{Assessment, SweepContext, findings_for};
+use crate::orphans::deletion_cap::DeletionBudget;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
