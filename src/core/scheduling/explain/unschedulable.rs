@@ -89,24 +89,24 @@ pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: 
     let filter = state.constraints.classes.get(class).filter;
     let accepted = state.open.candidate_sets.accepted_zones(pool, filter, &state.constraints.filters);
     let (filter, requests) = (state.constraints.filters.get(filter), state.constraints.classes.requests(class));
-    let pool_offerings: &PoolOfferings = state.open.candidate_sets.pool_offerings(pool);
+    let offerings: &PoolOfferings = state.open.candidate_sets.pool_offerings(pool);
     let launch_limits = &state.open.limits;
-    if let Some(fields) = &pool_offerings.unsupported_class_fields {
+    if let Some(fields) = &offerings.unsupported_class_fields {
         return Some(UnschedulableReason::UnsupportedClassFields(fields.clone()));
     }
-    if pool_offerings.candidates.is_empty() {
-        let unreserved = pool_offerings.no_reservation.clone().map(UnschedulableReason::NoReservation);
+    if offerings.candidates.is_empty() {
+        let unreserved = offerings.no_reservation.clone().map(UnschedulableReason::NoReservation);
         return unreserved.or(Some(UnschedulableReason::NoAvailableOffering));
     }
-    if let Some(taint) = filter.untolerated(&pool_offerings.pool.taints) {
+    if let Some(taint) = filter.untolerated(&offerings.pool.taints) {
         return Some(UnschedulableReason::UntoleratedTaint(taint.key.clone()));
     }
     for asked in filter.unconditional() {
-        if let Err(why) = pool_offerings.pool.requirements.compatible(asked, |_| true) {
+        if let Err(why) = offerings.pool.requirements.compatible(asked, |_| true) {
             return Some(UnschedulableReason::IncompatibleRequirements(why));
         }
     }
-    let suiting = pool_offerings.candidates.iter().zip(accepted.iter()).filter(|(_, zones)| **zones != 0);
+    let suiting = offerings.candidates.iter().zip(accepted.iter()).filter(|(_, zones)| **zones != 0);
     let labels: Vec<&InstanceCandidate> = suiting.map(|(candidate, _)| candidate).collect();
     if labels.is_empty() {
         return Some(UnschedulableReason::NoCompatibleOffering(required_labels(filter)));
@@ -121,7 +121,7 @@ pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: 
     if large.is_empty() {
         return Some(UnschedulableReason::TooLarge);
     }
-    let within = |c: &&&InstanceCandidate| launch_limits.within_limits(&pool_offerings.pool, &c.instance.capacity);
+    let within = |c: &&&InstanceCandidate| launch_limits.within_limits(&offerings.pool, &c.instance.capacity);
     let in_limits = large.iter().filter(within).copied();
     let Some(first) = in_limits.clone().next() else { return Some(UnschedulableReason::LimitsExceeded) };
     match launch_limits.exhausted(in_limits) {
@@ -129,19 +129,18 @@ pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: 
         Some(Exhausted::Reservation(short)) => return Some(UnschedulableReason::ReservationUsedUp(short)),
         None => {}
     }
-    if let Some(short) = launch_limits.subnets().shortage(&pool_offerings.pool.class) {
+    if let Some(short) = launch_limits.subnets().shortage(&offerings.pool.class) {
         return Some(UnschedulableReason::SubnetFull(short));
     }
-    let suiting = pool_offerings.candidates.iter().zip(accepted.iter().copied()).filter(|(_, zones)| *zones != 0);
-    let needed = pool_offerings.required_values(state.open.min_values_policy);
+    let suiting = offerings.candidates.iter().zip(accepted.iter().copied()).filter(|(_, zones)| *zones != 0);
+    let needed = offerings.required_values(state.open.min_values_policy);
     let load = Load { requests, disks: *disks, min_values: &needed };
     let chosen = |candidate| ChosenCandidate { candidate, load };
-    if large.iter().any(|candidate| pool_offerings.meets_min_values(suiting.clone(), chosen(candidate), launch_limits))
-    {
+    if large.iter().any(|candidate| offerings.meets_min_values(suiting.clone(), chosen(candidate), launch_limits)) {
         return None;
     }
-    let variety = pool_offerings.distinct_values(suiting, chosen(first), launch_limits);
-    let lacking = pool_offerings.min_values.iter().zip(variety).find(|((_, least), found)| found < least);
+    let variety = offerings.distinct_values(suiting, chosen(first), launch_limits);
+    let lacking = offerings.min_values.iter().zip(variety).find(|((_, least), found)| found < least);
     lacking.map(|((key, least), found)| UnschedulableReason::MinValues {
         key: Arc::clone(key),
         found,

@@ -81,12 +81,12 @@ impl Topology {
         &mut self,
         shape: &PodShape,
         own: &Arc<PodShape>,
-        (to_be_made, existing_nodes): (&[SharedVolumeId], &ExistingNodes),
+        (to_be_made, existing): (&[SharedVolumeId], &ExistingNodes),
     ) {
         let class = self.class_constraints.len() as u32;
         let (mut asks, mut counted) = (Vec::new(), Vec::new());
         for spread in &shape.spread {
-            asks.push(self.spread_constraint(own, spread, existing_nodes));
+            asks.push(self.spread_constraint(own, spread, existing));
         }
         let affinity = shape.affinity.as_deref();
         // What is preferred stands behind what is required.
@@ -94,18 +94,18 @@ impl Topology {
         let all = affinity.map(|affinity| affinity.near.as_slice()).unwrap_or_default();
         let (near, preferred) = all.split_at(required.0.min(all.len()));
         for term in near {
-            let group = self.group_id(&term.topology_key, CountedPods::ByAllTerms(near.to_vec()), None, existing_nodes);
+            let group = self.group_id(&term.topology_key, CountedPods::ByAllTerms(near.to_vec()), None, existing);
             asks.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::Required });
         }
         for term in preferred {
-            let group = self.group_id(&term.topology_key, CountedPods::ByTerm(term.clone()), None, existing_nodes);
+            let group = self.group_id(&term.topology_key, CountedPods::ByTerm(term.clone()), None, existing);
             asks.push(TopologyConstraint::Affinity {
                 group,
                 strength: ConstraintStrength::Preferred { counts_self: self.term_selects(term, own) },
             });
         }
         for (n, term) in affinity.into_iter().flat_map(|affinity| &affinity.apart).enumerate() {
-            let group = self.group_id(&term.topology_key, CountedPods::ByTerm(term.clone()), None, existing_nodes);
+            let group = self.group_id(&term.topology_key, CountedPods::ByTerm(term.clone()), None, existing);
             let itself = self.term_selects(term, own);
             let want = if n < required.1 {
                 ConstraintStrength::Required
@@ -119,17 +119,13 @@ impl Topology {
                 &term.topology_key,
                 CountedPods::InverseAntiAffinity(term.clone()),
                 None,
-                existing_nodes,
+                existing,
             ));
         }
         for shared in to_be_made {
             // Such a volume is made in the zone of the first that has it; it is not asked for by any other.
-            let group = self.group_id(
-                &labels::interned(labels::ZONE),
-                CountedPods::SharingVolume(*shared),
-                None,
-                existing_nodes,
-            );
+            let group =
+                self.group_id(&labels::interned(labels::ZONE), CountedPods::SharingVolume(*shared), None, existing);
             asks.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::SharedVolume });
             counted.push(group);
         }
