@@ -55,7 +55,7 @@ pub async fn follow_facts(client: Client, namespace: &str, sender: watch::Sender
     let mut followed = Followed::of(api, config, FACTS_CONFIG_MAP, parsed);
     while !sender.is_closed() {
         if followed.changed().await {
-            sender.send_replace(followed.objects.values().next().map(|published| Published::clone(published)));
+            sender.send_replace(followed.objects.values().next().map(|published| PublishedFacts::clone(published)));
         }
     }
 }
