@@ -127,10 +127,10 @@ pub fn napkeeper_binary() -> Result<PathBuf> {
     }
     let path = built_programs()?.join("napkeeper");
     if !path.is_file() {
-        bail!("there is no {}: run `cargo build -p napkeeper`, or set NAPKEEPER_BIN", path.display());
+        bail!("there is no {}: run `cargo build`, or set NAPKEEPER_BIN", path.display());
     }
     if let Some(newer) = newer_source(&path)? {
-        bail!("{newer} is newer than {}: run `cargo build -p napkeeper`", path.display());
+        bail!("{newer} is newer than {}: run `cargo build`", path.display());
     }
     Ok(path)
 }

@@ -86,6 +86,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("napkeeper-cli", BELOW_THE_COMMAND_LINE),
     ("napkeeper", &["napkeeper-cli"]),
     (TESTS, BELOW_THE_COMMAND_LINE),
+    ("napkeeper-features", &[]),
     ("napkeeper-structure", &[]),
 ];
 

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod architecture;
 #[cfg(test)]
+mod features;
+#[cfg(test)]
 mod imports;
 #[cfg(test)]
 mod parameters;

@@ -120,9 +120,7 @@ fn clean(value: &mut Value) {
 /// When the definition cannot be written as YAML, which a test rules out.
 pub fn to_yaml(crd: &Crd) -> Result<String, serde_saphyr::ser::Error> {
     let text = serde_saphyr::to_string(&crd.definition)?;
-    Ok(format!(
-        "# Generated from the types of src/api: cargo run -p napkeeper-api --example crds -- manifests/crds\n{text}"
-    ))
+    Ok(format!("# Generated from the types of src/api: cargo run --example crds -- manifests/crds\n{text}"))
 }
 
 #[cfg(test)]
@@ -138,7 +136,7 @@ mod tests {
             let committed = std::fs::read_to_string(folder.join(&crd.file)).unwrap_or_default();
             assert!(
                 committed == to_yaml(crd).unwrap(),
-                "{} differs from the types: cargo run -p napkeeper-api --example crds -- manifests/crds",
+                "{} differs from the types: cargo run --example crds -- manifests/crds",
                 crd.file
             );
         }

@@ -1,6 +1,6 @@
 //! Writes the CustomResourceDefinitions of the types into a folder.
 //!
-//! `cargo run -p napkeeper-api --example crds -- manifests/crds`
+//! `cargo run --example crds -- manifests/crds`
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Writes the embedded catalogue from tables of Azure's VM sizes and prices. The same tables give the same bytes.
 //!
 //! ```text
-//! cargo run -p napkeeper-core --example build_catalog -- <tables folder> <year>-<month> src/core/catalog/data/catalog.bin
+//! cargo run --example build_catalog -- <tables folder> <year>-<month> src/core/catalog/data/catalog.bin
 //! ```
 //!
 //! The folder holds `sizes.csv`, `offers.csv`, `gpus.csv` (GPU model and count by size), `gpus.json` (the GPU sizes

@@ -2,7 +2,7 @@
 //! prints one answer a line, by the definitions of a file that holds a JSON list of CustomResourceDefinitions, or by
 //! the embedded ones.
 //!
-//! `cargo run -p napkeeper-verdict --example verdicts -- crds.json < manifests.jsonl`; with a second argument it prints
+//! `cargo run --example verdicts -- crds.json < manifests.jsonl`; with a second argument it prints
 //! what a person is told of each manifest, by the embedded definitions.
 
 #![expect(clippy::print_stdout, reason = "it is a program")]

@@ -1,7 +1,7 @@
 //! Measures time and memory of verdicts on a large node resource group.
 //!
 //! ```text
-//! cargo run --release -p napkeeper-core --example sweep_verdicts [-- <nodes> <disks> <volumes>]
+//! cargo run --release --example sweep_verdicts [-- <nodes> <disks> <volumes>]
 //! ```
 
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]

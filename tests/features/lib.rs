@@ -1,0 +1,1 @@
+//! Unites the features of third-party crates for tests of a single package; it has no code.
