@@ -11,4 +11,6 @@ mod sources;
 #[cfg(test)]
 mod tree;
 #[cfg(test)]
+mod variables;
+#[cfg(test)]
 mod words;

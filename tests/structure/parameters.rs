@@ -11,9 +11,7 @@ const MOST_VALUES: usize = 5;
 /// Functions that still take more, by file and name.
 const STILL_ALLOWED: &[(&str, &str)] = &[
     ("tests/benches/admission/load.rs", "row"),
-    ("tests/benches/admission/reviews.rs", "review"),
     ("tests/benches/scheduling/rounds.rs", "close_in"),
-    ("tests/scheduling/storage.rs", "bound"),
 ];
 
 /// A function as it is declared.
