@@ -6,7 +6,7 @@
 use jiff::SignedDuration;
 use napkeeper_core::engine::decide::{Memory, decide};
 use napkeeper_core::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, UnavailableOfferings, schedule};
-use napkeeper_tests::worlds;
+use napkeeper_tests::fixtures;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,12 @@ fn main() {
 }
 
 fn place_a_thousand() {
-    let snapshot = worlds::empty_cluster();
-    let pods = worlds::waiting_pods(1000, 50);
+    let snapshot = fixtures::empty_cluster();
+    let pods = fixtures::waiting_pods(1000, 50);
     let offerings: usize = snapshot.instance_types.values().flat_map(|t| t.iter()).map(|t| t.offerings.len()).sum();
     let (unavailable, without, promised) = (UnavailableOfferings::default(), BTreeSet::new(), BTreeMap::new());
     let (times, outcome) = measured(11, || {
-        let market = AvailableOfferings::new(&snapshot, &unavailable, worlds::instant());
+        let market = AvailableOfferings::new(&snapshot, &unavailable, fixtures::instant());
         let (snapshot, market, without, promised) = (&snapshot, &market, &without, &promised);
         let input = Input {
             snapshot,
@@ -44,16 +44,16 @@ fn place_a_thousand() {
 }
 
 fn decide_after_one_event() {
-    let mut snapshot = worlds::busy_cluster(1000, 20_000);
-    let settings = worlds::settings();
-    let shape = worlds::shape("late", 1000, 1024, true);
+    let mut snapshot = fixtures::busy_cluster(1000, 20_000);
+    let settings = fixtures::settings();
+    let shape = fixtures::shape("late", 1000, 1024, true);
     println!("decide: one more waiting pod in a cluster of 1000 nodes and 20000 pods");
     let mut times = Vec::new();
     for i in 0..11_i64 {
         let mut memory = Memory::default();
-        let now = worlds::instant() + SignedDuration::from_mins(i);
+        let now = fixtures::instant() + SignedDuration::from_mins(i);
         let _first = decide(&snapshot, &mut memory, &settings, now, 1);
-        let pod = worlds::pod(&shape, &format!("late-{i}"), None);
+        let pod = fixtures::pod(&shape, &format!("late-{i}"), None);
         let key = pod.key.clone();
         snapshot.put_pod(pod);
         let start = Instant::now();

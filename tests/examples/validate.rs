@@ -8,7 +8,7 @@
 use anyhow::{Context, Result, ensure};
 use napkeeper_api::crds;
 use napkeeper_tests::control_plane::{kubeconform, napkeeper_binary};
-use napkeeper_tests::pools;
+use napkeeper_tests::node_pools;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -64,7 +64,7 @@ fn machine() -> String {
 fn inputs(folder: &Path) -> Result<(PathBuf, PathBuf)> {
     let (one, many) = (folder.join("one.yaml"), folder.join("many"));
     fs::create_dir(&many)?;
-    let pools: Vec<String> = (0..POOLS).map(pools::pool).collect();
+    let pools: Vec<String> = (0..POOLS).map(node_pools::pool).collect();
     for (i, pool) in pools.iter().enumerate() {
         fs::write(many.join(format!("pool-{i:04}.yaml")), pool)?;
     }

@@ -13,4 +13,6 @@ mod sources;
 #[cfg(test)]
 mod tree;
 #[cfg(test)]
+mod variables;
+#[cfg(test)]
 mod words;

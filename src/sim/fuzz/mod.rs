@@ -7,6 +7,7 @@
 mod hazard;
 mod history;
 mod initial_objects;
+mod seeds;
 mod settled;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ pub use history::{History, history};
 use jiff::SignedDuration;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::settings::DeletionRules;
+pub use seeds::seeds;
 pub use settled::check_settled;
 
 /// Why a run failed.

@@ -7,7 +7,7 @@ use axum::extract::{Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use napkeeper_tests::lab::repository;
+use napkeeper_tests::manifests::quickstart_object;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,10 +42,10 @@ impl Cluster {
         let pods = (0..size.pods).map(|i| running(i, i % size.nodes.max(1), 1).to_string()).collect();
         let nodes = (0..size.nodes).map(|i| node(i).to_string()).collect();
         let (mut pools, mut classes) = (Vec::new(), Vec::new());
-        for file in ["nodepool-general-purpose.yaml", "nodepool-gpu.yaml", "nodepool-spot-preferred.yaml"] {
-            pools.push(quickstart(file)?.to_string());
+        for file in ["nodepool-general-purpose", "nodepool-gpu", "nodepool-spot-preferred"] {
+            pools.push(quickstart_object(file)?.to_string());
         }
-        classes.push(quickstart("aksnodeclass.yaml")?.to_string());
+        classes.push(quickstart_object("aksnodeclass")?.to_string());
         let lists =
             BTreeMap::from([("pods", pods), ("nodes", nodes), ("nodepools", pools), ("aksnodeclasses", classes)]);
         let served = Arc::new(Served { lists, events: events.clone() });
@@ -121,12 +121,6 @@ fn watch(served: &Served, what: &str) -> Response {
         Some((Ok::<_, std::io::Error>(line.to_string()), events))
     });
     Body::from_stream(lines).into_response()
-}
-
-fn quickstart(file: &str) -> Result<Value> {
-    let text = std::fs::read_to_string(repository("manifests/quickstart").join(file))?;
-    let read = napkeeper_api::yaml::read(file, &text);
-    Ok(serde_json::to_value(&read.documents[0].value)?)
 }
 
 /// A node of 16 cores that nobody manages.

@@ -1,4 +1,4 @@
-//! How many reviews does it answer in a second, how soon, and with how much CPU and memory?
+//! Measures how many reviews are answered in a second, how soon, and with how much CPU and memory.
 //!
 //! The client, [oha](https://github.com/hatoo/oha), runs on the same cores: a server alone would do more. The webhook
 //! watches a cluster of a thousand nodes that changes all the time; the hook that does nothing watches none.

@@ -1,4 +1,4 @@
-//! What does a review cost? Measures the shipped program as it is run: its start, reviews over TLS from loopback, and
+//! Measures what a review costs with the shipped program as it is run: its start, reviews over TLS from loopback, and
 //! pods created through a real API server, each beside a hook that does nothing.
 //!
 //! `cargo build --release && cargo bench --bench admission`, or with `-- start`, `load` or `pairs` for a part. `load` needs

@@ -13,7 +13,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
 use napkeeper_tests::control_plane::{ControlPlane, Mode};
-use napkeeper_tests::lab::repository;
+use napkeeper_tests::manifests::repository;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

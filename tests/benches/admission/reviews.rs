@@ -1,8 +1,8 @@
 //! Reviews as the API server sends them: of 5,000 pods in 200 shapes, and of pools and classes.
 
-use anyhow::{Context, Result};
-use napkeeper_api::yaml;
-use napkeeper_tests::lab::repository;
+use anyhow::Result;
+use napkeeper_tests::manifests::quickstart_object;
+use napkeeper_tests::webhook::hooks::review;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -21,19 +21,14 @@ pub(crate) struct Bodies {
 
 /// Reviews of pods.
 pub(crate) fn of_pods(folder: &Path) -> Result<Bodies> {
-    write(&folder.join("pods.jsonl"), (0..PODS).map(|i| review("Pod", ("", "v1"), "CREATE", &pod(i), &Value::Null)))
+    write(&folder.join("pods.jsonl"), (0..PODS).map(|i| review("CREATE", &pod(i), &Value::Null)))
 }
 
 /// Reviews of NodePools and AKSNodeClasses, half of them updates, one in ten with a mistake.
 pub(crate) fn of_pools(folder: &Path) -> Result<Bodies> {
-    let read = |file: &str| -> Result<Value> {
-        let text = std::fs::read_to_string(repository("manifests/quickstart").join(file))?;
-        let first = yaml::read(file, &text).documents.into_iter().next().context("an empty file")?;
-        Ok(serde_json::to_value(&first.value)?)
-    };
-    let files = ["nodepool-general-purpose.yaml", "nodepool-gpu.yaml", "nodepool-spot-preferred.yaml"];
-    let pools = files.iter().map(|file| read(file)).collect::<Result<Vec<_>>>()?;
-    let class = read("aksnodeclass.yaml")?;
+    let files = ["nodepool-general-purpose", "nodepool-gpu", "nodepool-spot-preferred"];
+    let pools = files.into_iter().map(quickstart_object).collect::<Result<Vec<_>>>()?;
+    let class = quickstart_object("aksnodeclass")?;
     write(&folder.join("pools.jsonl"), (0..POOLS).map(|i| pool_review(i, &pools, &class)))
 }
 
@@ -54,12 +49,9 @@ fn pool_review(i: usize, pools: &[Value], class: &Value) -> Value {
                 json!([{ "nodes": "10%", "schedule": "99 8 * * *", "duration": "1h" }]);
         }
     }
-    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
-    let api_version = object["apiVersion"].as_str().unwrap_or_default().to_owned();
-    let group = api_version.split_once('/').unwrap_or_default();
     match i % 2 {
-        0 => review(&kind, group, "CREATE", &object, &Value::Null),
-        _ => review(&kind, group, "UPDATE", &object, &old),
+        0 => review("CREATE", &object, &Value::Null),
+        _ => review("UPDATE", &object, &old),
     }
 }
 
@@ -179,30 +171,4 @@ fn managed_fields() -> Value {
             },
         },
     }])
-}
-
-fn review(kind: &str, (group, version): (&str, &str), operation: &str, object: &Value, old: &Value) -> Value {
-    let resource = match kind {
-        "Pod" => "pods",
-        "NodePool" => "nodepools",
-        _ => "aksnodeclasses",
-    };
-    let (gvk, gvr) = (
-        json!({ "group": group, "version": version, "kind": kind }),
-        json!({ "group": group, "version": version, "resource": resource }),
-    );
-    json!({
-        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
-        "request": {
-            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "kind": gvk, "resource": gvr, "requestKind": gvk,
-            "requestResource": gvr, "name": object["metadata"]["name"], "namespace": object["metadata"]["namespace"],
-            "operation": operation,
-            "userInfo": {
-                "username": "system:serviceaccount:kube-system:replicaset-controller",
-                "groups": ["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
-            },
-            "object": object, "oldObject": old, "dryRun": false,
-            "options": { "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1" },
-        },
-    })
 }

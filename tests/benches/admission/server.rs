@@ -1,4 +1,4 @@
-//! A hook that runs: where does it listen, and what has it used so far?
+//! A webhook that runs: its address, and the CPU time and memory it has used.
 
 use anyhow::{Context, Result, bail};
 use napkeeper_tests::control_plane::{Process, Program, word};
@@ -110,7 +110,7 @@ pub(crate) fn cpu(pid: u32) -> Result<Duration> {
 
 /// The environment that kustomize gives the webhook.
 pub(crate) fn shipped_environment() -> Result<Vec<(String, String)>> {
-    let path = napkeeper_tests::lab::repository("kustomize/base/webhook.yaml");
+    let path = napkeeper_tests::manifests::repository("kustomize/base/webhook.yaml");
     let read = napkeeper_api::yaml::read("webhook.yaml", &std::fs::read_to_string(path)?);
     let deployment = read.documents.iter().map(|document| serde_json::to_value(&document.value));
     let deployment = deployment.filter_map(Result::ok).find(|object| object["kind"] == "Deployment");

@@ -1,4 +1,4 @@
-//! How soon does the program say something?
+//! Measures how soon the program first says something.
 
 use crate::cluster::{Cluster, Size};
 use crate::server::{Server, certificate};

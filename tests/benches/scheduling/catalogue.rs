@@ -1,4 +1,4 @@
-//! The real catalogue: how fast are plans over all sizes of westeurope?
+//! Measures plans over all sizes of westeurope in the embedded catalogue.
 
 use napkeeper_core::model::cluster::pod::{Pod, PodAffinity, PodShape, PodTerm, Preferences, Spread};
 use napkeeper_core::model::labels;
@@ -7,7 +7,7 @@ use napkeeper_core::scheduling::{
     AvailableOfferings, Input, MAX_NEW_NODES, SchedulingResult, UnavailableOfferings, schedule,
 };
 use napkeeper_core::snapshot::Snapshot;
-use napkeeper_tests::worlds;
+use napkeeper_tests::fixtures;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,18 +17,18 @@ const REPEATS: usize = 5;
 
 /// Measures all three, and prints a line for each.
 pub(crate) fn measure() {
-    let empty = worlds::empty_cluster();
+    let empty = fixtures::empty_cluster();
     let sizes: usize = empty.instance_types.values().map(|types| types.len()).sum();
     println!("\nthe real catalogue: {sizes} sizes of westeurope");
     told("10,000 mixed pods of 200 apps", &empty, &mixed(200, 50));
     told("100,000 pods in 200 shapes", &empty, &alike(200, 500));
-    let busy = worlds::busy_cluster(1_000, 20_000);
-    let one = Arc::new(worlds::pod(&worlds::shape("late", 1_000, 1_024, true), "late", None));
+    let busy = fixtures::busy_cluster(1_000, 20_000);
+    let one = Arc::new(fixtures::pod(&fixtures::shape("late", 1_000, 1_024, true), "late", None));
     told("one more pod in a cluster of 1,000 nodes and 20,000 pods", &busy, &[one]);
 }
 
 fn told(what: &str, snapshot: &Snapshot, pods: &[Arc<Pod>]) {
-    let market = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), worlds::instant());
+    let market = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), fixtures::instant());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     let input = Input {
         snapshot,
@@ -61,7 +61,7 @@ fn mixed(apps: usize, replicas: usize) -> Vec<Arc<Pod>> {
     let shapes = (0..apps).map(|app| {
         let name = format!("app-{app}");
         let plain =
-            worlds::shape(&name, [100, 250, 500, 1_000, 1_500][app % 5], [100, 512, 1_024, 4_096][app % 4], false);
+            fixtures::shape(&name, [100, 250, 500, 1_000, 1_500][app % 5], [100, 512, 1_024, 4_096][app % 4], false);
         let mut shape = PodShape::clone(&plain);
         let own = selecting(&name);
         let term = |key: &str| PodTerm {
@@ -91,7 +91,7 @@ fn mixed(apps: usize, replicas: usize) -> Vec<Arc<Pod>> {
 fn alike(shapes: usize, replicas: usize) -> Vec<Arc<Pod>> {
     let shapes = (0..shapes).map(|n| {
         let step = n as i64;
-        let shape = worlds::shape(&format!("app-{n}"), 100 + 37 * step % 4_000, 128 + 211 * step % 16_000, false);
+        let shape = fixtures::shape(&format!("app-{n}"), 100 + 37 * step % 4_000, 128 + 211 * step % 16_000, false);
         let mut shape = PodShape::clone(&shape);
         if n % 4 == 0 {
             let zone = format!("westeurope-{}", n % 3 + 1);
@@ -111,7 +111,7 @@ fn selecting(app: &str) -> Requirements {
 fn pods(shapes: impl Iterator<Item = PodShape>, replicas: usize) -> Vec<Arc<Pod>> {
     let replicas = |(n, shape): (usize, PodShape)| {
         let shape = Arc::new(shape);
-        (0..replicas).map(move |i| Arc::new(worlds::pod(&shape, &format!("p-{n}-{i}"), None)))
+        (0..replicas).map(move |i| Arc::new(fixtures::pod(&shape, &format!("p-{n}-{i}"), None)))
     };
     shapes.enumerate().flat_map(replicas).collect()
 }

@@ -1,4 +1,4 @@
-//! Consolidation: how long does it take to find that no node of a large cluster can go, alone and by several threads?
+//! Measures how long it takes to find that no node of a large cluster can go, on one and on several threads.
 
 use jiff::SignedDuration;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
@@ -13,7 +13,7 @@ use napkeeper_core::model::names::{ClaimName, NameError, ProviderId, Region, Uid
 use napkeeper_core::model::settings::Settings;
 use napkeeper_core::provisioning::ProvisionMemory;
 use napkeeper_core::snapshot::Snapshot;
-use napkeeper_tests::worlds;
+use napkeeper_tests::fixtures;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -25,8 +25,8 @@ const REPEATS: usize = 5;
 /// Measures one pass over a cluster whose nodes are full and cheap, and prints a line for each number of threads.
 pub(crate) fn measure() -> Result<(), NameError> {
     let (nodes, pods) = (1_000, 20_000);
-    let mut snapshot = worlds::busy_cluster(nodes, pods);
-    let pool = worlds::pool("general");
+    let mut snapshot = fixtures::busy_cluster(nodes, pods);
+    let pool = fixtures::pool("general");
     for node in snapshot.nodes().values().map(|node| Node::clone(node)).collect::<Vec<_>>() {
         own(&mut snapshot, &pool, node)?;
     }
@@ -44,12 +44,12 @@ pub(crate) fn measure() -> Result<(), NameError> {
 
 /// One pass by so many threads: how long it takes, and what is remembered of it.
 fn pass(snapshot: &Snapshot, threads: NonZeroUsize) -> (Duration, DisruptionMemory) {
-    let settings = Settings { consolidation_threads: threads, ..worlds::settings() };
+    let settings = Settings { consolidation_threads: threads, ..fixtures::settings() };
     let provision = ProvisionMemory::default();
     let mut runs: Vec<(Duration, DisruptionMemory)> = (0..REPEATS)
         .map(|_| {
             let mut memory = DisruptionMemory::default();
-            let now = worlds::instant() + SignedDuration::from_mins(1);
+            let now = fixtures::instant() + SignedDuration::from_mins(1);
             let begun = Instant::now();
             let plan = disrupt(snapshot, &mut memory, &provision, &settings, now, 1);
             assert!(plan.commands.is_empty(), "no node can go: {plan:?}");
@@ -63,7 +63,7 @@ fn pass(snapshot: &Snapshot, threads: NonZeroUsize) -> (Duration, DisruptionMemo
 /// Makes a node one of a NodeClaim that is so cheap that nothing replaces it.
 fn own(snapshot: &mut Snapshot, pool: &NodePool, node: Node) -> Result<(), NameError> {
     let name = ClaimName::new(node.name.as_str())?;
-    let (ids, now) = (resource_ids(&worlds::settings().cluster.node_resource_group, &name), worlds::instant());
+    let (ids, now) = (resource_ids(&fixtures::settings().cluster.node_resource_group, &name), fixtures::instant());
     let key = OfferingKey {
         size: VmSize::new("Standard_D16s_v5")?,
         zone: Zone::of(&Region::new("westeurope")?, 1),

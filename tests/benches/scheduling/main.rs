@@ -1,4 +1,4 @@
-//! How fast are plans made, and how good are they? Measures `scheduling::schedule` on the pods of Karpenter's scheduling
+//! Measures the speed and quality of plans: `scheduling::schedule` on the pods of Karpenter's scheduling
 //! benchmark, beside a packing as Karpenter does it and a bound that nothing can be below.
 //!
 //! `cargo bench --bench scheduling`, or with `-- 1000` and other numbers of pods, `-- preferences` for

@@ -16,7 +16,7 @@ use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{VmSize, Zone};
 use napkeeper_core::model::requirements::{Requirement, Requirements};
 use napkeeper_core::snapshot::Snapshot;
-use napkeeper_tests::worlds;
+use napkeeper_tests::fixtures;
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -154,12 +154,12 @@ impl Sizes {
             json!({ "cpu": cpu, "memory": of.memory.to_string(), "pods": pods })
         };
         let wire: WireNode = serde_json::from_value(json!({
-            "metadata": { "name": name, "uid": name, "labels": labels, "creationTimestamp": worlds::instant() },
+            "metadata": { "name": name, "uid": name, "labels": labels, "creationTimestamp": fixtures::instant() },
             "spec": {},
             "status": {
                 "capacity": amounts(&instance.capacity),
                 "allocatable": amounts(&instance.allocatable),
-                "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": worlds::instant() }],
+                "conditions": [{ "type": "Ready", "status": "True", "lastTransitionTime": fixtures::instant() }],
             },
         }))?;
         let core = napkeeper_api::convert::node(&wire).map_err(|e| anyhow::anyhow!("{e:?}"))?;
@@ -169,7 +169,7 @@ impl Sizes {
     /// The cluster as napkeeper sees it: one pool over all sizes, the nodes, the pods that run and those that wait.
     pub(crate) fn snapshot(&self, work: &Work, state: &State) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        let class = worlds::class();
+        let class = fixtures::class();
         snapshot.instance_types.insert(class.name.clone(), Arc::clone(&self.types));
         snapshot.put_class(class.name.clone(), class);
         let pool = pool();
@@ -191,7 +191,7 @@ fn running(pod: &Pod, node: &Node) -> Pod {
     Pod {
         node: Some(node.name.clone()),
         phase: PodPhase::Running,
-        started_at: Some(worlds::instant()),
+        started_at: Some(fixtures::instant()),
         unschedulable: false,
         ..pod.clone()
     }
@@ -199,7 +199,7 @@ fn running(pod: &Pod, node: &Node) -> Pod {
 
 /// A pool that asks for nothing, with limits that are far away.
 fn pool() -> NodePool {
-    let mut pool = worlds::pool("general");
+    let mut pool = fixtures::pool("general");
     pool.requirements = Requirements::new();
     pool.labels.insert(Arc::from("testing/cluster"), Arc::from("unspecified"));
     pool.limits.resources.insert(Arc::from("cpu"), 10_000_000 * 1000);

@@ -9,7 +9,7 @@ use napkeeper_core::model::names::NodeName;
 use napkeeper_core::scheduling::{
     AvailableOfferings, Input, MAX_NEW_NODES, SchedulingResult, Target, UnavailableOfferings, schedule,
 };
-use napkeeper_tests::worlds;
+use napkeeper_tests::fixtures;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ pub(crate) struct Solved {
 pub(crate) fn solve(work: &Work, sizes: &Sizes, state: &State) -> Solved {
     let begun = Instant::now();
     let snapshot = sizes.snapshot(work, state);
-    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), worlds::instant());
+    let market = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), fixtures::instant());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     let pods: Vec<Arc<Pod>> = state.waiting().into_iter().map(|pod| Arc::clone(&work.core[pod])).collect();
     let new_nodes = MAX_NEW_NODES;

@@ -1,4 +1,4 @@
-//! Plans: which nodes are to be bought, and where does each pod go? The same form for napkeeper and for the peer.
+//! Plans in one form for napkeeper and for the peer: nodes to be bought, and the node of each pod.
 
 use crate::market::Buy;
 

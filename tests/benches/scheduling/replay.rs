@@ -1,4 +1,4 @@
-//! The checker: would kube-scheduler's filters let each pod go where a plan puts it, one after the other?
+//! Checks a plan: kube-scheduler's filters must let each pod go where the plan puts it, one after the other.
 //!
 //! It knows the pods by their rows only and counts by itself; all nodes of the plan stand from the beginning.
 

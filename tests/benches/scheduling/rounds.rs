@@ -1,4 +1,4 @@
-//! Rounds: what does a plan cost once kube-scheduler has put the pods where it likes?
+//! What a plan costs once kube-scheduler has put the pods where it likes.
 //!
 //! It knows nothing of the plan. The nodes are bought, each as the cheapest that its plan allows; the emulation of
 //! kube-scheduler binds the pods in some order; those that it finds no place for are given to the planner again beside

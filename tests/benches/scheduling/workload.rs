@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use napkeeper_core::model::cluster::pod::{Pod, PodShape};
 use napkeeper_core::model::labels::{HOSTNAME, ZONE};
 use napkeeper_core::model::names::ObjectKey;
-use napkeeper_tests::worlds;
+use napkeeper_tests::fixtures;
 use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -204,5 +204,5 @@ fn wire(index: usize, row: &Row, asks: &Value) -> Result<WirePod> {
 }
 
 fn created(index: usize) -> Timestamp {
-    worlds::instant() + SignedDuration::from_nanos(i64::try_from(index).unwrap_or(i64::MAX))
+    fixtures::instant() + SignedDuration::from_nanos(i64::try_from(index).unwrap_or(i64::MAX))
 }

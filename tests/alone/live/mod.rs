@@ -1,0 +1,6 @@
+//! Tests against a real Kubernetes control plane that must run alone.
+
+mod bad_hooks;
+mod hooks;
+mod random_kills;
+mod restarts;

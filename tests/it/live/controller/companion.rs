@@ -1,0 +1,81 @@
+//! The companion leaves managed NAP's objects alone.
+
+use anyhow::{Result, ensure};
+use jiff::SignedDuration;
+use napkeeper_tests::control_plane::upstream_crds;
+use napkeeper_tests::environment::Environment;
+use napkeeper_tests::environment::state::{objects, sweep_status};
+use napkeeper_tests::manifests::quickstart;
+use napkeeper_tests::manifests::repository;
+use serde_json::json;
+use std::time::Duration;
+
+/// Kinds of managed NAP.
+const KINDS: [(&str, &str, &str); 3] = [
+    ("karpenter.sh", "v1", "NodePool"),
+    ("karpenter.sh", "v1", "NodeClaim"),
+    ("karpenter.azure.com", "v1beta1", "AKSNodeClass"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_an_hour_beside_nap_no_field_of_its_objects_is_ours() -> Result<()> {
+    let mut env = Environment::start_with_definitions("companion", &definitions().await?).await?;
+    env.plane.apply(&quickstart()?).await?;
+    env.plane.apply(NODE_CLAIM).await?;
+    env.plane.apply(&system_node(&env.group)).await?;
+    let tags = json!({ "napkeeper.io_cluster": env.cluster() });
+    env.tell_azure("stage", &json!({ "leakNic": { "name": "leaked", "tags": tags } })).await?;
+    env.tell_azure("stage", &json!({ "leakVm": { "name": "leaked-vm", "tags": tags, "size": "Standard_D2s_v5" } }))
+        .await?;
+    let controller = env.controller()?;
+    controller.line("initial listing of the cluster complete", Duration::from_secs(60)).await?;
+    for _ in 0..80 {
+        env.jump(SignedDuration::from_secs(60))?;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    ensure!(controller.exit_status().is_none(), "the controller ended: {}", controller.tail(30));
+    let status = sweep_status(&env).await?;
+    ensure!(status["counts"].as_array().is_some_and(|c| !c.is_empty()), "nothing was reported: {status}");
+    for (group, version, kind) in KINDS {
+        let found = objects(&env, group, version, kind).await?;
+        ensure!(!found.is_empty(), "there is no {kind} to be left alone");
+        for object in found {
+            let managers = object.metadata.managed_fields.unwrap_or_default();
+            let ours = managers
+                .iter()
+                .filter_map(|m| m.manager.as_deref())
+                .find(|m| m.starts_with("napkeeper-") && *m != "napkeeper-tests");
+            ensure!(ours.is_none(), "{kind} {:?} has fields of {ours:?}", object.metadata.name);
+        }
+    }
+    let touched: Vec<String> = env.proxy.writes().into_iter().filter(|w| w.contains("/karpenter.")).collect();
+    ensure!(touched.is_empty(), "it wrote to NAP's kinds: {touched:?}");
+    let left = env.resources().await?;
+    ensure!(left.iter().any(|id| id.ends_with("/leaked-vm")), "a VM was deleted beside NAP: {left:?}");
+    ensure!(!left.iter().any(|id| id.ends_with("/leaked")), "the leaked NIC was not swept: {status}");
+    Ok(())
+}
+
+/// Karpenter's own definitions as its Go module has them, and that of its Azure provider, which cannot be had so.
+async fn definitions() -> Result<String> {
+    let class = repository("manifests/crds/karpenter/karpenter.azure.com_aksnodeclasses.yaml");
+    Ok(format!("{}\n---\n{}", upstream_crds().await?, std::fs::read_to_string(class)?))
+}
+
+/// A node of AKS's own system pool in the node resource group: without one alive, the group may be another cluster's.
+fn system_node(group: &str) -> String {
+    let vm = format!("{group}/providers/Microsoft.Compute/virtualMachineScaleSets/aks-system-1-vmss/virtualMachines/0");
+    format!(
+        "apiVersion: v1\nkind: Node\nmetadata:\n  name: aks-system-0\n  labels: {{kubernetes.io/os: linux}}\nspec:\n  providerID: azure://{vm}\n"
+    )
+}
+
+const NODE_CLAIM: &str = "\
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata: {name: general-purpose-x7k2p}
+spec:
+  nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: default}
+  requirements:
+  - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+";

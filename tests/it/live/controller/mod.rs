@@ -1,0 +1,10 @@
+//! Tests of the controller in a cluster: what it launches, keeps, deletes, and what it survives.
+
+mod buffers;
+mod companion;
+mod facts;
+mod kills;
+mod outages;
+mod quick_start;
+mod replicas;
+mod sweeps;

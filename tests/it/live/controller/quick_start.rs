@@ -1,0 +1,126 @@
+//! Pods get nodes on a real API server, and all of it goes again.
+
+use anyhow::{Context, Result, ensure};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DynamicObject, ListParams};
+use napkeeper_tests::environment::Environment;
+use napkeeper_tests::environment::state::{
+    all_gone, claims, objects, phases, running, scale, sweep_status, vms_created,
+};
+use napkeeper_tests::manifests::quickstart;
+use napkeeper_tests::wait::eventually;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Longest that a step of a story may take on a busy machine.
+const STEP: Duration = Duration::from_secs(120);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
+    let mut env = Environment::start("provisioner").await?;
+    let start = Instant::now();
+    let controller = env.controller()?;
+    controller.line("initial listing of the cluster complete", STEP).await?;
+    eprintln!("controller start to first decision: {} ms", start.elapsed().as_millis());
+
+    env.plane.apply(&quickstart()?).await?;
+    running(&env, "inflate", 10).await?;
+    tell_launch_time(&env).await?;
+    let made = claims(&env).await?;
+    ensure!(!made.is_empty(), "pods run, but without NodeClaims");
+    ensure!(vms_created(&env).await? == made.len(), "not one VM for each NodeClaim: {:?}", env.azure("ledger").await?);
+    all_registered(&env).await?;
+
+    scale(&env, "inflate", 0).await?;
+    all_gone(&mut env).await?;
+
+    a_failed_launch_leaves_nothing(&mut env).await?;
+    a_leaked_nic_is_swept(&mut env).await?;
+
+    controller.terminate()?;
+    let status = controller.exited(Duration::from_secs(30)).await?;
+    ensure!(status.success(), "the controller ended with {status}: {}", controller.tail(20));
+    Ok(())
+}
+
+/// Waits until every NodeClaim says that its Node is there: that is written after the taint is taken off the Node, so that
+/// pods may run there a little before.
+async fn all_registered(env: &Environment) -> Result<()> {
+    let is = |claim: &DynamicObject, kind: &str| {
+        let conditions = claim.data["status"]["conditions"].as_array();
+        conditions.is_some_and(|all| all.iter().any(|c| c["type"] == kind && c["status"] == "True"))
+    };
+    let registered = |claim: &DynamicObject| is(claim, "Launched") && is(claim, "Registered");
+    let all = async || Ok(claims(env).await?.iter().all(registered).then_some(()));
+    eventually("registration of all NodeClaims", STEP, all).await
+}
+
+/// From a pod's creation to the request that creates its VM.
+async fn tell_launch_time(env: &Environment) -> Result<()> {
+    let api: Api<Pod> = Api::namespaced(env.plane.client().await?, "default");
+    let pods = api.list(&ListParams::default().labels("app=inflate")).await?.items;
+    let created = pods.iter().filter_map(|p| p.metadata.creation_timestamp.as_ref()).map(|t| t.0).min();
+    let log = env.azure("requests").await?;
+    let requests = log["requests"].as_array().context("no requests")?;
+    let put = |r: &&Value| {
+        r["method"] == "PUT" && r["path"].as_str().is_some_and(|p| p.to_lowercase().contains("virtualmachines"))
+    };
+    let mut waits: Vec<i64> = requests
+        .iter()
+        .filter(put)
+        .filter_map(|r| r["at"].as_str()?.parse::<jiff::Timestamp>().ok())
+        .filter_map(|at| Some(at.duration_since(created?).as_millis() as i64))
+        .collect();
+    waits.sort_unstable();
+    let middle = waits.get(waits.len() / 2).context("no VM was asked for")?;
+    eprintln!("pending pod to VM PUT (p50 of {}, creation times are whole seconds): {middle} ms", waits.len());
+    Ok(())
+}
+
+/// Azure has no capacity at all for a while: what was begun is taken back.
+async fn a_failed_launch_leaves_nothing(env: &mut Environment) -> Result<()> {
+    env.fault_inside(&json!({ "shortage": { "how": "noHardware", "for": "1h" } })).await?;
+    scale(env, "inflate", 1).await?;
+    let end = Instant::now() + STEP;
+    while env.resources().await?.is_empty() {
+        ensure!(Instant::now() < end, "nothing is launched");
+        env.jump(SignedDuration::from_secs(2))?;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    for _ in 0..20 {
+        env.jump(SignedDuration::from_secs(5))?;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    ensure!(!phases(env, "inflate").await?.contains_key("Running"), "a pod runs although Azure has no hardware");
+    scale(env, "inflate", 0).await?;
+    all_gone(env).await?;
+    env.cure_azure().await
+}
+
+/// Somebody else leaks a NIC with our cluster's tag: it goes, with its evidence.
+async fn a_leaked_nic_is_swept(env: &mut Environment) -> Result<()> {
+    // Something alive must be in the group, else it might be another cluster's.
+    scale(env, "inflate", 1).await?;
+    running(env, "inflate", 1).await?;
+    let tags = json!({ "napkeeper.io_cluster": env.cluster() });
+    env.tell_azure("stage", &json!({ "leakNic": { "name": "leaked", "tags": tags } })).await?;
+    let end = Instant::now() + STEP;
+    while env.resources().await?.iter().any(|id| id.ends_with("/leaked")) {
+        ensure!(Instant::now() < end, "the leaked NIC stays: {:?}", sweep_status(env).await?);
+        env.jump(SignedDuration::from_secs(60))?;
+        tokio::time::sleep(Duration::from_millis(400)).await;
+    }
+    let records = objects(env, "napkeeper.io", "v1alpha1", "OrphanRecord").await?;
+    let deletion = records
+        .iter()
+        .filter_map(|r| r.data["spec"]["deletions"].as_array())
+        .flatten()
+        .find(|d| d["id"].as_str().is_some_and(|id| id.ends_with("/leaked")))
+        .context("no record of the deletion")?;
+    ensure!(deletion["evidence"].as_array().is_some_and(|e| !e.is_empty()), "no evidence: {deletion}");
+    let status = sweep_status(env).await?;
+    ensure!(status["counts"].as_array().is_some_and(|c| !c.is_empty()), "no counts: {status}");
+    scale(env, "inflate", 0).await?;
+    all_gone(env).await
+}

@@ -1,0 +1,5 @@
+//! Tests that a real API server takes the manifests that ship, and enforces them.
+
+pub(super) mod crds;
+mod delete_guards;
+mod overlays;

@@ -1,0 +1,11 @@
+//! Tests of what ships against a real Kubernetes control plane.
+
+mod audit;
+mod control_plane;
+mod controller;
+mod kube;
+mod manifests;
+mod policies;
+mod scheduler;
+mod verdicts;
+mod webhook;

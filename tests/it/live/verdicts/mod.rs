@@ -1,0 +1,125 @@
+//! The API server says of an object what we say.
+//!
+//! Objects are mutated by the schemas of the definitions, asked of a real API server by dry-run and of our engine, and
+//! the answers compared: verdict, HTTP class, fields of the causes, names of unknown fields. A failure shows a smaller
+//! object with the same difference.
+
+mod azure;
+mod differ;
+pub(super) mod server;
+pub(super) mod setup;
+
+use crate::drawn_objects::cases::{self, Case};
+use crate::drawn_objects::{bases, definitions as ours, fields};
+use anyhow::{Context, Result, ensure};
+use napkeeper_tests::control_plane::{ControlPlane, Mode, upstream_crds};
+use napkeeper_verdict::CrdSchemas;
+use serde_json::Value;
+use server::{Answer, Response, Server};
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+/// Karpenter's own definitions of the kinds that we have too.
+async fn upstreams() -> Result<Vec<Value>> {
+    let mut all = Vec::new();
+    for document in upstream_crds().await?.split("---\n").filter(|text| !text.trim().is_empty()) {
+        all.push(serde_saphyr::from_str::<Value>(document).context("reading a definition of upstream")?);
+    }
+    all.retain(|crd| ["NodePool", "NodeClaim"].iter().any(|kind| crd["spec"]["names"]["kind"] == *kind));
+    ensure!(all.len() == 2, "upstream has {} of the two definitions", all.len());
+    Ok(all)
+}
+
+async fn answers(server: &Server, cases: &[Case]) -> Result<Vec<Response>> {
+    let start = Instant::now();
+    let told = server.all(cases, async |server, case| server.ask_case(case).await).await?;
+    let taken = told.iter().filter(|told| told.answer.code == 200).count();
+    eprintln!("{} cases, {taken} taken, {:?}", cases.len(), start.elapsed());
+    Ok(told)
+}
+
+/// The engine's answer to a case, by some definitions.
+fn engine(definitions: &CrdSchemas, case: &Case) -> Answer {
+    let verdict =
+        if case.is_update { definitions.update(&case.about, &case.object) } else { definitions.create(&case.object) };
+    Answer {
+        code: if verdict.is_accepted() { 200 } else { verdict.code },
+        fields: verdict.causes.into_iter().map(|cause| cause.field).collect(),
+        unknown: verdict.unknown_fields.into_iter().collect(),
+    }
+}
+
+/// Every field of every schema must have been changed, else a field would go unseen.
+fn ensure_all_fields_met(crds: &[Value], cases: &[Case]) -> Result<()> {
+    let mut unmet = Vec::new();
+    for base in bases::all() {
+        let name = base.name.split('-').next().unwrap_or_default();
+        let of_kind: String =
+            cases.iter().filter(|case| case.about["kind"] == base.object["kind"]).map(|c| c.label.as_str()).collect();
+        let all = fields::fields(&fields::schema_of(crds, &base.object));
+        let unseen =
+            all.iter().map(fields::Field::path).filter(|path| !path.starts_with("status") && !of_kind.contains(path));
+        unmet.extend(unseen.map(|path| format!("{name} {path}")));
+    }
+    ensure!(unmet.is_empty(), "nothing changes {unmet:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_engine_answers_as_the_api_server_does_by_our_definitions() -> Result<()> {
+    let crds = ours()?;
+    let definitions = CrdSchemas::from_crds("ours", crds.iter())?;
+    let plane = ControlPlane::start(Mode::Api).await?;
+    let server = Server::of(&plane).await?;
+    // What is stored while nothing is checked may later stay as wrong as it is.
+    plane.apply(&setup::stream(&setup::relaxed(&crds))).await?;
+    let broken = setup::store(&server, &cases::broken(&crds)).await?;
+    setup::install(&plane, &server, &crds).await?;
+    let broken = setup::afresh(&server, &broken).await?;
+    let sound = setup::store(&server, &cases::sound(&crds)).await?;
+    ensure!(sound.len() == cases::sound(&crds).len(), "a sound object is refused");
+    ensure!(broken.len() > 60, "only {} broken objects are stored", broken.len());
+
+    let creates = cases::creates(&crds);
+    ensure_all_fields_met(&crds, &creates)?;
+    let mut updates = cases::updates(&crds, &sound, 20, 40);
+    updates.extend(cases::updates(&crds, &broken, 3, 200));
+    ensure!(creates.len() >= 3_000 && updates.len() >= 500, "{} creates, {} updates", creates.len(), updates.len());
+    let judge = |case: &Case, _: &Response| engine(&definitions, case);
+    let mut wrong = String::new();
+    for cases in [creates, updates] {
+        let told = answers(&server, &cases).await?;
+        wrong.push_str(&differ::differences(&server, &cases, &told, &judge).await?);
+    }
+    ensure!(wrong.is_empty(), "{wrong}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn by_karpenters_own_definitions_too_and_ours_add_the_label_rules_of_azure_alone() -> Result<()> {
+    let (upstream, ours) = (upstreams().await?, ours()?);
+    let by_upstream = CrdSchemas::from_crds("upstream", upstream.iter())?;
+    let by_ours = CrdSchemas::from_crds("ours", ours.iter())?;
+    let plane = ControlPlane::start(Mode::Api).await?;
+    let server = Server::of(&plane).await?;
+    setup::install(&plane, &server, &upstream).await?;
+    let stored = setup::store(&server, &cases::sound(&upstream)).await?;
+    let (mut wrong, mut met) = (String::new(), BTreeSet::new());
+    for cases in [cases::creates(&upstream), cases::updates(&upstream, &stored, 40, 20)] {
+        let told = answers(&server, &cases).await?;
+        let judge = |case: &Case, _: &Response| engine(&by_upstream, case);
+        wrong.push_str(&differ::differences(&server, &cases, &told, &judge).await?);
+        for (case, told) in cases.iter().zip(&told) {
+            let (expected, rules) = azure::expected(case, told);
+            let answer = engine(&by_ours, case);
+            if answer == expected {
+                met.extend(rules);
+            } else {
+                wrong.push_str(&format!("\nby ours, {}\n  expected {expected:?}\n  but      {answer:?}\n", case.label));
+            }
+        }
+    }
+    ensure!(wrong.is_empty(), "{wrong}");
+    ensure!(met == azure::every(), "no case meets {:?}", azure::every().difference(&met));
+    Ok(())
+}

@@ -1,0 +1,32 @@
+//! The hook configurations that ship.
+
+use anyhow::{Context, Result, ensure};
+use napkeeper_api::yaml;
+use napkeeper_tests::manifests::repository;
+use serde_json::json;
+
+/// What the admissions enforcer of AKS adds to every hook that lacks it.
+const ENFORCED: [(&str, &str); 2] = [("control-plane", "true"), ("kubernetes.azure.com/managedby", "aks")];
+
+/// An enforcer that finds nothing to add has nobody to fight with.
+#[test]
+fn the_admissions_enforcer_finds_nothing_to_change() -> Result<()> {
+    let text = std::fs::read_to_string(repository("kustomize/base/hooks.yaml"))?;
+    let mut hooks = 0;
+    for document in &yaml::read("hooks.yaml", &text).documents {
+        for hook in document.value["webhooks"].as_array().context("a configuration has hooks")? {
+            hooks += 1;
+            let expressions = hook["namespaceSelector"]["matchExpressions"].as_array().context("a selector")?;
+            for (key, value) in ENFORCED {
+                let wanted = json!({ "key": key, "operator": "NotIn", "values": [value] });
+                ensure!(expressions.contains(&wanted), "{} lacks {wanted}", hook["name"]);
+                let others = expressions.iter().filter(|e| e["key"] == key).count();
+                ensure!(others == 1, "{} has another selector of {key}", hook["name"]);
+            }
+            let policy = (&hook["failurePolicy"], &hook["timeoutSeconds"]);
+            ensure!(policy == (&json!("Ignore"), &json!(2)), "{} may hold a cluster up: {policy:?}", hook["name"]);
+        }
+    }
+    ensure!(hooks == 2, "{hooks} hooks");
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! Tests of the manifests that ship, without a cluster.
+
+mod hooks;
+pub(crate) mod policies;
+mod pruning;

@@ -1,0 +1,33 @@
+//! Annotations that keep what ships from being pruned by GitOps tools.
+
+use anyhow::{Result, ensure};
+use napkeeper_api::yaml;
+use napkeeper_tests::manifests::repository;
+use std::fs;
+
+/// What stands in Git and has nodes must not go with its file.
+#[test]
+fn what_is_shipped_is_protected_from_pruning() -> Result<()> {
+    let protected = ["NodePool", "AKSNodeClass", "CustomResourceDefinition"];
+    let (mut folders, mut seen) = (vec![repository("manifests"), repository("kustomize")], [0; 3]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.display().to_string();
+            for document in &yaml::read(&name, &fs::read_to_string(&path)?).documents {
+                let Some(kind) = protected.iter().position(|kind| document.value["kind"] == *kind) else { continue };
+                seen[kind] += 1;
+                let annotations = &document.value["metadata"]["annotations"];
+                let argo = annotations["argocd.argoproj.io/sync-options"] == "Prune=false,Delete=false";
+                let flux = annotations["kustomize.toolkit.fluxcd.io/prune"] == "disabled";
+                ensure!(argo && flux, "{name}: {} may be pruned: {annotations}", document.value["metadata"]["name"]);
+            }
+        }
+    }
+    ensure!(seen[0] >= 9 && seen[1] >= 4 && seen[2] >= 6, "NodePools, AKSNodeClasses and definitions: {seen:?}");
+    Ok(())
+}

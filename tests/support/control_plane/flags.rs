@@ -1,0 +1,127 @@
+//! The flags of each program of a control plane.
+
+use super::pki::Pki;
+use super::{Mode, Options, ports};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Ports and places of one control plane.
+pub(crate) struct Layout {
+    folder: PathBuf,
+    apiserver: u16,
+    etcd: u16,
+    etcd_peers: u16,
+    kwok: u16,
+    more: Vec<String>,
+    scheduler_profiles: Vec<Value>,
+}
+
+impl Layout {
+    /// Free ports for programs that keep their files in `folder`.
+    pub(crate) fn new(folder: &Path, options: &Options) -> Result<Self> {
+        let [apiserver, etcd, etcd_peers, kwok] = ports::free()?;
+        let (more, scheduler_profiles) = (options.apiserver_flags.clone(), options.scheduler_profiles.clone());
+        Ok(Self { folder: folder.to_owned(), apiserver, etcd, etcd_peers, kwok, more, scheduler_profiles })
+    }
+
+    /// The port of kube-apiserver.
+    pub(crate) fn port(&self) -> u16 {
+        self.apiserver
+    }
+
+    /// Adds what the mode asks of kube-apiserver.
+    pub(crate) fn mode_flags(&mut self, mode: Mode) {
+        // Where nobody makes ServiceAccounts no pod could be made, for want of the one named default; where nobody looks
+        // after Nodes, none would ever lose the taint of those that are not ready; and where nobody takes their finalizers
+        // off volumes, none would ever go.
+        let without = match mode {
+            Mode::Api => "ServiceAccount",
+            Mode::Scheduling => "ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection",
+            Mode::Full => return,
+        };
+        self.more.insert(0, format!("--disable-admission-plugins={without}"));
+    }
+
+    pub(crate) fn etcd(&self) -> Vec<String> {
+        let client = format!("http://127.0.0.1:{}", self.etcd);
+        let peer = format!("http://127.0.0.1:{}", self.etcd_peers);
+        vec![
+            "--name=test".to_owned(),
+            format!("--data-dir={}", self.folder.join("etcd").display()),
+            // The data need not survive the machine.
+            "--unsafe-no-fsync".to_owned(),
+            "--log-level=warn".to_owned(),
+            format!("--listen-client-urls={client}"),
+            format!("--advertise-client-urls={client}"),
+            format!("--listen-peer-urls={peer}"),
+            format!("--initial-advertise-peer-urls={peer}"),
+            format!("--initial-cluster=test={peer}"),
+        ]
+    }
+
+    pub(crate) fn apiserver(&self, pki: &Pki) -> Vec<String> {
+        let server = pki.pair("apiserver");
+        let accounts = pki.pair("service-accounts");
+        let mut flags = vec![
+            format!("--etcd-servers=http://127.0.0.1:{}", self.etcd),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", self.apiserver),
+            // A loopback address may not stand in the Endpoints of the Service `kubernetes`.
+            "--endpoint-reconciler-type=none".to_owned(),
+            format!("--tls-cert-file={}", server.certificate.display()),
+            format!("--tls-private-key-file={}", server.key.display()),
+            format!("--client-ca-file={}", pki.pair("ca").certificate.display()),
+            "--anonymous-auth=false".to_owned(),
+            "--enable-bootstrap-token-auth=true".to_owned(),
+            "--authorization-mode=RBAC".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", accounts.certificate.display()),
+            format!("--service-account-signing-key-file={}", accounts.key.display()),
+            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        ];
+        flags.extend(self.more.iter().cloned());
+        flags
+    }
+
+    pub(crate) fn controller_manager(&self, pki: &Pki) -> Vec<String> {
+        let ca = pki.pair("ca");
+        vec![
+            "--secure-port=0".to_owned(),
+            "--leader-elect=false".to_owned(),
+            "--use-service-account-credentials=true".to_owned(),
+            format!("--service-account-private-key-file={}", pki.pair("service-accounts").key.display()),
+            format!("--root-ca-file={}", ca.certificate.display()),
+            format!("--cluster-signing-cert-file={}", ca.certificate.display()),
+            format!("--cluster-signing-key-file={}", ca.key.display()),
+            // Else it makes a folder under /usr.
+            format!("--flex-volume-plugin-dir={}", self.folder.join("flex").display()),
+        ]
+    }
+
+    /// Writes the configuration too: flags that say the same are ignored beside one.
+    pub(crate) fn scheduler(&self, kubeconfig: &Path) -> Result<Vec<String>> {
+        let configuration = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            // Without rates of its own it binds as fast as the API server takes it.
+            "clientConnection": { "kubeconfig": kubeconfig, "qps": 2000, "burst": 2000 },
+            "leaderElection": { "leaderElect": false },
+            "profiles": self.scheduler_profiles,
+        });
+        let file = self.folder.join("kube-scheduler.json");
+        std::fs::write(&file, configuration.to_string()).with_context(|| format!("writing {}", file.display()))?;
+        Ok(vec![format!("--config={}", file.display()), "--secure-port=0".to_owned()])
+    }
+
+    pub(crate) fn kwok(&self, stages: &Path) -> Vec<String> {
+        vec![
+            format!("--config={}", stages.display()),
+            "--manage-all-nodes=true".to_owned(),
+            "--cidr=10.244.0.1/16".to_owned(),
+            "--node-ip=127.0.0.1".to_owned(),
+            "--node-lease-duration-seconds=40".to_owned(),
+            format!("--server-address=127.0.0.1:{}", self.kwok),
+        ]
+    }
+}

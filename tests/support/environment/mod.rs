@@ -1,0 +1,267 @@
+//! Environment: a real control plane, the simulated Azure beside it, and napkeeper between them.
+//!
+//! Everything runs as the programs that ship. The controller speaks to the API server through a [`FaultProxy`] and as the
+//! ServiceAccount that kustomize gives it, so that a test sees every request, and that its rights suffice.
+
+use crate::control_plane::{ControlPlane, Mode, Process, Program, kustomize, napkeeper_binary};
+use crate::fault_proxy::FaultProxy;
+use crate::manifests::repository;
+use anyhow::{Context, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub mod state;
+
+/// Token of the simulated Azure.
+const TOKEN: &str = "lab-token";
+/// The namespace of napkeeper.
+pub const NAMESPACE: &str = "napkeeper-system";
+/// How many times faster than in Azure VMs come and go.
+const SPEED: &str = "20";
+/// Programs start within this time, on a busy machine too.
+const STARTS_WITHIN: Duration = Duration::from_secs(60);
+
+/// A cluster with the simulated Azure.
+#[derive(Debug)]
+pub struct Environment {
+    /// Stops when it is dropped.
+    _azure: Process,
+    /// URL of the simulated Azure.
+    pub azure_url: String,
+    /// The node resource group, as an id.
+    pub group: String,
+    /// The cluster, as an id.
+    cluster: String,
+    /// Between the controller and the API server.
+    pub proxy: FaultProxy,
+    /// The control plane.
+    pub plane: ControlPlane,
+    folder: TempDir,
+    offset: SignedDuration,
+    http: reqwest::Client,
+    /// Which overlay of kustomize gives the rights.
+    mode: &'static str,
+}
+
+impl Environment {
+    /// Starts an environment with the definitions and rights of an overlay of kustomize, `provisioner` or `companion`. What runs
+    /// in the cluster as a pod in earnest runs here as a process, so Deployments and hooks are left out.
+    ///
+    /// # Errors
+    /// When a program is missing or does not start.
+    pub async fn start(mode: &'static str) -> Result<Self> {
+        Self::start_with_definitions(mode, "").await
+    }
+
+    /// As [`Environment::start`], where somebody has installed definitions before.
+    ///
+    /// # Errors
+    /// As there, or when the definitions are refused.
+    pub async fn start_with_definitions(mode: &'static str, definitions: &str) -> Result<Self> {
+        // Another test of this process may have done it before.
+        drop(rustls::crypto::ring::default_provider().install_default());
+        let plane = ControlPlane::start(Mode::Full).await?;
+        let folder = tempfile::Builder::new().prefix("env-").tempdir()?;
+        std::fs::write(folder.path().join("token"), TOKEN)?;
+        File::create(folder.path().join("offset"))?;
+        if !definitions.is_empty() {
+            plane.apply(definitions).await?;
+        }
+        let http = reqwest::Client::builder().timeout(Duration::from_secs(30)).build()?;
+        let (azure, said) = start_azure(&plane, folder.path()).await?;
+        let text = |key: &str| said[key].as_str().map(ToOwned::to_owned).context("azure-sim says too little");
+        let (azure_url, group, cluster) = (text("url")?, text("group")?, text("cluster")?);
+        install(&plane, mode).await?;
+        let token = plane.kubectl(&["create", "token", "napkeeper-controller", "--namespace", NAMESPACE]).await?;
+        let ca = std::fs::read(plane.ca_certificate())?;
+        let proxy = FaultProxy::start(&plane.server(), &ca, token.trim()).await?;
+        write_config(folder.path(), &group, &cluster)?;
+        let offset = SignedDuration::ZERO;
+        Ok(Self { _azure: azure, azure_url, group, cluster, proxy, plane, folder, offset, http, mode })
+    }
+
+    /// Starts the controller. One that is started again is the same one: it need not wait for its own Lease to expire.
+    ///
+    /// # Errors
+    /// When the program is missing or old.
+    pub fn controller(&self) -> Result<Process> {
+        self.replica("lab")
+    }
+
+    /// Starts a controller of this identity.
+    ///
+    /// # Errors
+    /// When the program is missing or old.
+    pub fn replica(&self, identity: &str) -> Result<Process> {
+        let file = |name: &str| self.folder.path().join(name).display().to_string();
+        let kubeconfig = self.proxy.kubeconfig(self.folder.path())?;
+        let args = [
+            "controller".to_owned(),
+            format!("--mode={}", self.mode),
+            format!("--config={}", file("napkeeper.yaml")),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--azure-endpoint={}", self.azure_url),
+            format!("--azure-token-file={}", file("token")),
+            format!("--time-offset-file={}", file("offset")),
+            "--health-bind=127.0.0.1:0".to_owned(),
+            format!("--identity={identity}"),
+            "--log-format=text".to_owned(),
+            "--log-level=info,napkeeper=debug".to_owned(),
+        ];
+        Process::spawn("controller", &Program::new(napkeeper_binary()?).args(args))
+    }
+
+    /// Moves the time of the controller and of the simulated Azure ahead.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn jump(&mut self, by: SignedDuration) -> Result<()> {
+        self.offset += by;
+        let mut file = OpenOptions::new().append(true).open(self.folder.path().join("offset"))?;
+        writeln!(file, "{} {}", Timestamp::now(), self.offset)?;
+        Ok(())
+    }
+
+    /// Asks the control endpoint of the simulated Azure.
+    ///
+    /// # Errors
+    /// When it cannot be asked, or refuses.
+    pub async fn azure(&self, path: &str) -> Result<Value> {
+        let url = format!("{}/control/{path}", self.azure_url);
+        let response = self.http.get(&url).send().await.with_context(|| format!("asking {url}"))?;
+        read(response).await.with_context(|| format!("asking {url}"))
+    }
+
+    /// Tells the control endpoint of the simulated Azure something.
+    ///
+    /// # Errors
+    /// When it cannot be told, or refuses.
+    pub async fn tell_azure(&self, path: &str, body: &Value) -> Result<Value> {
+        let url = format!("{}/control/{path}", self.azure_url);
+        let response = self.http.post(&url).json(body).send().await.with_context(|| format!("telling {url}"))?;
+        read(response).await.with_context(|| format!("telling {url} {body}"))
+    }
+
+    /// Lets something go wrong in the simulated Azure; its number.
+    ///
+    /// # Errors
+    /// When the fault is not understood.
+    pub async fn fault(&self, fault: &Value) -> Result<u64> {
+        self.tell_azure("faults", fault).await?["id"].as_u64().context("the fault has no id")
+    }
+
+    /// As [`Environment::fault`], for what goes wrong inside Azure and has no number.
+    ///
+    /// # Errors
+    /// When the fault is not understood.
+    pub async fn fault_inside(&self, fault: &Value) -> Result<()> {
+        self.tell_azure("faults", fault).await.map(drop)
+    }
+
+    /// Lets all go well again, and answers what was held.
+    ///
+    /// # Errors
+    /// When the simulated Azure cannot be told.
+    pub async fn cure_azure(&self) -> Result<()> {
+        let url = format!("{}/control/faults", self.azure_url);
+        read(self.http.delete(&url).send().await?).await?;
+        self.tell_azure("release", &Value::Object(serde_json::Map::new())).await?;
+        Ok(())
+    }
+
+    /// Ids of everything in the node resource group, sorted, the part after `providers/`.
+    ///
+    /// # Errors
+    /// When the simulated Azure cannot be asked.
+    pub async fn resources(&self) -> Result<Vec<String>> {
+        let state = self.azure("state").await?;
+        let resources = state["resources"].as_array().context("the state has no resources")?;
+        let short = |r: &Value| r["id"].as_str().and_then(|id| id.split("/providers/").nth(1)).map(ToOwned::to_owned);
+        let mut all: Vec<String> = resources.iter().filter_map(short).collect();
+        all.sort();
+        Ok(all)
+    }
+
+    /// The cluster's name, which is the value of its tag.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        self.cluster.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// A folder for files of the test.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+async fn read(response: reqwest::Response) -> Result<Value> {
+    let status = response.status();
+    let text = response.text().await?;
+    ensure!(status.is_success(), "{status}: {text}");
+    Ok(if text.is_empty() { Value::Null } else { serde_json::from_str(&text)? })
+}
+
+async fn start_azure(plane: &ControlPlane, folder: &Path) -> Result<(Process, Value)> {
+    let join = plane.bootstrap_kubeconfig().await?;
+    let args = [
+        "azure-sim".to_owned(),
+        "--output=json".to_owned(),
+        format!("--token={TOKEN}"),
+        format!("--speed={SPEED}"),
+        format!("--time-offset-file={}", folder.join("offset").display()),
+        format!("--join={}", join.display()),
+    ];
+    let azure = Process::spawn("azure-sim", &Program::new(napkeeper_binary()?).args(args))?;
+    let line = azure.line("\"url\"", STARTS_WITHIN).await?;
+    Ok((azure, serde_json::from_str(&line)?))
+}
+
+/// Installs an overlay of kustomize, but what would run pods or call hooks.
+///
+/// # Errors
+/// When the API server refuses an object of it, or is not ready for pods in time.
+pub async fn install(plane: &ControlPlane, mode: &str) -> Result<()> {
+    install_without_accounts(plane, mode).await?;
+    let end = Instant::now() + STARTS_WITHIN;
+    // The account of pods without one is made by the controller-manager, a little later than its namespace.
+    while plane.kubectl(&["get", "serviceaccount", "default", "--namespace=default"]).await.is_err() {
+        ensure!(Instant::now() < end, "the default ServiceAccount does not come");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Ok(())
+}
+
+/// As [`install`], where no controller-manager makes the account of pods without one.
+///
+/// # Errors
+/// When the API server refuses something.
+pub async fn install_without_accounts(plane: &ControlPlane, mode: &str) -> Result<()> {
+    let text = kustomize(&repository("kustomize/overlays").join(mode)).await?;
+    let left_out = ["kind: Deployment\n", "WebhookConfiguration\n", "kind: PodDisruptionBudget\n"];
+    let kept = text.split("\n---\n").filter(|object| !left_out.iter().any(|kind| object.contains(kind)));
+    plane.apply(&kept.collect::<Vec<_>>().join("\n---\n")).await?;
+    plane.established().await
+}
+
+fn write_config(folder: &Path, group: &str, cluster: &str) -> Result<()> {
+    let part = |id: &str, n: usize| id.split('/').nth(n).unwrap_or_default().to_owned();
+    let (subscription, name) = (part(group, 2), part(group, 4));
+    let config = serde_json::json!({ "clusters": [{
+        "name": "lab",
+        "region": "westeurope",
+        "identity": { "subscription": subscription, "clusterId": cluster, "nodeResourceGroup": name },
+        "nodes": {
+            "subnet": format!("/subscriptions/{subscription}/resourceGroups/net/providers/Microsoft.Network/virtualNetworks/v/subnets/aks-subnet"),
+            "image": "/CommunityGalleries/AKSUbuntu-38d80f77/images/2204gen2containerd/versions/latest",
+            "sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ1vJk9cJm0bT1c3oJz0t4w8i1m0Qm5yJ6b4r7mQ9e3X lab",
+        },
+    }] });
+    std::fs::write(folder.join("napkeeper.yaml"), serde_json::to_vec_pretty(&config)?)?;
+    Ok(())
+}

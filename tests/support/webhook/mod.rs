@@ -1,0 +1,51 @@
+//! Starts the webhook that ships.
+
+pub mod hooks;
+pub mod load;
+
+use crate::control_plane::{Process, Program, napkeeper_binary, word};
+use anyhow::Result;
+use std::path::Path;
+use std::time::Duration;
+
+const STARTS_WITHIN: Duration = Duration::from_secs(90);
+
+/// A webhook that listens.
+#[derive(Debug)]
+pub struct Listening {
+    /// The process.
+    pub process: Process,
+    /// Where reviews are answered, such as `127.0.0.1:40123`.
+    pub admission: String,
+    /// Where health and metrics are.
+    pub health: String,
+}
+
+/// A webhook that serves the certificate in `folder`, or where there is none, one that it keeps itself.
+///
+/// # Errors
+/// When there is no program to start.
+pub fn program(kubeconfig: &Path, bind: &str, folder: Option<&Path>) -> Result<Program> {
+    let args = [
+        "webhook".to_owned(),
+        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--bind={bind}"),
+        "--health-bind=127.0.0.1:0".to_owned(),
+        "--log-format=text".to_owned(),
+    ];
+    let certificate = folder.map(|folder| {
+        [("tls-cert", "tls.crt"), ("tls-key", "tls.key")]
+            .map(|(arg, name)| format!("--{arg}={}", folder.join(name).display()))
+    });
+    Ok(Program::new(napkeeper_binary()?).args(args).args(certificate.into_iter().flatten()))
+}
+
+/// Starts it.
+///
+/// # Errors
+/// When it ends before it listens, or does not listen in time.
+pub async fn listening(program: &Program) -> Result<Listening> {
+    let process = Process::spawn("webhook", program)?;
+    let line = process.line("webhook listening", STARTS_WITHIN).await?;
+    Ok(Listening { admission: word(&line, "admission=")?, health: word(&line, "health=")?, process })
+}
