@@ -7,7 +7,6 @@ mod azure_sim;
 mod completion;
 mod controller;
 mod explain;
-mod explanation;
 mod log_args;
 mod man;
 mod migrate;

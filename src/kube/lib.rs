@@ -8,22 +8,22 @@ pub mod client;
 mod error;
 #[cfg(test)]
 mod fake;
-mod follow;
-mod leader;
+mod informers;
 pub mod list;
 mod objects;
+mod preconditions;
 mod secrets;
 pub mod watch;
 mod write;
 
 pub use client::{ConnectError, connect};
-pub use follow::blockers::follow_blockers;
-pub use follow::facts::{follow_facts, publish_facts, read_facts};
-pub use follow::placement::follow_placement;
-pub use leader::crd_owner::foreign_definitions;
-pub use leader::lease::{LEASE, LeaseHandle, WEBHOOK_LEASE, elect, elect_for, lease_identity};
-pub use leader::pause::{PAUSE_CONFIG_MAP, read_pause};
-pub use leader::write_check::WriteCheck;
+pub use informers::blockers::follow_blockers;
+pub use informers::facts::{follow_facts, publish_facts, read_facts};
+pub use informers::placement::follow_placement;
+pub use preconditions::crd_owner::foreign_definitions;
+pub use preconditions::lease::{LEASE, LeaseHandle, WEBHOOK_LEASE, elect, elect_for, lease_identity};
+pub use preconditions::pause::{PAUSE_CONFIG_MAP, read_pause};
+pub use preconditions::write_check::WriteCheck;
 pub use secrets::bootstrap_tokens::BootstrapTokens;
 pub use secrets::webhook_certificates::{
     HookBundle, TLS_SECRET, TlsSecret, publish_bundle, read_bundles, read_secret, write_secret,

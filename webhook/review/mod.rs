@@ -3,11 +3,11 @@
 //! A response with a wrong uid is refused, and a patch that does not apply fails the request whatever the failure policy
 //! is, so both are made in one place.
 
+mod body_size;
 mod object;
-mod size;
 
+pub(crate) use body_size::{MAX_VALUES, RequestSize};
 pub(crate) use object::{RawObject, ReviewObject, without_managed_fields};
-pub(crate) use size::{MAX_VALUES, RequestSize};
 
 use crate::text::truncate;
 use base64::Engine;

@@ -4,7 +4,7 @@ use super::pod_query::{MatchedPods, PodQuery};
 use super::state::{CatalogSources, SchedulingState};
 use super::{cluster, files};
 use crate::Outcome;
-use crate::explanation::{json, subject, text};
+use crate::output::explanation::{json, subject, text};
 use crate::output::style::{BOLD, DIM};
 use crate::output::{self, OutputFormat, TextAndJson, one_line};
 use anyhow::Context;

@@ -1,5 +1,6 @@
 //! Output of commands: formats, styles, and text that is safe on a terminal.
 
+pub(crate) mod explanation;
 mod finding;
 pub(crate) mod markdown;
 pub(crate) mod sarif;

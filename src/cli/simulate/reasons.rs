@@ -1,6 +1,6 @@
 //! Why VM sizes were chosen, and why pods are pending at the end.
 
-use crate::explanation::{json, size, text};
+use crate::output::explanation::{json, size, text};
 use crate::output::plural;
 use crate::output::style::{BOLD, DIM};
 use napkeeper_core::model::cluster::pod::Pod;

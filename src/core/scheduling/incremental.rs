@@ -12,7 +12,7 @@ use crate::model::names::{ClaimName, NodeName, NodePoolName};
 use crate::scheduling::Input;
 use crate::scheduling::explain::suggestion::{Suggestion, suggest};
 use crate::scheduling::explain::unschedulable::unschedulable_reasons;
-use crate::scheduling::nodes::open::OpenNode;
+use crate::scheduling::nodes::new_node::OpenNode;
 use crate::scheduling::nodes::place::find_existing;
 use crate::scheduling::nodes::planned_offerings::planned_offerings;
 use crate::scheduling::nodes::state::SchedulingState;

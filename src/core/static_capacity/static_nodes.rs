@@ -5,7 +5,7 @@
 
 use crate::model::amounts::resources::Resources;
 use crate::model::names::NodePoolName;
-use crate::scheduling::nodes::open::OpenNodes;
+use crate::scheduling::nodes::new_node::OpenNodes;
 use crate::scheduling::nodes::planned_offerings::new_node;
 use crate::scheduling::nodes::pod_needs::PodNeeds;
 use crate::scheduling::offerings::available::PoolOfferings;

@@ -3,9 +3,9 @@
 use super::failure::{failure_message, is_absent};
 use super::object::{ObjectId, ObjectState, ReflectorEvent, WatchedObject};
 use super::{WATCH_SECONDS, WatchOptions, WatchedKind};
-use crate::leader::pause::{PAUSE_CONFIG_MAP, pause};
 use crate::objects::controller_time;
 use crate::objects::raw_object::{self, RawObject};
+use crate::preconditions::pause::{PAUSE_CONFIG_MAP, pause};
 use futures::stream::{BoxStream, poll_fn};
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::{apps, core, storage};

@@ -3,14 +3,14 @@
 //! These are the rules of the ReplicaSet, StatefulSet and Job controllers as far as they decide how many pods there
 //! are. [`crate::cluster`] applies them to its store.
 
-mod budget;
+mod pod_disruption_budget;
 mod surplus;
 
-pub use budget::{BudgetLimit, PodBudget};
 use jiff::SignedDuration;
 use napkeeper_core::model::cluster::pod::{DoNotDisrupt, PodShape};
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{ObjectKey, ObjectName};
+pub use pod_disruption_budget::{BudgetLimit, PodBudget};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 pub use surplus::surplus;

@@ -2,10 +2,10 @@
 //!
 //! The crate `cel` parses; everything after that is here, because rules see values by their schema (numbers, sets,
 //! optional old values), because thousands of objects have to be judged in a moment, and because every evaluation has
-//! a bound: `budget::RULE_BUDGET` steps for a rule and `budget::OBJECT_BUDGET` for an object.
+//! a bound: `cost_limit::RULE_BUDGET` steps for a rule and `cost_limit::OBJECT_BUDGET` for an object.
 
-mod budget;
 mod compile;
+mod cost_limit;
 mod crd_rules;
 mod error;
 mod eval;

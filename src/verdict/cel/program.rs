@@ -1,8 +1,8 @@
 //! Expressions of policies: any variables, any result, and inputs that may be unknown.
 
-use crate::cel::budget::RULE_BUDGET;
 use crate::cel::compile::compile;
 use crate::cel::compile::node::Node;
+use crate::cel::cost_limit::RULE_BUDGET;
 use crate::cel::error::{CompileError, EvalError};
 use crate::cel::eval::{Binding, Evaluator};
 use crate::cel::value::{Val, json};

@@ -2,6 +2,7 @@
 
 pub(in crate::orphans) mod attached;
 pub(in crate::orphans) mod evidence;
+mod minimum_age;
 pub(in crate::orphans) mod ownership;
 pub(in crate::orphans) mod price;
 
@@ -137,18 +138,6 @@ impl<'a> SweepContext<'a> {
                 cluster.node_resource_group, cluster.id
             )),
         }
-    }
-
-    /// When a suspect will have been an orphan for long enough; `None` before its first durable sighting. A disk's time
-    /// restarts when it is attached or detached.
-    #[must_use]
-    pub fn eligible_at(&self, resource: &CloudResource, sweep: &Sweep) -> Option<Timestamp> {
-        let first_seen = self.sighting(resource)?.first_seen;
-        let since = match &resource.detail {
-            ResourceDetail::Disk(disk) => disk.last_ownership_update.map_or(first_seen, |at| at.max(first_seen)),
-            ResourceDetail::Vm(_) | ResourceDetail::Nic(_) => first_seen,
-        };
-        since.checked_add(sweep.minimum_age(resource.kind())).ok()
     }
 
     /// Reasons that keep everything: clauses 0 and 5, the pause switch, the mode.

@@ -12,7 +12,7 @@ use crate::scheduling::explain::{
     ExplainedResult, Explanation, Explanations, NewNodesSummary, PlacementExplanation, PlacementSummary, TopologyCause,
     TopologyDecision,
 };
-use crate::scheduling::nodes::open::OpenNodeId;
+use crate::scheduling::nodes::new_node::OpenNodeId;
 use crate::scheduling::nodes::state::{NodeRef, SchedulingState};
 use crate::scheduling::pods::class::PodClassId;
 use crate::scheduling::pods::preferences::{Preference, preferences_in_order, relaxed_preferences};

@@ -8,7 +8,7 @@ use crate::model::cluster::pod::{PodShape, Taint, TaintEffect, Toleration};
 use crate::model::cluster::pool::amount;
 use crate::model::names::NodePoolName;
 use crate::model::requirements::Requirements;
-use crate::scheduling::nodes::open::OpenNodes;
+use crate::scheduling::nodes::new_node::OpenNodes;
 use crate::scheduling::offerings::available::{InstanceCandidate, PoolOfferings};
 use crate::scheduling::offerings::headroom::{QuotaShortage, ReservationShortage, SubnetShortage};
 use crate::scheduling::offerings::limits::{Exhausted, LaunchLimits};

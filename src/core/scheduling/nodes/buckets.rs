@@ -3,7 +3,7 @@
 //! Nodes of one candidate set that would be the same candidate are in one bucket, the emptiest first. What a pod of a
 //! pod class makes of such a node is a matter of the bucket; only whether there is room for it is one of the node.
 
-use crate::scheduling::nodes::open::OpenNodeId;
+use crate::scheduling::nodes::new_node::OpenNodeId;
 use crate::scheduling::offerings::available::CandidateIndex;
 use crate::scheduling::offerings::candidate_sets::CandidateSetId;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,8 +2,8 @@
 
 pub(crate) mod buckets;
 pub(crate) mod existing;
+pub(crate) mod new_node;
 pub(crate) mod new_node_domains;
-pub(crate) mod open;
 pub(crate) mod place;
 pub(crate) mod planned_offerings;
 pub(crate) mod pod_needs;

@@ -1,6 +1,6 @@
 //! Topology domains in which new nodes for a class can be launched.
 
-use crate::scheduling::nodes::open::OpenNodeId;
+use crate::scheduling::nodes::new_node::OpenNodeId;
 use crate::scheduling::nodes::state::SchedulingState;
 use crate::scheduling::offerings::available::InstanceCandidate;
 use crate::scheduling::offerings::candidate_sets::Narrowing;

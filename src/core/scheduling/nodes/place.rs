@@ -1,7 +1,7 @@
 //! Places pods on existing and open nodes.
 
 use crate::scheduling::nodes::existing::ExistingNodes;
-use crate::scheduling::nodes::open::OpenNodeId;
+use crate::scheduling::nodes::new_node::OpenNodeId;
 use crate::scheduling::nodes::pod_needs::PodAddition;
 use crate::scheduling::nodes::search::Search;
 use crate::scheduling::nodes::state::{NodeRef, PodConstraints, SchedulingState};

@@ -5,7 +5,7 @@
 //! only nodes that have changed are looked at.
 
 use crate::scheduling::nodes::buckets::{NodeBucketId, NodeByUtilization};
-use crate::scheduling::nodes::open::{OpenNodeId, OpenNodes};
+use crate::scheduling::nodes::new_node::{OpenNodeId, OpenNodes};
 use crate::scheduling::nodes::pod_needs::{PodAddition, PodNeeds};
 use crate::scheduling::nodes::state::PodConstraints;
 use crate::scheduling::offerings::candidate_sets::{CandidateSetId, Narrowing};

@@ -4,7 +4,7 @@ use crate::catalog::OfferingKey;
 use crate::model::cluster::pod::{Pod, PodShape, Taint, TaintEffect, Toleration};
 use crate::model::names::{ClaimName, ObjectKey};
 use crate::scheduling::nodes::existing::ExistingNodes;
-use crate::scheduling::nodes::open::{OpenNodeId, OpenNodes};
+use crate::scheduling::nodes::new_node::{OpenNodeId, OpenNodes};
 use crate::scheduling::offerings::available::{CandidateIndex, InstanceCandidate, PoolOfferings};
 use crate::scheduling::offerings::candidate_sets::{CandidateSetId, CandidateSets, Narrowing};
 use crate::scheduling::offerings::limits::LaunchLimits;

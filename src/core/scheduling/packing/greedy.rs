@@ -2,7 +2,7 @@
 //!
 //! Pools go by weight. Within a pool, nodes are bought one after another, each the one that is [best filled](super::fill).
 
-use crate::scheduling::nodes::open::OpenNodeId;
+use crate::scheduling::nodes::new_node::OpenNodeId;
 use crate::scheduling::nodes::pod_needs::PodAddition;
 use crate::scheduling::nodes::state::{NodeRef, SchedulingState};
 use crate::scheduling::offerings::available::CandidateIndex;

@@ -6,7 +6,7 @@
 //! it is all the same on which of those nodes they are: what was even, near or apart stays so. Work is bounded by a
 //! count, not by the clock, so that the same pods get the same nodes on every machine.
 
-use crate::scheduling::nodes::open::{OpenNode, OpenNodeId};
+use crate::scheduling::nodes::new_node::{OpenNode, OpenNodeId};
 use crate::scheduling::nodes::pod_needs::{NEW_NODE_SAVING_DIVISOR, PodAddition};
 use crate::scheduling::nodes::state::{NodeRef, SchedulingState};
 use crate::scheduling::offerings::available::PoolOfferings;

@@ -3,7 +3,7 @@
 use super::object::{ObjectId, ObjectState, ReflectorEvent, WatchedObject};
 use super::pod_interner::PodInterner;
 use super::{WatchEvent, WatchedKind};
-use crate::leader::pause::SWITCHES;
+use crate::preconditions::pause::SWITCHES;
 use napkeeper_api::convert;
 use napkeeper_core::model::orphans::record::OrphanRecords;
 use napkeeper_core::model::settings::{Pause, PauseSwitch};

@@ -6,7 +6,7 @@
 pub(crate) mod macros;
 pub(crate) mod node;
 
-use crate::cel::budget::{Budget, RULE_BUDGET};
+use crate::cel::cost_limit::{Budget, RULE_BUDGET};
 use crate::cel::error::CompileError;
 use crate::cel::library;
 use crate::cel::library::function::CallStyle;

@@ -1,6 +1,6 @@
 //! Checks an object against the rules of its CRD.
 
-use crate::cel::budget::{OBJECT_BUDGET, RULE_BUDGET};
+use crate::cel::cost_limit::{OBJECT_BUDGET, RULE_BUDGET};
 use crate::cel::crd_rules::correlation::{OldAndNew, correlated_item};
 use crate::cel::crd_rules::{Reason, Rule, RuleError, RuleNode, Rules};
 use crate::cel::error::EvalError;

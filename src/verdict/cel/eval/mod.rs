@@ -3,8 +3,8 @@
 pub(crate) mod comprehension;
 pub(crate) mod operators;
 
-use crate::cel::budget::Budget;
 use crate::cel::compile::node::Node;
+use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::value::{Key, Val, readable};
 use operators::{index, select, select_optional};

@@ -1,6 +1,6 @@
 //! Operators of the language.
 
-use crate::cel::budget::Budget;
+use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::library::time::timestamp::CelTimestamp;
 use crate::cel::value::{Key, List, ListKind, Val, readable, same_keys};

@@ -1,6 +1,6 @@
 //! How a function of the language is declared.
 
-use crate::cel::budget::Budget;
+use crate::cel::cost_limit::Budget;
 use crate::cel::error::EvalError;
 use crate::cel::value::Val;
 

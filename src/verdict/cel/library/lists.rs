@@ -1,6 +1,6 @@
 //! Lists: sums, order, places, parts.
 
-use crate::cel::budget::Budget;
+use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::eval::operators;
 use crate::cel::library::function::CallStyle::{Global, Method};

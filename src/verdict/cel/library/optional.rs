@@ -1,7 +1,7 @@
 //! Optional values. `or`, `orValue`, `optMap` and `optFlatMap` do not evaluate all of their arguments, so they are
 //! parts of the language's evaluation instead.
 
-use crate::cel::budget::Budget;
+use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::library::function::CallStyle::{Global, Method};
 use crate::cel::library::function::FunctionDef;

@@ -1,6 +1,6 @@
 //! Sets: lists without order and repetition.
 
-use crate::cel::budget::Budget;
+use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, no_overload};
 use crate::cel::library::function::CallStyle::Global;
 use crate::cel::library::function::FunctionDef;

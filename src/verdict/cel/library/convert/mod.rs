@@ -2,7 +2,7 @@
 
 pub(crate) mod floats;
 
-use crate::cel::budget::Budget;
+use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::library::function::CallStyle::Global;
 use crate::cel::library::function::FunctionDef;

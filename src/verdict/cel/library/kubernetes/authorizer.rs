@@ -1,7 +1,7 @@
 //! Functions of the authorizer. Only the API server knows what a user may do: the names are here so that expressions
 //! with them compile, and the variable `authorizer` is always unknown, so nothing of this is ever called.
 
-use crate::cel::budget::Budget;
+use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, failed};
 use crate::cel::library::function::CallStyle::Method;
 use crate::cel::library::function::FunctionDef;

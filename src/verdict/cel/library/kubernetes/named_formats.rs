@@ -1,6 +1,6 @@
 //! Named formats: `format.dns1123Label().validate(name)`.
 
-use crate::cel::budget::Budget;
+use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, no_overload};
 use crate::cel::library::function::CallStyle::{Global, Method};
 use crate::cel::library::function::FunctionDef;

@@ -3,7 +3,7 @@
 //! Not the quantity of the domain, which caps and refuses what Kubernetes caps: a rule must see what the API server
 //! sees, whether a quantity is whole included, which depends on how it was written.
 
-use crate::cel::budget::Budget;
+use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::library::function::CallStyle::{Global, Method};
 use crate::cel::library::function::FunctionDef;

@@ -1,6 +1,6 @@
 //! `'%s is %d'.format([a, b])`: how values look in a text.
 
-use crate::cel::budget::Budget;
+use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::library::convert::{display, floats};
 use crate::cel::library::function::CallStyle::Method;

@@ -3,7 +3,7 @@
 pub(crate) mod format;
 pub(crate) mod regex;
 
-use crate::cel::budget::Budget;
+use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::library::function::CallStyle::{Global, Method};
 use crate::cel::library::function::FunctionDef;

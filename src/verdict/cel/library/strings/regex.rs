@@ -2,7 +2,7 @@
 //!
 //! A pattern that stands in the expression as a literal is compiled with it; others are kept in a small cache.
 
-use crate::cel::budget::Budget;
+use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, no_overload};
 use crate::cel::library::function::CallStyle::{Global, Method};
 use crate::cel::library::function::FunctionDef;

@@ -3,8 +3,8 @@
 //! Reads always may. A write needs enough of the Lease left for the request to arrive, and no pause switch that blocks
 //! it; for a delete, or a mark for one, the pause switch is read from the API server right before.
 
-use crate::leader::lease::LeaseHandle;
-use crate::leader::pause::read_pause;
+use crate::preconditions::lease::LeaseHandle;
+use crate::preconditions::pause::read_pause;
 use kube::Client;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::settings::{Pause, PauseSwitch};

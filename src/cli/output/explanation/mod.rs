@@ -2,9 +2,9 @@
 //!
 //! As text and as JSON, both bounded whatever the number of pods: names beyond the first few are counted.
 
-pub(super) mod json;
-pub(super) mod size;
-pub(super) mod text;
+pub(crate) mod json;
+pub(crate) mod size;
+pub(crate) mod text;
 
 use crate::output::first_names;
 use napkeeper_core::model::names::{NodePoolName, ObjectKey};
@@ -43,7 +43,7 @@ fn rejected_pools(unschedulable: &UnschedulableExplanation) -> (Vec<RejectedPool
 }
 
 /// `default/web-0`, `default/web-0 and 3 more`.
-pub(super) fn subject(pods: &[ObjectKey]) -> String {
+pub(crate) fn subject(pods: &[ObjectKey]) -> String {
     let first = pods.first().map(ToString::to_string).unwrap_or_default();
     match pods.len() {
         0 | 1 => first,
