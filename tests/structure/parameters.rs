@@ -8,10 +8,6 @@ use std::io;
 /// Most values that a function takes, each member of a tuple counted.
 const MOST_VALUES: usize = 5;
 
-/// Functions that still take more, by file and name.
-const STILL_ALLOWED: &[(&str, &str)] =
-    &[("tests/benches/admission/load.rs", "row"), ("tests/benches/scheduling/rounds.rs", "close_in")];
-
 /// A function as it is declared.
 struct Function<'t> {
     name: &'t str,
@@ -25,8 +21,7 @@ fn hides_parameters(sources: &[Source]) -> Vec<String> {
     for Source { path, text } in sources {
         for Function { name, line, parameters } in functions(text) {
             let values: usize = parameters.iter().map(|parameter| values_of(parameter)).sum();
-            let allowed = STILL_ALLOWED.iter().any(|(file, function)| path.ends_with(file) && *function == name);
-            if values > MOST_VALUES && values > parameters.len() && !allowed {
+            if values > MOST_VALUES && values > parameters.len() {
                 let path = path.display();
                 wrong.push(format!(
                     "{path}:{line}: `{name}` takes {values} values, some of them in tuples; at most {MOST_VALUES} are \

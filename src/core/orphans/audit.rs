@@ -8,7 +8,7 @@ use crate::model::names::{ArmId, NameError, ObjectName, Uid};
 use crate::model::orphans::finding::{Classification, DeletionRefusal, Finding};
 use crate::model::orphans::sweep::{Sweep, SweepMode};
 use crate::orphans::assessment::{Assessment, SweepContext, findings_for};
-use crate::orphans::deletion_cap::DeletionBudget;
+use crate::orphans::deletion_cap::DeletionCap;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -166,7 +166,7 @@ fn verdicts<'a>(
 ) -> BTreeMap<ArmId, (Finding, Option<&'a Sweep>)> {
     let owned = assessed.iter().filter(|one| one.ownership.is_ok()).count();
     let owned = u32::try_from(owned).unwrap_or(u32::MAX);
-    let mut budget = DeletionBudget::from_records(context.records, owned, context.now);
+    let mut budget = DeletionCap::from_records(context.records, owned, context.now);
     let mut best: BTreeMap<ArmId, (Finding, Option<&'a Sweep>)> = BTreeMap::new();
     let included: BTreeSet<ResourceKind> = sweeps.iter().flat_map(|sweep| sweep.kinds.iter().copied()).collect();
     for sweep in sweeps.iter().map(Some).chain([None]) {

@@ -32,7 +32,7 @@ type IncarnationKey = (ArmId, Arc<str>);
 
 /// Deletions of the cluster over a rolling 24 h, all sweeps together.
 #[derive(Debug, Clone)]
-pub struct DeletionBudget {
+pub struct DeletionCap {
     used: BTreeSet<IncarnationKey>,
     owned: u32,
     /// Until when a resource is not tried again.
@@ -44,7 +44,7 @@ pub struct DeletionBudget {
     now: Timestamp,
 }
 
-impl DeletionBudget {
+impl DeletionCap {
     /// What the records leave, in a cluster that owns so many resources of all kinds.
     #[must_use]
     pub fn from_records(records: &OrphanRecords, owned: u32, now: Timestamp) -> Self {

@@ -19,7 +19,7 @@
 //! | `Breaker` | `SweepContext::general_refusals` | `LiveNodeInGroup` when no Node is left |
 //! | `Mode` | `SweepContext::general_refusals` | |
 //! | `Pause` | `SweepContext::general_refusals` | the executor's check at the write |
-//! | `Cap` | [`DeletionBudget::reserve`] | |
+//! | `Cap` | [`DeletionCap::reserve`] | |
 //! | `RecheckResource`, `RecheckOwners`, `RecordFirst` | [`SweepDeleteScript::new`] | |
 
 mod assessment;
@@ -35,7 +35,7 @@ pub use assessment::attached::AttachedResources;
 pub use assessment::price::VmPrices;
 pub use assessment::{Assessment, SweepContext, findings_for};
 pub use audit::{AuditFinding, AuditStatus, audit};
-pub use deletion_cap::DeletionBudget;
+pub use deletion_cap::DeletionCap;
 pub use records::apply;
 pub use references::{ReferenceGraph, SignOfLife};
 pub use report::discrepancies::find_discrepancies;

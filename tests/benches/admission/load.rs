@@ -70,8 +70,8 @@ pub(crate) async fn measure() -> Result<()> {
         said.push(format!("{path}: {} bodies of {} bytes on average", bodies.count, bodies.size));
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for how in [How::Connections(16), How::Streams(16), How::Rate(RATE / 2.0)] {
-            theirs.push(row("nothing", (&nothing, 0.0), path, &bodies, how).await?);
-            ours.push(row("napkeeper", (&webhook, follows), path, &bodies, how).await?);
+            theirs.push(row(&Target { name: "nothing", server: &nothing, idle: 0.0 }, path, &bodies, how).await?);
+            ours.push(row(&Target { name: "napkeeper", server: &webhook, idle: follows }, path, &bodies, how).await?);
         }
         said.extend(verdicts(path, &ours, &theirs));
     }
@@ -123,8 +123,17 @@ async fn idle(server: &Server) -> Result<f64> {
     Ok(server.cpu()?.saturating_sub(cpu).div_duration_f64(since.elapsed()))
 }
 
-/// Measures a server that uses that part of a core anyway.
-async fn row(name: &str, (server, idle): (&Server, f64), path: &str, bodies: &Bodies, how: How) -> Result<Row> {
+/// A server that is measured.
+struct Target<'a> {
+    name: &'a str,
+    server: &'a Server,
+    /// The part of a core that it uses without requests.
+    idle: f64,
+}
+
+/// Measures a server.
+async fn row(target: &Target<'_>, path: &str, bodies: &Bodies, how: How) -> Result<Row> {
+    let Target { name, server, idle } = *target;
     // The first requests find cold caches.
     ask(server, path, bodies, how, Duration::from_secs(2)).await?;
     let hints = async || server.counter("napkeeper_placement_hints_total", "").await;

@@ -32,15 +32,12 @@ pub(crate) type Planner<'a> = &'a dyn Fn(&State) -> Result<Plan>;
 
 /// Goes through the rounds in every order. All begin with the same plan.
 pub(crate) fn close(work: &Work, sizes: &Sizes, first: &Plan, planner: Planner<'_>) -> Result<Vec<Closed>> {
-    (0..ORDERS).map(|seed| close_in(&order(work, seed), seed, (work, sizes), (first, planner))).collect()
+    (0..ORDERS).map(|seed| close_in(seed, work, sizes, first, planner)).collect()
 }
 
-fn close_in(
-    order: &[usize],
-    seed: u64,
-    (work, sizes): (&Work, &Sizes),
-    (first, planner): (&Plan, Planner<'_>),
-) -> Result<Closed> {
+/// Goes through the rounds in the order of one seed.
+fn close_in(seed: u64, work: &Work, sizes: &Sizes, first: &Plan, planner: Planner<'_>) -> Result<Closed> {
+    let order = order(work, seed);
     let mut state = State::of(work);
     let mut cluster = Cluster::new(seed);
     let mut rounds = 0;
@@ -59,7 +56,7 @@ fn close_in(
             cluster.add_node(&node.wire);
             state.nodes.push(node);
         }
-        for pod in order {
+        for pod in &order {
             if state.on[*pod].is_none() {
                 state.on[*pod] = cluster.schedule(&work.wire[*pod]).ok();
             }

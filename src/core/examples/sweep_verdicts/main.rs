@@ -18,8 +18,7 @@ use napkeeper_core::model::names::{ArmId, NodeClassName, ObjectName, Region, Uid
 use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
 use napkeeper_core::model::settings::{ClusterIdentity, Settings};
 use napkeeper_core::orphans::{
-    Assessment, DeletionBudget, SweepContext, SweepMemory, find_discrepancies, findings_for, report_only_findings,
-    sweep,
+    Assessment, DeletionCap, SweepContext, SweepMemory, find_discrepancies, findings_for, report_only_findings, sweep,
 };
 use napkeeper_core::snapshot::Snapshot;
 use std::collections::BTreeMap;
@@ -83,7 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn verdicts(case: &SweepContext<'_>, assessed: &[Assessment<'_>], policy: &Sweep) -> usize {
-    let mut allowance = DeletionBudget::from_records(case.records, 1000, case.now);
+    let mut allowance = DeletionCap::from_records(case.records, 1000, case.now);
     findings_for(case, assessed, policy, &mut allowance).len()
 }
 

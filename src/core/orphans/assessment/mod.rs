@@ -18,7 +18,7 @@ use crate::orphans::assessment::attached::{AttachedResourceFinder, AttachedResou
 use crate::orphans::assessment::ownership::{GroupState, group_state, ownership};
 use crate::orphans::assessment::price::{VmPrices, price};
 use crate::orphans::breaker;
-use crate::orphans::deletion_cap::DeletionBudget;
+use crate::orphans::deletion_cap::DeletionCap;
 use crate::orphans::references::{ReferenceGraph, SignOfLife, items};
 use crate::orphans::sweep::deletion_order::DeletionOrder;
 use crate::orphans::sweep::mark::equal_ignoring_marks;
@@ -307,7 +307,7 @@ pub fn findings_for(
     case: &SweepContext<'_>,
     assessed: &[Assessment<'_>],
     sweep: &Sweep,
-    allowance: &mut DeletionBudget,
+    allowance: &mut DeletionCap,
 ) -> Vec<Finding> {
     let general = case.general_refusals(sweep);
     // Most of a great group is alive: its findings are made where they stay.

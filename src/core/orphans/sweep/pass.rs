@@ -14,7 +14,7 @@ use crate::model::settings::ControllerMode;
 use crate::orphans::assessment::ownership::GroupState;
 use crate::orphans::assessment::{Assessment, SweepContext, findings_for, is_excluded_by};
 use crate::orphans::breaker;
-use crate::orphans::deletion_cap::DeletionBudget;
+use crate::orphans::deletion_cap::DeletionCap;
 use crate::orphans::references::back_references::referenced_claim;
 use crate::orphans::references::string_index::Index;
 use crate::orphans::report::discrepancies::find_discrepancies;
@@ -65,7 +65,7 @@ impl SweepPass<'_> {
 
     /// Judges for each sweep, collects or marks as it allows, and reports.
     pub(in crate::orphans) fn act(&self, memory: &mut SweepMemory, plan: &mut Plan) {
-        let mut allowance = self.deletion_budget(memory);
+        let mut allowance = self.deletion_cap(memory);
         if let Some(at) = allowance.next_retry_at() {
             plan.wake_at(at);
         }
@@ -101,9 +101,9 @@ impl SweepPass<'_> {
     }
 
     /// How many more may be deleted, and which not now.
-    fn deletion_budget(&self, memory: &SweepMemory) -> DeletionBudget {
+    fn deletion_cap(&self, memory: &SweepMemory) -> DeletionCap {
         let SweepContext { records, inventory, now, .. } = self.case;
-        let mut allowance = DeletionBudget::from_records(records, breaker::count_owned(&self.assessed), now);
+        let mut allowance = DeletionCap::from_records(records, breaker::count_owned(&self.assessed), now);
         allowance.block_kinds(memory.denials.undeletable_kinds(now));
         allowance.deprioritize(memory.aborted.iter().map(|(id, (at, _))| (id.clone(), *at)));
         // A deletion that is under way, or has just ended, may not be in our copy of the records yet.

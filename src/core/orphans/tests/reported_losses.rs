@@ -323,7 +323,7 @@ fn standing(world: &mut SweepWorld, name: &str) -> (Classification, String) {
         paused: false,
         now: world.now,
     };
-    let mut allowance = DeletionBudget::from_records(&world.snapshot.records, 100, world.now);
+    let mut allowance = DeletionCap::from_records(&world.snapshot.records, 100, world.now);
     let findings = findings_for(&case, &case.assess(), &world.sweep, &mut allowance);
     let finding = findings.into_iter().find(|f| f.id.name() == name).unwrap();
     (finding.classification, finding.evidence.join("; "))

@@ -7,7 +7,7 @@ mod cluster;
 use super::fixtures::{a_sweep, settings, start};
 use crate as domain;
 use crate::model::orphans::finding::Classification;
-use crate::orphans::{DeletionBudget, SweepContext, find_discrepancies, findings_for};
+use crate::orphans::{DeletionCap, SweepContext, find_discrepancies, findings_for};
 use crate::snapshot::Snapshot;
 use cluster::Counts;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn thirty_thousand_nodes_are_judged_within_seconds() {
         now: start(),
     };
     let clock = std::time::Instant::now();
-    let mut allowance = DeletionBudget::from_records(&records, 1000, start());
+    let mut allowance = DeletionCap::from_records(&records, 1000, start());
     let findings = findings_for(&case, &case.assess(), &a_sweep(), &mut allowance);
     assert!(clock.elapsed() < Duration::from_secs(10), "{:?}", clock.elapsed());
     let of = |standing| findings.iter().filter(|f| f.classification == standing).count();
