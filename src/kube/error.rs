@@ -132,7 +132,7 @@ mod tests {
             (500, "etcdserver: leader changed", json!(null), ClusterError::Unavailable),
             (422, "spec.taints is invalid", json!(null), ClusterError::Unavailable),
         ] {
-            let status = json!({ "status": "ListError", "code": code, "message": message, "details": details });
+            let status = json!({ "status": "Failure", "code": code, "message": message, "details": details });
             let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
             assert_eq!(cluster_error(&error), meaning, "{code} {message}");
         }

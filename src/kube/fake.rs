@@ -91,7 +91,7 @@ pub(crate) fn refusal(code: u16, details: Value) -> Value {
         410 => "Expired",
         _ => "Other",
     };
-    json!({ "kind": "Status", "apiVersion": "v1", "status": "ListError", "code": code, "message": format!("code {code}"),
+    json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": format!("code {code}"),
         "reason": reason, "details": details })
 }
 

@@ -184,7 +184,7 @@ pub fn replay(
 }
 
 fn refusal(code: u16, message: &str) -> Value {
-    json!({ "kind": "Status", "apiVersion": "v1", "status": "ListError", "reason": "NotSaved", "code": code,
+    json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotSaved", "code": code,
         "message": message })
 }
 
