@@ -66,7 +66,7 @@ impl DenyAssignment {
     }
 }
 
-/// An Azure PolicyAssignment assignment that may refuse what we write.
+/// An Azure Policy assignment that may refuse what we write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyAssignment {
     /// Its name, for people.

@@ -68,7 +68,7 @@ pub struct Options {
     pub health_bind: SocketAddr,
     /// Name in the Lease; by default that of [`lease_identity`].
     pub identity: Option<String>,
-    /// Name of the AKS agent pool whose VmSettings are launched, instead of plain VMs.
+    /// Name of the AKS agent pool whose Machines are launched, instead of plain VMs.
     pub machines: Option<String>,
     /// Endpoint and credential of Azure.
     pub azure: AzureArgs,

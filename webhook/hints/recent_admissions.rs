@@ -158,7 +158,7 @@ fn reserve(admitted: &mut Arc<AdmittedPod>, scheduler: &mut IncrementalScheduler
         }
         return;
     }
-    // A claim has become a node, or a node is gone: the pod goes where there is placement, if there is.
+    // A claim has become a node, or a node is gone: the pod goes where it fits, if it does anywhere.
     if let Some(placement) = scheduler.find_without_new_node(&admitted.pod) {
         scheduler.take(&admitted.pod, &placement);
         Arc::make_mut(admitted).placement = placement;

@@ -82,12 +82,22 @@ pub(super) fn report(input: &Input) -> anyhow::Result<Report> {
 
 fn finding(audited: AuditFinding<'_>, context: &RefusalContext<'_>) -> ResourceFinding {
     let refusals = audited.refusals.iter().map(|refusal| explain(*refusal, &audited, context)).collect();
-    let AuditFinding { finding, resource, sweep, status, reported_only, needs_approval, unused_since, .. } = audited;
+    let AuditFinding {
+        finding,
+        resource,
+        sweep,
+        status,
+        is_unreferenced,
+        reported_only,
+        needs_approval,
+        unused_since,
+        ..
+    } = audited;
     ResourceFinding {
         name: resource.id.name().to_owned(),
         kind: finding.kind,
         status,
-        evidence: evidence(&finding, resource, status),
+        evidence: evidence(&finding, resource, is_unreferenced),
         action: action(status, finding.kind, reported_only),
         refusals,
         approval: needs_approval.then(|| approval(&finding, context.now)),
@@ -106,9 +116,9 @@ fn finding(audited: AuditFinding<'_>, context: &RefusalContext<'_>) -> ResourceF
     }
 }
 
-fn evidence(finding: &Finding, resource: &CloudResource, status: AuditStatus) -> Vec<Arc<str>> {
+fn evidence(finding: &Finding, resource: &CloudResource, is_unreferenced: bool) -> Vec<Arc<str>> {
     let mut evidence = finding.evidence.clone();
-    if matches!(status, AuditStatus::Orphan | AuditStatus::Unproven | AuditStatus::Suspect) {
+    if is_unreferenced {
         evidence.push(Arc::from("no references found from any NodeClaim, Node, VM, volume or other user"));
     }
     evidence.push(match resource.created_at {

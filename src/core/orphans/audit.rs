@@ -112,6 +112,8 @@ pub struct AuditFinding<'a> {
     pub sweep: Option<&'a Sweep>,
     /// What it is.
     pub status: AuditStatus,
+    /// True where this inventory has no reference to it, whatever records say.
+    pub is_unreferenced: bool,
     /// The refusals that explain why it is kept.
     pub refusals: Vec<DeletionRefusal>,
     /// True for a VM beside managed NAP.
@@ -216,6 +218,7 @@ fn audit_finding<'a>(
         resource,
         sweep: None,
         status,
+        is_unreferenced: matches!(status, AuditStatus::Orphan | AuditStatus::Unproven | AuditStatus::Suspect),
         refusals: refusals.collect(),
         reported_only,
         needs_approval: status.is_orphan() && !reported_only && finding.refusals.contains(&DeletionRefusal::Approval),

@@ -24,7 +24,7 @@ pub(crate) fn with_defaults(object: &Value) -> Option<Value> {
 }
 
 /// A null is as good as absent.
-pub(crate) fn without_nulls(value: &mut Value) {
+fn without_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.retain(|_, v| !v.is_null());

@@ -1,8 +1,8 @@
 //! The form of ValidatingAdmissionPolicy and ValidatingAdmissionPolicyBinding, `admissionregistration.k8s.io/v1`.
 //!
-//! Fields that do not exist are errors. Nulls have been removed, as by the API server.
+//! Fields that do not exist are errors; a null field has its default, as in the API server.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -12,10 +12,15 @@ use std::collections::BTreeMap;
 pub(crate) struct PolicySpec {
     pub(crate) param_kind: Option<ParamKind>,
     pub(crate) match_constraints: Option<MatchResources>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) validations: Vec<Validation>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) failure_policy: FailurePolicy,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) audit_annotations: Vec<AuditAnnotation>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) match_conditions: Vec<NamedExpression>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) variables: Vec<NamedExpression>,
 }
 
@@ -33,7 +38,9 @@ pub(crate) enum FailurePolicy {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ParamKind {
+    #[serde(deserialize_with = "nullable")]
     pub(crate) api_version: String,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) kind: String,
 }
 
@@ -41,10 +48,15 @@ pub(crate) struct ParamKind {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MatchResources {
+    #[serde(deserialize_with = "nullable")]
     pub(crate) namespace_selector: LabelSelector,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) object_selector: LabelSelector,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) resource_rules: Vec<ResourceRule>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) exclude_resource_rules: Vec<ResourceRule>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) match_policy: MatchPolicy,
 }
 
@@ -62,11 +74,17 @@ pub(crate) enum MatchPolicy {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ResourceRule {
+    #[serde(deserialize_with = "nullable")]
     pub(crate) resource_names: Vec<String>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) api_groups: Vec<String>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) api_versions: Vec<String>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) operations: Vec<RuleOperation>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) resources: Vec<String>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) scope: Scope,
 }
 
@@ -107,7 +125,9 @@ pub(crate) enum Scope {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct LabelSelector {
+    #[serde(deserialize_with = "nullable")]
     pub(crate) match_labels: BTreeMap<String, String>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) match_expressions: Vec<LabelRequirement>,
 }
 
@@ -117,7 +137,7 @@ pub(crate) struct LabelSelector {
 pub(crate) struct LabelRequirement {
     pub(crate) key: String,
     pub(crate) operator: Operator,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nullable")]
     pub(crate) values: Vec<String>,
 }
 
@@ -138,9 +158,12 @@ pub(crate) enum Operator {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Validation {
+    #[serde(deserialize_with = "nullable")]
     pub(crate) expression: String,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) message: String,
     pub(crate) message_expression: Option<String>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) reason: Reason,
 }
 
@@ -160,7 +183,9 @@ pub enum Reason {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AuditAnnotation {
+    #[serde(deserialize_with = "nullable")]
     pub(crate) key: String,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) value_expression: String,
 }
 
@@ -168,7 +193,9 @@ pub(crate) struct AuditAnnotation {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct NamedExpression {
+    #[serde(deserialize_with = "nullable")]
     pub(crate) name: String,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) expression: String,
 }
 
@@ -176,9 +203,11 @@ pub(crate) struct NamedExpression {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct BindingSpec {
+    #[serde(deserialize_with = "nullable")]
     pub(crate) policy_name: String,
     pub(crate) param_ref: Option<ParamRef>,
     pub(crate) match_resources: Option<MatchResources>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) validation_actions: Vec<Action>,
 }
 
@@ -186,7 +215,9 @@ pub(crate) struct BindingSpec {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ParamRef {
+    #[serde(deserialize_with = "nullable")]
     pub(crate) name: String,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) namespace: String,
     pub(crate) selector: Option<LabelSelector>,
     pub(crate) parameter_not_found_action: Option<ParameterNotFoundAction>,
@@ -225,4 +256,9 @@ pub(crate) struct Manifest<S> {
     pub(crate) spec: S,
     #[serde(default, rename = "status")]
     _status: Value,
+}
+
+/// A null is the default.
+fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -4,7 +4,6 @@
 
 use crate::finding::Issue;
 use crate::policy::compile::CompiledPolicy;
-use crate::policy::defaults::without_nulls;
 use crate::policy::model::{
     Action, AuditAnnotation, BindingSpec, LabelSelector, Manifest, MatchResources, NamedExpression, PolicySpec,
     ResourceRule, RuleOperation, Validation,
@@ -122,9 +121,7 @@ pub(crate) fn binding(value: &Value) -> Result<Binding, Vec<Issue>> {
 }
 
 fn decode<S: DeserializeOwned>(value: &Value) -> Result<Manifest<S>, Vec<Issue>> {
-    let mut value = value.clone();
-    without_nulls(&mut value);
-    serde_path_to_error::deserialize(&value).map_err(|error| {
+    serde_path_to_error::deserialize(value).map_err(|error| {
         use serde_path_to_error::Segment as Step;
         let path = error.path().iter().fold(Path::root(), |path, step| match step {
             Step::Seq { index } => path.index(*index),

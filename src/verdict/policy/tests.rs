@@ -267,6 +267,12 @@ fn what_is_wrong_with_a_policy_is_said_at_its_place() {
         ("expression: \"true\"", "expression: \"objekt.spec\"", "NK7004 spec.validations[0].expression the expression"),
         ("expression: \"true\"", "expression: \"\"", "NK7004 spec.validations[0] expression is missing"),
         ("expression: \"true\"", "expresion: \"true\"", "NK7004 spec.validations[0].expresion unknown field"),
+        ("validations:", "failurePoliciy: null, validations:", "NK7004 spec.failurePoliciy unknown field"),
+        (
+            "matchConstraints: {",
+            "matchConstraints: {objectSelector: {matchLabels: {team: null}}, ",
+            "NK7004 spec.matchConstraints.objectSelector.matchLabels.team invalid type: null",
+        ),
         ("validations:", "failurePolicy: Fale, validations:", "NK7004 spec.failurePolicy unknown variant"),
         (
             "operations: [CREATE, UPDATE]",

@@ -54,7 +54,7 @@ const ELSEWHERE: [(&str, &[&str]); 10] = [
     ("asks for the time: nothing is refused for the clock of a webhook", &["NK9001", "NK9002"]),
     ("asks for policies; live::policies", &["NK7001", "NK7002", "NK7003"]),
     (
-        "asks for nodes that run, or a class with a state; live::hooks",
+        "asks for nodes that run, or a class with a state; the test program `alone`",
         &["NK9502", "NK9503", "NK9504", "NK9505", "NK9506"],
     ),
 ];

@@ -44,7 +44,7 @@ async fn one_of_two_controllers_writes_and_the_other_takes_over() -> Result<()> 
     let first = env.replica("first")?;
     leads(&first, 1).await?;
     let second = env.replica("second")?;
-    second.line("initial listing of the cluster complete", STEP).await?;
+    second.line("starting napkeeper controller", STEP).await?;
 
     pause(&env, "launch", "true").await?;
     env.plane.apply(&quickstart()?).await?;
