@@ -1,7 +1,7 @@
 //! Wire types of the Kubernetes objects that napkeeper reads and writes.
 //!
-//! [`karpenter`], [`overlay`], [`azure`], [`sweep`], [`record`] and [`placement`] are the kinds. [`yaml`] reads files and knows where each value
-//! stands, [`convert`] turns objects into the domain's types and back, [`manifests`] does both for a folder.
+//! [`types`] has the kinds. [`yaml`] reads files and knows the position of each value, [`convert`] turns objects into the
+//! domain's types and back, [`manifests`] does both for a folder.
 
 pub mod azure_facts;
 pub mod bootstrap;

@@ -58,7 +58,7 @@ impl Azure {
     /// Lists Machines, scale-set instances, snapshots, public IPs and frontends, by id.
     ///
     /// # Errors
-    /// [`ListFailure`] where any page of any listing cannot be read, by whatever cause.
+    /// `ListFailure` where any page of any listing cannot be read, by whatever cause.
     pub async fn list_related(&self) -> Listing<RelatedResource> {
         complete_listing("other resources of the node resource group", self.related_resources()).await
     }

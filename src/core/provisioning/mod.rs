@@ -1,6 +1,6 @@
 //! Provisioning: places waiting pods in batches, and creates NodeClaims for them.
 //!
-//! Pods are gathered in a [`BatchWindow`]; then [`schedule_with_cost`] places them.
+//! Pods are gathered in a batch window; then [`schedule_with_cost`] places them.
 
 mod batch_window;
 pub mod capacity_buffers;
