@@ -220,7 +220,7 @@ impl ArmClient {
         if !(200..300).contains(&response.status) {
             return Ok(Err(response));
         }
-        // A page of something in between, say a proxy that asks for a password, must not pass for a success.
+        // The page of an intermediary, such as a proxy that requires a login, must not count as a success.
         if !response.body.is_empty() && serde_json::from_slice::<IgnoredAny>(&response.body).is_err() {
             let (method, status) = (method.as_str(), response.status);
             return Err(unavailable(format!("{method} {path}: status {status} with a body that is not JSON")).into());

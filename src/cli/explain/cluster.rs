@@ -34,7 +34,7 @@ const KINDS: [WatchedKind; 14] = [
     WatchedKind::Schedulers,
 ];
 
-/// WatchedKinds that are required.
+/// Kinds without which nothing can be explained.
 const REQUIRED: [WatchedKind; 4] =
     [WatchedKind::Pods, WatchedKind::Nodes, WatchedKind::NodePools, WatchedKind::NodeClasses];
 

@@ -92,7 +92,7 @@ fn sum(report: &Report) -> String {
     )
 }
 
-/// Failed listings and remarks, for people: CSV has no place for them.
+/// Failed listings and remarks as text: CSV has no column for them.
 pub(super) fn write_remarks(report: &Report, out: &mut impl Write) -> std::io::Result<()> {
     for failed in &report.failed {
         let text = one_line(&format!("not listed: {}: {}", failed.what, failed.why));

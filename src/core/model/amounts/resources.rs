@@ -105,7 +105,7 @@ impl Resources {
         self.combine(other, |mine, each| mine.saturating_sub(each.saturating_mul(times)));
     }
 
-    /// How many times this vector fits into a capacity; `None` when it asks for nothing.
+    /// How many times this vector fits into a capacity; `None` when it requests nothing.
     #[must_use]
     pub fn copies_that_fit(&self, room: &Self) -> Option<i64> {
         // Mostly it does not fit at all, which takes no division to see.

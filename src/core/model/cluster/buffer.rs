@@ -1,6 +1,6 @@
 //! CapacityBuffers.
 //!
-//! A CapacityBuffer (`autoscaling.x-k8s.io`) asks for chunks of capacity, each as large as a pod of a template. A chunk
+//! A CapacityBuffer (`autoscaling.x-k8s.io`) requests chunks of capacity, each as large as a pod of a template. A chunk
 //! stands in a simulation as a pod of the lowest priority: any real pod takes its place, and then there is a chunk too
 //! few again.
 

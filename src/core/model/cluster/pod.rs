@@ -32,7 +32,7 @@ pub struct PodShape {
     pub priority: i32,
     /// Required affinity to other pods; `None` where there is none, as mostly.
     pub affinity: Option<Box<PodAffinity>>,
-    /// What it would like beside what it asks for; `None` where that is nothing.
+    /// Its preferences beside its requirements; `None` if it has none.
     pub preferences: Option<Box<Preferences>>,
     /// Ports of the node that its containers take, restartable init containers among them.
     pub ports: Vec<HostPort>,

@@ -21,7 +21,7 @@ pub(crate) struct PodNeeds<'a> {
 }
 
 impl<'a> PodNeeds<'a> {
-    /// True when it is nothing but what it asks for that decides whether there is room for a pod.
+    /// True when only resource requests decide whether there is room for a pod.
     pub(crate) fn is_resources_only(&self) -> bool {
         self.ports.is_empty() && self.disks == 0 && self.tracked_volumes.is_none()
     }

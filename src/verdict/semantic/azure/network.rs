@@ -20,7 +20,7 @@ const AZURE_RESERVED_ADDRESSES: u64 = 5;
 /// With overlay networking, or with none, pods take no address of the subnet (see `InstanceTypeOptions`).
 const OVERLAY_MAX_PODS: u32 = 250;
 
-/// A pool and what it asks for.
+/// A pool and its requirements.
 type PoolUse<'r> = (&'r NodePool, &'r [DeclaredRequirement]);
 
 /// A class and the pools that use it.
