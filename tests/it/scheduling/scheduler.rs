@@ -48,7 +48,8 @@ pub(crate) trait Scheduler {
     /// The nodes that pods that wait are bound to in the end.
     async fn bound_in_the_end(&mut self, pods: &[Pod]) -> Result<Vec<Option<String>>>;
 
-    /// Deletes the pods of these namespaces, or those alone that a selector names.
+    /// Deletes the pods of these namespaces, or those alone that a selector names (a label, as `key=value`), and waits
+    /// until the scheduler counts none of them any more.
     async fn remove_pods(&mut self, namespaces: &[&str], selector: &str) -> Result<()>;
 
     /// Deletes all nodes, and the Services, sets, volumes and claims of these namespaces.

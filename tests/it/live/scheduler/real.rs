@@ -18,6 +18,7 @@ use k8s_openapi::serde::de::DeserializeOwned;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
+use napkeeper_core::model::labels::HOSTNAME;
 use napkeeper_tests::control_plane::{ControlPlane, Mode, Options};
 use napkeeper_tests::wait::eventually;
 use serde_json::{Value, json};
@@ -35,8 +36,12 @@ const ANOTHER_TURN: Duration = Duration::from_millis(2_500);
 /// What kube-scheduler says of a pod whose claim or volume has been made, but is not among what it has seen: it looks
 /// again once it is.
 const NOT_SEEN_YET: [&str; 3] = ["waiting for ephemeral volume controller", "\" not found", "bound to non-existent pv"];
-/// The namespace of pods that only ask how many nodes kube-scheduler sees.
+/// The namespace of pods that only ask what kube-scheduler sees.
 const PROBES: &str = "probes";
+/// How long to wait before asking again whether deleted pods are forgotten.
+const BETWEEN_PROBES: Duration = Duration::from_millis(50);
+/// Why a node does not do that has a pod from which another wants to be apart.
+const HAS_POD: &str = "didn't match pod anti-affinity rules";
 
 /// A control plane with nothing in it but what a round puts there.
 pub(super) struct RealScheduler {
@@ -163,27 +168,66 @@ impl RealScheduler {
     /// Waits until kube-scheduler sees so many nodes.
     async fn sees(&mut self, nodes: usize) -> Result<()> {
         let until = Instant::now() + SAID_WITHIN;
+        let container = json!({ "name": "main", "image": "none", "resources": { "requests": { "cpu": "1000000" } } });
+        let spec = json!({ "containers": [container] });
         while Instant::now() < until {
-            self.probes += 1;
-            let container =
-                json!({ "name": "main", "image": "none", "resources": { "requests": { "cpu": "1000000" } } });
-            let name = format!("probe-{}", self.probes);
-            let probe =
-                json!({ "metadata": { "name": name, "namespace": PROBES }, "spec": { "containers": [container] } });
-            let pod = self.add_pod(&serde_json::from_value(probe)?).await?;
-            let uid = pod.metadata.uid.clone().unwrap_or_default();
-            while !self.said.contains_key(&uid) {
-                if !self.listen(until).await? {
-                    bail!("kube-scheduler says nothing of a pod");
-                }
-            }
-            let said = self.said.remove(&uid);
-            self.pods(Some(PROBES)).delete(&name, &DeleteParams::default().grace_period(0)).await?;
-            if matches!(&said, Some(Verdict::Waits(why)) if seen(why) == Some(nodes)) {
+            if seen(&self.why_not(&spec, until).await?) == Some(nodes) {
                 return Ok(());
             }
         }
         bail!("kube-scheduler does not see {nodes} nodes within {SAID_WITHIN:?}")
+    }
+
+    /// Waits until kube-scheduler counts none of these pods on any node; they are gone from the API server.
+    ///
+    /// While pods are deleted one after another, one that waits can find room. If its deletion reaches kube-scheduler in
+    /// the middle of its scheduling cycle, there is nothing to forget yet, and at the end of the cycle the pod is assumed
+    /// to be on its node although it is gone. It is forgotten when its binding fails: for a pod with claims that is when
+    /// `BindPodVolumes` polls for the first time, a second later. Until then it takes room there, and counts for
+    /// affinity and spread constraints.
+    ///
+    /// The pod that asks wants to be near these pods and apart from them: a node with one of them is refused for the
+    /// latter, every other node for the former. Scheduling cycles follow each other, and its own begins after
+    /// kube-scheduler has seen the deletions: no pod is assumed later than that.
+    async fn forgets(&mut self, namespaces: &[&str], selector: &str) -> Result<()> {
+        let until = Instant::now() + SAID_WITHIN;
+        let labels: BTreeMap<&str, &str> = selector.split_once('=').into_iter().collect();
+        let selected = json!({ "matchLabels": labels });
+        let term = json!({ "topologyKey": HOSTNAME, "namespaces": namespaces, "labelSelector": selected });
+        let required = json!({ "requiredDuringSchedulingIgnoredDuringExecution": [term] });
+        let spec = json!({
+            "affinity": { "podAffinity": required, "podAntiAffinity": required },
+            "containers": [{ "name": "main", "image": "none" }],
+            "tolerations": [{ "operator": "Exists" }],
+        });
+        while Instant::now() < until {
+            if !self.why_not(&spec, until).await?.contains(HAS_POD) {
+                return Ok(());
+            }
+            tokio::time::sleep(BETWEEN_PROBES).await;
+        }
+        bail!("kube-scheduler counts pods that were deleted {SAID_WITHIN:?} ago")
+    }
+
+    /// What kube-scheduler says of a pod that no node can take.
+    async fn why_not(&mut self, spec: &Value, until: Instant) -> Result<String> {
+        self.probes += 1;
+        let name = format!("probe-{}", self.probes);
+        let probe = json!({ "metadata": { "name": name, "namespace": PROBES }, "spec": spec });
+        let pod = self.add_pod(&serde_json::from_value(probe)?).await?;
+        let uid = pod.metadata.uid.unwrap_or_default();
+        let said = loop {
+            match self.said.remove(&uid) {
+                Some(said) => break said,
+                None if self.listen(until).await? => {}
+                None => bail!("kube-scheduler says nothing of a pod"),
+            }
+        };
+        self.pods(Some(PROBES)).delete(&name, &DeleteParams::default().grace_period(0)).await?;
+        match said {
+            Verdict::Waits(why) => Ok(why),
+            Verdict::Bound(node) => bail!("a pod that no node can take is bound to {node}"),
+        }
     }
 }
 
@@ -274,7 +318,7 @@ impl Scheduler for RealScheduler {
         }
         self.said.clear();
         self.by_claim.clear();
-        Ok(())
+        self.forgets(namespaces, selector).await
     }
 
     async fn remove_nodes(&mut self, namespaces: &[&str]) -> Result<()> {
