@@ -16,13 +16,14 @@ use napkeeper_tests::kube_scheduler::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Of so many pods one may find no place where kube-scheduler is free to choose: no promise, but more than is usual.
-const BY_ORDER: usize = 6;
+/// Of so many pods one may find no place where kube-scheduler is free to choose. Measured were 4.7 to 5.8 %, and a fifth
+/// more is allowed.
+const BY_ORDER: usize = 14;
 /// Of so many pods one may be bound to a place that the emulation does not think one of the best: kube-scheduler may take
 /// pods that are alike by the scores of the one before, and scores some pods that ask for something as a whole otherwise.
 const SCORES: usize = 100;
-/// Of so many pods one may be stuck.
-const STUCK: usize = 100;
+/// Of so many pods one may be stuck. Measured were 0.1 to 0.5 %, and a fifth more is allowed.
+const STUCK: usize = 160;
 
 /// What came of some workloads.
 #[derive(Debug, Default)]
