@@ -22,6 +22,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tracing::field::display;
 
 /// Name of both hook configurations.
 const HOOKS: &str = "napkeeper";
@@ -193,7 +194,10 @@ impl CertificateRotation {
         })?;
         let written = write_secret(&self.client, &self.namespace, secret, renewed.data()).await;
         written.map_err(ClusterError::category)?;
-        tracing::info!(secret = TLS_SECRET, names = self.names.join(","), "certificates renewed");
+        let state = renewed.state(&self.names, Timestamp::now());
+        let until = state.serving_certificate.map(|certificate| display(certificate.validity.not_after));
+        let (names, authorities) = (self.names.join(","), state.authorities.len());
+        tracing::info!(secret = TLS_SECRET, names, authorities, until, "certificates renewed");
         Ok(())
     }
 }
