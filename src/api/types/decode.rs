@@ -1,12 +1,17 @@
-//! Decodes JSON values into wire types, and says which field is wrong.
+//! Decodes JSON values into types, and says which field is wrong.
 //!
-//! The decoders of Kubernetes' types are large, and generic in where their data come from. Here that is one type, a
-//! trait object, so each decoder is compiled once.
+//! The decoders of Kubernetes' types are large, and generic in where their data come from. [`ValueDecoder`] is the one
+//! source of all of them: the decoder of a type is compiled once, and what finds the path costs nothing per type.
 
-use crate::field_path::Path;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
-use serde_path_to_error::{Deserializer, Segment, Track};
+use crate::field_path::{Path, Segment};
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{
+    Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error as _, MapAccess, SeqAccess,
+    VariantAccess, Visitor,
+};
+use serde::forward_to_deserialize_any;
+use serde_json::{Error, Value, map};
+use std::slice;
 
 /// A value is not what a type says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,20 +28,165 @@ pub struct DecodeError {
 /// # Errors
 /// [`DecodeError`] for the first field that is not as the type has it.
 pub fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, DecodeError> {
-    let mut track = Track::new();
-    let decoded = {
-        let mut from = <dyn erased_serde::Deserializer<'_>>::erase(Deserializer::new(value, &mut track));
-        erased_serde::deserialize(&mut from)
-    };
-    decoded
-        .map_err(|error: erased_serde::Error| DecodeError { path: path_of(&track.path()), message: error.to_string() })
+    let mut failed = Vec::new();
+    T::deserialize(ValueDecoder { value, failed: &mut failed }).map_err(|error| {
+        failed.reverse();
+        DecodeError { path: Path::root().join(&failed), message: error.to_string() }
+    })
 }
 
-/// The path of a decoding error.
-fn path_of(path: &serde_path_to_error::Path) -> Path {
-    path.iter().fold(Path::root(), |path, segment| match segment {
-        Segment::Seq { index } => path.index(*index),
-        Segment::Map { key } => path.key(key),
-        Segment::Enum { .. } | Segment::Unknown => path,
-    })
+/// Decodes from a value. When that fails, every level above adds its segment to `failed`, from the field to the root.
+struct ValueDecoder<'de, 'p> {
+    value: &'de Value,
+    failed: &'p mut Vec<Segment>,
+}
+
+impl<'de> Deserializer<'de> for ValueDecoder<'de, '_> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.value {
+            Value::Array(items) => {
+                let mut items = Items { rest: items.iter().enumerate(), failed: self.failed };
+                let decoded = visitor.visit_seq(&mut items)?;
+                match items.rest.len() {
+                    0 => Ok(decoded),
+                    rest => Err(Error::invalid_length(rest, &"fewer elements in array")),
+                }
+            }
+            Value::Object(fields) => {
+                let mut fields = Fields { rest: fields.iter(), next: None, failed: self.failed };
+                let decoded = visitor.visit_map(&mut fields)?;
+                match fields.rest.len() {
+                    0 => Ok(decoded),
+                    rest => Err(Error::invalid_length(rest, &"fewer elements in map")),
+                }
+            }
+            scalar => scalar.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.value.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        let mut fields = self.value.as_object().into_iter().flatten();
+        match (fields.next(), fields.next()) {
+            (Some((variant, value)), None) => {
+                visitor.visit_enum(Variant { variant, content: ValueDecoder { value, failed: self.failed } })
+            }
+            _ => self.value.deserialize_enum(name, variants, visitor),
+        }
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct identifier
+    }
+}
+
+/// The items of a list.
+struct Items<'de, 'p> {
+    rest: std::iter::Enumerate<slice::Iter<'de, Value>>,
+    failed: &'p mut Vec<Segment>,
+}
+
+impl<'de> SeqAccess<'de> for Items<'de, '_> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        let Some((index, value)) = self.rest.next() else { return Ok(None) };
+        let decoded = seed.deserialize(ValueDecoder { value, failed: self.failed });
+        decoded.map(Some).inspect_err(|_| self.failed.push(Segment::Index(index)))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.rest.len())
+    }
+}
+
+/// The fields of an object.
+struct Fields<'de, 'p> {
+    rest: map::Iter<'de>,
+    next: Option<(&'de String, &'de Value)>,
+    failed: &'p mut Vec<Segment>,
+}
+
+impl<'de> MapAccess<'de> for Fields<'de, '_> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        self.next = self.rest.next();
+        let Some((key, _)) = self.next else { return Ok(None) };
+        let decoded = seed.deserialize(BorrowedStrDeserializer::new(key));
+        decoded.map(Some).inspect_err(|_: &Error| self.failed.push(Segment::Key(key.as_str().into())))
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Error> {
+        let Some((key, value)) = self.next.take() else { return Err(Error::custom("value is missing")) };
+        let decoded = seed.deserialize(ValueDecoder { value, failed: self.failed });
+        decoded.inspect_err(|_| self.failed.push(Segment::Key(key.as_str().into())))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.rest.len())
+    }
+}
+
+/// A variant with its content: `{variant: content}`.
+struct Variant<'de, 'p> {
+    variant: &'de str,
+    content: ValueDecoder<'de, 'p>,
+}
+
+impl<'de> EnumAccess<'de> for Variant<'de, '_> {
+    type Error = Error;
+    type Variant = Self;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), Error> {
+        let variant = seed.deserialize(BorrowedStrDeserializer::<Error>::new(self.variant));
+        variant.map(|variant| (variant, self))
+    }
+}
+
+impl<'de> Variant<'de, '_> {
+    /// Decodes the content, below the variant's name.
+    fn content<T>(self, decode: impl FnOnce(ValueDecoder<'de, '_>) -> Result<T, Error>) -> Result<T, Error> {
+        let ValueDecoder { value, failed } = self.content;
+        decode(ValueDecoder { value, failed }).inspect_err(|_| failed.push(Segment::Key(self.variant.into())))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Variant<'de, '_> {
+    type Error = Error;
+
+    fn unit_variant(self) -> Result<(), Error> {
+        self.content(|content| Deserialize::deserialize(content))
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Error> {
+        self.content(|content| seed.deserialize(content))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
+        self.content(|content| content.deserialize_any(visitor))
+    }
+
+    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, Error> {
+        self.content(|content| content.deserialize_any(visitor))
+    }
 }

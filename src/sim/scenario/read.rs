@@ -6,14 +6,13 @@ use crate::world::actions::fields;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Problem;
+use napkeeper_api::types::decode::{DecodeError, decode};
 use napkeeper_api::types::duration;
 use napkeeper_api::yaml::Document;
 use napkeeper_core::model::names::Region;
 use napkeeper_core::model::support::spelling::nearest;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use serde_path_to_error::Segment;
 
 /// Least time between two times of one step: the world is not made for more.
 const MOST_OFTEN: SignedDuration = SignedDuration::from_mins(1);
@@ -66,9 +65,9 @@ pub fn read(document: &Document) -> Result<Scenario, Vec<Problem>> {
         let message = format!("unsupported apiVersion {version:?}: use {API_VERSION}");
         problems.push(problem(document, &Path::from_dotted("apiVersion"), message));
     }
-    let file: Option<File> = match decode(document.value.clone()) {
+    let file: Option<File> = match decode(&document.value) {
         Ok(file) => Some(file),
-        Err((path, message)) => {
+        Err(DecodeError { path, message }) => {
             problems.push(problem(document, &path, message));
             None
         }
@@ -103,19 +102,6 @@ pub fn read(document: &Document) -> Result<Scenario, Vec<Problem>> {
 /// Something wrong at a path.
 type PathProblem = (Path, String);
 
-fn decode<T: DeserializeOwned>(value: Value) -> Result<T, PathProblem> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let path = error.path().iter().fold(Path::root(), |path, segment| match segment {
-            Segment::Seq { index } => path.index(*index),
-            Segment::Map { key } => path.key(key),
-            // The name of an action is a key of the file.
-            Segment::Enum { variant } => path.key(variant),
-            Segment::Unknown => path,
-        });
-        (path, error.inner().to_string())
-    })
-}
-
 /// Reads one step: when, and exactly one action.
 fn step(value: &Value, path: &Path) -> Result<Step, PathProblem> {
     let Some(map) = value.as_object() else {
@@ -144,9 +130,8 @@ fn step(value: &Value, path: &Path) -> Result<Step, PathProblem> {
         return Err((path.key(name), message));
     }
     let body = if body.is_null() { Value::Object(Map::new()) } else { body.clone() };
-    let below =
-        |(inner, message): PathProblem| (inner.segments().iter().fold(path.clone(), |p, s| p.with(s.clone())), message);
-    let action = decode(json!({ name.as_str(): body })).map_err(below)?;
+    let action =
+        decode(&json!({ name.as_str(): body })).map_err(|error| (path.join(error.path.segments()), error.message))?;
     Ok(Step { at, every, until, action, path: path.clone() })
 }
 

@@ -10,6 +10,7 @@ use crate::policy::model::{
 };
 use crate::rules::policies as rules;
 use napkeeper_api::field_path::{Path, Segment};
+use napkeeper_api::types::decode::decode as decode_value;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -121,15 +122,7 @@ pub(crate) fn binding(value: &Value) -> Result<Binding, Vec<Issue>> {
 }
 
 fn decode<S: DeserializeOwned>(value: &Value) -> Result<Manifest<S>, Vec<Issue>> {
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        use serde_path_to_error::Segment as Step;
-        let path = error.path().iter().fold(Path::root(), |path, step| match step {
-            Step::Seq { index } => path.index(*index),
-            Step::Map { key } => path.key(key),
-            Step::Enum { .. } | Step::Unknown => path,
-        });
-        vec![Issue::new(&rules::BROKEN, &path, error.inner().to_string())]
-    })
+    decode_value(value).map_err(|error| vec![Issue::new(&rules::BROKEN, &error.path, error.message)])
 }
 
 fn name(metadata: &Value, wrong: &mut Problems) -> String {
