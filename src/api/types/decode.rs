@@ -62,7 +62,11 @@ impl<'de> Deserializer<'de> for ValueDecoder<'de, '_> {
                     rest => Err(Error::invalid_length(rest, &"fewer elements in map")),
                 }
             }
-            scalar => scalar.deserialize_any(visitor),
+            // Not by the decoder of `Value`, or that of lists and objects would be compiled for each visitor as well.
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(value) => visitor.visit_bool(*value),
+            Value::Number(value) => value.deserialize_any(visitor),
+            Value::String(value) => visitor.visit_borrowed_str(value),
         }
     }
 
