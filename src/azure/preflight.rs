@@ -4,11 +4,11 @@
 //! rest.
 
 use crate::arm::client::NoResponse;
-use crate::arm::error::{from_response, outer_code, unavailable, with_correlation};
+use crate::arm::error::{from_response, outer_code, with_correlation};
 use crate::arm::pages::ListRequest;
 use crate::client::Azure;
 use napkeeper_core::catalog::live::Lock;
-use napkeeper_core::model::errors::CloudError;
+use napkeeper_core::model::errors::{CloudError, FailureCause};
 use napkeeper_core::model::names::ArmId;
 use serde::Deserialize;
 use serde_json::Value;
@@ -164,12 +164,14 @@ impl Azure {
         }
         let is = |code: &str| response.status == 404 && outer_code(&response).eq_ignore_ascii_case(code);
         if is(NO_SUBSCRIPTION) {
-            let message = format!("subscription '{}' was not found", self.subscription);
-            return Err(with_correlation(CloudError::new(error.code, message), &response));
+            let message = format!("subscription '{}' was not found", self.subscription).into();
+            let error = CloudError { message, cause: FailureCause::SubscriptionNotFound, ..error };
+            return Err(with_correlation(error, &response));
         }
         if is(NO_GROUP) {
-            let message = format!("resource group '{}' was not found", self.settings.group.name());
-            return Err(with_correlation(CloudError::new(error.code, message), &response));
+            let message = format!("resource group '{}' was not found", self.settings.group.name()).into();
+            let error = CloudError { message, cause: FailureCause::ResourceGroupNotFound, ..error };
+            return Err(with_correlation(error, &response));
         }
         Ok(())
     }
@@ -276,7 +278,7 @@ fn display_name(value: &Value, key: &str) -> String {
 }
 
 fn unreadable(why: &dyn std::fmt::Display) -> CloudError {
-    unavailable(format!("Azure's response cannot be read: {why}"))
+    crate::arm::error::unreadable(format!("Azure's response cannot be read: {why}"))
 }
 
 #[cfg(test)]

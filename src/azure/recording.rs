@@ -46,6 +46,9 @@ const SPELLED: [(&str, &str); 6] = [
     ("publicIpAddress", "publicIPAddress"),
 ];
 
+/// Code of the error that answers for a listing that was not saved.
+pub(crate) const NOT_SAVED: &str = "NotSaved";
+
 /// Pages by the name of their listing, in the order in which they came.
 pub type Pages = BTreeMap<String, Vec<Value>>;
 
@@ -198,7 +201,7 @@ impl Replay {
             if name.starts_with("resources") && !refused {
                 return (200, json!({ "value": [] }));
             }
-            return (400, json!({ "error": { "code": "NotSaved", "message": (self.missing)(name) } }));
+            return (400, json!({ "error": { "code": NOT_SAVED, "message": (self.missing)(name) } }));
         };
         if let [Value::Object(one)] = &pages[..]
             && !one.contains_key("value")

@@ -6,9 +6,9 @@ use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::azure::cloud::CloudResource;
 use napkeeper_core::model::azure::inventory::{Inventory, ListFailure, Listing};
 use napkeeper_core::model::azure::related::RelatedResource;
+use napkeeper_core::model::errors::CloudError;
 use napkeeper_core::model::names::ArmId;
 use napkeeper_kube::list;
-use std::sync::Arc;
 
 /// Takes an inventory. Azure first, Kubernetes after it: what was created in between is in use, not an orphan.
 pub async fn take(azure: &Azure, client: &kube::Client, clock: &dyn Clock) -> Inventory {
@@ -19,8 +19,8 @@ pub async fn take(azure: &Azure, client: &kube::Client, clock: &dyn Clock) -> In
 }
 
 /// The inventory of a cluster whose Azure cannot be reached.
-pub async fn without_azure(why: &str, client: &kube::Client, clock: &dyn Clock) -> Inventory {
-    let failed = || ListFailure { listing: Arc::from("the node resource group"), reason: Arc::from(why) };
+pub async fn without_azure(why: &CloudError, client: &kube::Client, clock: &dyn Clock) -> Inventory {
+    let failed = || ListFailure::of_azure("the node resource group", why.clone());
     let listed = CloudListings { group_managed_by: Err(failed()), cloud: Err(failed()), related: Err(failed()) };
     with_cluster(clock.now(), listed, client, clock).await
 }

@@ -2,8 +2,10 @@
 //!
 //! What the server said goes to the log, where people look for it.
 
+use crate::list::recording::NOT_SAVED;
+use kube::client::AuthError;
 use kube::core::Status;
-use napkeeper_core::model::errors::ClusterError;
+use napkeeper_core::model::errors::{ClusterError, FailureCause};
 use std::error::Error as _;
 use std::future::Future;
 use std::time::Duration;
@@ -77,6 +79,24 @@ pub(crate) fn cluster_error(error: &kube::Error) -> ClusterError {
     }
 }
 
+/// Why a read failed.
+pub(crate) fn failure_cause(error: &kube::Error) -> FailureCause {
+    match error {
+        kube::Error::Api(status) if status.reason == NOT_SAVED => FailureCause::NotSaved,
+        kube::Error::Api(status) => match status.code {
+            401 => FailureCause::Unauthenticated,
+            403 => FailureCause::Forbidden,
+            404 => FailureCause::NotFound,
+            _ => FailureCause::Other,
+        },
+        kube::Error::Auth(_) => FailureCause::Unauthenticated,
+        kube::Error::Service(error) if error.is::<AuthError>() => FailureCause::Unauthenticated,
+        kube::Error::Service(_) | kube::Error::HyperError(_) => FailureCause::Unreachable,
+        kube::Error::SerdeError(_) => FailureCause::Unreadable,
+        _ => FailureCause::Other,
+    }
+}
+
 fn is_budget(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|d| &d.causes);
     causes.into_iter().any(|cause| cause.reason == BUDGET_CAUSE)
@@ -137,6 +157,27 @@ mod tests {
             assert_eq!(cluster_error(&error), meaning, "{code} {message}");
         }
         assert_eq!(cluster_error(&kube::Error::TlsRequired), ClusterError::Unavailable);
+    }
+
+    #[test]
+    fn a_failed_read_has_the_cause_that_a_person_has_to_remove() {
+        let api = |code: u16, reason: &str| {
+            let status = json!({ "code": code, "message": "forbidden, 401", "reason": reason });
+            kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+        };
+        let not_json = serde_json::from_str::<()>("x").unwrap_err();
+        for (error, cause) in [
+            (api(401, "Unauthorized"), FailureCause::Unauthenticated),
+            (api(403, "Forbidden"), FailureCause::Forbidden),
+            (api(404, "NotFound"), FailureCause::NotFound),
+            (api(400, NOT_SAVED), FailureCause::NotSaved),
+            (api(429, "TooManyRequests"), FailureCause::Other),
+            (kube::Error::Service("dns error".into()), FailureCause::Unreachable),
+            (kube::Error::Service(AuthError::AuthExec("exit code 1".into()).into()), FailureCause::Unauthenticated),
+            (kube::Error::SerdeError(not_json), FailureCause::Unreadable),
+        ] {
+            assert_eq!(failure_cause(&error), cause, "{error}");
+        }
     }
 
     fn refusal(code: u16, details: &serde_json::Value) -> kube::Error {

@@ -10,7 +10,9 @@
 //! The token is added here and not by the ARM crates: `azure_core` 0.21 logs whole requests, and of their headers it
 //! redacts `authorization` alone.
 
-use super::error::{correlation, from_operation_url, from_response, invalid, retry_after, unavailable};
+use super::error::{
+    correlation, from_operation_url, from_response, invalid, retry_after, unauthenticated, unavailable, unreadable,
+};
 use super::rate_limit::{self, RateLimiter};
 use crate::auth::Credential;
 use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
@@ -20,7 +22,7 @@ use azure_core::error::ErrorKind;
 use azure_core::headers::{HeaderName, HeaderValue, Headers};
 use azure_core::{Body, BytesStream, HttpClient, Request, Response, StatusCode, Url};
 use jiff::SignedDuration;
-use napkeeper_core::model::errors::{CloudError, CloudErrorCode};
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode, FailureCause};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use std::sync::Arc;
@@ -102,7 +104,7 @@ const CONDITIONS: [&str; 2] = ["if-match", "if-none-match"];
 impl ArmClient {
     /// Fetches the token for the next request, unless there is one.
     pub(crate) async fn authenticate(&self) -> Result<(), CloudError> {
-        self.credential.prepare(&self.audience).await.map_err(|e| unavailable(e.to_string()))
+        self.credential.prepare(&self.audience).await.map_err(|e| unauthenticated(&e))
     }
 
     /// Sends a request without a condition; the response of a success.
@@ -230,7 +232,7 @@ impl ArmClient {
 
     async fn send_once(&self, request: &ArmRequest, url: &Url) -> Result<HttpResponse, NoResponse> {
         let token = self.credential.token(&self.audience).await;
-        let token = token.map_err(|e| NoResponse::Unreachable(unavailable(e.to_string())))?;
+        let token = token.map_err(|e| NoResponse::Unreachable(unauthenticated(&e)))?;
         let id = Uuid::new_v4().to_string();
         let mut headers = vec![
             ("accept".to_owned(), "application/json".to_owned()),
@@ -259,7 +261,9 @@ impl ArmClient {
         tracing::debug!(method, path, ms, id, %error, "no response from Azure");
         let failure = unavailable(format!("{method} {path}: {error} (client request id {id})"));
         Err(match error {
-            TransportError::Connect(_) => NoResponse::Unreachable(failure),
+            TransportError::Connect(_) => {
+                NoResponse::Unreachable(CloudError { cause: FailureCause::Unreachable, ..failure })
+            }
             _ => NoResponse::Failed(failure),
         })
     }
@@ -278,7 +282,7 @@ impl ArmClient {
 /// The body of a response, which must be of this type.
 pub(crate) fn parse_body<T: DeserializeOwned>(response: &HttpResponse) -> Result<T, CloudError> {
     serde_json::from_slice(&response.body)
-        .map_err(|error| unavailable(format!("Azure's response cannot be read: {error}")))
+        .map_err(|error| unreadable(format!("Azure's response cannot be read: {error}")))
 }
 
 /// A request that is not sent, because Azure has said to wait.
@@ -359,7 +363,7 @@ impl HttpClient for ArmClient {
 pub(crate) fn cloud_error(error: azure_core::Error) -> CloudError {
     match error.into_downcast::<CloudError>() {
         Ok(error) => error,
-        Err(error) => unavailable(format!("Azure's response cannot be read: {error}")),
+        Err(error) => unreadable(format!("Azure's response cannot be read: {error}")),
     }
 }
 

@@ -4,10 +4,12 @@
 //! `details`, and sometimes as JSON in the text of a message.
 
 use super::error_codes::{known_code, quota};
+use crate::auth::CredentialError;
+use crate::recording::NOT_SAVED;
 use crate::transport::HttpResponse;
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::model::errors::{CloudError, CloudErrorCode};
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode, FailureCause};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -33,12 +35,18 @@ pub(crate) fn from_response(response: &HttpResponse) -> CloudError {
         CloudErrorCode::Invalid if !has_known_code(&body) => by_status,
         code => code,
     };
+    let cause = match (response.status, code) {
+        (401, _) => FailureCause::Unauthenticated,
+        (404, CloudErrorCode::Unavailable) => FailureCause::NotFound,
+        _ if outer_code_of(&body) == NOT_SAVED => FailureCause::NotSaved,
+        _ => code.cause(),
+    };
     let mut message = stated.message.to_string();
     if (response.status, code) == (404, CloudErrorCode::Unavailable) {
         message = format!("cannot tell whether the resource exists: {message}");
     }
     with_correlation(
-        CloudError { code, message: message.into(), retry_after: retry_after(response), ..stated },
+        CloudError { code, message: message.into(), retry_after: retry_after(response), cause, ..stated },
         response,
     )
 }
@@ -92,6 +100,16 @@ pub(crate) fn from_operation(body: &Value, otherwise: CloudErrorCode) -> CloudEr
 /// A failure that is not Azure's own: it could not be reached, or its response cannot be read.
 pub(crate) fn unavailable(message: impl Into<String>) -> CloudError {
     CloudError::new(CloudErrorCode::Unavailable, message.into())
+}
+
+/// A response that does not match the schema of its type.
+pub(crate) fn unreadable(message: impl Into<String>) -> CloudError {
+    CloudError { cause: FailureCause::Unreadable, ..unavailable(message) }
+}
+
+/// There is no token to send a request with.
+pub(crate) fn unauthenticated(why: &CredentialError) -> CloudError {
+    CloudError { cause: FailureCause::Unauthenticated, ..unavailable(why.to_string()) }
 }
 
 /// A request that is wrong and is not sent.
@@ -228,6 +246,26 @@ mod tests {
         let unclear = json!({ "error": { "code": "OperationNotAllowed", "message": "not now" } });
         assert_eq!(code(409, &unclear), CloudErrorCode::Invalid, "a known code is not overruled");
         assert_eq!(code(429, &unclear), CloudErrorCode::Throttled, "but throttling is throttling");
+    }
+
+    #[test]
+    fn a_failed_read_has_the_cause_that_a_person_has_to_remove() {
+        let says = |code: &str| json!({ "error": { "code": code, "message": "403, forbidden, no connection" } });
+        for (status, code, cause) in [
+            (401, "ExpiredAuthenticationToken", FailureCause::Unauthenticated),
+            (401, "Strange", FailureCause::Unauthenticated),
+            (403, "AuthorizationFailed", FailureCause::Forbidden),
+            (404, "AuthorizationFailed", FailureCause::Forbidden),
+            (403, "DenyAssignmentAuthorizationFailed", FailureCause::Forbidden),
+            (404, "ResourceNotFound", FailureCause::NotFound),
+            (404, "ResourceGroupNotFound", FailureCause::NotFound),
+            (400, NOT_SAVED, FailureCause::NotSaved),
+            (429, "TooManyRequests", FailureCause::Other),
+            (503, "ServiceUnavailable", FailureCause::Other),
+        ] {
+            assert_eq!(from_response(&response(status, &[], &says(code))).cause, cause, "{status} {code}");
+        }
+        assert_eq!(unreadable("a field is missing").cause, FailureCause::Unreadable);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! What cannot be read is an error and never a resource with less in it: sweeps reason on what is here.
 
 use super::nic::NetworkInterface;
-use crate::arm::error::unavailable;
+use crate::arm::error::unreadable;
 use azure_mgmt_compute::package_2024_07_01::models;
 use jiff::Timestamp;
 use napkeeper_core::catalog::CapacityType;
@@ -93,7 +93,7 @@ pub(crate) fn nic(nic: NetworkInterface, created_at: Option<Timestamp>) -> Resul
 
 /// An id that is read without the resource that it is in.
 pub(crate) fn id(text: &str) -> Result<ArmId, CloudError> {
-    ArmId::new(text).map_err(|e| unavailable(format!("a resource cannot be read: {e}")))
+    ArmId::new(text).map_err(|e| unreadable(format!("a resource cannot be read: {e}")))
 }
 
 /// What every resource has.
@@ -117,7 +117,7 @@ impl ResourceHead {
     }
 
     pub(crate) fn unreadable(&self, why: &dyn std::fmt::Display) -> CloudError {
-        unavailable(format!("{} cannot be read: {why}", self.id))
+        unreadable(format!("{} cannot be read: {why}", self.id))
     }
 
     pub(crate) fn id(&self, text: &str) -> Result<ArmId, CloudError> {

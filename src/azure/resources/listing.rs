@@ -5,7 +5,7 @@
 
 use super::{convert, nic};
 use crate::arm::client::cloud_error;
-use crate::arm::error::unavailable;
+use crate::arm::error::{unavailable, unreadable};
 use crate::arm::pages::{ListRequest, MAX_PAGES, all_pages};
 use crate::client::Azure;
 use jiff::Timestamp;
@@ -29,7 +29,7 @@ pub(super) async fn complete_listing<T>(
 ) -> Listing<T> {
     let late = |_| Err(unavailable(format!("incomplete after {} s", LISTING_TIMEOUT.as_secs())));
     let listed = timeout(LISTING_TIMEOUT, listing).await.unwrap_or_else(late);
-    listed.map_err(|error| ListFailure { listing: Arc::from(name), reason: error.message })
+    listed.map_err(|error| ListFailure::of_azure(name, error))
 }
 
 impl Azure {
@@ -46,15 +46,15 @@ impl Azure {
     /// # Errors
     /// [`ListFailure`] where the group cannot be read.
     pub async fn group_managed_by(&self) -> Result<Option<ArmId>, ListFailure> {
-        let name = || Arc::from("managedBy of the node resource group");
-        self.managed_by().await.map_err(|error| ListFailure { listing: name(), reason: error.message })
+        let failed = |error| ListFailure::of_azure("managedBy of the node resource group", error);
+        self.managed_by().await.map_err(failed)
     }
 
     async fn managed_by(&self) -> Result<Option<ArmId>, CloudError> {
         let request = self.resources.resource_groups_client().get(&self.group, &self.subscription);
         let group = request.send().await.map_err(cloud_error)?.into_body().await.map_err(cloud_error)?;
         let id = group.managed_by.filter(|id| !id.is_empty()).map(ArmId::new).transpose();
-        id.map_err(|e| unavailable(format!("managedBy cannot be read: {e}")))
+        id.map_err(|e| unreadable(format!("managedBy cannot be read: {e}")))
     }
 
     async fn vms_nics_and_disks(&self) -> Result<Vec<Arc<CloudResource>>, CloudError> {

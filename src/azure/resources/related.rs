@@ -8,7 +8,7 @@
 use super::convert::{self, ResourceHead};
 use super::listing::complete_listing;
 use super::network;
-use crate::arm::error::unavailable;
+use crate::arm::error::unreadable;
 use crate::arm::pages::{ListRequest, MAX_PAGES, all_pages};
 use crate::client::Azure;
 use azure_mgmt_compute::package_2024_07_01::models;
@@ -108,7 +108,7 @@ impl Azure {
         let client = self.compute.virtual_machine_scale_set_v_ms_client();
         let mut instances = Vec::new();
         for set in sets.filter(|set| !is_flexible(set)) {
-            let name = set.resource.name.ok_or_else(|| unavailable("a scale set has no name"))?;
+            let name = set.resource.name.ok_or_else(|| unreadable("a scale set has no name"))?;
             for page in all_pages(client.list(group, name, subscription).into_stream()).await? {
                 page.value.into_iter().try_for_each(|vm| instance(vm).map(|one| instances.push(one)))?;
             }

@@ -75,13 +75,13 @@ pub(super) async fn live(args: &Args) -> anyhow::Result<Input> {
     };
     let inventory = match azure.reach().await {
         Ok(()) => inventory::take(&azure, &client, &clock).await,
-        Err(error) => inventory::without_azure(&error.message, &client, &clock).await,
+        Err(error) => inventory::without_azure(&error, &client, &clock).await,
     };
     let (sweeps, records) = tokio::join!(list::read_sweeps(&client), list::read_records(&client));
     let paused = read_pause(&client, &args.namespace).await;
     let mut unread = Vec::new();
     let paused = paused.map(|pause| pause.blocks(PauseSwitch::Delete)).unwrap_or_else(|error| {
-        unread.push(ListFailure { listing: Arc::from(PAUSE), reason: error.to_string().into() });
+        unread.push(ListFailure { cause: error.cause(), ..ListFailure::new(PAUSE, error.to_string()) });
         true
     });
     let pages = recorder.pages();

@@ -26,7 +26,6 @@ use napkeeper_core::orphans::AuditStatus;
 use report::{FailedListing, Report, ResourceFinding};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
@@ -232,7 +231,7 @@ async fn as_controller(args: &Args) -> anyhow::Result<Outcome> {
     preflight::check_format(args.view.output)?;
     let (azure, group) = input::adapter(args)?;
     if let Err(error) = azure.reach().await {
-        let failure = ListFailure { listing: Arc::from("the node resource group"), reason: error.message };
+        let failure = ListFailure::of_azure("the node resource group", error);
         let FailedListing { what, why, remedy } = failed_listing(&failure);
         bail!("{what}: {why}\n  help: {remedy}");
     }

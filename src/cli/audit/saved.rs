@@ -8,6 +8,7 @@ use anyhow::{Context, bail, ensure};
 use jiff::Timestamp;
 use napkeeper_azure::Pages;
 use napkeeper_core::model::azure::inventory::{Inventory, InventoryListing, ListFailure};
+use napkeeper_core::model::errors::FailureCause;
 use napkeeper_core::model::settings::Settings;
 use napkeeper_kube::list::recording::Objects;
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,6 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Name of the file that only `--save` writes.
 const MANIFEST: &str = "manifest";
@@ -62,6 +62,9 @@ struct Failure {
     listing: FailedOf,
     what: String,
     why: String,
+    /// Folders of older versions have none.
+    #[serde(default)]
+    cause: FailureCause,
 }
 
 /// What a failure is of.
@@ -78,11 +81,11 @@ const OWN: &str = "own";
 
 impl Failure {
     fn of(listing: FailedOf, failure: &ListFailure) -> Self {
-        Self { listing, what: failure.listing.to_string(), why: failure.reason.to_string() }
+        Self { listing, what: failure.listing.to_string(), why: failure.reason.to_string(), cause: failure.cause }
     }
 
     fn failure(&self) -> ListFailure {
-        ListFailure { listing: Arc::from(self.what.as_str()), reason: Arc::from(self.why.as_str()) }
+        ListFailure { cause: self.cause, ..ListFailure::new(&self.what, self.why.as_str()) }
     }
 }
 

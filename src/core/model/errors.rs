@@ -39,6 +39,17 @@ impl EffectError {
             Self::Blocked(_) => "held",
         }
     }
+
+    /// Why a read failed.
+    #[must_use]
+    pub fn cause(&self) -> FailureCause {
+        match self {
+            Self::Cloud(error) => error.cause,
+            Self::Cluster(ClusterError::Forbidden) => FailureCause::Forbidden,
+            Self::Cluster(ClusterError::NotFound) => FailureCause::NotFound,
+            Self::Cluster(_) | Self::Blocked(_) => FailureCause::Other,
+        }
+    }
 }
 
 /// Azure refused or failed.
@@ -57,6 +68,33 @@ pub struct CloudError {
     pub quota: Option<QuotaDetails>,
     /// It is what a long-running operation came to, not what became of the request that asked for it.
     pub is_operation_result: bool,
+    /// Why a read failed.
+    pub cause: FailureCause,
+}
+
+/// Why Azure or Kubernetes could not be read, by what a person has to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum FailureCause {
+    /// We have no right to read it.
+    Forbidden,
+    /// There is no credential, or it is not accepted.
+    Unauthenticated,
+    /// The subscription is absent, or of another tenant.
+    SubscriptionNotFound,
+    /// The node resource group is absent.
+    ResourceGroupNotFound,
+    /// Anything else is absent, or of a kind that is not served.
+    NotFound,
+    /// There is no connection.
+    Unreachable,
+    /// What was answered does not match the schema of its type.
+    Unreadable,
+    /// A folder of saved listings does not have it, or not completely.
+    NotSaved,
+    /// Anything else, such as throttling: it may pass.
+    #[default]
+    Other,
 }
 
 /// A quota of cores as an error tells it.
@@ -80,7 +118,15 @@ impl CloudError {
     /// An error of which no more is known than its code and message.
     #[must_use]
     pub fn new(code: CloudErrorCode, message: impl Into<Arc<str>>) -> Self {
-        Self { code, message: message.into(), retry_after: None, policy: None, quota: None, is_operation_result: false }
+        Self {
+            code,
+            message: message.into(),
+            retry_after: None,
+            policy: None,
+            quota: None,
+            is_operation_result: false,
+            cause: code.cause(),
+        }
     }
 
     /// How long to wait before the same call: what Azure asked for, else the code's own time, else `otherwise`.
@@ -190,6 +236,16 @@ impl CloudErrorCode {
             Self::Conflict => "conflict",
             Self::Unavailable => "unavailable",
             Self::Invalid => "invalid",
+        }
+    }
+
+    /// Why a read failed with it.
+    #[must_use]
+    pub fn cause(self) -> FailureCause {
+        match self {
+            Self::Permission | Self::Lockdown => FailureCause::Forbidden,
+            Self::NotFound => FailureCause::NotFound,
+            _ => FailureCause::Other,
         }
     }
 

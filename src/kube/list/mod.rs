@@ -8,7 +8,7 @@ mod orphan_objects;
 mod read;
 pub mod recording;
 
-use crate::error::describe;
+use crate::error::{describe, failure_cause};
 use crate::objects::raw_object::{self, RawObject};
 pub use inventory::{ClusterListing, list_for_inventory, reservation_groups_of_classes, subnets_of_classes};
 use kube::api::{Api, ListParams};
@@ -16,10 +16,10 @@ use kube::core::ObjectList;
 use kube::{Client, Resource};
 use napkeeper_api::convert::Violations;
 use napkeeper_core::model::azure::inventory::ListFailure;
+use napkeeper_core::model::errors::FailureCause;
 pub use orphan_objects::{read_records, read_sweeps};
 pub use read::read;
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -34,18 +34,21 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) enum ListError {
     /// A page was refused, or never came.
     Refused(kube::Error),
-    /// Any other cause.
-    Other(String),
+    /// An object does not match the schema of its kind.
+    Unreadable(String),
+    /// It took too long.
+    Incomplete(String),
 }
 
 impl ListError {
     /// The same of a listing, for people.
     pub(crate) fn of(&self, listing: &str) -> ListFailure {
-        let why = match self {
-            Self::Refused(error) => describe(error),
-            Self::Other(why) => why.clone(),
+        let (cause, why) = match self {
+            Self::Refused(error) => (failure_cause(error), describe(error)),
+            Self::Unreadable(why) => (FailureCause::Unreadable, why.clone()),
+            Self::Incomplete(why) => (FailureCause::Other, why.clone()),
         };
-        ListFailure { listing: Arc::from(listing), reason: Arc::from(why) }
+        ListFailure { cause, ..ListFailure::new(listing, why) }
     }
 }
 
@@ -80,7 +83,7 @@ async fn list<K: DeserializeOwned, T>(
         let page = page(api, &params).await?;
         for object in page.items {
             let unreadable =
-                |why: &dyn std::fmt::Display| ListError::Other(format!("cannot parse {}: {why}", object.key()));
+                |why: &dyn std::fmt::Display| ListError::Unreadable(format!("cannot parse {}: {why}", object.key()));
             let decoded = object.read().map_err(|why| unreadable(&why))?;
             all.extend(convert(&decoded).map_err(|why| unreadable(&why))?);
         }
@@ -89,12 +92,12 @@ async fn list<K: DeserializeOwned, T>(
             None => return Ok(all),
         }
     }
-    Err(ListError::Other(format!("not complete after {MAX_PAGES} pages")))
+    Err(ListError::Incomplete(format!("not complete after {MAX_PAGES} pages")))
 }
 
 async fn page(api: &Api<RawObject>, params: &ListParams) -> Result<ObjectList<RawObject>, ListError> {
     let page = timeout(PAGE_TIMEOUT, api.list(params)).await;
-    let page = page.map_err(|_| ListError::Other(format!("no page received within {}s", PAGE_TIMEOUT.as_secs())));
+    let page = page.map_err(|_| ListError::Incomplete(format!("no page received within {}s", PAGE_TIMEOUT.as_secs())));
     page?.map_err(ListError::Refused)
 }
 

@@ -6,10 +6,10 @@ use napkeeper_api::convert::{self, Violations};
 use napkeeper_api::types::orphan_record::{OrphanRecord, OrphanRecordSpec};
 use napkeeper_api::types::orphan_sweep::OrphanSweep;
 use napkeeper_core::model::azure::inventory::ListFailure;
+use napkeeper_core::model::errors::FailureCause;
 use napkeeper_core::model::orphans::record::OrphanRecords;
 use napkeeper_core::model::orphans::sweep::Sweep;
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
 
 /// All OrphanSweeps, by name; none where napkeeper's kinds are not installed.
 ///
@@ -29,8 +29,11 @@ pub async fn read_records(client: &Client) -> Result<OrphanRecords, ListFailure>
     // Each is parsed on its own first, so that the error names a bad one.
     let spec = |object: &OrphanRecord| convert::records([&object.spec]).map(|_| object.spec.clone());
     let specs: Vec<OrphanRecordSpec> = all(client, spec).await?;
-    let what = || Arc::from("orphanrecords");
-    convert::records(&specs).map_err(|why| ListFailure { listing: what(), reason: why.to_string().into() })
+    let failed = |why: Violations| ListFailure {
+        cause: FailureCause::Unreadable,
+        ..ListFailure::new("orphanrecords", why.to_string())
+    };
+    convert::records(&specs).map_err(failed)
 }
 
 async fn all<K, T>(client: &Client, read: impl Fn(&K) -> Result<T, Violations>) -> Result<Vec<T>, ListFailure>
@@ -65,8 +68,9 @@ mod tests {
         assert!(read_records(&fake.client()).await.unwrap().last_inventory_at.is_some());
 
         fake.put(RECORDS, json!({ "metadata": { "name": "bad" }, "spec": { "lastObserved": "soon" } }));
-        let error = read_records(&fake.client()).await.unwrap_err().to_string();
-        assert!(error.starts_with("listing orphanrecords: cannot parse bad"), "{error}");
+        let error = read_records(&fake.client()).await.unwrap_err();
+        assert!(error.to_string().starts_with("listing orphanrecords: cannot parse bad"), "{error}");
+        assert_eq!(error.cause, FailureCause::Unreadable);
         fake.fail(SWEEPS, Some(Fault::Status(403)));
         assert_eq!(read_sweeps(&fake.client()).await.unwrap_err().to_string(), "listing orphansweeps: code 403");
     }

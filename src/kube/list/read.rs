@@ -89,7 +89,7 @@ where
 fn failed(kind: &str, error: ListError) -> EffectError {
     match error {
         ListError::Refused(error) => refused(&error),
-        ListError::Other(why) => unreadable(kind, &why),
+        ListError::Unreadable(why) | ListError::Incomplete(why) => unreadable(kind, &why),
     }
 }
 

@@ -13,6 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What `kubectl apply` leaves behind: the whole manifest as somebody wrote it.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// Reason of the Status that answers for a kind that was not saved.
+pub(crate) const NOT_SAVED: &str = "NotSaved";
+
 type Answer = Result<Response<Body>, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Objects by the plural of their kind, each as `kubectl get -o json` shows it.
@@ -184,7 +187,7 @@ pub fn replay(
 }
 
 fn refusal(code: u16, message: &str) -> Value {
-    json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotSaved", "code": code,
+    json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": NOT_SAVED, "code": code,
         "message": message })
 }
 

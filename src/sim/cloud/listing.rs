@@ -21,14 +21,11 @@ impl Cloud {
     /// # Errors
     /// [`ListFailure`] while listings are made to fail, and while no request gets through.
     pub fn list(&mut self, now: Timestamp) -> Listing<CloudResource> {
-        let failed = |why: &Refusal| ListFailure {
-            listing: Arc::from("the node resource group"),
-            reason: why.to_string().into(),
-        };
+        let failed = |why: Refusal| ListFailure::of_azure("the node resource group", why.into());
         self.advance(now);
-        self.faults.admit(now).map_err(|why| failed(&why))?;
+        self.faults.admit(now).map_err(failed)?;
         for kind in ListedKind::RESOURCES {
-            self.check_listing(kind, now).map_err(|why| failed(&why))?;
+            self.check_listing(kind, now).map_err(failed)?;
         }
         Ok(self.shown(None, now))
     }
@@ -38,10 +35,8 @@ impl Cloud {
     /// # Errors
     /// [`ListFailure`] while no request gets through.
     pub fn group_managed_by(&self, now: Timestamp) -> Result<Option<ArmId>, ListFailure> {
-        self.faults.admit(now).map_err(|why| ListFailure {
-            listing: Arc::from("managedBy of the node resource group"),
-            reason: why.to_string().into(),
-        })?;
+        let failed = |why: Refusal| ListFailure::of_azure("managedBy of the node resource group", why.into());
+        self.faults.admit(now).map_err(failed)?;
         Ok(self.managed_by.clone())
     }
 

@@ -7,6 +7,7 @@ use super::related::RelatedResource;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::volume::{Attachment, DiskUse, Volume};
+use crate::model::errors::{CloudError, FailureCause};
 use crate::model::names::ArmId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,22 @@ pub struct ListFailure {
     pub listing: Arc<str>,
     /// Why it is not whole: a failed page, a refusal, a missing kind.
     pub reason: Arc<str>,
+    /// The same, by what a person has to do about it.
+    pub cause: FailureCause,
+}
+
+impl ListFailure {
+    /// The failure of a listing, for a cause that may pass.
+    #[must_use]
+    pub fn new(listing: &str, reason: impl Into<Arc<str>>) -> Self {
+        Self { listing: Arc::from(listing), reason: reason.into(), cause: FailureCause::Other }
+    }
+
+    /// The failure of a listing of Azure.
+    #[must_use]
+    pub fn of_azure(listing: &str, error: CloudError) -> Self {
+        Self { cause: error.cause, ..Self::new(listing, error.message) }
+    }
 }
 
 /// One whole pair of listings.

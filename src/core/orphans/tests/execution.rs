@@ -155,7 +155,7 @@ fn a_mark_goes_when_life_returns_or_the_mode_leaves_mark_and_never_else() {
 }
 
 fn failure() -> crate::model::azure::inventory::ListFailure {
-    crate::model::azure::inventory::ListFailure { listing: Arc::from("disks"), reason: Arc::from("403") }
+    crate::model::azure::inventory::ListFailure::new("disks", "403")
 }
 
 #[test]

@@ -293,7 +293,7 @@ fn w12_a_delete_that_always_fails_is_tried_less_often_and_keeps_no_other_waiting
 #[test]
 fn w13_a_listing_that_is_not_whole_is_no_listing() {
     fn fail(what: &str) -> ListFailure {
-        ListFailure { listing: Arc::from(what), reason: Arc::from("404 on page 2") }
+        ListFailure::new(what, "404 on page 2")
     }
     type Breaks = fn(&mut Inventory);
     let failures: [(&str, Breaks); 8] = [

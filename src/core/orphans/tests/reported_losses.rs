@@ -462,7 +462,7 @@ fn a_group_that_is_gone_is_no_empty_group() {
     world.add(gone_nic("leaked"));
     world.run(MINUTES(20));
     let before = world.snapshot.records.clone();
-    let gone = || crate::model::azure::inventory::ListFailure { listing: Arc::from("group"), reason: Arc::from("404") };
+    let gone = || crate::model::azure::inventory::ListFailure::new("group", "404");
     world.inventory.group_managed_by = Err(gone());
     world.inventory.resources = Err(gone());
     world.now += MINUTES(10);

@@ -308,7 +308,7 @@ fn what_must_be_kept_is_kept_for_ever_with_its_reason() {
 
 #[test]
 fn a_failed_listing_adds_and_clears_nothing_and_is_reported() {
-    let failure = ListFailure { listing: Arc::from("networkInterfaces"), reason: Arc::from("403") };
+    let failure = ListFailure::new("networkInterfaces", "403");
     let mut world = SweepWorld::new();
     world.add(gone_nic("leaked"));
     world.run(MINUTES(20));
@@ -757,8 +757,7 @@ fn without_whole_listings_a_failed_page_looks_like_an_empty_one() {
         world.add(disk.clone());
         world.had_volume("pv", &disk, ReclaimPolicy::Delete);
         // A pod uses it inline, on a page that fails: no last look finds that.
-        world.inventory.disk_uses =
-            Err(ListFailure { listing: Arc::from("pods"), reason: Arc::from("page 2 of 3: timeout") });
+        world.inventory.disk_uses = Err(ListFailure::new("pods", "page 2 of 3: timeout"));
         over_nine_days(&mut world);
         assert_eq!(!world.deleted.is_empty(), harm);
     }

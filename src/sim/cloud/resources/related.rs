@@ -122,14 +122,11 @@ impl Cloud {
     /// # Errors
     /// [`ListFailure`] while listings are made to fail, and while no request gets through.
     pub fn list_related(&mut self, now: Timestamp) -> Listing<RelatedResource> {
-        let failed = |why: &Refusal| ListFailure {
-            listing: Arc::from("other resources of the node resource group"),
-            reason: why.to_string().into(),
-        };
+        let failed = |why: Refusal| ListFailure::of_azure("other resources of the node resource group", why.into());
         self.advance(now);
-        self.faults.admit(now).map_err(|why| failed(&why))?;
+        self.faults.admit(now).map_err(failed)?;
         for kind in ListedKind::RELATED {
-            self.check_listing(kind, now).map_err(|why| failed(&why))?;
+            self.check_listing(kind, now).map_err(failed)?;
         }
         let shown = ListedKind::RELATED.into_iter().flat_map(|kind| self.listed_related(kind, now));
         let shown: BTreeMap<_, _> = shown.map(|one| (one.id.clone(), listed(one))).collect();

@@ -8,7 +8,6 @@ use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::volume::{Attachment, DiskUse, Volume};
 use napkeeper_core::model::errors::ClusterError;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// What is listed for an inventory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +74,7 @@ impl ApiServerFaults {
         } else {
             return Ok(());
         };
-        Err(ListFailure { listing: Arc::from(kind.as_str()), reason: Arc::from(why) })
+        Err(ListFailure::new(kind.as_str(), why))
     }
 }
 

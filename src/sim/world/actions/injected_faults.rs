@@ -148,7 +148,7 @@ impl World {
     /// The listing of related resources, with those that faults have added.
     pub(in crate::world) fn with_injected_related(&self, shown: Listing<RelatedResource>) -> Listing<RelatedResource> {
         if self.injected.related_fail_until.is_some_and(|until| self.now < until) {
-            return Err(ListFailure { listing: Arc::from("other resources"), reason: Arc::from("a page failed") });
+            return Err(ListFailure::new("other resources", "a page failed"));
         }
         let mut shown = shown?;
         shown.extend(self.injected.related.iter().cloned());
