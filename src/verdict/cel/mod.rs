@@ -1,7 +1,7 @@
 //! The Common Expression Language as kube-apiserver 1.36 evaluates it: rules of definitions, and policies.
 //!
 //! The crate `cel` parses; everything after that is here, because rules see values by their schema (numbers, sets,
-//! optional old values), because thousands of objects have to be judged in a moment, and because every evaluation has
+//! list maps), because thousands of objects have to be judged in a moment, and because every evaluation has
 //! a bound: `cost_limit::RULE_BUDGET` steps for a rule and `cost_limit::OBJECT_BUDGET` for an object.
 
 mod compile;
@@ -16,7 +16,6 @@ mod tests;
 mod value;
 
 pub use crd_rules::check::CelFinding;
-pub use crd_rules::correlation::OldAndNew;
 pub use crd_rules::{Reason, RuleError, Rules};
 pub use error::{CompileError, EvalError};
 pub(crate) use library::time::{parse_duration, parse_lenient_duration};

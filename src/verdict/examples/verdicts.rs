@@ -1,5 +1,5 @@
-//! Prints the answers of the API server to manifests. Reads JSON lines `{"manifest": …, "old": …}` from stdin and
-//! prints one answer a line, by the definitions of a file that holds a JSON list of CustomResourceDefinitions, or by
+//! Prints the answers of the API server to manifests. Reads JSON lines `{"manifest": …}` from stdin and prints one
+//! answer a line, by the definitions of a file that holds a JSON list of CustomResourceDefinitions, or by
 //! the embedded ones.
 //!
 //! `cargo run --example verdicts -- crds.json < manifests.jsonl`; with a second argument it prints
@@ -30,10 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{}", json!(said.collect::<Vec<_>>()));
             continue;
         }
-        let validator = match &case["old"] {
-            Value::Null => definitions.create(&case["manifest"]),
-            old => definitions.update(old, &case["manifest"]),
-        };
+        let validator = definitions.create(&case["manifest"]);
         let cause = |c: &napkeeper_verdict::StatusCause| json!({ "field": c.field, "reason": c.reason.as_str() });
         let causes: Vec<Value> = validator.causes.iter().map(cause).collect();
         println!("{}", json!({ "code": validator.code, "causes": causes, "unknown": validator.unknown_fields }));

@@ -7,7 +7,6 @@ use super::random::Random;
 use super::rule_breaks::{self, set};
 use super::values::edits;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
 /// A question: would this object be made, or take the place of a stored one?
 #[derive(Debug, Clone)]
@@ -148,41 +147,7 @@ fn mix(object: &mut Value, fields: &[Field], chance: &mut Random) -> String {
     labels.join("; ")
 }
 
-/// Objects that break something in their specs, under names of their own, to be stored where nothing is checked.
-pub(crate) fn broken(crds: &[Value]) -> Vec<Value> {
-    let mut all = Vec::new();
-    let mut seen = BTreeSet::new();
-    for example in rule_breaks::examples() {
-        if example.refused.is_some() && seen.insert((example.base, example.refused)) {
-            all.push(example.object());
-        }
-    }
-    let bases = known(crds);
-    for seed in 0..60 {
-        let mut chance = Random::new(2_000_000 + seed);
-        let Some((base, fields)) = chance.one(&bases) else { continue };
-        let mut object = base.object.clone();
-        for _ in 0..3 {
-            let Some(field) =
-                chance.one(fields).filter(|field| field.steps.len() > 1 && field.path().starts_with("spec"))
-            else {
-                continue;
-            };
-            let tried = edits(&field.schema, look(&object, &field.steps, 0), &mut chance);
-            if let Some(edit) = chance.one(&tried) {
-                apply(&mut object, &field.steps, 0, edit);
-            }
-        }
-        all.push(object);
-    }
-    all.retain(|object| !schema_of(crds, object).is_null());
-    for (i, object) in all.iter_mut().enumerate() {
-        object["metadata"] = json!({ "name": format!("broken-{i}") });
-    }
-    all
-}
-
-/// Sound objects under names of their own, to be stored and then changed.
+/// Sound objects under names of their own.
 pub(crate) fn sound(crds: &[Value]) -> Vec<Value> {
     let mut all: Vec<Value> = known(crds).into_iter().map(|(base, _)| base.object).collect();
     for (i, object) in all.iter_mut().enumerate() {
@@ -218,9 +183,6 @@ pub(crate) fn updates(crds: &[Value], stored: &[Value], mixed: u64, share: usize
             }
         }
         for change in chance.some(changes::changes().into_iter().chain(only_updates()).collect(), share) {
-            if changes::is_of_kind(&change) && name.starts_with("broken") {
-                continue;
-            }
             let mut object = plain.clone();
             changes::make(&mut object, &change);
             add(change.0.clone(), object);

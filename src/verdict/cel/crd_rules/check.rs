@@ -1,7 +1,6 @@
 //! Checks an object against the rules of its CRD.
 
 use crate::cel::cost_limit::{OBJECT_BUDGET, RULE_BUDGET};
-use crate::cel::crd_rules::correlation::{OldAndNew, correlated_item};
 use crate::cel::crd_rules::{Reason, Rule, RuleError, RuleNode, Rules};
 use crate::cel::error::EvalError;
 use crate::cel::eval::{Binding, Evaluator};
@@ -45,20 +44,13 @@ fn names() -> [String; 2] {
 }
 
 impl Rules {
-    /// Checks an object as it would be stored: after defaulting and pruning, and only if the schema finds no fault that
-    /// keeps the API server from evaluating rules. With `old`, the object is an update of it.
+    /// Checks a new object as it would be stored: after defaulting and pruning, and only if the schema finds no fault
+    /// that keeps the API server from evaluating rules.
     #[must_use]
-    pub fn check(&self, value: &Value, old: Option<&Value>) -> Vec<CelFinding> {
+    pub fn check(&self, value: &Value) -> Vec<CelFinding> {
         let Some(root) = &self.root else { return Vec::new() };
         let mut walker = Walker { names: names(), found: Vec::new(), left: OBJECT_BUDGET, path: Path::root() };
-        let pair = old.map(|old| OldAndNew::new(&self.schema, value, old));
-        let place = WalkState {
-            schema: &self.schema,
-            new: RuleInput::of(value),
-            old: old.map(RuleInput::of),
-            same: Correlation(pair, None),
-        };
-        walker.part(root, place);
+        walker.part(root, RuleInput::of(value));
         walker.found
     }
 }
@@ -93,29 +85,6 @@ impl<'v> RuleInput<'v> {
     }
 }
 
-/// The value with its stored one for forgiving, and that of the nearest value around which has one.
-#[derive(Clone, Copy)]
-struct Correlation<'v>(Option<OldAndNew<'v>>, Option<OldAndNew<'v>>);
-
-impl<'v> Correlation<'v> {
-    fn child(self, pair: Option<OldAndNew<'v>>) -> Self {
-        if self.0.is_some() { Self(pair, self.0) } else { self }
-    }
-
-    fn is_unchanged(self) -> bool {
-        self.0.or(self.1).is_some_and(|pair| pair.is_unchanged())
-    }
-}
-
-/// Where the walk is.
-#[derive(Clone)]
-struct WalkState<'v> {
-    schema: &'v Value,
-    new: RuleInput<'v>,
-    old: Option<RuleInput<'v>>,
-    same: Correlation<'v>,
-}
-
 struct Walker {
     names: [String; 2],
     found: Vec<CelFinding>,
@@ -124,72 +93,52 @@ struct Walker {
 }
 
 impl Walker {
-    fn part(&mut self, part: &RuleNode, mut place: WalkState<'_>) {
-        if place.new.json.is_null() {
+    fn part(&mut self, part: &RuleNode, mut value: RuleInput<'_>) {
+        if value.json.is_null() {
             return;
         }
         if !part.rules.is_empty() {
-            let new = Binding::Value(place.new.value(part));
-            let old = place.old.as_mut().map(|old| old.value(part));
-            for rule in &part.rules {
-                self.rule(rule, &new, old.as_ref(), place.same);
-            }
+            let bound = Binding::Value(value.value(part));
+            part.rules.iter().for_each(|rule| self.rule(rule, &bound));
         }
         for branch in &part.all_of {
-            self.part(branch, WalkState { same: Correlation(None, place.same.1), ..place.clone() });
+            self.part(branch, value.clone());
         }
         for (name, below) in &part.fields {
-            self.below(part, below, &place, name);
+            self.below(below, value.key(part, name), |path| path.key(name));
         }
-        if let (Some(below), Value::Object(map)) = (&part.values, place.new.json) {
+        if let (Some(below), Value::Object(map)) = (&part.values, value.json) {
             for name in map.keys() {
-                self.below(part, below, &place, name);
+                self.below(below, value.key(part, name), |path| path.key(name));
             }
         }
-        if let (Some(below), Value::Array(items)) = (&part.items, place.new.json) {
+        if let (Some(below), Value::Array(items)) = (&part.items, value.json) {
             for at in 0..items.len() {
-                self.item(below, &place, at);
+                self.below(below, value.index(at), |path| path.index(at));
             }
         }
     }
 
-    fn below(&mut self, part: &RuleNode, below: &RuleNode, place: &WalkState<'_>, name: &str) {
-        let Some(new) = place.new.key(part, name) else { return };
-        let schema = super::correlation::child_schema(place.schema, name).unwrap_or(&Value::Null);
-        let old = place.old.as_ref().and_then(|old| old.key(part, name));
-        let same = place.same.child(place.same.0.and_then(|pair| pair.key(name)));
-        let path = std::mem::replace(&mut self.path, Path::root());
-        self.path = path.key(name);
-        self.part(below, WalkState { schema, new, old, same });
+    fn below(&mut self, below: &RuleNode, value: Option<RuleInput<'_>>, place: impl FnOnce(&Path) -> Path) {
+        let Some(value) = value else { return };
+        let inner = place(&self.path);
+        let path = std::mem::replace(&mut self.path, inner);
+        self.part(below, value);
         self.path = path;
     }
 
-    fn item(&mut self, below: &RuleNode, place: &WalkState<'_>, at: usize) {
-        let Some(new) = place.new.index(at) else { return };
-        let old =
-            place.old.as_ref().and_then(|old| correlated_item(place.schema, old.json, new.json)).map(RuleInput::of);
-        let same = place.same.child(place.same.0.and_then(|pair| pair.index(at)));
-        let schema = place.schema.get("items").unwrap_or(&Value::Null);
-        let path = std::mem::replace(&mut self.path, Path::root());
-        self.path = path.index(at);
-        self.part(below, WalkState { schema, new, old, same });
-        self.path = path;
-    }
-
-    fn rule(&mut self, rule: &Rule, new: &Binding, old: Option<&Val>, same: Correlation<'_>) {
-        if self.left == 0 || (rule.uses_old && old.is_none() && !rule.optional_old) {
+    fn rule(&mut self, rule: &Rule, value: &Binding) {
+        if self.left == 0 || (rule.uses_old && !rule.optional_old) {
             return;
         }
-        let plain = [new.clone(), old.map_or(Binding::Absent, |old| Binding::Value(old.clone()))];
-        let optional = Binding::Value(old.map_or(Val::Optional(None), |old| Val::some(old.clone())));
+        let plain = [value.clone(), Binding::Absent];
         let result = if rule.optional_old {
-            self.eval(&rule.rule, &[new.clone(), optional])
+            self.eval(&rule.rule, &[value.clone(), Binding::Value(Val::Optional(None))])
         } else {
             self.eval(&rule.rule, &plain)
         };
         match result {
             Ok(Val::Bool(true)) => {}
-            Ok(_) if !rule.uses_old && same.is_unchanged() => {}
             Ok(_) => {
                 let message = rule.message.as_ref().and_then(|message| self.message(message, &plain));
                 let message = message.unwrap_or_else(|| match rule.has_message {

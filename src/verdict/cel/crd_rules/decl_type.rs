@@ -259,7 +259,7 @@ fn list(schema: &Value) -> DeclKind {
 }
 
 /// The keys that tell the items of a list apart.
-pub(crate) fn keys_of(schema: &Value) -> impl Iterator<Item = &str> {
+fn keys_of(schema: &Value) -> impl Iterator<Item = &str> {
     schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 

@@ -1,7 +1,6 @@
 //! The rules of a CRD (`x-kubernetes-validations`), compiled once.
 
 pub(crate) mod check;
-pub(crate) mod correlation;
 pub(crate) mod decl_type;
 
 use crate::cel::compile::compile;
@@ -42,7 +41,6 @@ pub enum Reason {
 #[derive(Debug)]
 pub struct Rules {
     pub(crate) root: Option<RuleNode>,
-    pub(crate) schema: Arc<Value>,
 }
 
 /// A part of a schema with rules in it or below.
@@ -53,7 +51,7 @@ pub(crate) struct RuleNode {
     pub(crate) fields: Vec<(String, RuleNode)>,
     pub(crate) values: Option<Box<RuleNode>>,
     pub(crate) items: Option<Box<RuleNode>>,
-    /// Rules inside of `allOf`, which are never forgiven for an unchanged value of their own.
+    /// Rules inside of `allOf`.
     pub(crate) all_of: Vec<RuleNode>,
 }
 
@@ -61,7 +59,7 @@ pub(crate) struct RuleNode {
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub(crate) rule: Node,
-    /// It reads the stored value.
+    /// It reads the stored value, so it is for updates alone unless that value is an optional one.
     pub(crate) uses_old: bool,
     /// The stored value is an optional one.
     pub(crate) optional_old: bool,
@@ -82,7 +80,7 @@ impl Rules {
     pub fn compile(schema: &Value) -> Result<Self, RuleError> {
         let shape = Arc::new(DeclType::of(schema, true));
         let root = compile_node(schema, &shape, &Path::root())?;
-        Ok(Self { root, schema: Arc::new(schema.clone()) })
+        Ok(Self { root })
     }
 
     /// True when there are none.

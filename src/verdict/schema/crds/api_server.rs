@@ -16,7 +16,7 @@ pub struct StatusCause {
 /// What the API server would answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiServerResponse {
-    /// HTTP status: 201 or 200 when it would be taken, 400, 409 or 422 when not.
+    /// HTTP status: 201 when it would be taken, 400 or 422 when not.
     pub code: u16,
     /// Why it is refused with 422; each once.
     pub causes: Vec<StatusCause>,
@@ -25,12 +25,6 @@ pub struct ApiServerResponse {
 }
 
 impl ApiServerResponse {
-    /// True when the object would be taken.
-    #[must_use]
-    pub const fn is_accepted(&self) -> bool {
-        self.code < 300
-    }
-
     const fn bare(code: u16) -> Self {
         Self { code, causes: Vec::new(), unknown_fields: Vec::new() }
     }
@@ -39,7 +33,7 @@ impl ApiServerResponse {
         Self { causes: vec![StatusCause { field: field.to_owned(), reason }], ..Self::bare(422) }
     }
 
-    fn of(result: &ValidationResult, version: &CrdVersion, accepted: u16) -> Self {
+    fn of(result: &ValidationResult, version: &CrdVersion) -> Self {
         if !result.unreadable.is_empty() {
             return Self::bare(400);
         }
@@ -55,7 +49,7 @@ impl ApiServerResponse {
         }
         causes.sort();
         causes.dedup();
-        Self { code: if causes.is_empty() { accepted } else { 422 }, causes, unknown_fields: Vec::new() }
+        Self { code: if causes.is_empty() { 201 } else { 422 }, causes, unknown_fields: Vec::new() }
     }
 }
 
@@ -67,32 +61,7 @@ impl CrdSchemas {
             Ok(found) => found,
             Err(refused) => return refused,
         };
-        ApiServerResponse::of(&version.create(value), version, 201)
-    }
-
-    /// What the API server would answer to an object that is to replace another.
-    #[must_use]
-    pub fn update(&self, old: &Value, new: &Value) -> ApiServerResponse {
-        let version = match self.addressed(new) {
-            Ok(found) => found,
-            Err(refused) => return refused,
-        };
-        let (stored, result) = version.update(old, new);
-        let broken = !result.unreadable.is_empty() || !result.unknown.is_empty();
-        let meta = |value: &Value, key: &str| value["metadata"][key].as_str().unwrap_or_default().to_owned();
-        if !broken && meta(new, "name") != meta(&stored, "name") {
-            return ApiServerResponse::bare(400);
-        }
-        let (asked, held) = (meta(new, "resourceVersion"), meta(&stored, "resourceVersion"));
-        if !broken && asked.is_empty() {
-            return ApiServerResponse::one("metadata.resourceVersion", Reason::Invalid);
-        }
-        let uid = meta(new, "uid");
-        let other = !uid.is_empty() && uid != meta(&stored, "uid") || !held.is_empty() && asked != held;
-        if !broken && other {
-            return ApiServerResponse::bare(409);
-        }
-        ApiServerResponse::of(&result, version, 200)
+        ApiServerResponse::of(&version.create(value), version)
     }
 
     /// The version that an object says it is of, or what is answered when there is none.

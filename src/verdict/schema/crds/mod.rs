@@ -96,25 +96,18 @@ impl CrdVersion {
     /// Judges an object that is created.
     pub(crate) fn create(&self, value: &Value) -> ValidationResult {
         let mut result = structural::create(value, &self.form);
-        self.across_fields(&mut result, None);
+        self.across_fields(&mut result);
         result
-    }
-
-    /// Judges an object that replaces what is stored, which is handed back as it is read.
-    pub(crate) fn update(&self, old: &Value, new: &Value) -> (Value, ValidationResult) {
-        let (old, mut result) = structural::update(old, new, &self.form);
-        self.across_fields(&mut result, Some(&old));
-        (old, result)
     }
 
     /// Adds what the cross-field rules refuse. They are looked at only when each field by itself is what it should be, as
     /// on the API server.
-    fn across_fields(&self, result: &mut ValidationResult, old: Option<&Value>) {
+    fn across_fields(&self, result: &mut ValidationResult) {
         let broken = !result.unreadable.is_empty() || !result.unknown.is_empty();
         if broken || result.faults.iter().any(|fault| fault.reason.blocks()) {
             return;
         }
-        let found = self.rules.check(&result.stored, old);
+        let found = self.rules.check(&result.stored);
         result.faults.extend(found.into_iter().map(|finding| Fault {
             field: self.form.schema.server_path(&finding.path),
             reason: finding.reason.into(),

@@ -192,10 +192,8 @@ fn is_time(text: &str) -> bool {
 /// Whose names these are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MetadataOwner {
-    /// An object of a cluster that is made now.
-    Created,
-    /// An object of a cluster that is there already, so its name is not looked at again.
-    Updated,
+    /// An object of a cluster.
+    Object,
     /// An object inside of another.
     Embedded,
 }
@@ -214,27 +212,11 @@ pub(crate) fn generate_name(meta: &mut Value) {
     }
 }
 
-/// What an update may not set: when an object is deleted is up to the API server.
-pub(crate) fn check_deletion(old: &Value, new: &Value, place: &FieldPath<'_>, faults: &mut Faults) {
-    let differs = |key: &str| !new[key].is_null() && new[key] != old[key];
-    // A time of deletion that there is already stays, whatever is given.
-    let time = old["deletionTimestamp"].is_null() && differs("deletionTimestamp");
-    let period = differs("deletionGracePeriodSeconds");
-    for (key, changed) in [("deletionTimestamp", time), ("deletionGracePeriodSeconds", period)] {
-        if changed {
-            let at = place.field(key);
-            refuse(&at, Some((&at, "only the API server can set it".to_owned())), Reason::Invalid, faults);
-        }
-    }
-}
-
 /// Checks metadata that has been read.
 pub(crate) fn check(meta: &Value, owner: MetadataOwner, place: &FieldPath<'_>, faults: &mut Faults) {
     let text = |key: &str| meta[key].as_str().unwrap_or_default();
     let (name, prefix) = (text("name"), text("generateName"));
-    if owner != MetadataOwner::Updated {
-        naming(name, prefix, owner, place, faults);
-    }
+    naming(name, prefix, owner, place, faults);
     finalizers(&meta["finalizers"], &place.field("finalizers"), faults);
     if owner == MetadataOwner::Embedded {
         // Of the object itself, the address of the request says the namespace, and the API server counts generations.

@@ -11,7 +11,6 @@ mod issues;
 mod metadata;
 mod node;
 mod pruning;
-mod ratchet;
 
 #[cfg(test)]
 mod tests;
@@ -29,8 +28,6 @@ use napkeeper_api::field_path::Path;
 pub(crate) use node::SchemaNode;
 pub use node::compile::CompileError;
 pub(crate) use node::compile::{SchemaOrigin, compile};
-use ratchet::OldValue;
-pub(crate) use ratchet::as_read;
 use serde_json::Value;
 
 /// The form of a kind.
@@ -72,46 +69,12 @@ pub(crate) fn create(value: &Value, form: &ObjectSchema) -> ValidationResult {
     }
     metadata::generate_name(&mut result.stored["metadata"]);
     let mut faults = Faults::default();
-    metadata::check(
-        &result.stored["metadata"],
-        MetadataOwner::Created,
-        &FieldPath::ROOT.field("metadata"),
-        &mut faults,
-    );
-    checks::check_into(&result.stored, &form.schema, None, &mut faults);
+    metadata::check(&result.stored["metadata"], MetadataOwner::Object, &FieldPath::ROOT.field("metadata"), &mut faults);
+    checks::check_into(&result.stored, &form.schema, &mut faults);
     others(&result.stored, form, &mut faults);
     lists::check(&result.stored, &form.schema, &FieldPath::ROOT, &mut faults);
     result.faults = faults.into_list();
     result
-}
-
-/// Judges an object that replaces what is stored. What is refused and was there before is forgiven.
-pub(crate) fn update(old: &Value, new: &Value, form: &ObjectSchema) -> (Value, ValidationResult) {
-    let mut result = read(new, form);
-    let mut old = read(old, form).stored;
-    as_read(&mut old);
-    if form.has_status
-        && let Some(map) = result.stored.as_object_mut()
-    {
-        match old.get("status") {
-            Some(status) => drop(map.insert("status".to_owned(), status.clone())),
-            None => drop(map.shift_remove("status")),
-        }
-    }
-    let mut faults = Faults::default();
-    let meta = FieldPath::ROOT.field("metadata");
-    metadata::check(&result.stored["metadata"], MetadataOwner::Updated, &meta, &mut faults);
-    metadata::check_deletion(&old["metadata"], &result.stored["metadata"], &meta, &mut faults);
-    let past = OldValue { value: &old, shape: &form.schema };
-    checks::check_into(&result.stored, &form.schema, Some(past), &mut faults);
-    others(&result.stored, form, &mut faults);
-    let mut before = Faults::default();
-    lists::check(&old, &form.schema, &FieldPath::ROOT, &mut before);
-    if before.mark() == 0 {
-        lists::check(&result.stored, &form.schema, &FieldPath::ROOT, &mut faults);
-    }
-    result.faults = faults.into_list();
-    (old, result)
 }
 
 fn others(value: &Value, form: &ObjectSchema, faults: &mut Faults) {
@@ -154,7 +117,7 @@ pub(crate) fn check_value(value: &Value, schema: &SchemaNode) -> ValidationResul
     });
     let unknown = unknown.collect();
     let mut faults = Faults::default();
-    checks::check_into(&stored, schema, None, &mut faults);
+    checks::check_into(&stored, schema, &mut faults);
     lists::check(&stored, schema, &FieldPath::ROOT, &mut faults);
     ValidationResult { stored, unreadable: Vec::new(), unknown, faults: faults.into_list() }
 }

@@ -14,11 +14,7 @@ const TRIES: usize = 150;
 impl Server {
     /// The API server's answer to a case.
     pub(super) async fn ask_case(&self, case: &Case) -> Result<Response> {
-        if case.is_update {
-            self.update(&case.about, &case.object).await
-        } else {
-            self.create(&case.about, &case.object).await
-        }
+        self.create(&case.about, &case.object).await
     }
 }
 
@@ -38,9 +34,6 @@ pub(super) async fn differences(
     for (case, told) in differing.iter().take(SHOWN) {
         let (small, told) = minimised(server, case, told, judge).await?;
         writeln!(report, "\n{}", case.label)?;
-        if case.is_update {
-            writeln!(report, "  stored: {}", case.about)?;
-        }
         writeln!(report, "  object: {}", small.object)?;
         writeln!(report, "  server: {:?}\n          {}", told.answer, told.message)?;
         writeln!(report, "  ours:   {:?}", judge(&small, &told))?;

@@ -39,23 +39,3 @@ pub(in crate::live) async fn install(plane: &ControlPlane, server: &Server, crds
     }
     Ok(())
 }
-
-/// Stores objects; returns those that the server takes, which checks metadata and numbers of replicas in any case.
-pub(in crate::live) async fn store(server: &Server, objects: &[Value]) -> Result<Vec<Value>> {
-    let mut all = Vec::new();
-    for object in objects {
-        if server.create(object, object).await?.answer.code == 200 {
-            all.push(server.store(object).await?);
-        }
-    }
-    Ok(all)
-}
-
-/// Stored objects as the server has them now.
-pub(in crate::live) async fn afresh(server: &Server, stored: &[Value]) -> Result<Vec<Value>> {
-    let mut all = Vec::new();
-    for object in stored {
-        all.push(server.get(object).await?);
-    }
-    Ok(all)
-}

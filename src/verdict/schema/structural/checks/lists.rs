@@ -7,7 +7,6 @@ use crate::rules::structure as rules;
 use crate::schema::structural::fault::{Fault, Faults, Reason};
 use crate::schema::structural::field_path::FieldPath;
 use crate::schema::structural::node::{ListType, SchemaNode};
-use crate::schema::structural::ratchet::as_read;
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -79,11 +78,10 @@ fn text_of(value: &Value) -> String {
             format!("{{{}}}", entries.join(","))
         }
         Value::Array(items) => format!("[{}]", items.iter().map(text_of).collect::<Vec<_>>().join(",")),
-        Value::Number(n) => {
-            let mut read = Value::Number(n.clone());
-            as_read(&mut read);
-            read.to_string()
-        }
+        Value::Number(n) => match n.as_f64().filter(|f| n.is_f64() && f.fract() == 0.0 && f.abs() < 9.2e18) {
+            Some(whole) => format!("{:.0}", whole + 0.0),
+            None => n.to_string(),
+        },
         scalar => scalar.to_string(),
     }
 }

@@ -13,22 +13,21 @@ use crate::schema::structural::describe;
 use crate::schema::structural::fault::{Fault, Faults, NO_FIELD, Reason};
 use crate::schema::structural::field_path::FieldPath;
 use crate::schema::structural::node::{Additional, FieldSchema, Junctors, SchemaNode, Types};
-use crate::schema::structural::ratchet::OldValue;
 use napkeeper_core::model::amounts::quantity::Quantity;
 use numbers::Num;
 use serde_json::{Map, Value};
 
-/// All that is wrong with a value. What an update has not changed is forgiven.
-pub(crate) fn check(value: &Value, node: &SchemaNode, past: Option<OldValue<'_>>) -> Vec<Fault> {
+/// All that is wrong with a value.
+pub(crate) fn check(value: &Value, node: &SchemaNode) -> Vec<Fault> {
     let mut check = Check { faults: Faults::default() };
-    check.value(value, node, &FieldPath::ROOT, past);
+    check.keywords(value, node, &FieldPath::ROOT);
     check.faults.into_list()
 }
 
 /// The same, adding to what is wrong already.
-pub(crate) fn check_into(value: &Value, node: &SchemaNode, past: Option<OldValue<'_>>, faults: &mut Faults) {
+pub(crate) fn check_into(value: &Value, node: &SchemaNode, faults: &mut Faults) {
     let mut check = Check { faults: std::mem::take(faults) };
-    check.value(value, node, &FieldPath::ROOT, past);
+    check.keywords(value, node, &FieldPath::ROOT);
     *faults = check.faults;
 }
 
@@ -52,23 +51,7 @@ impl Check {
         });
     }
 
-    /// A value that the schema's own structure knows, so an update may keep what is wrong with it.
-    fn value(&mut self, value: &Value, node: &SchemaNode, place: &FieldPath<'_>, past: Option<OldValue<'_>>) -> usize {
-        let mark = self.faults.mark();
-        let fitted = self.keywords(value, node, place, past);
-        if self.faults.mark() > mark && past.is_some_and(|past| past.is(value)) {
-            self.faults.forget(mark);
-        }
-        fitted
-    }
-
-    fn keywords(
-        &mut self,
-        value: &Value,
-        node: &SchemaNode,
-        place: &FieldPath<'_>,
-        past: Option<OldValue<'_>>,
-    ) -> usize {
+    fn keywords(&mut self, value: &Value, node: &SchemaNode, place: &FieldPath<'_>) -> usize {
         let mut fitted = 0;
         if node.types != Types::ANY || node.format.is_some() {
             let fits = has_type(value, node);
@@ -95,13 +78,13 @@ impl Check {
                 self.number(Num::of(number), value, node, place);
                 fitted += 2;
             }
-            Value::Array(items) => fitted += 2 + self.list(items, node, place, past),
+            Value::Array(items) => fitted += 2 + self.list(items, node, place),
             Value::Object(_) | Value::Bool(_) | Value::Null => {}
         }
         self.one_of(value, node, place);
         fitted += 1;
         if let Value::Object(map) = value {
-            fitted += 1 + self.object(map, node, place, past);
+            fitted += 1 + self.object(map, node, place);
         }
         fitted + 1
     }
@@ -141,12 +124,11 @@ impl Check {
         });
     }
 
-    fn list(&mut self, items: &[Value], node: &SchemaNode, place: &FieldPath<'_>, past: Option<OldValue<'_>>) -> usize {
+    fn list(&mut self, items: &[Value], node: &SchemaNode, place: &FieldPath<'_>) -> usize {
         let mut fitted = 0;
         if let Some(schema) = &node.items {
             for (i, item) in items.iter().enumerate() {
-                let past = past.and_then(|past| past.item(item));
-                fitted += self.value(item, schema, &place.index(i), past);
+                fitted += self.keywords(item, schema, &place.index(i));
             }
         }
         let count = items.len() as u64;
@@ -159,13 +141,7 @@ impl Check {
         fitted
     }
 
-    fn object(
-        &mut self,
-        map: &Map<String, Value>,
-        node: &SchemaNode,
-        place: &FieldPath<'_>,
-        past: Option<OldValue<'_>>,
-    ) -> usize {
+    fn object(&mut self, map: &Map<String, Value>, node: &SchemaNode, place: &FieldPath<'_>) -> usize {
         let count = map.len() as u64;
         if let Some(least) = node.entries.least.filter(|least| count < *least) {
             self.refuse(place, Reason::Invalid, || Some(describe::least(least, count, " entries", place)));
@@ -181,9 +157,7 @@ impl Check {
                     FieldSchema::Additional(schema) => (schema, place.key(key)),
                     FieldSchema::Anything | FieldSchema::Nothing => continue,
                 };
-                let named = place.is_root() && matches!(key.as_str(), "apiVersion" | "kind");
-                let past = past.filter(|_| !named).and_then(|past| past.field(key));
-                fitted += self.value(child, schema, &at, past);
+                fitted += self.keywords(child, schema, &at);
             }
         }
         for name in &node.required {
@@ -195,7 +169,6 @@ impl Check {
         fitted
     }
 
-    /// An update forgives nothing inside of combined schemas, only around them.
     fn junctors(&mut self, value: &Value, j: &Junctors, place: &FieldPath<'_>) -> usize {
         let mut fitted = 0;
         let obvious = j.int_or_string
@@ -213,7 +186,7 @@ impl Check {
         let mut failed = false;
         for schema in &j.all_of {
             let mark = self.faults.mark();
-            fitted += self.keywords(value, schema, place, None);
+            fitted += self.keywords(value, schema, place);
             failed |= self.faults.mark() > mark;
         }
         if failed {
@@ -231,7 +204,7 @@ impl Check {
     fn try_one(&mut self, value: &Value, node: &SchemaNode, place: &FieldPath<'_>) -> (bool, usize) {
         let mark = self.faults.mark();
         self.faults.start_trial();
-        let fitted = self.keywords(value, node, place, None);
+        let fitted = self.keywords(value, node, place);
         let fits = self.faults.mark() == mark;
         self.faults.forget(mark);
         self.faults.end_trial();
@@ -253,7 +226,7 @@ impl Check {
         self.refuse_somewhere(|| {
             describe::combined(place, &format!("matches none of the {many} alternatives in the CRD schema"))
         });
-        best.map_or(0, |(node, _)| self.keywords(value, node, place, None))
+        best.map_or(0, |(node, _)| self.keywords(value, node, place))
     }
 
     fn exactly_one_of(&mut self, value: &Value, nodes: &[SchemaNode], place: &FieldPath<'_>) -> usize {
@@ -277,7 +250,7 @@ impl Check {
             let message = format!("matches {fitting} of the {many} alternatives in the CRD schema, not exactly one");
             describe::combined(place, &message)
         });
-        best.filter(|_| fitting == 0).map_or(0, |(node, _)| self.keywords(value, node, place, None))
+        best.filter(|_| fitting == 0).map_or(0, |(node, _)| self.keywords(value, node, place))
     }
 }
 

@@ -309,7 +309,7 @@ impl Compiler {
                 return self.refuse("default", format!("has an unknown field {}", unknown.name));
             }
             // As it is written: what is required in it must be there without further defaults.
-            if let Some(fault) = crate::schema::structural::checks::check(default, node, None).first() {
+            if let Some(fault) = crate::schema::structural::checks::check(default, node).first() {
                 let message = fault.issue.as_ref().map_or_else(|| fault.reason.to_string(), |i| i.message.clone());
                 return self.refuse("default", format!("does not match its own schema: {message} ({})", fault.field));
             }
