@@ -14,10 +14,10 @@ mod resources;
 mod settings;
 mod transport;
 
-pub use arm::error_codes::classify;
+pub use arm::error_codes::known_code;
 pub use auth::{Credential, CredentialChain, CredentialError, Token};
 pub use client::Azure;
-pub use facts::{PRICES_ENDPOINT, RetailPrices, sku_rows};
+pub use facts::{PRICES_ENDPOINT, RetailPrices};
 pub use preflight::{ClusterPermissions, DenyAssignment, Permission, PolicyAssignment, Preflight};
 pub use recording::{Pages, Recorder, Replay, listing_name};
 pub use settings::{AksCluster, AzureCloud, AzureSettings, SettingsError, VmSettings, is_loopback_endpoint};

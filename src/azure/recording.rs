@@ -151,7 +151,7 @@ impl fmt::Debug for Recorder {
 #[async_trait]
 impl Transport for Recorder {
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, TransportError> {
-        let read = (request.method == Method::Get).then(|| request.url.clone());
+        let read = (request.method == Method::GET).then(|| request.url.clone());
         if let Some(url) = &read {
             *self.recorded().calls.entry(listing_name(url)).or_default() += 1;
         }
@@ -225,7 +225,7 @@ impl fmt::Debug for Replay {
 #[async_trait]
 impl Transport for Replay {
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, TransportError> {
-        if request.method != Method::Get {
+        if request.method != Method::GET {
             return Err(TransportError::Url("saved listings are read-only"));
         }
         let (status, body) = self.answer(&listing_name(&request.url));
@@ -320,7 +320,7 @@ mod tests {
     }
 
     async fn get(wire: &dyn Transport, url: &str) -> (u16, Value) {
-        let request = HttpRequest { method: Method::Get, url: url.to_owned(), headers: Vec::new(), body: Vec::new() };
+        let request = HttpRequest { method: Method::GET, url: url.to_owned(), headers: Vec::new(), body: Vec::new() };
         let response = wire.send(request).await.unwrap();
         (response.status, serde_json::from_slice(&response.body).unwrap())
     }

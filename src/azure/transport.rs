@@ -4,6 +4,7 @@
 //! of the simulated Azure. A transport knows no tokens, no retries and no errors of Azure.
 
 use async_trait::async_trait;
+pub use reqwest::Method;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
@@ -37,35 +38,6 @@ pub trait Transport: Send + Sync + fmt::Debug {
 
 /// When [`Transport::elapsed`] was first called.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-/// Method of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    /// Read.
-    Get,
-    /// Create or replace.
-    Put,
-    /// Change a part.
-    Patch,
-    /// Delete.
-    Delete,
-    /// ArmRequest for a token.
-    Post,
-}
-
-impl Method {
-    /// As HTTP spells it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-            Self::Post => "POST",
-        }
-    }
-}
 
 /// A request. Its `Debug` shows neither headers nor body: they hold tokens.
 #[derive(Clone, PartialEq, Eq)]
@@ -102,7 +74,7 @@ impl HttpResponse {
 
 impl fmt::Debug for HttpRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.method.as_str(), self.url.split('?').next().unwrap_or_default())
+        write!(f, "{} {}", self.method, self.url.split('?').next().unwrap_or_default())
     }
 }
 
@@ -193,14 +165,7 @@ impl HttpTransport {
 impl Transport for HttpTransport {
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, TransportError> {
         let url = reqwest::Url::parse(&request.url).map_err(|_| TransportError::Url("not a valid URL"))?;
-        let method = match request.method {
-            Method::Get => reqwest::Method::GET,
-            Method::Put => reqwest::Method::PUT,
-            Method::Patch => reqwest::Method::PATCH,
-            Method::Delete => reqwest::Method::DELETE,
-            Method::Post => reqwest::Method::POST,
-        };
-        let mut builder = self.client(&url)?.request(method, url);
+        let mut builder = self.client(&url)?.request(request.method, url);
         for (name, value) in &request.headers {
             builder = builder.header(name, value);
         }
@@ -265,7 +230,7 @@ mod tests {
     fn what_is_shown_has_no_token() {
         let headers = vec![("authorization".to_owned(), "Bearer secret".to_owned())];
         let url = "https://a/b?sig=secret".to_owned();
-        let request = HttpRequest { method: Method::Put, url, headers: headers.clone(), body: b"secret".to_vec() };
+        let request = HttpRequest { method: Method::PUT, url, headers: headers.clone(), body: b"secret".to_vec() };
         assert_eq!(format!("{request:?}"), "PUT https://a/b");
         assert_eq!(format!("{:?}", HttpResponse { status: 200, headers, body: b"secret".to_vec() }), "200 and 6 bytes");
     }

@@ -71,7 +71,7 @@ pub(crate) struct ArmRequest {
 
 impl ArmRequest {
     fn get(url: Url) -> Self {
-        Self { method: Method::Get, url, body: None, condition: None }
+        Self { method: Method::GET, url, body: None, condition: None }
     }
 }
 
@@ -119,7 +119,7 @@ impl ArmClient {
 
     /// Sends a request; the response of a success.
     pub(crate) async fn send(&self, request: ArmRequest) -> Result<HttpResponse, CloudError> {
-        if request.method == Method::Get && rate_limit::is_list(request.url.path()) {
+        if request.method == Method::GET && rate_limit::is_list(request.url.path()) {
             return self.get_page(request).await;
         }
         self.exchange(&request).await?.map_err(|response| from_response(&response))
@@ -127,7 +127,7 @@ impl ArmClient {
 
     /// Reads a resource at a path below the endpoint.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str, version: Option<&str>) -> Result<T, CloudError> {
-        parse_body(&self.call(Method::Get, self.url(path, version), None).await?)
+        parse_body(&self.call(Method::GET, self.url(path, version), None).await?)
     }
 
     /// Reads once, without retries; the response, as `Err` where it is no success.
@@ -145,7 +145,7 @@ impl ArmClient {
     ) -> Result<HttpResponse, CloudError> {
         let condition = create_only.then(|| ("if-none-match", "*".to_owned()));
         let body = Some(body.to_string().into_bytes());
-        self.send(ArmRequest { method: Method::Put, url: self.url(path, version), body, condition }).await
+        self.send(ArmRequest { method: Method::PUT, url: self.url(path, version), body, condition }).await
     }
 
     /// Reads an operation's URL; the response of a success.
@@ -179,7 +179,7 @@ impl ArmClient {
 
     /// Waits until the rate limits let such a request pass. Whoever has to check something right before a write waits
     /// first.
-    pub(crate) async fn wait_for_rate_limit(&self, method: Method, path: &str) -> Result<(), CloudError> {
+    pub(crate) async fn wait_for_rate_limit(&self, method: &Method, path: &str) -> Result<(), CloudError> {
         let class = rate_limit::request_class(method, path);
         match self.rate_limiter.reserve(&class, self.transport.elapsed()) {
             Ok(wait) if wait.is_zero() => Ok(()),
@@ -194,14 +194,14 @@ impl ArmClient {
 
     /// Sends a request, a read again where its token is rejected; the response, as `Err` where it is no success.
     async fn exchange(&self, request: &ArmRequest) -> Result<Result<HttpResponse, HttpResponse>, NoResponse> {
-        let (method, mut url) = (request.method, request.url.clone());
+        let (method, mut url) = (&request.method, request.url.clone());
         if url.origin() != self.endpoint.origin() {
             let host = url.host_str().unwrap_or_default();
             return Err(invalid(format!("{host} is not the Azure endpoint: refusing to send it a token")).into());
         }
         add_api_version(&mut url)?;
         let path = url.path();
-        if method == Method::Get {
+        if *method == Method::GET {
             self.wait_for_rate_limit(method, path).await?;
         }
         let class = rate_limit::request_class(method, path);
@@ -212,8 +212,8 @@ impl ArmClient {
         if response.status == 401 && self.credential.forget().await {
             // Nothing has been done: the token had been revoked, or expired on the way. What was checked right before a
             // write is old by the time that a new token is there, so whoever writes has to check again.
-            if method != Method::Get {
-                return Err(unavailable(format!("{} {path}: the token is no longer accepted", method.as_str())).into());
+            if *method != Method::GET {
+                return Err(unavailable(format!("{method} {path}: the token is no longer accepted")).into());
             }
             response = self.send_once(request, &url).await?;
         }
@@ -224,7 +224,7 @@ impl ArmClient {
         }
         // The page of an intermediary, such as a proxy that requires a login, must not count as a success.
         if !response.body.is_empty() && serde_json::from_slice::<IgnoredAny>(&response.body).is_err() {
-            let (method, status) = (method.as_str(), response.status);
+            let status = response.status;
             return Err(unavailable(format!("{method} {path}: status {status} with a body that is not JSON")).into());
         }
         Ok(Ok(response))
@@ -245,7 +245,7 @@ impl ArmClient {
         headers.extend(request.condition.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         let (method, path) = (request.method.as_str(), url.path());
         let body = request.body.clone().unwrap_or_default();
-        let sent = HttpRequest { method: request.method, url: url.to_string(), headers, body };
+        let sent = HttpRequest { method: request.method.clone(), url: url.to_string(), headers, body };
         let began = Instant::now();
         let result = timeout(self.deadline, self.transport.send(sent)).await;
         let ms = began.elapsed().as_millis();
@@ -332,14 +332,8 @@ impl HttpClient for ArmClient {
     /// Errors hold a [`CloudError`], since the crates' own show neither `Retry-After` nor the inner codes.
     async fn execute_request(&self, request: &Request) -> azure_core::Result<Response> {
         let failed = |error: CloudError| azure_core::Error::new(ErrorKind::Other, error);
-        let method = match request.method() {
-            azure_core::Method::Get => Method::Get,
-            azure_core::Method::Put => Method::Put,
-            azure_core::Method::Patch => Method::Patch,
-            azure_core::Method::Delete => Method::Delete,
-            azure_core::Method::Post => Method::Post,
-            other => return Err(failed(invalid(format!("{other} is not supported by Azure Resource Manager")))),
-        };
+        let method = request.method().as_ref();
+        let method = method.parse().map_err(|_| failed(invalid(format!("{method} is not an HTTP method"))))?;
         let Body::Bytes(bytes) = request.body() else {
             return Err(failed(invalid("streaming bodies are not supported")));
         };

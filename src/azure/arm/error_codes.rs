@@ -131,15 +131,10 @@ const BY_TEXT: [(&str, &[ByText]); 11] = [
     ),
 ];
 
-/// The domain's code of an error, by ARM's `error.code` and `error.message`. Codes compare without case. What is unknown is
-/// [`CloudErrorCode::Invalid`]: it would fail again, and nothing is marked unavailable for it.
+/// The domain's code of an error, by ARM's `error.code` and `error.message`; `None` where the code is unknown. Codes
+/// compare without case.
 #[must_use]
-pub fn classify(code: &str, message: &str) -> CloudErrorCode {
-    known_code(code, message).unwrap_or(CloudErrorCode::Invalid)
-}
-
-/// As [`classify`]; `None` where the code is unknown.
-pub(crate) fn known_code(code: &str, message: &str) -> Option<CloudErrorCode> {
+pub fn known_code(code: &str, message: &str) -> Option<CloudErrorCode> {
     if let Some((_, code)) = BY_CODE.iter().find(|(known, _)| known.eq_ignore_ascii_case(code)) {
         return Some(*code);
     }

@@ -43,7 +43,7 @@ impl ArmClient {
         }
         let mut items = Vec::new();
         for read in 0..max_pages {
-            let response = self.call(Method::Get, url, None).await;
+            let response = self.call(Method::GET, url, None).await;
             let page: Page<T> = response.and_then(|r| parse_body(&r)).map_err(|e| incomplete(read, e))?;
             items.extend(page.value);
             let Some(next) = page.next_link.filter(|next| !next.is_empty()) else { return Ok(items) };

@@ -206,7 +206,7 @@ fn refill_time(name: &str) -> Duration {
 }
 
 /// The class of a request: its method and the type of the resource, in lower case; lists are a class of their own.
-pub(crate) fn request_class(method: Method, path: &str) -> String {
+pub(crate) fn request_class(method: &Method, path: &str) -> String {
     let path = path.to_ascii_lowercase();
     let (_, of) = path.rsplit_once("/providers/").unwrap_or(("", &path));
     let segments: Vec<&str> = of.split('/').filter(|s| !s.is_empty()).collect();
@@ -214,7 +214,7 @@ pub(crate) fn request_class(method: Method, path: &str) -> String {
     let types: Vec<&str> = segments.iter().skip(1).step_by(2).copied().collect();
     let namespace = segments.first().copied().unwrap_or_default();
     let list = if is_list(&path) { " list" } else { "" };
-    format!("{} {namespace}/{}{list}", method.as_str(), types.join("/"))
+    format!("{method} {namespace}/{}{list}", types.join("/"))
 }
 
 /// True for the path of a listing.
@@ -249,20 +249,20 @@ mod tests {
     fn requests_are_sorted_by_method_and_type() {
         let group = "/subscriptions/s/resourceGroups/g";
         for (method, path, expected) in [
-            (Method::Put, "/providers/Microsoft.Compute/virtualMachines/v", CLASS),
-            (Method::Get, "/providers/Microsoft.Compute/virtualMachines", "GET microsoft.compute/virtualmachines list"),
+            (Method::PUT, "/providers/Microsoft.Compute/virtualMachines/v", CLASS),
+            (Method::GET, "/providers/Microsoft.Compute/virtualMachines", "GET microsoft.compute/virtualmachines list"),
             (
-                Method::Put,
+                Method::PUT,
                 "/providers/Microsoft.Compute/virtualMachines/v/extensions/e",
                 "PUT microsoft.compute/virtualmachines/extensions",
             ),
             (
-                Method::Patch,
+                Method::PATCH,
                 "/providers/Microsoft.Network/networkInterfaces/n/providers/Microsoft.Resources/tags/default",
                 "PATCH microsoft.resources/tags",
             ),
         ] {
-            assert_eq!(request_class(method, &format!("{group}{path}")), expected);
+            assert_eq!(request_class(&method, &format!("{group}{path}")), expected);
         }
         assert!(is_list(&format!("{group}/resources")) && !is_list(group));
     }

@@ -1,7 +1,7 @@
 //! The sources of tokens that this process can use: credentials of the identity crate, on our transport.
 
 use crate::settings::AzureCloud;
-use crate::transport::{HttpRequest, HttpTransport, Method, Transport};
+use crate::transport::{HttpRequest, HttpTransport, Transport};
 use async_trait::async_trait;
 use azure_core_1::cloud::CloudConfiguration;
 use azure_core_1::credentials::TokenCredential;
@@ -80,13 +80,9 @@ struct TokenClient(Arc<dyn Transport>);
 impl HttpClient for TokenClient {
     async fn execute_request(&self, request: &Request) -> azure_core_1::Result<AsyncRawResponse> {
         let failed = |kind, what: String| Error::with_message(kind, what);
-        let method = match request.method() {
-            http::Method::Get => Method::Get,
-            http::Method::Post => Method::Post,
-            other => {
-                return Err(failed(ErrorKind::Other, format!("{other} is not a supported method for token requests")));
-            }
-        };
+        let method = request.method().as_ref().parse();
+        let method =
+            method.map_err(|_| failed(ErrorKind::Other, format!("{} is not an HTTP method", request.method())))?;
         let Body::Bytes(body) = request.body() else {
             return Err(failed(ErrorKind::Other, "streaming token requests are not supported".to_owned()));
         };

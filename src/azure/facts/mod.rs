@@ -15,7 +15,6 @@ use crate::client::Azure;
 use napkeeper_core::model::errors::CloudError;
 pub use retail::{PRICES_ENDPOINT, RetailPrices};
 use serde::de::DeserializeOwned;
-pub use sizes::sku_rows;
 
 /// Most pages of one fact. More means that its links form a circle.
 const MAX_PAGES: usize = 200;

@@ -45,7 +45,7 @@ impl Azure {
         let (pool, name) = pool_and_name(id).ok_or_else(|| invalid(format!("{id} is not the id of a Machine")))?;
         let url = self.arm.url(&format!("{pool}/deleteMachines"), Some(CONTAINER_SERVICE_VERSION));
         let names = json!({ "machineNames": [name] }).to_string().into_bytes();
-        reply_to_delete(&self.arm.call(Method::Post, url, Some(names)).await?)
+        reply_to_delete(&self.arm.call(Method::POST, url, Some(names)).await?)
     }
 }
 

@@ -26,7 +26,7 @@ impl Azure {
                 "settings": {},
             },
         });
-        self.write(Method::Put, &billing_path(vm), &body).await
+        self.write(Method::PUT, &billing_path(vm), &body).await
     }
 }
 

@@ -26,17 +26,17 @@ impl Azure {
     /// As [`authenticate`](Self::authenticate); `Throttled`, with the time to wait, where that is long.
     pub async fn prepare(&self, request: &CloudRequest) -> Result<(), EffectError> {
         let (method, id) = match request {
-            CloudRequest::PutNic(spec) => (Method::Put, &spec.id),
-            CloudRequest::PutVm(spec) => (Method::Put, &spec.id),
-            CloudRequest::PutBillingExtension(vm) => (Method::Put, vm),
-            CloudRequest::Delete(id, _) => (Method::Delete, id),
-            CloudRequest::AksMachine(call @ AksMachineRequest::Put(_)) => (Method::Put, call.id()),
-            CloudRequest::AksMachine(call @ AksMachineRequest::Delete(_)) => (Method::Post, call.id()),
-            CloudRequest::Tag(id, _) | CloudRequest::Untag(id, _) => (Method::Patch, id),
+            CloudRequest::PutNic(spec) => (Method::PUT, &spec.id),
+            CloudRequest::PutVm(spec) => (Method::PUT, &spec.id),
+            CloudRequest::PutBillingExtension(vm) => (Method::PUT, vm),
+            CloudRequest::Delete(id, _) => (Method::DELETE, id),
+            CloudRequest::AksMachine(call @ AksMachineRequest::Put(_)) => (Method::PUT, call.id()),
+            CloudRequest::AksMachine(call @ AksMachineRequest::Delete(_)) => (Method::POST, call.id()),
+            CloudRequest::Tag(id, _) | CloudRequest::Untag(id, _) => (Method::PATCH, id),
             _ => return Ok(()),
         };
         self.authenticate().await?;
-        self.arm.wait_for_rate_limit(method, &path_of(request, id)).await.map_err(EffectError::Cloud)
+        self.arm.wait_for_rate_limit(&method, &path_of(request, id)).await.map_err(EffectError::Cloud)
     }
 
     /// Sends a request to Azure.
@@ -121,7 +121,7 @@ impl Azure {
                 reply_to_delete(&request.send().await.map_err(cloud_error)?.into_raw_response())
             }
             ResourceType::Nic => {
-                reply_to_delete(&self.arm.call(Method::Delete, self.arm.url(id.as_str(), None), None).await?)
+                reply_to_delete(&self.arm.call(Method::DELETE, self.arm.url(id.as_str(), None), None).await?)
             }
         }
     }
@@ -130,7 +130,7 @@ impl Azure {
     async fn change_tags(&self, id: &ArmId, operation: &str, tags: &Tags) -> Result<Reply, CloudError> {
         ResourceId::of(id)?;
         let body = json!({ "operation": operation, "properties": { "tags": tags } });
-        self.write(Method::Patch, &tags_path(id), &body).await
+        self.write(Method::PATCH, &tags_path(id), &body).await
     }
 
     async fn poll(&self, operation: &OperationId) -> Result<Reply, CloudError> {

@@ -115,7 +115,7 @@ impl RetailPrices {
 
     async fn page(&self, url: &Url) -> Result<Page, CloudError> {
         let headers = vec![("accept".to_owned(), "application/json".to_owned())];
-        let request = HttpRequest { method: Method::Get, url: url.to_string(), headers, body: Vec::new() };
+        let request = HttpRequest { method: Method::GET, url: url.to_string(), headers, body: Vec::new() };
         let sent = timeout(DEADLINE, self.transport.send(request)).await;
         let response = match sent {
             Ok(Ok(response)) => response,

@@ -3,7 +3,7 @@
 //! The listings are answers of the Resource SKUs API in their wire shape, without capabilities that nobody reads. The
 //! table was computed from them by another program, with karpenter-provider-azure's formulas.
 
-use super::sku_rows;
+use super::tests::sku_rows;
 use napkeeper_core::catalog::live::SkuRow;
 use napkeeper_core::catalog::{Catalog, ExclusionReason, OfferedSize, SizeName, capacity, overhead};
 use napkeeper_core::model::names::{Region, VmSize};
@@ -19,7 +19,7 @@ fn listing(region: &str) -> Vec<SkuRow> {
         "westcentralus" => include_bytes!("../fixtures/skus-westcentralus.json"),
         other => panic!("no listing of {other}"),
     };
-    sku_rows(page, &Region::new(region).unwrap()).unwrap()
+    sku_rows(page, &Region::new(region).unwrap())
 }
 
 fn size(region: &str, name: &str) -> OfferedSize {
