@@ -1,16 +1,10 @@
 //! What is kept of a watched object, and the events of a reflector.
 
 use napkeeper_api::types::orphan_record::OrphanRecordSpec;
-use napkeeper_core::catalog::overlay::Overlay;
-use napkeeper_core::model::cluster::claim::Claim;
-use napkeeper_core::model::cluster::node::Node;
-use napkeeper_core::model::cluster::pod::{Labels, Pod};
-use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
-use napkeeper_core::model::cluster::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
-use napkeeper_core::model::names::{Namespace, ObjectKey, ObjectName};
-use napkeeper_core::model::orphans::sweep::Sweep;
+use napkeeper_core::model::cluster::pod::Pod;
+use napkeeper_core::model::names::ObjectKey;
 use napkeeper_core::model::settings::Pause;
-use napkeeper_core::snapshot::spread_defaults::SchedulerProfiles;
+use napkeeper_core::snapshot::delta::Delta;
 use std::fmt;
 use std::sync::Arc;
 
@@ -40,30 +34,23 @@ impl fmt::Display for ObjectId {
 /// What is kept of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum WatchedObject {
-    Pod(Arc<Pod>),
-    Node(Arc<Node>),
-    Claim(Arc<Claim>),
-    Pool(Arc<NodePool>),
-    Class(Arc<NodeClass>),
-    Overlay(Arc<Overlay>),
-    DaemonSet(Arc<(ObjectKey, Arc<DaemonSet>)>),
-    Sweep(Arc<Sweep>),
+    /// What puts it into the Snapshot.
+    Put(Delta),
     Record(Arc<OrphanRecordSpec>),
-    Volume(Arc<Volume>),
-    VolumeClaim(Arc<VolumeClaim>),
-    StorageClass(Arc<StorageClass>),
-    AttachLimits(Arc<AttachLimits>),
-    Namespace(Arc<(Namespace, Arc<Labels>)>),
-    Service(Arc<(ObjectKey, Arc<Labels>)>),
-    Scheduler(Arc<(ObjectName, Arc<SchedulerProfiles>)>),
     Pause(Arc<Pause>),
+}
+
+impl From<Delta> for WatchedObject {
+    fn from(put: Delta) -> Self {
+        Self::Put(put)
+    }
 }
 
 impl WatchedObject {
     /// What is kept of an object that could be parsed before: all of it, with a pod marked as opaque.
     pub(super) fn unreadable_now(self) -> Self {
         match self {
-            Self::Pod(pod) => Self::Pod(Arc::new(Pod { opaque: true, ..Pod::clone(&pod) })),
+            Self::Put(Delta::Pod(pod)) => Delta::Pod(Arc::new(Pod { opaque: true, ..Pod::clone(&pod) })).into(),
             row => row,
         }
     }

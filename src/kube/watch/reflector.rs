@@ -24,6 +24,7 @@ use napkeeper_api::types::orphan_sweep::OrphanSweep;
 use napkeeper_api::types::scheduler_configuration::SchedulerConfiguration;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::cluster::pool::DaemonSet;
+use napkeeper_core::snapshot::delta::Delta;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,44 +45,43 @@ pub(super) fn reflect(
     let reflector = || Reflector::new(kind, client);
     match kind {
         WatchedKind::Pods => reflector().all(pod(clock())),
-        WatchedKind::Nodes => {
-            reflector().all(timed(clock(), |o, c| controller_time::node(o, c).map(WatchedObject::Node)))
-        }
+        WatchedKind::Nodes => reflector().all(timed(clock(), |o, c| controller_time::node(o, c).map(Delta::Node))),
         WatchedKind::NodeClaims => {
-            reflector().all(timed(clock(), |o, c| controller_time::claim(o, c).map(WatchedObject::Claim)))
+            reflector().all(timed(clock(), |o, c| controller_time::claim(o, c).map(Delta::Claim)))
         }
         WatchedKind::NodePools => {
-            reflector().all(|o: &NodePool| read(convert::node_pool(o), |p| WatchedObject::Pool(p.into())))
+            reflector().all(|o: &NodePool| read(convert::node_pool(o), |p| Delta::Pool(p.into())))
         }
         WatchedKind::NodeClasses => {
-            reflector().all(|o: &AKSNodeClass| read(convert::node_class(o), |c| WatchedObject::Class(c.into())))
+            reflector().all(|o: &AKSNodeClass| read(convert::node_class(o), |c| Delta::Class(c.into())))
         }
         WatchedKind::NodeOverlays => {
-            reflector().all(|o: &NodeOverlay| read(convert::node_overlay(o), |o| WatchedObject::Overlay(o.into())))
+            reflector().all(|o: &NodeOverlay| read(convert::node_overlay(o), |o| Delta::Overlay(o.into())))
         }
         WatchedKind::DaemonSets => reflector().all(|o: &apps::v1::DaemonSet| read(convert::daemon_set(o), daemon_set)),
         WatchedKind::OrphanSweeps => {
-            reflector().all(|o: &OrphanSweep| read(convert::sweep(o), |s| WatchedObject::Sweep(s.into())))
+            reflector().all(|o: &OrphanSweep| read(convert::sweep(o), |s| Delta::Sweep(s.into())))
         }
         WatchedKind::OrphanRecords => reflector().all(record),
-        WatchedKind::Volumes => reflector()
-            .all(|o: &core::v1::PersistentVolume| read(convert::volume(o), |v| WatchedObject::Volume(v.into()))),
+        WatchedKind::Volumes => {
+            reflector().all(|o: &core::v1::PersistentVolume| read(convert::volume(o), |v| Delta::Volume(v.into())))
+        }
         WatchedKind::VolumeClaims => reflector().all(|o: &core::v1::PersistentVolumeClaim| {
-            read(convert::volume_claim(o), |c| WatchedObject::VolumeClaim(c.into()))
+            read(convert::volume_claim(o), |c| Delta::VolumeClaim(c.into()))
         }),
-        WatchedKind::StorageClasses => reflector().all(|o: &storage::v1::StorageClass| {
-            read(convert::storage_class(o), |c| WatchedObject::StorageClass(c.into()))
-        }),
+        WatchedKind::StorageClasses => reflector()
+            .all(|o: &storage::v1::StorageClass| read(convert::storage_class(o), |c| Delta::StorageClass(c.into()))),
         WatchedKind::CsiNodes => reflector()
-            .all(|o: &storage::v1::CSINode| read(convert::attach_limits(o), |l| WatchedObject::AttachLimits(l.into()))),
+            .all(|o: &storage::v1::CSINode| read(convert::attach_limits(o), |l| Delta::AttachLimits(l.into()))),
         // Of a Namespace only metadata are read.
         WatchedKind::Namespaces => reflector().all(|o: &PartialObjectMeta<core::v1::Namespace>| {
-            read(convert::namespace(&o.metadata), |space| WatchedObject::Namespace(Arc::new(keyed(space))))
+            read(convert::namespace(&o.metadata), |(key, space)| Delta::Namespace(key, space.into()))
         }),
-        WatchedKind::Services => reflector()
-            .all(|o: &core::v1::Service| read(convert::service(o), |s| WatchedObject::Service(Arc::new(keyed(s))))),
+        WatchedKind::Services => {
+            reflector().all(|o: &core::v1::Service| read(convert::service(o), |(key, s)| Delta::Service(key, s.into())))
+        }
         WatchedKind::Schedulers => reflector().all(|o: &SchedulerConfiguration| {
-            read(convert::scheduler_profiles(o), |s| WatchedObject::Scheduler(Arc::new(keyed(s))))
+            read(convert::scheduler_profiles(o), |(key, s)| Delta::Scheduler(key, s.into()))
         }),
         WatchedKind::Pause => reflector().named(&options.namespace, PAUSE_CONFIG_MAP, |o: &core::v1::ConfigMap| {
             let (held, wrong) = pause(o);
@@ -93,9 +93,9 @@ pub(super) fn reflect(
 /// What is kept of an object, and what is wrong with it.
 type Reading = (Option<WatchedObject>, Option<String>);
 
-fn read<T>(result: Result<T, Violations>, row: impl FnOnce(T) -> WatchedObject) -> Reading {
+fn read<T, R: Into<WatchedObject>>(result: Result<T, Violations>, row: impl FnOnce(T) -> R) -> Reading {
     match result {
-        Ok(value) => (Some(row(value)), None),
+        Ok(value) => (Some(row(value).into()), None),
         Err(violations) => (None, Some(violations.to_string())),
     }
 }
@@ -103,7 +103,7 @@ fn read<T>(result: Result<T, Violations>, row: impl FnOnce(T) -> WatchedObject) 
 /// A reading of an object that holds times.
 fn timed<K>(
     clock: Arc<dyn Clock>,
-    convert: impl Fn(&K, &dyn Clock) -> Result<WatchedObject, Violations> + Send + 'static,
+    convert: impl Fn(&K, &dyn Clock) -> Result<Delta, Violations> + Send + 'static,
 ) -> impl Fn(&K) -> Reading + Send + 'static {
     move |object| read(convert(object, &*clock), |row| row)
 }
@@ -111,18 +111,13 @@ fn timed<K>(
 /// A pod that cannot be understood is kept all the same: it runs.
 fn pod(clock: Arc<dyn Clock>) -> impl Fn(&core::v1::Pod) -> Reading + Send + 'static {
     move |object| match controller_time::pod(object, &*clock) {
-        Ok((pod, wrong)) => (Some(WatchedObject::Pod(pod)), wrong.map(|why| why.to_string())),
+        Ok((pod, wrong)) => (Some(Delta::Pod(pod).into()), wrong.map(|why| why.to_string())),
         Err(violations) => (None, Some(violations.to_string())),
     }
 }
 
-/// The key of an object, and what is kept of it, to be shared.
-fn keyed<K, V>((key, value): (K, V)) -> (K, Arc<V>) {
-    (key, Arc::new(value))
-}
-
-fn daemon_set(set: convert::DaemonSet) -> WatchedObject {
-    WatchedObject::DaemonSet(Arc::new((set.key, Arc::new(DaemonSet { shape: set.template.shape }))))
+fn daemon_set(set: convert::DaemonSet) -> Delta {
+    Delta::DaemonSet(set.key, Arc::new(DaemonSet { shape: set.template.shape }))
 }
 
 fn record(object: &OrphanRecord) -> Reading {

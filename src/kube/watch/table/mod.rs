@@ -76,7 +76,7 @@ impl ObjectTable {
             return;
         }
         let old = objects.remove(&id);
-        if let Some(WatchedObject::Pod(pod)) = &mut seen.object {
+        if let Some(WatchedObject::Put(Delta::Pod(pod))) = &mut seen.object {
             self.interner.share(pod);
             id = ObjectId::of(&pod.key);
         }
@@ -90,7 +90,8 @@ impl ObjectTable {
         let row = seen.object.clone();
         self.state(kind).objects.insert(id, seen);
         match (old, row) {
-            (old, Some(row)) if old.as_ref() != Some(&row) => Self::changed(&row, events),
+            (Some(old), Some(row)) if old == row => {}
+            (_, Some(WatchedObject::Put(put))) => events.push(WatchEvent::Changed(put)),
             (Some(old), None) => Self::gone(&old, events),
             _ => {}
         }
@@ -133,50 +134,28 @@ impl ObjectTable {
         }
     }
 
-    /// An object is new or has changed.
-    fn changed(row: &WatchedObject, events: &mut Vec<WatchEvent>) {
-        let delta = match row {
-            WatchedObject::Pod(pod) => Some(Delta::Pod(Arc::clone(pod))),
-            WatchedObject::Node(node) => Some(Delta::Node(Arc::clone(node))),
-            WatchedObject::Claim(claim) => Some(Delta::Claim(Arc::clone(claim))),
-            WatchedObject::Pool(pool) => Some(Delta::Pool(Arc::clone(pool))),
-            WatchedObject::Class(class) => Some(Delta::Class(Arc::clone(class))),
-            WatchedObject::Overlay(overlay) => Some(Delta::Overlay(Arc::clone(overlay))),
-            WatchedObject::DaemonSet(set) => Some(Delta::DaemonSet(set.0.clone(), Arc::clone(&set.1))),
-            WatchedObject::Sweep(sweep) => Some(Delta::Sweep(Arc::clone(sweep))),
-            WatchedObject::Volume(volume) => Some(Delta::Volume(Arc::clone(volume))),
-            WatchedObject::VolumeClaim(claim) => Some(Delta::VolumeClaim(Arc::clone(claim))),
-            WatchedObject::StorageClass(class) => Some(Delta::StorageClass(Arc::clone(class))),
-            WatchedObject::AttachLimits(limits) => Some(Delta::AttachLimits(Arc::clone(limits))),
-            WatchedObject::Service(service) => Some(Delta::Service(service.0.clone(), Arc::clone(&service.1))),
-            WatchedObject::Scheduler(profiles) => Some(Delta::Scheduler(profiles.0.clone(), Arc::clone(&profiles.1))),
-            WatchedObject::Namespace(space) => Some(Delta::Namespace(space.0.clone(), Arc::clone(&space.1))),
-            WatchedObject::Record(_) | WatchedObject::Pause(_) => None,
-        };
-        events.extend(delta.map(WatchEvent::Changed));
-    }
-
     /// An object is gone.
     fn gone(row: &WatchedObject, events: &mut Vec<WatchEvent>) {
-        let delta = match row {
-            WatchedObject::Pod(pod) => Some(Delta::PodGone(pod.key.clone())),
-            WatchedObject::Node(node) => Some(Delta::NodeGone(node.name.clone())),
-            WatchedObject::Claim(claim) => Some(Delta::ClaimGone(claim.name.clone())),
-            WatchedObject::Pool(pool) => Some(Delta::PoolGone(pool.name.clone())),
-            WatchedObject::Class(class) => Some(Delta::ClassGone(class.name.clone())),
-            WatchedObject::Overlay(overlay) => Some(Delta::OverlayGone(overlay.name.clone())),
-            WatchedObject::DaemonSet(set) => Some(Delta::DaemonSetGone(set.0.clone())),
-            WatchedObject::Sweep(sweep) => Some(Delta::SweepGone(sweep.name.clone())),
-            WatchedObject::Volume(volume) => Some(Delta::VolumeGone(volume.name.clone())),
-            WatchedObject::VolumeClaim(claim) => Some(Delta::VolumeClaimGone(claim.key.clone())),
-            WatchedObject::StorageClass(class) => Some(Delta::StorageClassGone(class.name.clone())),
-            WatchedObject::AttachLimits(limits) => Some(Delta::AttachLimitsGone(limits.node.clone())),
-            WatchedObject::Service(service) => Some(Delta::ServiceGone(service.0.clone())),
-            WatchedObject::Scheduler(profiles) => Some(Delta::SchedulerGone(profiles.0.clone())),
-            WatchedObject::Namespace(space) => Some(Delta::NamespaceGone(space.0.clone())),
-            WatchedObject::Record(_) | WatchedObject::Pause(_) => None,
-        };
-        events.extend(delta.map(WatchEvent::Changed));
+        let WatchedObject::Put(put) = row else { return };
+        events.push(WatchEvent::Changed(match put {
+            Delta::Pod(pod) => Delta::PodGone(pod.key.clone()),
+            Delta::Node(node) => Delta::NodeGone(node.name.clone()),
+            Delta::Claim(claim) => Delta::ClaimGone(claim.name.clone()),
+            Delta::Pool(pool) => Delta::PoolGone(pool.name.clone()),
+            Delta::Class(class) => Delta::ClassGone(class.name.clone()),
+            Delta::Overlay(overlay) => Delta::OverlayGone(overlay.name.clone()),
+            Delta::DaemonSet(key, _) => Delta::DaemonSetGone(key.clone()),
+            Delta::Sweep(sweep) => Delta::SweepGone(sweep.name.clone()),
+            Delta::Volume(volume) => Delta::VolumeGone(volume.name.clone()),
+            Delta::VolumeClaim(claim) => Delta::VolumeClaimGone(claim.key.clone()),
+            Delta::StorageClass(class) => Delta::StorageClassGone(class.name.clone()),
+            Delta::AttachLimits(limits) => Delta::AttachLimitsGone(limits.node.clone()),
+            Delta::Service(key, _) => Delta::ServiceGone(key.clone()),
+            Delta::Scheduler(name, _) => Delta::SchedulerGone(name.clone()),
+            Delta::Namespace(name, _) => Delta::NamespaceGone(name.clone()),
+            // What is gone already is not kept, and these two are of no single object.
+            _ => return,
+        }));
     }
 
     /// Changes that depend on all objects of a kind: durable records, and the pause switch. There are none before the kind

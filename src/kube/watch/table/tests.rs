@@ -28,7 +28,7 @@ fn wire<T: serde::de::DeserializeOwned>(value: Value) -> T {
 }
 
 /// One of a few variants of an object of a kind. Some pods cannot be understood.
-fn row(kind: WatchedKind, name: &str, variant: u8) -> Option<WatchedObject> {
+fn row(kind: WatchedKind, name: &str, variant: u8) -> Option<Delta> {
     let meta = json!({ "name": name, "namespace": "default", "uid": name });
     let bare = json!({ "name": name, "uid": name });
     match kind {
@@ -40,19 +40,19 @@ fn row(kind: WatchedKind, name: &str, variant: u8) -> Option<WatchedObject> {
             let operator = if variant == 5 { "Perhaps" } else { "Exists" };
             let pod = json!({ "metadata": meta, "status": { "conditions": waits }, "spec": {
                 "containers": [], "volumes": volumes, "nodeName": node, "tolerations": [{ "operator": operator }] } });
-            controller_time::pod(&wire(pod), &Real).ok().map(|(pod, _)| WatchedObject::Pod(pod))
+            controller_time::pod(&wire(pod), &Real).ok().map(|(pod, _)| Delta::Pod(pod))
         }
         WatchedKind::Nodes => {
             let id = format!("azure:///subscriptions/s/{}", variant % 3);
             let node = json!({ "metadata": bare, "spec": { "providerID": id } });
-            controller_time::node(&wire(node), &Real).ok().map(WatchedObject::Node)
+            controller_time::node(&wire(node), &Real).ok().map(Delta::Node)
         }
         WatchedKind::Volumes => {
             let term = json!({ "matchExpressions": [
                 { "key": "topology.kubernetes.io/zone", "operator": "In", "values": [format!("z{}", variant % 2)] }] });
             let affinity = json!({ "required": { "nodeSelectorTerms": [term] } });
             let volume = json!({ "metadata": bare, "spec": { "nodeAffinity": affinity } });
-            convert::volume(&wire(volume)).ok().map(|v| WatchedObject::Volume(v.into()))
+            convert::volume(&wire(volume)).ok().map(|v| Delta::Volume(v.into()))
         }
         WatchedKind::VolumeClaims => {
             let volume = (variant < 4).then(|| format!("x{}", variant % 3));
@@ -60,18 +60,18 @@ fn row(kind: WatchedKind, name: &str, variant: u8) -> Option<WatchedObject> {
             let metadata = json!({ "name": name, "namespace": "default", "uid": name,
                 "annotations": { "pv.kubernetes.io/bind-completed": "yes" } });
             let claim = json!({ "metadata": metadata, "spec": spec });
-            convert::volume_claim(&wire(claim)).ok().map(|c| WatchedObject::VolumeClaim(c.into()))
+            convert::volume_claim(&wire(claim)).ok().map(|c| Delta::VolumeClaim(c.into()))
         }
         WatchedKind::NodeOverlays => {
             let spec = json!({ "requirements": [], "price": variant.to_string() });
             convert::node_overlay(&wire(json!({ "metadata": bare, "spec": spec })))
                 .ok()
-                .map(|o| WatchedObject::Overlay(o.into()))
+                .map(|o| Delta::Overlay(o.into()))
         }
         WatchedKind::CsiNodes => {
             let driver = json!({ "name": "d", "nodeID": name, "allocatable": { "count": variant } });
             let node = json!({ "metadata": bare, "spec": { "drivers": [driver] } });
-            convert::attach_limits(&wire(node)).ok().map(|l| WatchedObject::AttachLimits(l.into()))
+            convert::attach_limits(&wire(node)).ok().map(|l| Delta::AttachLimits(l.into()))
         }
         WatchedKind::Services | WatchedKind::Schedulers | WatchedKind::Namespaces => row_of_kin(kind, name, variant),
         _ => {
@@ -79,19 +79,19 @@ fn row(kind: WatchedKind, name: &str, variant: u8) -> Option<WatchedObject> {
             let zone = json!({ "key": "topology.kubernetes.io/zone", "values": [format!("z{variant}")] });
             let class = json!({ "metadata": bare, "provisioner": "p", "volumeBindingMode": mode,
                 "allowedTopologies": [{ "matchLabelExpressions": [zone] }] });
-            convert::storage_class(&wire(class)).ok().map(|c| WatchedObject::StorageClass(c.into()))
+            convert::storage_class(&wire(class)).ok().map(|c| Delta::StorageClass(c.into()))
         }
     }
 }
 
 /// The same, of kinds by which pods know each other.
-fn row_of_kin(kind: WatchedKind, name: &str, variant: u8) -> Option<WatchedObject> {
+fn row_of_kin(kind: WatchedKind, name: &str, variant: u8) -> Option<Delta> {
     let meta = json!({ "name": name, "namespace": "default", "uid": name });
     let bare = json!({ "name": name, "uid": name });
     match kind {
         WatchedKind::Services => {
             let service = json!({ "metadata": meta, "spec": { "selector": { "variant": variant.to_string() } } });
-            convert::service(&wire(service)).ok().map(|(key, s)| WatchedObject::Service(Arc::new((key, s.into()))))
+            convert::service(&wire(service)).ok().map(|(key, s)| Delta::Service(key, s.into()))
         }
         WatchedKind::Schedulers => {
             let skew = variant + 1;
@@ -101,11 +101,11 @@ fn row_of_kin(kind: WatchedKind, name: &str, variant: u8) -> Option<WatchedObjec
             );
             let object = json!({ "metadata": bare, "spec": { "rawConfig": raw } });
             let read = convert::scheduler_profiles(&wire(object));
-            read.ok().map(|(name, s)| WatchedObject::Scheduler(Arc::new((name, s.into()))))
+            read.ok().map(|(name, s)| Delta::Scheduler(name, s.into()))
         }
         WatchedKind::Namespaces => {
             let metadata = json!({ "name": name, "labels": { "variant": variant.to_string() } });
-            convert::namespace(&wire(metadata)).ok().map(|(n, l)| WatchedObject::Namespace(Arc::new((n, l.into()))))
+            convert::namespace(&wire(metadata)).ok().map(|(n, l)| Delta::Namespace(n, l.into()))
         }
         _ => None,
     }
@@ -126,7 +126,7 @@ impl Server {
         if variant >= 8 {
             return self.objects.remove(&(kind, id.clone())).map(|_| ReflectorEvent::Gone(id));
         }
-        let row = row(kind, &id.name, variant);
+        let row = row(kind, &id.name, variant).map(WatchedObject::from);
         let wrong = row.is_none().then(|| "wrong".to_owned());
         let seen = ObjectState { version: self.version.to_string().into(), object: row, wrong: wrong.map(Into::into) };
         self.objects.insert((kind, id.clone()), seen.clone());
@@ -212,7 +212,7 @@ fn what_is_watched_of_volumes_says_where_a_pod_can_run() {
     let mut put = |kind: WatchedKind, name: &str, variant: u8| {
         let id = ObjectId { namespace: "".into(), name: name.into() };
         let version = format!("{variant}").into();
-        let seen = ObjectState { version, object: row(kind, name, variant), wrong: None };
+        let seen = ObjectState { version, object: row(kind, name, variant).map(Into::into), wrong: None };
         take(&mut table, &mut snapshot, kind, ReflectorEvent::Seen(id, seen));
         let pod = snapshot.pods().values().next().cloned().unwrap();
         volume_needs(&snapshot, &pod).map(|needs| needs.alternatives).map_err(|trouble| trouble.to_string())
@@ -252,7 +252,11 @@ fn deletions_are_paused_while_a_record_cannot_be_read() {
 fn a_kind_that_need_not_be_there_is_listed_without_being_there() {
     let mut table = ObjectTable::new([WatchedKind::NodeOverlays]);
     assert_eq!(table.apply(WatchedKind::NodeOverlays, ReflectorEvent::Absent), [WatchEvent::Synced]);
-    let seen = || ObjectState { version: "1".into(), object: row(WatchedKind::NodeOverlays, "o", 1), wrong: None };
+    let seen = || ObjectState {
+        version: "1".into(),
+        object: row(WatchedKind::NodeOverlays, "o", 1).map(Into::into),
+        wrong: None,
+    };
     let id = ObjectId { namespace: "".into(), name: "o".into() };
     // The definition is installed, and taken away again.
     let mut events = table.apply(WatchedKind::NodeOverlays, ReflectorEvent::ListStarted);
