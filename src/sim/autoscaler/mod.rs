@@ -135,7 +135,7 @@ impl Autoscaler {
             vms: BTreeMap::new(),
             ordered: 0,
             agenda: setup.actions.iter().enumerate().map(action).collect(),
-            jobs: SuspendedJobs::new(setup.suspended.iter().cloned()),
+            jobs: SuspendedJobs::new(setup.manifests.suspended.iter().cloned()),
             disks: 0,
             wake: None,
             scan_from: setup.at,

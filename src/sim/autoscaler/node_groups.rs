@@ -79,12 +79,13 @@ pub(super) fn node_groups(
     resource_group: &ArmId,
 ) -> Result<Vec<NodeGroup>, SetupError> {
     let types: BTreeMap<_, _> = start
+        .manifests
         .classes
         .iter()
         .map(|class| (&class.name, instance_types(region, class, &InstanceTypeOptions::default())))
         .collect();
     let pools: Vec<(&NodePool, &[Arc<InstanceType>])> =
-        start.pools.iter().filter_map(|pool| Some((pool, types.get(&pool.class)?.as_slice()))).collect();
+        start.manifests.pools.iter().filter_map(|pool| Some((pool, types.get(&pool.class)?.as_slice()))).collect();
     let spot = pools.iter().any(|(p, _)| p.requirements.allows(labels::CAPACITY_TYPE, Some("spot")));
     let mut groups = Vec::new();
     let general = pools.first().map_or(&[][..], |(_, types)| *types);
@@ -128,7 +129,7 @@ fn on_demand(instance: &InstanceType) -> Option<HourlyPrice> {
 
 /// For every workload that requests GPUs, the cheapest size on which a NodePool would run it.
 fn gpu_types<'t>(start: &WorldSetup, pools: &[(&NodePool, &'t [Arc<InstanceType>])]) -> Vec<&'t InstanceType> {
-    let workloads = start.workloads.iter().chain(&start.suspended);
+    let workloads = start.manifests.workloads.iter().chain(&start.manifests.suspended);
     let shapes: BTreeSet<&PodShape> = workloads.map(|(_, w)| &*w.template.shape).filter(|s| asks_for_gpus(s)).collect();
     let mut chosen: Vec<&InstanceType> = Vec::new();
     for shape in shapes {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::workload::{BudgetLimit, DiskRequest, PodBudget, PodTemplate, Workload, WorkloadKind};
+use crate::world::Manifests;
 use crate::world::ShortageSpec;
 use napkeeper_core::catalog::{Arch, CapacityType, OfferedSize, SizeName};
 use napkeeper_core::model::amounts::money::HourlyPrice;
@@ -90,14 +91,12 @@ fn start(workloads: Vec<(&str, Workload)>) -> WorldSetup {
         region: Region::new("westeurope").unwrap(),
         seed: 1,
         at: "2026-08-03T00:00:00Z".parse().unwrap(),
-        pools: vec![pool("general", one_of(labels::ARCH, &["amd64"]))],
-        classes: vec![class()],
-        sweeps: Vec::new(),
-        daemon_sets: Vec::new(),
-        workloads: workloads.into_iter().map(|(name, w)| (key(name), w)).collect(),
-        overlays: Vec::new(),
-        suspended: Vec::new(),
-        budgets: Vec::new(),
+        manifests: Manifests {
+            pools: vec![pool("general", one_of(labels::ARCH, &["amd64"]))],
+            classes: vec![class()],
+            workloads: workloads.into_iter().map(|(name, w)| (key(name), w)).collect(),
+            ..Manifests::default()
+        },
         system_nodes: 1,
         actions: Vec::new(),
         deletion_rules: DeletionRules::default(),
@@ -218,11 +217,11 @@ fn gpu_job() -> WorldSetup {
     training.tolerations = vec![Toleration { key: Some(Arc::from("nvidia.com/gpu")), value: None, effect: None }];
     let kind = WorkloadKind::Job { parallelism: 2, completions: 2, run_for: hours(1) };
     let mut start = start(vec![("web", deployment(shape("web", 500), 2))]);
-    start.pools[0].requirements.add(labels::SKU_FAMILY, Requirement::any_of(["D"]));
+    start.manifests.pools[0].requirements.add(labels::SKU_FAMILY, Requirement::any_of(["D"]));
     let mut gpus = one_of(labels::SKU_FAMILY, &["N"]);
     gpus.add(labels::CAPACITY_TYPE, Requirement::any_of(["on-demand"]));
-    start.pools.push(NodePool { taints: vec![gpu("nvidia.com/gpu")], ..pool("gpu", gpus) });
-    start.suspended = vec![(key("training"), Workload { template: PodTemplate::new(training), kind })];
+    start.manifests.pools.push(NodePool { taints: vec![gpu("nvidia.com/gpu")], ..pool("gpu", gpus) });
+    start.manifests.suspended = vec![(key("training"), Workload { template: PodTemplate::new(training), kind })];
     start.actions = vec![(hours(1), Action::StartJob { workload: key("training") })];
     start
 }
@@ -277,7 +276,7 @@ fn without_spot_quota_or_leave_nodes_are_bought_at_the_full_price() {
     let mut starved = load();
     starved.actions = vec![(SignedDuration::ZERO, Action::NoCapacity(shortage))];
     let mut forbidden = load();
-    forbidden.pools[0].requirements.add(labels::CAPACITY_TYPE, Requirement::any_of(["on-demand"]));
+    forbidden.manifests.pools[0].requirements.add(labels::CAPACITY_TYPE, Requirement::any_of(["on-demand"]));
     for start in [quota, refused, starved, forbidden] {
         let baseline = run(&catalog(), &start, hours(1)).unwrap();
         assert_eq!((baseline.cost, baseline.unplaced_pods), (baseline.cost_on_demand, 0), "{:?}", start.actions);
@@ -289,10 +288,10 @@ fn without_spot_quota_or_leave_nodes_are_bought_at_the_full_price() {
 fn labels_that_the_node_pools_share_are_on_the_nodes() {
     let selector = one_of("team", &["a"]);
     let mut start = start(vec![("one", deployment(PodShape { selector, ..shape("one", 1000) }, 1))]);
-    start.pools[0].labels.insert(Arc::from("team"), Arc::from("a"));
-    start.pools[0].requirements.add("team", Requirement::any_of(["a"]));
+    start.manifests.pools[0].labels.insert(Arc::from("team"), Arc::from("a"));
+    start.manifests.pools[0].requirements.add("team", Requirement::any_of(["a"]));
     assert_eq!(run(&catalog(), &start, hours(1)).unwrap().unplaced_pods, 0);
-    start.pools.push(pool("other", one_of(labels::ARCH, &["amd64"])));
+    start.manifests.pools.push(pool("other", one_of(labels::ARCH, &["amd64"])));
     assert_eq!(run(&catalog(), &start, hours(1)).unwrap().unplaced_pods, 1);
 }
 
@@ -308,7 +307,7 @@ fn a_budget_that_allows_no_eviction_keeps_its_node() {
         selector: one_of("app", &["guarded"]),
         limit: BudgetLimit::MaxUnavailable(0),
     };
-    start.budgets = vec![(key("guarded"), budget)];
+    start.manifests.budgets = vec![(key("guarded"), budget)];
     let held = after(&start, hours(3));
     assert_eq!((running(&free), running(&held)), (3, 3));
     assert_eq!((own_nodes(&free).len(), own_nodes(&held).len()), (1, 2));
@@ -318,7 +317,7 @@ fn a_budget_that_allows_no_eviction_keeps_its_node() {
 fn room_for_daemon_pods_is_kept_on_new_nodes() {
     // 3600 of 3860 thousandths of a core would fit on 4 cores, but not beside the agent.
     let mut start = start(vec![("one", deployment(shape("one", 3600), 1))]);
-    start.daemon_sets = vec![(key("agent"), PodTemplate::new(shape("agent", 300)))];
+    start.manifests.daemon_sets = vec![(key("agent"), PodTemplate::new(shape("agent", 300)))];
     let one = after(&start, hours(1));
     assert_eq!(own_nodes(&one).iter().map(|n| n.capacity.cpu_millis).collect::<Vec<_>>(), [8000]);
     assert_eq!(one.baseline(hours(1)).nodes_launched, 1);

@@ -3,48 +3,19 @@
 use super::check::too_many;
 use super::{MOST_NODES, MOST_PODS, problem};
 use crate::workload::{DiskRequest, PodBudget, PodTemplate, Workload, WorkloadKind};
+use crate::world::Manifests;
 use jiff::SignedDuration;
 use napkeeper_api::convert;
 use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::{Object, Problem, objects};
 use napkeeper_api::yaml::Document;
-use napkeeper_core::catalog::overlay::Overlay;
-use napkeeper_core::model::cluster::pod::Pod;
-use napkeeper_core::model::cluster::pool::{NodeClass, NodePool};
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
-use napkeeper_core::model::names::ObjectKey;
-use napkeeper_core::model::orphans::sweep::Sweep;
 use napkeeper_core::model::support::spelling::nearest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How long the pods of a Job run that does not say it.
 const RUN_FOR: SignedDuration = SignedDuration::from_mins(10);
-
-/// The objects of a folder that a world knows.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Manifests {
-    /// NodePools.
-    pub pools: Vec<NodePool>,
-    /// AKSNodeClasses.
-    pub classes: Vec<NodeClass>,
-    /// NodeOverlays.
-    pub overlays: Vec<Overlay>,
-    /// OrphanSweeps.
-    pub sweeps: Vec<Sweep>,
-    /// DaemonSets.
-    pub daemon_sets: Vec<(ObjectKey, PodTemplate)>,
-    /// Deployments, StatefulSets and Jobs.
-    pub workloads: Vec<(ObjectKey, Workload)>,
-    /// Jobs with `spec.suspend: true`.
-    pub suspended: Vec<(ObjectKey, Workload)>,
-    /// PodDisruptionBudgets.
-    pub budgets: Vec<(ObjectKey, PodBudget)>,
-    /// Pods without an owner. They are not simulated, and counted among what is skipped.
-    pub pods: Vec<Pod>,
-    /// How many objects of other kinds there are, by `apiVersion kind`.
-    pub skipped: BTreeMap<String, usize>,
-}
 
 impl Manifests {
     /// Gathers the objects of documents.

@@ -10,10 +10,10 @@ mod read;
 #[cfg(test)]
 mod tests;
 
+pub use crate::world::Manifests;
 use crate::world::{Action, WorldSetup};
 pub use check::check;
 use jiff::{SignedDuration, Timestamp};
-pub use manifests::Manifests;
 use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Problem;
 use napkeeper_api::yaml::Document;
@@ -112,14 +112,7 @@ impl Scenario {
             region: self.region.clone(),
             seed: self.seed,
             at: self.start,
-            pools: manifests.pools,
-            classes: manifests.classes,
-            overlays: manifests.overlays,
-            sweeps: manifests.sweeps,
-            daemon_sets: manifests.daemon_sets,
-            workloads: manifests.workloads,
-            suspended: manifests.suspended,
-            budgets: manifests.budgets,
+            manifests,
             system_nodes: self.system_nodes,
             actions: self.actions(),
             deletion_rules: DeletionRules::all(),

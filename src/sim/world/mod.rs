@@ -29,7 +29,7 @@ use napkeeper_core::catalog::RegionCatalog;
 use napkeeper_core::model::azure::cloud::CloudResource;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
 pub use orphan_summary::{CollectedOrphan, KeptResource, OrphanSummary};
-pub use setup::{SetupError, WorldSetup};
+pub use setup::{Manifests, SetupError, WorldSetup};
 pub(crate) use setup::{identity, install_objects, region_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;

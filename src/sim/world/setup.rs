@@ -11,7 +11,7 @@ use crate::workload::{PodBudget, PodTemplate, SuspendedJobs, Workload};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::overlay::Overlay;
 use napkeeper_core::catalog::{Catalog, RegionCatalog, capacity, overhead};
-use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
+use napkeeper_core::model::cluster::pod::{Labels, Pod, Taint, TaintEffect};
 use napkeeper_core::model::cluster::pool::{NodeClass, NodePool};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, NameError, NodeName, ObjectKey, ProviderId, Region, Zone};
@@ -20,15 +20,9 @@ use napkeeper_core::model::settings::{ClusterIdentity, DeletionRules, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The initial state of a world.
-#[derive(Debug, Clone)]
-pub struct WorldSetup {
-    /// The region.
-    pub region: Region,
-    /// The seed of all random choices.
-    pub seed: u64,
-    /// The first instant.
-    pub at: Timestamp,
+/// The objects of a folder that a world knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Manifests {
     /// NodePools.
     pub pools: Vec<NodePool>,
     /// AKSNodeClasses.
@@ -39,12 +33,29 @@ pub struct WorldSetup {
     pub sweeps: Vec<Sweep>,
     /// DaemonSets.
     pub daemon_sets: Vec<(ObjectKey, PodTemplate)>,
-    /// Deployments, StatefulSets and Jobs that run from the setup.
+    /// Deployments, StatefulSets and Jobs.
     pub workloads: Vec<(ObjectKey, Workload)>,
-    /// Jobs that an action starts.
+    /// Jobs with `spec.suspend: true`.
     pub suspended: Vec<(ObjectKey, Workload)>,
     /// PodDisruptionBudgets.
     pub budgets: Vec<(ObjectKey, PodBudget)>,
+    /// Pods without an owner. They are not simulated, and counted among what is skipped.
+    pub pods: Vec<Pod>,
+    /// How many objects of other kinds there are, by `apiVersion kind`.
+    pub skipped: BTreeMap<String, usize>,
+}
+
+/// The initial state of a world.
+#[derive(Debug, Clone)]
+pub struct WorldSetup {
+    /// The region.
+    pub region: Region,
+    /// The seed of all random choices.
+    pub seed: u64,
+    /// The first instant.
+    pub at: Timestamp,
+    /// Its objects.
+    pub manifests: Manifests,
     /// Nodes of AKS's own system pool, which is not managed here.
     pub system_nodes: u32,
     /// What happens, and when after the setup.
@@ -119,7 +130,7 @@ impl World {
             accounting: Accounting::default(),
             timeline: Timeline::default(),
             agenda: BTreeMap::new(),
-            jobs: SuspendedJobs::new(setup.suspended.iter().cloned()),
+            jobs: SuspendedJobs::new(setup.manifests.suspended.iter().cloned()),
             injected: InjectedState::default(),
             launch_reasons: None,
         };
@@ -138,23 +149,23 @@ pub(crate) fn install_objects(
     group: &ArmId,
     setup: WorldSetup,
 ) -> Result<(), SetupError> {
-    let now = setup.at;
-    for class in setup.classes {
+    let (now, manifests) = (setup.at, setup.manifests);
+    for class in manifests.classes {
         cluster.apply_class(class);
     }
-    for pool in setup.pools {
+    for pool in manifests.pools {
         cluster.apply_pool(pool);
     }
-    for overlay in setup.overlays {
+    for overlay in manifests.overlays {
         cluster.apply_overlay(overlay);
     }
-    for sweep in setup.sweeps {
+    for sweep in manifests.sweeps {
         cluster.apply_sweep(sweep);
     }
-    for (key, template) in &setup.daemon_sets {
+    for (key, template) in &manifests.daemon_sets {
         cluster.apply_daemon_set(key.clone(), template, now);
     }
-    for (key, budget) in setup.budgets {
+    for (key, budget) in manifests.budgets {
         cluster.apply_budget(key, budget);
     }
     for i in 0..setup.system_nodes {
@@ -162,7 +173,7 @@ pub(crate) fn install_objects(
             cluster.add_unmanaged_node(node, now);
         }
     }
-    for (key, workload) in setup.workloads {
+    for (key, workload) in manifests.workloads {
         cluster.apply_workload(key, workload, now);
     }
     Ok(())

@@ -7,7 +7,9 @@ use super::{AFTERWARDS, FAULTS, Hazard};
 use crate::cluster::ClusterListing;
 use crate::random::Random;
 use crate::workload::Workload;
-use crate::world::{Action, Crash, CrashPoint, InjectedFault, ShortageSpec, SoleUser, WorldSetup, WriteSide};
+use crate::world::{
+    Action, Crash, CrashPoint, InjectedFault, Manifests, ShortageSpec, SoleUser, WorldSetup, WriteSide,
+};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::azure::cloud::ResourceKind;
@@ -56,14 +58,13 @@ pub fn history(seed: u64) -> History {
         region: known(Region::new("westeurope")),
         seed,
         at: Timestamp::from_second(1_785_736_800).unwrap_or_default(),
-        pools: vec![pool("general", 10, &["on-demand", "spot"], 160), pool("spot", 50, &["spot"], 48)],
-        classes: vec![class()],
-        sweeps,
-        daemon_sets: Vec::new(),
-        workloads: if mode == ControllerMode::Companion { Vec::new() } else { workloads },
-        overlays: Vec::new(),
-        suspended: Vec::new(),
-        budgets: Vec::new(),
+        manifests: Manifests {
+            pools: vec![pool("general", 10, &["on-demand", "spot"], 160), pool("spot", 50, &["spot"], 48)],
+            classes: vec![class()],
+            sweeps,
+            workloads: if mode == ControllerMode::Companion { Vec::new() } else { workloads },
+            ..Manifests::default()
+        },
         system_nodes: 2,
         actions: history.actions,
         deletion_rules: DeletionRules::all(),

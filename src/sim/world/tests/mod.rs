@@ -2,7 +2,7 @@
 
 mod stories;
 
-use super::{Action, World, WorldSetup};
+use super::{Action, Manifests, World, WorldSetup};
 use crate::workload::{PodTemplate, Workload, WorkloadKind};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::Catalog;
@@ -90,17 +90,16 @@ fn mk_start(seed: u64) -> WorldSetup {
         region: Region::new("westeurope").unwrap(),
         seed,
         at: "2026-08-03T06:00:00Z".parse::<Timestamp>().unwrap(),
-        pools: vec![
-            mk_pool("general-purpose", 10, &["on-demand", "spot"], 100),
-            mk_pool("spot-preferred", 50, &["spot"], 50),
-        ],
-        classes: vec![mk_class()],
-        sweeps: vec![mk_sweep(SweepMode::Collect)],
-        daemon_sets: Vec::new(),
-        workloads: vec![mk_deployment("inflate", 10, 1000, 1024)],
-        overlays: Vec::new(),
-        suspended: Vec::new(),
-        budgets: Vec::new(),
+        manifests: Manifests {
+            pools: vec![
+                mk_pool("general-purpose", 10, &["on-demand", "spot"], 100),
+                mk_pool("spot-preferred", 50, &["spot"], 50),
+            ],
+            classes: vec![mk_class()],
+            sweeps: vec![mk_sweep(SweepMode::Collect)],
+            workloads: vec![mk_deployment("inflate", 10, 1000, 1024)],
+            ..Manifests::default()
+        },
         system_nodes: 2,
         actions: Vec::new(),
         deletion_rules: DeletionRules::all(),

@@ -102,7 +102,7 @@ fn leaks_are_collected_with_proof_and_the_rest_is_kept() {
 #[test]
 fn an_emptied_api_server_trips_the_breaker() {
     let mut start = mk_start(6);
-    start.workloads = vec![mk_deployment("inflate", 60, 1000, 1024)];
+    start.manifests.workloads = vec![mk_deployment("inflate", 60, 1000, 1024)];
     start.actions = vec![after(60, Action::EmptyApiServer {}), after(60 * 24, Action::Approve {})];
     let world = run(start, days(3));
     print(&world);
@@ -132,7 +132,7 @@ fn every_node_is_counted_by_aks_wherever_the_controller_crashes() {
     use crate::world::{Crash, CrashPoint, WriteSide};
     for (write, side) in (0..14).flat_map(|n| [(n, WriteSide::Before), (n, WriteSide::After)]) {
         let mut start = mk_start(8);
-        start.workloads = vec![mk_deployment("inflate", 1, 1000, 1024)];
+        start.manifests.workloads = vec![mk_deployment("inflate", 1, 1000, 1024)];
         let mut world = World::new(catalog(), start).unwrap();
         world.set_billing(true);
         let down_for = SignedDuration::from_mins(1);
@@ -151,7 +151,7 @@ fn every_node_is_counted_by_aks_wherever_the_controller_crashes() {
 #[test]
 fn an_extension_that_azure_refuses_is_put_again_and_holds_no_node_up() {
     let mut start = mk_start(8);
-    start.workloads = vec![mk_deployment("inflate", 1, 1000, 1024)];
+    start.manifests.workloads = vec![mk_deployment("inflate", 1, 1000, 1024)];
     let mut world = World::new(catalog(), start).unwrap();
     world.set_billing(true);
     world.run_until(world.now() + SignedDuration::from_secs(20)).unwrap();
@@ -175,7 +175,7 @@ fn mk_fleet(seed: u64, replicas: u64) -> WorldSetup {
     fleet.limits = Limits { nodes: Some(7), resources: BTreeMap::new() };
     fleet.replicas = Some(replicas);
     fleet.disruption.budgets = vec![Budget { nodes: BudgetNodes::Count(1), reasons: None, window: None }];
-    start.pools.push(fleet);
+    start.manifests.pools.push(fleet);
     start
 }
 
@@ -262,7 +262,7 @@ fn a_fleet_comes_up_whatever_azure_refuses_and_wherever_the_controller_crashes()
 #[test]
 fn why_a_fleet_lacks_nodes_is_told_once() {
     let mut start = mk_fleet(11, 9);
-    start.workloads.clear();
+    start.manifests.workloads.clear();
     let world = run(start, 2);
     assert_eq!(fleet_of(&world), (7, 7));
     assert_eq!(told(&world, EventKind::Waiting, "fleet", "2 nodes are missing: its limits are reached"), 1);
@@ -292,7 +292,7 @@ fn an_overlay_turns_what_is_bought_and_one_that_is_left_out_is_told() {
     let plain = run(mk_start(12), 1);
     assert!(!versions(&plain).iter().any(|size| size.ends_with("_v3")), "{:?}", versions(&plain));
     let mut start = mk_start(12);
-    start.overlays = vec![overlay("old", "3", "-90%"), overlay("again", "3", "-10%")];
+    start.manifests.overlays = vec![overlay("old", "3", "-90%"), overlay("again", "3", "-10%")];
     let world = run(start, 1);
     assert!(versions(&world).iter().all(|size| size.ends_with("_v3")), "{:?}", versions(&world));
     assert_eq!(told(&world, EventKind::Kept, "again", "NodeOverlay old has the same weight and also sets price"), 1);
@@ -316,10 +316,10 @@ fn what_is_reserved_is_used_first_and_again_once_it_is_free() {
     let mut start = mk_start(9);
     let mut pool = mk_pool("paid", 0, &["reserved", "on-demand"], 1_000);
     pool.requirements.add_entry(labels::INSTANCE_TYPE, Operator::In, &["Standard_D4s_v5"]).unwrap();
-    start.pools = vec![pool];
-    start.classes = vec![NodeClass { reservations: Some(group.clone()), ..mk_class() }];
+    start.manifests.pools = vec![pool];
+    start.manifests.classes = vec![NodeClass { reservations: Some(group.clone()), ..mk_class() }];
     // Three pods on a node.
-    start.workloads = vec![mk_deployment("inflate", 6, 1_000, 1_024)];
+    start.manifests.workloads = vec![mk_deployment("inflate", 6, 1_000, 1_024)];
     let size = VmSize::new("Standard_D4s_v5").unwrap();
     let zone = Some(Zone::of(&start.region, 2));
     let reserve = |capacity| Action::Reserve { group: group.clone(), size: size.clone(), zone: zone.clone(), capacity };
