@@ -194,3 +194,113 @@ impl<'de> VariantAccess<'de> for Variant<'de, '_> {
         self.content(|content| content.deserialize_any(visitor))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde::Deserialize;
+    use serde_json::json;
+    use std::collections::BTreeMap;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "camelCase", deny_unknown_fields)]
+    struct Sample {
+        name: Option<String>,
+        count: u8,
+        rate: f64,
+        list: Vec<(u8, bool)>,
+        map: BTreeMap<String, i64>,
+        action: Action,
+        any: Value,
+        #[serde(default)]
+        unit: (),
+    }
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    #[serde(rename_all = "camelCase", deny_unknown_fields)]
+    enum Action {
+        Stop,
+        Scale(u32),
+        Move { to: String },
+        Pair(u8, u8),
+    }
+
+    fn action() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(json!("stop")),
+            Just(json!({ "stop": null })),
+            Just(json!({ "scale": 3 })),
+            Just(json!({ "move": { "to": "zone" } })),
+            Just(json!({ "pair": [1, 2] })),
+        ]
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(Value::Null),
+            Just(json!(true)),
+            Just(json!(-1)),
+            Just(json!(300)),
+            Just(json!(1.5)),
+            Just(json!("text")),
+            Just(json!([])),
+            Just(json!([1, true, 2])),
+            Just(json!({})),
+            Just(json!({ "a": 1, "b": 2 })),
+            action(),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn values_and_messages_are_those_of_serde_json(
+            action in action(),
+            at in prop::sample::select(vec![
+                "", "/name", "/count", "/rate", "/list", "/list/0", "/list/0/1", "/map", "/map/a", "/action",
+                "/action/move/to", "/action/pair/1", "/action/scale", "/any", "/unit",
+            ]),
+            other in any_value(),
+            unknown in any::<bool>(),
+        ) {
+            let mut value = json!({
+                "name": "n", "count": 1, "rate": 1, "list": [[1, true]], "map": { "a": -1 }, "action": action,
+                "any": { "x": [1, "y"] }, "unit": null,
+            });
+            if let Some(place) = value.pointer_mut(at) {
+                *place = other;
+            }
+            if unknown && let Some(fields) = value.as_object_mut() {
+                fields.insert("more".to_owned(), json!(1));
+            }
+            let expected = Sample::deserialize(&value).map_err(|error| error.to_string());
+            prop_assert_eq!(decode::<Sample>(&value).map_err(|error| error.message), expected);
+        }
+    }
+
+    #[test]
+    fn an_error_has_the_path_of_its_field() {
+        let sample = json!({
+            "count": 1, "rate": 1, "list": [[1, true], [2, false]], "map": { "a.b": 1 }, "action": "stop", "any": null,
+        });
+        assert!(decode::<Sample>(&sample).is_ok());
+        for (at, wrong, expected) in [
+            ("/count", json!(300), "count"),
+            ("/list/1/1", json!("no"), "list[1][1]"),
+            ("/list/1", json!([1]), "list[1]"),
+            ("/list/1", json!([1, true, 2]), "list[1]"),
+            ("/map/a.b", json!("x"), "map[a.b]"),
+            ("/action", json!({ "move": { "to": 1 } }), "action.move.to"),
+            ("/action", json!({ "pair": [1, "x"] }), "action.pair[1]"),
+            ("/action", json!({ "fly": 1 }), "action"),
+            ("", json!({}), ""),
+        ] {
+            let mut value = sample.clone();
+            *value.pointer_mut(at).unwrap() = wrong;
+            assert_eq!(decode::<Sample>(&value).unwrap_err().path.to_string(), expected, "{at}");
+        }
+        let mut value = sample;
+        value["more"] = json!(1);
+        assert_eq!(decode::<Sample>(&value).unwrap_err().path.to_string(), "more");
+    }
+}
