@@ -33,9 +33,9 @@ const TRIES: usize = 4;
 /// Seconds are usual; a busy machine may take long.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
-/// So many run at once in one process: each is up to seven programs, and more would only make each other slow. On two
-/// cores, where two tests run at once, nobody waits.
-static TURNS: Semaphore = Semaphore::const_new(2);
+/// So many run at once in one process: each is up to seven programs. Tests mostly wait for what these do, so that two
+/// cores serve three of them; more would make each other slow.
+static TURNS: Semaphore = Semaphore::const_new(3);
 
 /// How much of a control plane runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
