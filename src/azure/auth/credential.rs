@@ -152,9 +152,13 @@ impl CredentialChain {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::{HttpRequest, HttpResponse, Transport, TransportError};
+    use crate::{Azure, AzureSettings};
     use azure_core_1::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
     use azure_core_1::error::ErrorKind;
     use azure_core_1::time::OffsetDateTime;
+    use napkeeper_core::model::errors::FailureCause;
+    use napkeeper_core::model::names::{ArmId, Region};
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// Yields tokens that are good until a second, or fails.
@@ -205,6 +209,34 @@ mod tests {
         credential.prepare("s").await.unwrap();
         assert_eq!(credential.token("s").await.unwrap().secret(), "secret-1");
         assert_eq!(good.1.load(Ordering::SeqCst), 2);
+    }
+
+    /// A wire that nothing must be sent on.
+    #[derive(Debug)]
+    struct Unused;
+
+    #[async_trait::async_trait]
+    impl Transport for Unused {
+        async fn send(&self, request: HttpRequest) -> Result<HttpResponse, TransportError> {
+            panic!("{} is sent without a token", request.url)
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_token_the_group_cannot_be_reached_and_nothing_is_sent() {
+        let settings = AzureSettings {
+            group: ArmId::new("/subscriptions/s/resourceGroups/g").unwrap(),
+            region: Region::new("westeurope").unwrap(),
+            aks: None,
+            vms: None,
+            endpoint: Arc::from("https://management.azure.com"),
+            deadline: Duration::from_secs(5),
+        };
+        let credential = Credential::Chain(CredentialChain::new(vec![("bad", source(None))]));
+        let azure = Azure::new(settings, Arc::new(Unused), credential).unwrap();
+        let error = azure.reach().await.unwrap_err();
+        assert_eq!(error.cause, FailureCause::Unauthenticated);
+        assert!(error.message.contains("not here"), "{error:?}");
     }
 
     #[tokio::test]

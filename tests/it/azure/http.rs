@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use napkeeper_azure::{Azure, AzureSettings, HttpTransport, SettingsError, VmSettings};
 use napkeeper_core::model::azure::cloud::ResourceKind;
-use napkeeper_core::model::errors::{CloudError, CloudErrorCode, EffectError};
+use napkeeper_core::model::errors::{CloudError, CloudErrorCode, EffectError, FailureCause};
 use napkeeper_core::model::names::{ArmId, Region};
 use napkeeper_core::plan::{CloudRequest, NicSpec, Reply};
 use napkeeper_tests::arm::credential;
@@ -44,9 +44,18 @@ async fn served<F>(answer: fn(Request) -> F) -> Azure
 where
     F: Future<Output = Response> + Send + 'static,
 {
+    served_by(Router::new().fallback(answer)).await
+}
+
+/// An adapter to a server that gives everybody this answer.
+async fn served_with(answer: impl Fn() -> Response + Clone + Send + Sync + 'static) -> Azure {
+    served_by(Router::new().fallback(async move || answer())).await
+}
+
+async fn served_by(router: Router) -> Azure {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
+    tokio::spawn(async move { axum::serve(listener, router).await });
     let wire = HttpTransport::new(Duration::from_secs(5)).unwrap();
     Azure::new(settings(&endpoint), Arc::new(wire), credential()).unwrap()
 }
@@ -97,6 +106,22 @@ async fn nobody_at_home_is_unavailable() {
     let error = error(azure.perform(&get(VM)).await);
     assert_eq!(error.code, CloudErrorCode::Unavailable);
     assert!(error.message.contains("no connection"), "{error:?}");
+    assert_eq!(azure.reach().await.unwrap_err().cause, FailureCause::Unreachable);
+}
+
+#[tokio::test]
+async fn whether_the_group_can_be_reached_is_told_from_what_it_refuses() {
+    let reach = async |status: StatusCode, code: &'static str| {
+        let body = format!(r#"{{"error":{{"code":"{code}","message":"m"}}}}"#);
+        let azure = served_with(move || (status, body.clone()).into_response()).await;
+        azure.reach().await.map_err(|error| error.cause)
+    };
+    assert_eq!(reach(StatusCode::UNAUTHORIZED, "InvalidToken").await, Err(FailureCause::Unauthenticated));
+    let absent = StatusCode::NOT_FOUND;
+    assert_eq!(reach(absent, "SubscriptionNotFound").await, Err(FailureCause::SubscriptionNotFound));
+    assert_eq!(reach(absent, "ResourceGroupNotFound").await, Err(FailureCause::ResourceGroupNotFound));
+    assert_eq!(reach(StatusCode::FORBIDDEN, "AuthorizationFailed").await, Ok(()), "what may be read is asked later");
+    assert_eq!(reach(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy").await, Ok(()), "requests that follow are retried");
 }
 
 #[tokio::test]
