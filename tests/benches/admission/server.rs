@@ -54,7 +54,7 @@ impl Server {
 
     /// Waits until pods get hints.
     pub(crate) async fn hints(&self) -> Result<()> {
-        self.process.line("pods get placement hints", STARTS_WITHIN).await?;
+        self.process.line("placement hints enabled", STARTS_WITHIN).await?;
         // The first Snapshot is published right after that line.
         tokio::time::sleep(Duration::from_secs(1)).await;
         Ok(())
