@@ -1,6 +1,6 @@
 //! Decodes JSON values into types, and says which field is wrong.
 //!
-//! The decoders of Kubernetes' types are large, and generic in where their data come from. [`ValueDecoder`] is the one
+//! The decoders of Kubernetes' types are large, and generic in where their data come from. `ValueDecoder` is the one
 //! source of all of them: the decoder of a type is compiled once, and what finds the path costs nothing per type.
 
 use crate::field_path::{Path, Segment};
