@@ -4,7 +4,7 @@
 //! rest.
 
 use crate::arm::client::NoResponse;
-use crate::arm::error::{from_response, outer_code, with_correlation};
+use crate::arm::error::{from_response, outer_code, unreadable_response, with_correlation};
 use crate::arm::pages::ListRequest;
 use crate::client::Azure;
 use napkeeper_core::catalog::live::Lock;
@@ -203,14 +203,14 @@ impl Azure {
 
     async fn permissions(&self, at: &ArmId) -> Result<Vec<Permission>, CloudError> {
         let list = self.authorization(at, "permissions", AUTHORIZATION).await?;
-        list.into_iter().map(|value| serde_json::from_value(value).map_err(|e| unreadable(&e))).collect()
+        list.into_iter().map(|value| serde_json::from_value(value).map_err(unreadable_response)).collect()
     }
 
     async fn deny_assignments(&self) -> Result<Vec<DenyAssignment>, CloudError> {
         let list = self.authorization(&self.settings.group, "denyAssignments", AUTHORIZATION).await?;
         let denial = |value: Value| {
             let properties = &value["properties"];
-            let permissions = serde_json::from_value(properties["permissions"].clone()).map_err(|e| unreadable(&e))?;
+            let permissions = serde_json::from_value(properties["permissions"].clone()).map_err(unreadable_response)?;
             let excluded_principals = properties["excludePrincipals"].as_array().map_or(0, Vec::len);
             Ok(DenyAssignment { name: display_name(&value, "denyAssignmentName"), permissions, excluded_principals })
         };
@@ -275,10 +275,6 @@ fn text(value: &Value) -> String {
 fn display_name(value: &Value, key: &str) -> String {
     let given = value["properties"][key].as_str().filter(|name| !name.is_empty());
     given.map_or_else(|| text(&value["name"]), str::to_owned)
-}
-
-fn unreadable(why: &dyn std::fmt::Display) -> CloudError {
-    crate::arm::error::unreadable(format!("Azure's response cannot be read: {why}"))
 }
 
 #[cfg(test)]

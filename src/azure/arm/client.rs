@@ -11,7 +11,8 @@
 //! redacts `authorization` alone.
 
 use super::error::{
-    correlation, from_operation_url, from_response, invalid, retry_after, unauthenticated, unavailable, unreadable,
+    correlation, from_operation_url, from_response, invalid, retry_after, unauthenticated, unavailable,
+    unreadable_response,
 };
 use super::rate_limit::{self, RateLimiter};
 use crate::auth::Credential;
@@ -281,8 +282,7 @@ impl ArmClient {
 
 /// The body of a response, which must be of this type.
 pub(crate) fn parse_body<T: DeserializeOwned>(response: &HttpResponse) -> Result<T, CloudError> {
-    serde_json::from_slice(&response.body)
-        .map_err(|error| unreadable(format!("Azure's response cannot be read: {error}")))
+    serde_json::from_slice(&response.body).map_err(unreadable_response)
 }
 
 /// A request that is not sent, because Azure has said to wait.
@@ -357,7 +357,7 @@ impl HttpClient for ArmClient {
 pub(crate) fn cloud_error(error: azure_core::Error) -> CloudError {
     match error.into_downcast::<CloudError>() {
         Ok(error) => error,
-        Err(error) => unreadable(format!("Azure's response cannot be read: {error}")),
+        Err(error) => unreadable_response(error),
     }
 }
 

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::errors::{CloudError, CloudErrorCode, FailureCause};
 use serde_json::Value;
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// Deepest nesting of `details` that is searched.
@@ -102,9 +103,14 @@ pub(crate) fn unavailable(message: impl Into<String>) -> CloudError {
     CloudError::new(CloudErrorCode::Unavailable, message.into())
 }
 
-/// A response that does not match the schema of its type.
+/// What was answered does not match the schema of its type.
 pub(crate) fn unreadable(message: impl Into<String>) -> CloudError {
     CloudError { cause: FailureCause::Unreadable, ..unavailable(message) }
+}
+
+/// A response that is not of the type that was asked for.
+pub(crate) fn unreadable_response(why: impl Display) -> CloudError {
+    unreadable(format!("Azure's response cannot be read: {why}"))
 }
 
 /// There is no token to send a request with.

@@ -36,7 +36,7 @@ pub(crate) enum ListError {
     Refused(kube::Error),
     /// An object does not match the schema of its kind.
     Unreadable(String),
-    /// It took too long.
+    /// It took too long, or too many pages.
     Incomplete(String),
 }
 

@@ -153,8 +153,24 @@ impl ObjectTable {
             Delta::Service(key, _) => Delta::ServiceGone(key.clone()),
             Delta::Scheduler(name, _) => Delta::SchedulerGone(name.clone()),
             Delta::Namespace(name, _) => Delta::NamespaceGone(name.clone()),
-            // What is gone already is not kept, and these two are of no single object.
-            _ => return,
+            // What is gone already is not kept, and the last two are of no single object.
+            Delta::PodGone(_)
+            | Delta::NodeGone(_)
+            | Delta::ClaimGone(_)
+            | Delta::PoolGone(_)
+            | Delta::ClassGone(_)
+            | Delta::OverlayGone(_)
+            | Delta::DaemonSetGone(_)
+            | Delta::SweepGone(_)
+            | Delta::VolumeGone(_)
+            | Delta::VolumeClaimGone(_)
+            | Delta::StorageClassGone(_)
+            | Delta::AttachLimitsGone(_)
+            | Delta::ServiceGone(_)
+            | Delta::SchedulerGone(_)
+            | Delta::NamespaceGone(_)
+            | Delta::Records(_)
+            | Delta::Pause(_) => return,
         }));
     }
 

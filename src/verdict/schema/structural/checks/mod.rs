@@ -19,9 +19,9 @@ use serde_json::{Map, Value};
 
 /// All that is wrong with a value.
 pub(crate) fn check(value: &Value, node: &SchemaNode) -> Vec<Fault> {
-    let mut check = Check { faults: Faults::default() };
-    check.keywords(value, node, &FieldPath::ROOT);
-    check.faults.into_list()
+    let mut faults = Faults::default();
+    check_into(value, node, &mut faults);
+    faults.into_list()
 }
 
 /// The same, adding to what is wrong already.
