@@ -211,8 +211,7 @@ impl Webhook {
         let _turn = Self::acquire_large_slot(&self.large_pod_slot, size)?;
         let Some(text) = &request.object else { return Ok(None) };
         let dry_run = request.dry_run.unwrap_or_default();
-        let read = &mut serde_json::Deserializer::from_str(text.get());
-        let Some(subject) = mutate::read_pod(read, namespace, dry_run) else { return Ok(None) };
+        let Some(subject) = mutate::read_pod(text.get(), namespace, dry_run) else { return Ok(None) };
         let placement = Arc::clone(&self.placement.borrow());
         // Only policies look at more of it.
         let object = if placement.policies.is_empty() { None } else { without_managed_fields(text).ok() };
@@ -228,7 +227,7 @@ impl Webhook {
                 (AdmissionResponse { warnings: vec![warning], ..AdmissionResponse::allow() }, subject, false)
             }
             DefaultsOutcome::Patched(has_defaults) => {
-                let Some(subject) = mutate::read_pod(&has_defaults.object, namespace, dry_run) else {
+                let Some(subject) = mutate::read_pod(&has_defaults.object.to_string(), namespace, dry_run) else {
                     return Err(FailOpenReason::InvalidPatch);
                 };
                 (AdmissionResponse { patch: has_defaults.patch, ..AdmissionResponse::allow() }, subject, true)

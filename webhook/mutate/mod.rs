@@ -13,7 +13,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use napkeeper_api::convert;
 use napkeeper_api::field_path::pointer_token;
 use napkeeper_core::model::cluster::pod::PodOwner;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,12 +85,18 @@ fn kind_of_pods() -> String {
     "Pod".to_owned()
 }
 
-/// The pod to be hinted at; `None` when it is not one that may have a hint, or cannot be read.
-pub(crate) fn read_pod<'de, D: Deserializer<'de>>(object: D, namespace: &str, dry_run: bool) -> Option<IncomingPod> {
-    let PodManifest { api_version, kind, metadata, spec, status } = PodManifest::deserialize(object).ok()?;
-    if (&*api_version, &*kind) != ("v1", "Pod") {
-        return None;
+/// Decodes the text of a pod. The one source of its decoder: for values it would be compiled once more, and it is large.
+fn parse_pod(text: &str) -> Result<PodManifest, serde_json::Error> {
+    let pod: PodManifest = serde_json::from_str(text)?;
+    if (&*pod.api_version, &*pod.kind) != ("v1", "Pod") {
+        return Err(serde_json::Error::custom(format_args!("expected v1 Pod, got {} {}", pod.api_version, pod.kind)));
     }
+    Ok(pod)
+}
+
+/// The pod to be hinted at; `None` when it is not one that may have a hint, or cannot be read.
+pub(crate) fn read_pod(text: &str, namespace: &str, dry_run: bool) -> Option<IncomingPod> {
+    let PodManifest { metadata, spec, status, .. } = parse_pod(text).ok()?;
     let Metadata { name, generate_name, labels, annotations, owner_references, .. } = metadata;
     let (name, prefix) = name_or_generated(name, generate_name)?;
     let wire = WirePod {

@@ -3,8 +3,8 @@
 //! The API server fails the request of a patch that does not apply, or whose result is wrong, whatever the failure policy
 //! is. So every patch is applied here first, and what it would send is what has been looked at.
 
+use super::parse_pod;
 use json_patch::{PatchOperation, patch_unsafe};
-use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub(crate) fn check_annotation_patch(
 pub(crate) fn check_patch(object: &Value, patch: &[Value]) -> Result<(), InvalidPatch> {
     let result = apply_patch(object.clone(), patch)?;
     check_annotations(&result)?;
-    Pod::deserialize(&result).map_err(|e| InvalidPatch::NotAPod(e.to_string()))?;
+    parse_pod(&result.to_string()).map_err(|e| InvalidPatch::NotAPod(e.to_string()))?;
     Ok(())
 }
 

@@ -6,9 +6,7 @@ use crate::review::Request;
 use crate::text::{pluralize, truncate};
 use crate::validate::impact::{Impact, over_limits, overlap};
 use jiff::Timestamp;
-use napkeeper_api::convert;
-use napkeeper_api::types::aks_node_class::AKSNodeClass;
-use napkeeper_api::types::karpenter::NodePool as WirePool;
+use napkeeper_api::manifests::{self, Object};
 use napkeeper_core::admission::pdb_blockers::{ClusterBlockers, NodeClassNotReady};
 use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::pod::Labels;
@@ -17,7 +15,6 @@ use napkeeper_core::model::names::NodeClassName;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_verdict::Finding;
 use napkeeper_verdict::rules::{Rule, cluster as rules};
-use serde::Deserialize;
 use serde_json::Value;
 
 /// Most pools that one finding names.
@@ -58,12 +55,18 @@ pub(crate) fn finding(rule: &Rule, path: &str, message: String, fix: Option<Stri
 }
 
 fn read_pool(object: &Value) -> Option<NodePool> {
-    convert::node_pool(&WirePool::deserialize(object).ok()?).ok()
+    match manifests::object(object).ok()? {
+        Object::NodePool(pool) => Some(*pool),
+        _ => None,
+    }
 }
 
 /// The name of a class that can be read.
 fn class_name(object: &Value) -> Option<NodeClassName> {
-    Some(convert::node_class(&AKSNodeClass::deserialize(object).ok()?).ok()?.name)
+    match manifests::object(object).ok()? {
+        Object::NodeClass(class) => Some(class.name),
+        _ => None,
+    }
 }
 
 fn node_pool_findings(state: &ClusterState<'_>, pool: &NodePool, object: &Value, old: &Value) -> Vec<Finding> {
