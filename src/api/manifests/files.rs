@@ -111,7 +111,7 @@ impl Walk {
     fn visit(&mut self, path: &Path, depth: usize, named: bool) {
         let real = match fs::canonicalize(path) {
             Ok(real) => real,
-            Err(error) => return self.record_unreadable(path, format!("cannot be read: {error}")),
+            Err(error) => return self.record_unreadable(path, read_failure(&error)),
         };
         if real.is_dir() {
             if (named || !is_skipped(path)) && self.visited.insert(real) {
@@ -141,7 +141,7 @@ impl Walk {
                     }
                 }
             }
-            Err(error) => self.record_unreadable(path, format!("cannot be read: {error}")),
+            Err(error) => self.record_unreadable(path, read_failure(&error)),
         }
     }
 
@@ -150,7 +150,7 @@ impl Walk {
         match size.and_then(|size| if size > MAX_FILE_BYTES { Ok(None) } else { fs::read(path).map(Some) }) {
             Ok(Some(bytes)) => self.add_file(path, bytes),
             Ok(None) => self.record_unreadable(path, format!("is larger than {} MiB", MAX_FILE_BYTES >> 20)),
-            Err(error) => self.record_unreadable(path, format!("cannot be read: {error}")),
+            Err(error) => self.record_unreadable(path, read_failure(&error)),
         }
     }
 
@@ -162,6 +162,15 @@ impl Walk {
                 self.record_unreadable(path, format!("is not valid UTF-8 (byte {at})"));
             }
         }
+    }
+}
+
+/// Why a path cannot be read, and what to do.
+fn read_failure(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "does not exist: check the path".to_owned(),
+        io::ErrorKind::PermissionDenied => "cannot be read: permission denied: make it readable".to_owned(),
+        _ => format!("cannot be read: {error}"),
     }
 }
 
