@@ -24,6 +24,7 @@ struct Version {
 
 /// The embedded catalogue.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct CatalogueVersion {
     as_of: String,
     regions: usize,

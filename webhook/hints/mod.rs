@@ -72,8 +72,7 @@ pub enum PlacementHint {
         /// Why, for people.
         reason: String,
     },
-    /// It cannot be scheduled and will stay pending. `nowhere` is what those who read hints know.
-    #[serde(rename = "nowhere")]
+    /// It cannot be scheduled and will stay pending.
     Unschedulable {
         /// Why, for people.
         reason: String,
@@ -95,7 +94,7 @@ impl PlacementHint {
             Self::ExistingNode { .. } => "existing_node",
             Self::NodeInFlight { .. } => "node_in_flight",
             Self::NewNode { .. } => "new_node",
-            Self::Unschedulable { .. } => "nowhere",
+            Self::Unschedulable { .. } => "unschedulable",
         }
     }
 

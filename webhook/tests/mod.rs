@@ -469,7 +469,7 @@ async fn hints_follow_the_cluster() {
     rig.pass(20).await;
     let answer = rig.ask("/mutate", &review("CREATE", "", &object, &Value::Null)).await;
     apply(&mut object, &answer);
-    assert_eq!(hint_of(&object)["fits"], "nowhere");
+    assert_eq!(hint_of(&object)["fits"], "unschedulable");
     assert_eq!(object["metadata"]["annotations"].as_object().unwrap().len(), 2);
 }
 

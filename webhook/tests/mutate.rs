@@ -58,9 +58,9 @@ async fn five_hundred_equal_pods_do_not_all_fit_one_node() {
     let said = burst(&rig, 500, "1").await;
     assert_eq!((said["existingNode a"], said["existingNode b"]), (4, 4), "{said:?}");
     // The pool's limit is 100 cores, and each pod by itself is offered the cheapest node.
-    let (new, nowhere) = (said["newNode"], said["nowhere"]);
+    let (new, unschedulable) = (said["newNode"], said["unschedulable"]);
     assert!((40..=100).contains(&new), "{said:?}");
-    assert_eq!(8 + new + nowhere, 500);
+    assert_eq!(8 + new + unschedulable, 500);
     let text = format!(r#"napkeeper_placement_hints_total{{kind="new_node"}} {new}"#);
     assert!(rig.metrics().contains(&text), "{}", rig.metrics());
     let last = hint_of(&create(&rig, &pod("1")).await);
@@ -168,7 +168,7 @@ async fn a_patch_that_would_be_refused_is_not_sent_and_counted() {
 }
 
 #[tokio::test]
-async fn a_pod_that_fits_nowhere_is_told_what_would_have_to_change() {
+async fn the_hint_of_an_unschedulable_pod_names_the_change_that_helps() {
     let mut world = world();
     let general = Arc::clone(world.pools().values().next().unwrap());
     let labels = [(Arc::from("team"), Arc::from("ml"))].into();
@@ -177,7 +177,7 @@ async fn a_pod_that_fits_nowhere_is_told_what_would_have_to_change() {
     let mut asks = pod("1");
     asks["spec"]["nodeSelector"] = json!({ "team": "web" });
     let hint = hint_of(&create(&rig, &asks).await);
-    assert_eq!(hint["fits"], "nowhere");
+    assert_eq!(hint["fits"], "unschedulable");
     assert_eq!(hint["advisory"], true);
     let change = "for NodePool general: remove nodeSelector or node affinity `team`, or add the label to the NodePool \
                   template";

@@ -16,6 +16,7 @@ const MONTH: jiff::SignedDuration = jiff::SignedDuration::from_hours(730);
 
 /// A resource with what was found about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct ResourceFinding {
     pub(super) name: String,
     #[serde(serialize_with = "as_text")]
@@ -32,9 +33,9 @@ pub(super) struct ResourceFinding {
     pub(super) unused_since: Option<Timestamp>,
     /// Since when it has been without references, by the controller's records.
     pub(super) orphan_since: Option<Timestamp>,
-    #[serde(rename = "nano_usd_per_hour")]
+    #[serde(rename = "nanoUsdPerHour")]
     pub(super) price: HourlyPrice,
-    #[serde(rename = "usd_per_month", serialize_with = "monthly")]
+    #[serde(rename = "usdPerMonth", serialize_with = "monthly")]
     pub(super) month: HourlyPrice,
     /// False where the catalogue has no price of it.
     pub(super) priced: bool,
@@ -42,9 +43,7 @@ pub(super) struct ResourceFinding {
     pub(super) tags: Tags,
     pub(super) evidence: Vec<Arc<str>>,
     /// What would be done if nothing kept it.
-    #[serde(rename = "would")]
     pub(super) action: String,
-    #[serde(rename = "kept_by")]
     pub(super) refusals: Vec<ExplainedRefusal>,
     /// The lines that approve its deletion.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,7 +117,7 @@ pub(super) struct FailedListing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub(super) struct Total {
     pub(super) resources: u32,
-    #[serde(rename = "usd_per_month", serialize_with = "monthly")]
+    #[serde(rename = "usdPerMonth", serialize_with = "monthly")]
     pub(super) price: HourlyPrice,
     pub(super) addresses: u32,
 }
@@ -133,6 +132,7 @@ impl Total {
 
 /// All that is printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     pub(super) cluster: String,
     pub(super) group: String,
@@ -141,7 +141,7 @@ pub(super) struct Report {
     /// The month of the catalogue that prices VMs.
     pub(super) prices_of: String,
     /// False where a listing is incomplete: then nothing is called an orphan.
-    #[serde(rename = "whole")]
+    #[serde(rename = "complete")]
     pub(super) is_complete: bool,
     /// True where the group is the configured cluster's and a Node of it is ready; else nothing is called an orphan.
     pub(super) of_cluster: bool,
@@ -149,13 +149,11 @@ pub(super) struct Report {
     pub(super) remarks: Vec<Remark>,
     pub(super) findings: Vec<ResourceFinding>,
     /// Findings that the filters left out.
-    #[serde(rename = "left_out")]
     pub(super) omitted: usize,
     pub(super) totals: BTreeMap<&'static str, Total>,
     /// All orphans, confirmed or not.
     pub(super) orphans: Total,
     /// What their collection would save, of what napkeeper may collect in principle: beside managed NAP no VM.
-    #[serde(rename = "regained")]
     pub(super) savings: Total,
 }
 

@@ -236,18 +236,18 @@ impl TextAndJson for PodReport<'_> {
             json!({ "node": node.as_str(), "podCount": pods.len(), "pods": names })
         });
         let other = self.other.iter().take(MOST);
-        let other = other.map(|(key, why)| json!({ "pod": key.to_string(), "why": why }));
+        let other = other.map(|(key, why)| json!({ "pod": key.to_string(), "reason": why }));
         Ok(json!({
-            "asked": self.query.text,
+            "query": self.query.text,
             "namespace": self.query.namespace.as_str(),
             "from": self.state.from,
             "at": self.state.at.map(lasting),
             "allPlaced": self.pending.all_placed(),
-            "waiting": json::explanations(&self.pending),
+            "pending": json::explanations(&self.pending),
             "running": running.collect::<Vec<_>>(),
             "runningNodes": self.running.len(),
-            "elsewhere": self.elsewhere.as_ref().map(json::explanations),
-            "beside": other.collect::<Vec<_>>(),
+            "ifNodeRemoved": self.elsewhere.as_ref().map(json::explanations),
+            "notScheduled": other.collect::<Vec<_>>(),
         }))
     }
 }

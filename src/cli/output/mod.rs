@@ -34,7 +34,7 @@ pub(crate) fn print<Report>(format: impl Format<Report>, report: &Report) -> any
 pub(crate) enum OutputFormat {
     /// Human-readable text.
     Text,
-    /// One JSON object. Deterministic, except for fields named `took_ms`.
+    /// One JSON object. Deterministic, except for fields named `tookMs`.
     Json,
 }
 

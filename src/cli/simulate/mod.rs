@@ -185,16 +185,16 @@ impl TextAndJson for Report<'_> {
             "region": scenario.region,
             "seed": scenario.seed,
             "catalogue": self.catalogue,
-            "own_prices": self.own_prices,
+            "ownPrices": self.own_prices,
             "start": scenario.start,
             "end": self.world.now(),
-            "left_out": self.input.manifests.skipped,
+            "ignored": self.input.manifests.skipped,
             "timeline": self.world.timeline(),
             "summary": self.world.summary(),
             "baseline": {"policy": autoscaler::POLICY, "result": self.baseline},
             "orphans": self.world.orphans(),
             "violation": self.violation.as_ref().map(ToString::to_string),
-            "took_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
+            "tookMs": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
         });
         if self.verbose {
             value["reasons"] = reasons::json(&self.world);

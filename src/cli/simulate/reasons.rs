@@ -69,11 +69,11 @@ pub(super) fn json(world: &World) -> Value {
             "nodes": launch.nodes,
             "pods": launch.pods,
             "requests": launch.requests.to_string(),
-            "why": size::json(&launch.choice),
+            "sizeChoice": size::json(&launch.choice),
         })
     });
     let planned = world.planned();
-    json!({ "bought": launches.collect::<Vec<_>>(), "planned": { "price": planned.price.nanos(), "bound": planned.lower_bound.nanos() }, "waiting": json::explanations(&pending(world)) })
+    json!({ "launched": launches.collect::<Vec<_>>(), "planned": { "price": planned.price.nanos(), "bound": planned.lower_bound.nanos() }, "pending": json::explanations(&pending(world)) })
 }
 
 /// The launched nodes by size, the most expensive first.

@@ -73,7 +73,7 @@ fn the_quickstart_tells_its_story_and_tells_it_twice_alike() {
     assert_eq!(said, text(&again));
     let json = |report: &Report<'_>| {
         let mut value = report.to_json().unwrap();
-        value["took_ms"] = Value::Null;
+        value["tookMs"] = Value::Null;
         value.to_string()
     };
     assert_eq!(json(&report), json(&again));

@@ -54,6 +54,7 @@ const SCAN_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
 /// What the load cost under the cluster-autoscaler, and how well the nodes were used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Baseline {
     /// Cost in nano-USD.
     pub cost: Money,

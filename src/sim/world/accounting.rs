@@ -49,6 +49,7 @@ struct Load {
 
 /// What it cost and how well it was used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Summary {
     /// Virtual time.
     pub simulated_hours: i64,

@@ -37,6 +37,7 @@ pub struct CollectedOrphan {
 
 /// Something that is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct KeptResource {
     /// Its name.
     pub name: String,

@@ -334,9 +334,9 @@ fn ten_thousand_pods_without_a_place_are_told_briefly_and_soon() {
     assert_eq!(told.matches("cannot be scheduled").count(), 10);
     assert!(told.len() < 8_000, "{} bytes", told.len());
     let json: Value = serde_json::from_slice(&simulate(&["-o", "json"]).stdout).unwrap();
-    let waiting = &json["reasons"]["waiting"];
-    assert_eq!((waiting["groups"].as_array().unwrap().len(), &waiting["more"]["pods"]), (32, &json!(3_600)));
-    assert!(waiting.to_string().len() < 64_000, "{} bytes", waiting.to_string().len());
+    let pending = &json["reasons"]["pending"];
+    assert_eq!((pending["groups"].as_array().unwrap().len(), &pending["omitted"]["pods"]), (32, &json!(3_600)));
+    assert!(pending.to_string().len() < 64_000, "{} bytes", pending.to_string().len());
     let one = explain(&["huge-7", path]);
     assert_eq!(one.status.code(), Some(1), "{}", stderr(&one));
     assert!(

@@ -16,7 +16,7 @@ fn two_runs_with_a_seed_print_the_same_bytes_but_for_the_time_taken() {
         let output = simulate(&["--seed", "3", "--for", "4h", "-o", "json"]);
         assert_eq!(output.status.code(), Some(0));
         let text = String::from_utf8(output.stdout).unwrap();
-        let lines = text.lines().filter(|l| !l.contains("\"took_ms\""));
+        let lines = text.lines().filter(|l| !l.contains("\"tookMs\""));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
     let lines = run();

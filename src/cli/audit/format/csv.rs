@@ -11,16 +11,16 @@ const HEAD: [&str; 16] = [
     "id",
     "incarnation",
     "sweep",
-    "created_at",
-    "unused_since",
-    "orphan_since",
-    "usd_per_month",
+    "createdAt",
+    "unusedSince",
+    "orphanSince",
+    "usdPerMonth",
     "addresses",
     "tags",
     "evidence",
-    "would",
-    "kept_by",
-    "why_not_yet",
+    "action",
+    "refusals",
+    "reasons",
 ];
 
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {

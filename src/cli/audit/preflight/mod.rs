@@ -19,11 +19,10 @@ use std::io::Write;
 
 /// What Azure permits, beside what the controller's jobs need.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct PreflightReport {
     group: String,
-    #[serde(rename = "rights")]
     permissions: Vec<Permission>,
-    #[serde(rename = "obstacles")]
     blockers: Vec<Blocker>,
     /// Actions to grant at the group.
     grant: Vec<&'static str>,

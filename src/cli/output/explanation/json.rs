@@ -14,7 +14,7 @@ const MAX_PODS: usize = 20;
 pub(crate) fn explanations(explained: &Explanations) -> Value {
     json!({
         "groups": explained.explanations.iter().map(explanation).collect::<Vec<_>>(),
-        "more": { "groups": explained.omitted_groups, "pods": explained.omitted_pods },
+        "omitted": { "groups": explained.omitted_groups, "pods": explained.omitted_pods },
     })
 }
 
@@ -27,8 +27,8 @@ fn explanation(Explanation { pods, requests, result }: &Explanation) -> Value {
         "placed": matches!(result, ExplainedResult::Placed(_)),
     });
     match result {
-        ExplainedResult::Placed(placement) => value["because"] = placed(placement),
-        ExplainedResult::Unschedulable(result) => value["nowhere"] = unschedulable(result),
+        ExplainedResult::Placed(placement) => value["placement"] = placed(placement),
+        ExplainedResult::Unschedulable(result) => value["unschedulable"] = unschedulable(result),
     }
     value
 }
@@ -39,7 +39,7 @@ fn placed(placement: &PlacementExplanation) -> Value {
             json!({ "kind": "existingNode", "count": count, "nodes": named(nodes) })
         }
         PlacementSummary::InFlight { claims, count, planned_pods } => {
-            json!({ "kind": "nodeInFlight", "count": count, "claims": named(claims), "madeForThem": planned_pods })
+            json!({ "kind": "nodeInFlight", "count": count, "claims": named(claims), "plannedPods": planned_pods })
         }
         PlacementSummary::New(nodes) => new_nodes(nodes),
     };
@@ -50,13 +50,13 @@ fn placed(placement: &PlacementExplanation) -> Value {
             TopologyCause::PodAntiAffinity => "antiAffinity",
             TopologyCause::Volume => "volume",
         };
-        json!({ "by": cause, "label": decision.key, "values": decision.values })
+        json!({ "cause": cause, "label": decision.key, "values": decision.values })
     });
     json!({
-        "place": node,
-        "bonds": decisions.collect::<Vec<_>>(),
-        "preferencesGivenUp": placement.relaxed.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "preferencesKept": placement.satisfied_preferences,
+        "node": node,
+        "topologyDecisions": decisions.collect::<Vec<_>>(),
+        "relaxedPreferences": placement.relaxed.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "satisfiedPreferences": placement.satisfied_preferences,
     })
 }
 
@@ -66,7 +66,7 @@ fn named<T: ToString>(names: &[(T, usize)]) -> Vec<Value> {
 
 fn new_nodes(nodes: &NewNodesSummary) -> Value {
     let skipped = nodes.skipped_pools.iter();
-    let skipped = skipped.map(|(pool, why)| json!({ "pool": pool.as_str(), "why": why.to_string() }));
+    let skipped = skipped.map(|(pool, why)| json!({ "pool": pool.as_str(), "reason": why.to_string() }));
     json!({
         "kind": "newNode",
         "count": nodes.node_count,
@@ -80,10 +80,10 @@ fn new_nodes(nodes: &NewNodesSummary) -> Value {
         "pods": nodes.own_pods,
         "otherPods": nodes.other_pods,
         "requests": nodes.requests.to_string(),
-        "why": size::json(&nodes.size),
-        "without": nodes.size_without_own.as_ref().map(size::of),
-        "alone": nodes.size_for_one_pod.as_ref().map(size::of),
-        "passedOver": skipped.collect::<Vec<_>>(),
+        "sizeChoice": size::json(&nodes.size),
+        "sizeWithoutThesePods": nodes.size_without_own.as_ref().map(size::of),
+        "sizeForOnePod": nodes.size_for_one_pod.as_ref().map(size::of),
+        "skippedPools": skipped.collect::<Vec<_>>(),
     })
 }
 
@@ -92,27 +92,27 @@ fn unschedulable(result: &UnschedulableExplanation) -> Value {
     let each = pools.iter().map(|of| {
         json!({
             "pool": of.pool.map(|pool| pool.as_str()),
-            "why": of.why.map(ToString::to_string),
-            "left": of.filter_steps.map(steps),
+            "reason": of.why.map(ToString::to_string),
+            "filterSteps": of.filter_steps.map(steps),
         })
     });
-    let remedy = result.suggestion.as_ref().map(|remedy| {
+    let suggestion = result.suggestion.as_ref().map(|suggestion| {
         json!({
-            "pool": remedy.pool.as_str(),
-            "changes": remedy.changes.iter().map(change).collect::<Vec<_>>(),
+            "pool": suggestion.pool.as_str(),
+            "changes": suggestion.changes.iter().map(change).collect::<Vec<_>>(),
         })
     });
-    json!({ "pools": each.collect::<Vec<_>>(), "morePools": more, "remedy": remedy })
+    json!({ "pools": each.collect::<Vec<_>>(), "omittedPools": more, "suggestion": suggestion })
 }
 
 /// What each filter step leaves of a pool.
 fn steps(filter_steps: &PoolFilterSteps) -> Vec<Value> {
     let step = |what: &FilterCriterion| match what {
-        FilterCriterion::Available => "offered",
+        FilterCriterion::Available => "available",
         FilterCriterion::Taint(_) => "taint",
         FilterCriterion::Label(..) => "label",
         FilterCriterion::Alternatives(_) => "alternatives",
-        FilterCriterion::Resources => "room",
+        FilterCriterion::Resources => "resources",
         FilterCriterion::Limits => "limits",
         FilterCriterion::Quota => "quota",
         FilterCriterion::Reservation => "reservation",
@@ -129,16 +129,16 @@ fn steps(filter_steps: &PoolFilterSteps) -> Vec<Value> {
 
 fn change(change: &SuggestedChange) -> Value {
     let (kind, of) = match change {
-        SuggestedChange::AddToleration(taint) => ("tolerate", Some(taint.key.to_string())),
-        SuggestedChange::DropRequirement(key) => ("dropLabel", Some(key.to_string())),
+        SuggestedChange::AddToleration(taint) => ("addToleration", Some(taint.key.to_string())),
+        SuggestedChange::DropRequirement(key) => ("dropRequirement", Some(key.to_string())),
         SuggestedChange::DropNodeAffinity => ("dropNodeAffinity", None),
-        SuggestedChange::LowerRequest(name, _) => ("askAtMost", Some(name.to_string())),
+        SuggestedChange::LowerRequest(name, _) => ("lowerRequest", Some(name.to_string())),
         SuggestedChange::RaiseLimit(name, _) => ("raiseLimit", Some(name.to_string())),
         SuggestedChange::RaiseQuota(short) => ("raiseQuota", Some(short.usage.name.to_string())),
         SuggestedChange::RaiseReservation(short) => ("raiseReservation", Some(short.reservation.group.to_string())),
         SuggestedChange::WidenSubnet(short) => ("widenSubnet", Some(short.subnet.id.to_string())),
-        SuggestedChange::AllowLabel(key, _) => ("offerLabel", Some(key.to_string())),
-        SuggestedChange::MakePreferred(_) => ("soften", None),
+        SuggestedChange::AllowLabel(key, _) => ("allowLabel", Some(key.to_string())),
+        SuggestedChange::MakePreferred(_) => ("makePreferred", None),
     };
     json!({ "kind": kind, "of": of, "text": change.to_string() })
 }

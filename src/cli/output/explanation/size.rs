@@ -48,10 +48,10 @@ pub(crate) fn json(choice: &SizeExplanation) -> Value {
         nearest
     });
     json!({
-        "suiting": suiting,
-        "cheaper": { "tooSmall": small, "unsuited": unsuited, "forbidden": forbidden },
-        "nearestTooSmall": nearest,
-        "next": next.as_ref().map(of),
+        "fitting": suiting,
+        "cheaper": { "tooSmall": small, "incompatible": unsuited, "overLimits": forbidden },
+        "mostExpensiveTooSmall": nearest,
+        "nextMostExpensive": next.as_ref().map(of),
     })
 }
 

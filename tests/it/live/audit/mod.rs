@@ -115,7 +115,7 @@ async fn refused(env: &Environment) -> Result<()> {
     ensure!(lacks.contains(&json!("Microsoft.Network/networkInterfaces/read")), "{preflight}");
     let saved = env.folder().join("saved-forbidden");
     let partial = report(&audit(env, &["-o", "json", "--save", &saved.display().to_string()])?, 2)?;
-    ensure!(partial["orphans"]["resources"] == 0 && partial["whole"] == false, "{partial}");
+    ensure!(partial["orphans"]["resources"] == 0 && partial["complete"] == false, "{partial}");
     ensure!(report(&replay(&saved, &["-o", "json"])?, 2)? == partial, "a failure is told in other words from files");
     env.cure_azure().await?;
 

@@ -134,7 +134,7 @@ async fn a_group_of_a_hundred_thousand_is_looked_at_under_arms_limits() -> Resul
     ensure!(output.status.code() == Some(0), "nothing is old enough to be an orphan: {}: {said}", output.status);
     let report: Value = serde_json::from_slice(&output.stdout)?;
     eprintln!("{}", report["totals"]);
-    ensure!(report["whole"] == true, "{}", report["failed"]);
+    ensure!(report["complete"] == true, "{}", report["failed"]);
     let count = |standing: &str| report["totals"][standing]["resources"].as_u64().unwrap_or(0);
     // A VM that nobody wants keeps its NIC and disk; disks without a record of their volume are kept for ever.
     ensure!(count("suspect") == GONE as u64, "{} suspects", count("suspect"));

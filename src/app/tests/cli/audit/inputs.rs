@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Makes sure that a file is told as what makes the report none.
 fn assert_not_whole(folder: &TempDir, name: &str, parts: &[&str]) {
     let (report, code) = report(folder.path(), &[]);
-    assert_eq!((code, &report["whole"]), (Some(2), &json!(false)), "{name}: {report}");
+    assert_eq!((code, &report["complete"]), (Some(2), &json!(false)), "{name}: {report}");
     assert_eq!(report["orphans"]["resources"], 0, "{name}");
     let told = report["failed"].to_string();
     for part in [&format!("{name}.json: ")[..], "recreate it with: "].iter().chain(parts) {
@@ -90,7 +90,7 @@ fn a_listing_that_is_missing_makes_everything_unknown_and_says_how_to_make_it() 
         fs::remove_file(folder.path().join(format!("{name}.json"))).unwrap();
         let (report, code) = report(folder.path(), &[]);
         assert_eq!(code, Some(2), "{name}");
-        assert_eq!((&report["whole"], &report["orphans"]["resources"]), (&json!(false), &json!(0)));
+        assert_eq!((&report["complete"], &report["orphans"]["resources"]), (&json!(false), &json!(0)));
         let why = report["failed"][0]["why"].as_str().unwrap();
         assert!(why.contains(hint) && why.contains(&format!("{name}.json")), "{why}");
         for finding in report["findings"].as_array().unwrap() {

@@ -104,7 +104,7 @@ fn every_resource_has_the_status_of_the_deletion_rules() {
         let finding = finding(&whole, name);
         assert_eq!(finding["status"], status, "{name}: {finding}");
         let kept: BTreeSet<&str> =
-            finding["kept_by"].as_array().unwrap().iter().map(|k| k["refusal"].as_str().unwrap()).collect();
+            finding["refusals"].as_array().unwrap().iter().map(|k| k["refusal"].as_str().unwrap()).collect();
         for refusal in kept_by {
             assert!(kept.contains(refusal), "{name} is not kept by {refusal}: {finding}");
         }
@@ -135,16 +135,16 @@ fn what_orphans_cost_and_what_of_it_may_be_collected_are_sums() {
         .collect();
     let of = |total: &Value, rows: &[&Value]| {
         assert_eq!(total["resources"], rows.len());
-        let nanos: i64 = rows.iter().map(|f| f["nano_usd_per_hour"].as_i64().unwrap()).sum();
+        let nanos: i64 = rows.iter().map(|f| f["nanoUsdPerHour"].as_i64().unwrap()).sum();
         let cents = i128::from(nanos) * 730 * 100 / 1_000_000_000;
-        let told: f64 = total["usd_per_month"].as_str().unwrap().replace(',', "").parse().unwrap();
+        let told: f64 = total["usdPerMonth"].as_str().unwrap().replace(',', "").parse().unwrap();
         assert!((told * 100.0 - cents as f64).abs() <= 1.0, "{told} {cents}");
     };
     of(&report["orphans"], &orphans);
     assert_eq!(report["orphans"]["addresses"], 31);
     // Beside managed NAP no VM is collected.
     let may: Vec<&Value> = orphans.into_iter().filter(|f| f["kind"] != "Vm").collect();
-    of(&report["regained"], &may);
+    of(&report["savings"], &may);
     let table = stdout(&audit(&["--from", text(&cases().join("saved"))]));
     let last = table.lines().last().unwrap();
     assert_eq!(
@@ -152,7 +152,7 @@ fn what_orphans_cost_and_what_of_it_may_be_collected_are_sums() {
         "4 orphans cost $513.16 per month and hold 31 addresses; napkeeper can delete 3 of them ($177.36)"
     );
     let provisioner = of_saved(&["--mode", "provisioner"]);
-    assert_eq!(provisioner["regained"], provisioner["orphans"]);
+    assert_eq!(provisioner["savings"], provisioner["orphans"]);
 }
 
 fn of_saved(args: &[&str]) -> Value {
@@ -215,7 +215,7 @@ fn a_group_of_another_cluster_holds_no_orphans() {
     });
     let (report, code) = report(folder.path(), &[]);
     assert_eq!(code, Some(2), "{report}");
-    assert_eq!((&report["of_cluster"], &report["orphans"]["resources"]), (&json!(false), &json!(0)));
+    assert_eq!((&report["ofCluster"], &report["orphans"]["resources"]), (&json!(false), &json!(0)));
     assert!(report["remarks"][0]["what"].as_str().unwrap().contains("is not managed by"), "{report}");
     let advice = report["remarks"].to_string();
     assert!(!advice.contains("no such resource in") && !advice.contains("is gone"), "{advice}");
@@ -275,7 +275,7 @@ fn places_in_sarif_are_such_as_code_scanning_takes() {
 fn what_keeps_a_sweep_from_collecting_is_said() {
     let why = |folder: &TempDir, refusal: &str| {
         let nic = report(folder.path(), &[]).0;
-        let kept = finding(&nic, "aks-general-quota")["kept_by"].as_array().unwrap().clone();
+        let kept = finding(&nic, "aks-general-quota")["refusals"].as_array().unwrap().clone();
         let kept = kept.into_iter().find(|kept| kept["refusal"] == refusal).unwrap();
         format!("{}: {}", kept["why"].as_str().unwrap(), kept["remedy"].as_str().unwrap())
     };
