@@ -360,7 +360,7 @@ mod tests {
             let name = size.facts.name.clone();
             prices.insert(name.clone(), SizePrices { on_demand: size.on_demand.take(), spot: size.spot.take() });
             let mut facts = SizeFacts::clone(&size.facts);
-            facts.ephemeral = Some(EphemeralDisk { gb: 429, place: EphemeralDiskPlacement::Resource });
+            facts.ephemeral = Some(EphemeralDisk { gb: 429, placement: EphemeralDiskPlacement::Resource });
             size.facts = Arc::new(facts);
             sizes.insert(name, ListedSize { size, missing_since: Some(as_of) });
         }

@@ -18,7 +18,7 @@ pub use embedded::{Catalog, CatalogError, Month, UnknownRegion};
 pub use instance_types::instance_type::{
     Arch, EphemeralDisk, EphemeralDiskPlacement, Gpu, InstanceType, InstanceTypes, SizeFacts,
 };
-pub use instance_types::{InstanceTypeOptions, ReservedPlaces, instance_types, node_labels, with_reserved};
+pub use instance_types::{InstanceTypeOptions, ReservedZones, instance_types, node_labels, with_reserved};
 pub use region::offerings::{RegionOfferings, RegionOfferingsIndex};
 pub use region::{OfferedSize, RegionCatalog};
 pub use selection::exclusion::{ExclusionReason, exclusion_reason, is_azure_linux, no_arm64_image};

@@ -1,7 +1,7 @@
 //! NodeOverlays: price and capacity overrides.
 //!
-//! A NodeOverlay changes what decisions go by, never what Azure bills or what a VM has. The arithmetic is Karpenter's, in
-//! integers: an adjusted price is rounded to the nearest nano-USD, and none is below zero.
+//! A NodeOverlay changes prices and capacity for decisions, never what Azure bills or what a VM has. The arithmetic is
+//! Karpenter's, in integers: an adjusted price is rounded to the nearest nano-USD, and none is below zero.
 
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::names::{ObjectName, Uid};
@@ -22,13 +22,13 @@ pub struct Overlay {
     pub weight: i32,
     /// Which offerings it is about, by the labels that their nodes have.
     pub requirements: Requirements,
-    /// What becomes of their price.
+    /// The change of their price.
     pub price: Option<PriceAdjustment>,
     /// Resources that their nodes have beside the catalogue's.
     pub capacity: BTreeMap<Arc<str>, i64>,
 }
 
-/// What becomes of a price.
+/// A change of a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PriceAdjustment {
     /// It is this.
@@ -63,7 +63,7 @@ impl PriceAdjustment {
     /// Reads `spec.priceAdjustment`: a sign and USD per hour or a percentage, such as `-0.05` or `+10%`.
     ///
     /// # Errors
-    /// [`PriceAdjustmentError`] when the text is no such change, or takes away more than all.
+    /// [`PriceAdjustmentError`] when the text is no such change, or reduces a price by more than 100 %.
     pub fn parse_adjustment(text: &str) -> Result<Self, PriceAdjustmentError> {
         let expected = "a sign with USD per hour or a percentage, such as -0.05, +10% or -100%";
         let refused = || PriceAdjustmentError { text: text.to_owned(), expected };
@@ -73,7 +73,7 @@ impl PriceAdjustment {
             _ => return Err(refused()),
         };
         let (number, percent) = rest.strip_suffix('%').map_or((rest, false), |number| (number, true));
-        // Upstream lets the zero before the point be left out.
+        // Upstream allows omitting the zero before the point.
         let leading = if number.starts_with('.') { "0" } else { "" };
         let amount = HourlyPrice::parse_usd(&format!("{leading}{number}")).map_err(|_| refused())?;
         if number.is_empty()
@@ -86,7 +86,7 @@ impl PriceAdjustment {
         Ok(if percent { Self::Percent(change) } else { Self::Add(HourlyPrice::from_nanos(change)) })
     }
 
-    /// What a price becomes.
+    /// The adjusted price.
     #[must_use]
     pub fn apply(self, price: HourlyPrice) -> HourlyPrice {
         let price = i128::from(price.nanos());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_change_is_refused() {
+    fn invalid_adjustments_are_refused() {
         for text in ["", "10%", "0.05", "+", "-", "+%", "--5", "+ 5", "-101%", "-100.1%", "+5%%", "+1e3", "+5.", "+."] {
             let error = PriceAdjustment::parse_adjustment(text).unwrap_err().to_string();
             assert!(error.contains("a sign with USD per hour"), "{text}: {error}");
@@ -184,7 +184,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_price_is_below_zero_and_the_order_of_prices_stays(
+        fn no_price_is_below_zero_and_the_order_of_prices_is_preserved(
             change in adjustment(),
             a in 0..100_000_000_000_i64,
             b in 0..100_000_000_000_i64,

@@ -1,8 +1,8 @@
 //! The clock, with a time shift for tests.
 //!
 //! Normally they are the same. A test may move our time ahead, and with it the simulated Azure's, but never that of a
-//! real API server, whose objects carry real creation times. A [`TimeShift`] knows by how much our time was ahead at each
-//! real instant, so that an object which was created before a jump grows older by it, and one after it does not.
+//! real API server, whose objects have real creation times. A [`TimeShift`] knows by how much our time was ahead at
+//! each real instant, so that an object which was created before a jump grows older by it, and one after it does not.
 
 use jiff::{SignedDuration, Timestamp};
 use std::fmt;
@@ -26,7 +26,7 @@ pub struct TimeShift(Vec<(Timestamp, SignedDuration)>);
 pub struct TimeShiftError {
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub reason: String,
 }
 
@@ -39,7 +39,7 @@ impl TimeShift {
     pub fn parse(text: &str) -> Result<Self, TimeShiftError> {
         let mut steps: Vec<(Timestamp, SignedDuration)> = Vec::new();
         for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let error = |why: String| TimeShiftError { line: at + 1, reason: why };
+            let error = |reason: String| TimeShiftError { line: at + 1, reason };
             let (time, offset) = line.trim().split_once(' ').ok_or_else(|| error("only one word".to_owned()))?;
             let time: Timestamp = time.parse().map_err(|e: jiff::Error| error(e.to_string()))?;
             let offset: SignedDuration = offset.trim().parse().map_err(|e: jiff::Error| error(e.to_string()))?;
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_created_before_a_jump_grows_older_by_it() {
+    fn objects_created_before_a_jump_grow_older_by_it() {
         let shift = TimeShift::parse("2026-03-01T12:00:00Z 1h\n2026-03-01T12:01:00Z 3h\n").unwrap();
         let now = shift.shifted(at("2026-03-01T12:02:00Z"));
         let age = |created: &str| now.duration_since(shift.shifted(at(created)));

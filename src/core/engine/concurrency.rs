@@ -1,7 +1,7 @@
 //! Concurrency limits per class of request.
 //!
-//! A request to Azure may wait for its turn, and a throttled one comes back again and again. So each sort of work has
-//! room of its own: however many launches wait, deletes, sweeps and whatever goes to Kubernetes go on.
+//! A request to Azure may wait in a queue, and a throttled one is repeated. So each class of requests has its own
+//! concurrency: however many launches wait, deletes, sweeps and requests to Kubernetes proceed.
 
 use crate::plan::Command;
 use std::collections::BTreeMap;
@@ -11,18 +11,18 @@ use std::collections::BTreeMap;
 pub(crate) enum RequestClass {
     /// Requests to Kubernetes.
     ApiServer,
-    /// What launches ask of Azure.
+    /// Requests of launches to Azure.
     Launch,
-    /// What the ends of NodeClaims ask of Azure.
+    /// Requests of lifecycle deletes to Azure.
     Terminate,
-    /// What sweeps ask of Azure.
+    /// Requests of sweeps to Azure.
     Sweep,
     /// Taking inventory, which may last for minutes.
     Inventory,
 }
 
 impl RequestClass {
-    /// The lane of what a command asks of Azure.
+    /// The class of a command's requests to Azure.
     #[must_use]
     pub(crate) fn of(command: &Command) -> Self {
         match command {
@@ -45,26 +45,26 @@ impl RequestClass {
     }
 }
 
-/// What is under way in each lane.
+/// Running commands by class.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ConcurrencyLimiter(BTreeMap<RequestClass, usize>);
 
 impl ConcurrencyLimiter {
     /// True when one more may begin.
     #[must_use]
-    pub(crate) fn has_capacity(&self, lane: RequestClass) -> bool {
-        self.0.get(&lane).copied().unwrap_or_default() < lane.limit()
+    pub(crate) fn has_capacity(&self, class: RequestClass) -> bool {
+        self.0.get(&class).copied().unwrap_or_default() < class.limit()
     }
 
-    /// One has begun.
-    pub(crate) fn start(&mut self, lane: RequestClass) {
-        *self.0.entry(lane).or_default() += 1;
+    /// One has started.
+    pub(crate) fn start(&mut self, class: RequestClass) {
+        *self.0.entry(class).or_default() += 1;
     }
 
     /// One has ended.
-    pub(crate) fn end(&mut self, lane: RequestClass) {
-        if let Some(under_way) = self.0.get_mut(&lane) {
-            *under_way = under_way.saturating_sub(1);
+    pub(crate) fn end(&mut self, class: RequestClass) {
+        if let Some(running) = self.0.get_mut(&class) {
+            *running = running.saturating_sub(1);
         }
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn launches_that_wait_leave_room_for_what_goes_away() {
+    fn waiting_launches_leave_capacity_for_deletes() {
         let (settings, snapshot) = (settings(), Snapshot::default());
         let mut executor = Executor::default();
         let mut plan: Vec<PlannedCommand> = (0..200).map(|n| launch(n, &settings)).collect();
@@ -126,15 +126,15 @@ mod tests {
         for planned in plan {
             assert!(executor.start(planned, &snapshot, &settings, start()));
         }
-        let mut under_way = Vec::new();
+        let mut running = Vec::new();
         while let Some((key, _)) = executor.next_effect(start(), &mut Vec::new()) {
-            under_way.push(key);
+            running.push(key);
         }
-        assert_eq!(under_way.len(), RequestClass::Launch.limit() + 1);
-        assert_eq!(under_way.last(), Some(&CommandKey::Claim(ClaimName::new("zzz").unwrap())));
-        assert_eq!(executor.next_wake(), None, "nobody is woken for what has no room");
-        executor.reply(&under_way[0], Ok(Reply::Resource(None)), start(), &mut Vec::new());
+        assert_eq!(running.len(), RequestClass::Launch.limit() + 1);
+        assert_eq!(running.last(), Some(&CommandKey::Claim(ClaimName::new("zzz").unwrap())));
+        assert_eq!(executor.next_wake(), None, "commands without capacity do not wake it");
+        executor.reply(&running[0], Ok(Reply::Resource(None)), start(), &mut Vec::new());
         let (next, _) = executor.next_effect(start(), &mut Vec::new()).unwrap();
-        assert!(!under_way[1..].contains(&next), "what has ended makes room for another");
+        assert!(!running[1..].contains(&next), "an ended command frees capacity for another");
     }
 }

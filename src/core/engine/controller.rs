@@ -1,14 +1,14 @@
 //! The control loop over Snapshot, deciders and executor.
 //!
-//! A pure state machine without a clock: the embedded world and the live controller drive the very same one. A decision
-//! is asked as a [`DecisionRequest`], which may be answered on another thread while changes keep coming in; what it
-//! decided about objects that have moved since is dropped, and decided again.
+//! A pure state machine without a clock: the simulation and the live controller drive the very same one. A decision is
+//! requested as a [`DecisionRequest`], which may be computed on another thread while changes arrive; its commands about
+//! objects that have changed since are dropped, and decided again.
 
 use super::decide::{Memory, decide};
 use super::executor::Executor;
 use crate::catalog::live::{InfrastructureFacts, Quota};
 use crate::catalog::{
-    InstanceTypeOptions, InstanceTypes, RegionCatalog, ReservedPlaces, SizeFacts, instance_types, with_reserved,
+    InstanceTypeOptions, InstanceTypes, RegionCatalog, ReservedZones, SizeFacts, instance_types, with_reserved,
 };
 use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::pool::NodeClass;
@@ -22,19 +22,19 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A failed command is looked at again after this time.
+/// Retry delay of a failed command.
 const FAILURE_RETRY: SignedDuration = SignedDuration::from_secs(5);
-/// A decider that asks to be woken at once would keep time from moving on.
+/// A decider that requests an immediate wake-up would stop simulated time.
 const MIN_WAKE_INTERVAL: SignedDuration = SignedDuration::from_millis(1);
 
-/// What decisions are made by, and does not change from one to the next.
+/// Inputs of decisions that do not change between them.
 #[derive(Debug, Clone, Copy)]
 pub struct ControllerConfig<'a> {
     /// Settings of the deciders.
     pub settings: &'a Settings,
-    /// What the region offers.
+    /// The region's catalogue.
     pub catalog: &'a RegionCatalog,
-    /// What the cluster decides about its nodes.
+    /// Cluster-wide settings of nodes.
     pub options: InstanceTypeOptions,
     /// The only source of chance.
     pub seed: u64,
@@ -51,15 +51,15 @@ pub struct Controller {
     wake: Option<Timestamp>,
     /// A question is open: the memory is with it.
     decision_pending: bool,
-    /// Reports that came while a question was open.
+    /// Reports that arrived during an open decision.
     deferred_reports: Vec<CommandReport>,
 }
 
-/// Instance types, and what they were made from.
+/// Instance types and their inputs.
 #[derive(Debug)]
 struct CachedInstanceTypes {
     class: Arc<NodeClass>,
-    reserved_places: ReservedPlaces,
+    reserved_zones: ReservedZones,
     types: InstanceTypes,
 }
 
@@ -70,7 +70,7 @@ pub struct DecisionRequest {
     memory: Memory,
 }
 
-/// A decision, and what it was made from.
+/// A decision and its inputs.
 #[derive(Debug)]
 pub struct DecisionResult {
     snapshot: Snapshot,
@@ -94,7 +94,7 @@ impl Controller {
         &self.snapshot
     }
 
-    /// What the deciders remember.
+    /// The deciders' memory.
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.memory
@@ -123,31 +123,33 @@ impl Controller {
         apply_delta(delta, &mut self.snapshot);
     }
 
-    /// Loses everything that is not durable, as in a crash, and starts from what a source of objects holds.
+    /// Loses everything that is not durable, as in a crash, and starts from the current objects.
     pub fn restart(&mut self, snapshot: Snapshot) {
-        // Instance types are worked out from their class alone: keeping them saves time and remembers nothing.
-        // So are Azure's quota, what is around the group, and CapacityBuffers, which come from elsewhere.
+        // Instance types depend on their class alone: they are only a cache. Azure's quota, the facts about the group,
+        // and CapacityBuffers come from elsewhere.
         let quota = self.snapshot.quota.take();
-        let surroundings = std::mem::take(&mut self.snapshot.infrastructure);
+        let infrastructure = std::mem::take(&mut self.snapshot.infrastructure);
         let (buffers, buffers_unread) = (self.snapshot.buffers().clone(), self.snapshot.buffers_unsynced);
         *self = Self { snapshot, instance_types: std::mem::take(&mut self.instance_types), ..Self::default() };
         self.snapshot.quota = quota;
-        self.snapshot.infrastructure = surroundings;
+        self.snapshot.infrastructure = infrastructure;
         self.snapshot.buffers_unsynced = buffers_unread;
         buffers.values().for_each(|buffer| self.snapshot.put_buffer(buffer.key.clone(), Arc::clone(buffer)));
     }
 
-    /// Works out the instance types of classes that are new or have changed, or of whose sizes others are reserved.
+    /// Computes the instance types of classes that are new or have changed, or whose reserved sizes have changed.
     pub fn refresh_instance_types(&mut self, catalog: &RegionCatalog, options: &InstanceTypeOptions) {
         let classes: Vec<_> = self.snapshot.classes().iter().map(|(n, c)| (n.clone(), Arc::clone(c))).collect();
         for (name, class) in classes {
-            let places = self.snapshot.infrastructure.reserved_for(&class);
-            let known =
-                self.instance_types.get(&name).filter(|known| known.class == class && known.reserved_places == places);
-            let made = || Arc::new(with_reserved(instance_types(catalog, &class, options), &places));
-            let types = known.map_or_else(made, |known| Arc::clone(&known.types));
+            let reserved_zones = self.snapshot.infrastructure.reserved_for(&class);
+            let known = self
+                .instance_types
+                .get(&name)
+                .filter(|known| known.class == class && known.reserved_zones == reserved_zones);
+            let compute = || Arc::new(with_reserved(instance_types(catalog, &class, options), &reserved_zones));
+            let types = known.map_or_else(compute, |known| Arc::clone(&known.types));
             self.snapshot.instance_types.insert(name.clone(), Arc::clone(&types));
-            self.instance_types.insert(name, CachedInstanceTypes { class, reserved_places: places, types });
+            self.instance_types.insert(name, CachedInstanceTypes { class, reserved_zones, types });
         }
     }
 
@@ -162,9 +164,9 @@ impl Controller {
         self.snapshot.set_quota(quota);
     }
 
-    /// Learns what is around the node resource group.
-    pub fn set_infrastructure(&mut self, surroundings: Arc<InfrastructureFacts>) {
-        self.snapshot.set_infrastructure(surroundings);
+    /// Sets the facts about the node resource group.
+    pub fn set_infrastructure(&mut self, infrastructure: Arc<InfrastructureFacts>) {
+        self.snapshot.set_infrastructure(infrastructure);
     }
 
     /// Waits with disruption until it is known which capacity CapacityBuffers request.
@@ -187,7 +189,7 @@ impl Controller {
         }
     }
 
-    /// When it wants to do something by itself; `None` is only on change.
+    /// When it has something to do without a change; `None` is only on change.
     #[must_use]
     pub fn next_wake(&self) -> Option<Timestamp> {
         [self.wake, self.next_step()].into_iter().flatten().min()
@@ -199,19 +201,19 @@ impl Controller {
         self.executor.next_wake()
     }
 
-    /// When the deciders want to be asked again; `None` is only on change.
+    /// When to decide again; `None` is only on change.
     #[must_use]
     pub fn next_decision(&self) -> Option<Timestamp> {
         self.wake
     }
 
-    /// Decide again at this time, or earlier if that was asked for already.
+    /// Decide again at this time, or earlier if that was requested already.
     pub fn wake_at(&mut self, at: Timestamp) {
         self.wake = Some(self.wake.map_or(at, |wake| wake.min(at)));
     }
 
-    /// Asks for a decision; `None` while one is open. Commands of `settling` count as running: they have ended, but
-    /// what they have written is not to be seen yet.
+    /// Requests a decision; `None` while one is open. Commands of `settling` count as running: they have ended, but
+    /// their writes are not visible yet.
     pub fn begin_decision(&mut self, settling: BTreeSet<CommandKey>) -> Option<DecisionRequest> {
         if std::mem::replace(&mut self.decision_pending, true) {
             return None;
@@ -223,7 +225,7 @@ impl Controller {
         Some(DecisionRequest { snapshot, memory: std::mem::take(&mut self.memory) })
     }
 
-    /// Starts what was decided, but what is about objects that have moved since; returns what was started.
+    /// Starts the decided commands, except those about objects that have changed since; returns the started ones.
     pub fn apply_decision(
         &mut self,
         answer: DecisionResult,
@@ -298,7 +300,7 @@ impl Controller {
     }
 }
 
-/// True when the object that a command is about is not what the decision saw.
+/// True when the object of a command has changed since the decision.
 fn has_changed(key: &CommandKey, seen: &Snapshot, now: &Snapshot) -> bool {
     match key {
         CommandKey::Claim(name) => seen.claims().get(name) != now.claims().get(name),
@@ -306,7 +308,7 @@ fn has_changed(key: &CommandKey, seen: &Snapshot, now: &Snapshot) -> bool {
         CommandKey::Pod(key) => seen.pods().get(key) != now.pods().get(key),
         CommandKey::Records => seen.records != now.records,
         CommandKey::Sweep(name) => seen.sweeps().get(name) != now.sweeps().get(name),
-        // What is in Azure is looked at again right before it is touched.
+        // Azure resources are read again right before they are changed.
         CommandKey::Inventory | CommandKey::Resource(_) => false,
     }
 }
@@ -318,7 +320,7 @@ mod tests {
     use crate::fixtures::{claim, offering, pool, settings, start as now};
 
     #[test]
-    fn a_command_about_an_object_that_has_moved_is_dropped_and_asked_anew() {
+    fn a_command_about_a_changed_object_is_dropped_and_decided_again() {
         let mut claim = claim("general-a", &pool("general"), vec![offering("Standard_D2s_v5", 1, OnDemand)]);
         claim.deleting_at = Some(now());
         let settings = settings();

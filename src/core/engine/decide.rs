@@ -17,8 +17,8 @@ use crate::static_capacity::{StaticCapacityMemory, reconcile_static_capacity};
 use jiff::Timestamp;
 use std::sync::Arc;
 
-/// What the deciders remember from one decision to the next. Every part is disposable, and says why; what must survive
-/// a crash is written on NodeClaims and OrphanRecords instead.
+/// The deciders' memory between decisions. Every part is disposable, and documents why; state that must survive a crash
+/// is written to NodeClaims and OrphanRecords instead.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     /// Of provisioning.
@@ -36,7 +36,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Learns from what came of a command.
+    /// Records the report of a command.
     pub fn record(&mut self, report: &CommandReport, facts: impl Fn(&VmSize) -> Option<Arc<SizeFacts>>) {
         for refusal in &report.launch_refusals {
             self.provision.unavailable.record(refusal, facts(&refusal.offering.size).as_deref());
@@ -45,7 +45,7 @@ impl Memory {
     }
 }
 
-/// Decides what is to be done now. `seed` is the only source of chance: equal arguments give equal plans.
+/// Decides what to do now. `seed` is the only source of randomness: equal arguments give equal plans.
 pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now: Timestamp, seed: u64) -> Plan {
     if settings.mode == ControllerMode::Provisioner {
         memory.overlays.refresh(snapshot);
@@ -53,7 +53,7 @@ pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now
     let mut plan = lifecycle(snapshot, &mut memory.lifecycle, settings, now);
     let static_capacity_plan =
         reconcile_static_capacity(snapshot, &mut memory.static_capacity, &memory.provision, settings, now, seed);
-    // Nodes that pools of fixed size are about to get or lose: pods wait for the one, and nobody counts on the other.
+    // Nodes that static pools are about to launch or delete: the new ones are available to pods, the others are not.
     let seen = (!static_capacity_plan.commands.is_empty()).then(|| with_in_progress(snapshot, &static_capacity_plan));
     let snapshot = seen.as_ref().unwrap_or(snapshot);
     plan.extend(static_capacity_plan);
@@ -63,7 +63,7 @@ pub fn decide(snapshot: &Snapshot, memory: &mut Memory, settings: &Settings, now
     plan
 }
 
-/// What is known, once the commands of a plan have been started.
+/// The Snapshot with the commands of a plan in progress.
 fn with_in_progress(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
     let mut seen = snapshot.clone();
     seen.in_progress.extend(plan.commands.iter().map(|planned| planned.command.key()));

@@ -1,7 +1,8 @@
 //! The executor: running commands and their due effects.
 //!
 //! Pure, like everything here: it hands out the effects that are due and takes the replies. The embedded world performs
-//! them on its virtual clock, the controller over HTTP; which commands run, in which order and how they end is the same.
+//! them on its virtual clock, the controller over HTTP; which commands run, in which order and how they end is the
+//! same.
 
 use super::concurrency::{ConcurrencyLimiter, RequestClass};
 use crate::lifecycle::{
@@ -28,37 +29,38 @@ pub struct Executor {
 #[derive(Debug)]
 struct RunningCommand {
     script: Box<dyn Script>,
-    /// Of what it asks of Azure.
+    /// The class of its requests to Azure.
     class: RequestClass,
     state: CommandState,
 }
 
-/// What a running command waits for.
+/// The state of a running command.
 #[derive(Debug)]
 enum CommandState {
     /// Its next step, at this time.
     WakeAt(Timestamp),
     /// This effect is to be performed.
     Perform(Box<Effect>),
-    /// The reply to the effect that was handed out in this lane.
+    /// A reply to the effect of this class.
     AwaitReply(RequestClass),
 }
 
 impl Executor {
-    /// Starts a command; `false` when one with the same key is still running, in which case the decider will ask again.
+    /// Starts a command; `false` when one with the same key is still running, in which case the decider will decide
+    /// again.
     pub fn start(&mut self, planned: PlannedCommand, snapshot: &Snapshot, settings: &Settings, now: Timestamp) -> bool {
         let key = planned.command.key();
         if self.running.contains_key(&key) {
             return false;
         }
-        let lane = RequestClass::of(&planned.command);
+        let class = RequestClass::of(&planned.command);
         let script = script(planned.command, snapshot, settings);
-        self.running.insert(key, RunningCommand { script, class: lane, state: CommandState::WakeAt(now) });
+        self.running.insert(key, RunningCommand { script, class, state: CommandState::WakeAt(now) });
         true
     }
 
-    /// The next effect that is due and has room, with its command; reports of commands that ended on the way are added
-    /// to `ended`.
+    /// The next effect that is due and within its concurrency, with its command; reports of commands that ended
+    /// meanwhile are added to `ended`.
     pub fn next_effect(
         &mut self,
         now: Timestamp,
@@ -97,8 +99,8 @@ impl Executor {
         ended: &mut Vec<(CommandKey, CommandReport)>,
     ) {
         if let Some(running) = self.running.get_mut(key) {
-            if let CommandState::AwaitReply(lane) = running.state {
-                self.limiter.end(lane);
+            if let CommandState::AwaitReply(class) = running.state {
+                self.limiter.end(class);
             }
             let step = running.script.step(Some(reply), now);
             self.apply_step(key, step, now, ended);
@@ -126,7 +128,7 @@ impl Executor {
         }
     }
 
-    /// When the next step is due; `None` when nothing runs, or all wait for a reply or for room.
+    /// When the next step is due; `None` when nothing runs, or all wait for a reply or for capacity.
     #[must_use]
     pub fn next_wake(&self) -> Option<Timestamp> {
         self.running.values().filter_map(|running| running.due_at(&self.limiter)).min()
@@ -140,20 +142,20 @@ impl Executor {
 }
 
 impl RunningCommand {
-    /// When its next step is due; `None` while it waits for a reply, or for room.
-    fn due_at(&self, lanes: &ConcurrencyLimiter) -> Option<Timestamp> {
+    /// When its next step is due; `None` while it waits for a reply, or for capacity.
+    fn due_at(&self, limiter: &ConcurrencyLimiter) -> Option<Timestamp> {
         match &self.state {
             CommandState::WakeAt(at) => Some(*at),
-            CommandState::Perform(_) => lanes.has_capacity(self.current_class()).then_some(Timestamp::MIN),
+            CommandState::Perform(_) => limiter.has_capacity(self.current_class()).then_some(Timestamp::MIN),
             CommandState::AwaitReply(_) => None,
         }
     }
 
-    /// The lane of the effect that it is at.
+    /// The class of its current effect.
     fn current_class(&self) -> RequestClass {
         match &self.state {
             CommandState::Perform(effect) if matches!(**effect, Effect::Cloud(_) | Effect::TakeInventory) => self.class,
-            CommandState::AwaitReply(lane) => *lane,
+            CommandState::AwaitReply(class) => *class,
             _ => RequestClass::ApiServer,
         }
     }
@@ -168,7 +170,7 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::Launch(launch) => {
             let class = snapshot.claims().get(&launch.claim.name).map(|c| c.spec.class.clone());
             let sizes = instance_types(snapshot, class.as_ref());
-            // What an intent names was perhaps made before the settings were changed.
+            // An intent may have been written under other settings.
             let machine = match &launch.intent {
                 Some(intent) => intent.machine.clone(),
                 None => settings.aks_machine_pool.as_ref().map(|pool| aks_machine_id(pool, &launch.claim.name)),

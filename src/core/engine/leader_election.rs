@@ -10,7 +10,7 @@
 use jiff::SignedDuration;
 use std::sync::Arc;
 
-/// A Lease that nobody has renewed for so long may be taken.
+/// A Lease that has not been renewed for this long may be taken.
 pub const LEASE_DURATION: SignedDuration = SignedDuration::from_secs(15);
 /// A holder that has not renewed for so long acts as if it had lost the Lease.
 pub const RENEW_DEADLINE: SignedDuration = SignedDuration::from_secs(10);
@@ -20,15 +20,15 @@ pub const RETRY_PERIOD: SignedDuration = SignedDuration::from_secs(2);
 /// A Lease as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRecord {
-    /// Who holds it; nobody once it was released.
+    /// The holder; `None` once it was released.
     pub holder: Option<Arc<str>>,
     /// Differs after each write.
     pub version: Arc<str>,
-    /// How long the holder asks others to wait.
+    /// The holder's lease duration.
     pub duration: SignedDuration,
 }
 
-/// What a candidate is to do now.
+/// The next action of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseAction {
     /// Write our name into it, upon the version that was read.
@@ -43,7 +43,7 @@ pub enum LeaseAction {
 #[derive(Debug, Clone)]
 pub struct LeaderElector {
     identity: Arc<str>,
-    /// What was read last, and when it was first read so.
+    /// The last Lease read, and when it was first observed.
     observed: Option<(LeaseRecord, SignedDuration)>,
     /// When the last write that succeeded was sent.
     renewed_at: Option<SignedDuration>,
@@ -56,7 +56,7 @@ impl LeaderElector {
         Self { identity, observed: None, renewed_at: None }
     }
 
-    /// What to do about the Lease as it was just read; `None` where there is none.
+    /// The next action after reading the Lease; `None` where there is none.
     pub fn next_action(&mut self, lease: Option<&LeaseRecord>, now: SignedDuration) -> LeaseAction {
         let Some(lease) = lease else {
             self.step_down();
@@ -90,15 +90,15 @@ impl LeaderElector {
         self.renewed_at = None;
     }
 
-    /// When the last renewal was sent that makes us the holder; `None` when another is, or nobody.
+    /// When the last renewal was sent that makes us the holder; `None` when we are not.
     #[must_use]
     pub fn renewed_at(&self) -> Option<SignedDuration> {
         self.renewed_at
     }
 }
 
-/// For how long nobody else can take the Lease, this long after the last renewal was sent; `None` once the holder has
-/// to act as if it were lost.
+/// How long no other candidate can take the Lease, this long after the last renewal was sent; `None` once the holder
+/// must act as if it were lost.
 #[must_use]
 pub fn remaining_lease(since_renewal: SignedDuration) -> Option<SignedDuration> {
     (since_renewal < RENEW_DEADLINE).then(|| LEASE_DURATION - since_renewal)
@@ -110,7 +110,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// A candidate with a clock of its own, and what of it is under way.
+    /// A candidate with its own clock, and its pending requests.
     struct Actor {
         candidate: LeaderElector,
         offset: i64,
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// What happens to an actor.
+    /// An event of an actor.
     #[derive(Debug, Clone)]
     enum Event {
         /// It reads the Lease, decides, and sends a write.
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_goes_silent_is_followed_and_one_that_releases_at_once() {
+    fn a_silent_holder_is_replaced_after_its_lease_and_a_released_lease_at_once() {
         let calm = |n| vec![[2000, 10, 10, 1]; n];
         let changes = play([actor("a", 0, 1000, calm(5)), actor("b", 77, 1000, calm(40))]).unwrap();
         assert_eq!(changes, 2, "first a, and b once a is silent");

@@ -32,7 +32,7 @@ pub fn capacity(facts: &SizeFacts, os_disk_gb: u32, max_pods: u32) -> Resources 
     capacity
 }
 
-/// What the kubelet, the system and the eviction threshold keep from pods. Grows with the size:
+/// What the kubelet, the system and the eviction threshold reserve. Grows with the size:
 /// memory by 25 % of the first 4 GiB, 20 % of the next 4, 10 % of the next 8, 6 % of the next 112, 2 % of the rest;
 /// CPU by 6 % of the first core, 4 % of the second, 2 % of the next two, 1 % of the rest.
 #[must_use]

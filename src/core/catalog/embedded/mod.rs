@@ -84,7 +84,7 @@ pub struct Catalog {
     sheet: PriceSheet,
 }
 
-/// A row of the file. What it means is built when its region is asked for.
+/// A row of the file, which is decoded when its region is requested.
 #[derive(Debug, Clone, Copy)]
 struct OfferRow {
     size: usize,
@@ -217,7 +217,7 @@ impl Catalog {
         })
     }
 
-    /// The region that somebody who wrote `text` may have meant: `westeurope` for `West Europe` or `westeuope`.
+    /// The known region that is spelled most like `text`: `westeurope` for `West Europe` or `westeuope`.
     #[must_use]
     pub fn nearest_region(&self, text: &str) -> Option<&Region> {
         const FARTHEST: usize = 3;

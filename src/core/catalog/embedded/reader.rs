@@ -37,7 +37,7 @@ impl<'a> CatalogReader<'a> {
         Ok(bytes)
     }
 
-    /// A LEB128 varint that fits the type asked for.
+    /// A LEB128 varint that fits the requested type.
     pub(in crate::catalog) fn number<N: TryFrom<u64>>(&mut self) -> Result<N, CatalogReadError> {
         let mut number = 0_u64;
         for shift in (0..63).step_by(7) {

@@ -41,13 +41,13 @@ pub struct Gpu {
     pub azure_linux: bool,
 }
 
-/// Local storage that an OS disk can lie on.
+/// Local storage for an ephemeral OS disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EphemeralDisk {
     /// Greatest OS disk that fits, in GB.
     pub gb: u64,
-    /// Where it lies.
-    pub place: EphemeralDiskPlacement,
+    /// Its placement.
+    pub placement: EphemeralDiskPlacement,
 }
 
 /// Kinds of local storage, as `diffDiskSettings.placement` has them.
@@ -76,7 +76,7 @@ impl EphemeralDiskPlacement {
     }
 }
 
-/// What Azure says of a VM size, in any region.
+/// Facts about a VM size, the same in all regions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SizeFacts {
     /// Name, for example `Standard_D4s_v5`.
@@ -103,11 +103,11 @@ pub struct SizeFacts {
     pub premium_io: bool,
     /// Can keep its OS disk on local storage.
     pub ephemeral_os_disk: bool,
-    /// Where the OS disk would lie then, and how large it may be. The embedded catalogue does not know it.
+    /// Placement and largest size of an ephemeral OS disk. Unknown in the embedded catalogue.
     pub ephemeral: Option<EphemeralDisk>,
     /// Can encrypt at the host.
     pub encryption_at_host: bool,
-    /// Can be bought as spot.
+    /// Available as spot.
     pub spot_eligible: bool,
     /// GPUs, if AKS drives them.
     pub gpu: Option<Gpu>,
@@ -122,11 +122,11 @@ pub struct InstanceType {
     pub requirements: Requirements,
     /// All that the VM has.
     pub capacity: Resources,
-    /// What is left for pods.
+    /// Capacity that is allocatable to pods.
     pub allocatable: Resources,
-    /// How it can be bought, cheapest first.
+    /// Its offerings, cheapest first.
     pub offerings: Vec<Offering>,
 }
 
-/// The instance types of a class, by name; shared by all who look at them.
+/// The instance types of a class, by name; shared by all users.
 pub type InstanceTypes = Arc<Vec<Arc<InstanceType>>>;

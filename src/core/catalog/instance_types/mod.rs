@@ -21,8 +21,8 @@ pub struct InstanceTypeOptions {
     /// Most pods on a node where the class says nothing: 250 with overlay networking or none, 30 with Azure CNI
     /// without overlay, 110 otherwise (upstream's `pkg/utils/utils.go`).
     pub default_max_pods: u32,
-    /// Nodes are of our own making: a class that asks for what they do not get has no sizes, so that nothing that it
-    /// asks for is silently left out.
+    /// Nodes are launched by napkeeper itself: a class that sets unsupported fields has no sizes, so that none is
+    /// silently ignored.
     pub self_managed: bool,
 }
 
@@ -33,7 +33,8 @@ impl Default for InstanceTypeOptions {
     }
 }
 
-/// The sizes of a region that can be nodes of a class, sorted by name. [`exclusion_reason`] tells why a size is missing.
+/// The sizes of a region that can be nodes of a class, sorted by name. [`exclusion_reason`] tells why a size is
+/// missing.
 ///
 /// A size without zones in the region has one regional offering per capacity type; a size with zones has none beside
 /// its zonal ones, unlike upstream: a regional VM serves neither pods that spread over zones nor zonal disks.
@@ -66,13 +67,12 @@ pub fn instance_types(
 }
 
 /// Where some of each size is reserved.
-pub type ReservedPlaces = BTreeMap<VmSize, BTreeSet<Zone>>;
+pub type ReservedZones = BTreeMap<VmSize, BTreeSet<Zone>>;
 
-/// Instance types with an offering of reserved capacity for each size and place of which some is reserved. What a class
-/// cannot have as a node is not made one by a reservation.
+/// Instance types with offerings of reserved capacity. A reservation does not add sizes that a class excludes.
 #[must_use]
-pub fn with_reserved(types: Vec<Arc<InstanceType>>, places: &ReservedPlaces) -> Vec<Arc<InstanceType>> {
-    let reserve = |instance: Arc<InstanceType>| match places.get(&instance.facts.name) {
+pub fn with_reserved(types: Vec<Arc<InstanceType>>, reserved_zones: &ReservedZones) -> Vec<Arc<InstanceType>> {
+    let reserve = |instance: Arc<InstanceType>| match reserved_zones.get(&instance.facts.name) {
         Some(zones) => Arc::new(reserved(&instance, zones)),
         None => instance,
     };
@@ -92,7 +92,7 @@ fn reserved(instance: &InstanceType, zones: &BTreeSet<Zone>) -> InstanceType {
 }
 
 /// The labels of a node of an offering, beside those of its NodePool and NodeClaim. The mode is `user`, which a
-/// NodeClaim that asks for `system` overrides.
+/// NodeClaim that requires `system` overrides.
 #[must_use]
 pub fn node_labels(instance: &InstanceType, offering: &Offering) -> Labels {
     let mut all: Labels = instance
@@ -136,7 +136,7 @@ fn add_offered(all: &mut Requirements, offerings: &[Offering]) {
 }
 
 /// The labels that nodes of a size may have. Those that a size never has are required to be absent, so that no pod
-/// that asks for them is promised such a node.
+/// that requires them is placed on such a node.
 pub(in crate::catalog) fn requirements(
     facts: &SizeFacts,
     offerings: &[Offering],
@@ -189,8 +189,8 @@ pub(in crate::catalog) fn size_labels(facts: &SizeFacts) -> [(&'static str, Opti
     ]
 }
 
-/// Greatest OS disk that fits on the size's local disk, in GB. A live listing says it. The embedded catalogue says
-/// whether it can lie there, not how large the disk is: 37.5 GiB per vCPU is what the sizes with a local disk (letter
+/// Greatest OS disk that fits on the size's local disk, in GB. A live listing has it. The embedded catalogue has only
+/// whether it is supported, not the size of the disk: 37.5 GiB per vCPU is what the sizes with a local disk (letter
 /// `d`) have, and the caches of the others are not counted on.
 pub(in crate::catalog) fn ephemeral_os_disk_gb(facts: &SizeFacts, name: &SizeName<'_>) -> Option<u64> {
     const BYTES_PER_VCPU: u64 = 75 << 29;

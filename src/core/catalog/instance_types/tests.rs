@@ -4,7 +4,7 @@ use super::*;
 use crate::catalog::Catalog;
 use crate::model::names::{NodeClassName, Uid, VmSize};
 
-/// A class that asks for nothing out of the ordinary.
+/// A class with default settings.
 pub(in crate::catalog) fn class() -> NodeClass {
     NodeClass::with_defaults(NodeClassName::new("default").unwrap(), Uid::new("u-1").unwrap())
 }
@@ -111,8 +111,8 @@ fn a_gpu_node_is_labelled_as_upstream_labels_it() {
     }
     assert_eq!(a100.capacity.extended("nvidia.com/gpu"), 1);
     let plain = find(&types, "Standard_D4s_v3");
-    let mut asks = Requirements::new();
-    asks.add(labels::SKU_GPU_NAME, Requirement::exists());
-    assert!(a100.requirements.compatible(&asks, labels::is_well_known).is_ok());
-    assert!(plain.requirements.compatible(&asks, labels::is_well_known).is_err());
+    let mut requirements = Requirements::new();
+    requirements.add(labels::SKU_GPU_NAME, Requirement::exists());
+    assert!(a100.requirements.compatible(&requirements, labels::is_well_known).is_ok());
+    assert!(plain.requirements.compatible(&requirements, labels::is_well_known).is_err());
 }

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// A fact and when Azure said it.
+/// A fact and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact<T> {
-    /// When Azure was asked.
+    /// When Azure was queried.
     pub as_of: Timestamp,
-    /// What it said.
+    /// Azure's answer.
     pub value: T,
 }
 
@@ -32,24 +32,24 @@ pub struct AzureFacts {
     pub subnets: Option<Fact<Vec<SubnetAddresses>>>,
     /// Reservations of the groups that AKSNodeClasses name.
     pub reservations: Option<Fact<Vec<CapacityReservation>>>,
-    /// Locks of the node resource group, and of what is in it.
+    /// Locks of the node resource group, and of its resources.
     pub locks: Option<Fact<Vec<Lock>>>,
 }
 
-/// What is known around the node resource group. Nothing of it proves anything: where it is not known, or old, a sweep
-/// keeps more or takes another order, and nodes are launched that Azure may refuse.
+/// What is known about the node resource group. None of it is evidence: where it is unknown or stale, a sweep deletes
+/// less or in another order, and nodes are launched that Azure may refuse.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InfrastructureFacts {
     /// Addresses of the subnets that nodes are in.
     pub subnets: Option<Fact<Vec<SubnetAddresses>>>,
     /// Reservations of the groups that AKSNodeClasses name.
     pub reservations: Option<Fact<Vec<CapacityReservation>>>,
-    /// Locks of the node resource group, and of what is in it.
+    /// Locks of the node resource group, and of its resources.
     pub locks: Vec<Lock>,
 }
 
 impl AzureFacts {
-    /// What is around the node resource group.
+    /// The facts about the node resource group.
     #[must_use]
     pub fn infrastructure(&self) -> InfrastructureFacts {
         InfrastructureFacts {
@@ -63,16 +63,16 @@ impl AzureFacts {
 /// A lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lock {
-    /// The lock's own id; what it is on is the part before `/providers/Microsoft.Authorization/`.
+    /// The lock's own id; the locked scope is the part before `/providers/Microsoft.Authorization/`.
     pub id: ArmId,
     /// What it forbids.
     pub level: LockLevel,
-    /// What people wrote on it.
+    /// Its notes.
     pub notes: Option<Arc<str>>,
 }
 
 impl Lock {
-    /// True when it forbids to delete a resource: it is on that, or on the group or subscription that it lies in.
+    /// True when it forbids deleting a resource: it is on the resource, or on its group or subscription.
     #[must_use]
     pub fn covers(&self, resource: &ArmId) -> bool {
         let scope = self.id.folded().split("/providers/microsoft.authorization/").next().unwrap_or_default();
@@ -100,17 +100,17 @@ impl LockLevel {
         }
     }
 
-    /// The level of a word. `NotSpecified` is in Azure's schema too; what is not understood is taken for the stricter.
+    /// The level of a name. `NotSpecified` is in Azure's schema too; an unknown level is treated as the stricter one.
     #[must_use]
-    pub fn of(word: &str) -> Self {
-        if word.eq_ignore_ascii_case(Self::CanNotDelete.as_str()) { Self::CanNotDelete } else { Self::ReadOnly }
+    pub fn of(name: &str) -> Self {
+        if name.eq_ignore_ascii_case(Self::CanNotDelete.as_str()) { Self::CanNotDelete } else { Self::ReadOnly }
     }
 }
 
 /// Where an answer about sizes and prices came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FactSource {
-    /// Azure said it then.
+    /// From Azure at that time.
     Live(Timestamp),
     /// It is part of this program, with data of that month.
     Embedded(Month),
@@ -149,8 +149,8 @@ pub fn format_age(as_of: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// The region's catalogue as the facts make it. Where Azure has not said which sizes there are, or what one costs, the
-/// embedded catalogue serves; the customer's own prices come last.
+/// The region's catalogue by the facts. Sizes and prices that Azure has not listed come from the embedded catalogue;
+/// the customer's own prices are applied last.
 #[must_use]
 pub fn catalog_from_facts(known: &AzureFacts, embedded: &RegionCatalog, sheet: &PriceSheet) -> RegionCatalog {
     let mut sizes: Vec<OfferedSize> = match &known.sizes {
@@ -199,15 +199,15 @@ mod tests {
     use jiff::SignedDuration;
 
     #[test]
-    fn what_azure_says_counts_and_the_embedded_catalogue_fills_the_gaps() {
+    fn facts_take_precedence_and_the_embedded_catalogue_fills_the_gaps() {
         let embedded = Catalog::embedded().unwrap().region(&Region::new("westeurope").unwrap()).unwrap();
         let sheet = PriceSheet::default();
         assert_eq!(catalog_from_facts(&AzureFacts::default(), &embedded, &sheet), embedded);
 
         let priced = embedded.sizes.iter().filter(|s| s.spot.is_some()).take(2).cloned().collect::<Vec<_>>();
         let listing = SizeListing::default().merge(priced.clone(), 1, start()).unwrap();
-        let cheap = HourlyPrice::from_nanos(1);
-        let of_first = SizePrices { on_demand: Some(cheap), spot: None };
+        let lowest = HourlyPrice::from_nanos(1);
+        let of_first = SizePrices { on_demand: Some(lowest), spot: None };
         let prices = PriceList::from([(priced[0].facts.name.clone(), of_first)]);
         let known = AzureFacts {
             sizes: Some(Fact { as_of: start(), value: Arc::new(listing) }),
@@ -215,9 +215,9 @@ mod tests {
             ..AzureFacts::default()
         };
         let made = catalog_from_facts(&known, &embedded, &sheet);
-        let bought = |i: usize| (made.sizes[i].on_demand, made.sizes[i].spot);
-        assert_eq!(bought(0), (Some(cheap), None), "the list knows it, and knows no spot price");
-        assert_eq!(bought(1), (priced[1].on_demand, priced[1].spot), "the list does not know it");
+        let prices_of = |i: usize| (made.sizes[i].on_demand, made.sizes[i].spot);
+        assert_eq!(prices_of(0), (Some(lowest), None), "the list knows it, and knows no spot price");
+        assert_eq!(prices_of(1), (priced[1].on_demand, priced[1].spot), "the list does not know it");
         let line = |number, text: &str| SheetLine { number, fields: text.split(',').map(str::to_owned).collect() };
         let half = PriceSheet::of([line(1, "region,size,capacityType,discountPercent"), line(2, "*,*,*,50")]).unwrap();
         let halved = catalog_from_facts(&known, &embedded, &half).sizes[1].on_demand.unwrap().nanos();

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Facts that are asked for, each on its own schedule.
+/// Facts that are fetched, each on its own schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FactKind {
     /// Sizes, zones and restrictions (Resource SKUs).
@@ -29,7 +29,7 @@ impl FactKind {
     pub const ALL: [Self; 7] =
         [Self::Sizes, Self::Quota, Self::Prices, Self::Subnets, Self::Reservations, Self::Locks, Self::Images];
 
-    /// A word for metrics, logs and the published object.
+    /// Its name in metrics, logs and the published object.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -43,11 +43,10 @@ impl FactKind {
         }
     }
 
-    /// How often it is asked. Sizes and prices: as karpenter-provider-azure does (12 h each). Quota: there 10 min; here
-    /// 2 min, because a VM that runs is counted twice until Azure is asked again; reservations as often, for the same
-    /// reason. Subnets: there 3 min. Locks: 5 min,
-    /// so that a lock that a person lifts is seen soon. Images: AKS publishes weekly, there they are cached for 3 days;
-    /// here 12 h.
+    /// How often it is fetched. Sizes and prices: as in karpenter-provider-azure (12 h each). Quota: upstream 10 min;
+    /// here 2 min, because a running VM is counted twice until the next fetch; reservations as often, for the same
+    /// reason. Subnets: upstream 3 min. Locks: 5 min, so that a lock that a person lifts is seen soon. Images: AKS
+    /// publishes weekly, there they are cached for 3 days; here 12 h.
     #[must_use]
     pub fn period(self) -> SignedDuration {
         match self {
@@ -64,7 +63,7 @@ impl FactKind {
 pub struct FetchFailure {
     /// When.
     pub at: Timestamp,
-    /// Why.
+    /// The reason.
     pub reason: Arc<str>,
     /// How often in a row.
     pub consecutive: u32,
@@ -77,7 +76,7 @@ struct ScheduledFact {
     failure: Option<FetchFailure>,
 }
 
-/// When each fact is due. What is not in it is never asked for.
+/// When each fact is due. Others are never fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactSchedule {
     entries: BTreeMap<FactKind, ScheduledFact>,
@@ -97,7 +96,7 @@ impl FactSchedule {
         Self { entries: kinds.into_iter().map(entry).collect(), seed }
     }
 
-    /// The fact that is to be asked for now; the one that is due for longest, `Sizes` first among equals.
+    /// The fact to fetch now: the one that is due for longest, `Sizes` first among equals.
     #[must_use]
     pub fn due(&self, now: Timestamp) -> Option<FactKind> {
         let due = self.entries.iter().filter(|(_, entry)| entry.due <= now);
@@ -126,12 +125,12 @@ impl FactSchedule {
         }
     }
 
-    /// A fact could not be taken; the last good one stays.
+    /// Records that a fact could not be fetched; the last good one is retained.
     pub fn record_failure(
         &mut self,
         kind: FactKind,
         at: Timestamp,
-        why: impl Into<Arc<str>>,
+        reason: impl Into<Arc<str>>,
         wait: Option<SignedDuration>,
     ) {
         let times =
@@ -141,7 +140,7 @@ impl FactSchedule {
         let due = later(at, self.spread(kind, retry, at));
         if let Some(entry) = self.entries.get_mut(&kind) {
             entry.due = due;
-            entry.failure = Some(FetchFailure { at, reason: why.into(), consecutive: times });
+            entry.failure = Some(FetchFailure { at, reason: reason.into(), consecutive: times });
         }
     }
 
@@ -150,7 +149,7 @@ impl FactSchedule {
         self.entries.iter().map(|(kind, entry)| (*kind, entry.last_success, entry.failure.as_ref()))
     }
 
-    /// A wait, longer by up to a tenth: replicas and clusters must not all ask at once.
+    /// A wait, longer by up to a tenth: so that replicas and clusters do not fetch at once.
     fn spread(&self, kind: FactKind, wait: SignedDuration, at: Timestamp) -> SignedDuration {
         let who = format!("{} of {}", kind.as_str(), self.seed);
         // Only how it differs from time to time counts, so the lower half of the seconds is enough.
@@ -170,13 +169,13 @@ mod tests {
     #[test]
     fn all_are_due_at_once_and_then_each_at_its_own_pace() {
         let mut book = FactSchedule::new(FactKind::ALL, start(), 7);
-        let mut asked = Vec::new();
+        let mut fetched = Vec::new();
         while let Some(kind) = book.due(start()) {
-            asked.push(kind);
+            fetched.push(kind);
             book.record_success(kind, start());
         }
-        assert_eq!(asked.len(), FactKind::ALL.len());
-        assert_eq!(asked[0], FactKind::Sizes);
+        assert_eq!(fetched.len(), FactKind::ALL.len());
+        assert_eq!(fetched[0], FactKind::Sizes);
         let next = book.next().unwrap();
         assert!(matches!(book.due(next), Some(FactKind::Quota | FactKind::Reservations)));
         let wait = next.duration_since(start());
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_tried_again_soon_then_seldom_and_the_age_stays_that_of_the_last_good_one() {
+    fn failures_are_retried_with_backoff_and_the_age_is_that_of_the_last_success() {
         let mut book = FactSchedule::new([FactKind::Sizes], start(), 1);
         book.record_success(FactKind::Sizes, start());
         let mut at = start();
@@ -200,13 +199,13 @@ mod tests {
         let (_, taken, failure) = book.entries().next().unwrap();
         assert_eq!((taken, failure.unwrap().consecutive), (Some(start()), 8));
         book.record_failure(FactKind::Sizes, at, "429", Some(SignedDuration::from_hours(1)));
-        assert!(book.next().unwrap() >= at + SignedDuration::from_hours(1), "Azure's wish is kept");
+        assert!(book.next().unwrap() >= at + SignedDuration::from_hours(1), "Retry-After is respected");
         book.record_success(FactKind::Sizes, at);
         assert_eq!(book.entries().next().unwrap().2, None);
     }
 
     #[test]
-    fn what_is_remembered_is_asked_for_when_it_is_old_enough() {
+    fn known_facts_are_fetched_when_they_are_due() {
         let mut book = FactSchedule::new([FactKind::Sizes, FactKind::Locks], start(), 1);
         book.restore(FactKind::Sizes, start() - SignedDuration::from_hours(1));
         assert_eq!(book.due(start()), Some(FactKind::Locks));

@@ -48,7 +48,7 @@ pub struct ImageVersion {
     pub published_at: Option<Timestamp>,
 }
 
-/// What a class asks of its image.
+/// The image requirements of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageNeeds<'a> {
     /// `spec.imageFamily`.
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_was_published_last_whatever_its_name() {
+    fn the_newest_image_was_published_last_whatever_its_name() {
         let version = |version: &str, at: i64| ImageVersion {
             version: Arc::from(version),
             published_at: Timestamp::from_second(at).ok(),

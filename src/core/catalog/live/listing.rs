@@ -1,7 +1,7 @@
 //! The size listing, guarded against truncated answers.
 //!
-//! A listing that lacks sizes which it had has cost others healthy nodes. So a size that is missing stays for
-//! [`MISSING_SIZE_RETENTION`], with the time that it was missed first, and an answer that lacks a tenth of all is not taken at all.
+//! Truncated listings have cost others healthy nodes. So a missing size is retained for [`MISSING_SIZE_RETENTION`],
+//! with the time when it was first missing, and an answer that lacks a tenth of all sizes is rejected.
 
 use crate::catalog::OfferedSize;
 use crate::model::names::VmSize;
@@ -39,7 +39,7 @@ pub struct SizeListing {
 pub struct TruncatedListing {
     /// Sizes that it names.
     pub listed: usize,
-    /// Sizes that were known, or that there are at the least.
+    /// Sizes that were known, or the minimum.
     pub known: usize,
     /// Some of those that it lacks.
     pub missing: Vec<VmSize>,
@@ -60,10 +60,10 @@ impl fmt::Display for TruncatedListing {
 }
 
 impl SizeListing {
-    /// The listing after a new answer. `at_least`: fewer sizes are not believed where nothing is known yet.
+    /// The listing after a new answer. `at_least`: fewer sizes are rejected where nothing is known yet.
     ///
     /// # Errors
-    /// [`TruncatedListing`]: the answer is not believed; what was known stays.
+    /// [`TruncatedListing`]: the answer is rejected; the known sizes are retained.
     pub fn merge(&self, answer: Vec<OfferedSize>, at_least: usize, now: Timestamp) -> Result<Self, TruncatedListing> {
         let mut sizes: BTreeMap<VmSize, ListedSize> = answer
             .into_iter()
@@ -80,7 +80,7 @@ impl SizeListing {
             .filter(|(name, old)| old.missing_since.is_none() && !sizes.contains_key(*name))
             .map(|(name, _)| name)
             .collect();
-        // A listing of nothing is short, however few sizes there were.
+        // An empty listing is truncated, however few sizes there were.
         let most = MISSING_AT_LEAST.max(present * MISSING_PERCENT / 100);
         if newly.len() > most || (has == 0 && present > 0) {
             let lacks = newly.into_iter().take(MAX_NAMED_SIZES).cloned().collect();
@@ -89,8 +89,8 @@ impl SizeListing {
         for (name, old) in &self.sizes {
             let since = old.missing_since.unwrap_or(now);
             if now.duration_since(since) < MISSING_SIZE_RETENTION {
-                let kept = || ListedSize { size: old.size.clone(), missing_since: Some(since) };
-                sizes.entry(name.clone()).or_insert_with(kept);
+                let retained = || ListedSize { size: old.size.clone(), missing_since: Some(since) };
+                sizes.entry(name.clone()).or_insert_with(retained);
             }
         }
         Ok(Self { sizes })
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_goes_missing_stays_for_a_day_of_whole_listings() {
+    fn a_missing_size_is_retained_for_a_day_of_complete_listings() {
         let all = all();
         let known = SizeListing::default().merge(all.clone(), 1, hours(0)).unwrap();
         let lost = all[3].facts.name.clone();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_answer_is_not_taken_and_says_what_it_lacks() {
+    fn a_truncated_answer_is_rejected_with_the_missing_sizes() {
         let all = all();
         let known = SizeListing::default().merge(all.clone(), 1, hours(0)).unwrap();
         let most = all.len() / 10;

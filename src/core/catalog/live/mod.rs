@@ -1,6 +1,6 @@
 //! Live Azure facts: sizes, quota, prices, images, subnets, capacity reservations, locks.
 //!
-//! Every fact is taken on its own schedule and has its own age. Here is what an answer means; asking is the adapter's.
+//! Every fact is taken on its own schedule and has its own age. This interprets answers; the adapter fetches them.
 
 mod azure_facts;
 mod fact_schedule;

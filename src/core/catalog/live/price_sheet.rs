@@ -1,6 +1,7 @@
 //! The customer's price sheet: contract prices that differ from the retail price.
 //!
-//! How its lines are cut into fields is the reader's matter. A header comes first; `*` or an empty field stands for any:
+//! How its lines are cut into fields is the reader's matter. A header comes first; `*` or an empty field stands for
+//! any:
 //!
 //! ```text
 //! region,size,capacityType,usdPerHour,discountPercent
@@ -8,8 +9,8 @@
 //! *,*,on-demand,,12.5
 //! ```
 //!
-//! Of several lines that fit, the one that names most counts: a size before a region before a capacity type. A price
-//! stands in place of the list's; a discount is taken off it, in per cent with at most two places.
+//! Of several matching lines the most specific one applies: a size before a region before a capacity type. A price
+//! replaces the list price; a discount is subtracted from it, in per cent with at most two decimal places.
 
 use crate::catalog::{CapacityType, RegionCatalog};
 use crate::model::amounts::money::HourlyPrice;
@@ -19,15 +20,15 @@ use std::fmt;
 
 /// Columns, in the order of the documentation; the file may have them in any.
 const COLUMNS: [&str; 5] = ["region", "size", "capacityType", "usdPerHour", "discountPercent"];
-/// The columns without which nothing can be said; one of the others is needed too.
+/// The required columns; one of the others is required too.
 const NEEDED: [&str; 3] = ["region", "size", "capacityType"];
 /// A whole price, in hundredths of a per cent.
 const FULL_PRICE: i64 = 10_000;
 
-/// What a line fits; `None` is any. The order is that of what counts more.
+/// What a line matches; `None` is any. Ordered by precedence.
 type SheetKey = (Option<VmSize>, Option<Region>, Option<CapacityType>);
 
-/// Prices that stand in place of list prices. By default there are none.
+/// Prices that replace list prices. By default there are none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PriceSheet {
     entries: BTreeMap<SheetKey, PriceTerm>,
@@ -36,7 +37,7 @@ pub struct PriceSheet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PriceTerm {
     Price(HourlyPrice),
-    /// What is left of the list price, in hundredths of a per cent.
+    /// The remaining part of the list price, in hundredths of a per cent.
     Fraction(i64),
 }
 
@@ -70,10 +71,10 @@ impl fmt::Display for SheetProblem {
 }
 
 impl PriceSheet {
-    /// The sheet that these lines say, of which the first is the header.
+    /// Parses a sheet, of which the first line is the header.
     ///
     /// # Errors
-    /// All that is wrong, by line; then nothing of the sheet is to be used.
+    /// All problems, by line; then the sheet must not be used.
     pub fn of(lines: impl IntoIterator<Item = SheetLine>) -> Result<Self, Vec<SheetProblem>> {
         let mut lines = lines.into_iter();
         let Some(header) = lines.next() else {
@@ -101,7 +102,7 @@ impl PriceSheet {
         self.entries.is_empty()
     }
 
-    /// What a size costs where the list says `list`.
+    /// The price of a size whose list price is `list`.
     #[must_use]
     pub fn price(
         &self,
@@ -153,14 +154,14 @@ fn problem(line: usize, message: String) -> SheetProblem {
     SheetProblem { line, column: None, message }
 }
 
-/// The place of each of [`COLUMNS`] in a line.
+/// The index of each of [`COLUMNS`] in a line.
 fn read_header(header: &SheetLine) -> Result<[Option<usize>; 5], Vec<SheetProblem>> {
     let line = header.number;
-    let mut places = [None; 5];
+    let mut columns = [None; 5];
     let mut problems = Vec::new();
-    for (place, field) in header.fields.iter().enumerate() {
+    for (index, field) in header.fields.iter().enumerate() {
         match COLUMNS.iter().position(|name| *name == field) {
-            Some(column) if places[column].is_none() => places[column] = Some(place),
+            Some(column) if columns[column].is_none() => columns[column] = Some(index),
             Some(_) => problems.push(problem(line, format!("duplicate column {field:?}"))),
             None => {
                 let message = format!("unknown column {field:?}, expected one of {}", COLUMNS.join(", "));
@@ -168,14 +169,14 @@ fn read_header(header: &SheetLine) -> Result<[Option<usize>; 5], Vec<SheetProble
             }
         }
     }
-    let missing: Vec<&str> = NEEDED.iter().zip(&places).filter(|(_, p)| p.is_none()).map(|(name, _)| *name).collect();
+    let missing: Vec<&str> = NEEDED.iter().zip(&columns).filter(|(_, p)| p.is_none()).map(|(name, _)| *name).collect();
     if !missing.is_empty() {
         problems.push(problem(line, format!("missing columns in the header: {}", missing.join(", "))));
     }
-    if places[3].is_none() && places[4].is_none() {
+    if columns[3].is_none() && columns[4].is_none() {
         problems.push(problem(line, "the header needs usdPerHour or discountPercent".to_owned()));
     }
-    if problems.is_empty() { Ok(places) } else { Err(problems) }
+    if problems.is_empty() { Ok(columns) } else { Err(problems) }
 }
 
 fn read_line(line: &SheetLine, columns: &[Option<usize>; 5]) -> Result<(SheetKey, PriceTerm), Vec<SheetProblem>> {
@@ -185,14 +186,14 @@ fn read_line(line: &SheetLine, columns: &[Option<usize>; 5]) -> Result<(SheetKey
         return Err(vec![problem(*number, format!("the line has more fields than the header ({most})"))]);
     }
     let mut problems = Vec::new();
-    let field = |column: usize| columns[column].and_then(|place| fields.get(place));
+    let field = |column: usize| columns[column].and_then(|index| fields.get(index));
     let named = |column: usize| field(column).filter(|f| !f.is_empty() && *f != "*");
     let mut note = |column: usize, message: String| {
         problems.push(SheetProblem { line: *number, column: Some(COLUMNS[column]), message });
     };
     let region = named(0).and_then(|f| Region::new(f).map_err(|e| note(0, e.to_string())).ok());
     let size = named(1).and_then(|f| VmSize::new(f).map_err(|e| note(1, e.to_string())).ok());
-    // What is reserved has no price of its own: it is reckoned by the full one.
+    // Reserved capacity has no price of its own: it is derived from the full price.
     let capacity_type = named(2).and_then(|f| {
         let found = CapacityType::FOR_SALE.into_iter().find(|c| c.as_str() == f);
         if found.is_none() {
@@ -237,12 +238,12 @@ fn read_line(line: &SheetLine, columns: &[Option<usize>; 5]) -> Result<(SheetKey
 
 /// A discount in hundredths of a per cent.
 fn discount_of(text: &str) -> Option<i64> {
-    let (whole, places) = text.split_once('.').unwrap_or((text, ""));
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
     let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || whole.len() > 2 || places.len() > 2 || !digits(whole) || !digits(places) {
+    if whole.is_empty() || whole.len() > 2 || decimals.len() > 2 || !digits(whole) || !digits(decimals) {
         return None;
     }
-    Some(whole.parse::<i64>().ok()? * 100 + format!("{places:0<2}").parse::<i64>().ok()?)
+    Some(whole.parse::<i64>().ok()? * 100 + format!("{decimals:0<2}").parse::<i64>().ok()?)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Numbers older than this say nothing: then Azure's refusals are the only guide, as they are in
+/// Numbers older than this are ignored: then Azure's refusals are the only guide, as they are in
 /// karpenter-provider-azure, which forgets them after 15 min.
 pub const STALE_AFTER: SignedDuration = SignedDuration::from_mins(15);
 
@@ -24,7 +24,7 @@ pub struct QuotaUsage {
 /// Azure's quotas of cores in a region.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quota {
-    /// When Azure was asked.
+    /// When Azure was queried.
     pub as_of: Timestamp,
     by_name: BTreeMap<String, QuotaUsage>,
 }

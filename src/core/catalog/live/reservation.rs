@@ -1,20 +1,20 @@
-//! The on-demand capacity reservations of groups: so many VMs of some sizes, each in one zone or in none.
+//! On-demand capacity reservations of groups: a number of VMs of a size, zonal or regional.
 
 use super::quota::STALE_AFTER;
 use super::{Fact, InfrastructureFacts};
-use crate::catalog::ReservedPlaces;
+use crate::catalog::ReservedZones;
 use crate::model::cluster::pool::NodeClass;
 use crate::model::errors::{CloudError, CloudErrorCode};
 use crate::model::names::{ArmId, VmSize, Zone};
 use jiff::{SignedDuration, Timestamp};
 
-/// What the ids of groups of reservations have between resource group and name.
+/// Resource type of capacity reservation groups.
 pub const CAPACITY_RESERVATION_GROUP_TYPE: &str = "Microsoft.Compute/capacityReservationGroups";
 
 /// The group of capacity reservations that a text names.
 ///
 /// # Errors
-/// What the id of such a group looks like, where this is none.
+/// The expected format of such an id.
 pub fn parse_reservation_group(text: &str) -> Result<ArmId, &'static str> {
     const EXPECTED: &str = "must be /subscriptions/<subscription id>/resourceGroups/<name>/providers/Microsoft.Compute/\
                             capacityReservationGroups/<name>";
@@ -31,7 +31,7 @@ pub fn parse_reservation_group(text: &str) -> Result<ArmId, &'static str> {
     (named && id == within.resource(CAPACITY_RESERVATION_GROUP_TYPE, name)).then_some(id).ok_or(EXPECTED)
 }
 
-/// VMs of one size in one place that a group has reserved.
+/// VMs of one size in one zone that a group has reserved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapacityReservation {
     /// The group.
@@ -42,7 +42,7 @@ pub struct CapacityReservation {
     pub zone: Zone,
     /// VMs that are reserved.
     pub capacity: u64,
-    /// VMs that name the group and are of that size and place, running or not.
+    /// VMs of that size and zone that name the group, running or not.
     pub used: u64,
 }
 
@@ -54,57 +54,57 @@ impl CapacityReservation {
     }
 }
 
-/// How long what is known of all groups is kept because one of them cannot be read: half of the time for which it serves at
-/// all, so that the others are never without numbers.
+/// How long the known reservations are retained because one group cannot be read: half of the time until they are
+/// stale, so that the others are never without numbers.
 const LAST_GOOD_TTL: SignedDuration = SignedDuration::from_secs(STALE_AFTER.as_secs() / 2);
 
-/// What is known of groups once each has been asked. One that is not there is left out. Where one cannot be read, all that
-/// is known stays for a while; then it has nothing left, so that it does not hide what others have, and what runs on it stays
-/// what it is.
+/// Reservations after each group has been read. A group that does not exist is left out. Where one cannot be read, all
+/// known reservations are retained for a while; then its capacity counts as 0, so that the others are up to date and
+/// its nodes keep their capacity type.
 ///
 /// # Errors
-/// Why what is known stays as it is: a group cannot be read whose numbers still serve, or none can be.
+/// Why the known reservations are retained: a group cannot be read whose numbers are not stale, or none can be.
 pub fn merge_reservations(
     known: Option<&Fact<Vec<CapacityReservation>>>,
     answers: Vec<(ArmId, Result<Vec<CapacityReservation>, CloudError>)>,
     at: Timestamp,
 ) -> Result<Vec<CapacityReservation>, CloudError> {
-    let (mut rooms, mut failed) = (Vec::new(), None);
+    let (mut reservations, mut failed) = (Vec::new(), None);
     let all_failed =
         !answers.is_empty() && answers.iter().all(|(_, answer)| answer.as_ref().is_err_and(is_indeterminate));
     for (group, answer) in answers {
         match answer {
-            Ok(own) => rooms.extend(own),
+            Ok(own) => reservations.extend(own),
             Err(error) if is_indeterminate(&error) => {
-                let own = known.iter().flat_map(|fact| &fact.value).filter(|room| room.group == group);
+                let own = known.iter().flat_map(|fact| &fact.value).filter(|reservation| reservation.group == group);
                 let is_fresh = known.is_some_and(|fact| at.duration_since(fact.as_of) <= LAST_GOOD_TTL);
-                if all_failed || is_fresh && own.clone().any(|room| room.capacity > 0) {
+                if all_failed || is_fresh && own.clone().any(|reservation| reservation.capacity > 0) {
                     failed.get_or_insert(error);
                 }
-                rooms.extend(own.map(|room| CapacityReservation { capacity: 0, ..room.clone() }));
+                reservations.extend(own.map(|known| CapacityReservation { capacity: 0, ..known.clone() }));
             }
             Err(_) => {}
         }
     }
-    failed.map_or(Ok(rooms), Err)
+    failed.map_or(Ok(reservations), Err)
 }
 
-/// Nothing is known from an error but that there was one; others say that a group is not there.
+/// True for errors that do not mean that the group does not exist.
 fn is_indeterminate(error: &CloudError) -> bool {
     !matches!(error.code, CloudErrorCode::NotFound | CloudErrorCode::Reservation)
 }
 
 impl InfrastructureFacts {
-    /// The sizes and places that the group of a class has reserved, whatever is left of them. They are the same while
-    /// numbers change or grow old: what runs there keeps its labels and its price.
+    /// The sizes and zones that the group of a class has reserved, used or not. They do not change with the numbers or
+    /// their age, so that running nodes keep their labels and price.
     #[must_use]
-    pub fn reserved_for(&self, class: &NodeClass) -> ReservedPlaces {
-        let mut places = ReservedPlaces::new();
-        let rooms = self.reservations.iter().flat_map(|fact| &fact.value);
-        for room in rooms.filter(|room| class.reservations.as_ref() == Some(&room.group)) {
-            places.entry(room.size.clone()).or_default().insert(room.zone.clone());
+    pub fn reserved_for(&self, class: &NodeClass) -> ReservedZones {
+        let mut zones = ReservedZones::new();
+        let reservations = self.reservations.iter().flat_map(|fact| &fact.value);
+        for reserved in reservations.filter(|r| class.reservations.as_ref() == Some(&r.group)) {
+            zones.entry(reserved.size.clone()).or_default().insert(reserved.zone.clone());
         }
-        places
+        zones
     }
 }
 
@@ -139,9 +139,9 @@ mod tests {
         }
     }
 
-    /// What becomes of groups `a` and `b`, of which 4 and 6 VMs were reserved so many minutes ago.
-    fn learnt(known_since: Option<i64>, a: Result<u64, CloudErrorCode>, b: Result<u64, CloudErrorCode>) -> String {
-        let room = |group: &str, capacity| CapacityReservation {
+    /// Groups `a` and `b` after a read; 4 and 6 VMs were reserved `known_since` minutes ago.
+    fn merged(known_since: Option<i64>, a: Result<u64, CloudErrorCode>, b: Result<u64, CloudErrorCode>) -> String {
+        let reservation = |group: &str, capacity| CapacityReservation {
             group: ArmId::new(format!(
                 "/subscriptions/s/resourceGroups/r/providers/{CAPACITY_RESERVATION_GROUP_TYPE}/{group}"
             ))
@@ -151,16 +151,16 @@ mod tests {
             capacity,
             used: 1,
         };
-        let known =
-            known_since.map(|minutes| Fact { as_of: at(-60 * minutes), value: vec![room("a", 4), room("b", 6)] });
+        let known = known_since
+            .map(|minutes| Fact { as_of: at(-60 * minutes), value: vec![reservation("a", 4), reservation("b", 6)] });
         let answer = |group: &str, answer: Result<u64, CloudErrorCode>| {
-            let id = room(group, 0).group;
-            (id, answer.map(|n| vec![room(group, n)]).map_err(|code| CloudError::new(code, "no")))
+            let id = reservation(group, 0).group;
+            (id, answer.map(|n| vec![reservation(group, n)]).map_err(|code| CloudError::new(code, "no")))
         };
         match merge_reservations(known.as_ref(), vec![answer("a", a), answer("b", b)], at(0)) {
-            Ok(rooms) => {
-                let told = rooms.iter().map(|room| format!("{} {}", room.group.name(), room.capacity));
-                told.collect::<Vec<_>>().join(", ")
+            Ok(reservations) => {
+                let parts = reservations.iter().map(|r| format!("{} {}", r.group.name(), r.capacity));
+                parts.collect::<Vec<_>>().join(", ")
             }
             Err(error) => format!("as it was: {:?}", error.code),
         }
@@ -177,15 +177,15 @@ mod tests {
             // Numbers of a while ago serve on, those of the others too.
             (Some(2), Err(Unavailable), Ok(7), "as it was: Unavailable"),
             (Some(7), Err(Permission), Ok(7), "as it was: Permission"),
-            // Then nothing is left there.
+            // Its capacity counts as 0.
             (Some(8), Err(Permission), Ok(7), "a 0, b 7"),
             (Some(8), Err(Permission), Err(NotFound), "a 0"),
-            // Of what nobody has ever read nothing is known.
+            // A group that was never read is unknown.
             (None, Err(Unavailable), Ok(7), "b 7"),
             (None, Err(Unavailable), Err(Permission), "as it was: Unavailable"),
             (Some(8), Err(Unavailable), Err(Permission), "as it was: Unavailable"),
         ] {
-            assert_eq!(learnt(since, a, b), expected, "{since:?} {a:?} {b:?}");
+            assert_eq!(merged(since, a, b), expected, "{since:?} {a:?} {b:?}");
         }
     }
 }

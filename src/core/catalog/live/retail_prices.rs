@@ -52,7 +52,7 @@ pub type PriceList = BTreeMap<VmSize, SizePrices>;
 const EXCLUDED_PRODUCT_WORDS: [&str; 6] =
     ["windows", "low priority", "cloud services", "cloudservices", "dedicated", "promo"];
 
-/// What some meters mean at a time.
+/// The prices of some meters at a time.
 #[must_use]
 pub fn price_list<'a>(meters: impl IntoIterator<Item = &'a Meter>, now: Timestamp) -> PriceList {
     let mut chosen: BTreeMap<(VmSize, bool), &Meter> = BTreeMap::new();
@@ -76,7 +76,7 @@ impl Meter {
         self.sku.to_lowercase().ends_with(" spot")
     }
 
-    /// True for a price of Linux by the hour in USD that is in force. Nothing costs nothing: zero is unknown.
+    /// True for a current hourly Linux price in USD. Zero is unknown.
     fn is_linux_hourly(&self, now: Timestamp) -> bool {
         let names = [&self.product, &self.sku, &self.meter].map(|name| name.to_lowercase());
         self.kind == "Consumption"
@@ -87,8 +87,8 @@ impl Meter {
             && !EXCLUDED_PRODUCT_WORDS.iter().any(|word| names.iter().any(|name| name.contains(word)))
     }
 
-    /// Less is better: the region's primary meter, then the newest, then the most expensive (so that no price is
-    /// promised that is not kept), then any fixed order.
+    /// Less is better: the region's primary meter, then the newest, then the most expensive (so that prices are
+    /// never underestimated), then any fixed order.
     fn rank(&self) -> (bool, Reverse<Option<Timestamp>>, Reverse<Option<HourlyPrice>>, &str) {
         (!self.primary, Reverse(self.from), Reverse(self.price), &self.id)
     }

@@ -5,7 +5,7 @@ use crate::model::names::{Region, VmSize, Zone};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A row of the listing, of one VM size in one region, in Azure's own words.
+/// A row of the listing, of one VM size in one region, as Azure returns it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SkuRow {
     /// Name, for example `Standard_D4s_v5`.
@@ -18,11 +18,11 @@ pub struct SkuRow {
     pub zones: BTreeSet<String>,
     /// Zones that the subscription may not use it in (restrictions of type `Zone`).
     pub restricted_zones: BTreeSet<String>,
-    /// The subscription may not buy it in the region at all (a restriction of type `Location`).
+    /// The subscription may not launch it in the region at all (a restriction of type `Location`).
     pub restricted: bool,
 }
 
-/// Why a row says nothing that can be used.
+/// Why a row cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SkuError {
     /// It has no name.
@@ -49,9 +49,9 @@ pub enum SkuError {
 }
 
 impl SkuRow {
-    /// What the row says, without prices. `gpus` names the GPUs that AKS drives: the listing has only their number.
+    /// The size of the row, without prices. `gpus` names the GPUs that AKS supports: the listing has only their number.
     ///
-    /// A size whose zones are all restricted is one without zones: it can still be bought outside of them.
+    /// A size whose zones are all restricted has no zones: it can still be launched as regional.
     ///
     /// # Errors
     /// [`SkuError`] where a capability that counts is missing or unreadable.
@@ -130,7 +130,7 @@ impl SkuRow {
         mib.ok_or_else(|| self.no_number(CAPABILITY))
     }
 
-    /// Azure's own number of GPUs, where it says one.
+    /// The GPU with the number that Azure lists, if any.
     fn counted(&self, known: Gpu) -> Gpu {
         let count = self.text("GPUs").parse().ok().filter(|n| *n > 0);
         Gpu { count: count.unwrap_or(known.count), ..known }
@@ -141,14 +141,14 @@ impl SkuRow {
     fn ephemeral(&self) -> Option<EphemeralDisk> {
         let amount = |capability: &str| self.text(capability).parse::<u64>().ok().filter(|n| *n > 0);
         let mib = |capability: &str| amount(capability).and_then(|n| n.checked_mul(1 << 20));
-        let places = self.text("SupportedEphemeralOSDiskPlacements");
-        let on_nvme = || places.split(',').any(|p| p.trim().eq_ignore_ascii_case("NvmeDisk"));
+        let placements = self.text("SupportedEphemeralOSDiskPlacements");
+        let on_nvme = || placements.split(',').any(|p| p.trim().eq_ignore_ascii_case("NvmeDisk"));
         let nvme = || mib("NvmeDiskSizeInMiB").filter(|_| on_nvme()).map(|b| (EphemeralDiskPlacement::Nvme, b));
         let cache = || amount("CachedDiskBytes").map(|b| (EphemeralDiskPlacement::Cache, b));
         let resource = || mib("MaxResourceVolumeMB").map(|b| (EphemeralDiskPlacement::Resource, b));
-        let (place, bytes) =
+        let (placement, bytes) =
             nvme().or_else(cache).or_else(resource).filter(|_| self.flag("EphemeralOSDiskSupported"))?;
-        Some(EphemeralDisk { gb: bytes / 1_000_000_000, place })
+        Some(EphemeralDisk { gb: bytes / 1_000_000_000, placement })
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_names_size_and_capability() {
+    fn errors_name_size_and_capability() {
         let error = |caps: &[(&str, &str)]| read(&row(caps)).unwrap_err().to_string();
         assert_eq!(error(&[("MemoryGB", "16")]), "Standard_D4s_v5: missing capability vCPUs");
         assert_eq!(
@@ -197,6 +197,6 @@ mod tests {
         assert_eq!(zones(&row), ["westeurope-2", "westeurope-3"]);
         row.restricted_zones = row.zones.clone();
         assert!(zones(&row).is_empty());
-        assert!(!read(&row).unwrap().restricted, "it can be bought in no zone");
+        assert!(!read(&row).unwrap().restricted, "it can be launched as regional");
     }
 }

@@ -11,7 +11,7 @@ pub struct SubnetAddresses {
     pub used: u64,
     /// Addresses that can be used: without the five of each range that Azure keeps.
     pub usable: u64,
-    /// Nodes are in it whose AKSNodeClass names none.
+    /// Used by AKSNodeClasses that name none.
     pub is_default: bool,
 }
 

@@ -23,8 +23,8 @@ pub struct OfferedSize {
     pub facts: Arc<SizeFacts>,
     /// The zones that have it; empty when it is in no zone here.
     pub zones: Vec<Zone>,
-    /// The subscription may not buy it here. In the embedded catalogue this is an example, taken from the listing's
-    /// own subscription; a live listing tells the truth about another one.
+    /// The subscription may not launch it in this region. In the embedded catalogue this is an example, taken from the
+    /// subscription of the listing; a live listing is of the actual one.
     pub restricted: bool,
     /// Pay-as-you-go price for Linux, when one is known. The same in all zones.
     pub on_demand: Option<HourlyPrice>,

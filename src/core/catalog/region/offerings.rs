@@ -8,31 +8,31 @@ use std::sync::{Arc, LazyLock};
 /// Zones of a region, and beside them "in no zone".
 pub(in crate::catalog) const ZONE_SLOTS: usize = 4;
 
-/// What a region sells, as sets of one [`SizeIndex`].
+/// The offerings of a region, as sets of one [`SizeIndex`].
 #[derive(Debug)]
 pub struct RegionOfferings {
     /// The region.
     pub region: Region,
-    /// Label values of the places: `0` (in no zone), then the zones.
+    /// Zone label values: `0` (regional), then the zones.
     pub(in crate::catalog) zones: [Zone; ZONE_SLOTS],
     /// All sizes of the region.
     pub(in crate::catalog) sizes: SizeSet,
-    /// By place and capacity type: what Azure sells there, whether or not a price is known.
+    /// By zone and capacity type: the sizes that Azure offers, whether or not a price is known.
     offered_by_zone: [[SizeSet; 2]; ZONE_SLOTS],
-    /// Sizes that the subscription may not buy.
+    /// Sizes that are restricted for the subscription.
     pub(in crate::catalog) restricted: SizeSet,
-    /// Sizes with a known price at full price, and as spot.
+    /// Sizes with a known spot price, and with a known on-demand price.
     pub(in crate::catalog) priced: [SizeSet; 2],
 }
 
 impl RegionOfferings {
-    /// The supply of a region. `regional_beside_zones`: a size that is in zones can also be had in none, as Karpenter's
-    /// Azure provider offers it and napkeeper's own launches do not.
+    /// The offerings of a region. `regional_beside_zones`: a size with zones is also offered as regional, as
+    /// Karpenter's Azure provider does and napkeeper's own launches do not.
     #[must_use]
     pub fn new(index: &SizeIndex, catalog: &RegionCatalog, regional_beside_zones: bool) -> Self {
         let none = || SizeSet::none(index.sizes().len());
         let region = catalog.region.clone();
-        let mut supply = Self {
+        let mut offerings = Self {
             zones: [Zone::regional(), Zone::of(&region, 1), Zone::of(&region, 2), Zone::of(&region, 3)],
             region,
             sizes: none(),
@@ -40,45 +40,46 @@ impl RegionOfferings {
             restricted: none(),
             priced: std::array::from_fn(|_| none()),
         };
-        // Both are sorted by name, so each place is found from the last one on.
-        let mut places = index.sizes().iter().enumerate().peekable();
+        // Both are sorted by name, so each index is found from the last one on.
+        let mut indices = index.sizes().iter().enumerate().peekable();
         for size in &catalog.sizes {
-            while places.next_if(|(_, facts)| facts.name < size.facts.name).is_some() {}
-            let Some((place, _)) = places.next_if(|(_, facts)| facts.name == size.facts.name) else { continue };
-            supply.sizes.insert(place);
+            while indices.next_if(|(_, facts)| facts.name < size.facts.name).is_some() {}
+            let Some((size_index, _)) = indices.next_if(|(_, facts)| facts.name == size.facts.name) else { continue };
+            offerings.sizes.insert(size_index);
             let regional = size.zones.is_empty() || regional_beside_zones;
-            let at = supply.zones.each_ref().map(|z| if z.is_regional() { regional } else { size.zones.contains(z) });
-            for (of_place, _) in supply.offered_by_zone.iter_mut().zip(at).filter(|(_, sold)| *sold) {
-                let [spot, on_demand] = of_place;
-                on_demand.insert(place);
+            let at =
+                offerings.zones.each_ref().map(|z| if z.is_regional() { regional } else { size.zones.contains(z) });
+            for (in_zone, _) in offerings.offered_by_zone.iter_mut().zip(at).filter(|(_, offered)| *offered) {
+                let [spot, on_demand] = in_zone;
+                on_demand.insert(size_index);
                 if size.facts.spot_eligible {
-                    spot.insert(place);
+                    spot.insert(size_index);
                 }
             }
-            let [spot, on_demand] = &mut supply.priced;
+            let [spot, on_demand] = &mut offerings.priced;
             if size.on_demand.is_some() {
-                on_demand.insert(place);
+                on_demand.insert(size_index);
                 if size.spot.is_some() {
-                    spot.insert(place);
+                    spot.insert(size_index);
                 }
             }
             if size.restricted {
-                supply.restricted.insert(place);
+                offerings.restricted.insert(size_index);
             }
         }
-        supply
+        offerings
     }
 
-    /// What is sold, with place and capacity type.
+    /// Offered sizes, with zone index and capacity type.
     pub(in crate::catalog) fn offered(&self) -> impl Iterator<Item = (usize, CapacityType, &SizeSet)> {
-        self.offered_by_zone.iter().enumerate().flat_map(|(place, [spot, on_demand])| {
-            let of = |capacity_type, sold| (place, capacity_type, sold);
-            // What can be reserved is what is sold at the full price.
+        self.offered_by_zone.iter().enumerate().flat_map(|(zone, [spot, on_demand])| {
+            let of = |capacity_type, sizes| (zone, capacity_type, sizes);
+            // The sizes that can be reserved are those offered on demand.
             [of(CapacityType::Reserved, on_demand), of(CapacityType::Spot, spot), of(CapacityType::OnDemand, on_demand)]
         })
     }
 
-    /// Those of some sizes that the subscription may buy here and whose price is known.
+    /// Those of some sizes that are unrestricted and have a known price.
     #[must_use]
     pub fn available(&self, sizes: &SizeSet) -> SizeSet {
         let mut sure = sizes.clone();
@@ -88,7 +89,7 @@ impl RegionOfferings {
         sure
     }
 
-    /// Those of some sizes that the subscription may not buy here.
+    /// Those of some sizes that are restricted for the subscription.
     #[must_use]
     pub fn restricted_of(&self, sizes: &SizeSet) -> SizeSet {
         let mut restricted = sizes.clone();
@@ -97,10 +98,10 @@ impl RegionOfferings {
     }
 }
 
-/// A region's supply, made when it is first asked for.
+/// A region's offerings, built on first use.
 type LazyRegionOfferings = LazyLock<RegionOfferings, Box<dyn FnOnce() -> RegionOfferings + Send>>;
 
-/// The supplies of some regions.
+/// The offerings of some regions.
 pub struct RegionOfferingsIndex {
     index: Arc<SizeIndex>,
     regions: Vec<LazyRegionOfferings>,
@@ -131,13 +132,13 @@ impl RegionOfferingsIndex {
         let sizes = regions.iter().flat_map(|r| &r.sizes).map(|s| (s.facts.name.clone(), Arc::clone(&s.facts)));
         let sizes: std::collections::BTreeMap<_, _> = sizes.collect();
         let index = Arc::new(SizeIndex::new(sizes.into_values().collect()));
-        let supply = |region: Arc<RegionCatalog>| {
+        let offerings = |region: Arc<RegionCatalog>| {
             let index = Arc::clone(&index);
             let make: Box<dyn FnOnce() -> RegionOfferings + Send> =
                 Box::new(move || RegionOfferings::new(&index, &region, regional_beside_zones));
             LazyLock::new(make)
         };
-        let regions = regions.into_iter().map(supply).collect();
+        let regions = regions.into_iter().map(offerings).collect();
         Self { index, regions }
     }
 
@@ -147,9 +148,9 @@ impl RegionOfferingsIndex {
         &self.index
     }
 
-    /// The regions. Going on to the next one may make its supply, so stop early.
+    /// The regions. Advancing to the next one may build its offerings, so stop early.
     pub fn regions(&self) -> impl Iterator<Item = &RegionOfferings> {
-        self.regions.iter().map(|supply| &**supply)
+        self.regions.iter().map(|offerings| &**offerings)
     }
 
     /// How many regions there are.

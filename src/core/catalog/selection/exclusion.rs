@@ -39,7 +39,7 @@ pub enum ExclusionReason {
     /// On the list of sizes that AKS refuses.
     #[error("AKS does not support this size")]
     RefusedByAks,
-    /// Family and series cannot be told from the name.
+    /// Family and series cannot be parsed from the name.
     #[error("its name does not follow the Azure naming scheme")]
     UnreadableName,
     /// Below AKS's least number of vCPUs.
@@ -66,19 +66,19 @@ pub enum ExclusionReason {
     /// The class installs GPU drivers, and there is none to install.
     #[error("AKS does not install a driver for its GPU: the AKSNodeClass must set gpu.mode to None")]
     NoDriverInstall,
-    /// The class asks for encryption at the host.
+    /// The class requires encryption at host.
     #[error("it does not support encryption at host, which the AKSNodeClass requires")]
     NoEncryptionAtHost,
-    /// The class asks for local DNS.
+    /// The class enables LocalDNS.
     #[error("too small for LocalDNS, which the AKSNodeClass enables: at least 4 vCPUs and 244Mi required")]
     TooSmallForLocalDns,
-    /// The class asks for artifact streaming.
+    /// The class enables artifact streaming.
     #[error("artifact streaming, which the AKSNodeClass enables, is not supported on arm64")]
     NoArtifactStreaming,
-    /// The class asks for trusted launch.
+    /// The class enables trusted launch.
     #[error("it does not support generation 2 images, required by trusted launch, which the AKSNodeClass enables")]
     NoTrustedLaunch,
-    /// The class asks for an image that exists for amd64 only.
+    /// The class requires an image that exists for amd64 only.
     #[error("no arm64 image for the AKSNodeClass: trusted launch and FIPS on Ubuntu are amd64 only")]
     NoArm64Image,
 }
@@ -98,7 +98,7 @@ pub fn exclusion_reason(size: &OfferedSize, class: &NodeClass) -> Option<Exclusi
 }
 
 impl ExclusionReason {
-    /// Reasons that lie in the size alone, whatever region and class, in the order that they are looked at.
+    /// Reasons that depend on the size alone, in the order in which they are checked.
     pub(in crate::catalog) const CLASS_INDEPENDENT: [Self; 7] = [
         Self::UnreadableName,
         Self::RefusedByAks,
@@ -108,7 +108,7 @@ impl ExclusionReason {
         Self::ConstrainedCores,
         Self::Confidential,
     ];
-    /// Reasons that lie in what a class asks for, in the order that they are looked at.
+    /// Reasons that depend on the class, in the order in which they are checked.
     pub(in crate::catalog) const CLASS_DEPENDENT: [Self; 7] = [
         Self::NoDriverOnImage,
         Self::NoDriverInstall,
@@ -119,7 +119,7 @@ impl ExclusionReason {
         Self::NoArm64Image,
     ];
 
-    /// A class that asks for what this reason is about. True for the reasons that hold for every class.
+    /// True when a class has the setting of this reason; true for reasons that hold for every class.
     #[must_use]
     pub fn applies_to_class(self, class: &NodeClass) -> bool {
         match self {
@@ -134,7 +134,7 @@ impl ExclusionReason {
         }
     }
 
-    /// The size is one that this reason is about. False for the reasons that lie in a region's offer.
+    /// True when this reason excludes the size. False for reasons that depend on the region.
     #[must_use]
     pub fn applies_to_size(self, facts: &SizeFacts) -> bool {
         let name = SizeName::parse(facts.name.as_str()).ok();
@@ -185,7 +185,7 @@ mod tests {
         Catalog::embedded().unwrap().region(&region).unwrap()
     }
 
-    /// The verdict on a size as if it could be bought, so that the table does not hang on what one region restricts.
+    /// The exclusion reason of a size as if it were unrestricted, so that the table does not depend on a region.
     fn verdict(name: &str, class: &NodeClass) -> Option<ExclusionReason> {
         let facts = Catalog::embedded().unwrap().size(&VmSize::new(name).unwrap()).unwrap().clone();
         let price = Some(crate::model::amounts::money::HourlyPrice::from_nanos(1));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_class_asks_for_drops_sizes_that_lack_it() {
+    fn settings_of_a_class_exclude_sizes_without_support() {
         let with = |change: fn(&mut NodeClass)| {
             let mut class = class();
             change(&mut class);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_bought_is_dropped() {
+    fn restricted_sizes_are_excluded() {
         let region = region("westeurope");
         let reasons: std::collections::BTreeSet<ExclusionReason> =
             region.sizes.iter().filter_map(|s| exclusion_reason(s, &class())).collect();

@@ -1,7 +1,7 @@
 //! Selection of the sizes that satisfy a NodePool and its class.
 //!
-//! The same answer as [`crate::catalog::instance_types`] filtered by the pool's requirements, without making an instance type of
-//! any size: each requirement becomes a set of sizes, or a condition on zone and capacity type.
+//! The same answer as [`crate::catalog::instance_types`] filtered by the pool's requirements, without making an
+//! instance type of any size: each requirement becomes a set of sizes, or a condition on zone and capacity type.
 
 pub(in crate::catalog) mod exclusion;
 pub(in crate::catalog) mod filter_steps;
@@ -14,7 +14,7 @@ use crate::model::labels;
 use crate::model::names::Zone;
 use crate::model::requirements::Requirement;
 
-/// What a NodePool asks for, in the order that it says so, and its class.
+/// The requirements of a NodePool, in order, and its class.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolRequirements<'a> {
     /// Requirements, then labels of the template.
@@ -26,24 +26,24 @@ pub struct PoolRequirements<'a> {
 /// One requirement on one label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolRequirement<'a> {
-    /// Where the pool says so.
+    /// Where the pool has it.
     pub source: RequirementSource,
     /// The label, under its current key.
     pub key: &'a str,
-    /// What is asked of it.
+    /// The requirement on it.
     pub requirement: &'a Requirement,
 }
 
-/// Where a NodePool asks for something.
+/// The source of a NodePool's requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequirementSource {
-    /// In `requirements`, at this place.
+    /// In `requirements`, at this index.
     Requirement(usize),
     /// In the labels of its template.
     Label,
 }
 
-/// What one step of the selection does.
+/// The effect of one selection step.
 #[derive(Debug, Clone)]
 pub(in crate::catalog) enum FilterEffect<'a> {
     /// Keeps these sizes.
@@ -58,34 +58,35 @@ pub(in crate::catalog) enum FilterEffect<'a> {
     Zone(&'a Requirement),
     /// Keeps regions.
     Region(&'a Requirement),
-    /// Keeps what has a known price.
+    /// Keeps sizes with a known price.
     Priced,
-    /// Keeps what the subscription may buy.
+    /// Keeps sizes that are not restricted.
     Unrestricted,
-    /// The label does not decide about sizes, as those that a pool gives its nodes by itself.
+    /// The label does not affect sizes, as those that a pool sets on its nodes.
     None,
 }
 
-/// Whose step it is.
+/// The origin of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::catalog) enum FilterOrigin {
-    /// An entry, by its place.
+    /// An entry, by its index.
     Entry(usize),
-    /// A reason that lies in the size, the class or the region.
+    /// A reason of the size, the class or the region.
     Reason(ExclusionReason),
 }
 
 /// The steps of a selection. When `sure`, restrictions and unknown prices count too.
 pub(in crate::catalog) fn steps<'a>(
     index: &'a SizeIndex,
-    asked: PoolRequirements<'a>,
+    requirements: PoolRequirements<'a>,
     sure: bool,
 ) -> Vec<(FilterOrigin, FilterEffect<'a>)> {
     let of_entry =
-        |(i, entry): (usize, &PoolRequirement<'a>)| (FilterOrigin::Entry(i), effect(index, asked.class, entry));
-    let entries = asked.entries.iter().enumerate().map(of_entry);
-    let reasons =
-        index.exclusions(asked.class).map(|(reason, sizes)| (FilterOrigin::Reason(reason), FilterEffect::Drop(sizes)));
+        |(i, entry): (usize, &PoolRequirement<'a>)| (FilterOrigin::Entry(i), effect(index, requirements.class, entry));
+    let entries = requirements.entries.iter().enumerate().map(of_entry);
+    let reasons = index
+        .exclusions(requirements.class)
+        .map(|(reason, sizes)| (FilterOrigin::Reason(reason), FilterEffect::Drop(sizes)));
     let offers =
         [(ExclusionReason::NoPrice, FilterEffect::Priced), (ExclusionReason::Restricted, FilterEffect::Unrestricted)];
     let offers = offers.into_iter().filter(|_| sure).map(|(reason, effect)| (FilterOrigin::Reason(reason), effect));
@@ -93,15 +94,15 @@ pub(in crate::catalog) fn steps<'a>(
 }
 
 fn effect<'a>(index: &SizeIndex, class: &NodeClass, entry: &PoolRequirement<'a>) -> FilterEffect<'a> {
-    let asked = entry.requirement;
-    let allows = |value: &str| asked.allows(Some(value));
+    let requirement = entry.requirement;
+    let allows = |value: &str| requirement.allows(Some(value));
     let unless = |holds: bool| match holds {
         true => FilterEffect::None,
         false => FilterEffect::Keep(SizeSet::none(index.sizes().len())),
     };
     match entry.key {
-        labels::ZONE => FilterEffect::Zone(asked),
-        labels::REGION => FilterEffect::Region(asked),
+        labels::ZONE => FilterEffect::Zone(requirement),
+        labels::REGION => FilterEffect::Region(requirement),
         labels::CAPACITY_TYPE => FilterEffect::CapacityTypes(CapacityType::ALL.map(|c| allows(c.as_str()))),
         labels::PRIORITY | labels::SCALE_SET_PRIORITY => {
             FilterEffect::CapacityTypes(CapacityType::ALL.map(|c| allows(c.priority())))
@@ -109,18 +110,18 @@ fn effect<'a>(index: &SizeIndex, class: &NodeClass, entry: &PoolRequirement<'a>)
         labels::PLACEMENT_SCOPE => FilterEffect::Scope([allows("regional"), allows("zonal")]),
         labels::MODE => unless(allows("system") || allows("user")),
         labels::OS_SKU => unless(allows(os_sku(class))),
-        labels::FIPS_ENABLED => unless(asked.allows(class.fips.then_some("true"))),
-        key => index.matching(key, asked).map_or(FilterEffect::None, FilterEffect::Keep),
+        labels::FIPS_ENABLED => unless(requirement.allows(class.fips.then_some("true"))),
+        key => index.matching(key, requirement).map_or(FilterEffect::None, FilterEffect::Keep),
     }
 }
 
-/// The sizes that satisfy a NodePool wherever they are sold, and what it asks of zone and capacity type.
+/// The sizes that satisfy a NodePool in any region, and its requirements on zone and capacity type.
 #[derive(Debug, Clone)]
 pub struct Selection<'a> {
     sizes: SizeSet,
     capacity: [bool; 3],
-    /// The pool names reserved capacity, and its class a group of it. Which sizes are in that is not known here: any may
-    /// be.
+    /// The pool names reserved capacity, and its class a group of it. Which sizes are in that is not known here: any
+    /// may be.
     reserves: bool,
     scope: [bool; 2],
     zones: Vec<&'a Requirement>,
@@ -133,24 +134,24 @@ impl<'a> Selection<'a> {
     /// The selection of a NodePool. Restrictions of the subscription and unknown prices do not count: where they are
     /// to, see [`RegionOfferings::available`].
     #[must_use]
-    pub fn new(index: &'a SizeIndex, asked: PoolRequirements<'a>) -> Self {
-        let all = Self::unfiltered(index, asked);
-        steps(index, asked, false).iter().fold(all, |all, (_, effect)| all.after(effect))
+    pub fn new(index: &'a SizeIndex, requirements: PoolRequirements<'a>) -> Self {
+        let all = Self::unfiltered(index, requirements);
+        steps(index, requirements, false).iter().fold(all, |all, (_, effect)| all.after(effect))
     }
 
-    /// What the NodePool itself asks for, whatever its class and AKS make of it.
+    /// The requirements of the NodePool alone, without its class and AKS.
     #[must_use]
-    pub fn from_requirements(index: &'a SizeIndex, asked: PoolRequirements<'a>) -> Self {
-        let of_entry = |entry| effect(index, asked.class, entry);
-        let all = Self::unfiltered(index, asked);
-        asked.entries.iter().map(of_entry).fold(all, |all, effect| all.after(&effect))
+    pub fn from_requirements(index: &'a SizeIndex, requirements: PoolRequirements<'a>) -> Self {
+        let of_entry = |entry| effect(index, requirements.class, entry);
+        let all = Self::unfiltered(index, requirements);
+        requirements.entries.iter().map(of_entry).fold(all, |all, effect| all.after(&effect))
     }
 
     /// No condition at all.
-    pub(in crate::catalog) fn unfiltered(index: &SizeIndex, asked: PoolRequirements<'_>) -> Self {
+    pub(in crate::catalog) fn unfiltered(index: &SizeIndex, requirements: PoolRequirements<'_>) -> Self {
         let named =
             |entry: &PoolRequirement<'_>| entry.key == labels::CAPACITY_TYPE && names_reserved(entry.requirement);
-        let reserves = asked.class.reservations.is_some() && asked.entries.iter().any(named);
+        let reserves = requirements.class.reservations.is_some() && requirements.entries.iter().any(named);
         Self {
             sizes: index.all().clone(),
             capacity: [true; 3],
@@ -163,15 +164,15 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// What is left after one more step.
+    /// The selection after one more step.
     pub(in crate::catalog) fn after(mut self, effect: &FilterEffect<'a>) -> Self {
         match effect {
             FilterEffect::Keep(sizes) => self.sizes.retain_all(sizes),
             FilterEffect::Drop(sizes) => self.sizes.remove_all(sizes),
             FilterEffect::CapacityTypes(allowed) => self.capacity = intersect(self.capacity, *allowed),
             FilterEffect::Scope(allowed) => self.scope = intersect(self.scope, *allowed),
-            FilterEffect::Zone(asked) => self.zones.push(asked),
-            FilterEffect::Region(asked) => self.regions.push(asked),
+            FilterEffect::Zone(requirement) => self.zones.push(requirement),
+            FilterEffect::Region(requirement) => self.regions.push(requirement),
             FilterEffect::Priced => self.priced = true,
             FilterEffect::Unrestricted => self.unrestricted = true,
             FilterEffect::None => {}
@@ -185,7 +186,7 @@ impl<'a> Selection<'a> {
         &self.sizes
     }
 
-    /// The sizes that a region sells as the pool asks.
+    /// The sizes of a region that satisfy the pool.
     #[must_use]
     pub fn in_region(&self, supply: &RegionOfferings) -> SizeSet {
         let mut found = self.sizes.emptied();
@@ -193,13 +194,13 @@ impl<'a> Selection<'a> {
         self.narrow(supply, found)
     }
 
-    /// True when a region sells a size as the pool asks.
+    /// True when some size of a region satisfies the pool.
     #[must_use]
     pub fn is_offered_in(&self, supply: &RegionOfferings) -> bool {
         !self.in_region(supply).is_empty()
     }
 
-    /// How many sizes, and how many offerings (size, zone and capacity type), a region has as the pool asks.
+    /// How many sizes, and how many offerings (size, zone and capacity type), of a region satisfy the pool.
     pub(in crate::catalog) fn count(&self, supply: &RegionOfferings) -> (usize, usize) {
         let sizes = self.in_region(supply);
         let mut offerings = 0;
@@ -210,12 +211,12 @@ impl<'a> Selection<'a> {
     /// The values of zone or capacity type that a region has for some sizes of this selection; `None` for other keys.
     #[must_use]
     pub fn distinct_offers(&self, key: &str, supply: &RegionOfferings) -> Option<usize> {
-        let mut places = [false; ZONE_SLOTS];
+        let mut zones = [false; ZONE_SLOTS];
         let mut types = [false; 3];
         let sizes = self.in_region(supply);
-        for (place, capacity_type, sold) in self.allowed(supply) {
+        for (zone, capacity_type, sold) in self.allowed(supply) {
             let any = sold.intersects(&sizes);
-            if let Some(seen) = places.get_mut(place) {
+            if let Some(seen) = zones.get_mut(zone) {
                 *seen |= any;
             }
             if let Some(seen) = types.get_mut(capacity_type as usize) {
@@ -224,9 +225,9 @@ impl<'a> Selection<'a> {
         }
         let count = |seen: &[bool]| seen.iter().filter(|s| **s).count();
         match key {
-            labels::ZONE => Some(count(&places)),
+            labels::ZONE => Some(count(&zones)),
             labels::CAPACITY_TYPE | labels::PRIORITY | labels::SCALE_SET_PRIORITY => Some(count(&types)),
-            labels::REGION => Some(count(&places).min(1)),
+            labels::REGION => Some(count(&zones).min(1)),
             _ => None,
         }
     }
@@ -248,7 +249,7 @@ impl<'a> Selection<'a> {
         let [spot_price, _] = &supply.priced;
         let [_, _, on_demand] = self.capacity;
         for (_, capacity_type, sold) in self.allowed(supply) {
-            // What may be reserved is not counted beside what can be bought for certain.
+            // Possible reservations are not counted beside on-demand.
             if capacity_type == CapacityType::Reserved && on_demand {
                 continue;
             }
@@ -262,29 +263,29 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// What is sold at the places and capacity types that the pool allows.
+    /// Offered sizes, by the zones and capacity types that the pool allows.
     fn allowed<'s>(&self, supply: &'s RegionOfferings) -> impl Iterator<Item = (usize, CapacityType, &'s SizeSet)> {
-        let here = self.regions.iter().all(|asked| asked.allows(Some(supply.region.as_str())));
+        let region_allowed = self.regions.iter().all(|requirement| requirement.allows(Some(supply.region.as_str())));
         let [regional, zonal] = self.scope;
         let allows = |zone: &Zone| {
             let scope = if zone.is_regional() { regional } else { zonal };
-            here && scope && self.zones.iter().all(|asked| asked.allows(Some(zone.as_str())))
+            region_allowed && scope && self.zones.iter().all(|requirement| requirement.allows(Some(zone.as_str())))
         };
-        let places = supply.zones.each_ref().map(allows);
+        let allowed_zones = supply.zones.each_ref().map(allows);
         let [reserved, spot, on_demand] = self.capacity;
         let reserved = reserved && self.reserves;
-        supply.offered().filter(move |(place, capacity_type, _)| {
+        supply.offered().filter(move |(zone, capacity_type, _)| {
             let capacity = match capacity_type {
                 CapacityType::Reserved => reserved,
                 CapacityType::Spot => spot,
                 CapacityType::OnDemand => on_demand,
             };
-            capacity && places.get(*place).is_some_and(|allowed| *allowed)
+            capacity && allowed_zones.get(*zone).is_some_and(|allowed| *allowed)
         })
     }
 }
 
-/// What holds in both.
+/// Element-wise AND.
 fn intersect<const N: usize>(a: [bool; N], b: [bool; N]) -> [bool; N] {
     std::array::from_fn(|n| a[n] && b[n])
 }

@@ -1,6 +1,6 @@
-//! Index of sizes by label value, and by why an AKSNodeClass cannot use them.
+//! Index of sizes by label value, and by the reason why an AKSNodeClass cannot use them.
 //!
-//! Everything here is true of a size wherever it is bought, so one index serves all regions and all NodePools.
+//! It does not depend on the region, so one index serves all regions and all NodePools.
 
 use crate::catalog::instance_types::size_labels;
 use crate::catalog::{ExclusionReason, SizeFacts, SizeSet};
@@ -10,7 +10,7 @@ use crate::model::requirements::{Requirement, Requirements};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Sizes by what can be asked of them.
+/// Sizes by label value.
 #[derive(Debug)]
 pub struct SizeIndex {
     sizes: Vec<Arc<SizeFacts>>,
@@ -33,19 +33,19 @@ impl SizeIndex {
     pub fn new(sizes: Vec<Arc<SizeFacts>>) -> Self {
         let none = SizeSet::none(sizes.len());
         let mut by_label: BTreeMap<&'static str, ByValue> = BTreeMap::new();
-        for (place, facts) in sizes.iter().enumerate() {
+        for (index, facts) in sizes.iter().enumerate() {
             // Names are looked up by binary search; AKS's own keys have the values of Karpenter's.
             let labels = size_labels(facts).into_iter().filter(|(key, _)| !is_name(key) && canonical(key) == *key);
             for (key, value) in labels {
                 let values =
                     by_label.entry(key).or_insert_with(|| ByValue { sizes: BTreeMap::new(), absent: none.clone() });
                 match value {
-                    None => values.absent.insert(place),
+                    None => values.absent.insert(index),
                     Some(value) => match values.sizes.get_mut(value.as_str()) {
-                        Some(set) => set.insert(place),
+                        Some(set) => set.insert(index),
                         None => {
                             let mut set = none.clone();
-                            set.insert(place);
+                            set.insert(index);
                             values.sizes.insert(Arc::from(value), set);
                         }
                     },
@@ -66,7 +66,7 @@ impl SizeIndex {
         &self.sizes
     }
 
-    /// The place of a size.
+    /// The index of a size.
     #[must_use]
     pub fn position(&self, name: &str) -> Option<usize> {
         self.sizes.binary_search_by(|s| s.name.as_str().cmp(name)).ok()
@@ -95,45 +95,48 @@ impl SizeIndex {
 
     /// The sizes that satisfy a requirement on a label; `None` when the label does not depend on the size alone.
     #[must_use]
-    pub fn matching(&self, key: &str, asked: &Requirement) -> Option<SizeSet> {
+    pub fn matching(&self, key: &str, requirement: &Requirement) -> Option<SizeSet> {
         if is_name(key) {
-            return Some(self.named(asked));
+            return Some(self.named(requirement));
         }
         let values = self.by_label.get(canonical(key))?;
         let mut found = SizeSet::none(self.sizes.len());
-        if let Some(wanted) = asked.values() {
+        if let Some(wanted) = requirement.values() {
             wanted.iter().filter_map(|v| values.sizes.get(v)).for_each(|set| found.add(set));
-        } else if let Some(excluded) = asked.excluded() {
+        } else if let Some(excluded) = requirement.excluded() {
             found.add(&self.all);
             excluded.iter().filter_map(|v| values.sizes.get(v)).for_each(|set| found.remove_all(set));
             found.remove_all(&values.absent);
         } else {
-            let fits = values.sizes.iter().filter(|(value, _)| asked.allows(Some(value)));
+            let fits = values.sizes.iter().filter(|(value, _)| requirement.allows(Some(value)));
             fits.for_each(|(_, set)| found.add(set));
         }
-        if asked.allows_absent() {
+        if requirement.allows_absent() {
             found.add(&values.absent);
         }
         Some(found)
     }
 
-    fn named(&self, asked: &Requirement) -> SizeSet {
-        if let Some(wanted) = asked.values() {
+    fn named(&self, requirement: &Requirement) -> SizeSet {
+        if let Some(wanted) = requirement.values() {
             let mut found = SizeSet::none(self.sizes.len());
-            wanted.iter().filter_map(|name| self.position(name)).for_each(|place| found.insert(place));
+            wanted.iter().filter_map(|name| self.position(name)).for_each(|index| found.insert(index));
             return found;
         }
-        SizeSet::of(self.sizes.len(), |i| self.sizes.get(i).is_some_and(|s| asked.allows(Some(s.name.as_str()))))
+        SizeSet::of(self.sizes.len(), |i| self.sizes.get(i).is_some_and(|s| requirement.allows(Some(s.name.as_str()))))
     }
 
     /// The sizes that some class can use in some region, and whose own labels satisfy all requirements. Zones, prices,
-    /// restrictions and what a class asks for are not looked at: what is missing here is missing everywhere.
+    /// restrictions and settings of the class are not considered: other sizes are impossible everywhere.
     #[must_use]
-    pub fn possible(&self, asked: &Requirements) -> SizeSet {
+    pub fn possible(&self, requirements: &Requirements) -> SizeSet {
         let mut sizes = self.all.clone();
         let useless = ExclusionReason::CLASS_INDEPENDENT.iter().filter_map(|reason| self.excluded.get(reason));
         useless.for_each(|set| sizes.remove_all(set));
-        asked.iter().filter_map(|(key, asked)| self.matching(key, asked)).for_each(|set| sizes.retain_all(&set));
+        requirements
+            .iter()
+            .filter_map(|(key, requirement)| self.matching(key, requirement))
+            .for_each(|set| sizes.retain_all(&set));
         sizes
     }
 
@@ -141,13 +144,13 @@ impl SizeIndex {
     #[must_use]
     pub fn among(&self, sizes: &SizeSet, holds: impl Fn(&SizeFacts) -> bool) -> SizeSet {
         let mut some = sizes.emptied();
-        sizes.iter().filter(|place| self.sizes.get(*place).is_some_and(|s| holds(s))).for_each(|i| some.insert(i));
+        sizes.iter().filter(|index| self.sizes.get(*index).is_some_and(|s| holds(s))).for_each(|i| some.insert(i));
         some
     }
 
     /// The sizes of a set, by name.
     pub fn members<'s>(&'s self, sizes: &'s SizeSet) -> impl Iterator<Item = &'s Arc<SizeFacts>> {
-        sizes.iter().filter_map(|place| self.sizes.get(place))
+        sizes.iter().filter_map(|index| self.sizes.get(index))
     }
 
     /// How many values of a label some sizes have; `None` when the label does not depend on the size alone.
@@ -174,7 +177,7 @@ fn is_name(key: &str) -> bool {
     matches!(key, labels::INSTANCE_TYPE | labels::SKU_NAME)
 }
 
-/// The key under which the values of a label are kept.
+/// The key under which the values of a label are stored.
 fn canonical(key: &str) -> &str {
     match key {
         labels::AKS_SKU_CPU => labels::SKU_CPU,

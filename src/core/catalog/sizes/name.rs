@@ -16,7 +16,7 @@ pub struct SizeName<'a> {
     version: Option<&'a str>,
 }
 
-/// The name does not follow Azure's grammar, so that neither family nor series can be told.
+/// The name does not follow Azure's grammar, so neither family nor series is known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("VM size name {0:?}: must be like Standard_D4s_v5 (tier, family letters, number of vCPUs, features, version)")]
 pub struct SizeNameError(pub String);
@@ -153,14 +153,14 @@ mod tests {
             ("Standard_EC16ads_cc_v5", "E", "ECads_v5", "5", None),
         ] {
             let parsed = SizeName::parse(name).unwrap();
-            let said = (parsed.family(), parsed.series(), parsed.version(), parsed.accelerator());
-            assert_eq!(said, (family, series.to_owned(), version, accelerator), "{name}");
+            let found = (parsed.family(), parsed.series(), parsed.version(), parsed.accelerator());
+            assert_eq!(found, (family, series.to_owned(), version, accelerator), "{name}");
         }
         assert_eq!(SizeName::parse("Standard_M8-2ms").unwrap().constrained(), Some(2));
     }
 
     #[test]
-    fn what_is_no_size_is_refused() {
+    fn invalid_names_are_refused() {
         for bad in [
             "",
             "D4s_v5",

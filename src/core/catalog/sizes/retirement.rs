@@ -1,7 +1,7 @@
 //! VM series that Microsoft has retired or announced to retire.
 //!
-//! Only what Microsoft has announced, each row with where. A retired size may still be in the embedded catalogue, whose
-//! data is older than this table.
+//! Only what Microsoft has announced, each row with its source. A retired size may still be in the embedded catalogue,
+//! whose data is older than this table.
 
 use crate::catalog::SizeName;
 use jiff::civil::{Date, date};
@@ -12,11 +12,11 @@ pub const RETIREMENTS_AS_OF: Date = date(2026, 11, 21);
 /// The end of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retirement {
-    /// What Microsoft calls the series.
+    /// Microsoft's name of the series.
     pub series: &'static str,
     /// The day from which its VMs no longer run.
     pub on: Date,
-    /// What Microsoft says to use instead, where it names a series.
+    /// The series that Microsoft recommends instead, if any.
     pub instead: Option<&'static str>,
     /// Microsoft's announcement.
     pub source: &'static str,
@@ -30,7 +30,7 @@ impl Retirement {
     }
 }
 
-/// A row: the series as labels have them, then what is said of them.
+/// A row: the series as in labels, and their retirement.
 struct RetirementRow(&'static [&'static str], Retirement);
 
 const fn row(
@@ -135,8 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_been_retired_yet_is_in_the_catalogue() {
-        // A series that no size has is a mistake in the table, unless all its sizes are gone.
+    fn series_that_are_not_retired_yet_are_in_the_catalogue() {
+        // A series that no size has is a mistake in the table, unless all its sizes are retired.
         let catalog = Catalog::embedded().unwrap();
         let series: BTreeSet<String> =
             catalog.sizes().iter().map(|s| SizeName::parse(s.name.as_str()).unwrap().series()).collect();

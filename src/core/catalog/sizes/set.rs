@@ -11,7 +11,7 @@ impl SizeSet {
         Self(vec![0; length.div_ceil(64)].into_boxed_slice())
     }
 
-    /// Those of `length` sizes whose place satisfies a condition.
+    /// Those of `length` sizes whose index satisfies a condition.
     pub fn of(length: usize, holds: impl Fn(usize) -> bool) -> Self {
         let mut set = Self::none(length);
         (0..length).filter(|i| holds(*i)).for_each(|i| set.insert(i));
@@ -25,29 +25,29 @@ impl SizeSet {
     }
 
     /// Adds a size.
-    pub fn insert(&mut self, place: usize) {
-        if let Some(word) = self.0.get_mut(place / 64) {
-            *word |= 1 << (place % 64);
+    pub fn insert(&mut self, index: usize) {
+        if let Some(word) = self.0.get_mut(index / 64) {
+            *word |= 1 << (index % 64);
         }
     }
 
     /// True when the size is in the set.
     #[must_use]
-    pub fn contains(&self, place: usize) -> bool {
-        self.0.get(place / 64).is_some_and(|word| word & (1 << (place % 64)) != 0)
+    pub fn contains(&self, index: usize) -> bool {
+        self.0.get(index / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
     }
 
-    /// Keeps what is in both.
+    /// Keeps sizes that are in both.
     pub fn retain_all(&mut self, other: &Self) {
         self.0.iter_mut().zip(&*other.0).for_each(|(a, b)| *a &= b);
     }
 
-    /// Drops what is in the other.
+    /// Removes the sizes of the other.
     pub fn remove_all(&mut self, other: &Self) {
         self.0.iter_mut().zip(&*other.0).for_each(|(a, b)| *a &= !b);
     }
 
-    /// Adds what is in the other.
+    /// Adds the sizes of the other.
     pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(&*other.0).for_each(|(a, b)| *a |= b);
     }
@@ -76,7 +76,7 @@ impl SizeSet {
         self.0.iter().all(|word| *word == 0)
     }
 
-    /// The places of the sizes, in order.
+    /// The indices of the sizes, in order.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().flat_map(|(i, word)| {
             let bits = (0..64).filter(move |bit| word & (1 << bit) != 0);

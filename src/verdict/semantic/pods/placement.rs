@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use napkeeper_api::manifests::Object;
 use napkeeper_core::catalog::live::{CapacityReservation, Fact, InfrastructureFacts};
 use napkeeper_core::catalog::{
-    CapacityType, InstanceType, RegionCatalog, ReservedPlaces, instance_types, with_reserved,
+    CapacityType, InstanceType, RegionCatalog, ReservedZones, instance_types, with_reserved,
 };
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
@@ -203,7 +203,7 @@ fn reserve(
     capacity: u64,
     reserved: &mut Vec<CapacityReservation>,
 ) -> Vec<Arc<InstanceType>> {
-    let mut places = ReservedPlaces::new();
+    let mut places = ReservedZones::new();
     for instance in &types {
         for sold in instance.offerings.iter().filter(|o| o.capacity_type == CapacityType::OnDemand) {
             let (size, zone) = (instance.facts.name.clone(), sold.zone.clone());

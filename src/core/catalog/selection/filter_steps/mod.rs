@@ -5,7 +5,7 @@ use crate::catalog::{ExclusionReason, PoolRequirements, RegionOfferings, Require
 use crate::model::names::Region;
 use std::fmt;
 
-/// What is left of a region's sizes, step by step.
+/// The remaining sizes of a region, step by step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waterfall {
     /// The region.
@@ -13,29 +13,29 @@ pub struct Waterfall {
     /// The steps: all that the region offers, each requirement and template label, then each reason of size, class and
     /// region that drops something.
     pub steps: Vec<WaterfallStep>,
-    /// The step without which most sizes would be left, when nothing is left and leaving one out helps.
+    /// The step without which most sizes would remain, if none remain and leaving one step out helps.
     pub blocking_step: Option<BlockingStep>,
 }
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaterfallStep {
-    /// What is asked for.
-    pub what: StepKind,
-    /// How many sizes are left.
+    /// The criterion of the step.
+    pub kind: StepKind,
+    /// How many sizes remain.
     pub sizes: usize,
     /// How many offerings are left: a size in a zone, or in none, at a capacity type.
     pub offerings: usize,
 }
 
-/// What a step asks for.
+/// The criterion of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StepKind {
-    /// Nothing yet: what the region offers.
+    /// None: what the region offers.
     Offered,
     /// A requirement.
     Requirement {
-        /// Its place in `requirements`.
+        /// Its index in `requirements`.
         index: usize,
         /// Key, operator and values.
         text: String,
@@ -45,14 +45,14 @@ pub enum StepKind {
         /// Key, operator and value.
         text: String,
     },
-    /// A reason that lies in the size, the class or the region.
+    /// A reason of the size, the class or the region.
     Excluded(ExclusionReason),
 }
 
-/// The step whose removal would bring most back.
+/// The step without which most sizes would remain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockingStep {
-    /// Its place in the steps.
+    /// Its index in the steps.
     pub step: usize,
     /// How many sizes would be left without it.
     pub sizes: usize,
@@ -64,50 +64,50 @@ impl Waterfall {
     /// The waterfall of a NodePool in a region. When `sure`, unknown prices and restrictions of the subscription are
     /// steps too.
     #[must_use]
-    pub fn new(index: &SizeIndex, supply: &RegionOfferings, asked: PoolRequirements<'_>, sure: bool) -> Self {
-        let steps = steps(index, asked, sure);
-        let all = Selection::unfiltered(index, asked);
+    pub fn new(index: &SizeIndex, supply: &RegionOfferings, requirements: PoolRequirements<'_>, sure: bool) -> Self {
+        let steps = steps(index, requirements, sure);
+        let all = Selection::unfiltered(index, requirements);
         let mut left = all.clone();
         let (sizes, offerings) = left.count(supply);
-        let mut shown = vec![WaterfallStep { what: StepKind::Offered, sizes, offerings }];
-        let mut place = vec![None; steps.len()];
-        for ((origin, effect), place) in steps.iter().zip(&mut place) {
+        let mut shown = vec![WaterfallStep { kind: StepKind::Offered, sizes, offerings }];
+        let mut shown_at = vec![None; steps.len()];
+        for ((origin, effect), shown_at) in steps.iter().zip(&mut shown_at) {
             let before = shown.last().map_or((0, 0), |s| (s.sizes, s.offerings));
             left = left.after(effect);
             let (sizes, offerings) = left.count(supply);
             if matches!(origin, FilterOrigin::Entry(_)) || (sizes, offerings) != before {
-                *place = Some(shown.len());
-                shown.push(WaterfallStep { what: kind(*origin, asked), sizes, offerings });
+                *shown_at = Some(shown.len());
+                shown.push(WaterfallStep { kind: kind(*origin, requirements), sizes, offerings });
             }
         }
         let nothing = shown.last().is_some_and(|s| s.sizes == 0);
-        let culprit = nothing.then(|| find_blocking_step(&all, supply, &steps, &place)).flatten();
-        Self { region: supply.region.clone(), steps: shown, blocking_step: culprit }
+        let blocking_step = nothing.then(|| find_blocking_step(&all, supply, &steps, &shown_at)).flatten();
+        Self { region: supply.region.clone(), steps: shown, blocking_step }
     }
 
-    /// How many sizes are left in the end.
+    /// How many sizes remain in the end.
     #[must_use]
     pub fn left(&self) -> usize {
         self.steps.last().map_or(0, |s| s.sizes)
     }
 
-    /// The step whose removal would bring most back.
+    /// The step without which most sizes would remain.
     #[must_use]
     pub fn most_restrictive_step(&self) -> Option<&WaterfallStep> {
         self.steps.get(self.blocking_step?.step)
     }
 
-    /// In one line: the steps that drop something, up to the first after which nothing is left.
+    /// In one line: the steps that drop something, up to the first after which nothing remains.
     #[must_use]
     pub fn compact(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
         let mut before = None;
         for step in &self.steps {
             if before != Some(step.sizes) {
-                parts.push(match &step.what {
+                parts.push(match &step.kind {
                     StepKind::Offered => format!("{} sizes", step.sizes),
                     StepKind::Excluded(reason) => format!("{} after removing unsuitable sizes ({reason})", step.sizes),
-                    what => format!("{} after {what}", step.sizes),
+                    kind => format!("{} after {kind}", step.sizes),
                 });
             }
             before = Some(step.sizes);
@@ -119,8 +119,8 @@ impl Waterfall {
     }
 }
 
-/// Leaves out one step after the other. Nobody can change what AKS refuses or what a subscription may buy, so only
-/// entries, and what a class asks for, count.
+/// Leaves out one step after the other. Restrictions of AKS and of the subscription cannot be changed, so only
+/// requirements and settings of the class count.
 fn find_blocking_step(
     all: &Selection<'_>,
     supply: &RegionOfferings,
@@ -143,11 +143,11 @@ fn find_blocking_step(
     found.max_by_key(|c| (c.sizes, c.offerings, std::cmp::Reverse(c.step)))
 }
 
-fn kind(origin: FilterOrigin, asked: PoolRequirements<'_>) -> StepKind {
+fn kind(origin: FilterOrigin, requirements: PoolRequirements<'_>) -> StepKind {
     match origin {
         FilterOrigin::Reason(reason) => StepKind::Excluded(reason),
         FilterOrigin::Entry(i) => {
-            let Some(entry) = asked.entries.get(i) else { return StepKind::Offered };
+            let Some(entry) = requirements.entries.get(i) else { return StepKind::Offered };
             let text = format!("{} {}", entry.key, short(&entry.requirement.to_string()));
             match entry.source {
                 RequirementSource::Requirement(index) => StepKind::Requirement { index, text },
@@ -177,12 +177,12 @@ impl fmt::Display for StepKind {
     }
 }
 
-/// A table: sizes, offerings, and what was asked for.
+/// A table: sizes, offerings, and the criterion.
 impl fmt::Display for Waterfall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n{:>6} {:>9}", self.region, "sizes", "offerings")?;
         for (i, step) in self.steps.iter().enumerate() {
-            write!(f, "\n{:>6} {:>9}  {}", step.sizes, step.offerings, step.what)?;
+            write!(f, "\n{:>6} {:>9}  {}", step.sizes, step.offerings, step.kind)?;
             if let Some(culprit) = self.blocking_step.filter(|c| c.step == i) {
                 write!(f, "  <- without it {} sizes would remain", culprit.sizes)?;
             }

@@ -25,14 +25,14 @@ fn class() -> NodeClass {
 }
 
 fn any_class() -> impl Strategy<Value = NodeClass> {
-    (any::<[bool; 7]>(), any::<bool>()).prop_map(|(flags, asks)| {
+    (any::<[bool; 7]>(), any::<bool>()).prop_map(|(flags, customized)| {
         let [linux, eah, launch, fips, drivers, dns, streaming] = flags;
         let mut class = class();
         if linux {
             class.image_family = "AzureLinux".into();
         }
         class.gpu_drivers = drivers;
-        if asks {
+        if customized {
             (class.encryption_at_host, class.trusted_launch, class.fips) = (eah, launch, fips);
             (class.local_dns, class.artifact_streaming) = (dns, streaming);
         }
@@ -73,7 +73,7 @@ fn any_entry() -> impl Strategy<Value = (&'static str, Requirement)> {
             let requirement = match operator {
                 Operator::Exists | Operator::DoesNotExist => Requirement::new::<&str>(operator, &[]),
                 Operator::In | Operator::NotIn => Requirement::new(operator, &some),
-                // A bound on a word is refused: a number then.
+                // A bound on a non-number is refused.
                 _ => Requirement::new(operator, &some[..1]).or_else(|_| Requirement::new(operator, &["8"])),
             };
             (key, requirement.unwrap())
@@ -113,10 +113,10 @@ fn names(sizes: &SizeSet) -> BTreeSet<String> {
     sizes.iter().map(|i| SUPPLIES.index().sizes()[i].name.to_string()).collect()
 }
 
-fn entries<'a>(asked: &'a [(&'static str, Requirement)]) -> Vec<PoolRequirement<'a>> {
+fn entries<'a>(requirements: &'a [(&'static str, Requirement)]) -> Vec<PoolRequirement<'a>> {
     let entry =
         |(i, (key, requirement))| PoolRequirement { source: RequirementSource::Requirement(i), key, requirement };
-    asked.iter().map(|(key, requirement)| (*key, requirement)).enumerate().map(entry).collect()
+    requirements.iter().map(|(key, requirement)| (*key, requirement)).enumerate().map(entry).collect()
 }
 
 fn supply(region: &str) -> &'static RegionOfferings {
@@ -127,46 +127,50 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn a_selection_is_what_brute_force_finds(
-        class in any_class(), asked in prop::collection::vec(any_entry(), 0..4), region in 0..REGIONS.len(),
+    fn a_selection_equals_that_of_brute_force(
+        class in any_class(), requirements in prop::collection::vec(any_entry(), 0..4), region in 0..REGIONS.len(),
     ) {
-        let entries = entries(&asked);
-        let asked = PoolRequirements { entries: &entries, class: &class };
+        let entries = entries(&requirements);
+        let pool = PoolRequirements { entries: &entries, class: &class };
         let (expected, offerings) = by_force(&CATALOGS[region], &class, &entries);
         let supply = supply(REGIONS[region]);
-        let fall = Waterfall::new(SUPPLIES.index(), supply, asked, true);
-        prop_assert_eq!((fall.left(), fall.steps.last().unwrap().offerings), (expected.len(), offerings), "{}", fall);
-        prop_assert!(fall.steps.is_sorted_by(|a, b| a.sizes >= b.sizes && a.offerings >= b.offerings), "{}", fall);
+        let waterfall = Waterfall::new(SUPPLIES.index(), supply, pool, true);
+        let last = waterfall.steps.last().unwrap();
+        prop_assert_eq!((waterfall.left(), last.offerings), (expected.len(), offerings), "{}", waterfall);
+        let is_sorted = waterfall.steps.is_sorted_by(|a, b| a.sizes >= b.sizes && a.offerings >= b.offerings);
+        prop_assert!(is_sorted, "{}", waterfall);
 
-        // Without restrictions and prices there can only be more; those that are sure are all there.
-        let selection = Selection::new(SUPPLIES.index(), asked);
+        // Without restrictions and prices there can only be more sizes, including all available ones.
+        let selection = Selection::new(SUPPLIES.index(), pool);
         let possible = selection.in_region(supply);
         prop_assert!(names(&possible).is_superset(&expected));
         prop_assert_eq!(selection.is_offered_in(supply), !possible.is_empty());
         prop_assert!(names(&supply.available(&possible)).is_superset(&expected));
 
-        // Leaving out the step that is blamed brings back as many as it says, and no other step brings back more.
-        if let Some(culprit) = fall.blocking_step {
-            prop_assert_eq!(fall.left(), 0);
-            prop_assert!(culprit.sizes > 0);
-            if let StepKind::Requirement { index, .. } = fall.steps[culprit.step].what {
+        // Without the blocking step as many sizes remain as it reports, and no other step restores more.
+        if let Some(blocking_step) = waterfall.blocking_step {
+            prop_assert_eq!(waterfall.left(), 0);
+            prop_assert!(blocking_step.sizes > 0);
+            if let StepKind::Requirement { index, .. } = waterfall.steps[blocking_step.step].kind {
                 let mut fewer = entries.clone();
                 fewer.remove(index);
                 let (back, _) = by_force(&CATALOGS[region], &class, &fewer);
-                prop_assert_eq!(back.len(), culprit.sizes);
+                prop_assert_eq!(back.len(), blocking_step.sizes);
             }
         }
-        for i in 0..if fall.left() == 0 { entries.len() } else { 0 } {
+        for i in 0..if waterfall.left() == 0 { entries.len() } else { 0 } {
             let mut fewer = entries.clone();
             fewer.remove(i);
             let (back, _) = by_force(&CATALOGS[region], &class, &fewer);
-            prop_assert!(back.len() <= fall.blocking_step.map_or(0, |c| c.sizes), "{}", fall);
+            prop_assert!(back.len() <= waterfall.blocking_step.map_or(0, |c| c.sizes), "{}", waterfall);
         }
     }
 
     #[test]
-    fn distinct_values_are_those_of_the_sizes(asked in prop::collection::vec(any_entry(), 0..3), key in 0..14_usize) {
-        let entries = entries(&asked);
+    fn distinct_values_are_those_of_the_sizes(
+        requirements in prop::collection::vec(any_entry(), 0..3), key in 0..14_usize,
+    ) {
+        let entries = entries(&requirements);
         let class = class();
         let (key, _) = VALUES[key];
         let selection = Selection::new(SUPPLIES.index(), PoolRequirements { entries: &entries, class: &class });
@@ -182,53 +186,59 @@ proptest! {
 }
 
 #[test]
-fn a_waterfall_names_what_leaves_nothing() {
-    let asked = [
+fn a_waterfall_names_the_blocking_step() {
+    let requirements = [
         (labels::SKU_FAMILY, Requirement::any_of(["D"])),
         (labels::SKU_GPU_COUNT, Requirement::new(Operator::Gt, &["0"]).unwrap()),
         (labels::ARCH, Requirement::any_of(["amd64"])),
     ];
-    let entries = entries(&asked);
+    let entries = entries(&requirements);
     let class = class();
-    let fall = Waterfall::new(
+    let waterfall = Waterfall::new(
         SUPPLIES.index(),
         supply("westeurope"),
         PoolRequirements { entries: &entries, class: &class },
         false,
     );
-    let left: Vec<usize> = fall.steps.iter().map(|s| s.sizes).collect();
-    assert!(left[0] > left[1] && left[1] > 0 && left[2..].iter().all(|n| *n == 0), "{fall}");
-    assert!(matches!(fall.most_restrictive_step().unwrap().what, StepKind::Requirement { index: 1, .. }), "{fall}");
-    let text = fall.to_string();
+    let left: Vec<usize> = waterfall.steps.iter().map(|s| s.sizes).collect();
+    assert!(left[0] > left[1] && left[1] > 0 && left[2..].iter().all(|n| *n == 0), "{waterfall}");
+    assert!(
+        matches!(waterfall.most_restrictive_step().unwrap().kind, StepKind::Requirement { index: 1, .. }),
+        "{waterfall}"
+    );
+    let text = waterfall.to_string();
     assert!(text.starts_with("westeurope\n sizes offerings\n"), "{text}");
     assert!(text.contains("requirements[1] karpenter.azure.com/sku-gpu-count Gte [1]  <- without it"), "{text}");
-    let compact = fall.compact();
+    let compact = waterfall.compact();
     assert!(compact.contains("after requirements[0] karpenter.azure.com/sku-family In [D]"), "{compact}");
     assert!(compact.contains("0 after requirements[1]") && !compact.contains("requirements[2]"), "{compact}");
 }
 
 #[test]
 fn a_class_can_be_to_blame() {
-    let asked = [(labels::ARCH, Requirement::any_of(["arm64"]))];
-    let entries = entries(&asked);
+    let requirements = [(labels::ARCH, Requirement::any_of(["arm64"]))];
+    let entries = entries(&requirements);
     let mut class = class();
     class.trusted_launch = true;
-    let fall = Waterfall::new(
+    let waterfall = Waterfall::new(
         SUPPLIES.index(),
         supply("westeurope"),
         PoolRequirements { entries: &entries, class: &class },
         false,
     );
-    assert_eq!(fall.left(), 0, "{fall}");
-    // Either would help: amd64 brings back more.
-    assert!(matches!(fall.most_restrictive_step().unwrap().what, StepKind::Requirement { index: 0, .. }), "{fall}");
-    assert!(fall.steps.iter().any(|s| s.what == StepKind::Excluded(ExclusionReason::NoArm64Image)), "{fall}");
+    assert_eq!(waterfall.left(), 0, "{waterfall}");
+    // Either would help: amd64 restores more.
+    assert!(
+        matches!(waterfall.most_restrictive_step().unwrap().kind, StepKind::Requirement { index: 0, .. }),
+        "{waterfall}"
+    );
+    assert!(waterfall.steps.iter().any(|s| s.kind == StepKind::Excluded(ExclusionReason::NoArm64Image)), "{waterfall}");
 }
 
 #[test]
 fn a_size_beside_its_zones_is_offered_in_none_where_the_provider_does_so() {
-    let asked = [(labels::PLACEMENT_SCOPE, Requirement::any_of(["regional"]))];
-    let entries = entries(&asked);
+    let requirements = [(labels::PLACEMENT_SCOPE, Requirement::any_of(["regional"]))];
+    let entries = entries(&requirements);
     let class = class();
     let region = Region::new("westeurope").unwrap();
     for (beside, some) in [(true, true), (false, false)] {
