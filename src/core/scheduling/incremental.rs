@@ -1,9 +1,9 @@
 //! Incremental scheduler: places pods one at a time and keeps the remaining capacity between them.
 //!
-//! [`schedule`](super::schedule) places many pods at once and forgets them. This keeps the capacity that is left
-//! between pods, so that each of them costs a look at a few nodes and not at the whole cluster: capacity only shrinks
-//! here, and what a shape has found full stays full. It holds for one Snapshot; the next one restarts, with what has
-//! been taken. Volumes are not looked at: those of a pod that is just being created are mostly not there yet.
+//! [`schedule`](super::schedule) places many pods at once and keeps nothing. This retains the remaining capacity
+//! between pods, so that each of them examines a few nodes and not the whole cluster: capacity only shrinks, so a node
+//! that is full for a shape remains full. It is valid for one Snapshot. Volumes are ignored: those of a pod that is
+//! being created mostly do not exist yet.
 
 use crate::catalog::OfferingKey;
 use crate::model::cluster::claim::PlannedOffering;
@@ -27,14 +27,14 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A node that somebody would have to make.
+/// A new node that is planned but not launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedNode {
-    /// Among the available offerings, the variant of its NodePool.
+    /// Index of the variant of its NodePool among the available offerings.
     pool_index: usize,
     /// Its NodePool.
     pub pool: NodePoolName,
-    /// The cheapest offering that holds the pod that it is for.
+    /// The cheapest offering that holds the pod that it is planned for.
     pub cheapest: PlannedOffering,
     /// How many offerings hold that pod.
     pub offering_count: usize,
@@ -45,43 +45,43 @@ pub struct PlannedNode {
 pub enum Placement {
     /// On a node that exists.
     Node(NodeName),
-    /// On a node that is being made.
+    /// On a NodeClaim in flight.
     Claim(ClaimName),
     /// On a new node: the same for all pods that share it.
     New(Arc<PlannedNode>),
 }
 
-/// There is no place.
+/// A pod cannot be placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unschedulable {
     /// Why each pool cannot help; `None` stands for all pools.
     pub reasons: Vec<(Option<NodePoolName>, UnschedulableReason)>,
-    /// The least that would have to change; `None` where that is not known.
+    /// The smallest change that would help; `None` where none is known.
     pub suggestion: Option<Suggestion>,
 }
 
-/// What has been found out about a shape.
+/// Cached state of a shape.
 #[derive(Debug)]
 struct ShapeState {
     relaxation: Relaxation,
-    /// The zone of its place matters.
+    /// It has constraints on its zone.
     is_zonal: bool,
-    /// By zone: the first existing node that may still have room.
+    /// By zone: the first existing node that may still have capacity.
     cursors: BTreeMap<Option<Domain>, usize>,
-    /// By zone: the node that would be bought, or why none would be, until one is. Of shapes whose zone matters, the entry
-    /// without a zone says why no zone will do.
+    /// By zone: the new node that would be planned, or why none can be. For zonal shapes the entry without a zone says
+    /// why no zone is possible.
     new_nodes: BTreeMap<Option<Domain>, Result<Arc<PlannedNode>, Unschedulable>>,
 }
 
-/// What must be worked out before a pod can be told its place.
+/// What must be computed before a pod can be placed.
 enum MissingState {
-    /// All about its shape.
+    /// The state of its shape.
     Shape,
-    /// What would be bought for it, in one zone if one is given.
+    /// The new node for it, in one zone if one is given.
     NewNode(Option<Domain>),
 }
 
-/// The room that is left in a cluster.
+/// The remaining capacity of a cluster.
 pub struct IncrementalScheduler {
     state: SchedulingState,
     defaults: Option<SpreadDefaults>,
@@ -90,36 +90,29 @@ pub struct IncrementalScheduler {
 }
 
 impl IncrementalScheduler {
-    /// All the room that there is. Promises of the input do not count.
+    /// The whole free capacity; `claim_of_pod` of the input is ignored.
     #[must_use]
     pub fn new(input: Input<'_>) -> Self {
-        let scheduler =
-            SchedulingState::new((input, &VolumeIndex::default()), &BTreeSet::new(), true, LateDomains::new());
-        Self {
-            state: scheduler,
-            defaults: SpreadDefaults::of(input.snapshot),
-            planned: Vec::new(),
-            shapes: BTreeMap::new(),
-        }
+        let state = SchedulingState::new((input, &VolumeIndex::default()), &BTreeSet::new(), true, LateDomains::new());
+        Self { state, defaults: SpreadDefaults::of(input.snapshot), planned: Vec::new(), shapes: BTreeMap::new() }
     }
 
-    /// Where a pod would go now. Nothing is taken.
+    /// Where a pod would go now. No capacity is taken.
     ///
     /// # Errors
-    /// [`Unschedulable`], where there is no place.
+    /// [`Unschedulable`], where it cannot be placed.
     pub fn find(&mut self, pod: &Arc<Pod>) -> Result<Placement, Unschedulable> {
         let pod = &*self.with_default_spread(pod);
-        // Every turn finds out one thing more, and there is one for the shape and one for each zone.
+        // Every iteration computes one missing state: one for the shape, and one for each zone.
         loop {
             match self.look_up(pod) {
                 Ok(found) => return found,
-                Err(unknown) => self.compute(pod, unknown),
+                Err(missing) => self.compute(pod, missing),
             }
         }
     }
 
-    /// The same, where that is a matter of looking it up: where nothing has to be bought first, and where pods of this shape
-    /// have been here before.
+    /// The same, if the cached state suffices; `None` if something must be computed first.
     pub fn find_cached(&mut self, pod: &Arc<Pod>) -> Option<Result<Placement, Unschedulable>> {
         let pod = self.with_default_spread(pod);
         self.look_up(&pod).ok()
@@ -128,10 +121,10 @@ impl IncrementalScheduler {
     /// True for a new node that pods have been placed on.
     #[must_use]
     pub fn is_shared(&self, placement: &Placement) -> bool {
-        matches!(placement, Placement::New(bought) if self.planned.iter().any(|b| Arc::ptr_eq(b, bought)))
+        matches!(placement, Placement::New(planned) if self.planned.iter().any(|p| Arc::ptr_eq(p, planned)))
     }
 
-    /// Where a pod would go now without another node than those that exist or are thought of already.
+    /// Where a pod would go now without a further new node.
     #[must_use]
     pub fn find_without_new_node(&mut self, pod: &Arc<Pod>) -> Option<Placement> {
         let pod = &*self.with_default_spread(pod);
@@ -144,63 +137,63 @@ impl IncrementalScheduler {
         self.find_in(pod, None)
     }
 
-    /// Takes the capacity for a pod. False when its place is no more.
+    /// Takes the capacity for a pod. False when its placement no longer exists.
     pub fn take(&mut self, pod: &Arc<Pod>, placement: &Placement) -> bool {
         let pod = self.with_default_spread(pod);
         let target = match placement {
             Placement::Node(name) => Target::Node(name.clone()),
             Placement::Claim(name) => Target::Claim(name.clone()),
-            Placement::New(bought) => {
-                let Some(number) = self.index_of_planned(bought) else { return false };
-                Target::New(number)
+            Placement::New(planned) => {
+                let Some(index) = self.index_of_planned(planned) else { return false };
+                Target::New(index)
             }
         };
-        let Some(site) = self.state.existing.index_of_target(&target) else { return false };
+        let Some(index) = self.state.existing.index_of_target(&target) else { return false };
         let class = self.state.register_shape(&pod.shape, PodVolumes::default()).required_only;
-        self.state.add_to_existing(site, class, 1);
+        self.state.add_to_existing(index, class, 1);
         true
     }
 
-    /// The pod with the spread constraints that the cluster gives it.
+    /// The pod with the cluster's default spread constraints.
     fn with_default_spread<'p>(&self, pod: &'p Arc<Pod>) -> Cow<'p, Arc<Pod>> {
         let completed = self.defaults.as_ref().and_then(|defaults| defaults.complete(pod));
         completed.map_or(Cow::Borrowed(pod), Cow::Owned)
     }
 
-    /// The number of a new node, which is added when it is not known yet.
+    /// The index of a planned node, which is added when it is not known yet.
     fn index_of_planned(&mut self, planned_node: &Arc<PlannedNode>) -> Option<usize> {
-        // Who asks for one mostly asks for the last.
-        if let Some(number) = self.planned.iter().rposition(|b| Arc::ptr_eq(b, planned_node)) {
-            return Some(number);
+        // It is mostly the last one.
+        if let Some(index) = self.planned.iter().rposition(|b| Arc::ptr_eq(b, planned_node)) {
+            return Some(index);
         }
         let sets = &self.state.open.candidate_sets;
-        // It may have been thought of before this standing, when the market was another.
+        // It may have been planned for an earlier Snapshot, with other offerings.
         let of_pool =
             |pool: &usize| *pool < sets.pool_count() && sets.pool_offerings(*pool).pool.name == planned_node.pool;
         let pool = std::iter::once(planned_node.pool_index).chain(0..sets.pool_count()).find(of_pool)?;
-        let (pool_offerings, number) = (Arc::clone(sets.pool_offerings(pool)), self.planned.len());
+        let (pool_offerings, index) = (Arc::clone(sets.pool_offerings(pool)), self.planned.len());
         let candidate = candidate_of(&pool_offerings, &planned_node.cheapest.key)?;
-        self.state.add_planned_node(number, &planned_node.cheapest.key, &pool_offerings, candidate);
+        self.state.add_planned_node(index, &planned_node.cheapest.key, &pool_offerings, candidate);
         self.planned.push(Arc::clone(planned_node));
-        // What had no place may have one there, and less may be bought than before.
+        // Unschedulable pods may fit on it, and less headroom remains for others.
         self.shapes.values_mut().for_each(|state| state.new_nodes.clear());
-        Some(number)
+        Some(index)
     }
 
-    /// Room that there is, in one zone if one is given.
+    /// Existing capacity, in one zone if one is given.
     fn find_in(&mut self, pod: &Arc<Pod>, zone: Option<Domain>) -> Option<Placement> {
         let state = self.shapes.get_mut(&pod.shape)?;
         let from = state.cursors.entry(zone).or_insert(0);
-        let (known, existing_nodes) = (&self.state.constraints, &mut self.state.existing);
-        let site = find_existing(known, existing_nodes, (state.relaxation.required_only, zone), from)?;
-        Some(match existing_nodes.target(site) {
+        let (constraints, existing_nodes) = (&self.state.constraints, &mut self.state.existing);
+        let index = find_existing(constraints, existing_nodes, (state.relaxation.required_only, zone), from)?;
+        Some(match existing_nodes.target(index) {
             Target::Node(name) => Placement::Node(name.clone()),
             Target::Claim(name) => Placement::Claim(name.clone()),
-            Target::New(number) => Placement::New(Arc::clone(self.planned.get(*number)?)),
+            Target::New(index) => Placement::New(Arc::clone(self.planned.get(*index)?)),
         })
     }
 
-    /// Where a pod would go, or what has to be known for that.
+    /// Where a pod would go, or which state is missing.
     fn look_up(&mut self, pod: &Arc<Pod>) -> Result<Result<Placement, Unschedulable>, MissingState> {
         if pod.claims_devices {
             return Ok(Err(Unschedulable {
@@ -214,7 +207,7 @@ impl IncrementalScheduler {
             return self.look_up_by_zone(pod, class);
         }
         match self.find_in(pod, None) {
-            Some(spot) => Ok(Ok(spot)),
+            Some(placement) => Ok(Ok(placement)),
             None => self.look_up_new_node(pod, None),
         }
     }
@@ -224,24 +217,24 @@ impl IncrementalScheduler {
         pod: &Arc<Pod>,
         class: PodClassId,
     ) -> Result<Result<Placement, Unschedulable>, MissingState> {
-        let mut nowhere = None;
+        let mut unschedulable = None;
         let all: BTreeSet<Domain> =
             zones_in_mask(self.state.new_node_zones()).chain(self.state.existing.zones().iter().copied()).collect();
         let order =
             self.state.constraints.topology.domains_in_order(class, ZONE_KEY, all.into_iter().map(|zone| (0, zone)));
-        // kube-scheduler takes what there is before anybody makes a node.
-        if let Some(spot) = order.iter().find_map(|zone| self.find_in(pod, Some(*zone))) {
-            return Ok(Ok(spot));
+        // kube-scheduler uses existing capacity before a node is launched.
+        if let Some(placement) = order.iter().find_map(|zone| self.find_in(pod, Some(*zone))) {
+            return Ok(Ok(placement));
         }
         for zone in order {
             if self.state.constraints.topology.is_new_node_domain(class, ZONE_KEY, zone) {
                 match self.look_up_new_node(pod, Some(zone))? {
-                    Ok(spot) => return Ok(Ok(spot)),
-                    Err(why) => nowhere = nowhere.or(Some(why)),
+                    Ok(placement) => return Ok(Ok(placement)),
+                    Err(error) => unschedulable = unschedulable.or(Some(error)),
                 }
             }
         }
-        nowhere.map_or_else(|| self.look_up_new_node(pod, None), |why| Ok(Err(why)))
+        unschedulable.map_or_else(|| self.look_up_new_node(pod, None), |error| Ok(Err(error)))
     }
 
     /// A new node, in one zone if one is given.
@@ -250,30 +243,30 @@ impl IncrementalScheduler {
         pod: &Pod,
         zone: Option<Domain>,
     ) -> Result<Result<Placement, Unschedulable>, MissingState> {
-        let bought = self.shapes.get(&pod.shape).and_then(|state| state.new_nodes.get(&zone));
-        bought.map(|bought| bought.clone().map(Placement::New)).ok_or(MissingState::NewNode(zone))
+        let planned = self.shapes.get(&pod.shape).and_then(|state| state.new_nodes.get(&zone));
+        planned.map(|planned| planned.clone().map(Placement::New)).ok_or(MissingState::NewNode(zone))
     }
 
-    fn compute(&mut self, pod: &Arc<Pod>, unknown: MissingState) {
-        match unknown {
+    fn compute(&mut self, pod: &Arc<Pod>, missing: MissingState) {
+        match missing {
             MissingState::Shape => self.register_shape(&pod.shape),
             MissingState::NewNode(zone) => {
                 let Some(state) = self.shapes.get(&pod.shape) else { return };
                 let relaxation = state.relaxation.clone();
-                let bought =
+                let planned =
                     if state.is_zonal && zone.is_none() { None } else { self.cheapest_new_node(&relaxation, zone) };
-                let bought = bought.ok_or_else(|| Unschedulable {
+                let planned = planned.ok_or_else(|| Unschedulable {
                     reasons: unschedulable_reasons(&mut self.state, relaxation.required_only),
                     suggestion: suggest(&self.state.open, &pod.shape),
                 });
                 if let Some(state) = self.shapes.get_mut(&pod.shape) {
-                    state.new_nodes.insert(zone, bought);
+                    state.new_nodes.insert(zone, planned);
                 }
             }
         }
     }
 
-    /// Counts what runs beside pods of a shape.
+    /// Registers a shape and its topology constraints.
     fn register_shape(&mut self, shape: &Arc<PodShape>) {
         let relaxation = self.state.register_shape(shape, PodVolumes::default());
         self.state.set_new_node_domains(&relaxation);
@@ -287,7 +280,7 @@ impl IncrementalScheduler {
         self.shapes.insert(Arc::clone(shape), state);
     }
 
-    /// The node that would be bought for a pod, with as much of what it prefers as can be had; in one zone if one is given.
+    /// The cheapest new node for a pod, with as many of its preferences as possible; in one zone if one is given.
     fn cheapest_new_node(&mut self, relaxation: &Relaxation, zone: Option<Domain>) -> Option<Arc<PlannedNode>> {
         let (class, pod_addition) = relaxation.steps.iter().find_map(|class| {
             let zones = match zone {
@@ -296,8 +289,8 @@ impl IncrementalScheduler {
             };
             zones.into_iter().find_map(|zone| Some((*class, self.state.cheapest_new_node(*class, zone)?)))
         })?;
-        let SchedulingState { constraints: known, open: open_nodes, .. } = &self.state;
-        let requests = known.classes.requests(class).clone();
+        let SchedulingState { constraints, open: open_nodes, .. } = &self.state;
+        let requests = constraints.classes.requests(class).clone();
         let open = OpenNode {
             candidate_set: pod_addition.candidate_set,
             candidate: pod_addition.candidate,
@@ -308,19 +301,14 @@ impl IncrementalScheduler {
             is_closed: false,
         };
         let offerings = planned_offerings(open_nodes, &open, &[]);
-        let counter = open_nodes.candidate_sets.get(open.candidate_set).pool;
-        let pool = open_nodes.candidate_sets.pool_offerings(counter).pool.name.clone();
-        let number = offerings.len();
-        Some(Arc::new(PlannedNode {
-            pool_index: counter,
-            pool,
-            cheapest: offerings.into_iter().next()?,
-            offering_count: number,
-        }))
+        let pool_index = open_nodes.candidate_sets.get(open.candidate_set).pool;
+        let pool = open_nodes.candidate_sets.pool_offerings(pool_index).pool.name.clone();
+        let offering_count = offerings.len();
+        Some(Arc::new(PlannedNode { pool_index, pool, cheapest: offerings.into_iter().next()?, offering_count }))
     }
 }
 
-/// What a pool may buy of an offering.
+/// The candidate of a pool for an offering.
 fn candidate_of<'o>(pool_offerings: &'o PoolOfferings, key: &OfferingKey) -> Option<&'o InstanceCandidate> {
     let same = |c: &&InstanceCandidate| c.instance.facts.name == key.size && c.capacity_type == key.capacity_type;
     pool_offerings.candidates.iter().find(same)
@@ -328,9 +316,9 @@ fn candidate_of<'o>(pool_offerings: &'o PoolOfferings, key: &OfferingKey) -> Opt
 
 impl std::fmt::Debug for IncrementalScheduler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Standing")
-            .field("bins", &self.state.existing.len())
-            .field("bought", &self.planned.len())
+        f.debug_struct("IncrementalScheduler")
+            .field("existing", &self.state.existing.len())
+            .field("planned", &self.planned.len())
             .finish_non_exhaustive()
     }
 }

@@ -8,17 +8,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Most new nodes of one simulation.
 pub const MAX_NEW_NODES: usize = 5_000;
 
-/// What is to be simulated.
+/// The input of a simulation.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
     /// The cluster.
     pub snapshot: &'a Snapshot,
-    /// What its pools may buy.
+    /// What its pools may launch.
     pub available: &'a AvailableOfferings,
-    /// Nodes that are to be taken as gone.
+    /// Nodes that are to be treated as deleted.
     pub excluded_nodes: &'a BTreeSet<NodeName>,
-    /// How many new nodes may be bought at the most.
+    /// How many new nodes may be launched at most.
     pub max_new_nodes: usize,
-    /// The NodeClaims in flight that pods were planned for before: what was bought for a pod is kept for it.
+    /// The NodeClaims in flight that pods were planned for before: a pod keeps the capacity launched for it.
     pub claim_of_pod: &'a BTreeMap<ObjectKey, ClaimName>,
 }

@@ -1,9 +1,9 @@
 //! Scheduling simulation: places pods on existing nodes, NodeClaims in flight, and new nodes by NodePool weight.
 //!
-//! It simulates what kube-scheduler will do, and what it could do with new nodes. Nothing is read but the Snapshot, and
-//! nothing is written but the [`SchedulingResult`].
+//! It simulates what kube-scheduler will do, and what it could do with new nodes. It only reads the Snapshot and only
+//! writes the [`SchedulingResult`].
 //!
-//! | room | what it has |
+//! | module | contents |
 //! |---|---|
 //! | `scheduler` | the loop over groups of pods |
 //! | `incremental` | the same for one pod at a time, as the webhook needs it |

@@ -18,7 +18,7 @@ pub enum Target {
     Node(NodeName),
     /// A NodeClaim in flight.
     Claim(ClaimName),
-    /// A new node, by its place in [`SchedulingResult::new_nodes`].
+    /// A new node, by its index in [`SchedulingResult::new_nodes`].
     New(usize),
 }
 
@@ -31,7 +31,7 @@ pub struct PodPlacement {
     pub target: Target,
 }
 
-/// A node to be bought.
+/// A node to launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewNode {
     /// Its NodePool.
@@ -40,7 +40,7 @@ pub struct NewNode {
     pub class: NodeClassName,
     /// Offerings that hold its pods, cheapest first; never empty.
     pub offerings: Vec<PlannedOffering>,
-    /// Sum of what its pods and daemons ask for.
+    /// Requests of its pods and daemons.
     pub requests: Resources,
     /// Labels that the pool gives it.
     pub labels: Labels,
@@ -58,7 +58,7 @@ impl NewNode {
     }
 }
 
-/// Pods without a place.
+/// Pods that cannot be scheduled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnschedulablePods {
     /// The pods.
@@ -67,77 +67,77 @@ pub struct UnschedulablePods {
     pub reasons: Vec<(Option<NodePoolName>, UnschedulableReason)>,
 }
 
-/// Why pods have no place on new nodes.
+/// Why pods cannot be scheduled on new nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnschedulableReason {
     /// There is no NodePool with usable offerings.
     NoNodePool,
-    /// The pool's AKSNodeClass asks for what nodes of our own making do not get: these fields.
+    /// The pool's AKSNodeClass sets these fields, which are not supported.
     UnsupportedClassFields(Arc<str>),
     /// The pool's nodes have a taint that the pods do not tolerate.
     UntoleratedTaint(Arc<str>),
-    /// The pool's nodes cannot have the labels that the pods ask for.
+    /// The pool's requirements are incompatible with those of the pods.
     IncompatibleRequirements(Incompatible),
-    /// Nothing of the pool is on offer at present.
+    /// No offering of the pool is available.
     NoAvailableOffering,
-    /// No offering of the pool has the labels that the pods ask for, these.
+    /// No offering of the pool has these labels, which the pods require.
     NoCompatibleOffering(String),
     /// No offering of the pool is large enough.
     TooLarge,
     /// The pool's limits are reached.
     LimitsExceeded,
-    /// Azure's quotas leave no capacity for any offering that would do; the one of the cheapest.
+    /// Azure's quotas forbid all compatible offerings; the quota of the cheapest.
     QuotaExceeded(QuotaShortage),
-    /// What is reserved for the pool's nodes is used up, and it may buy nothing else; the cheapest.
+    /// The pool's reservations are used up, and it allows nothing else; that of the cheapest offering.
     ReservationUsedUp(ReservationShortage),
-    /// The pool may have nothing but what is reserved, and has nothing.
+    /// The pool allows only reserved capacity, and has none.
     NoReservation(NoReservation),
     /// The subnet of the pool's nodes has no address left.
     SubnetFull(SubnetShortage),
-    /// The pool asks for so many values of a label (`minValues`), and of the offerings that would do there are fewer.
+    /// The compatible offerings have fewer values of a label than `minValues`.
     MinValues {
         /// The label.
         key: Arc<str>,
         /// How many values there are.
         found: u32,
-        /// How many are asked for.
+        /// How many are required.
         required: u32,
     },
     /// The spread constraints leave no zone.
     TopologySpread,
-    /// No node is, or would be, where the pods that they must be near to are.
+    /// No existing or new node satisfies the pod affinity.
     PodAffinity,
-    /// Wherever a node is, or would be, there are pods that keep them away, or that they must not be near to.
+    /// Pod anti-affinity excludes every existing and new node.
     PodAntiAffinity,
-    /// No node has this label, by which they spread or gather.
+    /// No node has this label, the topology key of a constraint.
     MissingTopologyKey(Arc<str>),
-    /// They have more volumes of a CSI driver than new nodes are known to take.
+    /// They have more volumes of a CSI driver than a new node can attach.
     VolumeLimit {
         /// The driver.
         driver: Arc<str>,
         /// How many each of them has.
         requested: i64,
-        /// The least that a node of the cluster takes.
+        /// The least limit of any node of the cluster.
         limit: i64,
     },
-    /// Other pods have a disk of theirs that is still to be made, and no node would be theirs in the zone where it will be.
+    /// They share an unprovisioned disk with pods in another zone, where no node can run them.
     SharedVolume,
-    /// Something is wrong with their volumes that no node cures.
+    /// Their volumes have a problem that no node can solve.
     Volume(VolumeTrouble),
     /// They claim devices, which are not simulated.
     DynamicResources,
-    /// The number of new nodes is limited, and used up.
+    /// The limit of new nodes is reached.
     NewNodeLimit,
 }
 
-/// Why a pool that may have nothing but what is reserved has nothing.
+/// Why a pool that allows only reserved capacity has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoReservation {
-    /// Its AKSNodeClass names no group of reservations.
+    /// Its AKSNodeClass names no capacity reservation group.
     NoGroup(NodeClassName),
-    /// Nothing is known of the group, or what is known is old.
+    /// The group is unknown, or its numbers are stale.
     Unknown(ArmId),
-    /// Nothing in the group is what the pool asks for, or Azure has refused it lately.
+    /// No reservation in the group satisfies the pool's requirements, or Azure has recently refused those that do.
     NoneSuitable(ArmId),
 }
 
@@ -162,11 +162,11 @@ impl fmt::Display for NoReservation {
 }
 
 impl UnschedulablePods {
-    /// Why they have no place, for each pool.
+    /// Why they cannot be scheduled, for each pool.
     pub fn reasons(&self) -> impl Iterator<Item = String> {
-        self.reasons.iter().map(|(pool, why)| match pool {
-            Some(pool) => format!("{pool}: {why}"),
-            None => why.to_string(),
+        self.reasons.iter().map(|(pool, reason)| match pool {
+            Some(pool) => format!("{pool}: {reason}"),
+            None => reason.to_string(),
         })
     }
 
@@ -187,26 +187,29 @@ impl fmt::Display for UnschedulableReason {
                  AKSNodeClass"
             ),
             Self::UntoleratedTaint(key) => write!(f, "taint {key} is not tolerated"),
-            Self::IncompatibleRequirements(why) => write!(f, "{why}"),
+            Self::IncompatibleRequirements(incompatible) => write!(f, "{incompatible}"),
             Self::NoAvailableOffering => f.write_str(
                 "no instance type available: its requirements match none, or Azure recently refused all of them",
             ),
-            Self::NoCompatibleOffering(asked) => write!(f, "no instance type matches {asked}"),
+            Self::NoCompatibleOffering(labels) => write!(f, "no instance type matches {labels}"),
             Self::TooLarge => f.write_str("no available instance type is large enough"),
             Self::LimitsExceeded => f.write_str("NodePool limits reached"),
             Self::QuotaExceeded(short) => write!(f, "{short}"),
             Self::ReservationUsedUp(short) => write!(f, "{short}"),
-            Self::NoReservation(why) => write!(f, "{why}"),
+            Self::NoReservation(reason) => write!(f, "{reason}"),
             Self::SubnetFull(short) => write!(f, "{short}"),
-            Self::MinValues { key, found, required: least } => {
-                write!(f, "the matching instance types have {found} values of {key}, minValues requires {least}")
+            Self::MinValues { key, found, required } => {
+                write!(f, "the matching instance types have {found} values of {key}, minValues requires {required}")
             }
             Self::TopologySpread => f.write_str("topology spread constraints leave no zone"),
             Self::PodAffinity => f.write_str("no node satisfies the pod affinity"),
             Self::PodAntiAffinity => f.write_str("pod anti-affinity excludes every node and zone"),
             Self::MissingTopologyKey(key) => write!(f, "no node has label {key}, the topologyKey of a constraint"),
-            Self::VolumeLimit { driver, requested: asked, limit: most } => {
-                write!(f, "each pod uses {asked} volumes of {driver}, more than a node can attach ({most}, CSINode)")
+            Self::VolumeLimit { driver, requested, limit } => {
+                write!(
+                    f,
+                    "each pod uses {requested} volumes of {driver}, more than a node can attach ({limit}, CSINode)"
+                )
             }
             Self::SharedVolume => f.write_str(
                 "they share a volume that is not yet provisioned with pods in another zone, where no node can run them",
@@ -220,19 +223,19 @@ impl fmt::Display for UnschedulableReason {
     }
 }
 
-/// What came of a simulation.
+/// The result of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SchedulingResult {
     /// Where each placed pod goes.
     pub placements: Vec<PodPlacement>,
-    /// Nodes to be bought.
+    /// Nodes to launch.
     pub new_nodes: Vec<NewNode>,
-    /// Pods without a place.
+    /// Pods that cannot be scheduled.
     pub unschedulable: Vec<UnschedulablePods>,
 }
 
 impl SchedulingResult {
-    /// How many pods have no place.
+    /// How many pods cannot be scheduled.
     #[must_use]
     pub fn unschedulable_pods(&self) -> usize {
         self.unschedulable.iter().map(|u| u.pods.len()).sum()
@@ -251,12 +254,12 @@ impl SchedulingResult {
     pub(super) fn add_unschedulable(
         &mut self,
         pods: Vec<Arc<Pod>>,
-        why: Vec<(Option<NodePoolName>, UnschedulableReason)>,
+        reasons: Vec<(Option<NodePoolName>, UnschedulableReason)>,
     ) {
-        if let Some(same) = self.unschedulable.iter_mut().find(|u| u.reasons == why) {
+        if let Some(same) = self.unschedulable.iter_mut().find(|u| u.reasons == reasons) {
             same.pods.extend(pods);
         } else {
-            self.unschedulable.push(UnschedulablePods { pods, reasons: why });
+            self.unschedulable.push(UnschedulablePods { pods, reasons });
         }
     }
 }

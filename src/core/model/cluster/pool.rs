@@ -31,7 +31,7 @@ pub struct NodePool {
     pub limits: Limits,
     /// After this time a node is replaced; `None` is never.
     pub expire_after: Option<SignedDuration>,
-    /// How long a drain may take; `None` is for ever.
+    /// How long a drain may take; `None` is unlimited.
     pub termination_grace_period: Option<SignedDuration>,
     /// When nodes may be disrupted.
     pub disruption: Disruption,
@@ -77,7 +77,7 @@ pub enum DisruptionReason {
     Underutilized,
     /// It has no pods.
     Empty,
-    /// It is no longer what pool and class ask for.
+    /// It no longer matches its pool and class.
     Drifted,
 }
 
@@ -132,23 +132,23 @@ pub struct NodeClass {
     pub max_pods: Option<u32>,
     /// Subnet for the nodes; `None` is the cluster's.
     pub subnet: Option<Arc<str>>,
-    /// Group of capacity reservations that its nodes may lie on.
+    /// Capacity reservation group of its nodes.
     pub reservations: Option<ArmId>,
-    /// Encryption at the host is asked for.
+    /// Encryption at host is required.
     pub encryption_at_host: bool,
-    /// vTPM or secure boot is asked for.
+    /// vTPM or secure boot is enabled.
     pub trusted_launch: bool,
-    /// Secure boot is asked for.
+    /// Secure boot is enabled.
     pub secure_boot: bool,
-    /// A virtual TPM is asked for.
+    /// A virtual TPM is enabled.
     pub vtpm: bool,
-    /// FIPS images are asked for.
+    /// FIPS images are required.
     pub fips: bool,
     /// GPU drivers are installed.
     pub gpu_drivers: bool,
     /// Local DNS is required.
     pub local_dns: bool,
-    /// Artifact streaming is asked for.
+    /// Artifact streaming is enabled.
     pub artifact_streaming: bool,
     /// Tags for the VMs.
     pub tags: BTreeMap<Arc<str>, Arc<str>>,
@@ -157,7 +157,7 @@ pub struct NodeClass {
 }
 
 impl NodeClass {
-    /// A class of which nothing is set: the API's own defaults.
+    /// A class with the API's defaults.
     #[must_use]
     pub fn with_defaults(name: NodeClassName, uid: Uid) -> Self {
         Self {
@@ -185,14 +185,14 @@ impl NodeClass {
 /// A DaemonSet: it puts one pod on every node that it accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonSet {
-    /// What its pods ask for.
+    /// Scheduling constraints of its pods.
     pub shape: Arc<super::pod::PodShape>,
 }
 
 impl Limits {
     /// The limits as amounts of a resource vector, `i64::MAX` where there is none.
     #[must_use]
-    pub fn room_for(&self, resource: &str, used: &Resources) -> Option<i64> {
+    pub fn free(&self, resource: &str, used: &Resources) -> Option<i64> {
         let limit = self.resources.get(resource)?;
         Some(limit.saturating_sub(amount(used, resource)))
     }

@@ -37,8 +37,8 @@ impl fmt::Display for SuggestedChange {
                 write!(f, "increase the {short}; or allow on-demand in the NodePool")
             }
             Self::WidenSubnet(short) => write!(f, "enlarge {short}; or free addresses in it"),
-            Self::AllowLabel(key, asked) => {
-                write!(f, "allow {key} {asked} in the NodePool, where the pod's volume is")
+            Self::AllowLabel(key, requirement) => {
+                write!(f, "allow {key} {requirement} in the NodePool, where the pod's volume is")
             }
             Self::MakePreferred(UnschedulableReason::TopologySpread) => {
                 f.write_str("use whenUnsatisfiable: ScheduleAnyway, or a larger maxSkew")
@@ -54,7 +54,7 @@ impl fmt::Display for SuggestedChange {
     }
 }
 
-/// Which way an amount may be off: what it says must do.
+/// Which way an amount is rounded, so that the suggested amount is enough.
 #[derive(Clone, Copy)]
 enum Rounding {
     Down,
@@ -80,8 +80,9 @@ impl fmt::Display for Preference {
             Self::PodAffinity(key) => write!(f, "pod affinity by {key}"),
             Self::PodAntiAffinity(key) => write!(f, "pod anti-affinity by {key}"),
             Self::NodeAffinity(labels) => {
-                let asked: Vec<String> = labels.iter().map(|(key, asked)| format!("{key} {asked}")).collect();
-                write!(f, "node with {}", asked.join(", "))
+                let labels: Vec<String> =
+                    labels.iter().map(|(key, requirement)| format!("{key} {requirement}")).collect();
+                write!(f, "node with {}", labels.join(", "))
             }
             Self::TopologySpread(key) => write!(f, "topology spread by {key}"),
             Self::PreferNoSchedule => f.write_str("node without PreferNoSchedule taints"),
@@ -97,10 +98,10 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn what_would_have_to_change_is_said_as_manifests_write_it() {
+    fn suggestions_use_the_units_of_manifests() {
         let taint = Taint { key: Arc::from("sku"), value: Arc::from("gpu"), effect: TaintEffect::NoSchedule };
         let change = |name: &str, most| SuggestedChange::LowerRequest(Arc::from(name), most);
-        let remedy = Suggestion {
+        let suggestion = Suggestion {
             pool: NodePoolName::new("gpu").unwrap(),
             changes: vec![
                 SuggestedChange::AddToleration(taint),
@@ -112,7 +113,7 @@ mod tests {
             ],
         };
         assert_eq!(
-            remedy.to_string(),
+            suggestion.to_string(),
             "for NodePool gpu: add a toleration for taint sku=gpu:NoSchedule; and remove nodeSelector or node \
              affinity `team`, or add the label to the NodePool template; and request at most 3860m cpu; and request \
              at most 12287Mi memory; and request no nvidia.com/gpu; and raise spec.limits of memory to at least 12289Mi"

@@ -1,7 +1,7 @@
-//! Explanations of a finished simulation, per group of alike pods.
+//! Explanations of a finished simulation, per group of equal pods.
 //!
-//! All of it is worked out after the solve, from what that left behind: [`schedule`](super::schedule) does nothing for
-//! it. Pods that are alike and went to places of one sort share one account, and only so many are worked out, so that
+//! They are computed after the simulation, from its final state: [`schedule`](super::schedule) does no work for them.
+//! Equal pods with the same kind of placement share one explanation, and the number of explanations is limited, so that
 //! those of ten thousand pods stay short.
 
 pub(crate) mod display;
@@ -29,117 +29,117 @@ use crate::scheduling::result::{SchedulingResult, UnschedulableReason};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Most accounts that are worked out.
+/// Most explanations that are computed.
 const MAX_EXPLANATIONS: usize = 32;
 
-/// What is said of some pods.
+/// Explanations of some pods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Explanations {
-    /// Pods without a place first.
+    /// Unschedulable pods first.
     pub explanations: Vec<Explanation>,
-    /// Groups of pods beyond, of which nothing is said.
+    /// Groups of pods beyond [`MAX_EXPLANATIONS`].
     pub omitted_groups: usize,
     /// The pods of those groups.
     pub omitted_pods: usize,
-    /// Those of them that have no place.
+    /// Those of them that are unschedulable.
     pub omitted_unschedulable: usize,
 }
 
-/// What is said of pods that are alike and fared alike.
+/// The explanation of equal pods with the same result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// The pods.
     pub pods: Vec<ObjectKey>,
-    /// What each of them asks for.
+    /// What each of them requests.
     pub requests: Resources,
-    /// How they fared, and why.
+    /// The result, and why.
     pub result: ExplainedResult,
 }
 
-/// How pods fared.
+/// The result of some pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExplainedResult {
-    /// They have a place.
+    /// They are placed.
     Placed(Box<PlacementExplanation>),
-    /// They have none.
+    /// They are not.
     Unschedulable(Box<UnschedulableExplanation>),
 }
 
-/// Why pods have no place.
+/// Why pods are unschedulable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnschedulableExplanation {
     /// Why each pool cannot help; `None` stands for all pools.
     pub reasons: Vec<(Option<NodePoolName>, UnschedulableReason)>,
-    /// What is left of each pool after each thing that they ask for.
+    /// The remaining offerings of each pool after each scheduling criterion.
     pub filter_steps: Vec<PoolFilterSteps>,
-    /// The least that would have to change.
+    /// The smallest change that would make them schedulable.
     pub suggestion: Option<Suggestion>,
 }
 
-/// Why pods have the place that they have.
+/// Why pods are placed where they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementExplanation {
-    /// Where it is.
+    /// Where they are placed.
     pub placement: PlacementSummary,
-    /// What of it follows from constraints on neighbours, or from volumes.
+    /// Labels that topology constraints or volumes decided.
     pub topology_decisions: Vec<TopologyDecision>,
-    /// What they would have liked, and could not have.
+    /// Preferences that could not be satisfied.
     pub relaxed: Vec<Preference>,
-    /// How much of what they would have liked they have. On nodes that are there nobody asks for it but kube-scheduler.
+    /// How many preferences are satisfied. On existing nodes only kube-scheduler considers them.
     pub satisfied_preferences: usize,
 }
 
-/// A sort of places.
+/// A kind of placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlacementSummary {
-    /// Nodes that exist have room; the first of them, with the number of pods.
+    /// On existing nodes.
     Existing {
         /// The first of them, with the number of these pods.
         nodes: Vec<(NodeName, usize)>,
         /// How many there are.
         count: usize,
     },
-    /// NodeClaims in flight have room.
+    /// On NodeClaims in flight.
     InFlight {
         /// The first of them, with the number of these pods.
         claims: Vec<(ClaimName, usize)>,
         /// How many there are.
         count: usize,
-        /// How many of the pods these claims were made for.
+        /// How many of the pods these claims were created for.
         planned_pods: usize,
     },
-    /// New nodes, of one size and pool.
+    /// On new nodes of one size and pool.
     New(Box<NewNodesSummary>),
 }
 
-/// New nodes of one size and pool. What is said of pods and of sizes holds for the first of them.
+/// New nodes of one size and pool. Pods and sizes are those of the first of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewNodesSummary {
     /// How many there are.
     pub node_count: usize,
     /// Their pool.
     pub pool: NodePoolName,
-    /// Pools that come before it, and why they cannot help.
+    /// Pools of higher precedence, and why they cannot help.
     pub skipped_pools: Vec<(NodePoolName, UnschedulableReason)>,
-    /// What will be asked for first.
+    /// The offering that is requested first.
     pub first_offering: PlannedOffering,
-    /// How many offerings will be asked for, one after the other, should Azure refuse it.
+    /// How many offerings are requested, one after another, if Azure refuses them.
     pub offering_count: usize,
     /// How many of these pods it holds.
     pub own_pods: usize,
     /// How many others it holds.
     pub other_pods: usize,
-    /// What all of them ask for.
+    /// What all of them request.
     pub requests: Resources,
-    /// Why this size.
+    /// Why it is of this size.
     pub size: SizeExplanation,
-    /// What it would be without these pods, where it holds others.
+    /// Its size without these pods, if it holds others.
     pub size_without_own: Option<Size>,
-    /// What one of these pods would get by itself.
+    /// The size of a new node for one of these pods alone.
     pub size_for_one_pod: Option<Size>,
 }
 
-/// What ties pods to a place.
+/// Why pods are restricted to a topology domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TopologyCause {
     /// A spread constraint.
@@ -148,22 +148,22 @@ pub enum TopologyCause {
     PodAffinity,
     /// Anti-affinity to other pods.
     PodAntiAffinity,
-    /// Where a volume can be used.
+    /// The zones of a volume.
     Volume,
 }
 
-/// A label that was chosen because of a tie.
+/// A label whose value was decided by a topology constraint or a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopologyDecision {
-    /// What ties them.
+    /// Why it was decided.
     pub cause: TopologyCause,
     /// The label.
     pub key: Arc<str>,
-    /// How many of the pods go to each value; of names of hosts none are given.
+    /// How many of the pods go to each value; empty for hostnames.
     pub values: BTreeMap<Arc<str>, usize>,
 }
 
-/// Explains a finished simulation, for the pods that `about` picks.
+/// Explains a finished simulation, for the pods that `about` selects.
 pub(crate) fn explanations(input: Input<'_>, solution: Solution, about: impl Fn(&ObjectKey) -> bool) -> Explanations {
     let Solution { mut state, unschedulable, rejected } = solution;
     let mut all = Explanations::default();
@@ -183,14 +183,14 @@ pub(crate) fn explanations(input: Input<'_>, solution: Solution, about: impl Fn(
 }
 
 impl Explanations {
-    /// True when all pods have a place.
+    /// True when all pods are placed.
     #[must_use]
     pub fn all_placed(&self) -> bool {
         self.omitted_unschedulable == 0
-            && self.explanations.iter().all(|account| matches!(account.result, ExplainedResult::Placed(_)))
+            && self.explanations.iter().all(|explanation| matches!(explanation.result, ExplainedResult::Placed(_)))
     }
 
-    /// Takes up a group of pods, which is worked out unless there are too many.
+    /// Adds a group of pods, which is explained unless there are too many.
     pub(crate) fn add_group(&mut self, pods: Vec<Arc<Pod>>, work_out: impl FnOnce(&[Arc<Pod>]) -> Option<Explanation>) {
         if pods.is_empty() {
             return;
@@ -205,47 +205,44 @@ impl Explanations {
 }
 
 impl Explanation {
-    pub(crate) fn of(pods: &[Arc<Pod>], fate: ExplainedResult) -> Self {
+    pub(crate) fn of(pods: &[Arc<Pod>], result: ExplainedResult) -> Self {
         let requests = pods.first().map(|pod| pod.shape.requests.clone()).unwrap_or_default();
-        Self { pods: pods.iter().map(|pod| pod.key.clone()).collect(), requests, result: fate }
+        Self { pods: pods.iter().map(|pod| pod.key.clone()).collect(), requests, result }
     }
 }
 
-/// Pods that no node helps, by why that is.
+/// Pods that no node can help, by reason.
 fn by_reason(
-    refused: Vec<RejectedPod>,
+    rejected: Vec<RejectedPod>,
     about: impl Fn(&ObjectKey) -> bool,
 ) -> Vec<(UnschedulableReason, Vec<Arc<Pod>>)> {
     let mut groups: Vec<(UnschedulableReason, Vec<Arc<Pod>>)> = Vec::new();
-    for (pod, why) in refused.into_iter().filter(|(pod, _)| about(&pod.key)) {
-        match groups.iter_mut().find(|(known, _)| *known == why) {
+    for (pod, reason) in rejected.into_iter().filter(|(pod, _)| about(&pod.key)) {
+        match groups.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, pods)) => pods.push(pod),
-            None => groups.push((why, vec![pod])),
+            None => groups.push((reason, vec![pod])),
         }
     }
     groups
 }
 
-fn explain_rejected(pods: &[Arc<Pod>], why: UnschedulableReason) -> Explanation {
-    let stuck = UnschedulableExplanation { reasons: vec![(None, why)], filter_steps: Vec::new(), suggestion: None };
-    Explanation::of(pods, ExplainedResult::Unschedulable(Box::new(stuck)))
+fn explain_rejected(pods: &[Arc<Pod>], reason: UnschedulableReason) -> Explanation {
+    let explanation =
+        UnschedulableExplanation { reasons: vec![(None, reason)], filter_steps: Vec::new(), suggestion: None };
+    Explanation::of(pods, ExplainedResult::Unschedulable(Box::new(explanation)))
 }
 
 fn explain_unschedulable(pods: &[Arc<Pod>], state: &mut SchedulingState, class: PodClassId) -> Explanation {
-    let why = unschedulable_reasons(state, class);
-    let (waterfalls, remedy) = (filter_steps(state, class), smallest_suggestion(state, class));
+    let reasons = unschedulable_reasons(state, class);
+    let (filter_steps, suggestion) = (filter_steps(state, class), smallest_suggestion(state, class));
     Explanation::of(
         pods,
-        ExplainedResult::Unschedulable(Box::new(UnschedulableExplanation {
-            reasons: why,
-            filter_steps: waterfalls,
-            suggestion: remedy,
-        })),
+        ExplainedResult::Unschedulable(Box::new(UnschedulableExplanation { reasons, filter_steps, suggestion })),
     )
 }
 
-/// The least change that gives pods of a class a place. Where a pool has nothing against them but their topology
-/// constraints, it is those.
+/// The smallest change that makes pods of a class schedulable. Where only topology constraints exclude a pool, it is to
+/// make those preferred.
 fn smallest_suggestion(state: &mut SchedulingState, class: PodClassId) -> Option<Suggestion> {
     let pools = state.open.candidate_sets.pool_count();
     if let Some(pool) = (0..pools).find(|pool| pool_reason(state, class, *pool).is_none()) {
@@ -254,34 +251,34 @@ fn smallest_suggestion(state: &mut SchedulingState, class: PodClassId) -> Option
         return Some(Suggestion { pool, changes: vec![SuggestedChange::MakePreferred(unmet)] });
     }
     let shape = &state.constraints.classes.get(class).shape;
-    let places = state
+    let volume_terms = state
         .constraints
         .classes
         .origin(class)
         .map(|origin| origin.volumes.alternatives.as_slice())
         .unwrap_or_default();
-    let mut remedy = suggest(&state.open, &with_volume_alternatives(shape, places))?;
-    for change in &mut remedy.changes {
+    let mut suggestion = suggest(&state.open, &with_volume_alternatives(shape, volume_terms))?;
+    for change in &mut suggestion.changes {
         let SuggestedChange::DropRequirement(key) = &*change else { continue };
-        let asked = shape.selector.get(key);
-        let [place] = places else { continue };
-        // A volume stays where it is: the pool has to come to it.
-        if let Some(there) = place.get(key).filter(|there| asked.is_none_or(|asked| asked == *there)) {
-            *change = SuggestedChange::AllowLabel(Arc::clone(key), there.to_string());
+        let requested = shape.selector.get(key);
+        let [term] = volume_terms else { continue };
+        // A volume cannot move, so the pool must allow its zone.
+        if let Some(required) = term.get(key).filter(|required| requested.is_none_or(|own| own == *required)) {
+            *change = SuggestedChange::AllowLabel(Arc::clone(key), required.to_string());
         }
     }
-    Some(remedy)
+    Some(suggestion)
 }
 
-/// A shape that asks for the places of its volumes itself.
-fn with_volume_alternatives(shape: &PodShape, places: &[Requirements]) -> PodShape {
+/// A shape that requires the node affinity terms of its volumes itself.
+fn with_volume_alternatives(shape: &PodShape, terms: &[Requirements]) -> PodShape {
     let mut narrowed = shape.clone();
-    match places {
+    match terms {
         [] => {}
         [only] => narrowed.selector.add_all(only),
         all if narrowed.alternatives.is_empty() => narrowed.alternatives = all.to_vec(),
         all => {
-            let both = shape.alternatives.iter().flat_map(|one| all.iter().map(|place| one.intersect(place)));
+            let both = shape.alternatives.iter().flat_map(|one| all.iter().map(|term| one.intersect(term)));
             narrowed.alternatives = both.collect();
         }
     }

@@ -21,13 +21,13 @@ use crate::scheduling::result::{SchedulingResult, Target};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Most names of nodes and values of labels that are kept of one account.
+/// Most node names and label values of one explanation.
 const MAX_NAMES: usize = 16;
 
-/// A simulation that is over, with what it was made from and what came of it.
+/// A finished simulation: its input and its result.
 type FinishedSimulation<'a> = (Input<'a>, &'a SchedulingResult);
 
-/// Places that are told as one: of the same sort, and new ones of the same pool and size.
+/// Placements that are explained together: of the same kind, and new nodes of the same pool and size.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum PlacementSort {
     Existing,
@@ -35,16 +35,16 @@ enum PlacementSort {
     New(NodePoolName, VmSize, CapacityType),
 }
 
-/// Pods of one class at places of one sort.
+/// Pods of one class with one kind of placement.
 #[derive(Default)]
 struct PlacedGroup {
     pods: Vec<Arc<Pod>>,
-    /// Each place, by its number, with the number of these pods.
+    /// Each node, by index, with the number of these pods.
     existing: BTreeMap<usize, usize>,
     open: BTreeMap<OpenNodeId, usize>,
 }
 
-/// Adds what is said of pods that were placed.
+/// Adds the explanations of placed pods.
 pub(crate) fn explain_placed(
     state: &mut SchedulingState,
     finished: FinishedSimulation<'_>,
@@ -57,47 +57,47 @@ pub(crate) fn explain_placed(
         let group = groups.entry((*class, sort)).or_default();
         group.pods.push(Arc::clone(pod));
         match *node_ref {
-            NodeRef::Existing(site) => *group.existing.entry(site).or_default() += 1,
+            NodeRef::Existing(index) => *group.existing.entry(index).or_default() += 1,
             NodeRef::Open(node) => *group.open.entry(node).or_default() += 1,
         }
     }
     for ((class, sort), group) in groups {
         let PlacedGroup { pods, existing: existing_nodes, open: nodes } = group;
         explanations.add_group(pods, |pods| {
-            let place = match sort {
+            let placement = match sort {
                 PlacementSort::Existing => existing_summary(state, &existing_nodes),
                 PlacementSort::InFlight => in_flight_summary(state, finished.0, &existing_nodes, pods),
                 PlacementSort::New(..) => {
                     PlacementSummary::New(Box::new(new_nodes_summary(state, finished.1, class, &nodes)?))
                 }
             };
-            let on_bins = existing_nodes.iter().map(|(site, pods)| (NodeRef::Existing(*site), *pods));
+            let on_existing = existing_nodes.iter().map(|(index, pods)| (NodeRef::Existing(*index), *pods));
             let on_open = nodes.iter().map(|(node, pods)| (NodeRef::Open(*node), *pods));
-            let node_refs: Vec<(NodeRef, usize)> = on_bins.chain(on_open).collect();
-            let bonds = topology_decisions(state, finished, class, &node_refs);
-            let (granted, given_up) =
+            let node_refs: Vec<(NodeRef, usize)> = on_existing.chain(on_open).collect();
+            let topology_decisions = topology_decisions(state, finished, class, &node_refs);
+            let (satisfied_preferences, relaxed) =
                 if nodes.is_empty() { (0, Vec::new()) } else { satisfied_and_relaxed(state, class) };
             Some(Explanation::of(
                 pods,
                 ExplainedResult::Placed(Box::new(PlacementExplanation {
-                    placement: place,
-                    topology_decisions: bonds,
-                    relaxed: given_up,
-                    satisfied_preferences: granted,
+                    placement,
+                    topology_decisions,
+                    relaxed,
+                    satisfied_preferences,
                 })),
             ))
         });
     }
 }
 
-fn placement_sort(state: &SchedulingState, outcome: &SchedulingResult, node_ref: NodeRef) -> Option<PlacementSort> {
+fn placement_sort(state: &SchedulingState, result: &SchedulingResult, node_ref: NodeRef) -> Option<PlacementSort> {
     match node_ref {
-        NodeRef::Existing(site) => Some(match state.existing.target(site) {
+        NodeRef::Existing(index) => Some(match state.existing.target(index) {
             Target::Claim(_) => PlacementSort::InFlight,
             Target::Node(_) | Target::New(_) => PlacementSort::Existing,
         }),
         NodeRef::Open(node) => {
-            let new = outcome.new_nodes.get(node)?;
+            let new = result.new_nodes.get(node)?;
             let key = &new.offerings.first()?.key;
             Some(PlacementSort::New(new.pool.clone(), key.size.clone(), key.capacity_type))
         }
@@ -105,7 +105,7 @@ fn placement_sort(state: &SchedulingState, outcome: &SchedulingResult, node_ref:
 }
 
 fn existing_summary(state: &SchedulingState, existing_nodes: &BTreeMap<usize, usize>) -> PlacementSummary {
-    let named = existing_nodes.iter().filter_map(|(site, pods)| match state.existing.target(*site) {
+    let named = existing_nodes.iter().filter_map(|(index, pods)| match state.existing.target(*index) {
         Target::Node(name) => Some((name.clone(), *pods)),
         Target::Claim(_) | Target::New(_) => None,
     });
@@ -118,46 +118,45 @@ fn in_flight_summary(
     existing_nodes: &BTreeMap<usize, usize>,
     pods: &[Arc<Pod>],
 ) -> PlacementSummary {
-    let named = existing_nodes.iter().filter_map(|(site, pods)| match state.existing.target(*site) {
+    let named = existing_nodes.iter().filter_map(|(index, pods)| match state.existing.target(*index) {
         Target::Claim(name) => Some((name.clone(), *pods)),
         Target::Node(_) | Target::New(_) => None,
     });
     let claims = named.take(MAX_NAMES).collect();
-    let promised = pods.iter().filter(|pod| input.claim_of_pod.contains_key(&pod.key)).count();
-    PlacementSummary::InFlight { claims, count: existing_nodes.len(), planned_pods: promised }
+    let planned_pods = pods.iter().filter(|pod| input.claim_of_pod.contains_key(&pod.key)).count();
+    PlacementSummary::InFlight { claims, count: existing_nodes.len(), planned_pods }
 }
 
-/// What is said of new nodes: of the first of them, by its number.
+/// Summary of new nodes; its pods and sizes are those of the first.
 fn new_nodes_summary(
     state: &mut SchedulingState,
-    outcome: &SchedulingResult,
+    result: &SchedulingResult,
     class: PodClassId,
     nodes: &BTreeMap<OpenNodeId, usize>,
 ) -> Option<NewNodesSummary> {
     let (node, own) = nodes.first_key_value()?;
-    let new = outcome.new_nodes.get(*node)?;
+    let new = result.new_nodes.get(*node)?;
     let zone = state.open.zone(*node);
     let alone = state.cheapest_new_node(class, zone).map(|pod_addition| {
         Size::of(state.open.candidate_sets.candidate(pod_addition.candidate_set, pod_addition.candidate))
     });
     let pool = state.open.candidate_sets.get(state.open.nodes[*node].candidate_set).pool;
-    // Variants of one pool follow each other, and its own are no pools before it.
+    // Variants of one pool are adjacent, and a pool does not come before itself.
     let name_of =
-        |scheduler: &SchedulingState, pool: usize| scheduler.open.candidate_sets.pool_offerings(pool).pool.name.clone();
-    let mut before: Vec<(_, _)> = Vec::new();
+        |state: &SchedulingState, pool: usize| state.open.candidate_sets.pool_offerings(pool).pool.name.clone();
+    let mut skipped_pools: Vec<(_, _)> = Vec::new();
     for other in 0..pool {
         let name = name_of(state, other);
-        let why = if name == new.pool { None } else { pool_reason(state, class, other) };
-        before.extend(why.map(|why| (name, why)));
+        let reason = if name == new.pool { None } else { pool_reason(state, class, other) };
+        skipped_pools.extend(reason.map(|reason| (name, reason)));
     }
-    before.dedup_by(|(b, _), (a, _)| a == b);
-    before.truncate(MAX_NAMES);
-    let passed_over = before;
+    skipped_pools.dedup_by(|(b, _), (a, _)| a == b);
+    skipped_pools.truncate(MAX_NAMES);
     let others = new.pods.len().saturating_sub(*own);
     Some(NewNodesSummary {
         node_count: nodes.len(),
         pool: new.pool.clone(),
-        skipped_pools: passed_over,
+        skipped_pools,
         first_offering: new.offerings.first()?.clone(),
         offering_count: new.offerings.len(),
         own_pods: *own,
@@ -169,27 +168,27 @@ fn new_nodes_summary(
     })
 }
 
-/// What an open node would be without some pods of a class.
+/// The size of an open node without some pods of a class.
 fn size_without(state: &SchedulingState, node: OpenNodeId, class: PodClassId, pods: usize) -> Option<Size> {
-    let (open, want) = (&state.open.nodes[node], state.constraints.pod_needs(class));
+    let (open, needs) = (&state.open.nodes[node], state.constraints.pod_needs(class));
     let times = i64::try_from(pods).unwrap_or(i64::MAX);
-    let requests = open.requests.minus(&want.requests.times(times));
-    // What others have too stays.
-    let own = want.disks - want.tracked_volumes.map_or(0, TrackedVolumes::shared_disks);
+    let requests = open.requests.minus(&needs.requests.times(times));
+    // Disks that other pods share remain attached.
+    let own = needs.disks - needs.tracked_volumes.map_or(0, TrackedVolumes::shared_disks);
     let disks = open.disks.saturating_sub(own.saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX)));
-    let mut suiting = state.open.candidate_sets.candidates_in(open.candidate_set).map(|(candidate, _)| candidate);
-    suiting.find(|candidate| candidate.holds(&requests, disks)).map(Size::of)
+    let mut compatible = state.open.candidate_sets.candidates_in(open.candidate_set).map(|(candidate, _)| candidate);
+    compatible.find(|candidate| candidate.holds(&requests, disks)).map(Size::of)
 }
 
-/// How much of what pods of a class prefer they have, and what they gave up.
+/// How many preferences of a pod class are satisfied, and those that were relaxed.
 fn satisfied_and_relaxed(state: &SchedulingState, class: PodClassId) -> (usize, Vec<Preference>) {
     let Some(origin) = state.constraints.classes.origin(class) else { return (0, Vec::new()) };
     let step = origin.relaxation.steps.iter().position(|step| *step == class).unwrap_or_default();
-    let given_up = relaxed_preferences(origin.shape, step, origin.relaxation.steps.len());
-    (preferences_in_order(origin.shape, origin.relaxation.steps.len()).len().saturating_sub(given_up.len()), given_up)
+    let relaxed = relaxed_preferences(origin.shape, step, origin.relaxation.steps.len());
+    (preferences_in_order(origin.shape, origin.relaxation.steps.len()).len().saturating_sub(relaxed.len()), relaxed)
 }
 
-/// The labels of the places of pods that their topology constraints or volumes decided.
+/// The node labels that topology constraints or volumes of the pods decided.
 fn topology_decisions(
     state: &SchedulingState,
     finished: FinishedSimulation<'_>,
@@ -197,16 +196,16 @@ fn topology_decisions(
     node_refs: &[(NodeRef, usize)],
 ) -> Vec<TopologyDecision> {
     let shape = &state.constraints.classes.get(class).shape;
-    let mut asked = topology_causes(shape);
+    let mut causes = topology_causes(shape);
     if let Some(origin) = state.constraints.classes.origin(class) {
-        let keys = origin.volumes.alternatives.iter().flat_map(|place| place.iter().map(|(key, _)| Arc::clone(key)));
-        let shares = origin.volumes.tracked.iter().any(|more| !more.unprovisioned.is_empty());
+        let keys = origin.volumes.alternatives.iter().flat_map(|term| term.iter().map(|(key, _)| Arc::clone(key)));
+        let shares = origin.volumes.tracked.iter().any(|tracked| !tracked.unprovisioned.is_empty());
         let zone = shares.then(|| labels::interned(labels::ZONE));
-        asked.extend(keys.chain(zone).map(|key| (TopologyCause::Volume, key)));
+        causes.extend(keys.chain(zone).map(|key| (TopologyCause::Volume, key)));
     }
-    asked.sort();
-    asked.dedup();
-    let bond = |(tie, key): (TopologyCause, Arc<str>)| {
+    causes.sort();
+    causes.dedup();
+    let decision = |(cause, key): (TopologyCause, Arc<str>)| {
         let mut values: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         let named = node_refs.iter().filter(|_| *key != *labels::HOSTNAME);
         for (value, pods) in
@@ -216,12 +215,12 @@ fn topology_decisions(
                 *values.entry(value).or_default() += pods;
             }
         }
-        TopologyDecision { cause: tie, key, values }
+        TopologyDecision { cause, key, values }
     };
-    asked.into_iter().map(bond).collect()
+    causes.into_iter().map(decision).collect()
 }
 
-/// The labels by which a shape spreads and gathers.
+/// The topology keys of a shape's constraints.
 fn topology_causes(shape: &PodShape) -> Vec<(TopologyCause, Arc<str>)> {
     let spread = shape.spread.iter().map(|spread| (TopologyCause::TopologySpread, Arc::clone(&spread.topology_key)));
     let affinity = shape.affinity.as_deref();
@@ -233,24 +232,24 @@ fn topology_causes(shape: &PodShape) -> Vec<(TopologyCause, Arc<str>)> {
         .into_iter()
         .flat_map(|affinity| &affinity.apart)
         .map(|term| (TopologyCause::PodAntiAffinity, &term.topology_key));
-    spread.chain(near.chain(apart).map(|(tie, key)| (tie, Arc::clone(key)))).collect()
+    spread.chain(near.chain(apart).map(|(cause, key)| (cause, Arc::clone(key)))).collect()
 }
 
-/// The value of a label at a place.
+/// The value of a label of a node.
 fn label_of_node(
     state: &SchedulingState,
-    (input, outcome): FinishedSimulation<'_>,
+    (input, result): FinishedSimulation<'_>,
     node_ref: NodeRef,
     key: &str,
 ) -> Option<Arc<str>> {
     match node_ref {
-        NodeRef::Existing(site) => match state.existing.target(site) {
+        NodeRef::Existing(index) => match state.existing.target(index) {
             Target::Node(name) => input.snapshot.nodes().get(name)?.labels.get(key).cloned(),
             Target::Claim(name) => label_of_claim(input.snapshot.claims().get(name)?, key),
             Target::New(_) => None,
         },
         NodeRef::Open(node) => {
-            let new = outcome.new_nodes.get(node)?;
+            let new = result.new_nodes.get(node)?;
             if key == labels::ZONE {
                 return new.zone().map(|zone| zone.text());
             }

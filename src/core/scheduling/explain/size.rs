@@ -26,21 +26,21 @@ pub struct Size {
 /// Why a node is of the size that it is. All numbers are of sizes at a capacity type.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SizeExplanation {
-    /// Those that hold all its pods; it is the cheapest of them.
+    /// Those that hold all its pods; the node is the cheapest of them.
     pub fitting: usize,
-    /// Cheaper ones that do not have the labels or zones that its pods ask for.
+    /// Cheaper ones without the labels or zones that its pods require.
     pub incompatible: usize,
     /// Cheaper ones that are too small.
     pub too_small: usize,
     /// Cheaper ones that limits or quotas forbid.
     pub over_limits: usize,
-    /// The most expensive of those that are too small, and what there is too little of.
+    /// The most expensive of those that are too small, and the resource that it lacks.
     pub priciest_too_small: Option<(Size, Arc<str>)>,
     /// The next more expensive one that holds them.
     pub next_fitting: Option<Size>,
 }
 
-/// What stands between a candidate and the pods of a node.
+/// Whether a candidate holds the pods of a node, or why not.
 enum SizeFit {
     Fits,
     Incompatible,
@@ -56,54 +56,53 @@ impl Size {
 }
 
 impl SizeExplanation {
-    /// Goes through candidates, cheapest first, of which the one at a place was taken for pods that ask for so much.
+    /// Compares candidates, cheapest first, with the one at index `best`, which was chosen for these requests.
     fn of(
         candidates: &[InstanceCandidate],
         best: usize,
         requests: &Resources,
         judge: impl Fn(usize, &InstanceCandidate) -> SizeFit,
     ) -> Self {
-        let mut set_id = Self::default();
-        for (place, candidate) in candidates.iter().enumerate() {
-            match judge(place, candidate) {
+        let mut explanation = Self::default();
+        for (index, candidate) in candidates.iter().enumerate() {
+            match judge(index, candidate) {
                 SizeFit::Fits => {
-                    set_id.fitting += 1;
-                    if place > best {
-                        set_id.next_fitting.get_or_insert_with(|| Size::of(candidate));
+                    explanation.fitting += 1;
+                    if index > best {
+                        explanation.next_fitting.get_or_insert_with(|| Size::of(candidate));
                     }
                 }
-                _ if place >= best => {}
-                SizeFit::Incompatible => set_id.incompatible += 1,
-                SizeFit::OverLimits => set_id.over_limits += 1,
+                _ if index >= best => {}
+                SizeFit::Incompatible => explanation.incompatible += 1,
+                SizeFit::OverLimits => explanation.over_limits += 1,
                 SizeFit::TooSmall => {
-                    set_id.too_small += 1;
-                    set_id.priciest_too_small =
+                    explanation.too_small += 1;
+                    explanation.priciest_too_small =
                         Some((Size::of(candidate), scarce_resource(requests, &candidate.pod_capacity)));
                 }
             }
         }
-        set_id
+        explanation
     }
 
     /// Why an open node is of its size.
     pub(crate) fn of_open(state: &SchedulingState, open: &OpenNode) -> Self {
         let (sets, launch_limits) = (&state.open.candidate_sets, &state.open.limits);
         let PoolOfferings { pool, candidates, .. } = &**sets.pool_offerings(sets.get(open.candidate_set).pool);
-        let suited: BTreeSet<*const InstanceCandidate> =
+        let compatible: BTreeSet<*const InstanceCandidate> =
             sets.candidates_in(open.candidate_set).map(|(candidate, _)| std::ptr::from_ref(candidate)).collect();
         let best = open.candidate as usize;
-        Self::of(candidates, best, &open.requests, |place, candidate| match () {
-            () if !suited.contains(&std::ptr::from_ref(candidate)) => SizeFit::Incompatible,
+        Self::of(candidates, best, &open.requests, |index, candidate| match () {
+            () if !compatible.contains(&std::ptr::from_ref(candidate)) => SizeFit::Incompatible,
             () if !candidate.holds(&open.requests, open.disks) => SizeFit::TooSmall,
-            // What may be bought now could be bought then: it has only become less since.
-            () if place < best && !launch_limits.allows(pool, candidate) => SizeFit::OverLimits,
+            // Headroom only shrinks: what is allowed now was allowed when the node was opened.
+            () if index < best && !launch_limits.allows(pool, candidate) => SizeFit::OverLimits,
             () => SizeFit::Fits,
         })
     }
 
-    /// Why a node that is being bought is of its size, by the offerings that are asked for and by what its pods and daemons
-    /// ask for. What does not have the labels that its pods ask for is not told apart from what may not be bought. `None`
-    /// where the pool does not sell what is asked for first.
+    /// Why a NodeClaim in flight is of its size, by its planned offerings and by the requests of its pods and daemons.
+    /// Candidates over limits count as incompatible. `None` where the pool does not offer what is requested first.
     #[must_use]
     pub fn of_planned(
         offerings: &AvailableOfferings,
@@ -116,23 +115,23 @@ impl SizeExplanation {
         let first = planned.first()?;
         let own = (first.key.size.clone(), first.key.capacity_type);
         let best = pool_offerings.candidates.iter().position(|candidate| sort(candidate) == own)?;
-        let suited: BTreeSet<_> =
+        let compatible: BTreeSet<_> =
             planned.iter().map(|planned| (planned.key.size.clone(), planned.key.capacity_type)).collect();
         let chosen = &pool_offerings.candidates[best];
         let daemons = chosen.instance.allocatable.minus(&chosen.pod_capacity);
         let pods = requests.minus(&daemons);
         Some(Self::of(&pool_offerings.candidates, best, &pods, |_, candidate| match () {
-            () if suited.contains(&sort(candidate)) => SizeFit::Fits,
+            () if compatible.contains(&sort(candidate)) => SizeFit::Fits,
             () if !pods.fits(&candidate.pod_capacity) => SizeFit::TooSmall,
             () => SizeFit::Incompatible,
         }))
     }
 }
 
-/// What there is too little of; data disks, where that is nothing else.
-fn scarce_resource(requests: &Resources, room: &Resources) -> Arc<str> {
+/// The first resource that is scarce; data disks if none is.
+fn scarce_resource(requests: &Resources, capacity: &Resources) -> Arc<str> {
     let plain = ["cpu", "memory", "ephemeral-storage", "pods"].into_iter().map(Arc::from);
     let mut names = plain.chain(requests.extended.iter().map(|(name, _)| Arc::clone(name)));
-    let short = names.find(|name| amount(requests, name) > amount(room, name).max(0));
+    let short = names.find(|name| amount(requests, name) > amount(capacity, name).max(0));
     short.unwrap_or_else(|| Arc::from("data disks"))
 }

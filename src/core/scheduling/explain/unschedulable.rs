@@ -14,41 +14,41 @@ use crate::scheduling::topology::constraint::UnmetConstraint;
 use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, ZONE_KEY, zones_in_mask};
 use std::sync::Arc;
 
-/// Why each pool buys nothing for pods of a class; `None` stands for all pools.
+/// Why each pool launches nothing for pods of a class; `None` stands for all pools.
 pub(crate) fn unschedulable_reasons(
     state: &mut SchedulingState,
     class: PodClassId,
 ) -> Vec<(Option<NodePoolName>, UnschedulableReason)> {
     let pools = state.open.candidate_sets.pool_count();
     if pools == 0 || state.open.limits.new_nodes_left == 0 {
-        let why = if state.open.limits.new_nodes_left == 0 {
+        let reason = if state.open.limits.new_nodes_left == 0 {
             UnschedulableReason::NewNodeLimit
         } else {
             UnschedulableReason::NoNodePool
         };
-        return vec![(None, why)];
+        return vec![(None, reason)];
     }
     let mut reasons: Vec<(Option<NodePoolName>, UnschedulableReason)> = Vec::new();
     for pool in 0..pools {
         let name = Some(state.open.candidate_sets.pool_offerings(pool).pool.name.clone());
-        let why = pool_reason(state, class, pool).unwrap_or_else(|| state.topology_reason(class, pool));
+        let reason = pool_reason(state, class, pool).unwrap_or_else(|| state.topology_reason(class, pool));
         match reasons.last_mut().filter(|(known, _)| *known == name) {
-            // Variants of a pool follow each other, and the one that gets furthest speaks for it.
-            Some((_, before)) if filter_depth(before) < filter_depth(&why) => *before = why,
+            // Variants of a pool are adjacent; it is represented by the one that passes the most criteria.
+            Some((_, before)) if filter_depth(before) < filter_depth(&reason) => *before = reason,
             Some(_) => {}
-            None => reasons.push((name, why)),
+            None => reasons.push((name, reason)),
         }
     }
     match reasons.split_first() {
-        // What all say is said once, where it is no matter of the pools.
-        Some(((_, why), rest)) if filter_depth(why) > 8 && rest.iter().all(|(_, other)| other == why) => {
-            vec![(None, why.clone())]
+        // A reason that does not depend on the pools is reported once.
+        Some(((_, reason), rest)) if filter_depth(reason) > 8 && rest.iter().all(|(_, other)| other == reason) => {
+            vec![(None, reason.clone())]
         }
         _ => reasons,
     }
 }
 
-/// What a constraint on neighbours is called outside.
+/// The public reason for an unmet topology constraint.
 pub(crate) fn reason_of(unmet: UnmetConstraint) -> UnschedulableReason {
     match unmet {
         UnmetConstraint::PodAffinity => UnschedulableReason::PodAffinity,
@@ -58,9 +58,9 @@ pub(crate) fn reason_of(unmet: UnmetConstraint) -> UnschedulableReason {
     }
 }
 
-/// How many other things of the pool itself are as asked for before this one is looked at.
-fn filter_depth(why: &UnschedulableReason) -> usize {
-    match why {
+/// How many criteria of the pool itself are checked before this one.
+fn filter_depth(reason: &UnschedulableReason) -> usize {
+    match reason {
         UnschedulableReason::UnsupportedClassFields(_) | UnschedulableReason::NoReservation(_) => 0,
         UnschedulableReason::UntoleratedTaint(_) => 1,
         UnschedulableReason::IncompatibleRequirements(_) => 2,
@@ -74,7 +74,7 @@ fn filter_depth(why: &UnschedulableReason) -> usize {
     }
 }
 
-/// The labels that pods require, for people.
+/// Description of the labels that pods require.
 fn required_labels(filter: &NodeFilter) -> String {
     let required = filter.unconditional().filter(|requirements| !requirements.is_empty());
     let required: Vec<String> = required.map(|requirements| format!("`{requirements}`")).collect();
@@ -84,7 +84,7 @@ fn required_labels(filter: &NodeFilter) -> String {
     }
 }
 
-/// What of the pool itself keeps the pods away; `None` when that is nothing.
+/// Why the pool itself excludes the pods; `None` when it does not.
 pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: usize) -> Option<UnschedulableReason> {
     let filter = state.constraints.classes.get(class).filter;
     let accepted = state.open.candidate_sets.accepted_zones(pool, filter, &state.constraints.filters);
@@ -101,21 +101,21 @@ pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: 
     if let Some(taint) = filter.untolerated(&offerings.pool.taints) {
         return Some(UnschedulableReason::UntoleratedTaint(taint.key.clone()));
     }
-    for asked in filter.unconditional() {
-        if let Err(why) = offerings.pool.requirements.compatible(asked, |_| true) {
-            return Some(UnschedulableReason::IncompatibleRequirements(why));
+    for requirements in filter.unconditional() {
+        if let Err(incompatible) = offerings.pool.requirements.compatible(requirements, |_| true) {
+            return Some(UnschedulableReason::IncompatibleRequirements(incompatible));
         }
     }
-    let suiting = offerings.candidates.iter().zip(accepted.iter()).filter(|(_, zones)| **zones != 0);
-    let labels: Vec<&InstanceCandidate> = suiting.map(|(candidate, _)| candidate).collect();
+    let compatible = offerings.candidates.iter().zip(accepted.iter()).filter(|(_, zones)| **zones != 0);
+    let labels: Vec<&InstanceCandidate> = compatible.map(|(candidate, _)| candidate).collect();
     if labels.is_empty() {
         return Some(UnschedulableReason::NoCompatibleOffering(required_labels(filter)));
     }
-    let PodClass { disks, tracked_volumes: more, .. } = state.constraints.classes.get(class);
-    if let Some((driver, asked, most)) =
-        more.as_ref().and_then(|more| state.open.new_node_volumes().exceeded_limit(more))
+    let PodClass { disks, tracked_volumes, .. } = state.constraints.classes.get(class);
+    if let Some((driver, requested, limit)) =
+        tracked_volumes.as_ref().and_then(|tracked| state.open.new_node_volumes().exceeded_limit(tracked))
     {
-        return Some(UnschedulableReason::VolumeLimit { driver: Arc::clone(driver), requested: asked, limit: most });
+        return Some(UnschedulableReason::VolumeLimit { driver: Arc::clone(driver), requested, limit });
     }
     let large: Vec<&InstanceCandidate> = labels.into_iter().filter(|c| c.holds(requests, *disks)).collect();
     if large.is_empty() {
@@ -132,14 +132,14 @@ pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: 
     if let Some(short) = launch_limits.subnets().shortage(&offerings.pool.class) {
         return Some(UnschedulableReason::SubnetFull(short));
     }
-    let suiting = offerings.candidates.iter().zip(accepted.iter().copied()).filter(|(_, zones)| *zones != 0);
+    let compatible = offerings.candidates.iter().zip(accepted.iter().copied()).filter(|(_, zones)| *zones != 0);
     let needed = offerings.required_values(state.open.min_values_policy);
     let load = Load { requests, disks: *disks, min_values: &needed };
     let chosen = |candidate| ChosenCandidate { candidate, load };
-    if large.iter().any(|candidate| offerings.meets_min_values(suiting.clone(), chosen(candidate), launch_limits)) {
+    if large.iter().any(|candidate| offerings.meets_min_values(compatible.clone(), chosen(candidate), launch_limits)) {
         return None;
     }
-    let variety = offerings.distinct_values(suiting, chosen(first), launch_limits);
+    let variety = offerings.distinct_values(compatible, chosen(first), launch_limits);
     let lacking = offerings.min_values.iter().zip(variety).find(|((_, least), found)| found < least);
     lacking.map(|((key, least), found)| UnschedulableReason::MinValues {
         key: Arc::clone(key),
@@ -149,11 +149,11 @@ pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: 
 }
 
 impl SchedulingState {
-    /// The constraint on neighbours that keeps pods of a class from every node that a pool could make for them.
+    /// The topology constraint that excludes pods of a class from every node that a pool could launch for them.
     pub(crate) fn topology_reason(&mut self, class: PodClassId, pool: usize) -> UnschedulableReason {
         let by = Narrowing::Filter(self.constraints.classes.get(class).filter);
         let sets = &mut self.open.candidate_sets;
-        let set_id = sets.narrow(sets.root(pool), by, self.constraints.filters_and_keys());
+        let candidate_set = sets.narrow(sets.root(pool), by, self.constraints.filters_and_keys());
         let topology = &self.constraints.topology;
         let mut worst = topology.unmet_constraint(class, HOSTNAME_KEY, Some(self.next_new_host()));
         if let Some(unmet) = worst {
@@ -161,9 +161,9 @@ impl SchedulingState {
         }
         for topology_key in topology.constrained_keys(class).filter(|topology_key| *topology_key != HOSTNAME_KEY) {
             let sets = &self.open.candidate_sets;
-            let domains: Vec<Domain> = match set_id {
-                Some(set_id) if topology_key == ZONE_KEY => zones_in_mask(sets.get(set_id).zones).collect(),
-                Some(set_id) => sets.domains(set_id, topology_key, &topology.keys),
+            let domains: Vec<Domain> = match candidate_set {
+                Some(set) if topology_key == ZONE_KEY => zones_in_mask(sets.get(set).zones).collect(),
+                Some(set) => sets.domains(set, topology_key, &topology.keys),
                 None => Vec::new(),
             };
             if domains.is_empty() && topology.unmet_constraint(class, topology_key, None).is_some() {
@@ -176,7 +176,7 @@ impl SchedulingState {
             }
             worst = worst.max(unmet.into_iter().flatten().max());
         }
-        // Each label has a value that would do, but no node has them all.
+        // Each topology key has an allowed domain, but no node is in all of them.
         worst.map_or(UnschedulableReason::TopologySpread, reason_of)
     }
 }

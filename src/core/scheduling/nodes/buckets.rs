@@ -1,7 +1,7 @@
 //! Buckets of open nodes with equal candidate set and candidate, by utilization.
 //!
-//! Nodes of one candidate set that would be the same candidate are in one bucket, the emptiest first. What a pod of a
-//! pod class makes of such a node is a matter of the bucket; only whether there is room for it is one of the node.
+//! Nodes of one candidate set that would be the same candidate are in one bucket, the emptiest first. How a pod class
+//! narrows such nodes is decided once per bucket; only whether a pod fits is decided per node.
 
 use crate::scheduling::nodes::new_node::OpenNodeId;
 use crate::scheduling::offerings::available::CandidateIndex;
@@ -14,7 +14,7 @@ pub(crate) type NodeBucketId = usize;
 /// How full a node is, in thousandths, and its number.
 pub(crate) type NodeByUtilization = (u32, OpenNodeId);
 
-/// Open nodes that are alike.
+/// Open nodes with equal candidate set and candidate.
 pub(crate) struct NodeBucket {
     pub(crate) candidate_set: CandidateSetId,
     pub(crate) candidate: CandidateIndex,
@@ -24,9 +24,9 @@ pub(crate) struct NodeBucket {
 /// All open nodes.
 #[derive(Default)]
 pub(crate) struct NodeBuckets {
-    numbers: BTreeMap<(CandidateSetId, CandidateIndex), NodeBucketId>,
+    ids: BTreeMap<(CandidateSetId, CandidateIndex), NodeBucketId>,
     pub(crate) buckets: Vec<NodeBucket>,
-    /// Nodes in the order in which they were put into a bucket.
+    /// Nodes in the order in which they were added to a bucket.
     pub(crate) changed: Vec<OpenNodeId>,
 }
 
@@ -39,19 +39,19 @@ impl NodeBucket {
 }
 
 impl NodeBuckets {
-    pub(crate) fn insert(&mut self, like: (CandidateSetId, CandidateIndex), (load, node): NodeByUtilization) {
-        let (numbers, all) = (&mut self.numbers, &mut self.buckets);
-        let bucket = *numbers.entry(like).or_insert_with(|| {
-            all.push(NodeBucket { candidate_set: like.0, candidate: like.1, nodes: BTreeSet::new() });
+    pub(crate) fn insert(&mut self, key: (CandidateSetId, CandidateIndex), (load, node): NodeByUtilization) {
+        let (ids, all) = (&mut self.ids, &mut self.buckets);
+        let bucket = *ids.entry(key).or_insert_with(|| {
+            all.push(NodeBucket { candidate_set: key.0, candidate: key.1, nodes: BTreeSet::new() });
             all.len() - 1
         });
         self.buckets[bucket].nodes.insert((load, node));
         self.changed.push(node);
     }
 
-    pub(crate) fn remove(&mut self, like: (CandidateSetId, CandidateIndex), placement: NodeByUtilization) {
-        if let Some(bucket) = self.numbers.get(&like) {
-            self.buckets[*bucket].nodes.remove(&placement);
+    pub(crate) fn remove(&mut self, key: (CandidateSetId, CandidateIndex), node: NodeByUtilization) {
+        if let Some(bucket) = self.ids.get(&key) {
+            self.buckets[*bucket].nodes.remove(&node);
         }
     }
 }

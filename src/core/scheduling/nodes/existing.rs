@@ -19,7 +19,7 @@ use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Room on one node or claim.
+/// Remaining capacity of one node or claim.
 struct ExistingNode {
     target: Target,
     source: LabelSource,
@@ -28,13 +28,13 @@ struct ExistingNode {
     ports: Vec<HostPort>,
     /// How many more data disks may be attached, where there is a limit.
     disks_left: Option<i64>,
-    /// What else of volumes there is to say of it.
+    /// Attached volumes, and limits other than those of data disks.
     volume_usage: VolumeUsage,
-    /// Pods placed here in this pass, by class.
+    /// Pods placed on it in this pass, by class.
     placed_by_class: Vec<(u32, u32)>,
 }
 
-/// Which labels and taints the node has or will have.
+/// The source of the labels and taints that the node has or will have.
 enum LabelSource {
     /// Its own.
     Node(Arc<Node>),
@@ -44,16 +44,16 @@ enum LabelSource {
     Planned(Arc<PoolOfferings>, Arc<InstanceType>, OfferingKey),
 }
 
-/// All existing nodes, in the order in which they are filled: nodes by name, then claims by name. Their places are the
-/// first sites.
+/// All existing nodes, in the order in which they are filled: nodes by name, then claims by name. Their indices are the
+/// first hostname domains.
 #[derive(Default)]
 pub(crate) struct ExistingNodes {
     nodes: Vec<ExistingNode>,
     index_of_claim: BTreeMap<ClaimName, usize>,
     index_of_node: BTreeMap<NodeName, usize>,
-    /// Zones that existing nodes lie in.
+    /// Zones of existing nodes.
     zones: BTreeSet<Domain>,
-    /// By filter and existing node: whether the one lets the other through, where that was asked.
+    /// By filter and existing node: whether it matches, where that has been computed.
     filter_matches: Vec<Vec<Option<bool>>>,
 }
 
@@ -61,7 +61,7 @@ impl ExistingNodes {
     pub(crate) fn new((input, volume_index): (Input<'_>, &VolumeIndex), keys: &mut TopologyKeys) -> Self {
         let snapshot = input.snapshot;
         let in_flight: Vec<&Arc<Claim>> = snapshot.claims().values().filter(|c| is_in_flight(c)).collect();
-        let settling: BTreeSet<_> = in_flight.iter().filter_map(|c| c.status.provider_id.as_ref()).collect();
+        let initializing: BTreeSet<_> = in_flight.iter().filter_map(|c| c.status.provider_id.as_ref()).collect();
         let leaving: BTreeSet<_> = snapshot
             .claims()
             .values()
@@ -69,22 +69,22 @@ impl ExistingNodes {
             .filter_map(|c| c.status.provider_id.as_ref())
             .collect();
         let usable = |n: &&Arc<Node>| {
-            let moving = n.provider_id.as_ref().is_some_and(|id| settling.contains(id) || leaving.contains(id));
-            n.ready && !n.cordoned && n.deleting_at.is_none() && !moving && !input.excluded_nodes.contains(&n.name)
+            let is_claimed = n.provider_id.as_ref().is_some_and(|id| initializing.contains(id) || leaving.contains(id));
+            n.ready && !n.cordoned && n.deleting_at.is_none() && !is_claimed && !input.excluded_nodes.contains(&n.name)
         };
         let nodes = snapshot.nodes().values().filter(usable);
         let mut existing_nodes: Vec<ExistingNode> =
             nodes.map(|n| from_node(n, (snapshot, volume_index), keys)).collect();
         existing_nodes.extend(in_flight.iter().filter_map(|c| from_claim(c, (input, volume_index), keys)));
-        let zones = existing_nodes.iter().filter_map(|node_index| node_index.zone).collect();
+        let zones = existing_nodes.iter().filter_map(|node| node.zone).collect();
         let mut all = Self { nodes: existing_nodes, zones, ..Self::default() };
-        for (site, node_index) in all.nodes.iter().enumerate() {
-            match &node_index.source {
-                LabelSource::Node(node) => drop(all.index_of_node.insert(node.name.clone(), site)),
+        for (index, existing) in all.nodes.iter().enumerate() {
+            match &existing.source {
+                LabelSource::Node(node) => drop(all.index_of_node.insert(node.name.clone(), index)),
                 LabelSource::Claim(claim, _) => {
                     let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
-                    all.index_of_node.extend(node.map(|node| (node.name.clone(), site)));
-                    all.index_of_claim.insert(claim.name.clone(), site);
+                    all.index_of_node.extend(node.map(|node| (node.name.clone(), index)));
+                    all.index_of_claim.insert(claim.name.clone(), index);
                 }
                 LabelSource::Planned(..) => {}
             }
@@ -93,31 +93,31 @@ impl ExistingNodes {
         all
     }
 
-    /// Counts what is not in the usage of nodes: ports, and pods for which kube-scheduler makes room by preemption.
+    /// Subtracts what node usage does not include: ports, and pods that kube-scheduler nominated by preemption.
     fn subtract_ports_and_nominated(&mut self, snapshot: &Snapshot) {
         for pod in snapshot.pods().values().filter(|pod| !pod.is_terminal()) {
             let nominated = pod.nominated.as_ref().filter(|_| pod.node.is_none());
-            let node = pod.node.as_ref().filter(|_| !pod.shape.ports.is_empty()).or(nominated);
-            let Some(node_index) =
-                node.and_then(|name| self.index_of_node.get(name)).and_then(|site| self.nodes.get_mut(*site))
+            let name = pod.node.as_ref().filter(|_| !pod.shape.ports.is_empty()).or(nominated);
+            let Some(node) =
+                name.and_then(|name| self.index_of_node.get(name)).and_then(|index| self.nodes.get_mut(*index))
             else {
                 continue;
             };
-            node_index.ports.extend(pod.shape.ports.iter().cloned());
+            node.ports.extend(pod.shape.ports.iter().cloned());
             if pod.node.is_none() {
-                node_index.free.sub(&pod.shape.requests);
+                node.free.sub(&pod.shape.requests);
             }
         }
     }
 
-    /// The site of a claim in flight.
+    /// The index of a claim in flight.
     pub(crate) fn index_of_claim(&self, claim: &ClaimName) -> Option<usize> {
         self.index_of_claim.get(claim).copied()
     }
 
-    /// The site of a node that pods may still go to.
+    /// The hostname domain of a node that pods may still go to.
     pub(crate) fn host_domain(&self, node: &NodeName) -> Option<Domain> {
-        self.index_of_node.get(node).map(|site| *site as Domain)
+        self.index_of_node.get(node).map(|index| *index as Domain)
     }
 
     /// How many there are.
@@ -125,61 +125,62 @@ impl ExistingNodes {
         self.nodes.len()
     }
 
-    pub(crate) fn target(&self, site: usize) -> &Target {
-        &self.nodes[site].target
+    pub(crate) fn target(&self, index: usize) -> &Target {
+        &self.nodes[index].target
     }
 
-    pub(crate) fn zone(&self, site: usize) -> Option<Domain> {
-        self.nodes[site].zone
+    pub(crate) fn zone(&self, index: usize) -> Option<Domain> {
+        self.nodes[index].zone
     }
 
-    /// Zones that existing nodes lie in.
+    /// Zones of existing nodes.
     pub(crate) fn zones(&self) -> &BTreeSet<Domain> {
         &self.zones
     }
 
-    /// The place of what an existing node stands for: they are in the order of their targets.
+    /// The index of the node of a target; nodes are in the order of their targets.
     pub(crate) fn index_of_target(&self, target: &Target) -> Option<usize> {
-        self.nodes.binary_search_by(|node_index| node_index.target.cmp(target)).ok()
+        self.nodes.binary_search_by(|node| node.target.cmp(target)).ok()
     }
 
-    /// Where an existing node lies on a topology key; `None` where its node has no such label, or it is not known yet.
-    pub(crate) fn domain(&self, site: usize, key_id: TopologyKeyId, keys: &mut TopologyKeys) -> Option<Domain> {
+    /// The domain of an existing node by a topology key; `None` where it has no such label, or its value is not known
+    /// yet.
+    pub(crate) fn domain(&self, index: usize, key_id: TopologyKeyId, keys: &mut TopologyKeys) -> Option<Domain> {
         match key_id {
-            HOSTNAME_KEY => Some(site as Domain),
-            ZONE_KEY => self.nodes[site].zone,
+            HOSTNAME_KEY => Some(index as Domain),
+            ZONE_KEY => self.nodes[index].zone,
             _ => {
-                let value = self.nodes[site].label(&Arc::clone(keys.key(key_id)))?;
+                let value = self.nodes[index].label(&Arc::clone(keys.key(key_id)))?;
                 Some(keys.domain_id(key_id, &value))
             }
         }
     }
 
-    /// The same, of values that the topology key knows.
-    pub(crate) fn known_domain(&self, site: usize, key_id: TopologyKeyId, keys: &TopologyKeys) -> Option<Domain> {
+    /// The same, of values that are registered for the topology key.
+    pub(crate) fn known_domain(&self, index: usize, key_id: TopologyKeyId, keys: &TopologyKeys) -> Option<Domain> {
         match key_id {
-            HOSTNAME_KEY => Some(site as Domain),
-            ZONE_KEY => self.nodes[site].zone,
-            _ => keys.known_domain(key_id, &self.nodes[site].label(keys.key(key_id))?),
+            HOSTNAME_KEY => Some(index as Domain),
+            ZONE_KEY => self.nodes[index].zone,
+            _ => keys.known_domain(key_id, &self.nodes[index].label(keys.key(key_id))?),
         }
     }
 
-    /// What has been placed on each existing node that a filter lets through.
+    /// Visits the pods placed on each existing node that matches a filter.
     pub(crate) fn each_placed(&self, filter: Option<&NodeFilter>, mut visit: impl FnMut(usize, &[(u32, u32)])) {
-        for (site, node_index) in self.nodes.iter().enumerate() {
-            if filter.is_none_or(|filter| node_index.matches_filter(filter)) {
-                visit(site, &node_index.placed_by_class);
+        for (index, node) in self.nodes.iter().enumerate() {
+            if filter.is_none_or(|filter| node.matches_filter(filter)) {
+                visit(index, &node.placed_by_class);
             }
         }
     }
 
-    /// True when a filter lets an existing node through.
-    pub(crate) fn matches_filter(&self, site: usize, filter: &NodeFilter) -> bool {
-        self.nodes[site].matches_filter(filter)
+    /// True when an existing node matches a filter.
+    pub(crate) fn matches_filter(&self, index: usize, filter: &NodeFilter) -> bool {
+        self.nodes[index].matches_filter(filter)
     }
 
-    /// The same, remembered.
-    pub(crate) fn matches_filter_cached(&mut self, site: usize, filter: NodeFilterId, filters: &NodeFilters) -> bool {
+    /// The same, cached.
+    pub(crate) fn matches_filter_cached(&mut self, index: usize, filter: NodeFilterId, filters: &NodeFilters) -> bool {
         if self.filter_matches.len() <= filter {
             self.filter_matches.resize(filter + 1, Vec::new());
         }
@@ -187,43 +188,43 @@ impl ExistingNodes {
         if known.len() < self.nodes.len() {
             known.resize(self.nodes.len(), None);
         }
-        *known[site].get_or_insert_with(|| self.nodes[site].matches_filter(filters.get(filter)))
+        *known[index].get_or_insert_with(|| self.nodes[index].matches_filter(filters.get(filter)))
     }
 
-    /// How many pods that ask for this there is room for; more than anybody has where nothing is asked for.
-    pub(crate) fn pods_that_fit(&self, site: usize, needs: PodNeeds<'_>) -> i64 {
-        let node_index = &self.nodes[site];
-        let most = needs.requests.copies_that_fit(&node_index.free).unwrap_or(i64::MAX);
-        let most = match (node_index.disks_left, needs.tracked_volumes) {
+    /// How many pods with these needs fit; [`i64::MAX`] where they need nothing.
+    pub(crate) fn pods_that_fit(&self, index: usize, needs: PodNeeds<'_>) -> i64 {
+        let node = &self.nodes[index];
+        let most = needs.requests.copies_that_fit(&node.free).unwrap_or(i64::MAX);
+        let most = match (node.disks_left, needs.tracked_volumes) {
             (Some(left), None) if needs.disks > 0 => most.min(left.max(0) / i64::from(needs.disks)),
             (_, None) => most,
-            (_, Some(more)) if node_index.has_volume_room(needs.disks, more) => most.min(1),
+            (_, Some(tracked)) if node.can_attach(needs.disks, tracked) => most.min(1),
             (_, Some(_)) => 0,
         };
         match needs.ports {
             [] => most,
-            ports if HostPort::all_free(ports, &node_index.ports) => most.min(1),
+            ports if HostPort::all_free(ports, &node.ports) => most.min(1),
             _ => 0,
         }
     }
 
     /// Takes the capacity for some pods of a class.
-    pub(crate) fn add_pods(&mut self, site: usize, (class, pods): (u32, u32), needs: PodNeeds<'_>) {
-        let node_index = &mut self.nodes[site];
-        node_index.free.sub(&needs.requests.times(i64::from(pods)));
-        node_index.ports.extend(needs.ports.iter().cloned());
+    pub(crate) fn add_pods(&mut self, index: usize, (class, pods): (u32, u32), needs: PodNeeds<'_>) {
+        let node = &mut self.nodes[index];
+        node.free.sub(&needs.requests.times(i64::from(pods)));
+        node.ports.extend(needs.ports.iter().cloned());
         let disks = needs
             .tracked_volumes
-            .map_or(needs.disks, |more| needs.disks - node_index.volume_usage.attached_shared_disks(more));
-        node_index.disks_left = node_index.disks_left.map(|left| left - i64::from(disks) * i64::from(pods));
-        needs.tracked_volumes.into_iter().for_each(|more| node_index.volume_usage.add(more));
-        match node_index.placed_by_class.iter_mut().find(|(known, _)| *known == class) {
-            Some((_, there)) => *there += pods,
-            None => node_index.placed_by_class.push((class, pods)),
+            .map_or(needs.disks, |tracked| needs.disks - node.volume_usage.attached_shared_disks(tracked));
+        node.disks_left = node.disks_left.map(|left| left - i64::from(disks) * i64::from(pods));
+        needs.tracked_volumes.into_iter().for_each(|tracked| node.volume_usage.add(tracked));
+        match node.placed_by_class.iter_mut().find(|(known, _)| *known == class) {
+            Some((_, placed)) => *placed += pods,
+            None => node.placed_by_class.push((class, pods)),
         }
     }
 
-    /// Adds a node that is yet to be made, after all others. Its number must be larger than those before.
+    /// Adds a planned node after all others. Its number must be larger than those before.
     pub(crate) fn push_planned(
         &mut self,
         number: usize,
@@ -247,10 +248,10 @@ impl ExistingNodes {
 }
 
 impl ExistingNode {
-    /// True when volumes may be attached of which there is more to say than how many data disks.
-    fn has_volume_room(&self, disks: u32, tracked: &TrackedVolumes) -> bool {
+    /// True when tracked volumes can be attached.
+    fn can_attach(&self, disks: u32, tracked: &TrackedVolumes) -> bool {
         let new = i64::from(disks - self.volume_usage.attached_shared_disks(tracked));
-        (new == 0 || self.disks_left.is_none_or(|left| new <= left)) && self.volume_usage.has_room_for(tracked)
+        (new == 0 || self.disks_left.is_none_or(|left| new <= left)) && self.volume_usage.has_capacity_for(tracked)
     }
 
     fn matches_filter(&self, filter: &NodeFilter) -> bool {
@@ -269,7 +270,7 @@ impl ExistingNode {
         labels && filter.untolerated(taints).is_none()
     }
 
-    /// The value of a label, where it is the same whatever the node becomes.
+    /// The value of a label, where it is the same for all offerings.
     fn label(&self, key: &str) -> Option<Arc<str>> {
         let of = |instance: &InstanceType, offering: &OfferingKey| {
             offering_label(instance, (offering.capacity_type, Some(&offering.zone)), key)
@@ -288,7 +289,7 @@ impl ExistingNode {
     }
 }
 
-/// It will have a node that is not yet ready for pods.
+/// True while its node is not ready for pods.
 fn is_in_flight(claim: &Claim) -> bool {
     claim.deleting_at.is_none() && claim.status.launch_failed.is_none() && claim.status.initialized.is_none()
 }
@@ -313,8 +314,8 @@ fn from_node(
     }
 }
 
-/// The node of a claim in flight: the least capacity that any offering it may end on has, less daemons and pods that
-/// are bound to its node already. `None` when none of its offerings is known any more.
+/// The node of a claim in flight: the least capacity of its possible offerings, less daemons and pods that are bound to
+/// its node already. `None` when none of its offerings is known any more.
 fn from_claim(
     claim: &Arc<Claim>,
     (input, volume_index): (Input<'_>, &VolumeIndex),
@@ -323,20 +324,20 @@ fn from_claim(
     let snapshot = input.snapshot;
     let changed = input.available.overlaid_types.changed_types(claim.spec.pool.as_ref());
     let types = changed.or_else(|| snapshot.instance_types.get(&claim.spec.class))?;
-    let wanted: Vec<&OfferingKey> = match &claim.intent {
+    let planned: Vec<&OfferingKey> = match &claim.intent {
         Some(intent) => vec![&intent.offering.key],
         None => claim.spec.planned.iter().map(|p| &p.key).collect(),
     };
     let find = |key: &OfferingKey| types.binary_search_by(|t| t.facts.name.cmp(&key.size)).ok();
     let offerings: Vec<(Arc<InstanceType>, OfferingKey)> =
-        wanted.iter().filter_map(|key| Some((Arc::clone(&types[find(key)?]), (*key).clone()))).collect();
+        planned.iter().filter_map(|key| Some((Arc::clone(&types[find(key)?]), (*key).clone()))).collect();
     let mut free: Option<Resources> = None;
     for (instance, _) in &offerings {
         let daemons = daemon_set_overhead(snapshot, instance, &claim.spec.labels, &claim.spec.taints);
-        let room = instance.allocatable.minus(&daemons);
+        let available = instance.allocatable.minus(&daemons);
         free = Some(match free {
-            Some(least) => min_of_each(&least, &room),
-            None => room,
+            Some(least) => min_of_each(&least, &available),
+            None => available,
         });
     }
     let mut free = free?;
@@ -344,10 +345,10 @@ fn from_claim(
     if let Some(usage) = node.and_then(|n| snapshot.node_usage(&n.name)) {
         free.sub(&usage.pod_requests.minus(&usage.daemon_set_requests));
     }
-    let most = offerings.iter().map(|(instance, _)| instance.facts.max_data_disks).min();
-    let (disks, attached) = volume_index.node_usage(snapshot, node.map(|node| &node.name), most);
-    let first = wanted.first().map(|key| &key.zone);
-    let zone = first.filter(|z| wanted.iter().all(|key| key.zone == **z));
+    let max_disks = offerings.iter().map(|(instance, _)| instance.facts.max_data_disks).min();
+    let (disks, attached) = volume_index.node_usage(snapshot, node.map(|node| &node.name), max_disks);
+    let first = planned.first().map(|key| &key.zone);
+    let zone = first.filter(|z| planned.iter().all(|key| key.zone == **z));
     Some(ExistingNode {
         target: Target::Claim(claim.name.clone()),
         source: LabelSource::Claim(Arc::clone(claim), offerings),

@@ -1,7 +1,6 @@
 //! Open nodes: new nodes of this simulation, and the cost of adding a pod.
 //!
-//! A node that is not bought yet grows with its pods: it is always the cheapest candidate of its candidate set that
-//! holds them.
+//! An open node grows with its pods: it is always the cheapest candidate of its candidate set that holds them.
 
 use super::pod_needs::{PodAddition, PodNeeds};
 use crate::model::amounts::resources::Resources;
@@ -20,20 +19,20 @@ use crate::scheduling::topology::domain::{Domain, MAX_ZONES, TopologyKeyId, Topo
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of an open node, in the order in which they were opened.
+/// Index of an open node, in the order in which they were opened.
 pub(crate) type OpenNodeId = usize;
 
-/// A node that is not bought yet.
+/// A node that is not launched yet.
 #[derive(Debug)]
 pub(crate) struct OpenNode {
     pub(crate) candidate_set: CandidateSetId,
     /// The candidate that it would be now.
     pub(crate) candidate: CandidateIndex,
-    /// What its pods ask for, without daemons.
+    /// The requests of its pods, without daemons.
     pub(crate) requests: Resources,
     /// Data disks that are attached to it.
     pub(crate) disks: u32,
-    /// How many values of the labels that its pool names must remain on offer.
+    /// How many values of each `minValues` label of its pool must remain.
     pub(crate) min_values: Arc<[u32]>,
     /// Grows with every pod.
     pub(crate) version: u32,
@@ -41,21 +40,21 @@ pub(crate) struct OpenNode {
     pub(crate) is_closed: bool,
 }
 
-/// All that may be bought, and the nodes that are open.
+/// The candidates for new nodes, and the open nodes.
 pub(crate) struct OpenNodes {
     pub(crate) candidate_sets: CandidateSets,
     pub(crate) limits: LaunchLimits,
-    /// What becomes of pods for which there are fewer values than `minValues` of a pool.
+    /// How `minValues` of pools are applied.
     pub(crate) min_values_policy: MinValuesPolicy,
     pub(crate) nodes: Vec<OpenNode>,
     /// Those that are not closed.
     pub(crate) buckets: NodeBuckets,
-    /// Ports that pods take on open nodes, where there are any.
+    /// Host ports in use on open nodes.
     ports: Vec<(OpenNodeId, HostPort)>,
-    /// What is attached to open nodes, of which there is more to say than how many data disks; and to any other.
+    /// Tracked volumes of open nodes; nodes without any use `new_node_volumes`.
     volume_usage: BTreeMap<OpenNodeId, VolumeUsage>,
     new_node_volumes: VolumeUsage,
-    /// Open nodes that lie in each zone for certain.
+    /// By zone: open nodes that can only be in that zone.
     nodes_per_zone: Vec<u32>,
 }
 
@@ -74,13 +73,13 @@ impl OpenNodes {
         }
     }
 
-    /// The same, where new nodes take so many volumes.
-    pub(crate) fn with_new_node_volumes(self, fresh: VolumeUsage) -> Self {
-        Self { new_node_volumes: fresh, ..self }
+    /// Sets the volume limits of new nodes.
+    pub(crate) fn with_new_node_volumes(self, limits: VolumeUsage) -> Self {
+        Self { new_node_volumes: limits, ..self }
     }
 
-    /// True when an open node of a candidate set takes one more pod without becoming another candidate, whatever ports
-    /// it wants.
+    /// True when an open node of a candidate set takes one more pod without becoming another candidate. Ports are not
+    /// checked.
     pub(crate) fn fits_unchanged(&self, node: OpenNodeId, candidate_set: CandidateSetId, needs: PodNeeds<'_>) -> bool {
         let OpenNode { candidate_set: before, candidate: best, requests, disks, .. } = &self.nodes[node];
         let candidate = self.candidate_sets.candidate(candidate_set, *best);
@@ -89,34 +88,35 @@ impl OpenNodes {
             && disks + self.new_disks(node, needs) <= candidate.instance.facts.max_data_disks
     }
 
-    /// How full a node of a bucket would be at the least with one more pod; `None` when it cannot take it as it is.
+    /// A lower bound of the utilization of a node with one more pod; `None` when it cannot take it without growing.
     pub(crate) fn min_utilization(
         &self,
         bucket: NodeBucketId,
         (load, _): NodeByUtilization,
         needs: PodNeeds<'_>,
     ) -> Option<u32> {
-        let NodeBucket { candidate_set: set_id, candidate: best, .. } = self.buckets.buckets[bucket];
-        let share = min_share_permille(needs.requests, &self.candidate_sets.candidate(set_id, best).pod_capacity);
+        let NodeBucket { candidate_set, candidate: best, .. } = self.buckets.buckets[bucket];
+        let share =
+            min_share_permille(needs.requests, &self.candidate_sets.candidate(candidate_set, best).pod_capacity);
         load.checked_add(share).filter(|load| *load <= PERMILLE)
     }
 
-    /// What it would cost at the least to make an open node larger for one more pod, which is one candidate of a
-    /// candidate set and narrowed to another.
+    /// A lower bound of the cost of growing an open node for one more pod: it is candidate `best` of the set `before`,
+    /// and narrowed to `candidate_set`.
     pub(crate) fn min_added_cost(
         &self,
         (before, best): (CandidateSetId, CandidateIndex),
         candidate_set: CandidateSetId,
         needs: PodNeeds<'_>,
     ) -> Option<i64> {
-        // One that is narrowed may become a candidate at the same price.
+        // When narrowed, it may become a candidate at the same price.
         let from = if before == candidate_set { best + 1 } else { best };
-        let more = self.candidate_sets.lowest_price_from(candidate_set, from)?
+        let added = self.candidate_sets.lowest_price_from(candidate_set, from)?
             - self.candidate_sets.candidate(candidate_set, best).price.nanos();
-        Some((more / i64::from(needs.expected_pods)).max(0))
+        Some((added / i64::from(needs.expected_pods)).max(0))
     }
 
-    /// What an open node would become with one more pod, narrowed to `set_id` for it; `None` when it cannot take it.
+    /// What an open node would become with one more pod, narrowed to `candidate_set`; `None` when it cannot take it.
     pub(crate) fn can_add(
         &mut self,
         node: OpenNodeId,
@@ -127,7 +127,7 @@ impl OpenNodes {
         let (best, mut requests) = (open.candidate, open.requests.clone());
         requests.add(needs.requests);
         if !self.ports_are_free(node, needs.ports)
-            || needs.tracked_volumes.is_some_and(|more| !self.volume_usage(node).has_room_for(more))
+            || needs.tracked_volumes.is_some_and(|tracked| !self.volume_usage(node).has_capacity_for(tracked))
         {
             return None;
         }
@@ -142,7 +142,7 @@ impl OpenNodes {
             let search = CandidateSearch { from: best, load, expected, limits: &self.limits, replaced: Some(best) };
             self.candidate_sets.cheapest(candidate_set, search)?
         };
-        let [old, new] = [best, grown].map(|place| self.candidate_sets.candidate(candidate_set, place));
+        let [old, new] = [best, grown].map(|index| self.candidate_sets.candidate(candidate_set, index));
         let cost = needs.expected().price_per_pod(new.price.nanos() - old.price.nanos(), &requests, &new.pod_capacity);
         Some(PodAddition {
             added_cost: cost,
@@ -152,16 +152,16 @@ impl OpenNodes {
         })
     }
 
-    /// The cheapest new node of a pool for one pod, narrowed to `set_id` for it: what it would be, and its price.
+    /// The cheapest new node of a pool for one pod, narrowed to `candidate_set`.
     pub(crate) fn cheapest_new_node(
         &mut self,
         candidate_set: CandidateSetId,
         needs: PodNeeds<'_>,
     ) -> Option<PodAddition> {
         let pool_offerings = self.candidate_sets.pool_offerings(self.candidate_sets.get(candidate_set).pool);
-        let has_room = needs.tracked_volumes.is_none_or(|more| self.new_node_volumes.has_room_for(more));
+        let volumes_fit = needs.tracked_volumes.is_none_or(|tracked| self.new_node_volumes.has_capacity_for(tracked));
         if self.limits.new_nodes_left == 0
-            || !has_room
+            || !volumes_fit
             || !HostPort::all_free(needs.ports, &pool_offerings.daemon_set_ports)
         {
             return None;
@@ -181,7 +181,7 @@ impl OpenNodes {
         })
     }
 
-    /// Thinks of one more node, for such a pod.
+    /// Opens a node for such a pod.
     pub(crate) fn open(
         &mut self,
         candidate_set: CandidateSetId,
@@ -211,11 +211,12 @@ impl OpenNodes {
         node
     }
 
-    /// Closes an open node: its pods go elsewhere.
+    /// Closes an open node; its pods are placed on others.
     pub(crate) fn close(&mut self, node: OpenNodeId) {
         self.remove_from_bucket(node);
-        let OpenNode { candidate_set: set_id, candidate: best, .. } = self.nodes[node];
-        let pool_offerings = Arc::clone(self.candidate_sets.pool_offerings(self.candidate_sets.get(set_id).pool));
+        let OpenNode { candidate_set, candidate: best, .. } = self.nodes[node];
+        let pool_offerings =
+            Arc::clone(self.candidate_sets.pool_offerings(self.candidate_sets.get(candidate_set).pool));
         self.limits.give_back(&pool_offerings, &pool_offerings.candidates[best as usize]);
         if let Some(zone) = self.zone(node) {
             self.nodes_per_zone[zone as usize] -= 1;
@@ -223,55 +224,54 @@ impl OpenNodes {
         self.nodes[node].is_closed = true;
     }
 
-    /// Forgets nodes that are closed: the new number of each, if it is still there.
+    /// Removes closed nodes; returns the new index of each node, if it is still open.
     pub(crate) fn remove_closed(&mut self) -> Vec<Option<OpenNodeId>> {
         let mut left = 0..;
-        let numbers: Vec<Option<OpenNodeId>> =
+        let indices: Vec<Option<OpenNodeId>> =
             self.nodes.iter().map(|node| if node.is_closed { None } else { left.next() }).collect();
         self.nodes.retain(|node| !node.is_closed);
         self.ports.retain_mut(|(node, _)| {
-            let number = numbers[*node];
-            *node = number.unwrap_or_default();
-            number.is_some()
+            let index = indices[*node];
+            *node = index.unwrap_or_default();
+            index.is_some()
         });
         let attached = std::mem::take(&mut self.volume_usage).into_iter();
-        self.volume_usage = attached.filter_map(|(node, attached)| Some((numbers[node]?, attached))).collect();
+        self.volume_usage = attached.filter_map(|(node, attached)| Some((indices[node]?, attached))).collect();
         self.buckets = NodeBuckets::default();
         (0..self.nodes.len()).for_each(|node| self.insert_into_bucket(node));
-        numbers
+        indices
     }
 
-    /// Makes an open node no larger than its pods ask for: those that were in view may not have come.
+    /// Shrinks an open node to the requests of its pods: expected pods may have been placed elsewhere.
     pub(crate) fn shrink(&mut self, node: OpenNodeId) {
-        let OpenNode { candidate_set: set_id, candidate: best, requests, disks, min_values: needed, .. } =
-            &self.nodes[node];
-        let (set_id, best) = (*set_id, *best);
+        let OpenNode { candidate_set, candidate: best, requests, disks, min_values: needed, .. } = &self.nodes[node];
+        let (candidate_set, best) = (*candidate_set, *best);
         let load = Load { requests, disks: *disks, min_values: needed };
         let expected = ExpectedPods { requests, count: 1 };
         let search = CandidateSearch { from: 0, load, expected, limits: &self.limits, replaced: Some(best) };
-        let least = self.candidate_sets.cheapest(set_id, search);
+        let least = self.candidate_sets.cheapest(candidate_set, search);
         if let Some(least) = least.filter(|least| *least < best) {
             self.remove_from_bucket(node);
-            self.set_candidate(node, set_id, least);
+            self.set_candidate(node, candidate_set, least);
             self.nodes[node].version += 1;
             self.insert_into_bucket(node);
         }
     }
 
-    /// How full an open node is, and which.
+    /// The utilization of an open node, and its index.
     pub(crate) fn utilization(&self, node: OpenNodeId) -> NodeByUtilization {
-        let OpenNode { candidate_set: set_id, candidate: best, requests, .. } = &self.nodes[node];
-        (utilization_permille(requests, &self.candidate_sets.candidate(*set_id, *best).pod_capacity), node)
+        let OpenNode { candidate_set, candidate: best, requests, .. } = &self.nodes[node];
+        (utilization_permille(requests, &self.candidate_sets.candidate(*candidate_set, *best).pod_capacity), node)
     }
 
     fn insert_into_bucket(&mut self, node: OpenNodeId) {
-        let OpenNode { candidate_set: set_id, candidate: best, .. } = self.nodes[node];
-        self.buckets.insert((set_id, best), self.utilization(node));
+        let OpenNode { candidate_set, candidate: best, .. } = self.nodes[node];
+        self.buckets.insert((candidate_set, best), self.utilization(node));
     }
 
     fn remove_from_bucket(&mut self, node: OpenNodeId) {
-        let OpenNode { candidate_set: set_id, candidate: best, .. } = self.nodes[node];
-        self.buckets.remove((set_id, best), self.utilization(node));
+        let OpenNode { candidate_set, candidate: best, .. } = self.nodes[node];
+        self.buckets.remove((candidate_set, best), self.utilization(node));
     }
 
     /// Makes an open node another candidate.
@@ -281,25 +281,25 @@ impl OpenNodes {
         (open.candidate_set, open.candidate) = (candidate_set, candidate);
         if before != candidate {
             let pool_offerings = self.candidate_sets.pool_offerings(self.candidate_sets.get(candidate_set).pool);
-            let [old, new] = [before, candidate].map(|place| &pool_offerings.candidates[place as usize]);
+            let [old, new] = [before, candidate].map(|index| &pool_offerings.candidates[index as usize]);
             self.limits.swap(pool_offerings, new, old);
         }
     }
 
-    /// Puts pods on an open node, which becomes what it must for them.
+    /// Places pods on an open node, which grows as `addition` says.
     pub(crate) fn add_pods(&mut self, node: OpenNodeId, addition: PodAddition, needs: PodNeeds<'_>, pods: u32) {
         self.remove_from_bucket(node);
         let disks = self.new_disks(node, needs);
-        if let Some(more) = needs.tracked_volumes {
-            self.volume_usage.entry(node).or_insert_with(|| self.new_node_volumes.clone()).add(more);
+        if let Some(tracked) = needs.tracked_volumes {
+            self.volume_usage.entry(node).or_insert_with(|| self.new_node_volumes.clone()).add(tracked);
         }
         let open = &mut self.nodes[node];
-        let was = open.candidate_set;
+        let before = open.candidate_set;
         open.requests.add(&needs.requests.times(i64::from(pods)));
         open.disks += disks * pods;
         open.version += 1;
         self.set_candidate(node, addition.candidate_set, addition.candidate);
-        if self.candidate_sets.get(was).zones != self.candidate_sets.get(addition.candidate_set).zones {
+        if self.candidate_sets.get(before).zones != self.candidate_sets.get(addition.candidate_set).zones {
             self.count_in_zone(addition.candidate_set);
         }
         self.ports.extend(needs.ports.iter().map(|port| (node, port.clone())));
@@ -316,18 +316,18 @@ impl OpenNodes {
         self.candidate_sets.get(self.nodes[node].candidate_set).zones
     }
 
-    /// How many open nodes lie in a zone for certain.
+    /// How many open nodes can only be in a zone.
     pub(crate) fn node_count_in(&self, zone: Domain) -> u32 {
         self.nodes_per_zone.get(zone as usize).copied().unwrap_or(0)
     }
 
-    /// Of the zones that a candidate set has left, the one with the fewest nodes of this pass.
+    /// Of some zones, the one with the fewest new nodes.
     pub(crate) fn least_used_zone(&self, zones: u32) -> Option<Domain> {
         crate::scheduling::topology::domain::zones_in_mask(zones)
             .min_by_key(|zone| (self.nodes_per_zone[*zone as usize], *zone))
     }
 
-    /// Where an open node lies on a topology key; `None` when that is open, or its nodes have no such label.
+    /// The domain of an open node by a topology key; `None` while several are possible, or without the label.
     pub(crate) fn domain(&self, node: OpenNodeId, key_id: TopologyKeyId, keys: &TopologyKeys) -> Option<Domain> {
         if key_id == ZONE_KEY {
             return self.zone(node);
@@ -336,7 +336,7 @@ impl OpenNodes {
         domains.first().copied().filter(|_| domains.len() == 1)
     }
 
-    /// What a new node takes of volumes, so far as its size does not decide.
+    /// Volume limits of new nodes that do not depend on their size.
     pub(crate) fn new_node_volumes(&self) -> &VolumeUsage {
         &self.new_node_volumes
     }
@@ -345,11 +345,11 @@ impl OpenNodes {
         self.volume_usage.get(&node).unwrap_or(&self.new_node_volumes)
     }
 
-    /// How many data disks would have to be attached to an open node for such a pod.
+    /// How many data disks must be attached to an open node for such a pod.
     fn new_disks(&self, node: OpenNodeId, needs: PodNeeds<'_>) -> u32 {
         needs
             .tracked_volumes
-            .map_or(needs.disks, |more| needs.disks - self.volume_usage(node).attached_shared_disks(more))
+            .map_or(needs.disks, |tracked| needs.disks - self.volume_usage(node).attached_shared_disks(tracked))
     }
 
     fn ports_are_free(&self, node: OpenNodeId, ports: &[HostPort]) -> bool {
@@ -371,22 +371,22 @@ fn single_zone(zones: u32) -> Option<Domain> {
     zones.is_power_of_two().then(|| zones.trailing_zeros())
 }
 
-/// What shares of a capacity are parts of.
+/// The denominator of shares of a capacity.
 const PERMILLE: u32 = 1_000;
 
-/// The greater share of a capacity that is asked for, of CPU and memory, in thousandths.
-fn utilization_permille(requests: &Resources, room: &Resources) -> u32 {
-    shares_permille(requests, room).into_iter().fold(0, u32::max)
+/// The greater of the requested shares of CPU and memory, in thousandths.
+fn utilization_permille(requests: &Resources, capacity: &Resources) -> u32 {
+    shares_permille(requests, capacity).into_iter().fold(0, u32::max)
 }
 
 /// The lesser share.
-fn min_share_permille(requests: &Resources, room: &Resources) -> u32 {
-    shares_permille(requests, room).into_iter().fold(u32::MAX, u32::min)
+fn min_share_permille(requests: &Resources, capacity: &Resources) -> u32 {
+    shares_permille(requests, capacity).into_iter().fold(u32::MAX, u32::min)
 }
 
-fn shares_permille(requests: &Resources, room: &Resources) -> [u32; 2] {
-    [(requests.cpu_millis, room.cpu_millis), (requests.memory, room.memory)].map(|(need, room)| {
-        let share = if need > 0 { need.saturating_mul(PERMILLE.into()) / room.max(1) } else { 0 };
+fn shares_permille(requests: &Resources, capacity: &Resources) -> [u32; 2] {
+    [(requests.cpu_millis, capacity.cpu_millis), (requests.memory, capacity.memory)].map(|(need, capacity)| {
+        let share = if need > 0 { need.saturating_mul(PERMILLE.into()) / capacity.max(1) } else { 0 };
         u32::try_from(share).unwrap_or(u32::MAX)
     })
 }

@@ -9,25 +9,25 @@ use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, Z
 use std::collections::BTreeSet;
 
 impl SchedulingState {
-    /// Works out where new nodes for pods may lie: whatever they prefer, all that they may have is a domain.
+    /// Computes the domains of new nodes for pods. Preferences are ignored: every possible domain counts.
     pub(crate) fn set_new_node_domains(&mut self, relaxation: &Relaxation) {
         relaxation.steps.iter().for_each(|class| self.set_class_domains(*class, relaxation.required_only));
     }
 
-    fn set_class_domains(&mut self, class: PodClassId, required_class: PodClassId) {
-        let known_keys: BTreeSet<TopologyKeyId> = self
+    fn set_class_domains(&mut self, class: PodClassId, required_only: PodClassId) {
+        let topology_keys: BTreeSet<TopologyKeyId> = self
             .constraints
             .topology
             .constrained_keys(class)
             .filter(|topology_key| *topology_key != HOSTNAME_KEY)
             .collect();
-        for topology_key in known_keys {
+        for topology_key in topology_keys {
             let mut domains: BTreeSet<Domain> = BTreeSet::new();
-            let (filter, want) =
-                (self.constraints.classes.get(required_class).filter, self.constraints.pod_needs(required_class));
+            let (filter, needs) =
+                (self.constraints.classes.get(required_only).filter, self.constraints.pod_needs(required_only));
             for pool in 0..self.open.candidate_sets.pool_count() {
                 let by = Narrowing::Filter(filter);
-                let Some(set_id) = self.open.candidate_sets.narrow(
+                let Some(candidate_set) = self.open.candidate_sets.narrow(
                     self.open.candidate_sets.root(pool),
                     by,
                     self.constraints.filters_and_keys(),
@@ -35,14 +35,15 @@ impl SchedulingState {
                     continue;
                 };
                 let holds = |candidate: &InstanceCandidate| {
-                    candidate.holds(want.requests, want.disks) && self.open.limits.quota_allows(candidate)
+                    candidate.holds(needs.requests, needs.disks) && self.open.limits.quota_allows(candidate)
                 };
                 if topology_key == ZONE_KEY {
-                    let open = self.open.candidate_sets.candidates_in(set_id).filter(|(candidate, _)| holds(candidate));
+                    let open =
+                        self.open.candidate_sets.candidates_in(candidate_set).filter(|(candidate, _)| holds(candidate));
                     domains.extend(zones_in_mask(open.fold(0, |mask, (_, zones)| mask | zones)));
                 } else {
                     domains.extend(self.open.candidate_sets.domains(
-                        set_id,
+                        candidate_set,
                         topology_key,
                         &self.constraints.topology.keys,
                     ));
@@ -52,7 +53,7 @@ impl SchedulingState {
         }
     }
 
-    /// How many constraints would see a zone for the first time if an open node were there.
+    /// How many groups have no domain in a zone yet, and would have one if an open node were there.
     pub(crate) fn groups_gaining_domain(&self, node: OpenNodeId, zone: Domain) -> u32 {
         let open = &self.open.nodes[node];
         let pool = self.open.candidate_sets.pool_offerings(self.open.candidate_sets.get(open.candidate_set).pool);
@@ -62,7 +63,7 @@ impl SchedulingState {
             .groups_without_domain(ZONE_KEY, zone, |filter| pool.matches_filter(filter, best, 1 << zone))
     }
 
-    /// Bits of the zones of everything that may be bought.
+    /// Bits of the zones of all available offerings.
     pub(crate) fn new_node_zones(&self) -> u32 {
         let sets = &self.open.candidate_sets;
         (0..sets.pool_count()).fold(0, |mask, pool| mask | sets.get(sets.root(pool)).zones)

@@ -13,31 +13,31 @@ use crate::scheduling::topology::domain::{MAX_ZONES, ZONE_KEY};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// More nodes than there are in one simulation.
+/// Greater than the number of nodes of any simulation.
 const NODE_COUNT_BOUND: u32 = 1 << 20;
 
 /// Most offerings that a new node is planned for.
 const MAX_OFFERINGS: usize = 60;
 
-/// Turns node references into placements and open nodes into new ones.
-pub(crate) fn write_result(state: &SchedulingState, outcome: &mut SchedulingResult) {
+/// Converts node references to placements, and open nodes to new nodes.
+pub(crate) fn write_result(state: &SchedulingState, result: &mut SchedulingResult) {
     let mut pods: Vec<Vec<Arc<Pod>>> = vec![Vec::new(); state.open.nodes.len()];
     for (pod, _, node_ref) in &state.placed {
         let target = match *node_ref {
-            NodeRef::Existing(site) => state.existing.target(site).clone(),
+            NodeRef::Existing(index) => state.existing.target(index).clone(),
             NodeRef::Open(node) => {
                 pods[node].push(Arc::clone(pod));
                 Target::New(node)
             }
         };
-        outcome.placements.push(PodPlacement { pod: pod.key.clone(), target });
+        result.placements.push(PodPlacement { pod: pod.key.clone(), target });
     }
-    // Nodes that may be in any of several zones go where there are fewest, but open up no zone that somebody who is to be
-    // even over zones does not know of.
+    // Nodes that may be in several zones go to the one with the fewest, except to zones that would be a new, empty
+    // domain of a spread constraint.
     let mut in_zone: Vec<u32> = (0..MAX_ZONES as u32).map(|zone| state.open.node_count_in(zone)).collect();
     for (node, pods) in pods.into_iter().enumerate() {
         if state.open.zone(node).is_some() {
-            outcome.new_nodes.push(new_node(&state.open, node, pods, &in_zone));
+            result.new_nodes.push(new_node(&state.open, node, pods, &in_zone));
             continue;
         }
         let weights: Vec<u32> = in_zone
@@ -49,11 +49,11 @@ pub(crate) fn write_result(state: &SchedulingState, outcome: &mut SchedulingResu
         let first = new.offerings.first().map(|offering| offering.key.zone.text());
         let zone = first.and_then(|zone| state.constraints.topology.keys.known_domain(ZONE_KEY, &zone));
         zone.into_iter().for_each(|zone| in_zone[zone as usize] += 1);
-        outcome.new_nodes.push(new);
+        result.new_nodes.push(new);
     }
 }
 
-/// The node with every offering that would hold its pods.
+/// The node with all offerings that hold its pods.
 pub(crate) fn new_node(open_nodes: &OpenNodes, node: OpenNodeId, pods: Vec<Arc<Pod>>, in_zone: &[u32]) -> NewNode {
     let open = &open_nodes.nodes[node];
     let pool_offerings =
@@ -108,29 +108,29 @@ pub(crate) fn planned_offerings(open_nodes: &OpenNodes, open: &OpenNode, in_zone
     planned.into_iter().map(|(_, offering, _)| offering).collect()
 }
 
-/// Keeps as many as a plan may have: those that `minValues` needs, and of the others the cheapest.
+/// Truncates to [`MAX_OFFERINGS`]: those that `minValues` needs, and of the others the cheapest.
 fn truncate_keeping_min_values(
     pool_offerings: &PoolOfferings,
     needed: &[u32],
     planned: &mut Vec<WeightedOffering<'_>>,
 ) {
-    let mut kept = BTreeSet::new();
+    let mut retained = BTreeSet::new();
     for ((key, _), needed) in pool_offerings.min_values.iter().zip(needed) {
         let mut values = BTreeSet::new();
         for (n, (_, _, (candidate, zone))) in planned.iter().enumerate() {
             let known = values.len();
             values.extend(pool_offerings.label_values(candidate, *zone, key));
             if values.len() > known {
-                kept.insert(n);
+                retained.insert(n);
             }
             if values.len() >= *needed as usize {
                 break;
             }
         }
     }
-    let rest = (0..planned.len()).filter(|n| !kept.contains(n));
-    let rest: Vec<usize> = rest.take(MAX_OFFERINGS.saturating_sub(kept.len())).collect();
-    kept.extend(rest);
+    let rest = (0..planned.len()).filter(|n| !retained.contains(n));
+    let rest: Vec<usize> = rest.take(MAX_OFFERINGS.saturating_sub(retained.len())).collect();
+    retained.extend(rest);
     let mut n = 0..;
-    planned.retain(|_| n.next().is_some_and(|n| kept.contains(&n)));
+    planned.retain(|_| n.next().is_some_and(|n| retained.contains(&n)));
 }

@@ -1,8 +1,8 @@
 //! Finds the open node with the lowest added cost for a pod class.
 //!
-//! All pods of a class ask the same, and between two of them only nodes have changed that took a pod since. So every
-//! [bucket](super::buckets) is gone through once, the emptiest node first, as far as it may hold the best; and then
-//! only nodes that have changed are looked at.
+//! All pods of a class have the same needs, and between two of them only nodes that took a pod change. So every
+//! [bucket](super::buckets) is searched once, the emptiest node first, as far as it may contain the best node; after
+//! that only changed nodes are evaluated.
 
 use crate::scheduling::nodes::buckets::{NodeBucketId, NodeByUtilization};
 use crate::scheduling::nodes::new_node::{OpenNodeId, OpenNodes};
@@ -14,49 +14,48 @@ use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, Z
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// By cost, then by load, then by number; with the version of the node that it was worked out for.
+/// By cost, then utilization, then node; with the version of the node that it was computed for.
 type CostEntry = Reverse<(i64, u32, OpenNodeId, u32)>;
 
-/// What a place in a search leads to.
+/// What a queued entry refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum SearchLead {
-    /// A node, as long as it is of this version.
+    /// A node, valid for this version.
     Node(OpenNodeId, u32),
-    /// What is in a bucket, after this if that is given, narrowed to a candidate set.
+    /// The nodes of a bucket after this one, if given; narrowed to a candidate set.
     Bucket(NodeBucketId, Option<NodeByUtilization>, CandidateSetId),
 }
 
-/// For how many nodes at the most it is worked out, for one pod, what it would cost to make them larger: those of which it
-/// may be least.
+/// Most nodes per pod for which the cost of growing them is computed: those with the lowest bounds.
 const MAX_EVALUATIONS: usize = 16;
 
-/// One pod class's look at the open nodes, in one zone if one is given.
+/// The search of one pod class among open nodes, in one zone if one is given.
 pub(crate) struct Search {
     class: PodClassId,
     zone: Option<Domain>,
-    /// Nodes whose cost is worked out.
+    /// Nodes whose cost is computed.
     exact: BinaryHeap<CostEntry>,
-    /// Shelves whose nodes may take a pod as they are, by how full the next one would be at the least.
+    /// Buckets whose nodes may take a pod without growing, by the least utilization of the next one.
     fitting: BinaryHeap<Reverse<(u32, SearchLead)>>,
-    /// Nodes that would have to be larger, by the least that this may cost, the emptiest first.
+    /// Nodes that would have to grow, by a lower bound of the cost, the emptiest first.
     lower_bounds: BinaryHeap<Reverse<(i64, u32, SearchLead)>>,
-    /// How much of the news of nodes has been looked at; nothing yet.
+    /// How many entries of `NodeBuckets::changed` have been evaluated; `None` before the first search.
     changes_seen: Option<usize>,
-    /// What a candidate set is narrowed to for this class, by number, where that was asked.
+    /// By candidate set: what it is narrowed to for this class, where that has been computed.
     narrowed_sets: Vec<Option<Option<CandidateSetId>>>,
-    /// Axes, other than hosts and zones, on which the place of these pods matters.
+    /// Topology keys, other than hostname and zone, that concern these pods.
     label_keys: Vec<TopologyKeyId>,
-    /// How many pods of the class may come to one node.
+    /// How many pods of the class are expected on one node.
     expected_pods: u32,
 }
 
 impl Search {
-    /// `pods` of the class are to be placed, as far as that is known.
+    /// A search for a class with `pods` pending pods.
     pub(crate) fn new(class: PodClassId, zone: Option<Domain>, constraints: &PodConstraints, pods: usize) -> Self {
-        let known_keys = ZONE_KEY + 1..constraints.topology.keys.len();
-        let labelled: Vec<TopologyKeyId> =
-            known_keys.filter(|topology_key| constraints.topology.affects(class, *topology_key)).collect();
-        let in_view = constraints.topology.expected_pods_per_node(class, pods);
+        let other_keys = ZONE_KEY + 1..constraints.topology.keys.len();
+        let label_keys: Vec<TopologyKeyId> =
+            other_keys.filter(|topology_key| constraints.topology.affects(class, *topology_key)).collect();
+        let expected_pods = constraints.topology.expected_pods_per_node(class, pods);
         Self {
             class,
             zone,
@@ -65,22 +64,22 @@ impl Search {
             lower_bounds: BinaryHeap::new(),
             changes_seen: None,
             narrowed_sets: Vec::new(),
-            label_keys: labelled,
-            expected_pods: in_view,
+            label_keys,
+            expected_pods,
         }
     }
 
-    /// Reckons with so many pods from now on, which are fewer: costs that were worked out for more are low estimates.
+    /// Sets a smaller number of pending pods. Costs computed for more pods are lower bounds.
     pub(crate) fn expect_pods(&mut self, pods: usize, constraints: &PodConstraints) {
         self.expected_pods = constraints.topology.expected_pods_per_node(self.class, pods);
     }
 
-    /// The open node that takes a pod at the least cost, if that is at most so much.
+    /// The open node that takes a pod at the lowest cost, if that is at most `max_cost`.
     pub(crate) fn best(
         &mut self,
         open_nodes: &mut OpenNodes,
         constraints: &PodConstraints,
-        most: i64,
+        max_cost: i64,
     ) -> Option<(OpenNodeId, PodAddition)> {
         let hosts = constraints.topology.affinity_domains(self.class, HOSTNAME_KEY);
         let best = match hosts {
@@ -89,21 +88,21 @@ impl Search {
                 open_nodes,
                 constraints,
             ),
-            // Room alone does not tell which nodes are open to the next pod.
+            // Labels decide too which nodes are allowed for the next pod.
             None if !self.label_keys.is_empty() => self.best_among(0..open_nodes.nodes.len(), open_nodes, constraints),
-            None => self.best_incremental(open_nodes, constraints, most),
+            None => self.best_incremental(open_nodes, constraints, max_cost),
         };
-        best.filter(|(_, pod_addition)| pod_addition.added_cost <= most)
+        best.filter(|(_, pod_addition)| pod_addition.added_cost <= max_cost)
     }
 
     fn best_incremental(
         &mut self,
         open_nodes: &mut OpenNodes,
         constraints: &PodConstraints,
-        most: i64,
+        max_cost: i64,
     ) -> Option<(OpenNodeId, PodAddition)> {
         self.update(open_nodes, constraints);
-        let mut worked_out = 0;
+        let mut evaluated = 0;
         loop {
             let (cost, load) = self.exact.peek().map_or((i64::MAX, 0), |Reverse((cost, load, ..))| (*cost, *load));
             if let Some(Reverse((emptiest, _))) = self.fitting.peek()
@@ -113,24 +112,24 @@ impl Search {
                 continue;
             }
             if let Some(Reverse((least, ..))) = self.lower_bounds.peek()
-                && *least <= most
+                && *least <= max_cost
                 && *least < cost
-                && worked_out < MAX_EVALUATIONS
+                && evaluated < MAX_EVALUATIONS
             {
-                worked_out += usize::from(self.next_lower_bound(open_nodes, constraints));
+                evaluated += usize::from(self.next_lower_bound(open_nodes, constraints));
                 continue;
             }
             let Reverse((cost, _, node, version)) = *self.exact.peek()?;
             if open_nodes.nodes[node].version == version {
-                if cost > most {
+                if cost > max_cost {
                     return None;
                 }
-                // What keeps a pod from a host stays in its way: counts only grow.
+                // A host that is excluded once remains so: counts only grow.
                 if let Some(pod_addition) = self.can_add(node, open_nodes, constraints) {
                     return Some((node, pod_addition));
                 }
             }
-            // It is gone, or it has changed and was looked at as news.
+            // It is excluded, or it has changed and was evaluated again.
             self.exact.pop();
         }
     }
@@ -141,11 +140,11 @@ impl Search {
         open_nodes: &mut OpenNodes,
         constraints: &PodConstraints,
     ) -> Option<PodAddition> {
-        let want = self.pod_needs(constraints);
+        let needs = self.pod_needs(constraints);
         (0..open_nodes.candidate_sets.pool_count()).find_map(|pool| {
             let root = open_nodes.candidate_sets.root(pool);
-            let set_id = self.narrow(root, open_nodes, constraints)?;
-            open_nodes.cheapest_new_node(set_id, want)
+            let narrowed = self.narrow(root, open_nodes, constraints)?;
+            open_nodes.cheapest_new_node(narrowed, needs)
         })
     }
 
@@ -155,62 +154,63 @@ impl Search {
         open_nodes: &mut OpenNodes,
         constraints: &PodConstraints,
     ) -> Option<(OpenNodeId, PodAddition)> {
-        let growths = nodes.filter_map(|node| Some((node, self.can_add(node, open_nodes, constraints)?)));
-        growths.min_by_key(|(node, pod_addition)| (pod_addition.added_cost, pod_addition.utilization, *node))
+        let additions = nodes.filter_map(|node| Some((node, self.can_add(node, open_nodes, constraints)?)));
+        additions.min_by_key(|(node, pod_addition)| (pod_addition.added_cost, pod_addition.utilization, *node))
     }
 
-    /// Looks at all buckets the first time, and then at the nodes that have changed since.
+    /// Adds all buckets the first time, and then the nodes that have changed since.
     fn update(&mut self, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
         let from = self.changes_seen.replace(open_nodes.buckets.changed.len());
         let Some(from) = from else {
             (0..open_nodes.buckets.buckets.len()).for_each(|bucket| self.start_bucket(bucket, open_nodes, constraints));
             return;
         };
-        for news in from..open_nodes.buckets.changed.len() {
-            let node = open_nodes.buckets.changed[news];
-            let Some(set_id) = self.narrow(open_nodes.nodes[node].candidate_set, open_nodes, constraints) else {
+        for change in from..open_nodes.buckets.changed.len() {
+            let node = open_nodes.buckets.changed[change];
+            let Some(narrowed) = self.narrow(open_nodes.nodes[node].candidate_set, open_nodes, constraints) else {
                 continue;
             };
-            if open_nodes.fits_unchanged(node, set_id, self.pod_needs(constraints)) {
+            if open_nodes.fits_unchanged(node, narrowed, self.pod_needs(constraints)) {
                 self.evaluate(node, open_nodes, constraints);
             } else if self.host_allows(node, constraints) {
                 let (load, lead) =
                     (open_nodes.utilization(node).0, SearchLead::Node(node, open_nodes.nodes[node].version));
-                let like = (open_nodes.nodes[node].candidate_set, open_nodes.nodes[node].candidate);
-                let least = open_nodes.min_added_cost(like, set_id, self.pod_needs(constraints));
+                let key = (open_nodes.nodes[node].candidate_set, open_nodes.nodes[node].candidate);
+                let least = open_nodes.min_added_cost(key, narrowed, self.pod_needs(constraints));
                 self.lower_bounds.extend(least.map(|cost| Reverse((cost, load, lead))));
             }
         }
     }
 
-    /// Begins with the emptiest node of a bucket.
+    /// Queues a bucket, from its emptiest node.
     fn start_bucket(&mut self, bucket: NodeBucketId, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
         let (before, best) =
             (open_nodes.buckets.buckets[bucket].candidate_set, open_nodes.buckets.buckets[bucket].candidate);
-        let (Some(set_id), Some(first)) =
+        let (Some(narrowed), Some(first)) =
             (self.narrow(before, open_nodes, constraints), open_nodes.buckets.buckets[bucket].next_after(None))
         else {
             return;
         };
-        let lead = SearchLead::Bucket(bucket, None, set_id);
-        let load = open_nodes.min_utilization(bucket, first, self.pod_needs(constraints)).filter(|_| set_id == before);
+        let lead = SearchLead::Bucket(bucket, None, narrowed);
+        let load =
+            open_nodes.min_utilization(bucket, first, self.pod_needs(constraints)).filter(|_| narrowed == before);
         self.fitting.extend(load.map(|load| Reverse((load, lead))));
-        let least = open_nodes.min_added_cost((before, best), set_id, self.pod_needs(constraints));
+        let least = open_nodes.min_added_cost((before, best), narrowed, self.pod_needs(constraints));
         self.lower_bounds.extend(least.map(|cost| Reverse((cost, first.0, lead))));
     }
 
-    /// Looks at the next node of the bucket that may have the emptiest which takes a pod as it is.
+    /// Evaluates the next node of the bucket with the least utilization.
     fn next_fitting(&mut self, open_nodes: &mut OpenNodes, constraints: &PodConstraints) {
-        let Some(Reverse((_, SearchLead::Bucket(bucket, last, set_id)))) = self.fitting.pop() else { return };
-        let Some(spot) = open_nodes.buckets.buckets[bucket].next_after(last) else { return };
-        let Some(load) = open_nodes.min_utilization(bucket, spot, self.pod_needs(constraints)) else { return };
-        self.fitting.push(Reverse((load, SearchLead::Bucket(bucket, Some(spot), set_id))));
-        if open_nodes.fits_unchanged(spot.1, set_id, self.pod_needs(constraints)) {
-            self.evaluate(spot.1, open_nodes, constraints);
+        let Some(Reverse((_, SearchLead::Bucket(bucket, last, narrowed)))) = self.fitting.pop() else { return };
+        let Some(next) = open_nodes.buckets.buckets[bucket].next_after(last) else { return };
+        let Some(load) = open_nodes.min_utilization(bucket, next, self.pod_needs(constraints)) else { return };
+        self.fitting.push(Reverse((load, SearchLead::Bucket(bucket, Some(next), narrowed))));
+        if open_nodes.fits_unchanged(next.1, narrowed, self.pod_needs(constraints)) {
+            self.evaluate(next.1, open_nodes, constraints);
         }
     }
 
-    /// Works out the next of the nodes that would have to be larger; says whether there was one.
+    /// Evaluates the next node that would have to grow; false if it does not.
     fn next_lower_bound(&mut self, open_nodes: &mut OpenNodes, constraints: &PodConstraints) -> bool {
         match self.lower_bounds.pop() {
             Some(Reverse((_, _, SearchLead::Node(node, version)))) => {
@@ -220,13 +220,13 @@ impl Search {
                 }
                 is_open
             }
-            Some(Reverse((least, _, SearchLead::Bucket(bucket, last, set_id)))) => {
-                let Some(spot) = open_nodes.buckets.buckets[bucket].next_after(last) else { return false };
-                self.lower_bounds.push(Reverse((least, spot.0, SearchLead::Bucket(bucket, Some(spot), set_id))));
-                let is_larger = self.host_allows(spot.1, constraints)
-                    && !open_nodes.fits_unchanged(spot.1, set_id, self.pod_needs(constraints));
+            Some(Reverse((least, _, SearchLead::Bucket(bucket, last, narrowed)))) => {
+                let Some(next) = open_nodes.buckets.buckets[bucket].next_after(last) else { return false };
+                self.lower_bounds.push(Reverse((least, next.0, SearchLead::Bucket(bucket, Some(next), narrowed))));
+                let is_larger = self.host_allows(next.1, constraints)
+                    && !open_nodes.fits_unchanged(next.1, narrowed, self.pod_needs(constraints));
                 if is_larger {
-                    self.evaluate(spot.1, open_nodes, constraints);
+                    self.evaluate(next.1, open_nodes, constraints);
                 }
                 is_larger
             }
@@ -242,7 +242,7 @@ impl Search {
         }
     }
 
-    /// True when the pods there leave the host to this class.
+    /// True when hostname constraints allow the node for this class.
     fn host_allows(&self, node: OpenNodeId, constraints: &PodConstraints) -> bool {
         constraints.topology.allows(self.class, HOSTNAME_KEY, Some(constraints.host_of(node)))
     }
@@ -256,15 +256,15 @@ impl Search {
         if !self.host_allows(node, constraints) {
             return None;
         }
-        let set_id = self.narrow(open_nodes.nodes[node].candidate_set, open_nodes, constraints)?;
-        open_nodes.can_add(node, set_id, self.pod_needs(constraints))
+        let narrowed = self.narrow(open_nodes.nodes[node].candidate_set, open_nodes, constraints)?;
+        open_nodes.can_add(node, narrowed, self.pod_needs(constraints))
     }
 
-    fn pod_needs<'k>(&self, known: &'k PodConstraints) -> PodNeeds<'k> {
-        PodNeeds { expected_pods: self.expected_pods, ..known.pod_needs(self.class) }
+    fn pod_needs<'k>(&self, constraints: &'k PodConstraints) -> PodNeeds<'k> {
+        PodNeeds { expected_pods: self.expected_pods, ..constraints.pod_needs(self.class) }
     }
 
-    /// What a candidate set becomes with a pod of this class.
+    /// A candidate set narrowed for a pod of this class.
     fn narrow(
         &mut self,
         candidate_set: CandidateSetId,
@@ -279,18 +279,18 @@ impl Search {
         } else {
             let by = [Narrowing::Filter(constraints.classes.get(self.class).filter)].into_iter();
             let mut by = by.chain(self.zone.map(|zone| Narrowing::Zones(1 << zone)));
-            let narrowed = by.try_fold(candidate_set, |set_id, by| {
-                open_nodes.candidate_sets.narrow(set_id, by, constraints.filters_and_keys())
+            let narrowed = by.try_fold(candidate_set, |set, by| {
+                open_nodes.candidate_sets.narrow(set, by, constraints.filters_and_keys())
             });
             self.narrowed_sets[candidate_set as usize] = Some(narrowed);
             narrowed
         };
         self.label_keys
             .iter()
-            .try_fold(plain?, |set_id, topology_key| self.pin_label(set_id, *topology_key, open_nodes, constraints))
+            .try_fold(plain?, |set, topology_key| self.pin_label(set, *topology_key, open_nodes, constraints))
     }
 
-    /// Settles on one value of a label, where a node may have several.
+    /// Narrows to one value of a label, where a node may have several.
     fn pin_label(
         &self,
         candidate_set: CandidateSetId,
@@ -313,14 +313,14 @@ impl Search {
 }
 
 impl PodConstraints {
-    /// What a pod of a class takes of a node, whoever comes after it.
+    /// What a pod of a class needs of a node, without expected pods.
     pub(crate) fn pod_needs(&self, class: PodClassId) -> PodNeeds<'_> {
-        let PodClass { shape, disks, tracked_volumes: more, .. } = self.classes.get(class);
+        let PodClass { shape, disks, tracked_volumes, .. } = self.classes.get(class);
         PodNeeds {
             requests: &shape.requests,
             ports: &shape.ports,
             disks: *disks,
-            tracked_volumes: more.as_deref(),
+            tracked_volumes: tracked_volumes.as_deref(),
             expected_pods: 1,
         }
     }

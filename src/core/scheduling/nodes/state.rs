@@ -19,20 +19,20 @@ use crate::scheduling::{Input, UnschedulableReason};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What is known of pods, whatever may be bought for them.
+/// Pod classes with their filters and topology constraints.
 pub(crate) struct PodConstraints {
     pub(crate) classes: PodClasses,
     pub(crate) filters: NodeFilters,
     pub(crate) topology: Topology,
-    /// Axes that know what labels new nodes may have.
+    /// Topology keys for which the label values of new nodes are registered.
     registered_keys: BTreeSet<TopologyKeyId>,
-    /// Sites below this are existing nodes, and the others open nodes.
+    /// Hostname domains below this are existing nodes, and the others open nodes.
     existing_count: usize,
-    /// By pool: filters of groups, by which some of its candidates count and others do not.
+    /// By pool: filters of topology groups that only some of its candidates match.
     counting_filters: Vec<Vec<NodeFilterId>>,
 }
 
-/// Where a pod was put.
+/// The node of a placed pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NodeRef {
     Existing(usize),
@@ -54,52 +54,57 @@ impl PodConstraints {
         (&self.filters, &self.topology.keys)
     }
 
-    /// True when it is all the same to pods of a class, and to all others, on which of several nodes they are.
+    /// True when pods of a class can be moved between nodes without an effect on constraints.
     pub(crate) fn is_interchangeable(&self, class: PodClassId) -> bool {
-        let want = self.pod_needs(class);
-        want.is_resources_only() && !self.topology.affects(class, HOSTNAME_KEY)
+        let needs = self.pod_needs(class);
+        needs.is_resources_only() && !self.topology.affects(class, HOSTNAME_KEY)
     }
 
-    /// The open node at a site, if one is there.
-    pub(crate) fn open_node_at(&self, site: Domain) -> Option<OpenNodeId> {
-        (site as usize).checked_sub(self.existing_count)
+    /// The open node of a hostname domain, if it is one.
+    pub(crate) fn open_node_at(&self, host: Domain) -> Option<OpenNodeId> {
+        (host as usize).checked_sub(self.existing_count)
     }
 
-    /// The site of an open node.
+    /// The hostname domain of an open node.
     pub(crate) fn host_of(&self, node: OpenNodeId) -> Domain {
         (self.existing_count + node) as Domain
     }
 }
 
-/// A simulation that is over.
+/// A finished simulation.
 pub(crate) struct Solution {
     pub(crate) state: SchedulingState,
-    /// What found no place.
+    /// Pods that were not placed.
     pub(crate) unschedulable: Vec<PodGroup>,
     pub(crate) rejected: Vec<RejectedPod>,
 }
 
-/// A pod that no node helps, and why.
+/// A pod that no node can help, and why.
 pub(crate) type RejectedPod = (Arc<Pod>, UnschedulableReason);
 
 impl SchedulingState {
-    /// A simulation before its first pod. `leaving` are pods that run and are to be rescheduled; `foreseen` are domains
-    /// that an earlier attempt came upon.
+    /// A simulation before its first pod. `leaving` are running pods that are to be rescheduled; `late_domains` are
+    /// those of an earlier attempt.
     pub(crate) fn new(
         (input, volume_index): (Input<'_>, &VolumeIndex),
         leaving: &BTreeSet<&ObjectKey>,
         is_topological: bool,
         late_domains: LateDomains,
     ) -> Self {
-        let mut known_keys = TopologyKeys::new(&input.available.zones);
-        let existing_nodes = ExistingNodes::new((input, volume_index), &mut known_keys);
-        let ground = if is_topological || ExistingPods::has_anti_affinity(input.snapshot) {
+        let mut topology_keys = TopologyKeys::new(&input.available.zones);
+        let existing_nodes = ExistingNodes::new((input, volume_index), &mut topology_keys);
+        let existing_pods = if is_topological || ExistingPods::has_anti_affinity(input.snapshot) {
             ExistingPods::of(input.snapshot, input.excluded_nodes, leaving)
         } else {
             ExistingPods::default()
         };
-        let topology =
-            Topology::new(known_keys, ground, input.snapshot.namespaces().clone(), &existing_nodes, late_domains);
+        let topology = Topology::new(
+            topology_keys,
+            existing_pods,
+            input.snapshot.namespaces().clone(),
+            &existing_nodes,
+            late_domains,
+        );
         let open_nodes = OpenNodes::new(
             CandidateSets::new(&input.available.pools),
             LaunchLimits::new(input),
@@ -107,7 +112,7 @@ impl SchedulingState {
         )
         .with_new_node_volumes(volume_index.new_node.clone());
         let (classes, filters) = (PodClasses::default(), NodeFilters::default());
-        let known = PodConstraints {
+        let constraints = PodConstraints {
             classes,
             filters,
             topology,
@@ -115,21 +120,21 @@ impl SchedulingState {
             existing_count: existing_nodes.len(),
             counting_filters: Default::default(),
         };
-        Self { constraints: known, existing: existing_nodes, open: open_nodes, placed: Vec::new() }
+        Self { constraints, existing: existing_nodes, open: open_nodes, placed: Vec::new() }
     }
 
-    /// Places a pod on the claim that was made for it, if that is in flight and still has the capacity.
+    /// Places a pod on the claim that was created for it, if that is in flight and still has the capacity.
     pub(crate) fn place_on_planned_claim(&mut self, pod: &Arc<Pod>, volumes: &PodVolumes, claim: &ClaimName) -> bool {
-        let Some(site) = self.existing.index_of_claim(claim) else { return false };
+        let Some(index) = self.existing.index_of_claim(claim) else { return false };
         let class = self.register_shape(&pod.shape, volumes.clone()).required_only;
         let filter = self.constraints.classes.get(class).filter;
-        let kept = self.existing.pods_that_fit(site, self.constraints.pod_needs(class)) > 0
-            && self.existing.matches_filter_cached(site, filter, &self.constraints.filters);
-        if kept {
-            self.add_to_existing(site, class, 1);
-            self.placed.push((Arc::clone(pod), class, NodeRef::Existing(site)));
+        let fits = self.existing.pods_that_fit(index, self.constraints.pod_needs(class)) > 0
+            && self.existing.matches_filter_cached(index, filter, &self.constraints.filters);
+        if fits {
+            self.add_to_existing(index, class, 1);
+            self.placed.push((Arc::clone(pod), class, NodeRef::Existing(index)));
         }
-        kept
+        fits
     }
 
     /// The pod classes of a shape whose pods have such volumes.
@@ -138,28 +143,28 @@ impl SchedulingState {
         let (existing_nodes, sets) = (&self.existing, &self.open.candidate_sets);
         let avoids =
             (0..sets.pool_count()).any(|pool| has_avoided_taint(&sets.pool_offerings(pool).pool.taints, shape));
-        let to_be_made = volumes.tracked.as_ref().map_or_else(Vec::new, |more| more.unprovisioned.clone());
-        classes.classes_of(PodClassKey { shape: Arc::clone(shape), volumes }, avoids, filters, |asked, own| {
-            for key in topology_keys(asked) {
+        let unprovisioned = volumes.tracked.as_ref().map_or_else(Vec::new, |tracked| tracked.unprovisioned.clone());
+        classes.classes_of(PodClassKey { shape: Arc::clone(shape), volumes }, avoids, filters, |step, own| {
+            for key in topology_keys(step) {
                 let topology_key = topology.keys.key_id(key);
                 if registered.insert(topology_key) {
                     sets.register_domains(topology_key, &mut topology.keys);
                 }
             }
-            topology.register_class(asked, own, (&to_be_made, existing_nodes));
+            topology.register_class(step, own, (&unprovisioned, existing_nodes));
         })
     }
 
-    /// Finds out for which groups it matters what a node of each pool becomes.
+    /// Computes the `counting_filters` of each pool.
     pub(crate) fn find_counting_filters(&mut self) {
         let Self {
-            constraints: PodConstraints { topology, filters, counting_filters: counted_by, .. },
+            constraints: PodConstraints { topology, filters, counting_filters: counting_by_pool, .. },
             open: OpenNodes { candidate_sets: sets, .. },
             ..
         } = self;
         let distinct: BTreeSet<&Arc<NodeFilter>> = topology.filters().collect();
         let all: BTreeSet<NodeFilterId> = distinct.into_iter().map(|f| filters.intern(NodeFilter::clone(f))).collect();
-        *counted_by = (0..sets.pool_count())
+        *counting_by_pool = (0..sets.pool_count())
             .map(|pool| {
                 let mut splits = |filter: NodeFilterId| {
                     let accepted = sets.accepted_zones(pool, filter, filters);
@@ -170,67 +175,66 @@ impl SchedulingState {
             .collect();
     }
 
-    /// What a candidate set becomes when a node is a candidate of it: a group that counts the one, or does not, does so
-    /// whatever it becomes.
+    /// Narrows the candidate set of a node that is `candidate` to those that count in the same topology groups.
     pub(crate) fn pin_counting(&mut self, candidate_set: CandidateSetId, candidate: CandidateIndex) -> CandidateSetId {
         let Self {
-            constraints: PodConstraints { counting_filters: counted_by, .. },
+            constraints: PodConstraints { counting_filters: counting_by_pool, .. },
             open: OpenNodes { candidate_sets: sets, .. },
             ..
         } = self;
         let pool = sets.get(candidate_set).pool;
-        let Some(filters) = counted_by.get(pool).filter(|filters| !filters.is_empty()).cloned() else {
+        let Some(filters) = counting_by_pool.get(pool).filter(|filters| !filters.is_empty()).cloned() else {
             return candidate_set;
         };
-        filters.into_iter().fold(candidate_set, |set_id, filter| {
+        filters.into_iter().fold(candidate_set, |set, filter| {
             let names = self.constraints.filters_and_keys();
             let sets = &mut self.open.candidate_sets;
-            let zones = sets.get(set_id).zones;
+            let zones = sets.get(set).zones;
             let counted = sets.accepted_zones(pool, filter, names.0)[candidate as usize] & zones != 0;
-            sets.narrow(set_id, Narrowing::CountedByFilter(filter, counted), names).unwrap_or(set_id)
+            sets.narrow(set, Narrowing::CountedByFilter(filter, counted), names).unwrap_or(set)
         })
     }
 
-    /// Forgets open nodes that were closed: the others get new numbers.
+    /// Removes closed nodes and renumbers the others.
     pub(crate) fn remove_closed_nodes(&mut self) {
-        let numbers = self.open.remove_closed();
+        let indices = self.open.remove_closed();
         for (_, _, node_ref) in &mut self.placed {
             if let NodeRef::Open(node) = node_ref {
-                *node = numbers[*node].unwrap_or_default();
+                *node = indices[*node].unwrap_or_default();
             }
         }
         let existing_nodes = self.constraints.existing_count;
         self.constraints.topology.renumber(HOSTNAME_KEY, |host| match (host as usize).checked_sub(existing_nodes) {
-            Some(node) => numbers[node].map(|node| (existing_nodes + node) as Domain),
+            Some(node) => indices[node].map(|node| (existing_nodes + node) as Domain),
             None => Some(host),
         });
     }
 
-    /// Adds a node that is as good as bought: an existing node from now on.
+    /// Adds a planned node, which is treated as existing from now on.
     pub(crate) fn add_planned_node(
         &mut self,
-        number: usize,
+        planned_index: usize,
         key: &OfferingKey,
         pool_offerings: &Arc<PoolOfferings>,
         of: &InstanceCandidate,
     ) {
         self.open.limits.take(pool_offerings, of);
-        self.existing.push_planned(number, key.clone(), pool_offerings, of);
+        self.existing.push_planned(planned_index, key.clone(), pool_offerings, of);
         self.constraints.existing_count = self.existing.len();
-        let (existing_nodes, site) = (&self.existing, self.existing.len() - 1);
-        if let Some(zone) = existing_nodes.zone(site) {
-            self.constraints.topology.add_domain(ZONE_KEY, zone, |filter| existing_nodes.matches_filter(site, filter));
+        let (existing_nodes, index) = (&self.existing, self.existing.len() - 1);
+        if let Some(zone) = existing_nodes.zone(index) {
+            self.constraints.topology.add_domain(ZONE_KEY, zone, |filter| existing_nodes.matches_filter(index, filter));
         }
     }
 }
 
-/// True when pods of a shape had better not come to nodes with these taints.
+/// True when pods of a shape do not tolerate one of the `PreferNoSchedule` taints.
 fn has_avoided_taint(taints: &[Taint], shape: &PodShape) -> bool {
-    let soft = taints.iter().filter(|taint| taint.effect == TaintEffect::PreferNoSchedule);
-    soft.into_iter().any(|taint| !Toleration::any_covers(&shape.tolerations, taint))
+    let preferred = taints.iter().filter(|taint| taint.effect == TaintEffect::PreferNoSchedule);
+    preferred.into_iter().any(|taint| !Toleration::any_covers(&shape.tolerations, taint))
 }
 
-/// Topology keys that a shape names.
+/// Topology keys of a shape's constraints.
 fn topology_keys(shape: &PodShape) -> impl Iterator<Item = &Arc<str>> {
     let affinity = shape.affinity.iter().flat_map(|affinity| affinity.near.iter().chain(&affinity.apart));
     shape.spread.iter().map(|spread| &spread.topology_key).chain(affinity.map(|term| &term.topology_key))

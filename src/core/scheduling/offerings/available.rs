@@ -29,32 +29,32 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Place of a candidate among those of its pool.
+/// Index of a candidate among those of its pool.
 pub(crate) type CandidateIndex = u32;
 
-/// A VM size at a capacity type, in all zones where the pool may buy it; of what is reserved, in the one place where it is.
+/// A VM size at a capacity type, in all zones where the pool may launch it; reserved capacity in its one zone.
 #[derive(Debug)]
 pub(crate) struct InstanceCandidate {
     pub(crate) instance: Arc<InstanceType>,
     pub(crate) capacity_type: CapacityType,
-    /// The place of its reservation among those that are counted.
+    /// The index of its reservation in the [`ReservationHeadroom`].
     pub(crate) reservation: Option<usize>,
-    /// Bits of the zones, by their place in [`PoolOfferings::zones`].
+    /// Bits of the zones, by their index in [`PoolOfferings::zones`].
     pub(crate) zones: u32,
     /// The lowest price over the zones.
     pub(crate) price: HourlyPrice,
-    /// What is left for pods beside the daemons.
+    /// Allocatable capacity, less DaemonSet overhead.
     pub(crate) pod_capacity: Resources,
 }
 
 impl InstanceCandidate {
-    /// True when pods that ask for so much together fit, with so many data disks.
+    /// True when pods with these requests and data disks fit together.
     pub(crate) fn holds(&self, requests: &Resources, disks: u32) -> bool {
         requests.fits(&self.pod_capacity) && disks <= self.instance.facts.max_data_disks
     }
 }
 
-/// All that a NodePool may buy now.
+/// All that a NodePool may launch now.
 #[derive(Debug)]
 pub(crate) struct PoolOfferings {
     pub(crate) pool: Arc<NodePool>,
@@ -64,33 +64,34 @@ pub(crate) struct PoolOfferings {
     pub(crate) zones: Arc<[Zone]>,
     /// Cheapest first.
     pub(crate) candidates: Vec<InstanceCandidate>,
-    /// Of all candidates, those that no cheaper one beats.
+    /// Candidates that no cheaper one dominates.
     pub(crate) pareto_front: Vec<CandidateIndex>,
-    /// Labels of which so many values must remain on offer (`minValues`).
+    /// Labels with the number of values that must remain (`minValues`).
     pub(crate) min_values: Vec<(Arc<str>, u32)>,
-    /// Ports of every node that its DaemonSets take.
+    /// Host ports of DaemonSets on every node.
     pub(crate) daemon_set_ports: Vec<HostPort>,
-    /// Fields of the class for which the pool buys nothing at all.
+    /// Fields of the class because of which the pool launches nothing.
     pub(crate) unsupported_class_fields: Option<Arc<str>>,
-    /// Why the pool has nothing, where it is to have nothing but what is reserved.
+    /// Why the pool has no offerings, where it allows only reserved capacity.
     pub(crate) no_reservation: Option<NoReservation>,
 }
 
-/// What every pool may buy now, by weight, once for each variant of its labels: the same for all simulations of one Snapshot at one instant.
+/// What every pool may launch now, by weight, once per label variant: the same for all simulations of one Snapshot at
+/// one instant.
 #[derive(Debug)]
 pub struct AvailableOfferings {
     pub(crate) pools: Vec<Arc<PoolOfferings>>,
     /// Zones of all offerings, in the order of their bits.
     pub(crate) zones: Arc<[Zone]>,
-    /// What Azure's quotas leave.
+    /// Remaining quotas.
     pub(crate) quota: QuotaHeadroom,
-    /// What is left of the subnets.
+    /// Remaining subnet addresses.
     pub(crate) subnets: SubnetHeadroom,
-    /// What is left of reservations.
+    /// Remaining reserved capacity.
     pub(crate) reservations: ReservationHeadroom,
-    /// What becomes of pods for which there are fewer values than `minValues` of a pool.
+    /// How `minValues` of pools are applied.
     pub(crate) min_values_policy: MinValuesPolicy,
-    /// What NodeOverlays make of instance types.
+    /// Instance types with NodeOverlays applied.
     pub(crate) overlaid_types: OverlaidInstanceTypes,
 }
 
@@ -101,19 +102,19 @@ impl AvailableOfferings {
         Self::of_pools(snapshot, unavailable, now, |pool| pool.replicas.is_none())
     }
 
-    /// The same of the pools that are chosen.
+    /// The same, of selected pools.
     pub(crate) fn of_pools(
         snapshot: &Snapshot,
         unavailable: &UnavailableOfferings,
         now: Timestamp,
-        chosen: impl Fn(&NodePool) -> bool,
+        selected: impl Fn(&NodePool) -> bool,
     ) -> Self {
         let (zones, named, overlaid) =
             (offered_zones(snapshot), values_named_by_pods(snapshot), OverlaidInstanceTypes::of(snapshot));
         let reservations = ReservationHeadroom::of(snapshot, now);
         let sources =
             |pool, types| OfferingSources { pool, types, zones: &zones, snapshot, reservations: &reservations };
-        let pools = snapshot.pools().values().filter(|pool| chosen(pool));
+        let pools = snapshot.pools().values().filter(|pool| selected(pool));
         let mut pool_offerings: Vec<Arc<PoolOfferings>> = pools
             .filter_map(|pool| Some((pool, overlaid.instance_types(snapshot, pool)?)))
             .flat_map(|(pool, types)| {
@@ -128,28 +129,28 @@ impl AvailableOfferings {
                     .collect::<Vec<_>>()
             })
             .collect();
-        // Stable: the variants of a pool stay in their order.
+        // Stable: the variants of a pool remain in order.
         pool_offerings.sort_by_key(|o| (Reverse(o.pool.weight), o.pool.name.clone()));
-        let (room, addresses) = (QuotaHeadroom::of(snapshot, now), SubnetHeadroom::of(snapshot, now));
+        let (quota, subnets) = (QuotaHeadroom::of(snapshot, now), SubnetHeadroom::of(snapshot, now));
         Self {
             pools: pool_offerings,
             zones,
-            quota: room,
-            subnets: addresses,
+            quota,
+            subnets,
             reservations,
             min_values_policy: MinValuesPolicy::default(),
             overlaid_types: overlaid,
         }
     }
 
-    /// The same, where pods for which there are fewer values than `minValues` of a pool are dealt with in this way.
+    /// Sets how `minValues` of pools are applied.
     #[must_use]
     pub fn with_min_values(self, min_values: MinValuesPolicy) -> Self {
         Self { min_values_policy: min_values, ..self }
     }
 }
 
-/// What the offerings of a pool are made from.
+/// The inputs of a pool's offerings.
 #[derive(Clone, Copy)]
 struct OfferingSources<'a> {
     pool: &'a Arc<NodePool>,
@@ -161,8 +162,8 @@ struct OfferingSources<'a> {
 }
 
 impl PoolOfferings {
-    /// Filters the instance types of the pool's class by its requirements and by what is available, for nodes with these
-    /// labels.
+    /// Filters the instance types of the pool's class by its requirements and by what is available, for nodes with
+    /// these labels.
     fn new(sources: OfferingSources<'_>, labels: Labels, available: impl Fn(&SizeFacts, &Offering) -> bool) -> Self {
         let OfferingSources { pool, types, zones, snapshot, reservations } = sources;
         let mut candidates = Vec::new();
@@ -177,23 +178,23 @@ impl PoolOfferings {
             if !daemons.fits(&instance.allocatable) {
                 continue;
             }
-            let room = instance.allocatable.minus(&daemons);
+            let available_capacity = instance.allocatable.minus(&daemons);
             let bit = |zone: &Zone| zones.iter().position(|z| z == zone).map_or(0, |bit| 1 << bit);
-            let bought = |o: &&Offering| pool_allows_offering(pool, o) && available(&instance.facts, o);
+            let launchable = |o: &&Offering| pool_allows_offering(pool, o) && available(&instance.facts, o);
             let mut add = |capacity_type, reservation, zones, price| {
-                let (instance, pod_capacity) = (Arc::clone(instance), room.clone());
+                let (instance, pod_capacity) = (Arc::clone(instance), available_capacity.clone());
                 let candidate = InstanceCandidate { instance, capacity_type, reservation, zones, price, pod_capacity };
                 candidates.push(candidate);
             };
-            // So many are reserved in each place: each is a candidate of its own.
+            // Reserved capacity is per zone: each zone is a separate candidate.
             let reserved = |o: &&Offering| may_reserve && o.capacity_type == CapacityType::Reserved;
-            for offering in instance.offerings.iter().filter(reserved).filter(bought) {
-                if let Some(place) = reservations.reservation_index(&pool.class, &instance.facts.name, &offering.zone) {
-                    add(CapacityType::Reserved, Some(place), bit(&offering.zone), offering.price);
+            for offering in instance.offerings.iter().filter(reserved).filter(launchable) {
+                if let Some(index) = reservations.reservation_index(&pool.class, &instance.facts.name, &offering.zone) {
+                    add(CapacityType::Reserved, Some(index), bit(&offering.zone), offering.price);
                 }
             }
             for capacity_type in CapacityType::FOR_SALE {
-                let of_type = instance.offerings.iter().filter(|o| o.capacity_type == capacity_type).filter(bought);
+                let of_type = instance.offerings.iter().filter(|o| o.capacity_type == capacity_type).filter(launchable);
                 let (mut mask, mut price): (u32, Option<HourlyPrice>) = (0, None);
                 for offering in of_type {
                     mask |= bit(&offering.zone);
@@ -227,75 +228,71 @@ impl PoolOfferings {
 
     /// All candidates with their zones.
     pub(crate) fn all_candidates(&self) -> Vec<(CandidateIndex, u32)> {
-        self.candidates.iter().zip(0..).map(|(candidate, place)| (place, candidate.zones)).collect()
+        self.candidates.iter().zip(0..).map(|(candidate, index)| (index, candidate.zones)).collect()
     }
 
-    /// Those that no other beats: at most its price, at least its capacity, in all its zones. They are in the order of
-    /// prices.
+    /// Candidates that no other dominates: at most its price, at least its capacity, in all its zones. Cheapest first.
     pub(crate) fn pareto_front_of(
         &self,
         all: &[(CandidateIndex, u32)],
         allowed: impl Fn(&InstanceCandidate) -> bool,
     ) -> Vec<CandidateIndex> {
         let mut front: Vec<(CandidateIndex, u32)> = Vec::new();
-        for (place, zones) in all {
-            let candidate = &self.candidates[*place as usize];
-            let beats = |(kept, in_zones): &(CandidateIndex, u32)| {
-                zones & !in_zones == 0 && candidate.pod_capacity.fits(&self.candidates[*kept as usize].pod_capacity)
+        for (index, zones) in all {
+            let candidate = &self.candidates[*index as usize];
+            let dominates = |(other, in_zones): &(CandidateIndex, u32)| {
+                zones & !in_zones == 0 && candidate.pod_capacity.fits(&self.candidates[*other as usize].pod_capacity)
             };
-            if !front.iter().rev().any(beats) && allowed(candidate) {
-                front.push((*place, *zones));
+            if !front.iter().rev().any(dominates) && allowed(candidate) {
+                front.push((*index, *zones));
             }
         }
-        front.into_iter().map(|(place, _)| place).collect()
+        front.into_iter().map(|(index, _)| index).collect()
     }
 
-    /// Bits of the zones in which a node of each candidate is let through by a filter; none at all where the pool has a
-    /// taint that is not tolerated.
+    /// By candidate: bits of the zones in which its nodes match a filter; 0 where a taint of the pool is not tolerated.
     pub(crate) fn accepted_zones(&self, filter: &NodeFilter) -> Vec<u32> {
         let untolerated = filter.untolerated(&self.pool.taints).is_some();
         let mask = if untolerated { 0 } else { self.filter_zones(filter) };
         self.candidates.iter().map(|candidate| self.candidate_zones(filter, candidate, mask)).collect()
     }
 
-    /// True when a filter lets a node of a candidate through that is in one of these zones; 0 stands for all of its zones.
+    /// True when a node of a candidate matches a filter in one of these zones; 0 stands for all of its zones.
     pub(crate) fn matches_filter(&self, filter: &NodeFilter, candidate: &InstanceCandidate, zones: u32) -> bool {
         let zones = if zones == 0 { candidate.zones } else { zones };
         let zones = zones & self.filter_zones(filter);
         filter.untolerated(&self.pool.taints).is_none() && self.candidate_zones(filter, candidate, zones) != 0
     }
 
-    /// Bits of the zones that a filter selects, by themselves or by their scope.
+    /// Bits of the zones that a filter's selector allows, by zone and by placement scope.
     fn filter_zones(&self, filter: &NodeFilter) -> u32 {
-        // Neither is decided by the capacity type.
+        // Neither label depends on the capacity type.
         let any = CapacityType::OnDemand;
         let keys = [labels::ZONE, labels::PLACEMENT_SCOPE];
         self.zone_mask(|zone| keys.iter().all(|key| filter.selector.allows(key, offered(key, any, Some(zone)))))
     }
 
-    /// Bits of those zones of `mask` in which a node of this candidate has the labels that a filter asks for.
+    /// Bits of those zones of `mask` in which a node of this candidate has the labels that a filter requires.
     fn candidate_zones(&self, filter: &NodeFilter, candidate: &InstanceCandidate, mask: u32) -> u32 {
-        let fits = |asked: &Requirements, zone: Option<&Zone>| {
-            labels_compatible(asked, &candidate.instance, candidate.capacity_type, zone, &self.labels)
+        let fits = |requirements: &Requirements, zone: Option<&Zone>| {
+            labels_compatible(requirements, &candidate.instance, candidate.capacity_type, zone, &self.labels)
         };
         let mask = mask & candidate.zones;
         if mask == 0 || !fits(&filter.selector, None) {
             return 0;
         }
-        // An alternative may name zone and size together, so each zone is asked apart.
-        let in_zone =
-            |list: &Vec<Requirements>| self.zone_mask(|zone| list.iter().any(|asked| fits(asked, Some(zone))));
+        // An alternative may name zone and size together, so each zone is checked separately.
+        let in_zone = |list: &Vec<Requirements>| self.zone_mask(|zone| list.iter().any(|term| fits(term, Some(zone))));
         filter.alternatives.iter().fold(mask, |mask, list| if mask == 0 { 0 } else { mask & in_zone(list) })
     }
 
-    /// The value of a label that nodes of a candidate have, beside those that the pool gives them; `None` for zones, of
-    /// which a candidate may have several.
+    /// The value of a label that a candidate gives its nodes; `None` for zones, of which it may have several.
     pub(crate) fn candidate_label(&self, candidate: &InstanceCandidate, key: &str) -> Option<Arc<str>> {
         if key == labels::ZONE {
             return None;
         }
-        // All zones of a candidate are of one scope: a size has no regional offering beside zonal ones, but for what is
-        // reserved, where each place is a candidate of its own.
+        // All zones of a candidate have one scope: a size is not offered both regionally and zonally, except reserved
+        // capacity, where each zone is a separate candidate.
         let any_zone = self.zones.get(candidate.zones.trailing_zeros() as usize);
         offering_label(&candidate.instance, (candidate.capacity_type, any_zone), key)
     }
@@ -305,20 +302,20 @@ impl PoolOfferings {
     }
 }
 
-/// Why a pool that is to have nothing but what is reserved has nothing.
+/// Why a pool that allows only reserved capacity has no offerings.
 fn no_reservation_reason(
     pool: &NodePool,
     snapshot: &Snapshot,
     reservations: &ReservationHeadroom,
 ) -> Option<NoReservation> {
-    let asked = pool.requirements.get(labels::CAPACITY_TYPE)?;
-    if !names_reserved_alone(asked) {
+    let requirement = pool.requirements.get(labels::CAPACITY_TYPE)?;
+    if !names_reserved_alone(requirement) {
         return None;
     }
     Some(match reservations.group(&pool.class) {
         None => NoReservation::NoGroup(pool.class.clone()),
         Some(group) if !reservations.knows(group) => NoReservation::Unknown(group.clone()),
-        // It is there: then something of it is refused, or is not what the pool asks for.
+        // The group is known, so its reservations are refused or do not satisfy the pool.
         Some(_) if snapshot.instance_types.get(&pool.class).is_none_or(|types| types.is_empty()) => return None,
         Some(group) => NoReservation::NoneSuitable(group.clone()),
     })
@@ -330,7 +327,7 @@ fn offered_zones(snapshot: &Snapshot) -> Arc<[Zone]> {
     all.into_iter().take(MAX_ZONES).cloned().collect()
 }
 
-/// What DaemonSet pods will use on a node of this size.
+/// The requests of DaemonSet pods on a node of this size.
 pub(crate) fn daemon_set_overhead(
     snapshot: &Snapshot,
     instance: &InstanceType,
@@ -340,11 +337,11 @@ pub(crate) fn daemon_set_overhead(
     let mut sum = Resources::default();
     for daemon in snapshot.daemon_sets().values() {
         let shape = &daemon.shape;
-        let fits = |asked: &Requirements| {
-            asked.iter().all(|(key, asked)| match (own.get(key), instance.requirements.get(key)) {
-                (Some(value), _) => asked.allows(Some(value)),
-                (None, Some(offered)) => offered.intersects(asked),
-                (None, None) => asked.allows_absent(),
+        let fits = |requirements: &Requirements| {
+            requirements.iter().all(|(key, requirement)| match (own.get(key), instance.requirements.get(key)) {
+                (Some(value), _) => requirement.allows(Some(value)),
+                (None, Some(offered)) => offered.intersects(requirement),
+                (None, None) => requirement.allows_absent(),
             })
         };
         let chosen = fits(&shape.selector) && (shape.alternatives.is_empty() || shape.alternatives.iter().any(fits));
@@ -355,18 +352,19 @@ pub(crate) fn daemon_set_overhead(
     sum
 }
 
-/// Ports that DaemonSets take on nodes with these labels, where those decide it.
+/// Host ports of DaemonSets that may run on nodes with these labels.
 fn daemon_set_ports(snapshot: &Snapshot, own: &Labels, taints: &[Taint]) -> Vec<HostPort> {
     let daemons = snapshot.daemon_sets().values().map(|daemon| &daemon.shape);
     let with_ports = daemons.filter(|shape| !shape.ports.is_empty() && shape.untolerated(taints).is_none());
     let may = with_ports.filter(|shape| {
-        let decided = |(key, asked): (&Arc<str>, &Requirement)| own.get(key).is_none_or(|v| asked.allows(Some(v)));
-        shape.selector.iter().all(decided)
+        let may_match =
+            |(key, requirement): (&Arc<str>, &Requirement)| own.get(key).is_none_or(|v| requirement.allows(Some(v)));
+        shape.selector.iter().all(may_match)
     });
     may.flat_map(|shape| shape.ports.iter().cloned()).collect()
 }
 
-/// What a pool's nodes are required to be, narrowed to some offerings: the requirements of a NodeClaim.
+/// The requirements of a NodeClaim: those of its pool, narrowed to some offerings.
 pub(crate) fn claim_requirements(pool: &NodePool, offerings: &[OfferingKey]) -> Requirements {
     let mut requirements = pool.requirements.clone();
     let sizes = offerings.iter().map(|o| o.size.as_str());

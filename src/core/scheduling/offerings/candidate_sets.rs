@@ -1,8 +1,8 @@
 //! Sets of candidates that an open node may still become, narrowed pod by pod.
 //!
-//! A candidate set is a pool's candidates that suit all pods that were considered for the node so far, in the zones
-//! that suit them. Nodes with the same history of constraints share one candidate set, so narrowing it is mostly a
-//! matter of looking it up, and a node itself remembers little more than what its pods ask for.
+//! A candidate set is the candidates of a pool that are compatible with all pods of a node so far, with their
+//! compatible zones. Nodes with the same constraints share one candidate set, so narrowing is mostly a cache lookup,
+//! and a node itself stores little more than the requests of its pods.
 
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pool::NodePool;
@@ -20,39 +20,39 @@ pub(crate) type CandidateSetId = u32;
 /// What narrows a candidate set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Narrowing {
-    /// What a filter lets through.
+    /// To what a filter matches.
     Filter(NodeFilterId),
-    /// One of these zones, by bits.
+    /// To these zones, by bits.
     Zones(u32),
-    /// A value of a label.
+    /// To a value of a label.
     Label(TopologyKeyId, Domain),
-    /// What a filter lets through in the zones that are left, or what it does not.
+    /// To candidates that a filter matches in the remaining zones, or to those that it does not.
     CountedByFilter(NodeFilterId, bool),
 }
 
-/// Pods that are in view when a node is chosen for the first of them.
+/// Pods that are expected on a node when it is chosen for the first of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExpectedPods<'a> {
-    /// Of one.
+    /// Requests of one.
     pub(crate) requests: &'a Resources,
-    /// How many may come to the node, the first included.
+    /// How many are expected, the first included.
     pub(crate) count: u32,
 }
 
 impl ExpectedPods<'_> {
-    /// What each pod pays of a price where the first has its place, so much of a capacity being used.
-    pub(crate) fn price_per_pod(&self, price: i64, used: &Resources, room: &Resources) -> i64 {
+    /// The share of a price per pod on a node of some capacity, of which `used` is taken.
+    pub(crate) fn price_per_pod(&self, price: i64, used: &Resources, capacity: &Resources) -> i64 {
         if price == 0 || self.count <= 1 {
             return price;
         }
-        price / (self.requests.copies_that_fit_beside(used, room).clamp(0, i64::from(self.count) - 1) + 1)
+        price / (self.requests.copies_that_fit_beside(used, capacity).clamp(0, i64::from(self.count) - 1) + 1)
     }
 }
 
-/// What the cheapest candidate of a set is looked for.
+/// A search for the cheapest candidate of a set.
 #[derive(Clone, Copy)]
 pub(crate) struct CandidateSearch<'a> {
-    /// Candidates before this one, which are cheaper, are left out.
+    /// Candidates before this one, which are cheaper, are skipped.
     pub(crate) from: CandidateIndex,
     pub(crate) load: Load<'a>,
     pub(crate) expected: ExpectedPods<'a>,
@@ -63,13 +63,13 @@ pub(crate) struct CandidateSearch<'a> {
 
 /// Candidates of one pool.
 pub(crate) struct CandidateSet {
-    /// The pool, by its place among the available offerings.
+    /// Index of the pool among the available offerings.
     pub(crate) pool: usize,
     /// Zones in which at least one candidate remains.
     pub(crate) zones: u32,
     /// Candidates with their zones.
     candidates: Arc<[(CandidateIndex, u32)]>,
-    /// Those that no cheaper one beats: only they are ever the cheapest for anything.
+    /// Candidates that no cheaper one dominates: only they can be the cheapest for a load.
     pareto_front: Vec<CandidateIndex>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct CandidateSets {
     sets: Vec<CandidateSet>,
     roots: Vec<CandidateSetId>,
     narrowed: BTreeMap<(CandidateSetId, Narrowing), Option<CandidateSetId>>,
-    /// By pool and filter: the zones of each candidate that the filter lets through.
+    /// By pool and filter: the zones of each candidate that match.
     accepted_zones: BTreeMap<(usize, NodeFilterId), Arc<[u32]>>,
 }
 
@@ -92,8 +92,8 @@ impl CandidateSets {
             narrowed: BTreeMap::new(),
             accepted_zones: BTreeMap::new(),
         };
-        for (number, pool_offerings) in pool_offerings.iter().enumerate() {
-            let root = sets.add(number, pool_offerings.all_candidates().into(), pool_offerings.pareto_front.clone());
+        for (pool, pool_offerings) in pool_offerings.iter().enumerate() {
+            let root = sets.add(pool, pool_offerings.all_candidates().into(), pool_offerings.pareto_front.clone());
             sets.roots.push(root);
         }
         sets
@@ -108,7 +108,7 @@ impl CandidateSets {
         self.pools.len()
     }
 
-    /// All that a pool may buy.
+    /// All candidates of a pool.
     pub(crate) fn root(&self, pool: usize) -> CandidateSetId {
         self.roots[pool]
     }
@@ -117,8 +117,8 @@ impl CandidateSets {
         &self.sets[candidate_set as usize]
     }
 
-    pub(crate) fn candidate(&self, candidate_set: CandidateSetId, place: CandidateIndex) -> &InstanceCandidate {
-        &self.pools[self.get(candidate_set).pool].candidates[place as usize]
+    pub(crate) fn candidate(&self, candidate_set: CandidateSetId, index: CandidateIndex) -> &InstanceCandidate {
+        &self.pools[self.get(candidate_set).pool].candidates[index as usize]
     }
 
     /// Candidates that remain, with their zones, cheapest first.
@@ -127,19 +127,18 @@ impl CandidateSets {
         candidate_set: CandidateSetId,
     ) -> impl Iterator<Item = (&InstanceCandidate, u32)> + Clone {
         let candidates = &self.pools[self.get(candidate_set).pool].candidates;
-        self.get(candidate_set).candidates.iter().map(|(place, zones)| (&candidates[*place as usize], *zones))
+        self.get(candidate_set).candidates.iter().map(|(index, zones)| (&candidates[*index as usize], *zones))
     }
 
-    /// The zones that each candidate of the pool of a candidate set has there, by its place; none where it is not among
-    /// them.
+    /// By candidate of the pool: its zones in a candidate set; 0 where it is not in the set.
     pub(crate) fn zones_by_candidate(&self, candidate_set: CandidateSetId) -> Vec<u32> {
         let CandidateSet { pool: pool_offerings, candidates: all, .. } = self.get(candidate_set);
         let mut zones = vec![0; self.pools[*pool_offerings].candidates.len()];
-        all.iter().for_each(|(place, of)| zones[*place as usize] = *of);
+        all.iter().for_each(|(index, of)| zones[*index as usize] = *of);
         zones
     }
 
-    /// The zones of each candidate of a pool that a filter lets through.
+    /// By candidate of a pool: its zones that match a filter.
     pub(crate) fn accepted_zones(&mut self, pool: usize, filter: NodeFilterId, filters: &NodeFilters) -> Arc<[u32]> {
         let (pool_offerings, filter_of) = (&self.pools[pool], filters.get(filter));
         Arc::clone(
@@ -154,44 +153,44 @@ impl CandidateSets {
         &mut self,
         candidate_set: CandidateSetId,
         by: Narrowing,
-        (filters, known_keys): (&NodeFilters, &TopologyKeys),
+        (filters, keys): (&NodeFilters, &TopologyKeys),
     ) -> Option<CandidateSetId> {
         if let Some(known) = self.narrowed.get(&(candidate_set, by)) {
             return *known;
         }
         let pool = self.get(candidate_set).pool;
         let all = Arc::clone(&self.get(candidate_set).candidates);
-        let kept: Vec<(CandidateIndex, u32)> = match by {
+        let remaining: Vec<(CandidateIndex, u32)> = match by {
             Narrowing::Zones(mask) => with_zones_in(&all, |_| mask),
             Narrowing::Filter(filter) => {
                 let accepted = self.accepted_zones(pool, filter, filters);
-                with_zones_in(&all, |place| accepted[place as usize])
+                with_zones_in(&all, |index| accepted[index as usize])
             }
             Narrowing::Label(topology_key, domain) => {
-                let has = |place: CandidateIndex| self.domain_of(pool, place, topology_key, known_keys) == Some(domain);
-                with_zones_in(&all, |place| if has(place) { u32::MAX } else { 0 })
+                let has = |index: CandidateIndex| self.domain_of(pool, index, topology_key, keys) == Some(domain);
+                with_zones_in(&all, |index| if has(index) { u32::MAX } else { 0 })
             }
             Narrowing::CountedByFilter(filter, counted) => {
                 let (accepted, zones) = (self.accepted_zones(pool, filter, filters), self.get(candidate_set).zones);
                 with_zones_in(
                     &all,
-                    |place| if (accepted[place as usize] & zones != 0) == counted { u32::MAX } else { 0 },
+                    |index| if (accepted[index as usize] & zones != 0) == counted { u32::MAX } else { 0 },
                 )
             }
         };
-        let narrowed = if kept.is_empty() {
+        let narrowed = if remaining.is_empty() {
             None
-        } else if kept[..] == all[..] {
+        } else if remaining[..] == all[..] {
             Some(candidate_set)
         } else {
-            let front = self.pools[pool].pareto_front_of(&kept, |_| true);
-            Some(self.add(pool, kept.into(), front))
+            let front = self.pools[pool].pareto_front_of(&remaining, |_| true);
+            Some(self.add(pool, remaining.into(), front))
         };
         self.narrowed.insert((candidate_set, by), narrowed);
         narrowed
     }
 
-    /// Values of a label that nodes of a candidate set may have, by number; only those that a topology key knows.
+    /// Domains that nodes of a candidate set may be in; only those that are registered for the topology key.
     pub(crate) fn domains(
         &self,
         candidate_set: CandidateSetId,
@@ -200,13 +199,13 @@ impl CandidateSets {
     ) -> Vec<Domain> {
         let CandidateSet { pool: pool_offerings, candidates: all, .. } = self.get(candidate_set);
         let mut domains: Vec<Domain> =
-            all.iter().filter_map(|(place, _)| self.domain_of(*pool_offerings, *place, key_id, keys)).collect();
+            all.iter().filter_map(|(index, _)| self.domain_of(*pool_offerings, *index, key_id, keys)).collect();
         domains.sort_unstable();
         domains.dedup();
         domains
     }
 
-    /// Where a node lies on a topology key if it becomes one of the candidates of a candidate set.
+    /// The domain of a node that becomes a candidate of a candidate set.
     pub(crate) fn candidate_domain(
         &self,
         candidate_set: CandidateSetId,
@@ -217,7 +216,7 @@ impl CandidateSets {
         self.domain_of(self.get(candidate_set).pool, candidate, key_id, keys)
     }
 
-    /// Makes the values of a label known that nodes of any pool may have.
+    /// Registers the values of a label that nodes of any pool may have.
     pub(crate) fn register_domains(&self, key_id: TopologyKeyId, keys: &mut TopologyKeys) {
         let key = Arc::clone(keys.key(key_id));
         for pool_offerings in &self.pools {
@@ -229,63 +228,63 @@ impl CandidateSets {
         }
     }
 
-    /// The cheapest candidate of a set that holds the load and that the limits allow. Where more pods are expected, the one
-    /// at which each of them pays least, since they share its price. Disks and minValues are not shared.
+    /// The cheapest candidate of a set that holds the load and that the limits allow. Where more pods are expected, the
+    /// one with the lowest price per pod. Disks and minValues are not shared.
     pub(crate) fn cheapest(
         &mut self,
         candidate_set: CandidateSetId,
         search: CandidateSearch<'_>,
     ) -> Option<CandidateIndex> {
-        let CandidateSearch { from, load, expected: next, limits: launch_limits, replaced: own } = search;
+        let CandidateSearch { from, load, expected, limits: launch_limits, replaced } = search;
         if load.disks > 0 || !load.min_values.is_empty() {
             return self.cheapest_by_scan(candidate_set, search);
         }
-        if own.is_none() && !launch_limits.allows_node(&self.pools[self.get(candidate_set).pool].pool) {
+        if replaced.is_none() && !launch_limits.allows_node(&self.pools[self.get(candidate_set).pool].pool) {
             return None;
         }
         loop {
             let CandidateSet { pool: pool_offerings, pareto_front: front, .. } = &self.sets[candidate_set as usize];
             let PoolOfferings { candidates, pool, .. } = &*self.pools[*pool_offerings];
-            let own = own.map(|own| &candidates[own as usize]);
-            let paid = own.map_or(0, |own| own.price.nanos());
-            let start = front.partition_point(|place| *place < from);
+            let replaced = replaced.map(|replaced| &candidates[replaced as usize]);
+            let paid = replaced.map_or(0, |replaced| replaced.price.nanos());
+            let start = front.partition_point(|index| *index < from);
             let mut best: Option<(i64, CandidateIndex)> = None;
-            for place in &front[start..] {
-                let candidate = &candidates[*place as usize];
-                let more = candidate.price.nanos() - paid;
-                // Those that follow are no cheaper, and shared by no more pods than are in view.
-                if best.is_some_and(|(each, _)| more / i64::from(next.count) >= each) {
+            for index in &front[start..] {
+                let candidate = &candidates[*index as usize];
+                let added = candidate.price.nanos() - paid;
+                // Those that follow are no cheaper, and shared by no more than the expected pods.
+                if best.is_some_and(|(each, _)| added / i64::from(expected.count) >= each) {
                     break;
                 }
                 if load.requests.fits(&candidate.pod_capacity) {
-                    let each = next.price_per_pod(more, load.requests, &candidate.pod_capacity);
-                    best = best.filter(|(least, _)| *least <= each).or(Some((each, *place)));
+                    let each = expected.price_per_pod(added, load.requests, &candidate.pod_capacity);
+                    best = best.filter(|(least, _)| *least <= each).or(Some((each, *index)));
                 }
             }
             let (_, found) = best?;
-            if is_allowed(launch_limits, pool, &candidates[found as usize], own) {
+            if is_allowed(launch_limits, pool, &candidates[found as usize], replaced) {
                 return Some(found);
             }
-            // It beats others that may be bought: they come to the fore without it, and of those all are allowed.
+            // It dominates candidates that are allowed: the refreshed front consists of allowed ones only.
             self.refresh_pareto_front(candidate_set, launch_limits);
         }
     }
 
-    /// The same as [`Self::cheapest`] for loads with disks or minValues, which the Pareto front does not look at.
+    /// The same as [`Self::cheapest`] for loads with disks or minValues, which the Pareto front does not consider.
     fn cheapest_by_scan(&self, candidate_set: CandidateSetId, search: CandidateSearch<'_>) -> Option<CandidateIndex> {
-        let CandidateSearch { from, load, limits: launch_limits, replaced: own, .. } = search;
+        let CandidateSearch { from, load, limits: launch_limits, replaced, .. } = search;
         let CandidateSet { pool: pool_offerings, candidates: all, .. } = &self.sets[candidate_set as usize];
         let PoolOfferings { candidates, pool, .. } = &*self.pools[*pool_offerings];
-        let own = own.map(|own| &candidates[own as usize]);
-        let holds = |place: &CandidateIndex| candidates[*place as usize].holds(load.requests, load.disks);
-        let mut places = all.iter().map(|(place, _)| *place).filter(|place| *place >= from).filter(holds);
-        places.find(|place| {
-            is_allowed(launch_limits, pool, &candidates[*place as usize], own)
-                && self.meets_min_values(candidate_set, *place, load, launch_limits)
+        let replaced = replaced.map(|replaced| &candidates[replaced as usize]);
+        let holds = |index: &CandidateIndex| candidates[*index as usize].holds(load.requests, load.disks);
+        let mut indices = all.iter().map(|(index, _)| *index).filter(|index| *index >= from).filter(holds);
+        indices.find(|index| {
+            is_allowed(launch_limits, pool, &candidates[*index as usize], replaced)
+                && self.meets_min_values(candidate_set, *index, load, launch_limits)
         })
     }
 
-    /// True when a node of a candidate set that becomes a candidate keeps as many values on offer as it needs.
+    /// True when enough values of each `minValues` label remain for a node that becomes a candidate.
     pub(crate) fn meets_min_values(
         &self,
         candidate_set: CandidateSetId,
@@ -302,15 +301,15 @@ impl CandidateSets {
             )
     }
 
-    /// The lowest price from a candidate of a candidate set on.
+    /// The lowest price in a candidate set from a candidate on.
     pub(crate) fn lowest_price_from(&self, candidate_set: CandidateSetId, from: CandidateIndex) -> Option<i64> {
         let CandidateSet { pool: pool_offerings, candidates: all, .. } = self.get(candidate_set);
-        let next = all.get(all.partition_point(|(place, _)| *place < from))?;
+        let next = all.get(all.partition_point(|(index, _)| *index < from))?;
         Some(self.pools[*pool_offerings].candidates[next.0 as usize].price.nanos())
     }
 
-    /// Drops what there is no room for any more from the front, and those that it beat come to the fore. Whether there is a
-    /// place for one node more is not asked: nodes that have one may still become another candidate.
+    /// Recomputes the front from candidates within resource limits and quotas. The limit on the number of nodes is
+    /// ignored: open nodes may still become another candidate.
     fn refresh_pareto_front(&mut self, candidate_set: CandidateSetId, limits: &LaunchLimits) {
         let CandidateSet { pool: pool_offerings, candidates: all, .. } = &self.sets[candidate_set as usize];
         let pool_offerings = &self.pools[*pool_offerings];
@@ -342,17 +341,17 @@ impl CandidateSets {
     }
 }
 
-/// True when a candidate may be bought; in place of `own`, if that is given.
+/// True when the limits allow a candidate, as a replacement of `replaced` if that is given.
 fn is_allowed(
     limits: &LaunchLimits,
     pool: &NodePool,
     candidate: &InstanceCandidate,
-    own: Option<&InstanceCandidate>,
+    replaced: Option<&InstanceCandidate>,
 ) -> bool {
-    limits.allows(pool, candidate) || own.is_some_and(|own| limits.allows_swap(pool, candidate, own))
+    limits.allows(pool, candidate) || replaced.is_some_and(|replaced| limits.allows_swap(pool, candidate, replaced))
 }
 
-/// Candidates with those of their zones that are in a mask, as far as there are any.
+/// Candidates with their zones that are in a mask; those without any are dropped.
 fn with_zones_in(all: &[(CandidateIndex, u32)], mask: impl Fn(CandidateIndex) -> u32) -> Vec<(CandidateIndex, u32)> {
-    all.iter().map(|(place, zones)| (*place, zones & mask(*place))).filter(|(_, zones)| *zones != 0).collect()
+    all.iter().map(|(index, zones)| (*index, zones & mask(*index))).filter(|(_, zones)| *zones != 0).collect()
 }

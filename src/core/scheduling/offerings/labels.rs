@@ -10,12 +10,12 @@ use crate::scheduling::pods::node_filter::NodeFilter;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Requirements of the pool on well-known keys that this size does not have (a GPU name on a size without GPUs).
+/// False when the pool requires a well-known label that this size does not have (a GPU name on a size without GPUs).
 pub(crate) fn pool_requirements_hold(pool: &NodePool, instance: &InstanceType, own: &Labels) -> bool {
-    pool.requirements.iter().all(|(key, asked)| {
+    pool.requirements.iter().all(|(key, requirement)| {
         instance.requirements.get(key).is_some()
             || own.contains_key(key)
-            || asked.allows_absent()
+            || requirement.allows_absent()
             || !labels::is_well_known(key)
             || is_class_label(key)
     })
@@ -49,46 +49,48 @@ pub(crate) fn offering_matches_filter(
     key: &OfferingKey,
     own: &BTreeMap<Arc<str>, Arc<str>>,
 ) -> bool {
-    let fits = |asked: &Requirements| labels_compatible(asked, instance, key.capacity_type, Some(&key.zone), own);
+    let fits = |requirements: &Requirements| {
+        labels_compatible(requirements, instance, key.capacity_type, Some(&key.zone), own)
+    };
     fits(&filter.selector) && filter.alternatives.iter().all(|list| list.iter().any(fits))
 }
 
 /// True when each requirement holds on a node of this size and capacity type; the zone is left open unless given.
 pub(crate) fn labels_compatible(
-    asked: &Requirements,
+    requirements: &Requirements,
     instance: &InstanceType,
     capacity_type: CapacityType,
     zone: Option<&Zone>,
     own: &Labels,
 ) -> bool {
-    asked.iter().all(|(key, asked)| match offered(key, capacity_type, zone) {
-        Some(value) => asked.allows(Some(value)),
+    requirements.iter().all(|(key, requirement)| match offered(key, capacity_type, zone) {
+        Some(value) => requirement.allows(Some(value)),
         None if OFFERED.contains(&&**key) => true,
         None => match (own.get(key), instance.requirements.get(key)) {
-            (Some(value), _) => asked.allows(Some(value)),
-            (None, Some(offered)) => offered.intersects(asked),
-            (None, None) => asked.allows_absent(),
+            (Some(value), _) => requirement.allows(Some(value)),
+            (None, Some(offered)) => offered.intersects(requirement),
+            (None, None) => requirement.allows_absent(),
         },
     })
 }
 
-/// The first key on which a node that was bought by this offering, with these labels, does not satisfy the pool's
-/// requirements: those for which the pool would not buy it now.
+/// The first key by which a node that was launched as this offering, with these labels, does not satisfy the pool's
+/// current requirements.
 pub(crate) fn unmet_requirement(
     pool: &NodePool,
     instance: &InstanceType,
     offering: &OfferingKey,
     own: &Labels,
 ) -> Option<Arc<str>> {
-    let unmet = pool.requirements.iter().find(|(key, asked)| {
+    let unmet = pool.requirements.iter().find(|(key, requirement)| {
         if let Some(value) = offered(key, offering.capacity_type, Some(&offering.zone)) {
-            return !asked.allows(Some(value));
+            return !requirement.allows(Some(value));
         }
         match (own.get(*key), instance.requirements.get(key)) {
-            (Some(value), _) => !asked.allows(Some(value)),
-            (None, Some(offered)) => !offered.intersects(asked),
-            // A key that the pool only wants to exist may have come after the node, and some the class settles.
-            (None, None) => !asked.allows_absent() && asked.values().is_some() && !is_class_label(key),
+            (Some(value), _) => !requirement.allows(Some(value)),
+            (None, Some(offered)) => !offered.intersects(requirement),
+            // `Exists` may have been added after the node was launched, and some keys are set by the class.
+            (None, None) => !requirement.allows_absent() && requirement.values().is_some() && !is_class_label(key),
         }
     });
     unmet.map(|(key, _)| Arc::clone(key))

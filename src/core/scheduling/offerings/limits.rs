@@ -1,4 +1,4 @@
-//! NodePool limits, quotas, subnets and reservations that are left during a simulation.
+//! Remaining NodePool limits, quotas, subnet addresses and reservations during a simulation.
 
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pool::{NodePool, amount};
@@ -10,28 +10,28 @@ use crate::scheduling::offerings::headroom::{
 };
 use std::collections::BTreeMap;
 
-/// What is used of all that limits purchases, NodeClaims in flight and nodes of this pass included.
+/// Limits on launches and their usage, including NodeClaims in flight and open nodes.
 #[derive(Clone)]
 pub(crate) struct LaunchLimits {
     usage_by_pool: BTreeMap<NodePoolName, PoolUsage>,
-    /// What Azure's quotas leave, for all pools together.
+    /// Remaining quotas, for all pools together.
     quota: QuotaHeadroom,
-    /// What is left of the subnets.
+    /// Remaining subnet addresses.
     subnets: SubnetHeadroom,
-    /// What is left of reservations.
+    /// Remaining reserved capacity.
     reservations: ReservationHeadroom,
-    /// How many more nodes may be bought.
+    /// How many more nodes may be launched.
     pub(crate) new_nodes_left: usize,
 }
 
-/// What a pool's nodes have together, and how many there are.
+/// Total capacity and number of a pool's nodes.
 #[derive(Clone, Default)]
 pub(crate) struct PoolUsage {
     pub(crate) capacity: Resources,
     pub(crate) nodes: i64,
 }
 
-/// What leaves no capacity for any of some candidates.
+/// What is exhausted for some candidates.
 pub(crate) enum Exhausted {
     Quota(QuotaShortage),
     Reservation(ReservationShortage),
@@ -44,13 +44,12 @@ impl LaunchLimits {
             .pools
             .iter()
             .map(|pool_offerings| (pool_offerings.pool.name.clone(), usage_of(&pool_offerings.pool, input)));
-        let AvailableOfferings { quota: room, subnets: addresses, reservations, .. } = input.available;
-        let (room, addresses, reservations) = (room.clone(), addresses.clone(), reservations.clone());
+        let AvailableOfferings { quota, subnets, reservations, .. } = input.available;
         Self {
             usage_by_pool: pools.collect(),
-            quota: room,
-            subnets: addresses,
-            reservations,
+            quota: quota.clone(),
+            subnets: subnets.clone(),
+            reservations: reservations.clone(),
             new_nodes_left: input.max_new_nodes,
         }
     }
@@ -78,26 +77,26 @@ impl LaunchLimits {
         self.within_resource_limits(pool, &candidate.instance.capacity, None) && self.quota_allows(candidate)
     }
 
-    /// True when one may be had in place of another of the pool that has been counted, in whose place it has an address.
-    pub(crate) fn allows_swap(&self, pool: &NodePool, candidate: &InstanceCandidate, of: &InstanceCandidate) -> bool {
-        let (facts, own) = (&candidate.instance.facts, &of.instance.facts);
-        self.within_resource_limits(pool, &candidate.instance.capacity, Some(&of.instance.capacity))
+    /// True when a candidate is allowed instead of another of the pool that has been counted, whose address it reuses.
+    pub(crate) fn allows_swap(&self, pool: &NodePool, candidate: &InstanceCandidate, old: &InstanceCandidate) -> bool {
+        let (facts, old_facts) = (&candidate.instance.facts, &old.instance.facts);
+        self.within_resource_limits(pool, &candidate.instance.capacity, Some(&old.instance.capacity))
             && match candidate.reservation {
-                Some(place) => of.reservation == Some(place) || self.reservations.allows(place),
-                None => self.quota.allows_swap((facts, candidate.capacity_type), (own, of.capacity_type)),
+                Some(index) => old.reservation == Some(index) || self.reservations.allows(index),
+                None => self.quota.allows_swap((facts, candidate.capacity_type), (old_facts, old.capacity_type)),
             }
     }
 
-    /// True when Azure's quotas allow one more; of what is reserved, when something of that is left.
+    /// True when Azure's quotas allow one more; of a reserved candidate, when its reservation does.
     pub(crate) fn quota_allows(&self, candidate: &InstanceCandidate) -> bool {
         match candidate.reservation {
-            Some(place) => self.reservations.allows(place),
+            Some(index) => self.reservations.allows(index),
             None => self.quota.allows(&candidate.instance.facts, candidate.capacity_type),
         }
     }
 
-    /// What has nothing left for any of some candidates, as the cheapest meets it. What anybody may buy comes before what
-    /// is reserved: more of that is not what they are in need of.
+    /// The quota or reservation that is exhausted for all of some candidates, of the cheapest. Quotas come before
+    /// reservations, since a larger quota helps without a reservation.
     pub(crate) fn exhausted<'c>(
         &self,
         candidates: impl Iterator<Item = &'c InstanceCandidate> + Clone,
@@ -112,7 +111,7 @@ impl LaunchLimits {
         for_sale.next().and_then(quota).or_else(|| candidates.clone().find_map(reserved))
     }
 
-    /// True when the pool's limits allow one more of so much.
+    /// True when the pool's limits allow one more node of this capacity.
     pub(crate) fn within_limits(&self, pool: &NodePool, capacity: &Resources) -> bool {
         self.within_node_limit(pool) && self.within_resource_limits(pool, capacity, None)
     }
@@ -122,17 +121,17 @@ impl LaunchLimits {
         pool.limits.nodes.is_none_or(below)
     }
 
-    /// The same of resources alone; `instead` of one that has been counted, if that is given.
+    /// The same of resources alone; `instead` of a node that has been counted, if that is given.
     fn within_resource_limits(&self, pool: &NodePool, capacity: &Resources, instead: Option<&Resources>) -> bool {
         let limits = &pool.limits;
         if limits.resources.is_empty() {
             return true;
         }
         let Some(used) = self.usage_by_pool.get(&pool.name) else { return false };
-        let back = |name: &str| instead.map_or(0, |own| amount(own, name));
+        let freed = |name: &str| instead.map_or(0, |own| amount(own, name));
         limits.resources.keys().all(|name| {
-            let room = limits.room_for(name, &used.capacity);
-            room.is_none_or(|room| amount(capacity, name) <= room.saturating_add(back(name)))
+            let free = limits.free(name, &used.capacity);
+            free.is_none_or(|free| amount(capacity, name) <= free.saturating_add(freed(name)))
         })
     }
 
@@ -146,7 +145,7 @@ impl LaunchLimits {
         self.new_nodes_left = self.new_nodes_left.saturating_sub(1);
     }
 
-    /// Counts one less that has been counted.
+    /// Gives back one node that has been counted.
     pub(crate) fn give_back(&mut self, pool_offerings: &PoolOfferings, candidate: &InstanceCandidate) {
         let used = self.usage_by_pool.entry(pool_offerings.pool.name.clone()).or_default();
         used.capacity.sub(&candidate.instance.capacity);
@@ -156,31 +155,31 @@ impl LaunchLimits {
         self.new_nodes_left += 1;
     }
 
-    /// Counts one in place of another.
+    /// Counts one instead of another.
     pub(crate) fn swap(
         &mut self,
         pool_offerings: &PoolOfferings,
         candidate: &InstanceCandidate,
-        of: &InstanceCandidate,
+        old: &InstanceCandidate,
     ) {
         let used = self.usage_by_pool.entry(pool_offerings.pool.name.clone()).or_default();
-        used.capacity.sub(&of.instance.capacity);
+        used.capacity.sub(&old.instance.capacity);
         used.capacity.add(&candidate.instance.capacity);
-        self.give_back_headroom(of);
+        self.give_back_headroom(old);
         self.take_headroom(candidate);
     }
 
-    /// Counts a candidate where it is counted: of its reservation, or of quotas.
+    /// Counts a candidate against its reservation, or against quotas.
     fn take_headroom(&mut self, candidate: &InstanceCandidate) {
         match candidate.reservation {
-            Some(place) => self.reservations.take(place),
+            Some(index) => self.reservations.take(index),
             None => self.quota.take(&candidate.instance.facts, candidate.capacity_type),
         }
     }
 
     fn give_back_headroom(&mut self, candidate: &InstanceCandidate) {
         match candidate.reservation {
-            Some(place) => self.reservations.give_back(place),
+            Some(index) => self.reservations.give_back(index),
             None => self.quota.give_back(&candidate.instance.facts, candidate.capacity_type),
         }
     }
@@ -196,7 +195,7 @@ fn usage_of(pool: &NodePool, input: Input<'_>) -> PoolUsage {
             used.capacity.add(&claim.status.capacity);
             continue;
         }
-        // Not launched: the largest that it may still become counts.
+        // Not launched: the largest possible instance type counts.
         let mut most = Resources::default();
         for planned in &claim.spec.planned {
             if let Some(instance) = types.and_then(|t| t.iter().find(|t| t.facts.name == planned.key.size)) {

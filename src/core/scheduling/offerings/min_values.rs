@@ -1,7 +1,7 @@
 //! minValues of a NodePool.
 //!
-//! A node that can only become one size in one zone is not made at all when that is out of stock. Pools ask for more by
-//! `minValues`: of a label, so many different values must remain among the offerings that hold the node's pods.
+//! A node that can only become one size in one zone is not launched at all when that is out of stock. `minValues` of a
+//! label requires that many different values among the offerings that hold the node's pods.
 
 use crate::catalog::OfferingKey;
 use crate::model::amounts::resources::Resources;
@@ -15,12 +15,12 @@ use crate::scheduling::result::NewNode;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a node must hold, and what must remain on offer for it.
+/// What a node must hold, and how many label values must remain for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load<'a> {
     pub(crate) requests: &'a Resources,
     pub(crate) disks: u32,
-    /// How many values of each label of [`PoolOfferings::min_values`]; nothing at all where none is asked for.
+    /// How many values of each label of [`PoolOfferings::min_values`]; empty where none are required.
     pub(crate) min_values: &'a [u32],
 }
 
@@ -31,14 +31,15 @@ pub(crate) struct ChosenCandidate<'a> {
     pub(crate) load: Load<'a>,
 }
 
-/// Labels of which a pool asks for several values, and how many.
+/// Labels with `minValues` above 1.
 pub(crate) fn min_values_of(pool: &NodePool) -> Vec<(Arc<str>, u32)> {
-    let asked = pool.requirements.iter().filter_map(|(key, asked)| Some((Arc::clone(key), asked.min_values()?)));
-    asked.filter(|(_, least)| *least > 1).collect()
+    let min_values =
+        pool.requirements.iter().filter_map(|(key, requirement)| Some((Arc::clone(key), requirement.min_values()?)));
+    min_values.filter(|(_, least)| *least > 1).collect()
 }
 
 impl PoolOfferings {
-    /// How many values of each label must remain for a node without pods; none where it takes what there is.
+    /// How many values of each label must remain for a node without pods; empty for best effort.
     pub(crate) fn required_values(&self, policy: MinValuesPolicy) -> Vec<u32> {
         match policy {
             MinValuesPolicy::Strict => self.min_values.iter().map(|(_, least)| *least).collect(),
@@ -46,7 +47,7 @@ impl PoolOfferings {
         }
     }
 
-    /// How many values of each label a node must keep that is opened as `chosen` for its first pod.
+    /// How many values of each label must remain for a node that is opened as `chosen` for its first pod.
     pub(crate) fn required_values_for_first_pod<'c>(
         &self,
         policy: MinValuesPolicy,
@@ -63,7 +64,7 @@ impl PoolOfferings {
         }
     }
 
-    /// True when enough values remain among those of `all`, with their zones, that would do for what `chosen` is to hold.
+    /// True when enough values remain among candidates of `all`, with their zones, that can substitute `chosen`.
     pub(crate) fn meets_min_values<'c>(
         &self,
         all: impl Iterator<Item = (&'c InstanceCandidate, u32)> + Clone,
@@ -85,15 +86,15 @@ impl PoolOfferings {
     ) -> Vec<u32> {
         let count = |(key, _): &(Arc<str>, u32)| {
             let mut values: BTreeSet<Arc<str>> = BTreeSet::new();
-            let doing = all.clone().filter(|(candidate, _)| self.can_substitute(candidate, chosen, limits));
-            doing.for_each(|(candidate, zones)| values.extend(self.label_values(candidate, zones, key)));
+            let substitutes = all.clone().filter(|(candidate, _)| self.can_substitute(candidate, chosen, limits));
+            substitutes.for_each(|(candidate, zones)| values.extend(self.label_values(candidate, zones, key)));
             values.len() as u32
         };
         self.min_values.iter().map(count).collect()
     }
 
-    /// True when a candidate does for what another is to hold, within limits and quotas. Where the pool limits a resource, it
-    /// has no more of it than the chosen one, so that the limits hold whichever is launched.
+    /// True when a candidate can be launched instead of `chosen`, within limits and quotas. It has no more of any
+    /// limited resource than the chosen one, so that the limits hold whichever is launched.
     pub(crate) fn can_substitute(
         &self,
         candidate: &InstanceCandidate,
@@ -104,11 +105,11 @@ impl PoolOfferings {
         if std::ptr::eq(candidate, chosen) {
             return true;
         }
-        let (more, capacity) = (&candidate.instance.capacity, &chosen.instance.capacity);
-        // What is reserved stands in for nothing: the plan counts it for the node that is to have it.
+        let (capacity, chosen_capacity) = (&candidate.instance.capacity, &chosen.instance.capacity);
+        // Reserved capacity is no substitute: it is counted for the node that is planned on it.
         candidate.reservation.is_none()
             && candidate.holds(load.requests, load.disks)
-            && self.pool.limits.resources.keys().all(|name| amount(more, name) <= amount(capacity, name))
+            && self.pool.limits.resources.keys().all(|name| amount(capacity, name) <= amount(chosen_capacity, name))
             && limits.quota_allows(candidate)
     }
 
@@ -126,8 +127,7 @@ impl PoolOfferings {
 }
 
 impl AvailableOfferings {
-    /// True when offerings of a node of a pool have as many values of each label as the pool asks for, so far as its policy
-    /// insists on that.
+    /// True when the offerings of a node have as many values of each label as its pool requires under the policy.
     pub(crate) fn meets_min_values(&self, node: &NewNode) -> bool {
         let Some(pool_offerings) = self.pools.iter().find(|pool_offerings| pool_offerings.pool.name == node.pool)
         else {
@@ -143,7 +143,7 @@ impl AvailableOfferings {
 }
 
 impl PoolOfferings {
-    /// The values of a label that a node may have that is bought as one offering.
+    /// The values of a label that a node of one offering may have.
     fn offering_values(&self, offering: &OfferingKey, key: &str) -> Vec<Arc<str>> {
         let same = |c: &&InstanceCandidate| {
             c.instance.facts.name == offering.size && c.capacity_type == offering.capacity_type

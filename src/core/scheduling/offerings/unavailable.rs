@@ -1,9 +1,9 @@
 //! Cache of offerings that Azure refused, with their expiry.
 //!
 //! The map from error to scope and time follows karpenter-provider-azure (its error handlers and
-//! `unavailableofferings.go`) with these differences: a later, shorter mark never shortens an earlier one; a quota keeps
-//! out only sizes that do not fit into what is left of it, each amount with a time of its own, so that a failure of a
-//! large size never prolongs the mark of a small one; and a quota of the whole region is remembered too.
+//! `unavailableofferings.go`) with these differences: a later, shorter mark never shortens an earlier one; a quota
+//! excludes only sizes that exceed its remainder, each remainder with its own expiry, so that a failure of a large size
+//! never prolongs the mark of a small one; and regional quotas are recorded too.
 
 use crate::catalog::{CapacityType, SizeFacts};
 use crate::model::errors::{CloudError, CloudErrorCode, LaunchRefusal};
@@ -17,19 +17,19 @@ use std::sync::Arc;
 pub enum UnavailableScope {
     /// Every offering of a capacity type.
     AllOfCapacityType(CapacityType),
-    /// Every size of more vCPUs than these: the rest of the region's quota.
+    /// Every size with more vCPUs than this remainder of the region's quota.
     RegionalQuota(CapacityType, u32),
-    /// Every size of a quota family of more vCPUs than these: the rest of its quota.
+    /// Every size of a quota family with more vCPUs than this remainder of its quota.
     FamilyQuota(Arc<str>, CapacityType, u32),
     /// A size in every zone.
     Size(VmSize, CapacityType),
     /// A size in one zone.
     SizeInZone(VmSize, Zone, CapacityType),
-    /// What a group of capacity reservations has of a size in one zone.
+    /// The reservation of a size in one zone, in a capacity reservation group.
     Reservation(ArmId, VmSize, Zone),
 }
 
-/// An offering with what is known of its size.
+/// An offering with the facts of its size.
 #[derive(Debug, Clone, Copy)]
 pub struct SizeOffering<'a> {
     /// The size, its family and its vCPUs.
@@ -40,8 +40,8 @@ pub struct SizeOffering<'a> {
     pub capacity_type: CapacityType,
 }
 
-/// Offerings that Azure has refused lately. Disposable: lost in a crash, it is learnt again at the cost of one refusal
-/// per scope.
+/// Offerings that Azure has recently refused. Disposable: after a crash it is rebuilt at the cost of one refusal per
+/// scope.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UnavailableOfferings {
     until: BTreeMap<UnavailableScope, Timestamp>,
@@ -54,63 +54,63 @@ const MINUTES_10: SignedDuration = SignedDuration::from_mins(10);
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
 const HOURS_23: SignedDuration = SignedDuration::from_hours(23);
 
-/// How long a quota keeps out what does not fit into it: a limit of zero is raised by people only, any other is freed
-/// by whatever goes.
+/// How long a quota excludes sizes that exceed its remainder: a limit of zero must be raised by a person, any other is
+/// freed when a VM is deleted.
 fn quota_ttl(error: &CloudError) -> SignedDuration {
     match error.quota {
-        Some(told) if told.limit == 0 => HOUR,
+        Some(quota) if quota.limit == 0 => HOUR,
         None if error.code == CloudErrorCode::SpotQuota => HOUR,
         _ => MINUTES_10,
     }
 }
 
-/// True when what a VM on reserved capacity was refused for may lie in the reservation, and does not surely meet every VM.
+/// True when the reservation may be the cause of the refusal of a VM on reserved capacity.
 fn is_reservation_error(code: CloudErrorCode) -> bool {
     code.is_capacity() && code != CloudErrorCode::SizeUnfit
         || matches!(code, CloudErrorCode::Invalid | CloudErrorCode::NotFound | CloudErrorCode::Permission)
 }
 
 impl UnavailableOfferings {
-    /// Remembers a refusal. `facts` are those of the size, for its quota family and its cores.
+    /// Records a refusal. `facts` are those of the size, for its quota family and its cores.
     pub fn record(&mut self, refusal: &LaunchRefusal, facts: Option<&SizeFacts>) {
         let key = &refusal.offering;
         let own = [key.capacity_type];
         let (all, both) = (&CapacityType::ALL[..], &CapacityType::FOR_SALE[..]);
         let size = |c| UnavailableScope::Size(key.size.clone(), c);
         let in_zone = |c| UnavailableScope::SizeInZone(key.size.clone(), key.zone.clone(), c);
-        let lasts = quota_ttl(&refusal.error);
-        // What is left of a quota; unknown, the size that was refused is known not to fit.
-        let told = refusal.error.quota.map(crate::model::errors::QuotaDetails::free);
-        let left = facts.map(|f| told.unwrap_or(f.vcpus).min(f.vcpus.saturating_sub(1)));
+        let ttl = quota_ttl(&refusal.error);
+        // The remainder of the quota; if Azure does not report it, it is less than the refused size.
+        let reported = refusal.error.quota.map(crate::model::errors::QuotaDetails::free);
+        let left = facts.map(|f| reported.unwrap_or(f.vcpus).min(f.vcpus.saturating_sub(1)));
         let at = refusal.at;
         if refusal.applies_to_all_offerings && !refusal.error.code.is_transient() {
-            // Other offerings would meet the same, until a person lifts it or an address is freed.
+            // Other offerings would be refused too, until a person intervenes or an address is freed.
             let is_full = refusal.error.code == CloudErrorCode::SubnetFull;
             return self.mark(all, UnavailableScope::AllOfCapacityType, at, if is_full { MINUTES_5 } else { MINUTE });
         }
         if let Some(group) = refusal.reservation.as_ref().filter(|_| is_reservation_error(refusal.error.code)) {
-            // It may be the group, and says nothing of other groups or of what is for sale.
+            // It may be caused by the group, and does not concern other groups, on-demand or spot.
             let of_group = UnavailableScope::Reservation(group.clone(), key.size.clone(), key.zone.clone());
             return self.mark_until(of_group, at, MINUTES_10);
         }
         match refusal.error.code {
             CloudErrorCode::SpotQuota => {
-                self.mark(&[CapacityType::Spot], |c| UnavailableScope::RegionalQuota(c, left.unwrap_or(0)), at, lasts);
+                self.mark(&[CapacityType::Spot], |c| UnavailableScope::RegionalQuota(c, left.unwrap_or(0)), at, ttl);
             }
             CloudErrorCode::RegionalQuota => {
-                self.mark(&own, |c| UnavailableScope::RegionalQuota(c, left.unwrap_or(0)), at, lasts);
+                self.mark(&own, |c| UnavailableScope::RegionalQuota(c, left.unwrap_or(0)), at, ttl);
             }
             CloudErrorCode::FamilyQuota => match facts.zip(left) {
                 Some((f, left)) => {
-                    self.mark(&own, |c| UnavailableScope::FamilyQuota(Arc::clone(&f.family), c, left), at, lasts)
+                    self.mark(&own, |c| UnavailableScope::FamilyQuota(Arc::clone(&f.family), c, left), at, ttl)
                 }
-                None => self.mark(&own, size, at, lasts),
+                None => self.mark(&own, size, at, ttl),
             },
             CloudErrorCode::SkuNotAvailable => {
                 self.mark(&own, size, at, if own == [CapacityType::Spot] { HOUR } else { HOURS_23 });
             }
             CloudErrorCode::AllocationFailed => self.mark(both, size, at, HOUR),
-            // The capacity type is one of the constraints: without it the rest may be met.
+            // The capacity type is one of the constraints: another type may be available.
             CloudErrorCode::Overconstrained => self.mark(&own, size, at, HOUR),
             CloudErrorCode::ZonalAllocationFailed => self.mark(both, in_zone, at, HOUR),
             CloudErrorCode::OverconstrainedZonal => self.mark(&own, in_zone, at, HOUR),
@@ -119,10 +119,10 @@ impl UnavailableOfferings {
             | CloudErrorCode::Lockdown
             | CloudErrorCode::Encryption
             | CloudErrorCode::NotFound => self.mark(all, UnavailableScope::AllOfCapacityType, at, MINUTE),
-            // A sweep or a scale-down frees addresses, seldom within a minute.
+            // Addresses are freed by sweeps and scale-downs, seldom within a minute.
             CloudErrorCode::SubnetFull => self.mark(all, UnavailableScope::AllOfCapacityType, at, MINUTES_5),
             CloudErrorCode::Reservation => self.mark(&own, in_zone, at, MINUTES_10),
-            // Azure does not want this size as we ask for it, and perhaps no other.
+            // Azure rejects this size as we request it, and perhaps others too.
             CloudErrorCode::Invalid | CloudErrorCode::Image | CloudErrorCode::SizeUnfit | CloudErrorCode::Policy => {
                 self.mark(all, size, at, MINUTES_10);
             }
@@ -139,14 +139,14 @@ impl UnavailableOfferings {
         types: &[CapacityType],
         scope: impl Fn(CapacityType) -> UnavailableScope,
         at: Timestamp,
-        time: SignedDuration,
+        ttl: SignedDuration,
     ) {
         for capacity_type in types {
-            self.mark_until(scope(*capacity_type), at, time);
+            self.mark_until(scope(*capacity_type), at, ttl);
         }
     }
 
-    /// Forgets what has run out.
+    /// Removes expired entries.
     pub fn expire(&mut self, now: Timestamp) {
         let before = self.until.len();
         self.until.retain(|_, until| *until > now);
@@ -163,7 +163,7 @@ impl UnavailableOfferings {
         let group = group.filter(|_| capacity_type == CapacityType::Reserved);
         let of_group = |group: &ArmId| UnavailableScope::Reservation(group.clone(), facts.name.clone(), zone.clone());
         let holds = |scope: &UnavailableScope| self.until.get(scope).is_some_and(|until| *until > now);
-        // Marks of quotas into whose rest the size does not fit.
+        // Quotas whose remainder the size exceeds.
         let short = |least: UnavailableScope, most: UnavailableScope| {
             self.until.range(least..most).any(|(_, until)| *until > now)
         };
@@ -184,7 +184,7 @@ impl UnavailableOfferings {
         self.until.iter()
     }
 
-    /// When the next entry runs out.
+    /// When the next entry expires.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Timestamp> {
         self.until.values().min().copied()
@@ -196,8 +196,8 @@ impl UnavailableOfferings {
         self.generation
     }
 
-    fn mark_until(&mut self, scope: UnavailableScope, at: Timestamp, time: SignedDuration) {
-        let until = at.saturating_add(time).unwrap_or(Timestamp::MAX);
+    fn mark_until(&mut self, scope: UnavailableScope, at: Timestamp, ttl: SignedDuration) {
+        let until = at.saturating_add(ttl).unwrap_or(Timestamp::MAX);
         let entry = self.until.entry(scope).or_insert(until);
         *entry = (*entry).max(until);
         self.generation += 1;
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_keeps_out_what_it_says_and_as_long() {
+    fn each_refusal_excludes_its_scope_for_its_ttl() {
         use CloudErrorCode as C;
         for (code, quota, spot, expected) in [
             (C::SpotQuota, None, true, [60, 60, 0]),
@@ -281,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reservation_is_refused_for_keeps_out_nothing_that_is_for_sale_and_the_other_way_round() {
+    fn refusals_of_reservations_do_not_exclude_on_demand_or_spot_and_vice_versa() {
         use CloudErrorCode as C;
         let group = |name: &str| {
             let within = ArmId::new("/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/rg").unwrap();
             within.resource(CAPACITY_RESERVATION_GROUP_TYPE, name)
         };
-        let heard = |own, code| {
+        let recorded = |own, code| {
             let mut memory = UnavailableOfferings::default();
             let reservation = (own == CapacityType::Reserved).then(|| group("a"));
             let offering = offering(SIZE, 1, own).key;
@@ -304,7 +304,7 @@ mod tests {
                 )
             })
         };
-        let blocked = |own, code| blocks(&heard(own, code), "a");
+        let blocked = |own, code| blocks(&recorded(own, code), "a");
         for code in [
             C::Reservation,
             C::AllocationFailed,
@@ -316,7 +316,7 @@ mod tests {
             C::Policy,
         ] {
             assert_eq!(blocked(CapacityType::Reserved, code), [true, false, false], "{code:?}");
-            assert_eq!(blocks(&heard(CapacityType::Reserved, code), "b"), [false; 3], "{code:?} of another group");
+            assert_eq!(blocks(&recorded(CapacityType::Reserved, code), "b"), [false; 3], "{code:?} of another group");
         }
         assert_eq!(blocked(CapacityType::OnDemand, C::AllocationFailed), [false, true, true]);
         assert_eq!(blocked(CapacityType::Reserved, C::SizeUnfit), [true; 3], "the size is the same however it is paid");
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_keeps_out_only_what_does_not_fit() {
+    fn a_quota_excludes_only_sizes_above_its_remainder() {
         let mut memory = UnavailableOfferings::default();
         memory.record(&refusal(CloudErrorCode::FamilyQuota, Some((100, 97)), false), Some(&facts(SIZE)));
         let blocks = |name: &str| {
@@ -367,7 +367,7 @@ mod tests {
             ),
             "23 h, not 10 min"
         );
-        // The larger size fails again and again; the small one comes back when its own ten minutes are over.
+        // The larger size fails repeatedly; the small one is available again after its own ten minutes.
         let mut memory = UnavailableOfferings::default();
         note(&mut memory, CloudErrorCode::FamilyQuota, Some((10, 9)), "Standard_D2s_v5", 0);
         for minute in [3, 6, 9] {

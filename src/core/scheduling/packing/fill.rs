@@ -1,8 +1,8 @@
 //! Fills candidates with pending pods and takes the lowest price per value.
 //!
-//! Each candidate of a pool is filled with what waits, and the one with the lowest price per value of the pods it holds
-//! is the best. Only candidates that no other beats in price and capacity are tried. What a pod is worth, and in which
-//! order pods fill a candidate, is a matter of [`FillOrder`].
+//! Each candidate of a pool is filled with pending pods, and the one with the lowest price per value of its pods is the
+//! best. Only candidates that no other dominates in price and capacity are tried. The value of a pod, and the order in
+//! which pods fill a candidate, depend on [`FillOrder`].
 
 use crate::model::amounts::resources::Resources;
 use crate::model::settings::MinValuesPolicy;
@@ -15,15 +15,15 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// By what candidates are filled and compared.
+/// How candidates are filled and compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FillOrder {
-    /// The largest pods first. A pod is worth the least that its share of any candidate would cost, so a candidate filled
-    /// to the brim in every resource scores 1, and waste scores worse.
+    /// The largest pods first. The value of a pod is the least cost of its share of any candidate, so a candidate that
+    /// is full in every resource has a price per value of 1, and waste makes it worse.
     LargestFirst,
-    /// Those first whose proportions are most like those of the capacity that is left (the dot product of Panigrahy et
-    /// al., "Heuristics for Vector Bin Packing", 2011). A pod is worth what it asks for, by the prices of the
-    /// [bound](super::bound): by them no candidate is worth more than it costs.
+    /// Those first whose proportions are most like those of the remaining capacity (the dot product of Panigrahy et
+    /// al., "Heuristics for Vector Bin Packing", 2011). The value of a pod is that of its requests by the dual prices
+    /// of the [lower bound](super::lower_bound), by which no candidate is worth more than it costs.
     DotProduct,
 }
 
@@ -33,32 +33,32 @@ pub(crate) struct Fill {
     pub(crate) taken: Vec<usize>,
     pub(crate) zones: u32,
     value: i128,
-    /// What is left.
+    /// Remaining capacity.
     remaining: Resources,
 }
 
-/// Waiting pods that are alike.
+/// Pending pods of one class.
 pub(crate) struct FillGroup {
-    /// Bits of the zones in which each candidate of the pool suits them.
+    /// By candidate of the pool: bits of the zones that are compatible with them.
     pub(crate) accepted_zones: Arc<[u32]>,
-    /// Of one.
+    /// Requests of one.
     pub(crate) requests: Resources,
-    /// How many wait.
+    /// How many are pending.
     pub(crate) pending: usize,
 }
 
-/// A pool, and what waits for its nodes.
+/// Fills new nodes of one pool with pending pods.
 pub(crate) struct PoolFiller {
     pool: Arc<PoolOfferings>,
     groups: Vec<FillGroup>,
     order: FillOrder,
-    /// What becomes of pods for which there are fewer values than `minValues` of the pool.
+    /// How `minValues` of the pool are applied.
     min_values_policy: MinValuesPolicy,
     /// Candidates that are tried.
     pareto_front: Vec<usize>,
-    /// Of one pod of each group.
+    /// By group: the value of one pod.
     pod_values: Vec<i128>,
-    /// How often a group was looked at beside a candidate.
+    /// How many pairs of group and candidate were evaluated.
     pub(crate) evaluations: u64,
 }
 
@@ -66,13 +66,13 @@ impl PoolFiller {
     pub(crate) fn new(
         pool_offerings: &Arc<PoolOfferings>,
         groups: Vec<FillGroup>,
-        style: FillOrder,
+        order: FillOrder,
         min_values: MinValuesPolicy,
     ) -> Self {
         Self {
             pool: Arc::clone(pool_offerings),
             groups,
-            order: style,
+            order,
             min_values_policy: min_values,
             pareto_front: Vec::new(),
             pod_values: Vec::new(),
@@ -80,7 +80,7 @@ impl PoolFiller {
         }
     }
 
-    /// The candidate that is best bought now, filled; its pods wait no longer.
+    /// The best next candidate, filled; its pods are no longer pending.
     pub(crate) fn next_node(&mut self, limits: &LaunchLimits) -> Option<(usize, Fill)> {
         if limits.new_nodes_left == 0 || self.is_done() {
             return None;
@@ -98,7 +98,7 @@ impl PoolFiller {
         Some((candidate, fill))
     }
 
-    /// True when nothing waits any more.
+    /// True when no pods are pending.
     pub(crate) fn is_done(&self) -> bool {
         self.groups.iter().all(|fill_group| fill_group.pending == 0)
     }
@@ -109,7 +109,7 @@ impl PoolFiller {
         self.pareto_front.len()
     }
 
-    /// Computes which candidates are worth trying, and what a pod is worth.
+    /// Computes the candidates to try, and the value of a pod of each group.
     fn refresh(&mut self, limits: &LaunchLimits) {
         self.pareto_front = self.compute_pareto_front(limits);
         self.pod_values = match self.order {
@@ -118,11 +118,10 @@ impl PoolFiller {
         };
     }
 
-    /// Candidates within limits that no other for the same groups in the same zones beats: at most its price, at least
-    /// its capacity. A purchase that puts one of them out of limits calls for a new front: the next best were beaten by
-    /// it.
+    /// Candidates within limits that no other for the same groups in the same zones dominates: at most its price, at
+    /// least its capacity. It must be recomputed when one of them exceeds the limits: it dominated the next best.
     fn compute_pareto_front(&self, limits: &LaunchLimits) -> Vec<usize> {
-        // Lots with the same filter accept the same.
+        // Groups with the same filter share their accepted zones.
         let mut distinct: Vec<&Arc<[u32]>> = Vec::new();
         for FillGroup { accepted_zones: accepted, .. } in &self.groups {
             if !distinct.iter().any(|known| Arc::ptr_eq(known, accepted)) {
@@ -132,12 +131,12 @@ impl PoolFiller {
         let candidates = &self.pool.candidates;
         let mut groups: BTreeMap<Vec<u32>, Vec<usize>> = BTreeMap::new();
         for (c, candidate) in candidates.iter().enumerate() {
-            let suits: Vec<u32> = distinct.iter().map(|accepted| accepted[c]).collect();
-            if suits.iter().all(|zones| *zones == 0) || !limits.allows(&self.pool.pool, candidate) {
+            let zones_by_filter: Vec<u32> = distinct.iter().map(|accepted| accepted[c]).collect();
+            if zones_by_filter.iter().all(|zones| *zones == 0) || !limits.allows(&self.pool.pool, candidate) {
                 continue;
             }
-            let group = groups.entry(suits).or_default();
-            if !group.iter().any(|&kept| candidate.pod_capacity.fits(&candidates[kept].pod_capacity)) {
+            let group = groups.entry(zones_by_filter).or_default();
+            if !group.iter().any(|&other| candidate.pod_capacity.fits(&candidates[other].pod_capacity)) {
                 group.push(c);
             }
         }
@@ -149,35 +148,36 @@ impl PoolFiller {
     /// The value of one pod of a group, in nano-USD per hour: its greatest share of any resource of a candidate times
     /// the candidate's price, at the cheapest candidate for it. 0 where no candidate holds it.
     fn min_cost_share(&self, group: &FillGroup) -> i128 {
-        let suiting = self.pareto_front.iter().filter(|c| group.accepted_zones[**c] != 0);
-        let shares = suiting.filter_map(|&c| {
+        let compatible = self.pareto_front.iter().filter(|c| group.accepted_zones[**c] != 0);
+        let shares = compatible.filter_map(|&c| {
             let candidate = &self.pool.candidates[c];
             cost_share(&group.requests, &candidate.pod_capacity, i128::from(candidate.price.nanos()))
         });
         shares.min().map_or(0, |v| v.max(1))
     }
 
-    /// The value of one pod of each group by the prices of the bound.
+    /// The value of one pod of each group by the dual prices of the lower bound.
     fn dual_values(&self) -> Vec<i128> {
         let mut demand = Resources::default();
         self.groups.iter().for_each(|fill_group| demand.add(&fill_group.requests.times(fill_group.pending as i64)));
-        let rooms = self.pareto_front.iter().map(|c| &self.pool.candidates[*c]).map(|c| (&c.pod_capacity, c.price));
-        let worths = dual_prices(&demand, rooms);
-        self.groups.iter().map(|fill_group| worths.value_of(&fill_group.requests).max(1)).collect()
+        let capacities =
+            self.pareto_front.iter().map(|c| &self.pool.candidates[*c]).map(|c| (&c.pod_capacity, c.price));
+        let prices = dual_prices(&demand, capacities);
+        self.groups.iter().map(|fill_group| prices.value_of(&fill_group.requests).max(1)).collect()
     }
 
-    /// The candidate that is best bought now. Two fills are made use of again and again: there may be thousands of nodes.
+    /// The best next candidate. Two fills are reused, since there may be thousands of nodes.
     fn best_fill(&mut self, limits: &LaunchLimits) -> Option<(usize, Fill)> {
         let (mut best, mut fill, mut found) = (Fill::default(), Fill::default(), None);
-        let mut looks = 0;
-        let waiting: Vec<usize> = (0..self.groups.len()).filter(|d| self.groups[*d].pending > 0).collect();
+        let mut evaluations = 0;
+        let pending: Vec<usize> = (0..self.groups.len()).filter(|d| self.groups[*d].pending > 0).collect();
         for &c in &self.pareto_front {
             self.reset(c, &mut fill);
             match self.order {
-                FillOrder::LargestFirst => self.fill_largest_first(c, &waiting, &mut fill),
-                FillOrder::DotProduct => self.fill_by_dot_product(c, &mut fill, &mut looks),
+                FillOrder::LargestFirst => self.fill_largest_first(c, &pending, &mut fill),
+                FillOrder::DotProduct => self.fill_by_dot_product(c, &mut fill, &mut evaluations),
             }
-            looks += self.groups.len() as u64;
+            evaluations += self.groups.len() as u64;
             if fill.value > 0
                 && found.is_none_or(|b| self.is_better((c, &fill), (b, &best)))
                 && self.meets_min_values(c, &fill, limits)
@@ -186,12 +186,12 @@ impl PoolFiller {
                 found = Some(c);
             }
         }
-        self.evaluations += looks;
+        self.evaluations += evaluations;
         Some((found?, best))
     }
 
-    fn fill_largest_first(&self, c: usize, waiting: &[usize], fill: &mut Fill) {
-        for d in waiting {
+    fn fill_largest_first(&self, c: usize, pending: &[usize], fill: &mut Fill) {
+        for d in pending {
             let fits = self.fits(c, *d, fill);
             if fits > 0 {
                 self.take(*d, fits, fill, c);
@@ -199,25 +199,25 @@ impl PoolFiller {
         }
     }
 
-    fn fill_by_dot_product(&self, c: usize, fill: &mut Fill, looks: &mut u64) {
+    fn fill_by_dot_product(&self, c: usize, fill: &mut Fill, evaluations: &mut u64) {
         let whole = &self.pool.candidates[c].pod_capacity;
         let mut open: Vec<usize> = (0..self.groups.len()).collect();
         loop {
-            *looks += open.len() as u64;
+            *evaluations += open.len() as u64;
             open.retain(|d| self.fits(c, *d, fill) > 0);
-            let exchange_key = |d: usize| cosine_similarity(&self.groups[d].requests, &fill.remaining, whole);
+            let similarity = |d: usize| cosine_similarity(&self.groups[d].requests, &fill.remaining, whole);
             let Some(best) =
-                open.iter().copied().max_by(|a, b| exchange_key(*a).total_cmp(&exchange_key(*b)).then(b.cmp(a)))
+                open.iter().copied().max_by(|a, b| similarity(*a).total_cmp(&similarity(*b)).then(b.cmp(a)))
             else {
                 return;
             };
-            // A quarter of what would fit, so that few steps fill the node, and what is left is looked at again.
+            // A quarter of those that fit: few steps fill the node, and the order adapts to the remaining capacity.
             let pods = self.fits(c, best, fill).div_ceil(4);
             self.take(best, pods, fill, c);
         }
     }
 
-    /// Makes a fill that of a candidate with nothing on it.
+    /// Resets a fill to that of an empty candidate.
     fn reset(&self, c: usize, fill: &mut Fill) {
         let candidate = &self.pool.candidates[c];
         fill.taken.clear();
@@ -226,7 +226,7 @@ impl PoolFiller {
         (fill.zones, fill.value) = (candidate.zones, 0);
     }
 
-    /// How many pods of a group would go to a candidate that is filled so far.
+    /// How many pods of a group fit on a partly filled candidate.
     fn fits(&self, c: usize, d: usize, fill: &Fill) -> usize {
         let fill_group = &self.groups[d];
         let left = fill_group.pending - fill.taken[d];
@@ -244,54 +244,54 @@ impl PoolFiller {
         fill.value += self.pod_values[d] * pods as i128;
     }
 
-    /// True when a candidate that is filled keeps as many values on offer as the pool asks for.
+    /// True when enough values of each `minValues` label remain for a filled candidate.
     fn meets_min_values(&self, c: usize, fill: &Fill, limits: &LaunchLimits) -> bool {
         if self.pool.min_values.is_empty() {
             return true;
         }
         let taken: Vec<(usize, &FillGroup)> =
             self.groups.iter().enumerate().filter(|(d, _)| fill.taken[*d] > 0).collect();
-        let suiting = self.pool.candidates.iter().enumerate().map(|(c, candidate)| {
+        let compatible = self.pool.candidates.iter().enumerate().map(|(c, candidate)| {
             (
                 candidate,
                 taken.iter().fold(candidate.zones, |zones, (_, fill_group)| zones & fill_group.accepted_zones[c]),
             )
         });
-        let suiting = suiting.filter(|(_, zones)| *zones != 0);
+        let compatible = compatible.filter(|(_, zones)| *zones != 0);
         let mut requests = Resources::default();
         taken.iter().for_each(|(d, fill_group)| requests.add(&fill_group.requests.times(fill.taken[*d] as i64)));
         let chosen = &self.pool.candidates[c];
         let first = taken.first().map_or(&requests, |(_, first)| &first.requests);
         let with_load = |load| ChosenCandidate { candidate: chosen, load };
         let first = with_load(Load { requests: first, disks: 0, min_values: &[] });
-        let needed = self.pool.required_values_for_first_pod(self.min_values_policy, suiting.clone(), first, limits);
+        let needed = self.pool.required_values_for_first_pod(self.min_values_policy, compatible.clone(), first, limits);
         let load = Load { requests: &requests, disks: 0, min_values: &needed };
-        self.pool.meets_min_values(suiting, with_load(load), limits)
+        self.pool.meets_min_values(compatible, with_load(load), limits)
     }
 
     /// A lower price per value wins; then more value; then the earlier candidate.
     fn is_better(&self, (c, a): (usize, &Fill), (d, b): (usize, &Fill)) -> bool {
         let price = |c: usize| i128::from(self.pool.candidates[c].price.nanos().max(1));
-        let (ours, theirs) = (price(c) * b.value, price(d) * a.value);
-        (ours, Reverse(a.value), c) < (theirs, Reverse(b.value), d)
+        let (left, right) = (price(c) * b.value, price(d) * a.value);
+        (left, Reverse(a.value), c) < (right, Reverse(b.value), d)
     }
 }
 
-/// What share of a capacity a request takes, by the resource that takes most, times a price; `None` when it does not
-/// fit.
-fn cost_share(requests: &Resources, room: &Resources, price: i128) -> Option<i128> {
-    if !requests.fits(room) {
+/// The greatest share that a request takes of any resource of a capacity, times a price; `None` when it does not fit.
+fn cost_share(requests: &Resources, capacity: &Resources, price: i128) -> Option<i128> {
+    if !requests.fits(capacity) {
         return None;
     }
-    let shares =
-        requests.requested_with_available(room).map(|(need, room)| price * i128::from(need) / i128::from(room.max(1)));
+    let shares = requests
+        .requested_with_available(capacity)
+        .map(|(need, available)| price * i128::from(need) / i128::from(available.max(1)));
     Some(shares.max().unwrap_or(0))
 }
 
-/// How much the proportions of a request are like those of the capacity that is left of a whole: the cosine of the
-/// angle between them, in shares of the whole.
-fn cosine_similarity(requests: &Resources, room: &Resources, whole: &Resources) -> f64 {
-    let shares = requests.requested_with_available(whole).zip(requests.requested_with_available(room));
+/// How similar the proportions of a request are to those of the remaining capacity: the cosine of the angle between
+/// them, in shares of the whole capacity.
+fn cosine_similarity(requests: &Resources, remaining: &Resources, whole: &Resources) -> f64 {
+    let shares = requests.requested_with_available(whole).zip(requests.requested_with_available(remaining));
     let (mut dot, mut norm) = (0.0, 0.0);
     for ((need, whole), (_, left)) in shares {
         let (need, left) = (need as f64 / whole.max(1) as f64, left as f64 / whole.max(1) as f64);

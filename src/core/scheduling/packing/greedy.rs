@@ -1,6 +1,7 @@
 //! Greedy packing of unconstrained pods, NodePool by NodePool.
 //!
-//! Pools go by weight. Within a pool, nodes are bought one after another, each the one that is [best filled](super::fill).
+//! Pools go by weight. Within a pool, nodes are opened one after another, each the [best filled](super::fill)
+//! candidate.
 
 use crate::scheduling::nodes::new_node::OpenNodeId;
 use crate::scheduling::nodes::pod_needs::PodAddition;
@@ -11,17 +12,17 @@ use crate::scheduling::packing::fill::{Fill, FillGroup, FillOrder, PoolFiller};
 use crate::scheduling::pods::class::{PodClassId, PodGroup};
 use std::sync::Arc;
 
-/// Buys nodes for the demands, which keep the pods that found no place.
+/// Opens nodes for groups of pods. Pods that are not placed remain in their group.
 pub(crate) fn open_greedily(state: &mut SchedulingState, groups: &mut [PodGroup]) {
     for pool in 0..state.open.candidate_sets.pool_count() {
-        if groups.iter().all(|demand| demand.pods.is_empty()) {
+        if groups.iter().all(|group| group.pods.is_empty()) {
             return;
         }
         let pool_offerings = Arc::clone(state.open.candidate_sets.pool_offerings(pool));
-        let fill_groups = groups.iter().map(|demand| fill_group(state, pool, demand)).collect();
-        let mut counter =
+        let fill_groups = groups.iter().map(|group| fill_group(state, pool, group)).collect();
+        let mut filler =
             PoolFiller::new(&pool_offerings, fill_groups, FillOrder::LargestFirst, state.open.min_values_policy);
-        while let Some((candidate, fill)) = counter.next_node(&state.open.limits) {
+        while let Some((candidate, fill)) = filler.next_node(&state.open.limits) {
             open_filled(state, pool, (candidate, &fill), groups);
         }
     }
@@ -33,39 +34,38 @@ fn fill_group(state: &mut SchedulingState, pool: usize, group: &PodGroup) -> Fil
     FillGroup { accepted_zones: accepted, requests: class.shape.requests.clone(), pending: group.pods.len() }
 }
 
-/// Thinks of a node for a fill, and takes its pods out of the demand.
+/// Opens a node for a fill, and removes its pods from their groups.
 fn open_filled(state: &mut SchedulingState, pool: usize, (candidate, fill): (usize, &Fill), groups: &mut [PodGroup]) {
     let taken: Vec<(usize, usize)> = fill.taken.iter().copied().enumerate().filter(|(_, taken)| *taken > 0).collect();
     let classes: Vec<PodClassId> = taken.iter().map(|(d, _)| groups[*d].relaxation.required_only).collect();
     let root = state.open.candidate_sets.root(pool);
     let Some(node) = open_candidate(state, root, (candidate, fill.zones), &classes) else { return };
     let best = state.open.nodes[node].candidate;
-    for ((demand, pods), class) in taken.into_iter().zip(classes) {
-        let set_id = state.open.nodes[node].candidate_set;
+    for ((group, pods), class) in taken.into_iter().zip(classes) {
+        let candidate_set = state.open.nodes[node].candidate_set;
         let pod_addition = state.pin_domains(
             node,
-            PodAddition { added_cost: 0, utilization: 0, candidate_set: set_id, candidate: best },
+            PodAddition { added_cost: 0, utilization: 0, candidate_set, candidate: best },
             class,
         );
         state.open.add_pods(node, pod_addition, state.constraints.pod_needs(class), pods as u32);
         state.count_on_open(node, class, pods as u32);
-        let bound = groups[demand].pods.drain(..pods);
+        let bound = groups[group].pods.drain(..pods);
         state.placed.extend(bound.map(|pod| (pod, class, NodeRef::Open(node))));
     }
 }
 
-/// Opens a node that is a candidate of a candidate set in some zones, and that may become whatever suits pods of these
-/// classes. The candidate suits all of them: whoever filled it has seen to it.
+/// Opens a node as a candidate of a candidate set in some zones, narrowed to what is compatible with these pod classes.
+/// The candidate must be compatible with all of them.
 pub(crate) fn open_candidate(
     state: &mut SchedulingState,
-    from: CandidateSetId,
+    base: CandidateSetId,
     (candidate, zones): (usize, u32),
     classes: &[PodClassId],
 ) -> Option<OpenNodeId> {
     let filters = classes.iter().map(|class| Narrowing::Filter(state.constraints.classes.get(*class).filter));
     let mut by = filters.chain([Narrowing::Zones(zones)]);
-    let set_id = by.try_fold(from, |set_id, by| {
-        state.open.candidate_sets.narrow(set_id, by, state.constraints.filters_and_keys())
-    })?;
-    Some(state.open.open(set_id, candidate as CandidateIndex, state.constraints.pod_needs(*classes.first()?)))
+    let set =
+        by.try_fold(base, |set, by| state.open.candidate_sets.narrow(set, by, state.constraints.filters_and_keys()))?;
+    Some(state.open.open(set, candidate as CandidateIndex, state.constraints.pod_needs(*classes.first()?)))
 }

@@ -1,4 +1,4 @@
-//! Packing of pods that ask nothing of each other onto new nodes, at the lowest cost.
+//! Packing of pods without topology constraints onto new nodes, at the lowest cost.
 
 pub(crate) mod fill;
 pub(crate) mod greedy;

@@ -1,7 +1,7 @@
 //! Pod classes: pods with equal scheduling constraints, one class for each relaxation step.
 //!
-//! A pod class is all that matters about a pod's place. What a pod prefers makes further classes of it, one for each
-//! step of relaxation: the first asks for all that is preferred, the last for nothing that is not required.
+//! A pod class is everything that affects the placement of a pod. Preferences make further classes, one for each
+//! relaxation step: the first requires all preferences, the last none.
 
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::{Pod, PodShape};
@@ -15,26 +15,26 @@ use std::sync::Arc;
 /// Index of a pod class.
 pub(crate) type PodClassId = usize;
 
-/// What pods that are placed alike ask for.
+/// Requirements of pods that are placed alike.
 #[derive(Debug)]
 pub(crate) struct PodClass {
-    /// With what is asked for; what is preferred and asked for here stands with what is required.
+    /// The shape, with the preferences of this step as requirements.
     pub(crate) shape: Arc<PodShape>,
     pub(crate) filter: NodeFilterId,
     /// Data disks that are attached to its node.
     pub(crate) disks: u32,
-    /// What more there is to say of its volumes.
+    /// Its other volumes.
     pub(crate) tracked_volumes: Option<Arc<TrackedVolumes>>,
 }
 
-/// What pods have in common that are placed alike.
+/// Pods with equal keys are placed alike.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PodClassKey {
     pub(crate) shape: Arc<PodShape>,
     pub(crate) volumes: PodVolumes,
 }
 
-/// Pod classes by number.
+/// Pod classes by index.
 #[derive(Debug, Default)]
 pub(crate) struct PodClasses {
     classes: Vec<PodClass>,
@@ -44,21 +44,21 @@ pub(crate) struct PodClasses {
 /// The pod classes of one shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Relaxation {
-    /// What is required and nothing else: for nodes that exist, where kube-scheduler asks for no more.
+    /// Without preferences: for existing nodes, where only kube-scheduler weighs them.
     pub(crate) required_only: PodClassId,
-    /// For new nodes, in the order in which they are tried; the last is the bare one.
+    /// For new nodes, in the order in which they are tried; the last is `required_only`.
     pub(crate) steps: Arc<[PodClassId]>,
 }
 
-/// What a pod class was made of.
+/// The pods that a class was created for.
 pub(crate) struct ClassOrigin<'k> {
-    /// With all that is preferred.
+    /// With all preferences.
     pub(crate) shape: &'k PodShape,
     pub(crate) volumes: &'k PodVolumes,
     pub(crate) relaxation: &'k Relaxation,
 }
 
-/// Waiting pods of one shape.
+/// Pending pods of one shape.
 #[derive(Debug)]
 pub(crate) struct PodGroup {
     pub(crate) relaxation: Relaxation,
@@ -70,7 +70,7 @@ impl PodClasses {
         &self.classes[class]
     }
 
-    /// What a pod class was made of. One look at each shape: for those who tell of a plan, not for those who make it.
+    /// The origin of a pod class. Linear in the number of shapes: only for explanations.
     pub(crate) fn origin(&self, class: PodClassId) -> Option<ClassOrigin<'_>> {
         let mut known = self.by_key.iter();
         let (PodClassKey { shape, volumes }, relaxation) = known.find(|(_, known)| known.steps.contains(&class))?;
@@ -81,7 +81,7 @@ impl PodClasses {
         &self.classes[class].shape.requests
     }
 
-    /// The classes of pods with one key; `avoids` says that some pool has a PreferNoSchedule taint that they do not
+    /// The classes of pods with one key; `avoids` is true when some pool has a PreferNoSchedule taint that they do not
     /// tolerate. `register` is called for each new class: with its shape at that step of relaxation, and the pod's own.
     pub(crate) fn classes_of(
         &mut self,
@@ -94,23 +94,23 @@ impl PodClasses {
             return known.clone();
         }
         let PodClassKey { shape, volumes } = &key;
-        let mut numbers = Vec::new();
+        let mut steps = Vec::new();
         for RelaxationStep { shape: step, avoid_prefer_no_schedule: avoids } in relaxation_steps(shape, avoids) {
             register(&step, shape);
-            numbers.push(self.classes.len());
+            steps.push(self.classes.len());
             let filter =
                 NodeFilter { avoid_prefer_no_schedule: avoids, ..NodeFilter::of(&step, &volumes.alternatives) };
-            let (disks, more) = (volumes.disks, volumes.tracked.clone());
-            self.classes.push(PodClass { shape: step, filter: filters.intern(filter), disks, tracked_volumes: more });
+            let (disks, tracked_volumes) = (volumes.disks, volumes.tracked.clone());
+            self.classes.push(PodClass { shape: step, filter: filters.intern(filter), disks, tracked_volumes });
         }
-        let required_class = numbers.last().copied().unwrap_or_default();
-        let relaxation = Relaxation { required_only: required_class, steps: numbers.into() };
+        let required_only = steps.last().copied().unwrap_or_default();
+        let relaxation = Relaxation { required_only, steps: steps.into() };
         self.by_key.insert(key, relaxation.clone());
         relaxation
     }
 }
 
-/// By what larger pods come first; of equals it is told by what they ask for, never by where in memory that is.
+/// Sort key: larger pods first, then by content, never by address.
 pub(crate) fn largest_first(shape: &Arc<PodShape>) -> impl Ord + use<> {
     let r = &shape.requests;
     (Reverse(r.extended.len()), Reverse(r.cpu_millis), Reverse(r.memory), Arc::clone(shape))

@@ -5,22 +5,22 @@ use crate::model::requirements::Requirements;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of a filter among [`NodeFilters`].
+/// Index of a filter among [`NodeFilters`].
 pub(crate) type NodeFilterId = usize;
 
-/// Labels that the node must have, and taints that it may have.
+/// Labels that a node must have, and taints that it may have.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeFilter {
     pub(crate) selector: Requirements,
-    /// Of each list one must hold: the terms of node affinity, and those of each volume.
+    /// One of each list must hold: the terms of node affinity, and those of the volumes.
     pub(crate) alternatives: Vec<Vec<Requirements>>,
     pub(crate) tolerations: Vec<Toleration>,
-    /// Taints with `PreferNoSchedule` keep pods away like any other.
+    /// `PreferNoSchedule` taints must be tolerated too.
     pub(crate) avoid_prefer_no_schedule: bool,
 }
 
 impl NodeFilter {
-    /// What a pod asks for; its volumes ask for one of `volumes`, if there are any.
+    /// The filter of a pod; its volumes require one of `volumes`, if there are any.
     pub(crate) fn of(shape: &PodShape, volumes: &[Requirements]) -> Self {
         let lists = [shape.alternatives.as_slice(), volumes];
         let alternatives = lists.into_iter().filter(|list| !list.is_empty()).map(<[_]>::to_vec).collect();
@@ -32,11 +32,11 @@ impl NodeFilter {
         }
     }
 
-    /// The nodes that a spread constraint of a pod counts. `None` is all.
+    /// The filter of a spread constraint by its node inclusion policies. `None` counts all nodes.
     pub(crate) fn for_spread(shape: &PodShape, spread: &Spread) -> Option<Self> {
         const ANY: Toleration = Toleration { key: None, value: None, effect: None };
-        let asks = spread.honors_affinity && !(shape.selector.is_empty() && shape.alternatives.is_empty());
-        if !asks && !spread.honors_taints {
+        let has_affinity = spread.honors_affinity && !(shape.selector.is_empty() && shape.alternatives.is_empty());
+        if !has_affinity && !spread.honors_taints {
             return None;
         }
         let mut filter = Self::of(shape, &[]);
@@ -50,8 +50,7 @@ impl NodeFilter {
         Some(filter)
     }
 
-    /// All that is asked of labels whichever of its alternatives a node has: where there is only one there is no
-    /// alternative.
+    /// Requirements that hold regardless of alternatives: the selector, and lists with a single term.
     pub(crate) fn unconditional(&self) -> impl Iterator<Item = &Requirements> {
         let only = self.alternatives.iter().filter_map(|list| match list.as_slice() {
             [only] => Some(only),
@@ -60,18 +59,18 @@ impl NodeFilter {
         std::iter::once(&self.selector).chain(only)
     }
 
-    /// True when a node with these labels and taints is let through.
+    /// True when a node with these labels and taints matches.
     pub(crate) fn accepts(&self, labels: &Labels, taints: &[Taint]) -> bool {
         self.accepts_labels(labels) && self.untolerated(taints).is_none()
     }
 
-    /// True when a node with these labels has what is asked for.
+    /// True when a node with these labels matches; taints are ignored.
     pub(crate) fn accepts_labels(&self, labels: &Labels) -> bool {
         self.selector.satisfied_by(labels)
-            && self.alternatives.iter().all(|list| list.iter().any(|asked| asked.satisfied_by(labels)))
+            && self.alternatives.iter().all(|list| list.iter().any(|term| term.satisfied_by(labels)))
     }
 
-    /// The first taint that keeps the pod away.
+    /// The first taint that the pod does not tolerate.
     pub(crate) fn untolerated<'t>(&self, taints: &'t [Taint]) -> Option<&'t Taint> {
         let mut hard = taints
             .iter()
@@ -80,25 +79,25 @@ impl NodeFilter {
     }
 }
 
-/// Filters by number: equal ones have one.
+/// Interned filters: equal ones have one index.
 #[derive(Debug, Default)]
 pub(crate) struct NodeFilters {
-    numbers: BTreeMap<Arc<NodeFilter>, NodeFilterId>,
+    ids: BTreeMap<Arc<NodeFilter>, NodeFilterId>,
     all: Vec<Arc<NodeFilter>>,
 }
 
 impl NodeFilters {
     pub(crate) fn intern(&mut self, filter: NodeFilter) -> NodeFilterId {
-        if let Some(number) = self.numbers.get(&filter) {
-            return *number;
+        if let Some(id) = self.ids.get(&filter) {
+            return *id;
         }
-        let (filter, number) = (Arc::new(filter), self.all.len());
+        let (filter, id) = (Arc::new(filter), self.all.len());
         self.all.push(Arc::clone(&filter));
-        self.numbers.insert(filter, number);
-        number
+        self.ids.insert(filter, id);
+        id
     }
 
-    pub(crate) fn get(&self, number: NodeFilterId) -> &Arc<NodeFilter> {
-        &self.all[number]
+    pub(crate) fn get(&self, id: NodeFilterId) -> &Arc<NodeFilter> {
+        &self.all[id]
     }
 }

@@ -1,40 +1,39 @@
 //! Preference relaxation, step by step as in Karpenter's `preferences.go`.
 //!
-//! The steps are Karpenter's (`preferences.go`): a preference is asked for until no node can be had for it, then the
-//! heaviest is dropped, affinity to pods first, then anti-affinity, labels of nodes, spreading, and at last taints that
-//! say `PreferNoSchedule` are put up with.
+//! Preferences are required until no node can be found, then the heaviest is dropped: pod affinity first, then
+//! anti-affinity, node affinity, topology spread, and at last `PreferNoSchedule` taints are tolerated.
 
 use crate::model::cluster::pod::{PodShape, Preferences};
 use crate::model::requirements::Requirements;
 use std::sync::Arc;
 
-/// Most steps of one shape: beyond, all that is left is dropped at once.
+/// Most steps of one shape: after them all remaining preferences are dropped at once.
 const MAX_STEPS: usize = 32;
 
-/// Something that a pod would like.
+/// A preference of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Preference {
-    /// To be near other pods, by this label.
+    /// Preferred pod affinity, by topology key.
     PodAffinity(Arc<str>),
-    /// To be apart from other pods, by this label.
+    /// Preferred pod anti-affinity, by topology key.
     PodAntiAffinity(Arc<str>),
-    /// A node with these labels.
+    /// A preferred node affinity term.
     NodeAffinity(Requirements),
-    /// To be spread, by this label.
+    /// A `ScheduleAnyway` spread constraint, by topology key.
     TopologySpread(Arc<str>),
-    /// No node with a taint that says `PreferNoSchedule`.
+    /// No node with a `PreferNoSchedule` taint.
     PreferNoSchedule,
 }
 
-/// What is asked for in one step.
+/// The requirements of one step.
 pub(crate) struct RelaxationStep {
     pub(crate) shape: Arc<PodShape>,
-    /// Taints with `PreferNoSchedule` keep it away too.
+    /// `PreferNoSchedule` taints must be tolerated too.
     pub(crate) avoid_prefer_no_schedule: bool,
 }
 
-/// The shape with all that it prefers, with less and less of it, and last with what it requires alone. `avoids` says that
-/// some pool has a taint that it would rather not put up with.
+/// The shape with all preferences, then with fewer and fewer, and last without any. `avoid_prefer_no_schedule` is true
+/// when some pool has a `PreferNoSchedule` taint that it does not tolerate.
 pub(crate) fn relaxation_steps(shape: &Arc<PodShape>, avoid_prefer_no_schedule: bool) -> Vec<RelaxationStep> {
     let mut left = shape.preferences.as_deref().cloned().unwrap_or_default();
     let mut steps = Vec::new();
@@ -45,18 +44,18 @@ pub(crate) fn relaxation_steps(shape: &Arc<PodShape>, avoid_prefer_no_schedule: 
         });
         drop_first_preference(&mut left);
     }
-    let required_class = match shape.preferences {
+    let required_shape = match shape.preferences {
         None => Arc::clone(shape),
         Some(_) => Arc::new(PodShape { preferences: None, ..PodShape::clone(shape) }),
     };
     if avoid_prefer_no_schedule {
-        steps.push(RelaxationStep { shape: Arc::clone(&required_class), avoid_prefer_no_schedule });
+        steps.push(RelaxationStep { shape: Arc::clone(&required_shape), avoid_prefer_no_schedule });
     }
-    steps.push(RelaxationStep { shape: required_class, avoid_prefer_no_schedule: false });
+    steps.push(RelaxationStep { shape: required_shape, avoid_prefer_no_schedule: false });
     steps
 }
 
-/// Drops the preference that is given up first.
+/// Drops the first preference in the order of relaxation.
 fn drop_first_preference(left: &mut Preferences) {
     if !left.near.is_empty() {
         left.near.remove(0);
@@ -69,22 +68,22 @@ fn drop_first_preference(left: &mut Preferences) {
     }
 }
 
-/// The shape with these preferences as if they were required; of those for labels of nodes the heaviest alone.
+/// The shape with these preferences as requirements; of node affinity only the heaviest term.
 fn with_preferences_required(shape: &PodShape, preferences: &Preferences) -> PodShape {
-    let mut asking = PodShape { preferences: None, ..shape.clone() };
+    let mut required = PodShape { preferences: None, ..shape.clone() };
     if let Some((_, node)) = preferences.node.first() {
-        asking.selector.add_all(node);
+        required.selector.add_all(node);
     }
     if !preferences.near.is_empty() || !preferences.apart.is_empty() {
-        let affinity = asking.affinity.get_or_insert_default();
+        let affinity = required.affinity.get_or_insert_default();
         affinity.near.extend(preferences.near.iter().map(|(_, term)| term.clone()));
         affinity.apart.extend(preferences.apart.iter().map(|(_, term)| term.clone()));
     }
-    asking.spread.extend(preferences.spread.iter().cloned());
-    asking
+    required.spread.extend(preferences.spread.iter().cloned());
+    required
 }
 
-/// All that a shape prefers, in the order in which it is given up; `steps` is the number of steps of its relaxation.
+/// All preferences of a shape in the order of relaxation; `steps` is the number of its relaxation steps.
 pub(crate) fn preferences_in_order(shape: &PodShape, steps: usize) -> Vec<Preference> {
     let preferences = shape.preferences.as_deref().cloned().unwrap_or_default();
     let Preferences { node, near, apart, spread } = preferences;
@@ -92,23 +91,23 @@ pub(crate) fn preferences_in_order(shape: &PodShape, steps: usize) -> Vec<Prefer
     let apart = apart.into_iter().map(|(_, term)| Preference::PodAntiAffinity(term.topology_key));
     let node = node.into_iter().map(|(_, labels)| Preference::NodeAffinity(labels));
     let spread = spread.into_iter().map(|spread| Preference::TopologySpread(spread.topology_key));
-    let mut wishes: Vec<Preference> = near.chain(apart).chain(node).chain(spread).collect();
-    // One step for each of them, one without any, and one more where some pool has such a taint.
-    let avoids = steps > wishes.len().min(MAX_STEPS) + 1;
-    wishes.extend(avoids.then_some(Preference::PreferNoSchedule));
-    wishes
+    let mut ordered: Vec<Preference> = near.chain(apart).chain(node).chain(spread).collect();
+    // One step per preference, one without any, and one more where some pool has such a taint.
+    let avoids = steps > ordered.len().min(MAX_STEPS) + 1;
+    ordered.extend(avoids.then_some(Preference::PreferNoSchedule));
+    ordered
 }
 
-/// What is not asked for in a step of the relaxation of a shape, of so many.
+/// Preferences that are relaxed in a step of a shape, of `steps` steps.
 pub(crate) fn relaxed_preferences(shape: &PodShape, step: usize, steps: usize) -> Vec<Preference> {
-    let mut wishes = preferences_in_order(shape, steps);
-    let preferences = wishes.iter().filter(|wish| **wish != Preference::PreferNoSchedule).count();
-    // The last step asks for nothing; after the most that are tried one by one, all others go at once.
-    let given_up = match step {
-        _ if step + 1 >= steps => wishes.len(),
+    let mut relaxed = preferences_in_order(shape, steps);
+    let preferences = relaxed.iter().filter(|preference| **preference != Preference::PreferNoSchedule).count();
+    // The last step has no preferences; after `MAX_STEPS` all others are relaxed at once.
+    let count = match step {
+        _ if step + 1 >= steps => relaxed.len(),
         _ if step >= MAX_STEPS => preferences,
         step => step.min(preferences),
     };
-    wishes.truncate(given_up);
-    wishes
+    relaxed.truncate(count);
+    relaxed
 }

@@ -1,8 +1,8 @@
 //! Volume limits per CSI driver (kube-scheduler's NodeVolumeLimits).
 //!
-//! As kube-scheduler has it (NodeVolumeLimits), a node takes so many volumes of each CSI driver, and one that several of
-//! its pods have is attached once. Mostly a pod has data disks of Azure that nobody else has: those are a number. What
-//! else there is stands beside it, and pods that have it are placed one at a time.
+//! A node can attach a limited number of volumes per CSI driver, and a volume that several of its pods share is
+//! attached once. Most pods have only exclusive Azure data disks: those are just a number. All other volumes are
+//! tracked, and pods that have them are placed one at a time.
 
 use crate::model::cluster::pod::Pod;
 use crate::model::cluster::volume::DISK_DRIVER;
@@ -15,72 +15,72 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Number of a claim that several pods have.
+/// Index of a claim that several pods share.
 pub(crate) type SharedVolumeId = u32;
 
-/// What the volumes of a pod ask of its node.
+/// What the volumes of a pod require of its node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct PodVolumes {
-    /// One of these, if there are any.
+    /// Node affinity terms, of which one must hold, if there are any.
     pub(crate) alternatives: Vec<Requirements>,
-    /// Data disks that must be attached to the node where no pod has them yet.
+    /// Data disks that must be attached to the node, unless another pod shares them.
     pub(crate) disks: u32,
-    /// What more there is to say of its volumes; mostly nothing.
+    /// Its other volumes; mostly none.
     pub(crate) tracked: Option<Arc<TrackedVolumes>>,
 }
 
-/// Volumes that are more than a number of data disks.
+/// Volumes other than exclusive data disks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct TrackedVolumes {
-    /// By driver that limits its volumes, other than the one of Azure's disks: those that nobody else has.
+    /// Exclusive volumes, by driver with a limit other than the Azure disk driver.
     exclusive: BTreeMap<Arc<str>, u32>,
-    /// Those that others have too, by the driver.
+    /// Shared volumes, by driver.
     shared: BTreeMap<Arc<str>, BTreeSet<SharedVolumeId>>,
-    /// Data disks among these that are still to be made: in the zone of the first pod that has them.
+    /// Shared data disks that are not provisioned yet: they will be in the zone of the first pod that uses them.
     pub(crate) unprovisioned: Vec<SharedVolumeId>,
 }
 
-/// What is attached to a node, and what may be.
+/// Attached volumes of a node, and its remaining limits.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct VolumeUsage {
-    /// How many more volumes of each driver, other than the one of Azure's disks; any number where it is not named.
+    /// How many more volumes of each driver, except the Azure disk driver; unlimited where it is not listed.
     remaining: BTreeMap<Arc<str>, i64>,
-    /// Volumes that several pods have and that are there.
+    /// Attached volumes that several pods share.
     shared: BTreeSet<SharedVolumeId>,
 }
 
-/// The volumes of the pods that are to be placed.
+/// The volumes of the pods to place.
 #[derive(Debug, Default)]
 pub(crate) struct VolumeIndex {
-    /// Pods that are to be placed have volumes.
+    /// True when any of them has volumes.
     has_volumes: bool,
-    /// Claims that several pods have.
+    /// Claims that several pods share.
     shared: BTreeMap<ObjectKey, SharedVolumeId>,
-    /// Who has those of them that only one pod may have.
+    /// The pod that holds each ReadWriteOncePod claim among them.
     holders: BTreeMap<ObjectKey, ObjectKey>,
-    /// A new node: it takes no more of other drivers than any node that there is.
+    /// Limits of a new node: per driver the least of any existing node.
     pub(crate) new_node: VolumeUsage,
 }
 
 impl TrackedVolumes {
-    /// Data disks that others have too.
+    /// Shared data disks.
     pub(crate) fn shared_disks(&self) -> u32 {
         self.shared.get(DISK_DRIVER).map_or(0, |shared| shared.len() as u32)
     }
 }
 
 impl VolumeUsage {
-    /// How many of a pod's data disks are there already.
+    /// How many of a pod's data disks are attached already.
     pub(crate) fn attached_shared_disks(&self, tracked: &TrackedVolumes) -> u32 {
         tracked.shared.get(DISK_DRIVER).map_or(0, |shared| shared.intersection(&self.shared).count() as u32)
     }
 
-    /// True when there is room for a pod's volumes, so far as data disks do not decide.
-    pub(crate) fn has_room_for(&self, tracked: &TrackedVolumes) -> bool {
+    /// True when a pod's volumes are within the limits, except those of data disks.
+    pub(crate) fn has_capacity_for(&self, tracked: &TrackedVolumes) -> bool {
         self.exceeded_limit(tracked).is_none()
     }
 
-    /// A driver of which there would be too many volumes, how many, and how many more there may be.
+    /// A driver whose limit is exceeded, how many volumes it needs, and how many more it may attach.
     pub(crate) fn exceeded_limit(&self, tracked: &TrackedVolumes) -> Option<(&Arc<str>, i64, i64)> {
         let mut new = self.remaining.iter().map(|(driver, left)| (driver, self.new_volumes(tracked, driver), *left));
         new.find(|(_, new, left)| *new > 0 && new > left)
@@ -93,7 +93,7 @@ impl VolumeUsage {
         self.shared.extend(tracked.shared.values().flatten());
     }
 
-    /// How many of a pod's volumes of a driver would have to be attached.
+    /// How many of a pod's volumes of a driver must be attached.
     fn new_volumes(&self, tracked: &TrackedVolumes, driver: &str) -> i64 {
         let shared = tracked.shared.get(driver).map_or(0, |shared| shared.difference(&self.shared).count() as i64);
         i64::from(tracked.exclusive.get(driver).copied().unwrap_or(0)) + shared
@@ -108,7 +108,7 @@ impl VolumeIndex {
         }
         let snapshot = input.snapshot;
         let mut users: BTreeMap<ObjectKey, BTreeSet<_>> = BTreeMap::new();
-        // Who has a claim: who runs, and then who goes first.
+        // The holder of a claim: a running pod, else the first in scheduling order.
         let user = |pod: &Pod| (pod.node.is_none(), Reverse(pod.shape.priority), pod.created_at, pod.key.clone());
         for pod in pods {
             for claim in pod.claims() {
@@ -140,7 +140,7 @@ impl VolumeIndex {
         volume_index
     }
 
-    /// What the volumes of a pod ask of its node, as far as nodes differ in it.
+    /// What the volumes of a pod require of its node, where nodes differ in it.
     pub(crate) fn volumes_of(&self, snapshot: &Snapshot, pod: &Pod) -> Result<PodVolumes, VolumeTrouble> {
         if pod.volumes.is_empty() {
             return Ok(PodVolumes::default());
@@ -152,54 +152,57 @@ impl VolumeIndex {
             }
         }
         let disks = needs.disks.get(DISK_DRIVER).map_or(0, |disks| disks.len() as u32);
-        let mut more = TrackedVolumes::default();
+        let mut tracked = TrackedVolumes::default();
         for (driver, claims) in needs.disks {
             let is_disk = &*driver == DISK_DRIVER;
             if !is_disk && !self.new_node.remaining.contains_key(&driver) {
                 continue;
             }
             let shared = claims.iter().filter_map(|claim| Some((claim, *self.shared.get(claim)?)));
-            let unmade = |claim: &ObjectKey| snapshot.volume_claims().get(claim).is_some_and(|c| c.volume.is_none());
-            more.unprovisioned.extend(shared.clone().filter(|(claim, _)| is_disk && unmade(claim)).map(|(_, id)| id));
+            let is_unprovisioned =
+                |claim: &ObjectKey| snapshot.volume_claims().get(claim).is_some_and(|c| c.volume.is_none());
+            tracked
+                .unprovisioned
+                .extend(shared.clone().filter(|(claim, _)| is_disk && is_unprovisioned(claim)).map(|(_, id)| id));
             let shared: BTreeSet<SharedVolumeId> = shared.map(|(_, id)| id).collect();
             let own = (claims.len() - shared.len()) as u32;
             if own > 0 && !is_disk {
-                more.exclusive.insert(Arc::clone(&driver), own);
+                tracked.exclusive.insert(Arc::clone(&driver), own);
             }
             if !shared.is_empty() {
-                more.shared.insert(driver, shared);
+                tracked.shared.insert(driver, shared);
             }
         }
-        let more = (more != TrackedVolumes::default()).then(|| Arc::new(more));
-        Ok(PodVolumes { alternatives: needs.alternatives, disks, tracked: more })
+        let tracked = (tracked != TrackedVolumes::default()).then(|| Arc::new(tracked));
+        Ok(PodVolumes { alternatives: needs.alternatives, disks, tracked })
     }
 
-    /// How many more data disks a node takes, where there is a limit, and what else of volumes there is to say of it; `most` is
-    /// how many data disks the size has that is being made, where one is.
+    /// How many more data disks a node can attach, where there is a limit, and its other volumes; `max_disks` is the
+    /// limit of the size that is being launched, where one is.
     pub(crate) fn node_usage(
         &self,
         snapshot: &Snapshot,
         node: Option<&NodeName>,
-        most: Option<u32>,
+        max_disks: Option<u32>,
     ) -> (Option<i64>, VolumeUsage) {
         if !self.has_volumes {
             return (None, VolumeUsage::default());
         }
-        let held = node.map(|node| disks_on(snapshot, node)).unwrap_or_default();
+        let attached = node.map(|node| disks_on(snapshot, node)).unwrap_or_default();
         let limits = node.and_then(|node| snapshot.attach_limits().get(node));
         let limit = |driver: &str| limits.and_then(|limits| limits.of(driver)).map(i64::from);
-        let left = |driver: &str, limit: i64| limit - held.get(driver).map_or(0, |held| held.len() as i64);
-        let disks = limit(DISK_DRIVER).or_else(|| most.map(i64::from)).map(|limit| left(DISK_DRIVER, limit));
+        let left = |driver: &str, limit: i64| limit - attached.get(driver).map_or(0, |volumes| volumes.len() as i64);
+        let disks = limit(DISK_DRIVER).or_else(|| max_disks.map(i64::from)).map(|limit| left(DISK_DRIVER, limit));
         let others = self.new_node.remaining.iter().filter_map(|(driver, least)| {
-            let limit = limit(driver).or_else(|| most.map(|_| *least))?;
+            let limit = limit(driver).or_else(|| max_disks.map(|_| *least))?;
             Some((Arc::clone(driver), left(driver, limit)))
         });
-        let shared = held.values().flatten().filter_map(|claim| self.shared.get(claim).copied());
+        let shared = attached.values().flatten().filter_map(|claim| self.shared.get(claim).copied());
         (disks, VolumeUsage { remaining: others.collect(), shared: shared.collect() })
     }
 }
 
-/// The least that any node takes of each driver but the one of Azure's disks, which sizes tell.
+/// The least limit of any node per driver, except the Azure disk driver, whose limit depends on the size.
 fn min_driver_limits(snapshot: &Snapshot) -> BTreeMap<Arc<str>, i64> {
     let mut least = BTreeMap::new();
     let limits = snapshot.attach_limits().values().flat_map(|node| node.limits.iter());

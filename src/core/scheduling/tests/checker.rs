@@ -86,7 +86,7 @@ impl<'a> ResultChecker<'a> {
     }
 
     fn free_resources(&self, node: &Node) -> Resources {
-        self.running(node).fold(node.allocatable.clone(), |room, pod| room.minus(&pod.shape.requests))
+        self.running(node).fold(node.allocatable.clone(), |free, pod| free.minus(&pod.shape.requests))
     }
 
     fn nodes_hold(&self) {
@@ -142,7 +142,7 @@ impl<'a> ResultChecker<'a> {
             let pool = self.pool(&node.pool);
             let placed: Vec<&Arc<Pod>> = node.pods.iter().collect();
             assert!(!node.offerings.is_empty());
-            assert!(node.offerings.is_sorted_by_key(|o| o.price), "dearer first");
+            assert!(node.offerings.is_sorted_by_key(|o| o.price), "cheapest first");
             for offering in &node.offerings {
                 assert!(
                     pool.requirements.satisfied_by(&self.node_labels(&offering.key, pool)),
@@ -167,7 +167,7 @@ impl<'a> ResultChecker<'a> {
         keys.map(|key| amount(&self.find(&key).0.capacity, name)).max().unwrap_or(0)
     }
 
-    /// What a pool uses of a resource at the most: whatever is launched for what is planned.
+    /// The most that a pool can use of a resource, whichever planned offerings are launched.
     fn pool_use(&self, pool: &NodePool, name: &str) -> i64 {
         let mine = |c: &&Arc<Claim>| c.spec.pool.as_ref() == Some(&pool.name);
         let claims: i64 = self
@@ -202,7 +202,7 @@ impl<'a> ResultChecker<'a> {
         }
     }
 
-    /// Zone and labels of where a placed pod goes.
+    /// The zone of a placed pod's node.
     fn zone_of(&self, target: &Target) -> Option<Zone> {
         match target {
             Target::Node(name) => Zone::new(self.snapshot.nodes().get(name)?.label(labels::ZONE)?).ok(),
@@ -215,7 +215,8 @@ impl<'a> ResultChecker<'a> {
         }
     }
 
-    /// True when a placed pod's node has the labels that a shape asks for: others are no domains of its constraints.
+    /// True when a placed pod's node has the labels that a shape requires: other nodes are no domains of its
+    /// constraints.
     fn matches_labels(&self, shape: &PodShape, target: &Target) -> bool {
         match target {
             Target::Node(name) => shape.accepts_labels(&self.snapshot.nodes().get(name).unwrap().labels),
@@ -232,8 +233,8 @@ impl<'a> ResultChecker<'a> {
         }
     }
 
-    /// Pods per zone that a constraint counts: those that run, and those that are placed, on nodes whose labels suit the
-    /// shape. Zones are those with such a node, and those that get a pod.
+    /// Pods per zone that a constraint counts: those that run, and those that are placed, on nodes whose labels suit
+    /// the shape. Zones are those with such a node, and those that get a pod.
     fn spread_counts(&self, shape: &PodShape, spread: &Spread) -> BTreeMap<Zone, i64> {
         let counted = |p: &Pod| p.shape.namespace == shape.namespace && spread.selector.satisfied_by(&p.shape.labels);
         let mut counts = BTreeMap::new();
@@ -283,11 +284,11 @@ impl<'a> ResultChecker<'a> {
             for pod in placed.iter().filter(host) {
                 for spread in pod.shape.spread.iter().filter(|s| &*s.topology_key == labels::HOSTNAME) {
                     // Those with the lesser cap may have come first, and pods without a constraint last.
-                    let alike = |p: &&&Arc<Pod>| spread.selector.satisfied_by(&p.shape.labels);
-                    let alike_placed: Vec<_> = placed.iter().filter(host).filter(alike).collect();
-                    let most = alike_placed.iter().map(|p| cap(p)).max().unwrap_or(0);
-                    let here = alike_placed.len() + bound.iter().filter(alike).count();
-                    assert!(here <= most, "{here} pods like {} on {target:?}", pod.key);
+                    let selected = |p: &&&Arc<Pod>| spread.selector.satisfied_by(&p.shape.labels);
+                    let selected_placed: Vec<_> = placed.iter().filter(host).filter(selected).collect();
+                    let most = selected_placed.iter().map(|p| cap(p)).max().unwrap_or(0);
+                    let count = selected_placed.len() + bound.iter().filter(selected).count();
+                    assert!(count <= most, "{count} pods like {} on {target:?}", pod.key);
                 }
             }
         }
@@ -339,23 +340,25 @@ impl<'a> ResultChecker<'a> {
         }
     }
 
-    /// A pod that asks nothing of others is left only where no node has room, and no pool an offering within limits.
+    /// A pod without pod constraints is unschedulable only where no node has capacity, and no pool an offering within
+    /// limits.
     fn no_pod_is_unschedulable_without_reason(&self) {
         for pod in self.result.unschedulable.iter().flat_map(|u| &u.pods).filter(|p| self.has_no_pod_constraints(p)) {
             for node in self.snapshot.nodes().values().filter(|n| self.usable(n)) {
                 let placed = self.placed_on(&Target::Node(node.name.clone()));
-                let room = placed.iter().fold(self.free_resources(node), |room, p| room.minus(&p.shape.requests));
-                let fits = pod.shape.requests.fits(&room)
+                let free = placed.iter().fold(self.free_resources(node), |free, p| free.minus(&p.shape.requests));
+                let fits = pod.shape.requests.fits(&free)
                     && pod.shape.accepts_labels(&node.labels)
                     && pod.shape.untolerated(&node.taints).is_none();
                 assert!(!fits, "{} would fit on {}", pod.key, node.name);
             }
-            // Pods that their spread takes back give up room within limits too late for others: the next pass's.
+            // Pods that spread constraints reject free capacity within limits too late for others: the next pass uses
+            // it.
             let taken_back = self
                 .result
                 .unschedulable
                 .iter()
-                .any(|u| u.reasons.iter().any(|(_, why)| *why == UnschedulableReason::TopologySpread));
+                .any(|u| u.reasons.iter().any(|(_, reason)| *reason == UnschedulableReason::TopologySpread));
             let open = |p: &&Arc<NodePool>| !taken_back && pod.shape.untolerated(&p.taints).is_none();
             for pool in self.snapshot.pools().values().filter(open) {
                 self.no_offering_alone(pod, pool);
@@ -363,7 +366,7 @@ impl<'a> ResultChecker<'a> {
         }
     }
 
-    /// True when nothing but room and labels decides where a pod goes.
+    /// True when only capacity and labels decide where a pod goes.
     fn has_no_pod_constraints(&self, pod: &Pod) -> bool {
         let keeps_away = |other: &Arc<Pod>| {
             let terms = other.shape.affinity.iter().flat_map(|affinity| &affinity.apart);
@@ -410,7 +413,7 @@ fn check(snapshot: &Snapshot, waiting: &[Arc<Pod>], outcome: &SchedulingResult) 
     judge.no_pod_is_unschedulable_without_reason();
 }
 
-/// What an outcome comes to, without the order of its parts.
+/// The summary of a result, without the order of its parts.
 fn summary(outcome: &SchedulingResult) -> (BTreeMap<ObjectKey, Target>, &[NewNode], usize) {
     let placements = outcome.placements.iter().map(|p| (p.pod.clone(), p.target.clone())).collect();
     (placements, &outcome.new_nodes, outcome.unschedulable_pods())

@@ -9,15 +9,15 @@ use crate::scheduling::tests::solve;
 
 const SIZES: [&str; 4] = ["Standard_D2s_v5", "Standard_D4s_v5", "Standard_D8s_v5", "Standard_E4s_v5"];
 
-/// The lowest price of nodes that hold so many pods, node by node: every way to write the number as a sum.
-fn brute_force_minimum(rooms: &[(i64, i64)], pods: i64) -> Option<i64> {
+/// The lowest price of nodes that hold this many pods, over all ways to split the number.
+fn brute_force_minimum(capacities: &[(i64, i64)], pods: i64) -> Option<i64> {
     if pods <= 0 {
         return Some(0);
     }
-    rooms
+    capacities
         .iter()
-        .filter(|(room, _)| *room > 0)
-        .filter_map(|(room, price)| Some(price + brute_force_minimum(rooms, pods - room)?))
+        .filter(|(capacity, _)| *capacity > 0)
+        .filter_map(|(capacity, price)| Some(price + brute_force_minimum(capacities, pods - capacity)?))
         .min()
 }
 
@@ -30,7 +30,7 @@ fn equal_pods_cost_little_more_than_the_optimum() {
     for cpu in [200, 700, 900, 1000, 1300, 1700, 1900, 2500, 3100, 3700, 5000, 7000] {
         for gib in [1, 2, 4, 5, 7, 11, 14, 20] {
             let request = Resources { pods: 1, ..Resources::cpu_memory(cpu, gib << 30) };
-            let rooms: Vec<(i64, i64)> = SIZES
+            let capacities: Vec<(i64, i64)> = SIZES
                 .iter()
                 .map(|size| {
                     let instance = types.iter().find(|t| t.facts.name.as_str() == *size).unwrap();
@@ -38,16 +38,16 @@ fn equal_pods_cost_little_more_than_the_optimum() {
                     (request.copies_that_fit(&instance.allocatable).unwrap(), price)
                 })
                 .collect();
-            let Some(single) = brute_force_minimum(&rooms, 1) else { continue };
+            let Some(single) = brute_force_minimum(&capacities, 1) else { continue };
             for count in 1..=6 {
                 let outcome = solve(&snapshot, &pods("p", shape("a", cpu, gib), count));
                 assert_eq!(outcome.unschedulable_pods(), 0, "{count} pods of {cpu}m and {gib} GiB");
                 let price: i64 = outcome.new_nodes.iter().map(|n| n.offerings[0].price.nanos()).sum();
                 assert!(
                     price <= single * count as i64,
-                    "{count} pods of {cpu}m and {gib} GiB: dearer than a node each"
+                    "{count} pods of {cpu}m and {gib} GiB: more expensive than a node each"
                 );
-                let ratio = price * 1000 / brute_force_minimum(&rooms, count as i64).unwrap();
+                let ratio = price * 1000 / brute_force_minimum(&capacities, count as i64).unwrap();
                 worst = worst.max((ratio, format!("{count} pods of {cpu}m and {gib} GiB")));
                 all += 1;
                 equal += i32::from(ratio == 1000);

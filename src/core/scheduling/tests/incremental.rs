@@ -22,13 +22,13 @@ fn incremental_scheduler(
     })
 }
 
-/// A simulation's place for its only pod, as far as both can name it.
+/// A simulation's placement of its only pod, as far as both can name it.
 fn target_name(outcome: &SchedulingResult) -> String {
     match outcome.placements.first().map(|p| &p.target) {
         Some(Target::Node(name)) => format!("node {name}"),
         Some(Target::Claim(name)) => format!("claim {name}"),
         Some(Target::New(_)) => format!("new {} {:?}", outcome.new_nodes[0].pool, outcome.new_nodes[0].offerings[0]),
-        None => format!("nowhere {:?}", outcome.unschedulable[0].reasons),
+        None => format!("unschedulable {:?}", outcome.unschedulable[0].reasons),
     }
 }
 
@@ -36,8 +36,8 @@ fn placement_name(found: &Result<Placement, Unschedulable>) -> String {
     match found {
         Ok(Placement::Node(name)) => format!("node {name}"),
         Ok(Placement::Claim(name)) => format!("claim {name}"),
-        Ok(Placement::New(bought)) => format!("new {} {:?}", bought.pool, bought.cheapest),
-        Err(nowhere) => format!("nowhere {:?}", nowhere.reasons),
+        Ok(Placement::New(planned)) => format!("new {} {:?}", planned.pool, planned.cheapest),
+        Err(error) => format!("unschedulable {:?}", error.reasons),
     }
 }
 
@@ -48,11 +48,11 @@ fn one_pod_goes_where_schedule_puts_it() {
         let (snapshot, pods) = random_cluster(seed);
         let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
         let none = Default::default();
-        let mut standing = incremental_scheduler(&snapshot, &available_offerings, &none);
+        let mut scheduler = incremental_scheduler(&snapshot, &available_offerings, &none);
         for pod in &pods {
             let outcome = solve(&snapshot, std::slice::from_ref(pod));
-            let found = standing.find(pod);
-            // A zone with no room for the limits is not the end here: the next one is tried.
+            let found = scheduler.find(pod);
+            // If limits forbid a zone, the incremental scheduler tries the next one.
             if outcome.placements.is_empty() && !pod.shape.spread.is_empty() {
                 continue;
             }
@@ -73,50 +73,53 @@ fn taken_capacity_is_not_reused_and_limits_hold() {
     snapshot.put_node(node("here", 1, 4));
     let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let none = Default::default();
-    let mut standing = incremental_scheduler(&snapshot, &available_offerings, &none);
+    let mut scheduler = incremental_scheduler(&snapshot, &available_offerings, &none);
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for pod in pods("p", shape("a", 1000, 1), 500) {
-        let found = standing.find(&pod);
-        assert_eq!(placement_name(&standing.find(&pod)), placement_name(&found), "to look takes nothing");
-        if let Ok(spot) = &found {
-            assert!(standing.take(&pod, spot));
+        let found = scheduler.find(&pod);
+        assert_eq!(placement_name(&scheduler.find(&pod)), placement_name(&found), "find takes no capacity");
+        if let Ok(placement) = &found {
+            assert!(scheduler.take(&pod, placement));
         }
         let key = placement_name(&found);
         *counts.entry(key.split(' ').next().unwrap().to_owned()).or_insert(0) += 1;
     }
-    // Four cores here; twice eight, of which a node keeps some for itself, in the pool.
-    assert_eq!(counts, BTreeMap::from([("node".to_owned(), 4), ("new".to_owned(), 14), ("nowhere".to_owned(), 482)]));
+    // Four cores on the node; twice eight, less reserved ones, in the pool.
+    assert_eq!(
+        counts,
+        BTreeMap::from([("node".to_owned(), 4), ("new".to_owned(), 14), ("unschedulable".to_owned(), 482)])
+    );
 }
 
 #[test]
 fn cached_placements_equal_fresh_ones() {
-    let (mut bought, mut at_once, mut asked) = (0, 0, 0);
+    let (mut new_nodes, mut from_cache, mut all) = (0, 0, 0);
     for seed in 1..150 {
         let (snapshot, pods) = random_cluster(seed);
         let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
         let none = Default::default();
-        let mut standing_for_long = incremental_scheduler(&snapshot, &available_offerings, &none);
+        let mut scheduler = incremental_scheduler(&snapshot, &available_offerings, &none);
         let mut taken: Vec<(&Arc<Pod>, Placement)> = Vec::new();
         let mut shapes: BTreeSet<&Arc<PodShape>> = BTreeSet::new();
         for pod in pods.iter().filter(|pod| pod.shape.spread.is_empty()) {
-            let mut anew = incremental_scheduler(&snapshot, &available_offerings, &none);
-            assert!(taken.iter().all(|(pod, spot)| anew.take(pod, spot)));
-            let quick = standing_for_long.find_cached(pod);
-            let found = standing_for_long.find(pod);
-            let same = quick.as_ref().is_none_or(|quick| placement_name(quick) == placement_name(&found));
-            assert!(same && (quick.is_none() || shapes.contains(&pod.shape)), "seed {seed}, {}", pod.key);
+            let mut fresh = incremental_scheduler(&snapshot, &available_offerings, &none);
+            assert!(taken.iter().all(|(pod, placement)| fresh.take(pod, placement)));
+            let cached = scheduler.find_cached(pod);
+            let found = scheduler.find(pod);
+            let same = cached.as_ref().is_none_or(|cached| placement_name(cached) == placement_name(&found));
+            assert!(same && (cached.is_none() || shapes.contains(&pod.shape)), "seed {seed}, {}", pod.key);
             shapes.insert(&pod.shape);
-            asked += 1;
-            at_once += usize::from(quick.is_some());
-            assert_eq!(placement_name(&found), placement_name(&anew.find(pod)), "seed {seed}, {}", pod.key);
-            if let Ok(spot) = found {
-                bought += usize::from(matches!(spot, Placement::New(_)));
-                assert!(standing_for_long.take(pod, &spot));
-                taken.push((pod, spot));
+            all += 1;
+            from_cache += usize::from(cached.is_some());
+            assert_eq!(placement_name(&found), placement_name(&fresh.find(pod)), "seed {seed}, {}", pod.key);
+            if let Ok(placement) = found {
+                new_nodes += usize::from(matches!(placement, Placement::New(_)));
+                assert!(scheduler.take(pod, &placement));
+                taken.push((pod, placement));
             }
         }
     }
-    assert!(bought > 100 && at_once > asked / 2, "{bought} {at_once} {asked}");
+    assert!(new_nodes > 100 && from_cache > all / 2, "{new_nodes} {from_cache} {all}");
 }
 
 #[test]
@@ -127,12 +130,12 @@ fn incremental_spread_alternates_zones() {
     }
     let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let none = Default::default();
-    let mut standing = incremental_scheduler(&snapshot, &available_offerings, &none);
+    let mut scheduler = incremental_scheduler(&snapshot, &available_offerings, &none);
     let even = PodShape { spread: vec![spread(labels::ZONE, "a", 1)], ..shape("a", 1000, 1) };
     let mut nodes = BTreeMap::new();
     for pod in pods("p", even, 9) {
-        let Ok(Placement::Node(name)) = standing.find(&pod) else { panic!("{pod:?}") };
-        assert!(standing.take(&pod, &Placement::Node(name.clone())));
+        let Ok(Placement::Node(name)) = scheduler.find(&pod) else { panic!("{pod:?}") };
+        assert!(scheduler.take(&pod, &Placement::Node(name.clone())));
         *nodes.entry(name.to_string()).or_insert(0) += 1;
     }
     assert_eq!(nodes.values().copied().collect::<Vec<_>>(), [3, 3, 3]);
@@ -143,29 +146,29 @@ fn a_vanished_node_takes_nothing() {
     let snapshot = cluster([pool("general")]);
     let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let none = Default::default();
-    let mut standing = incremental_scheduler(&snapshot, &available_offerings, &none);
+    let mut scheduler = incremental_scheduler(&snapshot, &available_offerings, &none);
     let pod = &pods("p", shape("a", 1000, 1), 1)[0];
-    assert!(!standing.take(pod, &Placement::Node(node("gone", 1, 2).name)));
+    assert!(!scheduler.take(pod, &Placement::Node(node("gone", 1, 2).name)));
 }
 
-/// What would have to change for a pod, in words.
+/// The suggestion for a pod, as text.
 fn suggestion_for(pools: Vec<NodePool>, shape: PodShape) -> String {
     let snapshot = cluster(pools);
     let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
     let none = Default::default();
     let pod = &pods("p", shape, 1)[0];
-    let Err(nowhere) = incremental_scheduler(&snapshot, &available_offerings, &none).find(pod) else {
+    let Err(unschedulable) = incremental_scheduler(&snapshot, &available_offerings, &none).find(pod) else {
         return "fits".to_owned();
     };
-    let Some(remedy) = nowhere.suggestion else { return "none".to_owned() };
-    let words: Vec<String> = remedy
+    let Some(suggestion) = unschedulable.suggestion else { return "none".to_owned() };
+    let words: Vec<String> = suggestion
         .changes
         .iter()
         .map(|change| match change {
             SuggestedChange::AddToleration(taint) => format!("tolerate {}", taint.key),
             SuggestedChange::DropRequirement(key) => format!("drop {key}"),
             SuggestedChange::DropNodeAffinity => "drop affinity".to_owned(),
-            SuggestedChange::LowerRequest(name, most) => format!("ask {name} {most}"),
+            SuggestedChange::LowerRequest(name, most) => format!("request {name} {most}"),
             SuggestedChange::RaiseLimit(name, to) => format!("raise {name} {to}"),
             SuggestedChange::RaiseQuota(short) => short.to_string(),
             SuggestedChange::RaiseReservation(short) => short.to_string(),
@@ -173,7 +176,7 @@ fn suggestion_for(pools: Vec<NodePool>, shape: PodShape) -> String {
             SuggestedChange::AllowLabel(..) | SuggestedChange::MakePreferred(_) => change.to_string(),
         })
         .collect();
-    format!("{}: {}", remedy.pool, words.join(", "))
+    format!("{}: {}", suggestion.pool, words.join(", "))
 }
 
 #[test]
@@ -181,16 +184,16 @@ fn the_suggestion_is_the_smallest_change_in_the_nearest_pool() {
     let d8 = || requirements_in(&[(labels::INSTANCE_TYPE, &["Standard_D8s_v5"])]);
     let taint = |key: &str| Taint { key: Arc::from(key), value: Arc::from(""), effect: TaintEffect::NoSchedule };
     let general = NodePool { requirements: d8(), ..pool("general") };
-    let asks =
+    let requiring =
         |key: &str, value: &str| PodShape { selector: requirements_in(&[(key, &[value])]), ..shape("a", 1000, 1) };
     assert_eq!(suggestion_for(vec![general.clone()], shape("a", 1000, 1)), "fits");
     assert_eq!(suggestion_for(vec![], shape("a", 1000, 1)), "none");
 
     let tainted = NodePool { taints: vec![taint("batch"), taint("night")], ..general.clone() };
     assert_eq!(suggestion_for(vec![tainted], shape("a", 1000, 1)), "general: tolerate batch, tolerate night");
-    assert_eq!(suggestion_for(vec![general.clone()], asks("team", "ml")), "general: drop team");
+    assert_eq!(suggestion_for(vec![general.clone()], requiring("team", "ml")), "general: drop team");
     assert_eq!(
-        suggestion_for(vec![general.clone()], asks(labels::ARCH, "arm64")),
+        suggestion_for(vec![general.clone()], requiring(labels::ARCH, "arm64")),
         format!("general: drop {}", labels::ARCH)
     );
     // Beside the right label in a pool with a taint, a line in the pod is less than doing without the label.
@@ -199,16 +202,16 @@ fn the_suggestion_is_the_smallest_change_in_the_nearest_pool() {
         taints: vec![taint("ml")],
         ..NodePool { requirements: d8(), ..pool("ml") }
     };
-    assert_eq!(suggestion_for(vec![general.clone(), ml.clone()], asks("team", "ml")), "ml: tolerate ml");
+    assert_eq!(suggestion_for(vec![general.clone(), ml.clone()], requiring("team", "ml")), "ml: tolerate ml");
 
-    // What a D8s_v5 leaves for pods is less than its eight cores.
+    // The pod capacity of a D8s_v5 is less than its eight cores.
     let large = suggestion_for(vec![general.clone()], shape("a", 9_000, 1));
-    let most: i64 = large.strip_prefix("general: ask cpu ").unwrap().parse().unwrap();
+    let most: i64 = large.strip_prefix("general: request cpu ").unwrap().parse().unwrap();
     assert!((7_000..8_000).contains(&most), "{large}");
     assert_eq!(suggestion_for(vec![general.clone()], shape("a", most, 1)), "fits");
     let mut gpu = shape("a", 1000, 1);
     gpu.requests.set_extended(crate::fixtures::GPU, 1);
-    assert_eq!(suggestion_for(vec![general.clone()], gpu), format!("general: ask {} 0", crate::fixtures::GPU));
+    assert_eq!(suggestion_for(vec![general.clone()], gpu), format!("general: request {} 0", crate::fixtures::GPU));
 
     let mut limited = general;
     limited.limits.resources.insert(Arc::from("cpu"), 4_000);
@@ -216,5 +219,5 @@ fn the_suggestion_is_the_smallest_change_in_the_nearest_pool() {
     assert_eq!(suggestion_for(vec![limited.clone()], shape("a", 1000, 1)), "general: raise nodes 1, raise cpu 8000");
     limited.limits.nodes = None;
     assert_eq!(suggestion_for(vec![limited.clone(), ml], shape("a", 1000, 1)), "ml: tolerate ml");
-    assert_eq!(suggestion_for(vec![limited], asks("team", "ml")), "general: drop team, raise cpu 8000");
+    assert_eq!(suggestion_for(vec![limited], requiring("team", "ml")), "general: drop team, raise cpu 8000");
 }

@@ -80,7 +80,7 @@ fn an_open_label_gets_the_value_that_a_pod_names() {
         assert_eq!(teams[named], vec![Some(named.to_owned()); 2], "{operator}");
         let any = teams["any"][0].as_deref();
         assert!(any == Some(named) || any == default, "{operator}: {any:?}");
-        // Where nobody names one, it is the default.
+        // Where no pod names one, it is the default.
         let alone = solve(&cluster([open_pool(operator, values)]), &pods("x", shape("any", 1000, 1), 1));
         assert_eq!(alone.new_nodes[0].labels.get(TEAM).map(|v| &**v), default, "{operator}");
     }

@@ -7,7 +7,7 @@ use crate::scheduling::tests::*;
 use crate::scheduling::{ExplainedResult, FilterCriterion, NewNode, explain};
 use proptest::prelude::*;
 
-/// A pool that asks for so many values of a label.
+/// A pool with `minValues` for a label.
 fn pool_with_min_values(name: &str, key: &str, least: u32) -> NodePool {
     let mut pool = pool(name);
     pool.requirements.add(key, Requirement::exists().with_min_values(Some(least)));
@@ -17,14 +17,14 @@ fn pool_with_min_values(name: &str, key: &str, least: u32) -> NodePool {
 fn solve_with_policy(policy: MinValuesPolicy, snapshot: &Snapshot, pods: &[Arc<Pod>]) -> SchedulingResult {
     let available_offerings =
         AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), start()).with_min_values(policy);
-    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let (excluded_nodes, claim_of_pod) = (BTreeSet::new(), BTreeMap::new());
     schedule(
         Input {
             snapshot,
             available: &available_offerings,
-            excluded_nodes: &without,
+            excluded_nodes: &excluded_nodes,
             max_new_nodes: MAX_NEW_NODES,
-            claim_of_pod: &promised,
+            claim_of_pod: &claim_of_pod,
         },
         pods,
     )
@@ -45,7 +45,7 @@ fn sizes(node: &NewNode) -> usize {
 
 #[test]
 fn a_node_keeps_min_values_of_families() {
-    // Filled to the brim nodes of the fixtures would be D, with nothing beside them.
+    // Full nodes of the fixtures would be of family D, without alternatives.
     for least in 2..=4 {
         let snapshot = cluster([pool_with_min_values("general", labels::SKU_FAMILY, least)]);
         let outcome = solve(&snapshot, &pods("p", shape("a", 1000, 3), 20));
@@ -62,27 +62,32 @@ fn unmet_min_values_is_unschedulable_with_its_reason() {
     let snapshot = cluster([pool_with_min_values("general", labels::INSTANCE_TYPE, 40)]);
     let pods = pods("p", shape("a", 1000, 1), 3);
     let outcome = solve(&snapshot, &pods);
-    let why = &outcome.unschedulable[0].reasons;
-    let [(Some(_), UnschedulableReason::MinValues { key, found: 8, required: 40 })] = &why[..] else {
-        panic!("{why:?}")
+    let reasons = &outcome.unschedulable[0].reasons;
+    let [(Some(_), UnschedulableReason::MinValues { key, found: 8, required: 40 })] = &reasons[..] else {
+        panic!("{reasons:?}")
     };
     assert_eq!(&**key, labels::INSTANCE_TYPE);
     assert_eq!(
-        why[0].1.to_string(),
+        reasons[0].1.to_string(),
         "the matching instance types have 8 values of node.kubernetes.io/instance-type, minValues requires 40"
     );
     let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
-    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let (excluded_nodes, claim_of_pod) = (BTreeSet::new(), BTreeMap::new());
     let input = Input {
         snapshot: &snapshot,
         available: &available_offerings,
-        excluded_nodes: &without,
+        excluded_nodes: &excluded_nodes,
         max_new_nodes: 9,
-        claim_of_pod: &promised,
+        claim_of_pod: &claim_of_pod,
     };
-    let told = explain(input, &pods, |_| true);
-    let ExplainedResult::Unschedulable(stuck) = &told.explanations[0].result else { panic!("{told:?}") };
-    assert_eq!(stuck.filter_steps[0].steps.last().map(|step| &step.criterion), Some(&FilterCriterion::MinValues));
+    let explained = explain(input, &pods, |_| true);
+    let ExplainedResult::Unschedulable(unschedulable) = &explained.explanations[0].result else {
+        panic!("{explained:?}")
+    };
+    assert_eq!(
+        unschedulable.filter_steps[0].steps.last().map(|step| &step.criterion),
+        Some(&FilterCriterion::MinValues)
+    );
     let relaxed = solve_with_policy(MinValuesPolicy::BestEffort, &snapshot, &pods);
     assert_eq!(relaxed.unschedulable_pods(), 0);
     // Two of them on one node would leave fewer sizes than one of them has.
@@ -92,7 +97,7 @@ fn unmet_min_values_is_unschedulable_with_its_reason() {
 #[test]
 fn best_effort_keeps_the_values_of_the_first_pod() {
     let snapshot = cluster([pool_with_min_values("general", labels::INSTANCE_TYPE, 40)]);
-    // One such pod fits on 8 sizes, so that each node holds what all 8 hold: three with 1,900m and daemons.
+    // One such pod fits on 8 sizes, so each node holds what all 8 can: three with 1,900m and daemons.
     let outcome = solve_with_policy(MinValuesPolicy::BestEffort, &snapshot, &pods("p", shape("a", 300, 1), 20));
     assert_eq!(outcome.unschedulable_pods(), 0);
     assert!(
@@ -112,7 +117,7 @@ fn unmet_min_values_leave_pods_to_the_next_pool() {
 
 #[test]
 fn min_values_count_within_limits() {
-    // With 8 cores at the most, sizes of 16 are no choice, and none has more than the chosen one.
+    // With a limit of 8 cores, sizes of 16 are excluded, and none has more than the chosen one.
     let limits = Limits { nodes: None, resources: BTreeMap::from([(Arc::from("cpu"), 8_000)]) };
     let pool = NodePool { limits, ..pool_with_min_values("general", labels::INSTANCE_TYPE, 5) };
     let outcome = solve(&cluster([pool]), &pods("p", shape("a", 500, 1), 2));
@@ -148,9 +153,9 @@ proptest! {
         let snapshot = cluster([pool_with_min_values("general", labels::INSTANCE_TYPE, least)]);
         let mut waiting = Vec::new();
         for (n, cpu) in cpu.iter().enumerate() {
-            let mut asked = shape("a", *cpu, 1);
-            asked.spread.extend(spread_by.map(|key| spread(key, "a", 1)));
-            waiting.extend(pods(&format!("p{n}"), asked, 3));
+            let mut pod_shape = shape("a", *cpu, 1);
+            pod_shape.spread.extend(spread_by.map(|key| spread(key, "a", 1)));
+            waiting.extend(pods(&format!("p{n}"), pod_shape, 3));
         }
         let outcome = solve(&snapshot, &waiting);
         for node in &outcome.new_nodes {

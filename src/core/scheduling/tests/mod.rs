@@ -40,14 +40,14 @@ pub(super) fn solve(snapshot: &Snapshot, pods: &[Arc<Pod>]) -> SchedulingResult 
 
 fn solve_with(snapshot: &Snapshot, pods: &[Arc<Pod>], new_nodes: usize) -> SchedulingResult {
     let available_offerings = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), start());
-    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let (excluded_nodes, claim_of_pod) = (BTreeSet::new(), BTreeMap::new());
     schedule(
         Input {
             snapshot,
             available: &available_offerings,
-            excluded_nodes: &without,
+            excluded_nodes: &excluded_nodes,
             max_new_nodes: new_nodes,
-            claim_of_pod: &promised,
+            claim_of_pod: &claim_of_pod,
         },
         pods,
     )
@@ -80,13 +80,13 @@ fn nodes_that_exist_are_filled_before_claims_in_flight_and_those_before_new_node
 
 #[test]
 fn the_heavier_pool_comes_first_even_when_it_is_more_expensive() {
-    let dear = NodePool {
+    let expensive = NodePool {
         weight: 10,
         requirements: requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]),
-        ..pool("dear")
+        ..pool("expensive")
     };
-    let outcome = solve(&cluster([dear, pool("cheap")]), &pods("p", shape("a", 1000, 1), 3));
-    assert!(outcome.new_nodes.iter().all(|n| n.pool.as_str() == "dear"), "{outcome:?}");
+    let outcome = solve(&cluster([expensive, pool("cheap")]), &pods("p", shape("a", 1000, 1), 3));
+    assert!(outcome.new_nodes.iter().all(|n| n.pool.as_str() == "expensive"), "{outcome:?}");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn no_more_new_nodes_than_allowed() {
     let one_each = crate::model::cluster::pod::PodShape { spread: vec![spread(labels::HOSTNAME, "a", 1)], ..one_each };
     let outcome = solve_with(&cluster([pool("general")]), &pods("p", one_each, 5), 2);
     assert_eq!((outcome.new_nodes.len(), outcome.unschedulable_pods()), (2, 3));
-    assert!(outcome.unschedulable[0].reasons.iter().any(|(_, why)| *why == UnschedulableReason::NewNodeLimit));
+    assert!(outcome.unschedulable[0].reasons.iter().any(|(_, reason)| *reason == UnschedulableReason::NewNodeLimit));
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn limits_hold_and_are_named() {
             .unschedulable
             .iter()
             .flat_map(|u| &u.reasons)
-            .all(|(_, why)| *why == UnschedulableReason::LimitsExceeded)
+            .all(|(_, reason)| *reason == UnschedulableReason::LimitsExceeded)
     );
 }
 
@@ -129,7 +129,7 @@ fn a_size_within_limits_is_chosen_though_a_larger_and_cheaper_one_dominates_it()
     small.requirements = sizes;
     let outcome = solve(&cluster([small.clone()]), &pods("p", shape("a", 6000, 4), 1));
     assert_eq!(outcome.unschedulable_pods(), 0);
-    // The more expensive way to buy F8s is beaten by spot D8s, which is too large for the limit.
+    // On-demand F8s is dominated by spot D8s, which is too large for the limit.
     small.limits.resources.insert(Arc::from("memory"), 16 * GIB);
     let mut all = cluster([small]);
     let types: Vec<_> = all.instance_types.values().next().unwrap().iter().cloned().collect();
@@ -151,10 +151,10 @@ fn a_zone_without_a_node_that_suits_the_pods_is_no_domain_of_their_spread() {
     let mut snapshot = cluster([zonal]);
     snapshot.put_node(node("system-2", 2, 2));
     snapshot.put_node(node("system-3", 3, 2));
-    let mut asked = shape("a", 1000, 1);
-    asked.selector = requirements_in(&[("team", &["ml"])]);
-    asked.spread = vec![spread(labels::ZONE, "a", 1)];
-    let outcome = solve(&snapshot, &pods("p", asked, 6));
+    let mut spreading = shape("a", 1000, 1);
+    spreading.selector = requirements_in(&[("team", &["ml"])]);
+    spreading.spread = vec![spread(labels::ZONE, "a", 1)];
+    let outcome = solve(&snapshot, &pods("p", spreading, 6));
     assert_eq!(outcome.unschedulable_pods(), 0, "zones 2 and 3 have no node for team ml: {:?}", outcome.unschedulable);
 }
 
@@ -166,9 +166,9 @@ fn a_zone_whose_only_nodes_are_tainted_is_a_domain_all_the_same() {
     let mut tainted = node("system-2", 2, 8);
     tainted.taints = vec![Taint { key: Arc::from("system"), value: Arc::from(""), effect: TaintEffect::NoSchedule }];
     snapshot.put_node(tainted);
-    let mut asked = shape("a", 1000, 1);
-    asked.spread = vec![spread(labels::ZONE, "a", 1)];
-    let outcome = solve(&snapshot, &pods("p", asked, 3));
+    let mut spreading = shape("a", 1000, 1);
+    spreading.spread = vec![spread(labels::ZONE, "a", 1)];
+    let outcome = solve(&snapshot, &pods("p", spreading, 3));
     assert_eq!(outcome.unschedulable_pods(), 2, "{:?}", outcome.placements);
 }
 
@@ -176,9 +176,9 @@ fn a_zone_whose_only_nodes_are_tainted_is_a_domain_all_the_same() {
 fn pods_of_a_leaving_node_are_not_counted_where_they_are_about_to_leave() {
     let general = pool("general");
     let mut snapshot = cluster([general.clone()]);
-    let mut asked = shape("a", 1000, 1);
-    asked.spread = vec![spread(labels::ZONE, "a", 1)];
-    let asked = Arc::new(asked);
+    let mut spreading = shape("a", 1000, 1);
+    spreading.spread = vec![spread(labels::ZONE, "a", 1)];
+    let spreading = Arc::new(spreading);
     for n in 1..=3 {
         let (mut claim, mut node) =
             crate::fixtures::managed(&format!("c{n}"), &general, offering("Standard_D2s_v5", n, Spot));
@@ -186,10 +186,10 @@ fn pods_of_a_leaving_node_are_not_counted_where_they_are_about_to_leave() {
         if n == 2 {
             claim.deleting_at = Some(start());
         }
-        snapshot.put_pod(running(&format!("p{n}"), &asked, &node));
+        snapshot.put_pod(running(&format!("p{n}"), &spreading, &node));
         crate::fixtures::put(&mut snapshot, (claim, node));
     }
-    let key = running("p2", &asked, &node("x", 1, 1)).key;
+    let key = running("p2", &spreading, &node("x", 1, 1)).key;
     let moving = Arc::clone(snapshot.pods().get(&key).unwrap());
     let outcome = solve(&snapshot, &[moving]);
     assert_eq!(outcome.new_nodes[0].zone(), Some(zone(2)), "zone 2 will be the empty one");
@@ -231,7 +231,7 @@ fn a_system_pod_gets_no_node_of_mode_user() {
     let mut system = shape("a", 1000, 1);
     system.selector = requirements_in(&[(labels::MODE, &["system"])]);
     let outcome = solve(&cluster([pool("general")]), &pods("p", system.clone(), 1));
-    assert_eq!(outcome.unschedulable_pods(), 1, "nodes of a pool that does not ask for mode system are of mode user");
+    assert_eq!(outcome.unschedulable_pods(), 1, "nodes of a pool that does not require mode system are of mode user");
     let mut for_system = pool("system");
     for_system.requirements.add_all(&requirements_in(&[(labels::MODE, &["system"])]));
     let outcome = solve(&cluster([for_system]), &pods("p", system, 1));
@@ -239,7 +239,7 @@ fn a_system_pod_gets_no_node_of_mode_user() {
 }
 
 #[test]
-fn higher_priority_gets_the_last_room() {
+fn higher_priority_gets_the_last_capacity() {
     let mut small = pool("small");
     small.limits.nodes = Some(0);
     let mut snapshot = cluster([small]);
@@ -254,9 +254,9 @@ fn higher_priority_gets_the_last_room() {
 
 #[test]
 fn pods_spread_over_zones_evenly() {
-    let mut asked = shape("a", 1000, 1);
-    asked.spread = vec![spread(labels::ZONE, "a", 1)];
-    let outcome = solve(&cluster([pool("general")]), &pods("p", asked, 9));
+    let mut spreading = shape("a", 1000, 1);
+    spreading.spread = vec![spread(labels::ZONE, "a", 1)];
+    let outcome = solve(&cluster([pool("general")]), &pods("p", spreading, 9));
     assert_eq!(by_zone(&outcome).into_values().collect::<Vec<_>>(), [3, 3, 3]);
 }
 
@@ -276,7 +276,7 @@ fn pods_without_constraints_get_the_default_spread_constraints() {
     let mut snapshot = cluster([pool("general")]);
     let of_set = |pod: &Arc<Pod>| Arc::new(Pod { of_set: true, ..Pod::clone(pod) });
     let pods: Vec<_> = pods("p", shape("a", 500, 1), 6).iter().map(of_set).collect();
-    assert_eq!(by_zone(&solve(&snapshot, &pods)).len(), 1, "one node is cheapest where nobody asks for more");
+    assert_eq!(by_zone(&solve(&snapshot, &pods)).len(), 1, "one node is cheapest without spread constraints");
     let zones = DefaultSpread { spread: spread(labels::ZONE, "a", 1), is_hard: true };
     let defaults = BTreeMap::from([(Arc::from(DEFAULT_SCHEDULER), vec![zones])]);
     snapshot.put_scheduler(ObjectName::new("upstream").unwrap(), SchedulerProfiles { defaults });
@@ -284,21 +284,21 @@ fn pods_without_constraints_get_the_default_spread_constraints() {
     assert_eq!(by_zone(&outcome).into_values().collect::<Vec<_>>(), [2, 2, 2], "{outcome:?}");
     // So are pods that come one at a time.
     let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
-    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let (excluded_nodes, claim_of_pod) = (BTreeSet::new(), BTreeMap::new());
     let input = Input {
         snapshot: &snapshot,
         available: &available_offerings,
-        excluded_nodes: &without,
+        excluded_nodes: &excluded_nodes,
         max_new_nodes: 10,
-        claim_of_pod: &promised,
+        claim_of_pod: &claim_of_pod,
     };
-    let mut standing = IncrementalScheduler::new(input);
+    let mut scheduler = IncrementalScheduler::new(input);
     let mut zones = BTreeMap::new();
     for pod in &pods {
-        let spot = standing.find(pod).unwrap();
-        let crate::scheduling::Placement::New(bought) = &spot else { panic!("{spot:?}") };
-        *zones.entry(bought.cheapest.key.zone.to_string()).or_insert(0) += 1;
-        assert!(standing.take(pod, &spot));
+        let placement = scheduler.find(pod).unwrap();
+        let crate::scheduling::Placement::New(planned) = &placement else { panic!("{placement:?}") };
+        *zones.entry(planned.cheapest.key.zone.to_string()).or_insert(0) += 1;
+        assert!(scheduler.take(pod, &placement));
     }
     assert_eq!(zones.into_values().collect::<Vec<_>>(), [2, 2, 2]);
 }

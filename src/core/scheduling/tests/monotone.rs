@@ -5,7 +5,7 @@ use crate::model::names::ObjectKey;
 use crate::scheduling::tests::random_cluster::random_cluster;
 use crate::scheduling::tests::*;
 
-/// The scene of a seed without limits, and its pods without anything that they ask of other pods.
+/// The cluster of a seed without limits, and its pods without pod constraints.
 fn cluster_without_limits(seed: u64) -> (Snapshot, Vec<Arc<Pod>>) {
     let (mut snapshot, waiting) = random_cluster(seed);
     let pools: Vec<NodePool> = snapshot.pools().values().map(|pool| NodePool::clone(pool)).collect();
@@ -37,14 +37,18 @@ fn adding_a_pool_or_removing_a_taint_makes_no_pod_unschedulable() {
         let extra = pool("extra");
         more.put_pool(extra.name.clone(), extra);
         let after = unschedulable(&more, &pods);
-        assert!(after.is_subset(&before), "seed {seed}: {:?} lost their places to a pool", &after - &before);
+        assert!(after.is_subset(&before), "seed {seed}: {:?} no longer placed after adding a pool", &after - &before);
         helped += before.len() - after.len();
-        let mut required_class = snapshot.clone();
+        let mut untainted = snapshot.clone();
         for pool in snapshot.pools().values() {
-            required_class.put_pool(pool.name.clone(), NodePool { taints: Vec::new(), ..NodePool::clone(pool) });
+            untainted.put_pool(pool.name.clone(), NodePool { taints: Vec::new(), ..NodePool::clone(pool) });
         }
-        let after = unschedulable(&required_class, &pods);
-        assert!(after.is_subset(&before), "seed {seed}: {:?} lost their places to a taint less", &after - &before);
+        let after = unschedulable(&untainted, &pods);
+        assert!(
+            after.is_subset(&before),
+            "seed {seed}: {:?} no longer placed after removing a taint",
+            &after - &before
+        );
     }
-    assert!(helped > 20 && left_out > 100, "{helped} of {left_out}: the scenes say little");
+    assert!(helped > 20 && left_out > 100, "{helped} of {left_out}: too few cases");
 }

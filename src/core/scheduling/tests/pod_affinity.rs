@@ -34,7 +34,7 @@ fn zones_of(outcome: &SchedulingResult) -> BTreeSet<String> {
 }
 
 fn reasons(outcome: &SchedulingResult) -> Vec<String> {
-    outcome.unschedulable.iter().flat_map(|group| &group.reasons).map(|(_, why)| why.to_string()).collect()
+    outcome.unschedulable.iter().flat_map(|group| &group.reasons).map(|(_, reason)| reason.to_string()).collect()
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn zonal_pod_affinity_gathers_pods_in_one_zone() {
 #[test]
 fn affinity_to_pods_placed_later_is_met_by_a_retry() {
     let general = pool("general");
-    // The followers are larger, so they come first and find nobody.
+    // The followers are larger, so they are placed first, when no leader exists.
     let followers = with_pod_affinity(shape("follower", 1500, 1), labels::ZONE, "leader");
     let mut leader = shape("leader", 100, 1);
     leader.selector = requirements_in(&[(labels::ZONE, &[zone(3).as_str()])]);
@@ -100,41 +100,45 @@ fn namespaces_count_by_name_and_by_their_labels() {
     let other = Namespace::new("other").unwrap();
     let lodger = Arc::new(PodShape { namespace: other.clone(), ..shape("lodger", 100, 1) });
     snapshot.put_pod(running("lodger", &lodger, &here));
-    let asks = |term: PodTerm| {
+    let avoiding = |term: PodTerm| {
         let affinity = PodAffinity { near: Vec::new(), apart: vec![term] };
         pods("p", PodShape { affinity: Some(Box::new(affinity)), ..shape("a", 100, 1) }, 1)
     };
     let by_default = term(labels::HOSTNAME, "lodger");
-    assert_eq!(solve(&snapshot, &asks(by_default.clone())).new_nodes.len(), 0, "another namespace");
+    assert_eq!(solve(&snapshot, &avoiding(by_default.clone())).new_nodes.len(), 0, "another namespace");
     let by_name = PodTerm { namespaces: [other.clone()].into(), ..by_default.clone() };
-    assert_eq!(solve(&snapshot, &asks(by_name)).new_nodes.len(), 1);
+    assert_eq!(solve(&snapshot, &avoiding(by_name)).new_nodes.len(), 1);
     let everywhere = PodTerm { namespace_selector: Some(Requirements::new()), ..by_default.clone() };
-    assert_eq!(solve(&snapshot, &asks(everywhere)).new_nodes.len(), 1);
+    assert_eq!(solve(&snapshot, &avoiding(everywhere)).new_nodes.len(), 1);
     let labelled = PodTerm { namespace_selector: Some(requirements_in(&[("team", &["x"])])), ..by_default };
-    assert_eq!(solve(&snapshot, &asks(labelled.clone())).new_nodes.len(), 0, "no such label is known");
+    assert_eq!(solve(&snapshot, &avoiding(labelled.clone())).new_nodes.len(), 0, "no such label is known");
     snapshot.put_namespace(
         other,
         [(Arc::from("team"), Arc::from("x"))].into_iter().collect::<crate::model::cluster::pod::Labels>(),
     );
-    assert_eq!(solve(&snapshot, &asks(labelled)).new_nodes.len(), 1);
+    assert_eq!(solve(&snapshot, &avoiding(labelled)).new_nodes.len(), 1);
 }
 
 #[test]
 fn preferences_are_met_where_possible_and_relaxed_otherwise() {
-    let wishes = |node: &[(&str, &[&str])]| {
+    let preferring = |node: &[(&str, &[&str])]| {
         let apart = vec![(10, term(labels::ZONE, "a")), (1, term(labels::HOSTNAME, "a"))];
         let preferences = Preferences { node: vec![(1, requirements_in(node))], apart, ..Preferences::default() };
         PodShape { preferences: Some(Box::new(preferences)), ..shape("a", 100, 1) }
     };
-    // The zone cannot be one's own for more than three; the host can.
-    let outcome = solve(&cluster([pool("general")]), &pods("p", wishes(&[(labels::ZONE, &[zone(1).as_str()])]), 6));
+    // At most three pods can have a zone of their own, but each can have a host of its own.
+    let outcome = solve(&cluster([pool("general")]), &pods("p", preferring(&[(labels::ZONE, &[zone(1).as_str()])]), 6));
     assert_eq!((outcome.new_nodes.len(), outcome.unschedulable_pods()), (6, 0));
     assert_eq!(zones_of(&outcome), [zone(1).to_string()].into());
     let mut one = pool("one");
     one.limits.nodes = Some(1);
-    let outcome = solve(&cluster([one]), &pods("p", wishes(&[]), 6));
-    assert_eq!((outcome.new_nodes.len(), outcome.unschedulable_pods()), (1, 0), "a wish leaves no pod without a place");
-    let outcome = solve(&cluster([pool("general")]), &pods("p", wishes(&[("team", &["none"])]), 2));
+    let outcome = solve(&cluster([one]), &pods("p", preferring(&[]), 6));
+    assert_eq!(
+        (outcome.new_nodes.len(), outcome.unschedulable_pods()),
+        (1, 0),
+        "a preference leaves no pod unschedulable"
+    );
+    let outcome = solve(&cluster([pool("general")]), &pods("p", preferring(&[("team", &["none"])]), 2));
     assert_eq!(outcome.unschedulable_pods(), 0);
 }
 
@@ -144,8 +148,8 @@ fn existing_nodes_ignore_preferences() {
     snapshot.put_node(node("here", 2, 8));
     let node = vec![(1, requirements_in(&[(labels::ZONE, &[zone(1).as_str()])]))];
     let preferences = Preferences { node, ..Preferences::default() };
-    let wish = PodShape { preferences: Some(Box::new(preferences)), ..shape("a", 100, 1) };
-    assert_eq!(solve(&snapshot, &pods("p", wish, 1)).new_nodes.len(), 0, "kube-scheduler would put it there");
+    let preferring = PodShape { preferences: Some(Box::new(preferences)), ..shape("a", 100, 1) };
+    assert_eq!(solve(&snapshot, &pods("p", preferring, 1)).new_nodes.len(), 0, "kube-scheduler would put it there");
 }
 
 #[test]
@@ -209,36 +213,36 @@ fn pods_spread_over_any_label_that_nodes_have() {
 #[test]
 fn fewer_domains_than_min_domains_count_as_zero() {
     let zonal = NodePool { requirements: requirements_in(&[(labels::ZONE, &[zone(1).as_str()])]), ..pool("zonal") };
-    let asks = |min_domains: u32| {
+    let spread_over = |min_domains: u32| {
         let spread = Spread { min_domains, ..spread(labels::ZONE, "a", 2) };
         pods("p", PodShape { spread: vec![spread], ..shape("a", 100, 1) }, 5)
     };
-    assert_eq!(solve(&cluster([zonal.clone()]), &asks(1)).unschedulable_pods(), 0, "one zone is even");
-    assert_eq!(solve(&cluster([zonal]), &asks(3)).unschedulable_pods(), 3);
+    assert_eq!(solve(&cluster([zonal.clone()]), &spread_over(1)).unschedulable_pods(), 0, "one zone is even");
+    assert_eq!(solve(&cluster([zonal]), &spread_over(3)).unschedulable_pods(), 3);
 }
 
 #[test]
-fn filter_steps_show_what_is_left_after_each_criterion() {
-    let mut asked = shape("a", 3000, 1);
-    asked.selector = requirements_in(&[(labels::ARCH, &["amd64"]), (labels::ZONE, &[zone(1).as_str()])]);
-    asked.requests.set_extended(crate::fixtures::GPU, 8);
+fn filter_steps_show_the_remaining_sizes_after_each_criterion() {
+    let mut requesting = shape("a", 3000, 1);
+    requesting.selector = requirements_in(&[(labels::ARCH, &["amd64"]), (labels::ZONE, &[zone(1).as_str()])]);
+    requesting.requests.set_extended(crate::fixtures::GPU, 8);
     let snapshot = cluster([pool("general")]);
     let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
-    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let (excluded_nodes, claim_of_pod) = (BTreeSet::new(), BTreeMap::new());
     let input = Input {
         snapshot: &snapshot,
         available: &available_offerings,
-        excluded_nodes: &without,
+        excluded_nodes: &excluded_nodes,
         max_new_nodes: 10,
-        claim_of_pod: &promised,
+        claim_of_pod: &claim_of_pod,
     };
-    let told = explain(input, &pods("p", asked, 2), |_| true);
-    let ExplainedResult::Unschedulable(group) = &told.explanations[0].result else { panic!("{told:?}") };
-    let told: Vec<String> = group.filter_steps.iter().map(ToString::to_string).collect();
+    let explained = explain(input, &pods("p", requesting, 2), |_| true);
+    let ExplainedResult::Unschedulable(group) = &explained.explanations[0].result else { panic!("{explained:?}") };
+    let lines: Vec<String> = group.filter_steps.iter().map(ToString::to_string).collect();
     let zone = zone(1);
     let expected =
         format!("general: 8 sizes available, 8 after topology.kubernetes.io/zone In [{zone}], 0 after pod requests");
-    assert_eq!(told, [expected]);
+    assert_eq!(lines, [expected]);
     assert!(group.suggestion.is_some());
 }
 
@@ -248,7 +252,7 @@ fn a_disk_decides_the_zone_and_volume_limits_hold() {
     use crate::model::names::{ObjectKey, ObjectName, Uid};
     let mut snapshot = cluster([small()]);
     let mut waiting = Vec::new();
-    let asked = Arc::new(shape("a", 10, 1));
+    let requesting = Arc::new(shape("a", 10, 1));
     for i in 0..6 {
         let name = ObjectName::new(format!("data-{i}")).unwrap();
         let key = ObjectKey { namespace: Namespace::new("default").unwrap(), name: name.clone() };
@@ -279,13 +283,13 @@ fn a_disk_decides_the_zone_and_volume_limits_hold() {
             selected_node,
         };
         snapshot.put_volume_claim(key, claim);
-        waiting.push(Arc::new(Pod { volumes: vec![name], ..pod(&format!("p-{i}"), &asked) }));
+        waiting.push(Arc::new(Pod { volumes: vec![name], ..pod(&format!("p-{i}"), &requesting) }));
     }
     let outcome = solve(&snapshot, &waiting);
     assert_eq!((outcome.unschedulable_pods(), zones_of(&outcome)), (0, [zone(2).to_string()].into()));
     let types = &snapshot.instance_types[&crate::fixtures::class().name];
     let most = types.iter().find(|t| t.facts.name.as_str() == "Standard_D2s_v5").unwrap().facts.max_data_disks;
     assert_eq!(outcome.new_nodes.len(), 6_usize.div_ceil(most as usize), "{most} disks on each");
-    let lost = Arc::new(Pod { volumes: vec![ObjectName::new("gone").unwrap()], ..pod("lost", &asked) });
+    let lost = Arc::new(Pod { volumes: vec![ObjectName::new("gone").unwrap()], ..pod("lost", &requesting) });
     assert!(reasons(&solve(&snapshot, &[lost]))[0].starts_with("PersistentVolumeClaim default/gone not found"));
 }

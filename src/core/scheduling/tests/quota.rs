@@ -1,4 +1,4 @@
-//! Quota: nothing is bought that Azure would refuse for quota, and the reason is given.
+//! Quota: nothing is launched that Azure would refuse for quota, and the reason is given.
 
 use crate::catalog::CapacityType;
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
@@ -21,7 +21,7 @@ fn quota(numbers: &[(&str, u64, u64)]) -> Option<Arc<Quota>> {
     Some(Arc::new(Quota::new(start(), numbers.iter().map(usage))))
 }
 
-/// A pool that buys `Standard_D*s_v5` alone, at full price.
+/// A pool that allows only `Standard_D*s_v5`, on demand.
 fn only_d() -> crate::model::cluster::pool::NodePool {
     let mut pool = pool("d");
     pool.requirements.add_all(&requirements_in(&[
@@ -38,23 +38,23 @@ fn d4(captype: CapacityType) -> PlannedOffering {
 
 fn reasons(snapshot: &Snapshot, cpus: i64) -> String {
     let outcome = solve(snapshot, &pods("p", shape("a", cpus * 1000, 1), 1));
-    let why = outcome.unschedulable.iter().flat_map(|u| &u.reasons).map(|(_, why)| why.to_string());
-    why.collect::<Vec<_>>().join("; ")
+    let reasons = outcome.unschedulable.iter().flat_map(|u| &u.reasons).map(|(_, reason)| reason.to_string());
+    reasons.collect::<Vec<_>>().join("; ")
 }
 
 #[test]
-fn a_full_family_is_not_tried_and_is_named_with_what_is_in_flight() {
+fn a_full_family_is_not_tried_and_is_reported_with_launches_in_flight() {
     let mut snapshot = cluster([only_d()]);
     snapshot.quota = quota(&[("StandardDSv5family", 8, 10), ("cores", 20, 100)]);
-    let why = reasons(&snapshot, 3);
-    assert_eq!(why, "vCPU quota for family StandardDSv5family: 8 of 10 vCPUs used, 0 launching, 4 needed");
+    let message = reasons(&snapshot, 3);
+    assert_eq!(message, "vCPU quota for family StandardDSv5family: 8 of 10 vCPUs used, 0 launching, 4 needed");
     assert_eq!(reasons(&snapshot, 1), "", "two cores are left");
-    // In flight: its VM is in none of Azure's numbers yet, and it has no room for more.
-    let mut flying = claim("d-a", &only_d(), vec![offering("Standard_D2s_v5", 1, OnDemand)]);
-    flying.status.node_name = None;
-    snapshot.put_claim(flying);
-    let why = reasons(&snapshot, 3);
-    assert!(why.ends_with("8 of 10 vCPUs used, 2 launching, 4 needed"), "{why}");
+    // In flight: its VM is not in Azure's numbers yet, and it has no capacity for more.
+    let mut in_flight = claim("d-a", &only_d(), vec![offering("Standard_D2s_v5", 1, OnDemand)]);
+    in_flight.status.node_name = None;
+    snapshot.put_claim(in_flight);
+    let message = reasons(&snapshot, 3);
+    assert!(message.ends_with("8 of 10 vCPUs used, 2 launching, 4 needed"), "{message}");
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn stale_quota_is_ignored() {
 }
 
 #[test]
-fn a_vm_counts_as_in_flight_until_azure_has_been_asked_after_its_launch() {
-    let room_left = |change: &dyn Fn(&mut Claim)| {
+fn a_vm_counts_as_in_flight_until_quota_is_read_after_its_launch() {
+    let quota_is_left = |change: &dyn Fn(&mut Claim)| {
         let mut snapshot = cluster([only_d()]);
         snapshot.quota = quota(&[(FAMILY, 0, 4)]);
         let mut one = claim("d-a", &only_d(), vec![d4(OnDemand)]);
@@ -111,30 +111,30 @@ fn a_vm_counts_as_in_flight_until_azure_has_been_asked_after_its_launch() {
             || reasons(&snapshot, 3).contains(" 0 in flight")
     };
     let intended = |c: &mut Claim| c.intent = Some(intent(c, d4(OnDemand)));
-    assert!(room_left(&|c| c.status.launched = Some(start())), "Azure counts it");
-    assert!(room_left(&|c| c.deleting_at = Some(start())), "it goes before it asked for anything");
+    assert!(quota_is_left(&|c| c.status.launched = Some(start())), "Azure counts it");
+    assert!(quota_is_left(&|c| c.deleting_at = Some(start())), "it is deleted before it requested a VM");
     assert!(
-        !room_left(&|c| {
+        !quota_is_left(&|c| {
             intended(c);
             c.deleting_at = Some(at(1));
         }),
-        "it goes, but its VM may be being made"
+        "it is deleted, but its VM may be being created"
     );
 }
 
 proptest! {
-    /// Whatever the quotas and the pods: what is bought and what is in flight stays within every quota.
+    /// For any quotas and pods, new and launching nodes are within every quota.
     #[test]
     fn new_nodes_stay_within_every_quota(
         limits in proptest::collection::vec((0_u64..40, 0_u64..60), 6),
         demand in proptest::collection::vec((1_i64..9, 1_usize..12), 1..6),
-        flying in 0_usize..4,
+        in_flight in 0_usize..4,
     ) {
         let mut snapshot = cluster([pool("general"), only_d()]);
         let names = [FAMILY, "standardFSv2Family", "standardESv5Family", "Standard NCASv3_T4 Family", "cores", "lowPriorityCores"];
         let numbers: Vec<_> = names.iter().zip(&limits).map(|(n, (used, more))| (*n, *used, used + more)).collect();
         snapshot.quota = quota(&numbers);
-        for i in 0..flying {
+        for i in 0..in_flight {
             snapshot.put_claim(claim(&format!("d-{i}"), &only_d(), vec![d4(OnDemand)]));
         }
         let waiting: Vec<_> = demand.iter().enumerate()
@@ -142,9 +142,9 @@ proptest! {
         let outcome = solve(&snapshot, &waiting);
 
         let types = &snapshot.instance_types[&class().name];
-        let mut bought: BTreeMap<String, u64> = BTreeMap::new();
-        bought.insert(FAMILY.to_lowercase(), 4 * flying as u64);
-        bought.insert("cores".to_owned(), 4 * flying as u64);
+        let mut cores_by_quota: BTreeMap<String, u64> = BTreeMap::new();
+        cores_by_quota.insert(FAMILY.to_lowercase(), 4 * in_flight as u64);
+        cores_by_quota.insert("cores".to_owned(), 4 * in_flight as u64);
         for node in &outcome.new_nodes {
             // The launch begins with the first; the rest is for when it is refused.
             let key = &node.offerings[0].key;
@@ -156,13 +156,13 @@ proptest! {
                 OnDemand => vec!["cores".to_owned(), facts.family.to_lowercase()],
             };
             for name in names {
-                *bought.entry(name).or_default() += cores;
+                *cores_by_quota.entry(name).or_default() += cores;
             }
         }
         if !outcome.new_nodes.is_empty() {
             for (name, used, limit) in numbers {
-                let more = bought.get(&name.to_lowercase()).copied().unwrap_or(0);
-                let own = if [FAMILY, "cores"].contains(&name) { 4 * flying as u64 } else { 0 };
+                let more = cores_by_quota.get(&name.to_lowercase()).copied().unwrap_or(0);
+                let own = if [FAMILY, "cores"].contains(&name) { 4 * in_flight as u64 } else { 0 };
                 prop_assert!(more == own || used + more <= limit, "{name}: {used} + {more} > {limit}");
             }
         }

@@ -26,8 +26,8 @@ fn random_pool(dice: &mut Dice, name: &str) -> NodePool {
         pool.requirements.add_all(&requirements_in(&[(labels::ARCH, &["amd64"])]));
     }
     if dice.one_in(2) {
-        let word = dice.pick(&["spot", "on-demand"]);
-        pool.requirements.add_all(&requirements_in(&[(labels::CAPACITY_TYPE, &[word])]));
+        let capacity_type = dice.pick(&["spot", "on-demand"]);
+        pool.requirements.add_all(&requirements_in(&[(labels::CAPACITY_TYPE, &[capacity_type])]));
     }
     if dice.one_in(3) {
         let zone = zone(dice.pick(&[1, 2, 3]));
@@ -73,7 +73,7 @@ fn random_shape(dice: &mut Dice, app: &str, alone: usize) -> PodShape {
         shape.tolerations.push(Toleration { key: Some(Arc::from("dedicated")), value: None, effect: None });
     }
     if dice.one_in(3) {
-        // An app of its own: pods of another shape that come later may upset the balance, and nobody is to blame.
+        // An app of its own: pods of another shape that are placed later may break its balance, which is no error.
         let app = format!("{app}-zonal-{alone}");
         shape.labels.insert(Arc::from("app"), Arc::from(app.as_str()));
         shape.spread.push(spread(labels::ZONE, &app, dice.pick(&[1, 2])));
@@ -98,7 +98,7 @@ fn term(dice: &mut Dice, app: &str) -> PodTerm {
     PodTerm { topology_key, namespaces, namespace_selector: None, selector: requirements_in(&[("app", &[app])]) }
 }
 
-/// Wishes and demands about other pods, and a port of the node.
+/// Preferred and required constraints on other pods, and a host port.
 fn add_pod_constraints(dice: &mut Dice, shape: &mut PodShape) {
     let own = shape.labels["app"].to_string();
     let app = dice.pick(&[own.as_str(), own.as_str(), "app-0", "app-1"]);

@@ -4,7 +4,7 @@ use crate::fixtures::Dice;
 use crate::scheduling::schedule_with_cost;
 use crate::scheduling::tests::*;
 
-/// Between two and eleven sorts of pods, up to so many of each; half of them spread over zones, if that is asked for.
+/// Two to eleven kinds of pods, up to `most` of each; half of them spread over zones if `zonal`.
 fn workload(seed: u64, most: usize, zonal: bool) -> Vec<Arc<Pod>> {
     let mut dice = Dice(seed * 7919);
     let mut all = Vec::new();
@@ -26,14 +26,14 @@ fn mixed_pods_cost_little_more_than_the_lower_bound() {
     let on_demand = requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]);
     let snapshot = cluster([NodePool { requirements: on_demand, ..pool("general") }]);
     let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
-    let (without, promised) = (BTreeSet::new(), BTreeMap::new());
+    let (excluded_nodes, claim_of_pod) = (BTreeSet::new(), BTreeMap::new());
     let new_nodes = MAX_NEW_NODES;
     let input = Input {
         snapshot: &snapshot,
         available: &available_offerings,
-        excluded_nodes: &without,
+        excluded_nodes: &excluded_nodes,
         max_new_nodes: new_nodes,
-        claim_of_pod: &promised,
+        claim_of_pod: &claim_of_pod,
     };
     // The bound is that of a fluid: how much of the distance no packing could avoid is not known.
     let means = [(6, false), (60, false), (6, true), (60, true)].map(|(most, zonal)| {

@@ -30,7 +30,7 @@ fn apart() -> PodShape {
     PodShape { spread: vec![spread(labels::HOSTNAME, "a", 1)], ..shape("a", 1500, 1) }
 }
 
-/// What the nodes are tried as first.
+/// The first offering of each node.
 fn first_offerings(snapshot: &Snapshot, shape: PodShape, count: usize) -> Vec<PlannedOffering> {
     let outcome = solve(snapshot, &pods("p", shape, count));
     assert_eq!(outcome.unschedulable_pods(), 0, "{:?}", outcome.unschedulable);
@@ -44,11 +44,11 @@ fn count_by_capacity_type(snapshot: &Snapshot, shape: PodShape, count: usize) ->
     ways
 }
 
-/// Why one pod has no place.
+/// Why one pod is unschedulable.
 fn reason(snapshot: &Snapshot) -> String {
     let outcome = solve(snapshot, &pods("p", apart(), 1));
-    let why = outcome.unschedulable.iter().flat_map(|u| &u.reasons).map(|(_, why)| why.to_string());
-    why.collect::<Vec<_>>().join("; ")
+    let reasons = outcome.unschedulable.iter().flat_map(|u| &u.reasons).map(|(_, reason)| reason.to_string());
+    reasons.collect::<Vec<_>>().join("; ")
 }
 
 #[test]
@@ -59,14 +59,14 @@ fn reserved_comes_first_and_the_rest_is_launched_in_the_same_pass() {
     assert_eq!(count_by_capacity_type(&snapshot, apart(), 5), [(Reserved, 3), (Spot, 2)].into());
     let mut snapshot = cluster([pool_with_capacity_types("general", &["reserved", "on-demand"])]);
     reserve(&mut snapshot, start(), &[(D2, 1, 1, 3), (D2, 2, 0, 1)]);
-    let bought = first_offerings(&snapshot, apart(), 5);
-    let reserved: Vec<_> = bought.iter().filter(|o| o.key.capacity_type == Reserved).map(|o| &o.key.zone).collect();
+    let offerings = first_offerings(&snapshot, apart(), 5);
+    let reserved: Vec<_> = offerings.iter().filter(|o| o.key.capacity_type == Reserved).map(|o| &o.key.zone).collect();
     assert_eq!(reserved.iter().filter(|z| ***z == zone(1)).count(), 2, "each zone has its own: {reserved:?}");
-    assert_eq!((reserved.len(), bought.len()), (3, 5));
+    assert_eq!((reserved.len(), offerings.len()), (3, 5));
 }
 
 #[test]
-fn a_node_is_planned_for_one_reservation_and_for_what_is_for_sale() {
+fn a_node_is_planned_for_one_reservation_and_for_on_demand_and_spot() {
     let mut snapshot = cluster([pool_with_capacity_types("general", EVERY)]);
     reserve(&mut snapshot, start(), &[(D2, 1, 0, 1), (D4, 1, 0, 1), (D8, 2, 0, 1)]);
     let outcome = solve(&snapshot, &pods("p", apart(), 1));
@@ -75,7 +75,7 @@ fn a_node_is_planned_for_one_reservation_and_for_what_is_for_sale() {
     assert!(planned[0].price < planned[1].price && planned[0].price > Default::default());
     assert!(
         planned[1..].iter().all(|o| o.key.capacity_type != Reserved),
-        "the others are counted for nobody: {planned:?}"
+        "other reservations are not counted: {planned:?}"
     );
     assert!(planned.len() > 5);
 }
@@ -94,38 +94,38 @@ fn a_pool_uses_reservations_only_if_its_requirements_say_so() {
 }
 
 #[test]
-fn what_is_used_up_is_named_with_what_is_in_flight() {
+fn a_used_up_reservation_is_reported_with_launches_in_flight() {
     let paid = pool_with_capacity_types("paid", &["reserved"]);
     let mut snapshot = cluster([paid.clone()]);
     reserve(&mut snapshot, start(), &[(D2, 1, 2, 5)]);
-    let bought = |snapshot: &Snapshot| {
+    let planned = |snapshot: &Snapshot| {
         let outcome = solve(snapshot, &pods("p", apart(), 9));
         (outcome.new_nodes.len(), outcome.unschedulable[0].reason())
     };
     let short =
         "paid: capacity reservation for Standard_D2s_v5 in westeurope-1 in group paid: 2 of 5 VMs used, 3 launching";
-    assert_eq!(bought(&snapshot), (3, short.to_owned()));
+    assert_eq!(planned(&snapshot), (3, short.to_owned()));
     // One of the pods goes to it; two more are left.
-    let mut flying = claim("paid-a", &paid, vec![offering(D2, 1, Reserved)]);
-    flying.status.node_name = None;
-    let mut with = |flying: &crate::model::cluster::claim::Claim| {
-        snapshot.put_claim(flying.clone());
-        bought(&snapshot).0
+    let mut in_flight = claim("paid-a", &paid, vec![offering(D2, 1, Reserved)]);
+    in_flight.status.node_name = None;
+    let mut with = |in_flight: &crate::model::cluster::claim::Claim| {
+        snapshot.put_claim(in_flight.clone());
+        planned(&snapshot).0
     };
-    assert_eq!(with(&flying), 2);
+    assert_eq!(with(&in_flight), 2);
     // Its group is that of its intent, whatever its class names now.
-    flying.intent = Some(intent(&flying, offering(D2, 1, Reserved)));
-    assert_eq!(with(&flying), 2);
+    in_flight.intent = Some(intent(&in_flight, offering(D2, 1, Reserved)));
+    assert_eq!(with(&in_flight), 2);
     let elsewhere =
         crate::catalog::live::parse_reservation_group(&reservation_group().as_str().replace("paid", "free")).unwrap();
-    flying.intent.as_mut().unwrap().reservation = Some(elsewhere);
-    assert_eq!(with(&flying), 3);
+    in_flight.intent.as_mut().unwrap().reservation = Some(elsewhere);
+    assert_eq!(with(&in_flight), 3);
     // It has come to be an on-demand node, or one that Azure has counted.
-    flying.intent = Some(intent(&flying, offering(D2, 1, OnDemand)));
-    assert_eq!(with(&flying), 3);
-    flying.intent = Some(intent(&flying, offering(D2, 1, Reserved)));
-    flying.status.launched = Some(start());
-    assert_eq!(with(&flying), 3);
+    in_flight.intent = Some(intent(&in_flight, offering(D2, 1, OnDemand)));
+    assert_eq!(with(&in_flight), 3);
+    in_flight.intent = Some(intent(&in_flight, offering(D2, 1, Reserved)));
+    in_flight.status.launched = Some(start());
+    assert_eq!(with(&in_flight), 3);
 }
 
 #[test]
@@ -133,33 +133,33 @@ fn filter_steps_and_suggestion_name_reservations() {
     let mut snapshot = cluster([pool_with_capacity_types("paid", &["reserved"])]);
     reserve(&mut snapshot, start(), &[(D2, 1, 3, 3)]);
     let available_offerings = AvailableOfferings::new(&snapshot, &UnavailableOfferings::default(), start());
-    let (without, promised) = Default::default();
+    let (excluded_nodes, claim_of_pod) = Default::default();
     let input = Input {
         snapshot: &snapshot,
         available: &available_offerings,
-        excluded_nodes: &without,
+        excluded_nodes: &excluded_nodes,
         max_new_nodes: 9,
-        claim_of_pod: &promised,
+        claim_of_pod: &claim_of_pod,
     };
-    let told = explain(input, &pods("p", apart(), 1), |_| true);
-    let crate::scheduling::ExplainedResult::Unschedulable(stuck) = &told.explanations[0].result else {
-        panic!("{told:?}")
+    let explained = explain(input, &pods("p", apart(), 1), |_| true);
+    let crate::scheduling::ExplainedResult::Unschedulable(unschedulable) = &explained.explanations[0].result else {
+        panic!("{explained:?}")
     };
-    assert_eq!(stuck.filter_steps[0].to_string(), "paid: 1 size available, 0 after capacity reservations");
+    assert_eq!(unschedulable.filter_steps[0].to_string(), "paid: 1 size available, 0 after capacity reservations");
     assert_eq!(
-        stuck.suggestion.as_ref().unwrap().to_string(),
+        unschedulable.suggestion.as_ref().unwrap().to_string(),
         "for NodePool paid: increase the capacity reservation for Standard_D2s_v5 in westeurope-1 in group paid: 3 \
          of 3 VMs used, 0 launching; or allow on-demand in the NodePool"
     );
 }
 
 #[test]
-fn a_pool_of_reserved_capacity_without_any_says_why() {
+fn a_pool_of_reserved_capacity_without_any_reports_the_reason() {
     let mut snapshot = cluster([pool_with_capacity_types("paid", &["reserved"])]);
-    let told = reason(&snapshot);
+    let message = reason(&snapshot);
     assert!(
-        told.contains("AKSNodeClass default has no annotation") && told.contains(labels::RESERVATION_GROUP),
-        "{told}"
+        message.contains("AKSNodeClass default has no annotation") && message.contains(labels::RESERVATION_GROUP),
+        "{message}"
     );
     reserve(&mut snapshot, start() - STALE_AFTER - SignedDuration::from_secs(1), &[(D2, 1, 0, 3)]);
     assert!(reason(&snapshot).contains("group paid is unknown"), "old numbers are none");
@@ -177,8 +177,8 @@ fn reserved_capacity_takes_no_quota() {
     snapshot.quota = Some(Arc::new(Quota::new(start(), [full])));
     assert_eq!(count_by_capacity_type(&snapshot, apart(), 2), [(Reserved, 2)].into());
     let outcome = solve(&snapshot, &pods("p", apart(), 3));
-    let why = outcome.unschedulable[0].reason();
-    assert!(why.contains("regional vCPU quota: 100 of 100"), "more of what anybody may buy would help: {why}");
+    let reason = outcome.unschedulable[0].reason();
+    assert!(reason.contains("regional vCPU quota: 100 of 100"), "a larger quota would help: {reason}");
 }
 
 #[test]
@@ -190,12 +190,12 @@ fn a_reservation_in_no_zone_serves_and_new_numbers_are_news() {
     reserve(&mut snapshot, at(120), &[(D4, 0, 1, 1)]);
     assert_eq!(snapshot.facts_generation(), before);
     reserve(&mut snapshot, at(120), &[(D4, 0, 0, 1)]);
-    assert!(snapshot.facts_generation() > before, "what had no place is looked at again");
+    assert!(snapshot.facts_generation() > before, "unschedulable pods are tried again");
     assert!(first_offerings(&snapshot, apart(), 1)[0].key.zone.is_regional());
 }
 
 #[test]
-fn what_is_reserved_in_no_zone_is_regional_and_makes_nothing_else_so() {
+fn reservations_without_a_zone_are_regional_and_other_offerings_are_not() {
     let scoped = |scope: &str, ways: &[&str]| {
         let mut pool = pool_with_capacity_types("general", ways);
         pool.requirements.add_entry(labels::PLACEMENT_SCOPE, Operator::In, &[scope]).unwrap();
@@ -216,15 +216,15 @@ fn what_is_reserved_in_no_zone_is_regional_and_makes_nothing_else_so() {
     );
     let for_sale = ["spot", "on-demand"];
     assert_eq!(solve(&scoped("regional", &for_sale), &pods("p", apart(), 1)).unschedulable_pods(), 1);
-    // Pods ask for it too.
-    let asking = |scope: &str| PodShape {
+    // Pods can require it too.
+    let in_scope = |scope: &str| PodShape {
         selector: crate::fixtures::requirements_in(&[(labels::PLACEMENT_SCOPE, &[scope])]),
         ..apart()
     };
     let mut snapshot = cluster([pool_with_capacity_types("general", EVERY)]);
     reserve(&mut snapshot, start(), &[(D4, 0, 0, 1)]);
-    assert_eq!(count_by_capacity_type(&snapshot, asking("regional"), 1), [(Reserved, 1)].into());
-    assert_eq!(count_by_capacity_type(&snapshot, asking("zonal"), 1), [(Spot, 1)].into());
+    assert_eq!(count_by_capacity_type(&snapshot, in_scope("regional"), 1), [(Reserved, 1)].into());
+    assert_eq!(count_by_capacity_type(&snapshot, in_scope("zonal"), 1), [(Spot, 1)].into());
 }
 
 #[test]
@@ -253,13 +253,13 @@ fn a_refusal_of_one_group_says_nothing_of_another() {
         let mut unavailable = UnavailableOfferings::default();
         unavailable.record(&refusal, None);
         let available_offerings = AvailableOfferings::new(&snapshot, &unavailable, start());
-        let (without, promised) = Default::default();
+        let (excluded_nodes, claim_of_pod) = Default::default();
         let input = Input {
             snapshot: &snapshot,
             available: &available_offerings,
-            excluded_nodes: &without,
+            excluded_nodes: &excluded_nodes,
             max_new_nodes: 9,
-            claim_of_pod: &promised,
+            claim_of_pod: &claim_of_pod,
         };
         let outcome = schedule(input, &pods("p", apart(), 1));
         assert_eq!(outcome.new_nodes[0].offerings[0].key.capacity_type, expected, "{refusal:?}");
@@ -269,18 +269,17 @@ fn a_refusal_of_one_group_says_nothing_of_another() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever waits, and whatever is left: nothing is planned beyond that, and what is planned is in the place where it
-    /// is reserved.
+    /// For any pods and reservations, no more is planned than reserved, and in the zone of the reservation.
     #[test]
     fn no_more_nodes_are_planned_than_reserved(
-        rooms in proptest::collection::btree_map((0..4_usize, 1..4_u8), (0..3_u64, 0..5_u64), 1..5),
+        reservations in proptest::collection::btree_map((0..4_usize, 1..4_u8), (0..3_u64, 0..5_u64), 1..5),
         demand in proptest::collection::vec((1..7_i64, 1..9_usize, 0..3_u8), 1..4),
         alone in any::<bool>(),
     ) {
         const SIZES: [&str; 4] = [D2, D4, D8, "Standard_E4s_v5"];
         let ways = if alone { &["reserved"] } else { EVERY };
         let mut snapshot = cluster([pool_with_capacity_types("general", ways)]);
-        let reserved: Vec<_> = rooms.iter().map(|((s, z), (used, most))| (SIZES[*s], *z, *used, *most)).collect();
+        let reserved: Vec<_> = reservations.iter().map(|((s, z), (used, most))| (SIZES[*s], *z, *used, *most)).collect();
         reserve(&mut snapshot, start(), &reserved);
         let waiting: Vec<_> = demand.iter().enumerate().flat_map(|(i, (cpus, n, how))| {
             let name = format!("a{i}");
@@ -296,10 +295,10 @@ proptest! {
                 *taken.entry((o.key.size.to_string(), o.key.zone.to_string())).or_default() += 1;
             }
         }
-        for ((size, place), taken) in taken {
-            let room = &snapshot.infrastructure.reservations.as_ref().unwrap().value;
-            let room = room.iter().find(|r| r.size.as_str() == size && r.zone.as_str() == place).unwrap();
-            prop_assert!(taken <= room.free(), "{size} {place}: {taken} of {}", room.free());
+        for ((size, zone), taken) in taken {
+            let reservations = &snapshot.infrastructure.reservations.as_ref().unwrap().value;
+            let found = reservations.iter().find(|r| r.size.as_str() == size && r.zone.as_str() == zone).unwrap();
+            prop_assert!(taken <= found.free(), "{size} {zone}: {taken} of {}", found.free());
         }
         if !alone {
             prop_assert_eq!(outcome.unschedulable_pods(), 0, "{:?}", outcome.unschedulable);

@@ -19,13 +19,13 @@ fn id(name: &str) -> ArmId {
 
 /// Azure's numbers: used and usable, by subnet; nodes are in the first unless their class says otherwise.
 fn set_subnets(snapshot: &mut Snapshot, as_of: Timestamp, numbers: &[(&str, u64, u64)]) {
-    let rooms = numbers.iter().enumerate();
-    let room = |(n, &(name, used, usable))| SubnetAddresses { id: id(name), used, usable, is_default: n == 0 };
-    let subnets = Some(Fact { as_of, value: rooms.map(room).collect() });
+    let numbers = numbers.iter().enumerate();
+    let subnet = |(n, &(name, used, usable))| SubnetAddresses { id: id(name), used, usable, is_default: n == 0 };
+    let subnets = Some(Fact { as_of, value: numbers.map(subnet).collect() });
     snapshot.set_infrastructure(Arc::new(InfrastructureFacts { subnets, ..Default::default() }));
 }
 
-/// A pool whose class names a subnet, in the case of somebody else.
+/// A pool whose class names a subnet, in different case.
 fn pool_in_subnet(snapshot: &mut Snapshot, subnet: &str) -> NodePool {
     let name = NodeClassName::new("elsewhere").unwrap();
     let own = NodeClass { name: name.clone(), subnet: Some(id(subnet).as_str().to_uppercase().into()), ..class() };
@@ -42,29 +42,29 @@ fn apart() -> PodShape {
     PodShape { spread: vec![spread(labels::HOSTNAME, "a", 1)], ..shape("a", 500, 1) }
 }
 
-/// How many nodes are thought of for so many pods that are one on each, and what is said of the rest.
+/// How many nodes are planned for pods that need a node each, and why the others are unschedulable.
 fn new_nodes_and_reason(snapshot: &Snapshot, count: usize) -> (usize, String) {
     let outcome = solve(snapshot, &pods("p", apart(), count));
-    let why = outcome.unschedulable.iter().flat_map(|u| &u.reasons).map(|(_, why)| why.to_string());
-    (outcome.new_nodes.len(), why.collect::<Vec<_>>().join("; "))
+    let reasons = outcome.unschedulable.iter().flat_map(|u| &u.reasons).map(|(_, reason)| reason.to_string());
+    (outcome.new_nodes.len(), reasons.collect::<Vec<_>>().join("; "))
 }
 
 #[test]
-fn a_full_subnet_is_named_with_what_is_in_flight() {
+fn a_full_subnet_is_reported_with_launches_in_flight() {
     let mut snapshot = cluster([pool("general")]);
     set_subnets(&mut snapshot, start(), &[("nodes", 248, 251)]);
-    let said = |used: &str| format!("subnet nodes: 248 of 251 IP addresses used, {used} launching, 1 needed");
+    let shortage = |used: &str| format!("subnet nodes: 248 of 251 IP addresses used, {used} launching, 1 needed");
     assert_eq!(new_nodes_and_reason(&snapshot, 3), (3, String::new()));
-    assert_eq!(new_nodes_and_reason(&snapshot, 5), (3, said("3")));
+    assert_eq!(new_nodes_and_reason(&snapshot, 5), (3, shortage("3")));
     // It has the node of one pod; two more are left.
-    let mut flying = claim("general-a", &pool("general"), vec![offering("Standard_D2s_v5", 1, OnDemand)]);
-    flying.status.node_name = None;
-    snapshot.put_claim(flying.clone());
-    assert_eq!(new_nodes_and_reason(&snapshot, 5), (2, said("3")));
+    let mut in_flight = claim("general-a", &pool("general"), vec![offering("Standard_D2s_v5", 1, OnDemand)]);
+    in_flight.status.node_name = None;
+    snapshot.put_claim(in_flight.clone());
+    assert_eq!(new_nodes_and_reason(&snapshot, 5), (2, shortage("3")));
     // Launched before Azure counted: it is in the numbers.
-    flying.status.launched = Some(start());
-    snapshot.put_claim(flying);
-    assert_eq!(new_nodes_and_reason(&snapshot, 5), (3, said("3")));
+    in_flight.status.launched = Some(start());
+    snapshot.put_claim(in_flight);
+    assert_eq!(new_nodes_and_reason(&snapshot, 5), (3, shortage("3")));
 }
 
 #[test]
@@ -72,10 +72,10 @@ fn the_subnet_of_the_class_counts_and_another_pool_takes_the_rest() {
     let mut snapshot = cluster([pool("general")]);
     pool_in_subnet(&mut snapshot, "far");
     set_subnets(&mut snapshot, start(), &[("nodes", 250, 251), ("far", 0, 2)]);
-    let (nodes, why) = new_nodes_and_reason(&snapshot, 4);
-    assert_eq!(nodes, 3, "{why}");
-    assert!(why.contains("subnet nodes: 250") && why.contains("subnet far: 0 of 2"), "{why}");
-    // Of a subnet that nobody could read nothing is held against anybody.
+    let (nodes, reason) = new_nodes_and_reason(&snapshot, 4);
+    assert_eq!(nodes, 3, "{reason}");
+    assert!(reason.contains("subnet nodes: 250") && reason.contains("subnet far: 0 of 2"), "{reason}");
+    // A subnet that could not be read does not limit anything.
     set_subnets(&mut snapshot, start(), &[("nodes", 250, 251)]);
     assert_eq!(new_nodes_and_reason(&snapshot, 4), (4, String::new()));
 }
@@ -125,5 +125,5 @@ fn new_numbers_are_news_and_new_ages_are_none() {
     set_subnets(&mut snapshot, at(180), &[("nodes", 251, 251)]);
     assert!(full > before && snapshot.facts_generation() == full);
     set_subnets(&mut snapshot, at(360), &[("nodes", 100, 251)]);
-    assert!(snapshot.facts_generation() > full, "what had no place is looked at again");
+    assert!(snapshot.facts_generation() > full, "unschedulable pods are tried again");
 }

@@ -2,7 +2,7 @@
 //!
 //! The table (`topology.txt`) is read by people; that it is right is checked by the sentences of the Kubernetes
 //! documentation, zone by zone, with nothing but the numbers of pods. A zone is open when the simulation places the pod
-//! there although only the node of that zone has room.
+//! there while only the node of that zone has capacity.
 
 use crate::model::cluster::pod::{PodAffinity, PodShape, PodTerm, Spread};
 use crate::model::cluster::topology::Preferences;
@@ -10,7 +10,7 @@ use crate::scheduling::tests::*;
 use std::fmt::Write as _;
 
 const TABLE: &str = include_str!("topology.txt");
-/// Pods of the app that run in the zones 1, 2 and 3; of those without a node nothing is said.
+/// Running pods of the app in the zones 1, 2 and 3; `None` for zones without a node.
 const COUNTS: [[Option<u32>; 3]; 11] = [
     [Some(0), Some(0), Some(0)],
     [Some(1), Some(0), Some(0)],
@@ -25,7 +25,7 @@ const COUNTS: [[Option<u32>; 3]; 11] = [
     [Some(2), None, None],
 ];
 
-/// What the pod asks of the pods of the app.
+/// The constraint of the pod on the pods of the app.
 #[derive(Clone, Copy)]
 enum ConstraintCase {
     Even {
@@ -34,9 +34,9 @@ enum ConstraintCase {
     },
     Affinity,
     AntiAffinity,
-    /// The pods of the app ask to be apart from this one, which asks for nothing.
+    /// The pods of the app have anti-affinity to this one, which has no constraint.
     InverseAntiAffinity,
-    /// It would like to be apart: nodes that exist are taken all the same.
+    /// Preferred anti-affinity: existing nodes are used anyway.
     PreferredAntiAffinity,
 }
 
@@ -46,7 +46,7 @@ enum NodeSelectionCase {
     All,
     /// Its selector names the zones 1 and 2, and by the policy other zones are no domains.
     Selects,
-    /// The same, where the policy ignores what it selects.
+    /// The same, where the policy ignores the selector.
     SelectsIgnored,
     /// The node of zone 3 has a taint; by the policy its zone is a domain.
     Tainted,
@@ -56,24 +56,24 @@ enum NodeSelectionCase {
 
 struct Case {
     counts: [Option<u32>; 3],
-    asked: ConstraintCase,
+    constraint: ConstraintCase,
     /// The pod is of the app itself.
-    itself: bool,
+    counts_self: bool,
     own: NodeSelectionCase,
 }
 
 fn cases() -> Vec<Case> {
-    let mut asked = vec![
+    let mut constraints = vec![
         ConstraintCase::Affinity,
         ConstraintCase::AntiAffinity,
         ConstraintCase::InverseAntiAffinity,
         ConstraintCase::PreferredAntiAffinity,
     ];
     let even = |skew| [1, 2, 3].map(|min_domains| ConstraintCase::Even { skew, min_domains });
-    asked.extend([1, 2, 3].into_iter().flat_map(even));
+    constraints.extend([1, 2, 3].into_iter().flat_map(even));
     let mut cases = Vec::new();
-    for asked in asked {
-        let owns: &[NodeSelectionCase] = match asked {
+    for constraint in constraints {
+        let owns: &[NodeSelectionCase] = match constraint {
             ConstraintCase::Even { min_domains: 1, .. } => &[
                 NodeSelectionCase::All,
                 NodeSelectionCase::Selects,
@@ -84,8 +84,8 @@ fn cases() -> Vec<Case> {
             _ => &[NodeSelectionCase::All, NodeSelectionCase::Selects, NodeSelectionCase::Tainted],
         };
         for own in owns {
-            for itself in [true, false] {
-                cases.extend(COUNTS.map(|counts| Case { counts, asked, itself, own: *own }));
+            for counts_self in [true, false] {
+                cases.extend(COUNTS.map(|counts| Case { counts, constraint, counts_self, own: *own }));
             }
         }
     }
@@ -94,14 +94,14 @@ fn cases() -> Vec<Case> {
 
 impl Case {
     fn shape(&self) -> PodShape {
-        let mut shape = shape(if self.itself { "a" } else { "other" }, 2_000, 1);
+        let mut shape = shape(if self.counts_self { "a" } else { "other" }, 2_000, 1);
         let term = |app: &str| PodTerm {
             topology_key: labels::interned(labels::ZONE),
             namespaces: [shape.namespace.clone()].into(),
             namespace_selector: None,
             selector: requirements_in(&[("app", &[app])]),
         };
-        match self.asked {
+        match self.constraint {
             ConstraintCase::Even { skew, min_domains } => {
                 let honors_affinity = self.own != NodeSelectionCase::SelectsIgnored;
                 let honors_taints = self.own == NodeSelectionCase::TaintedHonoured;
@@ -126,12 +126,12 @@ impl Case {
         shape
     }
 
-    /// What runs: in each zone a node, on which only the pods of the app run.
-    fn cluster(&self, roomy: usize) -> Snapshot {
+    /// In each zone a node, on which only the pods of the app run.
+    fn cluster(&self, empty: usize) -> Snapshot {
         let mut snapshot = cluster([]);
-        let me = if self.itself { "a" } else { "other" };
+        let me = if self.counts_self { "a" } else { "other" };
         let mut running_shape = shape("a", 1, 0);
-        if matches!(self.asked, ConstraintCase::InverseAntiAffinity) {
+        if matches!(self.constraint, ConstraintCase::InverseAntiAffinity) {
             let term = PodTerm {
                 topology_key: labels::interned(labels::ZONE),
                 namespaces: [running_shape.namespace.clone()].into(),
@@ -143,7 +143,7 @@ impl Case {
         let running_shape = Arc::new(running_shape);
         for (n, pods) in self.counts.iter().enumerate() {
             let Some(pods) = pods else { continue };
-            let mut node = node(&format!("n{}", n + 1), n as u8 + 1, if n == roomy { 4 } else { 1 });
+            let mut node = node(&format!("n{}", n + 1), n as u8 + 1, if n == empty { 4 } else { 1 });
             if n == 2 && matches!(self.own, NodeSelectionCase::Tainted | NodeSelectionCase::TaintedHonoured) {
                 node.taints.push(Taint { key: "k".into(), value: "".into(), effect: TaintEffect::NoSchedule });
             }
@@ -157,11 +157,11 @@ impl Case {
 
     /// The zones that the simulation finds open.
     fn found(&self) -> Vec<usize> {
-        let places = |zone: &usize| {
+        let is_placed = |zone: &usize| {
             let outcome = solve(&self.cluster(*zone), &pods("p", self.shape(), 1));
             outcome.unschedulable_pods() == 0
         };
-        (0..3).filter(places).collect()
+        (0..3).filter(is_placed).collect()
     }
 
     /// The zones that are open by the documentation.
@@ -187,13 +187,13 @@ impl Case {
         let open = |zone: &usize| {
             let Some(here) = self.counts[*zone] else { return false };
             mine(*zone)
-                && match self.asked {
+                && match self.constraint {
                     // The skew of a zone, with this pod if it counts itself, must not exceed maxSkew.
                     ConstraintCase::Even { skew, min_domains } => {
-                        here + u32::from(self.itself) <= skew + global_minimum(min_domains)
+                        here + u32::from(self.counts_self) <= skew + global_minimum(min_domains)
                     }
                     // The first of a group that is near to itself may go anywhere.
-                    ConstraintCase::Affinity => here > 0 || self.itself && anywhere == 0,
+                    ConstraintCase::Affinity => here > 0 || self.counts_self && anywhere == 0,
                     ConstraintCase::AntiAffinity | ConstraintCase::InverseAntiAffinity => here == 0,
                     ConstraintCase::PreferredAntiAffinity => true,
                 }
@@ -206,7 +206,7 @@ impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let counts = self.counts.map(|count| count.map_or_else(|| "-".to_owned(), |count| count.to_string()));
         write!(f, "{} | ", counts.join(" "))?;
-        match self.asked {
+        match self.constraint {
             ConstraintCase::Even { skew, min_domains: 1 } => write!(f, "even, maxSkew {skew}")?,
             ConstraintCase::Even { skew, min_domains } => write!(f, "even, maxSkew {skew}, minDomains {min_domains}")?,
             ConstraintCase::Affinity => f.write_str("near")?,
@@ -214,7 +214,7 @@ impl std::fmt::Display for Case {
             ConstraintCase::InverseAntiAffinity => f.write_str("they want to be apart from it")?,
             ConstraintCase::PreferredAntiAffinity => f.write_str("apart, preferred")?,
         }
-        f.write_str(if self.itself { ", is one of them" } else { ", is another" })?;
+        f.write_str(if self.counts_self { ", is one of them" } else { ", is another" })?;
         f.write_str(match self.own {
             NodeSelectionCase::All => "",
             NodeSelectionCase::Selects => ", selects zones 1 and 2",
@@ -226,25 +226,25 @@ impl std::fmt::Display for Case {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "asked to, the test writes its table anew")]
+#[expect(clippy::disallowed_methods, reason = "on request the test rewrites its table")]
 fn allowed_zones_match_the_kubernetes_documentation() {
     let (mut text, mut wrong) = (String::new(), Vec::new());
     for case in cases() {
         let (found, expected) = (case.found(), case.expected());
-        let told = |zones: &[usize]| match zones {
+        let list = |zones: &[usize]| match zones {
             [] => "none".to_owned(),
             zones => zones.iter().map(|zone| (zone + 1).to_string()).collect::<Vec<_>>().join(" "),
         };
-        writeln!(text, "{case} -> {}", told(&found)).unwrap();
+        writeln!(text, "{case} -> {}", list(&found)).unwrap();
         if found != expected {
-            wrong.push(format!("{case}: open are {}, and should be {}", told(&found), told(&expected)));
+            wrong.push(format!("{case}: open are {}, and should be {}", list(&found), list(&expected)));
         }
     }
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
     if std::env::var_os("NAPKEEPER_BLESS").is_some() {
         std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/scheduling/tests/topology.txt"), &text).unwrap();
     } else {
-        let lines = text.lines().zip(TABLE.lines()).find(|(ours, theirs)| ours != theirs);
+        let lines = text.lines().zip(TABLE.lines()).find(|(found, expected)| found != expected);
         assert!(text == TABLE, "the first that differs from the table: {lines:?}");
     }
     assert_eq!(text.lines().count(), cases().len());

@@ -75,7 +75,7 @@ fn with(pod: Pod, claims: &[&str]) -> Pod {
     Pod { volumes: claims.iter().map(|claim| name(claim)).collect(), ..pod }
 }
 
-/// A pod that waits and asks for next to nothing but these claims.
+/// A pending pod with these claims and minimal requests.
 fn waiting(pod_name: &str, claims: &[&str]) -> Arc<Pod> {
     Arc::new(with(pod(pod_name, &Arc::new(shape("a", 10, 0))), claims))
 }
@@ -101,7 +101,7 @@ fn a_volume_that_several_pods_have_is_attached_once() {
     all.push(waiting("beyond", &["beyond"]));
     assert_eq!(solve(&snapshot, &all).new_nodes.len(), 2, "one disk more than a node takes");
 
-    // A node that takes no disk more takes pods whose disk is there.
+    // A node at its limit takes pods whose disk is attached already.
     let old = node("old", 1, 2);
     snapshot.put_node(old.clone());
     put_limits(&mut snapshot, "old", &[(DISK_DRIVER, 1)]);
@@ -136,7 +136,7 @@ fn each_driver_has_its_limit_on_a_node_that_exists_and_the_least_of_them_on_anot
 }
 
 #[test]
-fn a_claim_in_flight_counts_what_is_on_its_node_already() {
+fn a_claim_in_flight_counts_pods_on_its_node() {
     let small = small();
     let mut snapshot = cluster([small.clone()]);
     let most = max_disks_of_a_new_node(&snapshot);
@@ -173,7 +173,7 @@ fn pods_that_share_a_disk_which_is_still_to_be_made_stay_in_its_zone() {
     let first = Arc::new(with(pod("first", &Arc::new(elsewhere)), &["shared"]));
     let outcome = solve(&snapshot, &[pods, vec![Arc::clone(&first)]].concat());
     assert_eq!((outcome.unschedulable_pods(), by_zone(&outcome)), (0, [(zone(3).to_string(), 4)].into()));
-    // One that may not be there waits, and is told why.
+    // A pod that is not allowed in that zone remains pending, with the reason.
     let mut astray = shape("c", 10, 0);
     astray.selector = requirements_in(&[(labels::ZONE, &[zone(2).as_str()])]);
     let astray = Arc::new(with(pod("astray", &Arc::new(astray)), &["shared"]));
@@ -196,7 +196,7 @@ fn a_claim_for_one_pod_keeps_all_others_waiting() {
     let refused = |snapshot: &Snapshot| -> Vec<(String, UnschedulableReason)> {
         let outcome = solve(snapshot, &all);
         let all = outcome.unschedulable.iter().flat_map(|u| u.pods.iter().map(|pod| (pod, u.reasons[0].1.clone())));
-        let refused = all.map(|(pod, why)| (pod.key.name.to_string(), why));
+        let refused = all.map(|(pod, reason)| (pod.key.name.to_string(), reason));
         refused.collect()
     };
     let in_use = |holder: &str| UnschedulableReason::Volume(VolumeTrouble::InUse(key("one"), key(holder)));
@@ -227,7 +227,7 @@ fn random_cluster(dice: &mut Dice) -> (Snapshot, Vec<Arc<Pod>>) {
             &[(DISK_DRIVER, dice.roll(5) as u32), (OTHER, 1 + dice.roll(4) as u32)],
         );
         for i in 0..dice.roll(3) {
-            // What runs has volumes that are there.
+            // Running pods have existing volumes.
             let volumes = draw(dice)
                 .into_iter()
                 .filter(|claim| snapshot.volume_claims().get(&key(claim.as_str())).unwrap().bound);
@@ -236,15 +236,15 @@ fn random_cluster(dice: &mut Dice) -> (Snapshot, Vec<Arc<Pod>>) {
         }
     }
     let pods = (0..1 + dice.roll(20)).map(|n| {
-        let asked = Arc::new(shape("a", [10, 10, 900][dice.roll(3)], 0));
-        Arc::new(Pod { volumes: draw(dice), ..pod(&format!("p-{n}"), &asked) })
+        let minimal = Arc::new(shape("a", [10, 10, 900][dice.roll(3)], 0));
+        Arc::new(Pod { volumes: draw(dice), ..pod(&format!("p-{n}"), &minimal) })
     });
     let pods: Vec<Arc<Pod>> = pods.collect();
     pods.iter().for_each(|pod| snapshot.put_pod(Arc::clone(pod)));
     (snapshot, pods)
 }
 
-/// By driver, what is attached where these pods are.
+/// The attached volumes of these pods, by driver.
 fn attached<'p>(snapshot: &Snapshot, pods: impl Iterator<Item = &'p Arc<Pod>>) -> BTreeMap<String, BTreeSet<String>> {
     let mut attached: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for claim in pods.flat_map(|pod| &pod.volumes) {
@@ -254,27 +254,27 @@ fn attached<'p>(snapshot: &Snapshot, pods: impl Iterator<Item = &'p Arc<Pod>>) -
     attached
 }
 
-/// What a place takes, with what it has.
-struct VolumeRoom {
+/// Volume limits of a target, and its running pods.
+struct VolumeCapacity {
     disks: Option<usize>,
     others: Option<usize>,
     zone: Option<String>,
     running: Vec<Arc<Pod>>,
 }
 
-fn room_at(snapshot: &Snapshot, outcome: &SchedulingResult, target: &Target) -> VolumeRoom {
+fn volume_capacity(snapshot: &Snapshot, outcome: &SchedulingResult, target: &Target) -> VolumeCapacity {
     match target {
         Target::Node(name) => {
             let runs = snapshot.pods().values().filter(|pod| pod.node.as_ref() == Some(name));
             let running: Vec<Arc<Pod>> = runs.cloned().collect();
             let before = attached(snapshot, running.iter());
-            // What is too much already may stay.
+            // Volumes beyond the limit may remain attached.
             let most = |by: &str| {
                 let limit = snapshot.attach_limits().get(name).unwrap().of(by)?;
                 Some((limit as usize).max(before.get(by).map_or(0, BTreeSet::len)))
             };
             let zone = snapshot.nodes().get(name).unwrap().labels[labels::ZONE].to_string();
-            VolumeRoom { disks: most(DISK_DRIVER), others: most(OTHER), zone: Some(zone), running }
+            VolumeCapacity { disks: most(DISK_DRIVER), others: most(OTHER), zone: Some(zone), running }
         }
         Target::New(n) => {
             let types = &snapshot.instance_types[&crate::fixtures::class().name];
@@ -283,7 +283,7 @@ fn room_at(snapshot: &Snapshot, outcome: &SchedulingResult, target: &Target) -> 
             let disks = sizes.map(|t| t.facts.max_data_disks as usize).min();
             let others = snapshot.attach_limits().values().filter_map(|limits| limits.of(OTHER)).min();
             let zone = node.zone().map(|zone| zone.to_string());
-            VolumeRoom { disks, others: others.map(|most| most as usize), zone, running: Vec::new() }
+            VolumeCapacity { disks, others: others.map(|most| most as usize), zone, running: Vec::new() }
         }
         Target::Claim(_) => unreachable!(),
     }
@@ -299,26 +299,26 @@ fn no_node_has_more_volumes_than_it_takes() {
         let of = |key: &ObjectKey| pods.iter().find(|pod| pod.key == *key).unwrap();
         let mut zones: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for target in outcome.targets().keys() {
-            let room = room_at(&snapshot, &outcome, target);
+            let capacity = volume_capacity(&snapshot, &outcome, target);
             let placed = outcome.placements.iter().filter(|p| p.target == **target).map(|p| of(&p.pod));
-            let here = attached(&snapshot, placed.clone().chain(&room.running));
-            let count = |by: &str| here.get(by).map_or(0, BTreeSet::len);
-            assert!(room.disks.is_none_or(|most| count(DISK_DRIVER) <= most), "seed {seed}: {target:?} {here:?}");
-            assert!(room.others.is_none_or(|most| count(OTHER) <= most), "seed {seed}: {target:?} {here:?}");
+            let found = attached(&snapshot, placed.clone().chain(&capacity.running));
+            let count = |by: &str| found.get(by).map_or(0, BTreeSet::len);
+            assert!(capacity.disks.is_none_or(|most| count(DISK_DRIVER) <= most), "seed {seed}: {target:?} {found:?}");
+            assert!(capacity.others.is_none_or(|most| count(OTHER) <= most), "seed {seed}: {target:?} {found:?}");
             for claim in placed.flat_map(|pod| &pod.volumes) {
                 let claim = snapshot.volume_claims().get(&key(claim.as_str())).unwrap();
                 let users = pods.iter().filter(|pod| pod.volumes.contains(&claim.key.name)).count();
                 if users > 1 && !claim.bound && claim.class == Some(name(DISK_DRIVER)) {
-                    let zone = room.zone.clone().expect("the zone of a shared disk that is still to be made");
+                    let zone = capacity.zone.clone().expect("the zone of a shared disk that is not provisioned");
                     zones.entry(claim.key.to_string()).or_default().insert(zone);
                 }
             }
         }
         assert!(zones.values().all(|zones| zones.len() == 1), "seed {seed}: {zones:?}");
-        for (_, why) in outcome.unschedulable.iter().flat_map(|unplaced| &unplaced.reasons) {
+        for (_, reason) in outcome.unschedulable.iter().flat_map(|unplaced| &unplaced.reasons) {
             assert!(
-                matches!(why, UnschedulableReason::VolumeLimit { .. } | UnschedulableReason::SharedVolume),
-                "seed {seed}: {why}"
+                matches!(reason, UnschedulableReason::VolumeLimit { .. } | UnschedulableReason::SharedVolume),
+                "seed {seed}: {reason}"
             );
         }
     }

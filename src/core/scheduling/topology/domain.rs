@@ -1,4 +1,4 @@
-//! Topology keys and their domains, numbered.
+//! Topology keys and their domains, by index.
 
 use crate::model::cluster::pod::Labels;
 use crate::model::labels;
@@ -6,21 +6,21 @@ use crate::model::names::Zone;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Most zones that are told apart: one bit each. No region has more than three.
+/// Most zones that are distinguished: one bit each. No region has more than three.
 pub(crate) const MAX_ZONES: usize = 32;
 
-/// Number of a topology key.
+/// Index of a topology key.
 pub(crate) type TopologyKeyId = usize;
-/// Number of a domain on its topology key. On [`HOSTNAME_KEY`] it is the number of the site.
+/// Index of a domain of its topology key. Of [`HOSTNAME_KEY`]: existing nodes by index, then open nodes.
 pub(crate) type Domain = u32;
 
-/// `kubernetes.io/hostname`: every site is a domain.
+/// `kubernetes.io/hostname`: every node is a domain.
 pub(crate) const HOSTNAME_KEY: TopologyKeyId = 0;
 /// `topology.kubernetes.io/zone`: the domains begin with the zones of the available offerings, in the order of their
 /// bits.
 pub(crate) const ZONE_KEY: TopologyKeyId = 1;
 
-/// Topology keys and their domains, by number.
+/// Topology keys and their domains, by index.
 #[derive(Debug)]
 pub(crate) struct TopologyKeys {
     keys: Vec<Arc<str>>,
@@ -30,14 +30,14 @@ pub(crate) struct TopologyKeys {
 impl TopologyKeys {
     pub(crate) fn new(zones: &[Zone]) -> Self {
         let keys = vec![labels::interned(labels::HOSTNAME), labels::interned(labels::ZONE)];
-        let mut known_keys = Self { keys, domains: vec![BTreeMap::new(); 2] };
+        let mut topology_keys = Self { keys, domains: vec![BTreeMap::new(); 2] };
         for zone in zones {
-            known_keys.domain_id(ZONE_KEY, &zone.text());
+            topology_keys.domain_id(ZONE_KEY, &zone.text());
         }
-        known_keys
+        topology_keys
     }
 
-    /// The number of a topology key.
+    /// The index of a topology key, which is added if it is new.
     pub(crate) fn key_id(&mut self, key: &Arc<str>) -> TopologyKeyId {
         if let Some(topology_key) = self.keys.iter().position(|known| known == key) {
             return topology_key;
@@ -56,24 +56,24 @@ impl TopologyKeys {
         &self.keys[key_id]
     }
 
-    /// The number of a value, which gets one if it has none.
+    /// The index of a value, which is added if it is new.
     pub(crate) fn domain_id(&mut self, key_id: TopologyKeyId, value: &Arc<str>) -> Domain {
         let domains = &mut self.domains[key_id];
         if let Some(known) = domains.get(value) {
             return *known;
         }
-        let number = domains.len() as Domain;
-        domains.insert(Arc::clone(value), number);
-        number
+        let index = domains.len() as Domain;
+        domains.insert(Arc::clone(value), index);
+        index
     }
 
-    /// The domain that labels put a place in; `None` without the label.
+    /// The domain of a node with these labels; `None` without the label.
     pub(crate) fn domain_of_labels(&mut self, key_id: TopologyKeyId, labels: &Labels) -> Option<Domain> {
         let value = labels.get(&self.keys[key_id])?;
         Some(self.domain_id(key_id, value))
     }
 
-    /// The number of a value that is known.
+    /// The index of a known value.
     pub(crate) fn known_domain(&self, key_id: TopologyKeyId, value: &str) -> Option<Domain> {
         self.domains[key_id].get(value).copied()
     }

@@ -10,54 +10,54 @@ use crate::snapshot::Table;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of a group.
+/// Index of a group.
 pub(crate) type GroupId = u32;
 
-/// What a group counts.
+/// The pods that a group counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CountedPods {
     /// Pods of a namespace that a spread constraint selects.
     BySelector(Namespace, Requirements),
-    /// Pods that all terms of a pod's affinity mean, as kube-scheduler counts them.
+    /// Pods that match all terms of a pod's affinity, as kube-scheduler counts them.
     ByAllTerms(Vec<PodTerm>),
-    /// Pods that a term of anti-affinity means.
+    /// Pods that match an affinity or anti-affinity term.
     ByTerm(PodTerm),
-    /// Pods that have this term of anti-affinity themselves.
+    /// Pods that have this anti-affinity term themselves.
     InverseAntiAffinity(PodTerm),
-    /// Pods that have a volume which is still to be made, whatever they are.
+    /// Pods that share an unprovisioned volume.
     SharingVolume(SharedVolumeId),
 }
 
-/// What tells one group from another.
+/// The identity of a group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TopologyGroupKey {
     pub(crate) key: TopologyKeyId,
     pub(crate) counted: CountedPods,
-    /// Only pods on such nodes count, and only their domains.
+    /// Only pods on matching nodes count, and only their domains.
     pub(crate) filter: Option<Arc<NodeFilter>>,
 }
 
 #[derive(Debug)]
 pub(crate) struct TopologyGroup {
     pub(crate) key: TopologyGroupKey,
-    /// By domain.
+    /// Number of pods, by domain.
     pub(crate) counts: Vec<u32>,
-    /// In all domains.
+    /// Number of pods in all domains.
     pub(crate) total: u32,
-    /// Domains of nodes that exist or are being made, but for hosts.
+    /// Domains of existing and open nodes, except for hostnames.
     pub(crate) domains: Vec<bool>,
-    /// Pod classes that are to be even over its domains.
+    /// Pod classes that spread over its domains.
     pub(crate) spread_classes: Vec<u32>,
 }
 
-/// Groups by a label that their pods must have; those that ask for no single one stand by themselves.
+/// Groups by a label that their pods must have; groups without such a label are listed separately.
 #[derive(Debug, Default)]
 pub(crate) struct GroupsByLabel {
     by_label: BTreeMap<(Arc<str>, Arc<str>), Vec<GroupId>>,
     unindexed: Vec<GroupId>,
 }
 
-/// True when a group of this sort counts pods of a shape.
+/// True when a group counts pods of a shape.
 pub(crate) fn counts_pod(namespaces: &Table<Namespace, Labels>, counting: &CountedPods, shape: &PodShape) -> bool {
     let means =
         |term: &PodTerm| term.means(&shape.namespace, namespaces.get(&shape.namespace).map(Arc::as_ref), &shape.labels);
@@ -70,13 +70,13 @@ pub(crate) fn counts_pod(namespaces: &Table<Namespace, Labels>, counting: &Count
         CountedPods::InverseAntiAffinity(term) => {
             shape.affinity.as_ref().is_some_and(|affinity| affinity.apart.contains(term))
         }
-        // A shape does not tell.
+        // This does not depend on the shape.
         CountedPods::SharingVolume(_) => false,
     }
 }
 
 impl CountedPods {
-    /// Labels that the pods have that it counts or, for owners, that they keep away.
+    /// Labels of the pods that it counts or, for inverse anti-affinity, of those they exclude.
     pub(crate) fn selector(&self) -> &Requirements {
         static ALL: Requirements = Requirements::ALL;
         match self {
@@ -88,11 +88,11 @@ impl CountedPods {
     }
 }
 
-/// The label that a requirement allows and nothing else.
+/// The label of a requirement that allows a single value.
 pub(crate) fn single_label(
-    (key, asked): (&Arc<str>, &crate::model::requirements::Requirement),
+    (key, requirement): (&Arc<str>, &crate::model::requirements::Requirement),
 ) -> Option<(Arc<str>, Arc<str>)> {
-    Some((Arc::clone(key), Arc::clone(asked.single()?)))
+    Some((Arc::clone(key), Arc::clone(requirement.single()?)))
 }
 
 impl GroupsByLabel {
@@ -103,7 +103,7 @@ impl GroupsByLabel {
         }
     }
 
-    /// Groups that may mean pods with these labels.
+    /// Groups that may count pods with these labels.
     pub(crate) fn matching(&self, labels: &Labels) -> Vec<GroupId> {
         let mut found = self.unindexed.clone();
         for (key, value) in labels {
@@ -114,14 +114,14 @@ impl GroupsByLabel {
 }
 
 impl TopologyGroup {
-    /// True when pods on a node count, of which it is said which filters let it through.
+    /// True when pods on a node count; `accepts` says which filters the node matches.
     pub(crate) fn counts_node(&self, accepts: impl Fn(&NodeFilter) -> bool) -> bool {
         self.key.filter.as_deref().is_none_or(accepts)
     }
 
     /// True when a node is, or will be, in a domain.
     pub(crate) fn has_domain(&self, domain: Domain) -> bool {
-        self.domains.get(domain as usize).is_some_and(|there| *there)
+        self.domains.get(domain as usize).is_some_and(|exists| *exists)
     }
 
     pub(crate) fn count(&self, domain: Domain) -> u32 {
@@ -137,7 +137,7 @@ impl TopologyGroup {
         self.total += pods;
     }
 
-    /// Gives the domains other numbers; those that get none are gone.
+    /// Renumbers the domains; those without a new index are removed.
     pub(crate) fn renumber(&mut self, number: impl Fn(Domain) -> Option<Domain>) {
         let counts = std::mem::take(&mut self.counts);
         self.total = 0;
@@ -161,13 +161,14 @@ impl TopologyGroup {
         if self.key.key == HOSTNAME_KEY {
             return 0;
         }
-        let seen = self.domains.iter().enumerate().filter(|(_, there)| **there).map(|(domain, _)| domain as Domain);
-        let more = offered.filter(|domain| !self.has_domain(*domain));
-        let (mut least, mut number) = (u32::MAX, 0);
-        for domain in seen.chain(more) {
+        let existing =
+            self.domains.iter().enumerate().filter(|(_, exists)| **exists).map(|(domain, _)| domain as Domain);
+        let additional = offered.filter(|domain| !self.has_domain(*domain));
+        let (mut least, mut domains) = (u32::MAX, 0);
+        for domain in existing.chain(additional) {
             least = least.min(self.count(domain));
-            number += 1;
+            domains += 1;
         }
-        if number < min_domains || number == 0 { 0 } else { least }
+        if domains < min_domains || domains == 0 { 0 } else { least }
     }
 }

@@ -1,8 +1,8 @@
 //! Topology spread, pod affinity and anti-affinity, as kube-scheduler counts them.
 //!
-//! What is counted is a group: a topology key, and what it counts there. Equal constraints of different pods share one
-//! group. Constraints become [`TopologyConstraint`]s on groups, and a pod that is placed counts in the groups that mean
-//! it. The semantics are kube-scheduler's (plugins PodTopologySpread and InterPodAffinity).
+//! A group counts pods per domain of a topology key. Equal constraints of different pods share one group. Constraints
+//! become [`TopologyConstraint`]s on groups, and a placed pod is counted in the groups that select it. The semantics
+//! are kube-scheduler's (plugins PodTopologySpread and InterPodAffinity).
 
 pub(crate) mod constraint;
 pub(crate) mod domain;
@@ -24,7 +24,7 @@ use crate::snapshot::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// All groups, and how pod classes are tied to them. Classes are numbered by who calls.
+/// All groups, and the constraints of pod classes on them. Classes are numbered by the caller.
 #[derive(Debug)]
 pub(crate) struct Topology {
     pub(crate) keys: TopologyKeys,
@@ -34,20 +34,19 @@ pub(crate) struct Topology {
     existing_pods: ExistingPods,
     /// Labels of namespaces, for terms that select by them.
     namespaces: Table<Namespace, Labels>,
-    /// Groups and classes by a label that must be there: most pairs need not be looked at.
+    /// Groups and classes by a required label: most pairs need not be compared.
     groups_by_label: GroupsByLabel,
     classes_by_label: BTreeMap<(Arc<str>, Arc<str>), Vec<u32>>,
-    /// Domains that an earlier attempt came upon, and those that this one did.
+    /// Late domains of earlier attempts, and those of this one.
     known_late_domains: LateDomains,
     late_domains: LateDomains,
 }
 
-/// Domains that came up after pods had been placed as if they were not there: a plan in which they break what was even
-/// before. Whoever plans again knows of them.
+/// Domains that appeared after pods had been spread without them. The next attempt counts them from the start.
 pub(crate) type LateDomains = BTreeMap<TopologyGroupKey, BTreeSet<Domain>>;
 
 impl Topology {
-    /// The terms of pods that run keep others away from the beginning.
+    /// Topology with the anti-affinity of running pods.
     pub(crate) fn new(
         keys: TopologyKeys,
         existing_pods: ExistingPods,
@@ -75,66 +74,66 @@ impl Topology {
         topology
     }
 
-    /// Ties the next pod class to the groups: `shape` with what is asked for, of pods that are `own` and that share
-    /// volumes which are still `to_be_made`.
+    /// Registers the next pod class: `shape` at its relaxation step, of pods with shape `own` that share
+    /// `unprovisioned` volumes.
     pub(crate) fn register_class(
         &mut self,
         shape: &PodShape,
         own: &Arc<PodShape>,
-        (to_be_made, existing): (&[SharedVolumeId], &ExistingNodes),
+        (unprovisioned, existing): (&[SharedVolumeId], &ExistingNodes),
     ) {
         let class = self.class_constraints.len() as u32;
-        let (mut asks, mut counted) = (Vec::new(), Vec::new());
+        let (mut constraints, mut counting_groups) = (Vec::new(), Vec::new());
         for spread in &shape.spread {
-            asks.push(self.spread_constraint(own, spread, existing));
+            constraints.push(self.spread_constraint(own, spread, existing));
         }
         let affinity = shape.affinity.as_deref();
-        // What is preferred stands behind what is required.
+        // Preferred terms follow the required ones.
         let required = own.affinity.as_deref().map_or((0, 0), |own| (own.near.len(), own.apart.len()));
         let all = affinity.map(|affinity| affinity.near.as_slice()).unwrap_or_default();
         let (near, preferred) = all.split_at(required.0.min(all.len()));
         for term in near {
             let group = self.group_id(&term.topology_key, CountedPods::ByAllTerms(near.to_vec()), None, existing);
-            asks.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::Required });
+            constraints.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::Required });
         }
         for term in preferred {
             let group = self.group_id(&term.topology_key, CountedPods::ByTerm(term.clone()), None, existing);
-            asks.push(TopologyConstraint::Affinity {
+            constraints.push(TopologyConstraint::Affinity {
                 group,
                 strength: ConstraintStrength::Preferred { counts_self: self.term_selects(term, own) },
             });
         }
         for (n, term) in affinity.into_iter().flat_map(|affinity| &affinity.apart).enumerate() {
             let group = self.group_id(&term.topology_key, CountedPods::ByTerm(term.clone()), None, existing);
-            let itself = self.term_selects(term, own);
-            let want = if n < required.1 {
+            let counts_self = self.term_selects(term, own);
+            let strength = if n < required.1 {
                 ConstraintStrength::Required
             } else {
-                ConstraintStrength::Preferred { counts_self: itself }
+                ConstraintStrength::Preferred { counts_self }
             };
-            asks.push(TopologyConstraint::AntiAffinity { group, strength: want });
+            constraints.push(TopologyConstraint::AntiAffinity { group, strength });
         }
         for term in own.affinity.iter().flat_map(|affinity| &affinity.apart) {
-            counted.push(self.group_id(
+            counting_groups.push(self.group_id(
                 &term.topology_key,
                 CountedPods::InverseAntiAffinity(term.clone()),
                 None,
                 existing,
             ));
         }
-        for shared in to_be_made {
-            // Such a volume is made in the zone of the first that has it; it is not asked for by any other.
+        for shared in unprovisioned {
+            // Such a volume is provisioned in the zone of the first pod that uses it.
             let group =
                 self.group_id(&labels::interned(labels::ZONE), CountedPods::SharingVolume(*shared), None, existing);
-            asks.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::SharedVolume });
-            counted.push(group);
+            constraints.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::SharedVolume });
+            counting_groups.push(group);
         }
-        let near_itself = near.iter().all(|term| self.term_selects(term, own));
+        let affinity_selects_self = near.iter().all(|term| self.term_selects(term, own));
         self.class_constraints.push(ClassConstraints {
             shape: Arc::clone(own),
-            constraints: asks,
-            counting_groups: counted,
-            affinity_selects_self: near_itself,
+            constraints,
+            counting_groups,
+            affinity_selects_self,
             new_node_domains: BTreeMap::new(),
         });
         for label in &own.labels {
@@ -145,15 +144,15 @@ impl Topology {
         }
     }
 
-    /// A node will be there that was not: its domain counts for those whose filters let it through.
+    /// Adds the domain of a new node to the groups whose filters match it.
     pub(crate) fn add_domain(&mut self, key_id: TopologyKeyId, domain: Domain, accepts: impl Fn(&NodeFilter) -> bool) {
-        let is_news =
+        let is_new =
             |group: &TopologyGroup| group.key.key == key_id && !group.has_domain(domain) && group.counts_node(&accepts);
-        let news: Vec<usize> = (0..self.groups.len()).filter(|number| is_news(&self.groups[*number])).collect();
-        for number in news {
+        let affected: Vec<usize> = (0..self.groups.len()).filter(|number| is_new(&self.groups[*number])).collect();
+        for number in affected {
             self.groups[number].add_domain(domain);
             let group = &self.groups[number];
-            // Pod classes that are still to be placed will reckon with it.
+            // Spread classes that did not consider it as a possible domain.
             let unaware = |class: &u32| {
                 let links = &self.class_constraints[*class as usize];
                 links.new_node_domains.contains_key(&key_id)
@@ -165,7 +164,7 @@ impl Topology {
         }
     }
 
-    /// Domains that came up too late, together with those that were foreseen; none if there was none.
+    /// All late domains of this and earlier attempts; `None` if this one had none.
     pub(crate) fn late_domains(&self) -> Option<LateDomains> {
         if self.late_domains.is_empty() {
             return None;
@@ -177,19 +176,18 @@ impl Topology {
         Some(all)
     }
 
-    /// How many groups would see a domain for the first time if such a node were there.
+    /// How many groups a node in this domain would add a domain to.
     pub(crate) fn groups_without_domain(
         &self,
         key_id: TopologyKeyId,
         domain: Domain,
         accepts: impl Fn(&NodeFilter) -> bool,
     ) -> u32 {
-        let on_axis = self.groups.iter().filter(|group| group.key.key == key_id);
-        on_axis.filter(|group| !group.has_domain(domain) && group.counts_node(&accepts)).count() as u32
+        let of_key = self.groups.iter().filter(|group| group.key.key == key_id);
+        of_key.filter(|group| !group.has_domain(domain) && group.counts_node(&accepts)).count() as u32
     }
 
-    /// Counts pods of a class that go to a place: its domain on each topology key, and whether a filter lets its node
-    /// through.
+    /// Counts pods of a class on a node, given by its domain per topology key, and by whether it matches a filter.
     pub(crate) fn count(
         &mut self,
         class: usize,
@@ -210,7 +208,7 @@ impl Topology {
         self.groups.iter().filter_map(|group| group.key.filter.as_ref())
     }
 
-    /// Gives the domains of a topology key other numbers; those that get none are gone.
+    /// Renumbers the domains of a topology key; those without a new index are removed.
     pub(crate) fn renumber(&mut self, key_id: TopologyKeyId, number: impl Fn(Domain) -> Option<Domain>) {
         for group in self.groups.iter_mut().filter(|group| group.key.key == key_id) {
             group.renumber(&number);
@@ -223,20 +221,16 @@ impl Topology {
 
     fn spread_constraint(&mut self, shape: &PodShape, spread: &Spread, existing: &ExistingNodes) -> TopologyConstraint {
         let counting = CountedPods::BySelector(shape.namespace.clone(), spread.selector.clone());
-        // On one host nothing but that host counts, and whoever may go there is let through.
+        // By hostname only the node itself counts, and it matches the pod's filter anyway.
         let filter = (*spread.topology_key != *labels::HOSTNAME).then(|| NodeFilter::for_spread(shape, spread));
         let group = self.group_id(&spread.topology_key, counting, filter.flatten(), existing);
         self.groups[group as usize].spread_classes.push(self.class_constraints.len() as u32);
-        let itself = spread.selector.satisfied_by(&shape.labels);
-        TopologyConstraint::Spread {
-            group,
-            max_skew: spread.max_skew,
-            counts_self: itself,
-            min_domains: spread.min_domains,
-        }
+        let counts_self = spread.selector.satisfied_by(&shape.labels);
+        TopologyConstraint::Spread { group, max_skew: spread.max_skew, counts_self, min_domains: spread.min_domains }
     }
 
-    /// The group that counts this; a new one is counted among what runs, and tied to the pod classes that it means.
+    /// The group that counts these pods; a new one counts existing pods, and is linked to the pod classes that it
+    /// selects.
     fn group_id(
         &mut self,
         key: &Arc<str>,
@@ -264,7 +258,7 @@ impl Topology {
         number
     }
 
-    /// A group with what runs, and with what has been placed so far.
+    /// A group that counts running pods and those placed so far.
     fn build_group(&mut self, identity: TopologyGroupKey, existing: &ExistingNodes) -> TopologyGroup {
         let topology_key = identity.key;
         let accepts = |labels: &Labels, taints: &[_]| {
@@ -291,17 +285,17 @@ impl Topology {
         if topology_key != HOSTNAME_KEY {
             domains.iter().flatten().for_each(|domain| group.add_domain(*domain));
         }
-        for (_, places) in
+        for (_, pods_per_node) in
             self.existing_pods.pods.iter().filter(|(shape, _)| counts_pod(&self.namespaces, &identity.counted, shape))
         {
-            for (place, pods) in places {
-                if let Some(domain) = domains[*place as usize] {
+            for (node, pods) in pods_per_node {
+                if let Some(domain) = domains[*node as usize] {
                     group.add(domain, *pods);
                 }
             }
         }
-        existing.each_placed(identity.filter.as_deref(), |site, placed| {
-            let Some(domain) = existing.domain(site, topology_key, &mut self.keys) else { return };
+        existing.each_placed(identity.filter.as_deref(), |index, placed| {
+            let Some(domain) = existing.domain(index, topology_key, &mut self.keys) else { return };
             if topology_key != HOSTNAME_KEY {
                 group.add_domain(domain);
             }
@@ -315,7 +309,7 @@ impl Topology {
         group
     }
 
-    /// Ties a pod class to a group that may mean it.
+    /// Links a pod class to a group that may select it.
     fn link(&mut self, class: u32, number: GroupId) {
         let own = Arc::clone(&self.class_constraints[class as usize].shape);
         let counting = &self.groups[number as usize].key.counted;

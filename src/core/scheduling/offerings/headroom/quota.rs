@@ -1,6 +1,6 @@
-//! Counts the cores that quotas leave, with the launches that Azure's numbers do not have yet.
+//! Remaining vCPU quota, less launches that Azure's numbers do not include yet.
 //!
-//! Azure's numbers are some minutes old; a VM that was requested since is in none of them, so it is counted here.
+//! Azure's numbers are some minutes old; a VM that was requested since is not included, so it is counted here.
 
 use crate::catalog::SizeFacts;
 use crate::catalog::live::{Quota, QuotaUsage, STALE_AFTER};
@@ -18,43 +18,42 @@ const REGIONAL: &str = "cores";
 /// Name of the quota of all spot cores.
 const SPOT: &str = "lowprioritycores";
 
-/// Which quota leaves no capacity.
+/// A quota without remaining capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaShortage {
     /// The quota, with Azure's numbers.
     pub usage: QuotaUsage,
-    /// Cores that are under way and not in Azure's numbers.
+    /// Cores of launches that are not in Azure's numbers.
     pub in_flight: u64,
-    /// Cores that are asked for.
+    /// Cores that are needed.
     pub needed: u64,
 }
 
 impl fmt::Display for QuotaShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { usage: QuotaUsage { name, used, limit }, in_flight, needed: need } = self;
+        let Self { usage: QuotaUsage { name, used, limit }, in_flight, needed } = self;
         match name.to_lowercase().as_str() {
             REGIONAL => f.write_str("regional vCPU quota")?,
             SPOT => f.write_str("spot vCPU quota")?,
             _ => write!(f, "vCPU quota for family {name}")?,
         }
-        write!(f, ": {used} of {limit} vCPUs used, {in_flight} launching, {need} needed")
+        write!(f, ": {used} of {limit} vCPUs used, {in_flight} launching, {needed} needed")
     }
 }
 
-/// Cores that the quotas leave. Without numbers, or with stale ones, nothing is limited.
+/// Remaining cores of each quota. Without numbers, or with stale ones, nothing is limited.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QuotaHeadroom {
-    /// Each quota with the cores that are under way beside Azure's numbers.
+    /// Each quota with the cores of launches that are not in Azure's numbers.
     quotas: Vec<(QuotaUsage, u64)>,
-    /// The quotas of families, by the names that sizes have. Looked up for every candidate of every pass, so nothing is
-    /// rebuilt there.
+    /// The quotas of families, by the family names of sizes: cached, since they are looked up for every candidate.
     families: Arc<BTreeMap<Arc<str>, usize>>,
     regional: Option<usize>,
     spot: Option<usize>,
 }
 
 impl QuotaHeadroom {
-    /// What the quota of a Snapshot leaves beside its NodeClaims under way.
+    /// The quota of a Snapshot less its NodeClaims in flight.
     #[must_use]
     pub fn of(snapshot: &Snapshot, now: Timestamp) -> Self {
         let fresh = |quota: &&Arc<Quota>| now.duration_since(quota.as_of) <= STALE_AFTER;
@@ -79,16 +78,12 @@ impl QuotaHeadroom {
     /// The quota that does not allow one more VM of a size; `None` when all do.
     #[must_use]
     pub fn shortage(&self, facts: &SizeFacts, capacity_type: CapacityType) -> Option<QuotaShortage> {
-        let need = u64::from(facts.vcpus);
+        let needed = u64::from(facts.vcpus);
         let quotas =
-            self.quota_indices(facts, capacity_type).into_iter().flatten().filter_map(|place| self.quotas.get(place));
+            self.quota_indices(facts, capacity_type).into_iter().flatten().filter_map(|index| self.quotas.get(index));
         let mut short = quotas
-            .filter(|(usage, in_flight)| usage.used.saturating_add(*in_flight).saturating_add(need) > usage.limit);
-        short.next().map(|(usage, in_flight)| QuotaShortage {
-            usage: usage.clone(),
-            in_flight: *in_flight,
-            needed: need,
-        })
+            .filter(|(usage, in_flight)| usage.used.saturating_add(*in_flight).saturating_add(needed) > usage.limit);
+        short.next().map(|(usage, in_flight)| QuotaShortage { usage: usage.clone(), in_flight: *in_flight, needed })
     }
 
     /// True when every quota allows one more VM of a size.
@@ -97,23 +92,23 @@ impl QuotaHeadroom {
         self.quotas.is_empty() || self.shortage(facts, capacity_type).is_none()
     }
 
-    /// True when every quota allows one VM in place of another that has been counted.
+    /// True when every quota allows one VM instead of another that has been counted.
     #[must_use]
-    pub fn allows_swap(&self, one: (&SizeFacts, CapacityType), of: (&SizeFacts, CapacityType)) -> bool {
-        let back = self.quota_indices(of.0, of.1);
-        self.quota_indices(one.0, one.1).into_iter().flatten().all(|place| {
-            let given = if back.contains(&Some(place)) { u64::from(of.0.vcpus) } else { 0 };
-            self.quotas.get(place).is_none_or(|(usage, in_flight)| {
-                let used = usage.used.saturating_add(*in_flight).saturating_add(u64::from(one.0.vcpus));
-                used <= usage.limit.saturating_add(given)
+    pub fn allows_swap(&self, new: (&SizeFacts, CapacityType), old: (&SizeFacts, CapacityType)) -> bool {
+        let freed_quotas = self.quota_indices(old.0, old.1);
+        self.quota_indices(new.0, new.1).into_iter().flatten().all(|index| {
+            let freed = if freed_quotas.contains(&Some(index)) { u64::from(old.0.vcpus) } else { 0 };
+            self.quotas.get(index).is_none_or(|(usage, in_flight)| {
+                let used = usage.used.saturating_add(*in_flight).saturating_add(u64::from(new.0.vcpus));
+                used <= usage.limit.saturating_add(freed)
             })
         })
     }
 
-    /// Counts one VM of a size less: it was counted here, and another will be asked for instead.
+    /// Gives back the quota of one VM that has been counted.
     pub fn give_back(&mut self, facts: &SizeFacts, capacity_type: CapacityType) {
-        for place in self.quota_indices(facts, capacity_type).into_iter().flatten() {
-            if let Some((_, in_flight)) = self.quotas.get_mut(place) {
+        for index in self.quota_indices(facts, capacity_type).into_iter().flatten() {
+            if let Some((_, in_flight)) = self.quotas.get_mut(index) {
                 *in_flight = in_flight.saturating_sub(u64::from(facts.vcpus));
             }
         }
@@ -121,8 +116,8 @@ impl QuotaHeadroom {
 
     /// Counts one more VM of a size.
     pub fn take(&mut self, facts: &SizeFacts, capacity_type: CapacityType) {
-        for place in self.quota_indices(facts, capacity_type).into_iter().flatten() {
-            if let Some((_, in_flight)) = self.quotas.get_mut(place) {
+        for index in self.quota_indices(facts, capacity_type).into_iter().flatten() {
+            if let Some((_, in_flight)) = self.quotas.get_mut(index) {
                 *in_flight = in_flight.saturating_add(u64::from(facts.vcpus));
             }
         }

@@ -1,7 +1,7 @@
-//! Counts the VMs that capacity reservations leave, with the launches that Azure's numbers do not have yet.
+//! Remaining VMs of capacity reservations, less launches that Azure's numbers do not include yet.
 //!
-//! Reserved VMs are paid for whether or not they are used. Azure takes a VM beyond them too, at the full price and
-//! without any promise: no node is planned there that would be one of those.
+//! Reserved VMs are paid for whether or not they are used. Azure also accepts VMs beyond the reservation, at full price
+//! and without guarantee: those are not planned.
 
 use crate::catalog::live::{CapacityReservation, STALE_AFTER};
 use crate::model::cluster::claim::Claim;
@@ -14,40 +14,40 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Which reservation is used up.
+/// A reservation that is used up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReservationShortage {
     /// The reservation, with Azure's numbers.
     pub reservation: CapacityReservation,
-    /// Nodes that are under way and not in Azure's numbers.
+    /// Nodes in flight that are not in Azure's numbers.
     pub in_flight: u64,
 }
 
 impl fmt::Display for ReservationShortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { reservation: CapacityReservation { group, size, zone, capacity, used }, in_flight } = self;
-        let place = if zone.is_regional() { String::new() } else { format!(" in {zone}") };
+        let in_zone = if zone.is_regional() { String::new() } else { format!(" in {zone}") };
         let name = group.name();
         write!(
             f,
-            "capacity reservation for {size}{place} in group {name}: {used} of {capacity} VMs used, {in_flight} \
+            "capacity reservation for {size}{in_zone} in group {name}: {used} of {capacity} VMs used, {in_flight} \
              launching"
         )
     }
 }
 
-/// What is left of reservations. Without numbers, or with stale ones, nothing is: what is not known to be reserved is
-/// bought as everything else is.
+/// Remaining VMs of each reservation. Without numbers, or with stale ones, there are none, and on-demand or spot is
+/// launched instead.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReservationHeadroom {
-    /// Each reservation with the nodes that are under way beside Azure's numbers.
+    /// Each reservation with the nodes in flight that are not in Azure's numbers.
     reservations: Vec<(CapacityReservation, u64)>,
     /// The group of each class that names one.
     groups: Arc<BTreeMap<NodeClassName, ArmId>>,
 }
 
 impl ReservationHeadroom {
-    /// What Azure's numbers leave beside the NodeClaims of a Snapshot that are under way.
+    /// The reservations of a Snapshot less its NodeClaims in flight.
     #[must_use]
     pub fn of(snapshot: &Snapshot, now: Timestamp) -> Self {
         let classes = snapshot.classes().values();
@@ -57,8 +57,8 @@ impl ReservationHeadroom {
         let Some(known) = known.filter(|fact| now.duration_since(fact.as_of) <= STALE_AFTER) else {
             return Self { reservations: Vec::new(), groups };
         };
-        let rooms = known.value.iter().map(|room| (room.clone(), 0)).collect();
-        let mut all = Self { reservations: rooms, groups };
+        let reservations = known.value.iter().map(|reservation| (reservation.clone(), 0)).collect();
+        let mut all = Self { reservations, groups };
         let in_flight = snapshot.claims().values().filter(|claim| is_in_flight(claim, known.as_of));
         in_flight
             .filter_map(|claim| all.reservation_of(claim))
@@ -84,45 +84,45 @@ impl ReservationHeadroom {
         self.groups.get(class)
     }
 
-    /// True when numbers of a group are known that are not too old.
+    /// True when recent numbers of a group are known.
     #[must_use]
     pub fn knows(&self, group: &ArmId) -> bool {
-        self.reservations.iter().any(|(room, _)| room.group == *group)
+        self.reservations.iter().any(|(reservation, _)| reservation.group == *group)
     }
 
-    /// The reservation of a size in a zone for nodes of a class. It is looked up once; then its place serves.
+    /// The index of the reservation of a size in a zone for nodes of a class.
     #[must_use]
     pub fn reservation_index(&self, class: &NodeClassName, size: &VmSize, zone: &Zone) -> Option<usize> {
         self.index_in_group(self.group(class)?, size, zone)
     }
 
     fn index_in_group(&self, group: &ArmId, size: &VmSize, zone: &Zone) -> Option<usize> {
-        self.reservations.iter().position(|(room, _)| room.group == *group && room.size == *size && room.zone == *zone)
+        self.reservations.iter().position(|(r, _)| r.group == *group && r.size == *size && r.zone == *zone)
     }
 
     /// True when one more node may take a VM of a reservation.
     #[must_use]
-    pub fn allows(&self, place: usize) -> bool {
-        self.reservations.get(place).is_some_and(|(room, in_flight)| *in_flight < room.free())
+    pub fn allows(&self, index: usize) -> bool {
+        self.reservations.get(index).is_some_and(|(reservation, in_flight)| *in_flight < reservation.free())
     }
 
-    /// The reservation of which nothing is left; `None` where something is.
+    /// The reservation, if it is used up.
     #[must_use]
-    pub fn shortage(&self, place: usize) -> Option<ReservationShortage> {
-        let (room, in_flight) = self.reservations.get(place)?;
-        (!self.allows(place)).then(|| ReservationShortage { reservation: room.clone(), in_flight: *in_flight })
+    pub fn shortage(&self, index: usize) -> Option<ReservationShortage> {
+        let (reservation, in_flight) = self.reservations.get(index)?;
+        (!self.allows(index)).then(|| ReservationShortage { reservation: reservation.clone(), in_flight: *in_flight })
     }
 
     /// Counts one more node.
-    pub fn take(&mut self, place: usize) {
-        if let Some((_, in_flight)) = self.reservations.get_mut(place) {
+    pub fn take(&mut self, index: usize) {
+        if let Some((_, in_flight)) = self.reservations.get_mut(index) {
             *in_flight = in_flight.saturating_add(1);
         }
     }
 
-    /// Counts one less that has been counted.
-    pub fn give_back(&mut self, place: usize) {
-        if let Some((_, in_flight)) = self.reservations.get_mut(place) {
+    /// Gives back one node that has been counted.
+    pub fn give_back(&mut self, index: usize) {
+        if let Some((_, in_flight)) = self.reservations.get_mut(index) {
             *in_flight = in_flight.saturating_sub(1);
         }
     }

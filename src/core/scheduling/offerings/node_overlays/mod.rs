@@ -1,8 +1,8 @@
 //! Instance types with NodeOverlays applied.
 //!
-//! An overlay is about a node if every one of its requirements holds on it for certain: on a label that the node would not
-//! have only what allows its absence does. Of several overlays the one of the greatest weight decides, for each price and
-//! each resource by itself. One that says something of its own at the same weight is left out whole, and told.
+//! An overlay applies to an offering if all its requirements hold; on a label that a node would not have, only those
+//! that allow its absence do. Of several overlays the one of the greatest weight decides, separately for the price and
+//! each resource. One that sets the same field at the same weight is ignored as a whole, and reported as a conflict.
 
 use crate::catalog::overlay::{Overlay, PriceAdjustment};
 use crate::catalog::{InstanceType, InstanceTypes, OFFERED, Offering, OfferingKey};
@@ -18,20 +18,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Instance types of the pools that an overlay is about.
+/// Instance types of the pools that an overlay applies to.
 #[derive(Debug, Default)]
 pub struct OverlaidInstanceTypes {
     types: BTreeMap<NodePoolName, InstanceTypes>,
-    /// Overlays that are left out, each with the first reason.
+    /// Ignored overlays, each with its first conflict.
     pub conflicts: Vec<OverlayConflict>,
 }
 
-/// Two overlays of one weight that say different things of one node.
+/// Two overlays of one weight that set the same field of an instance type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OverlayConflict {
-    /// The one that is left out.
+    /// The one that is ignored.
     pub overlay: ObjectName,
-    /// The one that holds.
+    /// The one that applies.
     pub winner: ObjectName,
     /// The pool.
     pub pool: NodePoolName,
@@ -43,26 +43,26 @@ pub struct OverlayConflict {
 
 impl fmt::Display for OverlayConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { winner: with, pool, size, field: what, .. } = self;
+        let Self { winner, pool, size, field, .. } = self;
         write!(
             f,
-            "ignored: NodeOverlay {with} has the same weight and also sets {what} of {size} in NodePool {pool}; give \
+            "ignored: NodeOverlay {winner} has the same weight and also sets {field} of {size} in NodePool {pool}; give \
              one of them another weight, or narrower requirements"
         )
     }
 }
 
-/// What is remembered of overlays. Disposable: it is computed again.
+/// Cached conflicts of overlays. Disposable: they are computed again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OverlayMemory {
     /// Generations of all that conflicts depend on.
     seen_generations: [u64; 4],
-    /// Overlays that are left out.
+    /// Ignored overlays.
     pub conflicts: Vec<OverlayConflict>,
 }
 
 impl OverlayMemory {
-    /// Works out which overlays are left out, if anything has changed that may matter.
+    /// Computes which overlays are ignored, if anything relevant has changed.
     pub fn refresh(&mut self, snapshot: &Snapshot) {
         let seen = [
             snapshot.overlays().generation(),
@@ -76,18 +76,18 @@ impl OverlayMemory {
     }
 }
 
-/// What is said of one instance type of one pool, and by whom.
+/// What overlays set of one instance type of one pool.
 #[derive(Default)]
 struct OverlayEffects<'a> {
-    /// By place of the offering.
+    /// By index of the offering.
     prices: BTreeMap<usize, (&'a Overlay, PriceAdjustment)>,
     capacity: BTreeMap<&'a Arc<str>, (&'a Overlay, i64)>,
 }
 
-/// By pool and place of the instance type.
+/// By pool and index of the instance type.
 type EffectsByInstance<'a> = BTreeMap<(&'a NodePoolName, usize), OverlayEffects<'a>>;
 
-/// An instance type that an overlay is about, and the places of its offerings that it is about.
+/// An instance type that an overlay applies to, and the indices of those of its offerings.
 struct OverlayMatch<'a> {
     instance_index: (&'a NodePoolName, usize),
     instance: &'a InstanceType,
@@ -95,7 +95,7 @@ struct OverlayMatch<'a> {
 }
 
 impl OverlaidInstanceTypes {
-    /// What the overlays of a Snapshot make of its instance types. Without overlays it costs nothing.
+    /// The instance types of a Snapshot with its overlays applied. Without overlays it is free.
     #[must_use]
     pub fn of(snapshot: &Snapshot) -> Self {
         if snapshot.overlays().is_empty() {
@@ -103,19 +103,19 @@ impl OverlaidInstanceTypes {
         }
         let mut overlays: Vec<&Overlay> = snapshot.overlays().values().map(|overlay| &**overlay).collect();
         overlays.sort_by_key(|overlay| overlay.precedence());
-        let mut said = EffectsByInstance::new();
+        let mut effects = EffectsByInstance::new();
         let mut conflicts = Vec::new();
         for overlay in overlays {
             let matches: Vec<OverlayMatch<'_>> = matches_of(overlay, snapshot);
-            match matches.iter().find_map(|found| find_conflict(overlay, found, &said)) {
+            match matches.iter().find_map(|found| find_conflict(overlay, found, &effects)) {
                 Some(conflict) => conflicts.push(conflict),
-                None => matches.into_iter().for_each(|found| record_effects(overlay, found, &mut said)),
+                None => matches.into_iter().for_each(|found| record_effects(overlay, found, &mut effects)),
             }
         }
-        Self { types: overlaid_types(snapshot, &said), conflicts }
+        Self { types: overlaid_types(snapshot, &effects), conflicts }
     }
 
-    /// The instance types of a pool: those of its class, as overlays have them.
+    /// The instance types of a pool: those of its class, with overlays applied.
     #[must_use]
     pub fn instance_types<'t>(&'t self, snapshot: &'t Snapshot, pool: &NodePool) -> Option<&'t InstanceTypes> {
         self.types.get(&pool.name).or_else(|| snapshot.instance_types.get(&pool.class))
@@ -126,7 +126,7 @@ impl OverlaidInstanceTypes {
         self.types.get(pool?)
     }
 
-    /// What an offering of a pool costs now, where an overlay has changed that pool's.
+    /// The current price of an offering of a pool, where an overlay applies to that pool.
     #[must_use]
     pub fn price(&self, pool: &NodePoolName, key: &OfferingKey) -> Option<HourlyPrice> {
         let instance = self.types.get(pool)?.iter().find(|t| t.facts.name == key.size)?;
@@ -135,9 +135,9 @@ impl OverlaidInstanceTypes {
     }
 }
 
-/// All instance types that an overlay is about.
+/// All instance types that an overlay applies to.
 fn matches_of<'a>(overlay: &'a Overlay, snapshot: &'a Snapshot) -> Vec<OverlayMatch<'a>> {
-    // What only an offering settles is looked at for each of them.
+    // Requirements on offerings are checked for each offering.
     let mut of_type = overlay.requirements.clone();
     for key in OFFERED {
         of_type.remove(key);
@@ -146,7 +146,7 @@ fn matches_of<'a>(overlay: &'a Overlay, snapshot: &'a Snapshot) -> Vec<OverlayMa
     for pool in snapshot.pools().values() {
         let own = pool_labels(pool);
         let types = snapshot.instance_types.get(&pool.class).into_iter().flat_map(|types| types.iter());
-        for (place, instance) in types.enumerate() {
+        for (index, instance) in types.enumerate() {
             if !requirements_hold(&of_type, instance, &own) {
                 continue;
             }
@@ -155,19 +155,19 @@ fn matches_of<'a>(overlay: &'a Overlay, snapshot: &'a Snapshot) -> Vec<OverlayMa
             let all = instance.offerings.iter().enumerate();
             let offerings: Vec<usize> = all.filter(|(_, offering)| fits(offering)).map(|(n, _)| n).collect();
             if !offerings.is_empty() {
-                found.push(OverlayMatch { instance_index: (&pool.name, place), instance, offerings });
+                found.push(OverlayMatch { instance_index: (&pool.name, index), instance, offerings });
             }
         }
     }
     found
 }
 
-/// True when requirements that no offering settles hold on every node of a size.
-fn requirements_hold(asked: &Requirements, instance: &InstanceType, own: &Labels) -> bool {
-    asked.iter().all(|(key, asked)| match (own.get(key), instance.requirements.get(key)) {
-        (Some(value), _) => asked.allows(Some(value)),
-        (None, Some(offered)) => offered.intersects(asked),
-        (None, None) => asked.allows_absent(),
+/// True when requirements hold on every node of a size, whatever its offering.
+fn requirements_hold(requirements: &Requirements, instance: &InstanceType, own: &Labels) -> bool {
+    requirements.iter().all(|(key, requirement)| match (own.get(key), instance.requirements.get(key)) {
+        (Some(value), _) => requirement.allows(Some(value)),
+        (None, Some(offered)) => offered.intersects(requirement),
+        (None, None) => requirement.allows_absent(),
     })
 }
 
@@ -179,7 +179,7 @@ fn pool_labels(pool: &NodePool) -> Labels {
     own
 }
 
-/// Whether one of the same weight has said something of the same.
+/// The conflict with an overlay of the same weight that sets the same field, if there is one.
 fn find_conflict(
     overlay: &Overlay,
     found: &OverlayMatch<'_>,
@@ -194,12 +194,12 @@ fn find_conflict(
         .filter_map(|offering| Some((rival(before.prices.get(offering)?.0)?, Arc::from("price"))));
     let of_capacity =
         overlay.capacity.keys().filter_map(|name| Some((rival(before.capacity.get(name)?.0)?, Arc::clone(name))));
-    let (with, what) = of_price.chain(of_capacity).next()?;
+    let (winner, field) = of_price.chain(of_capacity).next()?;
     let (pool, size) = (found.instance_index.0.clone(), found.instance.facts.name.clone());
-    Some(OverlayConflict { overlay: overlay.name.clone(), winner: with, pool, size, field: what })
+    Some(OverlayConflict { overlay: overlay.name.clone(), winner, pool, size, field })
 }
 
-/// Says all that an overlay says of an instance type, where nobody has said anything before.
+/// Records what an overlay sets of an instance type, unless an earlier overlay has set it.
 fn record_effects<'a>(overlay: &'a Overlay, found: OverlayMatch<'a>, effects: &mut EffectsByInstance<'a>) {
     let entry = effects.entry(found.instance_index).or_default();
     if let Some(change) = overlay.price {
@@ -212,29 +212,29 @@ fn record_effects<'a>(overlay: &'a Overlay, found: OverlayMatch<'a>, effects: &m
     }
 }
 
-/// The instance types of all pools of which anything is said.
+/// The instance types of all pools that overlays apply to.
 fn overlaid_types(snapshot: &Snapshot, effects: &EffectsByInstance<'_>) -> BTreeMap<NodePoolName, InstanceTypes> {
     let mut all: BTreeMap<NodePoolName, Vec<Arc<InstanceType>>> = BTreeMap::new();
-    for ((pool, place), said) in effects {
+    for ((pool, index), effects) in effects {
         let types = snapshot.pools().get(pool).and_then(|pool| snapshot.instance_types.get(&pool.class));
         let Some(types) = types else { continue };
         let own = all.entry((*pool).clone()).or_insert_with(|| types.to_vec());
-        if let Some(instance) = own.get_mut(*place) {
-            *instance = Arc::new(with_effects(instance, said));
+        if let Some(instance) = own.get_mut(*index) {
+            *instance = Arc::new(with_effects(instance, effects));
         }
     }
     all.into_iter().map(|(pool, types)| (pool, Arc::new(types))).collect()
 }
 
-fn with_effects(instance: &InstanceType, said: &OverlayEffects<'_>) -> InstanceType {
+fn with_effects(instance: &InstanceType, effects: &OverlayEffects<'_>) -> InstanceType {
     let mut changed = instance.clone();
-    for (offering, (_, change)) in &said.prices {
+    for (offering, (_, change)) in &effects.prices {
         if let Some(offering) = changed.offerings.get_mut(*offering) {
             offering.price = change.apply(offering.price);
         }
     }
     changed.offerings.sort_by_key(|offering| offering.price);
-    for (name, (_, amount)) in &said.capacity {
+    for (name, (_, amount)) in &effects.capacity {
         changed.capacity.set_extended(name, *amount);
         changed.allocatable.set_extended(name, *amount);
     }

@@ -13,7 +13,7 @@ const D2: &str = "Standard_D2s_v5";
 const D4: &str = "Standard_D4s_v5";
 const FPGA: &str = "example.com/fpga";
 
-fn overlay(name: &str, weight: i32, asked: &[(&str, &[&str])], change: &str) -> Overlay {
+fn overlay(name: &str, weight: i32, requirements: &[(&str, &[&str])], change: &str) -> Overlay {
     let price = match change {
         "" => None,
         signed if signed.starts_with(['+', '-']) => Some(PriceAdjustment::parse_adjustment(signed).unwrap()),
@@ -23,7 +23,7 @@ fn overlay(name: &str, weight: i32, asked: &[(&str, &[&str])], change: &str) -> 
         name: ObjectName::new(name).unwrap(),
         uid: Uid::new(name).unwrap(),
         weight,
-        requirements: requirements_in(asked),
+        requirements: requirements_in(requirements),
         price,
         capacity: BTreeMap::new(),
     }
@@ -62,14 +62,18 @@ fn list_price(size: &str, capacity_type: crate::catalog::CapacityType) -> i64 {
 
 #[test]
 fn only_offerings_that_satisfy_every_requirement_change() {
-    let asked: &[(&str, &[&str])] =
+    let requirements: &[(&str, &[&str])] =
         &[(labels::INSTANCE_TYPE, &[D2]), (labels::ZONE, &["westeurope-2"]), (labels::CAPACITY_TYPE, &["on-demand"])];
-    let snapshot = cluster_with_overlays([overlay("o", 1, asked, "-50%")]);
-    for (size, zone_number, bought, halved) in
+    let snapshot = cluster_with_overlays([overlay("o", 1, requirements, "-50%")]);
+    for (size, zone_number, capacity_type, halved) in
         [(D2, 2, OnDemand, true), (D2, 1, OnDemand, false), (D2, 2, Spot, false), (D4, 2, OnDemand, false)]
     {
-        let expected = list_price(size, bought) / if halved { 2 } else { 1 };
-        assert_eq!(price(&snapshot, "a", size, (zone(zone_number), bought)), expected, "{size} {zone_number} {bought}");
+        let expected = list_price(size, capacity_type) / if halved { 2 } else { 1 };
+        assert_eq!(
+            price(&snapshot, "a", size, (zone(zone_number), capacity_type)),
+            expected,
+            "{size} {zone_number} {capacity_type}"
+        );
     }
 }
 
@@ -120,21 +124,25 @@ fn the_greatest_weight_decides_by_itself_for_each_price_and_resource() {
 }
 
 #[test]
-fn of_two_that_say_something_of_the_same_at_one_weight_the_first_by_name_is_left_out_whole() {
+fn of_two_overlays_that_set_the_same_field_at_one_weight_the_first_by_name_is_ignored() {
     let all: &[(&str, &[&str])] = &[];
     let snapshot = cluster_with_overlays([
         overlay("z", 5, &[(labels::INSTANCE_TYPE, &[D2])], "+100%"),
         overlay("y", 5, all, "-50%"),
     ]);
     assert_eq!(price(&snapshot, "a", D2, (zone(1), OnDemand)), 2 * list_price(D2, OnDemand));
-    assert_eq!(price(&snapshot, "a", D4, (zone(1), OnDemand)), list_price(D4, OnDemand), "y is left out, here too");
+    assert_eq!(
+        price(&snapshot, "a", D4, (zone(1), OnDemand)),
+        list_price(D4, OnDemand),
+        "y is ignored for this size too"
+    );
     let conflicts = OverlaidInstanceTypes::of(&snapshot).conflicts;
     assert_eq!(conflicts.len(), 1);
-    let told = conflicts[0].to_string();
+    let message = conflicts[0].to_string();
     assert_eq!(conflicts[0].overlay.as_str(), "y");
     assert!(
-        told.contains("NodeOverlay z has the same weight and also sets price of Standard_D2s_v5 in NodePool a"),
-        "{told}"
+        message.contains("NodeOverlay z has the same weight and also sets price of Standard_D2s_v5 in NodePool a"),
+        "{message}"
     );
 }
 
@@ -152,13 +160,13 @@ fn one_of_no_weight_beside_one_of_another_is_no_conflict() {
 }
 
 #[test]
-fn what_is_bought_follows_the_overlays() {
+fn launched_offerings_follow_overlays() {
     let plain = cluster_with_overlays([]);
     let waiting = pods("p", shape("app", 1_000, 1), 1);
     let best = |snapshot: &Snapshot| solve(snapshot, &waiting).new_nodes[0].offerings[0].clone();
     let before = best(&plain);
-    let dear: &[(&str, &[&str])] = &[(labels::INSTANCE_TYPE, &[before.key.size.as_str()])];
-    let after = best(&cluster_with_overlays([overlay("o", 1, dear, "+900%")]));
+    let expensive: &[(&str, &[&str])] = &[(labels::INSTANCE_TYPE, &[before.key.size.as_str()])];
+    let after = best(&cluster_with_overlays([overlay("o", 1, expensive, "+900%")]));
     assert_ne!(after.key.size, before.key.size);
     let cheap: &[(&str, &[&str])] = &[(labels::INSTANCE_TYPE, &["Standard_D16s_v5"]), (labels::NODEPOOL, &["a"])];
     let node = solve(&cluster_with_overlays([overlay("o", 1, cheap, "0.0001")]), &waiting).new_nodes.remove(0);
@@ -167,39 +175,39 @@ fn what_is_bought_follows_the_overlays() {
 }
 
 #[test]
-fn pods_that_ask_for_an_added_resource_get_nodes_and_wait_for_claims_in_flight() {
+fn pods_that_request_an_added_resource_get_nodes_and_wait_for_claims_in_flight() {
     let mut with_fpga = overlay("o", 1, &[(labels::INSTANCE_TYPE, &[D4])], "");
     with_fpga.capacity = BTreeMap::from([(Arc::from(FPGA), 2)]);
     let mut snapshot = cluster_with_overlays([with_fpga]);
-    let mut asking: PodShape = shape("app", 100, 1);
-    asking.requests.set_extended(FPGA, 1);
-    let waiting = pods("p", asking, 4);
-    let outcome = solve(&snapshot, &waiting);
-    assert_eq!((outcome.new_nodes.len(), outcome.unschedulable_pods()), (2, 0));
-    assert!(outcome.new_nodes.iter().all(|node| node.offerings.iter().all(|o| o.key.size.as_str() == D4)));
+    let mut requesting: PodShape = shape("app", 100, 1);
+    requesting.requests.set_extended(FPGA, 1);
+    let waiting = pods("p", requesting, 4);
+    let result = solve(&snapshot, &waiting);
+    assert_eq!((result.new_nodes.len(), result.unschedulable_pods()), (2, 0));
+    assert!(result.new_nodes.iter().all(|node| node.offerings.iter().all(|o| o.key.size.as_str() == D4)));
     for n in 0..2 {
-        let mut made = claim(&format!("c{n}"), &pool("a"), vec![offering(D4, 1, OnDemand)]);
-        made.name = ClaimName::new(format!("c{n}")).unwrap();
-        snapshot.put_claim(made);
+        let mut launched = claim(&format!("c{n}"), &pool("a"), vec![offering(D4, 1, OnDemand)]);
+        launched.name = ClaimName::new(format!("c{n}")).unwrap();
+        snapshot.put_claim(launched);
     }
-    let outcome = solve(&snapshot, &waiting);
-    assert_eq!((outcome.new_nodes.len(), outcome.unschedulable_pods()), (0, 0), "{outcome:?}");
+    let result = solve(&snapshot, &waiting);
+    assert_eq!((result.new_nodes.len(), result.unschedulable_pods()), (0, 0), "{result:?}");
     assert_eq!(
         solve(&cluster_with_overlays([]), &waiting).unschedulable_pods(),
         4,
-        "nobody has it without the overlay"
+        "no size has it without the overlay"
     );
 }
 
 #[test]
-fn a_discount_on_all_makes_no_node_look_dearer_than_itself() {
+fn a_discount_on_all_offerings_does_not_make_a_node_more_expensive_than_its_replacement() {
     use crate::disruption::{DisruptionMemory, disrupt};
     let on_demand = crate::model::cluster::pool::NodePool {
         requirements: requirements_in(&[(labels::CAPACITY_TYPE, &["on-demand"])]),
         ..pool("a")
     };
     let mut snapshot = cluster([on_demand.clone()]);
-    // The cheapest size that there is, by list price.
+    // The cheapest size by list price.
     let small = pods("p", shape("app", 100, 1), 1);
     let best = solve(&snapshot, &small).new_nodes[0].offerings[0].clone();
     let (claim, node) = crate::fixtures::managed("c", &on_demand, best);
@@ -216,16 +224,16 @@ fn a_discount_on_all_makes_no_node_look_dearer_than_itself() {
 }
 
 proptest! {
-    /// In whatever order they come, and however many: what one says is never mixed with what another says.
+    /// In any order and number, effects of overlays are never mixed.
     #[test]
-    fn each_price_is_the_list_price_or_what_one_overlay_makes_of_it(
-        said in prop::collection::vec((0_i32..3, prop::sample::select(vec!["", "D", "E"]), 1_i64..300), 0..6),
+    fn each_price_is_the_list_price_or_that_of_one_overlay(
+        generated in prop::collection::vec((0_i32..3, prop::sample::select(vec!["", "D", "E"]), 1_i64..300), 0..6),
     ) {
-        let overlays: Vec<Overlay> = said.iter().enumerate().map(|(n, (weight, family, percent))| {
+        let overlays: Vec<Overlay> = generated.iter().enumerate().map(|(n, (weight, family, percent))| {
             let family = [*family];
-            let asked: Vec<(&str, &[&str])> =
+            let requirements: Vec<(&str, &[&str])> =
                 if family[0].is_empty() { Vec::new() } else { vec![(labels::SKU_FAMILY, &family)] };
-            overlay(&format!("o{n}"), *weight, &asked, &format!("+{percent}%"))
+            overlay(&format!("o{n}"), *weight, &requirements, &format!("+{percent}%"))
         }).collect();
         let forward = cluster_with_overlays(overlays.clone());
         let backward = cluster_with_overlays(overlays.iter().rev().cloned());
