@@ -14,7 +14,7 @@ use jiff::tz::TimeZone;
 #[derive(Debug, Clone)]
 pub struct Schedule(Cron);
 
-/// The fields of a schedule, for who asks about many days at once: bit `n` is set where the value `n` fits.
+/// The fields of a schedule, for callers that check many days at once: bit `n` is set where the value `n` matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CronFields {
     minutes: u64,
@@ -182,7 +182,7 @@ fn has(values: u64, value: i8) -> bool {
 struct FieldValues {
     /// Bit `n` for the value `n`.
     values: u64,
-    /// It holds back nothing: a star in a day field decides whether day and weekday are both needed or either will do.
+    /// It is unrestricted: a star in a day field decides whether day and weekday must both match, or either.
     star: bool,
 }
 
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_karpenter_rejects_is_rejected() {
+    fn schedules_that_karpenter_rejects_are_rejected() {
         for bad in [
             "",
             "* * * *",

@@ -30,7 +30,7 @@ pub enum EffectError {
 }
 
 impl EffectError {
-    /// A word for metrics, events and reports.
+    /// Its name in metrics, events and reports.
     #[must_use]
     pub fn category(&self) -> &'static str {
         match self {
@@ -58,15 +58,15 @@ impl EffectError {
 pub struct CloudError {
     /// Which error.
     pub code: CloudErrorCode,
-    /// What Azure said.
+    /// Azure's message.
     pub message: Arc<str>,
-    /// Azure asked to wait this long.
+    /// Azure's Retry-After.
     pub retry_after: Option<SignedDuration>,
     /// The Azure Policy that forbids it, as people know it.
     pub policy: Option<Arc<str>>,
     /// The quota that would be exceeded.
     pub quota: Option<QuotaDetails>,
-    /// It is what a long-running operation came to, not what became of the request that asked for it.
+    /// It is the result of a long-running operation, not of the request that started it.
     pub is_operation_result: bool,
     /// Why a read failed.
     pub cause: FailureCause,
@@ -88,7 +88,7 @@ pub enum FailureCause {
     NotFound,
     /// There is no connection.
     Unreachable,
-    /// What was answered does not match the schema of its type.
+    /// The answer does not match the schema of its type.
     Unreadable,
     /// A folder of saved listings does not have it, or not completely.
     NotSaved,
@@ -97,7 +97,7 @@ pub enum FailureCause {
     Other,
 }
 
-/// A quota of cores as an error tells it.
+/// A quota of cores as reported in an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuotaDetails {
     /// Cores allowed.
@@ -129,7 +129,7 @@ impl CloudError {
         }
     }
 
-    /// How long to wait before the same call: what Azure asked for, else the code's own time, else `otherwise`.
+    /// How long to wait before the same call: Azure's Retry-After, else the code's own time, else `otherwise`.
     #[must_use]
     pub fn retry_delay(&self, otherwise: SignedDuration) -> SignedDuration {
         let own = (self.code == CloudErrorCode::NicReserved).then_some(NIC_RESERVATION_RETRY);
@@ -137,7 +137,7 @@ impl CloudError {
     }
 }
 
-/// How often a reserved NIC is asked for again. Azure's message says that it is reserved for 180 s.
+/// How often a reserved NIC is requested again. Azure's message says that it is reserved for 180 s.
 const NIC_RESERVATION_RETRY: SignedDuration = SignedDuration::from_secs(45);
 
 /// What may be done after an error.
@@ -147,7 +147,7 @@ pub enum Retry {
     SameCall,
     /// The same call will not soon, but another offering may.
     OtherOffering,
-    /// Nothing will until a person changes something: a right, a lock, a policy, a subnet, an image, a key.
+    /// No retry until a person changes something: a right, a lock, a policy, a subnet, an image, a key.
     UserAction,
     /// It would fail again.
     Never,
@@ -168,11 +168,11 @@ pub enum CloudErrorCode {
     AllocationFailed,
     /// No capacity for the size in the zone.
     ZonalAllocationFailed,
-    /// Nothing in the region fits all that was asked for together.
+    /// No capacity in the region satisfies all constraints together.
     Overconstrained,
-    /// Nothing in the zone fits all that was asked for together.
+    /// No capacity in the zone satisfies all constraints together.
     OverconstrainedZonal,
-    /// The group of capacity reservations is not there, may not be used, or has nothing for such a VM.
+    /// The capacity reservation group does not exist, may not be used, or has no reservation for such a VM.
     Reservation,
     /// The subnet has no free address.
     SubnetFull,
@@ -192,8 +192,8 @@ pub enum CloudErrorCode {
     Image,
     /// Encryption at host is not switched on for the subscription, or a disk encryption set cannot be used.
     Encryption,
-    /// The size cannot do what is asked of it: encryption at host, the image's generation or architecture, its disk
-    /// controller.
+    /// The size does not support what is requested: encryption at host, the image's generation or architecture, its
+    /// disk controller.
     SizeUnfit,
     /// Too many requests.
     Throttled,
@@ -208,7 +208,7 @@ pub enum CloudErrorCode {
 }
 
 impl CloudErrorCode {
-    /// A word for metrics, events and reports.
+    /// Its name in metrics, events and reports.
     #[must_use]
     pub fn category(self) -> &'static str {
         match self {
@@ -313,7 +313,7 @@ pub enum ClusterError {
 }
 
 impl ClusterError {
-    /// A word for metrics, events and reports.
+    /// Its name in metrics, events and reports.
     #[must_use]
     pub fn category(self) -> &'static str {
         match self {
@@ -334,9 +334,9 @@ pub struct LaunchRefusal {
     pub offering: OfferingKey,
     /// The group of capacity reservations that it is of, if it is reserved.
     pub reservation: Option<ArmId>,
-    /// Why.
+    /// The error.
     pub error: CloudError,
-    /// It was refused before a VM was asked for: every offering would have met the same.
+    /// It was refused before a VM was requested: it applies to every offering.
     pub applies_to_all_offerings: bool,
     /// When.
     pub at: Timestamp,

@@ -73,7 +73,7 @@ pub const FIPS_ENABLED: &str = "kubernetes.azure.com/fips_enabled";
 /// Node resource group, normalised.
 pub const CLUSTER: &str = "kubernetes.azure.com/cluster";
 
-/// Keys that the provider sets by itself on every node, so that a pod may ask for them without the pool naming them.
+/// Keys that the provider sets by itself on every node, so that a pod may require them without the pool naming them.
 pub const WELL_KNOWN: [&str; 28] = [
     INSTANCE_TYPE,
     ARCH,
@@ -147,9 +147,9 @@ pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitia
 pub const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 /// Annotation of a Job: how long each of its pods runs in a simulation, for example `45m`.
 pub const SIMULATED_DURATION: &str = "napkeeper.io/simulated-duration";
-/// Annotation of an AKSNodeClass: the group of capacity reservations that its nodes may lie on, by its id.
+/// Annotation of an AKSNodeClass: the id of the capacity reservation group of its nodes.
 pub const RESERVATION_GROUP: &str = "napkeeper.io/capacity-reservation-group";
-/// Annotation on a NodeClaim: what we are about to create in Azure for it.
+/// Annotation on a NodeClaim: the resources that are about to be created in Azure for it.
 pub const LAUNCH_INTENT: &str = "napkeeper.io/launch-intent";
 /// Annotation on a NodeClaim: the offerings it was planned for, cheapest first.
 pub const PLANNED_OFFERINGS: &str = "napkeeper.io/planned-offerings";

@@ -1,5 +1,4 @@
-//! The values of the domain: names, amounts, requirements, settings, errors, and what Kubernetes, Azure and OrphanSweeps
-//! say.
+//! The domain model: names, amounts, requirements, settings, errors, Kubernetes and Azure objects, and OrphanSweeps.
 
 pub mod amounts;
 pub mod azure;

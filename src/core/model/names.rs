@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} {value:?}: {reason}")]
 pub struct NameError {
-    /// What the name was to be, for example `NodePool name`.
+    /// The kind of name, for example `NodePool name`.
     pub kind: &'static str,
     /// The text as given.
     pub value: String,
@@ -204,7 +204,7 @@ impl fmt::Display for ObjectKey {
 }
 
 /// Azure resource id. Azure compares ids without regard to case, and so does this type;
-/// the spelling as first seen is kept for display.
+/// the spelling as first seen is used for display.
 #[derive(Clone)]
 pub struct ArmId {
     shown: Arc<str>,

@@ -1,6 +1,6 @@
 //! Classification of every resource by a single inventory, for an audit.
 //!
-//! The verdicts are those of a sweep. What is added is for readers: a suspect that is old enough by Azure's own times is
+//! Classifications are those of a sweep. In addition a suspect that is old enough by Azure's own timestamps is
 //! [`AuditStatus::Unproven`], since a single inventory confirms nothing and nothing is deleted because of it.
 
 use crate::model::azure::cloud::{CloudResource, ResourceDetail, ResourceKind};
@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What an audit says of a resource, in the order in which reports show them.
+/// The status of a resource in an audit, in the order of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AuditStatus {
@@ -28,7 +28,7 @@ pub enum AuditStatus {
     Unknown,
     /// Not owned by this cluster.
     Foreign,
-    /// Kept by an exclusion, a volume, a snapshot or AKS.
+    /// Protected by an exclusion, a volume, a snapshot or AKS.
     Protected,
     /// Its node is being launched.
     InFlight,
@@ -64,7 +64,7 @@ impl AuditStatus {
         }
     }
 
-    /// True for what is in use or about to be.
+    /// True when it is in use or about to be.
     #[must_use]
     pub fn is_in_use(self) -> bool {
         matches!(self, Self::InFlight | Self::Owned)
@@ -76,7 +76,7 @@ impl AuditStatus {
         matches!(self, Self::Orphan | Self::Unproven)
     }
 
-    /// True for what nothing is known to use: a VM or NIC that another cluster owns may well be at work.
+    /// True when nothing is known to use it; a VM or NIC of another cluster may be in use.
     fn is_idle(self, kind: ResourceKind) -> bool {
         match self {
             Self::Orphan | Self::Unproven | Self::Suspect => true,
@@ -85,8 +85,8 @@ impl AuditStatus {
         }
     }
 
-    /// True for a refusal that explains why a resource of this status is kept: what is not ours, or in use, is kept by
-    /// that alone, and a VM that is never deleted needs no permission.
+    /// True for a refusal that explains why a resource of this status is not deleted: foreign resources and those in
+    /// use need no other reason, and a VM that is never deleted needs no permission.
     fn is_explained_by(self, refusal: DeletionRefusal, reported_only: bool) -> bool {
         use DeletionRefusal as R;
         match self {
@@ -101,7 +101,7 @@ impl AuditStatus {
     }
 }
 
-/// What an audit finds about one resource.
+/// The finding of an audit about one resource.
 #[derive(Debug, Clone)]
 pub struct AuditFinding<'a> {
     /// The resource.
@@ -110,17 +110,17 @@ pub struct AuditFinding<'a> {
     pub finding: Finding,
     /// That sweep; `None` where no sweep includes its kind.
     pub sweep: Option<&'a Sweep>,
-    /// What it is.
+    /// Its status.
     pub status: AuditStatus,
     /// True where this inventory has no reference to it, whatever records say.
     pub is_unreferenced: bool,
-    /// The refusals that explain why it is kept.
+    /// The refusals that explain why it is not deleted.
     pub refusals: Vec<DeletionRefusal>,
     /// True for a VM beside managed NAP.
     pub reported_only: bool,
     /// True where an approval would help.
     pub needs_approval: bool,
-    /// The earliest time since when nothing has used it, by Azure's own times; `None` for what may be in use.
+    /// The earliest time since when nothing has used it, by Azure's timestamps; `None` if it may be in use.
     pub unused_since: Option<Timestamp>,
     /// How long it must have been an orphan.
     pub minimum_age: SignedDuration,
@@ -132,7 +132,7 @@ pub struct AuditFinding<'a> {
 
 /// Classifies every resource of an inventory by the sweeps, or by their defaults where none includes its kind.
 ///
-/// Where `records_known` is false nothing is called an orphan: it is not known what has been observed.
+/// Where `records_known` is false nothing is an orphan, since earlier observations are unknown.
 ///
 /// # Errors
 /// Never: the default sweep has a valid name.
@@ -230,12 +230,12 @@ fn audit_finding<'a>(
     }
 }
 
-/// The verdict, with what Azure's own times add to it for a reader of one inventory.
+/// The status by classification and by Azure's own timestamps.
 fn status(finding: &Finding, is_old: bool) -> AuditStatus {
     let refused_as = |refusal| finding.refusals.contains(&refusal);
     let young = refused_as(DeletionRefusal::TooYoung) || refused_as(DeletionRefusal::SeenOnce);
     let classification = match finding.classification {
-        // An exclusion keeps it, and what it would be otherwise is worth knowing.
+        // An exclusion protects it; report the status that it would have otherwise.
         Classification::Protected
             if refused_as(DeletionRefusal::Excluded) && !refused_as(DeletionRefusal::SignOfLife) =>
         {
@@ -279,7 +279,7 @@ mod tests {
     use crate::orphans::tests::fixtures::group;
 
     #[test]
-    fn the_status_adds_azures_times_and_what_an_exclusion_hides() {
+    fn the_status_considers_azures_timestamps_and_what_an_exclusion_hides() {
         use AuditStatus as A;
         use Classification as C;
         use DeletionRefusal as R;

@@ -16,17 +16,17 @@ use std::collections::BTreeMap;
 
 /// Resources that turn suspect within this time are counted together.
 pub const WINDOW: SignedDuration = SignedDuration::from_hours(1);
-/// What was deleted may be listed for so long. Nobody promises a bound: users have seen 20 minutes.
+/// How long a deleted resource may still be listed. Azure guarantees no bound: users have seen 20 minutes.
 const LIST_LAG: SignedDuration = SignedDuration::from_mins(30);
-/// So many clearances in the future are kept with a trip: a record has room for no more.
+/// Most future clearances that are recorded with a trip, which limits the size of the record.
 const MAX_VOID_CLEARANCES: usize = 20;
 /// So many may turn suspect together in any cluster.
 const MAX_NEW_SUSPECTS: u32 = 3;
 /// So many of a hundred owned ones may, in a greater cluster.
 const MAX_NEW_SUSPECTS_PERCENT: u32 = 10;
 
-/// Until when Git has cleared the breaker: the latest `breaker.clearedAt` of any sweep. One in the future is refused,
-/// for it would switch the breaker off; and so it stays for every trip that happens before its time has come.
+/// Until when Git has cleared the breaker: the latest `breaker.clearedAt` of any sweep. One in the future is rejected,
+/// since it would switch the breaker off; and it remains void for every trip before its time.
 #[must_use]
 pub fn cleared_at<'a>(
     sweeps: impl IntoIterator<Item = &'a Sweep>,
@@ -42,7 +42,7 @@ pub(in crate::orphans) fn is_void(records: &OrphanRecords, cleared_at: Timestamp
     records.trips.iter().any(|trip| trip.void.contains(&cleared_at))
 }
 
-/// Clearances that lie in the future.
+/// Clearances in the future.
 pub(in crate::orphans) fn future_clearances(sweeps: &[Sweep], now: Timestamp) -> Vec<Timestamp> {
     let mut to_come: Vec<Timestamp> =
         sweeps.iter().filter_map(|s| s.breaker_cleared_at.filter(|at| *at > now)).collect();
@@ -81,8 +81,8 @@ fn describe(event: &str, trip: &BreakerTrip) -> String {
     )
 }
 
-/// NodeClaims that were seen being deleted, each with the last time. By name as well as by UID: beside managed NAP, what
-/// Karpenter's own Azure provider makes carries no UID, and is named after its claim alone.
+/// NodeClaims that were seen being deleted, each with the last time. By name as well as by UID: beside managed NAP,
+/// resources of Karpenter's Azure provider have no UID tag, and are named after their claim.
 #[derive(Debug, Clone, Default)]
 pub(in crate::orphans) struct DeletingClaims {
     uids: BTreeMap<Uid, Timestamp>,
@@ -100,8 +100,8 @@ impl DeletingClaims {
         self.names.retain(|_, at| now.duration_since(*at) <= WINDOW);
     }
 
-    /// When the claim of a resource was last seen being deleted. Where the resource says which claim it is of by UID,
-    /// a name proves nothing.
+    /// When the claim of a resource was last seen being deleted. Where the resource has the UID of its claim, the name
+    /// is no evidence.
     fn last_seen_deleting(&self, resource: &CloudResource) -> Option<Timestamp> {
         match resource.claim_uid() {
             Some(uid) => self.uids.get(&Uid::new(uid).ok()?).copied(),
@@ -112,10 +112,10 @@ impl DeletingClaims {
 
 /// The trips of an inventory that the records do not have yet.
 ///
-/// `leaving` are the NodeClaims that were seen being deleted: Kubernetes is listed after the cloud, so in
-/// a nightly scale-down some claims are released between the two, and what the cloud still listed of them is no sign
-/// of a lost API server. Azure's listing may show it for a while yet; if it is there after that, it has leaked and
-/// counts, and only from then on is it sighted.
+/// `leaving` are the NodeClaims that were seen being deleted: Kubernetes is listed after the cloud, so in a nightly
+/// scale-down some claims are released between the two, and their resources in the cloud listing are no evidence of a
+/// lost API server. Azure may list them for a while; one that is listed after that has leaked, counts, and only then
+/// gets a sighting.
 pub(in crate::orphans) fn trips(
     case: &SweepContext<'_>,
     assessed: &[Assessment<'_>],
@@ -141,13 +141,13 @@ pub(in crate::orphans) fn trips(
     fresh.filter_map(trip).collect()
 }
 
-/// The trips that this inventory would cause were it recorded now: what a look at it from outside may warn of.
+/// The trips that this inventory would cause if it were recorded now.
 #[must_use]
 pub fn would_trip(case: &SweepContext<'_>, assessed: &[Assessment<'_>]) -> Vec<BreakerTrip> {
     trips(case, assessed, &DeletingClaims::default())
 }
 
-/// True when a suspect's first sighting is this one, or lies within the window and after the last clearance.
+/// True when a suspect's first sighting is this one, or within the window and after the last clearance.
 fn is_new_suspect(case: &SweepContext<'_>, assessed: &Assessment<'_>) -> bool {
     let at = case.inventory.finished_at;
     case.sighting(assessed.resource).is_none_or(|sighting| {
@@ -156,7 +156,7 @@ fn is_new_suspect(case: &SweepContext<'_>, assessed: &Assessment<'_>) -> bool {
     })
 }
 
-/// True while a resource may still be listed only because its NodeClaim, seen being deleted, has just gone.
+/// True while a resource may still be listed only because its NodeClaim has just been deleted.
 pub(in crate::orphans) fn was_claim_deleting_recently(
     case: &SweepContext<'_>,
     assessed: &Assessment<'_>,
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::orphans::tests::fixtures::*;
 
-    /// A world with these many NICs of gone claims among 40 that are owned.
+    /// A world with this many NICs of deleted claims among 40 that are owned.
     fn trips_with(suspects: usize, at_once: bool) -> Vec<BreakerTrip> {
         let mut world = SweepWorld::new();
         for n in 4..=40 - suspects {
@@ -217,11 +217,11 @@ mod tests {
         assert!(halted(&world).contains("is in the future"), "{}", halted(&world));
         world.crash();
         world.run(HOURS(8));
-        assert_eq!(world.deleted_names(), [""; 0], "its time has come, and nobody has looked at the trip");
+        assert_eq!(world.deleted_names(), [""; 0], "its time has come, but it was written before the trip");
         assert!(halted(&world).contains("was set before the breaker tripped"), "{}", halted(&world));
         world.sweep.breaker_cleared_at = Some(world.now - MINUTES(1));
         world.run(HOURS(1));
-        assert_eq!((world.deleted.len(), halted(&world).as_ref()), (1, ""), "somebody has");
+        assert_eq!((world.deleted.len(), halted(&world).as_ref()), (1, ""), "it was written after the trip");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The rolling 24 h limit on deletions, with backoff after failures (rule 7).
 //!
 //! A deletion counts from the moment that it is recorded, which is before its DELETE is sent. It ceases to count when
-//! Azure has certainly deleted nothing: it refused, or a GET after a failed operation still finds the very resource. A
-//! listing is no such proof, for it may lag. One that Azure never lets go is tried again less and less often.
+//! Azure has certainly deleted nothing: it refused, or a GET after a failed operation still finds the resource. A
+//! listing is no evidence, since it may lag. A resource that Azure never deletes is tried less and less often.
 
 use crate::model::azure::cloud::{CloudResource, ResourceKind};
 use crate::model::names::ArmId;
@@ -37,15 +37,15 @@ pub struct DeletionCap {
     owned: u32,
     /// Until when a resource is not tried again.
     retry_after: BTreeMap<IncarnationKey, Timestamp>,
-    /// Kinds of which Azure lets us delete nothing for now.
+    /// Kinds that Azure currently does not let us delete.
     blocked_kinds: BTreeSet<ResourceKind>,
-    /// What was called off lately right before its DELETE, and when.
+    /// Deletions that were recently aborted right before the DELETE, and when.
     aborted: BTreeMap<ArmId, Timestamp>,
     now: Timestamp,
 }
 
 impl DeletionCap {
-    /// What the records leave, in a cluster that owns so many resources of all kinds.
+    /// The cap by the records, in a cluster that owns this many resources of all kinds.
     #[must_use]
     pub fn from_records(records: &OrphanRecords, owned: u32, now: Timestamp) -> Self {
         let key = |d: &DeletionRecord| (d.id.clone(), Arc::clone(&d.incarnation));
@@ -54,14 +54,14 @@ impl DeletionCap {
         Self { used, owned, retry_after: waiting, blocked_kinds: BTreeSet::new(), aborted: BTreeMap::new(), now }
     }
 
-    /// Azure lets us delete nothing of these kinds for now.
+    /// Blocks kinds that Azure currently does not let us delete.
     pub(in crate::orphans) fn block_kinds(&mut self, kinds: impl Iterator<Item = ResourceKind>) {
         self.blocked_kinds.extend(kinds);
     }
 
-    /// These were called off: they come after all others, or they would keep those waiting for ever.
-    pub(in crate::orphans) fn deprioritize(&mut self, called_off: impl Iterator<Item = (ArmId, Timestamp)>) {
-        self.aborted.extend(called_off);
+    /// Moves aborted deletions behind all others, which they would otherwise block.
+    pub(in crate::orphans) fn deprioritize(&mut self, aborted: impl Iterator<Item = (ArmId, Timestamp)>) {
+        self.aborted.extend(aborted);
     }
 
     /// When this was last called off.
@@ -87,8 +87,8 @@ impl DeletionCap {
             return Err(DeletionRefusal::BackOff);
         }
         if settings.deletion_rules.enforces(DeletionRule::Cap) && !self.used.contains(&key) {
-            let room = usize::try_from(self.cap(sweep)).unwrap_or(usize::MAX);
-            if self.used.len() >= room {
+            let cap = usize::try_from(self.cap(sweep)).unwrap_or(usize::MAX);
+            if self.used.len() >= cap {
                 return Err(DeletionRefusal::Cap);
             }
         }
@@ -112,7 +112,7 @@ impl DeletionCap {
         self.retry_after.values().copied().filter(|at| *at > self.now).min()
     }
 
-    /// The lesser of 20 and 5 % of what is owned, at least 1; a sweep's own cap can only be stricter.
+    /// The lesser of 20 and 5 % of the owned resources, at least 1; a sweep's own cap can only be stricter.
     pub(in crate::orphans) fn cap(&self, sweep: &Sweep) -> u32 {
         let default = (self.owned.saturating_mul(MAX_DELETIONS_PERCENT) / 100).clamp(1, MAX_DELETIONS);
         sweep.cap.map_or(default, |cap| cap.min(default))
@@ -124,7 +124,7 @@ fn counts_against_budget(deletion: &DeletionRecord, now: Timestamp) -> bool {
     deletion.refused.is_none() && deletion.at > now - CAP_WINDOW
 }
 
-/// When a resource may be tried again whose last try failed.
+/// When a failed deletion may be tried again.
 fn retry_at(deletion: &DeletionRecord) -> Option<Timestamp> {
     let doublings = deletion.failures.checked_sub(1)?;
     let wait = match &deletion.refused {

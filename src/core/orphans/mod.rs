@@ -1,13 +1,14 @@
 //! Garbage collection of orphaned Azure resources in the node resource group.
 //!
-//! The deletion rules are [`DeletionRules`](crate::model::settings::DeletionRules); every rule that refuses is a [`DeletionRefusal`](crate::model::orphans::finding::DeletionRefusal). Where each rule is applied:
+//! The deletion rules are [`DeletionRules`](crate::model::settings::DeletionRules); every rule that refuses is a
+//! [`DeletionRefusal`](crate::model::orphans::finding::DeletionRefusal). Where each rule is applied:
 //!
 //! | rule | where | masked by |
 //! |---|---|---|
 //! | `GroupManagedByUs` | `ownership::group` | |
 //! | `LiveNodeInGroup` | `ownership::group` | `Breaker` |
 //! | `OwnedByTag`, `VolumeRecord`, `RetainKeeps` | `ownership::ownership` | |
-//! | `NoClaim`, `NoNode`, `NoVolume` | [`ReferenceGraph::sign_of_life`] | each other; `RecheckOwners` for what it reads by name |
+//! | `NoClaim`, `NoNode`, `NoVolume` | [`ReferenceGraph::sign_of_life`] | each other; `RecheckOwners` for objects read by name |
 //! | `NoVm`, `NicServesNothing`, `DiskUnattached` | [`ReferenceGraph::sign_of_life`] | `RecheckResource`; Azure's in-use refusal |
 //! | `NoAksMachine`, `NoScaleSetInstance`, `NoSnapshot` | [`ReferenceGraph::sign_of_life`] | |
 //! | `AksManaged` | [`ReferenceGraph::sign_of_life`] | `RecheckResource` |
@@ -15,7 +16,7 @@
 //! | `SeenTwice` | `SweepContext::resource_refusals` | `OldEnough`, which no age passes in less than 10 min |
 //! | `OldEnough`, `CompanionVm`, `Approval`, `Exclusion` | `SweepContext::resource_refusals` | |
 //! | `ApprovalExact` | `SweepContext::approves` | |
-//! | `CompleteListings` | `SweepContext::is_complete`, and `SweepContext::general_refusals` for age | `RecheckOwners` for what it reads by name |
+//! | `CompleteListings` | `SweepContext::is_complete`, and `SweepContext::general_refusals` for age | `RecheckOwners` for objects read by name |
 //! | `Breaker` | `SweepContext::general_refusals` | `LiveNodeInGroup` when no Node is left |
 //! | `Mode` | `SweepContext::general_refusals` | |
 //! | `Pause` | `SweepContext::general_refusals` | the executor's check at the write |

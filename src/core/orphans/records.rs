@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 /// The time in a volume's record is for people: it is brought up to date no more often than this.
 const VOLUME_REFRESH: SignedDuration = SignedDuration::from_hours(24);
-/// A record of a volume is dropped when its disk, and all that names it, has been gone from every whole listing for so
-/// long: far longer than any listing of Azure was ever seen to lag (30 hours).
+/// A record of a volume is dropped when its disk, and every object that names it, has been missing from every complete
+/// listing for this long: far longer than any listing of Azure was ever seen to lag (30 hours).
 const VOLUME_RECORD_RETENTION: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// What a new whole inventory adds to the records. Written in one step, so that no sighting is durable without the
-/// trip of the breaker that it may have caused.
+/// The changes of a new complete inventory to the records. Written in one step, so that no sighting is durable without
+/// the trip of the breaker that it may have caused.
 pub(in crate::orphans) fn changes_from_inventory(
     case: &SweepContext<'_>,
     assessed: &[Assessment<'_>],
@@ -40,9 +40,9 @@ pub(in crate::orphans) fn changes_from_inventory(
         inventory_at: Some(case.inventory.finished_at),
         ..RecordChange::default()
     };
-    // Without a cluster that is alive nothing is an orphan, and nothing is known to be none.
+    // Without a live cluster nothing is known about orphans.
     if case.group_state() == GroupState::Ours {
-        // What the breaker does not count yet has no sighting either, so nothing is collected that it never counted.
+        // Resources that the breaker does not count yet get no sighting, so none is collected that it never counted.
         let exempt = |a: &Assessment<'_>| breaker::was_claim_deleting_recently(case, a, leaving);
         let suspects: BTreeMap<&ArmId, &Arc<CloudResource>> =
             assessed.iter().filter(|a| a.is_suspect() && !exempt(a)).map(|a| (&a.resource.id, a.resource)).collect();
@@ -55,8 +55,8 @@ pub(in crate::orphans) fn changes_from_inventory(
     change
 }
 
-/// How long two sightings may lie apart and still be one watch: with one inventory between them that failed, and never
-/// by more than an hour longer than asked for.
+/// How long two sightings may lie apart and still be one observation: with one failed inventory between them, and never
+/// by more than an hour longer than the interval.
 fn max_sighting_gap(sweeps: &[Sweep]) -> SignedDuration {
     let every = sweeps.iter().map(|s| s.inventory_interval).min().unwrap_or_default().max(Sweep::MIN_AGE);
     (every / 2).saturating_mul(5).min(every.saturating_add(SignedDuration::from_hours(1)))
@@ -64,9 +64,9 @@ fn max_sighting_gap(sweeps: &[Sweep]) -> SignedDuration {
 
 /// The sighting of a suspect after this inventory; `None` when the one before is less than 10 min ago.
 ///
-/// Time that nobody watched proves nothing, whether the controller was away or a replica's clock was set ahead: the
-/// first sighting moves ahead by it, and it counts for no second one. A clock that was set back waits until it is where
-/// the records are.
+/// Unobserved time is no evidence, whether the controller was away or a replica's clock was set ahead: the first
+/// sighting moves forward by it, and it counts as no second one. A clock that was set back waits until it reaches the
+/// time of the records.
 fn next_sighting(
     case: &SweepContext<'_>,
     resource: &CloudResource,
@@ -92,9 +92,9 @@ fn next_sighting(
     Some((resource.id.clone(), sighting))
 }
 
-/// What a whole listing says of disks whose volume is gone: since when they are gone themselves, which are back, and
-/// which have been gone for so long that their record is of no use any more. A record is the only proof that a disk was
-/// this cluster's, so it stays for as long as anything of it is there.
+/// Updates records of disks whose volume is missing from a complete listing: since when the disk is missing too, which
+/// are back, and which have been missing for so long that their record is dropped. A record is the only evidence that a
+/// disk was this cluster's, so it is retained as long as anything refers to the disk.
 fn record_missing_disks(case: &SweepContext<'_>, change: &mut RecordChange) {
     let at = case.inventory.finished_at;
     let listed = items(&case.inventory.resources).iter().filter(|r| matches!(r.detail, ResourceDetail::Disk(_)));
@@ -104,10 +104,10 @@ fn record_missing_disks(case: &SweepContext<'_>, change: &mut RecordChange) {
     let attached = items(&case.inventory.attachments).iter().filter_map(|a| a.volume.as_ref());
     let names = Index::of(volumes.iter().map(|v| &v.name).chain(attached).map(|name| (name.as_str(), ())));
     for (disk, known) in &case.records.volumes {
-        let there = disks.find(disk.folded()).or_else(|| handles.find(disk.folded())).is_some()
+        let exists = disks.find(disk.folded()).or_else(|| handles.find(disk.folded())).is_some()
             || names.find(known.name.as_str()).is_some();
         let gone_since = match known.gone_since {
-            _ if there => None,
+            _ if exists => None,
             Some(since) if at.duration_since(since) >= VOLUME_RECORD_RETENTION => {
                 change.removed_volumes.push(disk.clone());
                 continue;
@@ -126,7 +126,7 @@ pub(in crate::orphans) fn volume_record_changes(
     snapshot: &Snapshot,
     now: Timestamp,
 ) -> Vec<(ArmId, VolumeRecord)> {
-    // A listing may be older than what was recorded from the watch, so by itself it takes back no Retain.
+    // A listing may be older than the watch, so it cannot revoke Retain by itself.
     let watched = |name: &ObjectName| snapshot.volumes().get(name).map(|v| v.reclaim);
     let freed = |name: &ObjectName| watched(name) == Some(ReclaimPolicy::Delete);
     let same = |known: &VolumeRecord, name: &ObjectName, reclaim| {
@@ -136,7 +136,7 @@ pub(in crate::orphans) fn volume_record_changes(
     let mut by_disk: BTreeMap<&ArmId, Vec<&Volume>> = BTreeMap::new();
     let records = Index::of(snapshot.records.volumes.iter().map(|(disk, known)| (disk.folded(), known)));
     let with_disk = || seen.iter().filter_map(|v| Some((v.handle.as_ref()?, &***v)));
-    // In nearly every pass nothing is new: only the disks of what is are looked at in full.
+    // In most passes nothing is new: only disks with changes are examined fully.
     for (disk, volume) in with_disk() {
         if !records.find(disk.folded()).is_some_and(|known| same(known, &volume.name, volume.reclaim)) {
             by_disk.entry(disk).or_default();
@@ -161,8 +161,8 @@ pub(in crate::orphans) fn volume_record_changes(
     by_disk.into_iter().filter_map(recorded).collect()
 }
 
-/// Which of the volumes of one disk its record is to be of. One that retains the disk speaks first, also when it is
-/// gone and another names the disk now: that somebody wanted to keep it is taken back only by that volume itself.
+/// The volume of a disk that its record is of. One that retains the disk takes precedence, even when it is deleted and
+/// another names the disk now: only that volume itself can revoke its policy.
 fn authoritative_volume<'a>(volumes: &[&'a Volume], known: Option<&VolumeRecord>) -> Option<&'a Volume> {
     let is_known = |v: &&&Volume| known.is_some_and(|k| k.name == v.name);
     let retaining = volumes.iter().filter(|v| v.reclaim == ReclaimPolicy::Retain).min_by_key(|v| &v.name);
@@ -192,7 +192,7 @@ pub fn apply(records: &mut OrphanRecords, change: RecordChange) {
         }
     }
     if let Some(before) = change.forget_deletions_before {
-        // One that failed is remembered for longer, or it would be tried as if it never had.
+        // Failed ones are retained for longer, so that their backoff continues.
         let failing = |d: &DeletionRecord| d.failures > 0 && d.at >= before - crate::orphans::deletion_cap::CAP_WINDOW;
         records.deletions.retain(|d| d.at >= before || failing(d));
     }
@@ -202,7 +202,7 @@ pub fn apply(records: &mut OrphanRecords, change: RecordChange) {
     records.last_inventory_at = records.last_inventory_at.max(change.inventory_at);
 }
 
-/// One incarnation has one record: of its last try, and of that what came of it.
+/// One incarnation has one record: of its last attempt, with its outcome.
 fn upsert_deletion(deletions: &mut Vec<DeletionRecord>, deletion: DeletionRecord) {
     let age = |d: &DeletionRecord| (d.at, d.failures, d.refused.is_some());
     let same = |d: &&mut DeletionRecord| d.id == deletion.id && d.incarnation == deletion.incarnation;

@@ -25,7 +25,7 @@ pub struct HourlyPrice(i64);
 pub struct MoneyError(pub String);
 
 impl Money {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
     /// An amount of nano-USD.
@@ -60,7 +60,7 @@ impl HourlyPrice {
     /// Parses USD per hour, for example `0.192`.
     ///
     /// # Errors
-    /// [`MoneyError`] when the text is not a plain decimal, has more than 9 places, or does not fit.
+    /// [`MoneyError`] when the text is not a plain decimal, has more than 9 decimal places, or does not fit.
     pub fn parse_usd(text: &str) -> Result<Self, MoneyError> {
         let refused = || MoneyError(text.to_owned());
         let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -73,7 +73,7 @@ impl HourlyPrice {
         whole.checked_mul(1_000_000_000).and_then(|n| n.checked_add(fraction)).map(Self).ok_or_else(refused)
     }
 
-    /// What this price costs over a time, rounded down to a nano-USD.
+    /// The cost at this price over a time, rounded down to a nano-USD.
     #[must_use]
     pub fn over(self, time: SignedDuration) -> Money {
         Money(i128::from(self.0) * time.as_nanos() / NANOSECONDS_PER_HOUR)
@@ -126,14 +126,14 @@ impl Sum for HourlyPrice {
     }
 }
 
-/// Writes nano-USD with `places` decimals, rounded half away from zero.
-fn write_usd(f: &mut fmt::Formatter<'_>, nanos: i128, places: u32) -> fmt::Result {
-    let unit = 10_i128.pow(9 - places);
+/// Writes nano-USD with `decimals` decimals, rounded half away from zero.
+fn write_usd(f: &mut fmt::Formatter<'_>, nanos: i128, decimals: u32) -> fmt::Result {
+    let unit = 10_i128.pow(9 - decimals);
     let rounded = (nanos.abs() + unit / 2) / unit;
     let per_usd = NANOS_PER_USD / unit;
     let sign = if nanos < 0 && rounded != 0 { "-" } else { "" };
     let (whole, fraction) = (rounded / per_usd, rounded % per_usd);
-    f.pad(&format!("{sign}${whole}.{fraction:0width$}", width = places as usize))
+    f.pad(&format!("{sign}${whole}.{fraction:0width$}", width = decimals as usize))
 }
 
 impl fmt::Display for Money {

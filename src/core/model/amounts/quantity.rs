@@ -59,7 +59,7 @@ pub enum QuantityError {
     TooLarge(String),
 }
 
-/// What a suffix multiplies the number with: 2^two × 10^ten.
+/// The factor of a suffix: 2^two × 10^ten.
 struct Scale {
     two: i32,
     ten: i32,
@@ -102,12 +102,12 @@ impl Quantity {
 }
 
 fn scale_of(suffix: &str) -> Option<(Scale, Format)> {
-    let place = |table: &[&str]| table.iter().position(|s| *s == suffix).and_then(|i| i32::try_from(i).ok());
-    if let Some(i) = place(&DECIMAL) {
+    let index_of = |table: &[&str]| table.iter().position(|s| *s == suffix).and_then(|i| i32::try_from(i).ok());
+    if let Some(i) = index_of(&DECIMAL) {
         let ten = LEAST_EXPONENT + 3 * i;
         return Some((Scale { two: 0, ten }, Format::DecimalSi));
     }
-    if let Some(i) = place(&BINARY) {
+    if let Some(i) = index_of(&BINARY) {
         return Some((Scale { two: 10 * i, ten: 0 }, Format::BinarySi));
     }
     let ten: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
@@ -124,9 +124,9 @@ fn nanos_of(whole: &str, fraction: &str, scale: &Scale) -> Option<i128> {
     if digits == 0 {
         return Some(0);
     }
-    // digits × 2^two × 10^ten / 10^places × 10^9, as powers of 2 and 5: those that cancel out cannot overflow.
-    let places = i32::try_from(fraction.len()).ok()?;
-    let fives = scale.ten.checked_sub(places)?.checked_add(9)?;
+    // digits × 2^two × 10^ten / 10^decimals × 10^9, as powers of 2 and 5: those that cancel out cannot overflow.
+    let decimals = i32::try_from(fraction.len()).ok()?;
+    let fives = scale.ten.checked_sub(decimals)?.checked_add(9)?;
     let twos = scale.two.checked_add(fives)?;
     let power = |base: i128, exponent: i32| base.checked_pow(u32::try_from(exponent.max(0)).ok()?);
     let above = digits.checked_mul(power(2, twos)?)?.checked_mul(power(5, fives)?)?;
@@ -333,11 +333,11 @@ mod tests {
 
         #[test]
         fn parsing_agrees_with_long_division(
-            digits in 0_i128..8_000_000, places in 0_u32..10, binary in 0_u32..5,
+            digits in 0_i128..8_000_000, decimals in 0_u32..10, binary in 0_u32..5,
         ) {
-            let scale = 10_i128.pow(places);
+            let scale = 10_i128.pow(decimals);
             let suffix = BINARY[binary as usize];
-            let text = format!("{}.{:0width$}{suffix}", digits / scale, digits % scale, width = places as usize);
+            let text = format!("{}.{:0width$}{suffix}", digits / scale, digits % scale, width = decimals as usize);
             let exact = digits * 1024_i128.pow(binary) * NANOS;
             prop_assert_eq!(quantity(&text).nanos, (exact + scale - 1) / scale);
         }

@@ -23,7 +23,7 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// CPU in thousandths of a core and memory in bytes; nothing else.
+    /// Only CPU, in thousandths of a core, and memory, in bytes.
     #[must_use]
     pub fn cpu_memory(cpu_millis: i64, memory: i64) -> Self {
         Self { cpu_millis, memory, ..Self::default() }
@@ -88,53 +88,55 @@ impl Resources {
         }
     }
 
-    /// True when every positive amount here is at most the amount there. Unlike Karpenter's, a resource that is
-    /// not asked for never matters, even where what is left of it is negative.
+    /// True when every positive amount is at most that of `available`. Unlike in Karpenter, a resource that is not
+    /// requested never matters, even where its available amount is negative.
     #[must_use]
-    pub fn fits(&self, room: &Self) -> bool {
-        let fits = |need: i64, room: i64| need <= 0 || need <= room;
-        fits(self.cpu_millis, room.cpu_millis)
-            && fits(self.memory, room.memory)
-            && fits(self.ephemeral_storage, room.ephemeral_storage)
-            && fits(self.pods, room.pods)
-            && self.extended.iter().all(|(name, need)| fits(*need, room.extended(name)))
+    pub fn fits(&self, available: &Self) -> bool {
+        let fits = |need: i64, available: i64| need <= 0 || need <= available;
+        fits(self.cpu_millis, available.cpu_millis)
+            && fits(self.memory, available.memory)
+            && fits(self.ephemeral_storage, available.ephemeral_storage)
+            && fits(self.pods, available.pods)
+            && self.extended.iter().all(|(name, need)| fits(*need, available.extended(name)))
     }
 
-    /// Takes another vector away so many times.
+    /// Subtracts a multiple of another vector.
     pub fn sub_times(&mut self, other: &Self, times: i64) {
         self.combine(other, |mine, each| mine.saturating_sub(each.saturating_mul(times)));
     }
 
     /// How many times this vector fits into a capacity; `None` when it requests nothing.
     #[must_use]
-    pub fn copies_that_fit(&self, room: &Self) -> Option<i64> {
+    pub fn copies_that_fit(&self, available: &Self) -> Option<i64> {
         // Mostly it does not fit at all, which takes no division to see.
-        if !self.fits(room) {
+        if !self.fits(available) {
             return Some(0);
         }
-        self.requested_with_available(room).map(|(need, room)| room / need).min()
+        self.requested_with_available(available).map(|(need, available)| available / need).min()
     }
 
-    /// How many times this vector fits into a capacity beside what is used of it; none at all where that is too much.
+    /// How many times this vector fits into a capacity of which `used` is taken; 0 where more is used than available.
     #[must_use]
-    pub fn copies_that_fit_beside(&self, used: &Self, room: &Self) -> i64 {
-        let fits = |need: i64, used: i64, room: i64| if need > 0 { (room - used).max(0) / need } else { i64::MAX };
-        let extended = self.extended.iter().map(|(name, need)| fits(*need, used.extended(name), room.extended(name)));
-        fits(self.cpu_millis, used.cpu_millis, room.cpu_millis)
-            .min(fits(self.memory, used.memory, room.memory))
-            .min(fits(self.ephemeral_storage, used.ephemeral_storage, room.ephemeral_storage))
-            .min(fits(self.pods, used.pods, room.pods))
+    pub fn copies_that_fit_beside(&self, used: &Self, capacity: &Self) -> i64 {
+        let fits =
+            |need: i64, used: i64, capacity: i64| if need > 0 { (capacity - used).max(0) / need } else { i64::MAX };
+        let extended =
+            self.extended.iter().map(|(name, need)| fits(*need, used.extended(name), capacity.extended(name)));
+        fits(self.cpu_millis, used.cpu_millis, capacity.cpu_millis)
+            .min(fits(self.memory, used.memory, capacity.memory))
+            .min(fits(self.ephemeral_storage, used.ephemeral_storage, capacity.ephemeral_storage))
+            .min(fits(self.pods, used.pods, capacity.pods))
             .min(extended.min().unwrap_or(i64::MAX))
     }
 
-    /// Each amount that is asked for, with how much of it is available.
-    pub fn requested_with_available<'a>(&'a self, room: &'a Self) -> impl Iterator<Item = (i64, i64)> + 'a {
-        let extended = self.extended.iter().map(|(name, need)| (*need, room.extended(name)));
+    /// Each requested amount, with the available amount.
+    pub fn requested_with_available<'a>(&'a self, available: &'a Self) -> impl Iterator<Item = (i64, i64)> + 'a {
+        let extended = self.extended.iter().map(|(name, need)| (*need, available.extended(name)));
         [
-            (self.cpu_millis, room.cpu_millis),
-            (self.memory, room.memory),
-            (self.ephemeral_storage, room.ephemeral_storage),
-            (self.pods, room.pods),
+            (self.cpu_millis, available.cpu_millis),
+            (self.memory, available.memory),
+            (self.ephemeral_storage, available.ephemeral_storage),
+            (self.pods, available.pods),
         ]
         .into_iter()
         .chain(extended)
@@ -176,27 +178,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_asked_for_does_not_matter() {
-        let mut room = Resources::cpu_memory(1000, -1);
-        assert!(Resources::cpu_memory(1000, 0).fits(&room));
-        assert!(!Resources::cpu_memory(1000, 1).fits(&room));
-        room.set_extended("nvidia.com/gpu", 1);
+    fn resources_that_are_not_requested_do_not_matter() {
+        let mut capacity = Resources::cpu_memory(1000, -1);
+        assert!(Resources::cpu_memory(1000, 0).fits(&capacity));
+        assert!(!Resources::cpu_memory(1000, 1).fits(&capacity));
+        capacity.set_extended("nvidia.com/gpu", 1);
         let mut gpu = Resources::default();
         gpu.set_extended("nvidia.com/gpu", 2);
-        assert!(!gpu.fits(&room));
+        assert!(!gpu.fits(&capacity));
     }
 
     #[test]
     fn times_in_is_bound_by_the_scarcest() {
         let pod = Resources { pods: 1, ..Resources::cpu_memory(1000, 1 << 30) };
-        let room = Resources { pods: 250, ..Resources::cpu_memory(7820, 28 << 30) };
-        assert_eq!(pod.copies_that_fit(&room), Some(7));
-        assert_eq!(Resources::default().copies_that_fit(&room), None);
+        let capacity = Resources { pods: 250, ..Resources::cpu_memory(7820, 28 << 30) };
+        assert_eq!(pod.copies_that_fit(&capacity), Some(7));
+        assert_eq!(Resources::default().copies_that_fit(&capacity), None);
         assert_eq!(pod.copies_that_fit(&Resources { pods: 250, ..Resources::cpu_memory(7820, -1) }), Some(0));
-        let mut left = room.clone();
+        let mut left = capacity.clone();
         left.sub_times(&pod, 7);
-        assert_eq!((left.clone(), pod.copies_that_fit(&left)), (room.minus(&pod.times(7)), Some(0)));
-        assert_eq!([1, 3, 9].map(|used| pod.copies_that_fit_beside(&pod.times(used), &room)), [6, 4, 0]);
+        assert_eq!((left.clone(), pod.copies_that_fit(&left)), (capacity.minus(&pod.times(7)), Some(0)));
+        assert_eq!([1, 3, 9].map(|used| pod.copies_that_fit_beside(&pod.times(used), &capacity)), [6, 4, 0]);
     }
 
     #[test]

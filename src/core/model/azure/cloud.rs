@@ -56,15 +56,15 @@ pub struct CloudResource {
     pub incarnation: Arc<str>,
     /// Tags.
     pub tags: Tags,
-    /// When Azure created it, where Azure says so.
+    /// When Azure created it, where known.
     pub created_at: Option<Timestamp>,
     /// Zone; `None` is regional.
     pub zone: Option<Zone>,
-    /// What only its kind has.
+    /// Properties of its kind.
     pub detail: ResourceDetail,
 }
 
-/// What only one kind of resource has.
+/// Properties of one kind of resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResourceDetail {
     /// Virtual machine.
@@ -80,7 +80,7 @@ pub enum ResourceDetail {
 pub struct Vm {
     /// Size.
     pub size: VmSize,
-    /// How it was bought.
+    /// Its capacity type.
     pub capacity_type: CapacityType,
     /// `provisioningState`.
     pub state: ProvisioningState,
@@ -101,7 +101,7 @@ pub struct Nic {
     pub serves: Option<Arc<str>>,
     /// Addresses of the subnet that it holds.
     pub addresses: u32,
-    /// The subnet of its first address; `None` where the listing does not say.
+    /// The subnet of its first address; `None` where the listing has none.
     pub subnet: Option<ArmId>,
 }
 
@@ -118,7 +118,7 @@ pub struct Disk {
     pub state: DiskState,
     /// `managedBy` and `managedByExtended`: the VMs that it is attached to.
     pub managed_by: Vec<ArmId>,
-    /// `maxShares`: how many VMs may have it at once; 1 where Azure says nothing.
+    /// `maxShares`: how many VMs may attach it at once; 1 by default.
     pub max_shares: u32,
     /// When it was last attached or detached.
     pub last_ownership_update: Option<Timestamp>,
@@ -140,7 +140,7 @@ pub enum ProvisioningState {
 /// `diskState` of a managed disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiskState {
-    /// Attached to nothing.
+    /// Not attached.
     Unattached,
     /// Attached to a running VM.
     Attached,
@@ -168,8 +168,8 @@ impl CloudResource {
         self.tags.get(key).map(|v| &**v)
     }
 
-    /// Values of a tag by its key in any case, as Azure compares keys; the exact key first. For what keeps a resource,
-    /// never for what proves whose it is.
+    /// Values of a tag by its key in any case, as Azure compares keys; the exact key first. For tags that protect a
+    /// resource, never as evidence of its owner.
     pub fn tags_any_case<'t>(&'t self, key: &'t str) -> impl Iterator<Item = &'t str> {
         let others = self.tags.iter().filter(move |(k, _)| ***k != *key && k.eq_ignore_ascii_case(key));
         self.tag(key).into_iter().chain(others.map(|(_, v)| &**v))

@@ -1,6 +1,6 @@
 //! A complete listing of Azure and then of Kubernetes.
 //!
-//! Sweeps reason on nothing else. A listing that is not whole is a failure, not a shorter list.
+//! Sweeps decide by it alone. An incomplete listing is a failure, not a shorter list.
 
 use super::cloud::CloudResource;
 use super::related::RelatedResource;
@@ -13,16 +13,16 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// A listing, or why it is not whole.
+/// A listing, or why it is incomplete.
 pub type Listing<T> = Result<Vec<Arc<T>>, ListFailure>;
 
-/// Why a listing is not whole.
+/// Why a listing is incomplete.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("listing {listing}: {reason}")]
 pub struct ListFailure {
-    /// What was listed, for example `networkInterfaces`.
+    /// The listed kind, for example `networkInterfaces`.
     pub listing: Arc<str>,
-    /// Why it is not whole: a failed page, a refusal, a missing kind.
+    /// Why it is incomplete: a failed page, a refusal, a missing kind.
     pub reason: Arc<str>,
     /// The same, by what a person has to do about it.
     pub cause: FailureCause,
@@ -45,7 +45,7 @@ impl ListFailure {
 /// One whole pair of listings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inventory {
-    /// When the first page of the cloud listing was asked for.
+    /// When the first page of the cloud listing was requested.
     pub started_at: Timestamp,
     /// When the last Kubernetes listing was complete.
     pub finished_at: Timestamp,
@@ -53,7 +53,7 @@ pub struct Inventory {
     pub group_managed_by: Result<Option<ArmId>, ListFailure>,
     /// VMs, NICs and disks of the node resource group.
     pub resources: Listing<CloudResource>,
-    /// What else is there and may link to them: Machines, scale-set instances, snapshots; addresses and frontends.
+    /// Other resources that may link to them: Machines, scale-set instances, snapshots; addresses and frontends.
     pub related: Listing<RelatedResource>,
     /// NodeClaims, deleting ones too.
     pub claims: Listing<Claim>,

@@ -1,4 +1,4 @@
-//! What Azure holds in the node resource group, and how the resources of a node are named.
+//! Resources in the node resource group, and their names.
 
 pub mod cloud;
 pub mod inventory;

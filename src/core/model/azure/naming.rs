@@ -1,8 +1,8 @@
 //! Azure resource names derived from a NodeClaim's name.
 //!
-//! The names follow from the claim's name alone. So a restart finds what an earlier run created, a second launch of
-//! the same claim meets the first one's resources instead of buying more, and a resource with such a name points back
-//! at its claim even when its tags are gone.
+//! The names follow from the claim's name alone. So a restart finds resources of an earlier run, a second launch of
+//! the same claim finds the first one's resources instead of creating more, and a resource with such a name points back
+//! at its claim even without tags.
 
 use crate::model::names::{ArmId, ClaimName};
 
@@ -39,8 +39,8 @@ pub fn resource_ids(group: &ArmId, claim: &ClaimName) -> ResourceIds {
     }
 }
 
-/// The Machine of a NodeClaim in an agent pool. AKS allows 34 characters; of a longer name the end counts, which tells
-/// claims of one pool apart.
+/// The Machine of a NodeClaim in an agent pool. AKS allows 34 characters; of a longer name the end is used, which
+/// distinguishes claims of one pool.
 #[must_use]
 pub fn aks_machine_id(pool: &ArmId, claim: &ClaimName) -> ArmId {
     let name = claim.as_str();

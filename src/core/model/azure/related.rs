@@ -15,18 +15,18 @@ pub struct RelatedResource {
     pub id: ArmId,
     /// Tags.
     pub tags: Tags,
-    /// When Azure created it, where Azure says so.
+    /// When Azure created it, where known.
     pub created_at: Option<Timestamp>,
-    /// What it is.
+    /// Its kind.
     pub detail: RelatedDetail,
 }
 
-/// What a bystander is, with its links.
+/// The kind of a related resource, with its links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RelatedDetail {
     /// Machine of an agent pool (`managedClusters/agentPools/machines`).
     AksMachine {
-        /// The VM that it stands for, where AKS says so.
+        /// Its VM, where AKS names it.
         vm: Option<ArmId>,
         /// `provisioningState`.
         state: ProvisioningState,
@@ -66,7 +66,7 @@ pub enum RelatedDetail {
 }
 
 impl RelatedDetail {
-    /// A word for reports.
+    /// Its name in reports.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {

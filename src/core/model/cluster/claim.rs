@@ -20,19 +20,19 @@ pub struct Claim {
     pub uid: Uid,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When it was asked to go.
+    /// When its deletion was requested.
     pub deleting_at: Option<Timestamp>,
-    /// It carries our finalizer.
+    /// It has our finalizer.
     pub has_finalizer: bool,
-    /// What it asks for.
+    /// Its spec.
     pub spec: ClaimSpec,
-    /// What we are about to create, or have created, for it.
+    /// The resources that we are about to create, or have created, for it.
     pub intent: Option<LaunchIntent>,
     /// How far it has come.
     pub status: ClaimStatus,
 }
 
-/// What a NodeClaim asks for. Never changes.
+/// The spec of a NodeClaim. Immutable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimSpec {
     /// The NodePool it comes from; none for a standalone claim.
@@ -51,7 +51,7 @@ pub struct ClaimSpec {
     pub startup_taints: Vec<Taint>,
     /// After this time the node is replaced; `None` is never.
     pub expire_after: Option<SignedDuration>,
-    /// How long a drain may take; `None` is for ever.
+    /// How long a drain may take; `None` is unlimited.
     pub termination_grace_period: Option<SignedDuration>,
     /// The offerings it was planned for, cheapest first.
     pub planned: Vec<PlannedOffering>,
@@ -68,8 +68,8 @@ pub struct PlannedOffering {
     pub price: HourlyPrice,
 }
 
-/// What is about to be created in Azure for a NodeClaim: written on it before the first PUT, so that a restart finds
-/// all that may exist.
+/// The resources about to be created in Azure for a NodeClaim: written on it before the first PUT, so that a restart
+/// finds all that may exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LaunchIntent {
@@ -81,7 +81,7 @@ pub struct LaunchIntent {
     pub nic: ArmId,
     /// Its OS disk.
     pub os_disk: ArmId,
-    /// The Machine that AKS makes these for, where we ask for one; then their names are AKS's own.
+    /// The AKS Machine that they belong to, where one is requested; then AKS chooses their names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<ArmId>,
     /// The group of capacity reservations that the VM is to name, where the offering is reserved.
@@ -91,8 +91,8 @@ pub struct LaunchIntent {
     pub written_at: Timestamp,
     /// Offerings of `planned` that have been refused before this one.
     pub refused: u32,
-    /// Where Azure tells how the creation of the VM ends, once it has accepted it: after a restart it is asked there, so
-    /// that the reason of a late failure is known.
+    /// The URL of the VM's create operation, once Azure has accepted it: polled after a restart, so that the reason of
+    /// a late failure is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationId>,
 }
@@ -125,23 +125,23 @@ pub struct ClaimStatus {
 /// Why a NodeClaim could not be launched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchFailure {
-    /// When it was given up.
+    /// When it failed.
     pub at: Timestamp,
     /// The error code of the last refusal.
     pub code: Arc<str>,
-    /// What happened, for people.
+    /// The message for people.
     pub message: Arc<str>,
 }
 
 impl Claim {
     /// When its drain must be over: its deletion plus its termination grace period. `None` while it is not being
-    /// deleted, or where it may drain for ever.
+    /// deleted, or where its drain is unlimited.
     #[must_use]
     pub fn drain_deadline(&self) -> Option<Timestamp> {
         self.deleting_at?.saturating_add(self.spec.termination_grace_period?).ok()
     }
 
-    /// We launched it, or are about to: it carries our plan or our intent. Karpenter's claims carry neither, though
+    /// We launched it, or are about to: it has our plan or our intent. Karpenter's claims carry neither, though
     /// the same finalizer, and are Karpenter's to look after.
     #[must_use]
     pub fn is_ours(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What Kubernetes holds, as values that are parsed once at the edge.
+//! Kubernetes objects, as values that are parsed once at the edge.
 
 pub mod buffer;
 pub mod claim;

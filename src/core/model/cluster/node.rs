@@ -20,7 +20,7 @@ pub struct Node {
     pub taints: Vec<Taint>,
     /// All that it has.
     pub capacity: Resources,
-    /// What pods may use.
+    /// Capacity that pods may use.
     pub allocatable: Resources,
     /// Its kubelet says that it is ready; since when it says so or not.
     pub ready: bool,
@@ -28,13 +28,13 @@ pub struct Node {
     pub ready_since: Timestamp,
     /// When it was created.
     pub created_at: Timestamp,
-    /// When it was asked to go.
+    /// When its deletion was requested.
     pub deleting_at: Option<Timestamp>,
     /// `spec.unschedulable`.
     pub cordoned: bool,
-    /// It carries our finalizer.
+    /// It has our finalizer.
     pub has_finalizer: bool,
-    /// It carries `karpenter.sh/do-not-disrupt: "true"`.
+    /// It has the annotation `karpenter.sh/do-not-disrupt: "true"`.
     pub do_not_disrupt: bool,
 }
 

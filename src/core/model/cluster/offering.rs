@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// How capacity is bought.
+/// The capacity type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CapacityType {
     /// From a capacity reservation, which is paid for whether or not it is used.
     Reserved,
-    /// Cheap, and evicted when Azure wants it back.
+    /// Spot: cheaper, and evicted when Azure needs the capacity.
     Spot,
     /// At the full price.
     OnDemand,
@@ -51,33 +51,33 @@ impl CapacityType {
     }
 }
 
-/// What a node on reserved capacity is reckoned at: it costs nothing more than is paid anyway. That is a part of the full
-/// price and not nothing, so that of two reserved sizes the smaller one is the cheaper and prices have ratios. The part is
-/// small enough that no spot price is below it and, in whole nano-USD, large enough to tell sizes apart.
+/// The price of a node on reserved capacity in comparisons, since it adds no cost. It is a fraction of the full price
+/// instead of 0, so that of two reserved sizes the smaller one is cheaper and prices have ratios. It is below any spot
+/// price and, in whole nano-USD, large enough to distinguish sizes.
 #[must_use]
 pub fn reserved_price(on_demand: HourlyPrice) -> HourlyPrice {
     HourlyPrice::from_nanos((on_demand.nanos() / RESERVED_PART).max(1))
 }
 
-/// True when a requirement on the capacity type has `reserved` among its values. One that merely does not exclude it does
-/// not ask for it: what a class reserves is for the pools that say so.
+/// True when a requirement on the capacity type has `reserved` among its values. Not excluding it is not enough:
+/// reservations of a class are used only by pools that name `reserved`.
 #[must_use]
-pub fn names_reserved(asked: &Requirement) -> bool {
-    asked.values().is_some() && asked.allows(Some(CapacityType::Reserved.as_str()))
+pub fn names_reserved(requirement: &Requirement) -> bool {
+    requirement.values().is_some() && requirement.allows(Some(CapacityType::Reserved.as_str()))
 }
 
-/// True when it asks for `reserved` and for nothing that is for sale.
+/// True when it names `reserved` and neither on-demand nor spot.
 #[must_use]
-pub fn names_reserved_alone(asked: &Requirement) -> bool {
-    names_reserved(asked) && !CapacityType::FOR_SALE.iter().any(|other| asked.allows(Some(other.as_str())))
+pub fn names_reserved_alone(requirement: &Requirement) -> bool {
+    names_reserved(requirement) && !CapacityType::FOR_SALE.iter().any(|other| requirement.allows(Some(other.as_str())))
 }
 
 /// Labels that an offering decides: nodes of one size may differ in them.
 pub const OFFERED: [&str; 5] =
     [labels::ZONE, labels::CAPACITY_TYPE, labels::PRIORITY, labels::SCALE_SET_PRIORITY, labels::PLACEMENT_SCOPE];
 
-/// The value of one of the labels of [`OFFERED`] by capacity type and zone; `None` for any other label, and for those that
-/// only the zone decides where that is left open.
+/// The value of one of the labels of [`OFFERED`] by capacity type and zone; `None` for any other label, and for those
+/// that only the zone decides where that is left open.
 #[must_use]
 pub fn offered<'z>(key: &str, capacity_type: CapacityType, zone: Option<&'z Zone>) -> Option<&'z str> {
     match key {
@@ -89,7 +89,7 @@ pub fn offered<'z>(key: &str, capacity_type: CapacityType, zone: Option<&'z Zone
     }
 }
 
-/// The full price is so many times what reserved capacity is reckoned at. Karpenter divides by ten million, in floats.
+/// The full price is this many times the price of reserved capacity. Karpenter divides by ten million, in floats.
 const RESERVED_PART: i64 = 100_000;
 
 impl fmt::Display for CapacityType {
@@ -105,7 +105,7 @@ impl FromStr for CapacityType {
     }
 }
 
-/// One way to buy a VM size.
+/// An offering of a VM size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offering {
     /// Where.

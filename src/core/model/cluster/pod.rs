@@ -18,11 +18,11 @@ pub struct PodShape {
     pub namespace: Namespace,
     /// Labels: what spread constraints select by.
     pub labels: Labels,
-    /// What it asks for, `pods: 1` included.
+    /// Its requests, `pods: 1` included.
     pub requests: Resources,
     /// `nodeSelector` and required node affinity terms with a single alternative.
     pub selector: Requirements,
-    /// Alternatives of required node affinity: one must hold. Empty means none is asked for.
+    /// Alternatives of required node affinity: one must hold. Empty means none is required.
     pub alternatives: Vec<Requirements>,
     /// Tolerations.
     pub tolerations: Vec<Toleration>,
@@ -45,7 +45,7 @@ pub struct HostPort {
     pub port: u16,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: Arc<str>,
-    /// The address that it is taken on; `None` is all of them (`0.0.0.0`, `::` or nothing).
+    /// The host IP that it is bound to; `None` is all of them (`0.0.0.0`, `::` or unset).
     pub address: Option<Arc<str>>,
 }
 
@@ -54,7 +54,7 @@ impl HostPort {
     #[must_use]
     pub fn conflicts(&self, other: &Self) -> bool {
         let meet = match (&self.address, &other.address) {
-            (Some(ours), Some(theirs)) => ours == theirs,
+            (Some(own), Some(other)) => own == other,
             (None, _) | (_, None) => true,
         };
         self.port == other.port && self.protocol == other.protocol && meet
@@ -118,7 +118,7 @@ impl Toleration {
 }
 
 impl PodShape {
-    /// A pod that asks for resources and nothing else.
+    /// A pod with resource requests and no constraints.
     #[must_use]
     pub fn plain(namespace: Namespace, labels: Labels, requests: Resources) -> Self {
         Self {
@@ -156,7 +156,7 @@ impl PodShape {
 /// Who made the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PodOwner {
-    /// Nobody: it is gone for good when evicted.
+    /// Nobody: it is not recreated when evicted.
     Nobody,
     /// A DaemonSet: it belongs to its node and is no reason for a new one.
     DaemonSet,
@@ -164,7 +164,7 @@ pub enum PodOwner {
     Controller,
     /// The kubelet, from a file (mirror pod).
     Static,
-    /// Nobody: it is a chunk of capacity that a CapacityBuffer asks for, in a simulation.
+    /// Nobody: it is a chunk of a CapacityBuffer, in a simulation.
     Buffer,
 }
 
@@ -181,7 +181,7 @@ pub enum PodPhase {
     Failed,
 }
 
-/// How long a pod asks not to be disrupted.
+/// How long a pod must not be disrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DoNotDisrupt {
     /// For as long as it lives.
@@ -197,7 +197,7 @@ pub struct Pod {
     pub key: ObjectKey,
     /// UID.
     pub uid: Uid,
-    /// What it asks for.
+    /// Its scheduling constraints.
     pub shape: Arc<PodShape>,
     /// Who made it.
     pub owner: PodOwner,
@@ -205,32 +205,32 @@ pub struct Pod {
     pub created_at: Timestamp,
     /// When it started to run.
     pub started_at: Option<Timestamp>,
-    /// When it was asked to end.
+    /// When its deletion was requested.
     pub deleting_at: Option<Timestamp>,
     /// The node that it is bound to.
     pub node: Option<NodeName>,
     /// Phase.
     pub phase: PodPhase,
-    /// kube-scheduler has said that no node fits (`PodScheduled=False`, reason `Unschedulable`).
+    /// kube-scheduler has found no node (`PodScheduled=False`, reason `Unschedulable`).
     pub unschedulable: bool,
-    /// Asks not to be disrupted.
+    /// It must not be disrupted.
     pub do_not_disrupt: Option<DoNotDisrupt>,
     /// PersistentVolumeClaims that it uses.
     pub volumes: Vec<ObjectName>,
-    /// The node that kube-scheduler makes room on for it by preemption.
+    /// The node that kube-scheduler has nominated by preemption.
     pub nominated: Option<NodeName>,
     /// The profile of kube-scheduler that places it; `None` is the default one.
     pub scheduler: Option<Arc<str>>,
     /// A ReplicaSet, ReplicationController or StatefulSet made it, whose pods have the same labels.
     pub of_set: bool,
-    /// It asks for devices by ResourceClaims, which are not simulated.
+    /// It has ResourceClaims, which are not simulated.
     pub claims_devices: bool,
     /// Not all of it could be understood. It keeps its node in use, is never disrupted, and no node is made for it.
     pub opaque: bool,
 }
 
 impl Pod {
-    /// A pod without volumes that waits, as kube-scheduler has said, and is as old as time.
+    /// A pending, unschedulable pod without volumes, created at the epoch.
     #[must_use]
     pub fn waiting(key: ObjectKey, uid: Uid, shape: &Arc<PodShape>, owner: PodOwner) -> Self {
         Self {
@@ -278,7 +278,7 @@ impl Pod {
             && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
     }
 
-    /// It runs on a node and must be moved elsewhere before the node goes.
+    /// It runs on a node and must be rescheduled before the node is deleted.
     #[must_use]
     pub fn is_reschedulable(&self) -> bool {
         self.node.is_some()
@@ -287,7 +287,7 @@ impl Pod {
             && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
     }
 
-    /// It must have left its node before the VM goes.
+    /// It must be gone from its node before the VM is deleted.
     #[must_use]
     pub fn holds_drain(&self) -> bool {
         !self.is_terminal() && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
@@ -311,9 +311,9 @@ impl Pod {
 mod tests {
     use super::*;
 
-    /// Every toleration of a small world against every taint of it; what Kubernetes says of each, in its own words: "the keys
-    /// are the same and the effects are the same, and the operator is Exists, or it is Equal and the values are equal", an
-    /// empty key with Exists matches all, an empty effect matches all effects.
+    /// Every toleration of a small world against every taint of it; what Kubernetes says of each, in its own words:
+    /// "the keys are the same and the effects are the same, and the operator is Exists, or it is Equal and the values
+    /// are equal", an empty key with Exists matches all, an empty effect matches all effects.
     #[test]
     fn a_toleration_covers_the_taints_that_kubernetes_says() {
         let effects = [TaintEffect::NoSchedule, TaintEffect::PreferNoSchedule, TaintEffect::NoExecute];
@@ -335,8 +335,8 @@ mod tests {
                             tolerations: vec![toleration.clone()],
                             ..PodShape::plain(Namespace::new("n").unwrap(), Labels::new(), Resources::default())
                         };
-                        let kept_away = taint_effect != TaintEffect::PreferNoSchedule && !(keys && values && effects);
-                        assert_eq!(shape.untolerated([&taint]).is_some(), kept_away, "{toleration:?} of {taint:?}");
+                        let excluded = taint_effect != TaintEffect::PreferNoSchedule && !(keys && values && effects);
+                        assert_eq!(shape.untolerated([&taint]).is_some(), excluded, "{toleration:?} of {taint:?}");
                         cases += 1;
                     }
                 }

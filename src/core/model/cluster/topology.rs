@@ -19,14 +19,14 @@ pub struct Spread {
     pub min_domains: u32,
     /// Which pods of the namespace count. `matchLabelKeys` are in it, with the pod's own values.
     pub selector: Requirements,
-    /// Only nodes with the labels that the pod asks for are domains (`nodeAffinityPolicy: Honor`, the default).
+    /// Only nodes with the labels that the pod requires are domains (`nodeAffinityPolicy: Honor`, the default).
     pub honors_affinity: bool,
     /// Only nodes whose taints the pod tolerates are domains (`nodeTaintsPolicy: Honor`, not the default).
     pub honors_taints: bool,
 }
 
 impl Spread {
-    /// A constraint of which only this is said.
+    /// A constraint with defaults for everything else.
     #[must_use]
     pub fn over(topology_key: &str, max_skew: u32, selector: Requirements) -> Self {
         let topology_key = crate::model::labels::interned(topology_key);
@@ -75,7 +75,7 @@ pub struct PodAffinity {
     pub apart: Vec<PodTerm>,
 }
 
-/// What a pod would like, heaviest first. The weights are 1 to 100.
+/// Preferences of a pod, heaviest first. The weights are 1 to 100.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Preferences {
     /// Labels of nodes.

@@ -5,13 +5,12 @@ use crate::model::requirements::Requirements;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, LazyLock};
 
-/// The CSI driver of Azure's disks. A node takes as many of them as its VM size has room for data disks.
+/// The CSI driver of Azure disks. A node attaches as many as its VM size has data disks.
 pub const DISK_DRIVER: &str = "disk.csi.azure.com";
 /// The CSI driver of Azure's file shares, which are mounted and never attached.
 pub const FILE_DRIVER: &str = "file.csi.azure.com";
 
-/// The CSI driver by this name, which all volumes share; what went by a name of its own in the tree of Kubernetes is
-/// the driver's by now.
+/// The interned CSI driver name; in-tree plugins are mapped to the CSI driver that replaced them.
 #[must_use]
 pub fn driver(name: &str) -> Arc<str> {
     static KNOWN: LazyLock<[Arc<str>; 2]> = LazyLock::new(|| [DISK_DRIVER, FILE_DRIVER].map(Arc::from));
@@ -28,7 +27,7 @@ pub fn driver(name: &str) -> Arc<str> {
 pub enum ReclaimPolicy {
     /// Kubernetes deletes the disk.
     Delete,
-    /// The disk stays.
+    /// The disk is retained.
     Retain,
 }
 
@@ -49,7 +48,7 @@ pub struct Volume {
     pub affinity: Vec<Requirements>,
     /// The CSI driver that brings it to nodes; `None` where none does (NFS, a path of the node).
     pub driver: Option<Arc<str>>,
-    /// It is asked to go.
+    /// Its deletion was requested.
     pub deleting: bool,
 }
 
@@ -64,11 +63,11 @@ pub struct VolumeClaim {
     pub volume: Option<ObjectName>,
     /// Both sides of the binding are written (`pv.kubernetes.io/bind-completed`).
     pub bound: bool,
-    /// The StorageClass; `None` where it waits for a PersistentVolume that somebody writes by hand, or for a default.
+    /// The StorageClass; `None` where it waits for a manually created PersistentVolume, or for a default.
     pub class: Option<ObjectName>,
-    /// Its PersistentVolume is gone for good (phase `Lost`).
+    /// It has lost its PersistentVolume (phase `Lost`).
     pub lost: bool,
-    /// It is asked to go: no new pod gets it.
+    /// Its deletion was requested: no new pod can use it.
     pub deleting: bool,
     /// Only one pod at a time may have it (access mode `ReadWriteOncePod`).
     pub for_one_pod: bool,

@@ -15,7 +15,7 @@ pub enum SweepAction {
 }
 
 impl SweepAction {
-    /// What is done, for people.
+    /// Its description for people.
     #[must_use]
     pub fn as_gerund(self) -> &'static str {
         match self {
@@ -25,35 +25,35 @@ impl SweepAction {
     }
 }
 
-/// A try, and what came of it.
+/// An attempt and its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SweepAttempt {
     /// The resource.
     pub id: ArmId,
     /// Its kind.
     pub kind: ResourceKind,
-    /// What was tried.
+    /// The attempted action.
     pub action: SweepAction,
     /// When it ended.
     pub at: Timestamp,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: AttemptOutcome,
 }
 
-/// What came of a try.
+/// The outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttemptOutcome {
     /// Azure did it.
     Done,
-    /// There was nothing to do any more, or somebody else is at work on it: no failure.
+    /// Nothing was left to do, or another actor is working on it: no failure.
     Skipped,
     /// It failed.
     Failed(EffectError),
 }
 
 impl SweepAttempt {
-    /// What came of a try on this resource.
-    pub(crate) fn new(resource: &CloudResource, deed: SweepAction, outcome: AttemptOutcome, at: Timestamp) -> Self {
-        Self { id: resource.id.clone(), kind: resource.kind(), action: deed, at, outcome }
+    /// The outcome of an attempt on this resource.
+    pub(crate) fn new(resource: &CloudResource, action: SweepAction, outcome: AttemptOutcome, at: Timestamp) -> Self {
+        Self { id: resource.id.clone(), kind: resource.kind(), action, at, outcome }
     }
 }

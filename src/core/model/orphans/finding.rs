@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What was found about one cloud resource.
+/// The finding about one cloud resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The resource.
@@ -16,13 +16,13 @@ pub struct Finding {
     pub kind: ResourceKind,
     /// Its incarnation.
     pub incarnation: Arc<str>,
-    /// What it is.
+    /// Its status.
     pub classification: Classification,
-    /// By what, for people: links, tags, sightings.
+    /// Evidence, for people: links, tags, sightings.
     pub evidence: Vec<Arc<str>>,
     /// Why it is not deleted now, though an orphan or a suspect.
     pub refusals: Vec<DeletionRefusal>,
-    /// What it costs.
+    /// Its price.
     pub price: HourlyPrice,
     /// Addresses of the subnet that it holds.
     pub addresses: u32,
@@ -30,15 +30,15 @@ pub struct Finding {
     pub first_seen: Option<Timestamp>,
 }
 
-/// What a cloud resource is. Of several that hold, the evidence tells the first link found.
+/// The status of a cloud resource. Of several links the evidence names the first found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Classification {
     /// A NodeClaim, Node, AKS Machine or VM has it.
     Owned,
     /// Being made: its NodeClaim or AKS Machine has no Node yet.
     InFlight,
-    /// Nobody runs on it, and it is wanted all the same: a volume, an attachment, a snapshot, something that it serves,
-    /// reclaim policy Retain, AKS itself, or an exclusion keeps it.
+    /// Not used by a node, but protected: by a volume, an attachment, a snapshot, something that it serves, reclaim
+    /// policy Retain, AKS itself, or an exclusion.
     Protected,
     /// Not this cluster's by an exact tag or a durable record.
     Foreign,
@@ -46,7 +46,7 @@ pub enum Classification {
     Suspect,
     /// This cluster's, and nothing alive has linked to it for long enough.
     Orphan,
-    /// A listing was not whole, so nothing is known.
+    /// A listing was incomplete, so nothing is known.
     Unknown,
 }
 
@@ -71,7 +71,7 @@ impl Classification {
 }
 
 impl Finding {
-    /// True when it stands in a report one by one: not what something alive links to, which is only counted.
+    /// True when a report lists it individually; resources in use are only counted.
     #[must_use]
     pub fn is_reportable(&self) -> bool {
         self.classification == Classification::Unknown || !self.refusals.contains(&DeletionRefusal::SignOfLife)
@@ -81,7 +81,7 @@ impl Finding {
 /// Why a resource is not deleted. Each names the deletion rule that refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DeletionRefusal {
-    /// Clause 0: the group is not managed by the configured cluster, or no live Node lies in it.
+    /// Clause 0: the group is not managed by the configured cluster, or has no live Node.
     OtherCluster,
     /// Clause 1: no exact tag names this cluster.
     NotOwned,
@@ -113,7 +113,7 @@ pub enum DeletionRefusal {
     Companion,
     /// Clause 7: the cap over 24 h is reached.
     Cap,
-    /// Clause 7: nobody approved it, or the approval has expired.
+    /// Clause 7: it is not approved, or the approval has expired.
     Approval,
     /// An exclusion names it.
     Excluded,
@@ -124,7 +124,7 @@ pub enum DeletionRefusal {
 }
 
 impl DeletionRefusal {
-    /// A word for metrics and reports.
+    /// Its name in metrics and reports.
     #[must_use]
     pub fn category(self) -> &'static str {
         match self {

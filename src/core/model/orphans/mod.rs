@@ -1,4 +1,4 @@
-//! What OrphanSweeps and OrphanRecords say, and what a sweep finds.
+//! OrphanSweeps, OrphanRecords and findings.
 
 pub mod attempt;
 pub mod finding;

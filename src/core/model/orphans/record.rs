@@ -31,10 +31,10 @@ pub struct Sighting {
     pub kind: ResourceKind,
     /// Incarnation.
     pub incarnation: Arc<str>,
-    /// Tags as first seen. Somebody who changes them is at work on it: it restarts.
+    /// Tags as first seen. A change means that someone is working on it: the sighting restarts.
     pub tags: Tags,
-    /// First time, moved ahead by every gap in which nobody looked or the clock was set: its distance from the last time
-    /// is what was watched.
+    /// First time, moved forward by gaps without observation and by clock changes: the time until the last sighting is
+    /// what was observed.
     pub first_seen: Timestamp,
     /// The last time that was counted in `times`.
     pub last_seen: Timestamp,
@@ -99,8 +99,8 @@ pub struct BreakerTrip {
     pub suspects: u32,
     /// Of how many that are owned.
     pub owned: u32,
-    /// `breaker.clearedAt` of sweeps that lay in the future then: nobody who wrote one knew of this trip, so it never
-    /// clears anything, not even once its time has come.
+    /// `breaker.clearedAt` of sweeps that lay in the future then: they were written before this trip, so they never
+    /// clear it, not even later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub void: Vec<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! What the report of a sweep holds besides its findings.
+//! The report of a sweep, besides its findings.
 
 use super::attempt::SweepAction;
 use super::finding::DeletionRefusal;
@@ -11,31 +11,31 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Something in Kubernetes or AKS that stands for nothing in Azure, or cannot go.
+/// An object in Kubernetes or AKS that represents nothing in Azure, or cannot be deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Discrepancy {
-    /// What is wrong.
+    /// The kind.
     pub kind: DiscrepancyKind,
     /// The object: its kind and name.
     pub object: Arc<str>,
     /// Since when, as far as known.
     pub since: Option<Timestamp>,
-    /// What shows it, for people.
+    /// Evidence, for people.
     pub evidence: Vec<Arc<str>>,
     /// What a person can do.
     pub remedy: Arc<str>,
 }
 
-/// What is wrong with an object that stands for something in Azure.
+/// The kind of a discrepancy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DiscrepancyKind {
-    /// A NodeClaim was launched, and its VM is gone.
+    /// A launched NodeClaim without a VM.
     ClaimWithoutVm,
     /// The VM of a NodeClaim runs, and its Node has not joined.
     NeverJoined,
-    /// An AKS Machine says that it is there, and its VM is gone.
+    /// An AKS Machine without a VM.
     MachineWithoutVm,
-    /// A Node's VM is gone.
+    /// A Node without a VM.
     NodeWithoutVm,
     /// A Node of a NodePool has a VM and no NodeClaim.
     NodeWithoutClaim,
@@ -58,7 +58,7 @@ impl DiscrepancyKind {
     }
 }
 
-/// A public IP or a frontend that a person may want to look at.
+/// A public IP or a frontend that a person should check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportOnlyFinding {
     /// The resource.
@@ -69,9 +69,9 @@ pub struct ReportOnlyFinding {
     pub usage: IpUsage,
     /// The Services that it was made for, `namespace/name` with commas between, by the tag of the public IP.
     pub service: Option<Arc<str>>,
-    /// When Azure created it, where Azure says so.
+    /// When Azure created it, where known.
     pub created_at: Option<Timestamp>,
-    /// By what, for people.
+    /// Evidence, for people.
     pub evidence: Vec<Arc<str>>,
 }
 
@@ -82,7 +82,7 @@ pub enum IpUsage {
     Outbound,
     /// Something uses it: rules, backends, a NIC, a gateway.
     InUse,
-    /// Nothing that was listed uses it.
+    /// No listed resource uses it.
     Unused,
 }
 
@@ -98,7 +98,7 @@ impl IpUsage {
     }
 }
 
-/// What has become of an approval.
+/// An approval and its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalStatus {
     /// The resource that it names.
@@ -107,22 +107,22 @@ pub struct ApprovalStatus {
     pub incarnation: Arc<str>,
     /// When it expires.
     pub expires_at: Timestamp,
-    /// What has become of it.
+    /// Its state.
     pub state: ApprovalState,
     /// What to do about it, for people; empty when nothing.
     pub advice: Arc<str>,
 }
 
-/// What has become of an approval.
+/// The state of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ApprovalState {
-    /// It names nothing that this sweep could ever delete.
+    /// It matches nothing that this sweep could delete.
     Unmatched,
     /// It would be valid for more than 14 days, so it does not count.
     TooFarAhead,
     /// Its time is over.
     Expired,
-    /// The resource was collected, or is gone.
+    /// The resource was deleted.
     Spent,
     /// It lifts the clause of approval for its resource.
     Active,
@@ -143,13 +143,13 @@ impl fmt::Display for ApprovalState {
 /// Azure does not let us do something to resources of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// What.
+    /// The denied action.
     pub action: SweepAction,
     /// To resources of this kind.
     pub kind: ResourceKind,
     /// Which answer: permission, lock, lockdown or policy.
     pub code: CloudErrorCode,
-    /// What Azure said.
+    /// Azure's message.
     pub message: Arc<str>,
     /// Since when, without a success in between.
     pub since: Timestamp,
@@ -157,7 +157,7 @@ pub struct Denial {
     pub retry_at: Timestamp,
 }
 
-/// What comes next in a sweep, and what people have to know besides.
+/// The next steps of a sweep, and other information for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SweepStatusSummary {
     /// When the last whole inventory was complete; `None` when there has been none.
@@ -170,10 +170,10 @@ pub struct SweepStatusSummary {
     pub deletions_in_window: u32,
     /// Most deletions over 24 h that this sweep may have a part in.
     pub cap: u32,
-    /// Why orphans are kept: how many of each kind, by refusal. One may be kept for several reasons.
-    pub orphans_kept_by_refusal: BTreeMap<(ResourceKind, DeletionRefusal), u32>,
-    /// The approvals of the spec, and what has become of them.
+    /// How many orphans of each kind are not deleted, by refusal. One may have several.
+    pub orphans_by_refusal: BTreeMap<(ResourceKind, DeletionRefusal), u32>,
+    /// The approvals of the spec, with their states.
     pub approvals: Vec<ApprovalStatus>,
-    /// What Azure does not let us do: the sweep only reports there.
+    /// Actions that Azure denies: the sweep only reports there.
     pub denials: Vec<Denial>,
 }

@@ -19,9 +19,9 @@ pub struct Sweep {
     pub inventory_interval: SignedDuration,
     /// When orphans may be collected (cron, UTC); `None` is after every observation.
     pub schedule: Option<Arc<str>>,
-    /// What may be done.
+    /// What the sweep may do.
     pub mode: SweepMode,
-    /// Kinds that this sweep looks at.
+    /// Kinds that this sweep includes.
     pub kinds: BTreeSet<ResourceKind>,
     /// How long a resource must have been an orphan.
     pub minimum_age: BTreeMap<ResourceKind, SignedDuration>,
@@ -31,7 +31,7 @@ pub struct Sweep {
     pub cap: Option<u32>,
     /// Resources that are never touched.
     pub exclusions: Vec<Exclusion>,
-    /// Deletions that somebody approved.
+    /// Approved deletions.
     pub approvals: Vec<Approval>,
     /// Trips of the breaker before this time are cleared.
     pub breaker_cleared_at: Option<Timestamp>,
@@ -40,11 +40,11 @@ pub struct Sweep {
 /// What a sweep may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SweepMode {
-    /// Say what is there.
+    /// Report findings.
     Report,
-    /// Tag what is suspect.
+    /// Tag suspects.
     Mark,
-    /// Delete what is proven.
+    /// Delete orphans.
     Collect,
 }
 
@@ -84,9 +84,9 @@ pub struct Approval {
 }
 
 impl Sweep {
-    /// The floor below which no setting goes.
+    /// The lowest minimum age of any setting.
     pub const MIN_AGE: SignedDuration = SignedDuration::from_mins(10);
-    /// Beside managed NAP no minimum age goes below this. NAP looks for lost VMs every 2 min and takes them when they
+    /// The lowest minimum age beside managed NAP. NAP looks for lost VMs every 2 min and takes them when they
     /// are 5 min old, and for lost NICs every 5 min (`karpenter-provider-azure`, its garbage collection controllers):
     /// it has had four looks and more before we act.
     pub const COMPANION_MIN_AGE: SignedDuration = SignedDuration::from_mins(30);

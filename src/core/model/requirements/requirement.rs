@@ -9,7 +9,7 @@ use std::sync::Arc;
 enum Values {
     /// Just these.
     Listed(ValueSet),
-    /// All others. Boxed, since most labels are asked for by value.
+    /// All others. Boxed, since most requirements list values.
     Complement(Box<Complement>),
 }
 
@@ -40,7 +40,7 @@ impl Complement {
         self.gte.is_none_or(|low| low <= n) && self.lte.is_none_or(|high| n <= high)
     }
 
-    /// What both hold.
+    /// The intersection.
     fn intersect(&self, other: &Self) -> Values {
         let lte = match (self.lte, other.lte) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -166,13 +166,13 @@ impl Requirement {
             _ => (None, Some(n)),
         };
         if gte.is_none() && lte.is_none() {
-            // Nothing lies beyond the ends of the integers.
+            // No integer is beyond the limits.
             return Ok(Self::of(Values::Listed(ValueSet::default()), false));
         }
         Ok(Self::of(Values::Complement(Box::new(Complement { gte, lte, ..Complement::default() })), false))
     }
 
-    /// Asks for at least this many distinct values among what is offered.
+    /// Requires at least this many distinct values among the offerings.
     #[must_use]
     pub fn with_min_values(mut self, min_values: Option<u32>) -> Self {
         self.min_values = min_values;
@@ -197,7 +197,7 @@ impl Requirement {
         }
     }
 
-    /// What both allow. The greater `minValues` stands.
+    /// The intersection, with the greater `minValues`.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         let values = match (&self.values, &other.values) {
@@ -255,8 +255,8 @@ impl Requirement {
         }
     }
 
-    /// Some value that is allowed: the first that is listed; or the least whole number within the bounds, from 1 on where
-    /// there is none below. `None` where there is none.
+    /// Some value that is allowed: the first that is listed; or the least whole number within the bounds, from 1 on
+    /// where there is none below. `None` where there is none.
     #[must_use]
     pub fn any_value(&self) -> Option<Arc<str>> {
         let rest = match &self.values {

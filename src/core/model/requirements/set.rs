@@ -18,9 +18,9 @@ pub enum Incompatible {
     Disjoint {
         /// The label key.
         key: Arc<str>,
-        /// What is asked for.
+        /// The requested values.
         requested: String,
-        /// What is offered.
+        /// The offered values.
         offered: String,
     },
     /// A label that nothing here sets.
@@ -28,7 +28,7 @@ pub enum Incompatible {
     Undefined {
         /// The label key.
         key: Arc<str>,
-        /// What is asked for.
+        /// The requested values.
         requested: String,
     },
 }
@@ -43,7 +43,7 @@ impl Requirements {
         Self::default()
     }
 
-    /// What no labels satisfy: the selector that is absent where one must be.
+    /// Requirements that no labels satisfy: an absent selector where one is required.
     #[must_use]
     pub fn unsatisfiable() -> Self {
         let mut none = Self::new();
@@ -86,7 +86,7 @@ impl Requirements {
         }
     }
 
-    /// What both allow.
+    /// The intersection.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         let mut both = self.clone();
@@ -100,7 +100,7 @@ impl Requirements {
         self.0.get(key)
     }
 
-    /// The key as it is kept here, and the requirement on it, if there is one.
+    /// The interned key and the requirement on it, if there is one.
     #[must_use]
     pub fn get_key_value(&self, key: &str) -> Option<(&Arc<str>, &Requirement)> {
         self.0.get_key_value(key)
@@ -123,23 +123,23 @@ impl Requirements {
         self.0.iter().all(|(key, r)| r.allows(labels.get(key).map(|v| &**v)))
     }
 
-    /// Checks that a node which satisfies `self` can also satisfy `asked`. A key that only `asked` names may have any
-    /// value when `open(key)`: the provider will set that label; otherwise the label will be absent.
+    /// Checks that a node which satisfies `self` can also satisfy `requested`. A key that only `requested` names may
+    /// have any value when `open(key)`: the provider will set that label; otherwise the label will be absent.
     ///
     /// # Errors
     /// [`Incompatible`] names the first key, in order, that no node can satisfy.
     pub fn compatible(&self, requested: &Self, open: impl Fn(&str) -> bool) -> Result<(), Incompatible> {
-        for (key, asked) in &requested.0 {
+        for (key, requirement) in &requested.0 {
             match self.0.get(key) {
-                Some(offered) if !offered.intersects(asked) => {
-                    return Err(disjoint(key, asked, offered));
+                Some(offered) if !offered.intersects(requirement) => {
+                    return Err(disjoint(key, requirement, offered));
                 }
-                // A contradiction that is asked for suits no node at all.
-                None if asked.is_empty() => {
-                    return Err(disjoint(key, asked, &Requirement::anything()));
+                // A contradictory requirement is satisfied by no node.
+                None if requirement.is_empty() => {
+                    return Err(disjoint(key, requirement, &Requirement::anything()));
                 }
-                None if !asked.allows_absent() && !open(key) => {
-                    return Err(Incompatible::Undefined { key: Arc::clone(key), requested: asked.to_string() });
+                None if !requirement.allows_absent() && !open(key) => {
+                    return Err(Incompatible::Undefined { key: Arc::clone(key), requested: requirement.to_string() });
                 }
                 Some(_) | None => {}
             }
@@ -147,12 +147,12 @@ impl Requirements {
         Ok(())
     }
 
-    /// As [`Requirements::compatible`], without saying why not.
+    /// As [`Requirements::compatible`], without the reason.
     #[must_use]
     pub fn is_compatible(&self, requested: &Self, open: impl Fn(&str) -> bool) -> bool {
-        requested.0.iter().all(|(key, asked)| match self.0.get(key) {
-            Some(offered) => offered.intersects(asked),
-            None => !asked.is_empty() && (asked.allows_absent() || open(key)),
+        requested.0.iter().all(|(key, requirement)| match self.0.get(key) {
+            Some(offered) => offered.intersects(requirement),
+            None => !requirement.is_empty() && (requirement.allows_absent() || open(key)),
         })
     }
 
@@ -174,8 +174,8 @@ impl Requirements {
     }
 }
 
-fn disjoint(key: &Arc<str>, asked: &Requirement, offered: &Requirement) -> Incompatible {
-    Incompatible::Disjoint { key: Arc::clone(key), requested: asked.to_string(), offered: offered.to_string() }
+fn disjoint(key: &Arc<str>, requirement: &Requirement, offered: &Requirement) -> Incompatible {
+    Incompatible::Disjoint { key: Arc::clone(key), requested: requirement.to_string(), offered: offered.to_string() }
 }
 
 impl fmt::Display for Requirements {

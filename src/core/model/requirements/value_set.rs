@@ -3,8 +3,8 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Distinct texts, sorted. A set in a slice: requirements by the ten thousand name one value each, and a tree would
-/// keep room for eleven.
+/// Distinct texts, sorted. A slice instead of a tree: most requirements have one value, and a tree node allocates for
+/// eleven.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct ValueSet(Box<[Arc<str>]>);
 

@@ -6,7 +6,7 @@
 pub enum DeletionRule {
     /// 0: the group's `managedBy` is the configured cluster.
     GroupManagedByUs,
-    /// 0: at least one live Node's providerID lies in the group.
+    /// 0: at least one live Node's providerID is in the group.
     LiveNodeInGroup,
     /// 1: the cluster tag names this cluster, by exact key and value.
     OwnedByTag,
@@ -34,7 +34,7 @@ pub enum DeletionRule {
     DiskUnattached,
     /// 2: AKS does not keep it for itself (`aks-managed-`).
     AksManaged,
-    /// 2: nothing that goes along with a VM is alive, foreign, a data disk, excluded or locked.
+    /// 2: no resource that is deleted with a VM is alive, foreign, a data disk, excluded or locked.
     TakesAlong,
     /// 3: an orphan for long enough, counted from the first durable sighting.
     OldEnough,
@@ -64,9 +64,9 @@ pub enum DeletionRule {
     Exclusion,
     /// Launch: the intent is written before the first PUT.
     IntentFirst,
-    /// Terminate: delete only what carries the claim's UID.
+    /// Terminate: delete only resources with the claim's UID.
     TerminateOwnOnly,
-    /// Terminate: the finalizer goes only when VM, NIC and disk are gone.
+    /// Terminate: remove the finalizer only when VM, NIC and disk are deleted.
     FinalizerLast,
     /// Sweep: the deletion is recorded before the DELETE, so that the cap survives a crash.
     RecordFirst,
@@ -111,8 +111,8 @@ impl DeletionRule {
     ];
 }
 
-/// Which clauses hold. Outside tests all of them do: nothing but a test may call [`DeletionRules::without_in_tests`], which a
-/// test of the structure holds.
+/// The clauses that are enforced. Outside tests all of them are: only tests may call
+/// [`DeletionRules::without_in_tests`], which a test of the structure checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeletionRules {
     off: u64,

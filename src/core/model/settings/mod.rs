@@ -21,15 +21,15 @@ pub struct Settings {
     pub batch_idle_duration: SignedDuration,
     /// Longest that pods wait to be placed together.
     pub batch_max_duration: SignedDuration,
-    /// What becomes of pods for which a pool has not as many values on offer as its `minValues` ask for.
+    /// How `minValues` of pools are applied.
     pub min_values_policy: MinValuesPolicy,
     /// How often disruption is considered.
     pub disruption_poll_interval: SignedDuration,
     /// Threads that look for a node to consolidate. However many there are, they find the same one.
     pub consolidation_threads: NonZeroUsize,
-    /// A NodeClaim whose VM is not there after this time is given up.
+    /// A NodeClaim without a VM after this time has failed.
     pub launch_timeout: SignedDuration,
-    /// A NodeClaim whose Node has not joined after this time is given up.
+    /// A NodeClaim whose Node has not joined after this time has failed.
     pub registration_timeout: SignedDuration,
     /// The agent pool in which NodeClaims become Machines of AKS; experimental. `None` is VMs of our own.
     pub aks_machine_pool: Option<ArmId>,
@@ -44,7 +44,7 @@ pub struct Settings {
 pub struct ClusterIdentity {
     /// The managed cluster.
     pub id: ArmId,
-    /// Value of the cluster tag on what this cluster owns.
+    /// Value of the cluster tag on resources of this cluster.
     pub tag_value: Arc<str>,
     /// The node resource group, `/subscriptions/…/resourceGroups/…`.
     pub node_resource_group: ArmId,
@@ -83,8 +83,7 @@ impl Settings {
     }
 }
 
-/// What becomes of pods for which a pool has not as many values on offer as it asks for (Karpenter's
-/// `--min-values-policy`).
+/// How `minValues` of pools are applied (Karpenter's `--min-values-policy`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MinValuesPolicy {
     /// The pool makes no node for them.

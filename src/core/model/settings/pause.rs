@@ -15,12 +15,12 @@ pub enum PauseSwitch {
     Delete,
 }
 
-/// The pause switch: what must not be done for now. Checked at every write.
+/// The pause switch: paused actions. Checked at every write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pause(BTreeSet<PauseSwitch>);
 
 impl Pause {
-    /// Holds back what these switches stand for.
+    /// Pauses the actions of these switches.
     #[must_use]
     pub fn of(switches: impl IntoIterator<Item = PauseSwitch>) -> Self {
         Self(switches.into_iter().collect())
@@ -33,7 +33,7 @@ impl Pause {
     }
 }
 
-/// What is held back, joined by commas, or `nothing`.
+/// Paused actions, joined by commas, or `nothing`.
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = |switch: &PauseSwitch| match switch {

@@ -2,13 +2,13 @@
 
 use jiff::SignedDuration;
 
-/// Up to a quarter longer: for what waits for seconds.
+/// Up to a quarter longer: for waits of seconds.
 pub(crate) const QUARTER_JITTER: i32 = 4;
-/// Up to a tenth longer: for what waits for minutes and hours.
+/// Up to a tenth longer: for waits of minutes and hours.
 pub(crate) const TENTH_JITTER: i32 = 10;
 
-/// A wait made longer by up to one part in `part`, by who waits and for which time. The same again for the same: nothing
-/// in here is drawn by chance.
+/// A wait made longer by up to one part in `part`, by who waits and for which time. The same again for the same:
+/// nothing in here is drawn by chance.
 pub(crate) fn with_jitter(wait: SignedDuration, part: i32, who: &str, turn: u32) -> SignedDuration {
     // FNV-1a, 32 bits (Fowler, Noll and Vo).
     let bytes = who.bytes().chain(turn.to_le_bytes());

@@ -1,14 +1,13 @@
 //! An ordered parallel map that stops early.
 //!
-//! Whoever looks for the first of many that will do asks for one answer after the other. Threads work out the next few
-//! together; the answers come in the order of the list, so that nobody can tell by them how many threads there were.
+//! For a search for the first match. Threads compute the next few results together; results are in the order of the
+//! items, so they do not depend on the number of threads.
 
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
 use std::thread::{Builder, scope};
 
-/// The answers to all items, in their order. As many are worked out at once as there are threads, once one of them is asked
-/// for.
+/// The results of all items, in order. Once a result is requested, as many are computed at once as there are threads.
 pub fn map_in_order<T: Sync, R: Send>(
     threads: NonZeroUsize,
     items: &[T],
@@ -17,7 +16,7 @@ pub fn map_in_order<T: Sync, R: Send>(
     items.chunks(threads.get()).flat_map(move |wave| run_wave(wave, &work))
 }
 
-/// The answers to some items, each by a thread of its own, the first by this one.
+/// The results of some items, each on its own thread, the first on this one.
 fn run_wave<T: Sync, R: Send>(items: &[T], work: &(impl Fn(&T) -> R + Sync)) -> Vec<R> {
     let Some((first, others)) = items.split_first() else { return Vec::new() };
     scope(|scope| {

@@ -1,6 +1,6 @@
 //! Spelling suggestions by edit distance.
 
-/// The nearest of some words, if one is near enough to be what was meant.
+/// The most similar of some words, if it is similar enough.
 #[must_use]
 pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = given.to_lowercase();

@@ -1,9 +1,8 @@
 //! The NICs and disks that Azure deletes with a VM, and whether each may be deleted.
 //!
-//! Azure takes the NICs and the OS disk of a VM along with it (`deleteOption: Delete`), and asks nobody. So the
-//! deletion rules are asked of each of them: what could not be collected for its own sake keeps its VM. Whether Azure
-//! takes a part along is not relied upon: a listing may be older than a change of `deleteOption`, so all that a VM
-//! names counts.
+//! Azure deletes the NICs and the OS disk of a VM with it (`deleteOption: Delete`). So the deletion rules apply to each
+//! of them: a part that must not be deleted protects its VM. `deleteOption` itself is not relied upon: a listing may be
+//! older than a change of it, so all parts that a VM names count.
 
 use crate::model::azure::cloud::{CloudResource, ResourceDetail, ResourceKind, Vm};
 use crate::model::names::ArmId;
@@ -16,16 +15,16 @@ use crate::orphans::references::string_index::Index;
 use crate::plan::kind_label;
 use std::sync::Arc;
 
-/// What goes along with a VM.
+/// Resources that are deleted with a VM.
 #[derive(Debug, Clone)]
 pub struct AttachedResources<'a> {
     /// The parts that are listed.
     pub listed: Vec<&'a Arc<CloudResource>>,
-    /// Which of them may not go, why, and what a person can do.
+    /// Which of them must not be deleted, why, and what a person can do.
     pub undeletable: Option<Arc<str>>,
 }
 
-/// The parts of VMs that nothing alive links to.
+/// Finds the parts of VMs that nothing alive refers to.
 #[derive(Debug)]
 pub(in crate::orphans) struct AttachedResourceFinder<'a, 'l> {
     case: &'l SweepContext<'a>,
@@ -44,45 +43,45 @@ impl<'a, 'l> AttachedResourceFinder<'a, 'l> {
         Self { case, links, listed: Index::of(parts.map(|r| (r.id.folded(), r))) }
     }
 
-    /// What goes along with a VM; `None` for what is none.
+    /// The resources that are deleted with a VM; `None` for other kinds.
     pub(in crate::orphans) fn of(&self, resource: &CloudResource) -> Option<Box<AttachedResources<'a>>> {
         let ResourceDetail::Vm(vm) = &resource.detail else { return None };
         let ids = || vm.nics.iter().chain(&vm.os_disk).chain(&vm.data_disks);
         let listed = ids().filter_map(|id| self.listed.find(id.folded()).copied()).collect();
-        let kept = ids().find_map(|id| self.undeletable(id, resource, vm)).map(Arc::from);
-        Some(Box::new(AttachedResources { listed, undeletable: kept }))
+        let undeletable = ids().find_map(|id| self.undeletable(id, resource, vm)).map(Arc::from);
+        Some(Box::new(AttachedResources { listed, undeletable }))
     }
 
-    /// Why a part may not go with its VM.
+    /// Why a part must not be deleted with its VM.
     fn undeletable(&self, id: &ArmId, vm: &CloudResource, detail: &Vm) -> Option<String> {
-        let say = |what: &str, why: &str, remedy: &str| {
-            Some(format!("{what} {} would be deleted with it, and {why}: {remedy}", id.name()))
+        let describe = |part: &str, reason: &str, remedy: &str| {
+            Some(format!("{part} {} would be deleted with it, and {reason}: {remedy}", id.name()))
         };
         let Some(part) = self.listed.find(id.folded()) else {
             let remedy = "check what it is, and delete the VM manually if that is safe";
-            return say("the resource named", "it is not in the listing of the group", remedy);
+            return describe("the resource named", "it is not in the listing of the group", remedy);
         };
-        let word = kind_label(part.kind());
+        let kind = kind_label(part.kind());
         if part.kind() == ResourceKind::DataDisk || detail.data_disks.contains(id) {
-            return say(word, "may hold data", "detach it");
+            return describe(kind, "may hold data", "detach it");
         }
         if let Err(refusal) = ownership(part, self.links, self.case.settings) {
-            let why = match refusal {
+            let reason = match refusal {
                 DeletionRefusal::Retained => "its volume had reclaim policy Retain",
                 _ => "no tag identifies it as owned by this cluster",
             };
-            return say(word, why, "detach it, or delete the VM manually");
+            return describe(kind, reason, "detach it, or delete the VM manually");
         }
         if let Some(life) = self.links.sign_of_life_besides_vm(part) {
-            return say(word, &life.chain, "detach it, or delete the VM manually");
+            return describe(kind, &life.chain, "detach it, or delete the VM manually");
         }
         if let Some(other) = attached_vms(part).find(|other| **other != vm.id) {
-            return say(word, &format!("VM {} also uses it", other.name()), "detach it from one of them");
+            return describe(kind, &format!("VM {} also uses it", other.name()), "detach it from one of them");
         }
-        if let Some(why) = reserved_disk(part) {
-            return say(word, &why, "detach it");
+        if let Some(reason) = reserved_disk(part) {
+            return describe(kind, &reason, "detach it");
         }
         let lock = self.case.infrastructure.locks.iter().find(|lock| lock.covers(id))?;
-        say(word, &format!("the lock {} protects it", lock.id.name()), "remove the lock if it may be deleted")
+        describe(kind, &format!("the lock {} protects it", lock.id.name()), "remove the lock if it may be deleted")
     }
 }

@@ -8,8 +8,8 @@ use crate::model::orphans::sweep::{Exclusion, Sweep};
 use crate::orphans::assessment::{Assessment, SweepContext, is_excluded_by};
 use std::sync::Arc;
 
-/// All that speaks for what a resource is found to be: who owns it, what links to it, what protects it, since when it
-/// has been seen without a sign of life, and for which claim a disk was made.
+/// The evidence of a classification: who owns the resource, what refers to it, what protects it, since when it has been
+/// seen without a sign of life, and for which claim a disk was created.
 pub(in crate::orphans) fn evidence_of(
     case: &SweepContext<'_>,
     assessed: &Assessment<'_>,

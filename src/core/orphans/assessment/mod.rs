@@ -32,13 +32,13 @@ use std::sync::Arc;
 pub struct SweepContext<'a> {
     /// The last pair of listings.
     pub inventory: &'a Inventory,
-    /// What has been written durably. Nothing else proves age or repetition.
+    /// The durable records, the only evidence of age and repetition.
     pub records: &'a OrphanRecords,
     /// Which cluster this is, and the deletion rules.
     pub settings: &'a Settings,
     /// Prices of VMs.
     pub prices: &'a dyn VmPrices,
-    /// Room in subnets, and locks, as last known.
+    /// Free subnet addresses, and locks, as last known.
     pub infrastructure: &'a InfrastructureFacts,
     /// Until when Git has cleared the breaker: [`breaker::cleared_at`].
     pub cleared_at: Option<Timestamp>,
@@ -48,21 +48,21 @@ pub struct SweepContext<'a> {
     pub now: Timestamp,
 }
 
-/// What holds of a resource whoever asks: clauses 1 and 2.
+/// Facts about a resource that do not depend on a sweep: clauses 1 and 2.
 #[derive(Debug, Clone)]
 pub struct Assessment<'a> {
     /// The resource.
     pub resource: &'a Arc<CloudResource>,
     /// The evidence that this cluster owns it, or why it does not.
     pub ownership: Result<Arc<str>, DeletionRefusal>,
-    /// What alive links to it.
+    /// A live object that refers to it.
     pub sign_of_life: Option<SignOfLife>,
-    /// What goes along with a VM that nothing alive links to.
+    /// Resources that are deleted with a VM that nothing alive refers to.
     pub attached: Option<Box<AttachedResources<'a>>>,
 }
 
 impl Assessment<'_> {
-    /// True when this cluster owns it and nothing alive links to it.
+    /// True when this cluster owns it and nothing alive refers to it.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.ownership.is_ok() && self.sign_of_life.is_none()
@@ -76,13 +76,13 @@ impl fmt::Debug for SweepContext<'_> {
 }
 
 impl<'a> SweepContext<'a> {
-    /// Looks at every resource of the inventory, and says of each by what it is known.
+    /// Assesses every resource of the inventory, with evidence.
     #[must_use]
     pub fn assess(&self) -> Vec<Assessment<'a>> {
         self.assess_with(ReferenceGraph::sign_of_life)
     }
 
-    /// As [`SweepContext::assess`], without words for what is alive: a sweep only counts that.
+    /// As [`SweepContext::assess`], without text for live resources: a sweep only counts them.
     #[must_use]
     pub fn assess_terse(&self) -> Vec<Assessment<'a>> {
         self.assess_with(ReferenceGraph::sign_of_life_terse)
@@ -176,7 +176,7 @@ impl<'a> SweepContext<'a> {
         })
     }
 
-    /// What of a VM may not go with it, and what a person can do: clause 2 for its parts.
+    /// A part of a VM that must not be deleted with it, and what a person can do: clause 2 for its parts.
     pub(in crate::orphans) fn undeletable_attached(
         &self,
         assessed: &Assessment<'_>,
@@ -186,8 +186,8 @@ impl<'a> SweepContext<'a> {
             assessed.attached.as_ref().filter(|_| self.settings.deletion_rules.enforces(DeletionRule::TakesAlong))?;
         let excluded = || {
             let part = parts.listed.iter().find(|part| sweep.exclusions.iter().any(|e| is_excluded_by(e, part)))?;
-            let (word, name) = (kind_label(part.kind()), part.id.name());
-            Some(Arc::from(format!("{word} {name} would be deleted with it, and is excluded: detach it")))
+            let (kind, name) = (kind_label(part.kind()), part.id.name());
+            Some(Arc::from(format!("{kind} {name} would be deleted with it, and is excluded: detach it")))
         };
         parts.undeletable.clone().or_else(excluded)
     }
@@ -264,7 +264,7 @@ impl<'a> SweepContext<'a> {
     }
 
     fn classification(&self, assessed: &Assessment<'_>, refusals: &[DeletionRefusal]) -> Classification {
-        // What only Azure knows to be in use is this cluster's only where the tag says so.
+        // A resource that only Azure reports in use is this cluster's only by tag.
         let by_azure = |clause| {
             matches!(clause, DeletionRule::NoVm | DeletionRule::NicServesNothing | DeletionRule::DiskUnattached)
         };
@@ -310,7 +310,7 @@ pub fn findings_for(
     allowance: &mut DeletionCap,
 ) -> Vec<Finding> {
     let general = case.general_refusals(sweep);
-    // Most of a great group is alive: its findings are made where they stay.
+    // Most of a large group is alive: findings are collected in place.
     let (mut proven, mut findings) = (Vec::new(), Vec::with_capacity(assessed.len()));
     for one in assessed.iter().filter(|a| sweep.kinds.contains(&a.resource.kind())) {
         let finding = case.finding(one, sweep, &general);

@@ -10,15 +10,15 @@ use crate::model::settings::{DeletionRule, Settings};
 use crate::orphans::references::{ReferenceGraph, items};
 use std::sync::{Arc, LazyLock};
 
-/// The evidence of most of a group, so it is kept once.
+/// The evidence of most of a group, so it is allocated once.
 static OWNED_BY_TAG: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("the cluster tag names this cluster"));
 
-/// What clause 0 says of an inventory: is it one of the configured cluster, and is that cluster alive?
+/// Clause 0: whether an inventory is one of the configured cluster, and that cluster is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::orphans) enum GroupState {
     /// The group is ours, and a Node of it is ready.
     Ours,
-    /// The group is ours, and no Node of it is ready: what an emptied API server looks like.
+    /// The group is ours, and no Node of it is ready, as after the loss of the API server's data.
     NoReadyNode,
     /// The group belongs to another cluster, or to none.
     OtherCluster,
@@ -27,8 +27,8 @@ pub(in crate::orphans) enum GroupState {
 /// Clause 0.
 pub(in crate::orphans) fn group_state(inventory: &Inventory, settings: &Settings) -> GroupState {
     let managed_by = inventory.group_managed_by.as_ref().ok();
-    let ours = managed_by.and_then(Option::as_ref) == Some(&settings.cluster.id);
-    if settings.deletion_rules.enforces(DeletionRule::GroupManagedByUs) && !ours {
+    let is_ours = managed_by.and_then(Option::as_ref) == Some(&settings.cluster.id);
+    if settings.deletion_rules.enforces(DeletionRule::GroupManagedByUs) && !is_ours {
         return GroupState::OtherCluster;
     }
     let live = items(&inventory.nodes).iter().any(|node| {

@@ -6,11 +6,11 @@ use crate::snapshot::Snapshot;
 
 /// Where the prices of VMs come from.
 pub trait VmPrices {
-    /// What a VM costs; `None` when its offering is not known.
+    /// The price of a VM; `None` when its offering is not known.
     fn vm(&self, resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice>;
 }
 
-/// The catalogue of the AKSNodeClasses knows the prices of what this cluster may launch.
+/// Prices from the instance types of the AKSNodeClasses.
 impl VmPrices for Snapshot {
     fn vm(&self, resource: &CloudResource, vm: &Vm) -> Option<HourlyPrice> {
         let mut sizes = self.instance_types.values().filter_map(|types| types.iter().find(|t| t.facts.name == vm.size));
@@ -26,7 +26,7 @@ impl VmPrices for Snapshot {
 }
 
 /// Nano-USD per GiB and hour by storage type: Azure's list price (US, 2026) of the 128 GiB tier over 730 h. Tiers step
-/// in powers of two, so this is an estimate; it ranks findings and adds up what they waste.
+/// in powers of two, so this is an estimate; it ranks findings and sums their cost.
 const DISK_PRICES: [(&str, i64); 5] = [
     ("premiumv2", 110_800),
     ("premium", 210_900),
@@ -35,7 +35,7 @@ const DISK_PRICES: [(&str, i64); 5] = [
     ("ultrassd", 164_200),
 ];
 
-/// What a resource costs: a VM by its offering, a disk by its size and storage type, a NIC nothing.
+/// The price of a resource: a VM by its offering, a disk by its size and storage type, a NIC is free.
 pub(in crate::orphans) fn price(resource: &CloudResource, prices: &dyn VmPrices) -> HourlyPrice {
     match &resource.detail {
         ResourceDetail::Vm(vm) => prices.vm(resource, vm).unwrap_or(HourlyPrice::ZERO),
@@ -65,7 +65,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_disk_costs_what_the_price_list_says_of_its_tier() {
+    fn a_disk_costs_the_list_price_of_its_tier() {
         let month = SignedDuration::from_hours(730);
         for (sku, usd) in [
             ("Premium_LRS", "$19.71"),

@@ -1,4 +1,4 @@
-//! References that a resource carries in ids, tags and names.
+//! References in the ids, tags and names of a resource.
 
 use crate::model::azure::cloud::{CloudResource, ResourceDetail};
 use crate::model::azure::related::{RelatedDetail, RelatedResource};
@@ -15,7 +15,7 @@ pub(in crate::orphans) fn attached_ids(resource: &CloudResource) -> impl Iterato
     vm.into_iter().flat_map(|vm| vm.nics.iter().chain(&vm.os_disk).chain(&vm.data_disks))
 }
 
-/// All ids that a NodeClaim names: in its intent, and as its providerID. What its name derives is found by name.
+/// All ids that a NodeClaim names: in its intent, and as its providerID. Ids derived from its name are found by name.
 pub(in crate::orphans) fn claim_resource_ids(claim: &Claim) -> impl Iterator<Item = &ArmId> {
     let intended = claim.intent.iter().flat_map(|i| [&i.vm, &i.nic, &i.os_disk]);
     let has = claim.status.provider_id.as_ref().map(|p| p.vm());
@@ -78,13 +78,13 @@ pub(in crate::orphans) fn base_name(resource: &CloudResource) -> &str {
     last_segment(resource.id.folded()).split('_').next().unwrap_or_default()
 }
 
-/// The NodeClaim whose resource this would be by its name.
+/// The NodeClaim of a resource by the resource's name.
 pub(in crate::orphans) fn claim_from_name(resource: &CloudResource) -> Option<&str> {
     base_name(resource).strip_prefix("aks-")
 }
 
-/// The NodeClaim that a resource points back at: by the tag of its AKS Machine, whose VM has a name of another sort; by
-/// its own tag; else by its name.
+/// The NodeClaim that a resource refers to: by the tag of its AKS Machine, whose VM is named differently; by its own
+/// tag; else by its name.
 pub(in crate::orphans) fn referenced_claim(resource: &CloudResource) -> Option<ClaimName> {
     let tagged = |key| resource.tags_any_case(key).find_map(|name| ClaimName::new(name).ok());
     let by_tag = tagged(labels::TAG_MACHINE_CLAIM).or_else(|| tagged(labels::TAG_CLAIM));

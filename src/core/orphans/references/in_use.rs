@@ -1,32 +1,32 @@
 //! Resources that are in use or reserved by their own properties (rule 2).
 //!
-//! A NIC that serves something, a disk that is not simply unattached, a thing that AKS or Site Recovery keeps for
-//! itself. Asked of the listing, and of the resource itself right before its DELETE.
+//! A NIC that serves something, a disk that is not exactly unattached, a resource that AKS or Site Recovery manages.
+//! Checked in the listing, and again by a GET right before the DELETE.
 
 use crate::model::azure::cloud::{CloudResource, DiskState, ResourceDetail};
 use crate::model::names::ArmId;
 
-/// AKS keeps what carries a tag of this sort, or is so named, for itself.
+/// Prefix of tags and names of resources that AKS manages.
 const AKS_MANAGED_PREFIX: &str = "aks-managed-";
 /// Names of disks that Azure Site Recovery replicates to. Their `diskState` may be `Unattached`.
 const SITE_RECOVERY_NAME_PARTS: [&str; 3] = ["-asrreplica", "ms-asr-", "asrseeddisk-"];
 
-/// What a resource says of itself that shows it in use or reserved: it is attached, serves something, its disk is not
-/// exactly `Unattached` and for one VM at a time, or AKS manages it. Asked again right before the DELETE.
+/// Why a resource is in use or reserved by its own properties: it is attached, serves something, its disk is not
+/// exactly `Unattached` and for one VM at a time, or AKS manages it. Checked again right before the DELETE.
 pub(in crate::orphans) fn in_use(resource: &CloudResource) -> Option<String> {
     let attached = attached_vms(resource).next().map(|vm| format!("attached to VM {}", vm.name()));
     attached.or_else(|| serves(resource)).or_else(|| busy_disk(resource)).or_else(|| managed_by_aks(resource))
 }
 
-/// What a NIC serves besides a VM.
+/// The use of a NIC besides a VM.
 pub(in crate::orphans) fn serves(resource: &CloudResource) -> Option<String> {
     match &resource.detail {
-        ResourceDetail::Nic(nic) => nic.serves.as_ref().map(|what| format!("used by {what}")),
+        ResourceDetail::Nic(nic) => nic.serves.as_ref().map(|user| format!("used by {user}")),
         ResourceDetail::Vm(_) | ResourceDetail::Disk(_) => None,
     }
 }
 
-/// What a disk is doing, or is for, though no VM has it now.
+/// The use of a disk that is not attached to a VM.
 pub(in crate::orphans) fn busy_disk(resource: &CloudResource) -> Option<String> {
     let ResourceDetail::Disk(disk) = &resource.detail else { return None };
     if disk.state != DiskState::Unattached {
@@ -35,11 +35,11 @@ pub(in crate::orphans) fn busy_disk(resource: &CloudResource) -> Option<String> 
     reserved_disk(resource)
 }
 
-/// What a disk is for besides the VM that has it: for others too, for a copy that is being made, for Site Recovery.
+/// The use of a disk besides its VM: shared, being copied, or for Site Recovery.
 pub(in crate::orphans) fn reserved_disk(resource: &CloudResource) -> Option<String> {
     let ResourceDetail::Disk(disk) = &resource.detail else { return None };
-    if let DiskState::Other(word) = &disk.state {
-        return Some(format!("diskState {word}"));
+    if let DiskState::Other(state) = &disk.state {
+        return Some(format!("diskState {state}"));
     }
     if disk.max_shares > 1 {
         return Some(format!("shared disk (maxShares {})", disk.max_shares));
@@ -63,11 +63,11 @@ fn state_word(state: &DiskState) -> &str {
         DiskState::Unattached => "Unattached",
         DiskState::Attached => "Attached",
         DiskState::Reserved => "Reserved",
-        DiskState::Other(word) => word,
+        DiskState::Other(state) => state,
     }
 }
 
-/// The VMs that a NIC or disk says it is attached to.
+/// The VMs that a NIC or disk is attached to.
 pub(in crate::orphans) fn attached_vms(resource: &CloudResource) -> impl Iterator<Item = &ArmId> {
     let (nic, disk) = match &resource.detail {
         ResourceDetail::Nic(nic) => (nic.vm.as_ref(), None),

@@ -1,10 +1,9 @@
 //! The graph of references from live objects to Azure resources (rule 2).
 //!
-//! NodeClaims, Nodes, AKS Machines, VMs, scale-set instances, volumes, attachments and snapshots are one graph, joined by
-//! UID, providerID, id, name and tag. Life needs one link of any sort, so every sort is looked at, and a doubt counts as
-//! life. Ids are compared without case. The index is built once per inventory. Whatever the last look before a DELETE
-//! asks for (the claim, Node and volume that the resource points back at) is a link here too: else it would be called
-//! off for ever.
+//! NodeClaims, Nodes, AKS Machines, VMs, scale-set instances, volumes, attachments and snapshots are one graph, joined
+//! by UID, providerID, id, name and tag. One link of any kind is a sign of life, so all are checked, and a doubtful one
+//! counts. Ids are compared without case. The index is built once per inventory. Objects that are read right before a
+//! DELETE (claim, Node and volume of the resource) are links too, or it would be aborted every time.
 
 pub(in crate::orphans) mod back_references;
 pub(in crate::orphans) mod in_use;
@@ -36,16 +35,16 @@ use std::sync::{Arc, LazyLock};
 pub struct SignOfLife {
     /// The clause that keeps the resource.
     pub rule: DeletionRule,
-    /// What that makes of it: owned, in flight or protected.
+    /// The resulting classification: owned, in flight or protected.
     pub classification: Classification,
-    /// Who links to it and how, for people: the chain from the object to the resource. Empty where nobody asked for it.
+    /// For people: the chain from the object to the resource. Empty if terse.
     pub chain: Arc<str>,
 }
 
-/// Where nobody asked for words.
+/// The chain if terse.
 static NO_TEXT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(""));
 
-/// Are words for people asked for? In a great group nearly everything is alive, and nobody reads why.
+/// Whether text for people is needed. In a large group nearly everything is alive, and its chains are not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verbosity {
     Detailed,
@@ -86,17 +85,17 @@ pub struct ReferenceGraph<'a> {
     user_by_disk: Index<'a, &'a str>,
 }
 
-/// One sort of link: a sign of life of a resource, and what that makes of it.
+/// One kind of link: the classification and chain of a sign of life.
 type ReferenceCheck<'a> =
     fn(&ReferenceGraph<'a>, &CloudResource, Key<'_>, Verbosity) -> Option<(Classification, String)>;
 
-/// The rows of a listing. One that failed gives none: whether every listing is whole is asked before (clause 5).
+/// The items of a listing; none if it failed: completeness is checked before (clause 5).
 pub(in crate::orphans) fn items<T>(listing: &Listing<T>) -> &[Arc<T>] {
     listing.as_deref().unwrap_or(&[])
 }
 
 impl<'a> ReferenceGraph<'a> {
-    /// Indexes an inventory. The records name the disk of a VolumeAttachment whose volume is gone already.
+    /// Indexes an inventory. The records name the disk of a VolumeAttachment whose volume is deleted already.
     #[must_use]
     pub fn of(inventory: &'a Inventory, records: &'a OrphanRecords, settings: &Settings) -> Self {
         let claims = || items(&inventory.claims).iter().map(|c| &**c);
@@ -131,13 +130,13 @@ impl<'a> ReferenceGraph<'a> {
         }
     }
 
-    /// The first sign of life of a resource; `None` when nothing alive links to it.
+    /// The first sign of life of a resource; `None` when nothing alive refers to it.
     #[must_use]
     pub fn sign_of_life(&self, resource: &CloudResource) -> Option<SignOfLife> {
         self.find_any(resource, Verbosity::Detailed)
     }
 
-    /// As [`ReferenceGraph::sign_of_life`], without the words: which is the most of the work where nearly everything is alive.
+    /// As [`ReferenceGraph::sign_of_life`], without text, which is most of the work where nearly everything is alive.
     pub(in crate::orphans) fn sign_of_life_terse(&self, resource: &CloudResource) -> Option<SignOfLife> {
         self.find_any(resource, Verbosity::Terse)
     }
@@ -153,15 +152,15 @@ impl<'a> ReferenceGraph<'a> {
         self.find_first(resource, Verbosity::Detailed, |clause| !of_vm(clause))
     }
 
-    fn find_any(&self, resource: &CloudResource, say: Verbosity) -> Option<SignOfLife> {
-        self.find_first(resource, say, |_| true)
+    fn find_any(&self, resource: &CloudResource, level: Verbosity) -> Option<SignOfLife> {
+        self.find_first(resource, level, |_| true)
     }
 
     /// The first sign of life by the clauses that count.
     fn find_first(
         &self,
         resource: &CloudResource,
-        say: Verbosity,
+        level: Verbosity,
         counts: impl Fn(DeletionRule) -> bool,
     ) -> Option<SignOfLife> {
         let links: [(DeletionRule, ReferenceCheck<'a>); 10] = [
@@ -179,11 +178,11 @@ impl<'a> ReferenceGraph<'a> {
             }),
         ];
         let key = Key::of(resource.id.folded());
-        let holding = links.iter().filter(|(clause, _)| self.rules.enforces(*clause) && counts(*clause));
-        holding.copied().find_map(|(clause, link)| {
-            let (standing, by) = link(self, resource, key, say)?;
-            let by = if say == Verbosity::Detailed { Arc::from(by) } else { Arc::clone(&NO_TEXT) };
-            Some(SignOfLife { rule: clause, classification: standing, chain: by })
+        let enforced = links.iter().filter(|(clause, _)| self.rules.enforces(*clause) && counts(*clause));
+        enforced.copied().find_map(|(clause, link)| {
+            let (classification, chain) = link(self, resource, key, level)?;
+            let chain = if level == Verbosity::Detailed { Arc::from(chain) } else { Arc::clone(&NO_TEXT) };
+            Some(SignOfLife { rule: clause, classification, chain })
         })
     }
 
@@ -192,7 +191,7 @@ impl<'a> ReferenceGraph<'a> {
         &self,
         resource: &CloudResource,
         key: Key<'_>,
-        say: Verbosity,
+        level: Verbosity,
     ) -> Option<(Classification, String)> {
         let by_uid = || {
             let mut uids = resource.tags_any_case(labels::TAG_CLAIM_UID);
@@ -213,7 +212,7 @@ impl<'a> ReferenceGraph<'a> {
             Some((claim, "its name in the tag of an AKS Machine"))
         };
         let (claim, how) = by_uid().or_else(by_tag).or_else(by_id).or_else(by_name).or_else(by_machine)?;
-        Some(self.describe_claim_chain(claim, how, resource, say))
+        Some(self.describe_claim_chain(claim, how, resource, level))
     }
 
     /// The chain from a NodeClaim to a resource of it. Without a Node it is in flight, unless the claim is going.
@@ -222,10 +221,10 @@ impl<'a> ReferenceGraph<'a> {
         claim: &Claim,
         how: &str,
         resource: &CloudResource,
-        say: Verbosity,
+        level: Verbosity,
     ) -> (Classification, String) {
         let settled = claim.deleting_at.is_some() || claim.status.registered.is_some();
-        if settled && say == Verbosity::Terse {
+        if settled && level == Verbosity::Terse {
             return (Classification::Owned, String::new());
         }
         let provider = claim.status.provider_id.as_ref().map(|p| p.vm());
@@ -250,7 +249,7 @@ impl<'a> ReferenceGraph<'a> {
         &self,
         resource: &CloudResource,
         key: Key<'_>,
-        say: Verbosity,
+        level: Verbosity,
     ) -> Option<(Classification, String)> {
         let vm = attached_vms(resource).next().or_else(|| self.vm_by_part.get(key).map(|vm| &vm.id));
         let direct = self.node_by_vm.get(key);
@@ -260,7 +259,7 @@ impl<'a> ReferenceGraph<'a> {
             let through =
                 || vm.filter(|_| direct.is_none()).map(|vm| format!(" → VM {}", vm.name())).unwrap_or_default();
             let text =
-                say.text(|| format!("Node {}, by its providerID{}{}", node.name, through(), target_suffix(resource)));
+                level.text(|| format!("Node {}, by its providerID{}{}", node.name, through(), target_suffix(resource)));
             return Some((Classification::Owned, text));
         }
         if let Some(claim) = referenced_claim(resource)
@@ -275,7 +274,7 @@ impl<'a> ReferenceGraph<'a> {
         Some((Classification::Owned, format!("Node {}, by its name{}", node.name, target_suffix(resource))))
     }
 
-    /// What a VM without a Node still does for volumes: one is attached to the Node of its name, or lies on its disk.
+    /// Use of a VM without a Node by volumes: one is attached to the Node of its name, or is on its disk.
     fn vm_storage_reference(&self, resource: &CloudResource) -> Option<(Classification, String)> {
         let ResourceDetail::Vm(vm) = &resource.detail else { return None };
         let attachment = self.attachment_by_node.find(last_segment(resource.id.folded()));
@@ -291,7 +290,7 @@ impl<'a> ReferenceGraph<'a> {
         &self,
         resource: &CloudResource,
         key: Key<'_>,
-        say: Verbosity,
+        level: Verbosity,
     ) -> Option<(Classification, String)> {
         let by_vm = || {
             let vms = attached_vms(resource).chain(self.vm_by_part.get(key).map(|vm| &vm.id));
@@ -306,34 +305,39 @@ impl<'a> ReferenceGraph<'a> {
         let by_name = || Some((self.aks_machine_by_name.get(&vm_stem_from_name(resource)?)?, "the name of its VM"));
         let (machine, how) = by_vm().or_else(by_claim).or_else(by_name)?;
         let creating = matches!(machine.detail, RelatedDetail::AksMachine { state: ProvisioningState::Creating, .. });
-        let text = say.text(|| format!("AKS Machine {}, by {how}{}", machine.id.name(), target_suffix(resource)));
+        let text = level.text(|| format!("AKS Machine {}, by {how}{}", machine.id.name(), target_suffix(resource)));
         Some((if creating { Classification::InFlight } else { Classification::Owned }, text))
     }
 
-    /// A scale-set instance: it names the resource, or the resource lies beneath it.
+    /// A scale-set instance: it names the resource, or is its parent.
     fn scale_set_instance_reference(
         &self,
         resource: &CloudResource,
         key: Key<'_>,
-        say: Verbosity,
+        level: Verbosity,
     ) -> Option<(Classification, String)> {
         if let Some(instance) = self.instance_by_part.get(key) {
             let id = instance.id.as_str();
             let short = || id.rsplit("virtualMachineScaleSets/").next().unwrap_or(id);
-            let text = say.text(|| format!("scale set instance {}{}", short(), target_suffix(resource)));
+            let text = level.text(|| format!("scale set instance {}{}", short(), target_suffix(resource)));
             return Some((Classification::Protected, text));
         }
         let beneath = resource.id.folded().contains("/virtualmachinescalesets/");
-        beneath.then(|| (Classification::Protected, say.text(|| "part of a scale set instance".to_owned())))
+        beneath.then(|| (Classification::Protected, level.text(|| "part of a scale set instance".to_owned())))
     }
 
-    /// A VM: the resource says that it is attached, or the VM names it. An orphaned VM counts too: its NIC and OS
-    /// disk go with it (`deleteOption`), and are never taken from under it.
-    fn vm_reference(&self, resource: &CloudResource, key: Key<'_>, say: Verbosity) -> Option<(Classification, String)> {
-        let attached = attached_vms(resource).next().map(|vm| say.text(|| format!("attached to VM {}", vm.name())));
+    /// A VM: the resource is attached to it, or the VM names it. An orphaned VM counts too: its NIC and OS disk are
+    /// deleted with it (`deleteOption`), never before it.
+    fn vm_reference(
+        &self,
+        resource: &CloudResource,
+        key: Key<'_>,
+        level: Verbosity,
+    ) -> Option<(Classification, String)> {
+        let attached = attached_vms(resource).next().map(|vm| level.text(|| format!("attached to VM {}", vm.name())));
         let named = || {
             let vm = self.vm_by_part.get(key)?;
-            Some(say.text(|| format!("VM {} refers to it", vm.id.name())))
+            Some(level.text(|| format!("VM {} refers to it", vm.id.name())))
         };
         Some((Classification::Owned, attached.or_else(named)?))
     }
@@ -343,7 +347,7 @@ impl<'a> ReferenceGraph<'a> {
         &self,
         resource: &CloudResource,
         key: Key<'_>,
-        say: Verbosity,
+        level: Verbosity,
     ) -> Option<(Classification, String)> {
         let by_handle = || Some((self.volume_by_disk.get(key)?, "its volumeHandle"));
         let by_record =
@@ -355,7 +359,7 @@ impl<'a> ReferenceGraph<'a> {
         if let Some((volume, how)) = by_handle().or_else(by_record).or_else(by_tag) {
             let claim = || volume.claim.as_ref().map(|c| format!("PersistentVolumeClaim {c} → ")).unwrap_or_default();
             let text = || format!("{}PersistentVolume {}, by {how}{}", claim(), volume.name, target_suffix(resource));
-            return Some((Classification::Protected, say.text(text)));
+            return Some((Classification::Protected, level.text(text)));
         }
         let attachment = self.attachment_by_disk.get(key);
         let attachment = attachment.map(|a| format!("VolumeAttachment {} to Node {}", a.name, a.node));
@@ -368,10 +372,10 @@ impl<'a> ReferenceGraph<'a> {
         &self,
         resource: &CloudResource,
         key: Key<'_>,
-        say: Verbosity,
+        level: Verbosity,
     ) -> Option<(Classification, String)> {
         let snapshot = self.snapshot_by_disk.get(key)?;
-        let text = say.text(|| format!("snapshot {} is being copied{}", snapshot.id.name(), target_suffix(resource)));
+        let text = level.text(|| format!("snapshot {} is being copied{}", snapshot.id.name(), target_suffix(resource)));
         Some((Classification::Protected, text))
     }
 }
@@ -385,7 +389,7 @@ fn target_suffix(resource: &CloudResource) -> &'static str {
     }
 }
 
-/// VolumeAttachments by disk, through their volume, or through its record when the volume is gone.
+/// VolumeAttachments by disk, through their volume, or through its record when the volume is deleted.
 fn attachments_by_disk<'a>(inventory: &'a Inventory, records: &'a OrphanRecords) -> Index<'a, &'a Attachment> {
     let attachments = items(&inventory.attachments);
     let by_volume = Index::of(attachments.iter().filter_map(|a| Some((a.volume.as_ref()?.as_str(), &**a))));

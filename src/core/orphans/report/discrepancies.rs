@@ -1,7 +1,7 @@
 //! NodeClaims, Nodes and AKS Machines without a VM, or stuck on a finalizer.
 //!
-//! Only told, with what shows it and what a person can do. Nothing here is deleted and no finalizer is stripped: what
-//! looks stuck may be waiting for somebody.
+//! Only reported, with evidence and what a person can do. Nothing is deleted and no finalizer is removed: what looks
+//! stuck may be waiting for something.
 
 use crate::model::azure::cloud::{CloudResource, ProvisioningState, ResourceKind};
 use crate::model::azure::inventory::Inventory;
@@ -20,17 +20,17 @@ use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
-/// Listings lag: what is younger than this may be there and not shown yet.
+/// Listings lag: a younger resource may exist without being listed yet.
 const LIST_LAG: SignedDuration = SignedDuration::from_mins(15);
 /// A VM joins within minutes; Karpenter gives up after 15.
 const REGISTRATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
-/// A finalizer that holds for longer than this is told, unless a drain may still take longer.
+/// A finalizer that remains for longer than this is reported, unless a drain may still take longer.
 const STUCK_FINALIZER_AFTER: SignedDuration = SignedDuration::from_hours(1);
 /// Most blockers that are named one by one.
 const MAX_NAMED_PODS: usize = 5;
 
-/// What stands for nothing or cannot go, NodeClaims first, then AKS Machines, then Nodes, each by name. Nothing while a
-/// listing is not whole. The Snapshot, where there is one, tells which pods hold a drain up.
+/// Discrepancies: of NodeClaims first, then AKS Machines, then Nodes, each by name. Empty while a listing is
+/// incomplete. The Snapshot, if given, shows which pods delay a drain.
 #[must_use]
 pub fn find_discrepancies(inventory: &Inventory, snapshot: Option<&Snapshot>, settings: &Settings) -> Vec<Discrepancy> {
     if inventory.failure().is_some() {
@@ -50,7 +50,7 @@ fn sorted<'a>(found: impl Iterator<Item = (&'a str, Discrepancy)>) -> Vec<Discre
     found.into_iter().map(|(_, discrepancy)| discrepancy).collect()
 }
 
-/// What is there.
+/// Index of the existing objects.
 struct InventoryIndex<'a> {
     at: Timestamp,
     group: &'a ArmId,
@@ -130,8 +130,8 @@ impl<'a> InventoryIndex<'a> {
         }
     }
 
-    /// AKS shows a Machine as `Succeeded` though its VM is gone, say after a spot eviction: the Machine then keeps its
-    /// NodeClaim, and the NodeClaim the Machine.
+    /// AKS shows a Machine as `Succeeded` though its VM is deleted, for example after a spot eviction: then the Machine
+    /// protects its NodeClaim, and the NodeClaim the Machine.
     fn aks_machine_discrepancy(&self, machine: &RelatedResource) -> Option<Discrepancy> {
         let RelatedDetail::AksMachine { vm, state: ProvisioningState::Succeeded | ProvisioningState::Failed } =
             &machine.detail
@@ -171,8 +171,8 @@ impl<'a> InventoryIndex<'a> {
                     |c| format!("NodeClaim {} refers to it", c.name),
                 ),
             ];
-            let what = claim.map_or_else(|| format!("node {}", node.name), |c| format!("nodeclaim {}", c.name));
-            let remedy = format!("`kubectl delete {what}`; its pods are then rescheduled");
+            let target = claim.map_or_else(|| format!("node {}", node.name), |c| format!("nodeclaim {}", c.name));
+            let remedy = format!("`kubectl delete {target}`; its pods are then rescheduled");
             return Some(discrepancy(DiscrepancyKind::NodeWithoutVm, object, Some(node.ready_since), evidence, remedy));
         }
         let pool = node.label(labels::NODEPOOL)?;
@@ -231,8 +231,8 @@ impl<'a> InventoryIndex<'a> {
         self.at.duration_since(since)
     }
 
-    /// True when a listing would have shown this if it were there: a VM of this group, or an instance of a scale set
-    /// whose instances were listed.
+    /// True when a listing would have shown this if it existed: a VM of this group, or an instance of a scale set whose
+    /// instances were listed.
     fn would_be_listed(&self, vm: &ArmId) -> bool {
         let in_scale_set = vm.folded().contains("/virtualmachinescalesets/");
         is_in_group(vm, self.group) && (!in_scale_set || self.scale_sets.find(scale_set(vm.folded())).is_some())
@@ -244,7 +244,7 @@ fn scale_set(instance: &str) -> &str {
     instance.split("/virtualmachines/").next().unwrap_or(instance)
 }
 
-/// The VM of a NodeClaim, as it says itself.
+/// The VM of a NodeClaim by its providerID.
 fn claim_vm(claim: &Claim) -> Option<&ArmId> {
     let provider = claim.status.provider_id.as_ref().map(|p| p.vm());
     provider.or_else(|| claim.intent.as_ref().map(|i| &i.vm))

@@ -1,7 +1,7 @@
 //! Unused public IPs and load-balancer frontends, reported and never deleted.
 //!
-//! They are told to a person and nothing more. They are no [`Finding`](crate::model::orphans::finding::Finding), so no command can be made of
-//! them. Which Services exist is not listed: the tag that names one is passed on, to be looked up.
+//! They are only reported. They are no [`Finding`](crate::model::orphans::finding::Finding), so no command can be made
+//! of them. Services are not listed: the tag that names one is passed on, to be looked up.
 
 use crate::model::azure::inventory::Inventory;
 use crate::model::azure::related::{RelatedDetail, RelatedResource};
@@ -12,7 +12,7 @@ use crate::orphans::references::items;
 use crate::orphans::references::string_index::Index;
 use std::sync::Arc;
 
-/// All public IPs and frontends of an inventory, by id. Nothing while a listing is not whole.
+/// All public IPs and frontends of an inventory, by id. Empty while a listing is incomplete.
 #[must_use]
 pub fn report_only_findings(inventory: &Inventory) -> Vec<ReportOnlyFinding> {
     if inventory.failure().is_some() {
@@ -49,23 +49,23 @@ fn public_ip(
     let by_aks = ip.tags.keys().find(|key| key.to_ascii_lowercase().starts_with("aks-managed-"));
     let gateway = used_by.is_some_and(|by| by.folded().contains("/natgateways/"));
     let frontend = used_by.and_then(|by| frontends.find(by.folded()));
-    let (usage, why) = match (by_aks, used_by, frontend) {
+    let (usage, reason) = match (by_aks, used_by, frontend) {
         (Some(tag), ..) => (IpUsage::Outbound, format!("managed by AKS, according to tag {tag}")),
         (_, Some(by), _) if gateway => (IpUsage::Outbound, format!("NAT gateway {} uses it", parent(by))),
         (_, Some(_), Some(frontend)) => frontend_usage(frontend),
         (_, Some(by), None) => (IpUsage::InUse, format!("{} uses it", by.name())),
         (_, None, _) => (IpUsage::Unused, "nothing uses it".to_owned()),
     };
-    finding(ip, usage, service(ip), [address.map(|a| format!("address {a}")), Some(why)])
+    finding(ip, usage, service(ip), [address.map(|a| format!("address {a}")), Some(reason)])
 }
 
 fn frontend(frontend: &RelatedResource, ip: Option<&RelatedResource>) -> ReportOnlyFinding {
-    let (usage, why) = frontend_usage(frontend);
+    let (usage, reason) = frontend_usage(frontend);
     let ip_text = ip.map(|ip| format!("public IP {}", ip.id.name()));
-    finding(frontend, usage, service(frontend).or_else(|| service(ip?)), [ip_text, Some(why)])
+    finding(frontend, usage, service(frontend).or_else(|| service(ip?)), [ip_text, Some(reason)])
 }
 
-/// What a frontend is used for. Outbound comes first: without it the nodes lose the internet.
+/// The use of a frontend. Outbound comes first: without it nodes lose internet access.
 fn frontend_usage(frontend: &RelatedResource) -> (IpUsage, String) {
     let RelatedDetail::LoadBalancerFrontend { rules, outbound_rules, backends, .. } = &frontend.detail else {
         return (IpUsage::InUse, format!("{} uses it", frontend.id.name()));
@@ -76,7 +76,7 @@ fn frontend_usage(frontend: &RelatedResource) -> (IpUsage, String) {
     } else if *backends > 0 {
         (IpUsage::InUse, format!("frontend {name} has {rules} rules to {backends} backends"))
     } else if *rules > 0 {
-        // A Service without ready nodes looks like this for a while, and a Service with no pods for ever.
+        // A Service without ready nodes looks like this temporarily, and a Service without pods permanently.
         (IpUsage::InUse, format!("{rules} rules use frontend {name}, with no backends"))
     } else {
         (IpUsage::Unused, format!("no rule uses frontend {name}"))
@@ -89,13 +89,13 @@ fn finding(
     service: Option<Arc<str>>,
     evidence: [Option<String>; 2],
 ) -> ReportOnlyFinding {
-    let made_for =
+    let created_for =
         service.as_ref().map(|s| format!("created for Service {s}, according to tag {}", labels::TAG_SERVICE));
-    let ask = made_for.map(|text| match usage {
+    let service_note = created_for.map(|text| match usage {
         IpUsage::Unused => format!("{text}: delete it if that Service no longer exists"),
         IpUsage::Outbound | IpUsage::InUse => text,
     });
-    let evidence = evidence.into_iter().flatten().chain(ask).map(Arc::from).collect();
+    let evidence = evidence.into_iter().flatten().chain(service_note).map(Arc::from).collect();
     ReportOnlyFinding {
         id: other.id.clone(),
         kind: other.detail.as_str(),

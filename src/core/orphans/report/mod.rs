@@ -1,5 +1,5 @@
-//! What a sweep reports besides its findings.
+//! Reports of a sweep besides its findings.
 
 pub(in crate::orphans) mod discrepancies;
 pub(in crate::orphans) mod ip_addresses;
-pub(in crate::orphans) mod kept_orphans;
+pub(in crate::orphans) mod refused_orphans;

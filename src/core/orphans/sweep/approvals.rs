@@ -11,8 +11,8 @@ use jiff::SignedDuration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Looks at all approvals of a sweep, those first that something is to be done about. Of a listing that is not whole,
-/// or of a cluster that is not known to be the configured one, nothing follows but what time alone tells.
+/// The statuses of all approvals of a sweep, those that need action first. With an incomplete listing, or of a cluster
+/// that is not known to be the configured one, only expiry is evaluated.
 #[must_use]
 pub fn approval_statuses(case: &SweepContext<'_>, sweep: &Sweep) -> Vec<ApprovalStatus> {
     let listed: BTreeMap<&ArmId, &CloudResource> =
@@ -38,20 +38,24 @@ fn state(
     approval: &Approval,
     listed: &BTreeMap<&ArmId, &CloudResource>,
 ) -> Option<(ApprovalState, String)> {
-    // Nothing follows from what is not in the group of another cluster, or in one that is not known to be ours.
-    let whole = case.inventory.failure().is_none() && case.group_state() == GroupState::Ours;
-    let there = listed.get(&approval.id);
-    let same = there.filter(|r| r.incarnation == approval.incarnation);
+    // Absence means nothing in an incomplete listing, or in a group that is not known to be ours.
+    let is_conclusive = case.inventory.failure().is_none() && case.group_state() == GroupState::Ours;
+    let current = listed.get(&approval.id);
+    let same = current.filter(|r| r.incarnation == approval.incarnation);
     let collected = case.records.deletions.iter().any(|d| {
-        d.id == approval.id && d.incarnation == approval.incarnation && d.refused.is_none() && whole && same.is_none()
+        d.id == approval.id
+            && d.incarnation == approval.incarnation
+            && d.refused.is_none()
+            && is_conclusive
+            && same.is_none()
     });
-    let ahead = approval.expires_at.duration_since(case.now);
-    let remove = |why: &str| format!("{why}: remove these lines");
+    let remaining = approval.expires_at.duration_since(case.now);
+    let remove = |reason: &str| format!("{reason}: remove these lines");
     Some(if collected {
         (ApprovalState::Spent, remove("the resource was deleted"))
-    } else if ahead <= SignedDuration::ZERO {
+    } else if remaining <= SignedDuration::ZERO {
         (ApprovalState::Expired, "expired: remove these lines, or approve again".to_owned())
-    } else if ahead > Sweep::MAX_APPROVAL_VALIDITY {
+    } else if remaining > Sweep::MAX_APPROVAL_VALIDITY {
         (ApprovalState::TooFarAhead, "expiresAt is more than 14 days in the future: use an earlier time".to_owned())
     } else if let Some(resource) = same {
         let kind = resource.kind();
@@ -63,15 +67,15 @@ fn state(
                 format!("this OrphanSweep does not include kind {kind}: move these lines to one that does"),
             )
         }
-    } else if !whole {
+    } else if !is_conclusive {
         return None;
-    } else if let Some(other) = there {
-        let why = format!("the resource of that name has been recreated, with incarnation {}", other.incarnation);
-        (ApprovalState::Unmatched, remove(&why))
+    } else if let Some(other) = current {
+        let reason = format!("the resource of that name has been recreated, with incarnation {}", other.incarnation);
+        (ApprovalState::Unmatched, remove(&reason))
     } else if is_in_group(&approval.id, &case.settings.cluster.node_resource_group) {
         (ApprovalState::Spent, remove("the resource no longer exists"))
     } else {
-        let why = format!("no such resource in {}", case.settings.cluster.node_resource_group);
-        (ApprovalState::Unmatched, remove(&why))
+        let reason = format!("no such resource in {}", case.settings.cluster.node_resource_group);
+        (ApprovalState::Unmatched, remove(&reason))
     })
 }

@@ -1,8 +1,8 @@
 //! The script of a sweep delete: recheck, record, DELETE, poll, record the outcome (rule 6).
 //!
-//! What came of it is written to the record of the deletion: one that Azure refused counts for no cap, and one that
-//! failed is tried again later. Azure honours no `If-Match` on these deletes, so a race of one request's length remains. NICs and disks then lean
-//! on Azure's own refusal to delete what is in use; `forceDeletion` is never asked for.
+//! The outcome is written to the record of the deletion: one that Azure refused does not count for the cap, and one
+//! that failed is tried again later. Azure honours no `If-Match` on these deletes, so a race of one request's length
+//! remains. NICs and disks then rely on Azure's own refusal to delete resources in use; `forceDeletion` is never used.
 
 use crate::model::azure::cloud::{CloudResource, ResourceKind};
 use crate::model::azure::naming::resource_ids;
@@ -21,11 +21,11 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How often a DELETE is asked how far it is.
+/// Poll interval of a DELETE operation.
 const POLL_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
-/// After so many polls the script gives up; the next inventory shows whether the resource has gone.
+/// Polls before the script gives up; the next inventory shows whether the resource is deleted.
 const MAX_POLLS: u32 = 90;
-/// What was looked up is believed for so long: a slow API, or a wait for a turn, may let it grow old.
+/// How long checks are valid: a slow API, or a wait in the queue, may make them stale.
 const CHECK_VALID_FOR: SignedDuration = SignedDuration::from_secs(30);
 /// So often in a row the question how far it is may fail.
 const MAX_FAILED_POLLS: u32 = 6;
@@ -42,12 +42,12 @@ pub struct SweepDeleteScript {
     failed_polls: u32,
     /// The deletion as it was recorded.
     recorded: Option<DeletionRecord>,
-    /// How it ends, once what came of it is written down.
+    /// How it ends, once the outcome is written.
     ending: Option<DeletionEnding>,
-    /// When the resource was last asked for, and how often.
+    /// When the resource was last read, and how often.
     checked_at: Option<Timestamp>,
     check_rounds: u32,
-    /// What is looked up before the deletion.
+    /// Checks before the deletion.
     checks: Vec<DeleteTask>,
 }
 
@@ -55,7 +55,7 @@ pub struct SweepDeleteScript {
 #[derive(Debug, Clone)]
 enum DeleteTask {
     RecheckResource,
-    /// What goes with it.
+    /// Resources that are deleted with it.
     RecheckAttached(Arc<CloudResource>),
     RecheckClaim(ClaimName),
     RecheckNode(ProviderId),
@@ -65,7 +65,7 @@ enum DeleteTask {
     Poll(OperationId),
     /// Is it still there, after an operation that failed?
     VerifyGone(EffectError),
-    /// What came of it is written down.
+    /// Writes the outcome.
     WriteOutcome(DeletionRecord),
 }
 
@@ -115,7 +115,7 @@ impl SweepDeleteScript {
         };
         match task {
             DeleteTask::RecheckResource => (self.checked_at, self.check_rounds) = (Some(now), self.check_rounds + 1),
-            // What comes after it needs no fresh look.
+            // Later tasks need no recheck.
             DeleteTask::Delete => self.checked_at = None,
             _ => {}
         }
@@ -140,10 +140,10 @@ impl SweepDeleteScript {
         })
     }
 
-    /// What follows from the reply to a task.
+    /// The next step after the reply to a task.
     fn on_reply(&mut self, task: DeleteTask, reply: Reply, now: Timestamp) -> Step {
         match (task, reply) {
-            // Gone already: nothing to delete, nothing to record.
+            // Deleted already: nothing to delete, nothing to record.
             (DeleteTask::RecheckResource, Reply::Resource(None)) => {
                 self.end(DeletionEnding::of(AttemptOutcome::Skipped), now)
             }
@@ -158,7 +158,7 @@ impl SweepDeleteScript {
             {
                 self.next(now)
             }
-            // Somebody else was faster. What was asked for has not been done by us, so it counts for no cap.
+            // Another actor deleted it, so it does not count for the cap.
             (DeleteTask::Delete, Reply::Absent) => {
                 let absent = EffectError::Cloud(CloudError::new(CloudErrorCode::NotFound, "already deleted"));
                 self.write_outcome(Some(&absent), false, DeletionEnding::of(AttemptOutcome::Skipped), now)
@@ -183,12 +183,12 @@ impl SweepDeleteScript {
             (DeleteTask::VerifyGone(error), Reply::Resource(current)) => {
                 self.on_verified(error, current.as_deref(), now)
             }
-            // A reply of another sort proves nothing, and what is not proven is kept.
+            // An unexpected reply confirms nothing.
             _ => self.abort(DeletionRefusal::Changed, now),
         }
     }
 
-    /// What follows from the failure of a task.
+    /// The next step after the failure of a task.
     fn on_error(&mut self, task: DeleteTask, error: EffectError, now: Timestamp) -> Step {
         let code = match &error {
             EffectError::Cloud(error) => Some(error.code),
@@ -199,7 +199,7 @@ impl SweepDeleteScript {
                 self.on_reply(DeleteTask::Delete, Reply::Absent, now)
             }
             (DeleteTask::Poll(_), Some(CloudErrorCode::NotFound)) => self.next(now),
-            // Somebody else is at work on it, as managed NAP may be: no failure, and the next inventory shows more.
+            // Another actor, such as managed NAP, is working on it: no failure, and the next inventory shows more.
             (DeleteTask::Delete, Some(code @ (CloudErrorCode::Conflict | CloudErrorCode::InUse))) => {
                 let in_use = code == CloudErrorCode::InUse;
                 let refusal = if in_use { DeletionRefusal::SignOfLife } else { DeletionRefusal::Changed };
@@ -212,9 +212,10 @@ impl SweepDeleteScript {
                 )
             }
             (DeleteTask::Delete, code) => {
-                // Whether Azure did it before it failed is not known, so it counts. What our own gate holds is never sent.
-                let held = matches!(error, EffectError::Blocked(_));
-                let refused = (held || code.is_some_and(|code| code != CloudErrorCode::Unavailable)).then_some(&error);
+                // Azure may have deleted it before it failed, so it counts. A blocked request was never sent.
+                let blocked = matches!(error, EffectError::Blocked(_));
+                let refused =
+                    (blocked || code.is_some_and(|code| code != CloudErrorCode::Unavailable)).then_some(&error);
                 let counts = code.is_some();
                 self.write_outcome(refused, counts, failure(error.clone()), now)
             }
@@ -230,7 +231,7 @@ impl SweepDeleteScript {
             }
             (DeleteTask::VerifyGone(error), _) => self.write_outcome(None, true, failure(error), now),
             (DeleteTask::WriteOutcome(_), _) => self.finish(now),
-            // Whatever went wrong, the next inventory shows what is left, and the next sweep tries again.
+            // The next inventory shows the state, and the next sweep tries again.
             _ => self.end(failure(error), now),
         }
     }
@@ -242,7 +243,7 @@ impl SweepDeleteScript {
             Some(current) if current.incarnation == listed.incarnation => {
                 self.write_outcome(Some(&error), true, failure(error.clone()), now)
             }
-            // It is gone all the same, and another may have taken its name.
+            // It is deleted; another resource may have its name.
             _ => self.end(DeletionEnding::of(AttemptOutcome::Done), now),
         }
     }
@@ -258,7 +259,7 @@ impl SweepDeleteScript {
         Step::Wait(POLL_INTERVAL)
     }
 
-    /// Writes down what came of the recorded deletion, and ends: `refused` is why Azure certainly did not do it.
+    /// Writes the outcome of the recorded deletion, and ends; `refused` is why Azure certainly did not delete it.
     fn write_outcome(
         &mut self,
         refused: Option<&EffectError>,
@@ -300,7 +301,7 @@ impl Script for SweepDeleteScript {
     }
 }
 
-/// How a deletion ended, and what is reported of it.
+/// How a deletion ended, for the report.
 #[derive(Debug)]
 struct DeletionEnding {
     outcome: AttemptOutcome,
@@ -308,7 +309,7 @@ struct DeletionEnding {
 }
 
 impl DeletionEnding {
-    /// With nothing more to report.
+    /// An outcome with nothing else to report.
     fn of(outcome: AttemptOutcome) -> Self {
         Self { outcome, report: CommandReport::default() }
     }
@@ -326,8 +327,8 @@ fn record(deletion: DeletionRecord) -> Effect {
     })))
 }
 
-/// The objects whose absence is looked up once more: the claim that the resource points back at, the Node of the VM
-/// that it is or would hang on, and the volume that the records have for a data disk.
+/// The objects whose absence is checked again: the claim that the resource refers to, the Node of its VM, and the
+/// recorded volume of a data disk.
 fn owner_checks(delete: &SweepDelete, group: &ArmId) -> Vec<DeleteTask> {
     let resource = &delete.resource;
     let vm = match resource.kind() {
@@ -341,7 +342,7 @@ fn owner_checks(delete: &SweepDelete, group: &ArmId) -> Vec<DeleteTask> {
     claim.chain(node).chain(volume).collect()
 }
 
-/// Compares a resource as it was listed with what a GET says right before the DELETE.
+/// Compares a resource as listed with a GET right before the DELETE.
 ///
 /// # Errors
 /// [`DeletionRefusal::Changed`] when it is another incarnation, or its tags (but for our mark) or anything else differ;
@@ -353,7 +354,7 @@ pub fn final_check(listed: &CloudResource, current: &CloudResource) -> Result<()
     if is_unchanged(listed, current) { Ok(()) } else { Err(DeletionRefusal::Changed) }
 }
 
-/// True when nothing has happened to a resource but our mark.
+/// True when nothing but our mark has changed on a resource.
 fn is_unchanged(listed: &CloudResource, current: &CloudResource) -> bool {
     listed.id == current.id
         && listed.incarnation == current.incarnation
@@ -398,11 +399,11 @@ mod tests {
 
     #[test]
     fn record_first_puts_the_record_before_the_delete() {
-        for (law, first) in [
+        for (rules, first) in [
             (DeletionRules::all(), DeleteTask::WriteRecord),
             (DeletionRules::without_in_tests(&[DeletionRule::RecordFirst]), DeleteTask::Delete),
         ] {
-            let settings = Settings { deletion_rules: law, ..settings() };
+            let settings = Settings { deletion_rules: rules, ..settings() };
             let script = SweepDeleteScript::new(delete_of(leaked()), &settings);
             let writes = |t: &&DeleteTask| matches!(t, DeleteTask::WriteRecord | DeleteTask::Delete);
             let first_write = script.queue.iter().find(writes).unwrap();
@@ -410,34 +411,34 @@ mod tests {
         }
     }
 
-    /// Answers a script with these replies, in order. Gives what it asked for, in words, and how it ended.
+    /// Answers a script with these replies, in order. Returns the names of its effects, and its report.
     fn play(delete: SweepDelete, replies: Vec<Result<Reply, EffectError>>) -> (Vec<String>, CommandReport) {
         let mut script = SweepDeleteScript::new(delete, &settings());
         let mut replies = replies.into_iter();
-        let mut asked = Vec::new();
+        let mut effects = Vec::new();
         let mut step = script.step(None, start());
         loop {
             step = match step {
                 Step::Perform(effect) => {
-                    asked.push(effect.name().to_owned());
+                    effects.push(effect.name().to_owned());
                     script.step(replies.next(), start())
                 }
                 Step::Wait(_) => script.step(None, start()),
-                Step::End(report) => return (asked, report),
+                Step::End(report) => return (effects, report),
             };
         }
     }
 
     #[test]
-    fn what_was_looked_up_too_long_ago_is_looked_up_again_and_not_for_ever() {
-        let asked_when = |slow_reads: usize| {
+    fn stale_checks_are_repeated_a_limited_number_of_times() {
+        let effects_with = |slow_reads: usize| {
             let mut script = SweepDeleteScript::new(delete_of(leaked()), &settings());
-            let (mut now, mut asked, mut reads, mut reply) = (start(), Vec::new(), 0, None);
+            let (mut now, mut effects, mut reads, mut reply) = (start(), Vec::new(), 0, None);
             loop {
                 let effect = match script.step(reply.take(), now) {
                     Step::Perform(effect) => *effect,
                     Step::Wait(_) => continue,
-                    Step::End(report) => return (asked, report.abort_reason),
+                    Step::End(report) => return (effects, report.abort_reason),
                 };
                 reply = Some(Ok(match effect {
                     Effect::Cloud(CloudRequest::Get(_)) => Reply::Resource(Some(Arc::new(leaked()))),
@@ -446,7 +447,7 @@ mod tests {
                     Effect::Read(ClusterRead::Volume(_)) => Reply::Volume(None),
                     _ => Reply::Done,
                 }));
-                asked.push(effect.name());
+                effects.push(effect.name());
                 if matches!(effect, Effect::Read(ClusterRead::Node(_))) {
                     reads += 1;
                     now += SignedDuration::from_secs(if reads <= slow_reads { 31 } else { 1 });
@@ -454,11 +455,11 @@ mod tests {
             }
         };
         let checks = ["get", "read_claim", "read_node", "read_volume"];
-        let (asked, ended) = asked_when(1);
-        assert_eq!(asked, [&checks[..], &checks[..], &["record", "delete"]].concat());
+        let (effects, ended) = effects_with(1);
+        assert_eq!(effects, [&checks[..], &checks[..], &["record", "delete"]].concat());
         assert_eq!(ended, None);
-        let (asked, ended) = asked_when(usize::MAX);
-        assert_eq!(asked, [checks; 3].concat(), "neither recorded nor deleted");
+        let (effects, ended) = effects_with(usize::MAX);
+        assert_eq!(effects, [checks; 3].concat(), "neither recorded nor deleted");
         assert_eq!(ended, Some(DeletionRefusal::Changed));
     }
 
@@ -476,15 +477,15 @@ mod tests {
         let operation = OperationId(Arc::from("op"));
         let mut replies = absent();
         replies.extend([Ok(Reply::Done), Ok(Reply::Accepted(operation)), Ok(Reply::Running), Ok(Reply::Done)]);
-        let (asked, report) = play(delete_of(leaked()), replies);
+        let (effects, report) = play(delete_of(leaked()), replies);
         let expected = ["get", "read_claim", "read_node", "read_volume", "record", "delete", "poll", "poll"];
-        assert_eq!(asked, expected);
+        assert_eq!(effects, expected);
         assert_eq!((report.error, report.abort_reason), (None, None));
         assert_eq!(report.attempt.map(|a| a.outcome), Some(AttemptOutcome::Done));
     }
 
     #[test]
-    fn any_object_that_is_there_after_all_calls_it_off_before_a_write() {
+    fn any_object_that_exists_aborts_it_before_a_write() {
         let live = Arc::new(claim("gone", "another-uid"));
         let host = Arc::new(node("n", &group()));
         let pv = Arc::new(volume("pv-1", &data_disk("d"), crate::model::cluster::volume::ReclaimPolicy::Delete));
@@ -492,8 +493,8 @@ mod tests {
         for (n, reply) in there.into_iter().enumerate() {
             let mut replies = absent();
             replies[n + 1] = Ok(reply);
-            let (asked, report) = play(delete_of(leaked()), replies);
-            assert_eq!(asked.len(), n + 2);
+            let (effects, report) = play(delete_of(leaked()), replies);
+            assert_eq!(effects.len(), n + 2);
             assert_eq!(report.abort_reason, Some(DeletionRefusal::SignOfLife));
         }
     }
@@ -502,41 +503,42 @@ mod tests {
     fn a_read_that_fails_is_no_proof_of_absence() {
         let mut replies = absent();
         replies[1] = Err(EffectError::Cluster(ClusterError::Forbidden));
-        let (asked, report) = play(delete_of(leaked()), replies);
-        assert_eq!(asked, ["get", "read_claim"]);
+        let (effects, report) = play(delete_of(leaked()), replies);
+        assert_eq!(effects, ["get", "read_claim"]);
         assert_eq!(report.error, Some(EffectError::Cluster(ClusterError::Forbidden)));
     }
 
     #[test]
-    fn what_is_gone_already_is_neither_recorded_nor_deleted() {
-        let (asked, report) = play(delete_of(leaked()), vec![Ok(Reply::Resource(None))]);
-        assert_eq!(asked, ["get"]);
+    fn a_deleted_resource_is_neither_recorded_nor_deleted() {
+        let (effects, report) = play(delete_of(leaked()), vec![Ok(Reply::Resource(None))]);
+        assert_eq!(effects, ["get"]);
         assert_eq!((report.error, report.abort_reason), (None, None));
         assert_eq!(report.attempt.map(|a| a.outcome), Some(AttemptOutcome::Skipped));
     }
 
-    /// Plays until the DELETE, or an answer to it, fails so. Gives what was asked, the report, and the last record.
+    /// Plays until the DELETE, or an answer to it, fails like this. Returns the names of effects, the report, and the
+    /// last record.
     fn play_refused(after: Vec<Result<Reply, EffectError>>) -> (Vec<String>, CommandReport, Option<DeletionRecord>) {
         let mut script = SweepDeleteScript::new(delete_of(leaked()), &settings());
         let mut replies = absent().into_iter().chain([Ok(Reply::Done)]).chain(after);
-        let (mut asked, mut noted, mut step) = (Vec::new(), None, script.step(None, start()));
+        let (mut effects, mut noted, mut step) = (Vec::new(), None, script.step(None, start()));
         loop {
             step = match step {
                 Step::Perform(effect) => {
                     if let Effect::Cluster(ClusterWrite::WriteRecords(change)) = &*effect {
                         noted = change.deletions.last().cloned();
                     }
-                    asked.push(effect.name().to_owned());
+                    effects.push(effect.name().to_owned());
                     script.step(Some(replies.next().unwrap_or(Ok(Reply::Done))), start())
                 }
                 Step::Wait(_) => script.step(None, start()),
-                Step::End(report) => return (asked, report, noted),
+                Step::End(report) => return (effects, report, noted),
             };
         }
     }
 
     #[test]
-    fn a_refused_delete_is_noted_as_none_and_tried_again_later() {
+    fn a_refused_delete_does_not_count_and_is_tried_again_later() {
         use CloudErrorCode::*;
         // Which code; whether it is a failure; whether Azure certainly deleted nothing; whether it is tried less often.
         for (code, failed, refused_for_sure, backs_off) in [
@@ -549,8 +551,8 @@ mod tests {
             (Lockdown, true, true, true),
             (Unavailable, true, false, true),
         ] {
-            let (asked, report, noted) = play_refused(vec![Err(refused(code))]);
-            assert_eq!(asked.last().unwrap(), "record", "{code:?}");
+            let (effects, report, noted) = play_refused(vec![Err(refused(code))]);
+            assert_eq!(effects.last().unwrap(), "record", "{code:?}");
             assert_eq!(report.error, failed.then(|| refused(code)));
             let noted = noted.unwrap();
             assert_eq!(noted.refused.is_some(), refused_for_sure, "{code:?}");
@@ -561,13 +563,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_gone_when_its_delete_came_is_skipped_and_not_collected() {
+    fn a_resource_deleted_before_its_delete_is_skipped_and_not_collected() {
         for answer in [Ok(Reply::Absent), Err(refused(CloudErrorCode::NotFound))] {
-            let (asked, report, noted) = play_refused(vec![answer]);
-            assert_eq!(asked[asked.len() - 2..], ["delete", "record"]);
+            let (effects, report, noted) = play_refused(vec![answer]);
+            assert_eq!(effects[effects.len() - 2..], ["delete", "record"]);
             assert_eq!((report.error, report.abort_reason), (None, None));
             assert_eq!(report.attempt.map(|a| a.outcome), Some(AttemptOutcome::Skipped));
-            assert_eq!(noted.unwrap().refused.as_deref(), Some("not_found"), "it counts for no cap");
+            assert_eq!(noted.unwrap().refused.as_deref(), Some("not_found"), "it does not count for the cap");
         }
     }
 
@@ -585,20 +587,20 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_failed_is_believed_by_what_is_there_after_it() {
+    fn a_failed_operation_is_verified_by_a_get() {
         let begun = || Ok(Reply::Accepted(OperationId(Arc::from("op"))));
         let there = |r| Ok(Reply::Resource(r));
         let broke = || Err(refused(CloudErrorCode::Locked));
-        let (asked, report, noted) = play_refused(vec![begun(), broke(), there(Some(Arc::new(leaked())))]);
-        assert_eq!(asked[asked.len() - 3..], ["poll", "get", "record"]);
+        let (effects, report, noted) = play_refused(vec![begun(), broke(), there(Some(Arc::new(leaked())))]);
+        assert_eq!(effects[effects.len() - 3..], ["poll", "get", "record"]);
         assert!(report.error.is_some());
         assert_eq!(noted.unwrap().refused.as_deref(), Some("locked"));
         let (_, report, noted) = play_refused(vec![begun(), broke(), there(None)]);
-        assert_eq!((report.error, noted.unwrap().refused), (None, None), "it has gone all the same");
-        let deaf = || Err(refused(CloudErrorCode::Throttled));
-        let (asked, report, _) = play_refused(vec![begun(), deaf(), deaf(), Ok(Reply::Done)]);
-        assert_eq!(asked.iter().filter(|word| *word == "poll").count(), 3);
-        assert_eq!(report.attempt.map(|a| a.outcome), Some(AttemptOutcome::Done), "a poll that fails is asked again");
+        assert_eq!((report.error, noted.unwrap().refused), (None, None), "it is deleted nevertheless");
+        let throttled = || Err(refused(CloudErrorCode::Throttled));
+        let (effects, report, _) = play_refused(vec![begun(), throttled(), throttled(), Ok(Reply::Done)]);
+        assert_eq!(effects.iter().filter(|word| *word == "poll").count(), 3);
+        assert_eq!(report.attempt.map(|a| a.outcome), Some(AttemptOutcome::Done), "a failed poll is repeated");
     }
 
     #[test]
@@ -616,8 +618,8 @@ mod tests {
         replies.extend([Ok(Reply::Done), Ok(Reply::Accepted(operation))]);
         replies.extend((0..90).map(|_| Ok(Reply::Running)));
         replies.extend((0..1000).map(|_| Ok(Reply::Done)));
-        let (asked, report) = play(delete_of(leaked()), replies);
-        assert_eq!(asked.iter().filter(|word| *word == "poll").count(), 90);
+        let (effects, report) = play(delete_of(leaked()), replies);
+        assert_eq!(effects.iter().filter(|word| *word == "poll").count(), 90);
         assert!(report.error.is_some());
     }
 

@@ -1,8 +1,8 @@
 //! The order of deletions: NICs of the fullest subnets first.
 //!
-//! What has not been tried comes before what has: a resource that Azure never lets go must not keep the others waiting.
-//! Then NICs, those first whose subnet has the fewest free addresses; of subnets of which that is not known, those of
-//! which the group's NICs hold the most. Then OS disks, VMs and data disks.
+//! Untried resources come before tried ones: a resource that Azure never deletes must not delay the others. Then NICs,
+//! by the fewest free addresses of their subnet; of subnets where that is unknown, those with the most NICs of the
+//! group. Then OS disks, VMs and data disks.
 
 use crate::model::azure::cloud::{CloudResource, ResourceDetail, ResourceKind};
 use crate::model::names::ArmId;
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What the order rests on.
+/// The data for the order.
 #[derive(Debug)]
 pub(in crate::orphans) struct DeletionOrder<'a> {
     /// Free addresses of the subnets of which they are known.
@@ -25,21 +25,25 @@ pub(in crate::orphans) struct DeletionOrder<'a> {
 /// The turn of a resource: the least comes first.
 pub(in crate::orphans) type DeletionPriority = (Option<Timestamp>, ResourceKind, SubnetPressure);
 
-/// How little room there is in the subnet of a NIC: the least first.
+/// Scarcity of addresses in the subnet of a NIC: the scarcest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::orphans) enum SubnetPressure {
     /// So many addresses are free.
     Free(u64),
-    /// NICs of the group hold so many, and how many are free is not known.
+    /// Addresses used by NICs of the group; the number of free ones is unknown.
     Held(Reverse<u32>),
 }
 
 impl<'a> DeletionOrder<'a> {
     /// The order for an inventory.
     pub(in crate::orphans) fn of(case: &SweepContext<'a>) -> Self {
-        let SweepContext { inventory, records, infrastructure: surroundings, .. } = *case;
-        let free =
-            surroundings.subnets.iter().flat_map(|fact| &fact.value).map(|room| (&room.id, room.free())).collect();
+        let SweepContext { inventory, records, infrastructure, .. } = *case;
+        let free = infrastructure
+            .subnets
+            .iter()
+            .flat_map(|fact| &fact.value)
+            .map(|subnet| (&subnet.id, subnet.free()))
+            .collect();
         let mut held = BTreeMap::new();
         for resource in crate::orphans::references::items(&inventory.resources) {
             if let ResourceDetail::Nic(nic) = &resource.detail

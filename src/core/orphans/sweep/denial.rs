@@ -1,7 +1,7 @@
 //! Backoff per action and kind after a permission, lock or policy denial.
 //!
-//! A lost permission, a lock, a lockdown or a policy is nothing that the next try mends. So one such answer holds back
-//! what is tried on all resources of that kind, and a single try from time to time finds out whether it has passed.
+//! A lost permission, a lock, a lockdown or a policy is not fixed by a retry. So one such denial suspends the action on
+//! all resources of that kind, and a single attempt from time to time checks whether it has passed.
 
 use crate::model::azure::cloud::ResourceKind;
 use crate::model::errors::{CloudErrorCode, EffectError};
@@ -11,17 +11,17 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// So long nothing is tried after a denial; then one resource is.
+/// How long nothing is tried after a denial; then one resource is.
 const DENIAL_RETRY: SignedDuration = SignedDuration::from_mins(20);
-/// A denial that nothing has put to the test for so long is forgotten.
+/// How long a denial is retained without a new attempt.
 const DENIAL_TTL: SignedDuration = SignedDuration::from_hours(24);
 
-/// Denials that are not known to have passed. Disposable: lost, one more try is denied.
+/// Denials that are not known to have passed. Disposable: if lost, one more attempt is denied.
 #[derive(Debug, Clone, Default)]
 pub(in crate::orphans) struct Denials(BTreeMap<(SweepAction, ResourceKind), Denial>);
 
 impl Denials {
-    /// Learns from a try.
+    /// Records an attempt.
     pub(in crate::orphans) fn record(&mut self, attempt: &SweepAttempt) {
         let key = (attempt.action, attempt.kind);
         let error = match &attempt.outcome {
@@ -40,29 +40,29 @@ impl Denials {
         self.0.insert(key, denial);
     }
 
-    /// Forgets what is too old to be true.
+    /// Removes outdated denials.
     pub(in crate::orphans) fn expire(&mut self, now: Timestamp) {
         self.0.retain(|_, denial| now.duration_since(denial.retry_at) < DENIAL_TTL);
     }
 
-    /// Until when this is held back, if it is.
+    /// Until when this is blocked, if it is.
     pub(in crate::orphans) fn blocked_until(
         &self,
-        deed: SweepAction,
+        action: SweepAction,
         kind: ResourceKind,
         now: Timestamp,
     ) -> Option<Timestamp> {
-        Some(self.0.get(&(deed, kind))?.retry_at).filter(|until| *until > now)
+        Some(self.0.get(&(action, kind))?.retry_at).filter(|until| *until > now)
     }
 
-    /// A try begins: until its outcome is known, it is the only one.
-    pub(in crate::orphans) fn mark_retrying(&mut self, deed: SweepAction, kind: ResourceKind, now: Timestamp) {
-        if let Some(denial) = self.0.get_mut(&(deed, kind)) {
+    /// Records the start of an attempt: until its outcome is known, it is the only one.
+    pub(in crate::orphans) fn mark_retrying(&mut self, action: SweepAction, kind: ResourceKind, now: Timestamp) {
+        if let Some(denial) = self.0.get_mut(&(action, kind)) {
             denial.retry_at = now.saturating_add(DENIAL_RETRY).unwrap_or(Timestamp::MAX);
         }
     }
 
-    /// Kinds of which nothing may be deleted now.
+    /// Kinds that must not be deleted now.
     pub(in crate::orphans) fn undeletable_kinds(&self, now: Timestamp) -> impl Iterator<Item = ResourceKind> + '_ {
         ResourceKind::ALL.into_iter().filter(move |kind| self.blocked_until(SweepAction::Delete, *kind, now).is_some())
     }
@@ -73,7 +73,7 @@ impl Denials {
     }
 }
 
-/// True for an answer that means that somebody does not want it done.
+/// True for an answer that means that the action is forbidden.
 #[must_use]
 pub(in crate::orphans) fn is_denial(code: CloudErrorCode) -> bool {
     matches!(

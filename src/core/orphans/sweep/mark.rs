@@ -1,9 +1,9 @@
 //! Marks: the tag that says since when a resource is suspect (mode `Mark`).
 //!
-//! A mark is ours alone: no other tag is touched, and no comparison of tags sees it, so putting it on or taking it off
-//! is never taken for somebody's work on the resource. It is taken off by key and value: what somebody else has
-//! written there stays. Azure honours no `If-Match` on tags: right before each write the resource is read once more, and
-//! what has changed since it was listed, or another that has taken its name, is left alone.
+//! No other tag is touched, and comparisons of tags ignore the mark, so adding or removing it never looks like a change
+//! of the resource. It is removed by key and value: other values remain. Azure honours no `If-Match` on tags: right
+//! before each write the resource is read again, and one that has changed since the listing, or has been recreated, is
+//! skipped.
 
 use crate::model::azure::cloud::{CloudResource, Tags};
 use crate::model::errors::{CloudErrorCode, EffectError};
@@ -19,7 +19,7 @@ pub(in crate::orphans) fn mark_of(resource: &CloudResource) -> Option<&str> {
     resource.tag(labels::TAG_SUSPECT_SINCE).filter(|value| value.parse::<Timestamp>().is_ok())
 }
 
-/// True when two sets of tags differ in nothing but our mark.
+/// True when two sets of tags differ only in our mark.
 pub(in crate::orphans) fn equal_ignoring_marks(one: &Tags, other: &Tags) -> bool {
     let unmarked = |(key, _): &(&Arc<str>, &Arc<str>)| ***key != *labels::TAG_SUSPECT_SINCE;
     one.iter().filter(unmarked).eq(other.iter().filter(unmarked))
@@ -33,7 +33,7 @@ fn mark(value: &str) -> Tags {
 #[derive(Debug)]
 pub struct MarkScript {
     resource: Arc<CloudResource>,
-    /// What is to be written, until it was sent.
+    /// The write, until it was sent.
     effect: Option<Effect>,
     checked: bool,
 }
@@ -54,7 +54,7 @@ impl MarkScript {
         Self { resource: Arc::clone(resource), effect, checked: false }
     }
 
-    /// True where the resource is still what it was listed as, as far as the write is concerned.
+    /// True when the resource has not changed since the listing in a way that matters to the write.
     fn is_same(&self, current: &CloudResource) -> bool {
         match &self.effect {
             Some(Effect::Cloud(CloudRequest::Tag(..))) => final_check(&self.resource, current).is_ok(),
@@ -91,7 +91,7 @@ impl Script for MarkScript {
     }
 }
 
-/// It is gone, or somebody else is at work on it: the next inventory shows what is to be done.
+/// It is deleted, or another actor is working on it: the next inventory shows what to do.
 fn is_benign(error: &EffectError) -> bool {
     let passing = [CloudErrorCode::NotFound, CloudErrorCode::Conflict];
     matches!(error, EffectError::Cloud(e) if passing.contains(&e.code))
@@ -108,30 +108,33 @@ mod tests {
         Arc::new(nic)
     }
 
-    /// What a script asks for, by name, when the look before its write finds this; and how it ends.
-    fn asked(mut script: MarkScript, there: Option<CloudResource>) -> (Vec<&'static str>, Option<AttemptOutcome>) {
-        let (mut asked, mut reply) = (Vec::new(), None);
+    /// The names of a script's effects when the read before its write finds `current`; and its outcome.
+    fn effects_of(
+        mut script: MarkScript,
+        current: Option<CloudResource>,
+    ) -> (Vec<&'static str>, Option<AttemptOutcome>) {
+        let (mut effects, mut reply) = (Vec::new(), None);
         loop {
             match script.step(reply.take(), start()) {
                 Step::Perform(effect) => {
-                    asked.push(effect.name());
-                    let look = matches!(*effect, Effect::Cloud(CloudRequest::Get(_)));
-                    let found = Reply::Resource(there.clone().map(Arc::new));
-                    reply = Some(Ok(if look { found } else { Reply::Done }));
+                    effects.push(effect.name());
+                    let is_read = matches!(*effect, Effect::Cloud(CloudRequest::Get(_)));
+                    let found = Reply::Resource(current.clone().map(Arc::new));
+                    reply = Some(Ok(if is_read { found } else { Reply::Done }));
                 }
                 Step::Wait(_) => {}
-                Step::End(report) => return (asked, report.attempt.map(|attempt| attempt.outcome)),
+                Step::End(report) => return (effects, report.attempt.map(|attempt| attempt.outcome)),
             }
         }
     }
 
     #[test]
-    fn what_has_changed_since_it_was_listed_gets_no_mark() {
+    fn a_resource_that_has_changed_since_the_listing_gets_no_mark() {
         let resource = listed(None);
         let same = || CloudResource::clone(&resource);
         let another = CloudResource { incarnation: Arc::from("another"), ..same() };
         let mut claimed = same();
-        claimed.tags.insert(Arc::from("owner"), Arc::from("somebody"));
+        claimed.tags.insert(Arc::from("owner"), Arc::from("bob"));
         let left_alone = (vec!["get"], Some(AttemptOutcome::Skipped));
         for (there, expected) in [
             (Some(same()), (vec!["get", "tag"], Some(AttemptOutcome::Done))),
@@ -139,7 +142,7 @@ mod tests {
             (Some(claimed), left_alone.clone()),
             (None, left_alone),
         ] {
-            assert_eq!(asked(MarkScript::mark(&resource, start()), there.clone()), expected, "{there:?}");
+            assert_eq!(effects_of(MarkScript::mark(&resource, start()), there.clone()), expected, "{there:?}");
         }
     }
 
@@ -147,13 +150,13 @@ mod tests {
     fn a_mark_is_taken_off_this_resource_alone() {
         let resource = listed(Some("2026-08-03T08:00:00Z"));
         let mut changed = CloudResource::clone(&resource);
-        changed.tags.insert(Arc::from("owner"), Arc::from("somebody"));
+        changed.tags.insert(Arc::from("owner"), Arc::from("bob"));
         let another = CloudResource { incarnation: Arc::from("another"), ..CloudResource::clone(&resource) };
         let unmark = || MarkScript::unmark(&resource);
-        assert_eq!(asked(unmark(), Some(changed)), (vec!["get", "untag"], Some(AttemptOutcome::Done)));
-        assert_eq!(asked(unmark(), Some(another)), (vec!["get"], Some(AttemptOutcome::Skipped)));
+        assert_eq!(effects_of(unmark(), Some(changed)), (vec!["get", "untag"], Some(AttemptOutcome::Done)));
+        assert_eq!(effects_of(unmark(), Some(another)), (vec!["get"], Some(AttemptOutcome::Skipped)));
         assert_eq!(
-            asked(MarkScript::unmark(&listed(None)), None),
+            effects_of(MarkScript::unmark(&listed(None)), None),
             (vec![], Some(AttemptOutcome::Skipped)),
             "there is no mark"
         );

@@ -1,8 +1,8 @@
 //! The sweep decider: requests inventories, writes records, and deletes in a later pass.
 //!
-//! An inventory goes through two passes. The first writes what it shows to the durable records; only once the records
-//! say that this very inventory was judged does a later pass collect, and then by what the records say. So a crash at
-//! any point costs time and never proof.
+//! An inventory goes through two passes. The first writes its observations to the durable records; only once the
+//! records contain this very inventory does a later pass collect, by the records. So a crash at any point costs time,
+//! never evidence.
 
 pub(in crate::orphans) mod approvals;
 pub(in crate::orphans) mod delete;
@@ -30,7 +30,7 @@ use crate::snapshot::{CommandKey, Snapshot};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An inventory that could not be taken is asked for again no sooner than this.
+/// Minimum delay before a failed inventory is requested again.
 const INVENTORY_RETRY: SignedDuration = SignedDuration::from_mins(1);
 /// Records that could not be written are written again after this.
 const RECORD_RETRY: SignedDuration = SignedDuration::from_mins(1);
@@ -42,23 +42,23 @@ const INCOMPLETE_INVENTORY_RETRY: SignedDuration = SignedDuration::from_mins(10)
 /// So long it is remembered that a deletion was called off.
 const ABORT_MEMORY: SignedDuration = SignedDuration::from_hours(24);
 
-/// What the sweep decider remembers. All of it is disposable: what proves anything is in the durable records.
+/// Memory of the sweep decider. All of it is disposable: evidence is in the durable records.
 #[derive(Debug, Clone, Default)]
 pub struct SweepMemory {
-    /// When an inventory was last asked for. Lost: it is asked for once more, which only costs listings.
+    /// When an inventory was last requested. If lost, it is requested once more, which only costs listings.
     inventory_requested_at: Option<Timestamp>,
-    /// What was tried from the inventory of this time. Lost: once more, with all of the checks right before the
-    /// DELETE; those whose deletion was recorded wait for the next inventory anyway.
+    /// Attempts from the inventory of this time. If lost, they are repeated with all checks right before the DELETE;
+    /// those whose deletion was recorded wait for the next inventory anyway.
     attempted: (Option<Timestamp>, BTreeSet<(ArmId, SweepAction)>),
-    /// The last report of each sweep. Lost: the same status is written once more.
+    /// The last report of each sweep. If lost, the same status is written again.
     pub(in crate::orphans) reported: BTreeMap<ObjectName, SweepReport>,
-    /// What Azure does not let us do for now.
+    /// Actions that Azure currently denies.
     pub(in crate::orphans) denials: Denials,
-    /// What was called off right before its DELETE, when and why. Lost: it is tried before the others once more.
+    /// Deletions aborted right before the DELETE, when and why. If lost, they are tried before the others once more.
     pub(in crate::orphans) aborted: BTreeMap<ArmId, (Timestamp, DeletionRefusal)>,
-    /// How many commands have begun lately.
+    /// Recently started commands.
     pub(in crate::orphans) rate_limiter: RateLimiter,
-    /// Since when inventories wait to be recorded. Lost: the status says so a few minutes later.
+    /// Since when inventories wait to be recorded. If lost, the status reports it a few minutes later.
     records_failing_since: Option<Timestamp>,
     /// NodeClaims that were seen being deleted, with the time. Lost: the breaker may trip on a scale-down that a
     /// crash falls into, which keeps too much and never deletes too much.
@@ -74,7 +74,7 @@ pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings,
     memory.aborted.retain(|_, (at, _)| now.duration_since(*at) <= ABORT_MEMORY);
     let sweeps = effective_sweeps(snapshot, settings);
     if sweeps.is_empty() {
-        // What a volume's record proves later is seen only now, whether anybody sweeps or not.
+        // Volumes must be recorded while they exist, even without a sweep.
         write_records(snapshot, RecordChange::default(), now, &mut plan);
         return plan;
     }
@@ -107,7 +107,7 @@ pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings,
     plan
 }
 
-/// The sweeps as they hold here: beside managed NAP they are slower, and what one excludes none of them touches.
+/// The effective sweeps: beside managed NAP they are slower, and exclusions of one apply to all.
 fn effective_sweeps(snapshot: &Snapshot, settings: &Settings) -> Vec<Sweep> {
     let beside_nap = settings.mode == ControllerMode::Companion;
     let all = snapshot.sweeps().values();
@@ -127,7 +127,7 @@ pub(in crate::orphans) fn next_inventory(sweeps: &[Sweep], inventory: &Inventory
     inventory.finished_at.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }
 
-/// Asks for an inventory: at once when there is none, then as often as the most eager sweep wants it.
+/// Requests an inventory: at once when there is none, then at the shortest interval of any sweep.
 fn request_inventory(snapshot: &Snapshot, sweeps: &[Sweep], memory: &mut SweepMemory, now: Timestamp, plan: &mut Plan) {
     let due = snapshot.inventory.as_deref().map(|inventory| next_inventory(sweeps, inventory));
     let retry = memory.inventory_requested_at.map(|at| at + INVENTORY_RETRY);
@@ -147,7 +147,7 @@ fn request_inventory(snapshot: &Snapshot, sweeps: &[Sweep], memory: &mut SweepMe
     }
 }
 
-/// Writes what must be durable: the change of an inventory, and every volume that has shown up since.
+/// Writes durable records: the change of an inventory, and every volume that has appeared since.
 fn write_records(snapshot: &Snapshot, mut change: RecordChange, now: Timestamp, plan: &mut Plan) {
     let listed = snapshot.inventory.iter().flat_map(|i| items(&i.volumes));
     let seen: Vec<_> = listed.chain(snapshot.volumes().values()).collect();
@@ -168,13 +168,13 @@ fn write_records(snapshot: &Snapshot, mut change: RecordChange, now: Timestamp, 
             change.volumes.len()
         ),
     };
-    // Should the write fail, it is asked for again.
+    // If the write fails, it is requested again.
     plan.wake_at(now + RECORD_RETRY);
     plan.push(Command::WriteRecords(Box::new(change)), reason);
 }
 
 impl SweepMemory {
-    /// An inventory is not recorded yet. Since when that goes on, where it has gone on for too long.
+    /// Waits for an inventory to be recorded; returns since when, if that takes too long.
     fn wait_for_records(&mut self, now: Timestamp, plan: &mut Plan) -> Option<Timestamp> {
         let since = *self.records_failing_since.get_or_insert(now);
         let overdue = since.saturating_add(RECORD_FAILURE_GRACE).unwrap_or(Timestamp::MAX);
@@ -186,16 +186,16 @@ impl SweepMemory {
     }
 
     /// True when this has been tried from this inventory.
-    pub(in crate::orphans) fn was_attempted(&self, inventory: &Inventory, id: &ArmId, deed: SweepAction) -> bool {
-        self.attempted.0 == Some(inventory.finished_at) && self.attempted.1.contains(&(id.clone(), deed))
+    pub(in crate::orphans) fn was_attempted(&self, inventory: &Inventory, id: &ArmId, action: SweepAction) -> bool {
+        self.attempted.0 == Some(inventory.finished_at) && self.attempted.1.contains(&(id.clone(), action))
     }
 
     /// Notes that this is being tried from this inventory.
-    pub(in crate::orphans) fn mark_attempted(&mut self, inventory: &Inventory, id: &ArmId, deed: SweepAction) {
+    pub(in crate::orphans) fn mark_attempted(&mut self, inventory: &Inventory, id: &ArmId, action: SweepAction) {
         if self.attempted.0 != Some(inventory.finished_at) {
             self.attempted = (Some(inventory.finished_at), BTreeSet::new());
         }
-        self.attempted.1.insert((id.clone(), deed));
+        self.attempted.1.insert((id.clone(), action));
     }
 
     /// True when anything has been tried from the last inventory.
@@ -204,7 +204,7 @@ impl SweepMemory {
         !self.attempted.1.is_empty()
     }
 
-    /// Learns from what came of a command.
+    /// Records the report of a command.
     pub fn record(&mut self, report: &CommandReport) {
         let Some(attempt) = &report.attempt else { return };
         self.denials.record(attempt);

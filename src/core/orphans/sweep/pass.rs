@@ -19,7 +19,7 @@ use crate::orphans::references::back_references::referenced_claim;
 use crate::orphans::references::string_index::Index;
 use crate::orphans::report::discrepancies::find_discrepancies;
 use crate::orphans::report::ip_addresses::report_only_findings;
-use crate::orphans::report::kept_orphans::count_kept_orphans;
+use crate::orphans::report::refused_orphans::count_refused_orphans;
 use crate::orphans::sweep::approvals;
 use crate::orphans::sweep::mark::mark_of;
 use crate::orphans::sweep::{SweepMemory, next_inventory};
@@ -38,11 +38,11 @@ pub(in crate::orphans) struct SweepPass<'a> {
     pub(in crate::orphans) case: SweepContext<'a>,
     pub(in crate::orphans) assessed: Vec<Assessment<'a>>,
     pub(in crate::orphans) sweeps: &'a [Sweep],
-    /// Since when inventories cannot be recorded: then nothing is proven, and this pass only reports.
+    /// Since when inventories cannot be recorded: then nothing is confirmed, and this pass only reports.
     pub(in crate::orphans) records_failing_since: Option<Timestamp>,
 }
 
-/// What a pass may still do.
+/// The mutable state of a pass.
 struct PassState<'p> {
     memory: &'p mut SweepMemory,
     plan: &'p mut Plan,
@@ -53,12 +53,12 @@ struct PassState<'p> {
 }
 
 impl SweepPass<'_> {
-    /// True when the records have not been told of this inventory.
+    /// True when this inventory is not recorded yet.
     pub(in crate::orphans) fn is_new(&self) -> bool {
         self.case.records.last_inventory_at < Some(self.case.inventory.finished_at)
     }
 
-    /// True when the records were told of this inventory and of none since.
+    /// True when this inventory is the last one recorded.
     pub(in crate::orphans) fn is_recorded(&self) -> bool {
         self.case.records.last_inventory_at == Some(self.case.inventory.finished_at)
     }
@@ -84,16 +84,16 @@ impl SweepPass<'_> {
                     self.collect(sweep, finding, assessed, &mut state);
                     self.mark(sweep, finding, assessed.resource, &mut state);
                 }
-                // It may be tried again from the next inventory; until it has gone the report says what kept it.
-                let called_off =
+                // It may be tried again from the next inventory; until then the report has the refusal.
+                let aborted =
                     state.memory.aborted.get(&finding.id).filter(|_| finding.classification == Classification::Orphan);
-                finding.refusals.extend(called_off.map(|(_, refusal)| *refusal));
+                finding.refusals.extend(aborted.map(|(_, refusal)| *refusal));
                 finding.refusals.sort_unstable();
                 finding.refusals.dedup();
             }
             let usage = CapUsage { deletions: collected, cap: allowance.cap(sweep) };
-            let outlook = self.status_summary(sweep, &findings, usage, state.memory);
-            self.report(sweep, findings, outlook, &mut state);
+            let summary = self.status_summary(sweep, &findings, usage, state.memory);
+            self.report(sweep, findings, summary, &mut state);
         }
         if self.records_failing_since.is_none() {
             self.unmark(&mut state);
@@ -108,8 +108,8 @@ impl SweepPass<'_> {
         allowance.deprioritize(memory.aborted.iter().map(|(id, (at, _))| (id.clone(), *at)));
         // A deletion that is under way, or has just ended, may not be in our copy of the records yet.
         let unknown = |r: &&Arc<CloudResource>| {
-            let told = || records.deletions.iter().any(|d| d.is_of(r) && d.at >= inventory.finished_at);
-            self.is_in_progress(r) || memory.was_attempted(inventory, &r.id, SweepAction::Delete) && !told()
+            let is_recorded = || records.deletions.iter().any(|d| d.is_of(r) && d.at >= inventory.finished_at);
+            self.is_in_progress(r) || memory.was_attempted(inventory, &r.id, SweepAction::Delete) && !is_recorded()
         };
         self.assessed.iter().map(|a| a.resource).filter(unknown).for_each(|r| allowance.count_in_progress(r));
         allowance
@@ -120,26 +120,27 @@ impl SweepPass<'_> {
         self.snapshot.in_progress.contains(&key)
     }
 
-    /// Begins something on a resource, if it has not been tried from this inventory, Azure has not denied it lately,
-    /// and the pace allows it.
-    fn try_start(&self, deed: SweepAction, resource: &CloudResource, state: &mut PassState<'_>) -> bool {
+    /// Starts an action on a resource, if it has not been tried from this inventory, Azure has not denied it recently,
+    /// and the rate limit allows it.
+    fn try_start(&self, action: SweepAction, resource: &CloudResource, state: &mut PassState<'_>) -> bool {
         let (inventory, now, kind) = (self.case.inventory, self.case.now, resource.kind());
-        if self.is_in_progress(resource) || state.memory.was_attempted(inventory, &resource.id, deed) {
+        if self.is_in_progress(resource) || state.memory.was_attempted(inventory, &resource.id, action) {
             return false;
         }
-        let held = state.memory.denials.blocked_until(deed, kind, now);
-        let free = held.map_or_else(|| state.memory.rate_limiter.try_start(deed, state.in_progress, now), Err);
+        let held = state.memory.denials.blocked_until(action, kind, now);
+        let free = held.map_or_else(|| state.memory.rate_limiter.try_start(action, state.in_progress, now), Err);
         if let Err(later) = free {
             state.plan.wake_at(later);
             return false;
         }
-        state.memory.denials.mark_retrying(deed, kind, now);
-        state.memory.mark_attempted(inventory, &resource.id, deed);
+        state.memory.denials.mark_retrying(action, kind, now);
+        state.memory.mark_attempted(inventory, &resource.id, action);
         state.in_progress += 1;
         true
     }
 
-    /// Deletes what no clause keeps, unless it is being deleted, was deleted since it was listed, or was tried.
+    /// Deletes a resource that no clause protects, unless it is being deleted, was deleted since the listing, or was
+    /// tried.
     fn collect(&self, sweep: &Sweep, finding: &Finding, assessed: &Assessment<'_>, state: &mut PassState<'_>) {
         let resource = assessed.resource;
         if finding.classification != Classification::Orphan || !finding.refusals.is_empty() {
@@ -191,7 +192,7 @@ impl SweepPass<'_> {
             return;
         }
         state.keep_mark.insert(resource.id.clone());
-        // What makes the inventory doubtful, or a person said to hold, keeps from marking as from deleting.
+        // Refusals by the inventory or by a person prevent marking as they prevent deleting.
         let held = [
             DeletionRefusal::OtherCluster,
             DeletionRefusal::PartialListing,
@@ -209,7 +210,7 @@ impl SweepPass<'_> {
         state.plan.push(command, format!("no references found since {first_seen}"));
     }
 
-    /// Takes our mark off what no sweep marks any more: something alive links to it, or no mode is `Mark`.
+    /// Removes our mark where no sweep marks any more: something alive refers to it, or no mode is `Mark`.
     fn unmark(&self, state: &mut PassState<'_>) {
         if self.case.group_state() != GroupState::Ours || self.case.paused {
             return;
@@ -217,8 +218,11 @@ impl SweepPass<'_> {
         let excluded = |r: &CloudResource| self.sweeps.iter().flat_map(|s| &s.exclusions).any(|e| is_excluded_by(e, r));
         for Assessment { resource, ownership, .. } in &self.assessed {
             let Some(since) = mark_of(resource) else { continue };
-            let ours = ownership.is_ok() && self.may_mark(resource) && !excluded(resource);
-            if !ours || state.keep_mark.contains(&resource.id) || !self.try_start(SweepAction::Tag, resource, state) {
+            let may_unmark = ownership.is_ok() && self.may_mark(resource) && !excluded(resource);
+            if !may_unmark
+                || state.keep_mark.contains(&resource.id)
+                || !self.try_start(SweepAction::Tag, resource, state)
+            {
                 continue;
             }
             let reason = format!("marked as suspect since {since}, no longer suspect");
@@ -250,13 +254,13 @@ impl SweepPass<'_> {
             next_collection: collection.filter(|_| sweep.mode == SweepMode::Collect),
             deletions_in_window: usage.deletions,
             cap: usage.cap,
-            orphans_kept_by_refusal: count_kept_orphans(findings),
+            orphans_by_refusal: count_refused_orphans(findings),
             approvals: approvals::approval_statuses(&self.case, sweep),
             denials: self.denials(sweep, memory),
         }
     }
 
-    /// What Azure does not let this sweep do.
+    /// Actions that Azure denies to this sweep.
     fn denials(&self, sweep: &Sweep, memory: &SweepMemory) -> Vec<crate::model::orphans::report::Denial> {
         let wanted = match sweep.mode {
             SweepMode::Report => None,
@@ -268,8 +272,8 @@ impl SweepPass<'_> {
         memory.denials.all().filter(of_this).cloned().collect()
     }
 
-    /// Writes a sweep's status when it says something new.
-    fn report(&self, sweep: &Sweep, findings: Vec<Finding>, outlook: SweepStatusSummary, state: &mut PassState<'_>) {
+    /// Writes a sweep's status when it has changed.
+    fn report(&self, sweep: &Sweep, findings: Vec<Finding>, summary: SweepStatusSummary, state: &mut PassState<'_>) {
         let report = SweepReport {
             sweep: sweep.name.clone(),
             observed_at: self.case.inventory.finished_at,
@@ -278,7 +282,7 @@ impl SweepPass<'_> {
             report_only: unused_ips_and_frontends(self.case.inventory),
             discrepancies: self.discrepancies(),
             halted: self.halted_reason(sweep),
-            summary: outlook,
+            summary,
         };
         let busy = CommandKey::Sweep(sweep.name.clone());
         let reported = &mut state.memory.reported;
@@ -298,7 +302,7 @@ impl SweepPass<'_> {
         found
     }
 
-    /// Why nothing is swept at all.
+    /// Why the sweep is halted, if it is.
     fn halted_reason(&self, sweep: &Sweep) -> Option<Arc<str>> {
         let failed = self.case.inventory.failure().map(ToString::to_string);
         let refused = || {
@@ -319,7 +323,7 @@ impl SweepPass<'_> {
         };
         let tripped = || {
             let trip = breaker::open_trip(self.case.records, self.case.cleared_at)?;
-            let refused = refused().map(|why| format!("; {why}")).unwrap_or_default();
+            let refused = refused().map(|reason| format!("; {reason}")).unwrap_or_default();
             Some(format!("{}{refused}", breaker::describe_trip(trip)))
         };
         let another = || self.case.cluster_mismatch();
@@ -327,8 +331,9 @@ impl SweepPass<'_> {
             let error = Schedule::parse(sweep.schedule.as_ref()?).err()?;
             Some(error.to_string())
         };
-        let why = failed.or_else(unwritten).or_else(tripped).or_else(another).or_else(refused).or_else(unscheduled)?;
-        Some(Arc::from(why))
+        let reason =
+            failed.or_else(unwritten).or_else(tripped).or_else(another).or_else(refused).or_else(unscheduled)?;
+        Some(Arc::from(reason))
     }
 }
 
@@ -341,7 +346,7 @@ struct CapUsage {
     cap: u32,
 }
 
-/// The most expensive findings. What something alive links to is no finding for a report.
+/// The most expensive findings that are reportable.
 fn most_expensive(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.retain(Finding::is_reportable);
     findings.sort_by(|a, b| (b.price, &a.id).cmp(&(a.price, &b.id)));

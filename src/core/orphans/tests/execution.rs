@@ -14,7 +14,7 @@ use crate::model::orphans::sweep::{Approval, Sweep, SweepMode};
 use crate::model::settings::ControllerMode;
 use std::sync::Arc;
 
-/// A NIC that nobody wants, in a subnet.
+/// An orphaned NIC, in a subnet.
 fn nic_in(name: &str, subnet: Option<&str>) -> CloudResource {
     let mut card = gone_nic(name);
     as_nic(&mut card).subnet = subnet.map(|name| {
@@ -32,7 +32,7 @@ fn tag_of(world: &SweepWorld, name: &str) -> Option<String> {
 }
 
 #[test]
-fn what_failed_survives_a_crash_and_is_reported_as_waiting() {
+fn a_failed_deletion_survives_a_crash_and_is_reported_as_waiting() {
     let mut world = SweepWorld::new();
     world.refusing.insert("stuck".to_owned(), CloudErrorCode::NicReserved);
     world.add(gone_nic("stuck"));
@@ -82,16 +82,16 @@ fn a_lockdown_degrades_one_kind_is_tried_again_and_passes_by_itself() {
 #[test]
 fn nics_of_the_subnet_with_the_fewest_free_addresses_go_first() {
     let mut world = wide_world();
-    // NICs of the group hold most of what is wide; what others hold of what is tight only Azure knows.
+    // NICs of the group use most of subnet wide; what others use of subnet tight only Azure knows.
     (0..3).for_each(|n| world.add(nic_in(&format!("a-wide-{n}"), Some("wide"))));
     for name in ["b-unknown", "c-tight", "d-full"] {
         world.add(nic_in(name, name.split_once('-').map(|(_, subnet)| subnet)));
     }
-    let room = |name: &str, used| {
+    let subnet_addresses = |name: &str, used| {
         let ResourceDetail::Nic(nic) = nic_in("x", Some(name)).detail else { panic!("a NIC") };
         SubnetAddresses { id: nic.subnet.unwrap(), used, usable: 251, is_default: false }
     };
-    let value = vec![room("wide", 100), room("tight", 240), room("full", 251)];
+    let value = vec![subnet_addresses("wide", 100), subnet_addresses("tight", 240), subnet_addresses("full", 251)];
     let subnets = Some(Fact { as_of: world.now, value });
     world.snapshot.infrastructure = Arc::new(InfrastructureFacts { subnets, ..Default::default() });
     world.run(MINUTES(40));
@@ -117,14 +117,14 @@ fn without_free_addresses_nics_of_the_fullest_subnet_go_first_then_disks_vms_and
     world.add(vm("d-vm", tags("gone", "uid-gone")));
     world.add(os_disk("a-disk", tags("gone", "uid-gone")));
     world.add(nic_in("a-none", None));
-    world.add(nic_in("b-roomy", Some("roomy")));
+    world.add(nic_in("b-wide", Some("wide")));
     world.add(nic_in("c-full", Some("full")));
     world.run(MINUTES(50));
-    assert_eq!(world.deleted_names(), ["c-full", "b-roomy", "a-none", "a-disk", "d-vm", "e-pvc"]);
+    assert_eq!(world.deleted_names(), ["c-full", "b-wide", "a-none", "a-disk", "d-vm", "e-pvc"]);
 }
 
 #[test]
-fn a_mark_goes_when_life_returns_or_the_mode_leaves_mark_and_never_else() {
+fn a_mark_is_removed_only_on_a_sign_of_life_or_another_mode() {
     let mut world = SweepWorld::new();
     (world.sweep.mode, world.tagging) = (SweepMode::Mark, true);
     world.add(gone_nic("leaked"));
@@ -146,7 +146,7 @@ fn a_mark_goes_when_life_returns_or_the_mode_leaves_mark_and_never_else() {
     let cloud = std::mem::replace(&mut world.inventory.resources, Err(failure()));
     world.run(MINUTES(20));
     world.inventory.resources = cloud;
-    assert_eq!(tag_of(&world, "leaked"), since, "of half a listing nothing follows");
+    assert_eq!(tag_of(&world, "leaked"), since, "an incomplete listing changes nothing");
     world.run(MINUTES(20));
     assert_eq!(tag_of(&world, "leaked"), None);
     world.sweep.mode = SweepMode::Collect;
@@ -159,7 +159,7 @@ fn failure() -> crate::model::azure::inventory::ListFailure {
 }
 
 #[test]
-fn only_what_we_can_have_marked_is_unmarked() {
+fn only_our_own_marks_are_removed() {
     let mut world = SweepWorld::new();
     (world.sweep.mode, world.tagging) = (SweepMode::Report, true);
     let since = start().to_string();
@@ -170,12 +170,12 @@ fn only_what_we_can_have_marked_is_unmarked() {
     let mut foreign = gone_nic("foreign");
     foreign.tags.insert(Arc::from(labels::TAG_CLUSTER), Arc::from("another"));
     world.add(marked(foreign, &since));
-    world.add(marked(gone_nic("kept"), &since));
-    world.add(marked(gone_nic("words"), "ask bob"));
-    world.add(marked(gone_nic("ours"), &since));
-    world.sweep.exclusions.push(crate::model::orphans::sweep::Exclusion::Name(Arc::from("KEPT")));
+    world.add(marked(gone_nic("excluded"), &since));
+    world.add(marked(gone_nic("text"), "ask bob"));
+    world.add(marked(gone_nic("own"), &since));
+    world.sweep.exclusions.push(crate::model::orphans::sweep::Exclusion::Name(Arc::from("EXCLUDED")));
     world.run(MINUTES(40));
-    for (name, left) in [("foreign", true), ("kept", true), ("words", true), ("ours", false)] {
+    for (name, left) in [("foreign", true), ("excluded", true), ("text", true), ("own", false)] {
         assert_eq!(tag_of(&world, name).is_some(), left, "{name}");
     }
 }
@@ -224,11 +224,11 @@ fn approvals_that_do_nothing_any_more_are_findings() {
         ("leaked", Active),
     ]);
     assert_eq!(states(&world), expected);
-    // Nothing follows from what is not in the group of another cluster.
-    let ours = std::mem::replace(&mut world.inventory.group_managed_by, Ok(Some(group())));
+    // The group of another cluster proves nothing.
+    let managed_by = std::mem::replace(&mut world.inventory.group_managed_by, Ok(Some(group())));
     world.observe();
     assert_eq!(states(&world), named(&[("other", TooFarAhead), ("leaked", Expired), ("leaked", Active)]));
-    world.inventory.group_managed_by = ours;
+    world.inventory.group_managed_by = managed_by;
     world.run(HOURS(1));
     assert_eq!(world.deleted_names(), ["leaked"]);
     let spent = states(&world).into_iter().filter(|(_, state)| *state == Spent).collect::<Vec<_>>();
@@ -236,7 +236,7 @@ fn approvals_that_do_nothing_any_more_are_findings() {
 }
 
 #[test]
-fn a_volumes_record_goes_a_week_after_its_disk_and_never_before() {
+fn a_volumes_record_is_removed_a_week_after_its_disk_and_never_before() {
     let mut world = SweepWorld::new();
     let disk = data_disk("pvc-1");
     world.add(disk.clone());
@@ -251,7 +251,7 @@ fn a_volumes_record_goes_a_week_after_its_disk_and_never_before() {
     let half = std::mem::replace(&mut world.inventory.resources, Err(failure()));
     world.run(HOURS(48));
     world.inventory.resources = half;
-    assert!(known(&world).is_some(), "of half a listing nothing follows");
+    assert!(known(&world).is_some(), "an incomplete listing changes nothing");
     world.add(disk.clone());
     world.observe();
     assert_eq!(known(&world).unwrap().gone_since, None, "it is back");
@@ -265,11 +265,11 @@ fn a_volumes_record_goes_a_week_after_its_disk_and_never_before() {
 }
 
 #[test]
-fn a_change_of_policy_is_recorded_and_retain_outlives_the_volume_that_said_it() {
+fn a_change_of_policy_is_recorded_and_retain_outlives_its_volume() {
     let mut world = SweepWorld::new();
     let disk = data_disk("pvc-1");
     world.add(disk.clone());
-    let said = |world: &SweepWorld| {
+    let recorded = |world: &SweepWorld| {
         let record = world.snapshot.records.volumes.get(&disk.id).unwrap();
         (record.name.to_string(), record.reclaim)
     };
@@ -278,11 +278,11 @@ fn a_change_of_policy_is_recorded_and_retain_outlives_the_volume_that_said_it() 
         (vec![("a", Delete)], ("a", Delete)),
         (vec![("a", Retain)], ("a", Retain)),
         (vec![("a", Delete)], ("a", Delete)),
-        // Two volumes of one disk: the one that retains it speaks for both, also when it is gone.
+        // Two volumes of one disk: the one that retains it decides, even when it is deleted.
         (vec![("a", Delete), ("b", Retain)], ("b", Retain)),
         (vec![("a", Delete)], ("b", Retain)),
         (vec![("c", Delete)], ("b", Retain)),
-        // Only the volume that said it takes it back.
+        // Only that volume can revoke it.
         (vec![("a", Delete), ("b", Delete)], ("b", Delete)),
         (vec![("a", Delete)], ("a", Delete)),
     ] {
@@ -295,7 +295,7 @@ fn a_change_of_policy_is_recorded_and_retain_outlives_the_volume_that_said_it() 
         *world.volumes() = volumes.iter().map(|(name, policy)| Arc::new(volume(name, &disk, *policy))).collect();
         world.now += MINUTES(10);
         world.observe();
-        assert_eq!(said(&world), (expected.0.to_owned(), expected.1), "after {volumes:?}");
+        assert_eq!(recorded(&world), (expected.0.to_owned(), expected.1), "after {volumes:?}");
     }
 }
 
@@ -345,7 +345,7 @@ fn a_restored_api_server_of_a_small_cluster_is_answered_by_approvals_and_the_cap
             world.sweep.approval_required.clear();
         }
         world.run(HOURS(30));
-        assert_eq!(world.snapshot.records.trips, [], "three of six: the law wants more than three, or all");
+        assert_eq!(world.snapshot.records.trips, [], "three of six: the rule requires more than three, or all");
         assert_eq!(world.deleted.len(), lost, "one a day");
     }
 }

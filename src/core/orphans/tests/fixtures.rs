@@ -52,7 +52,7 @@ pub(crate) fn settings() -> Settings {
     })
 }
 
-/// Tags of what this cluster made for a claim.
+/// Tags of resources that this cluster created for a claim.
 pub(crate) fn tags(claim: &str, uid: &str) -> Tags {
     [(labels::TAG_CLUSTER, "c-1"), (labels::TAG_CLAIM, claim), (labels::TAG_CLAIM_UID, uid)]
         .map(|(k, v)| (Arc::from(k), Arc::from(v)))
@@ -79,7 +79,7 @@ pub(crate) fn nic(name: &str, tags: Tags) -> CloudResource {
     resource(NIC_TYPE, name, tags, ResourceDetail::Nic(detail))
 }
 
-/// A NIC of this cluster whose NodeClaim is gone.
+/// A NIC of this cluster whose NodeClaim is deleted.
 pub(crate) fn gone_nic(name: &str) -> CloudResource {
     nic(name, tags("gone", "uid-gone"))
 }
@@ -117,7 +117,7 @@ pub(crate) fn data_disk(name: &str) -> CloudResource {
     disk(name, Tags::new(), false)
 }
 
-/// A VM of this cluster that nobody wants, with its NIC and OS disk.
+/// An orphaned VM of this cluster, with its NIC and OS disk.
 pub(crate) fn lone_vm(name: &str) -> [CloudResource; 3] {
     let gone = || tags("gone", "uid-gone");
     let (mut machine, mut card, mut boot) =
@@ -257,28 +257,28 @@ pub(crate) struct SweepWorld {
     /// Everything that was decided to be deleted, with the time.
     pub(crate) deleted: Vec<(Timestamp, SweepDelete)>,
     pub(crate) report: Option<SweepReport>,
-    /// Why deletions were called off right before the DELETE.
-    pub(crate) called_off: Vec<DeletionRefusal>,
-    /// What Azure answers to a DELETE, by name.
+    /// Why deletions were aborted right before the DELETE.
+    pub(crate) aborted: Vec<DeletionRefusal>,
+    /// Azure's error for a DELETE, by name.
     pub(crate) refusing: BTreeMap<String, CloudErrorCode>,
-    /// Marks are put on what is listed, and taken off.
+    /// Marks are added to and removed from listed resources.
     pub(crate) tagging: bool,
-    /// Names of what was tried to be deleted.
+    /// Names of attempted deletions.
     pub(crate) tried: Vec<String>,
     /// Records are not written.
     pub(crate) records_lost: bool,
-    /// What Azure truly holds, where a listing lags behind it.
+    /// The actual resources in Azure, where a listing lags.
     pub(crate) truly: Option<Vec<Arc<CloudResource>>>,
 }
 
-/// A world that collects every kind without asking.
+/// A world that collects every kind without approval.
 pub(crate) fn eager_world() -> SweepWorld {
     let mut world = SweepWorld::new();
     world.sweep.approval_required.clear();
     world
 }
 
-/// A world that owns so many resources that the cap is high, where the breaker does not hold and all is approved.
+/// A world with many owned resources, so that the cap is high, with the breaker closed and everything approved.
 pub(crate) fn wide_world() -> SweepWorld {
     let mut world = SweepWorld::new();
     world.settings.deletion_rules = DeletionRules::without_in_tests(&[DeletionRule::Breaker]);
@@ -316,7 +316,7 @@ impl SweepWorld {
             now: start(),
             deleted: Vec::new(),
             report: None,
-            called_off: Vec::new(),
+            aborted: Vec::new(),
             refusing: BTreeMap::new(),
             tagging: false,
             tried: Vec::new(),
@@ -390,7 +390,7 @@ impl SweepWorld {
         });
     }
 
-    /// One pass of the decider; what it records is written.
+    /// One pass of the decider; its records are written.
     pub(crate) fn decide(&mut self) -> Plan {
         self.snapshot.put_sweep(self.sweep.name.clone(), self.sweep.clone());
         let plan = sweep(&self.snapshot, &mut self.memory, &self.settings, self.now);
@@ -409,7 +409,7 @@ impl SweepWorld {
         plan
     }
 
-    /// Runs the script of a deletion against the world as it is, which may differ from what was listed.
+    /// Runs the script of a deletion against the actual world, which may differ from the listing.
     fn execute(&mut self, delete: SweepDelete) {
         let mut script = SweepDeleteScript::new(delete.clone(), &self.settings);
         let mut reply = None;
@@ -419,7 +419,7 @@ impl SweepWorld {
                 Step::Wait(_) => continue,
                 Step::End(report) => {
                     self.memory.record(&report);
-                    return self.called_off.extend(report.abort_reason);
+                    return self.aborted.extend(report.abort_reason);
                 }
             };
             if let Effect::Cloud(CloudRequest::Delete(id, _)) = &effect {
@@ -455,7 +455,7 @@ impl SweepWorld {
         }
     }
 
-    /// Changes the tags of what is listed; a name that Azure refuses is refused here too.
+    /// Changes the tags of listed resources; a name that Azure refuses is refused here too.
     fn tag(&mut self, mut script: MarkScript) {
         let Step::Perform(look) = script.step(None, self.now) else { return };
         let Effect::Cloud(CloudRequest::Get(id)) = *look else { panic!("no look before a mark: {look:?}") };
@@ -528,7 +528,7 @@ impl SweepWorld {
         self.deleted.iter().map(|(_, d)| d.resource.id.name()).collect()
     }
 
-    /// What the last report says of a resource.
+    /// The refusals of a resource in the last report.
     pub(crate) fn refusals(&self, name: &str) -> Vec<DeletionRefusal> {
         let report = self.report.as_ref().unwrap();
         let finding = report.findings.iter().find(|f| f.id.name() == name);

@@ -1,7 +1,7 @@
 //! Tests that known mistakes of other garbage collectors are not repeated.
 //!
 //! Karpenter's collectors on Azure have known weaknesses, W1 to W18. One test for each that concerns ownership, links,
-//! listing or deleting; each says the weakness in our words. W5, W14 and W16 are launching's and lie with it. W18 (one
+//! listing or deleting; each describes the weakness. W5, W14 and W16 concern launching and are tested there. W18 (one
 //! subscription, one node resource group) is a limit of ours too, and documented.
 
 use super::fixtures::*;
@@ -28,10 +28,10 @@ const TWO_HOURS: SignedDuration = SignedDuration::from_hours(2);
 #[test]
 fn w01_the_group_alone_makes_nothing_ours() {
     let mut world = eager_world();
-    let mut theirs = tags("theirs", "uid-theirs");
-    theirs.insert(Arc::from(labels::TAG_CLUSTER), Arc::from("c-2"));
-    theirs.insert(Arc::from(labels::TAG_KARPENTER_NODEPOOL), Arc::from("general"));
-    world.add(vm("aks-theirs", theirs));
+    let mut foreign = tags("foreign", "uid-foreign");
+    foreign.insert(Arc::from(labels::TAG_CLUSTER), Arc::from("c-2"));
+    foreign.insert(Arc::from(labels::TAG_KARPENTER_NODEPOOL), Arc::from("general"));
+    world.add(vm("aks-foreign", foreign));
     world.run(TWO_HOURS);
     assert_eq!(world.deleted_names(), [""; 0]);
 
@@ -49,7 +49,7 @@ fn w01_the_group_alone_makes_nothing_ours() {
     assert_eq!(restored.snapshot.records.trips.len(), 1, "all VMs at once, with their NICs and disks attached");
 }
 
-/// W2: ownership is a search for a word in all tags together, so whoever has the word anywhere is taken for ours.
+/// W2: ownership is a search for a word in all tags together, so any resource with the word in any tag counts as ours.
 #[test]
 fn w02_ownership_is_one_exact_key_with_one_exact_value() {
     let near = [
@@ -69,9 +69,9 @@ fn w02_ownership_is_one_exact_key_with_one_exact_value() {
         assert!(world.refusals("near").contains(&DeletionRefusal::NotOwned), "{tag:?}");
     }
     let mut karpenters = eager_world();
-    karpenters.add(nic("theirs-and-ours", [tag(labels::TAG_KARPENTER_CLUSTER, "c-1")].into()));
+    karpenters.add(nic("of-karpenter", [tag(labels::TAG_KARPENTER_CLUSTER, "c-1")].into()));
     karpenters.run(TWO_HOURS);
-    assert_eq!(karpenters.deleted_names(), ["theirs-and-ours"]);
+    assert_eq!(karpenters.deleted_names(), ["of-karpenter"]);
 }
 
 /// W3: a tag that users may set hides a VM from every listing, so it is never collected.
@@ -117,7 +117,7 @@ fn w04_any_one_link_keeps_in_any_case() {
         world.add(machine);
         world.run(TWO_HOURS);
         assert_eq!(world.deleted_names(), [""; 0], "{how}");
-        assert_eq!(world.called_off, [], "{how}: known from the listing");
+        assert_eq!(world.aborted, [], "{how}: known from the listing");
     }
 }
 
@@ -135,7 +135,7 @@ fn w06_a_claim_without_its_class_still_speaks_and_stops_nothing() {
     assert_eq!(world.deleted_names(), ["leaked"]);
 }
 
-/// W7: the listing lags by minutes, and what it does not show is taken for gone.
+/// W7: the listing lags by minutes, and what is missing from it counts as deleted.
 #[test]
 fn w07_a_listing_that_lags_proves_nothing() {
     let mut world = eager_world();
@@ -144,13 +144,13 @@ fn w07_a_listing_that_lags_proves_nothing() {
     as_nic(&mut truly).vm = Some(group().resource(VM_TYPE, "new"));
     world.truly = Some(vec![Arc::new(truly)]);
     world.run(MINUTES(30));
-    assert_eq!((world.deleted_names(), world.called_off.as_slice()), (vec![], &[DeletionRefusal::SignOfLife][..]));
+    assert_eq!((world.deleted_names(), world.aborted.as_slice()), (vec![], &[DeletionRefusal::SignOfLife][..]));
 
     let mut ghost = eager_world();
     ghost.add(gone_nic("ghost"));
     ghost.truly = Some(Vec::new());
     ghost.run(TWO_HOURS);
-    assert_eq!(ghost.deleted_names(), [""; 0], "listed, and long gone");
+    assert_eq!(ghost.deleted_names(), [""; 0], "listed, but deleted long ago");
     assert_eq!(ghost.snapshot.records.deletions, [], "and the cap is not charged for it");
 
     let mut missing = eager_world();
@@ -163,7 +163,7 @@ fn w07_a_listing_that_lags_proves_nothing() {
 
 /// W8: a VM is deleted first and its Node after it, so pods are never drained.
 #[test]
-fn w08_a_vm_goes_only_when_no_node_is_left_to_drain() {
+fn w08_a_vm_is_deleted_only_when_no_node_is_left_to_drain() {
     for ready in [true, false] {
         let mut world = eager_world();
         world.add_claim("leaked", "uid-leaked");
@@ -178,9 +178,9 @@ fn w08_a_vm_goes_only_when_no_node_is_left_to_drain() {
     }
 }
 
-/// W9: disks and public IPs are looked at by nobody.
+/// W9: disks and public IPs are never checked.
 #[test]
-fn w09_disks_are_collected_and_addresses_told() {
+fn w09_disks_are_collected_and_addresses_reported() {
     let mut world = eager_world();
     world.add(os_disk("leaked-os", tags("gone", "uid-gone")));
     let unused = RelatedDetail::PublicIp { address: Some(Arc::from("20.0.0.1")), used_by: None };
@@ -188,13 +188,13 @@ fn w09_disks_are_collected_and_addresses_told() {
     world.add_related(unused, "Microsoft.Network/publicIPAddresses", "kubernetes-a1", made_for);
     world.run(TWO_HOURS);
     assert_eq!(world.deleted_names(), ["leaked-os"]);
-    let told = &world.report.as_ref().unwrap().report_only;
-    assert_eq!((told.len(), told[0].service.as_deref()), (1, Some("shop/web")));
+    let reported = &world.report.as_ref().unwrap().report_only;
+    assert_eq!((reported.len(), reported[0].service.as_deref()), (1, Some("shop/web")));
 }
 
-/// W10: nothing limits how much is deleted, nothing is only told, no deletion can be looked up.
+/// W10: deletions are not limited, cannot be only reported, and are not recorded.
 #[test]
-fn w10_deletes_are_capped_paced_recorded_with_evidence_and_can_be_only_told() {
+fn w10_deletes_are_capped_rate_limited_recorded_with_evidence_and_can_be_only_reported() {
     let mut world = wide_world();
     for n in 0..30 {
         world.add(gone_nic(&format!("leaked-{n:02}")));
@@ -218,20 +218,20 @@ fn w10_deletes_are_capped_paced_recorded_with_evidence_and_can_be_only_told() {
     let window = MINUTES(1);
     let within = |at| times.iter().filter(|t| **t >= at && **t < at + window).count();
     assert!(times.iter().all(|at| within(*at) <= DELETES_PER_MINUTE));
-    let outlook = &world.report.as_ref().unwrap().summary;
-    assert_eq!((outlook.deletions_in_window, outlook.cap), (20, 20));
-    assert_eq!(outlook.orphans_kept_by_refusal.get(&(ResourceKind::Nic, DeletionRefusal::Cap)), Some(&10));
+    let summary = &world.report.as_ref().unwrap().summary;
+    assert_eq!((summary.deletions_in_window, summary.cap), (20, 20));
+    assert_eq!(summary.orphans_by_refusal.get(&(ResourceKind::Nic, DeletionRefusal::Cap)), Some(&10));
     let recorded = &world.snapshot.records.deletions;
     assert_eq!((recorded.len(), recorded.iter().any(|d| d.evidence.is_empty())), (20, false));
 
-    let mut told = eager_world();
-    told.sweep.mode = SweepMode::Report;
-    told.add(gone_nic("leaked"));
-    told.run(TWO_HOURS);
-    assert_eq!((told.deleted_names(), told.refusals("leaked")), (vec![], vec![DeletionRefusal::Mode]));
+    let mut report_only = eager_world();
+    report_only.sweep.mode = SweepMode::Report;
+    report_only.add(gone_nic("leaked"));
+    report_only.run(TWO_HOURS);
+    assert_eq!((report_only.deleted_names(), report_only.refusals("leaked")), (vec![], vec![DeletionRefusal::Mode]));
 }
 
-/// W11: the age is that of the resource by two clocks; a resource without one never goes, one with a wrong one goes
+/// W11: the age is that of the resource by two clocks; a resource without one is never deleted, one with a wrong one
 /// at once.
 #[test]
 fn w11_age_is_counted_by_our_own_sightings_whatever_azure_says_of_creation() {
@@ -261,7 +261,7 @@ fn w11_age_is_counted_by_our_own_sightings_whatever_azure_says_of_creation() {
     assert_eq!(world.deleted.first().map(|d| d.0), Some(start() + MINUTES(90)));
 }
 
-/// W12: a NIC that cannot be deleted is passed over without a word, and the run counts as a success.
+/// W12: a NIC that cannot be deleted is skipped silently, and the run counts as a success.
 #[test]
 fn w12_a_delete_that_always_fails_is_tried_less_often_and_keeps_no_other_waiting() {
     for code in [CloudErrorCode::Invalid, CloudErrorCode::Unavailable, CloudErrorCode::Conflict, CloudErrorCode::InUse]
@@ -280,20 +280,20 @@ fn w12_a_delete_that_always_fails_is_tried_less_often_and_keeps_no_other_waiting
         assert!((1..=most).contains(&tries), "{code:?}: {tries} tries in 6 h");
         let records = world.snapshot.records.deletions.iter().filter(|d| d.id.name() == "a-stuck").count();
         assert_eq!(records, 1, "one incarnation, one record");
-        let told = world.snapshot.records.deletions.iter().find(|d| d.id.name() == "a-stuck");
-        assert_eq!(told.unwrap().refused.is_some(), !unknown, "{code:?}: why Azure refused is written down");
+        let record = world.snapshot.records.deletions.iter().find(|d| d.id.name() == "a-stuck");
+        assert_eq!(record.unwrap().refused.is_some(), !unknown, "{code:?}: Azure's refusal is recorded");
         world.refusing.clear();
         world.run(HOURS(30));
         let order = if unknown { ["a-stuck", "b-leaked"] } else { ["b-leaked", "a-stuck"] };
-        assert_eq!(world.deleted_names(), order, "{code:?}: it goes once Azure lets it");
+        assert_eq!(world.deleted_names(), order, "{code:?}: it is deleted once Azure allows it");
     }
 }
 
 /// W13: a page that answers 404 or 403 makes the listing shorter, and what is missing counts as gone.
 #[test]
 fn w13_a_listing_that_is_not_whole_is_no_listing() {
-    fn fail(what: &str) -> ListFailure {
-        ListFailure::new(what, "404 on page 2")
+    fn fail(kind: &str) -> ListFailure {
+        ListFailure::new(kind, "404 on page 2")
     }
     type Breaks = fn(&mut Inventory);
     let failures: [(&str, Breaks); 8] = [
@@ -306,22 +306,22 @@ fn w13_a_listing_that_is_not_whole_is_no_listing() {
         ("attachments", |i| i.attachments = Err(fail("attachments"))),
         ("disk uses", |i| i.disk_uses = Err(fail("disk uses"))),
     ];
-    for (what, fail) in failures {
+    for (kind, fail) in failures {
         let mut world = eager_world();
         world.add(gone_nic("leaked"));
         world.run(MINUTES(20));
         fail(&mut world.inventory);
         world.now += MINUTES(10);
         world.run(TWO_HOURS);
-        assert_eq!(world.deleted_names(), [""; 0], "{what}");
+        assert_eq!(world.deleted_names(), [""; 0], "{kind}");
         let report = world.report.as_ref().unwrap();
-        assert!(report.halted.as_ref().unwrap().contains("404 on page 2"), "{what}");
-        let known = report.totals.keys().any(|(_, standing)| *standing != Classification::Unknown);
-        assert!(!known && report.discrepancies.is_empty(), "{what}");
+        assert!(report.halted.as_ref().unwrap().contains("404 on page 2"), "{kind}");
+        let known = report.totals.keys().any(|(_, classification)| *classification != Classification::Unknown);
+        assert!(!known && report.discrepancies.is_empty(), "{kind}");
     }
 }
 
-/// W15: what was made for a NodeClaim without a NodePool lacks the NodePool's tag, and is never found.
+/// W15: resources of a NodeClaim without a NodePool lack the NodePool's tag, and are never found.
 #[test]
 fn w15_leaks_of_standalone_claims_are_found() {
     let mut world = eager_world();
@@ -346,7 +346,7 @@ fn w17_spelling_protects_nothing_less() {
     loud.incarnation = Arc::clone(&cloud[at].incarnation);
     cloud[at] = Arc::new(loud);
     world.run(TWO_HOURS);
-    assert_eq!((world.deleted_names(), world.called_off.as_slice()), (vec![], &[][..]), "not even tried");
+    assert_eq!((world.deleted_names(), world.aborted.as_slice()), (vec![], &[][..]), "not even tried");
 }
 
 /// Untagged, attached, claimed, retained, replicated, exported, shared: all in one cluster, for weeks, everything
@@ -356,7 +356,7 @@ fn the_negative_list_is_never_touched() {
     let mut world = eager_world();
     world.sweep.minimum_age = ResourceKind::ALL.map(|kind| (kind, SignedDuration::ZERO)).into();
     add_negative_list(&mut world);
-    // So that there is room in the cap, and something that may go: the list is not kept by a breaker or a cap.
+    // Owned claims raise the cap and keep the breaker closed, so neither protects the list.
     (10..60).for_each(|n| world.add_claim(&format!("live-{n}"), &format!("uid-{n}")));
     world.add(gone_nic("leaked"));
     let before: Vec<_> = world.inventory.resources.clone().unwrap();
@@ -371,8 +371,8 @@ fn the_negative_list_is_never_touched() {
     }
     assert_eq!(world.snapshot.records.trips, [], "the breaker has not helped");
     assert_eq!(world.deleted_names(), ["leaked"]);
-    let told = report_only_findings(&world.inventory);
-    assert!(told.iter().all(|t| t.usage != IpUsage::Unused), "{told:?}");
+    let findings = report_only_findings(&world.inventory);
+    assert!(findings.iter().all(|f| f.usage != IpUsage::Unused), "{findings:?}");
 }
 
 /// The other two: the group of another cluster, and an API server that lost everything.

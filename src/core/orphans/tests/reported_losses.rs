@@ -1,38 +1,38 @@
 //! Tests of losses that users of other tools reported.
 //!
-//! One test for each failure that users of AKS, Karpenter and clean-up tools reported of NICs, VMs, disks, addresses and
-//! accidental deletes, as far as it is a question of links, listings and deleting. Named after what went wrong.
+//! One test for each failure that users of AKS, Karpenter and clean-up tools reported of NICs, VMs, disks, addresses
+//! and accidental deletes, as far as it is a question of links, listings and deleting. Named after what went wrong.
 //!
 //! | what users lost | test here, or elsewhere |
 //! |---|---|
 //! | NICs of failed launches, most of them for quota | `failed_launches_leave_no_nics`; `lifecycle::tests::launch` |
-//! | a NIC that is reserved for another VM for 180 s | `a_nic_reserved_for_another_vm_goes_after_the_reservation` |
-//! | the Node goes, NIC and disk stay | `vm_nic_and_disk_of_a_gone_claim_all_go` |
-//! | hundreds of NICs after a scale test | `all_leaked_nics_are_gone_in_the_end` |
+//! | a NIC that is reserved for another VM for 180 s | `a_nic_reserved_for_another_vm_is_deleted_after_the_reservation` |
+//! | the Node is deleted, NIC and disk remain | `vm_nic_and_disk_of_a_deleted_claim_are_all_deleted` |
+//! | hundreds of NICs after a scale test | `all_leaked_nics_are_deleted_in_the_end` |
 //! | NICs without the tag that a clean-up looks for | `a_nic_without_the_nodepools_tag_is_found` |
 //! | orphaned NICs in the backend pool of a load balancer | `an_orphaned_nic_leaves_the_backend_pool_with_its_deletion` |
 //! | a new NIC that the list does not show | `a_nic_that_the_listing_showed_late_is_found_late` |
-//! | leaks and deletes that burn the API's quota | `pace::tests` |
-//! | a full subnet, and nobody knows why | `leaked_addresses_are_counted`; the order: `conduct` |
-//! | a VM that comes up after its launch failed | `a_vm_that_comes_up_after_its_launch_failed_is_looked_at_again` |
-//! | a Node that is `Unknown` for ever | `a_node_left_unknown_for_ever_is_told` |
-//! | a Machine and a NodeClaim that keep each other | `a_machine_and_a_claim_that_keep_each_other_alive_are_told` |
-//! | a NodeClaim that hangs on its finalizer | `a_claim_that_hangs_on_its_finalizer_is_told_and_keeps_it` |
-//! | NodeClaims without a VM, Nodes without a NodeClaim | `an_orphaned_claim_is_told`, `a_node_without_a_claim_is_told` |
-//! | VMs that run, cost and never join | `a_vm_that_never_joins_is_told` |
-//! | spot VMs left stopped | `a_stopped_vm_that_nobody_wants_goes` |
-//! | nodes that outlive what asked for them, and are billed | `w15_leaks_of_standalone_claims_are_found` |
-//! | a detached disk of a volume taken for an orphan | `a_detached_disk_of_a_volume_is_no_orphan`, `a_disk_that_a_pod_uses_without_a_volume_is_kept` |
-//! | disks of which nobody knows what they were for | `a_disk_with_nobody_managing_it_says_which_claim_it_was_made_for` |
+//! | leaks and deletes that burn the API's quota | `sweep::rate_limiter` |
+//! | a full subnet of unknown cause | `leaked_addresses_are_counted`; the order: `execution` |
+//! | a VM that comes up after its launch failed | `a_vm_that_starts_after_its_launch_failed_is_checked_again` |
+//! | a Node that is `Unknown` for ever | `a_node_left_unknown_for_ever_is_reported` |
+//! | a Machine and a NodeClaim that keep each other | `a_machine_and_a_claim_that_keep_each_other_alive_are_reported` |
+//! | a NodeClaim stuck on its finalizer | `a_claim_stuck_on_its_finalizer_is_reported_and_keeps_it` |
+//! | NodeClaims without a VM, Nodes without a NodeClaim | `an_orphaned_claim_is_reported`, `a_node_without_a_claim_is_reported` |
+//! | VMs that run, cost and never join | `a_vm_that_never_joins_is_reported` |
+//! | spot VMs left stopped | `an_orphaned_stopped_vm_is_deleted` |
+//! | nodes that outlive their NodeClaim, and are billed | `w15_leaks_of_standalone_claims_are_found` |
+//! | a detached disk of a volume taken for an orphan | `a_detached_disk_of_a_volume_is_no_orphan`, `a_disk_that_a_pod_uses_without_a_volume_is_not_deleted` |
+//! | disks of unknown purpose | `an_unmanaged_disk_names_the_claim_it_was_created_for` |
 //! | a disk that its driver leaves behind | `a_disk_left_behind_by_its_driver_is_collected_after_a_week` |
-//! | an OS disk that keeps a name taken | `the_os_disk_of_a_failed_vm_goes_so_that_its_name_is_free` |
+//! | an OS disk that keeps a name taken | `the_os_disk_of_a_failed_vm_is_deleted_so_that_its_name_is_free` |
 //! | replicas and exports taken for orphans | `site_recovery_and_exports_are_no_orphans` |
-//! | addresses and frontends that outlive their Service | `addresses_that_outlive_their_service_are_told_with_the_service` |
-//! | the node resource group deleted by mistake | `nothing_is_deleted_but_single_vms_nics_and_disks`, `a_group_that_is_gone_is_no_empty_group` |
-//! | things in use deleted | `what_is_in_use_by_azures_word_is_kept_though_no_object_names_it`; `doubts` for what goes with a VM |
-//! | locks, lockdown | `a_lock_ends_the_try_and_not_the_sweep`; `conduct` |
+//! | addresses and frontends that outlive their Service | `addresses_that_outlive_their_service_are_reported_with_the_service` |
+//! | the node resource group deleted by mistake | `nothing_is_deleted_but_single_vms_nics_and_disks`, `a_deleted_group_is_not_an_empty_group` |
+//! | things in use deleted | `a_resource_in_use_by_azures_state_is_not_deleted_though_no_object_names_it`; `unproven` for parts of a VM |
+//! | locks, lockdown | `a_lock_ends_the_try_and_not_the_sweep`; `execution` |
 //! | partial results taken for all there is | `a_shorter_list_that_claims_to_be_whole_trips_the_breaker`, `w13_a_listing_that_is_not_whole_is_no_listing` |
-//! | lists that show what is gone, for hours | `what_the_list_still_shows_long_after_its_deletion_costs_nothing` |
+//! | listings that show deleted resources for hours | `a_deleted_resource_that_is_still_listed_does_not_count` |
 
 use super::fixtures::*;
 use crate::model::azure::cloud::{CloudResource, DiskState, ProvisioningState, ResourceKind, Tags};
@@ -58,18 +58,18 @@ fn wrong(world: &SweepWorld) -> Vec<(DiscrepancyKind, String)> {
     found.iter().map(|d| (d.kind, text(d))).collect()
 }
 
-/// A day later, everything settled: what was launched is a day old.
+/// A day later: launched resources are a day old.
 fn a_day_later(world: &mut SweepWorld) {
     world.now += HOURS(24);
     world.inventory.finished_at = world.now;
 }
 
-/// Marks a claim of the world as launched, and joined if so asked.
+/// Marks a claim of the world as launched, and optionally as joined.
 fn launched(world: &mut SweepWorld, name: &str, joined: bool) {
     let at = start();
     let claims = world.claims();
-    let place = claims.iter().position(|c| c.name.as_str() == name).unwrap();
-    let claim = Arc::make_mut(&mut claims[place]);
+    let index = claims.iter().position(|c| c.name.as_str() == name).unwrap();
+    let claim = Arc::make_mut(&mut claims[index]);
     claim.status.launched = Some(at);
     claim.status.registered = joined.then_some(at);
     claim.status.provider_id = Some(ProviderId::of_vm(&vm_of(name)));
@@ -92,7 +92,7 @@ fn failed_launches_leave_no_nics() {
 }
 
 #[test]
-fn a_nic_reserved_for_another_vm_goes_after_the_reservation() {
+fn a_nic_reserved_for_another_vm_is_deleted_after_the_reservation() {
     let mut world = eager_world();
     world.add(gone_nic("reserved"));
     world.refusing.insert("reserved".to_owned(), CloudErrorCode::NicReserved);
@@ -105,7 +105,7 @@ fn a_nic_reserved_for_another_vm_goes_after_the_reservation() {
 }
 
 #[test]
-fn vm_nic_and_disk_of_a_gone_claim_all_go() {
+fn vm_nic_and_disk_of_a_deleted_claim_are_all_deleted() {
     let mut world = eager_world();
     (10..40).for_each(|n| world.add_claim(&format!("live-{n}"), &format!("uid-{n}")));
     for leaked in
@@ -119,7 +119,7 @@ fn vm_nic_and_disk_of_a_gone_claim_all_go() {
 }
 
 #[test]
-fn all_leaked_nics_are_gone_in_the_end() {
+fn all_leaked_nics_are_deleted_in_the_end() {
     let mut world = eager_world();
     (10..80).for_each(|n| world.add_claim(&format!("live-{n}"), &format!("uid-{n}")));
     (0..7).for_each(|n| world.add(gone_nic(&format!("leaked-{n}"))));
@@ -144,8 +144,8 @@ fn an_orphaned_nic_leaves_the_backend_pool_with_its_deletion() {
     world.add_related(role, "Microsoft.Network/loadBalancers", "kubernetes/frontendIPConfigurations/a1", Tags::new());
     world.run(HOURS(2));
     assert_eq!(world.deleted_names(), ["in-pool"], "traffic to it is lost: a pool is no sign of life");
-    let told = &world.report.as_ref().unwrap().report_only;
-    assert!(told.is_empty(), "and the frontend is in use: {told:?}");
+    let reported = &world.report.as_ref().unwrap().report_only;
+    assert!(reported.is_empty(), "and the frontend is in use: {reported:?}");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn leaked_addresses_are_counted() {
 // VMs, Machines, NodeClaims and Nodes that are out of step.
 
 #[test]
-fn a_vm_that_comes_up_after_its_launch_failed_is_looked_at_again() {
+fn a_vm_that_starts_after_its_launch_failed_is_checked_again() {
     let mut world = eager_world();
     world.add(vm("aks-late", tags("late", "uid-late")));
     world.run(MINUTES(20));
@@ -181,14 +181,14 @@ fn a_vm_that_comes_up_after_its_launch_failed_is_looked_at_again() {
     world.observe_without_apply();
     world.nodes().push(Arc::new(node("aks-late", &vm_of("late"))));
     world.pass();
-    assert_eq!(world.called_off, [DeletionRefusal::SignOfLife], "by the last look, before it is deleted with its pods");
+    assert_eq!(world.aborted, [DeletionRefusal::SignOfLife], "by the last look, before it is deleted with its pods");
     world.observe();
     world.run(HOURS(2));
     assert_eq!(world.deleted_names(), [""; 0]);
 }
 
 #[test]
-fn a_node_left_unknown_for_ever_is_told() {
+fn a_node_left_unknown_for_ever_is_reported() {
     let mut world = eager_world();
     let mut left = node("aks-left", &vm_of("left"));
     left.ready = false;
@@ -200,7 +200,7 @@ fn a_node_left_unknown_for_ever_is_told() {
     assert_eq!(wrong.len(), 1);
 }
 
-/// Adds the Machine of a claim, with a VM or the id of one that is gone.
+/// Adds the Machine of a claim, with a VM or the id of a deleted one.
 fn add_machine(world: &mut SweepWorld, claim: &str, vm: &ArmId) {
     let tag = (Arc::from(labels::TAG_MACHINE_CLAIM), Arc::from(claim));
     let role = RelatedDetail::AksMachine { vm: Some(vm.clone()), state: ProvisioningState::Succeeded };
@@ -209,7 +209,7 @@ fn add_machine(world: &mut SweepWorld, claim: &str, vm: &ArmId) {
 }
 
 #[test]
-fn a_machine_and_a_claim_that_keep_each_other_alive_are_told() {
+fn a_machine_and_a_claim_that_keep_each_other_alive_are_reported() {
     let mut world = eager_world();
     let vm = group().resource(VM_TYPE, "aks-nap-live-1-12345678-vm");
     launched(&mut world, "live-1", true);
@@ -226,7 +226,7 @@ fn a_machine_and_a_claim_that_keep_each_other_alive_are_told() {
 }
 
 #[test]
-fn a_claim_that_hangs_on_its_finalizer_is_told_and_keeps_it() {
+fn a_claim_stuck_on_its_finalizer_is_reported_and_keeps_it() {
     let mut world = eager_world();
     launched(&mut world, "live-1", true);
     lose_vm(&mut world, "live-1");
@@ -246,7 +246,7 @@ fn a_claim_that_hangs_on_its_finalizer_is_told_and_keeps_it() {
 }
 
 #[test]
-fn an_orphaned_claim_is_told() {
+fn an_orphaned_claim_is_reported() {
     let mut world = eager_world();
     launched(&mut world, "live-2", true);
     lose_vm(&mut world, "live-2");
@@ -257,7 +257,7 @@ fn an_orphaned_claim_is_told() {
 }
 
 #[test]
-fn a_node_without_a_claim_is_told() {
+fn a_node_without_a_claim_is_reported() {
     let mut world = eager_world();
     let mut lost = node("aks-lost", &vm_of("lost"));
     lost.labels = [(Arc::from(labels::NODEPOOL), Arc::from("general"))].into();
@@ -268,7 +268,7 @@ fn a_node_without_a_claim_is_told() {
 }
 
 #[test]
-fn a_vm_that_never_joins_is_told() {
+fn a_vm_that_never_joins_is_reported() {
     let mut world = eager_world();
     launched(&mut world, "live-3", false);
     world.nodes().retain(|n| n.name.as_str() != "aks-live-3");
@@ -279,10 +279,10 @@ fn a_vm_that_never_joins_is_told() {
 }
 
 #[test]
-fn a_stopped_vm_that_nobody_wants_goes() {
+fn an_orphaned_stopped_vm_is_deleted() {
     let mut world = eager_world();
     let [machine, card, mut boot] = lone_vm("stopped");
-    // What a disk of a VM says that is deallocated.
+    // The state of the disk of a deallocated VM.
     as_disk(&mut boot).state = DiskState::Reserved;
     [machine, card, boot].into_iter().for_each(|resource| world.add(resource));
     world.run(HOURS(2));
@@ -312,7 +312,7 @@ fn csi_disk(name: &str) -> CloudResource {
     disk
 }
 
-fn standing(world: &mut SweepWorld, name: &str) -> (Classification, String) {
+fn finding_of(world: &mut SweepWorld, name: &str) -> (Classification, String) {
     let case = SweepContext {
         inventory: &world.inventory,
         records: &world.snapshot.records,
@@ -341,25 +341,25 @@ fn a_detached_disk_of_a_volume_is_no_orphan() {
     world.add(disk);
     world.run(HOURS(24 * 9));
     assert_eq!(world.deleted_names(), [""; 0]);
-    let (standing, evidence) = standing(&mut world, "pvc-1");
-    assert_eq!(standing, Classification::Protected);
+    let (classification, evidence) = finding_of(&mut world, "pvc-1");
+    assert_eq!(classification, Classification::Protected);
     assert!(evidence.contains("PersistentVolumeClaim shop/data → PersistentVolume pvc-1"), "{evidence}");
 }
 
 #[test]
-fn a_disk_with_nobody_managing_it_says_which_claim_it_was_made_for() {
+fn an_unmanaged_disk_names_the_claim_it_was_created_for() {
     let mut world = eager_world();
     let disk = csi_disk("kubernetes-dynamic-pvc-1");
     world.add(disk.clone());
     world.had_volume("pv-1", &disk, ReclaimPolicy::Delete);
     world.run(HOURS(24));
-    let (suspect, evidence) = standing(&mut world, "kubernetes-dynamic-pvc-1");
+    let (suspect, evidence) = finding_of(&mut world, "kubernetes-dynamic-pvc-1");
     assert_eq!(suspect, Classification::Suspect);
     assert!(evidence.contains("created for PersistentVolumeClaim shop/data"), "{evidence}");
 }
 
 #[test]
-fn a_disk_that_a_pod_uses_without_a_volume_is_kept() {
+fn a_disk_that_a_pod_uses_without_a_volume_is_not_deleted() {
     let mut world = eager_world();
     let disk = csi_disk("inline");
     world.had_volume("pv-i", &disk, ReclaimPolicy::Delete);
@@ -382,7 +382,7 @@ fn a_disk_left_behind_by_its_driver_is_collected_after_a_week() {
 }
 
 #[test]
-fn the_os_disk_of_a_failed_vm_goes_so_that_its_name_is_free() {
+fn the_os_disk_of_a_failed_vm_is_deleted_so_that_its_name_is_free() {
     let mut world = eager_world();
     world.add(os_disk("aks-gone", tags("gone", "uid-gone")));
     world.run(HOURS(2));
@@ -399,14 +399,14 @@ fn site_recovery_and_exports_are_no_orphans() {
         world.add(disk);
         world.run(HOURS(24 * 9));
         assert_eq!(world.deleted_names(), [""; 0], "{name}");
-        assert_eq!(standing(&mut world, name).0, Classification::Protected);
+        assert_eq!(finding_of(&mut world, name).0, Classification::Protected);
     }
 }
 
 // Public IPs and frontends.
 
 #[test]
-fn addresses_that_outlive_their_service_are_told_with_the_service() {
+fn addresses_that_outlive_their_service_are_reported_with_the_service() {
     let mut world = eager_world();
     let service = || Tags::from([(Arc::from(labels::TAG_SERVICE), Arc::from("shop/web"))]);
     let ips = "Microsoft.Network/publicIPAddresses";
@@ -427,8 +427,8 @@ fn addresses_that_outlive_their_service_are_told_with_the_service() {
     world.add_related(role, front, "kubernetes/frontendIPConfigurations/a1", Tags::new());
     let gateway = group().resource("Microsoft.Network/natGateways", "nat");
     world.add_related(RelatedDetail::PublicIp { address: None, used_by: Some(gateway) }, ips, "nat", Tags::new());
-    let told = report_only_findings(&world.inventory);
-    let short: Vec<_> = told.iter().map(|t| (t.id.name(), t.usage, t.service.as_deref())).collect();
+    let findings = report_only_findings(&world.inventory);
+    let short: Vec<_> = findings.iter().map(|t| (t.id.name(), t.usage, t.service.as_deref())).collect();
     let web = Some("shop/web");
     assert_eq!(
         short,
@@ -457,23 +457,23 @@ fn nothing_is_deleted_but_single_vms_nics_and_disks() {
 }
 
 #[test]
-fn a_group_that_is_gone_is_no_empty_group() {
+fn a_deleted_group_is_not_an_empty_group() {
     let mut world = eager_world();
     world.add(gone_nic("leaked"));
     world.run(MINUTES(20));
     let before = world.snapshot.records.clone();
-    let gone = || crate::model::azure::inventory::ListFailure::new("group", "404");
-    world.inventory.group_managed_by = Err(gone());
-    world.inventory.resources = Err(gone());
+    let not_found = || crate::model::azure::inventory::ListFailure::new("group", "404");
+    world.inventory.group_managed_by = Err(not_found());
+    world.inventory.resources = Err(not_found());
     world.now += MINUTES(10);
     world.run(HOURS(24));
     assert_eq!(world.deleted_names(), [""; 0]);
-    assert_eq!(world.snapshot.records, before, "nothing is forgotten of what was there");
+    assert_eq!(world.snapshot.records, before, "the records are retained");
     assert!(world.report.as_ref().unwrap().halted.is_some());
 }
 
 #[test]
-fn what_is_in_use_by_azures_word_is_kept_though_no_object_names_it() {
+fn a_resource_in_use_by_azures_state_is_not_deleted_though_no_object_names_it() {
     let mut world = eager_world();
     let mut card = gone_nic("in-use");
     as_nic(&mut card).vm = Some(group().resource(VM_TYPE, "unlisted"));
@@ -507,7 +507,7 @@ fn a_shorter_list_that_claims_to_be_whole_trips_the_breaker() {
 }
 
 #[test]
-fn what_the_list_still_shows_long_after_its_deletion_costs_nothing() {
+fn a_deleted_resource_that_is_still_listed_does_not_count() {
     let mut world = eager_world();
     world.add(gone_nic("ghost"));
     world.truly = Some(Vec::new());
@@ -519,7 +519,7 @@ fn what_the_list_still_shows_long_after_its_deletion_costs_nothing() {
 // The rest of the graph.
 
 #[test]
-fn machines_instances_and_snapshots_keep_what_they_link_to() {
+fn machines_instances_and_snapshots_protect_resources_they_refer_to() {
     type Link = fn(&mut SweepWorld, &CloudResource);
     let name = "aks-nap-m1-12345678-vm";
     let cases: [(Link, Classification); 5] = [
@@ -553,7 +553,7 @@ fn machines_instances_and_snapshots_keep_what_they_link_to() {
         world.add(resource);
         world.run(HOURS(24));
         assert_eq!(world.deleted_names(), [""; 0], "case {n}");
-        let (found, evidence) = standing(&mut world, name);
+        let (found, evidence) = finding_of(&mut world, name);
         assert_eq!(found, expected, "case {n}: {evidence}");
     }
     let mut finished = eager_world();
@@ -569,16 +569,16 @@ fn machines_instances_and_snapshots_keep_what_they_link_to() {
 fn evidence_tells_the_chain_from_the_claim_to_the_resource() {
     let mut world = eager_world();
     launched(&mut world, "live-1", true);
-    let (owned, evidence) = standing(&mut world, "aks-live-1");
+    let (owned, evidence) = finding_of(&mut world, "aks-live-1");
     assert_eq!(owned, Classification::Owned);
     assert!(evidence.contains("NodeClaim live-1, by its UID in a tag → Node aks-live-1"), "{evidence}");
     world.claims().push(Arc::new(claim("young", "uid-young")));
     world.add(nic("aks-young", tags("young", "uid-young")));
-    let (in_flight, evidence) = standing(&mut world, "aks-young");
+    let (in_flight, evidence) = finding_of(&mut world, "aks-young");
     assert_eq!(in_flight, Classification::InFlight, "{evidence}");
     world.sweep.exclusions.push(crate::model::orphans::sweep::Exclusion::Name(Arc::from("spare")));
     world.add(gone_nic("spare"));
-    let (spared, evidence) = standing(&mut world, "spare");
+    let (spared, evidence) = finding_of(&mut world, "spare");
     assert_eq!(spared, Classification::Protected);
     assert!(evidence.contains("excluded by name spare"), "{evidence}");
 }

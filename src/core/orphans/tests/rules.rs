@@ -1,4 +1,4 @@
-//! Tests of the deletion rules: what must be kept, what must be deleted, and when.
+//! Tests of the deletion rules: what must not be deleted, what must be, and when.
 
 use super::fixtures::*;
 use crate::model::azure::cloud::{CloudResource, DiskState, ResourceKind, Tags};
@@ -64,7 +64,7 @@ fn age_alone_is_not_enough_and_times_count_only_ten_minutes_apart() {
 }
 
 #[test]
-fn no_setting_goes_below_ten_minutes() {
+fn no_setting_is_below_ten_minutes() {
     let mut world = SweepWorld::new();
     world.sweep.minimum_age = [(ResourceKind::Nic, SignedDuration::ZERO)].into();
     world.settings.deletion_rules = DeletionRules::all();
@@ -74,7 +74,7 @@ fn no_setting_goes_below_ten_minutes() {
 }
 
 #[test]
-fn a_sign_of_life_starts_the_count_anew() {
+fn a_sign_of_life_restarts_the_sighting() {
     let mut world = SweepWorld::new();
     world.add(gone_nic("leaked"));
     world.run(MINUTES(20));
@@ -93,13 +93,13 @@ fn a_true_orphan_disk_is_collected_after_a_week_and_an_approval() {
     let disk = data_disk("pvc-1");
     world.add(disk.clone());
     world.had_volume("pv-1", &disk, ReclaimPolicy::Delete);
-    let gone = world.now;
+    let deleted_at = world.now;
     world.run(HOURS(7 * 24));
     assert_eq!(world.refusals("pvc-1"), [DeletionRefusal::Approval]);
     world.approve(&disk);
     world.pass();
     assert_eq!(world.deleted_names(), ["pvc-1"]);
-    assert!(world.deleted[0].0 >= gone + HOURS(7 * 24));
+    assert!(world.deleted[0].0 >= deleted_at + HOURS(7 * 24));
     assert_eq!(world.deleted[0].1.volume, Some(ObjectName::new("pv-1").unwrap()));
 }
 
@@ -119,12 +119,12 @@ fn a_disk_that_was_detached_lately_is_too_young() {
 
 /// Adds something to a world.
 type Stage = fn(&mut SweepWorld);
-/// The name of what is added, how, and why it is kept.
-type Keep = (&'static str, Stage, &'static [DeletionRefusal]);
+/// The name of an added resource, its setup, and why it is not deleted.
+type Protected = (&'static str, Stage, &'static [DeletionRefusal]);
 /// Clauses that together keep something, its name, and how it is added.
 type Needed = (&'static [DeletionRule], &'static str, Stage);
 
-const KEPT: [Keep; 19] = [
+const PROTECTED: [Protected; 19] = [
     ("untagged", |w| w.add(os_disk("untagged", Tags::new())), &[DeletionRefusal::NotOwned]),
     (
         "other-cluster",
@@ -295,14 +295,14 @@ const KEPT: [Keep; 19] = [
 ];
 
 #[test]
-fn what_must_be_kept_is_kept_for_ever_with_its_reason() {
-    for (name, add, reasons) in KEPT {
+fn protected_resources_are_never_deleted_and_have_a_reason() {
+    for (name, add, reasons) in PROTECTED {
         let mut world = SweepWorld::new();
         add(&mut world);
         over_nine_days(&mut world);
         assert_eq!(world.deleted_names(), [""; 0], "{name}");
         assert_eq!(world.refusals(name), reasons, "{name}");
-        assert_eq!(world.called_off, [], "{name}: known from the listing, not from the last look");
+        assert_eq!(world.aborted, [], "{name}: known from the listing, not from the last look");
     }
 }
 
@@ -373,8 +373,8 @@ fn the_breaker_holds_until_git_clears_it_and_not_by_a_future_time() {
     assert!(world.snapshot.records.trips.is_empty());
 }
 
-/// A scale-down: all claims but the first were seen being deleted, or vanish at once. `upstream` is what managed NAP
-/// makes, without our tags. Gives the number of trips.
+/// A scale-down: all claims but the first were seen being deleted, or vanish at once. `upstream` are resources of
+/// managed NAP, without our tags. Returns the number of trips.
 fn trips_of_a_scale_down(upstream: bool, seen_deleting: bool) -> usize {
     let mut world = SweepWorld::new();
     for n in 4..=8 {
@@ -382,9 +382,9 @@ fn trips_of_a_scale_down(upstream: bool, seen_deleting: bool) -> usize {
     }
     if upstream {
         for resource in world.inventory.resources.as_mut().unwrap() {
-            let mut theirs = (**resource).clone();
-            theirs.tags = [(Arc::from(labels::TAG_KARPENTER_CLUSTER), Arc::from("c-1"))].into();
-            *resource = Arc::new(theirs);
+            let mut upstream = (**resource).clone();
+            upstream.tags = [(Arc::from(labels::TAG_KARPENTER_CLUSTER), Arc::from("c-1"))].into();
+            *resource = Arc::new(upstream);
         }
     }
     world.observe();
@@ -422,11 +422,11 @@ fn records_that_cannot_be_written_halt_the_sweep_and_its_status_says_so() {
     assert_eq!(halted(&world), None, "one write that fails is tried again");
     world.now += MINUTES(5);
     world.pass();
-    let why = halted(&world).unwrap();
-    assert!(why.contains("OrphanRecords could not be written since 2026-03-02T00:30:00Z"), "{why}");
+    let reason = halted(&world).unwrap();
+    assert!(reason.contains("OrphanRecords could not be written since 2026-03-02T00:30:00Z"), "{reason}");
     world.run(HOURS(2));
-    assert_eq!(halted(&world), Some(why), "the status is not written anew for every inventory's own time");
-    assert_eq!(world.tried, [""; 0], "what is not recorded is not collected, however old it is");
+    assert_eq!(halted(&world), Some(reason), "the status is not rewritten for the time of every inventory");
+    assert_eq!(world.tried, [""; 0], "unrecorded orphans are not collected, whatever their age");
     world.records_lost = false;
     world.run(MINUTES(20));
     assert_eq!((halted(&world), world.deleted_names()), (None, vec!["leaked"]));
@@ -514,7 +514,7 @@ fn only_collect_collects_and_mark_marks_once() {
         world.observe();
         assert_eq!(marks(&world.decide()), 0);
         let sighting = world.snapshot.records.sightings.values().next().unwrap();
-        assert_eq!(sighting.first_seen, start(), "our own mark starts nothing anew");
+        assert_eq!(sighting.first_seen, start(), "our own mark restarts nothing");
     }
 }
 
@@ -553,7 +553,7 @@ fn beside_managed_nap_vms_are_never_deleted() {
 }
 
 #[test]
-fn another_incarnation_under_the_same_name_starts_anew() {
+fn another_incarnation_under_the_same_name_restarts() {
     let mut world = SweepWorld::new();
     world.add(gone_nic("leaked"));
     world.run(MINUTES(20));
@@ -567,7 +567,7 @@ fn another_incarnation_under_the_same_name_starts_anew() {
 }
 
 #[test]
-fn what_comes_alive_after_the_listing_is_kept_by_the_last_look() {
+fn a_sign_of_life_after_the_listing_aborts_the_deletion() {
     let changes: [(Stage, DeletionRefusal); 3] = [
         (|w| w.claims().push(Arc::new(claim("gone", "reborn"))), DeletionRefusal::SignOfLife),
         (
@@ -595,31 +595,30 @@ fn what_comes_alive_after_the_listing_is_kept_by_the_last_look() {
         world.observe_without_apply();
         change(&mut world);
         world.pass();
-        assert_eq!(world.called_off, [refusal]);
+        assert_eq!(world.aborted, [refusal]);
         assert_eq!(world.deleted_names(), [""; 0]);
         assert!(world.snapshot.records.deletions.is_empty());
     }
 }
 
-/// Every clause of the law, alone or with those that mask it, and a case in which it alone stands between a resource
-/// and its deletion.
+/// Every clause, alone or with those that mask it, and a case in which it alone prevents a deletion.
 #[test]
 fn every_clause_is_needed() {
     use crate::model::settings::DeletionRule::*;
-    let kept = |name: &str| KEPT.iter().find(|(n, ..)| *n == name).unwrap().1;
+    let stage_of = |name: &str| PROTECTED.iter().find(|(n, ..)| *n == name).unwrap().1;
     let table: [Needed; 14] = [
-        (&[OwnedByTag], "untagged", kept("untagged")),
-        (&[OwnedByTag], "foreign-vm", kept("foreign-vm")),
-        (&[VolumeRecord], "unknown-disk", kept("unknown-disk")),
-        (&[RetainKeeps], "retained", kept("retained")),
-        (&[NoClaim], "copied-tags", kept("copied-tags")),
-        (&[NoNode, RecheckOwners], "noded", kept("noded")),
-        (&[NoVm, RecheckResource], "shared", kept("shared")),
-        (&[NoVolume, RecheckOwners], "pvc-disk", kept("pvc-disk")),
-        (&[NoVolume], "inline", kept("inline")),
-        (&[NicServesNothing, RecheckResource], "private-endpoint", kept("private-endpoint")),
-        (&[DiskUnattached, RecheckResource], "exported", kept("exported")),
-        (&[Exclusion], "excluded", kept("excluded")),
+        (&[OwnedByTag], "untagged", stage_of("untagged")),
+        (&[OwnedByTag], "foreign-vm", stage_of("foreign-vm")),
+        (&[VolumeRecord], "unknown-disk", stage_of("unknown-disk")),
+        (&[RetainKeeps], "retained", stage_of("retained")),
+        (&[NoClaim], "copied-tags", stage_of("copied-tags")),
+        (&[NoNode, RecheckOwners], "noded", stage_of("noded")),
+        (&[NoVm, RecheckResource], "shared", stage_of("shared")),
+        (&[NoVolume, RecheckOwners], "pvc-disk", stage_of("pvc-disk")),
+        (&[NoVolume], "inline", stage_of("inline")),
+        (&[NicServesNothing, RecheckResource], "private-endpoint", stage_of("private-endpoint")),
+        (&[DiskUnattached, RecheckResource], "exported", stage_of("exported")),
+        (&[Exclusion], "excluded", stage_of("excluded")),
         (&[TakesAlong], "lone", |w| {
             let [machine, mut card, boot] = lone_vm("lone");
             card.tags.clear();
@@ -658,9 +657,9 @@ fn deleted_without(off: &[DeletionRule], stage: Stage) -> Option<SignedDuration>
 #[test]
 fn every_clause_of_time_and_leave_is_needed() {
     use crate::model::settings::DeletionRule::*;
-    let nothing: Stage = |_| {};
-    assert_eq!(deleted_without(&[], nothing), Some(MINUTES(30)));
-    assert_eq!(deleted_without(&[OldEnough], nothing), Some(MINUTES(10)));
+    let plain: Stage = |_| {};
+    assert_eq!(deleted_without(&[], plain), Some(MINUTES(30)));
+    assert_eq!(deleted_without(&[OldEnough], plain), Some(MINUTES(10)));
     let rarely: Stage = |w| {
         w.sweep.inventory_interval = MINUTES(30);
         w.observe();
@@ -669,7 +668,7 @@ fn every_clause_of_time_and_leave_is_needed() {
         w.now += MINUTES(10);
     };
     assert_eq!(deleted_without(&[], rarely), Some(MINUTES(45)));
-    assert_eq!(deleted_without(&[OldEnough, SeenTwice], nothing), Some(MINUTES(0)), "each masks the other");
+    assert_eq!(deleted_without(&[OldEnough, SeenTwice], plain), Some(MINUTES(0)), "each masks the other");
     let held: [(DeletionRule, Stage); 4] = [
         (Mode, |w| w.sweep.mode = SweepMode::Report),
         (Pause, |w| w.snapshot.pause = crate::model::settings::Pause::of([PauseSwitch::Delete])),
@@ -686,11 +685,11 @@ fn every_clause_of_time_and_leave_is_needed() {
     }
 }
 
-/// What was deleted with a clause switched off, and with the whole law.
+/// How many were deleted with all rules, and with a clause switched off.
 fn deletions_with_and_without(clause: DeletionRule, stage: Stage) -> [usize; 2] {
-    [DeletionRules::all(), DeletionRules::without_in_tests(&[clause])].map(|law| {
+    [DeletionRules::all(), DeletionRules::without_in_tests(&[clause])].map(|rules| {
         let mut world = SweepWorld::new();
-        world.settings.deletion_rules = law;
+        world.settings.deletion_rules = rules;
         stage(&mut world);
         world.deleted.len()
     })
@@ -717,7 +716,7 @@ fn the_breaker_and_the_last_look_are_needed() {
     use crate::model::settings::DeletionRule::*;
     let staged: [(DeletionRule, Stage); 3] = [
         (Breaker, |w| {
-            // The system node is there still: only the breaker knows better.
+            // The system node still exists: only the breaker prevents it.
             w.sweep.approval_required.clear();
             w.claims().clear();
             w.nodes().truncate(1);
@@ -787,9 +786,9 @@ fn a_restart_observes_at_once_and_judges_nothing_until_then() {
     };
     let plan = world.decide();
     assert!(observes(&plan) && plan.commands.len() == 1, "{plan:?}");
-    assert!(!observes(&world.decide()), "asked once");
+    assert!(!observes(&world.decide()), "requested once");
     world.observe();
-    assert_eq!(world.deleted_names(), ["leaked"], "what was durable counts");
+    assert_eq!(world.deleted_names(), ["leaked"], "durable sightings count");
 }
 
 #[test]
@@ -812,7 +811,7 @@ struct Linked {
     link: Option<u8>,
 }
 
-/// Adds one; false when the link is of a sort that its kind cannot have.
+/// Adds one; false when its kind cannot have such a link.
 fn add_linked(world: &mut SweepWorld, name: &str, linked: &Linked) {
     let own = tags("gone", "uid-gone");
     let mut resource = match linked.kind {

@@ -33,7 +33,7 @@ fn thirty_thousand_nodes_are_judged_within_seconds() {
     let mut allowance = DeletionCap::from_records(&records, 1000, start());
     let findings = findings_for(&case, &case.assess(), &a_sweep(), &mut allowance);
     assert!(clock.elapsed() < Duration::from_secs(10), "{:?}", clock.elapsed());
-    let of = |standing| findings.iter().filter(|f| f.classification == standing).count();
+    let of = |classification| findings.iter().filter(|f| f.classification == classification).count();
     assert_eq!(
         (of(Classification::Owned), of(Classification::Protected), of(Classification::Suspect), findings.len()),
         (90_000, 10_000, 40, 100_040)

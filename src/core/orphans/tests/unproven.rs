@@ -1,4 +1,5 @@
-//! Tests that what is not proven keeps a resource, one for each case in which a doubt was once taken for a proof.
+//! Tests that a resource without sufficient evidence is not deleted: one for each case in which a doubt once counted as
+//! evidence.
 
 use super::fixtures::*;
 use crate::catalog::live::{InfrastructureFacts, Lock, LockLevel};
@@ -27,10 +28,10 @@ fn a_stale_listing_takes_back_no_retain() {
     let mut world = SweepWorld::new();
     let disk = data_disk("pvc-1");
     world.add(disk.clone());
-    let said = volume("pv-1", &disk, ReclaimPolicy::Delete);
-    world.volumes().push(Arc::new(said.clone()));
+    let with_delete = volume("pv-1", &disk, ReclaimPolicy::Delete);
+    world.volumes().push(Arc::new(with_delete.clone()));
     world.observe();
-    let name = said.name.clone();
+    let name = with_delete.name.clone();
     world.snapshot.put_volume(name.clone(), volume("pv-1", &disk, ReclaimPolicy::Retain));
     world.pass();
     let policy = |world: &SweepWorld| world.snapshot.records.volumes.get(&disk.id).unwrap().reclaim;
@@ -39,13 +40,13 @@ fn a_stale_listing_takes_back_no_retain() {
     world.now += MINUTES(1);
     world.pass();
     assert_eq!(policy(&world), ReclaimPolicy::Retain, "the inventory is older than the watch");
-    world.snapshot.put_volume(name, said);
+    world.snapshot.put_volume(name, with_delete);
     world.pass();
-    assert_eq!(policy(&world), ReclaimPolicy::Delete, "it says so itself, now");
+    assert_eq!(policy(&world), ReclaimPolicy::Delete, "the watch is current");
 }
 
 #[test]
-fn volumes_are_recorded_though_nobody_sweeps() {
+fn volumes_are_recorded_without_a_sweep() {
     let mut world = SweepWorld::new();
     let disk = data_disk("pvc-1");
     let short = volume("pv-1", &disk, ReclaimPolicy::Retain);
@@ -56,13 +57,13 @@ fn volumes_are_recorded_though_nobody_sweeps() {
 }
 
 #[test]
-fn what_is_not_known_counts_for_a_day_whatever_a_listing_shows() {
+fn an_unknown_outcome_counts_for_a_day_whatever_a_listing_shows() {
     let mut world = SweepWorld::new();
     world.refusing.insert("a-lost".to_owned(), CloudErrorCode::Unavailable);
     world.add(gone_nic("a-lost"));
     world.run(MINUTES(30));
     assert_eq!(world.tried, ["a-lost"]);
-    // Azure did it and its answer was lost; the listing goes on showing it.
+    // Azure deleted it and its answer was lost; it is still listed.
     world.truly = Some(vec![Arc::new(gone_nic("b-leaked"))]);
     world.add(gone_nic("b-leaked"));
     world.now += MINUTES(10);
@@ -73,7 +74,7 @@ fn what_is_not_known_counts_for_a_day_whatever_a_listing_shows() {
 }
 
 #[test]
-fn what_the_breaker_does_not_count_yet_has_no_sighting() {
+fn resources_that_the_breaker_does_not_count_yet_have_no_sighting() {
     let mut world = eager_world();
     world.sweep.minimum_age = crate::model::azure::cloud::ResourceKind::ALL.map(|k| (k, MINUTES(10))).into();
     world.observe();
@@ -97,7 +98,7 @@ fn what_the_breaker_does_not_count_yet_has_no_sighting() {
     assert!(world.snapshot.records.sightings.is_empty(), "not counted, and not sighted");
     world.now += MINUTES(10);
     world.run(HOURS(2));
-    assert!(!world.snapshot.records.trips.is_empty(), "what is still there then has leaked, and counts");
+    assert!(!world.snapshot.records.trips.is_empty(), "one that is listed after that has leaked, and counts");
     assert_eq!(world.deleted_names(), [""; 0]);
 }
 
@@ -148,7 +149,7 @@ fn keys_of_tags_keep_in_any_case_and_prove_nothing_but_exactly() {
 }
 
 #[test]
-fn what_one_sweep_excludes_no_other_deletes() {
+fn exclusions_of_one_sweep_apply_to_all() {
     let mut world = SweepWorld::new();
     let mut other = a_sweep();
     other.name = ObjectName::new("other").unwrap();
@@ -182,7 +183,7 @@ fn volumes_keep_the_vm_that_serves_them() {
 }
 
 #[test]
-fn nothing_is_marked_while_deletes_are_held() {
+fn nothing_is_marked_while_deletes_are_paused() {
     let marked = |plan: &crate::plan::Plan| plan.commands.iter().any(|p| matches!(p.command, Command::Mark { .. }));
     for held in [true, false] {
         let mut world = SweepWorld::new();
@@ -219,7 +220,7 @@ fn a_volume_with_a_system_on_it_is_still_a_volume() {
 }
 
 #[test]
-fn what_is_called_off_waits_behind_the_others_and_says_why() {
+fn an_aborted_deletion_waits_behind_the_others_and_has_a_reason() {
     let mut world = SweepWorld::new();
     for name in ["a-changed", "b-leaked"] {
         world.add(gone_nic(name));
@@ -247,7 +248,7 @@ fn marks_are_held_back_by_the_switch_that_holds_deletes() {
     }
 }
 
-/// What keeps a VM: the name of what would go with it, and how that is staged.
+/// A part that protects a VM: its name, and its setup.
 type Part = (&'static str, fn(&mut SweepWorld, &mut [CloudResource; 3]));
 
 const PARTS: [Part; 11] = [
@@ -277,7 +278,7 @@ const PARTS: [Part; 11] = [
 ];
 
 #[test]
-fn a_vm_stays_while_something_that_would_go_with_it_must() {
+fn a_vm_is_not_deleted_while_one_of_its_parts_must_not_be() {
     let mut alone = eager_world();
     lone_vm("lone").into_iter().for_each(|resource| alone.add(resource));
     alone.run(HOURS(1));
@@ -292,13 +293,13 @@ fn a_vm_stays_while_something_that_would_go_with_it_must() {
         let report = world.report.as_ref().unwrap();
         let finding = report.findings.iter().find(|f| f.id.name() == "lone").unwrap();
         assert_eq!(finding.refusals, [DeletionRefusal::TakesAlong], "case {n}: {part}");
-        let told = finding.evidence.join("; ");
-        assert!(told.contains(&format!("{part} would be deleted with it")), "case {n}: {told}");
+        let evidence = finding.evidence.join("; ");
+        assert!(evidence.contains(&format!("{part} would be deleted with it")), "case {n}: {evidence}");
     }
 }
 
 #[test]
-fn what_would_go_with_a_vm_is_looked_at_right_before_the_delete_too() {
+fn parts_of_a_vm_are_checked_right_before_the_delete_too() {
     for n in 1..=2 {
         let mut world = eager_world();
         let mut truly = lone_vm("lone");
@@ -307,7 +308,7 @@ fn what_would_go_with_a_vm_is_looked_at_right_before_the_delete_too() {
         world.truly = Some(truly.into_iter().map(Arc::new).collect());
         world.run(MINUTES(30));
         assert_eq!(
-            (world.deleted_names(), world.called_off.as_slice()),
+            (world.deleted_names(), world.aborted.as_slice()),
             (vec![], &[DeletionRefusal::Changed][..]),
             "part {n}"
         );
@@ -324,7 +325,7 @@ fn a_clock_that_is_set_makes_nothing_old() {
         [gone_nic("leaked"), disk].into_iter().for_each(|resource| world.add(resource));
         world.observe();
         let first = world.now;
-        // Another replica leads, whose clock is another.
+        // Another replica leads, with another clock.
         world.crash();
         world.now += step + MINUTES(1);
         let lost = world.now;

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// All states of a label that the tests tell apart. Requirements name the words `a` and `b` and the integers 0 to 4
-/// only, so `z`, -1 and 5 stand for the words and integers that nobody names.
+/// All states of a label that the tests distinguish. Requirements name only the words `a` and `b` and the integers 0 to
+/// 4, so `z`, -1 and 5 represent all other words and integers.
 const STATES: [Option<&str>; 11] = [
     None,
     Some("a"),
@@ -130,18 +130,19 @@ proptest! {
 
     #[test]
     fn compatible_is_that_a_node_exists_which_suits_both(
-        offered in requirements(), asked in requirements(), open in prop::collection::vec(any::<bool>(), KEYS.len()),
+        offered in requirements(), requested in requirements(),
+        open in prop::collection::vec(any::<bool>(), KEYS.len()),
     ) {
         let is_open = |key: &str| KEYS.iter().zip(&open).any(|(k, open)| *k == key && *open);
-        // Keys are independent of each other, so a node exists when every asked key has a state.
+        // Keys are independent of each other, so a node exists when every requested key has a state.
         let possible = |key: &str, state: Option<&str>| match offered.get(key) {
             Some(offered) => offered.allows(state),
             None => state.is_none() || is_open(key),
         };
-        let exists = |key: &str| STATES.into_iter().any(|s| possible(key, s) && asked.allows(key, s));
-        let expected = asked.iter().all(|(key, _)| exists(key));
-        let compatible = offered.compatible(&asked, is_open);
-        prop_assert_eq!(compatible.is_ok(), expected, "{} | {} | {:?}", offered, asked, compatible);
+        let exists = |key: &str| STATES.into_iter().any(|s| possible(key, s) && requested.allows(key, s));
+        let expected = requested.iter().all(|(key, _)| exists(key));
+        let compatible = offered.compatible(&requested, is_open);
+        prop_assert_eq!(compatible.is_ok(), expected, "{} | {} | {:?}", offered, requested, compatible);
     }
 
     #[test]
@@ -184,11 +185,11 @@ fn operators_check_their_values() {
 }
 
 #[test]
-fn nothing_is_satisfied_by_no_labels() {
-    let nothing = Requirements::unsatisfiable();
+fn unsatisfiable_requirements_are_satisfied_by_no_labels() {
+    let unsatisfiable = Requirements::unsatisfiable();
     for labels in [&[][..], &[("labels", "")], &[("labels", "x")]] {
         let labels = labels.iter().map(|(k, v)| (Arc::from(*k), Arc::from(*v))).collect();
-        assert!(!nothing.satisfied_by(&labels), "{labels:?}");
+        assert!(!unsatisfiable.satisfied_by(&labels), "{labels:?}");
     }
-    assert!(nothing.first_empty().is_some() && !Requirements::new().is_compatible(&nothing, |_| true));
+    assert!(unsatisfiable.first_empty().is_some() && !Requirements::new().is_compatible(&unsatisfiable, |_| true));
 }

@@ -1,4 +1,4 @@
-//! The algebra by table: what is left of two requirements, for every pair of 26, in words.
+//! The algebra by table: the intersection of every pair of 26 requirements, as text.
 //!
 //! The table (`pairs.txt`) is read by people; that it is right is checked state by state against what both sides allow.
 
@@ -26,7 +26,7 @@ const STATES: [Option<&str>; 12] = [
 
 fn all() -> Vec<Requirement> {
     use Operator::{DoesNotExist, Exists, Gt, Gte, In, Lt, Lte, NotIn};
-    let asked: [(Operator, &[&str]); 26] = [
+    let cases: [(Operator, &[&str]); 26] = [
         (Exists, &[]),
         (DoesNotExist, &[]),
         (In, &["a"]),
@@ -54,7 +54,7 @@ fn all() -> Vec<Requirement> {
         (Lte, &["9"]),
         (Lte, &["-9223372036854775808"]),
     ];
-    asked.into_iter().map(|(operator, values)| Requirement::new(operator, values).unwrap()).collect()
+    cases.into_iter().map(|(operator, values)| Requirement::new(operator, values).unwrap()).collect()
 }
 
 /// The table again, and all that is wrong with it by the states that each side allows.
@@ -71,7 +71,7 @@ fn table() -> (String, Vec<String>) {
                     wrong.push(format!("{a} & {b} = {both}: {state:?} is allowed by both: {expected}"));
                 }
                 if expected && (!a.intersects(b) || !b.intersects(a)) {
-                    wrong.push(format!("{a} and {b} both allow {state:?}, and are said to have nothing in common"));
+                    wrong.push(format!("{a} and {b} both allow {state:?}, but do not intersect"));
                 }
             }
             if a.intersects(b) == both.is_empty() || both != b.intersect(a) {
@@ -83,14 +83,14 @@ fn table() -> (String, Vec<String>) {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "asked to, the test writes its table anew")]
-fn of_every_pair_is_left_what_both_allow() {
+#[expect(clippy::disallowed_methods, reason = "on request the test rewrites its table")]
+fn every_intersection_allows_what_both_allow() {
     let (text, wrong) = table();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     if std::env::var_os("NAPKEEPER_BLESS").is_some() {
         std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/model/requirements/pairs.txt"), &text).unwrap();
     } else {
-        let lines = text.lines().zip(TABLE.lines()).find(|(ours, theirs)| ours != theirs);
+        let lines = text.lines().zip(TABLE.lines()).find(|(found, expected)| found != expected);
         assert!(text == TABLE, "the first that differs from the table: {lines:?}");
     }
     assert_eq!(text.lines().count(), 351);
