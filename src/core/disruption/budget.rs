@@ -44,7 +44,7 @@ fn node_count(nodes: BudgetNodes, total: u32) -> u32 {
     }
 }
 
-/// What the pool's budgets still allow for a reason.
+/// How many disruptions the pool's budgets still allow for a reason.
 pub(crate) fn remaining_disruptions(
     snapshot: &Snapshot,
     pool: &NodePool,

@@ -22,21 +22,21 @@ pub(super) struct Candidate<'a> {
     pub(super) pool: &'a Arc<NodePool>,
     /// Pods that would have to move.
     pub(super) pods: Vec<Arc<Pod>>,
-    /// What it costs.
+    /// Its price.
     pub(super) price: HourlyPrice,
-    /// How it was bought.
+    /// Its capacity type.
     pub(super) capacity_type: CapacityType,
 }
 
 impl Candidate<'_> {
-    /// It runs nothing that would have to move.
+    /// It has no pods to reschedule.
     pub(super) fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }
 }
 
-/// All nodes that may be disrupted: in use, quiet for `consolidateAfter`, wanted by no waiting pod, without anything
-/// that asks not to be disrupted. Asks to be woken when a node becomes quiet enough.
+/// All nodes that may be disrupted: initialized, quiet for `consolidateAfter`, not nominated for pending pods, and
+/// without anything that must not be disrupted. Requests a wake-up when a node becomes quiet for long enough.
 pub(super) fn disruption_candidates<'a>(
     snapshot: &'a Snapshot,
     provision: &ProvisionMemory,
@@ -47,7 +47,7 @@ pub(super) fn disruption_candidates<'a>(
     snapshot.claims().values().filter_map(|claim| filter.candidate(claim, plan)).collect()
 }
 
-/// What decides whether a node may be disrupted.
+/// Decides whether a node may be disrupted.
 struct CandidateFilter<'a, 'p> {
     snapshot: &'a Snapshot,
     provision: &'p ProvisionMemory,
@@ -71,8 +71,8 @@ impl<'a> CandidateFilter<'a, '_> {
             plan.wake_at(quiet_at);
             return None;
         }
-        let wanted = provision.is_nominated(&claim.name, Some(&node.name));
-        if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready || wanted {
+        let is_nominated = provision.is_nominated(&claim.name, Some(&node.name));
+        if node.do_not_disrupt || node.deleting_at.is_some() || !node.ready || is_nominated {
             return None;
         }
         let pods = pods_to_move(snapshot, node, *now)?;
@@ -84,7 +84,7 @@ impl<'a> CandidateFilter<'a, '_> {
     }
 }
 
-/// Pods that would have to move; `None` when one of them refuses, or has nobody to bring it back.
+/// Pods to reschedule; `None` when one of them must not be disrupted, or has no controller.
 fn pods_to_move(snapshot: &Snapshot, node: &Node, now: Timestamp) -> Option<Vec<Arc<Pod>>> {
     let mut pods = Vec::new();
     for key in snapshot.node_usage(&node.name).map(|u| &u.pods).into_iter().flatten() {

@@ -1,8 +1,8 @@
 //! Consolidation: removes nodes whose pods fit elsewhere, or replaces them by a cheaper one.
 //!
-//! One node at a time, the one with the most money per pod to be moved first. Its pods are placed by the same
-//! simulation that provisions, with the node taken as gone: if they all fit on nodes that exist, it goes; if one new
-//! and cheaper node holds them, that node is launched first, and the old one goes once it is ready.
+//! One node at a time, the one with the highest price per pod to reschedule first. Its pods are placed by the same
+//! simulation as in provisioning, with the node excluded: if they all fit on existing nodes, it is deleted; if one new
+//! and cheaper node holds them, that node is launched first, and the old one is deleted once it is ready.
 
 use super::candidate::Candidate;
 use super::{BUDGET_RETRY, DisruptionMemory, RemainingBudgets, allows_consolidation};
@@ -12,7 +12,7 @@ use crate::model::cluster::pool::DisruptionReason;
 use crate::model::names::{ClaimName, NodeName};
 use crate::model::support::parallel::map_in_order;
 use crate::plan::{ClaimDraft, Command, Plan};
-use crate::provisioning::capacity_buffers::BufferRoom;
+use crate::provisioning::capacity_buffers::BufferCapacity;
 use crate::provisioning::{ProvisionMemory, StateGenerations, claim_draft};
 use crate::scheduling::{AvailableOfferings, Input, NewNode, schedule};
 use crate::snapshot::Snapshot;
@@ -22,13 +22,13 @@ use std::num::NonZeroUsize;
 
 /// Most simulations of one pass.
 const MAX_SIMULATIONS: usize = 20;
-/// A replacement that is not ready after this time is given up; the old node stays.
+/// A replacement that is not ready after this time has failed; the old node is kept.
 const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 /// A spot node is only replaced by spot where at least this many cheaper sizes are on offer, as in Karpenter: fewer
 /// would walk down to the size that is evicted next. But where half of its price is saved, that walk is soon over.
 const MIN_SPOT_TO_SPOT_SIZES: usize = 15;
 
-/// What consolidation looks at.
+/// Inputs of consolidation.
 pub(super) struct ConsolidationContext<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) provision: &'a ProvisionMemory,
@@ -36,15 +36,15 @@ pub(super) struct ConsolidationContext<'a> {
     pub(super) seed: u64,
     /// How often disruption is considered.
     pub(super) poll_interval: SignedDuration,
-    /// How many candidates are looked at at once.
+    /// How many candidates are simulated concurrently.
     pub(super) threads: NonZeroUsize,
-    /// What may be bought, for whoever asks: it is made once.
+    /// The available offerings, computed once on first use.
     pub(super) available_offerings: &'a dyn Fn() -> &'a AvailableOfferings,
     /// The capacity that CapacityBuffers have.
-    pub(super) buffer_room: &'a BufferRoom,
+    pub(super) buffer_capacity: &'a BufferCapacity,
 }
 
-/// What would become of a candidate.
+/// The consolidation of a candidate.
 enum ConsolidationAction {
     /// Its pods fit on nodes that exist.
     Delete,
@@ -69,17 +69,17 @@ pub(super) fn consolidate(
     plan: &mut Plan,
 ) {
     finish_replacements(context, candidates.all, memory, budgets, plan);
-    // Waiting pods and claims in flight come first: what is free now may be theirs.
+    // Pending pods and claims in flight come first: they may need the free capacity.
     let settled = no_placeable_pods_pending(context)
         && context.snapshot.claims().values().all(|c| c.status.initialized.is_some() && c.deleting_at.is_none());
     if !settled || !memory.replacements.is_empty() {
         return;
     }
     let generations = StateGenerations::of(context.snapshot, &context.provision.unavailable);
-    let gone = nodes_being_deleted(candidates.all, plan);
+    let deleted = nodes_being_deleted(candidates.all, plan);
     let order = ordered_candidates(context, candidates.with_pods, memory, generations)
         .into_iter()
-        .filter(|c| !gone.contains(&c.node.name));
+        .filter(|c| !deleted.contains(&c.node.name));
     let mut order: Vec<&Candidate<'_>> = order.collect();
     if order.is_empty() {
         return;
@@ -87,13 +87,13 @@ pub(super) fn consolidate(
     let more = order.len() > MAX_SIMULATIONS;
     order.truncate(MAX_SIMULATIONS);
     let available_offerings = (context.available_offerings)();
-    let (snapshot, buffer_room) = (context.snapshot, context.buffer_room);
-    let sets = map_in_order(context.threads, &order, |candidate| {
-        simulate(snapshot, buffer_room, (available_offerings, &gone), candidate)
+    let (snapshot, buffer_capacity) = (context.snapshot, context.buffer_capacity);
+    let actions = map_in_order(context.threads, &order, |candidate| {
+        simulate(snapshot, buffer_capacity, (available_offerings, &deleted), candidate)
     });
     let mut blocked = false;
-    for (candidate, set_id) in order.iter().zip(sets) {
-        let Some(set_id) = set_id else {
+    for (candidate, action) in order.iter().zip(actions) {
+        let Some(action) = action else {
             memory.unconsolidatable.insert(candidate.claim.name.clone(), (context.now, generations));
             continue;
         };
@@ -101,7 +101,7 @@ pub(super) fn consolidate(
             return;
         }
         if budgets.consume(candidate, DisruptionReason::Underutilized) {
-            execute(context, candidate, set_id, memory, plan);
+            execute(context, candidate, action, memory, plan);
             return;
         }
         blocked = true;
@@ -113,26 +113,26 @@ pub(super) fn consolidate(
     }
 }
 
-/// Nodes that go by this very pass: nobody's pods are moved there.
+/// Nodes that are deleted in this very pass: no pods are moved there.
 fn nodes_being_deleted(found: &[Candidate<'_>], plan: &Plan) -> BTreeSet<NodeName> {
-    let goes = |c: &&Candidate<'_>| {
+    let is_deleted = |c: &&Candidate<'_>| {
         plan.commands.iter().any(|planned| match &planned.command {
             Command::DeleteClaim { claim, .. } => claim.name == c.claim.name,
             _ => false,
         })
     };
-    found.iter().filter(goes).map(|c| c.node.name.clone()).collect()
+    found.iter().filter(is_deleted).map(|c| c.node.name.clone()).collect()
 }
 
-/// No pod waits, but those that the last pass of provisioning found no place for: capacity that is free is no use to
-/// them.
+/// True when no pods are pending except those that the last provisioning pass could not schedule, for which free
+/// capacity is of no use.
 fn no_placeable_pods_pending(context: &ConsolidationContext<'_>) -> bool {
     let hopeless: BTreeSet<_> = context.provision.unplaced.iter().flat_map(|u| &u.pods).map(|p| &p.key).collect();
     context.snapshot.pending().values().flatten().all(|key| hopeless.contains(key))
 }
 
-/// Nodes with pods or with capacity that is kept, those that have waited longest for their turn first, and then those
-/// with the most money per pod. Those that this very sight has no use for are left out.
+/// Nodes with pods or with capacity of CapacityBuffers, those that have waited longest first, and then those with the
+/// highest price per pod. Those already simulated in this state are left out.
 fn ordered_candidates<'c, 'a>(
     context: &ConsolidationContext<'_>,
     used: &[&'c Candidate<'a>],
@@ -153,28 +153,28 @@ fn ordered_candidates<'c, 'a>(
 
 fn simulate(
     snapshot: &Snapshot,
-    buffer_room: &BufferRoom,
-    (available_offerings, gone): (&AvailableOfferings, &BTreeSet<NodeName>),
+    buffer_capacity: &BufferCapacity,
+    (available_offerings, deleted): (&AvailableOfferings, &BTreeSet<NodeName>),
     candidate: &Candidate<'_>,
 ) -> Option<ConsolidationAction> {
-    let mut without = gone.clone();
-    without.insert(candidate.node.name.clone());
-    let promised = BTreeMap::new();
+    let mut excluded_nodes = deleted.clone();
+    excluded_nodes.insert(candidate.node.name.clone());
+    let claim_of_pod = BTreeMap::new();
     let input = Input {
         snapshot,
         available: available_offerings,
-        excluded_nodes: &without,
+        excluded_nodes: &excluded_nodes,
         max_new_nodes: 1,
-        claim_of_pod: &promised,
+        claim_of_pod: &claim_of_pod,
     };
-    let pods: Vec<_> = candidate.pods.iter().chain(&buffer_room.chunks).cloned().collect();
+    let pods: Vec<_> = candidate.pods.iter().chain(&buffer_capacity.chunks).cloned().collect();
     let mut outcome = schedule(input, &pods);
-    if !buffer_room.is_preserved(&outcome) {
+    if !buffer_capacity.is_preserved(&outcome) {
         return None;
     }
     let Some(mut node) = outcome.new_nodes.pop() else { return Some(ConsolidationAction::Delete) };
     if candidate.capacity_type == CapacityType::Reserved {
-        // It is paid for: nothing saves money in its place.
+        // It is paid for anyway: replacing it saves nothing.
         return None;
     }
     node.offerings.retain(|o| o.price < candidate.price);
@@ -197,12 +197,12 @@ fn simulate(
 fn execute(
     context: &ConsolidationContext<'_>,
     candidate: &Candidate<'_>,
-    set_id: ConsolidationAction,
+    action: ConsolidationAction,
     memory: &mut DisruptionMemory,
     plan: &mut Plan,
 ) {
     let pods = candidate.pods.len();
-    match set_id {
+    match action {
         ConsolidationAction::Delete => {
             let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "underutilized" };
             let gain = match candidate.capacity_type {
@@ -224,7 +224,7 @@ fn execute(
     }
 }
 
-/// Lets nodes go whose replacement is ready, and forgets replacements that failed.
+/// Deletes nodes whose replacement is ready, and forgets failed replacements.
 fn finish_replacements(
     context: &ConsolidationContext<'_>,
     found: &[Candidate<'_>],

@@ -1,7 +1,7 @@
 //! Disruption: expiration, emptiness and consolidation.
 //!
-//! In this order: nodes past their time (`expireAfter`, outside budgets as in Karpenter), empty nodes, and nodes whose
-//! pods fit elsewhere or on something cheaper. What is found must hold for 15 s before it is acted on.
+//! In this order: expired nodes (`expireAfter`, outside budgets as in Karpenter), empty nodes, and nodes whose pods fit
+//! elsewhere or on a cheaper node. A finding must hold for 15 s before it is acted on.
 
 mod budget;
 pub mod budget_calendar;
@@ -14,7 +14,7 @@ use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason};
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
 use crate::plan::{Command, Plan};
-use crate::provisioning::capacity_buffers::BufferRoom;
+use crate::provisioning::capacity_buffers::BufferCapacity;
 use crate::provisioning::{ProvisionMemory, StateGenerations};
 use crate::scheduling::AvailableOfferings;
 use crate::snapshot::{CommandKey, Snapshot};
@@ -29,27 +29,27 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long a finding must hold before it is acted on, as in Karpenter.
 const VALIDATION_DELAY: SignedDuration = SignedDuration::from_secs(15);
 
-/// Nodes that a budget holds back are looked at again after this time: a budget's window opens by the clock alone.
+/// Retry delay of nodes that a budget blocks: its window opens without a change of any object.
 pub(crate) const BUDGET_RETRY: SignedDuration = SignedDuration::from_mins(1);
 
-/// What disruption remembers. All of it is disposable: after a crash a finding has to hold for 15 s again, and a
-/// replacement that was under way is a node like any other, which consolidation finds again.
+/// Memory of disruption. All of it is disposable: after a crash a finding must hold for 15 s again, and a replacement
+/// in progress is an ordinary node, which consolidation finds again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DisruptionMemory {
-    /// Since when each claim has been found disruptable without a break, and why.
+    /// Since when, and for which reason, each claim has been found disruptable without interruption.
     disruptable_since: BTreeMap<ClaimName, (DisruptionReason, Timestamp)>,
     /// Claims that were found disruptable in this pass.
     found_this_pass: BTreeSet<ClaimName>,
     /// When disruption was last considered.
     last_pass: Option<Timestamp>,
-    /// When each claim was last simulated in vain, and at which sight: the same sight, the same answer.
+    /// When each claim was last simulated without result, and in which state: the same state has the same result.
     unconsolidatable: BTreeMap<ClaimName, (Timestamp, StateGenerations)>,
     /// Claims that are to go once their replacement is ready, with it.
     replacements: BTreeMap<ClaimName, (ClaimName, Timestamp)>,
 }
 
-/// Decides which nodes go now.
-#[expect(clippy::too_many_arguments, reason = "the arguments of every decider, and what provisioning remembers")]
+/// Decides which nodes to disrupt now.
+#[expect(clippy::too_many_arguments, reason = "the arguments of every decider, and the memory of provisioning")]
 pub fn disrupt(
     snapshot: &Snapshot,
     memory: &mut DisruptionMemory,
@@ -76,12 +76,12 @@ pub fn disrupt(
     let candidates_found = disruption_candidates(snapshot, provision, now, &mut plan);
     let mut budgets = RemainingBudgets::new(snapshot, now);
     let available_offerings = OnceCell::new();
-    let new_market =
+    let compute =
         || AvailableOfferings::new(snapshot, &provision.unavailable, now).with_min_values(settings.min_values_policy);
-    let available_offerings = || available_offerings.get_or_init(new_market);
-    let buffer_room = BufferRoom::of(snapshot, provision.claim_of_pod(), available_offerings);
+    let available_offerings = || available_offerings.get_or_init(compute);
+    let buffer_capacity = BufferCapacity::of(snapshot, provision.claim_of_pod(), available_offerings);
     let (empty_nodes, used): (Vec<_>, Vec<_>) =
-        candidates_found.iter().partition(|c| c.is_empty() && !buffer_room.nodes.contains(&c.node.name));
+        candidates_found.iter().partition(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
     delete_empty(&empty_nodes, memory, &mut budgets, now, &mut plan);
     let (every, threads) = (settings.disruption_poll_interval, settings.consolidation_threads);
     let context = ConsolidationContext {
@@ -92,7 +92,7 @@ pub fn disrupt(
         poll_interval: every,
         threads,
         available_offerings: &available_offerings,
-        buffer_room: &buffer_room,
+        buffer_capacity: &buffer_capacity,
     };
     consolidate(&context, Candidates { all: &candidates_found, with_pods: &used }, memory, &mut budgets, &mut plan);
     let touched = std::mem::take(&mut memory.found_this_pass);
@@ -100,7 +100,7 @@ pub fn disrupt(
     plan
 }
 
-/// Asks for the deletion of nodes past their time.
+/// Deletes expired nodes.
 fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
     for claim in snapshot.claims().values().filter(|c| c.is_ours() && c.deleting_at.is_none()) {
         let Some(after) = claim.spec.expire_after else { continue };
@@ -114,7 +114,7 @@ fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
     }
 }
 
-/// Empty nodes go, within budgets.
+/// Deletes empty nodes, within budgets.
 fn delete_empty(
     idle: &[&Candidate<'_>],
     memory: &mut DisruptionMemory,
@@ -143,7 +143,7 @@ fn is_in_progress(snapshot: &Snapshot, claim: &Claim) -> bool {
 }
 
 impl DisruptionMemory {
-    /// True when a finding has held for long enough; notes it, and asks to be woken, when it has not.
+    /// True when a finding has held for long enough; otherwise records it and requests a wake-up.
     fn is_validated(&mut self, claim: &ClaimName, reason: DisruptionReason, now: Timestamp, plan: &mut Plan) -> bool {
         self.found_this_pass.insert(claim.clone());
         let entry = self.disruptable_since.entry(claim.clone()).or_insert((reason, now));
@@ -158,13 +158,13 @@ impl DisruptionMemory {
     }
 }
 
-/// What the budgets of each pool still allow in this pass.
+/// Remaining disruptions of each pool in this pass.
 struct RemainingBudgets<'a> {
     snapshot: &'a Snapshot,
     now: Timestamp,
     /// Disruptions that this pass has decided on, for whatever reason.
     consumed: BTreeMap<NodePoolName, u32>,
-    /// What the Snapshot leaves, as soon as somebody has asked.
+    /// Remaining disruptions by the Snapshot, computed on first use.
     remaining: BTreeMap<(NodePoolName, DisruptionReason), u32>,
 }
 
@@ -185,7 +185,7 @@ impl<'a> RemainingBudgets<'a> {
     }
 }
 
-/// True when the policy lets nodes with pods go.
+/// True when the policy allows disruption of nodes with pods.
 fn allows_consolidation(policy: ConsolidationPolicy) -> bool {
     match policy {
         ConsolidationPolicy::WhenEmpty => false,

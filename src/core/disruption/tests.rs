@@ -1,4 +1,4 @@
-//! Tests of disruption: which nodes are deleted, when, and which are kept.
+//! Tests of disruption: which nodes are deleted, when, and which are not.
 
 use super::{DisruptionMemory, disrupt};
 use crate::catalog::CapacityType::{OnDemand, Reserved, Spot};
@@ -60,7 +60,7 @@ fn nodes(pool: &NodePool, size: &str, count: usize) -> (Snapshot, Vec<Node>) {
 }
 
 #[test]
-fn an_empty_node_goes_once_it_has_been_empty_for_15_seconds() {
+fn an_empty_node_is_deleted_once_it_has_been_empty_for_15_seconds() {
     let (snapshot, _) = nodes(&pool("general"), SMALL, 1);
     assert_eq!(wait(&snapshot, &mut DisruptionMemory::default(), 60), (20, vec!["empty c00".to_owned()]));
 }
@@ -77,7 +77,7 @@ fn consolidate_after_counts_from_the_last_pod_event() {
 }
 
 #[test]
-fn nodes_that_waiting_pods_were_placed_on_are_spared() {
+fn nodes_nominated_for_pending_pods_are_not_disrupted() {
     let (snapshot, nodes) = nodes(&pool("general"), SMALL, 1);
     for target in [Target::Node(nodes[0].name.clone()), Target::Claim(ClaimName::new("c00").unwrap())] {
         let mut provision = ProvisionMemory::default();
@@ -91,7 +91,7 @@ fn nodes_that_waiting_pods_were_placed_on_are_spared() {
 }
 
 #[test]
-fn a_break_in_the_finding_starts_the_15_seconds_anew() {
+fn an_interrupted_finding_restarts_the_15_seconds() {
     let (mut snapshot, nodes) = nodes(&pool("general"), SMALL, 1);
     let mut memory = DisruptionMemory::default();
     assert!(words(&pass(&snapshot, &mut memory, 0)).is_empty());
@@ -107,7 +107,7 @@ fn a_break_in_the_finding_starts_the_15_seconds_anew() {
 }
 
 #[test]
-fn no_pods_are_moved_to_a_node_that_goes_by_the_same_pass() {
+fn no_pods_are_moved_to_a_node_that_the_same_pass_deletes() {
     let requirements = requirements_in(&[(labels::INSTANCE_TYPE, &[SMALL]), (labels::CAPACITY_TYPE, &["on-demand"])]);
     let (mut snapshot, nodes) = nodes(&NodePool { requirements, ..pool("general") }, SMALL, 2);
     snapshot.put_pod(running("p", &Arc::new(shape("a", 1000, 1)), &nodes[0]));
@@ -143,7 +143,7 @@ fn expiry_heeds_no_budget() {
 }
 
 #[test]
-fn a_node_whose_pods_fit_elsewhere_goes() {
+fn a_node_whose_pods_fit_elsewhere_is_deleted() {
     let (mut snapshot, nodes) = nodes(&pool("general"), SMALL, 1);
     snapshot.put_node(node("unmanaged", 2, 4));
     snapshot.put_pod(running("p", &Arc::new(shape("a", 500, 1)), &nodes[0]));
@@ -175,7 +175,7 @@ fn a_replacement_that_never_comes_is_given_up() {
     assert_eq!(wait(&snapshot, &mut memory, 60).0, 20);
     assert!(words(&pass(&snapshot, &mut memory, 70)).is_empty(), "its creation may be under way");
     let again = (80..200).step_by(10).find(|now| !words(&pass(&snapshot, &mut memory, *now)).is_empty());
-    assert!(again.is_some(), "after a minute it is tried anew");
+    assert!(again.is_some(), "after a minute it is tried again");
 }
 
 #[test]
@@ -184,8 +184,8 @@ fn spot_is_replaced_by_spot_only_where_many_sizes_are_on_offer_or_half_is_saved(
         requirements: crate::fixtures::requirements_in(&[(crate::model::labels::CAPACITY_TYPE, &["spot"])]),
         ..pool("general")
     };
-    // Ten sizes are on offer, which are too few. Of a node with 16 cores half is saved where 7 are used, and not where 15 are
-    // too many for one with 8.
+    // Ten sizes are on offer, which are too few. Of a node with 16 cores half is saved where 7 are used, and not where
+    // 15 are too many for one with 8.
     for (cpu, replaced) in [(500, true), (7_000, true), (15_000, false)] {
         let mut snapshot = cluster([spot_only.clone()]);
         let (claim, node) = managed("c00", &spot_only, offering(LARGE, 1, Spot));
@@ -197,7 +197,7 @@ fn spot_is_replaced_by_spot_only_where_many_sizes_are_on_offer_or_half_is_saved(
 }
 
 #[test]
-fn what_is_reserved_takes_the_place_of_what_is_bought_and_nothing_takes_its_place() {
+fn reserved_nodes_replace_on_demand_ones_and_are_not_replaced() {
     let both = pool_with_capacity_types("general", &["reserved", "on-demand"]);
     for (own, left, replaced) in [(OnDemand, 1, true), (OnDemand, 0, false), (Reserved, 1, false)] {
         let mut snapshot = cluster([both.clone()]);
@@ -214,7 +214,7 @@ fn what_is_reserved_takes_the_place_of_what_is_bought_and_nothing_takes_its_plac
 }
 
 #[test]
-fn pods_that_refuse_or_that_nobody_brings_back_keep_their_node() {
+fn do_not_disrupt_pods_and_pods_without_a_controller_protect_their_node() {
     for refusing in [false, true] {
         let (mut snapshot, nodes) = nodes(&pool("general"), SMALL, 1);
         snapshot.put_node(node("unmanaged", 2, 4));
@@ -230,13 +230,16 @@ fn pods_that_refuse_or_that_nobody_brings_back_keep_their_node() {
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_does_not_keep_the_cluster_from_being_consolidated() {
+fn an_unschedulable_pod_does_not_prevent_consolidation() {
     let (mut snapshot, nodes) = nodes(&pool("general"), SMALL, 1);
     snapshot.put_node(node("unmanaged", 2, 4));
     snapshot.put_pod(running("p", &Arc::new(shape("a", 500, 1)), &nodes[0]));
     let hopeless = Arc::new(pod("hopeless", &Arc::new(shape("b", 900_000, 1))));
     snapshot.put_pod(Arc::clone(&hopeless));
-    assert!(wait(&snapshot, &mut DisruptionMemory::default(), 60).1.is_empty(), "it may fit: nobody has looked");
+    assert!(
+        wait(&snapshot, &mut DisruptionMemory::default(), 60).1.is_empty(),
+        "it may fit: provisioning has not run yet"
+    );
     let mut provision = ProvisionMemory::default();
     provision.unplaced.push(crate::scheduling::UnschedulablePods { pods: vec![hopeless], reasons: Vec::new() });
     let mut memory = DisruptionMemory::default();
@@ -245,8 +248,8 @@ fn a_pod_that_fits_nowhere_does_not_keep_the_cluster_from_being_consolidated() {
 }
 
 #[test]
-fn every_node_has_its_turn_however_many_cannot_go() {
-    // Twenty-five dear nodes that are full and cannot go, and one cheap one whose pod fits elsewhere.
+fn every_node_is_tried_however_many_cannot_be_consolidated() {
+    // Twenty-five expensive, full nodes that cannot be consolidated, and a cheap one whose pod fits elsewhere.
     let on_demand = crate::fixtures::requirements_in(&[(crate::model::labels::CAPACITY_TYPE, &["on-demand"])]);
     let general = NodePool { requirements: on_demand, ..pool("general") };
     let (mut snapshot, nodes) = nodes(&general, LARGE, 25);

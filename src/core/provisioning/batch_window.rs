@@ -18,7 +18,7 @@ pub(super) struct BatchWindow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct OpenWindow {
     opened: Timestamp,
-    /// When the newest pod came.
+    /// When the newest pod arrived.
     newest: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! Provisioning: places waiting pods in batches, and creates NodeClaims for them.
+//! Provisioning: schedules pending pods in batches, and creates NodeClaims for them.
 //!
 //! Pods are gathered in a batch window; then [`schedule_with_cost`] places them.
 
@@ -24,31 +24,30 @@ use std::sync::Arc;
 
 /// How long a node that pods were placed on counts as wanted, twice the longest batch as in Karpenter.
 const NOMINATION_PERIOD: SignedDuration = SignedDuration::from_secs(20);
-/// Pods without a place are looked at again after this time, if anything that matters has changed.
+/// Unschedulable pods are tried again after this time, if anything relevant has changed.
 const UNPLACED_RETRY: SignedDuration = SignedDuration::from_secs(10);
 
-/// What provisioning remembers. All of it is disposable: after a crash the batch window restarts, and the pods that a
-/// lost pass has made claims for fit those claims, which are found in flight.
+/// Memory of provisioning. All of it is disposable: after a crash the batch window restarts, and the pods of a lost
+/// pass fit the claims that it created, which are in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProvisionMemory {
     batch_window: BatchWindow,
-    /// What the last pass saw, and when: nothing new means nothing to do.
+    /// The state of the last pass, and its time: without changes there is nothing to do.
     last_pass: Option<(StateGenerations, Timestamp)>,
-    /// Nodes and claims that pods were placed on lately, and until when they count as wanted.
+    /// Nodes and claims that are nominated for pods, and until when.
     pub nominated: BTreeMap<Target, Timestamp>,
     /// The NodeClaims in flight that waiting pods were planned for. Lost: pods are planned again, and may be planned
     /// for each other's claims, at the worst for one claim more.
     claim_of_pod: BTreeMap<ObjectKey, ClaimName>,
-    /// What the last pass found for the chunks of each CapacityBuffer.
+    /// Placements of the chunks of each CapacityBuffer in the last pass.
     pub buffer_statuses: BTreeMap<ObjectKey, BufferPlacement>,
-    /// Pods that the last pass found no place for, with the reasons.
+    /// Unschedulable pods of the last pass, with the reasons.
     pub unplaced: Vec<crate::scheduling::UnschedulablePods>,
-    /// Something, pod or chunk, had no place for want of what Azure counts.
+    /// Some pod or chunk was unschedulable because of quota, addresses or reservations.
     blocked_by_azure_counts: bool,
-    /// Offerings that Azure has refused lately.
+    /// Offerings that Azure has recently refused.
     pub unavailable: UnavailableOfferings,
-    /// What the nodes of all passes cost when they were planned, and what they cost at the least. Lost: it is counted
-    /// again.
+    /// Price of the nodes of all passes when they were planned, and its lower bound. If lost, it is counted again.
     pub planned_cost: PlanCost,
 }
 
@@ -161,32 +160,32 @@ impl ProvisionMemory {
         &self.claim_of_pod
     }
 
-    /// True when waiting pods were placed lately on a claim or on its node.
+    /// True when a claim or its node is nominated for pending pods.
     pub(crate) fn is_nominated(&self, claim: &ClaimName, node: Option<&NodeName>) -> bool {
         let node = node.map(|node| Target::Node(node.clone()));
         let mut targets = node.into_iter().chain([Target::Claim(claim.clone())]);
         targets.any(|target| self.nominated.contains_key(&target))
     }
 
-    /// When pods without a place are tried again; `None` while nothing that matters has changed.
+    /// When unschedulable pods are tried again; `None` while nothing relevant has changed.
     fn retry_at(&self, snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
         let Some((seen, at)) = self.last_pass else { return Some(now) };
         let changed = seen != StateGenerations::of(snapshot, &self.unavailable);
         if changed || self.azure_counts_updated(snapshot, at) {
             return Some(at + UNPLACED_RETRY);
         }
-        // Once a pass has seen them as old as that, nothing new comes of it.
+        // A pass with stale counts need not be repeated.
         let too_old = self.azure_counts_stale_at(snapshot).filter(|due| *due > at);
         [self.unavailable.next_expiry(), too_old].into_iter().flatten().min()
     }
 
-    /// True when Azure has counted again since a pass that found pods without a place by its counts: the same numbers may
-    /// have what was counted beside them then.
+    /// True when Azure's counts were read again since a pass that found pods unschedulable because of them: even the
+    /// same numbers may now include launches that were counted separately.
     fn azure_counts_updated(&self, snapshot: &Snapshot, than: Timestamp) -> bool {
         self.blocked_by_azure_counts && azure_counts_as_of(snapshot).is_some_and(|at| at > than)
     }
 
-    /// When Azure's counts are so old that they keep nobody away.
+    /// When Azure's counts are stale and no longer limit launches.
     fn azure_counts_stale_at(&self, snapshot: &Snapshot) -> Option<Timestamp> {
         let old = azure_counts_as_of(snapshot).filter(|_| self.blocked_by_azure_counts)?;
         old.checked_add(STALE_AFTER + SignedDuration::from_secs(1)).ok()
@@ -198,12 +197,12 @@ impl ProvisionMemory {
         self.claim_of_pod.retain(|pod, claim| snapshot.claims().get(claim).is_some() && waiting.contains(pod));
         self.last_pass = Some((StateGenerations::of(snapshot, &self.unavailable), now));
         self.buffer_statuses = buffer_placements(snapshot, outcome);
-        let mut why = outcome.unschedulable.iter().flat_map(|group| &group.reasons);
-        self.blocked_by_azure_counts = why.any(|(_, why)| depends_on_azure_counts(why));
+        let mut reasons = outcome.unschedulable.iter().flat_map(|group| &group.reasons);
+        self.blocked_by_azure_counts = reasons.any(|(_, reason)| depends_on_azure_counts(reason));
         self.unplaced = outcome.unschedulable.clone();
         self.unplaced.iter_mut().for_each(|group| group.pods.retain(|pod| !pod.is_chunk()));
         self.unplaced.retain(|group| !group.pods.is_empty());
-        // A chunk is nobody's claim to a node: how long it is wanted is asked when it is to go.
+        // Chunks nominate no node: disruption checks their capacity when a node is to be deleted.
         let chunks: BTreeSet<&ObjectKey> = pods.iter().filter(|pod| pod.is_chunk()).map(|pod| &pod.key).collect();
         let placed = outcome.placements.iter().filter(|placement| !chunks.contains(&placement.pod));
         for target in placed.map(|placement| &placement.target).filter(|t| !matches!(t, Target::New(_))) {
@@ -213,20 +212,20 @@ impl ProvisionMemory {
     }
 }
 
-/// True for a reason that other counts of Azure may do away with.
-fn depends_on_azure_counts(why: &UnschedulableReason) -> bool {
-    // That a class names no group, or one without such sizes, is no matter of counts.
-    let unknown = matches!(why, UnschedulableReason::NoReservation(NoReservation::Unknown(_)));
+/// True for a reason that newer counts of Azure may resolve.
+fn depends_on_azure_counts(reason: &UnschedulableReason) -> bool {
+    // A missing group, or one without such sizes, does not depend on counts.
+    let unknown = matches!(reason, UnschedulableReason::NoReservation(NoReservation::Unknown(_)));
     unknown
         || matches!(
-            why,
+            reason,
             UnschedulableReason::QuotaExceeded(_)
                 | UnschedulableReason::SubnetFull(_)
                 | UnschedulableReason::ReservationUsedUp(_)
         )
 }
 
-/// When Azure last counted what it has sold: cores, addresses or what is reserved.
+/// When Azure's counts were last read: cores, addresses or reservations.
 fn azure_counts_as_of(snapshot: &Snapshot) -> Option<Timestamp> {
     let quota = snapshot.quota.as_ref().map(|quota| quota.as_of);
     let subnets = snapshot.infrastructure.subnets.as_ref().map(|fact| fact.as_of);
@@ -236,15 +235,15 @@ fn azure_counts_as_of(snapshot: &Snapshot) -> Option<Timestamp> {
 
 fn launch_reason(node: &NewNode) -> String {
     let chunks = node.pods.iter().filter(|pod| pod.is_chunk()).count();
-    let counted = |count: usize, what: &str, of: &str| {
+    let counted = |count: usize, noun: &str, of: &str| {
         let s = if count == 1 { "" } else { "s" };
-        (count > 0).then(|| format!("{count} {what}{s}{of}"))
+        (count > 0).then(|| format!("{count} {noun}{s}{of}"))
     };
     let parts = [counted(node.pods.len() - chunks, "pending pod", ""), counted(chunks, "chunk", " of CapacityBuffers")];
-    let why = parts.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+    let pods = parts.into_iter().flatten().collect::<Vec<_>>().join(" and ");
     match node.offerings.first() {
-        Some(best) => format!("{why}; cheapest of {} offerings: {}", node.offerings.len(), best.key),
-        None => why,
+        Some(best) => format!("{pods}; cheapest of {} offerings: {}", node.offerings.len(), best.key),
+        None => pods,
     }
 }
 

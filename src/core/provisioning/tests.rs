@@ -25,7 +25,7 @@ fn drafts(plan: Plan) -> Vec<ClaimDraft> {
 }
 
 #[test]
-fn pods_are_placed_once_no_new_one_has_come_for_a_second_and_after_ten_at_the_latest() {
+fn pods_are_placed_once_no_new_one_has_arrived_for_a_second_and_after_ten_at_the_latest() {
     let mut snapshot = cluster([pool("general")]);
     let mut memory = ProvisionMemory::default();
     for second in 0..10 {
@@ -98,7 +98,7 @@ fn a_claim_whose_creation_is_under_way_is_waited_for() {
 }
 
 #[test]
-fn pods_without_a_place_are_tried_again_when_their_class_appears() {
+fn unschedulable_pods_are_tried_again_when_their_class_appears() {
     let mut snapshot = cluster([pool("general")]);
     let types = std::mem::take(&mut snapshot.instance_types);
     let mut memory = ProvisionMemory::default();
@@ -154,15 +154,15 @@ fn equal_arguments_give_equal_plans_and_memories() {
 }
 
 #[test]
-fn a_pod_keeps_the_claim_that_was_made_for_it() {
-    let bought = |name: &str, weight: i32, capacity_type: &str| {
+fn a_pod_keeps_the_claim_that_was_created_for_it() {
+    let pool_of = |name: &str, weight: i32, capacity_type: &str| {
         let mut pool = pool(name);
         pool.weight = weight;
         pool.requirements
             .add(crate::model::labels::CAPACITY_TYPE, crate::model::requirements::Requirement::any_of([capacity_type]));
         pool
     };
-    let mut snapshot = cluster([bought("a-on-demand", 1, "on-demand"), bought("b-spot", 9, "spot")]);
+    let mut snapshot = cluster([pool_of("a-on-demand", 1, "on-demand"), pool_of("b-spot", 9, "spot")]);
     let mut memory = ProvisionMemory::default();
     for i in 0..2 {
         // The easy ones are larger and so placed first, and the first claim by name suits them too.
@@ -194,7 +194,7 @@ fn counts_that_have_grown_too_old_are_news_once() {
     let old = STALE_AFTER + SignedDuration::from_secs(1);
     assert_eq!(run(&snapshot, &mut memory, 60_000).next, Some(at(0) + old));
     let _ = run(&snapshot, &mut memory, old.as_millis() as i64);
-    assert_eq!(looked_at(&memory), Some(at(0) + old), "nothing is known any more, and that is no reason to buy");
+    assert_eq!(looked_at(&memory), Some(at(0) + old), "stale numbers do not cause a launch");
     assert_eq!(run(&snapshot, &mut memory, old.as_millis() as i64 + 60_000).next, None);
     assert_eq!(looked_at(&memory), Some(at(0) + old));
 }
@@ -207,13 +207,13 @@ fn pods_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() 
     put(&mut snapshot, "p", shape("a", 100, 1), 0);
     let _ = run(&snapshot, &mut memory, 0);
     assert!(run(&snapshot, &mut memory, 1_000).commands.is_empty() && memory.unplaced.len() == 1);
-    // Nothing has changed: it is looked at when the count is too old to keep it away.
+    // Nothing has changed: it is tried again when the count is stale.
     let old = STALE_AFTER + SignedDuration::from_secs(1);
     assert_eq!(run(&snapshot, &mut memory, 60_000).next, Some(at(0) + old));
-    // The same numbers, but of later: what was counted beside them may be in them now.
+    // The same numbers at a later time may include launches that were counted separately.
     snapshot.set_infrastructure(full_subnet(at(180)));
     assert_eq!(run(&snapshot, &mut memory, 181_000).next, Some(at(191)), "it is looked at, in vain");
     assert_eq!(memory.last_pass.map(|(_, at)| at), Some(at(181)));
-    // Numbers of nobody knows when keep nobody away.
+    // Stale numbers limit nothing.
     assert_eq!(drafts(run(&snapshot, &mut memory, 181_000 + old.as_millis() as i64)).len(), 1);
 }

@@ -1,8 +1,8 @@
 //! Drift of a NodeClaim from its NodePool.
 //!
-//! What a NodeClaim was made from is on it, so the two are compared by value; no hash has to be kept in step with
-//! Karpenter's. As there, requirements count by whether the node still satisfies them, all else by whether it is the same.
-//! What is changed within an AKSNodeClass of the same name is on no claim, and is not seen.
+//! A NodeClaim contains what it was created from, so values are compared; no hash has to be kept in sync with
+//! Karpenter's. As in Karpenter, requirements count by whether the node still satisfies them, everything else by
+//! equality. Changes within an AKSNodeClass of the same name are not on the claim, and are not detected.
 
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pod::Taint;
@@ -13,7 +13,7 @@ use crate::snapshot::Snapshot;
 use std::fmt;
 use std::sync::Arc;
 
-/// In what a node differs from what its pool asks for.
+/// How a node differs from its pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DriftReason {
     /// It was made from another AKSNodeClass.
@@ -46,7 +46,7 @@ impl fmt::Display for DriftReason {
     }
 }
 
-/// The first thing in which a NodeClaim differs from what its pool asks for; `None` where it is what is asked for.
+/// The first difference between a NodeClaim and its pool; `None` where it matches.
 #[must_use]
 pub fn find_drift(claim: &Claim, pool: &NodePool, snapshot: &Snapshot) -> Option<DriftReason> {
     let spec = &claim.spec;

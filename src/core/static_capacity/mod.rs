@@ -1,9 +1,9 @@
 //! Static capacity: NodePools with `spec.replicas`.
 //!
-//! A static pool is a NodePool with `spec.replicas`: so many nodes, whatever pods there are. What is missing is
-//! launched, by the same offerings, limits and quotas as other nodes; what is too much goes, those first whose loss is
-//! felt least; and nodes that are no longer what the pool asks for are replaced one for one, the new one first. How
-//! this differs from Karpenter's static pools, and why, is in `docs/decisions/0045-static-capacity.md`.
+//! A static pool is a NodePool with `spec.replicas`: a fixed number of nodes, whatever pods there are. Missing nodes
+//! are launched, by the same offerings, limits and quotas as other nodes; surplus nodes are deleted, those with the
+//! least disruption first; and drifted nodes are replaced one for one, the new one first. How this differs from
+//! Karpenter's static pools, and why, is in `docs/decisions/0045-static-capacity.md`.
 
 mod drift;
 mod pool_member;
@@ -27,22 +27,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// A pool that lacks nodes, or whose drifted nodes wait, is looked at again after this time.
+/// Retry delay for a pool with missing or drifted nodes.
 const RETRY: SignedDuration = SignedDuration::from_secs(10);
 /// A spare node that is not needed by then is one too many.
 const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 /// A deletion that has not been seen by then has failed.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(1);
 
-/// What is remembered of static pools. All of it is disposable: after a crash a spare node counts as one too many, and
-/// then the drifted ones go first as well; a deletion is seen by then, or is asked for again.
+/// Memory of static pools. All of it is disposable: after a crash a replacement counts as surplus, and drifted nodes
+/// are deleted first anyway; a deletion is visible by then, or is requested again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StaticCapacityMemory {
-    /// NodeClaims that were made to take the place of drifted ones, and when.
+    /// NodeClaims that were created to replace drifted ones, and when.
     replacements: BTreeMap<ClaimName, Timestamp>,
-    /// NodeClaims whose deletion was asked for, and when.
+    /// NodeClaims whose deletion was requested, and when.
     deleting: BTreeMap<ClaimName, Timestamp>,
-    /// When nodes were last asked for, by pool.
+    /// When nodes were last requested, by pool.
     last_requested: BTreeMap<NodePoolName, Timestamp>,
     /// Pools that cannot have all their nodes, or no spare one, with the reason.
     pub shortages: Vec<PoolShortage>,
@@ -55,7 +55,7 @@ pub struct PoolShortage {
     pub pool: NodePoolName,
     /// How many nodes are missing; 0 where only drifted ones cannot be replaced.
     pub missing: usize,
-    /// Why.
+    /// The reason.
     pub reason: StaticShortfall,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for PoolShortage {
     }
 }
 
-/// What a pool of fixed size has, and should have.
+/// Actual and desired state of a static pool.
 struct StaticPool<'a> {
     pool: &'a Arc<NodePool>,
     replicas: usize,
@@ -79,8 +79,8 @@ struct StaticPool<'a> {
     budget: usize,
 }
 
-/// Decides which nodes pools of fixed size get and lose now.
-#[expect(clippy::too_many_arguments, reason = "the arguments of every decider, and what provisioning remembers")]
+/// Decides which nodes static pools launch and delete now.
+#[expect(clippy::too_many_arguments, reason = "the arguments of every decider, and the memory of provisioning")]
 pub fn reconcile_static_capacity(
     snapshot: &Snapshot,
     memory: &mut StaticCapacityMemory,
@@ -120,7 +120,7 @@ struct StaticPoolReconciler<'a, 'p> {
     snapshot: &'a Snapshot,
     memory: &'p mut StaticCapacityMemory,
     provision: &'a ProvisionMemory,
-    /// What becomes of pools for which there are fewer values than their `minValues`.
+    /// How `minValues` of pools are applied.
     min_values: MinValuesPolicy,
     now: Timestamp,
     plan: &'p mut Plan,
@@ -156,7 +156,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         Some(StaticPool { pool, replicas, members, budget })
     }
 
-    /// Lets go what is too much.
+    /// Deletes surplus nodes.
     fn scale_down(&mut self, static_pool: &mut StaticPool<'_>) {
         let wanted = static_pool.replicas.saturating_add(self.replacements_of(static_pool).len());
         let mut surplus = static_pool.members.len().saturating_sub(wanted);
@@ -168,21 +168,21 @@ impl<'a> StaticPoolReconciler<'a, '_> {
                 .iter()
                 .enumerate()
                 .min_by_key(|(_, member)| member.scale_down_order(drifted_may_go, self.now));
-            let Some(place) = first.map(|(place, _)| place) else { return };
-            let member = static_pool.members.swap_remove(place);
+            let Some(index) = first.map(|(index, _)| index) else { return };
+            let member = static_pool.members.swap_remove(index);
             static_pool.budget =
                 static_pool.budget.saturating_sub(usize::from(member.claim.status.initialized.is_some()));
-            let why = format!(
+            let reason = format!(
                 "the NodePool has {has} nodes and wants {}; {}",
                 static_pool.replicas,
                 member.scale_down_reason(self.now)
             );
-            self.delete_claim(&member, "scaled_down", &why);
+            self.delete_claim(&member, "scaled_down", &reason);
             surplus -= 1;
         }
     }
 
-    /// Lets drifted nodes go whose spare is ready.
+    /// Deletes drifted nodes whose replacement is ready.
     fn delete_replaced(&mut self, static_pool: &mut StaticPool<'_>) {
         let spares = self.replacements_of(static_pool);
         for spare in spares {
@@ -192,31 +192,31 @@ impl<'a> StaticPoolReconciler<'a, '_> {
                 continue;
             }
             let first = static_pool.members.iter().enumerate().filter(|(_, m)| m.may_be_replaced());
-            let Some((place, _)) = first.min_by_key(|(_, m)| m.drift_order()) else { return };
+            let Some((index, _)) = first.min_by_key(|(_, m)| m.drift_order()) else { return };
             if static_pool.budget == 0 {
                 self.plan.wake_at(self.now + BUDGET_RETRY);
                 return;
             }
             static_pool.budget -= 1;
-            let member = static_pool.members.swap_remove(place);
+            let member = static_pool.members.swap_remove(index);
             let drift = member.drift.as_ref().map(ToString::to_string).unwrap_or_default();
             self.delete_claim(&member, "drifted", &format!("{drift}; its replacement {spare} is ready"));
             self.memory.replacements.remove(&spare);
         }
     }
 
-    fn delete_claim(&mut self, member: &PoolMember<'_>, category: &'static str, why: &str) {
+    fn delete_claim(&mut self, member: &PoolMember<'_>, category: &'static str, reason: &str) {
         let claim = member.claim.reference();
-        // Something is being done about it just now: it has its turn afterwards.
+        // Another command on it is running: retry later.
         if self.snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
             self.plan.wake_at(self.now + RETRY);
             return;
         }
         self.memory.deleting.insert(claim.name.clone(), self.now);
-        self.plan.push(Command::DeleteClaim { claim, category }, why);
+        self.plan.push(Command::DeleteClaim { claim, category }, reason);
     }
 
-    /// Spare nodes of a pool that drifted ones still wait for.
+    /// Replacements of a pool's drifted nodes.
     fn replacements_of(&self, static_pool: &StaticPool<'_>) -> Vec<ClaimName> {
         let drifted = static_pool.members.iter().filter(|m| m.drift.is_some()).count();
         let names = static_pool.members.iter().map(|m| &m.claim.name);
@@ -235,11 +235,11 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         NodesToCreate { missing: 0, replacements: replaceable.min(static_pool.budget).saturating_sub(spares) }
     }
 
-    /// Makes what is missing, and spare nodes for drifted ones.
+    /// Launches missing nodes, and replacements for drifted ones.
     fn scale_up(&mut self, static_pools: &[StaticPool<'_>], seed: u64) {
         let mut wanted: BTreeMap<NodePoolName, NodesToCreate> = BTreeMap::new();
         for static_pool in static_pools {
-            let asked = self.nodes_to_create(static_pool);
+            let to_create = self.nodes_to_create(static_pool);
             let due = self
                 .memory
                 .last_requested
@@ -247,11 +247,11 @@ impl<'a> StaticPoolReconciler<'a, '_> {
                 .map(|at| *at + RETRY)
                 .filter(|due| *due > self.now);
             match due {
-                _ if asked.missing + asked.replacements == 0 => {}
+                _ if to_create.missing + to_create.replacements == 0 => {}
                 Some(due) => self.plan.wake_at(due),
-                None => drop(wanted.insert(static_pool.pool.name.clone(), asked)),
+                None => drop(wanted.insert(static_pool.pool.name.clone(), to_create)),
             }
-            if asked.missing + asked.replacements == 0 {
+            if to_create.missing + to_create.replacements == 0 {
                 self.memory.shortages.retain(|short| short.pool != static_pool.pool.name);
             }
         }
@@ -262,31 +262,35 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         let available_offerings =
             AvailableOfferings::of_pools(self.snapshot, &self.provision.unavailable, self.now, of_wanted)
                 .with_min_values(self.min_values);
-        let (without, promised) = (BTreeSet::new(), BTreeMap::new());
-        let (snapshot, new_nodes) = (self.snapshot, MAX_NEW_NODES);
+        let (excluded_nodes, claim_of_pod) = (BTreeSet::new(), BTreeMap::new());
         let input = Input {
-            snapshot,
+            snapshot: self.snapshot,
             available: &available_offerings,
-            excluded_nodes: &without,
-            max_new_nodes: new_nodes,
-            claim_of_pod: &promised,
+            excluded_nodes: &excluded_nodes,
+            max_new_nodes: MAX_NEW_NODES,
+            claim_of_pod: &claim_of_pod,
         };
-        let counts = wanted.iter().map(|(pool, asked)| (pool.clone(), asked.missing + asked.replacements)).collect();
+        let counts =
+            wanted.iter().map(|(pool, to_create)| (pool.clone(), to_create.missing + to_create.replacements)).collect();
         for created in plan_static_nodes(input, &counts) {
-            let Some((static_pool, asked)) =
+            let Some((static_pool, to_create)) =
                 static_pools.iter().find(|f| f.pool.name == created.pool).zip(wanted.get(&created.pool))
             else {
                 continue;
             };
             self.memory.last_requested.insert(created.pool.clone(), self.now);
             self.memory.shortages.retain(|short| short.pool != created.pool);
-            if let Some(why) = created.shortfall {
-                let missing = asked.missing.saturating_sub(created.nodes.len());
-                self.memory.shortages.push(PoolShortage { pool: created.pool, missing, reason: why });
+            if let Some(reason) = created.shortfall {
+                let missing = to_create.missing.saturating_sub(created.nodes.len());
+                self.memory.shortages.push(PoolShortage { pool: created.pool, missing, reason });
                 self.plan.wake_at(self.now + RETRY);
             }
             for (number, node) in created.nodes.into_iter().enumerate() {
-                self.create_claim(static_pool, NodeToCreate { node, number, is_missing: number < asked.missing }, seed);
+                self.create_claim(
+                    static_pool,
+                    NodeToCreate { node, number, is_missing: number < to_create.missing },
+                    seed,
+                );
             }
         }
     }
@@ -300,7 +304,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         let offerings = node.offerings.len();
         let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();
         let Some(draft) = claim_draft(self.snapshot, node, seed, self.now, number) else { return };
-        let why = if is_missing {
+        let cause = if is_missing {
             format!("the NodePool wants {} nodes and has {}", static_pool.replicas, static_pool.members.len() + number)
         } else {
             self.memory.replacements.insert(draft.name.clone(), self.now);
@@ -308,14 +312,13 @@ impl<'a> StaticPoolReconciler<'a, '_> {
             let drift = first.and_then(|m| m.drift.as_ref()).map(ToString::to_string).unwrap_or_default();
             format!("replaces a drifted node: {drift}")
         };
-        let reason = format!("{why}; cheapest of {offerings} offerings: {best}");
+        let reason = format!("{cause}; cheapest of {offerings} offerings: {best}");
         self.plan.push(Command::CreateClaim(Box::new(draft)), reason);
     }
 }
 
 impl StaticCapacityMemory {
-    /// Drops what is remembered of claims that are gone, and what has lasted too long. A claim that has just been asked
-    /// for may not be seen yet.
+    /// Forgets deleted claims, and outdated entries. A claim that has just been created may not be visible yet.
     fn forget(&mut self, snapshot: &Snapshot, now: Timestamp) {
         let known = |name: &ClaimName, at: &Timestamp| {
             snapshot.claims().get(name).is_some() || now.duration_since(*at) < DELETION_TIMEOUT
@@ -323,8 +326,8 @@ impl StaticCapacityMemory {
         self.replacements.retain(|name, at| known(name, at) && now.duration_since(*at) < REPLACEMENT_TIMEOUT);
         self.deleting
             .retain(|name, at| snapshot.claims().get(name).is_some() && now.duration_since(*at) < DELETION_TIMEOUT);
-        let is_fleet = |pool: &NodePoolName| snapshot.pools().get(pool).is_some_and(|p| p.replicas.is_some());
-        self.last_requested.retain(|pool, _| is_fleet(pool));
-        self.shortages.retain(|short| is_fleet(&short.pool));
+        let is_static = |pool: &NodePoolName| snapshot.pools().get(pool).is_some_and(|p| p.replicas.is_some());
+        self.last_requested.retain(|pool, _| is_static(pool));
+        self.shortages.retain(|short| is_static(&short.pool));
     }
 }

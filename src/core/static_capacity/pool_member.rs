@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What makes the cost of an eviction grow by one, in priorities, as in Karpenter.
+/// The pod priority that raises the cost of an eviction by one, as in Karpenter.
 const PRIORITY_UNIT: i64 = 1 << 25;
 /// The unit in which costs and lifetimes are counted.
 const MILLI: i64 = 1_000;
@@ -20,17 +20,17 @@ const MILLI: i64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct PoolMember<'a> {
     pub(crate) claim: &'a Arc<Claim>,
-    /// How it differs from what the pool asks for; only of those that are in use.
+    /// How it differs from the pool; only of nodes in use.
     pub(crate) drift: Option<DriftReason>,
     /// Pods that would have to move.
     pods: Vec<Arc<Pod>>,
-    /// The node, or a pod on it, asks not to be disrupted, or a pod has nobody to bring it back.
+    /// The node or a pod on it must not be disrupted, or a pod has no controller.
     do_not_disrupt: bool,
-    /// Waiting pods were placed on it lately.
+    /// It was recently nominated for pending pods.
     is_nominated: bool,
 }
 
-/// Who goes first when there are too many: the lesser goes.
+/// Order of deletion when there are too many: the least first.
 pub(crate) type ScaleDownOrder = (ScaleDownRank, i64, std::cmp::Reverse<Timestamp>, ClaimName);
 
 /// How much is lost with a node, roughly.
@@ -46,7 +46,7 @@ pub(crate) enum ScaleDownRank {
     Empty,
     /// Pods that may be moved.
     InUse,
-    /// It, or a pod on it, asks not to be disrupted.
+    /// It, or a pod on it, must not be disrupted.
     DoNotDisrupt,
 }
 
@@ -57,14 +57,14 @@ pub(crate) fn pool_members<'a>(
     (provision, leaving): (&ProvisionMemory, &BTreeMap<ClaimName, Timestamp>),
     now: Timestamp,
 ) -> Vec<PoolMember<'a>> {
-    let stands = |claim: &&Arc<Claim>| {
+    let is_member = |claim: &&Arc<Claim>| {
         claim.spec.pool.as_ref() == Some(&pool.name)
             && claim.is_ours()
             && claim.deleting_at.is_none()
             && claim.status.launch_failed.is_none()
             && !leaving.contains_key(&claim.name)
     };
-    let all = snapshot.claims().values().filter(stands);
+    let all = snapshot.claims().values().filter(is_member);
     all.map(|claim| PoolMember::new(claim, snapshot, (pool, provision), now)).collect()
 }
 
@@ -77,17 +77,17 @@ impl<'a> PoolMember<'a> {
     ) -> Self {
         let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
         let keys = node.and_then(|n| snapshot.node_usage(&n.name)).into_iter().flat_map(|usage| &usage.pods);
-        let there: Vec<&Arc<Pod>> = keys.filter_map(|key| snapshot.pods().get(key)).collect();
-        let refuses = node.is_some_and(|n| n.do_not_disrupt)
-            || there.iter().any(|pod| pod.refuses_disruption(now) || pod.owner == PodOwner::Nobody);
-        let pods = there.into_iter().filter(|pod| pod.is_reschedulable() || pod.opaque).cloned().collect();
+        let pods: Vec<&Arc<Pod>> = keys.filter_map(|key| snapshot.pods().get(key)).collect();
+        let do_not_disrupt = node.is_some_and(|n| n.do_not_disrupt)
+            || pods.iter().any(|pod| pod.refuses_disruption(now) || pod.owner == PodOwner::Nobody);
+        let pods = pods.into_iter().filter(|pod| pod.is_reschedulable() || pod.opaque).cloned().collect();
         let in_use = claim.status.initialized.is_some();
         let drift = Some(claim).filter(|_| in_use).and_then(|claim| find_drift(claim, pool, snapshot));
-        let wanted = provision.is_nominated(&claim.name, node.map(|node| &node.name));
-        Self { claim, drift, pods, do_not_disrupt: refuses, is_nominated: wanted }
+        let is_nominated = provision.is_nominated(&claim.name, node.map(|node| &node.name));
+        Self { claim, drift, pods, do_not_disrupt, is_nominated }
     }
 
-    /// Who goes first when there are too many. `drifted_may_go` says whether a budget lets nodes go for drift.
+    /// Order of deletion when there are too many. `drifted_may_go`: the budget allows disruption by drift.
     pub(crate) fn scale_down_order(&self, drifted_may_go: bool, now: Timestamp) -> ScaleDownOrder {
         let status = &self.claim.status;
         let rank = if status.launched.is_none() {
@@ -106,17 +106,17 @@ impl<'a> PoolMember<'a> {
         (rank, self.disruption_cost(now), std::cmp::Reverse(self.claim.created_at), self.claim.name.clone())
     }
 
-    /// Drifted, and nothing on it asks to stay; where the drain has an end, those who ask have been heard by then.
+    /// Drifted, and may be disrupted; with a termination grace period `do-not-disrupt` does not prevent it.
     pub(crate) fn may_be_replaced(&self) -> bool {
         self.drift.is_some() && (!self.do_not_disrupt || self.claim.spec.termination_grace_period.is_some())
     }
 
-    /// Which drifted node goes first: empty ones, then the oldest.
+    /// Order of replacement of drifted nodes: empty ones, then the oldest.
     pub(crate) fn drift_order(&self) -> (bool, Timestamp, &ClaimName) {
         (!self.pods.is_empty(), self.claim.created_at, &self.claim.name)
     }
 
-    /// Why it goes before others, for people.
+    /// Why it is deleted before others, for people.
     pub(crate) fn scale_down_reason(&self, now: Timestamp) -> String {
         let pods = self.pods.len();
         match self.scale_down_order(true, now).0 {
@@ -133,7 +133,7 @@ impl<'a> PoolMember<'a> {
         }
     }
 
-    /// What it costs to move its pods, times the share of its lifetime that is left: in millionths.
+    /// The cost of evicting its pods, times the remaining share of its lifetime: in millionths.
     fn disruption_cost(&self, now: Timestamp) -> i64 {
         let pods = self.pods.iter().map(|pod| eviction_cost(pod.shape.priority).max(0));
         (MILLI + pods.sum::<i64>()).saturating_mul(self.lifetime_remaining(now))
@@ -149,7 +149,7 @@ impl<'a> PoolMember<'a> {
     }
 }
 
-/// What an eviction costs, in thousandths: one, more or less by the pod's priority, at most ten.
+/// The cost of an eviction, in thousandths: one, more or less by the pod's priority, at most ten.
 fn eviction_cost(priority: i32) -> i64 {
     (MILLI + i64::from(priority) * MILLI / PRIORITY_UNIT).clamp(-10 * MILLI, 10 * MILLI)
 }
@@ -160,7 +160,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_eviction_costs_what_it_costs_in_karpenter() {
+    fn the_cost_of_an_eviction_is_karpenters() {
         // Priority 2^25 doubles it; the extremes are cut off at ten.
         for (priority, cost) in [(0, 1_000), (1 << 25, 2_000), (-(1 << 25), 0), (i32::MAX, 10_000), (i32::MIN, -10_000)]
         {

@@ -1,7 +1,8 @@
 //! New nodes of static NodePools (`replicas`).
 //!
-//! Each is bought as for a pod that asks for nothing: the cheapest offering first, within the pool's limits, Azure's
-//! quotas and the addresses of its subnet, and of equally cheap ones that of the zone with the fewest nodes of the pool.
+//! Each is launched as for a pod without requests: the cheapest offering first, within the pool's limits, Azure's
+//! quotas and the addresses of its subnet, and of equally cheap ones that of the zone with the fewest nodes of the
+//! pool.
 
 use crate::model::amounts::resources::Resources;
 use crate::model::names::NodePoolName;
@@ -17,34 +18,34 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// What can be had for a pool.
+/// The nodes that can be launched for a pool.
 pub(crate) struct StaticNodes {
     pub(crate) pool: NodePoolName,
     pub(crate) nodes: Vec<NewNode>,
-    /// Why it is not as many as are wanted.
+    /// Why they are fewer than needed.
     pub(crate) shortfall: Option<StaticShortfall>,
 }
 
-/// Why a pool buys no more nodes.
+/// Why a pool launches no more nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StaticShortfall {
-    /// Its AKSNodeClass is not there.
+    /// Its AKSNodeClass does not exist.
     NodeClassNotFound,
-    /// Its AKSNodeClass asks for what nodes of our own making do not get: these fields.
+    /// Its AKSNodeClass sets these fields, which are not supported.
     UnsupportedClassFields(Arc<str>),
-    /// No offering satisfies its requirements, or Azure has refused all of them lately.
+    /// No offering satisfies its requirements, or Azure has recently refused all of them.
     NoAvailableOffering,
     /// Its limits are reached.
     LimitsExceeded,
-    /// Azure's quotas leave no capacity for any of its offerings; the one of the cheapest.
+    /// Azure's quotas forbid all its offerings; the quota of the cheapest.
     QuotaExceeded(QuotaShortage),
-    /// What is reserved for its nodes is used up, and it may buy nothing else; the cheapest.
+    /// Its reservations are used up, and it allows nothing else; that of the cheapest offering.
     ReservationUsedUp(ReservationShortage),
-    /// The pool may have nothing but what is reserved, and has nothing.
+    /// The pool allows only reserved capacity, and has none.
     NoReservation(NoReservation),
     /// The subnet of its nodes has no address left.
     SubnetFull(SubnetShortage),
-    /// As many nodes as one pass makes are made.
+    /// The limit of new nodes of one pass is reached.
     NewNodeLimit,
 }
 
@@ -65,49 +66,49 @@ impl fmt::Display for StaticShortfall {
             Self::LimitsExceeded => f.write_str("its limits are reached: raise limits, or lower replicas"),
             Self::QuotaExceeded(short) => short.fmt(f),
             Self::ReservationUsedUp(short) => short.fmt(f),
-            Self::NoReservation(why) => why.fmt(f),
+            Self::NoReservation(reason) => reason.fmt(f),
             Self::SubnetFull(short) => short.fmt(f),
             Self::NewNodeLimit => f.write_str("the rest are launched in the next pass"),
         }
     }
 }
 
-/// Buys nodes for the pools of available offerings, so many for each.
-pub(crate) fn plan_static_nodes(input: Input<'_>, wanted: &BTreeMap<NodePoolName, usize>) -> Vec<StaticNodes> {
+/// Plans nodes for the pools of available offerings, this many for each.
+pub(crate) fn plan_static_nodes(input: Input<'_>, counts: &BTreeMap<NodePoolName, usize>) -> Vec<StaticNodes> {
     let pool_offerings = &input.available.pools;
     let mut open_nodes =
         OpenNodes::new(CandidateSets::new(pool_offerings), LaunchLimits::new(input), input.available.min_values_policy);
-    let buy = |(pool, count): (&NodePoolName, &usize)| {
-        let place = pool_offerings.iter().position(|o| o.pool.name == *pool);
-        let (nodes, why) = match place {
-            Some(place) => {
-                plan_pool_nodes(&mut open_nodes, place, *count, nodes_per_zone(input, &pool_offerings[place]))
+    let plan = |(pool, count): (&NodePoolName, &usize)| {
+        let pool_index = pool_offerings.iter().position(|o| o.pool.name == *pool);
+        let (nodes, shortfall) = match pool_index {
+            Some(pool_index) => {
+                plan_pool_nodes(&mut open_nodes, pool_index, *count, nodes_per_zone(input, &pool_offerings[pool_index]))
             }
             None => (Vec::new(), Some(StaticShortfall::NodeClassNotFound)),
         };
-        StaticNodes { pool: pool.clone(), nodes, shortfall: why }
+        StaticNodes { pool: pool.clone(), nodes, shortfall }
     };
-    wanted.iter().map(buy).collect()
+    counts.iter().map(plan).collect()
 }
 
-/// Buys up to `count` nodes of a pool; `in_zone` is how many it has in each zone.
+/// Plans up to `count` nodes of a pool; `in_zone` is how many it has in each zone.
 fn plan_pool_nodes(
     open_nodes: &mut OpenNodes,
-    place: usize,
+    pool_index: usize,
     count: usize,
     mut in_zone: Vec<u32>,
 ) -> (Vec<NewNode>, Option<StaticShortfall>) {
-    let nothing = Resources::default();
-    let root = open_nodes.candidate_sets.root(place);
+    let no_requests = Resources::default();
+    let root = open_nodes.candidate_sets.root(pool_index);
     let mut nodes = Vec::new();
     while nodes.len() < count {
-        let want = PodNeeds { requests: &nothing, ports: &[], disks: 0, tracked_volumes: None, expected_pods: 1 };
-        let Some(pod_addition) = open_nodes.cheapest_new_node(root, want) else {
-            return (nodes, Some(shortfall(open_nodes, place)));
+        let needs = PodNeeds { requests: &no_requests, ports: &[], disks: 0, tracked_volumes: None, expected_pods: 1 };
+        let Some(pod_addition) = open_nodes.cheapest_new_node(root, needs) else {
+            return (nodes, Some(shortfall(open_nodes, pool_index)));
         };
-        let open = open_nodes.open(pod_addition.candidate_set, pod_addition.candidate, want);
+        let open = open_nodes.open(pod_addition.candidate_set, pod_addition.candidate, needs);
         let new = new_node(open_nodes, open, Vec::new(), &in_zone);
-        let zones = &open_nodes.candidate_sets.pool_offerings(place).zones;
+        let zones = &open_nodes.candidate_sets.pool_offerings(pool_index).zones;
         let first = new.offerings.first().and_then(|o| zones.iter().position(|zone| *zone == o.key.zone));
         if let Some(nodes) = first.and_then(|bit| in_zone.get_mut(bit)) {
             *nodes += 1;
@@ -117,9 +118,9 @@ fn plan_pool_nodes(
     (nodes, None)
 }
 
-/// What keeps a pool from buying one more.
-fn shortfall(open_nodes: &OpenNodes, place: usize) -> StaticShortfall {
-    let (pool_offerings, launch_limits) = (open_nodes.candidate_sets.pool_offerings(place), &open_nodes.limits);
+/// Why a pool cannot launch one more.
+fn shortfall(open_nodes: &OpenNodes, pool_index: usize) -> StaticShortfall {
+    let (pool_offerings, launch_limits) = (open_nodes.candidate_sets.pool_offerings(pool_index), &open_nodes.limits);
     if let Some(fields) = &pool_offerings.unsupported_class_fields {
         return StaticShortfall::UnsupportedClassFields(Arc::clone(fields));
     }
@@ -137,26 +138,26 @@ fn shortfall(open_nodes: &OpenNodes, place: usize) -> StaticShortfall {
             .map_or(StaticShortfall::NoAvailableOffering, StaticShortfall::NoReservation),
         None => StaticShortfall::LimitsExceeded,
         Some(first) => {
-            let barred = launch_limits.exhausted(std::iter::once(first).chain(within)).map(|barred| match barred {
+            let exhausted = launch_limits.exhausted(std::iter::once(first).chain(within)).map(|e| match e {
                 Exhausted::Quota(short) => StaticShortfall::QuotaExceeded(short),
                 Exhausted::Reservation(short) => StaticShortfall::ReservationUsedUp(short),
             });
             let subnet =
                 || launch_limits.subnets().shortage(&pool_offerings.pool.class).map(StaticShortfall::SubnetFull);
-            barred.or_else(subnet).unwrap_or(StaticShortfall::NoAvailableOffering)
+            exhausted.or_else(subnet).unwrap_or(StaticShortfall::NoAvailableOffering)
         }
     }
 }
 
-/// How many nodes of the pool stand, or will, in each zone.
+/// How many nodes of the pool are, or will be, in each zone.
 fn nodes_per_zone(input: Input<'_>, pool_offerings: &PoolOfferings) -> Vec<u32> {
     let mut counts = vec![0; pool_offerings.zones.len()];
-    let stands = input
+    let claims = input
         .snapshot
         .claims()
         .values()
         .filter(|claim| claim.spec.pool.as_ref() == Some(&pool_offerings.pool.name) && claim.deleting_at.is_none());
-    for claim in stands {
+    for claim in claims {
         let planned = || claim.spec.planned.first().map(|offering| &offering.key);
         let Some(key) = claim.intent.as_ref().map(|intent| &intent.offering.key).or_else(planned) else { continue };
         if let Some(bit) = pool_offerings.zones.iter().position(|zone| *zone == key.zone) {

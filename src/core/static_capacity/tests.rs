@@ -29,7 +29,7 @@ fn static_pool(replicas: u64) -> NodePool {
 }
 
 /// A static pool whose nodes `c00`, `c01`, … have run since the start.
-fn standing(pool: &NodePool, nodes: usize) -> (Snapshot, Vec<Node>) {
+fn with_nodes(pool: &NodePool, nodes: usize) -> (Snapshot, Vec<Node>) {
     let mut snapshot = cluster([pool.clone()]);
     let mut all = Vec::new();
     for n in 0..nodes {
@@ -50,7 +50,7 @@ fn drafts(plan: &Plan) -> Vec<&ClaimDraft> {
     drafts.map(|p| if let Command::CreateClaim(draft) = &p.command { &**draft } else { unreachable!() }).collect()
 }
 
-fn gone(plan: &Plan) -> Vec<String> {
+fn deleted(plan: &Plan) -> Vec<String> {
     let word = |c: &Command| match c {
         Command::DeleteClaim { claim, category } => Some(format!("{category} {}", claim.name)),
         _ => None,
@@ -58,7 +58,7 @@ fn gone(plan: &Plan) -> Vec<String> {
     plan.commands.iter().filter_map(|p| word(&p.command)).collect()
 }
 
-/// Carries a plan out at once: what is asked for is ready, and what is to go is gone.
+/// Executes a plan at once: new nodes are ready, and deleted ones are gone.
 fn carry_out(plan: &Plan, pool: &NodePool, snapshot: &mut Snapshot, ready: bool) {
     for planned in &plan.commands {
         match &planned.command {
@@ -84,8 +84,8 @@ fn carry_out(plan: &Plan, pool: &NodePool, snapshot: &mut Snapshot, ready: bool)
 }
 
 #[test]
-fn what_is_missing_is_launched_cheapest_first_and_spread_over_zones() {
-    let (snapshot, _) = standing(&static_pool(4), 1);
+fn missing_nodes_are_launched_cheapest_first_and_spread_over_zones() {
+    let (snapshot, _) = with_nodes(&static_pool(4), 1);
     let mut memory = StaticCapacityMemory::default();
     let plan = pass(&snapshot, &mut memory, 0);
     let drafts = drafts(&plan);
@@ -104,15 +104,15 @@ fn what_is_missing_is_launched_cheapest_first_and_spread_over_zones() {
 }
 
 #[test]
-fn as_many_as_are_asked_for_are_left_alone() {
-    let (snapshot, _) = standing(&static_pool(3), 3);
+fn a_complete_pool_is_left_alone() {
+    let (snapshot, _) = with_nodes(&static_pool(3), 3);
     assert_eq!(pass(&snapshot, &mut StaticCapacityMemory::default(), 0), Plan::default());
 }
 
 #[test]
 fn claims_in_flight_count_and_failed_and_leaving_ones_do_not() {
     let pool = static_pool(4);
-    let (mut snapshot, _) = standing(&pool, 1);
+    let (mut snapshot, _) = with_nodes(&pool, 1);
     snapshot.put_claim(claim("new", &pool, vec![offering(SMALL, 1, OnDemand)]));
     let mut failed = claim("failed", &pool, vec![offering(SMALL, 1, OnDemand)]);
     let (code, message) = ("Quota".into(), "none left".into());
@@ -125,19 +125,19 @@ fn claims_in_flight_count_and_failed_and_leaving_ones_do_not() {
 }
 
 #[test]
-fn limits_count_nodes_that_are_still_leaving_and_the_shortage_is_told() {
+fn limits_count_terminating_nodes_and_the_shortage_is_reported() {
     let pool = NodePool {
         limits: crate::model::cluster::pool::Limits { nodes: Some(3), ..Default::default() },
         ..static_pool(5)
     };
-    let (mut snapshot, _) = standing(&pool, 1);
+    let (mut snapshot, _) = with_nodes(&pool, 1);
     let mut leaving = claim("leaving", &pool, vec![offering(SMALL, 1, OnDemand)]);
     leaving.deleting_at = Some(at(0));
     snapshot.put_claim(leaving);
     let mut memory = StaticCapacityMemory::default();
-    assert_eq!(drafts(&pass(&snapshot, &mut memory, 0)).len(), 1, "3 less the one that runs and the one that leaves");
-    let told: Vec<String> = memory.shortages.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["3 nodes are missing: its limits are reached: raise limits, or lower replicas"]);
+    assert_eq!(drafts(&pass(&snapshot, &mut memory, 0)).len(), 1, "3 less the running and the terminating one");
+    let shortages: Vec<String> = memory.shortages.iter().map(ToString::to_string).collect();
+    assert_eq!(shortages, ["3 nodes are missing: its limits are reached: raise limits, or lower replicas"]);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn quotas_are_shared_by_all_fleets() {
 }
 
 #[test]
-fn a_class_that_is_not_there_is_told_and_looked_for_again() {
+fn a_missing_class_is_reported_and_looked_up_again() {
     let mut snapshot = cluster([static_pool(1)]);
     snapshot.instance_types.clear();
     let mut memory = StaticCapacityMemory::default();
@@ -170,8 +170,8 @@ fn a_class_that_is_not_there_is_told_and_looked_for_again() {
 
 #[test]
 fn the_pause_switches_hold_back_their_own_half() {
-    let (mut few, _) = standing(&static_pool(3), 1);
-    let (mut many, _) = standing(&static_pool(1), 3);
+    let (mut few, _) = with_nodes(&static_pool(3), 1);
+    let (mut many, _) = with_nodes(&static_pool(1), 3);
     for (held, launches, deletes) in [(PauseSwitch::Launch, 0, 2), (PauseSwitch::Disrupt, 2, 0)] {
         (few.pause, many.pause) = (Pause::of([held]), Pause::of([held]));
         assert_eq!(pass(&few, &mut StaticCapacityMemory::default(), 0).commands.len(), launches, "{held:?}");
@@ -191,22 +191,22 @@ fn the_pause_switches_hold_back_their_own_half() {
 }
 
 #[test]
-fn what_has_been_asked_for_is_not_asked_for_again_before_it_can_be_seen() {
-    let (mut snapshot, _) = standing(&static_pool(3), 1);
+fn requested_nodes_are_not_requested_again_before_they_are_visible() {
+    let (mut snapshot, _) = with_nodes(&static_pool(3), 1);
     let mut memory = StaticCapacityMemory::default();
     let plan = pass(&snapshot, &mut memory, 0);
     snapshot.in_progress.extend(plan.commands.iter().map(|p| p.command.key()));
     assert!(pass(&snapshot, &mut memory, 1).commands.is_empty(), "its creation is under way");
     snapshot.in_progress.clear();
     let plan = pass(&snapshot, &mut memory, 2);
-    assert_eq!((plan.commands.len(), plan.next), (0, Some(at(10))), "what has failed is not repeated at once");
+    assert_eq!((plan.commands.len(), plan.next), (0, Some(at(10))), "a failure is not retried at once");
     assert_eq!(drafts(&pass(&snapshot, &mut memory, 10)).len(), 2);
 }
 
 #[test]
-fn those_go_first_whose_loss_is_felt_least() {
+fn surplus_nodes_are_deleted_by_least_disruption() {
     let pool = NodePool { expire_after: Some(SignedDuration::from_hours(100)), ..static_pool(0) };
-    let (mut snapshot, nodes) = standing(&pool, 5);
+    let (mut snapshot, nodes) = with_nodes(&pool, 5);
     snapshot.put_claim(claim("unlaunched", &pool, vec![offering(SMALL, 1, OnDemand)]));
     let (small, large) = (
         Arc::new(shape("a", 100, 1)),
@@ -222,58 +222,58 @@ fn those_go_first_whose_loss_is_felt_least() {
     let daemon = running("daemon", &small, &nodes[4]);
     snapshot.put_pod(crate::model::cluster::pod::Pod { owner: PodOwner::DaemonSet, ..daemon });
     let order = ["unlaunched", "c04", "c03", "c02", "c01", "c00"].map(|name| format!("scaled_down {name}"));
-    assert_eq!(gone(&pass(&snapshot, &mut StaticCapacityMemory::default(), 0)), order);
+    assert_eq!(deleted(&pass(&snapshot, &mut StaticCapacityMemory::default(), 0)), order);
     for keep in 1..6 {
         snapshot.put_pool(pool.name.clone(), NodePool { replicas: Some(keep as u64), ..pool.clone() });
         assert_eq!(
-            gone(&pass(&snapshot, &mut StaticCapacityMemory::default(), 0)),
+            deleted(&pass(&snapshot, &mut StaticCapacityMemory::default(), 0)),
             order[..6 - keep],
-            "{keep} are kept"
+            "{keep} remain"
         );
     }
 }
 
 #[test]
-fn of_equals_the_one_with_the_least_lifetime_left_goes() {
+fn of_equals_the_one_with_the_least_remaining_lifetime_is_deleted() {
     let pool = NodePool { expire_after: Some(SignedDuration::from_hours(100)), ..static_pool(1) };
-    let (mut snapshot, nodes) = standing(&pool, 2);
+    let (mut snapshot, nodes) = with_nodes(&pool, 2);
     let shape = Arc::new(shape("a", 100, 1));
     for (i, node) in nodes.iter().enumerate() {
         snapshot.put_pod(running(&format!("p{i}"), &shape, node));
     }
     let young = (**snapshot.claims().values().next().unwrap()).clone();
     snapshot.put_claim(Claim { created_at: at(36_000), ..young });
-    assert_eq!(gone(&pass(&snapshot, &mut StaticCapacityMemory::default(), 72_000)), ["scaled_down c01"]);
+    assert_eq!(deleted(&pass(&snapshot, &mut StaticCapacityMemory::default(), 72_000)), ["scaled_down c01"]);
 }
 
 #[test]
-fn a_node_that_waiting_pods_were_placed_on_is_not_empty() {
-    let (snapshot, nodes) = standing(&static_pool(1), 2);
+fn a_node_nominated_for_pending_pods_is_not_empty() {
+    let (snapshot, nodes) = with_nodes(&static_pool(1), 2);
     let mut provision = ProvisionMemory::default();
     // The first by name would go otherwise.
     provision.nominated.insert(crate::scheduling::Target::Node(nodes[0].name.clone()), at(100));
     let plan =
         reconcile_static_capacity(&snapshot, &mut StaticCapacityMemory::default(), &provision, &settings(), at(0), 1);
-    assert_eq!(gone(&plan), ["scaled_down c01"]);
+    assert_eq!(deleted(&plan), ["scaled_down c01"]);
 }
 
 #[test]
-fn a_deletion_that_is_not_seen_yet_takes_nobody_else_along() {
-    let (mut snapshot, _) = standing(&static_pool(2), 3);
+fn a_deletion_that_is_not_visible_yet_is_not_repeated_on_another_node() {
+    let (mut snapshot, _) = with_nodes(&static_pool(2), 3);
     let mut memory = StaticCapacityMemory::default();
-    let first = gone(&pass(&snapshot, &mut memory, 0));
+    let first = deleted(&pass(&snapshot, &mut memory, 0));
     assert_eq!(first.len(), 1);
-    assert!(gone(&pass(&snapshot, &mut memory, 1)).is_empty());
+    assert!(deleted(&pass(&snapshot, &mut memory, 1)).is_empty());
     snapshot.in_progress.insert(CommandKey::Claim(ClaimName::new("c00").unwrap()));
     assert!(
-        gone(&pass(&snapshot, &mut StaticCapacityMemory::default(), 1)).is_empty(),
-        "something is being done about it"
+        deleted(&pass(&snapshot, &mut StaticCapacityMemory::default(), 1)).is_empty(),
+        "another command on it is running"
     );
     snapshot.in_progress.clear();
-    assert_eq!(gone(&pass(&snapshot, &mut memory, 61)), first, "it has failed, and is asked for again");
+    assert_eq!(deleted(&pass(&snapshot, &mut memory, 61)), first, "it has failed, and is requested again");
 }
 
-/// What changes in a pool, by name of the field.
+/// Changes of a pool, by field.
 fn changes() -> Vec<(&'static str, NodePool, DriftReason)> {
     let old = static_pool(2);
     let taint = Taint { key: "a".into(), value: "b".into(), effect: TaintEffect::NoSchedule };
@@ -304,11 +304,11 @@ fn changes() -> Vec<(&'static str, NodePool, DriftReason)> {
 }
 
 #[test]
-fn every_change_of_what_nodes_are_made_from_is_drift_and_no_other() {
-    let (snapshot, _) = standing(&static_pool(2), 2);
+fn every_change_that_affects_nodes_is_drift_and_no_other() {
+    let (snapshot, _) = with_nodes(&static_pool(2), 2);
     let claim = snapshot.claims().values().next().unwrap();
-    for (what, changed, expected) in changes() {
-        assert_eq!(find_drift(claim, &changed, &snapshot), Some(expected), "{what}");
+    for (field, changed, expected) in changes() {
+        assert_eq!(find_drift(claim, &changed, &snapshot), Some(expected), "{field}");
     }
     let mut same = static_pool(7);
     same.limits.nodes = Some(9);
@@ -318,7 +318,7 @@ fn every_change_of_what_nodes_are_made_from_is_drift_and_no_other() {
 
 #[test]
 fn drifted_nodes_are_replaced_one_for_one_the_new_one_first() {
-    let (mut snapshot, _) = standing(&static_pool(3), 3);
+    let (mut snapshot, _) = with_nodes(&static_pool(3), 3);
     let mut changed = static_pool(3);
     changed.labels.insert("team".into(), "a".into());
     snapshot.put_pool(changed.name.clone(), changed.clone());
@@ -326,13 +326,13 @@ fn drifted_nodes_are_replaced_one_for_one_the_new_one_first() {
     for round in 0..3 {
         let now = round * 100;
         let plan = pass(&snapshot, &mut memory, now);
-        assert_eq!((drafts(&plan).len(), gone(&plan).len()), (1, 0), "round {round}: {plan:?}");
+        assert_eq!((drafts(&plan).len(), deleted(&plan).len()), (1, 0), "round {round}: {plan:?}");
         assert!(plan.commands[0].reason.contains("the NodePool's label team has changed"), "{:?}", plan.commands[0]);
         carry_out(&plan, &changed, &mut snapshot, false);
         assert!(pass(&snapshot, &mut memory, now + 20).commands.is_empty(), "it waits for the new node");
         carry_out(&plan, &changed, &mut snapshot, true);
         let plan = pass(&snapshot, &mut memory, now + 40);
-        assert_eq!(gone(&plan), [format!("drifted c{round:02}")]);
+        assert_eq!(deleted(&plan), [format!("drifted c{round:02}")]);
         carry_out(&plan, &changed, &mut snapshot, true);
     }
     assert!(pass(&snapshot, &mut memory, 1_000).commands.is_empty());
@@ -340,11 +340,11 @@ fn drifted_nodes_are_replaced_one_for_one_the_new_one_first() {
 }
 
 #[test]
-fn drift_keeps_to_budgets_limits_and_what_asks_to_stay() {
+fn drift_respects_budgets_limits_and_do_not_disrupt() {
     let mut changed = static_pool(2);
     changed.labels.insert("team".into(), "a".into());
     let world = |pool: &NodePool| {
-        let (mut snapshot, nodes) = standing(&static_pool(2), 2);
+        let (mut snapshot, nodes) = with_nodes(&static_pool(2), 2);
         snapshot.put_pool(pool.name.clone(), pool.clone());
         (snapshot, nodes)
     };
@@ -355,7 +355,7 @@ fn drift_keeps_to_budgets_limits_and_what_asks_to_stay() {
     let mut limited = changed.clone();
     limited.limits.nodes = Some(2);
     let mut memory = StaticCapacityMemory::default();
-    assert!(pass(&world(&limited).0, &mut memory, 0).commands.is_empty(), "no room for a spare");
+    assert!(pass(&world(&limited).0, &mut memory, 0).commands.is_empty(), "no capacity for a replacement");
     assert!(memory.shortages[0].to_string().starts_with("its drifted nodes cannot be replaced: its limits"));
 
     let (mut snapshot, nodes) = world(&changed);
@@ -363,12 +363,15 @@ fn drift_keeps_to_budgets_limits_and_what_asks_to_stay() {
         let pod = running(&format!("p{i}"), &Arc::new(shape("a", 100, 1)), node);
         snapshot.put_pod(crate::model::cluster::pod::Pod { do_not_disrupt: Some(DoNotDisrupt::Always), ..pod });
     }
-    assert!(pass(&snapshot, &mut StaticCapacityMemory::default(), 0).commands.is_empty(), "the pods ask to stay");
+    assert!(
+        pass(&snapshot, &mut StaticCapacityMemory::default(), 0).commands.is_empty(),
+        "the pods must not be disrupted"
+    );
 }
 
 #[test]
 fn a_window_that_closes_meanwhile_keeps_the_drifted_node() {
-    let (mut snapshot, _) = standing(&static_pool(2), 2);
+    let (mut snapshot, _) = with_nodes(&static_pool(2), 2);
     let mut changed = static_pool(2);
     changed.labels.insert("team".into(), "a".into());
     snapshot.put_pool(changed.name.clone(), changed.clone());
@@ -381,19 +384,23 @@ fn a_window_that_closes_meanwhile_keeps_the_drifted_node() {
     assert_eq!((waiting.commands.len(), waiting.next), (0, Some(at(120))));
     let spare = drafts(&plan)[0].name.clone();
     let over = pass(&snapshot, &mut memory, 1_300);
-    assert_eq!(gone(&over), [format!("scaled_down {spare}")], "the spare goes, not what the budget protects");
+    assert_eq!(
+        deleted(&over),
+        [format!("scaled_down {spare}")],
+        "the replacement is deleted, not what the budget protects"
+    );
 }
 
 #[test]
-fn a_replacement_goes_on_after_its_memory_was_lost() {
-    let (mut snapshot, _) = standing(&static_pool(2), 2);
+fn a_replacement_continues_after_its_memory_was_lost() {
+    let (mut snapshot, _) = with_nodes(&static_pool(2), 2);
     let mut changed = static_pool(2);
     changed.labels.insert("team".into(), "a".into());
     snapshot.put_pool(changed.name.clone(), changed.clone());
     let plan = pass(&snapshot, &mut StaticCapacityMemory::default(), 0);
     carry_out(&plan, &changed, &mut snapshot, true);
     let plan = pass(&snapshot, &mut StaticCapacityMemory::default(), 60);
-    assert_eq!(gone(&plan), ["scaled_down c00"], "a drifted one is too many, not the new one");
+    assert_eq!(deleted(&plan), ["scaled_down c00"], "a drifted one is too many, not the new one");
 }
 
 #[test]
@@ -416,11 +423,11 @@ fn pods_wait_for_a_fleet_that_is_being_made_and_then_run_on_it() {
 
 #[test]
 fn nodes_of_a_fleet_are_never_consolidated() {
-    let (snapshot, _) = standing(&static_pool(2), 2);
+    let (snapshot, _) = with_nodes(&static_pool(2), 2);
     let mut memory = crate::engine::decide::Memory::default();
     for now in (0..600).step_by(10) {
         let plan = crate::engine::decide::decide(&snapshot, &mut memory, &settings(), at(now), 1);
-        assert!(gone(&plan).is_empty(), "empty as they are: {plan:?}");
+        assert!(deleted(&plan).is_empty(), "empty as they are: {plan:?}");
     }
 }
 
@@ -443,16 +450,16 @@ fn requirement() -> impl Strategy<Value = (&'static str, Vec<&'static str>)> {
 }
 
 proptest! {
-    /// Whatever state a static pool is in, it comes to have just its nodes, all of them as the pool asks, and meanwhile
-    /// never goes below what it has to have.
+    /// From any state a static pool converges to its replicas, all of them as the pool requires, and meanwhile never
+    /// has fewer ready nodes than necessary.
     #[test]
-    fn a_fleet_comes_to_what_its_pool_asks_for(
+    fn a_static_pool_converges_to_its_replicas(
         replicas in 0_u64..6,
         old in 0_usize..8,
         changed in any::<bool>(),
         forgets in any::<u16>(),
     ) {
-        let (mut snapshot, _) = standing(&static_pool(replicas), old);
+        let (mut snapshot, _) = with_nodes(&static_pool(replicas), old);
         let mut wanted = static_pool(replicas);
         if changed {
             wanted.labels.insert("team".into(), "a".into());
@@ -474,12 +481,12 @@ proptest! {
         prop_assert!(pass(&snapshot, &mut memory, 9_000).commands.is_empty());
     }
 
-    /// Else it would be replaced for ever.
+    /// Otherwise it would be replaced again and again.
     #[test]
-    fn what_a_pool_has_just_bought_has_not_drifted(asked in prop::collection::vec(requirement(), 0..4)) {
+    fn newly_launched_nodes_have_not_drifted(requirements in prop::collection::vec(requirement(), 0..4)) {
         let mut pool = static_pool(2);
         pool.requirements = crate::model::requirements::Requirements::new();
-        for (key, values) in asked {
+        for (key, values) in requirements {
             pool.requirements.add_entry(key, crate::model::requirements::Operator::In, &values).unwrap();
         }
         pool.requirements.add_entry("exists", crate::model::requirements::Operator::Exists, &[] as &[&str]).unwrap();
@@ -498,7 +505,7 @@ proptest! {
 }
 
 #[test]
-fn a_node_of_another_scope_than_is_asked_for_has_drifted() {
+fn a_node_of_another_placement_scope_has_drifted() {
     let requirements = requirements_in(&[
         (labels::CAPACITY_TYPE, &["reserved", "on-demand"]),
         (labels::PLACEMENT_SCOPE, &["regional"]),
@@ -519,13 +526,13 @@ fn a_node_of_another_scope_than_is_asked_for_has_drifted() {
     assert_eq!(zonal, Some(drift::DriftReason::Requirement(labels::interned(labels::PLACEMENT_SCOPE))));
     let regional = of(0, Reserved);
     assert_eq!(find_drift(&regional, &pool, &snapshot), None);
-    // The reservation is gone, and the node is where it was.
+    // The reservation no longer exists, and the node is unchanged.
     assert_eq!(find_drift(&regional, &pool, &cluster([pool.clone()])), None);
 }
 
 #[test]
-fn an_unmanaged_node_is_nobody_s_member() {
-    let (mut snapshot, _) = standing(&static_pool(1), 1);
+fn an_unmanaged_node_is_no_member_of_a_pool() {
+    let (mut snapshot, _) = with_nodes(&static_pool(1), 1);
     snapshot.put_node(node("unmanaged", 1, 4));
     assert!(pass(&snapshot, &mut StaticCapacityMemory::default(), 0).commands.is_empty());
 }

@@ -1,7 +1,7 @@
 //! Minutes per week in which budgets block or limit each reason.
 //!
-//! Counted by the minute, which is as fine as schedules and the durations that the API takes. Where all schedules are
-//! weekly one week says it all; else four years are looked at, so that a 29 February is among them.
+//! Counted by the minute, the resolution of schedules and durations. If all schedules are weekly, one week suffices;
+//! otherwise four years are counted, so that a 29 February is included.
 
 use crate::model::cluster::pool::{Budget, DisruptionReason};
 use crate::model::cron::{CronFields, ScheduleError};
@@ -21,7 +21,7 @@ const FOUR_YEARS: (Date, u32) = (Date::constant(2025, 1, 1), 1461 * DAY);
 pub const REASONS: [DisruptionReason; 3] =
     [DisruptionReason::Underutilized, DisruptionReason::Empty, DisruptionReason::Drifted];
 
-/// What the budgets of a pool allow over one cycle of their schedules.
+/// Minutes in which the budgets of a pool allow disruptions, over one cycle of their schedules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calendar {
     cycle: u32,
@@ -49,7 +49,7 @@ pub struct WeekInterval {
     pub length: u32,
 }
 
-/// A schedule and the minutes that a budget holds each time: what a budget needs to fill spans of the week.
+/// A schedule and its duration in minutes, for a budget that fills spans of the week.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BudgetWindow {
     /// Five fields, UTC.
@@ -195,7 +195,8 @@ impl MinuteSet {
     fn add_firings(&mut self, schedule: &CronFields, length: u32, first: Date) {
         let length = length.min(self.cycle);
         let lead = length.div_ceil(DAY);
-        // What fires every few minutes would be filled over and over: on each day spans that touch are one.
+        // A schedule that fires every few minutes would fill the same minutes repeatedly: merge adjacent spans of each
+        // day.
         let mut spans: Vec<(u32, u32)> = Vec::new();
         for minute in schedule.minutes_of_day() {
             match spans.last_mut() {

@@ -17,7 +17,7 @@ fn share(blocked: u32, limited: u32, open: u32) -> ReasonMinutes {
     ReasonMinutes { blocked, limited, unlimited: open }
 }
 
-/// Every minute of a week, asked of the schedules themselves.
+/// Every minute of a week, by the schedules themselves.
 fn walk(budgets: &[Budget], reason: DisruptionReason) -> ReasonMinutes {
     let schedule = |b: &Budget| b.window.as_ref().map(|(s, d)| (Schedule::parse(s).unwrap(), *d));
     let windows: Vec<_> = budgets.iter().map(schedule).collect();
@@ -90,7 +90,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn what_fills_the_open_spans_leaves_none_and_touches_nothing_else(mut budgets in budgets()) {
+    fn budgets_that_fill_the_open_spans_leave_none_and_change_nothing_else(mut budgets in budgets()) {
         let reason = DisruptionReason::Drifted;
         let before = Calendar::from_budgets(&budgets).unwrap();
         let windows = budget_windows(&before.unlimited_intervals(reason).unwrap());
@@ -126,7 +126,7 @@ fn windows_of_a_working_week_are_filled_by_two_schedules() {
 }
 
 #[test]
-fn what_is_not_weekly_is_counted_over_four_years() {
+fn schedules_that_are_not_weekly_are_counted_over_four_years() {
     for (schedule, length) in [
         ("0 0 1 * *", 24 * 60),
         ("0 0 29 2 *", 60),

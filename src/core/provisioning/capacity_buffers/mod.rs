@@ -8,99 +8,98 @@ use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Where the chunks of a CapacityBuffer have their capacity.
+/// Placement of the chunks of a CapacityBuffer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BufferPlacement {
-    /// How many have it on nodes that exist.
+    /// Chunks on existing nodes.
     pub on_existing_nodes: usize,
-    /// On nodes that are being made.
+    /// Chunks on NodeClaims in flight and new nodes.
     pub on_new_nodes: usize,
-    /// Nowhere.
+    /// Chunks without capacity.
     pub unplaced: usize,
     /// Why those have none.
     pub reason: Option<String>,
 }
 
-/// All chunks, as pods that wait.
+/// All chunks, as pending pods.
 pub(crate) fn buffer_chunks(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
     snapshot.buffers().values().flat_map(|buffer| &buffer.pods).cloned().collect()
 }
 
-/// What came of the chunks of each CapacityBuffer.
+/// Placements of the chunks of each CapacityBuffer.
 pub(crate) fn buffer_placements(
     snapshot: &Snapshot,
     outcome: &SchedulingResult,
 ) -> BTreeMap<ObjectKey, BufferPlacement> {
-    let mut cushions = BTreeMap::new();
+    let mut placements = BTreeMap::new();
     let mut of_chunk: BTreeMap<&ObjectKey, &ObjectKey> = BTreeMap::new();
     for buffer in snapshot.buffers().values() {
-        cushions.insert(buffer.key.clone(), BufferPlacement::default());
+        placements.insert(buffer.key.clone(), BufferPlacement::default());
         of_chunk.extend(buffer.pods.iter().map(|pod| (&pod.key, &buffer.key)));
     }
-    let mut note = |pod: &ObjectKey, what: &dyn Fn(&mut BufferPlacement)| {
-        of_chunk.get(pod).and_then(|buffer| cushions.get_mut(*buffer)).into_iter().for_each(what);
+    let mut update = |pod: &ObjectKey, change: &dyn Fn(&mut BufferPlacement)| {
+        of_chunk.get(pod).and_then(|buffer| placements.get_mut(*buffer)).into_iter().for_each(change);
     };
     for placement in &outcome.placements {
         match &placement.target {
-            Target::Node(_) => note(&placement.pod, &|buffer_placement| buffer_placement.on_existing_nodes += 1),
+            Target::Node(_) => update(&placement.pod, &|buffer_placement| buffer_placement.on_existing_nodes += 1),
             Target::Claim(_) | Target::New(_) => {
-                note(&placement.pod, &|buffer_placement| buffer_placement.on_new_nodes += 1)
+                update(&placement.pod, &|buffer_placement| buffer_placement.on_new_nodes += 1)
             }
         }
     }
     for group in &outcome.unschedulable {
         for pod in group.pods.iter().filter(|pod| pod.is_chunk()) {
-            note(&pod.key, &|buffer_placement| {
+            update(&pod.key, &|buffer_placement| {
                 buffer_placement.unplaced += 1;
                 buffer_placement.reason.get_or_insert_with(|| group.reason());
             });
         }
     }
-    cushions
+    placements
 }
 
-/// The capacity that chunks have on nodes that exist.
+/// The capacity that chunks use on existing nodes.
 #[derive(Debug, Default)]
-pub(crate) struct BufferRoom {
+pub(crate) struct BufferCapacity {
     pub(crate) chunks: Vec<Arc<Pod>>,
-    /// Nodes that some of them are on, in thought, or what waits and would else have their capacity.
+    /// Nodes of chunks, and of pending pods that would otherwise take their capacity.
     pub(crate) nodes: BTreeSet<NodeName>,
-    /// How many have no capacity there.
+    /// How many chunks have none.
     unplaced: usize,
 }
 
-impl BufferRoom {
-    /// Whatever waits for capacity comes before them, as it does where nodes are made. `available_offerings` is only
-    /// asked for where there are chunks.
+impl BufferCapacity {
+    /// Pending pods come before chunks, as in provisioning. `available_offerings` is only called if there are chunks.
     pub(crate) fn of<'m>(
         snapshot: &Snapshot,
-        promised: &BTreeMap<ObjectKey, ClaimName>,
+        claim_of_pod: &BTreeMap<ObjectKey, ClaimName>,
         available_offerings: impl FnOnce() -> &'m AvailableOfferings,
     ) -> Self {
         let chunks = buffer_chunks(snapshot);
         if chunks.is_empty() {
             return Self::default();
         }
-        let without = BTreeSet::new();
+        let excluded_nodes = BTreeSet::new();
         let input = Input {
             snapshot,
             available: available_offerings(),
-            excluded_nodes: &without,
+            excluded_nodes: &excluded_nodes,
             max_new_nodes: 0,
-            claim_of_pod: promised,
+            claim_of_pod,
         };
         let pods: Vec<Arc<Pod>> = pods_to_schedule(snapshot).into_iter().chain(chunks.iter().cloned()).collect();
         let outcome = schedule(input, &pods);
-        let hosts = outcome.placements.iter().filter_map(|placement| match &placement.target {
+        let nodes = outcome.placements.iter().filter_map(|placement| match &placement.target {
             Target::Node(node) => Some(node.clone()),
             Target::Claim(_) | Target::New(_) => None,
         });
-        let hosts = hosts.collect();
-        let short = outcome.unschedulable.iter().flat_map(|group| &group.pods).filter(|pod| pod.is_chunk()).count();
-        Self { nodes: hosts, unplaced: short, chunks }
+        let nodes = nodes.collect();
+        let unplaced = outcome.unschedulable.iter().flat_map(|group| &group.pods).filter(|pod| pod.is_chunk()).count();
+        Self { nodes, unplaced, chunks }
     }
 
-    /// True when what a simulation left without a place is no pod, and no chunk that has capacity now.
+    /// True when a simulation leaves no pod unschedulable, and no more chunks than now.
     pub(crate) fn is_preserved(&self, outcome: &SchedulingResult) -> bool {
         let mut unplaced = outcome.unschedulable.iter().flat_map(|group| &group.pods);
         unplaced.all(|pod| pod.is_chunk()) && outcome.unschedulable_pods() <= self.unplaced

@@ -1,4 +1,4 @@
-//! Tests of CapacityBuffers: their capacity is bought, kept, given to pods, and released.
+//! Tests of CapacityBuffers: their capacity is launched, kept free, given to pods, and released.
 
 use super::*;
 use crate::catalog::CapacityType::OnDemand;
@@ -13,13 +13,13 @@ use crate::provisioning::{ProvisionMemory, provision};
 const SMALL: &str = "Standard_D2s_v5";
 const LARGE: &str = "Standard_D16s_v5";
 
-/// A CapacityBuffer of so many chunks.
+/// A CapacityBuffer with this many chunks.
 fn buffer(chunks: u32, cpu_millis: i64) -> Buffer {
     let key = ObjectKey { namespace: Namespace::new("shop").unwrap(), name: ObjectName::new("spare").unwrap() };
     Buffer::new(key, &Uid::new("uid-spare").unwrap(), &shape("web", cpu_millis, 1), chunks)
 }
 
-fn keep_room(snapshot: &mut Snapshot, chunks: u32, cpu_millis: i64) {
+fn put_buffer(snapshot: &mut Snapshot, chunks: u32, cpu_millis: i64) {
     let buffer = buffer(chunks, cpu_millis);
     snapshot.put_buffer(buffer.key.clone(), buffer);
 }
@@ -28,8 +28,8 @@ fn let_go(snapshot: &mut Snapshot) {
     snapshot.remove_buffer(&buffer(0, 0).key);
 }
 
-/// What is bought once the window has closed.
-fn bought(snapshot: &Snapshot, memory: &mut ProvisionMemory, seconds: i64) -> Vec<(ClaimDraft, String)> {
+/// Claims that are created once the window has closed.
+fn created(snapshot: &Snapshot, memory: &mut ProvisionMemory, seconds: i64) -> Vec<(ClaimDraft, String)> {
     let mut plan = provision(snapshot, memory, &settings(), at(seconds), 7);
     if plan.commands.is_empty() {
         plan = provision(snapshot, memory, &settings(), at(seconds + 1), 7);
@@ -54,7 +54,7 @@ fn nodes(size: &str, count: usize) -> (Snapshot, Vec<Node>) {
     (snapshot, all)
 }
 
-/// What goes, or is bought in its place, within a minute.
+/// Deletions and replacements within a minute.
 fn disrupted(snapshot: &Snapshot) -> Vec<String> {
     let mut memory = DisruptionMemory::default();
     let word = |command: &Command| match command {
@@ -69,54 +69,53 @@ fn disrupted(snapshot: &Snapshot) -> Vec<String> {
 }
 
 fn buffer_placement(memory: &ProvisionMemory) -> (usize, usize, usize) {
-    let BufferPlacement { on_existing_nodes: there, on_new_nodes: coming, unplaced: nowhere, .. } =
-        memory.buffer_statuses[&buffer(0, 0).key];
-    (there, coming, nowhere)
+    let BufferPlacement { on_existing_nodes, on_new_nodes, unplaced, .. } = memory.buffer_statuses[&buffer(0, 0).key];
+    (on_existing_nodes, on_new_nodes, unplaced)
 }
 
 #[test]
-fn room_is_bought_for_chunks_and_nobody_is_told_that_it_is_his() {
+fn capacity_is_launched_for_chunks_and_no_pod_is_nominated() {
     let mut snapshot = cluster([pool("general")]);
-    keep_room(&mut snapshot, 3, 1000);
+    put_buffer(&mut snapshot, 3, 1000);
     let mut memory = ProvisionMemory::default();
-    let bought = bought(&snapshot, &mut memory, 0);
-    let total: i64 = bought.iter().map(|(draft, _)| draft.spec.requests.cpu_millis).sum();
-    assert!(!bought.is_empty() && total >= 3_000, "{bought:?}");
+    let created = created(&snapshot, &mut memory, 0);
+    let total: i64 = created.iter().map(|(draft, _)| draft.spec.requests.cpu_millis).sum();
+    assert!(!created.is_empty() && total >= 3_000, "{created:?}");
     assert!(
-        bought.iter().all(|(draft, why)| draft.pods.is_empty() && why.contains("of CapacityBuffers")),
-        "{bought:?}"
+        created.iter().all(|(draft, reason)| draft.pods.is_empty() && reason.contains("of CapacityBuffers")),
+        "{created:?}"
     );
     assert_eq!(buffer_placement(&memory), (0, 3, 0));
     assert!(memory.unplaced.is_empty());
 }
 
 #[test]
-fn room_that_is_there_is_not_bought_again() {
+fn existing_free_capacity_is_not_launched_again() {
     let (mut snapshot, nodes) = nodes(LARGE, 1);
-    keep_room(&mut snapshot, 3, 1000);
+    put_buffer(&mut snapshot, 3, 1000);
     let mut memory = ProvisionMemory::default();
-    assert_eq!(bought(&snapshot, &mut memory, 0), []);
+    assert_eq!(created(&snapshot, &mut memory, 0), []);
     assert_eq!(buffer_placement(&memory), (3, 0, 0));
-    assert!(memory.nominated.is_empty(), "a chunk wants no node for itself");
+    assert!(memory.nominated.is_empty(), "a chunk nominates no node");
     // A pod that waits takes the capacity, and the capacity is rebuilt beside it.
     snapshot.put_pod(pod("first", &Arc::new(shape("big", 13_000, 1))));
-    let more = bought(&snapshot, &mut memory, 20);
+    let more = created(&snapshot, &mut memory, 20);
     assert_eq!(more.len(), 1, "{more:?}");
     let first = Target::Node(nodes[0].name.clone());
     assert!(memory.nominated.contains_key(&first) && more[0].0.pods.is_empty(), "the pod goes to what exists");
 }
 
 #[test]
-fn chunks_without_room_are_told_apart_from_pods() {
+fn unplaced_chunks_are_distinguished_from_pods() {
     let mut snapshot = cluster([pool("general")]);
-    keep_room(&mut snapshot, 2, 900_000);
+    put_buffer(&mut snapshot, 2, 900_000);
     let mut memory = ProvisionMemory::default();
-    assert_eq!(bought(&snapshot, &mut memory, 0), []);
+    assert_eq!(created(&snapshot, &mut memory, 0), []);
     assert_eq!((buffer_placement(&memory), memory.unplaced.len()), ((0, 0, 2), 0));
-    let why = memory.buffer_statuses.values().next().unwrap().reason.clone().unwrap();
-    assert_eq!(why, "general: no available instance type is large enough");
+    let reason = memory.buffer_statuses.values().next().unwrap().reason.clone().unwrap();
+    assert_eq!(reason, "general: no available instance type is large enough");
     let_go(&mut snapshot);
-    assert_eq!(bought(&snapshot, &mut memory, 20), []);
+    assert_eq!(created(&snapshot, &mut memory, 20), []);
     assert!(memory.buffer_statuses.is_empty());
 }
 
@@ -124,18 +123,18 @@ fn chunks_without_room_are_told_apart_from_pods() {
 fn chunks_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() {
     let mut snapshot = cluster([pool("general")]);
     snapshot.set_infrastructure(full_subnet(at(0)));
-    keep_room(&mut snapshot, 1, 1000);
+    put_buffer(&mut snapshot, 1, 1000);
     let mut memory = ProvisionMemory::default();
-    assert_eq!(bought(&snapshot, &mut memory, 0), []);
+    assert_eq!(created(&snapshot, &mut memory, 0), []);
     assert_eq!(buffer_placement(&memory), (0, 0, 1));
     snapshot.set_infrastructure(full_subnet(at(180)));
-    assert_eq!(provision(&snapshot, &mut memory, &settings(), at(185), 7).next, Some(at(195)), "looked at anew");
+    assert_eq!(provision(&snapshot, &mut memory, &settings(), at(185), 7).next, Some(at(195)), "tried again");
 }
 
 #[test]
-fn an_empty_node_stays_as_long_as_chunks_have_their_room_there() {
+fn an_empty_node_is_kept_while_chunks_use_its_capacity() {
     let (mut snapshot, _) = nodes(SMALL, 3);
-    keep_room(&mut snapshot, 2, 1000);
+    put_buffer(&mut snapshot, 2, 1000);
     let words = disrupted(&snapshot);
     let empty: Vec<&String> = words.iter().filter(|word| word.starts_with("empty")).collect();
     assert_eq!(empty, ["empty c2"], "one chunk on each of two nodes");
@@ -144,48 +143,52 @@ fn an_empty_node_stays_as_long_as_chunks_have_their_room_there() {
 }
 
 #[test]
-fn what_waits_for_room_comes_before_chunks_here_too() {
+fn pending_pods_come_before_chunks_in_disruption_too() {
     let (mut snapshot, all) = nodes(SMALL, 3);
     snapshot.put_pod(running("p", &Arc::new(shape("a", 1500, 1)), &all[0]));
     let mut leaving = snapshot.claims().values().find(|claim| claim.name.as_str() == "c0").unwrap().as_ref().clone();
     leaving.deleting_at = Some(at(0));
     snapshot.put_claim(leaving);
-    keep_room(&mut snapshot, 1, 1000);
+    put_buffer(&mut snapshot, 1, 1000);
     let mut memory = ProvisionMemory::default();
-    assert_eq!(bought(&snapshot, &mut memory, 0), [], "the pod of c0 goes to c1, and the chunk to c2");
-    assert_eq!(disrupted(&snapshot), Vec::<String>::new(), "else room for the one or the other would be bought again");
+    assert_eq!(created(&snapshot, &mut memory, 0), [], "the pod of c0 goes to c1, and the chunk to c2");
+    assert_eq!(
+        disrupted(&snapshot),
+        Vec::<String>::new(),
+        "otherwise capacity for one of them would be launched again"
+    );
 }
 
 #[test]
-fn consolidation_leaves_the_room_where_there_is_no_other() {
+fn consolidation_keeps_capacity_that_chunks_need() {
     let (mut snapshot, all) = nodes(SMALL, 2);
     snapshot.put_pod(running("p", &Arc::new(shape("a", 1000, 1)), &all[0]));
     snapshot.put_pod(running("q", &Arc::new(shape("a", 100, 1)), &all[1]));
     assert_eq!(disrupted(&snapshot), ["underutilized c0"], "its pod fits beside the other");
-    keep_room(&mut snapshot, 1, 1000);
+    put_buffer(&mut snapshot, 1, 1000);
     let words = disrupted(&snapshot);
-    assert!(!words.iter().any(|word| word.contains("underutilized")), "the chunk has its room there: {words:?}");
+    assert!(!words.iter().any(|word| word.contains("underutilized")), "the chunk uses its capacity: {words:?}");
 }
 
 #[test]
 fn a_node_for_chunks_alone_is_replaced_by_a_cheaper_one() {
     let (mut snapshot, _) = nodes(LARGE, 1);
-    keep_room(&mut snapshot, 1, 1000);
+    put_buffer(&mut snapshot, 1, 1000);
     let words = disrupted(&snapshot);
     assert!(words.len() == 1 && words[0].starts_with("create "), "{words:?}");
 }
 
 #[test]
-fn chunks_that_have_no_room_anyway_hold_nothing_back() {
+fn chunks_without_capacity_do_not_prevent_consolidation() {
     let (mut snapshot, all) = nodes(SMALL, 2);
     snapshot.put_pod(running("p", &Arc::new(shape("a", 1000, 1)), &all[0]));
     snapshot.put_pod(running("q", &Arc::new(shape("a", 100, 1)), &all[1]));
-    keep_room(&mut snapshot, 3, 900_000);
+    put_buffer(&mut snapshot, 3, 900_000);
     assert_eq!(disrupted(&snapshot), ["underutilized c0"]);
 }
 
 #[test]
-fn nothing_is_empty_before_it_is_known_which_room_is_kept() {
+fn no_node_is_empty_before_buffers_are_synced() {
     let (mut snapshot, _) = nodes(SMALL, 2);
     snapshot.buffers_unsynced = true;
     assert_eq!(disrupted(&snapshot), Vec::<String>::new());
@@ -196,7 +199,7 @@ fn nothing_is_empty_before_it_is_known_which_room_is_kept() {
 #[test]
 fn a_chunk_is_nobodys_neighbour() {
     let mut snapshot = cluster([pool("general")]);
-    keep_room(&mut snapshot, 1, 1000);
+    put_buffer(&mut snapshot, 1, 1000);
     let near = crate::model::cluster::pod::PodTerm {
         topology_key: crate::model::labels::interned(crate::model::labels::ZONE),
         namespaces: [shape("web", 1, 1).namespace].into(),
@@ -208,6 +211,6 @@ fn a_chunk_is_nobodys_neighbour() {
         crate::model::cluster::pod::PodShape { affinity: Some(Box::new(affinity)), ..shape("follower", 100, 1) };
     snapshot.put_pod(pod("follower", &Arc::new(follower)));
     let mut memory = ProvisionMemory::default();
-    assert_eq!(bought(&snapshot, &mut memory, 0).len(), 1, "for the chunk");
+    assert_eq!(created(&snapshot, &mut memory, 0).len(), 1, "for the chunk");
     assert_eq!(memory.unplaced.len(), 1, "no pod of web runs, and kube-scheduler knows of none");
 }
