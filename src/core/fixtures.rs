@@ -1,4 +1,4 @@
-//! A small cluster for tests: a dozen sizes in three zones, and what one needs to fill it.
+//! A small cluster for tests: a dozen sizes in three zones, with pools, nodes and pods.
 
 use crate::catalog::live::{CapacityReservation, Fact, InfrastructureFacts, SubnetAddresses};
 use crate::catalog::{
@@ -103,15 +103,15 @@ pub(crate) fn class() -> NodeClass {
 }
 
 /// Requirements, each on one key with operator In.
-pub(crate) fn requirements_in(asked: &[(&str, &[&str])]) -> Requirements {
+pub(crate) fn requirements_in(entries: &[(&str, &[&str])]) -> Requirements {
     let mut requirements = Requirements::new();
-    for (key, values) in asked {
+    for (key, values) in entries {
         requirements.add_entry(key, Operator::In, values).unwrap();
     }
     requirements
 }
 
-/// A pool for amd64 at any capacity type, without limits, whose nodes may all go at once as soon as they are idle.
+/// A pool for amd64 at any capacity type, without limits, whose idle nodes may all be disrupted at once.
 pub(crate) fn pool(name: &str) -> NodePool {
     NodePool {
         name: NodePoolName::new(name).unwrap(),
@@ -182,7 +182,7 @@ pub(crate) fn running(name: &str, shape: &Arc<PodShape>, node: &Node) -> Pod {
     }
 }
 
-/// A node that nobody manages, with room for `cores` cores and four times as many GiB.
+/// An unmanaged node with `cores` cores and four times as many GiB.
 pub(crate) fn node(name: &str, zone_number: u8, cores: i64) -> Node {
     let allocatable = Resources { pods: 110, ..Resources::cpu_memory(cores * 1000, cores * 4 * GIB) };
     Node {
@@ -227,14 +227,14 @@ pub(crate) fn reservation_group() -> ArmId {
 
 /// Lets the class have reserved capacity: size, zone, VMs used and VMs reserved.
 pub(crate) fn reserve(snapshot: &mut Snapshot, as_of: Timestamp, reserved: &[(&str, u8, u64, u64)]) {
-    let room = |&(size, n, used, capacity): &(&str, u8, u64, u64)| CapacityReservation {
+    let reservation = |&(size, n, used, capacity): &(&str, u8, u64, u64)| CapacityReservation {
         group: reservation_group(),
         size: VmSize::new(size).unwrap(),
         zone: if n == 0 { Zone::regional() } else { zone(n) },
         capacity,
         used,
     };
-    let reservations = Some(Fact { as_of, value: reserved.iter().map(room).collect() });
+    let reservations = Some(Fact { as_of, value: reserved.iter().map(reservation).collect() });
     snapshot.set_infrastructure(Arc::new(InfrastructureFacts { reservations, ..InfrastructureFacts::default() }));
     let class = NodeClass { reservations: Some(reservation_group()), ..class() };
     let types = with_reserved(TYPES.to_vec(), &snapshot.infrastructure.reserved_for(&class));
@@ -250,10 +250,10 @@ pub(crate) fn full_subnet(as_of: Timestamp) -> Arc<InfrastructureFacts> {
     Arc::new(InfrastructureFacts { subnets, ..InfrastructureFacts::default() })
 }
 
-/// A pool that may buy in these ways.
-pub(crate) fn pool_with_capacity_types(name: &str, ways: &[&str]) -> NodePool {
+/// A pool with these capacity types.
+pub(crate) fn pool_with_capacity_types(name: &str, capacity_types: &[&str]) -> NodePool {
     let mut pool = pool(name);
-    pool.requirements.add_all(&requirements_in(&[(labels::CAPACITY_TYPE, ways)]));
+    pool.requirements.add_all(&requirements_in(&[(labels::CAPACITY_TYPE, capacity_types)]));
     pool
 }
 
@@ -285,7 +285,7 @@ pub(crate) fn claim(name: &str, pool: &NodePool, planned: Vec<PlannedOffering>) 
     }
 }
 
-/// The intent to buy an offering for a claim.
+/// The intent to launch an offering for a claim.
 pub(crate) fn intent(claim: &Claim, offering: PlannedOffering) -> LaunchIntent {
     let ids = resource_ids(&group(), &claim.name);
     let (vm, nic, os_disk) = (ids.vm, ids.nic, ids.os_disk);

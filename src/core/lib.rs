@@ -3,13 +3,13 @@
 //! Time, randomness and ids come in as arguments; there is no I/O, no clock and no async. A folder imports only folders
 //! that come before it here:
 //!
-//! | folder | what it has |
+//! | folder | contents |
 //! |---|---|
 //! | [`model`] | objects of Kubernetes and Azure, amounts, names, requirements, settings |
-//! | [`catalog`] | VM sizes with zones and prices, and what Azure said of them |
+//! | [`catalog`] | VM sizes with zones and prices, and live facts from Azure |
 //! | [`snapshot`] | everything that is known at one moment, with indexes |
 //! | [`scheduling`] | which pods run on which nodes, and which new nodes they need |
-//! | [`admission`] | placement defaults, and what a write or a delete would change |
+//! | [`admission`] | placement defaults, and the effects of a write or a delete |
 //! | [`plan`] | commands with their preconditions: the output of every decider |
 //! | [`provisioning`] | NodeClaims for pods that cannot be scheduled, and for CapacityBuffers |
 //! | [`lifecycle`] | launch, registration, initialization and termination of a NodeClaim |

@@ -1,4 +1,4 @@
-//! What admission needs of the domain: placement policies, and what blocks a change.
+//! Domain logic of admission: placement policies, and blockers of a change.
 
 pub mod pdb_blockers;
 pub mod placement_policy;

@@ -1,6 +1,6 @@
 //! Unready AKSNodeClasses and exhausted PodDisruptionBudgets.
 //!
-//! It is for whoever is about to change a NodePool or AKSNodeClass; the provisioner finds out by trying.
+//! It is reported when a NodePool or AKSNodeClass is changed; the provisioner does not use it.
 
 use crate::model::cluster::pod::Pod;
 use crate::model::names::{Namespace, NodeClassName, ObjectName};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Why an AKSNodeClass is not ready: the condition `Ready` is `False`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeClassNotReady {
-    /// In one word.
+    /// The condition's reason.
     pub reason: Arc<str>,
     /// For people; may be empty.
     pub message: Arc<str>,
@@ -26,7 +26,7 @@ pub struct BlockingPdb {
     pub selector: Requirements,
 }
 
-/// What stands in the way now.
+/// Current blockers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterBlockers {
     /// AKSNodeClasses of which no node can be made.

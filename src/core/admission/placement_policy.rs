@@ -1,7 +1,7 @@
 //! PlacementPolicies: pod defaults by namespace.
 //!
-//! Only what a pod does not say for itself, and only from one policy. A pod that has been given its defaults carries a
-//! note of it and is left as it is: asked twice, the answer is nothing more.
+//! Defaults apply only to what a pod does not set itself, and only from one policy. A defaulted pod has an annotation
+//! and is not changed again.
 
 use crate::model::cluster::pod::Labels;
 use crate::model::names::ObjectName;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Annotation of a Namespace or a pod: the policy that it wants, or `none`.
 pub const PLACEMENT_ANNOTATION: &str = "napkeeper.io/placement";
-/// Annotation of a pod: the policy whose defaults it has been given.
+/// Annotation of a pod: the policy whose defaults it has.
 pub const PLACED_BY_ANNOTATION: &str = "napkeeper.io/placed-by";
 /// Value of [`PLACEMENT_ANNOTATION`] that wants no policy.
 pub const NONE: &str = "none";
@@ -26,11 +26,11 @@ pub struct PlacementPolicy {
     pub namespaces: Option<Requirements>,
     /// Pods in these that it selects; without requirements all.
     pub pods: Requirements,
-    /// What it gives.
+    /// Its defaults.
     pub defaults: PlacementDefaults,
 }
 
-/// What a policy gives.
+/// Defaults of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PlacementDefaults {
     /// Topology spread, for pods that have none.
@@ -54,19 +54,19 @@ pub struct SpreadDefault {
     pub hard: bool,
 }
 
-/// Percentage of pods that stay on demand, 0 to 100.
+/// Percentage of pods that remain on demand, 0 to 100.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OnDemandFloor(pub u8);
 
 impl OnDemandFloor {
-    /// True when a pod with this hash stays on demand.
+    /// True when a pod with this hash remains on demand.
     #[must_use]
     pub fn is_on_demand(self, hash: u64) -> bool {
         hash % 100 < u64::from(self.0)
     }
 }
 
-/// What is known of a Namespace.
+/// Facts about a Namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NamespaceFacts {
     /// Its labels.
@@ -84,7 +84,7 @@ pub struct PlacementPolicies {
     pub namespaces: BTreeMap<Arc<str>, Arc<NamespaceFacts>>,
 }
 
-/// What a new pod says for itself.
+/// Attributes of a new pod.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodAttributes {
     /// Its labels.
@@ -95,15 +95,15 @@ pub struct PodAttributes {
     pub has_placed_by: bool,
     /// It has topology spread constraints.
     pub has_spread: bool,
-    /// It says which capacity type it wants, or will not have.
+    /// It requires or excludes a capacity type.
     pub has_capacity_type: bool,
-    /// It says which architecture it wants.
+    /// It requires an architecture.
     pub has_architecture: bool,
-    /// It says whether it may be disrupted.
+    /// It sets whether it may be disrupted.
     pub has_do_not_disrupt: bool,
     /// A Job made it.
     pub owned_by_job: bool,
-    /// What tells it from others: of its name, or of the request where it has none yet.
+    /// Hash of its name, or of the request where it has none yet.
     pub hash: u64,
 }
 
@@ -134,7 +134,7 @@ impl PlacementPolicies {
         }
         let labels = &facts?.labels;
         let selects = |policy: &&Arc<PlacementPolicy>| {
-            policy.namespaces.as_ref().is_some_and(|asked| asked.satisfied_by(labels))
+            policy.namespaces.as_ref().is_some_and(|namespaces| namespaces.satisfied_by(labels))
                 && policy.pods.satisfied_by(&pod.labels)
         };
         self.policies.values().find(selects)
@@ -154,7 +154,7 @@ const REVISION_LABELS: [&str; 9] = [
     "job-completion-index",
 ];
 
-/// What a policy gives a pod: nothing that the pod says for itself, and nothing twice.
+/// The defaults of a policy for a pod: only attributes that the pod does not set, and only once.
 #[must_use]
 pub fn defaults_for(policy: &PlacementPolicy, pod: &PodAttributes) -> Vec<PodDefault> {
     if pod.has_placed_by {
@@ -218,8 +218,8 @@ mod tests {
 
     fn placement() -> PlacementPolicies {
         let all = [policy("alone", None), policy("shops", Some(&[("team", "shop")])), policy("zzz", Some(&[]))];
-        let facts = |of: &[(&str, &str)], asks: Option<&str>| {
-            Arc::new(NamespaceFacts { labels: labels(of), placement_annotation: asks.map(Arc::from) })
+        let facts = |of: &[(&str, &str)], annotation: Option<&str>| {
+            Arc::new(NamespaceFacts { labels: labels(of), placement_annotation: annotation.map(Arc::from) })
         };
         PlacementPolicies {
             policies: all.into_iter().map(|p| (p.name.text(), p)).collect(),
@@ -234,10 +234,10 @@ mod tests {
     }
 
     #[test]
-    fn a_name_goes_before_a_selector_and_the_pods_before_the_namespaces() {
+    fn a_name_takes_precedence_over_a_selector_and_the_pods_over_the_namespaces() {
         let placement = placement();
-        let chosen = |namespace: &str, asks: Option<&str>| {
-            let pod = PodAttributes { placement_annotation: asks.map(Arc::from), ..PodAttributes::default() };
+        let chosen = |namespace: &str, annotation: Option<&str>| {
+            let pod = PodAttributes { placement_annotation: annotation.map(Arc::from), ..PodAttributes::default() };
             placement.policy_for(namespace, &pod).map(|policy| policy.name.to_string())
         };
         assert_eq!(chosen("shop", None).as_deref(), Some("shops"));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_keeps_what_it_says_for_itself() {
+    fn a_pod_keeps_its_own_attributes() {
         let spread = SpreadDefault { topology_key: Arc::from("zone"), max_skew: 1, hard: false };
         let full = PlacementPolicy {
             defaults: PlacementDefaults {
@@ -294,11 +294,11 @@ mod tests {
     #[test]
     fn a_floor_keeps_its_share_on_demand_and_the_same_pods_each_time() {
         for percent in [0, 10, 25, 50, 100] {
-            let kept = (0..10_000)
+            let on_demand = (0..10_000)
                 .filter(|n| OnDemandFloor(percent).is_on_demand(stable_hash(&format!("shop/web-{n}"))))
                 .count();
             let expected = usize::from(percent) * 100;
-            assert!(kept.abs_diff(expected) <= 150, "{kept} of 10000 for {percent} %");
+            assert!(on_demand.abs_diff(expected) <= 150, "{on_demand} of 10000 for {percent} %");
         }
         assert_eq!(stable_hash("shop/web-0"), stable_hash("shop/web-0"));
     }

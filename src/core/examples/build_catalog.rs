@@ -7,9 +7,9 @@
 //! The folder holds `sizes.csv`, `offers.csv`, `gpus.csv` (GPU model and count by size), `gpus.json` (the GPU sizes
 //! that AKS drives, and on which systems) and `location-zones.json` (the zones of each region).
 //!
-//! Two things in the tables are not taken at their word. A price of zero is a gap in Azure's price list, so it becomes
-//! "unknown". Where every size of a region is restricted, the subscription that took the listing has no access to the
-//! region, which says nothing of its sizes, so none is marked.
+//! Two things in the tables are corrected. A price of zero is a gap in Azure's price list, so it becomes "unknown".
+//! Where every size of a region is restricted, the subscription of the listing has no access to the region, which does
+//! not concern its sizes, so none is marked.
 
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::amounts::quantity::Quantity;
@@ -65,7 +65,7 @@ fn encode(tables: &Path, month: &str) -> Outcome<Vec<u8>> {
     Ok(out)
 }
 
-/// The encoded GPU of each size whose GPU AKS drives and whose count is known.
+/// The encoded GPU of each size whose GPU AKS supports and whose count is known.
 fn gpus(tables: &Path) -> Outcome<BTreeMap<String, Vec<u8>>> {
     let driven: Value = serde_json::from_str(&fs::read_to_string(tables.join("gpus.json"))?)?;
     let mut gpus = BTreeMap::new();

@@ -1,8 +1,9 @@
 //! Installs the AKS billing extension on launched VMs.
 //!
-//! AKS counts Linux nodes by an extension of their VMs. *Guarantees*: a claim that counts as launched is asked about
-//! until its extension was accepted and the claim says so, whatever crashes in between; nothing waits for it, since a
-//! node is worth more than its count. *Assumptions*: the PUT may be repeated. A Machine's VM is AKS's own affair.
+//! AKS counts Linux nodes by an extension of their VMs. *Guarantees*: the extension of a launched claim is requested
+//! until it was accepted and the claim records it, whatever crashes in between; nothing waits for it, since a node is
+//! more important than its count. *Assumptions*: the PUT may be repeated. The VM of an AKS Machine is AKS's own
+//! responsibility.
 
 use super::ClaimReconciler;
 use crate::model::cluster::claim::{Claim, ClaimRef};
@@ -16,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 const BILLING_EXTENSION_RETRY: SignedDuration = SignedDuration::from_mins(5);
 
 impl ClaimReconciler<'_> {
-    /// Asks for the extension of a VM that has none yet; `true` where the claim is busy with it from now on.
+    /// Requests the extension of a VM that has none yet; `true` where a command of the claim is running for it.
     pub(super) fn ensure_billing_extension(&mut self, claim: &Claim) -> bool {
         let by_aks = claim.intent.as_ref().is_some_and(|intent| intent.machine.is_some());
         let done = claim.status.billed.is_some() || by_aks || !self.settings.billing_extension;
@@ -46,7 +47,7 @@ pub struct BillingExtensionScript {
     state: State,
 }
 
-/// What the last effect was.
+/// The last effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Begin,
@@ -69,7 +70,7 @@ impl Script for BillingExtensionScript {
                 self.state = State::Put;
                 Step::perform(Effect::Cloud(CloudRequest::PutBillingExtension(self.vm.clone())))
             }
-            // There is no VM to count: whoever looks after lost nodes sees to it.
+            // There is no VM to count; the check for lost VMs handles the claim.
             (State::Put, Some(Err(EffectError::Cloud(error)))) if error.code == CloudErrorCode::NotFound => {
                 Step::finished()
             }

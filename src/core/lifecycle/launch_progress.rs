@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(super) struct LaunchProgress {
     pub(super) launch: Launch,
     pub(super) instance_types: ClassInstanceTypes,
-    /// Place of the offering being tried.
+    /// Index of the current offering.
     pub(super) offering_index: usize,
 }
 
@@ -25,8 +25,8 @@ impl LaunchProgress {
     /// The launch, at the offering of its intent.
     pub(super) fn new(launch: Launch, sizes: ClassInstanceTypes) -> Self {
         let intended = launch.intent.as_ref().map(|intent| &intent.offering.key);
-        let place = launch.offerings.iter().position(|o| Some(&o.key) == intended).unwrap_or(0);
-        Self { launch, instance_types: sizes, offering_index: place }
+        let offering_index = launch.offerings.iter().position(|o| Some(&o.key) == intended).unwrap_or(0);
+        Self { launch, instance_types: sizes, offering_index }
     }
 
     /// The offering being tried.
@@ -34,23 +34,23 @@ impl LaunchProgress {
         self.launch.offerings.get(self.offering_index)
     }
 
-    /// A size of the claim's class. Nothing can be told to the kubelet of one that is not known.
+    /// An instance type of the claim's class; the kubelet of an unknown one cannot be configured.
     pub(super) fn instance_type(&self, name: &VmSize) -> Option<&InstanceType> {
         self.instance_types.iter().find(|t| t.facts.name == *name).map(Arc::as_ref)
     }
 
-    /// The first offering from this place on that is known and fits.
+    /// The first known and fitting offering from this index on.
     pub(super) fn next_offering(&self, from: usize, fits: impl Fn(&PlannedOffering) -> bool) -> Option<usize> {
         let open = |o: &PlannedOffering| self.is_launchable(o) && fits(o);
-        self.launch.offerings.iter().enumerate().skip(from).find(|(_, o)| open(o)).map(|(place, _)| place)
+        self.launch.offerings.iter().enumerate().skip(from).find(|(_, o)| open(o)).map(|(index, _)| index)
     }
 
-    /// True where tags say that what carries them is this claim's.
+    /// True when tags have this claim's UID.
     pub(super) fn owns(&self, tags: &Tags) -> bool {
         tags.get(labels::TAG_CLAIM_UID).is_some_and(|uid| **uid == *self.launch.claim.uid.as_str())
     }
 
-    /// What a kubelet of the offering being tried is told.
+    /// The kubelet configuration of the current offering.
     pub(super) fn kubelet_spec(&self) -> KubeletSpec {
         let known =
             self.current_offering().and_then(|offering| Some((offering, self.instance_type(&offering.key.size)?)));
@@ -60,7 +60,7 @@ impl LaunchProgress {
         KubeletSpec { labels, max_pods: u32::try_from(size.capacity.pods).unwrap_or(u32::MAX) }
     }
 
-    /// The group whose capacity the offering being tried is; where an earlier run has written one for it, that one.
+    /// The capacity reservation group of the current offering; that of the intent, if an earlier run has written one.
     pub(super) fn reservation(&self) -> Option<&ArmId> {
         self.reservation_of(self.current_offering()?)
     }
@@ -74,8 +74,8 @@ impl LaunchProgress {
         intended.and_then(|intent| intent.reservation.as_ref()).or(self.launch.capacity_reservation_group.as_ref())
     }
 
-    /// True when an offering can be asked for: its size is known, and its group if it is reserved. Without the group it
-    /// would be bought at the full price.
+    /// True when an offering can be requested: its size is known, and its group if it is reserved. Without the group it
+    /// would be launched at the full price.
     pub(super) fn is_launchable(&self, offering: &PlannedOffering) -> bool {
         let has_group = offering.key.capacity_type != CapacityType::Reserved || self.reservation_of(offering).is_some();
         has_group && self.instance_type(&offering.key.size).is_some()

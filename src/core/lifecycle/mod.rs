@@ -1,7 +1,7 @@
 //! The NodeClaim lifecycle: launch, registration, initialization, liveness, termination.
 //!
-//! A NodeClaim goes through [`ClaimPhase`]s. Each follows from the Snapshot alone, so that a restart goes on where the last
-//! run stopped; [`lifecycle`] turns the phase into the next command.
+//! A NodeClaim goes through [`ClaimPhase`]s. Each follows from the Snapshot alone, so that a restart continues where the
+//! last run stopped; [`lifecycle`] turns the phase into the next command.
 
 mod aks_machine;
 mod billing_extension;
@@ -34,7 +34,7 @@ const NODE_LOST_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// How often a missing node is looked up in Azure.
 const VM_CHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(2);
 /// Pods that are still there so long after the end of the termination grace period go with their VM: neither a
-/// PodDisruptionBudget nor a pod that never ends holds a node for ever.
+/// PodDisruptionBudget nor a pod that never ends blocks a node indefinitely.
 pub const FORCE_DRAIN_AFTER: SignedDuration = SignedDuration::from_mins(1);
 /// How often an eviction that a PodDisruptionBudget refused is tried again.
 const EVICTION_RETRY: SignedDuration = SignedDuration::from_secs(10);
@@ -43,8 +43,8 @@ const POD_EVENT_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 /// A launch that failed for a passing reason is tried again after this time.
 const LAUNCH_RETRY: SignedDuration = SignedDuration::from_secs(15);
 
-/// What the lifecycle remembers. All of it is disposable: after a crash a look-up or an eviction is merely repeated,
-/// and a node counts as quiet only from its next pod event on, or from its initialisation.
+/// Memory of the lifecycle. All of it is disposable: after a crash a look-up or an eviction is repeated, and a node
+/// counts as quiet only from its next pod event on, or from its initialisation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LifecycleMemory {
     vm_checked: BTreeMap<ClaimName, Timestamp>,
@@ -87,8 +87,8 @@ impl ClaimReconciler<'_> {
         match ClaimPhase::of(claim, node) {
             ClaimPhase::Created | ClaimPhase::Launching => self.launch(claim),
             ClaimPhase::LaunchFailed => {
-                let why = claim.status.launch_failed.as_ref().map_or("", |f| &*f.message);
-                self.delete(claim, "launch_failed", &format!("Azure refused every offering: {why}"));
+                let message = claim.status.launch_failed.as_ref().map_or("", |f| &*f.message);
+                self.delete(claim, "launch_failed", &format!("Azure refused every offering: {message}"));
             }
             ClaimPhase::Launched => self.await_node(claim),
             ClaimPhase::Joined => self.register(claim, node),
@@ -101,12 +101,12 @@ impl ClaimReconciler<'_> {
 
     fn launch(&mut self, claim: &Claim) {
         if self.snapshot.pause.blocks(PauseSwitch::Launch) {
-            // Afterwards it is looked at again, however late it is.
+            // Afterwards it is checked again, however late it is.
             self.memory.launched.remove(&claim.name);
             return;
         }
         let deadline = claim.created_at + self.settings.launch_timeout;
-        // After a restart or a pause nobody knows what has come of an intent: one look, before it is given up.
+        // After a restart or a pause the result of an intent is unknown: launch once more before it times out.
         let looked = claim.intent.is_none() || self.memory.launched.contains_key(&claim.name);
         if self.now >= deadline && looked {
             let minutes = self.settings.launch_timeout.as_mins();
@@ -140,7 +140,7 @@ impl ClaimReconciler<'_> {
                 vtpm: class.vtpm,
             },
             subnet: class.subnet.as_deref().and_then(|id| ArmId::new(id).ok()),
-            // A Machine of AKS lies on none.
+            // A Machine of AKS is on no reservation.
             capacity_reservation_group: class.reservations.clone().filter(|_| self.settings.aks_machine_pool.is_none()),
         };
         self.plan.push(Command::Launch(Box::new(launch)), format!("{again}{best}"));
@@ -158,7 +158,7 @@ impl ClaimReconciler<'_> {
         }
     }
 
-    /// The Node is changed first and the claim after it: a crash between the two repeats only what is idempotent.
+    /// The Node is changed before the claim: after a crash between the two only idempotent steps are repeated.
     fn register(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(node) = node else { return };
         if self.is_in_progress(node) {
@@ -227,7 +227,7 @@ impl ClaimReconciler<'_> {
         }
     }
 
-    /// Asks Azure about the VM of a node that is gone or silent.
+    /// Checks in Azure the VM of a node that is deleted or not ready.
     fn check_vm_gone(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(vm) = claim.status.provider_id.as_ref().map(|id| id.vm().clone()) else { return };
         if node.is_some_and(|n| n.deleting_at.is_some()) {
@@ -240,8 +240,8 @@ impl ClaimReconciler<'_> {
             None => {
                 self.memory.vm_checked.insert(claim.name.clone(), self.now);
                 self.plan.wake_at(self.now + VM_CHECK_INTERVAL);
-                let why = if node.is_some() { "node is not ready" } else { "Node no longer exists" };
-                self.plan.push(Command::CheckVmGone { claim: claim.reference(), vm }, why);
+                let reason = if node.is_some() { "node is not ready" } else { "Node no longer exists" };
+                self.plan.push(Command::CheckVmGone { claim: claim.reference(), vm }, reason);
             }
         }
     }
@@ -307,7 +307,7 @@ impl ClaimReconciler<'_> {
         !node.ready && self.now >= node.ready_since + NODE_LOST_AFTER
     }
 
-    /// Pods that must have left before the VM goes.
+    /// Pods that must be gone before the VM is deleted.
     fn pods_to_move(&self, node: &Node) -> Vec<Arc<Pod>> {
         let Some(usage) = self.snapshot.node_usage(&node.name) else { return Vec::new() };
         usage.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).filter(|p| p.holds_drain()).cloned().collect()
@@ -333,8 +333,8 @@ impl ClaimReconciler<'_> {
         }
     }
 
-    fn delete(&mut self, claim: &Claim, category: &'static str, why: &str) {
-        self.plan.push(Command::DeleteClaim { claim: claim.reference(), category }, why);
+    fn delete(&mut self, claim: &Claim, category: &'static str, reason: &str) {
+        self.plan.push(Command::DeleteClaim { claim: claim.reference(), category }, reason);
     }
 
     fn is_in_progress(&self, node: &Node) -> bool {
@@ -343,7 +343,7 @@ impl ClaimReconciler<'_> {
 }
 
 impl LifecycleMemory {
-    /// Drops what is remembered of claims and pods that are gone.
+    /// Forgets deleted claims and pods.
     fn forget(&mut self, snapshot: &Snapshot) {
         for map in [&mut self.vm_checked, &mut self.launched, &mut self.billing_attempted, &mut self.terminated] {
             map.retain(|name, _| snapshot.claims().get(name).is_some());
@@ -354,11 +354,11 @@ impl LifecycleMemory {
     }
 }
 
-/// Tags of everything that is created for a claim: the class's, then ours, which no class can override.
+/// Tags of all resources of a claim: the class's, then ours, which no class can override.
 fn tags(claim: &Claim, class: &Tags, settings: &Settings) -> Tags {
     let mut tags: Tags = class.iter().map(|(k, v)| (Arc::from(k.replace('/', "_").as_str()), Arc::clone(v))).collect();
     let mut set = |key: &str, value: Arc<str>| {
-        // Azure compares names of tags without case: a class's spelling of one of ours must not stand beside it.
+        // Azure compares tag names without case: another spelling of one of ours must be replaced.
         tags.retain(|k, _| !k.eq_ignore_ascii_case(key));
         tags.insert(Arc::from(key), value);
     };
@@ -383,13 +383,13 @@ fn is_registered(node: &Node) -> bool {
 
 /// Ready, without startup and ephemeral taints, and with all of the resources that it was made for.
 fn is_ready_for_pods(claim: &Claim, node: &Node) -> bool {
-    let gone = |taint: &Taint| !node.taints.contains(taint);
+    let is_removed = |taint: &Taint| !node.taints.contains(taint);
     let ephemeral = |t: &Taint| {
         t.effect != TaintEffect::PreferNoSchedule
             && matches!(&*t.key, labels::TAINT_NOT_READY | labels::TAINT_UNREACHABLE | labels::TAINT_UNINITIALIZED)
     };
     node.ready
-        && claim.spec.startup_taints.iter().all(gone)
+        && claim.spec.startup_taints.iter().all(is_removed)
         && !node.taints.iter().any(ephemeral)
         && claim.spec.requests.extended.iter().all(|(name, need)| *need <= 0 || node.allocatable.extended(name) > 0)
 }

@@ -6,7 +6,7 @@ use crate::model::cluster::node::Node;
 /// How far a NodeClaim has come. It moves down this list, and from anywhere to `Draining`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ClaimPhase {
-    /// It exists, and nothing has been done for it.
+    /// Created, and not launched.
     Created,
     /// An intent is written: its VM, NIC or disk may exist.
     Launching,
@@ -14,13 +14,13 @@ pub enum ClaimPhase {
     LaunchFailed,
     /// Its VM exists, and its Node has not joined.
     Launched,
-    /// Its Node has joined, and does not carry what the claim gives it.
+    /// Its Node has joined, without the claim's finalizer, labels and taints.
     Joined,
-    /// Its Node is ours, and not yet ready for pods.
+    /// Its Node is registered, and not yet ready for pods.
     Registered,
     /// Its Node runs pods.
     Initialized,
-    /// Its Node was there, and is gone or being deleted.
+    /// Its Node is deleted or being deleted.
     NodeMissing,
     /// It is being deleted.
     Draining,

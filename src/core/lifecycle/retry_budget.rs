@@ -1,6 +1,6 @@
 //! Time limit and backoff of one script run.
 //!
-//! A claim may not be held up for as long as Azure asks: a wait that is longer than what is left ends the run, and the
+//! A claim must not wait as long as Azure asks for: a wait longer than the remaining time ends the run, and the
 //! lifecycle decides again.
 
 use crate::model::errors::CloudError;
@@ -8,10 +8,10 @@ use crate::model::names::Uid;
 use crate::model::support::jitter::{QUARTER_JITTER, with_jitter};
 use jiff::{SignedDuration, Timestamp};
 
-/// How often an operation, and a resource that is being made or deleted, is looked at.
+/// Poll interval of an operation, and of a resource that is being created or deleted.
 pub(super) const POLL_INTERVAL: SignedDuration = SignedDuration::from_secs(5);
 
-/// The patience of one run.
+/// The retry budget of one run.
 #[derive(Debug)]
 pub(super) struct RetryBudget {
     max_duration: SignedDuration,
@@ -28,7 +28,7 @@ impl RetryBudget {
         Self { max_duration: longest, default_backoff: again, claim_uid: who, started: None, retries: 0 }
     }
 
-    /// What is left of the run, which begins with the first call; `None` when it is over.
+    /// The remaining time of the run, which begins with the first call; `None` when it is over.
     pub(super) fn remaining(&mut self, now: Timestamp) -> Option<SignedDuration> {
         let started = *self.started.get_or_insert(now);
         let left = self.max_duration - now.duration_since(started);
@@ -45,8 +45,8 @@ impl RetryBudget {
         self.retries
     }
 
-    /// Counts a passing failure; the wait after it: what Azure asks for, if it does. Many that were turned away at once
-    /// do not come back at once.
+    /// Counts a transient failure and returns the wait after it: Azure's Retry-After, if given. Jitter spreads retries
+    /// of requests that were throttled together.
     pub(super) fn backoff(&mut self, error: Option<&CloudError>) -> SignedDuration {
         self.retries += 1;
         let wait = error.map_or(self.default_backoff, |error| error.retry_delay(self.default_backoff));

@@ -1,8 +1,9 @@
 //! Termination: deletes the VM, NIC and OS disk of a NodeClaim, then its finalizer.
 //!
-//! Lifecycle delete, the first of the two kinds of delete. *Guarantees*: only what the claim's intent names is
-//! touched, and only if it carries the claim's UID in our tag; the finalizer goes last, when VM, NIC and OS disk are
-//! gone by Azure's own word. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch is waited for.
+//! Lifecycle delete, the first of the two kinds of delete. *Guarantees*: only resources that the claim's intent names
+//! are deleted, and only if they have the claim's UID in our tag; the finalizer is removed last, when Azure confirms
+//! that VM, NIC and OS disk are deleted. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch delays
+//! it.
 
 use super::retry_budget::{POLL_INTERVAL, RetryBudget};
 use crate::model::azure::cloud::{CloudResource, ResourceDetail, ResourceKind};
@@ -19,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 
 /// Wait after a passing failure, unless Azure names one.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(20);
-/// Longest that one run may take; the next one goes on where it stopped.
+/// Longest duration of one run; the next one continues where it stopped.
 const MAX_DURATION: SignedDuration = SignedDuration::from_mins(15);
 
 /// The termination of one NodeClaim.
@@ -27,22 +28,22 @@ const MAX_DURATION: SignedDuration = SignedDuration::from_mins(15);
 pub struct TerminateScript {
     claim: ClaimRef,
     provider_id: ProviderId,
-    law: DeletionRules,
-    /// The Node whose pods must have left, until its VM is being deleted.
+    deletion_rules: DeletionRules,
+    /// The Node that must be drained, until its VM is being deleted.
     drained_node: Option<NodeName>,
-    /// Its Machine, until Azure says that it is gone, or it is another's.
+    /// Its Machine, until Azure reports it deleted, or it belongs to another claim.
     machine: Option<ArmId>,
-    /// What is still to be looked at, last one first.
+    /// Remaining resources, last one first.
     remaining: Vec<(ArmId, ResourceKind)>,
-    /// The VM of the intent's name is somebody else's by now, and with it what is attached to it.
+    /// The VM of the intent's name belongs to another claim now, and so do the resources attached to it.
     vm_is_foreign: bool,
-    /// Azure says that the resource being looked at has been deleted.
+    /// Azure reports that the current resource has been deleted.
     deleted: bool,
     state: State,
     retry_budget: RetryBudget,
 }
 
-/// What the last effect was.
+/// The last effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Next,
@@ -59,26 +60,26 @@ enum State {
 impl TerminateScript {
     /// The script of a terminate command.
     #[must_use]
-    pub fn new(command: Terminate, law: DeletionRules) -> Self {
+    pub fn new(command: Terminate, deletion_rules: DeletionRules) -> Self {
         let LaunchIntent { vm, nic, os_disk, machine, .. } = command.intent;
         let provider_id = ProviderId::of_vm(&vm);
-        let patience = RetryBudget::new(MAX_DURATION, RETRY_AFTER, command.claim.uid.clone());
-        let left = vec![(os_disk, ResourceKind::OsDisk), (nic, ResourceKind::Nic), (vm, ResourceKind::Vm)];
+        let retry_budget = RetryBudget::new(MAX_DURATION, RETRY_AFTER, command.claim.uid.clone());
+        let remaining = vec![(os_disk, ResourceKind::OsDisk), (nic, ResourceKind::Nic), (vm, ResourceKind::Vm)];
         Self {
             claim: command.claim,
             provider_id,
-            law,
+            deletion_rules,
             drained_node: command.drained_node,
             machine,
-            remaining: left,
+            remaining,
             vm_is_foreign: false,
             deleted: false,
             state: State::Next,
-            retry_budget: patience,
+            retry_budget,
         }
     }
 
-    /// Reads the pods of the Node first, as long as its VM may still be kept; then looks at the next resource.
+    /// Reads the pods of the Node first, until its VM is being deleted; then reads the next resource.
     fn begin(&mut self) -> Step {
         match &self.drained_node {
             Some(node) => {
@@ -89,8 +90,8 @@ impl TerminateScript {
         }
     }
 
-    /// Looks at the next resource; when none is left, the Node object goes, and then the finalizer. Where the VM is
-    /// somebody else's, so is the Node that announces itself for it.
+    /// Reads the next resource; when none is left, deletes the Node, and then removes the finalizer. If the VM belongs
+    /// to another claim, so does the Node that registered for it.
     fn next(&mut self) -> Step {
         if let Some(id) = self.machine.clone() {
             return self
@@ -112,7 +113,7 @@ impl TerminateScript {
         Step::perform(effect)
     }
 
-    /// A Machine goes with its VM, NIC and disk, if it carries this claim's UID; another claim's is not touched.
+    /// A Machine is deleted with its VM, NIC and disk, if it has this claim's UID; another claim's is not touched.
     fn on_machine_read(&mut self, found: Option<&RelatedResource>) -> Step {
         let own = |one: &&RelatedResource| {
             one.tags.get(labels::TAG_CLAIM_UID).is_some_and(|uid| **uid == *self.claim.uid.as_str())
@@ -141,18 +142,18 @@ impl TerminateScript {
         self.next()
     }
 
-    /// What is there goes if it is ours by its tag. What is not stays, and is not ours to wait for.
+    /// Deletes a resource that is ours by its tag. Others are kept, and not waited for.
     fn on_resource_read(&mut self, found: &CloudResource) -> Step {
-        let own =
-            found.claim_uid() == Some(self.claim.uid.as_str()) || !self.law.enforces(DeletionRule::TerminateOwnOnly);
-        let held = self.vm_is_foreign && is_attached(found);
+        let own = found.claim_uid() == Some(self.claim.uid.as_str())
+            || !self.deletion_rules.enforces(DeletionRule::TerminateOwnOnly);
+        let is_foreign = self.vm_is_foreign && is_attached(found);
         match self.remaining.last().cloned() {
             // Deleted, and still shown: Azure needs a moment.
-            Some(_) if own && !held && std::mem::take(&mut self.deleted) => {
+            Some(_) if own && !is_foreign && std::mem::take(&mut self.deleted) => {
                 self.state = State::Next;
                 Step::Wait(POLL_INTERVAL)
             }
-            Some((id, kind)) if own && !held => {
+            Some((id, kind)) if own && !is_foreign => {
                 self.perform(State::Deleted, Effect::Cloud(CloudRequest::Delete(id, kind)))
             }
             _ => {
@@ -165,7 +166,7 @@ impl TerminateScript {
     fn on_reply(&mut self, reply: Option<Reply>) -> Step {
         match (self.state.clone(), reply) {
             (State::Next, _) => {
-                if self.law.enforces(DeletionRule::FinalizerLast) {
+                if self.deletion_rules.enforces(DeletionRule::FinalizerLast) {
                     self.begin()
                 } else {
                     self.perform(
@@ -175,7 +176,7 @@ impl TerminateScript {
                 }
             }
             (State::PodsRead, Some(Reply::Pods(pods))) if !pods.iter().any(|p| p.holds_drain()) => self.next(),
-            // A pod came after the drain, or nothing is known: the lifecycle looks again.
+            // A pod arrived after the drain, or the read failed: the lifecycle decides again.
             (State::PodsRead, _) => Step::finished(),
             (State::MachineRead, Some(Reply::AksMachine(found))) => self.on_machine_read(found.as_deref()),
             (State::MachineRead, _) => Step::finished(),
@@ -189,7 +190,7 @@ impl TerminateScript {
             (State::Polling(op), None) => {
                 self.perform(State::Polling(op.clone()), Effect::Cloud(CloudRequest::Poll(op)))
             }
-            // Azure says that it is done: look again, and believe only a 404.
+            // Azure reports that it is done: read it again, since only a 404 counts.
             (State::Deleted | State::Polling(_), _) => {
                 self.deleted = true;
                 self.next()
@@ -201,7 +202,7 @@ impl TerminateScript {
             (State::NodeRead | State::NodeDeleted, _) => self
                 .perform(State::FinalizerRemoved, Effect::Cluster(ClusterWrite::RemoveFinalizer(self.claim.clone()))),
             (State::FinalizerRemoved, _)
-                if !self.law.enforces(DeletionRule::FinalizerLast) && !self.remaining.is_empty() =>
+                if !self.deletion_rules.enforces(DeletionRule::FinalizerLast) && !self.remaining.is_empty() =>
             {
                 self.next()
             }
@@ -214,7 +215,7 @@ impl Script for TerminateScript {
     fn step(&mut self, reply: Option<Result<Reply, EffectError>>, now: Timestamp) -> Step {
         let Some(left) = self.retry_budget.remaining(now) else { return Step::finished() };
         let step = match reply {
-            // Gone in the meantime.
+            // Deleted meanwhile.
             Some(Err(EffectError::Cloud(error))) if error.code == CloudErrorCode::NotFound => self.next(),
             Some(Err(EffectError::Cluster(ClusterError::NotFound | ClusterError::Conflict))) => self.on_reply(None),
             Some(Err(EffectError::Cloud(error))) if error.code.is_transient() => {
@@ -240,7 +241,7 @@ fn is_attached(resource: &CloudResource) -> bool {
     }
 }
 
-/// Looks whether a claim's VM is gone; if Azure says 404, asks for the claim's deletion.
+/// Checks whether a claim's VM exists; on a 404 from Azure, deletes the claim.
 #[derive(Debug)]
 pub struct CheckVmGoneScript {
     claim: ClaimRef,

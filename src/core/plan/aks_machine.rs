@@ -10,11 +10,11 @@ use crate::model::names::{ArmId, ClaimName};
 /// A request about one Machine, `managedClusters/{cluster}/agentPools/{pool}/machines/{name}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AksMachineRequest {
-    /// Read it. Replies `Machine`, `None` where Azure says 404.
+    /// Read it. Replies `Machine`, `None` on a 404.
     Get(ArmId),
     /// Create it. Replies `Accepted`; one of that name is never changed.
     Put(Box<AksMachineSpec>),
-    /// Delete it, with its VM, by its pool. Replies `Accepted`, `Done` where it is gone with that, or `Absent`.
+    /// Delete it, with its VM, by its pool. Replies `Accepted`, `Done` where that has deleted it, or `Absent`.
     Delete(ArmId),
 }
 
@@ -35,7 +35,7 @@ pub struct AksMachineSpec {
     pub security: SecurityProfile,
     /// Subnet of its class; `None` is that of its pool.
     pub subnet: Option<ArmId>,
-    /// What its kubelet is configured with.
+    /// Its kubelet configuration.
     pub kubelet: KubeletSpec,
 }
 

@@ -13,7 +13,7 @@ use crate::snapshot::CommandKey;
 use jiff::Timestamp;
 use std::sync::Arc;
 
-/// What a decider asks for.
+/// A command of a decider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Create a NodeClaim.
@@ -43,14 +43,14 @@ pub enum Command {
         /// The step.
         update: NodeUpdate,
     },
-    /// Ask for a NodeClaim's deletion; its finalizer keeps it until everything of it is gone.
+    /// Delete a NodeClaim; its finalizer holds it until all its resources are deleted.
     DeleteClaim {
         /// The claim.
         claim: ClaimRef,
-        /// A word for metrics: `empty`, `expired`, `launch_failed`, …
+        /// The category for metrics: `empty`, `expired`, `launch_failed`, …
         category: &'static str,
     },
-    /// Look whether a NodeClaim's VM is gone, and ask for the claim's deletion if Azure says so.
+    /// Check whether a NodeClaim's VM is gone, and delete the claim if Azure confirms it.
     CheckVmGone {
         /// The claim.
         claim: ClaimRef,
@@ -64,19 +64,19 @@ pub enum Command {
         /// Its UID.
         uid: Uid,
     },
-    /// Delete what was created for a NodeClaim that is being deleted: lifecycle delete.
+    /// Delete the resources of a NodeClaim that is being deleted: lifecycle delete.
     Terminate(Box<Terminate>),
-    /// Take our finalizer off a NodeClaim of which nothing is left.
+    /// Remove our finalizer from a NodeClaim without resources.
     RemoveFinalizer {
         /// The claim.
         claim: ClaimRef,
     },
     /// Take a whole inventory: the cloud first, Kubernetes after it.
     TakeInventory {
-        /// Why now, for metrics: `scheduled` or `first`.
+        /// The category for metrics: `scheduled` or `first`.
         category: &'static str,
     },
-    /// Write what was seen to the durable records.
+    /// Write observations to the durable records.
     WriteRecords(Box<RecordChange>),
     /// Delete a proven orphan: sweep delete.
     SweepDelete(Box<SweepDelete>),
@@ -105,7 +105,7 @@ pub struct Launch {
     pub pool: Option<NodePoolName>,
     /// Offerings to try, best first.
     pub offerings: Vec<PlannedOffering>,
-    /// The intent that an earlier run wrote, if one did: what it names may exist.
+    /// The intent that an earlier run wrote, if any: its resources may exist.
     pub intent: Option<LaunchIntent>,
     /// Node resource group as an id, `/subscriptions/…/resourceGroups/…`.
     pub group: ArmId,
@@ -121,14 +121,14 @@ pub struct Launch {
     pub capacity_reservation_group: Option<ArmId>,
 }
 
-/// Delete what was created for a NodeClaim that is being deleted.
+/// Delete the resources of a NodeClaim that is being deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terminate {
     /// The claim.
     pub claim: ClaimRef,
-    /// What its intent names. Nothing else is touched.
+    /// Its intent. Only resources that it names are deleted.
     pub intent: LaunchIntent,
-    /// Its Node, if pods must have left that: they are read once more right before the VM goes.
+    /// Its Node, if it must be drained: its pods are read again right before the VM is deleted.
     pub drained_node: Option<NodeName>,
 }
 
@@ -139,18 +139,18 @@ pub struct SweepDelete {
     pub sweep: ObjectName,
     /// The resource as listed.
     pub resource: Arc<CloudResource>,
-    /// What goes with it, as listed: the NICs and disks of a VM.
+    /// Resources that are deleted with it, as listed: the NICs and disks of a VM.
     pub attached: Vec<Arc<CloudResource>>,
     /// The NodeClaim that its tags name, to be looked up right before the DELETE.
     pub claim: Option<ClaimName>,
     /// The PersistentVolume that the records have for it, to be looked up right before the DELETE.
     pub volume: Option<ObjectName>,
-    /// What is written to the durable records before the DELETE is sent.
+    /// The record that is written before the DELETE is sent.
     pub deletion: DeletionRecord,
 }
 
 impl Command {
-    /// A word for logs and metrics.
+    /// Its name in logs and metrics.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -173,7 +173,7 @@ impl Command {
         }
     }
 
-    /// What the command is about.
+    /// The object of the command.
     #[must_use]
     pub fn key(&self) -> CommandKey {
         match self {

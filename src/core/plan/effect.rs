@@ -30,7 +30,7 @@ pub enum Effect {
     Cluster(ClusterWrite),
     /// Read from the cluster, past the cache.
     Read(ClusterRead),
-    /// Ask Azure.
+    /// Request to Azure.
     Cloud(CloudRequest),
     /// List Azure and then Kubernetes, completely. Replies `Inventory`.
     TakeInventory,
@@ -77,7 +77,7 @@ pub enum ClusterRead {
 /// A request to Azure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CloudRequest {
-    /// GET a cloud resource. Replies `Resource`, `None` where Azure says 404.
+    /// GET a cloud resource. Replies `Resource`, `None` on a 404.
     Get(ArmId),
     /// PUT a NIC. Replies `Done` (NIC writes complete at once) or `Accepted`.
     PutNic(Box<NicSpec>),
@@ -85,9 +85,9 @@ pub enum CloudRequest {
     PutVm(Box<VmSpec>),
     /// PUT the extension by which AKS counts a node on its VM; it may be repeated. Replies `Accepted` or `Done`.
     PutBillingExtension(ArmId),
-    /// DELETE a cloud resource. Replies `Accepted`, `Done` where it is gone with that, or `Absent`.
+    /// DELETE a cloud resource. Replies `Accepted`, `Done` where that has deleted it, or `Absent`.
     Delete(ArmId, ResourceKind),
-    /// Tag a cloud resource, other tags kept.
+    /// Tag a cloud resource; other tags are retained.
     Tag(ArmId, Tags),
     /// Remove these very tags, key and value, from a cloud resource; one that is not there is no error.
     Untag(ArmId, Tags),
@@ -102,7 +102,7 @@ pub enum CloudRequest {
 pub enum Reply {
     /// It is done.
     Done,
-    /// There was nothing of that name to delete: somebody else was faster.
+    /// No such resource: it was deleted already.
     Absent,
     /// A long-running operation has begun.
     Accepted(OperationId),
@@ -129,7 +129,7 @@ pub enum Reply {
 pub struct ClaimDraft {
     /// Name.
     pub name: ClaimName,
-    /// What it asks for.
+    /// Its spec.
     pub spec: ClaimSpec,
     /// Pods that it is made for, for people.
     pub pods: Vec<ObjectKey>,
@@ -142,11 +142,11 @@ pub enum ClaimUpdate {
     Launched {
         /// The VM.
         provider_id: ProviderId,
-        /// The offering that it was bought by.
+        /// The offering that it was launched as.
         offering: OfferingKey,
-        /// What it has.
+        /// Its capacity.
         capacity: Resources,
-        /// What pods may use.
+        /// Capacity that pods may use.
         allocatable: Resources,
     },
     /// AKS counts its node.
@@ -160,7 +160,7 @@ pub enum ClaimUpdate {
     },
     /// Its Node is ready for pods.
     Initialized,
-    /// A pod came to or left its node.
+    /// A pod was bound to or removed from its node.
     PodEvent {
         /// When.
         at: Timestamp,
@@ -170,7 +170,7 @@ pub enum ClaimUpdate {
 /// A change to a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeUpdate {
-    /// It belongs to a NodeClaim: finalizer, labels and taints; the taint `unregistered` goes.
+    /// It belongs to a NodeClaim: finalizer, labels and taints; the taint `unregistered` is removed.
     Register {
         /// Labels to set.
         labels: Labels,
@@ -215,13 +215,13 @@ pub struct VmSpec {
     pub tags: Tags,
     /// The NodeClaim that its kubelet will announce itself for.
     pub claim: ClaimName,
-    /// What its kubelet is configured with.
+    /// Its kubelet configuration.
     pub kubelet: KubeletSpec,
     /// Its OS disk is a premium one, which not every size takes; else it is a standard SSD.
     pub premium_disk: bool,
     /// How it is protected.
     pub security: SecurityProfile,
-    /// Group of capacity reservations whose capacity it takes, where its offering is reserved.
+    /// Capacity reservation group, where its offering is reserved.
     pub capacity_reservation_group: Option<ArmId>,
     /// Only where none of that name exists (`If-None-Match: *`); else `Conflict`.
     pub create_only: bool,
@@ -239,14 +239,14 @@ pub struct SecurityProfile {
 }
 
 impl SecurityProfile {
-    /// True when it asks for trusted launch.
+    /// True when it enables trusted launch.
     #[must_use]
     pub fn is_trusted_launch(self) -> bool {
         self.secure_boot || self.vtpm
     }
 }
 
-/// What the kubelet of a new VM is told.
+/// The kubelet configuration of a new VM.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KubeletSpec {
     /// Labels that its Node announces itself with.
@@ -260,13 +260,13 @@ pub struct KubeletSpec {
 pub struct RecordChange {
     /// Sightings to add or replace.
     pub sightings: Vec<(ArmId, Sighting)>,
-    /// Sightings to drop: a sign of life, or gone.
+    /// Sightings to remove: a sign of life was found, or the resource is deleted.
     pub removed_sightings: Vec<ArmId>,
     /// PersistentVolumes to add or replace.
     pub volumes: Vec<(ArmId, VolumeRecord)>,
-    /// PersistentVolumes to drop: their disks have been gone for long enough.
+    /// PersistentVolumes to remove: their disks have been missing for long enough.
     pub removed_volumes: Vec<ArmId>,
-    /// Deletions about to be sent, or what came of them.
+    /// Deletions about to be sent, or their outcomes.
     pub deletions: Vec<DeletionRecord>,
     /// Trips of the breaker.
     pub trips: Vec<BreakerTrip>,
@@ -283,36 +283,36 @@ pub struct RecordChange {
 pub struct ResourceTotal {
     /// How many resources.
     pub resources: u32,
-    /// What they cost together.
+    /// Their total price.
     pub price: HourlyPrice,
     /// Addresses of the subnet that they hold together.
     pub addresses: u32,
 }
 
-/// What an OrphanSweep's status says.
+/// The status of an OrphanSweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SweepReport {
     /// The sweep.
     pub sweep: ObjectName,
     /// When the inventory was complete.
     pub observed_at: Timestamp,
-    /// Findings, most expensive first, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. What something alive links to
-    /// is only counted.
+    /// Findings, most expensive first, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. Resources in use are only
+    /// counted.
     pub findings: Vec<Finding>,
     /// How much there is of each kind and classification.
     pub totals: BTreeMap<(ResourceKind, Classification), ResourceTotal>,
-    /// Public IPs and frontends that nothing uses, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. Nothing deletes them.
+    /// Unused public IPs and frontends, at most [`crate::orphans::MAX_REPORTED_FINDINGS`]. They are never deleted.
     pub report_only: Vec<ReportOnlyFinding>,
-    /// NodeClaims, Nodes and AKS Machines that stand for nothing, or cannot go; as many at most.
+    /// Discrepancies of NodeClaims, Nodes and AKS Machines; as many at most.
     pub discrepancies: Vec<Discrepancy>,
-    /// Why nothing is swept at all, if so.
+    /// Why the sweep is halted, if it is.
     pub halted: Option<Arc<str>>,
-    /// What comes next, and what people have to know besides.
+    /// Next steps, and other information for people.
     pub summary: SweepStatusSummary,
 }
 
 impl Effect {
-    /// A word for logs and metrics.
+    /// Its name in logs and metrics.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

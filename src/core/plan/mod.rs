@@ -18,7 +18,7 @@ use jiff::Timestamp;
 pub use script::{CommandReport, Script, SingleEffect, Step};
 use std::sync::Arc;
 
-/// What is to be done now, why, and when to decide again.
+/// What to do now, why, and when to decide again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use]
 pub struct Plan {
@@ -43,7 +43,7 @@ impl Plan {
         self.commands.push(PlannedCommand { command, reason: Arc::from(reason.as_ref()) });
     }
 
-    /// Asks to decide again at this time, or earlier if that was asked for already.
+    /// Decide again at this time, or earlier if that was requested already.
     pub fn wake_at(&mut self, at: Timestamp) {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }

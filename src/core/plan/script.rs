@@ -1,8 +1,8 @@
 //! Scripts: state machines that turn a command into effects.
 //!
-//! A script is a state machine without side effects. The executor performs the effect that it asks for and hands the
-//! reply to the next step, so the embedded world and the real one run the very same scripts. A script that is lost in a
-//! crash is restarted by the decider; its first steps find what is there already.
+//! A script is a state machine without side effects. The executor performs the effect that it returns and passes the
+//! reply to the next step, so the simulation and the real controller run the very same scripts. A script that is lost
+//! in a crash is restarted by the decider; its first steps find existing resources.
 
 use super::effect::{Effect, Reply};
 use crate::model::azure::inventory::Inventory;
@@ -19,7 +19,7 @@ pub trait Script: fmt::Debug + Send {
     fn step(&mut self, reply: Option<Result<Reply, EffectError>>, now: Timestamp) -> Step;
 }
 
-/// What the executor does next for a script.
+/// The next step of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Perform this effect.
@@ -30,18 +30,18 @@ pub enum Step {
     End(CommandReport),
 }
 
-/// What came of a command: observations for the deciders.
+/// The result of a command: observations for the deciders.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommandReport {
     /// Offerings that Azure refused on the way.
     pub launch_refusals: Vec<LaunchRefusal>,
     /// The inventory that was taken.
     pub inventory: Option<Arc<Inventory>>,
-    /// Why a sweep delete was called off right before the DELETE.
+    /// Why a sweep delete was aborted right before the DELETE.
     pub abort_reason: Option<DeletionRefusal>,
-    /// What a sweep tried on a cloud resource.
+    /// The attempt of a sweep on a cloud resource.
     pub attempt: Option<Box<SweepAttempt>>,
-    /// What went wrong; the decider will try again.
+    /// The error; the decider will try again.
     pub error: Option<EffectError>,
 }
 

@@ -22,7 +22,7 @@ pub enum CommandKey {
     Sweep(ObjectName),
 }
 
-/// What the command is about, by name.
+/// The object of the command, by name.
 impl fmt::Display for CommandKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

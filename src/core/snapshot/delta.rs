@@ -14,48 +14,48 @@ use crate::model::settings::Pause;
 use crate::snapshot::spread_defaults::SchedulerProfiles;
 use std::sync::Arc;
 
-/// One change of one object: its new state, or that it is gone.
+/// One change of one object: its new state, or its deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
     /// A pod is new or has changed.
     Pod(Arc<Pod>),
-    /// A pod is gone.
+    /// A pod was deleted.
     PodGone(ObjectKey),
     /// A node is new or has changed.
     Node(Arc<Node>),
-    /// A node is gone.
+    /// A node was deleted.
     NodeGone(NodeName),
     /// A NodeClaim is new or has changed.
     Claim(Arc<Claim>),
-    /// A NodeClaim is gone.
+    /// A NodeClaim was deleted.
     ClaimGone(ClaimName),
     /// A NodePool is new or has changed.
     Pool(Arc<NodePool>),
-    /// A NodePool is gone.
+    /// A NodePool was deleted.
     PoolGone(NodePoolName),
     /// An AKSNodeClass is new or has changed.
     Class(Arc<NodeClass>),
-    /// An AKSNodeClass is gone.
+    /// An AKSNodeClass was deleted.
     ClassGone(NodeClassName),
     /// A DaemonSet is new or has changed.
     DaemonSet(ObjectKey, Arc<DaemonSet>),
-    /// A DaemonSet is gone.
+    /// A DaemonSet was deleted.
     DaemonSetGone(ObjectKey),
     /// An OrphanSweep is new or has changed.
     Sweep(Arc<Sweep>),
-    /// An OrphanSweep is gone.
+    /// An OrphanSweep was deleted.
     SweepGone(ObjectName),
     /// A PersistentVolume is new or has changed.
     Volume(Arc<Volume>),
-    /// A PersistentVolume is gone.
+    /// A PersistentVolume was deleted.
     VolumeGone(ObjectName),
     /// A PersistentVolumeClaim is new or has changed.
     VolumeClaim(Arc<VolumeClaim>),
-    /// A PersistentVolumeClaim is gone.
+    /// A PersistentVolumeClaim was deleted.
     VolumeClaimGone(ObjectKey),
     /// A StorageClass is new or has changed.
     StorageClass(Arc<StorageClass>),
-    /// A StorageClass is gone.
+    /// A StorageClass was deleted.
     StorageClassGone(ObjectName),
     /// How many volumes a node takes is known, or has changed.
     AttachLimits(Arc<AttachLimits>),
@@ -63,19 +63,19 @@ pub enum Delta {
     AttachLimitsGone(NodeName),
     /// A Namespace is new, or its labels have changed.
     Namespace(Namespace, Arc<Labels>),
-    /// A Namespace is gone.
+    /// A Namespace was deleted.
     NamespaceGone(Namespace),
     /// A Service is new, or its selector has changed.
     Service(ObjectKey, Arc<Labels>),
-    /// A Service is gone.
+    /// A Service was deleted.
     ServiceGone(ObjectKey),
     /// A SchedulerConfiguration is new or has changed.
     Scheduler(ObjectName, Arc<SchedulerProfiles>),
-    /// A SchedulerConfiguration is gone.
+    /// A SchedulerConfiguration was deleted.
     SchedulerGone(ObjectName),
     /// A NodeOverlay is new or has changed.
     Overlay(Arc<Overlay>),
-    /// A NodeOverlay is gone.
+    /// A NodeOverlay was deleted.
     OverlayGone(ObjectName),
     /// The durable records have changed.
     Records(Arc<OrphanRecords>),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Provisionable pods by shape.
 pub type PendingShapes = BTreeMap<Arc<PodShape>, BTreeSet<ObjectKey>>;
 
-/// What the pods on a node use.
+/// Usage of a node by its pods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeUsage {
     /// Sum of requests of pods that have not ended.
@@ -20,10 +20,10 @@ pub struct NodeUsage {
     pub pods: BTreeSet<ObjectKey>,
 }
 
-/// Names by provider id. For a while two may have the same: a Node that came back under another name.
+/// Names by provider id. Two may temporarily have the same: a Node that was recreated under another name.
 type ByProvider<N> = Arc<BTreeMap<ProviderId, BTreeSet<N>>>;
 
-/// Kept with every change of the tables that it is made of.
+/// Updated with every change of its tables.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Index {
     pub(crate) usage: Arc<BTreeMap<NodeName, Arc<NodeUsage>>>,

@@ -1,8 +1,8 @@
 //! The Snapshot: all that the deciders know at one instant, with the indexes that they look things up by.
 //!
-//! Cheap to clone: tables share their rows until one side changes. The indexes are kept with every change, so that a
-//! decision after one event does not read twenty thousand pods; [`Snapshot::reindexed`] rebuilds them, and a test holds
-//! the two against each other.
+//! Cheap to clone: tables share their rows until one side changes. The indexes are updated with every change, so that a
+//! decision after one event does not read twenty thousand pods; [`Snapshot::reindexed`] rebuilds them, and a test
+//! compares the two.
 
 mod command_key;
 pub mod delta;
@@ -143,32 +143,32 @@ pub struct Snapshot {
     pub in_progress: BTreeSet<CommandKey>,
     /// The pause switch.
     pub pause: Pause,
-    /// Azure's quotas of cores; `None` where they are not known, and then they stop nobody.
+    /// Azure's vCPU quotas; `None` where they are not known, and then nothing is limited.
     pub quota: Option<Arc<Quota>>,
-    /// CapacityBuffers have not been read yet: which capacity is to be kept is not known.
+    /// CapacityBuffers have not been read yet, so the capacity to keep free is not known.
     pub buffers_unsynced: bool,
-    /// Room in subnets and reservations, and locks, as last known.
+    /// Subnet addresses, reservations and locks, as last known.
     pub infrastructure: Arc<InfrastructureFacts>,
-    /// Grows when quota, subnets, reservations or instance types change: what had no place before may have one now.
+    /// Grows when quota, subnets, reservations or instance types change: unschedulable pods may be schedulable then.
     facts_generation: u64,
     index: Index,
 }
 
 /// Read access to a table, and its upsert and removal, for kinds without an index.
 macro_rules! plain_table {
-    ($field:ident, $key:ty, $row:ty, $put:ident, $remove:ident, $what:literal) => {
-        #[doc = concat!("All ", $what, ".")]
+    ($field:ident, $key:ty, $row:ty, $put:ident, $remove:ident, $rows:literal) => {
+        #[doc = concat!("All ", $rows, ".")]
         #[must_use]
         pub fn $field(&self) -> &Table<$key, $row> {
             &self.$field
         }
 
-        #[doc = concat!("Adds or replaces one of the ", $what, ".")]
+        #[doc = concat!("Adds or replaces one of the ", $rows, ".")]
         pub fn $put(&mut self, key: $key, row: impl Into<Arc<$row>>) {
             self.$field.put(key, row.into());
         }
 
-        #[doc = concat!("Removes one of the ", $what, ".")]
+        #[doc = concat!("Removes one of the ", $rows, ".")]
         pub fn $remove(&mut self, key: &$key) {
             self.$field.remove(key);
         }
@@ -197,8 +197,8 @@ impl Snapshot {
     plain_table!(schedulers, ObjectName, SchedulerProfiles, put_scheduler, remove_scheduler, "SchedulerConfigurations");
     plain_table!(overlays, ObjectName, Overlay, put_overlay, remove_overlay, "NodeOverlays");
 
-    /// Grows with every change of what the needs of pods are read in: volumes and all about them, namespaces, and what
-    /// default spread constraints are made of.
+    /// Grows with every change that affects the needs of pods: volumes and their classes, namespaces, and the sources
+    /// of default spread constraints.
     #[must_use]
     pub fn needs_generation(&self) -> u64 {
         let volumes = self.volumes.generation + self.volume_claims.generation + self.storage_classes.generation;
@@ -217,7 +217,7 @@ impl Snapshot {
         self.pods.of_namespace(namespace)
     }
 
-    /// All nodes, those that nobody manages too.
+    /// All nodes, including unmanaged ones.
     #[must_use]
     pub fn nodes(&self) -> &Table<NodeName, Node> {
         &self.nodes
@@ -229,7 +229,7 @@ impl Snapshot {
         &self.claims
     }
 
-    /// What the pods on a node use; `None` when it has none.
+    /// Usage of a node by its pods; `None` when it has none.
     #[must_use]
     pub fn node_usage(&self, node: &NodeName) -> Option<&NodeUsage> {
         self.index.usage.get(node).map(Arc::as_ref)
@@ -263,16 +263,16 @@ impl Snapshot {
         self.quota = quota;
     }
 
-    /// Learns what is around the node resource group.
-    pub fn set_infrastructure(&mut self, surroundings: Arc<InfrastructureFacts>) {
+    /// Sets the facts about the node resource group.
+    pub fn set_infrastructure(&mut self, infrastructure: Arc<InfrastructureFacts>) {
         fn same<T: PartialEq>(old: Option<&Fact<T>>, new: Option<&Fact<T>>) -> bool {
             old.map(|fact| &fact.value) == new.map(|fact| &fact.value)
         }
-        let (old, new) = (&self.infrastructure, &surroundings);
+        let (old, new) = (&self.infrastructure, &infrastructure);
         let same = same(old.subnets.as_ref(), new.subnets.as_ref())
             && same(old.reservations.as_ref(), new.reservations.as_ref());
         self.facts_generation += u64::from(!same);
-        self.infrastructure = surroundings;
+        self.infrastructure = infrastructure;
     }
 
     /// Forgets the instance types of all classes, because the catalogue that they were made of has changed.
@@ -341,7 +341,7 @@ impl Snapshot {
         }
     }
 
-    /// The same Snapshot with its indexes rebuilt. They must equal those kept along the way.
+    /// The same Snapshot with its indexes rebuilt. They must equal the incrementally updated ones.
     #[must_use]
     pub fn reindexed(&self) -> Self {
         let mut fresh = self.clone();

@@ -26,7 +26,7 @@ fn change(snapshot: &mut Snapshot, (kind, which, variant): (u8, u8, u8)) {
         }
         1 => snapshot.remove_pod(&pod(&format!("p{which}"), &Arc::new(shape("a", 1, 1))).key),
         2 => {
-            // Two names for one machine: a Node that came back under another name.
+            // Two names for one machine: a Node that was recreated under another name.
             of_claim.provider_id = if variant % 2 == 0 { twin.status.provider_id } else { None };
             snapshot.put_node(of_claim);
         }
@@ -43,7 +43,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn indexes_kept_along_the_way_are_those_built_anew(changes in prop::collection::vec((0_u8..6, 0_u8..4, 0_u8..8), 0..60)) {
+    fn incremental_indexes_equal_rebuilt_ones(changes in prop::collection::vec((0_u8..6, 0_u8..4, 0_u8..8), 0..60)) {
         let mut snapshot = cluster([pool("general")]);
         for step in changes {
             change(&mut snapshot, step);

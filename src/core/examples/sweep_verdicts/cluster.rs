@@ -31,7 +31,7 @@ pub(super) struct Counts {
     pub(super) disks: usize,
     /// PersistentVolumes. Those beyond the data disks name disks that lie elsewhere.
     pub(super) volumes: usize,
-    /// NICs that nobody answers for.
+    /// Leaked NICs.
     pub(super) leaks: usize,
 }
 

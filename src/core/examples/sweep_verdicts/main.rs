@@ -31,7 +31,7 @@ const RUNS: usize = 11;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let given: Vec<usize> = std::env::args().skip(1).map(|n| n.parse()).collect::<Result<_, _>>()?;
-    let number = |place: usize, default| given.get(place).copied().unwrap_or(default);
+    let number = |index: usize, default| given.get(index).copied().unwrap_or(default);
     let counts = Counts { nodes: number(0, 30_000), disks: number(1, 40_000), volumes: number(2, 20_000), leaks: 40 };
     let settings = settings()?;
     let now = "2026-08-03T08:00:00Z".parse()?;
@@ -117,7 +117,7 @@ fn policy() -> Result<Sweep, Box<dyn Error>> {
 
 /// Runs a thing some times, and prints how long it took by the clock and by the processor alone: on a busy machine the
 /// two differ.
-fn measure(what: &str, mut run: impl FnMut() -> usize) {
+fn measure(name: &str, mut run: impl FnMut() -> usize) {
     let (mut times, mut on_cpu) = (Vec::new(), Vec::new());
     let mut found = 0;
     for _ in 0..RUNS {
@@ -130,7 +130,7 @@ fn measure(what: &str, mut run: impl FnMut() -> usize) {
     on_cpu.sort();
     let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
     println!(
-        "{what}: {found} in {:.0} ms (median of {RUNS}; {:.0} to {:.0}); {:.0} ms on the processor ({:.0} at least)",
+        "{name}: {found} in {:.0} ms (median of {RUNS}; {:.0} to {:.0}); {:.0} ms on the processor ({:.0} at least)",
         ms(&times[RUNS / 2]),
         ms(&times[0]),
         ms(&times[RUNS - 1]),
@@ -139,13 +139,13 @@ fn measure(what: &str, mut run: impl FnMut() -> usize) {
     );
 }
 
-/// How long this process has run on a processor, as Linux says; 0 elsewhere.
+/// How long this process has run on a processor, on Linux; 0 elsewhere.
 fn on_processor() -> Duration {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or_default())
 }
 
-/// The most memory that this process has had, in MiB, as Linux says; 0 elsewhere.
+/// The most memory that this process has had, in MiB, on Linux; 0 elsewhere.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,9 +1,9 @@
 //! Launch of a NodeClaim as an AKS Machine (experimental).
 //!
-//! Experimental. *Guarantees*: the intent is on the NodeClaim before the first PUT; a Machine of that name that does not
-//! carry this claim's UID is neither changed nor deleted, whatever failed; a failed Machine of ours is deleted before
-//! its name is used again; every wait and retry is bounded. *Caveats*: no error is taken to mean that there is no
-//! Machine, only Azure's 404.
+//! Experimental. *Guarantees*: the intent is on the NodeClaim before the first PUT; a Machine of that name that does
+//! not carry this claim's UID is neither changed nor deleted, whatever failed; a failed Machine of ours is deleted
+//! before its name is used again; every wait and retry is bounded. *Caveats*: no error is taken to mean that there is
+//! no Machine, only Azure's 404.
 
 use super::launch::ClassInstanceTypes;
 use super::launch_progress::{LaunchProgress, is_refused};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Wait after a passing failure, unless Azure names one.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(10);
-/// Longest that a launch may take; then it is left to the next one, which finds what is there.
+/// Longest duration of a launch; the next one continues with existing resources.
 const MAX_DURATION: SignedDuration = SignedDuration::from_mins(15);
 /// Most offerings that one launch tries.
 const MAX_ATTEMPTS: usize = 10;
@@ -32,13 +32,13 @@ pub struct AksMachineLaunchScript {
     id: ArmId,
     state: State,
     attempts: usize,
-    /// What Azure said to the last offering.
+    /// Azure's error for the last offering.
     error: Option<CloudError>,
     retry_budget: RetryBudget,
     report: CommandReport,
 }
 
-/// What the last effect was.
+/// The last effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Start,
@@ -55,9 +55,9 @@ impl AksMachineLaunchScript {
     /// The script of a launch command, as the Machine of this id.
     #[must_use]
     pub fn new(launch: Launch, sizes: ClassInstanceTypes, id: ArmId) -> Self {
-        let patience = RetryBudget::new(MAX_DURATION, RETRY_AFTER, launch.claim.uid.clone());
-        let (wanted, state, report) = (LaunchProgress::new(launch, sizes), State::Start, CommandReport::default());
-        Self { progress: wanted, id, state, attempts: 0, error: None, retry_budget: patience, report }
+        let retry_budget = RetryBudget::new(MAX_DURATION, RETRY_AFTER, launch.claim.uid.clone());
+        let (progress, state, report) = (LaunchProgress::new(launch, sizes), State::Start, CommandReport::default());
+        Self { progress, id, state, attempts: 0, error: None, retry_budget, report }
     }
 
     fn perform(&mut self, state: State, effect: Effect) -> Step {
@@ -102,8 +102,8 @@ impl AksMachineLaunchScript {
             .progress
             .next_offering(self.progress.offering_index, |o| !is_refused(&self.report.launch_refusals, &o.key));
         match (open, self.error.clone()) {
-            (Some(place), _) if self.attempts < MAX_ATTEMPTS => {
-                (self.progress.offering_index, self.attempts) = (place, self.attempts + 1);
+            (Some(index), _) if self.attempts < MAX_ATTEMPTS => {
+                (self.progress.offering_index, self.attempts) = (index, self.attempts + 1);
                 self.write_intent()
             }
             (_, Some(error)) => self.give_up(error.code, error.message, now),
@@ -168,12 +168,12 @@ impl AksMachineLaunchScript {
                 self.perform(State::Deleting(op.clone()), Effect::Cloud(CloudRequest::Poll(op)))
             }
             (State::ClaimUpdated, _) => self.finish(),
-            // Whatever Azure says is done, only a look shows it.
+            // Only a GET confirms that it is done.
             _ => self.read_machine(),
         }
     }
 
-    /// What Azure refused is not asked for again at once.
+    /// Records a refusal, so that the offering is not requested again at once.
     fn record_refusal(&mut self, error: &CloudError, now: Timestamp) {
         if let Some(offering) = self.progress.current_offering() {
             let (offering, reservation) = (offering.key.clone(), self.progress.reservation().cloned());
@@ -183,7 +183,8 @@ impl AksMachineLaunchScript {
         }
     }
 
-    /// What follows from a refusal. Nothing is deleted for it: the next look says what there is, and whose.
+    /// The next step after a refusal. Nothing is deleted because of it: the next GET shows what exists, and whose it
+    /// is.
     fn on_error(&mut self, error: CloudError, now: Timestamp) -> Step {
         match self.state {
             State::Put if error.code.is_capacity() => {
@@ -216,7 +217,7 @@ impl AksMachineLaunchScript {
             Some(Ok(reply)) => self.on_reply(Some(reply), now),
             None => self.on_reply(None, now),
             Some(Err(EffectError::Cloud(error))) => self.on_error(error, now),
-            // The claim is being deleted, or is gone: what was made goes with it.
+            // The claim is being deleted, or is deleted: its resources are deleted with it.
             Some(Err(EffectError::Cluster(ClusterError::Conflict | ClusterError::NotFound))) => self.finish(),
             Some(Err(error)) => {
                 self.report.error = Some(error);

@@ -59,7 +59,7 @@ fn outcome(code: CloudErrorCode) -> Result<Reply, EffectError> {
 
 /// Answers one after another; the effects that they led to, by name. A wait is passed over.
 fn play(script: &mut dyn Script, replies: Vec<Result<Reply, EffectError>>) -> Vec<&'static str> {
-    let mut asked = Vec::new();
+    let mut effects = Vec::new();
     let mut next = script.step(None, start());
     for reply in replies {
         for _ in 0..3 {
@@ -68,15 +68,15 @@ fn play(script: &mut dyn Script, replies: Vec<Result<Reply, EffectError>>) -> Ve
             }
         }
         let Step::Perform(effect) = &next else { break };
-        asked.push(effect.name());
+        effects.push(effect.name());
         next = script.step(Some(reply), start());
     }
     match &next {
-        Step::Perform(effect) => asked.push(effect.name()),
-        Step::Wait(_) => asked.push("wait"),
-        Step::End(_) => asked.push("end"),
+        Step::Perform(effect) => effects.push(effect.name()),
+        Step::Wait(_) => effects.push("wait"),
+        Step::End(_) => effects.push("end"),
     }
-    asked
+    effects
 }
 
 fn sold() -> PlannedOffering {
@@ -90,7 +90,7 @@ fn op() -> OperationId {
 #[test]
 fn the_intent_comes_before_the_put_and_the_vm_after_a_look() {
     let mut script = script(vec![sold()]);
-    let asked = play(
+    let effects = play(
         &mut script,
         vec![
             Ok(Reply::AksMachine(None)),
@@ -101,19 +101,19 @@ fn the_intent_comes_before_the_put_and_the_vm_after_a_look() {
             Ok(Reply::Done),
         ],
     );
-    assert_eq!(asked, ["get_machine", "write_intent", "put_machine", "poll", "get_machine", "advance_claim", "end"]);
+    assert_eq!(effects, ["get_machine", "write_intent", "put_machine", "poll", "get_machine", "advance_claim", "end"]);
 }
 
-/// A create that fails never deletes: not a Machine of another claim, and nothing on an error that may pass.
+/// A failed create never deletes: not a Machine of another claim, and nothing on a transient error.
 #[test]
-fn what_is_not_ours_is_never_deleted_whatever_fails() {
+fn foreign_machines_are_never_deleted_whatever_fails() {
     for state in [ProvisioningState::Failed, ProvisioningState::Succeeded, ProvisioningState::Creating] {
-        let asked =
+        let effects =
             play(&mut script(vec![sold()]), vec![Ok(Reply::AksMachine(machine("uid-2", state))), Ok(Reply::Done)]);
-        assert_eq!(asked, ["get_machine", "advance_claim", "end"], "{state:?}");
+        assert_eq!(effects, ["get_machine", "advance_claim", "end"], "{state:?}");
     }
     for code in [CloudErrorCode::Conflict, CloudErrorCode::Unavailable, CloudErrorCode::Throttled] {
-        let asked = play(
+        let effects = play(
             &mut script(vec![sold()]),
             vec![
                 Ok(Reply::AksMachine(None)),
@@ -124,18 +124,18 @@ fn what_is_not_ours_is_never_deleted_whatever_fails() {
             ],
         );
         assert_eq!(
-            asked,
+            effects,
             ["get_machine", "write_intent", "put_machine", "get_machine", "advance_claim", "end"],
             "{code:?}"
         );
     }
-    let asked = play(&mut script(vec![sold()]), vec![refusal(CloudErrorCode::Permission)]);
-    assert_eq!(asked, ["get_machine", "end"]);
+    let effects = play(&mut script(vec![sold()]), vec![refusal(CloudErrorCode::Permission)]);
+    assert_eq!(effects, ["get_machine", "end"]);
 }
 
 #[test]
-fn a_failed_machine_of_ours_goes_before_its_name_is_used_again() {
-    let asked = play(
+fn a_failed_machine_of_ours_is_deleted_before_its_name_is_reused() {
+    let effects = play(
         &mut script(vec![sold()]),
         vec![
             Ok(Reply::AksMachine(None)),
@@ -161,7 +161,7 @@ fn a_failed_machine_of_ours_goes_before_its_name_is_used_again() {
         "advance_claim",
         "end",
     ];
-    assert_eq!(asked, expected, "there is no other offering: the claim says so");
+    assert_eq!(effects, expected, "there is no other offering: the claim says so");
 }
 
 /// Whatever it is refused for, the offering is reported, or the next claim would be sent after it at once.
@@ -179,7 +179,7 @@ fn every_refusal_of_a_machine_is_reported() {
         play(&mut script, replies);
         assert_eq!(script.report.launch_refusals.len(), 1, "{code:?}");
     }
-    // That nobody may look says nothing of the offering.
+    // A denied GET does not concern the offering.
     let mut script = script(vec![sold()]);
     let replies = vec![
         Ok(Reply::AksMachine(None)),
@@ -192,11 +192,11 @@ fn every_refusal_of_a_machine_is_reported() {
 }
 
 #[test]
-fn a_size_that_nothing_is_known_of_is_never_bought() {
+fn an_unknown_size_is_never_launched() {
     let mut unknown = sold();
     unknown.key.size = crate::model::names::VmSize::new("Standard_Unheard_of").unwrap();
-    let asked = play(&mut script(vec![unknown]), vec![Ok(Reply::AksMachine(None))]);
-    assert_eq!(asked, ["get_machine", "end"]);
+    let effects = play(&mut script(vec![unknown]), vec![Ok(Reply::AksMachine(None))]);
+    assert_eq!(effects, ["get_machine", "end"]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn terminating_deletes_the_machine_of_this_claim_and_of_no_other() {
     };
     let none = || Ok(Reply::Resource(None));
     let own = machine("uid-1", ProvisioningState::Succeeded);
-    let asked = play(
+    let effects = play(
         &mut script(),
         vec![
             Ok(Reply::AksMachine(own.clone())),
@@ -248,9 +248,9 @@ fn terminating_deletes_the_machine_of_this_claim_and_of_no_other() {
         "release_claim",
         "end",
     ];
-    assert_eq!(asked, expected, "only Azure's 404 is believed");
+    assert_eq!(effects, expected, "only a 404 from Azure counts");
     for other in ["uid-2", "UID-1", "uid-11", ""] {
-        let asked = play(&mut script(), vec![Ok(Reply::AksMachine(machine(other, ProvisioningState::Succeeded)))]);
-        assert_eq!(asked, ["get_machine", "get"], "{other:?} is another's");
+        let effects = play(&mut script(), vec![Ok(Reply::AksMachine(machine(other, ProvisioningState::Succeeded)))]);
+        assert_eq!(effects, ["get_machine", "get"], "{other:?} is another's");
     }
 }

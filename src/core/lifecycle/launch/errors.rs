@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use std::sync::Arc;
 
 impl LaunchScript {
-    /// What follows from an error.
+    /// The next step after an error.
     pub(super) fn on_error(&mut self, error: EffectError, now: Timestamp) -> Step {
         let EffectError::Cloud(cloud) = &error else {
             return match (&self.state, &error) {
@@ -35,8 +35,8 @@ impl LaunchScript {
                 self.note_refusal(cloud, now);
                 self.try_next(self.progress.offering_index + 1, now)
             }
-            // Azure has forgotten the operation, may not be asked, or it has failed: what the VM says counts. Only
-            // what the operation itself came to says something of the offering.
+            // The operation is unknown, cannot be read, or has failed: the VM's own state counts. Only the result of
+            // the operation itself concerns the offering.
             State::Polling(_) | State::Resumed(_) => {
                 if cloud.is_operation_result && !cloud.code.is_transient() {
                     self.note_refusal(cloud, now);
@@ -51,7 +51,7 @@ impl LaunchScript {
         }
     }
 
-    /// What Azure refused is not asked for again at once, by this launch or by the next.
+    /// Records a refusal, so that neither this launch nor the next requests the offering again at once.
     fn note_refusal(&mut self, error: CloudError, now: Timestamp) {
         if let Some(offering) = self.progress.current_offering() {
             let of_all = self.state == State::NicPut;
@@ -67,7 +67,7 @@ impl LaunchScript {
     pub(super) fn is_retryable(&self, error: &EffectError) -> bool {
         let error = match error {
             EffectError::Cloud(error) => error,
-            // The VM is there: what came of it is worth writing.
+            // The VM exists: retry writing its result.
             EffectError::Cluster(ClusterError::Unavailable) => {
                 return matches!(self.state, State::ClaimUpdated(_)) && self.retry_budget.retries() < MAX_RETRIES;
             }
@@ -91,7 +91,7 @@ impl LaunchScript {
         Step::Wait(wait)
     }
 
-    /// A PUT has met something of its name, or what is left of it: looks at it after a moment.
+    /// A PUT has found a resource of that name, or its remains: reads it after a delay.
     fn on_name_conflict(&mut self, error: &CloudError, id: ArmId, then: State) -> Step {
         self.state = State::Retry(Box::new(Effect::Cloud(CloudRequest::Get(id))), Box::new(then));
         Step::Wait(self.retry_budget.poll_backoff(error))

@@ -1,11 +1,12 @@
 //! Launch: writes the intent, creates NIC and VM, falls back to the next offering.
 //!
-//! *Guarantees*: the intent is on the NodeClaim before the first PUT, and where Azure tells how it ends right after; both
-//! PUTs only create (`If-None-Match: *`), so that a late one changes nothing; a VM that an earlier run created is
-//! adopted, not doubled; nothing is deleted before a GET has shown that it is this claim's, that Azure calls it failed
-//! and that no Node runs on it; a failed VM is deleted before its name is used again, and its NIC is kept; every wait and every retry
-//! is bounded. *Assumptions*: names of NIC, VM and disk follow from the claim's name, so a repeated PUT meets the same
-//! resource. *Caveats*: what a launch that failed leaves behind is not cleaned up here, but when the claim is deleted.
+//! *Guarantees*: the intent is on the NodeClaim before the first PUT, and the URL of the create operation right after
+//! it; both PUTs only create (`If-None-Match: *`), so that a late one changes nothing; a VM that an earlier run created
+//! is adopted, not duplicated; nothing is deleted before a GET has shown that it is this claim's, that Azure reports it
+//! as failed and that no Node runs on it; a failed VM is deleted before its name is reused, and its NIC is retained;
+//! every wait and every retry is bounded. *Assumptions*: names of NIC, VM and disk follow from the claim's name, so a
+//! repeated PUT finds the same resource. *Caveats*: resources of a failed launch are not deleted here, but when the
+//! claim is deleted.
 
 mod errors;
 mod requests;
@@ -25,15 +26,15 @@ use crate::scheduling::UnavailableOfferings;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
-/// Longest that a launch may take; then it is left to the next one, which finds what is there.
+/// Longest duration of a launch; the next one continues with existing resources.
 const MAX_DURATION: SignedDuration = SignedDuration::from_mins(10);
 /// Most offerings that one launch tries.
 const MAX_ATTEMPTS: usize = 10;
-/// Most passing failures that one launch sits out.
+/// Most transient failures that one launch retries.
 const MAX_RETRIES: u32 = 12;
-/// Most looks at an operation that may fail in a row; then the VM itself is looked at.
+/// Most failed polls of an operation in a row; then the VM itself is read.
 const MAX_FAILED_POLLS: u32 = 3;
-/// Wait after a passing failure, unless Azure names one.
+/// Wait after a transient failure, unless Azure sends Retry-After.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// The instance types of the claim's class, sorted by name: capacity for the claim's status, labels for the kubelet.
@@ -44,20 +45,20 @@ pub type ClassInstanceTypes = InstanceTypes;
 pub struct LaunchScript {
     pub(super) progress: LaunchProgress,
     ids: ResourceIds,
-    law: DeletionRules,
+    deletion_rules: DeletionRules,
     state: State,
     has_nic: bool,
     attempts: usize,
     retry_budget: RetryBudget,
     failed_polls: u32,
-    /// What the refusals so far rule out.
+    /// Offerings that refusals have made unavailable.
     unavailable: UnavailableOfferings,
-    /// What Azure said to the last offering.
+    /// Azure's error for the last offering.
     error: Option<CloudError>,
     report: CommandReport,
 }
 
-/// What the last effect was.
+/// The last effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Begin,
@@ -72,7 +73,7 @@ enum State {
     /// Where the operation is found is being written on the claim.
     OperationSaved(OperationId),
     Polling(OperationId),
-    /// As `Polling`, by an operation that an earlier run began: what it says is checked against the VM.
+    /// As `Polling`, of an operation that an earlier run started: its result is verified by reading the VM.
     Resumed(OperationId),
     Deleting(OperationId),
     /// Whether a Node runs on the VM that Azure calls failed.
@@ -81,7 +82,7 @@ enum State {
     /// Whether the NIC has outlived the failed VM.
     NicRecheck,
     Adopting,
-    /// What came of it is being written on the claim.
+    /// The result is being written to the claim.
     ClaimUpdated(Box<Effect>),
     /// Repeat this effect after the wait.
     Retry(Box<Effect>, Box<State>),
@@ -90,17 +91,17 @@ enum State {
 impl LaunchScript {
     /// The script of a launch command.
     #[must_use]
-    pub fn new(launch: Launch, sizes: ClassInstanceTypes, law: DeletionRules) -> Self {
+    pub fn new(launch: Launch, sizes: ClassInstanceTypes, deletion_rules: DeletionRules) -> Self {
         let ids = resource_ids(&launch.group, &launch.claim.name);
-        let patience = RetryBudget::new(MAX_DURATION, RETRY_AFTER, launch.claim.uid.clone());
+        let retry_budget = RetryBudget::new(MAX_DURATION, RETRY_AFTER, launch.claim.uid.clone());
         Self {
             progress: LaunchProgress::new(launch, sizes),
             ids,
-            law,
+            deletion_rules,
             state: State::Begin,
             has_nic: false,
             attempts: 0,
-            retry_budget: patience,
+            retry_budget,
             failed_polls: 0,
             unavailable: UnavailableOfferings::default(),
             error: None,
@@ -128,7 +129,7 @@ impl LaunchScript {
         self.progress.current_offering().is_some_and(|o| is_refused(&self.report.launch_refusals, &o.key))
     }
 
-    /// True when the offering being tried is known. Of another nothing can be told to its kubelet.
+    /// True when the current offering is known; otherwise its kubelet cannot be configured.
     fn is_launchable(&self) -> bool {
         self.progress.current_offering().is_some_and(|o| self.progress.is_launchable(o))
     }
@@ -143,10 +144,10 @@ impl LaunchScript {
             return self.give_up(&name_conflict(&vm), now);
         }
         let ResourceDetail::Vm(detail) = &vm.detail else { return self.finish() };
-        let alike = |o: &PlannedOffering| o.key.size == detail.size && o.key.capacity_type == detail.capacity_type;
-        if !self.progress.current_offering().is_some_and(alike) {
-            let met = self.progress.launch.offerings.iter().position(alike);
-            self.progress.offering_index = met.unwrap_or(self.progress.offering_index);
+        let matches_vm = |o: &PlannedOffering| o.key.size == detail.size && o.key.capacity_type == detail.capacity_type;
+        if !self.progress.current_offering().is_some_and(matches_vm) {
+            let found = self.progress.launch.offerings.iter().position(matches_vm);
+            self.progress.offering_index = found.unwrap_or(self.progress.offering_index);
         }
         match detail.state {
             ProvisioningState::Succeeded => self.mark_launched(),
@@ -154,7 +155,7 @@ impl LaunchScript {
                 self.state = State::Adopting;
                 Step::Wait(POLL_INTERVAL)
             }
-            // A VM that a Node runs on was whole once: it goes the way of all nodes, if it must.
+            // A VM with a Node has worked before: it is disrupted like any node, if necessary.
             ProvisioningState::Failed => {
                 self.perform(State::NodeRead, Effect::Read(ClusterRead::Node(ProviderId::of_vm(&self.ids.vm))))
             }
@@ -186,7 +187,7 @@ impl LaunchScript {
             (Some(i), _) if self.attempts < MAX_ATTEMPTS => {
                 self.progress.offering_index = i;
                 self.attempts += 1;
-                if !self.law.enforces(DeletionRule::IntentFirst) {
+                if !self.deletion_rules.enforces(DeletionRule::IntentFirst) {
                     return if self.has_nic { self.put_vm() } else { self.put_nic() };
                 }
                 self.write_intent(State::IntentWritten, None)
@@ -196,7 +197,7 @@ impl LaunchScript {
         }
     }
 
-    /// True when a refusal of one offering says that this one would be refused too.
+    /// True when an earlier refusal excludes this offering too.
     fn is_unavailable(&self, offering: &PlannedOffering, now: Timestamp) -> bool {
         let (key, group) = (&offering.key, self.progress.reservation_of(offering));
         let size = self.progress.instance_type(&key.size);
@@ -231,14 +232,14 @@ impl LaunchScript {
 
     /// The VM is there.
     fn on_vm_created(&mut self) -> Step {
-        if self.law.enforces(DeletionRule::IntentFirst) {
+        if self.deletion_rules.enforces(DeletionRule::IntentFirst) {
             self.mark_launched()
         } else {
             self.write_intent(State::LateIntent, None)
         }
     }
 
-    /// What follows from a reply that is no error.
+    /// The next step after a successful reply.
     fn on_reply(&mut self, reply: Option<Reply>, now: Timestamp) -> Step {
         match (std::mem::replace(&mut self.state, State::Begin), reply) {
             (State::Begin, _) => self.begin(now),
@@ -252,7 +253,7 @@ impl LaunchScript {
                 self.put_vm()
             }
             (State::NicRead, Some(Reply::Resource(nic))) => self.on_nic_read(nic, now),
-            (State::VmPut, Some(Reply::Accepted(op))) if self.law.enforces(DeletionRule::IntentFirst) => {
+            (State::VmPut, Some(Reply::Accepted(op))) if self.deletion_rules.enforces(DeletionRule::IntentFirst) => {
                 self.write_intent(State::OperationSaved(op.clone()), Some(op))
             }
             (State::VmPut, Some(Reply::Accepted(op))) | (State::OperationSaved(op), _) => {

@@ -17,7 +17,7 @@ impl LaunchScript {
     }
 
     pub(super) fn put_nic(&mut self) -> Step {
-        // The NIC stays when the next offering is tried, so all of them must be able to use it.
+        // The NIC is reused for the next offering, so all of them must support it.
         let offerings = &self.progress.launch.offerings;
         let can = |o: &PlannedOffering| {
             self.progress.instance_type(&o.key.size).is_some_and(|t| t.facts.accelerated_networking)

@@ -5,7 +5,7 @@ use crate::model::cluster::claim::LaunchIntent;
 use crate::model::errors::ClusterError;
 use crate::plan::{CloudRequest, ClusterRead, ClusterWrite, CommandReport};
 
-/// Steps a script to its end: the words, and what it reports.
+/// Steps a script to its end: the words, and its report.
 fn play_whole(
     script: &mut LaunchScript,
     mut answer: impl FnMut(&Effect) -> Result<Reply, EffectError>,
@@ -24,7 +24,7 @@ fn play_whole(
     panic!("no end: {words:?}");
 }
 
-/// A claim whose launch was cut short after Azure had accepted its VM.
+/// A claim whose launch was interrupted after Azure had accepted its VM.
 fn cut_short() -> Claim {
     let mut claim = a_claim();
     let operation = Some(OperationId(Arc::from("op-of-an-earlier-run")));
@@ -89,7 +89,7 @@ fn w16_an_operation_that_has_ended_or_is_forgotten_leads_to_the_vm() {
     assert_eq!(words, ["poll", "poll", "poll", "poll", "poll", "get", "launched"]);
 }
 
-/// That the operation cannot be asked for says nothing of the VM, nor of the offering.
+/// A failed poll concerns neither the VM nor the offering.
 #[test]
 fn w16_a_poll_that_is_refused_never_deletes_a_healthy_vm() {
     for code in [CloudErrorCode::NotFound, CloudErrorCode::Permission, CloudErrorCode::Invalid] {
@@ -124,7 +124,7 @@ fn a_failed_vm_that_a_node_runs_on_is_not_deleted_by_its_launch() {
 }
 
 #[test]
-fn what_came_of_a_launch_is_written_again_until_it_is_written() {
+fn the_result_of_a_launch_is_retried_until_it_is_written() {
     let mut failures =
         vec![refused(CloudErrorCode::Unavailable, None), EffectError::Cluster(ClusterError::Unavailable)];
     let (words, report) = play_whole(&mut script(&a_claim()), |effect| match effect {
@@ -136,7 +136,7 @@ fn what_came_of_a_launch_is_written_again_until_it_is_written() {
 }
 
 #[test]
-fn a_size_that_nothing_is_known_of_is_never_bought() {
+fn an_unknown_size_is_never_launched() {
     let unknown = || {
         let mut unknown = offering(SMALL, 1, Spot);
         unknown.key.size = crate::model::names::VmSize::new("Standard_Unheard_of").unwrap();
@@ -156,7 +156,7 @@ fn no_wait_is_longer_than_a_launch_may_take() {
         Effect::Cloud(CloudRequest::PutVm(_)) => Err(refused(CloudErrorCode::Throttled, Some(3600))),
         other => fine(other),
     });
-    assert_eq!((words.last(), waited), (Some(&"vm"), 0), "the lifecycle decides anew");
+    assert_eq!((words.last(), waited), (Some(&"vm"), 0), "the lifecycle decides again");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_vm_of_another_is_not_deleted_because_an_old_operation_failed() {
     assert_eq!(words, ["poll", "get", "launch failed"]);
 }
 
-/// The hazard of upstream's clean-up: a passing error before it is known whose VM is there must delete nothing.
+/// The hazard of upstream's clean-up: a transient error before the owner of the VM is known must delete nothing.
 #[test]
 fn w05_no_passing_error_deletes_anything() {
     let passing = [
@@ -196,7 +196,7 @@ fn w05_no_passing_error_deletes_anything() {
 }
 
 #[test]
-fn a_put_whose_response_was_lost_finds_what_it_made() {
+fn a_put_whose_response_was_lost_finds_its_resource() {
     let claim = a_claim();
     let mut puts = 0;
     let (words, _) = play_whole(&mut script(&claim), |effect| match effect {
@@ -212,8 +212,8 @@ fn a_put_whose_response_was_lost_finds_what_it_made() {
         other => fine(other),
     });
     assert_eq!(words, ["intent", "nic", "vm", "vm", "get", "launched"]);
-    // The NIC likewise; and one of somebody else's is neither used nor changed.
-    for (theirs, expected) in [
+    // The NIC likewise; a foreign one is neither used nor changed.
+    for (is_foreign, expected) in [
         (false, &["intent", "nic", "get nic", "vm", "operation", "poll", "launched"][..]),
         (true, &["intent", "nic", "get nic", "launch failed"][..]),
     ] {
@@ -223,7 +223,7 @@ fn a_put_whose_response_was_lost_finds_what_it_made() {
                 Err(refused(CloudErrorCode::Conflict, None))
             }
             Effect::Cloud(CloudRequest::Get(_)) => {
-                let tags = if theirs { Tags::new() } else { tags(&claim) };
+                let tags = if is_foreign { Tags::new() } else { tags(&claim) };
                 Ok(Reply::Resource(Some(nic(&claim, tags))))
             }
             other => fine(other),
@@ -242,7 +242,7 @@ fn a_name_that_is_never_free_ends_the_launch() {
 }
 
 #[test]
-fn the_nic_of_a_failed_vm_is_kept() {
+fn the_nic_of_a_failed_vm_is_retained() {
     let claim = a_claim();
     let mut failed = false;
     let (words, report) = play_whole(&mut script(&claim), |effect| match effect {
@@ -256,12 +256,12 @@ fn the_nic_of_a_failed_vm_is_kept() {
         other => fine(other),
     });
     assert_eq!(words[5..10], ["get", "read node", "delete vm", "poll", "get nic"]);
-    assert_eq!(words[10..], ["intent", "vm", "operation", "poll", "launched"], "no second NIC is asked for");
+    assert_eq!(words[10..], ["intent", "vm", "operation", "poll", "launched"], "no second NIC is requested");
     assert_eq!(report.launch_refusals.len(), 1);
 }
 
 #[test]
-fn a_launch_goes_on_where_only_the_place_of_its_operation_could_not_be_written() {
+fn a_launch_continues_if_only_the_url_of_its_operation_could_not_be_written() {
     for (error, last) in [(ClusterError::Unavailable, "launched"), (ClusterError::Conflict, "operation")] {
         let (words, _) = play_whole(&mut script(&a_claim()), |effect| match effect {
             Effect::Cluster(ClusterWrite::WriteIntent(_, intent)) if intent.operation.is_some() => {
@@ -274,7 +274,7 @@ fn a_launch_goes_on_where_only_the_place_of_its_operation_could_not_be_written()
 }
 
 #[test]
-fn a_refusal_rules_out_what_it_says_and_no_more() {
+fn a_refusal_excludes_its_scope_and_no_more() {
     let general = pool("general");
     let planned = [(LARGE, 1, OnDemand), (LARGE, 2, OnDemand), (SMALL, 1, OnDemand), ("Standard_E4s_v5", 1, OnDemand)];
     let planned: Vec<_> = planned.into_iter().map(|(size, zone, kind)| offering(size, zone, kind)).collect();
@@ -327,7 +327,7 @@ fn nics_are_accelerated_where_every_size_can_use_it() {
     }
 }
 
-/// One command per claim: what launches it cannot run beside what deletes it, nor two of a kind beside each other.
+/// One command per claim: its launch and its deletion never run concurrently, nor two of a kind.
 #[test]
 fn w14_a_claim_is_launched_or_deleted_by_one_command_at_a_time() {
     let snapshot = cluster([pool("general")]);
@@ -362,9 +362,9 @@ fn w14_a_claim_is_launched_or_deleted_by_one_command_at_a_time() {
     }
 }
 
-/// What was begun one way is gone on with that way, whatever the settings say by now.
+/// A launch continues in the mode in which it began, whatever the settings are now.
 #[test]
-fn a_launch_goes_on_as_what_its_intent_names() {
+fn a_launch_continues_in_the_mode_of_its_intent() {
     let mut snapshot = cluster([pool("general")]);
     let id = |text: &str| ArmId::new(format!("/subscriptions/s/resourceGroups/g/{text}")).unwrap();
     let agent_pool = id("providers/Microsoft.ContainerService/managedClusters/c/agentPools/p");
@@ -386,7 +386,7 @@ fn a_launch_goes_on_as_what_its_intent_names() {
         let (_, effect) = executor.next_effect(start(), &mut Vec::new()).unwrap();
         assert_eq!(effect.name(), first);
     }
-    // Nor is what it names dropped when it is written again.
+    // Nor does a rewrite of the intent drop anything.
     let mut claim = a_claim();
     claim.intent =
         Some(LaunchIntent { machine: Some(machine.clone()), ..intent(&a_claim(), offering(SMALL, 1, Spot)) });
@@ -422,18 +422,18 @@ fn an_intent_is_looked_at_once_after_a_restart_or_a_pause_before_it_is_given_up(
     assert_eq!(decide(&snapshot, &mut memory, 3_660), ["launch"]);
     assert_eq!(decide(&snapshot, &mut memory, 3_680), ["delete"]);
     snapshot.put_claim(a_claim());
-    assert_eq!(decide(&snapshot, &mut LifecycleMemory::default(), 3_600), ["delete"], "nothing was asked for");
+    assert_eq!(decide(&snapshot, &mut LifecycleMemory::default(), 3_600), ["delete"], "nothing was requested");
 }
 
 #[test]
-fn the_group_of_a_reserved_vm_is_written_before_it_is_asked_for_and_stays_that_of_the_intent() {
+fn the_group_of_a_reserved_vm_is_written_before_its_request_and_remains_that_of_the_intent() {
     let group = |name: &str| {
         let id = reservation_group().as_str().replace("paid", name);
         ArmId::new(id).unwrap()
     };
     let claim = claim("general-a", &pool("general"), vec![offering(SMALL, 1, Reserved), offering(LARGE, 2, OnDemand)]);
-    // The group of the class, of an intent that an earlier run has written, and of the VM that is asked for.
-    for (class, intended, asked) in [
+    // The group of the class, of an intent that an earlier run has written, and of the requested VM.
+    for (class, intended, requested) in [
         (Some("paid"), None, Some("paid")),
         (Some("other"), Some("paid"), Some("paid")),
         (None, Some("paid"), Some("paid")),
@@ -460,9 +460,9 @@ fn the_group_of_a_reserved_vm_is_written_before_it_is_asked_for_and_stays_that_o
             }
             fine(effect)
         });
-        let expected = match asked {
+        let expected = match requested {
             Some(name) => (offering(SMALL, 1, Reserved).key, Some(group(name))),
-            // Without its group it would be bought at the full price, and be called reserved.
+            // Without its group it would be launched at the full price as reserved.
             None => (offering(LARGE, 2, OnDemand).key, None),
         };
         assert_eq!(put, Some(expected.clone()));
@@ -471,14 +471,14 @@ fn the_group_of_a_reserved_vm_is_written_before_it_is_asked_for_and_stays_that_o
 }
 
 #[test]
-fn a_reservation_that_is_refused_leads_on_to_what_is_for_sale() {
+fn a_refused_reservation_falls_back_to_on_demand() {
     let claim = claim("general-a", &pool("general"), vec![offering(SMALL, 1, Reserved), offering(SMALL, 1, OnDemand)]);
     let mut script = script(&claim);
     script.progress.launch.capacity_reservation_group = Some(reservation_group());
-    let mut asked = Vec::new();
+    let mut requested = Vec::new();
     let (words, report) = play_whole(&mut script, |effect| match effect {
         Effect::Cloud(CloudRequest::PutVm(vm)) => {
-            asked.push((vm.offering.capacity_type, vm.capacity_reservation_group.is_some()));
+            requested.push((vm.offering.capacity_type, vm.capacity_reservation_group.is_some()));
             if vm.capacity_reservation_group.is_some() {
                 Err(refused(CloudErrorCode::Reservation, None))
             } else {
@@ -487,7 +487,7 @@ fn a_reservation_that_is_refused_leads_on_to_what_is_for_sale() {
         }
         other => fine(other),
     });
-    assert_eq!(asked, [(Reserved, true), (OnDemand, false)]);
+    assert_eq!(requested, [(Reserved, true), (OnDemand, false)]);
     assert_eq!(words.last(), Some(&"launched"));
     assert_eq!(report.launch_refusals.len(), 1);
 }

@@ -80,7 +80,7 @@ fn refused(code: CloudErrorCode, retry_after: Option<i64>) -> EffectError {
     EffectError::Cloud(CloudError { retry_after, ..CloudError::new(code, "no") })
 }
 
-/// What an operation came to.
+/// The error of a failed operation.
 fn ended(code: CloudErrorCode) -> EffectError {
     EffectError::Cloud(CloudError { is_operation_result: true, ..CloudError::new(code, "no") })
 }
@@ -117,9 +117,9 @@ fn play(
     for _ in 0..200 {
         match script.step(reply.take(), at(seconds)) {
             Step::Perform(effect) => {
-                let said = answer(words.len(), &effect);
+                let answered = answer(words.len(), &effect);
                 words.push(word(&effect));
-                reply = Some(said);
+                reply = Some(answered);
             }
             Step::Wait(time) => seconds += time.as_secs().max(1),
             Step::End(_) => return (words, seconds),
@@ -224,7 +224,7 @@ fn a_launch_that_everything_refuses_fails_and_says_so() {
 }
 
 #[test]
-fn what_an_earlier_run_created_is_adopted() {
+fn resources_of_an_earlier_run_are_adopted() {
     let mut claim = a_claim();
     claim.intent = Some(intent(&claim, offering(SMALL, 1, Spot)));
     let found = |states: Vec<ProvisioningState>| {
@@ -257,7 +257,7 @@ fn a_vm_of_the_same_name_that_is_not_ours_is_left_alone() {
 }
 
 #[test]
-fn throttling_is_sat_out_as_long_as_azure_asks_and_not_for_ever() {
+fn throttled_requests_wait_for_retry_after_a_limited_number_of_times() {
     let (words, waited) = play(&mut script(&a_claim()), |i, effect| {
         if i == 2 { Err(refused(CloudErrorCode::Throttled, Some(42))) } else { fine(effect) }
     });
@@ -302,7 +302,7 @@ fn terminating_takes_vm_nic_disk_and_node_and_the_finalizer_last() {
 }
 
 #[test]
-fn what_is_not_ours_stays_and_so_does_its_node() {
+fn foreign_resources_and_their_node_are_not_deleted() {
     let (claim, node) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
     let node = Arc::new(node);
     let mut azure = azure(vec![vm(&claim, ProvisioningState::Succeeded, Tags::new()), nic(&claim, Tags::new())]);
@@ -310,7 +310,7 @@ fn what_is_not_ours_stays_and_so_does_its_node() {
         Effect::Read(ClusterRead::Node(_)) => Ok(Reply::Node(Some(Arc::clone(&node)))),
         other => azure(other),
     });
-    assert_eq!(words, ["get", "get nic", "get", "release"], "the node is that of somebody else's VM");
+    assert_eq!(words, ["get", "get nic", "get", "release"], "the node belongs to a foreign VM");
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn a_reserved_nic_is_waited_for() {
 }
 
 #[test]
-fn azure_is_given_time_to_stop_listing_what_it_has_deleted() {
+fn a_deleted_resource_that_azure_still_shows_is_read_again_after_a_wait() {
     let (claim, _) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
     let mut sightings = 3;
     let (words, waited) = play(&mut terminate(&claim), |_, effect| match effect {
@@ -342,10 +342,10 @@ fn azure_is_given_time_to_stop_listing_what_it_has_deleted() {
         Effect::Cloud(CloudRequest::Delete(..)) => Ok(Reply::Done),
         other => fine(other),
     });
-    assert!(waited >= 5 && words.last() == Some(&"release"), "asked again at once: {words:?} in {waited} s");
+    assert!(waited >= 5 && words.last() == Some(&"release"), "read again at once: {words:?} in {waited} s");
 }
 
-/// A draining node with a pod, and what is decided for it.
+/// A draining node with a pod.
 fn draining(
     change: impl FnOnce(&mut Claim, &mut crate::model::cluster::node::Node, &mut crate::model::cluster::pod::Pod),
 ) -> Snapshot {
@@ -377,7 +377,7 @@ fn words(plan: &Plan) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_node_drains_before_its_vm_goes_and_refused_evictions_are_repeated() {
+fn a_node_is_drained_before_its_vm_is_deleted_and_refused_evictions_are_repeated() {
     let mut snapshot = draining(|_, _, _| {});
     let mut memory = LifecycleMemory::default();
     assert_eq!(words(&decided(&snapshot, &mut memory, 0)), ["taint"], "nothing else before the taint is seen");
@@ -406,7 +406,7 @@ fn disrupted() -> crate::model::cluster::pod::Taint {
 }
 
 #[test]
-fn an_empty_node_is_tainted_and_its_pods_are_read_once_more_before_its_vm_goes() {
+fn an_empty_node_is_tainted_and_its_pods_are_read_again_before_its_vm_is_deleted() {
     let mut snapshot = draining(|_, _, _| {});
     let pod = Arc::clone(snapshot.pods().values().next().unwrap());
     snapshot.remove_pod(&pod.key);
@@ -424,12 +424,12 @@ fn an_empty_node_is_tainted_and_its_pods_are_read_once_more_before_its_vm_goes()
         });
         words
     };
-    assert_eq!(pods(vec![Arc::clone(&pod)]), ["read pods"], "it came after the drain");
+    assert_eq!(pods(vec![Arc::clone(&pod)]), ["read pods"], "it arrived after the drain");
     assert_eq!(pods(vec![])[..2], ["read pods", "get"]);
 }
 
 #[test]
-fn a_claim_that_somebody_else_launched_is_left_alone() {
+fn a_claim_of_another_launcher_is_left_alone() {
     let foreign = |claim: &mut Claim| (claim.intent, claim.spec.planned) = (None, Vec::new());
     let mut snapshot = draining(|claim, _, _| foreign(claim));
     let mut fresh = claim("general-b", &pool("general"), vec![offering(LARGE, 1, Spot)]);
@@ -439,7 +439,7 @@ fn a_claim_that_somebody_else_launched_is_left_alone() {
 }
 
 #[test]
-fn a_pod_that_asks_not_to_be_disrupted_holds_the_drain_until_the_grace_period_ends() {
+fn a_do_not_disrupt_pod_holds_the_drain_until_the_grace_period_ends() {
     let snapshot = draining(|claim, node, pod| {
         claim.spec.termination_grace_period = Some(SignedDuration::from_mins(10));
         pod.do_not_disrupt = Some(DoNotDisrupt::Always);
@@ -488,6 +488,7 @@ fn a_node_that_is_silent_is_looked_up_in_azure_every_two_minutes() {
     put(&mut snapshot, (claim, node_));
     snapshot.put_node(node("unmanaged", 1, 4));
     let mut memory = LifecycleMemory::default();
-    let asked: Vec<usize> = [0, 59, 60, 100, 179, 180].map(|s| words(&decided(&snapshot, &mut memory, s)).len()).into();
-    assert_eq!(asked, [0, 0, 1, 0, 0, 1]);
+    let evictions: Vec<usize> =
+        [0, 59, 60, 100, 179, 180].map(|s| words(&decided(&snapshot, &mut memory, s)).len()).into();
+    assert_eq!(evictions, [0, 0, 1, 0, 0, 1]);
 }

@@ -1,7 +1,7 @@
 //! Default spread constraints that kube-scheduler gives to pods without any of their own.
 //!
-//! A profile of kube-scheduler may name some (`PodTopologySpread`, `defaultingType: List`). Whom they count is told by the
-//! Services that select the pod and by the set that made it; a pod of which neither tells anything gets none.
+//! A profile of kube-scheduler may list some (`PodTopologySpread`, `defaultingType: List`). Their selector is built
+//! from the Services that select the pod and from the set that created it; a pod without either gets none.
 //! (kube-scheduler v1.36, `plugins/podtopologyspread/common.go` and `plugins/helper/spread.go`.)
 
 use crate::model::cluster::pod::{Labels, Pod, PodShape, Preferences, Spread};
@@ -17,11 +17,11 @@ pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// Name of the only SchedulerConfiguration that AKS reads.
 const UPSTREAM: &str = "upstream";
 
-/// Labels that tell pods of one set apart, and are in no selector of it.
+/// Labels that differ between pods of one set, and are in no selector of it.
 const OF_ONE_POD: [&str; 3] =
     ["apps.kubernetes.io/pod-index", "controller-revision-hash", "statefulset.kubernetes.io/pod-name"];
 
-/// What the profiles of kube-scheduler give pods without spread constraints, by the name of the profile.
+/// Default spread constraints of kube-scheduler's profiles, by the name of the profile.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SchedulerProfiles {
     /// Profiles that give something.
@@ -37,7 +37,7 @@ pub struct DefaultSpread {
     pub is_hard: bool,
 }
 
-/// What is given to pods that have no spread constraints.
+/// Default constraints for pods without spread constraints.
 #[derive(Debug)]
 pub struct SpreadDefaults {
     profiles: Arc<SchedulerProfiles>,
@@ -57,12 +57,12 @@ impl SpreadDefaults {
     #[must_use]
     pub fn complete(&self, pod: &Pod) -> Option<Arc<Pod>> {
         let own = &pod.shape;
-        let wished = own.preferences.as_deref().map_or(&[][..], |likes| likes.spread.as_slice());
-        if !own.spread.is_empty() || !wished.is_empty() {
+        let preferred = own.preferences.as_deref().map_or(&[][..], |preferences| preferences.spread.as_slice());
+        if !own.spread.is_empty() || !preferred.is_empty() {
             return None;
         }
         let defaults = self.profiles.defaults.get(pod.scheduler.as_deref().unwrap_or(DEFAULT_SCHEDULER))?;
-        let kin = self.kin(pod);
+        let kin = self.selector_labels(pod);
         if kin.is_empty() {
             return None;
         }
@@ -79,8 +79,8 @@ impl SpreadDefaults {
         Some(Arc::new(Pod { shape: Arc::new(shape), ..pod.clone() }))
     }
 
-    /// By which labels those are known that belong with a pod; empty where nobody says.
-    fn kin(&self, pod: &Pod) -> Labels {
+    /// The selector labels of a pod, by its Services and its set; empty where there are none.
+    fn selector_labels(&self, pod: &Pod) -> Labels {
         let labels = &pod.shape.labels;
         let mut kin = Labels::new();
         for selector in self.services.of_namespace(&pod.key.namespace) {

@@ -32,19 +32,19 @@ fn snapshot(name: &str, services: &[Service<'_>]) -> Snapshot {
 }
 
 /// The constraints of a pod with these labels, as `hard zone: selector`.
-fn told(snapshot: &Snapshot, own: &[(&str, &str)], more: impl FnOnce(Pod) -> Pod) -> Vec<String> {
+fn constraints_of(snapshot: &Snapshot, own: &[(&str, &str)], more: impl FnOnce(Pod) -> Pod) -> Vec<String> {
     let mut shape = shape("a", 100, 1);
     shape.labels = labels(own);
     let pod = more(pod("p", &Arc::new(shape)));
     let Some(completed) = SpreadDefaults::of(snapshot).and_then(|defaults| defaults.complete(&pod)) else {
         return Vec::new();
     };
-    let say = |strength: &str, spread: &Spread| {
+    let describe = |strength: &str, spread: &Spread| {
         let pairs = spread.selector.iter().map(|(key, r)| format!("{key}={}", r.single().map_or("?", |v| v)));
         format!("{strength}: {}", pairs.collect::<Vec<_>>().join(","))
     };
-    let wished = completed.shape.preferences.iter().flat_map(|likes| &likes.spread);
-    completed.shape.spread.iter().map(|s| say("hard", s)).chain(wished.map(|s| say("soft", s))).collect()
+    let preferred = completed.shape.preferences.iter().flat_map(|preferences| &preferences.spread);
+    completed.shape.spread.iter().map(|s| describe("hard", s)).chain(preferred.map(|s| describe("soft", s))).collect()
 }
 
 fn of_set(pod: Pod) -> Pod {
@@ -52,7 +52,7 @@ fn of_set(pod: Pod) -> Pod {
 }
 
 #[test]
-fn who_gets_them_and_whom_they_count() {
+fn default_constraints_by_profile_services_and_set() {
     let web: &[(&str, &str)] = &[("app", "web")];
     let tier: &[(&str, &str)] = &[("tier", "front")];
     let both: &[(&str, &str)] = &[("app", "web"), ("tier", "front"), ("x", "1")];
@@ -64,29 +64,37 @@ fn who_gets_them_and_whom_they_count() {
         ("zzz", "after", &[("x", "1")]),
     ];
     let cluster = snapshot("upstream", services);
-    assert_eq!(told(&cluster, both, |p| p), ["hard: app=web,tier=front"], "Services of the namespace, all that select");
-    assert_eq!(told(&cluster, &[("app", "db")], |p| p), [""; 0], "nobody knows its kin");
-    assert_eq!(told(&cluster, &[("app", "db"), ("x", "1")], of_set), ["hard: app=db,x=1"], "its set does");
+    assert_eq!(
+        constraints_of(&cluster, both, |p| p),
+        ["hard: app=web,tier=front"],
+        "Services of the namespace, all that select"
+    );
+    assert_eq!(constraints_of(&cluster, &[("app", "db")], |p| p), [""; 0], "no Service selects it");
+    assert_eq!(
+        constraints_of(&cluster, &[("app", "db"), ("x", "1")], of_set),
+        ["hard: app=db,x=1"],
+        "its set has a selector"
+    );
     let of_one = &[
         ("app", "db"),
         ("apps.kubernetes.io/pod-index", "0"),
         ("controller-revision-hash", "db-6f"),
         ("statefulset.kubernetes.io/pod-name", "db-0"),
     ];
-    assert_eq!(told(&cluster, of_one, of_set), ["hard: app=db"], "but not by what tells its pods apart");
+    assert_eq!(constraints_of(&cluster, of_one, of_set), ["hard: app=db"], "but not by labels of a single pod");
     let other = |name: &str| {
         let scheduler = Some(Arc::from(name));
-        told(&cluster, web, |pod| Pod { scheduler, ..pod })
+        constraints_of(&cluster, web, |pod| Pod { scheduler, ..pod })
     };
     assert_eq!(other("other"), ["soft: app=web"], "each profile has its own");
     assert_eq!(other("unknown"), [""; 0]);
-    let own = told(&cluster, web, |pod| {
+    let own = constraints_of(&cluster, web, |pod| {
         let mut shape = PodShape::clone(&pod.shape);
         let likes = Preferences { spread: vec![Spread::over("rack", 1, Requirements::new())], ..Default::default() };
         shape.preferences = Some(Box::new(likes));
         Pod { shape: Arc::new(shape), ..pod }
     });
-    assert_eq!(own, [""; 0], "a pod with a constraint of its own, be it only wished for");
-    assert_eq!(told(&snapshot("mine", services), both, |p| p), [""; 0], "AKS reads no other configuration");
+    assert_eq!(own, [""; 0], "a pod with a constraint of its own, even if only preferred");
+    assert_eq!(constraints_of(&snapshot("mine", services), both, |p| p), [""; 0], "AKS reads no other configuration");
     assert!(SpreadDefaults::of(&Snapshot::default()).is_none());
 }

@@ -1,8 +1,8 @@
 //! What the volumes of a pod require of its node.
 //!
-//! A pod can only run where its PersistentVolumes can be used, or where the StorageClasses of those that are still to
-//! be made allow; and a node takes so many volumes and no more. A pod whose volumes are in trouble that no node cures
-//! is not helped by a new one.
+//! A pod can only run where its PersistentVolumes can be used, or where the StorageClasses of unprovisioned ones allow;
+//! and a node can attach a limited number of volumes. A pod whose volumes have a problem that no node can solve is not
+//! helped by a new one.
 
 use crate::model::cluster::pod::Pod;
 use crate::model::cluster::volume::{StorageClass, Volume, VolumeClaim};
@@ -13,34 +13,34 @@ use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Most alternatives that are kept: more volumes with more places each than any pod has. What is beyond is not tried.
+/// Most alternatives: more than any real pod has. Others are not tried.
 const MOST_ALTERNATIVES: usize = 64;
 
-/// What begins the keys with which a CSI driver marks the nodes that it runs on.
+/// Prefix of the topology keys that CSI drivers set on nodes.
 const DRIVER_TOPOLOGY: &str = "topology.";
 
 /// Volumes by the CSI driver that attaches them. A claim stands for its volume, which may not be there yet.
 pub type Disks = BTreeMap<Arc<str>, BTreeSet<ObjectKey>>;
 
-/// What the volumes of a pod ask of its node.
+/// What the volumes of a pod require of its node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VolumeNeeds {
     /// One of these must hold for the node. Empty is any node.
     pub alternatives: Vec<Requirements>,
-    /// What is attached to the node. Two pods may have the same volume, which is attached once.
+    /// Volumes to attach to the node. A volume that two pods share is attached once.
     pub disks: Disks,
 }
 
-/// Why no node can give a pod its volumes, and what to do.
+/// A problem of a pod's volumes that no node can solve, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum VolumeTrouble {
     /// The claim is not there.
     #[error("PersistentVolumeClaim {0} not found: create it (Kubernetes creates those of ephemeral volumes itself)")]
     ClaimMissing(ObjectKey),
-    /// The claim is asked to go.
+    /// The claim is being deleted.
     #[error("PersistentVolumeClaim {0} is being deleted: wait until it is gone, then recreate it")]
     ClaimDeleting(ObjectKey),
-    /// The volume of the claim is gone for good.
+    /// The claim has lost its volume (phase `Lost`).
     #[error("PersistentVolumeClaim {0} has lost its volume: delete and recreate it")]
     ClaimLost(ObjectKey),
     /// The claim names a volume, and the binding is not complete.
@@ -51,7 +51,7 @@ pub enum VolumeTrouble {
     /// The volume that the claim is bound to is not there.
     #[error("PersistentVolume {1} of PersistentVolumeClaim {0} not found: delete and recreate the claim")]
     VolumeMissing(ObjectKey, ObjectName),
-    /// The volume that the claim is bound to is asked to go.
+    /// The volume that the claim is bound to is being deleted.
     #[error(
         "PersistentVolume {1} of PersistentVolumeClaim {0} is being deleted: recreate the claim with another volume"
     )]
@@ -88,7 +88,7 @@ pub enum VolumeTrouble {
     Apart(ObjectKey),
 }
 
-/// What the volumes of a pod ask of its node.
+/// What the volumes of a pod require of its node.
 ///
 /// # Errors
 /// [`VolumeTrouble`]: the first, in the order of the pod's volumes, that no node cures.
@@ -98,8 +98,8 @@ pub fn volume_needs(snapshot: &Snapshot, pod: &Pod) -> Result<VolumeNeeds, Volum
     for claim in claims_of(snapshot, pod) {
         let claim = claim?;
         let source = source(snapshot, claim)?;
-        let places = source.places(snapshot, claim)?;
-        alternatives = both(&alternatives, &places);
+        let terms = source.node_terms(snapshot, claim)?;
+        alternatives = both(&alternatives, &terms);
         if alternatives.is_empty() {
             return Err(VolumeTrouble::Apart(claim.key.clone()));
         }
@@ -113,7 +113,7 @@ pub fn volume_needs(snapshot: &Snapshot, pod: &Pod) -> Result<VolumeNeeds, Volum
     Ok(VolumeNeeds { alternatives, disks })
 }
 
-/// The volumes of the pods on a node. What is in trouble is left out where its driver cannot be told.
+/// The volumes of the pods on a node. Those with a problem are left out where their driver is unknown.
 #[must_use]
 pub fn disks_on(snapshot: &Snapshot, node: &NodeName) -> Disks {
     let mut disks = Disks::new();
@@ -181,8 +181,8 @@ impl Source<'_> {
         }
     }
 
-    /// Where the volume can be used, or made: one of these. Empty is everywhere.
-    fn places(&self, snapshot: &Snapshot, claim: &VolumeClaim) -> Result<Vec<Requirements>, VolumeTrouble> {
+    /// Node affinity terms of the volume or its StorageClass, of which one must hold. Empty is any node.
+    fn node_terms(&self, snapshot: &Snapshot, claim: &VolumeClaim) -> Result<Vec<Requirements>, VolumeTrouble> {
         let class = match self {
             Self::There(volume) => return Ok(volume.affinity.clone()),
             Self::Made(class) => class,
@@ -202,7 +202,7 @@ impl Source<'_> {
     }
 }
 
-/// What satisfies one of each, contradictions left out.
+/// All intersections of one term of each, without contradictions.
 fn both(some: &[Requirements], others: &[Requirements]) -> Vec<Requirements> {
     if others.is_empty() {
         return some.to_vec();

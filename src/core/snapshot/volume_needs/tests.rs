@@ -1,4 +1,4 @@
-//! Tests of what volumes ask for: a small store of claims, classes and volumes, and one row for each way it can go.
+//! Tests of volume needs: a small store of claims, classes and volumes, and one row per case.
 
 use super::*;
 use crate::fixtures::{node, pod, running, shape};
@@ -114,7 +114,7 @@ fn a_pod_runs_where_all_of_its_volumes_can_be_used() {
         ("a volume of one zone", vec![bound("a", "v1")], vec![format!("{zone} [1]")]),
         ("a volume of anywhere", vec![bound("a", "share")], vec![]),
         ("a volume still to be made, anywhere", vec![of_class("a", "any")], vec![]),
-        ("a volume still to be made, in some zones", vec![of_class("a", "some")], vec![format!("{zone} [1 2]")]),
+        ("an unprovisioned volume, in some zones", vec![of_class("a", "some")], vec![format!("{zone} [1 2]")]),
         ("what both allow", vec![of_class("a", "some"), bound("b", "v2")], vec![format!("{zone} [2]")]),
         ("alternatives", vec![bound("a", "either")], vec![format!("rack In [a], {zone} [1]"), format!("{zone} [2]")]),
         (
@@ -127,22 +127,22 @@ fn a_pod_runs_where_all_of_its_volumes_can_be_used() {
             vec![selected("n1")],
             vec!["kubernetes.io/hostname In [n1]".to_owned()],
         ),
-        ("a volume that was to be made for a node that is gone", vec![selected("gone")], vec![format!("{zone} [1 2]")]),
+        ("a volume selected for a deleted node", vec![selected("gone")], vec![format!("{zone} [1 2]")]),
         (
             "a bound volume, whatever node it was made for",
             vec![VolumeClaim { selected_node: Some(NodeName::new("n1").unwrap()), ..bound("a", "v2") }],
             vec![format!("{zone} [2]")],
         ),
     ];
-    for (what, claims, expected) in rows {
+    for (case, claims, expected) in rows {
         let alternatives = needs(&claims).unwrap().alternatives;
         let alternatives: Vec<String> = alternatives.iter().map(ToString::to_string).collect();
-        assert_eq!(alternatives, expected, "{what}");
+        assert_eq!(alternatives, expected, "{case}");
     }
 }
 
 #[test]
-fn trouble_that_no_node_cures_is_named_with_what_to_do() {
+fn volume_problems_are_reported_with_a_remedy() {
     let a = || key("a");
     let rows = [
         (VolumeClaim { deleting: true, ..bound("a", "v1") }, VolumeTrouble::ClaimDeleting(a()), "then recreate it"),
@@ -176,12 +176,12 @@ fn alternatives_are_bounded() {
     let mut store = store([]);
     let mut names = Vec::new();
     for n in 0..5 {
-        let place = |value: &str| {
+        let zone_term = |value: &str| {
             let mut one = Requirements::new();
             one.add(&format!("rack-{n}"), Requirement::any_of([value]));
             one
         };
-        let volume = volume(&format!("many-{n}"), ["a", "b", "c"].map(place).to_vec());
+        let volume = volume(&format!("many-{n}"), ["a", "b", "c"].map(zone_term).to_vec());
         let claim = bound(&format!("claim-{n}"), volume.name.as_str());
         names.push(claim.key.name.to_string());
         store.put_volume(volume.name.clone(), volume);
@@ -202,7 +202,7 @@ fn attachments_are_counted_by_driver_each_volume_once() {
     };
     assert_eq!(of(&needs.disks, DISK_DRIVER), ["a", "b", "c"]);
     assert_eq!(of(&needs.disks, FILE_DRIVER), ["d"], "shares count, and their driver names no limit");
-    assert_eq!(needs.disks.len(), 2, "what no driver brings is not attached");
+    assert_eq!(needs.disks.len(), 2, "volumes without a driver are not attached");
 
     let mut store = store(claims);
     let n1 = store.nodes().values().next().cloned().unwrap();
