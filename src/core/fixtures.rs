@@ -216,7 +216,7 @@ pub(crate) fn offering(size: &str, zone_number: u8, capacity_type: CapacityType)
     PlannedOffering { price: price.unwrap_or_default(), key }
 }
 
-/// The group of reservations that [`reserve`] gives the class.
+/// The capacity reservation group that [`reserve`] sets on the class.
 pub(crate) fn reservation_group() -> ArmId {
     ArmId::new(format!(
         "/subscriptions/s/resourceGroups/r/providers/{}/paid",

@@ -29,14 +29,14 @@ pub struct BlockingPdb {
 /// Current blockers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClusterBlockers {
-    /// AKSNodeClasses of which no node can be made.
+    /// AKSNodeClasses that are not ready.
     pub unready_classes: BTreeMap<NodeClassName, Arc<NodeClassNotReady>>,
     /// PodDisruptionBudgets that allow no disruption, by namespace.
     pub blocking_pdbs: BTreeMap<Namespace, Vec<BlockingPdb>>,
 }
 
 impl ClusterBlockers {
-    /// A budget that keeps this pod where it is.
+    /// A budget that blocks the eviction of this pod.
     #[must_use]
     pub fn pdb_blocking(&self, pod: &Pod) -> Option<&BlockingPdb> {
         self.blocking_pdbs

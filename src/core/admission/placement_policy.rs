@@ -10,7 +10,7 @@ use crate::model::support::hash::fnv1a;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Annotation of a Namespace or a pod: the policy that it wants, or `none`.
+/// Annotation of a Namespace or a pod: the policy to apply, or `none`.
 pub const PLACEMENT_ANNOTATION: &str = "napkeeper.io/placement";
 /// Annotation of a pod: the policy whose defaults it has.
 pub const PLACED_BY_ANNOTATION: &str = "napkeeper.io/placed-by";
@@ -24,7 +24,7 @@ pub struct PlacementPolicy {
     pub name: ObjectName,
     /// Namespaces that it selects by their labels; `None` selects none.
     pub namespaces: Option<Requirements>,
-    /// Pods in these that it selects; without requirements all.
+    /// Pods in these that it selects; all without requirements.
     pub pods: Requirements,
     /// Its defaults.
     pub defaults: PlacementDefaults,
@@ -91,7 +91,7 @@ pub struct PodAttributes {
     pub labels: Labels,
     /// Its annotation [`PLACEMENT_ANNOTATION`].
     pub placement_annotation: Option<Arc<str>>,
-    /// It has been given defaults before.
+    /// It has defaults already.
     pub has_placed_by: bool,
     /// It has topology spread constraints.
     pub has_spread: bool,
@@ -107,7 +107,7 @@ pub struct PodAttributes {
     pub hash: u64,
 }
 
-/// One thing that a pod is given.
+/// One default of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodDefault {
     /// A topology spread constraint over pods with these labels.
@@ -116,7 +116,7 @@ pub enum PodDefault {
     Spot,
     /// It does not go to spot nodes.
     OnDemand,
-    /// It is not disrupted for so long.
+    /// It is not disrupted for this time.
     DoNotDisrupt(Arc<str>),
     /// It prefers an architecture.
     Architecture(Arc<str>),

@@ -20,11 +20,11 @@ pub struct Overlay {
     pub uid: Uid,
     /// The one of the greatest weight decides; absent is 0.
     pub weight: i32,
-    /// Which offerings it is about, by the labels that their nodes have.
+    /// Which offerings it applies to, by the labels of their nodes.
     pub requirements: Requirements,
     /// The change of their price.
     pub price: Option<PriceAdjustment>,
-    /// Resources that their nodes have beside the catalogue's.
+    /// Resources that it adds to their nodes.
     pub capacity: BTreeMap<Arc<str>, i64>,
 }
 
@@ -102,7 +102,7 @@ impl PriceAdjustment {
     }
 }
 
-/// As it is written, with the sign.
+/// As written, with the sign.
 impl fmt::Display for PriceAdjustment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimal = |nanos: i64| {

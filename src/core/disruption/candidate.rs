@@ -77,7 +77,7 @@ impl<'a> CandidateFilter<'a, '_> {
         }
         let pods = pods_to_move(snapshot, node, *now)?;
         let offering = &claim.intent.as_ref()?.offering;
-        // By the overlays of today, as whatever might replace it: else the same offering may look cheaper than itself.
+        // With current overlays, as for its replacement: otherwise the same offering may look cheaper than itself.
         let price = overlaid.price(&pool.name, &offering.key).unwrap_or(offering.price);
         let capacity_type = offering.key.capacity_type;
         Some(Candidate { claim, node, pool, pods, price, capacity_type })

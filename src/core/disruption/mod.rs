@@ -44,7 +44,7 @@ pub struct DisruptionMemory {
     last_pass: Option<Timestamp>,
     /// When each claim was last simulated without result, and in which state: the same state has the same result.
     unconsolidatable: BTreeMap<ClaimName, (Timestamp, StateGenerations)>,
-    /// Claims that are to go once their replacement is ready, with it.
+    /// Claims to delete once their replacement is ready, with the replacement.
     replacements: BTreeMap<ClaimName, (ClaimName, Timestamp)>,
 }
 
@@ -162,7 +162,7 @@ impl DisruptionMemory {
 struct RemainingBudgets<'a> {
     snapshot: &'a Snapshot,
     now: Timestamp,
-    /// Disruptions that this pass has decided on, for whatever reason.
+    /// Disruptions of this pass, for any reason.
     consumed: BTreeMap<NodePoolName, u32>,
     /// Remaining disruptions by the Snapshot, computed on first use.
     remaining: BTreeMap<(NodePoolName, DisruptionReason), u32>,

@@ -7,7 +7,7 @@
 use jiff::{SignedDuration, Timestamp};
 use std::fmt;
 
-/// Tells the time to adapters. The domain itself takes every instant as an argument.
+/// The time for adapters. The domain itself takes every instant as an argument.
 pub trait Clock: fmt::Debug + Send + Sync {
     /// Our present instant.
     fn now(&self) -> Timestamp;

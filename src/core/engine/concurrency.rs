@@ -6,7 +6,7 @@
 use crate::plan::Command;
 use std::collections::BTreeMap;
 
-/// Sorts of work that do not wait for one another.
+/// Classes of requests that do not wait for one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum RequestClass {
     /// Requests to Kubernetes.
@@ -33,7 +33,7 @@ impl RequestClass {
         }
     }
 
-    /// Most effects that may be under way at once.
+    /// Most effects that may run concurrently.
     #[must_use]
     pub(crate) fn limit(self) -> usize {
         match self {

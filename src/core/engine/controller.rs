@@ -169,12 +169,12 @@ impl Controller {
         self.snapshot.set_infrastructure(infrastructure);
     }
 
-    /// Waits with disruption until it is known which capacity CapacityBuffers request.
+    /// Suspends disruption until CapacityBuffers are synced.
     pub fn mark_buffers_unsynced(&mut self) {
         self.snapshot.buffers_unsynced = true;
     }
 
-    /// Learns of all CapacityBuffers there are.
+    /// Sets all CapacityBuffers.
     pub fn sync_buffers(&mut self, buffers: &BTreeMap<ObjectKey, Arc<Buffer>>) {
         self.snapshot.buffers_unsynced = false;
         let known: Vec<(ObjectKey, Arc<Buffer>)> =

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 /// A Lease that has not been renewed for this long may be taken.
 pub const LEASE_DURATION: SignedDuration = SignedDuration::from_secs(15);
-/// A holder that has not renewed for so long acts as if it had lost the Lease.
+/// A holder that has not renewed for this long acts as if it had lost the Lease.
 pub const RENEW_DEADLINE: SignedDuration = SignedDuration::from_secs(10);
-/// How often a holder renews, and a candidate looks.
+/// Interval of renewals and of reads.
 pub const RETRY_PERIOD: SignedDuration = SignedDuration::from_secs(2);
 
 /// A Lease as it was read.

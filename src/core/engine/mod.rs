@@ -1,4 +1,4 @@
-//! The control loop: makes decisions, performs commands, and takes in their results.
+//! The control loop: decides, performs commands, and processes their results.
 
 pub mod clock;
 mod concurrency;

@@ -12,7 +12,7 @@ use crate::plan::{ClaimUpdate, ClusterWrite, Effect, KubeletSpec, Launch};
 use jiff::Timestamp;
 use std::sync::Arc;
 
-/// A launch, and how far down its list of offerings it is.
+/// A launch, and its position in its list of offerings.
 #[derive(Debug)]
 pub(super) struct LaunchProgress {
     pub(super) launch: Launch,
@@ -81,7 +81,7 @@ impl LaunchProgress {
         has_group && self.instance_type(&offering.key.size).is_some()
     }
 
-    /// Writes the intent for the offering being tried; `None` where there is none.
+    /// Writes the intent for the current offering; `None` where there is none.
     pub(super) fn write_intent(
         &self,
         machine: Option<ArmId>,
@@ -103,7 +103,7 @@ impl LaunchProgress {
         Some(Effect::Cluster(ClusterWrite::WriteIntent(self.launch.claim.clone(), Box::new(intent))))
     }
 
-    /// Notes on the claim that this VM of the offering being tried is there; `None` where there is no offering.
+    /// Records on the claim that the VM of the current offering exists; `None` where there is no offering.
     pub(super) fn mark_launched(&self, vm: &ArmId) -> Option<Effect> {
         let offering = self.current_offering()?;
         let size = self.instance_type(&offering.key.size);
@@ -113,7 +113,7 @@ impl LaunchProgress {
         Some(Effect::Cluster(ClusterWrite::UpdateClaim(self.launch.claim.clone(), step)))
     }
 
-    /// Notes on the claim that no offering can be had.
+    /// Records on the claim that no offering is available.
     pub(super) fn mark_failed(&self, code: CloudErrorCode, message: Arc<str>, now: Timestamp) -> Effect {
         let failure = LaunchFailure { at: now, code: Arc::from(code.category()), message };
         Effect::Cluster(ClusterWrite::UpdateClaim(self.launch.claim.clone(), ClaimUpdate::LaunchFailed(failure)))

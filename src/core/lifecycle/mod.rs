@@ -1,7 +1,7 @@
 //! The NodeClaim lifecycle: launch, registration, initialization, liveness, termination.
 //!
-//! A NodeClaim goes through [`ClaimPhase`]s. Each follows from the Snapshot alone, so that a restart continues where the
-//! last run stopped; [`lifecycle`] turns the phase into the next command.
+//! A NodeClaim goes through [`ClaimPhase`]s. Each follows from the Snapshot alone, so that a restart continues where
+//! the last run stopped; [`lifecycle`] turns the phase into the next command.
 
 mod aks_machine;
 mod billing_extension;
@@ -193,7 +193,7 @@ impl ClaimReconciler<'_> {
         }
     }
 
-    /// Notes pod events of a node in use, and looks after nodes that go silent.
+    /// Records pod events of an initialized node, and checks nodes that are not ready.
     fn maintain(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(node) = node else { return };
         if self.ensure_billing_extension(claim) {
@@ -286,7 +286,7 @@ impl ClaimReconciler<'_> {
         self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
     }
 
-    /// Taints a node that drains, pods or none: until that is seen, kube-scheduler may put pods on it.
+    /// Taints a draining node, even without pods: until the taint is visible, kube-scheduler may bind pods to it.
     fn taint_disrupted(&mut self, node: &Node, forced: Option<Timestamp>) {
         if !node.ready {
             self.plan.wake_at(node.ready_since + NODE_LOST_AFTER);
@@ -381,7 +381,7 @@ fn is_registered(node: &Node) -> bool {
         && !node.taints.iter().any(|t| &*t.key == labels::TAINT_UNREGISTERED)
 }
 
-/// Ready, without startup and ephemeral taints, and with all of the resources that it was made for.
+/// Ready, without startup and ephemeral taints, and with all requested resources.
 fn is_ready_for_pods(claim: &Claim, node: &Node) -> bool {
     let is_removed = |taint: &Taint| !node.taints.contains(taint);
     let ephemeral = |t: &Taint| {

@@ -23,7 +23,7 @@ pub(super) struct RetryBudget {
 }
 
 impl RetryBudget {
-    /// Of a run for this claim that takes so long at most, and waits so long after a passing failure.
+    /// The budget of a run for this claim, with its longest duration and the wait after a transient failure.
     pub(super) fn new(longest: SignedDuration, again: SignedDuration, who: Uid) -> Self {
         Self { max_duration: longest, default_backoff: again, claim_uid: who, started: None, retries: 0 }
     }

@@ -124,7 +124,7 @@ impl TerminateScript {
             return self.next();
         };
         if let RelatedDetail::AksMachine { vm: Some(vm), .. } = &machine.detail {
-            // Its Node announces itself for the VM that AKS has named.
+            // Its Node registers for the VM that AKS has named.
             self.provider_id = ProviderId::of_vm(vm);
         }
         if std::mem::take(&mut self.deleted) {

@@ -72,7 +72,7 @@ pub struct CloudError {
     pub cause: FailureCause,
 }
 
-/// Why Azure or Kubernetes could not be read, by what a person has to do about it.
+/// Why Azure or Kubernetes could not be read, by the required action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FailureCause {
@@ -107,7 +107,7 @@ pub struct QuotaDetails {
 }
 
 impl QuotaDetails {
-    /// Cores that may still be had.
+    /// Cores that are still free.
     #[must_use]
     pub fn free(self) -> u32 {
         self.limit.saturating_sub(self.usage)
@@ -304,7 +304,7 @@ pub enum ClusterError {
     /// We may not do that.
     #[error("permission denied")]
     Forbidden,
-    /// Every name that it might have had is taken.
+    /// Every possible name is taken.
     #[error("every name for it is already taken")]
     NamesExhausted,
     /// The API server failed, or could not be reached.
@@ -332,7 +332,7 @@ impl ClusterError {
 pub struct LaunchRefusal {
     /// The offering.
     pub offering: OfferingKey,
-    /// The group of capacity reservations that it is of, if it is reserved.
+    /// Its capacity reservation group, if it is reserved.
     pub reservation: Option<ArmId>,
     /// The error.
     pub error: CloudError,

@@ -28,7 +28,7 @@ pub const NODEPOOL: &str = "karpenter.sh/nodepool";
 pub const REGISTERED: &str = "karpenter.sh/registered";
 /// Set once a node is ready for pods.
 pub const INITIALIZED: &str = "karpenter.sh/initialized";
-/// AKSNodeClass that a node was made from.
+/// AKSNodeClass of a node.
 pub const NODECLASS: &str = "karpenter.azure.com/aksnodeclass";
 /// VM size, Azure's own key.
 pub const SKU_NAME: &str = "karpenter.azure.com/sku-name";
@@ -166,15 +166,15 @@ pub const TAG_CLUSTER: &str = "napkeeper.io_cluster";
 pub const TAG_CLAIM: &str = "napkeeper.io_nodeclaim";
 /// Azure tag: UID of the NodeClaim.
 pub const TAG_CLAIM_UID: &str = "napkeeper.io_nodeclaim-uid";
-/// Azure tag of an AKS Machine and its VM: name of the NodeClaim that Karpenter made it for.
+/// Azure tag of an AKS Machine and its VM: name of the NodeClaim that Karpenter created it for.
 pub const TAG_MACHINE_CLAIM: &str = "karpenter.azure.com_aksmachine_nodeclaim";
-/// Azure tag of a disk or snapshot: name of the PersistentVolume that the CSI driver made it for.
+/// Azure tag of a disk or snapshot: name of the PersistentVolume that the CSI driver created it for.
 pub const TAG_CSI_VOLUME: &str = "kubernetes.io-created-for-pv-name";
-/// Azure tag of a disk: name of the PersistentVolumeClaim that it was made for.
+/// Azure tag of a disk: name of the PersistentVolumeClaim that it was created for.
 pub const TAG_CSI_CLAIM: &str = "kubernetes.io-created-for-pvc-name";
-/// Azure tag of a disk: namespace of the PersistentVolumeClaim that it was made for.
+/// Azure tag of a disk: namespace of the PersistentVolumeClaim that it was created for.
 pub const TAG_CSI_NAMESPACE: &str = "kubernetes.io-created-for-pvc-namespace";
-/// Azure tag of a public IP: the Services that it was made for, `namespace/name` with commas between.
+/// Azure tag of a public IP: the Services that it was created for, `namespace/name` with commas between.
 pub const TAG_SERVICE: &str = "k8s-azure-service";
 /// Azure tag: since when a resource has been a suspect (mode `Mark`).
 pub const TAG_SUSPECT_SINCE: &str = "napkeeper.io_suspect-since";

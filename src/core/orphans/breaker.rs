@@ -90,7 +90,7 @@ pub(in crate::orphans) struct DeletingClaims {
 }
 
 impl DeletingClaims {
-    /// Looks at the NodeClaims that are there now.
+    /// Records which of the current NodeClaims are being deleted.
     pub(in crate::orphans) fn observe(&mut self, snapshot: &Snapshot, now: Timestamp) {
         for claim in snapshot.claims().values().filter(|claim| claim.deleting_at.is_some()) {
             self.uids.insert(claim.uid.clone(), now);

@@ -69,7 +69,7 @@ impl DeletionCap {
         self.aborted.get(&resource.id).copied()
     }
 
-    /// Takes leave for one deletion. One incarnation of a resource counts once, so trying again is free.
+    /// Reserves one deletion. One incarnation of a resource counts once, so retries are free.
     ///
     /// # Errors
     /// [`DeletionRefusal::Denied`], [`DeletionRefusal::BackOff`] or [`DeletionRefusal::Cap`].

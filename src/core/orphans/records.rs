@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The time in a volume's record is for people: it is brought up to date no more often than this.
+/// The time in a volume's record is for people: it is updated no more often than this.
 const VOLUME_REFRESH: SignedDuration = SignedDuration::from_hours(24);
 /// A record of a volume is dropped when its disk, and every object that names it, has been missing from every complete
 /// listing for this long: far longer than any listing of Azure was ever seen to lag (30 hours).

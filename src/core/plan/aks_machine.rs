@@ -1,6 +1,6 @@
 //! Requests to the AKS Machine API.
 //!
-//! Experimental. A Machine is a node that AKS makes and keeps: VM, NIC, disk and bootstrap are its own affair.
+//! Experimental. A Machine is a node that AKS creates and manages, with VM, NIC, disk and bootstrap.
 
 use super::{KubeletSpec, SecurityProfile};
 use crate::catalog::OfferingKey;
@@ -27,9 +27,9 @@ pub struct AksMachineSpec {
     pub offering: OfferingKey,
     /// OS disk in GB.
     pub os_disk_gb: u32,
-    /// Tags, for everything that AKS makes for it.
+    /// Tags, for everything that AKS creates for it.
     pub tags: Tags,
-    /// The NodeClaim that its kubelet will announce itself for.
+    /// The NodeClaim that its kubelet will register for.
     pub claim: ClaimName,
     /// How it is protected.
     pub security: SecurityProfile,

@@ -1,4 +1,4 @@
-//! Effects: the single calls that commands are made of.
+//! Effects: the single calls of commands.
 //!
 //! An effect is one request to Kubernetes or to Azure. A crash can happen before or after each of them, never within.
 
@@ -89,7 +89,7 @@ pub enum CloudRequest {
     Delete(ArmId, ResourceKind),
     /// Tag a cloud resource; other tags are retained.
     Tag(ArmId, Tags),
-    /// Remove these very tags, key and value, from a cloud resource; one that is not there is no error.
+    /// Remove these very tags, key and value, from a cloud resource; a missing one is no error.
     Untag(ArmId, Tags),
     /// Send a request about a Machine of an agent pool.
     AksMachine(AksMachineRequest),
@@ -131,7 +131,7 @@ pub struct ClaimDraft {
     pub name: ClaimName,
     /// Its spec.
     pub spec: ClaimSpec,
-    /// Pods that it is made for, for people.
+    /// Pods that it is created for, for people.
     pub pods: Vec<ObjectKey>,
 }
 
@@ -213,7 +213,7 @@ pub struct VmSpec {
     pub os_disk_gb: u32,
     /// Tags.
     pub tags: Tags,
-    /// The NodeClaim that its kubelet will announce itself for.
+    /// The NodeClaim that its kubelet will register for.
     pub claim: ClaimName,
     /// Its kubelet configuration.
     pub kubelet: KubeletSpec,
@@ -249,7 +249,7 @@ impl SecurityProfile {
 /// The kubelet configuration of a new VM.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KubeletSpec {
-    /// Labels that its Node announces itself with.
+    /// Labels that its Node registers with.
     pub labels: Labels,
     /// Most pods.
     pub max_pods: u32,

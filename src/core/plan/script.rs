@@ -35,7 +35,7 @@ pub enum Step {
 pub struct CommandReport {
     /// Offerings that Azure refused on the way.
     pub launch_refusals: Vec<LaunchRefusal>,
-    /// The inventory that was taken.
+    /// The new inventory.
     pub inventory: Option<Arc<Inventory>>,
     /// Why a sweep delete was aborted right before the DELETE.
     pub abort_reason: Option<DeletionRefusal>,
@@ -52,7 +52,7 @@ impl Step {
         Self::Perform(Box::new(effect))
     }
 
-    /// It is over, and all is well.
+    /// It has ended successfully.
     #[must_use]
     pub fn finished() -> Self {
         Self::End(CommandReport::default())

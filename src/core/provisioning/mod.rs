@@ -277,7 +277,7 @@ pub(crate) fn claim_draft(
 }
 
 /// `<pool>-<5 letters>`, as Kubernetes' `generateName` makes them, from the seed and the instant. Two passes at
-/// different instants give different names; should a name be taken all the same, its creation is refused, and the next
+/// different instants give different names; if a name is taken nevertheless, its creation is refused, and the next
 /// pass, later, makes another.
 pub(crate) fn claim_name(pool: &NodePoolName, seed: u64, now: Timestamp, index: usize) -> Option<ClaimName> {
     const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";

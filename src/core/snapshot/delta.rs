@@ -57,9 +57,9 @@ pub enum Delta {
     StorageClass(Arc<StorageClass>),
     /// A StorageClass was deleted.
     StorageClassGone(ObjectName),
-    /// How many volumes a node takes is known, or has changed.
+    /// The volume limits of a node are known, or have changed.
     AttachLimits(Arc<AttachLimits>),
-    /// How many volumes a node takes is not known any more.
+    /// The volume limits of a node are not known any more.
     AttachLimitsGone(NodeName),
     /// A Namespace is new, or its labels have changed.
     Namespace(Namespace, Arc<Labels>),

@@ -1,4 +1,4 @@
-//! The Snapshot: all that the deciders know at one instant, with the indexes that they look things up by.
+//! The Snapshot: everything that the deciders know at one instant, with indexes.
 //!
 //! Cheap to clone: tables share their rows until one side changes. The indexes are updated with every change, so that a
 //! decision after one event does not read twenty thousand pods; [`Snapshot::reindexed`] rebuilds them, and a test
@@ -137,7 +137,7 @@ pub struct Snapshot {
     pub instance_types: BTreeMap<NodeClassName, InstanceTypes>,
     /// The durable records of sweeps.
     pub records: Arc<OrphanRecords>,
-    /// The last whole inventory, if one has been taken since the start.
+    /// The last complete inventory since the start, if any.
     pub inventory: Option<Arc<Inventory>>,
     /// Commands that the executor is busy with.
     pub in_progress: BTreeSet<CommandKey>,
@@ -275,7 +275,7 @@ impl Snapshot {
         self.infrastructure = infrastructure;
     }
 
-    /// Forgets the instance types of all classes, because the catalogue that they were made of has changed.
+    /// Forgets the instance types of all classes, because their catalogue has changed.
     pub fn invalidate_instance_types(&mut self) {
         self.facts_generation += 1;
         self.instance_types.clear();

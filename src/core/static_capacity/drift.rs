@@ -16,17 +16,17 @@ use std::sync::Arc;
 /// How a node differs from its pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DriftReason {
-    /// It was made from another AKSNodeClass.
+    /// It was launched with another AKSNodeClass.
     Class(NodeClassName),
-    /// The pool's taints are others.
+    /// The pool's taints have changed.
     Taints,
-    /// The pool's startup taints are others.
+    /// The pool's startup taints have changed.
     StartupTaints,
-    /// A label of the template has another value, or is new.
+    /// A label of the template has changed, or is new.
     Label(Arc<str>),
-    /// `expireAfter` is another.
+    /// `expireAfter` has changed.
     ExpireAfter,
-    /// `terminationGracePeriod` is another.
+    /// `terminationGracePeriod` has changed.
     TerminationGracePeriod,
     /// It does not satisfy the requirement on this key.
     Requirement(Arc<str>),
@@ -74,7 +74,7 @@ pub fn find_drift(claim: &Claim, pool: &NodePool, snapshot: &Snapshot) -> Option
     unmet_requirement(pool, instance, key, &spec.labels).map(DriftReason::Requirement)
 }
 
-/// The same taints, in whatever order.
+/// The same taints, in any order.
 fn same_taints(a: &[Taint], b: &[Taint]) -> bool {
     a.len() == b.len() && a.iter().all(|taint| b.contains(taint))
 }

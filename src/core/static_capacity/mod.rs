@@ -44,7 +44,7 @@ pub struct StaticCapacityMemory {
     deleting: BTreeMap<ClaimName, Timestamp>,
     /// When nodes were last requested, by pool.
     last_requested: BTreeMap<NodePoolName, Timestamp>,
-    /// Pools that cannot have all their nodes, or no spare one, with the reason.
+    /// Pools that cannot launch all their nodes, or a replacement, with the reason.
     pub shortages: Vec<PoolShortage>,
 }
 
@@ -129,7 +129,7 @@ struct StaticPoolReconciler<'a, 'p> {
 /// A node to be created for a static pool.
 struct NodeToCreate {
     node: NewNode,
-    /// Its number among those created now.
+    /// Its index among those created now.
     number: usize,
     /// The pool lacks it; if not, it replaces a drifted node.
     is_missing: bool,

@@ -139,7 +139,7 @@ impl<'a> PoolMember<'a> {
         (MILLI + pods.sum::<i64>()).saturating_mul(self.lifetime_remaining(now))
     }
 
-    /// The share of its lifetime that is left, in thousandths; all of it where it never expires.
+    /// The remaining share of its lifetime, in thousandths; 1,000 where it never expires.
     fn lifetime_remaining(&self, now: Timestamp) -> i64 {
         let Some(after) = self.claim.spec.expire_after.filter(|after| after.is_positive()) else { return MILLI };
         let age = i128::from(now.duration_since(self.claim.created_at).as_secs());

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 static DATA: &[u8] = include_bytes!("../data/catalog.bin");
 
-/// The month that a catalogue's data was taken.
+/// The month of a catalogue's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Month {
     /// For example 2026.
@@ -153,7 +153,7 @@ impl Catalog {
         Self { sheet, ..self }
     }
 
-    /// The month that the data was taken.
+    /// The month of the data.
     #[must_use]
     pub fn as_of(&self) -> Month {
         self.as_of

@@ -15,7 +15,7 @@ use crate::model::requirements::{Requirement, Requirements};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What the cluster decides about its nodes, whatever their class.
+/// Cluster-wide settings of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InstanceTypeOptions {
     /// Most pods on a node where the class says nothing: 250 with overlay networking or none, 30 with Azure CNI

@@ -1,4 +1,4 @@
-//! All Azure facts of a region, and the catalogue made from them.
+//! All Azure facts of a region, and the catalogue that is built from them.
 
 use super::{CapacityReservation, ImageVersion, PriceList, PriceSheet, Quota, SizeListing, SubnetAddresses};
 use crate::catalog::{Month, OfferedSize, RegionCatalog};

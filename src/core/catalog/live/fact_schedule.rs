@@ -89,7 +89,7 @@ const FIRST_RETRY: SignedDuration = SignedDuration::from_secs(15);
 const LONGEST_RETRY: SignedDuration = SignedDuration::from_mins(15);
 
 impl FactSchedule {
-    /// A book in which some facts are due at once. `seed` spreads later times.
+    /// A schedule in which some facts are due at once. `seed` spreads later times.
     #[must_use]
     pub fn new(kinds: impl IntoIterator<Item = FactKind>, now: Timestamp, seed: u64) -> Self {
         let entry = |kind| (kind, ScheduledFact { due: now, last_success: None, failure: None });
@@ -144,7 +144,7 @@ impl FactSchedule {
         }
     }
 
-    /// Every fact with when it was taken last, and the failure since.
+    /// Every fact with its last success, and the failure since.
     pub fn entries(&self) -> impl Iterator<Item = (FactKind, Option<Timestamp>, Option<&FetchFailure>)> {
         self.entries.iter().map(|(kind, entry)| (*kind, entry.last_success, entry.failure.as_ref()))
     }

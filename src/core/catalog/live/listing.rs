@@ -13,7 +13,7 @@ use std::fmt;
 pub const MISSING_SIZE_RETENTION: SignedDuration = SignedDuration::from_hours(24);
 /// The part of known sizes, in per cent, that may be missing at once.
 const MISSING_PERCENT: usize = 10;
-/// Sizes that may be missing at once however few there are.
+/// Sizes that may always be missing at once.
 const MISSING_AT_LEAST: usize = 5;
 /// Names of missing sizes that an error gives.
 const MAX_NAMED_SIZES: usize = 5;
@@ -34,14 +34,14 @@ pub struct SizeListing {
     pub sizes: BTreeMap<VmSize, ListedSize>,
 }
 
-/// An answer names so few sizes that it is not believed.
+/// An answer has so few sizes that it is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TruncatedListing {
     /// Sizes that it names.
     pub listed: usize,
     /// Sizes that were known, or the minimum.
     pub known: usize,
-    /// Some of those that it lacks.
+    /// Some of the missing sizes.
     pub missing: Vec<VmSize>,
 }
 

@@ -57,7 +57,7 @@ pub struct SheetProblem {
     pub line: usize,
     /// Name of the column; `None` for the whole line.
     pub column: Option<&'static str>,
-    /// What is wrong, and what would be right.
+    /// The problem, and how to correct it.
     pub message: String,
 }
 

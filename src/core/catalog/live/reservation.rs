@@ -47,7 +47,7 @@ pub struct CapacityReservation {
 }
 
 impl CapacityReservation {
-    /// VMs that may still be had.
+    /// VMs that are still available.
     #[must_use]
     pub fn free(&self) -> u64 {
         self.capacity.saturating_sub(self.used)
@@ -174,7 +174,7 @@ mod tests {
             (Some(2), Err(NotFound), Ok(7), "b 7"),
             (Some(2), Err(Reservation), Ok(7), "b 7"),
             (Some(2), Err(NotFound), Err(NotFound), ""),
-            // Numbers of a while ago serve on, those of the others too.
+            // Recent numbers are retained, those of the others too.
             (Some(2), Err(Unavailable), Ok(7), "as it was: Unavailable"),
             (Some(7), Err(Permission), Ok(7), "as it was: Permission"),
             // Its capacity counts as 0.

@@ -136,7 +136,7 @@ impl SkuRow {
         Gpu { count: count.unwrap_or(known.count), ..known }
     }
 
-    /// The local disk that an OS disk would lie on: NVMe before cache before temporary disk, whichever is there first,
+    /// The local disk for an ephemeral OS disk: NVMe before cache before temporary disk, whichever is there first,
     /// however small (karpenter-provider-azure, `instancetypes.go`).
     fn ephemeral(&self) -> Option<EphemeralDisk> {
         let amount = |capability: &str| self.text(capability).parse::<u64>().ok().filter(|n| *n > 0);

@@ -21,7 +21,7 @@ pub struct RegionCatalog {
 pub struct OfferedSize {
     /// Facts of the size, the same in every region.
     pub facts: Arc<SizeFacts>,
-    /// The zones that have it; empty when it is in no zone here.
+    /// The zones that have it; empty when it is regional.
     pub zones: Vec<Zone>,
     /// The subscription may not launch it in this region. In the embedded catalogue this is an example, taken from the
     /// subscription of the listing; a live listing is of the actual one.

@@ -5,7 +5,7 @@ use crate::model::names::{Region, Zone};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-/// Zones of a region, and beside them "in no zone".
+/// The zones of a region, and regional.
 pub(in crate::catalog) const ZONE_SLOTS: usize = 4;
 
 /// The offerings of a region, as sets of one [`SizeIndex`].

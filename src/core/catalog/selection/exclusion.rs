@@ -63,7 +63,7 @@ pub enum ExclusionReason {
     /// No GPU driver for the image family.
     #[error("AKS has no GPU driver for the AKSNodeClass's image family")]
     NoDriverOnImage,
-    /// The class installs GPU drivers, and there is none to install.
+    /// The class installs GPU drivers, and none is available.
     #[error("AKS does not install a driver for its GPU: the AKSNodeClass must set gpu.mode to None")]
     NoDriverInstall,
     /// The class requires encryption at host.
@@ -146,7 +146,7 @@ impl ExclusionReason {
             Self::RefusedByAks => REFUSED_BY_AKS.contains(&facts.name.as_str()),
             Self::TooFewCpus => facts.vcpus < LEAST_VCPUS,
             Self::TooLittleMemory => facts.memory_mib < LEAST_MEMORY_MIB,
-            // All of family N have accelerators; the facts name just those that AKS drives.
+            // All of family N have accelerators; the facts name only those that AKS supports.
             Self::UnsupportedGpu => name.is_some_and(|n| n.family() == "N") && gpu.is_none(),
             Self::ConstrainedCores => name.is_some_and(|n| n.constrained().is_some()),
             Self::Confidential => name.is_some_and(|n| n.is_confidential()),

@@ -5,7 +5,7 @@
 //! or more upper-case letters, the features are letters, and a tag is an accelerator (`A100`), a network (`NDR`), a
 //! memory class (`12`) or a variant (`cc`).
 
-/// A VM size name, taken apart.
+/// A parsed VM size name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeName<'a> {
     letters: &'a str,

@@ -34,9 +34,9 @@ pub struct Calendar {
 pub struct ReasonMinutes {
     /// Some budget of no nodes holds.
     pub blocked: u32,
-    /// Budgets hold, and none of them is of no nodes.
+    /// Budgets apply, and none of them is zero.
     pub limited: u32,
-    /// No budget holds: all nodes may be disrupted at once.
+    /// No budget applies: all nodes may be disrupted at once.
     pub unlimited: u32,
 }
 
@@ -191,7 +191,7 @@ impl MinuteSet {
         }
     }
 
-    /// Adds all minutes at which a window holds, those too of which it opened before the cycle.
+    /// Adds all minutes in which a window is open, including one that opened before the cycle.
     fn add_firings(&mut self, schedule: &CronFields, length: u32, first: Date) {
         let length = length.min(self.cycle);
         let lead = length.div_ceil(DAY);

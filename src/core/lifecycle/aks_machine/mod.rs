@@ -197,7 +197,7 @@ impl AksMachineLaunchScript {
                 self.record_refusal(&error, now);
                 self.give_up(error.code, error.message, now)
             }
-            // The operation has failed: the look finds a failed Machine, or none.
+            // The operation has failed: the GET finds a failed Machine, or none.
             State::Polling(_) if error.is_operation_result => {
                 self.record_refusal(&error, now);
                 self.error = Some(error);

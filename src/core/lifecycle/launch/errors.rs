@@ -12,19 +12,19 @@ impl LaunchScript {
     pub(super) fn on_error(&mut self, error: EffectError, now: Timestamp) -> Step {
         let EffectError::Cloud(cloud) = &error else {
             return match (&self.state, &error) {
-                // Only where the operation is found could not be written: it is known here all the same.
+                // Only the URL of the operation could not be written; this run knows it anyway.
                 (State::OperationSaved(op), EffectError::Cluster(ClusterError::Unavailable)) => {
                     let polling = State::Polling(op.clone());
                     self.wait_in(polling)
                 }
-                // A conflict: the claim is being deleted or is another's by now. Whoever deletes it cleans up.
+                // A conflict: the claim is being deleted or recreated. Its deletion cleans up.
                 _ => self.fail(error),
             };
         };
         let cloud = cloud.clone();
         self.error = Some(cloud.clone());
         match &self.state {
-            // Something of that name is there, or was a moment ago.
+            // A resource of that name exists, or did until recently.
             State::VmPut if cloud.code == CloudErrorCode::Conflict && self.retry_budget.retries() < MAX_RETRIES => {
                 self.on_name_conflict(&cloud, self.ids.vm.clone(), State::VmRead)
             }

@@ -280,7 +280,7 @@ impl LaunchScript {
             (State::Deleting(op), None) => {
                 self.perform(State::Deleting(op.clone()), Effect::Cloud(CloudRequest::Poll(op)))
             }
-            // Azure keeps the NIC of a VM that failed, unless it had come further than that.
+            // Azure does not delete the NIC with a failed VM, unless its creation had progressed further.
             (State::FailedVmDeleted | State::Deleting(_), _) => {
                 self.perform(State::NicRecheck, Effect::Cloud(CloudRequest::Get(self.ids.nic.clone())))
             }

@@ -50,7 +50,7 @@ impl Resources {
         self.combine(other, i64::saturating_add);
     }
 
-    /// Takes another vector away. Amounts may become negative.
+    /// Subtracts another vector. Amounts may become negative.
     pub fn sub(&mut self, other: &Self) {
         self.combine(other, i64::saturating_sub);
     }
@@ -108,7 +108,7 @@ impl Resources {
     /// How many times this vector fits into a capacity; `None` when it requests nothing.
     #[must_use]
     pub fn copies_that_fit(&self, available: &Self) -> Option<i64> {
-        // Mostly it does not fit at all, which takes no division to see.
+        // Mostly it does not fit at all, which needs no division.
         if !self.fits(available) {
             return Some(0);
         }

@@ -181,7 +181,7 @@ impl CloudResource {
         self.tag(labels::TAG_CLUSTER).or_else(|| self.tag(labels::TAG_KARPENTER_CLUSTER))
     }
 
-    /// The UID of the NodeClaim that the resource was made for.
+    /// The UID of the NodeClaim that the resource was created for.
     #[must_use]
     pub fn claim_uid(&self) -> Option<&str> {
         self.tag(labels::TAG_CLAIM_UID)

@@ -40,7 +40,7 @@ pub enum RelatedDetail {
     },
     /// Snapshot of a disk.
     Snapshot {
-        /// The disk that it is taken from.
+        /// Its source disk.
         source: Option<ArmId>,
         /// Data is still being copied from the disk.
         in_progress: bool,

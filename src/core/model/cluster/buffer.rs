@@ -26,7 +26,7 @@ pub struct Buffer {
 pub struct RequestedChunks {
     /// A number of chunks.
     pub replicas: Option<u32>,
-    /// So many in a hundred of the replicas of a workload, where there is one.
+    /// A percentage of the replicas of a workload, where there is one.
     pub percentage: Option<u32>,
     /// The most that all chunks may request together, by resource.
     pub limits: Vec<(Arc<str>, i64)>,
@@ -56,7 +56,7 @@ impl RequestedChunks {
 }
 
 impl Buffer {
-    /// A buffer of so many chunks, each as large as a pod of a shape.
+    /// A buffer with this many chunks, each as large as a pod of a shape.
     #[must_use]
     pub fn new(key: ObjectKey, uid: &Uid, shape: &PodShape, chunks: u32) -> Self {
         let shape = Arc::new(PodShape { priority: i32::MIN, ..shape.clone() });
@@ -74,7 +74,7 @@ fn chunk(of: &ObjectKey, uid: &Uid, shape: &Arc<PodShape>, n: u32) -> Option<Pod
 }
 
 impl Pod {
-    /// It is a chunk of a CapacityBuffer, and no pod at all.
+    /// True for a chunk of a CapacityBuffer, which is not a real pod.
     #[must_use]
     pub fn is_chunk(&self) -> bool {
         self.owner == PodOwner::Buffer

@@ -41,7 +41,7 @@ pub struct ClaimSpec {
     pub class: NodeClassName,
     /// Which nodes satisfy it.
     pub requirements: Requirements,
-    /// The least that must be allocatable for the pods it was made for, daemons included.
+    /// The requests of the pods that it was created for, daemons included.
     pub requests: Resources,
     /// Labels for the node.
     pub labels: Labels,
@@ -148,7 +148,7 @@ impl Claim {
         self.intent.is_some() || !self.spec.planned.is_empty()
     }
 
-    /// Name and UID together: a name alone may be another's tomorrow.
+    /// Name and UID together, since a name may be reused.
     #[must_use]
     pub fn reference(&self) -> ClaimRef {
         ClaimRef { name: self.name.clone(), uid: self.uid.clone() }

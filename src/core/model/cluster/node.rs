@@ -1,4 +1,4 @@
-//! Nodes, those of others included.
+//! Nodes, including unmanaged ones.
 
 use super::pod::{Labels, Taint};
 use crate::model::amounts::resources::Resources;
@@ -22,7 +22,7 @@ pub struct Node {
     pub capacity: Resources,
     /// Capacity that pods may use.
     pub allocatable: Resources,
-    /// Its kubelet says that it is ready; since when it says so or not.
+    /// Its condition Ready; and since when it has its current status.
     pub ready: bool,
     /// When `ready` last changed.
     pub ready_since: Timestamp,

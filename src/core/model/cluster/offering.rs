@@ -28,7 +28,7 @@ pub struct CapacityTypeError(pub String);
 impl CapacityType {
     /// All of them, the cheapest first.
     pub const ALL: [Self; 3] = [Self::Reserved, Self::Spot, Self::OnDemand];
-    /// Those that are for sale to anybody, spot first.
+    /// Those without a reservation, spot first.
     pub const FOR_SALE: [Self; 2] = [Self::Spot, Self::OnDemand];
 
     /// As the label `karpenter.sh/capacity-type` has it.

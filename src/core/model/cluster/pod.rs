@@ -38,7 +38,7 @@ pub struct PodShape {
     pub ports: Vec<HostPort>,
 }
 
-/// A port of the node that a pod takes for itself.
+/// A host port of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
     /// Number.
@@ -60,7 +60,7 @@ impl HostPort {
         self.port == other.port && self.protocol == other.protocol && meet
     }
 
-    /// True when a node on which some ports are taken can still give all of these.
+    /// True when none of these ports conflicts with those in use on a node.
     #[must_use]
     pub fn all_free<'t>(wanted: &[Self], taken: impl IntoIterator<Item = &'t Self>) -> bool {
         wanted.is_empty() || !taken.into_iter().any(|taken| wanted.iter().any(|port| port.conflicts(taken)))
@@ -221,11 +221,11 @@ pub struct Pod {
     pub nominated: Option<NodeName>,
     /// The profile of kube-scheduler that places it; `None` is the default one.
     pub scheduler: Option<Arc<str>>,
-    /// A ReplicaSet, ReplicationController or StatefulSet made it, whose pods have the same labels.
+    /// It was created by a ReplicaSet, ReplicationController or StatefulSet, whose pods have the same labels.
     pub of_set: bool,
     /// It has ResourceClaims, which are not simulated.
     pub claims_devices: bool,
-    /// Not all of it could be understood. It keeps its node in use, is never disrupted, and no node is made for it.
+    /// It could not be parsed completely. It keeps its node in use, is never disrupted, and no node is launched for it.
     pub opaque: bool,
 }
 

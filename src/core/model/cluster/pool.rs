@@ -27,7 +27,7 @@ pub struct NodePool {
     pub startup_taints: Vec<Taint>,
     /// The AKSNodeClass.
     pub class: NodeClassName,
-    /// Most that all its nodes together may have, by resource name.
+    /// Limits of all its nodes together, by resource name.
     pub limits: Limits,
     /// After this time a node is replaced; `None` is never.
     pub expire_after: Option<SignedDuration>,
@@ -39,7 +39,7 @@ pub struct NodePool {
     pub replicas: Option<u64>,
 }
 
-/// Most that all nodes of a pool together may have. A resource without an entry has no limit.
+/// Limits of all nodes of a pool together. A resource without an entry is not limited.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Limits {
     /// Most nodes.
@@ -110,7 +110,7 @@ impl Budget {
 }
 
 impl BudgetNodes {
-    /// True when it is no node, however large the pool.
+    /// True when it allows no node, however large the pool.
     #[must_use]
     pub fn is_none(self) -> bool {
         matches!(self, Self::Count(0) | Self::Percent(0))
@@ -152,7 +152,7 @@ pub struct NodeClass {
     pub artifact_streaming: bool,
     /// Tags for the VMs.
     pub tags: BTreeMap<Arc<str>, Arc<str>>,
-    /// Fields that it sets and that nodes of our own making do not get, as they are spelled: AKS's nodes do.
+    /// Fields that it sets and that are not supported for nodes that napkeeper launches itself, as spelled.
     pub unhonoured: Vec<Arc<str>>,
 }
 

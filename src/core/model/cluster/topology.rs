@@ -39,7 +39,7 @@ impl Spread {
 pub struct PodTerm {
     /// Node label whose values are the domains.
     pub topology_key: Arc<str>,
-    /// The namespaces that count, by name. Where none is named and no selector given: the pod's own, which stands here.
+    /// The namespaces that count, by name. Without names and selector: the pod's own, which is listed here.
     pub namespaces: BTreeSet<Namespace>,
     /// Namespaces with these labels count too; empty requirements are all namespaces, `None` is no more.
     pub namespace_selector: Option<Requirements>,
@@ -48,7 +48,7 @@ pub struct PodTerm {
 }
 
 impl PodTerm {
-    /// True when it means pods with these labels in this namespace. `namespace_labels` are those of the namespace.
+    /// True when it selects pods with these labels in this namespace. `namespace_labels` are those of the namespace.
     #[must_use]
     pub fn means(&self, namespace: &Namespace, namespace_labels: Option<&Labels>, labels: &Labels) -> bool {
         self.selector.satisfied_by(labels) && self.reaches(namespace, namespace_labels)
@@ -59,7 +59,7 @@ impl PodTerm {
     pub fn reaches(&self, namespace: &Namespace, namespace_labels: Option<&Labels>) -> bool {
         let selected = |selector: &Requirements| match namespace_labels {
             Some(labels) => selector.satisfied_by(labels),
-            // Of a namespace that is not known only the selector of all can be answered.
+            // An unknown namespace matches only the selector of all.
             None => selector.is_empty(),
         };
         self.namespaces.contains(namespace) || self.namespace_selector.as_ref().is_some_and(selected)

@@ -46,7 +46,7 @@ pub struct Volume {
     pub claim: Option<ObjectKey>,
     /// Where it can be used: one of these must hold. Empty is everywhere.
     pub affinity: Vec<Requirements>,
-    /// The CSI driver that brings it to nodes; `None` where none does (NFS, a path of the node).
+    /// Its CSI driver; `None` where it has none (NFS, hostPath).
     pub driver: Option<Arc<str>>,
     /// Its deletion was requested.
     pub deleting: bool,
@@ -71,7 +71,7 @@ pub struct VolumeClaim {
     pub deleting: bool,
     /// Only one pod at a time may have it (access mode `ReadWriteOncePod`).
     pub for_one_pod: bool,
-    /// The node that kube-scheduler has chosen for its first pod, while the volume is being made.
+    /// The node that kube-scheduler has chosen for its first pod, while the volume is being provisioned.
     pub selected_node: Option<NodeName>,
 }
 
@@ -80,17 +80,17 @@ pub struct VolumeClaim {
 pub struct StorageClass {
     /// Name.
     pub name: ObjectName,
-    /// The CSI driver that makes volumes.
+    /// The CSI driver that provisions volumes.
     pub provisioner: Arc<str>,
-    /// Volumes are made where the first pod is placed (`WaitForFirstConsumer`).
+    /// Volumes are provisioned where the first pod is scheduled (`WaitForFirstConsumer`).
     pub waits_for_pod: bool,
-    /// Where volumes may be made: one of these must hold. Empty is everywhere.
+    /// Where volumes may be provisioned: one of these must hold. Empty is everywhere.
     pub topologies: Vec<Requirements>,
     /// Claims that name no class get this one.
     pub is_default: bool,
 }
 
-/// How many volumes of each CSI driver a node takes (CSINode); it takes any number where its driver names none.
+/// How many volumes of each CSI driver a node can attach (CSINode); unlimited where its driver sets none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachLimits {
     /// The node.

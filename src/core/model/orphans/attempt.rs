@@ -10,7 +10,7 @@ use jiff::Timestamp;
 pub enum SweepAction {
     /// Deletes it.
     Delete,
-    /// Puts our mark on it, or takes it off.
+    /// Add our mark, or remove it.
     Tag,
 }
 

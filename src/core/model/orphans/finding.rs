@@ -35,7 +35,7 @@ pub struct Finding {
 pub enum Classification {
     /// A NodeClaim, Node, AKS Machine or VM has it.
     Owned,
-    /// Being made: its NodeClaim or AKS Machine has no Node yet.
+    /// Being created: its NodeClaim or AKS Machine has no Node yet.
     InFlight,
     /// Not used by a node, but protected: by a volume, an attachment, a snapshot, something that it serves, reclaim
     /// policy Retain, AKS itself, or an exclusion.
@@ -44,7 +44,7 @@ pub enum Classification {
     Foreign,
     /// This cluster's, without a sign of life, not yet for long enough or not seen twice.
     Suspect,
-    /// This cluster's, and nothing alive has linked to it for long enough.
+    /// This cluster's, and nothing alive has referred to it for long enough.
     Orphan,
     /// A listing was incomplete, so nothing is known.
     Unknown,
@@ -89,7 +89,7 @@ pub enum DeletionRefusal {
     NoVolumeRecord,
     /// Clause 1, data disks: the volume's reclaim policy was Retain.
     Retained,
-    /// Clause 2: something alive links to it, or it is attached.
+    /// Clause 2: something alive refers to it, or it is attached.
     SignOfLife,
     /// Clause 2, VMs: a NIC or disk would go with it that may not be collected.
     TakesAlong,

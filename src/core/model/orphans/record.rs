@@ -19,7 +19,7 @@ pub struct OrphanRecords {
     pub deletions: Vec<DeletionRecord>,
     /// When the breaker tripped, per trip, until Git clears it.
     pub trips: Vec<BreakerTrip>,
-    /// When a whole inventory was last judged, whatever it showed.
+    /// When a complete inventory was last assessed.
     pub last_inventory_at: Option<Timestamp>,
 }
 
@@ -71,7 +71,7 @@ pub struct DeletionRecord {
     pub at: Timestamp,
     /// The evidence, for people.
     pub evidence: Vec<Arc<str>>,
-    /// How many tries of this incarnation have failed, this one included once it has.
+    /// Failed attempts on this incarnation, including the last one.
     #[serde(default)]
     pub failures: u32,
     /// Why Azure certainly deleted nothing (a category such as `in_use`); `None` where it did, or may have.

@@ -67,7 +67,7 @@ pub struct ReportOnlyFinding {
     pub kind: &'static str,
     /// What it is used for.
     pub usage: IpUsage,
-    /// The Services that it was made for, `namespace/name` with commas between, by the tag of the public IP.
+    /// The Services that it was created for, `namespace/name` with commas between, by the tag of the public IP.
     pub service: Option<Arc<str>>,
     /// When Azure created it, where known.
     pub created_at: Option<Timestamp>,
@@ -160,7 +160,7 @@ pub struct Denial {
 /// The next steps of a sweep, and other information for people.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SweepStatusSummary {
-    /// When the last whole inventory was complete; `None` when there has been none.
+    /// Time of the last complete inventory; `None` when there has been none.
     pub last_complete_inventory_at: Option<Timestamp>,
     /// When the next inventory is due.
     pub next_inventory: Option<Timestamp>,

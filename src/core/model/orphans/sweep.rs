@@ -61,7 +61,7 @@ impl fmt::Display for SweepMode {
 /// A resource that is never touched: by tag, or by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exclusion {
-    /// Carries this tag, with this value if one is given.
+    /// Has this tag, with this value if one is given.
     Tag {
         /// Key.
         key: Arc<str>,

@@ -23,7 +23,7 @@ pub enum Incompatible {
         /// The offered values.
         offered: String,
     },
-    /// A label that nothing here sets.
+    /// A label that is not set.
     #[error("no instance type matches nodeSelector or node affinity `{key} {requested}`")]
     Undefined {
         /// The label key.
@@ -56,7 +56,7 @@ impl Requirements {
         Self(labels.into_iter().map(|(k, v)| (Arc::clone(k), Requirement::any_of([v]))).collect())
     }
 
-    /// Adds a requirement; on a key that is there already both must hold.
+    /// Adds a requirement; if the key has one already, both must hold.
     pub fn add(&mut self, key: &str, requirement: Requirement) {
         if let Some(present) = self.0.get_mut(key) {
             *present = present.intersect(&requirement);

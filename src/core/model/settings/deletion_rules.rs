@@ -32,7 +32,7 @@ pub enum DeletionRule {
     NicServesNothing,
     /// 2: a disk's state is exactly Unattached; it is for one VM at a time, and no replica of Site Recovery.
     DiskUnattached,
-    /// 2: AKS does not keep it for itself (`aks-managed-`).
+    /// 2: it is not managed by AKS (`aks-managed-`).
     AksManaged,
     /// 2: no resource that is deleted with a VM is alive, foreign, a data disk, excluded or locked.
     TakesAlong,

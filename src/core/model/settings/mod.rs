@@ -25,7 +25,7 @@ pub struct Settings {
     pub min_values_policy: MinValuesPolicy,
     /// How often disruption is considered.
     pub disruption_poll_interval: SignedDuration,
-    /// Threads that look for a node to consolidate. However many there are, they find the same one.
+    /// Threads that search for a node to consolidate. The result does not depend on their number.
     pub consolidation_threads: NonZeroUsize,
     /// A NodeClaim without a VM after this time has failed.
     pub launch_timeout: SignedDuration,
@@ -86,9 +86,9 @@ impl Settings {
 /// How `minValues` of pools are applied (Karpenter's `--min-values-policy`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MinValuesPolicy {
-    /// The pool makes no node for them.
+    /// The pool launches no node for them.
     #[default]
     Strict,
-    /// It makes one, with as many as there are when its first pod comes.
+    /// It launches one, with as many values as are available for its first pod.
     BestEffort,
 }

@@ -21,7 +21,7 @@ fn run_wave<T: Sync, R: Send>(items: &[T], work: &(impl Fn(&T) -> R + Sync)) -> 
     let Some((first, others)) = items.split_first() else { return Vec::new() };
     scope(|scope| {
         let start = |item| Builder::new().name("ahead".to_owned()).spawn_scoped(scope, move || work(item));
-        // Where the system gives no thread, this one does its work too.
+        // If a thread cannot be started, this one does its work too.
         let started: Vec<_> = others.iter().map(|item| start(item).map_err(|_| item)).collect();
         let mut answers = vec![work(first)];
         answers.extend(started.into_iter().map(|thread| match thread {

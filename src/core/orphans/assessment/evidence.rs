@@ -54,7 +54,7 @@ fn not_owned(case: &SweepContext<'_>, resource: &CloudResource, refusal: Deletio
     Arc::from(text)
 }
 
-/// The PersistentVolumeClaim that the CSI driver made a disk for, whether it is still there or not.
+/// The PersistentVolumeClaim that the CSI driver created a disk for, whether it still exists or not.
 fn made_for(resource: &CloudResource) -> Option<String> {
     if resource.kind() != ResourceKind::DataDisk {
         return None;

@@ -57,7 +57,7 @@ pub(in crate::orphans) fn ownership(
     settings: &Settings,
 ) -> Result<Arc<str>, DeletionRefusal> {
     let volume = || links.volume_record(resource);
-    // A disk that was a volume is judged as one, whatever its osType: it may hold a restored system.
+    // A disk that was a volume is assessed as one, whatever its osType: it may hold a restored system.
     match resource.kind() {
         ResourceKind::DataDisk => return disk_ownership(volume(), settings),
         ResourceKind::OsDisk if volume().is_some() => return disk_ownership(volume(), settings),

@@ -44,7 +44,7 @@ pub(in crate::orphans) fn price(resource: &CloudResource, prices: &dyn VmPrices)
     }
 }
 
-/// Zone-redundant storage costs half as much again. An unknown storage type is taken for standard SSD.
+/// Zone-redundant storage costs 50 % more. An unknown storage type is priced as standard SSD.
 fn disk_price(disk: &Disk) -> HourlyPrice {
     let (storage, redundancy) = disk.sku.split_once('_').unwrap_or((&disk.sku, ""));
     let known = DISK_PRICES.iter().find(|(name, _)| name.eq_ignore_ascii_case(storage));

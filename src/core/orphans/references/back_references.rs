@@ -29,7 +29,7 @@ pub(in crate::orphans) fn aks_machine_vm(other: &RelatedResource) -> Option<&Arm
     }
 }
 
-/// The NodeClaim that an AKS Machine was made for, by its tag.
+/// The NodeClaim that an AKS Machine was created for, by its tag.
 pub(in crate::orphans) fn aks_machine_claim(other: &RelatedResource) -> Option<&str> {
     matches!(other.detail, RelatedDetail::AksMachine { .. })
         .then_some(&other.tags)?

@@ -49,7 +49,7 @@ pub(in crate::orphans) fn reserved_disk(resource: &CloudResource) -> Option<Stri
     replica.then(|| "its name is that of an Azure Site Recovery replica".to_owned())
 }
 
-/// The tag or name by which AKS keeps a resource for itself. Azure compares the keys of tags without case.
+/// The tag or name by which AKS manages a resource. Azure compares the keys of tags without case.
 pub(in crate::orphans) fn managed_by_aks(resource: &CloudResource) -> Option<String> {
     let begins = |text: &str| {
         text.get(..AKS_MANAGED_PREFIX.len()).is_some_and(|head| head.eq_ignore_ascii_case(AKS_MANAGED_PREFIX))

@@ -146,7 +146,7 @@ impl<'a> ReferenceGraph<'a> {
         self.volume_record_by_disk.find(resource.id.folded()).copied()
     }
 
-    /// As [`ReferenceGraph::sign_of_life`], of a NIC or disk of a VM: that a VM has it is no sign of life.
+    /// As [`ReferenceGraph::sign_of_life`], of a NIC or disk of a VM: its VM is no sign of life.
     pub(in crate::orphans) fn sign_of_life_besides_vm(&self, resource: &CloudResource) -> Option<SignOfLife> {
         let of_vm = |clause| matches!(clause, DeletionRule::NoVm | DeletionRule::DiskUnattached);
         self.find_first(resource, Verbosity::Detailed, |clause| !of_vm(clause))
@@ -215,7 +215,7 @@ impl<'a> ReferenceGraph<'a> {
         Some(self.describe_claim_chain(claim, how, resource, level))
     }
 
-    /// The chain from a NodeClaim to a resource of it. Without a Node it is in flight, unless the claim is going.
+    /// The chain from a NodeClaim to its resource. Without a Node it is in flight, unless the claim is being deleted.
     fn describe_claim_chain(
         &self,
         claim: &Claim,

@@ -185,7 +185,7 @@ impl<'a> InventoryIndex<'a> {
         Some(discrepancy(DiscrepancyKind::NodeWithoutClaim, object, Some(node.created_at), evidence, remedy))
     }
 
-    /// An object that has been going for too long, with all that is known to hold it.
+    /// An object whose deletion takes too long, with everything that is known to block it.
     fn stuck_finalizer(
         &self,
         object: &str,

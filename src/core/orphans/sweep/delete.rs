@@ -27,7 +27,7 @@ const POLL_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 const MAX_POLLS: u32 = 90;
 /// How long checks are valid: a slow API, or a wait in the queue, may make them stale.
 const CHECK_VALID_FOR: SignedDuration = SignedDuration::from_secs(30);
-/// So often in a row the question how far it is may fail.
+/// Most consecutive failed polls.
 const MAX_FAILED_POLLS: u32 = 6;
 /// So often everything is looked up again; then the deletion is called off.
 const MAX_CHECK_ROUNDS: u32 = 3;
@@ -63,7 +63,7 @@ enum DeleteTask {
     WriteRecord,
     Delete,
     Poll(OperationId),
-    /// Is it still there, after an operation that failed?
+    /// Checks whether it still exists after a failed operation.
     VerifyGone(EffectError),
     /// Writes the outcome.
     WriteOutcome(DeletionRecord),
@@ -236,7 +236,7 @@ impl SweepDeleteScript {
         }
     }
 
-    /// The operation failed: is the resource still there?
+    /// The next step after a failed operation: checks whether the resource still exists.
     fn on_verified(&mut self, error: EffectError, current: Option<&CloudResource>, now: Timestamp) -> Step {
         let listed = &self.delete.resource;
         match current {

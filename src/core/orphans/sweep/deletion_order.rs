@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// The data for the order.
 #[derive(Debug)]
 pub(in crate::orphans) struct DeletionOrder<'a> {
-    /// Free addresses of the subnets of which they are known.
+    /// Free addresses of subnets, where known.
     free_addresses: BTreeMap<&'a ArmId, u64>,
     /// Addresses that NICs of the group hold, by subnet.
     held_addresses: BTreeMap<&'a ArmId, u32>,
@@ -57,7 +57,7 @@ impl<'a> DeletionOrder<'a> {
         Self { free_addresses: free, held_addresses: held, last_attempt: tried.collect() }
     }
 
-    /// When it is a resource's turn.
+    /// The position of a resource.
     pub(in crate::orphans) fn priority(&self, resource: &CloudResource) -> DeletionPriority {
         let tried = self.last_attempt.get(&(&resource.id, &*resource.incarnation)).copied();
         let subnet = match &resource.detail {

@@ -29,7 +29,7 @@ fn mark(value: &str) -> Tags {
     Tags::from([(Arc::from(labels::TAG_SUSPECT_SINCE), Arc::from(value))])
 }
 
-/// The script that marks a resource, or takes the mark off.
+/// The script that marks a resource, or removes the mark.
 #[derive(Debug)]
 pub struct MarkScript {
     resource: Arc<CloudResource>,

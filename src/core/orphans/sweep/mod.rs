@@ -34,12 +34,12 @@ use std::collections::{BTreeMap, BTreeSet};
 const INVENTORY_RETRY: SignedDuration = SignedDuration::from_mins(1);
 /// Records that could not be written are written again after this.
 const RECORD_RETRY: SignedDuration = SignedDuration::from_mins(1);
-/// Records that could not be written for so long, after some tries, halt the sweeps in their status too.
+/// After this time of failed record writes the status reports the sweeps as halted.
 const RECORD_FAILURE_GRACE: SignedDuration = SignedDuration::from_mins(5);
 /// After a listing that was not whole the next one comes at the latest after this.
 const INCOMPLETE_INVENTORY_RETRY: SignedDuration = SignedDuration::from_mins(10);
 
-/// So long it is remembered that a deletion was called off.
+/// How long an aborted deletion is remembered.
 const ABORT_MEMORY: SignedDuration = SignedDuration::from_hours(24);
 
 /// Memory of the sweep decider. All of it is disposable: evidence is in the durable records.
@@ -151,7 +151,7 @@ fn request_inventory(snapshot: &Snapshot, sweeps: &[Sweep], memory: &mut SweepMe
 fn write_records(snapshot: &Snapshot, mut change: RecordChange, now: Timestamp, plan: &mut Plan) {
     let listed = snapshot.inventory.iter().flat_map(|i| items(&i.volumes));
     let seen: Vec<_> = listed.chain(snapshot.volumes().values()).collect();
-    // Whatever the last listing shows, a volume that is there now keeps its record.
+    // A volume that exists now keeps its record, whatever the last listing shows.
     let named = Index::of(seen.iter().filter_map(|v| Some((v.handle.as_ref()?.folded(), ()))));
     change.volumes.retain(|(disk, _)| named.find(disk.folded()).is_none());
     change.removed_volumes.retain(|disk| named.find(disk.folded()).is_none());

@@ -63,7 +63,7 @@ impl SweepPass<'_> {
         self.case.records.last_inventory_at == Some(self.case.inventory.finished_at)
     }
 
-    /// Judges for each sweep, collects or marks as it allows, and reports.
+    /// Assesses for each sweep, collects or marks as it allows, and reports.
     pub(in crate::orphans) fn act(&self, memory: &mut SweepMemory, plan: &mut Plan) {
         let mut allowance = self.deletion_cap(memory);
         if let Some(at) = allowance.next_retry_at() {
@@ -179,7 +179,7 @@ impl SweepPass<'_> {
         state.plan.push(Command::SweepDelete(Box::new(delete)), reason);
     }
 
-    /// True when sweeps may put our mark on a resource, or take it off: beside managed NAP its VMs are left alone.
+    /// True when sweeps may add our mark to a resource, or remove it: beside managed NAP its VMs are not tagged.
     fn may_mark(&self, resource: &CloudResource) -> bool {
         let beside_nap = self.case.settings.mode == ControllerMode::Companion;
         self.case.is_complete() && !(beside_nap && resource.kind() == ResourceKind::Vm)

@@ -6,11 +6,11 @@
 use crate::model::orphans::attempt::SweepAction;
 use jiff::{SignedDuration, Timestamp};
 
-/// Most commands of sweeps on cloud resources under way at once.
+/// Most concurrent commands of sweeps on cloud resources.
 pub const MAX_CONCURRENT: usize = 4;
 /// Most deletes that begin within a minute.
 pub const DELETES_PER_MINUTE: usize = 6;
-/// Most marks that are put on or taken off within a minute.
+/// Most marks that are added or removed within a minute.
 pub const TAGS_PER_MINUTE: usize = 30;
 /// The minute.
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);

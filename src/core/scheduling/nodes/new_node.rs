@@ -274,7 +274,7 @@ impl OpenNodes {
         self.buckets.remove((candidate_set, best), self.utilization(node));
     }
 
-    /// Makes an open node another candidate.
+    /// Changes the candidate of an open node.
     fn set_candidate(&mut self, node: OpenNodeId, candidate_set: CandidateSetId, candidate: CandidateIndex) {
         let open = &mut self.nodes[node];
         let before = open.candidate;

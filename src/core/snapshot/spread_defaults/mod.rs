@@ -53,7 +53,7 @@ impl SpreadDefaults {
             .then(|| Self { profiles: Arc::clone(profiles), services: snapshot.services().clone() })
     }
 
-    /// The pod with the constraints that it gets; `None` where it gets none.
+    /// The pod with its default constraints; `None` where it has none.
     #[must_use]
     pub fn complete(&self, pod: &Pod) -> Option<Arc<Pod>> {
         let own = &pod.shape;

@@ -19,7 +19,7 @@ const MOST_ALTERNATIVES: usize = 64;
 /// Prefix of the topology keys that CSI drivers set on nodes.
 const DRIVER_TOPOLOGY: &str = "topology.";
 
-/// Volumes by the CSI driver that attaches them. A claim stands for its volume, which may not be there yet.
+/// Volumes by the CSI driver that attaches them. A claim represents its volume, which may not exist yet.
 pub type Disks = BTreeMap<Arc<str>, BTreeSet<ObjectKey>>;
 
 /// What the volumes of a pod require of its node.
@@ -48,7 +48,7 @@ pub enum VolumeTrouble {
         "PersistentVolumeClaim {0} is not bound yet: Kubernetes binds it to PersistentVolume {1} once that is available"
     )]
     Unbound(ObjectKey, ObjectName),
-    /// The volume that the claim is bound to is not there.
+    /// The volume that the claim is bound to does not exist.
     #[error("PersistentVolume {1} of PersistentVolumeClaim {0} not found: delete and recreate the claim")]
     VolumeMissing(ObjectKey, ObjectName),
     /// The volume that the claim is bound to is being deleted.
@@ -59,10 +59,10 @@ pub enum VolumeTrouble {
     /// The claim has neither a volume nor a class to make one.
     #[error("PersistentVolumeClaim {0} has no StorageClass: set one, mark one as default, or bind a PersistentVolume")]
     NoClass(ObjectKey),
-    /// The class of the claim is not there.
+    /// The class of the claim does not exist.
     #[error("StorageClass {1} of PersistentVolumeClaim {0} not found: create it, or use another")]
     ClassMissing(ObjectKey, ObjectName),
-    /// The class makes volumes without waiting for a pod, and has made none yet.
+    /// The class provisions immediately, and has not provisioned the volume yet.
     #[error(
         "PersistentVolumeClaim {0} is waiting for its volume, which StorageClass {1} provisions without waiting for \
          a node: see the events of the claim"
@@ -74,7 +74,7 @@ pub enum VolumeTrouble {
          existing nodes: use topology.kubernetes.io/zone in allowedTopologies"
     )]
     Topology(ObjectKey, ObjectName, Arc<str>),
-    /// Only one pod may have the claim, and another has it or comes before this one.
+    /// Only one pod may use the claim, and another uses it or takes precedence.
     #[error(
         "PersistentVolumeClaim {0} is for one pod (ReadWriteOncePod), and pod {1} uses it or comes first: wait for \
          that pod to end, or give each pod its own claim"
@@ -143,7 +143,7 @@ fn claims_of<'s>(
 enum Source<'s> {
     /// It is there.
     There(&'s Volume),
-    /// A class makes it once the pod has a node.
+    /// Its class provisions it once the pod has a node.
     Made(&'s StorageClass),
 }
 
@@ -194,7 +194,7 @@ impl Source<'_> {
         let Some(node) = claim.selected_node.as_ref().and_then(|name| snapshot.nodes().get(name)) else {
             return Ok(class.topologies.clone());
         };
-        // The volume is being made for this node, and kube-scheduler takes no other meanwhile.
+        // The volume is being provisioned for this node, and kube-scheduler uses no other meanwhile.
         let host = node.label(labels::HOSTNAME).unwrap_or(node.name.as_str());
         let mut here = Requirements::new();
         here.add(labels::HOSTNAME, Requirement::any_of([host]));

@@ -24,7 +24,7 @@ pub struct WaterfallStep {
     pub kind: StepKind,
     /// How many sizes remain.
     pub sizes: usize,
-    /// How many offerings are left: a size in a zone, or in none, at a capacity type.
+    /// How many offerings remain: a size at a capacity type in a zone, or regional.
     pub offerings: usize,
 }
 
