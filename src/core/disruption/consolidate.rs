@@ -127,8 +127,8 @@ fn nodes_being_deleted(found: &[Candidate<'_>], plan: &Plan) -> BTreeSet<NodeNam
 /// True when no pods are pending except those that the last provisioning pass could not schedule, for which free
 /// capacity is of no use.
 fn no_placeable_pods_pending(context: &ConsolidationContext<'_>) -> bool {
-    let hopeless: BTreeSet<_> = context.provision.unplaced.iter().flat_map(|u| &u.pods).map(|p| &p.key).collect();
-    context.snapshot.pending().values().flatten().all(|key| hopeless.contains(key))
+    let unschedulable: BTreeSet<_> = context.provision.unplaced.iter().flat_map(|u| &u.pods).map(|p| &p.key).collect();
+    context.snapshot.pending().values().flatten().all(|key| unschedulable.contains(key))
 }
 
 /// Nodes with pods or with capacity of CapacityBuffers, those that have waited longest first, and then those with the

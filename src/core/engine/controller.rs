@@ -115,7 +115,7 @@ impl Controller {
     /// The instance types of a class.
     #[must_use]
     pub fn instance_types_of(&self, class: &NodeClassName) -> Option<&InstanceTypes> {
-        self.instance_types.get(class).map(|made| &made.types)
+        self.instance_types.get(class).map(|cached| &cached.types)
     }
 
     /// Learns of a change.

@@ -155,7 +155,7 @@ mod tests {
                 queue.insert((at, who), event);
             };
             let actor = &mut actors[who];
-            let here = actor.local(now);
+            let local = actor.local(now);
             match event {
                 Event::Look => {
                     let Some(step) = actor.steps.next() else { continue };
@@ -165,9 +165,9 @@ mod tests {
                         version: Arc::from(version.to_string()),
                         duration: LEASE_DURATION,
                     });
-                    match actor.candidate.next_action(lease.as_ref(), here) {
+                    match actor.candidate.next_action(lease.as_ref(), local) {
                         LeaseAction::Wait(_) => next(now + step[0], Event::Look),
-                        _ => next(now + step[1], Event::Arrive { upon: version, sent: here }),
+                        _ => next(now + step[1], Event::Arrive { upon: version, sent: local }),
                     }
                 }
                 Event::Arrive { upon, sent } => {

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// Retry delay for a pool with missing or drifted nodes.
 const RETRY: SignedDuration = SignedDuration::from_secs(10);
-/// A spare node that is not needed by then is one too many.
+/// A replacement that is not needed by then is surplus.
 const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
 /// A deletion that has not been seen by then has failed.
 const DELETION_TIMEOUT: SignedDuration = SignedDuration::from_mins(1);
@@ -184,10 +184,10 @@ impl<'a> StaticPoolReconciler<'a, '_> {
 
     /// Deletes drifted nodes whose replacement is ready.
     fn delete_replaced(&mut self, static_pool: &mut StaticPool<'_>) {
-        let spares = self.replacements_of(static_pool);
-        for spare in spares {
+        let replacement_names = self.replacements_of(static_pool);
+        for replacement in replacement_names {
             let ready =
-                static_pool.members.iter().any(|m| m.claim.name == spare && m.claim.status.initialized.is_some());
+                static_pool.members.iter().any(|m| m.claim.name == replacement && m.claim.status.initialized.is_some());
             if !ready {
                 continue;
             }
@@ -200,8 +200,8 @@ impl<'a> StaticPoolReconciler<'a, '_> {
             static_pool.budget -= 1;
             let member = static_pool.members.swap_remove(index);
             let drift = member.drift.as_ref().map(ToString::to_string).unwrap_or_default();
-            self.delete_claim(&member, "drifted", &format!("{drift}; its replacement {spare} is ready"));
-            self.memory.replacements.remove(&spare);
+            self.delete_claim(&member, "drifted", &format!("{drift}; its replacement {replacement} is ready"));
+            self.memory.replacements.remove(&replacement);
         }
     }
 
@@ -225,14 +225,14 @@ impl<'a> StaticPoolReconciler<'a, '_> {
 
     /// How many nodes a pool lacks, and how many of its drifted ones are to be replaced now.
     fn nodes_to_create(&self, static_pool: &StaticPool<'_>) -> NodesToCreate {
-        let spares = self.replacements_of(static_pool).len();
-        let wanted = static_pool.replicas.saturating_add(spares);
+        let replacements = self.replacements_of(static_pool).len();
+        let wanted = static_pool.replicas.saturating_add(replacements);
         let missing = wanted.saturating_sub(static_pool.members.len());
         if missing > 0 || static_pool.members.len() > wanted || self.snapshot.pause.blocks(PauseSwitch::Disrupt) {
             return NodesToCreate { missing, replacements: 0 };
         }
         let replaceable = static_pool.members.iter().filter(|m| m.may_be_replaced()).count();
-        NodesToCreate { missing: 0, replacements: replaceable.min(static_pool.budget).saturating_sub(spares) }
+        NodesToCreate { missing: 0, replacements: replaceable.min(static_pool.budget).saturating_sub(replacements) }
     }
 
     /// Launches missing nodes, and replacements for drifted ones.

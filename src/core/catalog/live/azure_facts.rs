@@ -214,8 +214,8 @@ mod tests {
             prices: Some(Fact { as_of: start(), value: Arc::new(prices) }),
             ..AzureFacts::default()
         };
-        let made = catalog_from_facts(&known, &embedded, &sheet);
-        let prices_of = |i: usize| (made.sizes[i].on_demand, made.sizes[i].spot);
+        let catalog = catalog_from_facts(&known, &embedded, &sheet);
+        let prices_of = |i: usize| (catalog.sizes[i].on_demand, catalog.sizes[i].spot);
         assert_eq!(prices_of(0), (Some(lowest), None), "the list knows it, and knows no spot price");
         assert_eq!(prices_of(1), (priced[1].on_demand, priced[1].spot), "the list does not know it");
         let line = |number, text: &str| SheetLine { number, fields: text.split(',').map(str::to_owned).collect() };

@@ -190,7 +190,7 @@ impl<'a> Selection<'a> {
     #[must_use]
     pub fn in_region(&self, supply: &RegionOfferings) -> SizeSet {
         let mut found = self.sizes.emptied();
-        self.for_each_offered(supply, |sold| found.add(sold));
+        self.for_each_offered(supply, |sizes_in_zone| found.add(sizes_in_zone));
         self.narrow(supply, found)
     }
 
@@ -204,7 +204,7 @@ impl<'a> Selection<'a> {
     pub(in crate::catalog) fn count(&self, supply: &RegionOfferings) -> (usize, usize) {
         let sizes = self.in_region(supply);
         let mut offerings = 0;
-        self.for_each_offered(supply, |sold| offerings += sold.intersection_len(&sizes));
+        self.for_each_offered(supply, |sizes_in_zone| offerings += sizes_in_zone.intersection_len(&sizes));
         (sizes.len(), offerings)
     }
 
@@ -214,8 +214,8 @@ impl<'a> Selection<'a> {
         let mut zones = [false; ZONE_SLOTS];
         let mut types = [false; 3];
         let sizes = self.in_region(supply);
-        for (zone, capacity_type, sold) in self.allowed(supply) {
-            let any = sold.intersects(&sizes);
+        for (zone, capacity_type, sizes_in_zone) in self.allowed(supply) {
+            let any = sizes_in_zone.intersects(&sizes);
             if let Some(seen) = zones.get_mut(zone) {
                 *seen |= any;
             }
@@ -248,17 +248,17 @@ impl<'a> Selection<'a> {
     fn for_each_offered(&self, supply: &RegionOfferings, mut each: impl FnMut(&SizeSet)) {
         let [spot_price, _] = &supply.priced;
         let [_, _, on_demand] = self.capacity;
-        for (_, capacity_type, sold) in self.allowed(supply) {
+        for (_, capacity_type, sizes_in_zone) in self.allowed(supply) {
             // Possible reservations are not counted beside on-demand.
             if capacity_type == CapacityType::Reserved && on_demand {
                 continue;
             }
             if self.priced && capacity_type == CapacityType::Spot {
-                let mut sold = sold.clone();
-                sold.retain_all(spot_price);
-                each(&sold);
+                let mut sizes_in_zone = sizes_in_zone.clone();
+                sizes_in_zone.retain_all(spot_price);
+                each(&sizes_in_zone);
             } else {
-                each(sold);
+                each(sizes_in_zone);
             }
         }
     }

@@ -275,12 +275,12 @@ fn terminate(claim: &Claim) -> TerminateScript {
     TerminateScript::new(command, DeletionRules::all())
 }
 
-/// Resources that are there until they are deleted.
-fn azure<'a>(mut there: Vec<Arc<CloudResource>>) -> impl FnMut(&Effect) -> Result<Reply, EffectError> + 'a {
+/// Resources that exist until they are deleted.
+fn azure<'a>(mut existing: Vec<Arc<CloudResource>>) -> impl FnMut(&Effect) -> Result<Reply, EffectError> + 'a {
     move |effect| match effect {
-        Effect::Cloud(CloudRequest::Get(id)) => Ok(Reply::Resource(there.iter().find(|r| r.id == *id).cloned())),
+        Effect::Cloud(CloudRequest::Get(id)) => Ok(Reply::Resource(existing.iter().find(|r| r.id == *id).cloned())),
         Effect::Cloud(CloudRequest::Delete(id, _)) => {
-            there.retain(|r| r.id != *id);
+            existing.retain(|r| r.id != *id);
             Ok(Reply::Done)
         }
         other => fine(other),

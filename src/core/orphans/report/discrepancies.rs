@@ -36,11 +36,11 @@ pub fn find_discrepancies(inventory: &Inventory, snapshot: Option<&Snapshot>, se
     if inventory.failure().is_some() {
         return Vec::new();
     }
-    let there = InventoryIndex::of(inventory, snapshot, settings);
-    let claims = items(&inventory.claims).iter().filter_map(|c| Some((c.name.as_str(), there.claim_discrepancy(c)?)));
+    let index = InventoryIndex::of(inventory, snapshot, settings);
+    let claims = items(&inventory.claims).iter().filter_map(|c| Some((c.name.as_str(), index.claim_discrepancy(c)?)));
     let machines =
-        items(&inventory.related).iter().filter_map(|m| Some((m.id.folded(), there.aks_machine_discrepancy(m)?)));
-    let nodes = items(&inventory.nodes).iter().filter_map(|n| Some((n.name.as_str(), there.node_discrepancy(n)?)));
+        items(&inventory.related).iter().filter_map(|m| Some((m.id.folded(), index.aks_machine_discrepancy(m)?)));
+    let nodes = items(&inventory.nodes).iter().filter_map(|n| Some((n.name.as_str(), index.node_discrepancy(n)?)));
     [sorted(claims), sorted(machines), sorted(nodes)].concat()
 }
 
@@ -111,13 +111,13 @@ impl<'a> InventoryIndex<'a> {
                     format!("delete it: `kubectl delete nodeclaim {}`; its pods are then rescheduled", claim.name);
                 Some(discrepancy(DiscrepancyKind::ClaimWithoutVm, object, Some(launched), evidence, remedy))
             }
-            Some(there) if claim.status.registered.is_none() && self.age(launched) >= REGISTRATION_TIMEOUT => {
+            Some(resource) if claim.status.registered.is_none() && self.age(launched) >= REGISTRATION_TIMEOUT => {
                 if self.nodes.find(vm.folded()).is_some() {
                     return None;
                 }
                 let evidence = vec![format!(
                     "launched at {launched}; VM {} is running and billed, but no Node has registered",
-                    there.id.name()
+                    resource.id.name()
                 )];
                 let remedy = format!(
                     "check the VM's boot diagnostics and the route from the subnet to the API server, then `kubectl \
@@ -162,8 +162,8 @@ impl<'a> InventoryIndex<'a> {
         }
         let unready = !node.ready && self.age(node.ready_since) >= LIST_LAG;
         let claim = self.claim_by_vm.find(vm.folded());
-        let there = self.vms.find(vm.folded()).is_some() || self.instances.find(vm.folded()).is_some();
-        if !there && unready && self.would_be_listed(vm) {
+        let vm_exists = self.vms.find(vm.folded()).is_some() || self.instances.find(vm.folded()).is_some();
+        if !vm_exists && unready && self.would_be_listed(vm) {
             let evidence = vec![
                 format!("its VM {} does not exist, and it has not been ready since {}", vm.name(), node.ready_since),
                 claim.map_or_else(
@@ -177,7 +177,7 @@ impl<'a> InventoryIndex<'a> {
         }
         let pool = node.label(labels::NODEPOOL)?;
         let named = node.name.as_str().strip_prefix("aks-").and_then(|name| self.claim_by_name.find(name));
-        if claim.is_some() || named.is_some() || !there || self.age(node.created_at) < LIST_LAG {
+        if claim.is_some() || named.is_some() || !vm_exists || self.age(node.created_at) < LIST_LAG {
             return None;
         }
         let evidence = vec![format!("it is labeled with NodePool {pool}, but no NodeClaim refers to VM {}", vm.name())];

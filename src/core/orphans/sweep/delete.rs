@@ -489,8 +489,8 @@ mod tests {
         let live = Arc::new(claim("gone", "another-uid"));
         let host = Arc::new(node("n", &group()));
         let pv = Arc::new(volume("pv-1", &data_disk("d"), crate::model::cluster::volume::ReclaimPolicy::Delete));
-        let there = [Reply::Claim(Some(live)), Reply::Node(Some(host)), Reply::Volume(Some(pv))];
-        for (n, reply) in there.into_iter().enumerate() {
+        let existing = [Reply::Claim(Some(live)), Reply::Node(Some(host)), Reply::Volume(Some(pv))];
+        for (n, reply) in existing.into_iter().enumerate() {
             let mut replies = absent();
             replies[n + 1] = Ok(reply);
             let (effects, report) = play(delete_of(leaked()), replies);
@@ -521,18 +521,18 @@ mod tests {
     fn play_refused(after: Vec<Result<Reply, EffectError>>) -> (Vec<String>, CommandReport, Option<DeletionRecord>) {
         let mut script = SweepDeleteScript::new(delete_of(leaked()), &settings());
         let mut replies = absent().into_iter().chain([Ok(Reply::Done)]).chain(after);
-        let (mut effects, mut noted, mut step) = (Vec::new(), None, script.step(None, start()));
+        let (mut effects, mut recorded, mut step) = (Vec::new(), None, script.step(None, start()));
         loop {
             step = match step {
                 Step::Perform(effect) => {
                     if let Effect::Cluster(ClusterWrite::WriteRecords(change)) = &*effect {
-                        noted = change.deletions.last().cloned();
+                        recorded = change.deletions.last().cloned();
                     }
                     effects.push(effect.name().to_owned());
                     script.step(Some(replies.next().unwrap_or(Ok(Reply::Done))), start())
                 }
                 Step::Wait(_) => script.step(None, start()),
-                Step::End(report) => return (effects, report, noted),
+                Step::End(report) => return (effects, report, recorded),
             };
         }
     }
@@ -551,12 +551,12 @@ mod tests {
             (Lockdown, true, true, true),
             (Unavailable, true, false, true),
         ] {
-            let (effects, report, noted) = play_refused(vec![Err(refused(code))]);
+            let (effects, report, recorded) = play_refused(vec![Err(refused(code))]);
             assert_eq!(effects.last().unwrap(), "record", "{code:?}");
             assert_eq!(report.error, failed.then(|| refused(code)));
-            let noted = noted.unwrap();
-            assert_eq!(noted.refused.is_some(), refused_for_sure, "{code:?}");
-            assert_eq!(noted.failures, u32::from(backs_off), "{code:?}");
+            let recorded = recorded.unwrap();
+            assert_eq!(recorded.refused.is_some(), refused_for_sure, "{code:?}");
+            assert_eq!(recorded.failures, u32::from(backs_off), "{code:?}");
         }
         let (_, report, _) = play_refused(vec![Err(refused(InUse))]);
         assert_eq!(report.abort_reason, Some(DeletionRefusal::SignOfLife), "Azure's own refusal is a sign of life");
@@ -565,11 +565,11 @@ mod tests {
     #[test]
     fn a_resource_deleted_before_its_delete_is_skipped_and_not_collected() {
         for answer in [Ok(Reply::Absent), Err(refused(CloudErrorCode::NotFound))] {
-            let (effects, report, noted) = play_refused(vec![answer]);
+            let (effects, report, recorded) = play_refused(vec![answer]);
             assert_eq!(effects[effects.len() - 2..], ["delete", "record"]);
             assert_eq!((report.error, report.abort_reason), (None, None));
             assert_eq!(report.attempt.map(|a| a.outcome), Some(AttemptOutcome::Skipped));
-            assert_eq!(noted.unwrap().refused.as_deref(), Some("not_found"), "it does not count for the cap");
+            assert_eq!(recorded.unwrap().refused.as_deref(), Some("not_found"), "it does not count for the cap");
         }
     }
 
@@ -581,24 +581,25 @@ mod tests {
             (refused(CloudErrorCode::Invalid), true),
             (EffectError::Blocked("the pause switch is set"), true),
         ] {
-            let (_, _, noted) = play_refused(vec![Err(error.clone())]);
-            assert_eq!(noted.unwrap().refused.is_some(), sure, "{error:?}");
+            let (_, _, recorded) = play_refused(vec![Err(error.clone())]);
+            assert_eq!(recorded.unwrap().refused.is_some(), sure, "{error:?}");
         }
     }
 
     #[test]
     fn a_failed_operation_is_verified_by_a_get() {
-        let begun = || Ok(Reply::Accepted(OperationId(Arc::from("op"))));
-        let there = |r| Ok(Reply::Resource(r));
-        let broke = || Err(refused(CloudErrorCode::Locked));
-        let (effects, report, noted) = play_refused(vec![begun(), broke(), there(Some(Arc::new(leaked())))]);
+        let accepted = || Ok(Reply::Accepted(OperationId(Arc::from("op"))));
+        let found = |r| Ok(Reply::Resource(r));
+        let failed_poll = || Err(refused(CloudErrorCode::Locked));
+        let (effects, report, recorded) =
+            play_refused(vec![accepted(), failed_poll(), found(Some(Arc::new(leaked())))]);
         assert_eq!(effects[effects.len() - 3..], ["poll", "get", "record"]);
         assert!(report.error.is_some());
-        assert_eq!(noted.unwrap().refused.as_deref(), Some("locked"));
-        let (_, report, noted) = play_refused(vec![begun(), broke(), there(None)]);
-        assert_eq!((report.error, noted.unwrap().refused), (None, None), "it is deleted nevertheless");
+        assert_eq!(recorded.unwrap().refused.as_deref(), Some("locked"));
+        let (_, report, recorded) = play_refused(vec![accepted(), failed_poll(), found(None)]);
+        assert_eq!((report.error, recorded.unwrap().refused), (None, None), "it is deleted nevertheless");
         let throttled = || Err(refused(CloudErrorCode::Throttled));
-        let (effects, report, _) = play_refused(vec![begun(), throttled(), throttled(), Ok(Reply::Done)]);
+        let (effects, report, _) = play_refused(vec![accepted(), throttled(), throttled(), Ok(Reply::Done)]);
         assert_eq!(effects.iter().filter(|word| *word == "poll").count(), 3);
         assert_eq!(report.attempt.map(|a| a.outcome), Some(AttemptOutcome::Done), "a failed poll is repeated");
     }

@@ -136,13 +136,13 @@ mod tests {
         let mut claimed = same();
         claimed.tags.insert(Arc::from("owner"), Arc::from("bob"));
         let left_alone = (vec!["get"], Some(AttemptOutcome::Skipped));
-        for (there, expected) in [
+        for (current, expected) in [
             (Some(same()), (vec!["get", "tag"], Some(AttemptOutcome::Done))),
             (Some(another), left_alone.clone()),
             (Some(claimed), left_alone.clone()),
             (None, left_alone),
         ] {
-            assert_eq!(effects_of(MarkScript::mark(&resource, start()), there.clone()), expected, "{there:?}");
+            assert_eq!(effects_of(MarkScript::mark(&resource, start()), current.clone()), expected, "{current:?}");
         }
     }
 

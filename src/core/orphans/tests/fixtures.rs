@@ -119,9 +119,12 @@ pub(crate) fn data_disk(name: &str) -> CloudResource {
 
 /// An orphaned VM of this cluster, with its NIC and OS disk.
 pub(crate) fn lone_vm(name: &str) -> [CloudResource; 3] {
-    let gone = || tags("gone", "uid-gone");
-    let (mut machine, mut card, mut boot) =
-        (vm(name, gone()), nic(&format!("{name}-nic"), gone()), os_disk(&format!("{name}-os"), gone()));
+    let of_deleted_claim = || tags("gone", "uid-gone");
+    let (mut machine, mut card, mut boot) = (
+        vm(name, of_deleted_claim()),
+        nic(&format!("{name}-nic"), of_deleted_claim()),
+        os_disk(&format!("{name}-os"), of_deleted_claim()),
+    );
     as_vm(&mut machine).nics = vec![card.id.clone()];
     as_vm(&mut machine).os_disk = Some(boot.id.clone());
     as_nic(&mut card).vm = Some(machine.id.clone());
@@ -268,7 +271,7 @@ pub(crate) struct SweepWorld {
     /// Records are not written.
     pub(crate) records_lost: bool,
     /// The actual resources in Azure, where a listing lags.
-    pub(crate) truly: Option<Vec<Arc<CloudResource>>>,
+    pub(crate) actual: Option<Vec<Arc<CloudResource>>>,
 }
 
 /// A world that collects every kind without approval.
@@ -321,7 +324,7 @@ impl SweepWorld {
             tagging: false,
             tried: Vec::new(),
             records_lost: false,
-            truly: None,
+            actual: None,
         };
         let system = group().resource("Microsoft.Compute/virtualMachineScaleSets", "system/virtualMachines/0");
         world.nodes().push(Arc::new(node("system-0", &system)));
@@ -432,8 +435,8 @@ impl SweepWorld {
             }
             let inventory = &mut self.inventory;
             reply = Some(Ok(match effect {
-                Effect::Cloud(CloudRequest::Get(id)) => Reply::Resource(match &self.truly {
-                    Some(truly) => truly.iter().find(|r| r.id == id).cloned(),
+                Effect::Cloud(CloudRequest::Get(id)) => Reply::Resource(match &self.actual {
+                    Some(actual) => actual.iter().find(|r| r.id == id).cloned(),
                     None => find(&inventory.resources, |r| r.id == id),
                 }),
                 Effect::Read(ClusterRead::Claim(name)) => Reply::Claim(find(&inventory.claims, |c| c.name == name)),
@@ -459,11 +462,11 @@ impl SweepWorld {
     fn tag(&mut self, mut script: MarkScript) {
         let Step::Perform(look) = script.step(None, self.now) else { return };
         let Effect::Cloud(CloudRequest::Get(id)) = *look else { panic!("no look before a mark: {look:?}") };
-        let there = match &self.truly {
-            Some(truly) => truly.iter().find(|r| r.id == id).cloned(),
+        let current = match &self.actual {
+            Some(actual) => actual.iter().find(|r| r.id == id).cloned(),
             None => find(&self.inventory.resources, |r| r.id == id),
         };
-        let effect = match script.step(Some(Ok(Reply::Resource(there))), self.now) {
+        let effect = match script.step(Some(Ok(Reply::Resource(current))), self.now) {
             Step::Perform(effect) => effect,
             Step::End(report) => return self.memory.record(&report),
             Step::Wait(_) => panic!("a mark does not wait"),

@@ -140,15 +140,15 @@ fn w06_a_claim_without_its_class_still_speaks_and_stops_nothing() {
 fn w07_a_listing_that_lags_proves_nothing() {
     let mut world = eager_world();
     world.add(gone_nic("attached-since"));
-    let mut truly = gone_nic("attached-since");
-    as_nic(&mut truly).vm = Some(group().resource(VM_TYPE, "new"));
-    world.truly = Some(vec![Arc::new(truly)]);
+    let mut actual = gone_nic("attached-since");
+    as_nic(&mut actual).vm = Some(group().resource(VM_TYPE, "new"));
+    world.actual = Some(vec![Arc::new(actual)]);
     world.run(MINUTES(30));
     assert_eq!((world.deleted_names(), world.aborted.as_slice()), (vec![], &[DeletionRefusal::SignOfLife][..]));
 
     let mut ghost = eager_world();
     ghost.add(gone_nic("ghost"));
-    ghost.truly = Some(Vec::new());
+    ghost.actual = Some(Vec::new());
     ghost.run(TWO_HOURS);
     assert_eq!(ghost.deleted_names(), [""; 0], "listed, but deleted long ago");
     assert_eq!(ghost.snapshot.records.deletions, [], "and the cap is not charged for it");

@@ -510,7 +510,7 @@ fn a_shorter_list_that_claims_to_be_whole_trips_the_breaker() {
 fn a_deleted_resource_that_is_still_listed_does_not_count() {
     let mut world = eager_world();
     world.add(gone_nic("ghost"));
-    world.truly = Some(Vec::new());
+    world.actual = Some(Vec::new());
     world.run(HOURS(30));
     assert_eq!((world.deleted_names().len(), world.tried.len()), (0, 0));
     assert_eq!(world.snapshot.records.deletions, []);

@@ -64,7 +64,7 @@ fn an_unknown_outcome_counts_for_a_day_whatever_a_listing_shows() {
     world.run(MINUTES(30));
     assert_eq!(world.tried, ["a-lost"]);
     // Azure deleted it and its answer was lost; it is still listed.
-    world.truly = Some(vec![Arc::new(gone_nic("b-leaked"))]);
+    world.actual = Some(vec![Arc::new(gone_nic("b-leaked"))]);
     world.add(gone_nic("b-leaked"));
     world.now += MINUTES(10);
     world.run(HOURS(22));
@@ -225,11 +225,11 @@ fn an_aborted_deletion_waits_behind_the_others_and_has_a_reason() {
     for name in ["a-changed", "b-leaked"] {
         world.add(gone_nic(name));
     }
-    let mut truly: Vec<_> = world.inventory.resources.as_ref().unwrap().clone();
-    truly.iter_mut().filter(|r| r.id.name() == "a-changed").for_each(|r| {
+    let mut actual: Vec<_> = world.inventory.resources.as_ref().unwrap().clone();
+    actual.iter_mut().filter(|r| r.id.name() == "a-changed").for_each(|r| {
         Arc::make_mut(r).tags.extend([tag("owner", "me")]);
     });
-    world.truly = Some(truly);
+    world.actual = Some(actual);
     world.run(MINUTES(30));
     world.pass();
     assert_eq!(world.refusals("a-changed"), [DeletionRefusal::Changed]);
@@ -302,10 +302,10 @@ fn a_vm_is_not_deleted_while_one_of_its_parts_must_not_be() {
 fn parts_of_a_vm_are_checked_right_before_the_delete_too() {
     for n in 1..=2 {
         let mut world = eager_world();
-        let mut truly = lone_vm("lone");
-        truly.iter().cloned().for_each(|resource| world.add(resource));
-        truly[n].tags.extend([tag("owner", "me")]);
-        world.truly = Some(truly.into_iter().map(Arc::new).collect());
+        let mut actual = lone_vm("lone");
+        actual.iter().cloned().for_each(|resource| world.add(resource));
+        actual[n].tags.extend([tag("owner", "me")]);
+        world.actual = Some(actual.into_iter().map(Arc::new).collect());
         world.run(MINUTES(30));
         assert_eq!(
             (world.deleted_names(), world.aborted.as_slice()),

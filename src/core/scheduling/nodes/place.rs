@@ -283,10 +283,10 @@ pub(crate) fn find_existing(
     let (needs, filter) = (constraints.pod_needs(class), constraints.classes.get(class).filter);
     let mut all_full = true;
     for index in *from..existing.len() {
-        let hopeless = zone.is_some() && existing.zone(index) != zone
+        let excluded = zone.is_some() && existing.zone(index) != zone
             || existing.pods_that_fit(index, needs) <= 0
             || !existing.matches_filter_cached(index, filter, &constraints.filters);
-        if !hopeless {
+        if !excluded {
             let open = constraints.topology.constrained_keys(class).all(|topology_key| match topology_key {
                 HOSTNAME_KEY => constraints.topology.allows(class, HOSTNAME_KEY, Some(index as Domain)),
                 ZONE_KEY => constraints.topology.allows(class, ZONE_KEY, existing.zone(index)),

@@ -68,7 +68,7 @@ impl<'a> ResultChecker<'a> {
         let unplaced = self.result.unschedulable.iter().flat_map(|u| u.pods.iter().map(|p| &p.key));
         let all: Vec<&ObjectKey> = placed.into_iter().chain(unplaced).collect();
         let once: BTreeSet<&ObjectKey> = all.iter().copied().collect();
-        assert_eq!(all.len(), once.len(), "a pod is there twice");
+        assert_eq!(all.len(), once.len(), "a pod is placed twice");
         assert_eq!(once, self.pods.keys().collect(), "a pod is lost");
         for (i, node) in self.result.new_nodes.iter().enumerate() {
             let listed: BTreeSet<&ObjectKey> = node.pods.iter().map(|p| &p.key).collect();
@@ -260,9 +260,9 @@ impl<'a> ResultChecker<'a> {
                     let zone = node.zone();
                     assert!(zone.is_some(), "{} is spread, and node {i} in no one zone", pod.key);
                     let counts = self.spread_counts(&pod.shape, spread);
-                    let here = zone.map_or(0, |z| counts[&z]);
+                    let count = zone.map_or(0, |z| counts[&z]);
                     let least = counts.values().min().copied().unwrap_or(0);
-                    assert!(here - least <= i64::from(spread.max_skew), "{}: {counts:?} {:?}", pod.key, pod.shape);
+                    assert!(count - least <= i64::from(spread.max_skew), "{}: {counts:?} {:?}", pod.key, pod.shape);
                 }
             }
         }
@@ -294,7 +294,7 @@ impl<'a> ResultChecker<'a> {
         }
     }
 
-    /// The pods that are or will be on a target, those that run there already last.
+    /// The pods that are or will be on a target, those that are running last.
     fn all_on(&self, target: &Target) -> Vec<&Arc<Pod>> {
         let mut all = self.placed_on(target);
         if let Target::Node(name) = target {
@@ -315,20 +315,20 @@ impl<'a> ResultChecker<'a> {
         nodes.chain(claims).chain(new).filter(same).collect()
     }
 
-    /// Pods near to which a placed pod must be are there, and those apart from which it must be are not, either way.
+    /// Placed pods satisfy their own affinity and anti-affinity, and the anti-affinity of others.
     fn pod_affinity_holds(&self) {
         for placement in &self.result.placements {
             let pod = &self.pods[&placement.pod];
             let means = |term: &PodTerm, p: &Pod| term.means(&p.shape.namespace, None, &p.shape.labels);
             let Some(affinity) = &pod.shape.affinity else { continue };
             for term in &affinity.near {
-                let there = self.domain(&placement.target, &term.topology_key);
-                let met = there.iter().flat_map(|t| self.all_on(t)).any(|p| means(term, p));
+                let domain = self.domain(&placement.target, &term.topology_key);
+                let met = domain.iter().flat_map(|t| self.all_on(t)).any(|p| means(term, p));
                 assert!(met, "{} is not near {term:?} on {:?}", pod.key, placement.target);
             }
             for term in &affinity.apart {
-                let there = self.domain(&placement.target, &term.topology_key);
-                let met = there.iter().flat_map(|t| self.all_on(t)).filter(|p| p.key != pod.key && means(term, p));
+                let domain = self.domain(&placement.target, &term.topology_key);
+                let met = domain.iter().flat_map(|t| self.all_on(t)).filter(|p| p.key != pod.key && means(term, p));
                 assert_eq!(met.count(), 0, "{} is not apart on {:?}", pod.key, placement.target);
             }
         }

@@ -82,10 +82,10 @@ fn anti_affinity_by_hostname_and_by_zone() {
 #[test]
 fn anti_affinity_of_running_pods_is_inverse() {
     let mut snapshot = cluster([small()]);
-    let here = node("here", 1, 8);
-    snapshot.put_node(here.clone());
+    let host = node("here", 1, 8);
+    snapshot.put_node(host.clone());
     let grumpy = Arc::new(with_pod_anti_affinity(shape("grumpy", 100, 1), labels::HOSTNAME, "a"));
-    snapshot.put_pod(running("grumpy", &grumpy, &here));
+    snapshot.put_pod(running("grumpy", &grumpy, &host));
     let outcome = solve(&snapshot, &pods("p", shape("a", 100, 1), 1));
     assert_eq!(outcome.new_nodes.len(), 1, "the node that is there is not for app a");
     let outcome = solve(&snapshot, &pods("p", shape("b", 100, 1), 1));
@@ -95,11 +95,11 @@ fn anti_affinity_of_running_pods_is_inverse() {
 #[test]
 fn namespaces_count_by_name_and_by_their_labels() {
     let mut snapshot = cluster([small()]);
-    let here = node("here", 1, 8);
-    snapshot.put_node(here.clone());
+    let host = node("here", 1, 8);
+    snapshot.put_node(host.clone());
     let other = Namespace::new("other").unwrap();
     let lodger = Arc::new(PodShape { namespace: other.clone(), ..shape("lodger", 100, 1) });
-    snapshot.put_pod(running("lodger", &lodger, &here));
+    snapshot.put_pod(running("lodger", &lodger, &host));
     let avoiding = |term: PodTerm| {
         let affinity = PodAffinity { near: Vec::new(), apart: vec![term] };
         pods("p", PodShape { affinity: Some(Box::new(affinity)), ..shape("a", 100, 1) }, 1)
@@ -170,11 +170,11 @@ fn a_host_port_is_used_once_per_node() {
     server.ports = vec![port(None)];
     assert_eq!(solve(&cluster([pool("general")]), &pods("p", server.clone(), 3)).new_nodes.len(), 3);
     let mut snapshot = cluster([pool("general")]);
-    let here = node("here", 1, 8);
-    snapshot.put_node(here.clone());
+    let host = node("here", 1, 8);
+    snapshot.put_node(host.clone());
     let mut other = shape("b", 100, 1);
     other.ports = vec![port(Some("10.0.0.1"))];
-    snapshot.put_pod(running("other", &Arc::new(other.clone()), &here));
+    snapshot.put_pod(running("other", &Arc::new(other.clone()), &host));
     assert_eq!(solve(&snapshot, &pods("p", server, 1)).new_nodes.len(), 1, "all addresses are one of them too");
     other.ports = vec![port(Some("10.0.0.2"))];
     assert_eq!(solve(&snapshot, &pods("p", other, 1)).new_nodes.len(), 0);

@@ -185,16 +185,16 @@ impl Case {
         };
         let anywhere: u32 = self.counts.iter().flatten().sum();
         let open = |zone: &usize| {
-            let Some(here) = self.counts[*zone] else { return false };
+            let Some(count) = self.counts[*zone] else { return false };
             mine(*zone)
                 && match self.constraint {
                     // The skew of a zone, with this pod if it counts itself, must not exceed maxSkew.
                     ConstraintCase::Even { skew, min_domains } => {
-                        here + u32::from(self.counts_self) <= skew + global_minimum(min_domains)
+                        count + u32::from(self.counts_self) <= skew + global_minimum(min_domains)
                     }
                     // The first of a group that is near to itself may go anywhere.
-                    ConstraintCase::Affinity => here > 0 || self.counts_self && anywhere == 0,
-                    ConstraintCase::AntiAffinity | ConstraintCase::InverseAntiAffinity => here == 0,
+                    ConstraintCase::Affinity => count > 0 || self.counts_self && anywhere == 0,
+                    ConstraintCase::AntiAffinity | ConstraintCase::InverseAntiAffinity => count == 0,
                     ConstraintCase::PreferredAntiAffinity => true,
                 }
         };

@@ -196,9 +196,9 @@ impl Source<'_> {
         };
         // The volume is being provisioned for this node, and kube-scheduler uses no other meanwhile.
         let host = node.label(labels::HOSTNAME).unwrap_or(node.name.as_str());
-        let mut here = Requirements::new();
-        here.add(labels::HOSTNAME, Requirement::any_of([host]));
-        Ok(vec![here])
+        let mut term = Requirements::new();
+        term.add(labels::HOSTNAME, Requirement::any_of([host]));
+        Ok(vec![term])
     }
 }
 
