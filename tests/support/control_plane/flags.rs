@@ -111,7 +111,13 @@ impl Layout {
         });
         let file = self.folder.join("kube-scheduler.json");
         std::fs::write(&file, configuration.to_string()).with_context(|| format!("writing {}", file.display()))?;
-        Ok(vec![format!("--config={}", file.display()), "--secure-port=0".to_owned()])
+        Ok(vec![
+            format!("--config={}", file.display()),
+            "--secure-port=0".to_owned(),
+            // Of pods that are alike and follow within 500 ms it would place the second by the scores of the first: where
+            // pods go would depend on how busy the machine is.
+            "--feature-gates=OpportunisticBatching=false".to_owned(),
+        ])
     }
 
     pub(crate) fn kwok(&self, stages: &Path) -> Vec<String> {
