@@ -1,8 +1,8 @@
 //! The ConfigMap `napkeeper-facts`, in which the controller publishes what it reads from Azure.
 //!
-//! A ConfigMap with the format's version, the region, and one JSON text per fact: `asOf`, the failure since if there is
-//! one, and the value. Whoever reads it takes what it understands: a fact that is missing or broken is unknown, and does
-//! not spoil the others. Amounts of money are nano-USD per hour.
+//! A ConfigMap with the format's version, the region, and one JSON text per fact: `asOf`, a later failure if any, and
+//! the value. A fact that is missing or broken is unknown and does not affect the others. Amounts of money are nano-USD
+//! per hour.
 
 use jiff::Timestamp;
 use napkeeper_core::catalog::live::{
@@ -22,7 +22,7 @@ pub const FACTS_CONFIG_MAP: &str = "napkeeper-facts";
 /// The format's version. Another one is not read.
 pub const FORMAT_VERSION: &str = "1";
 
-/// Why an object says nothing.
+/// A ConfigMap that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FactsError {
     /// It is of another format.
@@ -30,7 +30,7 @@ pub enum FactsError {
         "ConfigMap napkeeper-facts: unsupported version {0:?}, expected {FORMAT_VERSION:?}; is another version of napkeeper writing it?"
     )]
     Version(String),
-    /// It does not say of which region it is.
+    /// It does not name its region.
     #[error("ConfigMap napkeeper-facts: invalid region {0:?}")]
     Region(String),
 }
@@ -42,9 +42,9 @@ pub struct PublishedFacts {
     pub region: Region,
     /// The facts.
     pub facts: AzureFacts,
-    /// The facts that could not be asked for lately.
+    /// Facts whose last fetch failed.
     pub failing: BTreeMap<FactKind, FetchFailure>,
-    /// Facts that are there and cannot be understood, with the reason.
+    /// Facts that cannot be parsed, with the reason.
     pub unreadable: Vec<String>,
 }
 
@@ -63,11 +63,12 @@ struct DatedFact<T> {
 #[derive(Debug, Serialize, Deserialize)]
 struct FailedFetch {
     at: Timestamp,
-    why: Arc<str>,
+    #[serde(rename = "why")]
+    reason: Arc<str>,
     times: u32,
 }
 
-/// A size. What is false, zero or empty is left out.
+/// A size. False, zero and empty values are omitted.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Size {
@@ -105,7 +106,7 @@ struct Subnet {
     id: ArmId,
     used: u64,
     usable: u64,
-    /// Nodes are in it whose AKSNodeClass names none.
+    /// The default for nodes whose AKSNodeClass names none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     default: bool,
 }
@@ -215,21 +216,24 @@ impl PublishedFacts {
     }
 
     fn insert<T: Serialize>(&self, data: &mut BTreeMap<String, String>, kind: FactKind, fact: Option<(Timestamp, T)>) {
-        let failing =
-            self.failing.get(&kind).map(|f| FailedFetch { at: f.at, why: Arc::clone(&f.reason), times: f.consecutive });
+        let failing = self.failing.get(&kind).map(|f| FailedFetch {
+            at: f.at,
+            reason: Arc::clone(&f.reason),
+            times: f.consecutive,
+        });
         let (as_of, value) = fact.map_or((None, None), |(as_of, value)| (Some(as_of), Some(value)));
         let entry = DatedFact { as_of, failing, value };
         if entry.as_of.is_none() && entry.failing.is_none() {
             return;
         }
-        // Only maps with keys that are no text could fail, and there are none here.
+        // Only maps with non-string keys could fail, and there are none.
         if let Ok(text) = serde_json::to_string(&entry) {
             data.insert(kind.as_str().to_owned(), text);
         }
     }
 }
 
-/// An object as it is read, fact by fact.
+/// An object while it is read, fact by fact.
 struct Reading<'a> {
     data: &'a BTreeMap<String, String>,
     failing: BTreeMap<FactKind, FetchFailure>,
@@ -245,8 +249,8 @@ impl Reading<'_> {
                 None
             }
             Ok(DatedFact { as_of, failing, value }) => {
-                if let Some(FailedFetch { at, why, times }) = failing {
-                    self.failing.insert(kind, FetchFailure { at, reason: why, consecutive: times });
+                if let Some(FailedFetch { at, reason, times }) = failing {
+                    self.failing.insert(kind, FetchFailure { at, reason, consecutive: times });
                 }
                 Some(Fact { as_of: as_of?, value: meant(value?) })
             }
@@ -309,7 +313,7 @@ fn price_rows(list: &PriceList) -> PriceRows {
     list.iter().map(|(size, prices)| (size.clone(), (prices.on_demand, prices.spot))).collect()
 }
 
-/// Nothing costs nothing, whoever says so.
+/// Prices of zero are ignored.
 fn price_list(rows: PriceRows) -> PriceList {
     let known = |price: Option<HourlyPrice>| price.filter(|p| *p > HourlyPrice::ZERO);
     let prices = |(on_demand, spot)| SizePrices { on_demand: known(on_demand), spot: known(spot) };
@@ -343,7 +347,7 @@ mod tests {
     use super::*;
     use napkeeper_core::catalog::{Catalog, EphemeralDiskPlacement};
 
-    /// The most that the largest object of etcd leaves for one of ours, with room for its metadata.
+    /// Most bytes of the data: below the object limit of etcd, with space for metadata.
     const MOST_BYTES: usize = 900 << 10;
 
     fn time(text: &str) -> Timestamp {
@@ -392,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_facts_read_back() {
         let published = everything("westeurope");
         assert_eq!(PublishedFacts::read(&published.data()).unwrap(), published);
     }

@@ -178,7 +178,7 @@ mod tests {
     use crate::yaml;
 
     #[test]
-    fn a_file_is_read_and_a_wrong_field_has_its_place() {
+    fn a_file_is_read_and_an_invalid_field_has_its_position() {
         let read = |text: &str| super::read(&yaml::read(FILE_NAME, text).documents[0]);
         let good = "clusters:\n- name: prod\n  region: westeurope\n  networkMode: overlay\n  paths: [clusters/prod]\n";
         let cluster = &read(good).unwrap().clusters[0];

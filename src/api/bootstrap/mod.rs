@@ -1,8 +1,8 @@
 //! The custom data of a VM, with which its kubelet joins the cluster.
 //!
 //! AKS node images start the kubelet with `/etc/default/kubelet`: `KUBELET_NODE_LABELS` holds the labels, and
-//! `KUBELET_FLAGS` the rest (Azure/AgentBaker, `parts/linux/cloud-init`). [`custom_data`] and [`parse_custom_data`] are each other's
-//! reverse. [`custom_data_with_join`] adds what a node needs to join a real cluster, by the template in
+//! `KUBELET_FLAGS` the rest (Azure/AgentBaker, `parts/linux/cloud-init`). [`custom_data`] and [`parse_custom_data`] are
+//! each other's reverse. [`custom_data_with_join`] adds what a node needs to join a real cluster, by the template in
 //! `node.cloud-init.yaml`, which docs/bootstrap.md explains.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 const LABELS: &str = "KUBELET_NODE_LABELS=";
 const MAX_PODS: &str = "--max-pods=";
-/// Where AKS says of a node which cluster it is of, by the name of the node resource group (Azure/AgentBaker,
+/// The node label of AKS for the cluster, with the name of the node resource group (Azure/AgentBaker,
 /// `pkg/agent/baker.go`).
 const LABEL_CLUSTER: &str = "kubernetes.azure.com/cluster";
 /// Most characters of a label's value.
@@ -32,7 +32,7 @@ pub struct Join {
     cluster_label: Option<Arc<str>>,
 }
 
-/// What is wrong with a way to a cluster.
+/// Invalid join settings of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
     /// Not where an API server can be.
@@ -49,11 +49,11 @@ pub enum JoinError {
 }
 
 impl Join {
-    /// A way to a cluster: where its API server is, as its nodes reach it, its certificate authority in PEM, and the
-    /// address of its DNS service.
+    /// Join settings of a cluster: its API server, as nodes reach it, its certificate authority in PEM, and the address
+    /// of its DNS service.
     ///
     /// # Errors
-    /// [`JoinError`], before any of it gets into a VM.
+    /// [`JoinError`] if a value is invalid.
     pub fn new(api_server: &str, certificate_authority: &str, cluster_dns: &str) -> Result<Self, JoinError> {
         let host = api_server.strip_prefix("https://").unwrap_or_default();
         let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':' | '[' | ']');
@@ -73,7 +73,7 @@ impl Join {
         })
     }
 
-    /// The same way, into the cluster whose node resource group has this name. AKS's DaemonSets run only on nodes that
+    /// The same, for the cluster whose node resource group has this name. AKS's DaemonSets run only on nodes that
     /// are labelled with it; cloud-node-manager, which initialises nodes, is one of them.
     #[must_use]
     pub fn with_node_resource_group(mut self, group: &str) -> Self {
@@ -82,8 +82,8 @@ impl Join {
     }
 }
 
-/// A bootstrap token: with it one node asks for its certificate. Neither `Debug` nor anything else but the custom data
-/// and the Secret shows it.
+/// A bootstrap token, with which one node requests its certificate. Only the custom data and the Secret contain it;
+/// `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JoinToken {
     id: Arc<str>,
@@ -169,7 +169,7 @@ fn kubelet_settings(kubelet: &KubeletSpec) -> (String, String) {
     (labels.join(","), flags)
 }
 
-/// What custom data tells the kubelet; nothing where it says nothing.
+/// The kubelet settings in custom data; empty if there are none.
 #[must_use]
 pub fn parse_custom_data(custom_data: &str) -> KubeletSpec {
     let mut spec = KubeletSpec::default();
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn a_written_bootstrap_reads_back() {
         let label = |key: &str, value: &str| (Arc::from(key), Arc::from(value));
         let labels = Labels::from([label("kubernetes.io/arch", "amd64"), label("a/b", "")]);
         let spec = KubeletSpec { labels, max_pods: 110 };
@@ -202,7 +202,7 @@ mod tests {
     const CA: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
     #[test]
-    fn a_node_is_told_how_to_join() {
+    fn user_data_holds_the_join_settings() {
         let join = Join::new("https://prod.example:443", CA, "10.0.0.10").unwrap();
         let token = JoinToken::new("abc123", "0123456789abcdef").unwrap();
         let label = |key: &str, value: &str| (Arc::from(key), Arc::from(value));
@@ -216,7 +216,7 @@ mod tests {
         let ca = BASE64_STANDARD.encode(CA.trim());
         assert!(text.contains(&format!("content: {ca}\n")), "{text}");
         assert_eq!(format!("{token:?}"), "JoinToken(abc123.…)");
-        // As YAML it has what it says, in five files.
+        // It is valid YAML with five files.
         let read: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
         let files = read["write_files"].as_array().unwrap();
         assert_eq!(files.len(), 5);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_joined_is_refused() {
+    fn unusable_settings_are_rejected() {
         for server in ["http://a", "https://", "https://a/path", "https://a\n- evil", "a"] {
             assert_eq!(Join::new(server, CA, "10.0.0.10"), Err(JoinError::ApiServer(server.to_owned())));
         }

@@ -14,25 +14,25 @@ use napkeeper_core::provisioning::capacity_buffers::BufferPlacement;
 /// What a CapacityBuffer was resolved to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Resolved {
-    /// Room for these chunks; the name and generation of the PodTemplate, where it names one.
+    /// The buffer; the name and generation of its PodTemplate, if it names one.
     Ready(Buffer, Option<(String, Option<i64>)>),
-    /// Nothing yet: the reason of the condition, and what is wrong.
+    /// It cannot be resolved: reason and message of the condition.
     NotReady(&'static str, String),
 }
 
 impl Resolved {
-    /// Nothing, for any reason but that what it names is not there.
+    /// Not ready, for any reason but a missing object.
     #[must_use]
-    pub fn failed(why: impl Into<String>) -> Self {
-        Self::NotReady("ResolutionFailed", why.into())
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::NotReady("ResolutionFailed", message.into())
     }
 }
 
-/// Reads a CapacityBuffer whose template has been found; `replicas` are those of its workload, `at` is the path by which the
-/// template is named.
+/// Reads a CapacityBuffer whose template has been found; `replicas` are those of its workload, `template_path` is the
+/// field that names the template.
 ///
 /// # Errors
-/// [`Violations`]: all that is wrong with it.
+/// [`Violations`]: all of them.
 pub fn capacity_buffer(
     object: &CapacityBuffer,
     (template, template_path): (&PodTemplateSpec, &str),
@@ -52,15 +52,15 @@ pub fn capacity_buffer(
     let limits = spec.limits.iter().flatten();
     let limits = common::amounts(limits, &Path::from_dotted("spec.limits"), &mut found);
     let count = |number: Option<i32>| number.map(|number| u32::try_from(number).unwrap_or(0));
-    let asked = RequestedChunks { replicas: count(spec.replicas), percentage: count(spec.percentage), limits };
+    let requested = ChunksAsked { replicas: count(spec.replicas), percentage: count(spec.percentage), limits };
     let built = key.zip(uid).zip(shape).map(|((key, uid), template)| {
-        let chunks = asked.count(&template.shape.requests, count(replicas));
+        let chunks = requested.count(&template.shape.requests, count(replicas));
         Buffer::new(key, &uid, &template.shape, chunks)
     });
     found.finish(built)
 }
 
-/// The status of a CapacityBuffer: what it was resolved to, and where its chunks have their room, as far as that is known.
+/// The status of a CapacityBuffer: its resolution, and the placement of its chunks, if known.
 #[must_use]
 pub fn buffer_status(
     object: &CapacityBuffer,
@@ -83,7 +83,7 @@ pub fn buffer_status(
             let most = if chunks == MOST_CHUNKS as usize { ", the maximum of a buffer" } else { "" };
             ("True", "Resolved", format!("{chunks} chunks{most}"))
         }
-        Resolved::NotReady(reason, why) => ("False", *reason, why.clone()),
+        Resolved::NotReady(reason, message) => ("False", *reason, message.clone()),
     };
     let generation = object.metadata.generation;
     let provisioning = provisioning_condition(resolved, placement).map(|provisioning| ("Provisioning", provisioning));
@@ -98,7 +98,7 @@ pub fn buffer_status(
 /// A condition's status, reason and message.
 type ConditionText = (&'static str, &'static str, String);
 
-/// Where the chunks have their room; `None` while no pass has looked at them.
+/// The placement of the chunks; `None` until a pass has placed them.
 fn provisioning_condition(resolved: &Resolved, placement: Option<&BufferPlacement>) -> Option<ConditionText> {
     let chunks = match resolved {
         Resolved::NotReady(..) => {
@@ -109,17 +109,17 @@ fn provisioning_condition(resolved: &Resolved, placement: Option<&BufferPlacemen
         }
         Resolved::Ready(buffer, _) => buffer.pods.len(),
     };
-    let BufferPlacement { on_existing_nodes: there, on_new_nodes: coming, unplaced: nowhere, reason: why } = placement?;
-    if there + coming + nowhere != chunks {
+    let BufferPlacement { on_existing_nodes: existing, on_new_nodes: launching, unplaced, reason } = placement?;
+    if existing + launching + unplaced != chunks {
         return None;
     }
-    if *there == chunks {
+    if *existing == chunks {
         return Some(("True", "FitsExistingCapacity", format!("all {chunks} chunks fit on existing nodes")));
     }
-    let mut message = format!("of {chunks} chunks: {there} on existing nodes, {coming} on launching nodes");
-    if *nowhere > 0 {
-        let why = why.as_deref().unwrap_or_default();
-        message.push_str(&format!(", {nowhere} cannot be scheduled: {why}"));
+    let mut message = format!("of {chunks} chunks: {existing} on existing nodes, {launching} on launching nodes");
+    if *unplaced > 0 {
+        let reason = reason.as_deref().unwrap_or_default();
+        message.push_str(&format!(", {unplaced} cannot be scheduled: {reason}"));
     }
     Some(("False", "RequiresNewCapacity", message))
 }

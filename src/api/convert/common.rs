@@ -196,7 +196,7 @@ pub(crate) fn resources<'a, T: ToString + 'a>(
 /// Longest message of a condition that the API server takes.
 pub(crate) const MAX_MESSAGE: usize = 32_768;
 
-/// What a condition says now.
+/// The current state of a condition.
 pub(crate) struct ConditionState<'a> {
     /// Its `type`.
     pub(crate) name: &'a str,

@@ -63,7 +63,7 @@ fn a_pool_gets_the_defaults_of_the_api_server() {
 }
 
 #[test]
-fn all_that_is_wrong_with_a_pool_is_said_at_once() {
+fn all_violations_of_a_pool_are_reported_at_once() {
     let bad = POOL.replace("In, values: [amd64], minValues: 1", "In").replace("cpu: 10", "cpu: lots");
     let bad = bad.replace("kind: AKSNodeClass", "kind: Other")
         + "  disruption: {consolidateAfter: 1d, budgets: [{nodes: '1', schedule: '@daily'}]}\n";
@@ -92,7 +92,7 @@ fn a_node_class_gets_its_defaults_even_without_a_spec() {
 }
 
 #[test]
-fn a_pod_asks_for_what_its_greediest_moment_needs() {
+fn pod_requests_are_the_maximum_over_its_phases() {
     let text = "
 apiVersion: v1
 kind: Pod
@@ -190,7 +190,7 @@ fn a_zone_redundant_disk_is_in_all_its_zones() {
 }
 
 #[test]
-fn a_sweep_reports_unless_told_otherwise_and_never_goes_below_the_floor() {
+fn a_sweep_reports_by_default_and_never_goes_below_the_floor() {
     let sweep = |spec: &str| {
         read(&format!(
             "{{apiVersion: napkeeper.io/v1alpha1, kind: OrphanSweep, metadata: {{name: a}}, spec: {{{spec}}}}}"

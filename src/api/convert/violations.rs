@@ -29,7 +29,7 @@ impl Violations {
         self.0.push(Violation { path: path.clone(), message: message.to_string() });
     }
 
-    /// The value, or a note of why there is none.
+    /// The value; an error is noted as a violation.
     pub(super) fn take<T, E: fmt::Display>(&mut self, path: &Path, result: Result<T, E>) -> Option<T> {
         result.map_err(|e| self.add(path, e)).ok()
     }

@@ -1,15 +1,15 @@
 //! CEL rules of the CRDs of Karpenter.
 //!
-//! The rules are those of `karpenter-core` v1.14 and of the Azure provider of August 2026, in our own words: the same
-//! objects pass, and a refusal names the same field. One table says where each rule stands; `apply` writes it into a
-//! schema as `x-kubernetes-validations`. Rules of our own kinds stand beside their fields in `sweep.rs` and `record.rs`.
+//! The rules are those of `karpenter-core` v1.14 and of the Azure provider of August 2026, with other messages: the
+//! same objects pass, and a rejection names the same field. One table has the path of each rule; `insert_rules` adds it
+//! to a schema as `x-kubernetes-validations`. Rules of napkeeper's kinds are beside their fields in `types`.
 
 use serde_json::{Value, json};
 
-/// A rule, and what the API server says when it does not hold: what is wrong, and what to write instead.
+/// A rule, and its message: the problem, and what to write instead.
 pub(crate) type Rule = (String, String);
 
-/// Keys of `karpenter.azure.com` that a NodePool or NodeClaim may ask for.
+/// Keys of `karpenter.azure.com` that a NodePool or NodeClaim may require.
 pub const KARPENTER_AZURE_KEYS: [&str; 15] = [
     "aksnodeclass",
     "sku-name",
@@ -28,7 +28,7 @@ pub const KARPENTER_AZURE_KEYS: [&str; 15] = [
     "placement-scope",
 ];
 
-/// Keys of `kubernetes.azure.com` that a NodePool or NodeClaim may ask for.
+/// Keys of `kubernetes.azure.com` that a NodePool or NodeClaim may require.
 pub const KUBERNETES_AZURE_KEYS: [&str; 12] = [
     "mode",
     "scalesetpriority",
@@ -50,7 +50,7 @@ pub const LEGACY_AKS_LABELS: [&str; 4] = ["agentpool", "storageprofile", "storag
 /// The keys of `karpenter.sh` that the test of that domain lets pass. The second has a rule of its own in a NodePool.
 pub(crate) const KARPENTER_KEYS: [&str; 2] = ["capacity-type", "nodepool"];
 
-/// Where rules stand in the schema of a kind: property names joined by `.`, `[]` for the items of a list.
+/// The rules of a kind by schema path: property names joined by `.`, `[]` for the items of a list.
 fn rules_by_path(kind: &str) -> Vec<(&'static str, Vec<Rule>)> {
     match kind {
         "NodePool" => node_pool(),
@@ -165,7 +165,7 @@ fn own_label(condition: &str) -> Rule {
     rule(condition, "Karpenter sets karpenter.sh/nodepool itself, to the name of the pool: remove it")
 }
 
-/// What holds for the key of a label, `KEY` in a condition, wherever one is asked for. `wrap` makes a rule of a condition.
+/// The rules for label keys, `KEY` in a condition, wherever one is required. `wrap` makes a rule of a condition.
 fn keys(wrap: impl Fn(&str) -> String) -> Vec<Rule> {
     let mut rules: Vec<Rule> = [
         ("karpenter.sh", KARPENTER_KEYS.as_slice()),
@@ -211,7 +211,7 @@ pub(crate) fn requirements() -> Vec<Rule> {
             "self.all(entry, entry.operator != 'In' || (has(entry.values) && size(entry.values) > 0))",
             "operator In needs at least one entry in values: add one, or use Exists for any value",
         ),
-        // What is no number at all makes int() fail, which refuses too; to look first would cost more than may be.
+        // int() fails for other strings, which rejects them too; checking first would exceed the cost limit.
         rule(
             "self.all(entry, !(entry.operator in ['Gt', 'Gte', 'Lt', 'Lte']) || (has(entry.values) \
              && size(entry.values) == 1 && int(entry.values[0]) >= 0))",

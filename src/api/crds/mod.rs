@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// A CustomResourceDefinition and the name of its file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Crd {
-    /// `<folder>/<group>_<plural>.yaml`; the folder is by whose kind it is.
+    /// `<folder>/<group>_<plural>.yaml`; the folder is the project of the kind.
     pub file: String,
     /// The object.
     pub definition: Value,
@@ -23,7 +23,7 @@ pub struct Crd {
 /// All CustomResourceDefinitions.
 ///
 /// # Errors
-/// When a generated definition cannot be written as JSON, or lacks a field that a rule is about, which a test rules out.
+/// When a generated definition cannot be written as JSON, or lacks the field of a rule, which a test rules out.
 pub fn all() -> Result<Vec<Crd>, serde_json::Error> {
     [
         NodePool::crd(),
@@ -39,11 +39,11 @@ pub fn all() -> Result<Vec<Crd>, serde_json::Error> {
     .collect()
 }
 
-/// What the derive does not do: absent is the only way to say nothing (upstream's fields are not nullable), all of
-/// our kinds are cluster-scoped, and AKSNodeClass is served in its older version too.
+/// Adds what the derive lacks: fields are not nullable (as upstream's), napkeeper's kinds are cluster-scoped, and
+/// AKSNodeClass is served in its older version too.
 fn finish(mut definition: Value) -> Result<Crd, serde_json::Error> {
     definition["spec"]["scope"] = json!("Cluster");
-    // Whoever finds a definition without it knows that somebody else installed it.
+    // A definition without it was not installed by napkeeper.
     definition["metadata"]["labels"] = json!({ "app.kubernetes.io/part-of": "napkeeper" });
     // Pruned by mistake, a definition takes all its objects with it, and every node with those.
     definition["metadata"]["annotations"] = json!({
@@ -55,7 +55,7 @@ fn finish(mut definition: Value) -> Result<Crd, serde_json::Error> {
     let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     cel_rules::insert_rules(&kind, schema).map_err(serde::ser::Error::custom)?;
     if kind == "AKSNodeClass" || kind == "OrphanSweep" {
-        // Every field of theirs has a default or may be absent, and so may the spec.
+        // Every field is optional or has a default, so the spec is optional.
         drop(schema.as_object_mut().and_then(|s| s.shift_remove("required")));
         for field in ["spec", "status"] {
             drop(schema["properties"][field].as_object_mut().and_then(|of| of.shift_remove("default")));
@@ -129,7 +129,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn the_committed_files_are_those_of_the_types() {
+    fn the_committed_files_match_the_types() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/crds");
         let crds = all().unwrap();
         for crd in &crds {
@@ -140,10 +140,10 @@ mod tests {
                 crd.file
             );
         }
-        // kustomize reads no folder, only a list of files: none may be forgotten, and none may stay without its type.
+        // kustomize reads a list of files, not a folder: it must be complete.
         for part in ["karpenter", "napkeeper"] {
-            let here = crds.iter().filter_map(|crd| crd.file.strip_prefix(part)?.strip_prefix('/'));
-            let mut expected: Vec<_> = here.map(ToOwned::to_owned).collect();
+            let in_folder = crds.iter().filter_map(|crd| crd.file.strip_prefix(part)?.strip_prefix('/'));
+            let mut expected: Vec<_> = in_folder.map(ToOwned::to_owned).collect();
             expected.sort();
             let list = std::fs::read_to_string(folder.join(part).join("kustomization.yaml")).unwrap();
             let listed: Vec<_> = list.lines().filter_map(|line| line.strip_prefix("  - ")).collect();

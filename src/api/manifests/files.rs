@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// The path that stands for the standard input.
+/// The path of the standard input.
 pub const STDIN: &str = "-";
 /// Folders that hold no manifests of the repository's own.
 const SKIPPED_DIRS: [&str; 2] = ["target", "node_modules"];
@@ -28,18 +28,18 @@ pub struct Source {
 }
 
 impl Source {
-    /// What it says, all of it. Read when it is first asked for, and kept.
+    /// The parsed content. Parsed on first use, and kept.
     pub fn parsed(&self) -> &Reading {
         self.parsed.get_or_init(|| yaml::read(&self.file, &self.text))
     }
 
-    /// The parts that can be read by themselves, with [`Source::parse_chunk`].
+    /// The parts that can be parsed independently, with [`Source::parse_chunk`].
     #[must_use]
     pub fn chunks(&self) -> Vec<Chunk> {
         yaml::chunks(&self.text)
     }
 
-    /// What a part of it says. Nothing is kept.
+    /// Parses a part of it. Nothing is kept.
     #[must_use]
     pub fn parse_chunk(&self, chunk: Chunk) -> Reading {
         yaml::read_chunk(&self.file, &self.text, chunk)
@@ -64,7 +64,7 @@ pub struct Loaded {
 }
 
 /// Reads files and folders: in folders every `.yaml`, `.yml` and `.json` file, by name, without hidden folders,
-/// `target` and `node_modules`. `-` is the standard input. A file that several paths lead to is read once.
+/// `target` and `node_modules`. `-` is the standard input. A file with several paths is read once.
 #[must_use]
 pub fn load(paths: &[PathBuf]) -> Loaded {
     let mut walk = Walk::default();
@@ -87,7 +87,7 @@ pub fn load_text(file: &str, text: String) -> Source {
 #[derive(Default)]
 struct Walk {
     loaded: Loaded,
-    /// Files and folders by their real path: symbolic links may lead back.
+    /// Files and folders by their real path: symbolic links may be cyclic.
     visited: BTreeSet<PathBuf>,
 }
 
@@ -134,7 +134,7 @@ impl Walk {
             Ok(mut names) => {
                 names.sort();
                 for name in names {
-                    // A link to nowhere is nobody's manifest.
+                    // Dangling links are skipped.
                     let child = if path == Path::new(".") { PathBuf::from(name) } else { path.join(name) };
                     if child.exists() {
                         self.visit(&child, depth + 1, false);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_read_in_order_and_what_is_not_ours_is_skipped() {
+    fn folders_are_read_in_order_and_other_files_are_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         for file in
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_text_is_said_to_be_so() {
+    fn a_binary_file_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a.yaml"), [b'a', 0xff]).unwrap();
         let loaded = load(&[dir.path().to_owned()]);

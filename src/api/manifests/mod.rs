@@ -1,7 +1,7 @@
 //! Objects in files and folders.
 //!
-//! [`load`] reads documents, [`objects`] turns them into the domain's types, [`read`] does both. Nothing here checks
-//! schemas: that is the verdict's business. What cannot be read or converted is a [`Problem`] with its place.
+//! [`load`] reads documents, [`objects`] turns them into the domain's types, [`read`] does both. Schemas are checked by
+//! the verdict crate. Errors are [`Problem`]s with a position.
 
 mod files;
 mod object;
@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What is wrong with a manifest, or with the way to it.
+/// A problem of a manifest, or of reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The file.

@@ -1,7 +1,7 @@
 //! Types that several kinds have in common.
 //!
-//! The macro `wire!` declares an object of the API. `name: Type` is a required field, `name?: Type` one that may be absent.
-//! Every object keeps the fields that it does not know in `extra`, so they survive a round trip; the generated
+//! The macro `wire!` declares an object of the API. `name: Type` is a required field, `name?: Type` one that may be
+//! absent. Every object keeps the fields that it does not know in `extra`, so they survive a round trip; the generated
 //! schemas do not show it.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_takes_without_a_spec_is_read_without_one() {
+    fn objects_without_a_spec_are_read_if_the_api_server_accepts_them() {
         let class =
             json!({ "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "a" } });
         assert_eq!(round_trip::<AKSNodeClass>(&class)["spec"], json!({}));

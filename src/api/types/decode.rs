@@ -254,7 +254,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_and_messages_are_those_of_serde_json(
+        fn values_and_messages_match_serde_json(
             action in action(),
             at in prop::sample::select(vec![
                 "", "/name", "/count", "/rate", "/list", "/list/0", "/list/0/1", "/map", "/map/a", "/action",
@@ -267,8 +267,8 @@ mod tests {
                 "name": "n", "count": 1, "rate": 1, "list": [[1, true]], "map": { "a": -1 }, "action": action,
                 "any": { "x": [1, "y"] }, "unit": null,
             });
-            if let Some(place) = value.pointer_mut(at) {
-                *place = other;
+            if let Some(field) = value.pointer_mut(at) {
+                *field = other;
             }
             if unknown && let Some(fields) = value.as_object_mut() {
                 fields.insert("more".to_owned(), json!(1));

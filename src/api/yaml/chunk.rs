@@ -1,11 +1,11 @@
 //! The documents of a text.
 //!
-//! As kubectl does it, a text is cut at every line that begins with `---`, before any of it is read: one document's
-//! mistake is not its neighbour's, and each can be read by itself, on any thread.
+//! As in kubectl, a text is split at every line that begins with `---` before parsing: an error affects only its
+//! document, and documents can be parsed in parallel.
 
 use std::ops::Range;
 
-/// A part of a text that is read by itself: one document, or several that `...` parts.
+/// A part of a text that is parsed independently: one document, or several separated by `...`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chunk {
     /// Its bytes in the text.
@@ -21,7 +21,7 @@ impl Chunk {
         text.get(self.bytes.clone()).unwrap_or_default()
     }
 
-    /// How many lines of that text stand before it.
+    /// How many lines of the text precede it.
     #[must_use]
     pub fn lines_before(&self) -> usize {
         self.lines

@@ -1,7 +1,7 @@
 //! The comments of a file.
 //!
-//! Comments are found by the parser, so a `#` in a quoted text or in a block of text is none. Reading a file drops its
-//! comments: this is a second look, for whoever needs it.
+//! Comments are found by the parser, so a `#` in a quoted or block scalar does not count. Parsing a file drops its
+//! comments, so this is a second pass.
 
 use super::Position;
 use super::parser::position;
@@ -10,15 +10,15 @@ use granit_parser::{Event, Parser, options};
 /// A comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comment {
-    /// Where its `#` stands.
+    /// The position of its `#`.
     pub position: Position,
-    /// What it says, without the `#` and the spaces around.
+    /// The text, without the `#` and surrounding spaces.
     pub text: String,
-    /// Nothing but space stands before it on its line.
+    /// Only spaces precede it on its line.
     pub on_own_line: bool,
 }
 
-/// All comments of a text, in order. What follows a syntax error, up to the next document, is not looked at.
+/// All comments of a text, in order. Comments after a syntax error, up to the next document, are missing.
 #[must_use]
 pub fn comments(text: &str) -> Vec<Comment> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -28,7 +28,7 @@ pub fn comments(text: &str) -> Vec<Comment> {
     let mut found: Vec<(Position, String)> = Vec::new();
     while let Some(event) = parser.next_event() {
         match event {
-            Ok((Event::Comment(said, _), span)) => found.push((position(&span.start), said.trim().to_owned())),
+            Ok((Event::Comment(text, _), span)) => found.push((position(&span.start), text.trim().to_owned())),
             Ok(_) => {}
             Err(_) => {
                 if !matches!(parser.proceed_next_document(), Ok(true)) {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_have_their_place_and_text_is_no_comment() {
+    fn comments_have_positions_and_scalars_are_not_comments() {
         let text = "# one\na: '# no' # two\nb: |\n  # no\nc: \"#\n  # no\"\nd: x#no\n  # three\ne: é # four\n";
         assert_eq!(shown(text), ["1:1 one (alone)", "2:11 two", "8:3 three (alone)", "9:6 four"]);
     }

@@ -3,8 +3,8 @@
 //! Plain scalars are resolved as kubectl does (YAML 1.1). Duplicate keys are reported, though kubectl would let the
 //! last one win in silence. Aliases and merge keys work, up to [`MAX_NODES`] values in a document.
 //!
-//! Where values stand is found out only when somebody asks: most documents have nothing wrong with them, and the places
-//! take longer to note, and more memory, than the document itself.
+//! Positions of values are computed on demand: most documents have no problems, and positions take more time and memory
+//! than the document itself.
 
 mod chunk;
 mod comments;
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// A place in a file, both counted from 1.
+/// A position in a file, both counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Line.
@@ -63,7 +63,7 @@ pub struct Problem {
 pub struct Document {
     /// Name of the file.
     pub file: Arc<str>,
-    /// What the document says, with the last of duplicate keys.
+    /// The value of the document, with the last of duplicate keys.
     pub value: Value,
     source: Option<Origin>,
     locations: OnceLock<BTreeMap<Path, ValuePosition>>,
@@ -84,7 +84,7 @@ impl PartialEq for Document {
     }
 }
 
-/// Where a value and its key stand.
+/// The positions of a value and its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ValuePosition {
     key: Position,
@@ -92,49 +92,49 @@ struct ValuePosition {
 }
 
 impl Document {
-    /// An object that comes from no file, under a name to show: all of it stands at line 1, column 1.
+    /// An object without a file, under a display name: all of it is at line 1, column 1.
     #[must_use]
     pub fn without_text(name: &str, value: Value) -> Self {
         Self { file: Arc::from(name), value, source: None, locations: OnceLock::new() }
     }
 
-    /// Where the value at a path stands; where it is absent, the nearest object around it.
+    /// The position of the value at a path; if it is absent, of the nearest object around it.
     #[must_use]
     pub fn position(&self, path: &Path) -> Position {
         self.location(path).value
     }
 
-    /// Where the key of a path stands; for an item of a list, the item.
+    /// The position of the key of a path; for an item of a list, of the item.
     #[must_use]
     pub fn key_position(&self, path: &Path) -> Position {
         self.location(path).key
     }
 
-    /// Reads the text again, for the places alone.
+    /// Parses the text again, for the positions.
     fn locations(&self) -> &BTreeMap<Path, ValuePosition> {
         self.locations.get_or_init(|| {
-            let mut places = BTreeMap::new();
+            let mut locations = BTreeMap::new();
             if let Some(Origin { text, chunk, document_index: nth }) = &self.source {
                 let root = parser::parse(text, chunk).0.into_iter().nth(*nth);
                 if let Some(root) = root {
-                    record_locations(&root, root.at, &Path::root(), &mut places);
+                    record_locations(&root, root.at, &Path::root(), &mut locations);
                 }
             }
-            places
+            locations
         })
     }
 
     fn location(&self, path: &Path) -> ValuePosition {
-        let places = self.locations();
+        let locations = self.locations();
         let mut segments = path.segments();
         loop {
-            let here = Path::root().join(segments);
-            if let Some(place) = places.get(&here) {
+            let prefix = Path::root().join(segments);
+            if let Some(found) = locations.get(&prefix) {
                 return if segments.len() == path.segments().len() {
-                    *place
+                    *found
                 } else {
-                    // The value is absent: the name of what lacks it says more than its first line.
-                    ValuePosition { value: place.key, ..*place }
+                    // The value is absent: point at the key of its parent, not at the parent's first line.
+                    ValuePosition { value: found.key, ..*found }
                 };
             }
             let Some((_, rest)) = segments.split_last() else {
@@ -146,12 +146,12 @@ impl Document {
     }
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reading {
     /// Its documents; empty ones are left out, and those with a syntax error.
     pub documents: Vec<Document>,
-    /// What is wrong with the file.
+    /// The problems of the file.
     pub problems: Vec<Problem>,
 }
 
@@ -168,7 +168,7 @@ pub fn read(file: &str, text: &str) -> Reading {
     all
 }
 
-/// Reads a part of a text, which [`chunks`] has cut out of it.
+/// Parses a part of a text, from [`chunks`].
 #[must_use]
 pub fn read_chunk(file: &Arc<str>, text: &Arc<str>, chunk: Chunk) -> Reading {
     let (roots, problems) = parser::parse(text, &chunk);
@@ -195,20 +195,20 @@ fn value(node: PositionedValue) -> Value {
     }
 }
 
-/// Notes where a value, its key and all in it stand.
-fn record_locations(node: &PositionedValue, key: Position, path: &Path, places: &mut BTreeMap<Path, ValuePosition>) {
+/// Records the positions of a value, its key and its descendants.
+fn record_locations(node: &PositionedValue, key: Position, path: &Path, locations: &mut BTreeMap<Path, ValuePosition>) {
     let value = if matches!(node.kind, ValueKind::Scalar(Value::Null)) { key } else { node.at };
-    places.insert(path.clone(), ValuePosition { key, value });
+    locations.insert(path.clone(), ValuePosition { key, value });
     match &node.kind {
         ValueKind::Scalar(_) => {}
         ValueKind::List(items) => {
             let items = items.iter().enumerate();
-            items.for_each(|(i, item)| record_locations(item, item.at, &path.index(i), places));
+            items.for_each(|(i, item)| record_locations(item, item.at, &path.index(i), locations));
         }
         ValueKind::Map(entries) => {
-            entries
-                .iter()
-                .for_each(|e| record_locations(&e.value, e.at, &path.with(Segment::Key(Arc::from(&*e.key))), places));
+            entries.iter().for_each(|e| {
+                record_locations(&e.value, e.at, &path.with(Segment::Key(Arc::from(&*e.key))), locations)
+            });
         }
     }
 }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_has_its_place() {
+    fn every_value_has_a_position() {
         let reading = read("t.yaml", "# x\na:\n  b: [1, {c: 2}]\n---\nd: |\n  text\n");
         let [first, second] = reading.documents.as_slice() else { panic!("{reading:?}") };
         let at = |d: &Document, p: &Path| d.position(p).to_string();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syntax_error_has_its_place_and_later_documents_are_read() {
+    fn a_syntax_error_has_a_position_and_later_documents_are_read() {
         let reading = read("t.yaml", "a: 1\n---\nb: [1\nc: 2\n---\nd: 4\n");
         let values: Vec<_> = reading.documents.iter().map(|d| d.value.clone()).collect();
         assert_eq!(values, [json!({"a": 1}), json!({"d": 4})]);
@@ -294,7 +294,7 @@ mod tests {
         }
 
         #[test]
-        fn reading_what_looks_like_yaml_never_panics(text in "[-a-c0-9:&*<>|{}\\[\\],!?'\"%#. \n\t]{0,120}") {
+        fn reading_yaml_like_text_never_panics(text in "[-a-c0-9:&*<>|{}\\[\\],!?'\"%#. \n\t]{0,120}") {
             let reading = read("t.yaml", &text);
             for document in &reading.documents {
                 prop_assert!(document.position(&Path::root()).line >= 1);

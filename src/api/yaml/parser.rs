@@ -5,12 +5,12 @@ use granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag, options}
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Most values in a document, each alias counted as all that it stands for.
+/// Most values in a document, each alias counted as its whole value.
 pub const MAX_NODES: usize = 500_000;
 /// Deepest nesting.
 pub const MAX_DEPTH: usize = 100;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Debug, Clone)]
 pub(super) struct PositionedValue {
     pub(super) at: Position,
@@ -31,7 +31,7 @@ pub(super) struct MapEntry {
     pub(super) key: String,
     pub(super) at: Position,
     pub(super) value: PositionedValue,
-    /// It came by a merge key, so an explicit key may stand beside it.
+    /// It is from a merge key, so an explicit key may override it.
     from_merge_key: bool,
 }
 
@@ -53,7 +53,7 @@ impl PositionedValue {
     }
 }
 
-/// All documents of a part of a text that are whole and not empty, and what is wrong with it.
+/// All complete, non-empty documents of a part of a text, and its problems.
 pub(super) fn parse(text: &str, chunk: &Chunk) -> (Vec<PositionedValue>, Vec<Problem>) {
     let text = text.get(chunk.bytes.clone()).unwrap_or_default();
     let mut builder = Builder {
@@ -125,7 +125,7 @@ impl<'t> Builder<'t> {
         }
     }
 
-    /// Goes to the next document after an error; false when there is none.
+    /// Skips to the next document after an error; false if there is none.
     fn skip_document(&mut self) -> bool {
         match self.parser.proceed_next_document() {
             Ok(more) => more,
@@ -230,7 +230,7 @@ impl<'t> Builder<'t> {
     }
 }
 
-/// Puts an entry, in place of one with the same key. Two explicit ones are a problem.
+/// Inserts an entry, replacing one with the same key. Two explicit ones are a problem.
 fn insert_entry(entries: &mut Vec<MapEntry>, index: &mut BTreeMap<String, usize>, entry: MapEntry) -> Option<Problem> {
     let Some(&i) = index.get(&entry.key) else {
         index.insert(entry.key.clone(), entries.len());

@@ -5,7 +5,7 @@
 
 use serde_json::{Number, Value};
 
-/// A scalar that no JSON value stands for.
+/// A scalar without an equivalent in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NotFinite;
 
@@ -101,7 +101,7 @@ mod tests {
 
     /// Measured with kubectl 1.36.
     #[test]
-    fn plain_scalars_mean_what_they_mean_to_kubectl() {
+    fn plain_scalars_match_kubectl() {
         for (text, value) in [
             ("y", json!(true)),
             ("Off", json!(false)),

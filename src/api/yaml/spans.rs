@@ -12,7 +12,7 @@ use std::ops::Range;
 /// A value and its bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpannedValue {
-    /// Its bytes, with its tag, without comments after it; for a null that is not written, the place after the colon.
+    /// Its bytes, with its tag, without comments after it; for an implicit null, the position after the colon.
     pub range: Range<usize>,
     /// An anchor names it, so aliases may repeat it.
     pub is_anchored: bool,
@@ -52,7 +52,7 @@ pub struct SpannedEntry {
     pub key_range: Range<usize>,
     /// The byte after the colon.
     pub colon_end: usize,
-    /// `<<`, whose value brings entries of its own.
+    /// `<<`, whose value is merged.
     pub is_merge_key: bool,
     /// The value.
     pub value: SpannedValue,
@@ -67,7 +67,7 @@ impl SpannedEntry {
 }
 
 impl SpannedValue {
-    /// What the value says; null for what an alias stands for.
+    /// The value; null for an alias.
     #[must_use]
     pub fn value(&self) -> Value {
         match &self.kind {
@@ -81,7 +81,7 @@ impl SpannedValue {
         }
     }
 
-    /// True when an anchor, an alias or a merge key stands in the value.
+    /// True if the value contains an anchor, an alias or a merge key.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.is_anchored
@@ -108,7 +108,7 @@ impl SpannedValue {
 /// One document with its comments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DocumentSpans {
-    /// The document; `None` when it says nothing.
+    /// The document; `None` if it is empty.
     pub root: Option<SpannedValue>,
     /// The text of each comment after its `#`, trimmed.
     pub comments: Vec<String>,
@@ -255,7 +255,7 @@ impl<'t> Builder<'t> {
             let mut value = self.node(&event, &span, depth + 1)?;
             let colon_end = self.after_colon(key.range.end);
             if matches!(&event, Event::Scalar(_, ScalarStyle::Literal | ScalarStyle::Folded, ..)) {
-                // The parser says where the lines begin; the sign before them belongs to them.
+                // The parser returns the start of the lines; the indicator before them belongs to the scalar.
                 let sign = self.text[colon_end..].find(['|', '>']).map_or(colon_end, |i| colon_end + i);
                 value.range = value.range.start.min(sign)..value.range.end.max(sign + 1);
             } else if value.range.is_empty() {

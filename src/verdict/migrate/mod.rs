@@ -1,7 +1,7 @@
 //! Rewrites manifests of older API versions in the current one.
 //!
-//! A plan decides on values alone which edits an object needs, and knows what it cannot decide. [`migrate`] makes
-//! the edits in the text and reads it again: unless it says what the plan intended, with all comments, it is refused.
+//! A plan decides which edits an object needs by its values, and notes what a person must decide. [`migrate`] edits the
+//! text and parses it again: unless the result is what the plan intended, with all comments, it is rejected.
 
 mod plan;
 mod pods;
@@ -44,9 +44,11 @@ pub struct AppliedEdit {
     /// The field, as it was.
     pub path: String,
     /// What was done.
-    pub what: String,
-    /// Which change of the API asks for it.
-    pub why: String,
+    #[serde(rename = "what")]
+    pub change: String,
+    /// The API change that requires it.
+    #[serde(rename = "why")]
+    pub reason: String,
 }
 
 /// Something to know or to decide.
@@ -64,10 +66,10 @@ pub struct Note {
     pub message: String,
 }
 
-/// Brings all objects of a text into the current shape. A text without such objects stays as it is.
+/// Brings all objects of a text into the current shape. A text without such objects is returned unchanged.
 ///
 /// # Errors
-/// A [`Problem`]: the text is no YAML, or is written in a way that cannot be edited. Nothing of it is changed then.
+/// A [`Problem`]: the text is not YAML, or is written in a way that cannot be edited. Nothing is changed then.
 pub fn migrate(text: &str) -> Result<Migration, Problem> {
     let mut result = Migration::default();
     if !text.contains(KEYWORD) {
@@ -181,19 +183,19 @@ fn edited(text: &str, document: &Document, plans: &[(Path, MigrationPlan)]) -> R
     Ok(new)
 }
 
-/// The text must say what was intended, and hold every comment that there was.
+/// The text must have the intended content and every comment of the old one.
 fn check(text: &str, document: &Document, plans: &[(Path, MigrationPlan)], comments: &[String]) -> Result<(), Problem> {
     let mut intended = document.value.clone();
     for (root, plan) in plans {
         if root.segments().is_empty() {
             intended = plan.value.clone();
-        } else if let Some(place) = intended.pointer_mut(&pointer(root)) {
-            *place = plan.value.clone();
+        } else if let Some(subtree) = intended.pointer_mut(&pointer(root)) {
+            *subtree = plan.value.clone();
         }
     }
     let reading = yaml::read("", text);
-    let fails = |what: &str| {
-        let message = format!("{what}: migrate this document by hand, or simplify its YAML");
+    let fails = |failure: &str| {
+        let message = format!("{failure}: migrate this document by hand, or simplify its YAML");
         Err(problem(document.position(&Path::root()), message))
     };
     if reading.documents.len() != 1 || reading.documents[0].value != intended {
@@ -207,8 +209,8 @@ fn check(text: &str, document: &Document, plans: &[(Path, MigrationPlan)], comme
     Ok(())
 }
 
-/// How often each comment is there, by itself or at the end of another: a setting that became a comment took the
-/// comments along that stood in it.
+/// How often each comment occurs, alone or at the end of another: a setting that became a comment includes the comments
+/// in it.
 fn count(comments: &[String]) -> HashMap<&str, usize> {
     let mut counts = HashMap::new();
     for comment in comments {
@@ -237,14 +239,14 @@ fn problem(at: Position, message: String) -> Problem {
 /// Reports what was done with an object.
 fn report(document: &Document, root: &Path, plan: &MigrationPlan, lines: usize, result: &mut Migration) {
     let object = || plan.object.clone();
-    let place = |path: &Path| shift(document.key_position(&root.join(path.segments())), lines);
+    let position = |path: &Path| shift(document.key_position(&root.join(path.segments())), lines);
     result.edits.extend(plan.steps.iter().map(|step| {
-        let at = place(&step.at);
-        let (path, what, why) = (step.at.to_string(), step.what.clone(), step.why.to_owned());
-        AppliedEdit { object: object(), line: at.line, column: at.column, path, what, why }
+        let at = position(&step.at);
+        let (path, change, reason) = (step.at.to_string(), step.change.clone(), step.reason.to_owned());
+        AppliedEdit { object: object(), line: at.line, column: at.column, path, change, reason }
     }));
     result.notes.extend(plan.notes.iter().map(|(path, message)| {
-        let at = place(path);
+        let at = position(path);
         Note { object: object(), line: at.line, column: at.column, path: path.to_string(), message: message.clone() }
     }));
 }

@@ -1,4 +1,4 @@
-//! The edits that an object needs, and the value that they lead to.
+//! The edits that an object needs, and the resulting value.
 
 use napkeeper_api::field_path::{Path, Segment};
 use napkeeper_api::yaml::edit::{Edit, InsertPosition};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// The line above a setting that became a comment.
 const RETIRED_COMMENT: &str = "napkeeper migrate: no longer a field here";
 
-/// The edits of an object, and the value that they lead to.
+/// The edits of an object, and the resulting value.
 #[derive(Debug)]
 pub(super) struct MigrationPlan {
     /// Kind and name, as they were.
@@ -16,7 +16,7 @@ pub(super) struct MigrationPlan {
     pub(super) value: Value,
     /// The edits, in order.
     pub(super) steps: Vec<PlannedEdit>,
-    /// What is to be said, and the field, as it was.
+    /// The field, as it was, and the message.
     pub(super) notes: Vec<(Path, String)>,
     /// Where values went: to, from.
     moved: Vec<(Path, Path)>,
@@ -28,10 +28,10 @@ pub(super) struct PlannedEdit {
     pub(super) edit: Edit,
     /// The field, as it was before any edit.
     pub(super) at: Path,
-    /// What is done.
-    pub(super) what: String,
-    /// Which change of the API asks for it.
-    pub(super) why: &'static str,
+    /// The change.
+    pub(super) change: String,
+    /// The API change that requires it.
+    pub(super) reason: &'static str,
 }
 
 impl MigrationPlan {
@@ -75,48 +75,48 @@ impl MigrationPlan {
         })
     }
 
-    /// Says something about a field.
+    /// Adds a note about a field.
     pub(super) fn note(&mut self, path: &Path, message: impl Into<String>) {
         let at = self.origin(path);
         self.notes.push((at, message.into()));
     }
 
-    fn make(&mut self, edit: Edit, what: String, why: &'static str) {
+    fn make(&mut self, edit: Edit, change: String, reason: &'static str) {
         let at = self.origin(&edit.path());
         edit.apply(&mut self.value);
-        self.steps.push(PlannedEdit { edit, at, what, why });
+        self.steps.push(PlannedEdit { edit, at, change, reason });
     }
 
-    /// Puts a text in the place of a scalar that says something else.
-    pub(super) fn set(&mut self, path: &Path, text: &str, why: &'static str) {
+    /// Replaces a scalar by a string, if it differs.
+    pub(super) fn set(&mut self, path: &Path, text: &str, reason: &'static str) {
         let Some(old) = self.get(path).filter(|v| *v != text) else {
             return;
         };
-        let what = format!("{old} becomes {:?}", text);
-        self.make(Edit::Set { path: path.clone(), value: text.into() }, what, why);
+        let change = format!("{old} becomes {:?}", text);
+        self.make(Edit::Set { path: path.clone(), value: text.into() }, change, reason);
     }
 
     /// Gives a value another key.
-    pub(super) fn rename(&mut self, path: &Path, to: &str, why: &'static str) -> Path {
+    pub(super) fn rename(&mut self, path: &Path, to: &str, reason: &'static str) -> Path {
         let new = with_last(path, to);
-        self.make(Edit::Rename { path: path.clone(), to: to.to_owned() }, format!("renamed to {to}"), why);
+        self.make(Edit::Rename { path: path.clone(), to: to.to_owned() }, format!("renamed to {to}"), reason);
         self.moved.push((new.clone(), path.clone()));
         new
     }
 
     /// Adds an entry.
-    pub(super) fn insert(&mut self, path: &Path, place: InsertPosition, value: Value, why: &'static str) {
+    pub(super) fn insert(&mut self, path: &Path, position: InsertPosition, value: Value, reason: &'static str) {
         let Some((parent, key)) = split(path) else {
             return;
         };
-        let what = format!("added: {value}");
-        self.make(Edit::Insert { parent, place, key, value }, what, why);
+        let change = format!("added: {value}");
+        self.make(Edit::Insert { parent, position, key, value }, change, reason);
     }
 
-    /// Moves an entry, making the maps on the way. Where one stands there already, the old one becomes a comment.
-    pub(super) fn relocate(&mut self, from: &Path, to: &Path, why: &'static str) {
+    /// Moves an entry, making the maps on the way. If the target exists, the old entry becomes a comment.
+    pub(super) fn relocate(&mut self, from: &Path, to: &Path, reason: &'static str) {
         if self.get(to).is_some() {
-            return self.retire(from, &format!("{to} is also set and takes precedence, so this is removed"), why);
+            return self.retire(from, &format!("{to} is also set and takes precedence, so this is removed"), reason);
         }
         let Some((parent, key)) = split(to) else {
             return;
@@ -126,7 +126,7 @@ impl MigrationPlan {
             self.note(from, format!("{parent} is not a map: move this by hand"));
             return;
         }
-        self.make(Edit::Move { from: from.clone(), parent, key }, format!("moved to {to}"), why);
+        self.make(Edit::Move { from: from.clone(), parent, key }, format!("moved to {to}"), reason);
         self.moved.push((to.clone(), from.clone()));
     }
 
@@ -140,31 +140,31 @@ impl MigrationPlan {
                 let first = split(&part)
                     .filter(|(_, key)| key == "metadata")
                     .and_then(|(parent, _)| self.map(&parent)?.keys().next().cloned());
-                let place = beside.map(|(_, key)| key).or(first).map_or(InsertPosition::End, InsertPosition::Before);
-                self.insert(&part, place, Value::Object(Map::new()), "parent of the fields below");
+                let position = beside.map(|(_, key)| key).or(first).map_or(InsertPosition::End, InsertPosition::Before);
+                self.insert(&part, position, Value::Object(Map::new()), "parent of the fields below");
             }
         }
     }
 
-    /// Takes an entry out of use, for a person to decide. Where there is room it becomes a comment; in braces there is
-    /// none, so the note says in any case what it was.
-    pub(super) fn retire(&mut self, path: &Path, message: &str, why: &'static str) {
+    /// Takes an entry out of use, for a person to decide. It becomes a comment, except in flow style, so the note
+    /// contains its value.
+    pub(super) fn retire(&mut self, path: &Path, message: &str, reason: &'static str) {
         if let Some(value) = self.get(path) {
             let message = format!("{message} (it was {value})");
-            self.retire_with_message(path, message, why);
+            self.retire_with_message(path, message, reason);
         }
     }
 
     /// The same with a message that holds the value.
-    pub(super) fn retire_with_message(&mut self, path: &Path, message: String, why: &'static str) {
+    pub(super) fn retire_with_message(&mut self, path: &Path, message: String, reason: &'static str) {
         self.note(path, message);
-        let edit = Edit::CommentOut { path: path.clone(), why: RETIRED_COMMENT.to_owned() };
-        self.make(edit, "removed: kept as a comment where possible, otherwise only in the notes".to_owned(), why);
+        let edit = Edit::CommentOut { path: path.clone(), comment: RETIRED_COMMENT.to_owned() };
+        self.make(edit, "removed: kept as a comment where possible, otherwise only in the notes".to_owned(), reason);
     }
 
-    /// Takes an entry away that says nothing any more.
-    pub(super) fn discard(&mut self, path: &Path, why: &'static str) {
-        self.make(Edit::RemoveEmpty { path: path.clone() }, "removed: it is empty".to_owned(), why);
+    /// Removes an entry that has become empty.
+    pub(super) fn discard(&mut self, path: &Path, reason: &'static str) {
+        self.make(Edit::RemoveEmpty { path: path.clone() }, "removed: it is empty".to_owned(), reason);
     }
 }
 

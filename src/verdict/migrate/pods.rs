@@ -1,6 +1,6 @@
 //! Migrates pods and workloads.
 //!
-//! Source: Karpenter's v1 migration guide: annotations, the label of the pool and the taint of a node that goes.
+//! Source: Karpenter's v1 migration guide: annotations, the NodePool label and the disruption taint.
 
 use crate::migrate::plan::MigrationPlan;
 use napkeeper_api::field_path::Path;
@@ -8,13 +8,13 @@ use napkeeper_api::field_path::Path;
 /// The label that named a Provisioner.
 pub(super) const PROVISIONER_LABEL: &str = "karpenter.sh/provisioner-name";
 const NODEPOOL_LABEL: &str = "karpenter.sh/nodepool";
-const POOL_WHY: &str = "nodes are labelled with their NodePool, not with a Provisioner";
+const POOL_REASON: &str = "nodes are labelled with their NodePool, not with a Provisioner";
 const OLD_ANNOTATIONS: [&str; 2] = ["karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate"];
 const ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
-const ANNOTATION_WHY: &str = "v1 has a single annotation to prevent disruption";
-const TAINT_WHY: &str = "v1 taints disrupted nodes with karpenter.sh/disrupted, without a value";
+const ANNOTATION_REASON: &str = "v1 has a single annotation to prevent disruption";
+const TAINT_REASON: &str = "v1 taints disrupted nodes with karpenter.sh/disrupted, without a value";
 
-/// Brings the pod of an object to the current labels and annotations. Kinds without pods stay as they are.
+/// Brings the pod of an object to the current labels and annotations. Kinds without pods are unchanged.
 pub(super) fn migrate(plan: &mut MigrationPlan, kind: &str) {
     let pod = match kind {
         "Pod" => Path::root(),
@@ -31,22 +31,22 @@ pub(super) fn migrate(plan: &mut MigrationPlan, kind: &str) {
             plan.retire(
                 &old,
                 &format!("{NODEPOOL_LABEL} is also selected and takes precedence, so this is removed"),
-                POOL_WHY,
+                POOL_REASON,
             );
         } else {
-            plan.rename(&old, NODEPOOL_LABEL, POOL_WHY);
+            plan.rename(&old, NODEPOOL_LABEL, POOL_REASON);
         }
     }
     for key in label_keys(plan, &spec) {
         if plan.text(&key) == Some(PROVISIONER_LABEL) {
-            plan.set(&key, NODEPOOL_LABEL, POOL_WHY);
+            plan.set(&key, NODEPOOL_LABEL, POOL_REASON);
         }
     }
     for toleration in plan.items(&spec.key("tolerations")) {
         if plan.text(&toleration.key("key")) == Some("karpenter.sh/disruption") {
-            plan.set(&toleration.key("key"), "karpenter.sh/disrupted", TAINT_WHY);
+            plan.set(&toleration.key("key"), "karpenter.sh/disrupted", TAINT_REASON);
             if plan.text(&toleration.key("value")) == Some("disrupting") {
-                plan.set(&toleration.key("value"), "", TAINT_WHY);
+                plan.set(&toleration.key("value"), "", TAINT_REASON);
             }
         }
     }
@@ -65,7 +65,7 @@ fn label_keys(plan: &MigrationPlan, spec: &Path) -> Vec<Path> {
     keys
 }
 
-/// The old annotations against disruption, wherever they stand.
+/// The old annotations against disruption, on any object.
 pub(super) fn annotations(plan: &mut MigrationPlan, path: &Path) {
     for key in OLD_ANNOTATIONS {
         let old = path.key(key);
@@ -76,10 +76,10 @@ pub(super) fn annotations(plan: &mut MigrationPlan, path: &Path) {
             plan.retire(
                 &old,
                 &format!("{ANNOTATION} is also set and takes precedence, so this is removed"),
-                ANNOTATION_WHY,
+                ANNOTATION_REASON,
             );
         } else {
-            plan.rename(&old, ANNOTATION, ANNOTATION_WHY);
+            plan.rename(&old, ANNOTATION, ANNOTATION_REASON);
         }
     }
 }

@@ -10,7 +10,7 @@ use napkeeper_api::field_path::Path;
 use napkeeper_api::yaml::edit::InsertPosition;
 use serde_json::{Value, json};
 
-/// Group and kind of what AKS reads machine settings from.
+/// Group and kind of the node class of AKS.
 const GROUP: &str = "karpenter.azure.com";
 const KIND: &str = "AKSNodeClass";
 
@@ -74,8 +74,8 @@ pub(super) fn claim(plan: &mut MigrationPlan) {
 
 /// Brings an AKSNodeClass to `karpenter.azure.com/v1beta1`.
 pub(super) fn class(plan: &mut MigrationPlan) {
-    let why = "AKSNodeClass v1alpha2 is deprecated";
-    plan.set(&Path::from_dotted("apiVersion"), "karpenter.azure.com/v1beta1", why);
+    let reason = "AKSNodeClass v1alpha2 is deprecated";
+    plan.set(&Path::from_dotted("apiVersion"), "karpenter.azure.com/v1beta1", reason);
     let version = Path::from_dotted("spec.imageVersion");
     if let Some(old) = plan.get(&version) {
         let message = format!(
@@ -100,7 +100,7 @@ fn expiry(plan: &mut MigrationPlan) {
     plan.relocate(&from, &Path::from_dotted("spec.template.spec.expireAfter"), "v1 has expireAfter in the template");
 }
 
-/// The policy has a new name, and how long nodes wait is said.
+/// The policy has a new name, and `consolidateAfter` is required.
 fn consolidation(plan: &mut MigrationPlan) {
     let disruption = Path::from_dotted("spec.disruption");
     let policy = disruption.key("consolidationPolicy");
@@ -112,7 +112,7 @@ fn consolidation(plan: &mut MigrationPlan) {
     if plan.map(&disruption).is_none() || waits {
         return;
     }
-    // A patch of a pool has no template, and what it leaves out is said elsewhere.
+    // A patch of a NodePool has no template; fields that it omits are set elsewhere.
     if plan.map(&Path::from_dotted("spec.template")).is_none() {
         return plan.note(&disruption, PATCH);
     }
@@ -123,11 +123,11 @@ fn consolidation(plan: &mut MigrationPlan) {
         return;
     }
     let first = plan.map(&disruption).and_then(|map| map.keys().next().cloned());
-    let place = match plan.get(&policy) {
+    let position = match plan.get(&policy) {
         Some(_) => InsertPosition::After("consolidationPolicy".to_owned()),
         None => first.map_or(InsertPosition::End, InsertPosition::Before),
     };
-    plan.insert(&after, place, "0s".into(), AFTER);
+    plan.insert(&after, position, "0s".into(), AFTER);
 }
 
 /// The reference to a class names its group and kind.
@@ -149,15 +149,15 @@ fn class_ref(plan: &mut MigrationPlan, path: &Path) {
             plan.set(&group, old.split_once('/').map_or(old.as_str(), |(group, _)| group), "a group has no version");
         }
     }
-    let is_ours = plan.get(&kind).is_none_or(|k| k == KIND);
-    if plan.get(&group).is_none() && is_ours {
+    let is_aks_kind = plan.get(&kind).is_none_or(|k| k == KIND);
+    if plan.get(&group).is_none() && is_aks_kind {
         plan.insert(&group, first, GROUP.into(), "v1 requires the group of the class");
     }
-    let ours = plan.text(&group) == Some(GROUP);
-    if plan.get(&kind).is_none() && ours {
+    let is_azure_group = plan.text(&group) == Some(GROUP);
+    if plan.get(&kind).is_none() && is_azure_group {
         plan.insert(&kind, InsertPosition::Before("name".to_owned()), KIND.into(), "v1 requires the kind of the class");
     }
-    if !ours || plan.get(&kind).is_none_or(|k| k != KIND) {
+    if !is_azure_group || plan.get(&kind).is_none_or(|k| k != KIND) {
         plan.note(path, format!("this is not an {KIND} of {GROUP}: AKS cannot create nodes from it"));
     }
     if plan.get(&path.key("name")).is_none() {

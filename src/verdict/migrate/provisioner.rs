@@ -1,8 +1,8 @@
 //! Migrates a Provisioner to a NodePool.
 //!
 //! Sources: the design document of v1beta1 in `aws/karpenter-provider-aws` (`designs/v1beta1-full-changelist.md`) and
-//! the API types of v1alpha5 in `kubernetes-sigs/karpenter` 0.31: without `ttlSecondsUntilExpired` a node never expired,
-//! without `consolidation` and `ttlSecondsAfterEmpty` none was taken away for being empty.
+//! the API types of v1alpha5 in `kubernetes-sigs/karpenter` 0.31: without `ttlSecondsUntilExpired` a node never
+//! expired, without `consolidation` and `ttlSecondsAfterEmpty` none was taken away for being empty.
 
 use crate::migrate::plan::MigrationPlan;
 use crate::migrate::pool;
@@ -14,8 +14,8 @@ const TEMPLATE: &str = "a NodePool describes its nodes in a template";
 const CONSOLIDATION: &str = "consolidation is part of disruption";
 const EXPIRY: &str = "expiry is now a duration in the template";
 
-/// Brings an object of v1alpha5 to `karpenter.sh/v1`. What a Provisioner does by leaving fields out, a NodePool must
-/// be told; a NodePool of v1alpha5 never existed, so it is left out there.
+/// Brings an object of v1alpha5 to `karpenter.sh/v1`. Defaults of a Provisioner must be written in a NodePool; this is
+/// omitted for a NodePool of v1alpha5, which never existed.
 pub(super) fn migrate(plan: &mut MigrationPlan, is_provisioner: bool) {
     plan.set(&Path::from_dotted("kind"), "NodePool", "Provisioners became NodePools");
     template(plan);
@@ -62,7 +62,7 @@ fn retired(plan: &mut MigrationPlan) {
     plan.retire(&provider, message, "v1beta1 removed spec.provider");
 }
 
-/// What changes besides the place.
+/// Changes of the value itself.
 fn after_move(plan: &mut MigrationPlan, key: &str) {
     let template = Path::from_dotted("spec.template.spec");
     match key {
@@ -83,7 +83,7 @@ fn after_move(plan: &mut MigrationPlan, key: &str) {
 }
 
 /// A number of seconds becomes a duration: `2592000` is `720h`.
-fn seconds(plan: &mut MigrationPlan, path: &Path, why: &'static str) {
+fn seconds(plan: &mut MigrationPlan, path: &Path, reason: &'static str) {
     let Some(seconds) = plan.get(path).and_then(Value::as_u64) else {
         return;
     };
@@ -92,7 +92,7 @@ fn seconds(plan: &mut MigrationPlan, path: &Path, why: &'static str) {
         s if s > 0 && s % 60 == 0 => format!("{}m", s / 60),
         s => format!("{s}s"),
     };
-    plan.set(path, &text, why);
+    plan.set(path, &text, reason);
 }
 
 fn consolidation(plan: &mut MigrationPlan, is_provisioner: bool) {
@@ -134,7 +134,7 @@ fn consolidation(plan: &mut MigrationPlan, is_provisioner: bool) {
     }
 }
 
-/// `consolidation.enabled` says by name what `disruption` says in words.
+/// Replaces `consolidation.enabled` by the policy of `disruption`.
 fn rename_enabled(plan: &mut MigrationPlan, disruption: &Path, enabled: bool, has_ttl: bool) {
     let old = disruption.key("enabled");
     let (key, value) = match (enabled, has_ttl) {
@@ -152,7 +152,7 @@ fn rename_enabled(plan: &mut MigrationPlan, disruption: &Path, enabled: bool, ha
 
 /// `limits.resources` is `limits`.
 fn limits(plan: &mut MigrationPlan) {
-    let why = "resource limits are now direct children of limits";
+    let reason = "resource limits are now direct children of limits";
     let limits = Path::from_dotted("spec.limits");
     let old = limits.key("resources");
     let Some(map) = plan.map(&old) else {
@@ -160,12 +160,12 @@ fn limits(plan: &mut MigrationPlan) {
     };
     let keys: Vec<String> = map.keys().cloned().collect();
     for key in keys {
-        plan.relocate(&old.key(&key), &limits.key(&key), why);
+        plan.relocate(&old.key(&key), &limits.key(&key), reason);
     }
-    plan.discard(&old, why);
+    plan.discard(&old, reason);
 }
 
-/// What the absence of a field meant.
+/// Writes the defaults of absent fields.
 fn defaults(plan: &mut MigrationPlan) {
     let template = Path::from_dotted("spec.template.spec");
     let (requirements, expiry) = (template.key("requirements"), template.key("expireAfter"));

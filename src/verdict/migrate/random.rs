@@ -1,5 +1,5 @@
-//! Documents of old shapes in random layouts: whatever the layout, the result is valid, keeps every comment, says what
-//! the plan intended and stays the same the second time.
+//! Documents of old shapes in random layouts: whatever the layout, the result is valid, keeps every comment, is what
+//! the plan intended and does not change the second time.
 
 use super::*;
 use crate::{Severity, Validator};
@@ -174,7 +174,7 @@ fn class(draws: u32) -> Value {
     json!({"apiVersion": "karpenter.azure.com/v1alpha2", "kind": "AKSNodeClass", "metadata": {"name": "a"}, "spec": spec})
 }
 
-/// An object and its text, with what is intended.
+/// An object and its text, and the intended value.
 fn written(which: u8, draws: u32, layout: &mut Layout) -> (String, Value) {
     let value = match which {
         0 => provisioner(draws),
@@ -195,7 +195,7 @@ fn words(value: &Value) -> Vec<String> {
     }
 }
 
-/// What is taken out of use in a value, word by word.
+/// The words of the entries that are taken out of use.
 fn taken_out(value: &Value) -> Vec<String> {
     let steps = plan(value).steps.into_iter().filter(|step| matches!(step.edit, edit::Edit::CommentOut { .. }));
     steps.flat_map(|step| words(value.pointer(&pointer(&step.at)).unwrap())).collect()
@@ -237,7 +237,7 @@ proptest! {
             prop_assert_eq!(new.matches(comment.as_str()).count(), 1, "{}\n{}", text, new);
         }
         prop_assert_eq!(errors(new), Vec::<String>::new(), "{}", new);
-        // In braces there is no room for a comment.
+        // Flow style has no comments.
         for word in taken_out(&value) {
             prop_assert!(result.notes.iter().any(|n| n.message.contains(&word)), "{} {:?}", word, result.notes);
         }

@@ -194,7 +194,7 @@ fn a_provisioner_becomes_a_pool() {
 }
 
 #[test]
-fn what_a_provisioner_left_out_is_written() {
+fn defaults_of_a_provisioner_are_written() {
     let result = expect(
         "\
 kind: Provisioner
@@ -224,11 +224,11 @@ spec:
     #     subnet: x
 ",
     );
-    let said = notes(&result).join("\n");
+    let notes = notes(&result).join("\n");
     for part in
         ["5:28 node templates became node classes", "7:5 cloud settings", "expireAfter: Never keeps the old behavior"]
     {
-        assert!(said.contains(part), "{said}");
+        assert!(notes.contains(part), "{notes}");
     }
     let lazy =
         "{apiVersion: karpenter.sh/v1alpha5, kind: Provisioner, metadata: {name: a}, spec: {providerRef: {name: a}}}";
@@ -354,7 +354,7 @@ fn documents_lists_line_ends_and_json() {
 }
 
 #[test]
-fn what_is_half_way_is_finished_and_what_is_current_stays() {
+fn half_migrated_objects_are_finished_and_current_ones_unchanged() {
     let current = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec:\n  template:\n    spec:\n      \
                    requirements: []\n      nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: a}\n  \
                    disruption: {consolidationPolicy: WhenEmpty, consolidateAfter: 1m}\n";
@@ -376,7 +376,7 @@ fn what_is_half_way_is_finished_and_what_is_current_stays() {
     assert!(result.notes[0].message.contains("empty nodes are removed at once"), "{:?}", result.notes);
     let null = current.replace("1m", "~");
     assert_eq!(migrated(&null).text, current.replace("1m", "0s"));
-    // A patch says only what it changes.
+    // A patch contains only its changes.
     let patch = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec: {disruption: {budgets: []}}\n";
     assert_eq!(migrated(patch).text, patch);
     let result = migrated(&patch.replace("/v1", "/v1beta1"));
@@ -387,7 +387,7 @@ fn what_is_half_way_is_finished_and_what_is_current_stays() {
 }
 
 #[test]
-fn what_cannot_be_edited_is_refused_with_its_place() {
+fn documents_that_cannot_be_edited_are_refused_with_their_position() {
     let shared = "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {name: a}\nspec:\n  template:\n    spec: &s\n      \
                   requirements: []\n      nodeClassRef: {name: a}\n  x: *s\n";
     let problem = migrate(&format!("a: 1\n---\n{shared}")).unwrap_err();

@@ -133,7 +133,7 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
 /// Writes a NodeClaim. Reading the result back gives an equal claim.
 ///
 /// # Errors
-/// When intent or planned offerings cannot be written as JSON, which no value of theirs causes.
+/// If the launch intent or planned offerings cannot be serialized, which no value causes.
 pub fn claim_object(claim: &Claim) -> Result<NodeClaim, serde_json::Error> {
     let mut object = unsaved_object(&claim.name, &claim.spec)?;
     if let Some(intent) = &claim.intent {
@@ -154,14 +154,14 @@ pub fn claim_object(claim: &Claim) -> Result<NodeClaim, serde_json::Error> {
 /// Writes a NodeClaim that is to be created, with our finalizer.
 ///
 /// # Errors
-/// When planned offerings cannot be written as JSON, which no value of theirs causes.
+/// If planned offerings cannot be serialized, which no value causes.
 pub fn claim_draft(draft: &ClaimDraft) -> Result<NodeClaim, serde_json::Error> {
     let mut object = unsaved_object(&draft.name, &draft.spec)?;
     object.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
     Ok(object)
 }
 
-/// What a NodeClaim says of itself before any API server has seen it.
+/// A NodeClaim before it is created.
 fn unsaved_object(name: &ClaimName, spec: &ClaimSpec) -> Result<NodeClaim, serde_json::Error> {
     let mut labels = spec.labels.clone();
     if let Some(pool) = &spec.pool {

@@ -1,7 +1,7 @@
 //! Updates of the status of a NodeClaim.
 //!
-//! Conditions are named as upstream names them. `Ready` sums them up, so that tools which know kstatus can wait for a
-//! claim. Conditions of others stay.
+//! Conditions have upstream's names. `Ready` summarizes them, so that kstatus tools can wait for a NodeClaim.
+//! Conditions of other controllers are kept.
 
 use crate::convert::common;
 use crate::types::karpenter::{ClaimCondition, NodeClaim, NodeClaimStatus};
@@ -79,12 +79,12 @@ fn condition(kind: &str, status: &str, reason: &str, at: Timestamp) -> ClaimCond
 /// Sets a condition. Its time moves only when its status does.
 fn upsert_condition(conditions: &mut Vec<ClaimCondition>, mut condition: ClaimCondition) {
     match conditions.iter_mut().find(|c| c.kind == condition.kind) {
-        Some(there) => {
-            if there.status == condition.status {
-                condition.last_transition_time.clone_from(&there.last_transition_time);
+        Some(existing) => {
+            if existing.status == condition.status {
+                condition.last_transition_time.clone_from(&existing.last_transition_time);
             }
-            condition.extra.clone_from(&there.extra);
-            *there = condition;
+            condition.extra.clone_from(&existing.extra);
+            *existing = condition;
         }
         None => conditions.push(condition),
     }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_launch_says_why_in_what_a_condition_may_hold() {
+    fn a_failed_launch_has_a_valid_condition_reason() {
         let mut object = bare();
         let failure =
             LaunchFailure { at: at("2026-03-01T00:01:00Z"), code: Arc::from("family_quota"), message: Arc::from("no") };

@@ -93,8 +93,8 @@ mod tests {
     }
 
     #[test]
-    fn every_violation_is_said_with_its_path() {
-        let told = read(json!({
+    fn every_violation_is_reported_with_its_path() {
+        let error = read(json!({
             "requirements": [
                 { "key": "a", "operator": "In" },
                 { "key": "b", "operator": "NotIn", "values": [] },
@@ -118,7 +118,7 @@ mod tests {
             "spec.capacity[example.com/fpga]",
             "spec.capacity[example.com/nic]",
         ] {
-            assert!(told.contains(path), "{path} is missing in {told}");
+            assert!(error.contains(path), "{path} is missing in {error}");
         }
     }
 }

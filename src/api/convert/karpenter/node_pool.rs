@@ -170,7 +170,7 @@ pub fn node_class(object: &AKSNodeClass) -> Result<NodeClass, Violations> {
     let at = Path::from_dotted("metadata.annotations").key(labels::RESERVATION_GROUP);
     let reservations = found.take_some(&at, group, parse_reservation_group);
     let launch = spec.security.as_ref().and_then(|s| s.trusted_launch.as_ref());
-    let asks = |what: fn(&TrustedLaunch) -> Option<bool>| launch.and_then(what) == Some(true);
+    let is_set = |field: fn(&TrustedLaunch) -> Option<bool>| launch.and_then(field) == Some(true);
     let built = name.zip(uid).zip(disk).map(|((name, uid), os_disk_gb)| NodeClass {
         name,
         uid,
@@ -180,9 +180,9 @@ pub fn node_class(object: &AKSNodeClass) -> Result<NodeClass, Violations> {
         subnet: spec.vnet_subnet_id.as_deref().map(Arc::from),
         reservations,
         encryption_at_host: spec.security.as_ref().and_then(|s| s.encryption_at_host) == Some(true),
-        trusted_launch: asks(|l| l.vtpm) || asks(|l| l.secure_boot),
-        secure_boot: asks(|l| l.secure_boot),
-        vtpm: asks(|l| l.vtpm),
+        trusted_launch: is_set(|l| l.vtpm) || is_set(|l| l.secure_boot),
+        secure_boot: is_set(|l| l.secure_boot),
+        vtpm: is_set(|l| l.vtpm),
         fips: spec.fips_mode.as_deref() == Some("FIPS"),
         gpu_drivers: spec.gpu.as_ref().and_then(|g| g.mode.as_deref()) != Some("None"),
         local_dns: spec.local_dns.as_ref().is_some_and(|d| d.mode == "Required"),
@@ -193,7 +193,7 @@ pub fn node_class(object: &AKSNodeClass) -> Result<NodeClass, Violations> {
     found.finish(built)
 }
 
-/// Values of kubelet settings that say nothing: the API's own defaults, which an API server fills in.
+/// Kubelet settings that equal the API's defaults, which an API server fills in.
 const KUBELET_DEFAULTS: [(&str, &str); 6] = [
     ("containerLogMaxFiles", "5"),
     ("containerLogMaxSize", r#""50Mi""#),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_our_nodes_do_not_get_is_named() {
+    fn unsupported_class_fields_are_named() {
         let class = |spec: Value| {
             let object = json!({ "metadata": { "name": "a", "uid": "u" }, "spec": spec });
             node_class(&serde_json::from_value(object).unwrap()).unwrap()

@@ -47,7 +47,7 @@ pub fn node(object: &WireNode) -> Result<Node, Violations> {
         capacity,
         allocatable,
         ready: ready.is_some_and(|c| c.status == "True"),
-        // A kubelet that has said nothing has not been ready since the Node exists.
+        // Without a Ready condition the node has not been ready since its creation.
         ready_since: ready.and_then(|c| c.last_transition_time.as_ref()).map_or(created_at, |t| t.0),
         created_at,
         deleting_at: meta.deletion_timestamp.as_ref().map(|t| t.0),

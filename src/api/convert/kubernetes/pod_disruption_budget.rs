@@ -14,7 +14,7 @@ use napkeeper_core::model::requirements::Requirements;
 pub struct PodDisruptionBudget {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// Which pods of the namespace it guards; `None` is none.
+    /// The pods of the namespace that it protects; `None` for none.
     pub selector: Option<Requirements>,
     /// What it allows.
     pub limit: BudgetLimit,

@@ -48,7 +48,7 @@ pub struct Job {
     pub completions: u32,
     /// How many pods run at once.
     pub parallelism: u32,
-    /// It waits until somebody lets it run.
+    /// It is suspended.
     pub suspended: bool,
     /// How long each pod runs in a simulation, by annotation.
     pub run_for: Option<SignedDuration>,
@@ -96,7 +96,7 @@ pub fn stateful_set(object: &WireStatefulSet) -> Result<StatefulSet, Violations>
     found.finish(built.map(|((key, replicas), template)| StatefulSet { key, replicas, template, disks_gib }))
 }
 
-/// How large a disk a PersistentVolumeClaim asks for, in GiB; absent is 1.
+/// The storage request of a PersistentVolumeClaim, in GiB; 1 if absent.
 fn disk(claim: &PersistentVolumeClaim, at: &Path, found: &mut Violations) -> Option<u32> {
     let requests = claim.spec.as_ref().and_then(|s| s.resources.as_ref()).and_then(|r| r.requests.as_ref());
     let Some(storage) = requests.and_then(|r| r.get("storage")) else { return Some(1) };

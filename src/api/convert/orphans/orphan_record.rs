@@ -70,9 +70,9 @@ fn volume(entry: &VolumeEntry, at: &Path, found: &mut Violations) -> Option<(Arm
         "Retain" => Ok(ReclaimPolicy::Retain),
         _ => Err("must be Delete or Retain"),
     };
-    let gone = found.take_some(&at.key("goneSince"), entry.gone_since.as_deref(), common::time);
+    let gone_since = found.take_some(&at.key("goneSince"), entry.gone_since.as_deref(), common::time);
     let reclaim = found.take(&at.key("reclaim"), reclaim);
-    Some((disk?, VolumeRecord { name: name?, reclaim: reclaim?, last_seen: last?, gone_since: gone }))
+    Some((disk?, VolumeRecord { name: name?, reclaim: reclaim?, last_seen: last?, gone_since }))
 }
 
 fn deletion(entry: &DeletionEntry, at: &Path, found: &mut Violations) -> Option<DeletionRecord> {
@@ -161,7 +161,7 @@ struct Shards {
 }
 
 impl Shards {
-    /// The object that has room for one more entry.
+    /// The object with space for one more entry.
     fn next_with_room(&mut self) -> &mut OrphanRecordSpec {
         if self.entries == MAX_ENTRIES {
             self.full.push(std::mem::take(&mut self.current));

@@ -84,7 +84,7 @@ fn kinds(list: Option<&[String]>, default: &[&str], path: &Path, found: &mut Vio
     list.filter_map(|(i, text)| found.take(&path.index(i), kind(text))).collect()
 }
 
-/// Ages as given; the domain knows the defaults and the floor. A setting below the floor is said to be wrong.
+/// Ages as given; the domain knows the defaults and the floor. A setting below the floor is a violation.
 fn minimum_age(
     wire: Option<&MinimumAge>,
     path: &Path,

@@ -1,8 +1,7 @@
 //! The status of an OrphanSweep.
 //!
-//! `Ready` is our own ability to look: findings never make it False, a listing that failed does. `Halted` says whether
-//! nothing is swept at all, and why; `Degraded` whether Azure denies what the mode asks for, so that the sweep only
-//! reports there.
+//! `Ready` is False only if a listing failed, never because of findings. `Halted` is True, with the reason, if nothing
+//! is swept; `Degraded` if Azure denies what the mode requires, so that the sweep only reports there.
 
 use crate::convert::common::{self, ConditionState};
 use crate::types::common::Condition;
@@ -22,7 +21,7 @@ use std::collections::BTreeSet;
 
 /// Most entries of a finding's lists.
 const MAX_LIST_ENTRIES: usize = 20;
-/// What costs are told for.
+/// The period of reported costs.
 const MONTH: SignedDuration = SignedDuration::from_hours(730);
 /// Longest text from Azure in a message.
 const MAX_QUOTE: usize = 1024;
@@ -43,7 +42,7 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
     let summary = &report.summary;
     let cost = orphans().map(|t| t.price).fold(HourlyPrice::ZERO, |sum, price| sum + price);
     let approvals: Vec<_> = summary.approvals.iter().take(MAX_APPROVALS).map(approval).collect();
-    let kept = summary.orphans_by_refusal.iter().map(|((kind, refusal), count)| KeptCount {
+    let retained = summary.orphans_kept_by_refusal.iter().map(|((kind, refusal), count)| KeptCount {
         count: i64::from(*count),
         kind: kind.as_str().to_owned(),
         refusal: refusal.category().to_owned(),
@@ -59,7 +58,7 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
         counts: Some(ResourceKind::ALL.into_iter().map(|kind| count(report, kind)).collect()),
         discrepancies: Some(report.discrepancies.iter().take(MAX_LIST_ENTRIES).map(discrepancy).collect()),
         findings: Some(report.findings.iter().take(MAX_REPORTED_FINDINGS).map(finding).collect()),
-        kept: summary.orphans_by_refusal.first_key_value().map(|_| kept.collect()),
+        kept: summary.orphans_kept_by_refusal.first_key_value().map(|_| retained.collect()),
         last_run: Some(LastRun { started_at: observed.clone(), finished_at: Some(observed), ..LastRun::default() }),
         last_whole_inventory: summary.last_complete_inventory_at.map(|t| t.to_string()),
         most_per_day: Some(summary.cap.into()),
@@ -76,14 +75,14 @@ fn conditions(report: &SweepReport, known: &[Condition], generation: Option<i64>
     let condition = |name: &str, status: &str, reason: &str, message: &str| {
         common::condition(known, &ConditionState { name, status, reason, message }, generation, now)
     };
-    // With a listing that is not whole nothing is known; where nothing at all was listed, there is no finding either.
+    // An incomplete listing proves nothing; if nothing was listed, there are no totals.
     let blind = report.totals.is_empty() || report.totals.keys().any(|(_, s)| *s == Classification::Unknown);
     let ready = match &report.halted {
-        Some(why) if blind => condition("Ready", "False", "NotObserved", why),
+        Some(reason) if blind => condition("Ready", "False", "NotObserved", reason),
         _ => condition("Ready", "True", "Observed", ""),
     };
     let halted = match &report.halted {
-        Some(why) => condition("Halted", "True", "NothingIsSwept", why),
+        Some(reason) => condition("Halted", "True", "NothingIsSwept", reason),
         None => condition("Halted", "False", "Sweeping", ""),
     };
     let degraded = match report.summary.denials.first() {
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_azure_denies_degrades_and_ready_stays_true() {
+    fn denials_of_azure_set_degraded_but_not_ready() {
         let mut report = report(Classification::Orphan, None);
         report.summary = SweepStatusSummary {
             denials: vec![Denial {

@@ -8,14 +8,14 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec};
 use napkeeper_core::model::cluster::pod::HostPort;
 use std::sync::{Arc, LazyLock};
 
-/// The protocols, each kept once for all ports of all pods.
+/// The protocols, shared by all ports of all pods.
 static PROTOCOLS: LazyLock<[Arc<str>; 3]> = LazyLock::new(|| ["TCP", "UDP", "SCTP"].map(Arc::from));
 
-/// The ports of the node that the containers take, sorted, each once.
+/// The host ports of the containers, sorted, each once.
 pub(crate) fn host_ports(spec: &PodSpec, at: &Path, found: &mut Violations) -> Vec<HostPort> {
     let on_host = spec.host_network == Some(true);
-    let stays = |c: &Container| c.restart_policy.as_deref() == Some("Always");
-    let sidecars = spec.init_containers.iter().flatten().enumerate().filter(|(_, c)| stays(c));
+    let is_sidecar = |c: &Container| c.restart_policy.as_deref() == Some("Always");
+    let sidecars = spec.init_containers.iter().flatten().enumerate().filter(|(_, c)| is_sidecar(c));
     let sidecars = sidecars.map(|(i, c)| (c, "initContainers", i));
     let containers = spec.containers.iter().enumerate().map(|(i, c)| (c, "containers", i));
     let mut all = Vec::new();
@@ -31,7 +31,7 @@ pub(crate) fn host_ports(spec: &PodSpec, at: &Path, found: &mut Violations) -> V
     all
 }
 
-/// The port that is asked for. On the host's network every port is one of the host.
+/// The host port. With host network every container port is one.
 fn number(port: &ContainerPort, on_host: bool) -> Option<i32> {
     port.host_port.filter(|n| *n != 0).or_else(|| on_host.then_some(port.container_port))
 }

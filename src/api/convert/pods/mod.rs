@@ -23,9 +23,9 @@ use std::sync::Arc;
 /// All of a pod template that matters for its pods' placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodTemplate {
-    /// What each pod asks for.
+    /// The scheduling requirements of each pod.
     pub shape: Arc<PodShape>,
-    /// The pods ask not to be disrupted.
+    /// The pods must not be disrupted.
     pub do_not_disrupt: Option<DoNotDisrupt>,
     /// PersistentVolumeClaims that every pod uses.
     pub volumes: Vec<ObjectName>,
@@ -91,7 +91,7 @@ fn do_not_disrupt(metadata: &ObjectMeta) -> Option<DoNotDisrupt> {
     match metadata.annotations.as_ref()?.get(DO_NOT_DISRUPT)?.as_str() {
         "true" => Some(DoNotDisrupt::Always),
         "false" | "" => None,
-        // Whoever wrote anything else asks for something, and what errs on its side is to disrupt it never.
+        // Any other value: never disrupting the pod is the safe reading.
         text => Some(duration::parse(text).map_or(DoNotDisrupt::Always, DoNotDisrupt::For)),
     }
 }
@@ -118,11 +118,11 @@ pub fn pod(object: &WirePod) -> Result<Pod, Violations> {
     found.finish(pod)
 }
 
-/// Reads a Pod that runs somewhere, whatever it says: what cannot be understood makes it opaque, and with it the node
-/// that it is on is not empty. The second is all that is wrong with it.
+/// Reads a running Pod even if it is invalid: it is then opaque, but its node is not empty. The second value are its
+/// violations.
 ///
 /// # Errors
-/// [`Violations`] when not even its name and UID can be read.
+/// [`Violations`] if not even its name and UID can be read.
 pub fn pod_or_opaque(object: &WirePod) -> Result<(Pod, Option<Violations>), Violations> {
     let mut found = Violations::default();
     let pod = read_partially(object, &mut found);
@@ -145,7 +145,7 @@ fn read_partially(object: &WirePod, found: &mut Violations) -> Option<Pod> {
     let spec = object.spec.as_ref().unwrap_or(&nothing);
     let node = spec.node_name.as_deref().filter(|n| !n.is_empty());
     let node = found.take_some(&Path::from_dotted("spec.nodeName"), node, |n| NodeName::new(n));
-    // What is on a node may run.
+    // A bound pod may be running.
     let unknown = if node.is_some() { PodPhase::Running } else { PodPhase::Pending };
     let phase = phase(object, found).unwrap_or(unknown);
     let (key, uid) = key.zip(uid)?;
@@ -175,8 +175,8 @@ fn read_partially(object: &WirePod, found: &mut Violations) -> Option<Pod> {
     })
 }
 
-/// kube-scheduler has said that no node fits. It says nothing of a pod behind a gate; what it said before, or what
-/// somebody else has written there, does not count.
+/// kube-scheduler reports that no node fits. Reports on gated pods, older ones and those of other controllers do not
+/// count.
 fn is_unschedulable(object: &WirePod) -> bool {
     let gates = object.spec.as_ref().and_then(|s| s.scheduling_gates.as_ref());
     let conditions = object.status.as_ref().and_then(|s| s.conditions.as_ref());
@@ -187,7 +187,7 @@ fn is_unschedulable(object: &WirePod) -> bool {
             .any(|c| c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable"))
 }
 
-/// When a pod was asked to end. Its deletionTimestamp is that plus the grace that it was given.
+/// When the deletion of a pod was requested: its deletionTimestamp minus its grace period.
 fn deleting_at(metadata: &ObjectMeta) -> Option<Timestamp> {
     let end = metadata.deletion_timestamp.as_ref()?.0;
     let grace = SignedDuration::from_secs(metadata.deletion_grace_period_seconds.unwrap_or(0));
@@ -207,12 +207,12 @@ fn phase(object: &WirePod, found: &mut Violations) -> Option<PodPhase> {
     found.take(&Path::from_dotted("status.phase"), phase)
 }
 
-/// The profile that places it, if that is another than the default.
+/// The scheduler of the pod, if it is not the default.
 fn scheduler(spec: &PodSpec) -> Option<Arc<str>> {
     spec.scheduler_name.as_deref().filter(|name| !name.is_empty() && *name != DEFAULT_SCHEDULER).map(Arc::from)
 }
 
-/// Its controller is one of those whose selector kube-scheduler looks up.
+/// Whether kube-scheduler looks up the selector of its controller.
 fn has_selector_controller(metadata: &ObjectMeta) -> bool {
     controller(metadata).is_some_and(|o| {
         matches!(
@@ -222,7 +222,7 @@ fn has_selector_controller(metadata: &ObjectMeta) -> bool {
     })
 }
 
-/// Whoever keeps as many of such pods as there should be.
+/// The controlling owner.
 fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true))
 }

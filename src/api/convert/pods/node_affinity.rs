@@ -52,7 +52,7 @@ fn term(term: &NodeSelectorTerm, path: &Path, found: &mut Violations) -> Require
     all
 }
 
-/// A term that is preferred: one that says nothing is met by every node.
+/// A preferred term: an empty one matches every node.
 pub(crate) fn preferred_term(term: &NodeSelectorTerm, path: &Path, found: &mut Violations) -> Requirements {
     let fields = term.match_fields.as_deref().unwrap_or_default();
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
@@ -110,7 +110,7 @@ fn toleration(wire: &WireToleration, at: &Path, found: &mut Violations) -> Optio
     })
 }
 
-/// A label selector narrowed to the pod's own values of some keys; without one no pod is meant.
+/// A label selector narrowed to the pod's own values of some keys; without one it selects no pod.
 pub(crate) fn own_selector(
     wire: Option<&LabelSelector>,
     keys: Option<&[String]>,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// The pod whose terms are read.
+/// The pod with the terms.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PodIdentity<'p> {
     pub(crate) namespace: &'p Namespace,
@@ -63,7 +63,7 @@ fn preferred_nodes(affinity: &NodeAffinity, at: &Path, found: &mut Violations) -
         let at = at.key(PREFERRED).index(i);
         let weight = weight(wire.weight, &at, found);
         let term = preferred_term(&wire.preference, &at.key("preference"), found);
-        // Every node meets a term that says nothing.
+        // An empty term matches every node.
         all.extend(weight.filter(|_| !term.is_empty()).map(|weight| (weight, term)));
     }
     heaviest_first(&mut all);
@@ -124,7 +124,7 @@ fn term(wire: &PodAffinityTerm, own: PodIdentity<'_>, at: &Path, found: &mut Vio
     Some(PodTerm { topology_key, namespaces, namespace_selector, selector })
 }
 
-/// The label whose values are the domains, by its current name.
+/// The topology key, by its current name.
 pub(crate) fn topology_key(key: &str, at: &Path, found: &mut Violations) -> Option<Arc<str>> {
     if key.is_empty() {
         found.add(&at.key("topologyKey"), "is required");

@@ -37,13 +37,13 @@ pub(crate) fn requests(spec: &PodSpec, at: &Path, found: &mut Violations) -> Res
     total
 }
 
-/// An amount that a pod may ask for.
+/// The amount of a request.
 fn amount(name: &str, text: &str) -> Result<i64, String> {
     let amount = common::amount(name, text).map_err(|error| error.to_string())?;
     if amount < 0 { Err(format!("{text} must not be negative")) } else { Ok(amount) }
 }
 
-/// A request that is absent is the limit, as the API server defaults it.
+/// An absent request defaults to the limit, as on the API server.
 fn container_requests(container: &Container, at: &Path, found: &mut Violations) -> Resources {
     container.resources.as_ref().map(|r| requests_or_limits(r, &at.key("resources"), found)).unwrap_or_default()
 }
@@ -51,8 +51,8 @@ fn container_requests(container: &Container, at: &Path, found: &mut Violations) 
 fn requests_or_limits(resources: &ResourceRequirements, at: &Path, found: &mut Violations) -> Resources {
     let requests = resources.requests.iter().flatten().map(|(k, q)| (k, &q.0));
     let mut all = common::resources_by(amount, requests, &at.key("requests"), found);
-    let asked = |name: &String| resources.requests.as_ref().is_some_and(|r| r.contains_key(name));
-    for (name, quantity) in resources.limits.iter().flatten().filter(|(name, _)| !asked(name)) {
+    let is_requested = |name: &String| resources.requests.as_ref().is_some_and(|r| r.contains_key(name));
+    for (name, quantity) in resources.limits.iter().flatten().filter(|(name, _)| !is_requested(name)) {
         let path = at.key("limits").key(name);
         if let Some(amount) = found.take(&path, amount(name, &quantity.0)) {
             common::set_amount(&mut all, name, amount);
@@ -61,14 +61,14 @@ fn requests_or_limits(resources: &ResourceRequirements, at: &Path, found: &mut V
     all
 }
 
-/// What the pod as a whole asks for stands in place of the sum of its containers, and what it is limited to where
-/// no container says anything, as the API server defaults it. Huge pages are always asked for whole.
+/// Pod-level requests replace the sum of the containers; pod-level limits do so if no container requests the resource,
+/// as the API server defaults them. For huge pages, limits always do.
 fn override_by_pod(total: &mut Resources, spec: &PodSpec, at: &Path, found: &mut Violations) {
     let Some(resources) = &spec.resources else { return };
     let limits = resources.limits.iter().flatten().map(|limit| ("limits", limit));
     let limits = limits.filter(|(_, (name, _))| {
-        let asked = resources.requests.as_ref().is_some_and(|r| r.contains_key(*name));
-        !asked && (name.starts_with(HUGE_PAGES) || !is_requested_by_container(spec, name))
+        let is_requested = resources.requests.as_ref().is_some_and(|r| r.contains_key(*name));
+        !is_requested && (name.starts_with(HUGE_PAGES) || !is_requested_by_container(spec, name))
     });
     let requests = resources.requests.iter().flatten().map(|request| ("requests", request));
     for (field, (name, quantity)) in requests.chain(limits).filter(|(_, (name, _))| is_pod_level_resource(name)) {
@@ -79,7 +79,7 @@ fn override_by_pod(total: &mut Resources, spec: &PodSpec, at: &Path, found: &mut
     }
 }
 
-/// The resources that a pod may ask for as a whole; kube-scheduler takes no note of others there.
+/// The pod-level resources; kube-scheduler ignores others.
 fn is_pod_level_resource(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || name.starts_with(HUGE_PAGES)
 }

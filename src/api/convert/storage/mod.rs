@@ -31,7 +31,7 @@ const LEGACY_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 /// Reads a PersistentVolumeClaim.
 ///
 /// # Errors
-/// [`Violations`]: all that is wrong with it.
+/// [`Violations`]: all of them.
 pub fn volume_claim(object: &PersistentVolumeClaim) -> Result<VolumeClaim, Violations> {
     let mut found = Violations::default();
     let metadata = &object.metadata;
@@ -44,7 +44,7 @@ pub fn volume_claim(object: &PersistentVolumeClaim) -> Result<VolumeClaim, Viola
         found.take_some(&Path::from_dotted(path), given, |text| ObjectName::new(text))
     };
     let volume = name(spec.and_then(|s| s.volume_name.as_ref()), "spec.volumeName");
-    // As Kubernetes reads it: the annotation goes before the field.
+    // As in Kubernetes, the annotation takes precedence over the field.
     let class = annotation(LEGACY_CLASS_ANNOTATION).or_else(|| spec.and_then(|s| s.storage_class_name.as_ref()));
     let class = name(class, "spec.storageClassName");
     let selected = annotation(SELECTED_NODE_ANNOTATION).filter(|text| !text.is_empty());
@@ -69,7 +69,7 @@ pub fn volume_claim(object: &PersistentVolumeClaim) -> Result<VolumeClaim, Viola
 /// Reads a StorageClass.
 ///
 /// # Errors
-/// [`Violations`]: all that is wrong with it.
+/// [`Violations`]: all of them.
 pub fn storage_class(object: &WireStorageClass) -> Result<StorageClass, Violations> {
     let mut found = Violations::default();
     let name = common::name(&object.metadata, &mut found, |n| ObjectName::new(n));
@@ -93,7 +93,7 @@ pub fn storage_class(object: &WireStorageClass) -> Result<StorageClass, Violatio
 /// Reads a CSINode: of each driver on the node, how many volumes it takes there.
 ///
 /// # Errors
-/// [`Violations`]: all that is wrong with it.
+/// [`Violations`]: all of them.
 pub fn attach_limits(object: &CSINode) -> Result<AttachLimits, Violations> {
     let mut found = Violations::default();
     let node = common::name(&object.metadata, &mut found, |n| NodeName::new(n));
@@ -108,10 +108,10 @@ pub fn attach_limits(object: &CSINode) -> Result<AttachLimits, Violations> {
     found.finish(node.map(|node| AttachLimits { node, limits: limits.into() }))
 }
 
-/// Reads a VolumeAttachment, and the disk that it names by itself if it names no PersistentVolume.
+/// Reads a VolumeAttachment, and its inline disk if it names no PersistentVolume.
 ///
 /// # Errors
-/// [`Violations`]: all that is wrong with it.
+/// [`Violations`]: all of them.
 pub fn attachment(object: &VolumeAttachment) -> Result<(Attachment, Option<DiskUse>), Violations> {
     let mut found = Violations::default();
     let name = common::name(&object.metadata, &mut found, |n| ObjectName::new(n));
@@ -131,8 +131,7 @@ pub fn attachment(object: &VolumeAttachment) -> Result<(Attachment, Option<DiskU
     found.finish(built)
 }
 
-/// The disks that a pod names by itself (`azureDisk` volumes). Disks that are blobs have no resource id and are none
-/// of ours.
+/// The inline disks of a pod (`azureDisk` volumes). Blob disks have no resource id and are ignored.
 #[must_use]
 pub fn inline_disks(pod: &Pod) -> Vec<DiskUse> {
     let meta = &pod.metadata;

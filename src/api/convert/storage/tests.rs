@@ -61,13 +61,13 @@ fn a_volume_can_be_used_where_one_of_its_terms_holds() {
             vec!["kubernetes.io/hostname In [n]"],
         ),
     ];
-    for (what, mut spec, terms, expected) in rows {
+    for (case, mut spec, terms, expected) in rows {
         if !terms.is_empty() {
             spec["nodeAffinity"] = json!({ "required": { "nodeSelectorTerms": terms } });
         }
         let volume = volume(&wire(json!({ "metadata": { "name": "v", "uid": "u" }, "spec": spec }))).unwrap();
         let found: Vec<String> = volume.affinity.iter().map(ToString::to_string).collect();
-        assert_eq!(found, expected, "{what}");
+        assert_eq!(found, expected, "{case}");
     }
 }
 

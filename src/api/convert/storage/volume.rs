@@ -70,7 +70,7 @@ fn affinity(object: &PersistentVolume, found: &mut Violations) -> Vec<Requiremen
     let required = spec.and_then(|s| s.node_affinity.as_ref()).and_then(|a| a.required.as_ref());
     let mut terms = required.map(|r| terms(r, &path, found)).unwrap_or_default();
     if spec.is_some_and(|s| s.local.is_some() || s.host_path.is_some()) {
-        // What lies on a node goes with it: the pod gets another there where it comes to.
+        // A local volume is lost with its node, so its hostname does not constrain the pod.
         terms.iter_mut().for_each(|term| drop(term.remove(HOSTNAME)));
     }
     alternative_terms(&terms)

@@ -98,7 +98,7 @@ pub(super) fn extract(
     })
 }
 
-/// Where a map has no other entry, braces have to say that it is a map.
+/// A map without other entries becomes `{}`.
 fn left_empty(entry_ref: EntryRef<'_>) -> Result<Option<Change>, Refusal> {
     if entry_ref.entries().len() > 1 {
         return Ok(None);
@@ -109,7 +109,7 @@ fn left_empty(entry_ref: EntryRef<'_>) -> Result<Option<Change>, Refusal> {
     }
 }
 
-/// The entry goes with its comments: they have been put elsewhere.
+/// Removes an entry with its comments, which have been moved.
 pub(super) fn remove_with_comments(
     document: &EditableText<'_>,
     entry_ref: EntryRef<'_>,
@@ -120,7 +120,7 @@ pub(super) fn remove_with_comments(
     Ok(changes)
 }
 
-/// The entry goes, each of its comments stays on a line of its own.
+/// Removes an entry, and keeps each of its comments on a line of its own.
 pub(super) fn remove_keeping_comments(
     document: &EditableText<'_>,
     entry_ref: EntryRef<'_>,
@@ -128,22 +128,22 @@ pub(super) fn remove_keeping_comments(
     let own = lines_of(document, entry_ref)?;
     let pad = " ".repeat(own.column);
     let comments = comments(document, entry_ref.entry, own.start..own.end);
-    let kept = comments.iter().map(|c| format!("{pad}{c}{}", document.style.newline)).collect();
-    let mut changes = vec![Change { range: own.start..own.end, text: kept }];
+    let text = comments.iter().map(|c| format!("{pad}{c}{}", document.style.newline)).collect();
+    let mut changes = vec![Change { range: own.start..own.end, text }];
     changes.extend(left_empty(entry_ref)?);
     Ok(changes)
 }
 
-/// The entry becomes a comment, with a line above that says why.
+/// Turns an entry into a comment, below a line with the reason.
 pub(super) fn comment_out(
     document: &EditableText<'_>,
     entry_ref: EntryRef<'_>,
-    why: &str,
+    comment: &str,
 ) -> Result<Vec<Change>, Refusal> {
     let own = lines_of(document, entry_ref)?;
     let newline = document.style.newline;
     let pad = " ".repeat(own.column);
-    let mut text = format!("{pad}# {why}{newline}");
+    let mut text = format!("{pad}# {comment}{newline}");
     for line in document.text[own.start..own.end].lines() {
         let spaces = line.len() - line.trim_start_matches(' ').len();
         let rest = line[spaces.min(own.column)..].trim_end();
@@ -158,7 +158,7 @@ pub(super) fn comment_out(
 pub(super) fn insert(
     document: &EditableText<'_>,
     target: &Target<'_>,
-    place: &InsertPosition,
+    position: &InsertPosition,
     new_entry: &NewEntryText,
 ) -> Result<Vec<Change>, Refusal> {
     if let SpannedKind::Map { entries, .. } = &target.node.kind
@@ -170,7 +170,7 @@ pub(super) fn insert(
             let index = entries.iter().position(|e| e.key.as_deref() == Some(key));
             index.map(|index| entry_lines(document, target.node, index, target.entry)).transpose()
         };
-        let at = match place {
+        let at = match position {
             InsertPosition::Before(key) => own(key)?.map(|lines| lines.comments_start),
             InsertPosition::After(key) => own(key)?.map(|lines| lines.comments_end),
             InsertPosition::End => None,
@@ -182,7 +182,7 @@ pub(super) fn insert(
         return Err(Refusal::new(target.node.range.start, "there is no map here to add to"));
     };
     let start = document.line_start(above.key_range.start);
-    // In a list the first key stands after a dash.
+    // In a list the first key follows a dash.
     let column = above.key_range.start - start + document.style.indent;
     let braces = above.colon_end..above.end();
     let after = document.line_end(braces.end);

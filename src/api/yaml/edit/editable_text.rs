@@ -8,7 +8,7 @@ use crate::yaml::spans::{self, DocumentSpans, SpannedEntry, SpannedKind, Spanned
 use serde_json::Value;
 use std::ops::Range;
 
-/// Other text in the place of some bytes.
+/// A replacement of some bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The bytes that go.
@@ -36,9 +36,9 @@ pub fn apply_changes(text: &str, mut changes: Vec<Change>) -> Result<String, Ref
     let mut result = String::with_capacity(text.len() + 256);
     let mut done = 0;
     for change in &changes {
-        let kept = text.get(done..change.range.start);
+        let unchanged = text.get(done..change.range.start);
         let overlap = || Refusal::new(change.range.start, "two changes overlap in this text: make one of them by hand");
-        result.push_str(kept.ok_or_else(overlap)?);
+        result.push_str(unchanged.ok_or_else(overlap)?);
         result.push_str(&change.text);
         done = change.range.end;
     }
@@ -52,7 +52,7 @@ pub struct EditableText<'t> {
     pub(super) text: &'t str,
     pub(super) style: Style,
     tree: DocumentSpans,
-    /// Where its lines end. Thousands of edits ask, and all of a text may stand on one line.
+    /// The ends of its lines, for thousands of edits; a text may be one long line.
     line_breaks: Vec<usize>,
 }
 
@@ -74,16 +74,16 @@ pub(super) struct Target<'a> {
     pub(super) node: &'a SpannedValue,
     /// The entry whose value the map is.
     pub(super) entry: Option<&'a SpannedEntry>,
-    /// The map stands in braces, its own or those around it.
+    /// The map is in flow style, itself or by a parent.
     pub(super) in_flow: bool,
 }
 
-/// What is put into a map: the same entry in three ways, of which the target takes one.
+/// A new entry of a map, rendered in three ways, of which one is used.
 #[derive(Debug)]
 pub(super) struct NewEntryText {
     /// `key: value` for between braces.
     pub(super) inline: String,
-    /// Lines of a block, which stand at `column`.
+    /// Lines in block style, at `column`.
     pub(super) lines: String,
     /// The column of `lines`.
     pub(super) column: usize,
@@ -109,11 +109,10 @@ impl<'t> EditableText<'t> {
         &self.tree.comments
     }
 
-    /// The changes that make an edit of the object at `root`.
+    /// The changes for an edit of the object at `root`.
     ///
     /// # Errors
-    /// [`Refusal`] when the text is written in a way that forbids it: what it would change is shared by an anchor, or
-    /// stands where no line of its own can be made.
+    /// [`Refusal`] if the layout forbids it: the value is shared by an anchor, or cannot get a line of its own.
     pub fn changes(&self, edit: &Edit, root: &Path) -> Result<Vec<Change>, Refusal> {
         let full = |path: &Path| root.join(path.segments());
         match edit {
@@ -124,13 +123,13 @@ impl<'t> EditableText<'t> {
                 let text = render::text_like(to, &self.text[range.clone()], self.style.json);
                 Ok(vec![Change { range, text }])
             }
-            Edit::Insert { parent, place, key, value } => {
+            Edit::Insert { parent, position, key, value } => {
                 let new_entry = NewEntryText {
                     inline: self.inline(key, &render::flow(value, self.style.json)),
                     lines: render::block(key, value, 0, self.style),
                     column: 0,
                 };
-                self.insert(&self.map_at(&full(parent))?, place, &new_entry)
+                self.insert(&self.map_at(&full(parent))?, position, &new_entry)
             }
             Edit::Move { from, parent, key } => {
                 let entry_ref = self.entry_at(&full(from))?;
@@ -149,13 +148,13 @@ impl<'t> EditableText<'t> {
                 });
                 Ok(changes)
             }
-            Edit::CommentOut { path, why } => {
+            Edit::CommentOut { path, comment } => {
                 let entry_ref = self.entry_at(&full(path))?;
                 check_unshared(entry_ref)?;
                 if entry_ref.is_flow() {
                     Ok(flow::remove_keeping_comments(self, entry_ref))
                 } else {
-                    block::comment_out(self, entry_ref, why)
+                    block::comment_out(self, entry_ref, comment)
                 }
             }
             Edit::RemoveEmpty { path } => {
@@ -177,13 +176,13 @@ impl<'t> EditableText<'t> {
     fn insert(
         &self,
         target: &Target<'_>,
-        place: &InsertPosition,
+        position: &InsertPosition,
         new_entry: &NewEntryText,
     ) -> Result<Vec<Change>, Refusal> {
         if target.in_flow {
-            flow::insert(self, target, place, new_entry)
+            flow::insert(self, target, position, new_entry)
         } else {
-            block::insert(self, target, place, new_entry)
+            block::insert(self, target, position, new_entry)
         }
     }
 
@@ -198,7 +197,7 @@ impl<'t> EditableText<'t> {
             Some(text) => render::text_like(text, old, self.style.json),
             None => render::flow(value, self.style.json),
         };
-        // A null that is not written stands right after its colon.
+        // An implicit null is directly after its colon.
         let text = if old.is_empty() { format!(" {text}") } else { text };
         Ok(vec![Change { range, text }])
     }
@@ -217,29 +216,29 @@ impl<'t> EditableText<'t> {
         Ok(EntryRef { map: node, index, entry, parent: above })
     }
 
-    /// The value at a path, and what is around it.
+    /// The value at a path, and its context.
     fn map_at(&self, path: &Path) -> Result<Target<'_>, Refusal> {
         let root = self.tree.root.as_ref().ok_or_else(|| Refusal::new(0, "the document is empty"))?;
-        let mut here = Target { node: root, entry: None, in_flow: is_flow(root) };
+        let mut target = Target { node: root, entry: None, in_flow: is_flow(root) };
         for segment in path.segments() {
-            check_not_alias(here.node)?;
-            match (&here.node.kind, segment) {
+            check_not_alias(target.node)?;
+            match (&target.node.kind, segment) {
                 (SpannedKind::Map { entries, flow }, Segment::Key(key)) => {
-                    let (_, entry) = find(entries, key, here.node)?;
+                    let (_, entry) = find(entries, key, target.node)?;
                     let node = &entry.value;
                     let in_flow = *flow || (is_flow(node) && !node.is_empty()) || self.contains_comment(node);
-                    here = Target { node, entry: Some(entry), in_flow };
+                    target = Target { node, entry: Some(entry), in_flow };
                 }
                 (SpannedKind::List { items, flow }, Segment::Index(index)) => {
-                    let missing = || Refusal::new(here.node.range.start, format!("{path} does not exist"));
+                    let missing = || Refusal::new(target.node.range.start, format!("{path} does not exist"));
                     let node = items.get(*index).ok_or_else(missing)?;
-                    here = Target { node, entry: None, in_flow: *flow || is_flow(node) };
+                    target = Target { node, entry: None, in_flow: *flow || is_flow(node) };
                 }
-                _ => return Err(Refusal::new(here.node.range.start, format!("{path} does not exist"))),
+                _ => return Err(Refusal::new(target.node.range.start, format!("{path} does not exist"))),
             }
         }
-        check_not_alias(here.node)?;
-        Ok(here)
+        check_not_alias(target.node)?;
+        Ok(target)
     }
 
     /// Empty braces with a comment between them.

@@ -1,6 +1,6 @@
 //! Edits of entries in flow style, which are in braces or brackets.
 //!
-//! Comments in braces stay where they are: an entry goes without them, and none is put between an entry and its comma.
+//! Comments in braces are not moved with an entry, and none is inserted between an entry and its comma.
 
 use super::editable_text::{Change, EditableText, EntryRef, NewEntryText, Target, comments};
 use super::render::{self, reindent};
@@ -29,7 +29,7 @@ pub(super) fn extract(document: &EditableText<'_>, entry_ref: EntryRef<'_>, key:
     }
 }
 
-/// The comma in what stands between two parts of a map: blanks and comments.
+/// The comma between two entries of a map, among blanks and comments.
 fn comma(text: &str, gap: Range<usize>) -> Option<usize> {
     let mut in_comment = false;
     for (i, b) in text.bytes().enumerate().take(gap.end).skip(gap.start) {
@@ -43,7 +43,7 @@ fn comma(text: &str, gap: Range<usize>) -> Option<usize> {
     None
 }
 
-/// The entry goes with its comma, and with the line that it had for itself.
+/// Removes an entry with its comma, and with the line that it had for itself.
 pub(super) fn remove(document: &EditableText<'_>, entry_ref: EntryRef<'_>) -> Vec<Change> {
     let (entries, text) = (entry_ref.entries(), document.text);
     let entry = entry_ref.entry;
@@ -56,7 +56,7 @@ pub(super) fn remove(document: &EditableText<'_>, entry_ref: EntryRef<'_>) -> Ve
         }
         return vec![Change::remove(own), Change::remove(after..after + 1)];
     }
-    // The last one: the comma before it goes.
+    // The last entry: the comma before it is removed.
     let before = entry_ref.index.checked_sub(1).and_then(|i| comma(text, entries[i].end()..own.start));
     match before {
         Some(before) if text[before + 1..own.start].trim().is_empty() => vec![Change::remove(before..own.end)],
@@ -65,7 +65,7 @@ pub(super) fn remove(document: &EditableText<'_>, entry_ref: EntryRef<'_>) -> Ve
     }
 }
 
-/// The entry goes, the comments within it stay.
+/// Removes an entry, and keeps the comments within it.
 pub(super) fn remove_keeping_comments(document: &EditableText<'_>, entry_ref: EntryRef<'_>) -> Vec<Change> {
     let own = entry_ref.entry.key_range.start..entry_ref.entry.end();
     let comments = comments(document, entry_ref.entry, own.clone());
@@ -76,17 +76,17 @@ pub(super) fn remove_keeping_comments(document: &EditableText<'_>, entry_ref: En
         let line = &document.text[start..own.start];
         let pad = &line[..line.len() - line.trim_start_matches(' ').len()];
         let newline = document.style.newline;
-        let kept: Vec<String> = comments.iter().map(|c| format!("{c}{newline}{pad}")).collect();
-        // Where the whole line goes, the comments need the blanks at its start and no line after them.
+        let lines: Vec<String> = comments.iter().map(|c| format!("{c}{newline}{pad}")).collect();
+        // If the whole line is removed, the comments need its indentation and no line break after them.
         change.text = match change.range.start == start && document.text[..change.range.end].ends_with('\n') {
             true => comments.iter().map(|c| format!("{pad}{c}{newline}")).collect(),
-            false => format!(" {}", kept.concat()),
+            false => format!(" {}", lines.concat()),
         };
     }
     changes
 }
 
-/// With the whole line where nothing else stands on it, else with the blanks after it.
+/// Extended to the whole line if nothing else is on it, else to the blanks after it.
 fn with_line(document: &EditableText<'_>, range: Range<usize>) -> Range<usize> {
     let start = document.line_start(range.start);
     let end = document.line_end(range.end);
@@ -102,7 +102,7 @@ fn with_line(document: &EditableText<'_>, range: Range<usize>) -> Range<usize> {
 pub(super) fn insert(
     document: &EditableText<'_>,
     target: &Target<'_>,
-    place: &InsertPosition,
+    position: &InsertPosition,
     new_entry: &NewEntryText,
 ) -> Result<Vec<Change>, Refusal> {
     let SpannedKind::Map { entries, .. } = &target.node.kind else {
@@ -115,7 +115,7 @@ pub(super) fn insert(
         return Ok(vec![Change { range: target.node.range.clone(), text }]);
     };
     let find = |key: &str| entries.iter().position(|e| e.key.as_deref() == Some(key));
-    let (before, behind) = match place {
+    let (before, behind) = match position {
         InsertPosition::Before(key) => (find(key), None),
         // Behind the last one there may be no comma.
         InsertPosition::After(key) => (None, find(key).filter(|i| i + 1 < entries.len())),

@@ -1,8 +1,8 @@
 //! Edits of one value of a document that keep the rest of its text.
 //!
-//! An [`Edit`] says what is to be changed. [`Edit::apply`] does it to a value. [`EditableText::changes`] does it to the text
-//! at the spans of what is concerned, so that comments, order, quotes and blank lines stay. Who edits reads the text
-//! again and compares it with the value: both ways must lead to the same.
+//! An [`Edit`] describes a change. [`Edit::apply`] makes it in a value, [`EditableText::changes`] in the text, at the
+//! spans concerned, so that comments, order, quotes and blank lines are kept. Callers parse the text again and compare
+//! it with the value: both must be equal.
 
 mod block;
 mod editable_text;
@@ -14,7 +14,7 @@ pub use editable_text::{Change, EditableText, apply_changes};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// Where a map gets a new entry. Where the key that is named is absent, that is the end.
+/// Where a map gets a new entry. If the named key is absent, that is the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InsertPosition {
     /// Before the entry of this key, and before its comments.
@@ -28,32 +28,32 @@ pub enum InsertPosition {
 /// One change of a document. Paths begin at the object that is edited.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Edit {
-    /// Another scalar in the place of one.
+    /// Replaces a scalar.
     Set {
         /// Of the scalar.
         path: Path,
-        /// What it becomes.
+        /// The new value.
         value: Value,
     },
-    /// Another key for the same value.
+    /// Renames a key.
     Rename {
         /// Of the value.
         path: Path,
         /// The new key.
         to: String,
     },
-    /// A new entry.
+    /// Inserts an entry.
     Insert {
         /// The map that gets it; an absent value there counts as an empty map.
         parent: Path,
         /// Where in the map.
-        place: InsertPosition,
+        position: InsertPosition,
         /// Its key.
         key: String,
         /// Its value.
         value: Value,
     },
-    /// An entry goes to the end of another map, with its comments.
+    /// Moves an entry to the end of another map, with its comments.
     Move {
         /// Of the value.
         from: Path,
@@ -62,14 +62,14 @@ pub enum Edit {
         /// Its key there.
         key: String,
     },
-    /// An entry becomes a comment; in braces, where a comment would swallow what follows, it goes.
+    /// Turns an entry into a comment; in flow style it is removed.
     CommentOut {
         /// Of the value.
         path: Path,
         /// The comment above it.
-        why: String,
+        comment: String,
     },
-    /// An entry with an empty map goes; its comments stay.
+    /// Removes an entry with an empty map; its comments are kept.
     RemoveEmpty {
         /// Of the value.
         path: Path,
@@ -77,7 +77,7 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// The place that the edit is about.
+    /// The path that is edited.
     #[must_use]
     pub fn path(&self) -> Path {
         match self {
@@ -90,12 +90,12 @@ impl Edit {
         }
     }
 
-    /// Does it to a value. Nothing happens where the value has no such place.
+    /// Applies it to a value. Nothing happens if the path does not exist.
     pub fn apply(&self, value: &mut Value) {
         match self {
             Self::Set { path, value: new } => {
-                if let Some(place) = at_mut(value, path.segments()) {
-                    *place = new.clone();
+                if let Some(scalar) = at_mut(value, path.segments()) {
+                    *scalar = new.clone();
                 }
             }
             Self::Rename { path, to } => {
@@ -104,7 +104,7 @@ impl Edit {
                     *map = std::mem::take(map).into_iter().map(renamed).collect();
                 }
             }
-            Self::Insert { parent, place, key, value: new } => insert(value, parent, place, (key, new)),
+            Self::Insert { parent, position, key, value: new } => insert(value, parent, position, (key, new)),
             Self::Move { from, parent, key } => {
                 let taken = parent_map(value, from).and_then(|(map, key)| map.shift_remove(&key));
                 if let Some(taken) = taken {
@@ -120,7 +120,7 @@ impl Edit {
     }
 }
 
-fn insert(root: &mut Value, parent: &Path, place: &InsertPosition, (key, value): (&str, &Value)) {
+fn insert(root: &mut Value, parent: &Path, position: &InsertPosition, (key, value): (&str, &Value)) {
     let Some(parent) = at_mut(root, parent.segments()) else {
         return;
     };
@@ -128,10 +128,10 @@ fn insert(root: &mut Value, parent: &Path, place: &InsertPosition, (key, value):
         *parent = Value::Object(Map::new());
     }
     if let Some(map) = parent.as_object_mut() {
-        let position = |k: &str| map.keys().position(|key| key == k);
-        let index = match place {
-            InsertPosition::Before(key) => position(key),
-            InsertPosition::After(key) => position(key).map(|i| i + 1),
+        let index_of = |k: &str| map.keys().position(|key| key == k);
+        let index = match position {
+            InsertPosition::Before(key) => index_of(key),
+            InsertPosition::After(key) => index_of(key).map(|i| i + 1),
             InsertPosition::End => None,
         };
         map.shift_insert(index.unwrap_or(map.len()), key.to_owned(), value.clone());

@@ -14,7 +14,7 @@ pub(super) struct Style {
     pub(super) newline: &'static str,
 }
 
-/// True when a text can stand without quotes, in braces as well, and means itself.
+/// True if a string needs no quotes, in flow style too.
 fn is_plain(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-');
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -27,7 +27,7 @@ pub(super) fn text(text: &str, json: bool) -> String {
     if !json && is_plain(text) { text.to_owned() } else { Value::from(text).to_string() }
 }
 
-/// A text in the same quotes as what stood in its place.
+/// A string in the same quotes as the old one.
 pub(super) fn text_like(new: &str, old: &str, json: bool) -> String {
     match old.as_bytes().first() {
         Some(b'"') => Value::from(new).to_string(),
@@ -36,7 +36,7 @@ pub(super) fn text_like(new: &str, old: &str, json: bool) -> String {
     }
 }
 
-/// A value on one line, as it can stand in braces.
+/// A value on one line, in flow style.
 pub(super) fn flow(value: &Value, json: bool) -> String {
     match value {
         Value::String(s) => text(s, json),
@@ -52,7 +52,7 @@ pub(super) fn flow(value: &Value, json: bool) -> String {
     }
 }
 
-/// An entry on lines of its own. Lists stay on one line.
+/// An entry in block style. Lists are on one line.
 pub(super) fn block(key: &str, value: &Value, indent: usize, style: Style) -> String {
     let pad = " ".repeat(indent);
     let key_text = text(key, style.json);
@@ -65,7 +65,7 @@ pub(super) fn block(key: &str, value: &Value, indent: usize, style: Style) -> St
     }
 }
 
-/// Lines moved to the right by a number of columns, or to the left; blank ones stay, and no line loses text.
+/// Lines moved to the right by a number of columns, or to the left; blank lines are unchanged, and no line loses text.
 pub(super) fn reindent(lines: &str, by: isize) -> String {
     let moved = |line: &str| {
         let spaces = line.len() - line.trim_start_matches(' ').len();
@@ -86,7 +86,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_would_mean_something_else_is_quoted() {
+    fn ambiguous_scalars_are_quoted() {
         for (value, written) in [
             ("karpenter.sh/v1", "karpenter.sh/v1"),
             ("720h", "720h"),

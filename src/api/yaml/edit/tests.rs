@@ -1,7 +1,7 @@
 use super::*;
 use crate::yaml::read;
 
-/// Makes an edit in the text, and checks that the text then says what the edited value says.
+/// Makes an edit in the text, and checks that the result equals the edited value.
 fn edited(text: &str, edit: &Edit) -> String {
     let changes = EditableText::read(text).unwrap().changes(edit, &Path::root()).unwrap();
     let new = apply_changes(text, changes).unwrap();
@@ -26,12 +26,12 @@ fn moved(from: &str, parent: &str, key: &str) -> Edit {
 }
 
 fn insert(parent: &str, before: Option<&str>, key: &str, value: Value) -> Edit {
-    let place = before.map_or(InsertPosition::End, |key| InsertPosition::Before(key.to_owned()));
-    Edit::Insert { parent: Path::from_dotted(parent), place, key: key.to_owned(), value }
+    let position = before.map_or(InsertPosition::End, |key| InsertPosition::Before(key.to_owned()));
+    Edit::Insert { parent: Path::from_dotted(parent), position, key: key.to_owned(), value }
 }
 
 fn retire(path: &str) -> Edit {
-    Edit::CommentOut { path: Path::from_dotted(path), why: "gone".to_owned() }
+    Edit::CommentOut { path: Path::from_dotted(path), comment: "gone".to_owned() }
 }
 
 #[test]
@@ -101,7 +101,7 @@ d: 1
 }
 
 #[test]
-fn what_is_left_empty_says_that_it_is_a_map() {
+fn an_emptied_map_becomes_braces() {
     let text = "from: # all\n  b: 1 # one\nto: {} # none\n";
     assert_eq!(edited(text, &moved("from.b", "to", "b")), "from: {} # all\nto: # none\n  b: 1 # one\n");
     let text = "from:\n  b: 1\nto:\nz: 1\n";
@@ -132,7 +132,7 @@ fn entries_go_in_and_out_of_braces() {
 }
 
 #[test]
-fn json_stays_json() {
+fn edited_json_remains_json() {
     let text = "{\n  \"from\": {\n    \"a\": 1,\n    \"b\": \"x\"\n  },\n  \"to\": {\n    \"d\": 1\n  }\n}\n";
     let new = edited(text, &moved("from.b", "to", "b"));
     assert_eq!(new, "{\n  \"from\": {\n    \"a\": 1\n  },\n  \"to\": {\n    \"d\": 1,\n    \"b\": \"x\"\n  }\n}\n");
@@ -160,7 +160,7 @@ fn an_entry_is_put_in_with_the_indentation_around_it() {
             "- a:\n    b: 1\n",
             &Edit::Insert {
                 parent: Path::root().index(0).key("a"),
-                place: InsertPosition::End,
+                position: InsertPosition::End,
                 key: "m".to_owned(),
                 value: 1.into(),
             }
@@ -173,7 +173,7 @@ fn an_entry_is_put_in_with_the_indentation_around_it() {
 fn an_entry_is_put_right_after_another() {
     let after = |key: &str| Edit::Insert {
         parent: Path::from_dotted("a"),
-        place: InsertPosition::After(key.to_owned()),
+        position: InsertPosition::After(key.to_owned()),
         key: "m".to_owned(),
         value: "x".into(),
     };
@@ -197,7 +197,7 @@ fn an_entry_is_put_right_after_another() {
 }
 
 #[test]
-fn what_nobody_reads_any_more_becomes_a_comment() {
+fn retired_entries_become_comments() {
     let text = "a:\n  # above\n  b:  # beside\n    c: [1,\n      2]\n\n    # inside\n    d: |\n      x\n  e: 1\n";
     let expected = "a:\n  # above\n  # gone\n  # b:  # beside\n  #   c: [1,\n  #     2]\n  #\n  #   # inside\n  #   d: |\n  #     x\n  e: 1\n";
     assert_eq!(edited(text, &retire("a.b")), expected);
@@ -214,7 +214,7 @@ fn what_nobody_reads_any_more_becomes_a_comment() {
 }
 
 #[test]
-fn what_is_shared_is_refused() {
+fn anchors_and_aliases_are_rejected() {
     let shared = "x: &x {b: 1}\na: *x\nm:\n  <<: *x\n  c: 1\nto: {}\n";
     for (edit, word) in [
         (set("x.b", "2"), "anchor"),
@@ -230,7 +230,7 @@ fn what_is_shared_is_refused() {
     assert!(
         refused(
             "- a: {b: 1}\n  c: 1\n",
-            &Edit::CommentOut { path: Path::root().index(0).key("a"), why: String::new() }
+            &Edit::CommentOut { path: Path::root().index(0).key("a"), comment: String::new() }
         )
         .contains("its own line")
     );

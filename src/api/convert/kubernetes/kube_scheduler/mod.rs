@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The plugin that spreads pods.
 const PLUGIN: &str = "PodTopologySpread";
 
-/// What is read of a KubeSchedulerConfiguration.
+/// The used fields of a KubeSchedulerConfiguration.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Configuration {
@@ -70,11 +70,11 @@ struct SpreadArgs {
     default_constraints: Vec<TopologySpreadConstraint>,
 }
 
-/// Reads a SchedulerConfiguration, of which only default spread constraints matter. What kube-scheduler does where nobody
-/// names any (`defaultingType: System`) is a matter of its scores, which are not simulated.
+/// Reads a SchedulerConfiguration, of which only default spread constraints matter. kube-scheduler's own defaults
+/// (`defaultingType: System`) only affect scores, which are not simulated.
 ///
 /// # Errors
-/// [`Violations`]: all that is wrong with it.
+/// [`Violations`]: all of them.
 pub fn scheduler_profiles(object: &SchedulerConfiguration) -> Result<(ObjectName, SchedulerProfiles), Violations> {
     let mut found = Violations::default();
     let name = common::name(&object.metadata, &mut found, |n| ObjectName::new(n));
@@ -120,7 +120,7 @@ fn defaults(profile: &Profile, at: &Path, found: &mut Violations) -> Vec<Default
 }
 
 fn default(wire: &TopologySpreadConstraint, at: &Path, found: &mut Violations) -> Option<DefaultSpread> {
-    // kube-scheduler puts the selector of the pod's kin in the place of whatever stands there.
+    // kube-scheduler replaces any selector by that of the pod's owner.
     let bare = TopologySpreadConstraint { match_label_keys: None, label_selector: None, ..wire.clone() };
     let (is_hard, spread) = spread::read_constraint(&bare, &Labels::new(), at, found)?;
     let spread = Spread { selector: Requirements::new(), ..spread };
@@ -130,7 +130,7 @@ fn default(wire: &TopologySpreadConstraint, at: &Path, found: &mut Violations) -
 /// Reads a Service, of which only the selector matters.
 ///
 /// # Errors
-/// [`Violations`]: all that is wrong with it.
+/// [`Violations`]: all of them.
 pub fn service(object: &Service) -> Result<(ObjectKey, Labels), Violations> {
     let mut found = Violations::default();
     let key = common::key(&object.metadata, &mut found);

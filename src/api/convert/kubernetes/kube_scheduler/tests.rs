@@ -39,7 +39,7 @@ fn default_constraints_are_read_by_profile() {
 #[test]
 fn profiles_that_give_nothing_are_left_out() {
     let list = format!("defaultingType: List, defaultConstraints: [{ZONES}]");
-    for (raw, why) in [
+    for (raw, case) in [
         (String::new(), "nothing is written"),
         ("profiles: []".to_owned(), "there is no profile"),
         (profile("schedulerName: a", "defaultingType: System"), "kube-scheduler's own"),
@@ -48,16 +48,16 @@ fn profiles_that_give_nothing_are_left_out() {
         (profile("plugins: { multiPoint: { disabled: [{ name: PodTopologySpread }] } }", &list), "the plugin is off"),
         (profile("plugins: { filter: { disabled: [{ name: '*' }] } }", &list), "all filters are off"),
     ] {
-        assert_eq!(read(&raw), Ok(SchedulerProfiles::default()), "{why}");
+        assert_eq!(read(&raw), Ok(SchedulerProfiles::default()), "{case}");
     }
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_are_reported_with_their_path() {
     let wrong = |constraint: &str| {
         profile("schedulerName: a", &format!("defaultingType: List, defaultConstraints: [{constraint}]"))
     };
-    for (raw, said) in [
+    for (raw, expected) in [
         ("a: [".to_owned(), "spec.rawConfig: line 1"),
         ("profiles: 5".to_owned(), "spec.rawConfig: is not a KubeSchedulerConfiguration: invalid type: integer"),
         (wrong("5"), "spec.rawConfig.args: are not PodTopologySpreadArgs"),
@@ -71,7 +71,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
     ] {
         let error = read(&raw).unwrap_err();
-        assert!(error.contains(said), "{raw}\n{error}");
+        assert!(error.contains(expected), "{raw}\n{error}");
     }
 }
 

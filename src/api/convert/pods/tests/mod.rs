@@ -1,4 +1,4 @@
-//! Tests of pods: all that they ask for beside nodes, as manifests say it.
+//! Tests of the conversion of pods.
 
 mod requests;
 
@@ -48,7 +48,7 @@ fn only_near(term: Value) -> PodTerm {
 }
 
 #[test]
-fn a_pod_that_asks_for_nothing_of_its_neighbours_says_so_without_room() {
+fn a_pod_without_pod_affinity_allocates_no_terms() {
     let shape = shape(json!({}));
     assert_eq!((&shape.affinity, &shape.preferences), (&None, &None));
     assert!(shape.ports.is_empty() && shape.spread.is_empty());
@@ -80,10 +80,10 @@ fn a_term_means_the_pods_of_namespaces() {
             true,
         ),
     ];
-    for (what, wire, namespace, means) in rows {
+    for (case, wire, namespace, means) in rows {
         let of_namespace = if namespace == "loud" { labels(&[("volume", "11")]) } else { Labels::new() };
         let means_it = term_of(wire).means(&space(namespace), Some(&of_namespace), &labels(&[("app", "a")]));
-        assert_eq!(means_it, means, "{what}");
+        assert_eq!(means_it, means, "{case}");
     }
 }
 
@@ -103,10 +103,10 @@ fn a_term_means_pods_by_labels_and_the_pods_own_values() {
         ("all but the pod's own value", others.clone(), that, true),
         ("the pod's own value does not do", others, this, false),
     ];
-    for (what, wire, pod, means) in rows {
+    for (case, wire, pod, means) in rows {
         let term = term_of(wire);
-        assert_eq!(term.means(&space("own"), None, &labels(pod)), means, "{what}");
-        assert_eq!(&*term.topology_key, napkeeper_core::model::labels::ZONE, "{what}");
+        assert_eq!(term.means(&space("own"), None, &labels(pod)), means, "{case}");
+        assert_eq!(&*term.topology_key, napkeeper_core::model::labels::ZONE, "{case}");
     }
 }
 
@@ -194,13 +194,13 @@ fn all_of_a_spread_constraint_is_read() {
             Spread { selector: Requirements::new(), ..plain() },
         ),
     ];
-    for (what, wire, expected) in rows {
-        assert_eq!(spread(wire), expected, "{what}");
+    for (case, wire, expected) in rows {
+        assert_eq!(spread(wire), expected, "{case}");
     }
 }
 
 #[test]
-fn host_ports_are_those_of_the_node() {
+fn host_ports_are_ports_of_the_node() {
     let port = |port: u16, protocol: &str, address: Option<&str>| HostPort {
         port,
         protocol: protocol.into(),
@@ -238,13 +238,13 @@ fn host_ports_are_those_of_the_node() {
             vec![port(2, "TCP", None)],
         ),
     ];
-    for (what, spec, expected) in rows {
-        assert_eq!(shape(spec).ports, expected, "{what}");
+    for (case, spec, expected) in rows {
+        assert_eq!(shape(spec).ports, expected, "{case}");
     }
 }
 
 #[test]
-fn what_is_malformed_is_said_with_its_place() {
+fn malformed_fields_are_reported_with_their_path() {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
     let no_values = json!({ "key": "a", "operator": "In" });
@@ -282,7 +282,7 @@ fn what_is_malformed_is_said_with_its_place() {
 }
 
 #[test]
-fn what_is_malformed_of_spread_and_ports_is_said_with_its_place() {
+fn malformed_spreads_and_ports_are_reported_with_their_path() {
     let spread = |field: &str, value: Value| {
         let mut wire = json!({ "maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule" });
         wire[field] = value;
@@ -330,8 +330,8 @@ fn a_pod_is_helped_by_a_new_node_only_where_nothing_else_holds_it() {
         ),
         ("no node is nominated", json!({}), json!({ "conditions": [unschedulable], "nominatedNodeName": "" }), true),
     ];
-    for (what, spec, status, provisionable) in rows {
-        assert_eq!(pod(&wire(spec, status)).unwrap().is_provisionable(), provisionable, "{what}");
+    for (case, spec, status, provisionable) in rows {
+        assert_eq!(pod(&wire(spec, status)).unwrap().is_provisionable(), provisionable, "{case}");
     }
     let nominated = pod(&wire(json!({}), json!({ "nominatedNodeName": "n" }))).unwrap().nominated;
     assert_eq!(nominated.as_ref().map(NodeName::as_str), Some("n"));

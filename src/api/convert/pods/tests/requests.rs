@@ -1,4 +1,4 @@
-//! Tests of what a pod asks for, as kube-scheduler counts it.
+//! Tests of pod requests, as kube-scheduler counts them.
 
 use super::shape;
 use napkeeper_core::model::amounts::resources::Resources;
@@ -14,38 +14,38 @@ fn container(resources: Value) -> Value {
     json!({ "name": "a", "resources": resources })
 }
 
-fn asks(cpu: &str) -> Value {
+fn requesting(cpu: &str) -> Value {
     container(json!({ "requests": { "cpu": cpu } }))
 }
 
 #[test]
 fn the_requests_of_containers_are_counted_as_the_scheduler_counts() {
-    let stays =
+    let sidecar =
         |cpu: &str| json!({ "name": "a", "restartPolicy": "Always", "resources": { "requests": { "cpu": cpu } } });
     let both = container(json!({ "limits": { "cpu": "2", "memory": "1" }, "requests": { "cpu": "1" } }));
     let gpus = |n: &str| container(json!({ "limits": { "nvidia.com/gpu": n } }));
     let more = container(json!({ "limits": { "nvidia.com/gpu": "1", "example.com/b": "2" } }));
     let rows = [
-        ("containers together", json!({ "containers": [asks("1"), asks("500m")] }), of(1500, 0, &[])),
+        ("containers together", json!({ "containers": [requesting("1"), requesting("500m")] }), of(1500, 0, &[])),
         ("a limit where there is no request", json!({ "containers": [both] }), of(1000, 1, &[])),
         (
             "the start is greedier",
-            json!({ "containers": [asks("1")], "initContainers": [asks("3"), asks("2")] }),
+            json!({ "containers": [requesting("1")], "initContainers": [requesting("3"), requesting("2")] }),
             of(3000, 0, &[]),
         ),
         (
             "sidecars before an init container run beside it",
-            json!({ "containers": [asks("1")], "initContainers": [stays("1"), asks("3"), stays("1")] }),
+            json!({ "containers": [requesting("1")], "initContainers": [sidecar("1"), requesting("3"), sidecar("1")] }),
             of(4000, 0, &[]),
         ),
         (
             "sidecars run beside the containers",
-            json!({ "containers": [asks("1")], "initContainers": [asks("2"), stays("1"), stays("1")] }),
+            json!({ "containers": [requesting("1")], "initContainers": [requesting("2"), sidecar("1"), sidecar("1")] }),
             of(3000, 0, &[]),
         ),
         (
             "overhead on top",
-            json!({ "containers": [asks("1")], "overhead": { "cpu": "10m", "memory": "5" } }),
+            json!({ "containers": [requesting("1")], "overhead": { "cpu": "10m", "memory": "5" } }),
             of(1010, 5, &[]),
         ),
         (
@@ -54,8 +54,8 @@ fn the_requests_of_containers_are_counted_as_the_scheduler_counts() {
             of(0, 0, &[("example.com/b", 2), ("nvidia.com/gpu", 4)]),
         ),
     ];
-    for (what, spec, expected) in rows {
-        assert_eq!(shape(spec).requests, expected, "{what}");
+    for (case, spec, expected) in rows {
+        assert_eq!(shape(spec).requests, expected, "{case}");
     }
 }
 
@@ -67,7 +67,7 @@ fn the_requests_of_a_pod_as_a_whole_are_counted_as_the_scheduler_counts() {
         (
             "in place of the containers'",
             json!({
-                "containers": [asks("1")],
+                "containers": [requesting("1")],
                 "resources": { "requests": { "cpu": "3", "memory": "7", "hugepages-2Mi": "8" } },
             }),
             of(3000, 7, &[("hugepages-2Mi", 8)]),
@@ -75,8 +75,8 @@ fn the_requests_of_a_pod_as_a_whole_are_counted_as_the_scheduler_counts() {
         (
             "even where it is less than an init container's",
             json!({
-                "containers": [asks("1")],
-                "initContainers": [asks("3")],
+                "containers": [requesting("1")],
+                "initContainers": [requesting("3")],
                 "resources": { "requests": { "cpu": "2" } },
             }),
             of(2000, 0, &[]),
@@ -84,7 +84,7 @@ fn the_requests_of_a_pod_as_a_whole_are_counted_as_the_scheduler_counts() {
         (
             "overhead on top",
             json!({
-                "containers": [asks("1")],
+                "containers": [requesting("1")],
                 "overhead": { "cpu": "10m" },
                 "resources": { "requests": { "cpu": "2" } },
             }),
@@ -93,12 +93,12 @@ fn the_requests_of_a_pod_as_a_whole_are_counted_as_the_scheduler_counts() {
         ("other resources do not count", json!({ "resources": others }), of(0, 0, &[])),
         (
             "the limit where no container asks",
-            json!({ "containers": [asks("1")], "resources": { "limits": { "cpu": "4", "memory": "9" } } }),
+            json!({ "containers": [requesting("1")], "resources": { "limits": { "cpu": "4", "memory": "9" } } }),
             of(1000, 9, &[]),
         ),
         (
             "a container that asks for none asks all the same",
-            json!({ "containers": [asks("0")], "resources": { "limits": { "cpu": "4" } } }),
+            json!({ "containers": [requesting("0")], "resources": { "limits": { "cpu": "4" } } }),
             of(0, 0, &[]),
         ),
         (
@@ -107,7 +107,7 @@ fn the_requests_of_a_pod_as_a_whole_are_counted_as_the_scheduler_counts() {
             of(0, 0, &[("hugepages-2Mi", 8)]),
         ),
     ];
-    for (what, spec, expected) in rows {
-        assert_eq!(shape(spec).requests, expected, "{what}");
+    for (case, spec, expected) in rows {
+        assert_eq!(shape(spec).requests, expected, "{case}");
     }
 }
