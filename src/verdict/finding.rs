@@ -1,4 +1,4 @@
-//! Findings: what is wrong, where, and how to fix it.
+//! Findings: the problem, its position, and a fix.
 
 use crate::rules::Rule;
 use napkeeper_api::field_path::Path;
@@ -65,7 +65,7 @@ pub(crate) enum FieldPart {
     Value,
 }
 
-/// A finding before its place in the file is looked up.
+/// A finding before its position in the file is looked up.
 #[derive(Debug, Clone)]
 pub(crate) struct Issue {
     pub(crate) rule: &'static Rule,
@@ -93,7 +93,7 @@ impl NotAString {
         }
     }
 
-    /// What is wrong. `written` is what stands in the file, where that looks like a string.
+    /// What is wrong. `written` is the text of the file, if it looks like a string.
     pub(crate) fn message(&self, written: Option<&str>) -> String {
         let (kind, read) = match self {
             Self::Boolean(value) => ("boolean", value.to_string()),

@@ -2,8 +2,8 @@
 
 use crate::cel::error::EvalError;
 
-/// Steps that one rule may take: twice the cost limit of kube-apiserver for a call, since ours are counted a little
-/// differently and an expression that passes there must pass here.
+/// Steps that one rule may take: twice the cost limit of kube-apiserver for a call. The counts differ slightly, and an
+/// expression that passes there must pass here.
 pub(crate) const RULE_BUDGET: u64 = 2_000_000;
 
 /// Steps that all rules of an object may take together: twice the limit of kube-apiserver, likewise.

@@ -5,7 +5,7 @@ use std::fmt;
 /// Why an expression has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EvalError {
-    /// It fails, as it would fail on the API server: an index out of range, a number that is none, an overflow.
+    /// It fails, as it would fail on the API server: an index out of range, an invalid number, an overflow.
     Failed(String),
     /// It reads this input, which is unknown here.
     Unknown(String),

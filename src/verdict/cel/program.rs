@@ -24,7 +24,7 @@ impl Env {
         env
     }
 
-    /// Adds a variable. Programs that were compiled before stay valid: they do not know it.
+    /// Adds a variable. Programs compiled before remain valid: they do not use it.
     pub fn declare(&mut self, name: impl Into<String>) {
         let name = name.into();
         if !self.0.contains(&name) {
@@ -58,15 +58,15 @@ impl Variables {
         self.bind(name, result.map_or_else(Binding::Failed, |output| Binding::Value(output.0)));
     }
 
-    /// Says that a variable has a value which nobody knows here. What depends on it is [`EvalError::Unknown`].
+    /// Declares the value of a variable unknown. Results that depend on it are [`EvalError::Unknown`].
     pub fn set_unknown(&mut self, name: &str) {
         self.bind(name, Binding::Unknown);
     }
 
     fn bind(&mut self, name: &str, bound: Binding) {
         let slot = self.names.iter().position(|n| n == name);
-        if let Some(place) = slot.and_then(|slot| self.slots.get_mut(slot)) {
-            *place = bound;
+        if let Some(binding) = slot.and_then(|slot| self.slots.get_mut(slot)) {
+            *binding = bound;
         }
     }
 }
@@ -119,7 +119,7 @@ impl Program {
     ///
     /// # Errors
     /// [`CompileError`] for a syntax error, a name that is neither a variable nor a function, and a pattern, duration
-    /// or timestamp that is written in the expression and is none. Types are not checked.
+    /// or timestamp literal that is invalid. Types are not checked.
     pub fn compile(text: &str, env: &Env) -> Result<Self, CompileError> {
         Ok(Self { node: compile(text, &env.0)?, names: env.0.clone() })
     }

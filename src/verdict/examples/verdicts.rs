@@ -3,7 +3,7 @@
 //! the embedded ones.
 //!
 //! `cargo run --example verdicts -- crds.json < manifests.jsonl`; with a second argument it prints
-//! what a person is told of each manifest, by the embedded definitions.
+//! the findings of each manifest, by the embedded definitions.
 
 #![expect(clippy::print_stdout, reason = "it is a program")]
 
@@ -26,8 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let case: Value = serde_json::from_str(&line?)?;
         if std::env::args().nth(2).is_some() {
             let report = validator.validate_document(&Document::without_text("stdin", case["manifest"].clone()));
-            let said = report.findings.iter().map(|f| format!("{} {} {}", f.rule, f.path, f.message));
-            println!("{}", json!(said.collect::<Vec<_>>()));
+            let lines = report.findings.iter().map(|f| format!("{} {} {}", f.rule, f.path, f.message));
+            println!("{}", json!(lines.collect::<Vec<_>>()));
             continue;
         }
         let validator = definitions.create(&case["manifest"]);

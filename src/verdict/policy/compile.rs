@@ -8,7 +8,7 @@ use crate::policy::request::SERVER_SET_FIELDS;
 use crate::rules::policies as rules;
 use napkeeper_api::field_path::Path;
 
-/// What is compiled of a policy.
+/// The compiled expressions of a policy.
 #[derive(Debug, Default)]
 pub(crate) struct CompiledPolicy {
     /// Variables that all expressions may name; those of the policy itself last.
@@ -25,7 +25,7 @@ pub(crate) struct CompiledPolicy {
 pub(crate) struct CompiledValidation {
     pub(crate) program: Program,
     pub(crate) message: Option<Program>,
-    /// The field that it is about.
+    /// The field that it checks.
     pub(crate) path: Path,
 }
 
@@ -45,11 +45,11 @@ const VARIABLES: [&str; 12] = [
     AUTHORIZER,
 ];
 
-/// Who knows what users may do; message expressions cannot ask it.
+/// The variable for authorization checks; message expressions do not have it.
 pub(crate) const AUTHORIZER: &str = "authorizer";
 
 impl CompiledPolicy {
-    /// Compiles the expressions of a policy; what cannot be compiled is an issue.
+    /// Compiles the expressions of a policy; each error is an issue.
     pub(crate) fn of(spec: &PolicySpec) -> (Self, Vec<Issue>) {
         let mut wrong = Vec::new();
         let mut env = Env::new(VARIABLES.iter().chain(&SERVER_SET_FIELDS).copied());
@@ -104,13 +104,13 @@ fn programs(list: &[NamedExpression], field: &str, env: &Env, wrong: &mut Vec<Is
 
 fn program(text: &str, env: &Env, at: &Path, wrong: &mut Vec<Issue>) -> Option<Program> {
     if text.trim().is_empty() {
-        // That it is missing has been said.
+        // Its absence is already reported.
         return None;
     }
     match Program::compile(text, env) {
         Ok(program) => Some(program),
-        Err(CompileError(why)) => {
-            wrong.push(Issue::new(&rules::BROKEN, at, format!("the expression does not compile: {why}")));
+        Err(CompileError(reason)) => {
+            wrong.push(Issue::new(&rules::BROKEN, at, format!("the expression does not compile: {reason}")));
             None
         }
     }

@@ -35,7 +35,7 @@ fn without_nulls(value: &mut Value) {
     }
 }
 
-/// Adds the fields of `defaults` that are absent, those of objects in it too where the object is there.
+/// Adds the fields of `defaults` that are absent, recursively in objects that exist.
 fn add(value: &mut Value, defaults: Value) {
     let (Some(map), Value::Object(defaults)) = (value.as_object_mut(), defaults) else { return };
     for (key, default) in defaults {
@@ -43,14 +43,14 @@ fn add(value: &mut Value, defaults: Value) {
     }
 }
 
-/// The value of a field, if it is there.
+/// The value of a field, if it is set.
 fn at(value: &mut Value, field: &str, fill: impl FnOnce(&mut Value)) {
     if let Some(inner) = value.get_mut(field) {
         fill(inner);
     }
 }
 
-/// Each item of a list, if it is there.
+/// Each item of a list, if it is set.
 fn each(value: &mut Value, field: &str, fill: impl Fn(&mut Value)) {
     if let Some(items) = value.get_mut(field).and_then(Value::as_array_mut) {
         items.iter_mut().for_each(fill);
@@ -65,7 +65,7 @@ fn pod(spec: &mut Value) {
     }
 }
 
-/// In a pod, though not yet in a template of pods, a limit is the request where there is none.
+/// In a pod, though not yet in a pod template, missing requests default to the limits.
 fn requests_from_limits(container: &mut Value) {
     let Some(limits) = container["resources"]["limits"].as_object().cloned() else { return };
     at(container, "resources", |resources| {
@@ -105,7 +105,7 @@ fn replica_set(spec: &mut Value) {
     at(spec, "template", template);
 }
 
-/// How new pods take the place of old ones.
+/// The defaults of a rolling update.
 fn rolling(spec: &mut Value, field: &str, defaults: &Value) {
     at(spec, field, |strategy| {
         add(strategy, json!({ "type": "RollingUpdate" }));

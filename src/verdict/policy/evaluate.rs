@@ -15,15 +15,15 @@ use std::sync::Arc;
 /// Longest message that an expression may give, in bytes: the API server's limit.
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 
-/// Something that a policy says of a request.
+/// A result of a policy for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PolicyResult {
-    /// No. What follows is for the binding to say.
+    /// Denied. The binding chooses the action.
     Denied { message: String, path: Path, reason: Reason },
-    /// No, whatever the binding says: the policy itself cannot be applied as it should.
+    /// Denied, whatever the binding says: the policy cannot be applied.
     Error { message: String },
     /// It depends on something that is not known here.
-    Undecided { why: String, path: Path },
+    Undecided { missing: String, path: Path },
     /// A note for the audit log.
     AuditAnnotation { key: String, value: String },
 }
@@ -32,9 +32,9 @@ pub(crate) enum PolicyResult {
 enum Params<'p> {
     /// One after the other; `None` is null.
     Complete(Vec<Option<&'p Value>>),
-    /// As above, and there may be more that nobody here knows.
+    /// As above, and there may be others that are not known.
     Partial(Vec<Option<&'p Value>>, String),
-    /// They cannot be had, and this is what the API server would say.
+    /// They cannot be read; the message of the API server.
     Error(String),
 }
 
@@ -50,11 +50,11 @@ pub(crate) fn apply(
     let unsure = match applies {
         Match::No => return Vec::new(),
         Match::Yes => None,
-        Match::Unknown(why) => Some(why),
+        Match::Unknown(missing) => Some(missing),
     };
     let (params, mut more) = match params(policy, binding, request, extra_params) {
         Params::Complete(params) => (params, None),
-        Params::Partial(params, why) => (params, Some(why)),
+        Params::Partial(params, missing) => (params, Some(missing)),
         Params::Error(message) => {
             let results =
                 (policy.spec.failure_policy == FailurePolicy::Fail).then_some(PolicyResult::Error { message });
@@ -70,20 +70,21 @@ pub(crate) fn apply(
         // More parameters can only refuse more.
         more = None;
     }
-    results.extend(more.map(|why| PolicyResult::Undecided { why, path: Path::root() }));
+    results.extend(more.map(|missing| PolicyResult::Undecided { missing, path: Path::root() }));
     results.into_iter().map(|s| make_undecided(s, unsure.as_ref())).collect()
 }
 
-/// What is said of a request that may not be meant at all.
+/// The result for a request that the policy may not match.
 fn make_undecided(result: PolicyResult, unsure: Option<&String>) -> PolicyResult {
-    let Some(why) = unsure else { return result };
+    let Some(missing) = unsure else { return result };
     match result {
         PolicyResult::Denied { message, path, .. } => {
-            PolicyResult::Undecided { why: format!("{why} (message of the policy: {message})"), path }
+            PolicyResult::Undecided { missing: format!("{missing} (message of the policy: {message})"), path }
         }
-        PolicyResult::Error { message } => {
-            PolicyResult::Undecided { why: format!("{why} (message of the policy: {message})"), path: Path::root() }
-        }
+        PolicyResult::Error { message } => PolicyResult::Undecided {
+            missing: format!("{missing} (message of the policy: {message})"),
+            path: Path::root(),
+        },
         result => result,
     }
 }
@@ -99,7 +100,7 @@ fn params<'p>(
     };
     let known: Vec<&Value> = request.inputs.params(kind, extra_params).collect();
     let shown = format!("{} {}", kind.kind, describe_param_ref(reference));
-    // Objects of the cluster have no namespace, whatever they say.
+    // Cluster-scoped objects have no namespace, even if one is written.
     let has_namespace = known.iter().any(|p| p["metadata"]["namespace"].is_string()) || is_namespaced(kind);
     let namespace = if !has_namespace {
         None
@@ -107,23 +108,24 @@ fn params<'p>(
         match (request.resource.namespaced, request.namespace()) {
             (_, Some(namespace)) => Some(namespace),
             (Some(false), None) => {
-                let why = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
-                return Params::Error(format!("failed to configure binding: {why}"));
+                let message = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources";
+                return Params::Error(format!("failed to configure binding: {message}"));
             }
             (_, None) => {
-                let why = format!("{shown} in the namespace of the object, which is unknown");
-                return Params::Partial(Vec::new(), why);
+                let missing = format!("{shown} in the namespace of the object, which is unknown");
+                return Params::Partial(Vec::new(), missing);
             }
         }
     } else {
         Some(reference.namespace.as_str())
     };
-    let there = |p: &&Value| namespace.is_none_or(|n| p["metadata"]["namespace"].as_str().unwrap_or("default") == n);
+    let in_namespace =
+        |p: &&Value| namespace.is_none_or(|n| p["metadata"]["namespace"].as_str().unwrap_or("default") == n);
     let named = |p: &&Value| match &reference.selector {
         Some(selector) => selects(selector, p),
         None => p["metadata"]["name"] == reference.name.as_str(),
     };
-    let found: Vec<Option<&Value>> = known.into_iter().filter(there).filter(named).map(Some).collect();
+    let found: Vec<Option<&Value>> = known.into_iter().filter(in_namespace).filter(named).map(Some).collect();
     let complete = request.inputs.params_are_all() || (reference.selector.is_none() && !found.is_empty());
     match (complete, found.is_empty()) {
         (false, _) => Params::Partial(found, format!("{shown}; pass it with --params")),
@@ -143,10 +145,10 @@ fn not_found<'p>(reference: &ParamRef) -> Params<'p> {
 }
 
 fn describe_param_ref(reference: &ParamRef) -> String {
-    let place = if reference.namespace.is_empty() { String::new() } else { format!("{}/", reference.namespace) };
+    let prefix = if reference.namespace.is_empty() { String::new() } else { format!("{}/", reference.namespace) };
     match reference.selector {
         Some(_) => "matching a selector".to_owned(),
-        None => format!("{place}{}", reference.name),
+        None => format!("{prefix}{}", reference.name),
     }
 }
 
@@ -170,7 +172,7 @@ impl Evaluation<'_> {
         let unsure = match self.conditions(conditions, &bound) {
             Ok(Match::Yes) => None,
             Ok(Match::No) => return Vec::new(),
-            Ok(Match::Unknown(why)) => Some(why),
+            Ok(Match::Unknown(missing)) => Some(missing),
             Err(message) => return self.failed(message, Path::root()).into_iter().collect(),
         };
         for (name, program) in variables {
@@ -222,7 +224,7 @@ impl Evaluation<'_> {
             }
         }
         match (failed, unsure) {
-            (_, Some(why)) => Ok(Match::Unknown(why)),
+            (_, Some(missing)) => Ok(Match::Unknown(missing)),
             (Some(message), None) => Err(message),
             (None, None) => Ok(Match::Yes),
         }
@@ -236,7 +238,7 @@ impl Evaluation<'_> {
                 Some(PolicyResult::Denied { message, path: check.path.clone(), reason: validation.reason })
             }
             Err(EvalError::Unknown(name)) => {
-                Some(PolicyResult::Undecided { why: unknown(&name), path: check.path.clone() })
+                Some(PolicyResult::Undecided { missing: unknown(&name), path: check.path.clone() })
             }
             Err(error) => self.failed(in_error(&validation.expression, &error), check.path.clone()),
         }
@@ -248,7 +250,7 @@ impl Evaluation<'_> {
             Ok(output) => {
                 output.as_str().map(|value| PolicyResult::AuditAnnotation { key, value: value.trim().to_owned() })
             }
-            // A note that cannot be written here says nothing of the object.
+            // An unknown annotation value does not concern the object.
             Err(EvalError::Unknown(_)) => None,
             Err(error) => {
                 let message = in_error(&annotation.value_expression, &error);
@@ -257,7 +259,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// An expression that fails counts as what the policy says.
+    /// A failing expression follows the failure policy.
     fn failed(&self, message: String, path: Path) -> Option<PolicyResult> {
         (self.policy.spec.failure_policy == FailurePolicy::Fail).then(|| PolicyResult::Denied {
             message,
@@ -267,14 +269,14 @@ impl Evaluation<'_> {
     }
 }
 
-/// What the API server says of an expression that fails.
+/// The API server's message for a failing expression.
 fn in_error(expression: &str, error: &EvalError) -> String {
     format!("expression '{}' resulted in error: {error}", expression.trim())
 }
 
 fn in_variable(name: &str, error: EvalError) -> EvalError {
     match error {
-        EvalError::Failed(why) => EvalError::Failed(format!("{name} fails to evaluate: {why}")),
+        EvalError::Failed(message) => EvalError::Failed(format!("{name} fails to evaluate: {message}")),
         other => other,
     }
 }
@@ -291,7 +293,7 @@ fn message(validation: &Validation, check: &CompiledValidation, bound: &Variable
     }
 }
 
-/// What is unknown, and how to say it.
+/// The unknown variable, and how to pass it.
 fn unknown(name: &str) -> String {
     match name {
         "request.userInfo.uid" | "request.userInfo.extra" => {

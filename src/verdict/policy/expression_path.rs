@@ -1,4 +1,4 @@
-//! Finds the field of an object that an expression is about.
+//! Finds the field of an object that an expression checks.
 
 use crate::policy::model::NamedExpression;
 use crate::policy::parse::begins_with;
@@ -13,7 +13,7 @@ const MAX_VARIABLE_DEPTH: usize = 8;
 pub(crate) fn field_of(expression: &str, variables: &[NamedExpression]) -> Path {
     let mut fields = Vec::new();
     collect(expression, variables, MAX_VARIABLE_DEPTH, &mut fields);
-    // Beside other fields, labels and annotations say which objects are meant or excused.
+    // Beside other fields, labels and annotations select or exempt objects.
     let in_metadata = |field: &Vec<Segment>| field.first() == Some(&Segment::Key(Arc::from("metadata")));
     if !fields.iter().all(in_metadata) {
         fields.retain(|f| !in_metadata(f));
@@ -56,8 +56,8 @@ fn note(chain: &[Segment], variables: &[NamedExpression], deepest: usize, fields
     }
 }
 
-/// All `a.b[0].c['d']` in a text, without the method that a chain ends in. Not a parser: a chain in a quoted text is
-/// taken for one, which at worst moves a caret.
+/// All `a.b[0].c['d']` in a text, without the method at its end. Not a parser: a chain in a quoted string counts, which
+/// at worst moves a caret.
 fn chains(text: &str) -> Vec<Vec<Segment>> {
     let mut found = Vec::new();
     let mut rest = text;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Who asks.
+/// The requesting user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     /// Name.
@@ -17,7 +17,7 @@ pub struct User {
     pub groups: Vec<String>,
 }
 
-/// What is known beside the objects themselves. What is not here is unknown, and a policy that needs it is undecided.
+/// Known inputs besides the objects. Everything else is unknown, and a policy that needs it is undecided.
 #[derive(Debug, Clone, Default)]
 pub struct Inputs {
     user: Option<User>,
@@ -30,7 +30,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// With the user who asks.
+    /// With the requesting user.
     #[must_use]
     pub fn with_user(mut self, user: User) -> Self {
         self.user = Some(user);
@@ -56,13 +56,13 @@ impl Inputs {
         self
     }
 
-    /// With what the input itself says: its Namespaces, and objects of the kinds that hold parameters.
+    /// With the Namespaces of the input, and its objects of kinds that hold parameters.
     #[must_use]
     pub fn with_render(mut self, policies: &Policies, sources: &[Source]) -> Self {
         let mut kinds: Vec<&ParamKind> = policies.param_kinds().collect();
         kinds.dedup();
         let wanted = |text: &str| text.contains("Namespace") || kinds.iter().any(|k| text.contains(&k.kind));
-        // Most files have nothing of it, and reading them twice takes its time.
+        // Most files have none, and parsing them twice is slow.
         for source in sources.iter().filter(|s| wanted(&s.text)) {
             for chunk in source.chunks() {
                 for document in &source.parse_chunk(chunk).documents {
@@ -98,7 +98,7 @@ impl Inputs {
         self.namespaces.entry(name).or_insert_with(|| Arc::new(object));
     }
 
-    /// Who asks, as `request.userInfo` says it.
+    /// The requesting user, as `request.userInfo`.
     pub(crate) fn user_info(&self) -> Option<Value> {
         let user = self.user.as_ref()?;
         let mut groups = user.groups.clone();
@@ -125,10 +125,10 @@ impl Inputs {
         kind: &'s ParamKind,
         extra_params: &'s [Arc<Value>],
     ) -> impl Iterator<Item = &'s Value> + 's {
-        let mine = self.params.iter().map(Arc::as_ref);
-        // What is given takes the place of what stands beside the policies.
-        let theirs = extra_params.iter().map(Arc::as_ref).filter(|o| !self.params.iter().any(|p| same_name(p, o)));
-        mine.chain(theirs).filter(|object| is_of(object, kind))
+        let given = self.params.iter().map(Arc::as_ref);
+        // Given parameters replace those beside the policies.
+        let beside = extra_params.iter().map(Arc::as_ref).filter(|o| !self.params.iter().any(|p| same_name(p, o)));
+        given.chain(beside).filter(|object| is_of(object, kind))
     }
 
     /// Whether there are no other parameters than the known ones.

@@ -8,7 +8,7 @@ use crate::policy::resources::Resource;
 use napkeeper_core::model::labels::NAMESPACE_NAME;
 use serde_json::Value;
 
-/// True, false, or not to be known from what is here, with the reason.
+/// True, false, or unknown, with the missing input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Match {
     Yes,
@@ -21,14 +21,14 @@ impl Match {
         if truth { Self::Yes } else { Self::No }
     }
 
-    /// Both: a no wins over what is unknown.
+    /// Both: a no wins over an unknown.
     pub(crate) fn and(self, other: impl FnOnce() -> Self) -> Self {
         match self {
             Self::No => Self::No,
             Self::Yes => other(),
-            Self::Unknown(why) => match other() {
+            Self::Unknown(missing) => match other() {
                 Self::No => Self::No,
-                _ => Self::Unknown(why),
+                _ => Self::Unknown(missing),
             },
         }
     }
@@ -37,9 +37,9 @@ impl Match {
         match self {
             Self::Yes => Self::Yes,
             Self::No => other(),
-            Self::Unknown(why) => match other() {
+            Self::Unknown(missing) => match other() {
                 Self::Yes => Self::Yes,
-                _ => Self::Unknown(why),
+                _ => Self::Unknown(missing),
             },
         }
     }
@@ -48,7 +48,7 @@ impl Match {
         match self {
             Self::Yes => Self::No,
             Self::No => Self::Yes,
-            Self::Unknown(why) => Self::Unknown(why),
+            Self::Unknown(missing) => Self::Unknown(missing),
         }
     }
 }
@@ -56,12 +56,12 @@ impl Match {
 /// Labels of an object, or the little that is known of them.
 enum Labels<'r> {
     Known(&'r Value),
-    /// Only this one is known; the reason says of whom and why.
+    /// Only this label is known: its key, its value, and the missing input.
     Only(&'static str, &'r str, String),
     Unknown(String),
 }
 
-/// Whether a request is meant.
+/// Whether a request matches.
 pub(crate) fn matches(criteria: &MatchResources, request: &Request<'_>) -> Match {
     let rules = |rules: &[ResourceRule]| {
         let rule = |found: Match, rule| found.or(|| matches_rule(rule, criteria.match_policy, request));
@@ -93,8 +93,8 @@ fn in_namespace(selector: &LabelSelector, request: &Request<'_>) -> Match {
             select(selector, &Labels::Unknown("the namespace of the object, which is not set".into()))
         }
         (None, None) => {
-            let why = format!("whether the kind {} is namespaced", request.resource.kind);
-            select(selector, &Labels::Unknown(why))
+            let missing = format!("whether the kind {} is namespaced", request.resource.kind);
+            select(selector, &Labels::Unknown(missing))
         }
     }
 }
@@ -109,7 +109,7 @@ fn is_empty(selector: &LabelSelector) -> bool {
     selector.match_labels.is_empty() && selector.match_expressions.is_empty()
 }
 
-/// Whether the labels of a known object are meant.
+/// Whether the labels of a known object match.
 pub(crate) fn selects(selector: &LabelSelector, object: &Value) -> bool {
     select(selector, &Labels::Known(&object["metadata"]["labels"])) == Match::Yes
 }
@@ -128,7 +128,7 @@ fn satisfies(requirement: &LabelRequirement, labels: &Labels<'_>) -> Match {
     let value = match labels {
         Labels::Known(labels) => labels[requirement.key.as_str()].as_str(),
         Labels::Only(key, value, _) if *key == requirement.key => Some(*value),
-        Labels::Only(_, _, why) | Labels::Unknown(why) => return Match::Unknown(why.clone()),
+        Labels::Only(_, _, missing) | Labels::Unknown(missing) => return Match::Unknown(missing.clone()),
     };
     let listed = value.is_some_and(|v| requirement.values.iter().any(|wanted| wanted == v));
     Match::of(match requirement.operator {
@@ -152,8 +152,7 @@ fn matches_rule(rule: &ResourceRule, policy: MatchPolicy, request: &Request<'_>)
     by_version(rule, policy, request).and(|| by_scope(rule.scope, request)).and(|| by_name(rule, request))
 }
 
-/// The resource that a rule names. A name with a part of its own, such as `pods/status`, is not about objects as
-/// manifests have them; `pods/*` is about them too.
+/// The resource that a rule names. A subresource such as `pods/status` does not apply to manifests; `pods/*` does.
 fn main_part(resource: &str) -> &str {
     match resource.split_once('/') {
         Some((main, "*")) => main,

@@ -1,8 +1,8 @@
 //! Evaluates ValidatingAdmissionPolicies for an object.
 //!
-//! A policy is a plain `ValidatingAdmissionPolicy` with its `ValidatingAdmissionPolicyBinding`s, as the API server has
-//! them. What a policy asks for and nobody here knows (who asks, labels of a namespace, parameters that are not among
-//! the files) makes it undecided: that is said, with the reason, and never taken for a yes.
+//! A policy is a plain `ValidatingAdmissionPolicy` with its `ValidatingAdmissionPolicyBinding`s, as on the API server.
+//! If a policy needs an input that is unknown (the user, labels of a namespace, parameters that are not in the files),
+//! it is undecided: this is reported, with the missing input, and never counts as allowed.
 
 mod compile;
 mod defaults;
@@ -43,26 +43,26 @@ pub struct Policies {
     problems: Vec<Finding>,
 }
 
-/// What a policy says of an object.
+/// The result of a policy for an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyFinding {
     /// Name of the policy.
     pub policy: String,
     /// Name of the binding.
     pub binding: String,
-    /// What it says.
+    /// The outcome.
     pub outcome: Outcome,
     /// What follows from it, by the binding.
     pub actions: Vec<Action>,
-    /// Why, and what to do: the message of the policy; for what is undecided, what is not known.
+    /// Why, and what to do: the message of the policy; for an undecided policy, the missing input.
     pub message: String,
-    /// The field that it is about; the root for the object as a whole.
+    /// The field that it checks; the root for the object as a whole.
     pub path: Path,
     /// What the API server would call the refusal.
     pub reason: Reason,
 }
 
-/// What a policy says.
+/// The outcome of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// No.
@@ -74,12 +74,12 @@ pub enum Outcome {
 }
 
 impl Policies {
-    /// Reads all policies and bindings of some files. Other objects in them may serve as parameters. What is wrong is
-    /// among the [`Policies::problems`], and a policy that is broken is not applied.
+    /// Reads all policies and bindings of some files. Other objects in them may serve as parameters. Errors are in
+    /// [`Policies::problems`], and a broken policy is not applied.
     #[must_use]
     pub fn read(sources: &[Source]) -> Self {
         let mut all = Self::default();
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         for source in sources {
             all.problems.extend(source.parsed().problems.iter().map(|problem| {
                 Finding {
@@ -91,15 +91,15 @@ impl Policies {
             }));
             for document in &source.parsed().documents {
                 for (root, value) in items(document) {
-                    all.take(document, &root, value, &mut places);
+                    all.take(document, &root, value, &mut locations);
                 }
             }
         }
-        all.pair(&places);
+        all.pair(&locations);
         all
     }
 
-    /// What is wrong with the policies and the bindings themselves, by place in their files.
+    /// Problems of the policies and bindings themselves, with their positions.
     #[must_use]
     pub fn problems(&self) -> &[Finding] {
         &self.problems
@@ -117,7 +117,7 @@ impl Policies {
         self.policies.is_empty()
     }
 
-    /// What the policies say of an object that is created, or changed from `old`. `object` is as it would be stored.
+    /// Evaluates the policies for an object that is created, or changed from `old`. `object` is as it would be stored.
     #[must_use]
     pub fn evaluate(&self, object: &Value, old: Option<&Value>, inputs: &Inputs) -> Vec<PolicyFinding> {
         let filled = defaults::with_defaults(object);
@@ -142,10 +142,10 @@ impl Policies {
         document: &'d Document,
         root: &Path,
         value: &'d Value,
-        places: &mut Vec<PolicyLocation<'d>>,
+        locations: &mut Vec<PolicyLocation<'d>>,
     ) {
         if let Some((kind, name)) = names_policy(value) {
-            places.push(PolicyLocation { kind, policy: name.to_owned(), document, root: root.clone() });
+            locations.push(PolicyLocation { kind, policy: name.to_owned(), document, root: root.clone() });
         }
         let wrong = match kind(value) {
             Some(POLICY) => parse::policy(value).map(|policy| self.policies.push(policy)),
@@ -160,16 +160,16 @@ impl Policies {
     }
 
     /// Finds policies without a binding, and the other way round.
-    fn pair(&mut self, places: &[PolicyLocation<'_>]) {
-        let named: Vec<_> = places.iter().enumerate().map(|(i, p)| (i, p.kind, p.policy.clone())).collect();
-        for (place, issue) in unpaired(&named) {
-            let Some(PolicyLocation { document, root, .. }) = places.get(place) else { continue };
+    fn pair(&mut self, locations: &[PolicyLocation<'_>]) {
+        let named: Vec<_> = locations.iter().enumerate().map(|(i, p)| (i, p.kind, p.policy.clone())).collect();
+        for (index, issue) in unpaired(&named) {
+            let Some(PolicyLocation { document, root, .. }) = locations.get(index) else { continue };
             self.problems.push(issue.locate(document, root));
         }
     }
 }
 
-/// Where a policy or a binding stands.
+/// The location of a policy or a binding.
 struct PolicyLocation<'d> {
     kind: &'static str,
     /// The policy that it is, or binds.
@@ -191,7 +191,7 @@ impl PolicyFinding {
                 actions = vec![Action::Deny];
                 (Outcome::Refused, message, Path::root())
             }
-            PolicyResult::Undecided { why, path } => (Outcome::Undecided, why, path),
+            PolicyResult::Undecided { missing, path } => (Outcome::Undecided, missing, path),
             PolicyResult::AuditAnnotation { key, value } => {
                 (Outcome::Noted(format!("{}/{key}", policy.name)), value, Path::root())
             }
@@ -199,7 +199,7 @@ impl PolicyFinding {
         Self { policy: policy.name.clone(), binding: binding.name.clone(), outcome, actions, message, path, reason }
     }
 
-    /// The rule to report it by; `None` for what is only for the audit log.
+    /// The rule to report it by; `None` if it is only for the audit log.
     #[must_use]
     pub fn rule(&self) -> Option<&'static Rule> {
         let denies = self.actions.contains(&Action::Deny);
@@ -211,12 +211,12 @@ impl PolicyFinding {
         }
     }
 
-    /// The finding before its place is known.
+    /// The finding before its position is known.
     pub(crate) fn issue(&self) -> Option<Issue> {
         Some(Issue::new(self.rule()?, &self.path, self.describe()))
     }
 
-    /// What the policy says, with its name.
+    /// The message, with the name of the policy.
     #[must_use]
     pub fn describe(&self) -> String {
         match self.outcome {
@@ -228,8 +228,8 @@ impl PolicyFinding {
 
 /// Whether an object is a policy or a binding.
 fn kind(value: &Value) -> Option<&'static str> {
-    let ours = value["apiVersion"] == API_VERSION;
-    [POLICY, BINDING].into_iter().find(|kind| ours && value["kind"] == *kind)
+    let in_group = value["apiVersion"] == API_VERSION;
+    [POLICY, BINDING].into_iter().find(|kind| in_group && value["kind"] == *kind)
 }
 
 /// The policy that an object is, or binds.
@@ -239,7 +239,7 @@ pub(crate) fn names_policy(value: &Value) -> Option<(&'static str, &str)> {
     Some((kind, name.as_str().filter(|n| !n.is_empty())?))
 }
 
-/// What is wrong with an object that is a policy or a binding.
+/// Problems of an object that is a policy or a binding.
 pub(crate) fn problems(value: &Value) -> Vec<Issue> {
     match kind(value) {
         Some(POLICY) => parse::policy(value).err().unwrap_or_default(),
@@ -248,7 +248,7 @@ pub(crate) fn problems(value: &Value) -> Vec<Issue> {
     }
 }
 
-/// What is wrong with policies that no binding names, and with bindings whose policy is not there. Each comes with its
+/// Problems of policies without a binding and of bindings without their policy. Each comes with its
 /// index, its kind, and the policy that it is or binds.
 pub(crate) fn unpaired(all: &[(usize, &'static str, String)]) -> Vec<(usize, Issue)> {
     let names = |wanted: &str| -> BTreeSet<&str> {

@@ -44,7 +44,7 @@ pub(crate) struct ParamKind {
     pub(crate) kind: String,
 }
 
-/// Which requests are meant.
+/// Which requests match.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MatchResources {
@@ -60,7 +60,7 @@ pub(crate) struct MatchResources {
     pub(crate) match_policy: MatchPolicy,
 }
 
-/// Whether the same resource in another version is meant too.
+/// Whether the same resource in another version matches too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub(crate) enum MatchPolicy {
     /// No.
@@ -70,7 +70,7 @@ pub(crate) enum MatchPolicy {
     Equivalent,
 }
 
-/// Resources and what is done with them.
+/// Resources and operations.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ResourceRule {
@@ -88,19 +88,19 @@ pub(crate) struct ResourceRule {
     pub(crate) scope: Scope,
 }
 
-/// What is done with an object, in a rule.
+/// An operation, in a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(crate) enum RuleOperation {
-    /// It is created.
+    /// Create.
     #[serde(rename = "CREATE")]
     Create,
-    /// It is changed.
+    /// Update.
     #[serde(rename = "UPDATE")]
     Update,
-    /// It is deleted.
+    /// Delete.
     #[serde(rename = "DELETE")]
     Delete,
-    /// Somebody connects to it.
+    /// Connect.
     #[serde(rename = "CONNECT")]
     Connect,
     /// Anything.
@@ -121,7 +121,7 @@ pub(crate) enum Scope {
     Namespaced,
 }
 
-/// Which labels are meant. An empty one means all objects.
+/// A label selector. An empty one selects all objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct LabelSelector {
@@ -141,14 +141,14 @@ pub(crate) struct LabelRequirement {
     pub(crate) values: Vec<String>,
 }
 
-/// How a label is looked at.
+/// The operator of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(crate) enum Operator {
     /// Its value is one of these.
     In,
     /// Its value is none of these, or it is absent.
     NotIn,
-    /// It is there.
+    /// It exists.
     Exists,
     /// It is absent.
     DoesNotExist,
@@ -179,7 +179,7 @@ pub enum Reason {
     RequestEntityTooLarge,
 }
 
-/// What is noted in the audit log.
+/// An annotation of the audit log.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AuditAnnotation {
@@ -232,12 +232,12 @@ pub(crate) enum ParameterNotFoundAction {
     Deny,
 }
 
-/// What follows when a policy finds fault with an object.
+/// The action when a validation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub enum Action {
     /// The request is refused.
     Deny,
-    /// Who asks is warned.
+    /// The client is warned.
     Warn,
     /// The audit log gets a note.
     Audit,

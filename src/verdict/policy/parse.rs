@@ -1,6 +1,6 @@
 //! Parses policies and bindings, and reports what the API server would reject.
 //!
-//! What is wrong is said with its path, for the place in the file.
+//! Each problem has a path, from which its position in the file is found.
 
 use crate::finding::Issue;
 use crate::policy::compile::CompiledPolicy;
@@ -47,7 +47,7 @@ pub(crate) struct Binding {
     pub(crate) spec: BindingSpec,
 }
 
-/// What is wrong, collected.
+/// The problems found.
 struct Problems(Vec<Issue>);
 
 impl Problems {
@@ -300,7 +300,7 @@ fn is_identifier(name: &str) -> bool {
     name.chars().all(word) && name.chars().next().is_some_and(|c| !c.is_ascii_digit())
 }
 
-/// True when a path leads into another, or is the same.
+/// True if a path starts with another.
 pub(crate) fn begins_with(path: &[Segment], start: &[Segment]) -> bool {
     path.len() >= start.len() && path.iter().zip(start).all(|(a, b)| a == b)
 }

@@ -18,7 +18,7 @@ pub(crate) struct Request<'r> {
 }
 
 impl<'r> Request<'r> {
-    /// The request for an object. `None` for what is none, or for what no policy is asked about: policies themselves.
+    /// The request for an object. `None` without a kind, or for a policy itself, which no policy can match.
     pub(crate) fn of(object: &'r Value, old: Option<&'r Value>, inputs: &'r Inputs) -> Option<Self> {
         let resource = Resource::of(object)?;
         let exempt = resource.group == "admissionregistration.k8s.io" && resource.plural.contains("admissionpolic");
@@ -59,7 +59,7 @@ impl<'r> Request<'r> {
         self.object["metadata"]["name"].as_str().filter(|n| !n.is_empty())
     }
 
-    /// What is known of `request`, and which of its fields have a value that is not known.
+    /// The known part of `request`, and its fields with an unknown value.
     pub(crate) fn facts(&self) -> (Value, Vec<(&'static str, Option<Value>)>) {
         let Resource { group, version, kind, plural, .. } = &self.resource;
         let kind = json!({ "group": group, "version": version, "kind": kind });
@@ -72,11 +72,11 @@ impl<'r> Request<'r> {
             "requestResource": resource,
             "operation": operation,
         });
-        // A user may have an id and more, which nobody here can say.
+        // A user may also have a uid and extra fields, which are unknown.
         let server_only = ["request.dryRun", "request.options", "request.userInfo.uid", "request.userInfo.extra"];
         let mut parts: Vec<_> = server_only.map(|name| (name, None)).into();
         parts.push(("request.userInfo", self.inputs.user_info()));
-        // Of what belongs to no namespace the field is absent, and so is it of the name that is yet to be made up.
+        // Absent for cluster-scoped objects, as is a name that is yet to be generated.
         if self.resource.namespaced != Some(false) {
             parts.push(("request.namespace", self.namespace().map(Value::from)));
         }

@@ -13,11 +13,11 @@ pub(crate) struct Resource {
     pub(crate) kind: String,
     /// Its plural, as in URLs.
     pub(crate) plural: String,
-    /// Whether its objects live in a namespace; `None` for a kind that nobody here knows.
+    /// Whether it is namespaced; `None` for an unknown kind.
     pub(crate) namespaced: Option<bool>,
 }
 
-/// Kinds of Kubernetes and of tools beside napkeeper whose objects are in namespaces, by group.
+/// Namespaced kinds of Kubernetes and of common tools, by group.
 const NAMESPACED_KINDS: &[(&str, &[&str])] = &[
     ("", &["ConfigMap", "Endpoints", "Event", "LimitRange", "PersistentVolumeClaim", "Pod", "PodTemplate"]),
     ("", &["ReplicationController", "ResourceQuota", "Secret", "Service", "ServiceAccount"]),
@@ -35,7 +35,7 @@ const NAMESPACED_KINDS: &[(&str, &[&str])] = &[
     ("helm.toolkit.fluxcd.io", &["HelmRelease"]),
 ];
 
-/// Kinds whose objects belong to the whole cluster, by group.
+/// Cluster-scoped kinds, by group.
 const CLUSTER_KINDS: &[(&str, &[&str])] = &[
     ("", &["Namespace", "Node", "PersistentVolume"]),
     ("admissionregistration.k8s.io", &["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"]),

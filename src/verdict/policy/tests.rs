@@ -35,8 +35,8 @@ fn validation(expression: &str) -> String {
     format!("validations: [{{expression: \"{expression}\"}}]")
 }
 
-/// `outcome message (path)` of all that is said.
-fn said(text: &str, object: &Value, inputs: &Inputs) -> Vec<String> {
+/// `outcome message (path)` of every finding.
+fn verdicts(text: &str, object: &Value, inputs: &Inputs) -> Vec<String> {
     let found = policies(text).evaluate(object, None, inputs);
     found.iter().map(|f| format!("{:?} {} ({})", f.outcome, f.message, f.path)).collect()
 }
@@ -60,9 +60,9 @@ fn config_map(name: &str, max: &str) -> Value {
 }
 
 #[test]
-fn a_validation_that_does_not_hold_is_said_at_its_field() {
+fn a_failed_validation_is_reported_at_its_field() {
     let inputs = Inputs::default();
-    let first = |spec: &str| said(&policy(spec, ""), &pool(), &inputs);
+    let first = |spec: &str| verdicts(&policy(spec, ""), &pool(), &inputs);
     assert_eq!(first(&validation("object.spec.weight == 10")), [] as [&str; 0]);
     assert_eq!(
         first(&validation("object.spec.weight > 10")),
@@ -82,8 +82,8 @@ fn a_validation_that_does_not_hold_is_said_at_its_field() {
 }
 
 #[test]
-fn an_expression_that_fails_is_what_the_failure_policy_says() {
-    let first = |spec: &str| said(&policy(spec, ""), &pool(), &Inputs::default());
+fn a_failing_expression_follows_the_failure_policy() {
+    let first = |spec: &str| verdicts(&policy(spec, ""), &pool(), &Inputs::default());
     let failing = validation("object.spec.nothing > 1");
     assert_eq!(first(&failing).len(), 1);
     assert!(first(&failing)[0].contains("resulted in error"), "{:?}", first(&failing));
@@ -99,35 +99,35 @@ fn an_expression_that_fails_is_what_the_failure_policy_says() {
 }
 
 #[test]
-fn what_nobody_knows_is_undecided_and_what_does_not_matter_is_not() {
+fn only_unknowns_that_matter_are_undecided() {
     let nobody = Inputs::default();
     let who = policy(&validation("request.userInfo.username == 'ann'"), "");
-    assert_eq!(said(&who, &pool(), &nobody), ["Undecided request.userInfo; pass it with --as ()"]);
+    assert_eq!(verdicts(&who, &pool(), &nobody), ["Undecided request.userInfo; pass it with --as ()"]);
     let ann = Inputs::default().with_user(User { name: "ann".into(), groups: vec!["ops".into()] });
-    assert_eq!(said(&who, &pool(), &ann), [] as [&str; 0]);
+    assert_eq!(verdicts(&who, &pool(), &ann), [] as [&str; 0]);
     let groups = policy(&validation("request.userInfo.groups == ['ops', 'system:authenticated']"), "");
-    assert_eq!(said(&groups, &pool(), &ann), [] as [&str; 0]);
+    assert_eq!(verdicts(&groups, &pool(), &ann), [] as [&str; 0]);
     let id = policy(&validation("!has(request.userInfo.uid)"), "");
-    assert!(said(&id, &pool(), &ann)[0].starts_with("Undecided request.userInfo.uid"));
+    assert!(verdicts(&id, &pool(), &ann)[0].starts_with("Undecided request.userInfo.uid"));
     let either = policy(&validation("object.spec.weight == 10 || request.userInfo.username == 'ann'"), "");
-    assert_eq!(said(&either, &pool(), &nobody), [] as [&str; 0], "one half is enough");
-    let asked = policy(&validation("authorizer.group('').resource('pods').check('get').allowed()"), "");
-    assert!(said(&asked, &pool(), &ann)[0].starts_with("Undecided authorizer"));
+    assert_eq!(verdicts(&either, &pool(), &nobody), [] as [&str; 0], "one half is enough");
+    let by_authorizer = policy(&validation("authorizer.group('').resource('pods').check('get').allowed()"), "");
+    assert!(verdicts(&by_authorizer, &pool(), &ann)[0].starts_with("Undecided authorizer"));
     let uid = policy(&validation("object.metadata.uid != ''"), "");
-    assert!(said(&uid, &pool(), &ann)[0].starts_with("Undecided object.metadata.uid"));
+    assert!(verdicts(&uid, &pool(), &ann)[0].starts_with("Undecided object.metadata.uid"));
     let condition = "matchConditions: [{name: c, expression: 'request.userInfo.username == \"ann\"'}], ";
     let refused = policy(&format!("{condition}{}", validation("false")), "");
-    assert!(said(&refused, &pool(), &nobody)[0].starts_with("Undecided request.userInfo"));
-    assert!(said(&refused, &pool(), &ann)[0].starts_with("Refused"));
+    assert!(verdicts(&refused, &pool(), &nobody)[0].starts_with("Undecided request.userInfo"));
+    assert!(verdicts(&refused, &pool(), &ann)[0].starts_with("Refused"));
     let fine = policy(&format!("{condition}{}", validation("true")), "");
-    assert_eq!(said(&fine, &pool(), &nobody), [] as [&str; 0], "it passes whoever asks");
+    assert_eq!(verdicts(&fine, &pool(), &nobody), [] as [&str; 0], "it passes whoever asks");
 }
 
 #[test]
 fn a_request_is_matched_by_resource_labels_and_namespace() {
     let at = |constraints: &str, object: &Value, inputs: &Inputs| {
         let spec = format!("matchConstraints: {{{constraints}}}, {}", validation("false"));
-        said(&policy(&spec, ""), object, inputs).first().map(|s| s.split(' ').next().unwrap().to_owned())
+        verdicts(&policy(&spec, ""), object, inputs).first().map(|s| s.split(' ').next().unwrap().to_owned())
     };
     let nothing = Inputs::default();
     let rule = |group: &str, version: &str, resource: &str, more: &str| {
@@ -188,14 +188,14 @@ fn parameters_come_from_the_files_that_are_known() {
     let spec = format!("{kind}{}", validation("int(params.data.max) >= 10"));
     let by_name = policy(&spec, "paramRef: {name: p, namespace: app, parameterNotFoundAction: Deny}");
     let nothing = Inputs::default();
-    assert!(said(&by_name, &pool(), &nothing)[0].starts_with("Undecided ConfigMap app/p; pass it with --params"));
+    assert!(verdicts(&by_name, &pool(), &nothing)[0].starts_with("Undecided ConfigMap app/p; pass it with --params"));
     let with = |max: &str| Inputs::default().with_all_params([config_map("p", max)]);
-    assert_eq!(said(&by_name, &pool(), &with("10")), [] as [&str; 0]);
-    assert!(said(&by_name, &pool(), &with("9"))[0].starts_with("Refused"));
+    assert_eq!(verdicts(&by_name, &pool(), &with("10")), [] as [&str; 0]);
+    assert!(verdicts(&by_name, &pool(), &with("9"))[0].starts_with("Refused"));
     let other = Inputs::default().with_all_params([config_map("q", "9")]);
-    assert!(said(&by_name, &pool(), &other)[0].contains("no params found"));
+    assert!(verdicts(&by_name, &pool(), &other)[0].contains("no params found"));
     let allowed = by_name.replace("parameterNotFoundAction: Deny", "parameterNotFoundAction: Allow");
-    assert_eq!(said(&allowed, &pool(), &other), [] as [&str; 0]);
+    assert_eq!(verdicts(&allowed, &pool(), &other), [] as [&str; 0]);
 
     let selector = "paramRef: {selector: {matchLabels: {for: p}}, namespace: app, parameterNotFoundAction: Deny}";
     let by_selector = policy(&spec, selector);
@@ -203,23 +203,23 @@ fn parameters_come_from_the_files_that_are_known() {
         let text = format!("{}\n---\n{}", config_map("p", max), json!({ "kind": "Namespace" }));
         Inputs::default().with_render(&policies(&by_selector), &[load_text("r.yaml", text)])
     };
-    assert!(said(&by_selector, &pool(), &read("10"))[0].starts_with("Undecided"), "there may be others");
-    assert_eq!(said(&by_selector, &pool(), &read("9")).len(), 1, "others cannot make it right");
-    assert!(said(&by_selector, &pool(), &read("9"))[0].starts_with("Refused"));
+    assert!(verdicts(&by_selector, &pool(), &read("10"))[0].starts_with("Undecided"), "there may be others");
+    assert_eq!(verdicts(&by_selector, &pool(), &read("9")).len(), 1, "others cannot make it right");
+    assert!(verdicts(&by_selector, &pool(), &read("9"))[0].starts_with("Refused"));
     let both = Inputs::default().with_all_params([config_map("p", "9"), config_map("q", "8")]);
-    assert_eq!(said(&by_selector, &pool(), &both).len(), 2, "each parameter has its say");
+    assert_eq!(verdicts(&by_selector, &pool(), &both).len(), 2, "each parameter has its say");
 
     let beside = format!("{by_name}---\n{}\n", config_map("p", "9"));
-    assert!(said(&beside, &pool(), &nothing)[0].starts_with("Refused"), "beside the policies is near enough");
+    assert!(verdicts(&beside, &pool(), &nothing)[0].starts_with("Refused"), "beside the policies is near enough");
     let own = policy(&spec, "paramRef: {name: p, parameterNotFoundAction: Deny}");
-    assert!(said(&own, &pool(), &with("10"))[0].contains("cluster-scoped"));
-    assert_eq!(said(&own, &pod(), &with("10")), [] as [&str; 0], "in the namespace of the pod");
+    assert!(verdicts(&own, &pool(), &with("10"))[0].contains("cluster-scoped"));
+    assert_eq!(verdicts(&own, &pod(), &with("10")), [] as [&str; 0], "in the namespace of the pod");
     let without = policy(&format!("{kind}{}", validation("params == null")), "");
-    assert_eq!(said(&without, &pool(), &nothing), [] as [&str; 0]);
+    assert_eq!(verdicts(&without, &pool(), &nothing), [] as [&str; 0]);
 }
 
 #[test]
-fn what_follows_is_for_the_binding_to_say() {
+fn the_binding_chooses_the_actions() {
     let rule = |actions: &str, expression: &str| {
         let text = policy(&validation(expression), &format!("validationActions: [{actions}]"));
         let found = policies(&text).evaluate(&pool(), None, &Inputs::default());
@@ -237,7 +237,7 @@ fn what_follows_is_for_the_binding_to_say() {
 fn an_audit_annotation_is_a_note() {
     let note = |value: &str| {
         let spec = format!("auditAnnotations: [{{key: k, valueExpression: \"{value}\"}}]");
-        said(&policy(&spec, ""), &pool(), &Inputs::default())
+        verdicts(&policy(&spec, ""), &pool(), &Inputs::default())
     };
     assert_eq!(note("'weight ' + string(object.spec.weight)"), ["Noted(\"p/k\") weight 10 ()"]);
     assert_eq!(note("null"), [] as [&str; 0]);
@@ -256,7 +256,7 @@ fn an_update_has_an_old_object() {
 }
 
 #[test]
-fn what_is_wrong_with_a_policy_is_said_at_its_place() {
+fn errors_in_a_policy_are_reported_at_their_position() {
     let wrong = |text: &str| {
         let policies = Policies::read(&[source(text)]);
         policies.problems().iter().map(|p| format!("{} {} {}", p.rule, p.path, p.message)).collect::<Vec<_>>()
@@ -298,7 +298,7 @@ fn what_is_wrong_with_a_policy_is_said_at_its_place() {
 }
 
 #[test]
-fn a_variable_sees_those_above_it_only() {
+fn a_variable_sees_only_earlier_variables() {
     let text = policy(
         "variables: [{name: a, expression: variables.b}, {name: b, expression: '1'}], validations: \
                        [{expression: 'true'}]",

@@ -28,7 +28,7 @@ fn a_page_begins_with_its_rule_and_has_all_sections() {
     }
 }
 
-/// An example of a page: what stands after ```` ```yaml ````, and the text.
+/// An example of a page: the info string of its code block, and the text.
 struct Example<'p> {
     words: Vec<&'p str>,
     text: String,
@@ -72,7 +72,7 @@ fn older(path: &str) -> CrdSchemas {
     CrdSchemas::from_crds("crds", crds.iter()).unwrap()
 }
 
-/// What is found in an example. `file=` says what it is called, `region=`, `kubernetes=` and `now=` are facts, and
+/// The findings of an example. `file=` is its file name, `region=`, `kubernetes=` and `now=` are facts, and
 /// `without=` takes a field out of the definitions.
 fn found(example: &Example<'_>) -> Vec<Finding> {
     /// Most examples need no facts.
@@ -97,9 +97,9 @@ fn found(example: &Example<'_>) -> Vec<Finding> {
     reports.into_iter().flat_map(|report| report.findings).collect()
 }
 
-/// What is wrong with the examples of a rule's page.
+/// The errors in the examples of a rule's page.
 fn wrong(rule: &Rule) -> Vec<String> {
-    // What hides findings, and policies, need more than one file to show; what runs, a cluster.
+    // Suppressions and policies need more than one file, and cluster rules a cluster.
     let may_be_ignored = ["NK7", "NK8", "NK9"].iter().any(|family| rule.id.starts_with(family));
     let mut wrong = Vec::new();
     for (heading, reported) in [("Bad", true), ("Good", false)] {
@@ -132,7 +132,7 @@ fn rule_pages() {
 }
 
 #[test]
-fn a_page_that_does_not_tell_the_truth_is_noticed() {
+fn a_wrong_page_is_detected() {
     let page = "## Bad\n\n```yaml region=westeurope\na: 1\n```\n\n## Good\n\n```yaml\na: 1\na: 2\n```\n";
     let rule = Rule { id: "NK1002", severity: Severity::Error, title: "", page };
     assert_eq!(wrong(&rule).len(), 2, "{:?}", wrong(&rule));

@@ -9,10 +9,10 @@ use napkeeper_api::field_path::Path;
 use napkeeper_core::model::support::spelling::nearest;
 use serde_json::Value;
 
-/// A kind of ours without a schema here: the scenarios of `simulate`, which reads them strictly by itself.
+/// napkeeper's kind without a schema: scenarios, which `simulate` parses strictly.
 const KINDS_WITHOUT_SCHEMA: [(&str, &str); 1] = [("napkeeper.io", "Scenario")];
 
-/// Kinds that are gone, and what stands in their place.
+/// Removed kinds, and their replacements.
 const RENAMED_KINDS: [(&str, &str, &str); 2] =
     [("karpenter.sh", "Provisioner", "NodePool"), ("karpenter.sh", "Machine", "NodeClaim")];
 
@@ -26,7 +26,7 @@ const VERSION_CHANGES: [(&str, &str); 2] = [
     ("karpenter.azure.com", "all versions have the same fields, except for imageVersion, which was removed"),
 ];
 
-/// What is to be done with an object.
+/// The schema of an object, if any.
 pub(crate) enum SchemaLookup<'s> {
     /// Check it against this schema.
     Crd(&'s CrdKind, &'s CrdVersion),
@@ -34,11 +34,11 @@ pub(crate) enum SchemaLookup<'s> {
     Builtin(&'static BuiltinKind),
     /// It is of another group, or of a kind without a schema.
     NotValidated(String),
-    /// Its kind is unknown: nothing more can be said.
+    /// Its kind is unknown: nothing more can be checked.
     UnknownKind,
 }
 
-/// Finds the schema of an object, noting what is wrong with its kind.
+/// Finds the schema of an object, and reports problems of its kind.
 pub(crate) fn look_up<'s>(definitions: &'s CrdSchemas, value: &Value, found: &mut Vec<Issue>) -> SchemaLookup<'s> {
     let Some(map) = value.as_object() else {
         found.push(Issue::new(&rules::NO_KIND, &Path::root(), "a manifest must be a map with apiVersion and kind"));
@@ -108,8 +108,8 @@ fn unknown_kind(api_version: &str, kind: &str, known: &[&CrdKind]) -> Issue {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let names: Vec<&str> = known.iter().map(|k| k.name.as_str()).collect();
     let message = format!("API group {group} has no kind {kind} (known: {})", names.join(", "));
-    let gone = RENAMED_KINDS.iter().find(|(g, k, _)| (*g, *k) == (group, kind));
-    let suggestion = gone.map(|(_, _, now)| *now).or_else(|| nearest(kind, names));
+    let renamed = RENAMED_KINDS.iter().find(|(g, k, _)| (*g, *k) == (group, kind));
+    let suggestion = renamed.map(|(_, _, now)| *now).or_else(|| nearest(kind, names));
     let fix = suggestion.map(|m| suggest_migrate(format!("set kind: {m}"), api_version, kind));
     Issue::new(&rules::KIND, &Path::from_dotted("kind"), message).fix(fix)
 }
@@ -118,7 +118,7 @@ fn unknown_kind(api_version: &str, kind: &str, known: &[&CrdKind]) -> Issue {
 mod tests {
     use super::*;
 
-    /// What is to be done about an object's kind.
+    /// The fix for an object's kind.
     fn fix(api_version: &str, kind: &str) -> String {
         let mut found = Vec::new();
         let value = serde_json::json!({"apiVersion": api_version, "kind": kind});
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_migrated_says_so() {
+    fn versions_that_can_be_migrated_say_so() {
         let tool = "(napkeeper migrate can do this)";
         let changes = "; since v1 nodeClassRef has group, kind and name, expireAfter moved to spec.template.spec, \
                        consolidationPolicy WhenUnderutilized is now WhenEmptyOrUnderutilized, and disruption \

@@ -1,4 +1,4 @@
-//! What is known beside the manifests: region, prices, Kubernetes version, network.
+//! Known facts besides the manifests: region, prices, Kubernetes version, network.
 
 use crate::semantic::SizeGroups;
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
-/// Something that is made when it is first asked for, and then shared.
+/// A value that is computed on first use, and then shared.
 pub struct Lazy<T>(Arc<LazyLock<T, Make<T>>>);
 
 type Make<T> = Box<dyn FnOnce() -> T + Send>;
@@ -41,12 +41,12 @@ impl<T> fmt::Debug for Lazy<T> {
     }
 }
 
-/// What manifests are judged by, beside themselves.
+/// The facts by which manifests are validated.
 #[derive(Debug, Clone)]
 pub struct Facts {
     /// All sizes and regions that exist.
     pub catalog: Lazy<Arc<Catalog>>,
-    /// Where the nodes would be: one region when it is known, else all; what is reported then fails in every one.
+    /// The regions of the nodes: one if it is known, else all; a finding then holds in every one.
     pub regions: Lazy<Vec<Arc<RegionCatalog>>>,
     /// What those regions sell, as sets that answer quickly which sizes satisfy a NodePool. The region with most sizes
     /// comes first.
@@ -55,20 +55,20 @@ pub struct Facts {
     pub(crate) size_groups: Lazy<SizeGroups>,
     /// Kubernetes version as `1.33` or `1.33.2`, where it is known.
     pub kubernetes: Option<String>,
-    /// What the cluster decides about nodes.
+    /// Node settings of the cluster.
     pub nodes: InstanceTypeOptions,
     /// Sizes, restrictions and prices come from the subscription itself, not from the embedded catalogue.
     pub live: bool,
-    /// The time, for rules about how far ahead something lies; without it they find nothing.
+    /// The current time, for rules about future dates; without it they find nothing.
     pub now: Option<Timestamp>,
 }
 
 impl Facts {
-    /// What the embedded catalogue says of one region, or of all. A region that it lacks is as good as none. The
+    /// The embedded catalogue, for one region or for all. An unknown region counts as none. The
     /// catalogue is read when a rule first needs it.
     ///
     /// # Errors
-    /// [`CatalogError`] when the data of this build does not begin as a catalogue does, which a test rules out.
+    /// [`CatalogError`] if the embedded data is no catalogue, which a test rules out.
     pub fn embedded(region: Option<&Region>) -> Result<Self, CatalogError> {
         Self::embedded_at(region, PriceSheet::default())
     }
@@ -80,11 +80,11 @@ impl Facts {
     pub fn embedded_at(region: Option<&Region>, sheet: PriceSheet) -> Result<Self, CatalogError> {
         Catalog::embedded_as_of()?;
         let region = region.cloned();
-        // A test reads all of it, so there is nothing to be said here of a catalogue that breaks half way.
+        // A test reads all of it, so errors in the middle need no handling.
         let catalog = Lazy::new(move || Arc::new(Catalog::embedded().unwrap_or_default().priced_by(sheet)));
-        let (of_regions, asked) = (catalog.clone(), region.clone());
+        let (of_regions, requested) = (catalog.clone(), region.clone());
         let regions = Lazy::new(move || {
-            let known = asked.and_then(|region| of_regions.region(&region)).map(|region| vec![Arc::new(region)]);
+            let known = requested.and_then(|region| of_regions.region(&region)).map(|region| vec![Arc::new(region)]);
             let all = || of_regions.regions().filter_map(|region| of_regions.region(region)).map(Arc::new).collect();
             known.unwrap_or_else(all)
         });
@@ -105,7 +105,7 @@ impl Facts {
         })
     }
 
-    /// The same, with regions as a live listing of the subscription has them: what is restricted there cannot be had.
+    /// The same, with regions from a live listing of the subscription: restricted sizes are unavailable.
     #[must_use]
     pub fn with_live_regions(self, regions: Vec<Arc<RegionCatalog>>) -> Self {
         let of_offerings = regions.clone();
@@ -132,7 +132,7 @@ fn size_groups_of(region_offerings: &Lazy<RegionOfferingsIndex>) -> Lazy<SizeGro
     Lazy::new(move || SizeGroups::of(region_offerings.index()))
 }
 
-/// Node Auto-Provisioning may place a VM of a zonal size in no zone; a manifest that asks for that is not wrong.
+/// Node Auto-Provisioning may launch a VM of a zonal size without a zone, so a manifest may require that.
 const REGIONAL_BESIDE_ZONES: bool = true;
 
 #[cfg(test)]

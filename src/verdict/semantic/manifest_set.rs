@@ -1,4 +1,4 @@
-//! The objects of an input: one at a time, and what is kept of each to compare them.
+//! The objects of an input: one at a time, and retained in small form to compare them.
 
 use crate::semantic::azure::{self, DeclaredRequirement};
 use napkeeper_api::field_path::Path;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// One object whose form is right.
+/// One object that matches its schema.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ValidObject<'s> {
     /// As it is given: what a person wrote.
@@ -19,11 +19,11 @@ pub(crate) struct ValidObject<'s> {
     pub(crate) stored: &'s Value,
     /// As the domain knows it.
     pub(crate) object: &'s Object,
-    /// `value` is what `migrate` makes of an older shape: values in it may be defaults that nobody wrote.
+    /// `value` is the output of `migrate` for an older version: it may contain defaults that were not written.
     pub(crate) migrated: bool,
 }
 
-/// Where a document stands in the input.
+/// The location of a document in the input.
 #[derive(Debug, Clone)]
 pub(crate) struct DocumentLocation {
     /// Which of the sources.
@@ -34,10 +34,10 @@ pub(crate) struct DocumentLocation {
     pub(crate) nth: usize,
 }
 
-/// What is kept of an object, to look at it together with all others. Small: there may be thousands.
+/// The part of an object that is retained to check it together with all others. Small: there may be thousands.
 #[derive(Debug, Clone)]
 pub(crate) struct RetainedObject {
-    /// Where it stands.
+    /// Its location.
     pub(crate) at: DocumentLocation,
     /// Its root in the document; not the document's own for an item of a List.
     pub(crate) root: Path,
@@ -45,15 +45,15 @@ pub(crate) struct RetainedObject {
     pub(crate) object: Object,
     /// `metadata.annotations`.
     pub(crate) annotations: BTreeMap<Arc<str>, Arc<str>>,
-    /// The label `app.kubernetes.io/managed-by` says Helm.
+    /// The label `app.kubernetes.io/managed-by` is Helm.
     pub(crate) managed_by_helm: bool,
-    /// What a NodePool asks for, entry by entry in its order: the domain knows only all of it together.
+    /// The requirements of a NodePool in their order: the domain has them only combined.
     pub(crate) requirements: Option<Box<[DeclaredRequirement]>>,
     /// The text of `karpenter.sh/do-not-disrupt` on the pods of a workload.
     pub(crate) do_not_disrupt: Option<Arc<str>>,
-    /// What of it an API server writes and nobody else: not in the order of the file.
+    /// Fields that only an API server writes, not in the order of the file.
     pub(crate) server_fields: Vec<&'static str>,
-    /// The pods of a workload are kept apart, by a topology spread or a pod anti-affinity.
+    /// The pods of a workload are spread, by a topology spread or a pod anti-affinity.
     pub(crate) spreads: bool,
     /// The whole object, of kinds that only a family of rules reads (CustomResourceDefinitions' metadata, and the
     /// objects of Argo CD, Flux and Azure's networks).
@@ -67,7 +67,7 @@ pub(crate) struct ManifestSet {
     pub(crate) objects: Vec<RetainedObject>,
     /// Names of the sources.
     files: Vec<Arc<str>>,
-    /// An object stands in several files, so the input is for several clusters: one a folder.
+    /// An object is in several files, so each folder is a cluster.
     several: bool,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct ObjectIdentity<'o> {
 }
 
 impl<'o> ObjectIdentity<'o> {
-    /// Of an object of a kind of which all of it is known.
+    /// The location and value of an object that is retained as a whole.
     pub(crate) fn of(object: &'o Object) -> Option<Self> {
         let bare = |kind, name: &'o str| Some(Self { kind, namespace: None, name });
         let (kind, key) = match object {
@@ -140,7 +140,7 @@ impl fmt::Display for ObjectIdentity<'_> {
     }
 }
 
-/// API groups of which the whole object is kept.
+/// API groups whose objects are retained as a whole.
 const RAW_GROUPS: [&str; 6] = [
     "admissionregistration.k8s.io",
     "kustomize.toolkit.fluxcd.io",
@@ -151,15 +151,15 @@ const RAW_GROUPS: [&str; 6] = [
 ];
 
 impl RetainedObject {
-    /// What is kept of an object.
+    /// Retains the parts of an object.
     pub(crate) fn of(at: DocumentLocation, root: Path, value: &Value, object: Object) -> Self {
         let annotations = value["metadata"]["annotations"].as_object().into_iter().flatten();
         let text = |(k, v): (&String, &Value)| Some((Arc::from(k.as_str()), Arc::from(v.as_str()?)));
         let annotations = annotations.filter_map(text).collect();
         let managed_by_helm = value["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm";
         let requirements = azure::declared_requirements(value, &object);
-        let kept = value["spec"]["template"]["metadata"]["annotations"][DO_NOT_DISRUPT].as_str();
-        let do_not_disrupt = kept.map(Arc::from);
+        let do_not_disrupt =
+            value["spec"]["template"]["metadata"]["annotations"][DO_NOT_DISRUPT].as_str().map(Arc::from);
         let server_fields = server_fields(value);
         let pod = &value["spec"]["template"]["spec"];
         let spreads = pod["topologySpreadConstraints"].is_array() || pod["affinity"]["podAntiAffinity"].is_object();
@@ -197,7 +197,7 @@ fn raw(value: &Value) -> Option<Arc<Value>> {
     let api_version = value["apiVersion"].as_str().unwrap_or_default();
     let group = api_version.split('/').next().unwrap_or_default();
     if value["kind"] == "CustomResourceDefinition" {
-        // Its schemas would be the largest part of all that is kept.
+        // Its schemas would be the largest part.
         let mut small = value.clone();
         if let Some(map) = small.as_object_mut() {
             map.shift_remove("spec");

@@ -18,7 +18,7 @@ pub(crate) fn files(family: &str, files: &[(&str, &str)]) -> Vec<Finding> {
 }
 
 /// `path rule` of all that is found in a text, of one family.
-pub(crate) fn places(family: &str, text: &str) -> Vec<String> {
+pub(crate) fn findings(family: &str, text: &str) -> Vec<String> {
     files(family, &[("t.yaml", text)]).iter().map(|f| format!("{} {}", f.path, f.rule)).collect()
 }
 

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_kubernetes() {
+    fn names_match_kubernetes() {
         assert!(is_subdomain("a.b-c.1") && !is_subdomain("a..b") && !is_subdomain("A") && !is_subdomain(""));
         assert!(is_subdomain(&"a".repeat(253)) && !is_subdomain(&"a".repeat(254)));
         assert!(is_qualified_name("example.com/A_b.c") && is_qualified_name("a"));

@@ -1,6 +1,6 @@
 //! Comments of a NodePool that contradict its fields.
 //!
-//! A comment is no part of an object, so nothing else can look at it. Only what stands right beside a field counts.
+//! Only comments directly beside a field count.
 
 use crate::finding::{Finding, Issue};
 use crate::rules::{cost, disruption};
@@ -9,7 +9,7 @@ use napkeeper_api::field_path::Path;
 use napkeeper_api::types::duration;
 use napkeeper_api::yaml::{Chunk, Comment, Document, comments};
 
-/// Notes what is wrong in the comments of a document. `text` is that of the whole file.
+/// Checks the comments of a document. `text` is that of the whole file.
 pub(crate) fn check(document: &Document, text: &str, chunk: &Chunk, found: &mut Vec<Finding>) {
     let part = chunk.text_in(text);
     if document.value["kind"] != "NodePool" || !part.contains('#') {
@@ -35,7 +35,7 @@ fn is_relevant(text: &str) -> bool {
 
 struct Comments {
     all: Vec<Comment>,
-    /// Lines of the file before the part that they stand in.
+    /// Lines of the file before its part.
     before: usize,
 }
 
@@ -61,7 +61,7 @@ fn weight(document: &Document, comments: &Comments) -> Option<Issue> {
     let path = Path::from_dotted("spec.weight");
     let weight = document.value["spec"].get("weight")?;
     let text = comments.beside(document, &path);
-    // "Lowest priority" is right of a low weight; "a lower weight goes first" is not.
+    // "Lowest priority" is correct for a low weight; "a lower weight goes first" is not.
     let low = LOW_WORDS.iter().filter_map(|word| text.find(word)).min();
     let turned = low.is_some_and(|low| PRECEDENCE_WORDS.iter().any(|word| text[low..].contains(word)));
     turned.then(|| {
@@ -74,15 +74,15 @@ fn weight(document: &Document, comments: &Comments) -> Option<Issue> {
     })
 }
 
-/// A comment that promises a wait which `consolidateAfter` does not have.
+/// A comment with another delay than `consolidateAfter`.
 fn wait(document: &Document, comments: &Comments) -> Option<Issue> {
     let at = Path::from_dotted("spec.disruption");
     let disruption = document.value["spec"].get("disruption")?;
     let field = at.key("consolidateAfter");
     let given = disruption["consolidateAfter"].as_str();
-    let mut places = vec![at.clone(), at.key("consolidationPolicy")];
-    places.extend(given.map(|_| field.clone()));
-    let text = places.iter().map(|path| comments.beside(document, path)).find(|text| stated_delay(text).is_some())?;
+    let mut paths = vec![at.clone(), at.key("consolidationPolicy")];
+    paths.extend(given.map(|_| field.clone()));
+    let text = paths.iter().map(|path| comments.beside(document, path)).find(|text| stated_delay(text).is_some())?;
     let stated = stated_delay(&text)?;
     let real = given.map_or(Some(SignedDuration::ZERO), |text| duration::parse_or_never(text).ok().flatten());
     (real != Some(stated)).then(|| {
@@ -94,7 +94,7 @@ fn wait(document: &Document, comments: &Comments) -> Option<Issue> {
     })
 }
 
-/// The time that a comment about empty or idle nodes names.
+/// The delay in a comment about empty or idle nodes.
 fn stated_delay(text: &str) -> Option<SignedDuration> {
     if !IDLE_WORDS.iter().any(|word| text.contains(word)) {
         return None;
@@ -126,15 +126,15 @@ mod tests {
              requirements: []\n{spec}"
         );
         let report = Validator::embedded().unwrap().validate_files(&[load_text("t.yaml", text)]).remove(0);
-        let ours = report
+        let findings = report
             .findings
             .iter()
             .filter(|f| [cost::WEIGHT_COMMENT.id, disruption::DELAY_COMMENT.id].contains(&f.rule));
-        ours.map(|f| format!("{}:{} {}", f.line, f.column, f.message)).collect()
+        findings.map(|f| format!("{}:{} {}", f.line, f.column, f.message)).collect()
     }
 
     #[test]
-    fn only_what_is_said_beside_the_field_counts() {
+    fn only_comments_beside_the_field_count() {
         for (spec, n) in [
             ("  weight: 10\n", 0),
             ("  # a lower weight\n  # is tried first\n  weight: 10\n", 1),

@@ -1,7 +1,7 @@
 //! Validates the files of an input: each document alone, then all objects together.
 //!
-//! Documents are read and validated one by one, on all cores, and only what is needed to compare them
-//! ([`RetainedObject`]) stays. So an input of thousands of objects takes the memory of a few.
+//! Documents are parsed and validated one by one, on all cores, and only the part that is needed to compare them
+//! ([`RetainedObject`]) is kept. So an input of thousands of objects takes the memory of a few.
 
 use super::yaml_scalars::SourceText;
 use super::{Report, Validator, comments};
@@ -17,7 +17,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-/// Documents in a batch: their results are kept together, so that a million of them stay few.
+/// Documents in a batch: their results are kept together to save memory.
 const BATCH_SIZE: usize = 16;
 /// Batches that are worth a thread of their own.
 const MIN_BATCHES_PER_TASK: usize = 4;
@@ -32,7 +32,7 @@ struct Batch<'c> {
     chunks: &'c [Chunk],
 }
 
-/// What was found in a batch, and what is kept of its objects.
+/// The findings and retained objects of a batch.
 #[derive(Default)]
 struct BatchResult {
     report: Report,
@@ -71,7 +71,7 @@ impl Validator {
     }
 
     /// Validates an object that comes from no file, beside others that exist already and are not validated themselves.
-    /// Left out is what matters for files alone (Git, comments), and what compares all pools or workloads of an input.
+    /// Rules for files (Git, comments) and rules that compare all NodePools or workloads do not apply.
     #[must_use]
     pub fn validate_beside(&self, document: &Document, others: impl IntoIterator<Item = Object>) -> Report {
         let at = DocumentLocation { source: 0, chunk: Chunk::default(), nth: 0 };
@@ -79,12 +79,12 @@ impl Validator {
         let mut report = self.validate_objects(document, None, |root, value, object| {
             objects.push(RetainedObject::of(at.clone(), root, value, object));
         });
-        let ours = objects.len();
+        let count = objects.len();
         let retain = |object| RetainedObject::of(at.clone(), Path::root(), &Value::Null, object);
         objects.extend(others.into_iter().map(retain));
         let set = ManifestSet::new(objects, vec![Arc::clone(&document.file)]);
         for (object, issue) in semantic::check_beside(&set, self.facts()) {
-            if let Some(retained) = set.objects.get(object).filter(|_| object < ours) {
+            if let Some(retained) = set.objects.get(object).filter(|_| object < count) {
                 report.findings.push(issue.locate(document, &retained.root));
             }
         }
@@ -132,7 +132,7 @@ fn unreadable(source: &Source, problem: &Problem) -> Finding {
     }
 }
 
-/// Reads the issue's document again: most have none, so none is kept for it.
+/// Parses the issue's document again: most have no issues, so documents are not kept.
 fn locate(sources: &[Source], at: &DocumentLocation, issue: Issue, root: &Path) -> Option<Finding> {
     let reading = sources.get(at.source)?.parse_chunk(at.chunk.clone());
     Some(issue.locate(reading.documents.get(at.nth)?, root))

@@ -25,10 +25,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use yaml_scalars::SourceText;
 
-/// What was found in a file.
+/// The findings in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// What is wrong, by place.
+    /// The findings, by position.
     pub findings: Vec<Finding>,
     /// How many objects were checked.
     pub checked: usize,
@@ -37,7 +37,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds what was found in another file.
+    /// Adds the findings in another file.
     pub fn add(&mut self, other: Self) {
         self.findings.extend(other.findings);
         self.checked += other.checked;
@@ -52,32 +52,32 @@ impl Report {
 pub struct Validator {
     definitions: CrdSchemas,
     /// The definitions of this build, where others are judged by: what do those lack?
-    ours: Option<CrdSchemas>,
+    embedded: Option<CrdSchemas>,
     config: SchemaNode,
     facts: Facts,
     policies: Option<(Arc<Policies>, Inputs)>,
 }
 
 impl Validator {
-    /// The rules for the kinds of this build, and what its catalogue says of all regions.
+    /// The rules for the kinds of this build, and its catalogue of all regions.
     ///
     /// # Errors
-    /// [`SchemaError`] when what is embedded is broken, which a test rules out.
+    /// [`SchemaError`] if the embedded data is broken, which a test rules out.
     pub fn embedded() -> Result<Self, SchemaError> {
         let config = structural::compile(&config::schema(), SchemaOrigin::OwnType)
-            .map_err(|source| SchemaError::OwnSchema { what: "napkeeper.yaml", source })?;
+            .map_err(|source| SchemaError::OwnSchema { schema: "napkeeper.yaml", source })?;
         let (definitions, facts) = (CrdSchemas::embedded()?, Facts::embedded(None)?);
-        Ok(Self { definitions, ours: None, config, facts, policies: None })
+        Ok(Self { definitions, embedded: None, config, facts, policies: None })
     }
 
     /// The same rules, by other definitions.
     #[must_use]
     pub fn with_definitions(self, definitions: CrdSchemas) -> Self {
-        let ours = if definitions.is_embedded() { None } else { self.ours.or(Some(self.definitions)) };
-        Self { definitions, ours, ..self }
+        let embedded = if definitions.is_embedded() { None } else { self.embedded.or(Some(self.definitions)) };
+        Self { definitions, embedded, ..self }
     }
 
-    /// What is judged by.
+    /// The CRD schemas in use.
     #[must_use]
     pub const fn definitions(&self) -> &CrdSchemas {
         &self.definitions
@@ -96,18 +96,18 @@ impl Validator {
         self
     }
 
-    /// What is known beside the manifests.
+    /// The facts in use.
     fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// The same rules, with policies beside them. What the policies may need to know is among the inputs.
+    /// The same rules, with policies and their inputs.
     #[must_use]
     pub fn with_policies(self, policies: Arc<Policies>, inputs: Inputs) -> Self {
         Self { policies: Some((policies, inputs)), ..self }
     }
 
-    /// What the policies say of an object as it would be stored.
+    /// Evaluates the policies for an object as it would be stored.
     fn check_policies(&self, stored: &Value, found: &mut Vec<Issue>) {
         if let Some((policies, inputs)) = &self.policies {
             found.extend(policies.evaluate(stored, None, inputs).iter().filter_map(PolicyFinding::issue));
@@ -125,8 +125,8 @@ impl Validator {
         self.validate_objects(document, None, |_, _, _| {})
     }
 
-    /// Validates the objects of a document, and passes each that its schema accepts to `keep`. `text` is the file's, where
-    /// there is one.
+    /// Validates the objects of a document, and passes each that its schema accepts to `keep`. `text` is the file's,
+    /// where there is one.
     fn validate_objects(
         &self,
         document: &Document,
@@ -200,8 +200,8 @@ impl Validator {
         let version_is_served = found.iter().all(|i| *i.rule != rules::VERSION);
         let result = version.create(value);
         let mut form = structural::issues(&result);
-        if let Some(ours) = &self.ours {
-            form.iter_mut().for_each(|issue| self.explain_old_crd(ours, kind, version, issue));
+        if let Some(embedded) = &self.embedded {
+            form.iter_mut().for_each(|issue| self.explain_old_crd(embedded, kind, version, issue));
         }
         check_name(value, &mut form);
         let sound = form.is_empty() && version_is_served;
@@ -218,7 +218,7 @@ impl Validator {
         Some(object)
     }
 
-    /// An object of an older shape is looked at as `migrate` would write it, so that one run says what else is wrong.
+    /// Validates an object of an older version as `migrate` would write it, so that one run reports everything.
     fn validate_migrated(&self, value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
         let migrated = migrate::migrated(value)?;
         let SchemaLookup::Crd(_, version) = look_up(&self.definitions, &migrated, &mut Vec::new()) else { return None };
@@ -234,23 +234,23 @@ impl Validator {
         Some(object)
     }
 
-    /// A field that this build knows and the chosen definitions do not is no misspelt one.
-    fn explain_old_crd(&self, ours: &CrdSchemas, kind: &CrdKind, version: &CrdVersion, issue: &mut Issue) {
+    /// A field that only the embedded definitions have is not misspelt.
+    fn explain_old_crd(&self, embedded: &CrdSchemas, kind: &CrdKind, version: &CrdVersion, issue: &mut Issue) {
         if *issue.rule != rules::UNKNOWN_FIELD {
             return;
         }
-        let Some((_, known)) = ours.version(&kind.group, &kind.name, &version.name) else { return };
+        let Some((_, known)) = embedded.version(&kind.group, &kind.name, &version.name) else { return };
         if !known.form.schema.knows(&issue.path) {
             return;
         }
-        let (origin, ours) = (self.definitions.origin(), CrdSchemas::embedded_version());
+        let (origin, version) = (self.definitions.origin(), CrdSchemas::embedded_version());
         issue.rule = &rules::DEFINITION;
-        issue.message = format!("unknown field in the CRD schemas of {origin}; napkeeper's own have it ({ours})");
+        issue.message = format!("unknown field in the CRD schemas of {origin}; napkeeper's own have it ({version})");
         issue.fix = Some("update the CRDs, or remove the field".to_owned());
     }
 }
 
-/// The rules of a CustomResourceDefinition must be such that they can be evaluated.
+/// Checks that the rules of a CustomResourceDefinition compile.
 fn check_crd_rules(value: &Value, found: &mut Vec<Issue>) {
     if value["kind"] != "CustomResourceDefinition" {
         return;
@@ -279,26 +279,26 @@ fn check_name(value: &Value, found: &mut Vec<Issue>) {
             let message = "required field name is missing";
             found.push(Issue::new(&rules::NAME, &path, message));
         }
-        // A name of another type has been said to be wrong.
+        // A name of another type is already reported.
         None => {}
     }
 }
 
 /// Manifests are pasted from guides: `<sub-id>` satisfies the pattern of a resource id and names nothing.
-fn check_placeholders(value: &Value, place: &FieldPath<'_>, found: &mut Vec<Issue>) {
+fn check_placeholders(value: &Value, path: &FieldPath<'_>, found: &mut Vec<Issue>) {
     match value {
         Value::String(text) => {
             if let Some(placeholder) = placeholder(text) {
                 let message = format!("unreplaced placeholder {placeholder}");
                 let fix = "replace it with the real value".to_owned();
-                found.push(Issue::new(&rules::PLACEHOLDER, &place.path(), message).fix(fix));
+                found.push(Issue::new(&rules::PLACEHOLDER, &path.to_path(), message).fix(fix));
             }
         }
         Value::Array(items) => {
             let items = items.iter().enumerate();
-            items.for_each(|(i, item)| check_placeholders(item, &place.index(i), found));
+            items.for_each(|(i, item)| check_placeholders(item, &path.index(i), found));
         }
-        Value::Object(map) => map.iter().for_each(|(key, child)| check_placeholders(child, &place.field(key), found)),
+        Value::Object(map) => map.iter().for_each(|(key, child)| check_placeholders(child, &path.field(key), found)),
         _ => {}
     }
 }
@@ -335,7 +335,7 @@ mod tests {
         Validator::embedded().unwrap().validate_files(&[source]).remove(0)
     }
 
-    /// `path rule` of everything that is found about the form: what each family finds is tested beside it.
+    /// `path rule` of each schema finding: the families have their own tests.
     fn findings(text: &str) -> Vec<String> {
         let source = load_text("t.yaml", text.to_owned());
         let report = result(source);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_accepts_has_no_findings() {
+    fn accepted_objects_have_no_findings() {
         for spec in [
             "spec: null",
             "spec: {maxPods: null, tags: {a: null}, gpu: {}}",
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_the_form_but_no_meaning_is_found() {
+    fn well_formed_but_invalid_values_are_found() {
         let pool = |requirement: &str| {
             findings(&format!(
                 "{{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {{name: a}}, spec: {{template: {{spec: {{\

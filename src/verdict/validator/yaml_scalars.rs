@@ -45,7 +45,7 @@ mod tests {
     use crate::validator::Validator;
     use napkeeper_api::manifests::load_text;
 
-    /// `rule message; fix` of what is found for a label of a NodePool's nodes.
+    /// `rule message; fix` of the findings for a label of a NodePool's nodes.
     fn label(value: &str) -> String {
         let text = format!(
             "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: a}}\nspec:\n  template:\n    metadata:\n      \
@@ -53,12 +53,12 @@ mod tests {
              {{group: karpenter.azure.com, kind: AKSNodeClass, name: a}}\n"
         );
         let report = Validator::embedded().unwrap().validate_files(&[load_text("t.yaml", text)]).remove(0);
-        let said = |f: &crate::Finding| format!("{} {}; {}", f.rule, f.message, f.fix.clone().unwrap_or_default());
-        report.findings.iter().map(said).collect::<Vec<_>>().join("\n")
+        let shown = |f: &crate::Finding| format!("{} {}; {}", f.rule, f.message, f.fix.clone().unwrap_or_default());
+        report.findings.iter().map(shown).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
-    fn what_yaml_makes_of_text_is_said_with_what_was_written() {
+    fn findings_show_the_scalar_as_written() {
         for (written, read) in [
             ("yes", "true: YAML 1.1 reads yes as the boolean true"),
             ("On", "true: YAML 1.1 reads On as the boolean true"),

@@ -1,4 +1,4 @@
-//! Expands macros: calls whose arguments are not evaluated as those of functions are.
+//! Expands macros: calls whose arguments are not evaluated before the call.
 
 use crate::cel::compile::node::{Comprehension, ComprehensionKind, Node};
 use crate::cel::compile::{Compiler, compile_error};
@@ -99,7 +99,7 @@ fn comprehension(
     Ok(Node::Comprehension(Box::new(Comprehension { kind, range, first, second, filter, body })))
 }
 
-/// Declares the variable of a macro and gives its place.
+/// Declares the variable of a macro and returns its index.
 fn bind(compiler: &mut Compiler<'_>, variable: &IdedExpr) -> Result<usize> {
     match &variable.expr {
         Expr::Ident(name) if !name.starts_with('.') => {

@@ -18,7 +18,7 @@ use std::sync::{Arc, LazyLock};
 
 type Result<T> = std::result::Result<T, CompileError>;
 
-/// Longest expression, in characters. The API server takes more, and nobody writes them.
+/// Longest expression, in characters. The API server accepts longer ones, which do not occur in practice.
 const MAX_EXPRESSION_CHARS: usize = 20_000;
 
 /// Most operators, selections, calls and brackets of an expression: nesting is no deeper than this, so the stack is
@@ -86,7 +86,7 @@ fn bracket_depth(text: &str) -> usize {
     deepest
 }
 
-/// The parser is somebody else's: if it should panic, the expression is refused.
+/// The parser is third-party code: if it panics, the expression is rejected.
 fn parse(text: &str) -> Result<IdedExpr> {
     match std::panic::catch_unwind(|| PARSER.parser().max_recursion_depth(250).parse(text)) {
         Ok(Ok(parsed)) => Ok(parsed),
@@ -101,8 +101,8 @@ fn parse(text: &str) -> Result<IdedExpr> {
     }
 }
 
-pub(crate) fn compile_error<T>(why: impl Into<String>) -> Result<T> {
-    Err(CompileError(why.into()))
+pub(crate) fn compile_error<T>(message: impl Into<String>) -> Result<T> {
+    Err(CompileError(message.into()))
 }
 
 /// Resolves the names of an expression.
@@ -145,7 +145,7 @@ impl Compiler<'_> {
         Ok(Node::Map(map))
     }
 
-    /// The variable, type or path that a name with dots stands for.
+    /// The variable, type or path that a dotted name refers to.
     fn name(&self, segments: &[&str]) -> Result<Node> {
         let (first, rest) = match segments {
             [] => return compile_error("a name is missing"),
@@ -227,7 +227,7 @@ impl Compiler<'_> {
             let regex = library::strings::regex::compile(pattern).map_err(CompileError)?;
             nodes.splice(1..2, [Node::Const(Val::opaque(Opaque::Pattern(Arc::new(regex))))]);
         }
-        // The API server converts what stands in the expression when it compiles it.
+        // The API server converts constants at compile time.
         if let (true, [Node::Const(value)]) =
             (CONVERSIONS.contains(&name) && style == CallStyle::Global, nodes.as_slice())
         {

@@ -13,11 +13,11 @@ use serde_json::Value;
 /// A rule that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CelFinding {
-    /// What is wrong: the value that the rule belongs to, or what the rule points at.
+    /// The value that the rule belongs to, or the `fieldPath` of the rule.
     pub path: Path,
     /// What it is reported as.
     pub reason: Reason,
-    /// What the rule says about it, or how its evaluation failed.
+    /// The message of the rule, or how its evaluation failed.
     pub message: String,
 }
 
@@ -28,7 +28,7 @@ impl CelFinding {
 }
 
 impl RuleError {
-    /// As a finding about a definition, at this place of it.
+    /// As a finding about a CRD, at this path.
     pub(crate) fn into_issue(self, path: &Path) -> Issue {
         let fix = "correct the expression; the API server rejects CRDs with it";
         Issue::new(&structure::BROKEN_RULE, path, self.to_string()).fix(fix.to_owned())
@@ -38,7 +38,7 @@ impl RuleError {
 /// Longest message that an expression may make, in bytes, as on the API server.
 const MAX_MESSAGE_BYTES: usize = 5 * 1024;
 
-/// The names of what rules read, by slot.
+/// Names of the variables of rules, by slot.
 fn names() -> [String; 2] {
     ["self".to_owned(), "oldSelf".to_owned()]
 }
@@ -55,7 +55,7 @@ impl Rules {
     }
 }
 
-/// Data, and how rules see it once somebody asked.
+/// Data, and its lazily converted form for rules.
 #[derive(Clone)]
 struct RuleInput<'v> {
     json: &'v Value,
@@ -119,9 +119,9 @@ impl Walker {
         }
     }
 
-    fn below(&mut self, below: &RuleNode, value: Option<RuleInput<'_>>, place: impl FnOnce(&Path) -> Path) {
+    fn below(&mut self, below: &RuleNode, value: Option<RuleInput<'_>>, path_of: impl FnOnce(&Path) -> Path) {
         let Some(value) = value else { return };
-        let inner = place(&self.path);
+        let inner = path_of(&self.path);
         let path = std::mem::replace(&mut self.path, inner);
         self.part(below, value);
         self.path = path;
@@ -166,7 +166,7 @@ impl Walker {
         result
     }
 
-    /// What a message expression says, if it says something fit to print.
+    /// The result of a message expression, if it is valid as a message.
     fn message(&mut self, node: &crate::cel::compile::node::Node, slots: &[Binding; 2]) -> Option<String> {
         match self.eval(node, slots) {
             Ok(Val::Text(text)) => {

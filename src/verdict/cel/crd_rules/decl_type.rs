@@ -37,7 +37,7 @@ struct Field {
     shape: Arc<DeclType>,
 }
 
-/// What a text stands for, by its format.
+/// The type of a string, by its format.
 #[derive(Debug, Clone, Copy)]
 enum StringFormat {
     Plain,
@@ -158,7 +158,7 @@ impl DeclType {
         }
     }
 
-    /// The data as rules see it. What does not fit becomes an error of whoever reads it.
+    /// The data as rules see it. A value that does not fit its type is an error when it is read.
     pub(crate) fn convert(&self, json: &Value) -> Val {
         let bad = |wanted: &str| Val::Invalid(format!("invalid data, expected {wanted}, got {}", kind_of(json)).into());
         match (&self.kind, json) {
@@ -222,7 +222,7 @@ fn field(name: &str, schema: &Value) -> Field {
     Field { name, shape: Arc::new(shape) }
 }
 
-/// A whole object has its version, kind, and a name, whatever the schema says.
+/// A whole object has its version, kind, and a name, whether or not the schema declares them.
 fn with_metadata(mut fields: BTreeMap<String, Field>) -> BTreeMap<String, Field> {
     let text = serde_json::json!({ "type": "string" });
     let metadata = serde_json::json!({ "type": "object", "properties": { "name": text, "generateName": text } });
@@ -277,7 +277,7 @@ fn object(fields: &BTreeMap<String, Field>, map: &serde_json::Map<String, Value>
 }
 
 fn read(meaning: StringFormat, text: &str) -> Val {
-    let bad = |what: &str| Val::Invalid(format!("Invalid {what} formatted string {text}").into());
+    let bad = |kind: &str| Val::Invalid(format!("Invalid {kind} formatted string {text}").into());
     match meaning {
         StringFormat::Plain => Val::text(text),
         StringFormat::Bytes => base64::decode(text).map_or_else(|| bad("byte"), |bytes| Val::Bytes(bytes.into())),

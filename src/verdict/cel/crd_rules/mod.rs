@@ -33,7 +33,7 @@ pub enum Reason {
     Forbidden,
     /// It must be given.
     Required,
-    /// It is there already.
+    /// It already exists.
     Duplicate,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Rule {
     pub(crate) uses_old: bool,
     /// The stored value is an optional one.
     pub(crate) optional_old: bool,
-    /// What to say, or the rule itself.
+    /// The message, or the rule itself.
     pub(crate) fallback_message: String,
     pub(crate) has_message: bool,
     pub(crate) message: Option<Node>,

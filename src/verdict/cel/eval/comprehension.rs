@@ -16,7 +16,7 @@ struct Accumulator {
     error: Option<EvalError>,
 }
 
-/// Goes over the range of a macro.
+/// Iterates over the range of a macro.
 pub(crate) fn eval_comprehension(
     evaluator: &mut Evaluator<'_>,
     comprehension: &Comprehension,

@@ -14,7 +14,7 @@ use operators::{index, select, select_optional};
 pub(crate) enum Binding {
     /// Not given: no such variable, or no such field for a dotted name.
     Absent,
-    /// There is something, and nobody knows what.
+    /// It has a value that is not known.
     Unknown,
     Value(Val),
     /// What should have computed it failed.
@@ -82,7 +82,7 @@ impl<'a> Evaluator<'a> {
             value => value,
         };
         match operand {
-            // What cannot be read is neither there nor absent.
+            // Whether an unreadable field is set is unknown.
             Val::Map(map) => {
                 map.field(field).cloned().map(readable).transpose().map(|found| Val::Bool(found.is_some()))
             }
@@ -198,7 +198,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Binds the variable of a macro. Variables are numbered by depth, so the place is the end or one of the last.
+    /// Binds the variable of a macro. Variables are numbered by depth, so the index is at or near the end.
     pub(crate) fn bind(&mut self, variable: usize, value: Val) {
         self.locals.truncate(variable);
         self.locals.push(value);

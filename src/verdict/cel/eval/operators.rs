@@ -215,7 +215,7 @@ fn concat_lists(a: &Arc<List>, b: &Arc<List>) -> Val {
             ListKind::Keyed(keys) => items.iter().position(|i| same_keys(keys, i, item)),
         };
         match known.and_then(|at| items.get_mut(at)) {
-            Some(place) => *place = item.clone(),
+            Some(existing) => *existing = item.clone(),
             None => items.push(item.clone()),
         }
     }

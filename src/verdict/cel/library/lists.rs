@@ -1,4 +1,4 @@
-//! Lists: sums, order, places, parts.
+//! Lists: sums, order, indices, slices.
 
 use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, failed, no_overload};

@@ -59,7 +59,7 @@ pub(crate) fn find(name: &str, style: CallStyle, count: usize) -> Option<Functio
     overloads(name, style).find(|entry| (entry.2[0]..=entry.2[1]).contains(&count)).map(|entry| entry.3)
 }
 
-/// Is there a function of this name, for any number of arguments?
+/// Whether a function of this name exists, for any number of arguments.
 pub(crate) fn exists(name: &str, style: CallStyle) -> bool {
     overloads(name, style).next().is_some()
 }

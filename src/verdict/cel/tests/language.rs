@@ -41,7 +41,7 @@ fn expressions_come_out_as_on_the_api_server() {
 }
 
 #[test]
-fn what_is_unknown_is_told_apart_from_what_fails() {
+fn unknown_values_differ_from_failures() {
     let env = Env::new(["object", "request", "request.userInfo", "variables.a", "params", "variables.b"]);
     let mut variables = env.variables();
     variables.set("object", &json!({"n": 1, "labels": {"a": "b"}}));
@@ -73,7 +73,7 @@ fn what_is_unknown_is_told_apart_from_what_fails() {
 }
 
 #[test]
-fn what_would_never_end_ends() {
+fn endless_expressions_run_out_of_budget() {
     let env = Env::new(["list", "text"]);
     let mut variables = env.variables();
     variables.set("list", &json!((0..2000).collect::<Vec<_>>()));
@@ -95,7 +95,7 @@ fn what_would_never_end_ends() {
 }
 
 #[test]
-fn the_deepest_expression_that_is_taken_fits_on_the_stack() {
+fn the_deepest_accepted_expression_fits_on_the_stack() {
     let env = Env::default();
     for n in [100, 500, 1_000, 2_900] {
         for text in [

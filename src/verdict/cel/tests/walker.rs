@@ -3,7 +3,7 @@
 use crate::cel::{Reason, Rules};
 use serde_json::{Value, json};
 
-/// What is found in `spec`, as `path: message`.
+/// Violations in `spec`, as `path: message`.
 fn check(spec: &Value, new: &Value) -> Vec<String> {
     let schema = json!({"type": "object", "properties": {"spec": spec}});
     let rules = Rules::compile(&schema).unwrap_or_else(|e| panic!("{e}"));
@@ -37,7 +37,7 @@ fn text_with(rules: &[&str]) -> Value {
 }
 
 #[test]
-fn of_rules_about_a_stored_value_only_those_with_an_optional_one_judge_a_new_object() {
+fn transition_rules_apply_to_new_objects_only_with_optional_old_self() {
     let rule = json!({"type": "string", "x-kubernetes-validations": [
         {"rule": "self == oldSelf", "message": "changed"},
         {"rule": "oldSelf.hasValue() || self == 'first'", "message": "begin with first", "optionalOldSelf": true},
@@ -79,7 +79,7 @@ fn messages_reasons_and_paths() {
 }
 
 #[test]
-fn what_rules_see_of_an_object() {
+fn rules_see_declared_fields_only() {
     let see = |rule: &str| {
         json!({"type": "object", "x-kubernetes-validations": [{"rule": rule, "message": "no"}], "properties": {
             "nullable": {"type": "string", "nullable": true},
@@ -102,7 +102,7 @@ fn what_rules_see_of_an_object() {
     ] {
         assert_eq!(check(&see(rule), &object).is_empty(), holds, "{rule}");
     }
-    // As a real API server says: even to ask whether it is there fails.
+    // As on a real API server: even `has()` fails.
     for rule in ["self.whole == 1", "has(self.whole)", "!has(self.whole)"] {
         let found = check(&see(rule), &object);
         assert_eq!(found, ["spec: invalid data, expected int, got float64 evaluating rule: no"], "{rule}");
@@ -125,7 +125,7 @@ fn rules_of_the_whole_object_and_of_all_of() {
 }
 
 #[test]
-fn a_rule_that_does_not_compile_names_its_place() {
+fn a_rule_that_does_not_compile_names_its_schema_path() {
     let schema = json!({"type": "object", "properties": {"a": {"type": "array", "items": text_with(&["self +"])}}});
     let error = Rules::compile(&schema).unwrap_err().to_string();
     assert!(error.contains("a[*]") && error.contains("self +"), "{error}");
@@ -147,7 +147,7 @@ fn an_object_that_takes_too_long_ends_with_one_finding() {
     assert!(found[0].ends_with("evaluating rule: one"), "{found:?}");
 }
 
-/// How long 5,000 objects of some 60 values take with 30 rules each. For whoever asks: it prints, and bounds nothing.
+/// How long 5,000 objects of some 60 values take with 30 rules each. It prints the time and asserts nothing.
 #[test]
 #[ignore = "a measurement"]
 fn five_thousand_objects_with_thirty_rules() {

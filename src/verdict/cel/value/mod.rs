@@ -9,7 +9,7 @@ use opaque::Opaque;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// A value. Cheap to clone: what is large is shared.
+/// A value. Cheap to clone: large values are shared.
 #[derive(Debug, Clone)]
 pub(crate) enum Val {
     Null,
@@ -31,7 +31,7 @@ pub(crate) enum Val {
     Invalid(Arc<str>),
 }
 
-/// How the items of a list are told apart, which decides when two lists are equal.
+/// The list type, which decides when two lists are equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListKind {
     Atomic,
@@ -103,7 +103,7 @@ pub(crate) fn as_whole(d: f64) -> Option<i64> {
 }
 
 impl Map {
-    /// A map of these entries. Of two with the same key the last stays.
+    /// A map of these entries. Of two with the same key the last wins.
     pub(crate) fn new(entries: Vec<(Key, Val)>) -> Self {
         let mut map = Self::object(entries, Vec::new(), 0);
         map.size = map.entries.len();
@@ -115,7 +115,7 @@ impl Map {
         if !entries.is_sorted_by(|a, b| a.0 < b.0) {
             entries.sort_by(|a, b| b.0.cmp(&a.0));
             entries.reverse();
-            entries.dedup_by(|later, kept| later.0 == kept.0);
+            entries.dedup_by(|later, earlier| later.0 == earlier.0);
         }
         hidden.sort_by(|a, b| a.0.cmp(&b.0));
         Self { entries, hidden, size }
@@ -185,7 +185,7 @@ impl Val {
         }
     }
 
-    /// True for what is empty, zero or null.
+    /// True if empty, zero or null.
     pub(crate) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
@@ -290,7 +290,7 @@ fn compare_numbers(a: &Val, b: &Val) -> Option<Ordering> {
 /// The value, or the error of reading it.
 pub(crate) fn readable(value: Val) -> Result<Val, EvalError> {
     match value {
-        Val::Invalid(why) => failed(why.as_ref()),
+        Val::Invalid(message) => failed(message.as_ref()),
         value => Ok(value),
     }
 }

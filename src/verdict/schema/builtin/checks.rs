@@ -9,21 +9,21 @@ use napkeeper_api::field_path::Path;
 use napkeeper_core::model::amounts::quantity::Quantity;
 use serde_json::Value;
 
-/// Checks an object whose form is right.
+/// Checks an object that matches its schema.
 pub(crate) fn check(kind: &str, pods: Option<&str>, value: &Value, found: &mut Vec<Issue>) {
     if value["spec"].is_null() && kind != "PodDisruptionBudget" {
         return report(&rules::REQUIRED, &Path::from_dotted("spec"), "required field spec is missing", found);
     }
     if let Some(at) = pods {
-        let place = path(at);
+        let path_to_pod = path(at);
         let template = at.split('.').filter(|key| !key.is_empty()).fold(value, |value, key| &value[key]);
         if !at.is_empty() {
-            label_issues(&template["metadata"], &place.key("metadata"), found);
+            label_issues(&template["metadata"], &path_to_pod.key("metadata"), found);
         }
         let claims = list(&value["spec"]["volumeClaimTemplates"]);
         let claims = claims.filter_map(|(_, claim)| claim["metadata"]["name"].as_str()).collect();
-        pod(&template["spec"], claims, &place.key("spec"), found);
-        restarts(kind, &template["spec"], &place.key("spec"), found);
+        pod(&template["spec"], claims, &path_to_pod.key("spec"), found);
+        restarts(kind, &template["spec"], &path_to_pod.key("spec"), found);
     }
     match kind {
         "Deployment" | "StatefulSet" | "DaemonSet" => selects_its_pods(&value["spec"], found),
@@ -63,7 +63,7 @@ fn claim(spec: &Value, at: &Path, found: &mut Vec<Issue>) {
     }
 }
 
-/// Pods of a Deployment always start again, pods of a Job never do by themselves.
+/// The restart policies of a Deployment and of a Job.
 fn restarts(kind: &str, spec: &Value, at: &Path, found: &mut Vec<Issue>) {
     let policy = spec["restartPolicy"].as_str().filter(|policy| !policy.is_empty());
     let at = at.key("restartPolicy");
@@ -95,10 +95,10 @@ fn selects_its_pods(spec: &Value, found: &mut Vec<Issue>) {
         if labels[key] != *value {
             let has = labels[key].as_str().map_or_else(|| "no such label".to_owned(), |has| format!("{has:?}"));
             let message = format!("selector does not match the pod template labels: {key} must be {value}, got {has}");
-            let place = Path::from_dotted("spec.template.metadata.labels");
+            let path = Path::from_dotted("spec.template.metadata.labels");
             let shown = value.as_str().unwrap_or_default();
             found.push(
-                Issue::new(&rules::MEANING, &place, message)
+                Issue::new(&rules::MEANING, &path, message)
                     .fix(format!("add the label {key}: {shown} to the pod template")),
             );
         }
@@ -115,13 +115,13 @@ fn selects_its_pods(spec: &Value, found: &mut Vec<Issue>) {
             _ => continue,
         };
         if !holds {
-            let place = at.key("matchExpressions").index(i);
-            report(&rules::MEANING, &place, "the pod template labels do not satisfy this expression", found);
+            let path = at.key("matchExpressions").index(i);
+            report(&rules::MEANING, &path, "the pod template labels do not satisfy this expression", found);
         }
     }
 }
 
-/// `volumes` are those that a pod has beside its own.
+/// `volumes` are additional volumes of the pod, such as volume claim templates.
 fn pod<'v>(spec: &'v Value, mut volumes: Vec<&'v str>, at: &Path, found: &mut Vec<Issue>) {
     volumes.extend(list(&spec["volumes"]).filter_map(|(_, volume)| volume["name"].as_str()));
     let mut names: Vec<&str> = Vec::new();
@@ -154,8 +154,8 @@ fn mounts(container: &Value, volumes: &[&str], at: &Path, found: &mut Vec<Issue>
     for (i, mount) in list(&container["volumeMounts"]) {
         let name = mount["name"].as_str().unwrap_or_default();
         if !volumes.contains(&name) {
-            let place = at.key("volumeMounts").index(i).key("name");
-            report(&rules::MEANING, &place, format!("no volume named {name:?}"), found);
+            let path = at.key("volumeMounts").index(i).key("name");
+            report(&rules::MEANING, &path, format!("no volume named {name:?}"), found);
         }
     }
 }

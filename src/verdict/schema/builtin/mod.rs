@@ -1,7 +1,7 @@
 //! Validates built-in kinds: Pods, workloads, PodDisruptionBudgets, PersistentVolumeClaims.
 //!
-//! Schemas come from the types of `k8s-openapi`, and are made when the first object of a kind is seen. What the API
-//! server checks in code is checked as far as people run into it.
+//! Schemas come from the types of `k8s-openapi`, and are made for the first object of a kind. Of the checks that the
+//! API server makes in code, the common ones are here.
 
 mod checks;
 mod schema;
@@ -91,14 +91,14 @@ impl BuiltinKind {
         self.form.get_or_init(make).as_ref()
     }
 
-    /// What is wrong with an object, and the object as it would be stored, without the defaults of its kind.
+    /// Problems of an object, and the object as it would be stored, without the defaults of its kind.
     pub(crate) fn validate(&self, value: &Value, kubernetes: Option<&str>) -> (Value, Vec<Issue>) {
         let Some(form) = self.form() else { return (value.clone(), Vec::new()) };
         let result = structural::create(value, form);
         let mut found = structural::issues(&result);
         found.retain_mut(|issue| !is_newer_field(issue, kubernetes));
         let sound = found.is_empty();
-        // Of what has not the right form nothing more can be said.
+        // The other checks need an object that matches its schema.
         if sound {
             checks::check(self.kind, self.pods, &result.stored, &mut found);
         }
@@ -106,8 +106,8 @@ impl BuiltinKind {
     }
 }
 
-/// True when a field is unknown only because it is younger than this build's types. What an older cluster does not
-/// know either is said.
+/// True when a field is unknown only because it is younger than this build's types. Fields that an older cluster lacks
+/// too are reported.
 fn is_newer_field(issue: &mut Issue, kubernetes: Option<&str>) -> bool {
     if *issue.rule != structure_rules::UNKNOWN_FIELD {
         return false;

@@ -1,4 +1,4 @@
-//! Makes schemas of what the API server accepts from the types of `k8s-openapi`.
+//! Makes schemas of built-in kinds from the types of `k8s-openapi`.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 /// Fields that hold a number or a text with another meaning than a quantity.
 const INT_OR_STRING: [&str; 5] = ["port", "targetPort", "maxSurge", "maxUnavailable", "minAvailable"];
 
-/// Fields that allow a few words only; the empty text stands for the default.
+/// Enumerated fields; the empty string is the default.
 const ENUMS: [(&str, &[&str]); 9] = [
     ("restartPolicy", &["Always", "OnFailure", "Never", ""]),
     ("imagePullPolicy", &["Always", "IfNotPresent", "Never", ""]),
@@ -23,7 +23,7 @@ const ENUMS: [(&str, &[&str]); 9] = [
 /// What the kubelet does when a container's resources change: another field of the name `restartPolicy`.
 const RESIZE_RESTART_POLICIES: [&str; 2] = ["NotRequired", "RestartContainer"];
 
-/// The schema of a type, with everything in one place.
+/// The schema of a type, without references.
 pub(crate) fn of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::openapi3().with(|s| {
         s.inline_subschemas = true;
@@ -34,7 +34,7 @@ pub(crate) fn of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Drops what is for people, and says what the types leave to code.
+/// Drops descriptions, and adds constraints that the types do not express.
 fn adapt(schema: &mut Value, name: &str) {
     let Some(map) = schema.as_object_mut() else { return };
     map.shift_remove("description");
@@ -50,7 +50,7 @@ fn adapt(schema: &mut Value, name: &str) {
         map.insert("enum".to_owned(), json!(words));
     }
     if let Some(required) = map.get_mut("required").and_then(Value::as_array_mut) {
-        // It has a default where it is required (`onPodConditions`), and elsewhere it is not written by people.
+        // It has a default where it is required (`onPodConditions`), and is otherwise written by controllers.
         required.retain(|field| field != "status");
     }
     if map.get("properties").is_some_and(|p| p["resourceName"].is_object() && p["restartPolicy"].is_object()) {

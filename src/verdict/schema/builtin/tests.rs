@@ -29,7 +29,7 @@ fn every_kind_has_a_schema() {
 }
 
 #[test]
-fn what_the_api_server_takes_has_no_findings() {
+fn objects_that_the_api_server_accepts_have_no_findings() {
     for pod in [
         "containers: [{name: a, image: a}]",
         "containers: [{name: a, image: a, resizePolicy: [{resourceName: cpu, restartPolicy: NotRequired}]}]",
@@ -46,7 +46,7 @@ fn what_the_api_server_takes_has_no_findings() {
 }
 
 #[test]
-fn what_the_api_server_refuses_is_found() {
+fn objects_that_the_api_server_rejects_have_findings() {
     let ok = "containers: [{name: a, image: a}]";
     for (spec, pod, expected) in [
         ("replicas: three,", ok, "spec.replicas NK1011"),

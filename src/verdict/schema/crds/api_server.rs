@@ -64,7 +64,7 @@ impl CrdSchemas {
         ApiServerResponse::of(&version.create(value), version)
     }
 
-    /// The version that an object says it is of, or what is answered when there is none.
+    /// The version that an object names, or the response when there is none.
     fn addressed(&self, value: &Value) -> Result<&CrdVersion, ApiServerResponse> {
         let text = |key: &str| value[key].as_str().filter(|text| !text.is_empty());
         let (Some(api_version), Some(kind)) = (text("apiVersion"), text("kind")) else {
@@ -79,7 +79,7 @@ impl CrdSchemas {
         if let Some(latest) = kinds.iter().find(|k| k.name == kind).and_then(|kind| kind.versions.last()) {
             return Err(unserved(latest, value, true));
         }
-        // The address of the request says a kind that exists, so only the object's own word is wrong.
+        // The URL of the request names an existing kind, so only the object is wrong.
         match self.kinds.iter().find_map(|kind| kind.versions.last()) {
             Some(any) if !served => Err(unserved(any, value, false)),
             _ => Err(ApiServerResponse::one("kind", Reason::Invalid)),
@@ -87,8 +87,8 @@ impl CrdSchemas {
     }
 }
 
-/// The answer to an object of a version that is not there: no field is known but those of every object, and `others` are
-/// looked at only where the kind is there in another version.
+/// The response to an object of an unknown version: only the fields of every object are known, and `others` are checked
+/// only if the kind has another version.
 fn unserved(other: &CrdVersion, value: &Value, others: bool) -> ApiServerResponse {
     let result = other.create(value);
     if !result.unreadable.is_empty() {

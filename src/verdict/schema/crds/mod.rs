@@ -17,14 +17,14 @@ pub enum SchemaError {
     /// The catalogue cannot be read.
     #[error(transparent)]
     Catalog(#[from] napkeeper_core::catalog::CatalogError),
-    /// A definition is none that the API server would take.
+    /// The API server would reject a definition.
     #[error("{origin}: CRD {name}, version {version}: {source}")]
     Refused {
         /// Where the definition comes from.
         origin: String,
         /// Its name.
         name: String,
-        /// The version whose schema is refused.
+        /// The version whose schema is rejected.
         version: String,
         /// Where in the schema, and why.
         source: CompileError,
@@ -36,7 +36,7 @@ pub enum SchemaError {
         origin: String,
         /// Its name.
         name: String,
-        /// The version whose rule it is.
+        /// The version of the rule.
         version: String,
         /// Which rule, and why.
         source: Box<RuleError>,
@@ -48,25 +48,25 @@ pub enum SchemaError {
         origin: String,
         /// Its name, or what it is.
         name: String,
-        /// What is missing.
+        /// The missing part.
         reason: &'static str,
     },
     /// No definition was found.
     #[error("{0}: contains no CustomResourceDefinition")]
     Empty(String),
     /// The embedded definitions follow other versions.
-    #[error("no embedded CRD schemas for version {asked}; available: {known}")]
+    #[error("no embedded CRD schemas for version {requested}; available: {known}")]
     NoSuchVersion {
-        /// The version that was asked for.
-        asked: String,
-        /// The versions that there are.
+        /// The requested version.
+        requested: String,
+        /// The embedded versions.
         known: String,
     },
     /// The schema of napkeeper.yaml, or of a kind of Kubernetes itself, cannot be read; a test rules it out.
-    #[error("the schema of {what}: {source}")]
+    #[error("the schema of {schema}: {source}")]
     OwnSchema {
         /// Which schema.
-        what: &'static str,
+        schema: &'static str,
         /// Where in it, and why.
         source: CompileError,
     },
@@ -88,7 +88,7 @@ pub(crate) struct CrdVersion {
     pub(crate) form: ObjectSchema,
     /// Its cross-field rules.
     pub(crate) rules: Rules,
-    /// What the API server says about its use.
+    /// The deprecation warning of the API server.
     pub(crate) deprecated: Option<String>,
 }
 
@@ -100,8 +100,7 @@ impl CrdVersion {
         result
     }
 
-    /// Adds what the cross-field rules refuse. They are looked at only when each field by itself is what it should be, as
-    /// on the API server.
+    /// Adds the violations of cross-field rules. They are evaluated only if every field is valid, as on the API server.
     fn across_fields(&self, result: &mut ValidationResult) {
         let broken = !result.unreadable.is_empty() || !result.unknown.is_empty();
         if broken || result.faults.iter().any(|fault| fault.reason.blocks()) {
@@ -151,7 +150,7 @@ impl CrdSchemas {
         if UPSTREAM_VERSIONS.iter().any(|known| *known == plain || known.trim_start_matches('v') == plain) {
             return Self::embedded();
         }
-        Err(SchemaError::NoSuchVersion { asked: plain.to_owned(), known: UPSTREAM_VERSIONS.join(", ") })
+        Err(SchemaError::NoSuchVersion { requested: plain.to_owned(), known: UPSTREAM_VERSIONS.join(", ") })
     }
 
     /// Which versions of upstream the embedded definitions follow, for people.
@@ -160,10 +159,10 @@ impl CrdSchemas {
         UPSTREAM
     }
 
-    /// The definitions of a folder or of a cluster. `origin` is what to call them. Other objects are passed over.
+    /// The definitions of a folder or of a cluster. `origin` names them. Other objects are ignored.
     ///
     /// # Errors
-    /// [`SchemaError`] when one is none that an API server would take, or there is none.
+    /// [`SchemaError`] if an API server would reject one, or if there is none.
     pub fn from_crds<'v>(origin: &str, crds: impl Iterator<Item = &'v Value>) -> Result<Self, SchemaError> {
         let is_definition = |crd: &&Value| crd["kind"] == "CustomResourceDefinition";
         let kinds: Vec<CrdKind> = crds.filter(is_definition).map(|crd| kind(origin, crd)).collect::<Result<_, _>>()?;

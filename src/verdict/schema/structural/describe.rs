@@ -22,12 +22,12 @@ const EXPECTED_VALUES: [(&str, &str, &str); 3] = [
     ("disruption", "consolidateAfter", "1m"),
 ];
 
-/// Fields and maps whose values are text for people's words, where YAML likes to see something else.
+/// Fields and maps with free text, which YAML often parses as another type.
 const TEXT_FIELDS: [&str; 9] =
     ["labels", "annotations", "matchLabels", "nodeSelector", "tags", "value", "values", "data", "stringData"];
 
-pub(crate) fn wrong_type(value: &Value, node: &SchemaNode, place: &FieldPath<'_>) -> Issue {
-    let path = place.path();
+pub(crate) fn wrong_type(value: &Value, node: &SchemaNode, path: &FieldPath<'_>) -> Issue {
+    let path = path.to_path();
     let names: Vec<&str> = node.types.names().collect();
     let Some(scalar) = NotAString::of(value).filter(|_| node.types == Types::STRING) else {
         let message = format!("must be {}, got {}", article(&names), describe(value));
@@ -43,8 +43,8 @@ pub(crate) fn wrong_type(value: &Value, node: &SchemaNode, place: &FieldPath<'_>
     Issue::not_a_string(rule, &path, scalar)
 }
 
-pub(crate) fn not_one_of(value: &Value, node: &SchemaNode, place: &FieldPath<'_>) -> Issue {
-    let path = place.path();
+pub(crate) fn not_one_of(value: &Value, node: &SchemaNode, path: &FieldPath<'_>) -> Issue {
+    let path = path.to_path();
     let names: Vec<&str> = node.allowed.iter().filter_map(Value::as_str).collect();
     let given = value.as_str().unwrap_or_default();
     let renamed = RENAMED.iter().find(|(field, old, _)| *old == given && path.last_key() == Some(*field));
@@ -58,22 +58,22 @@ pub(crate) fn not_one_of(value: &Value, node: &SchemaNode, place: &FieldPath<'_>
     Issue::new(&rules::ENUM, &path, format!("{value} is not one of {}", allowed.join(", "))).fix(fix)
 }
 
-pub(crate) fn missing(name: &str, place: &FieldPath<'_>) -> Issue {
-    let path = place.path();
+pub(crate) fn missing(name: &str, path: &FieldPath<'_>) -> Issue {
+    let path = path.to_path();
     let wanted = EXPECTED_VALUES.iter().find(|(parent, field, _)| *field == name && path.last_key() == Some(*parent));
     let fix = wanted.map(|(_, field, value)| format!("add {field}: {value}"));
     Issue::new(&rules::REQUIRED, &path.key(name), format!("required field {name} is missing")).fix(fix)
 }
 
-pub(crate) fn least(least: u64, count: u64, unit: &str, place: &FieldPath<'_>) -> Issue {
-    Issue::new(&rules::RANGE, &place.path(), format!("must be at least {least}{unit}, got {count}"))
+pub(crate) fn least(least: u64, count: u64, unit: &str, path: &FieldPath<'_>) -> Issue {
+    Issue::new(&rules::RANGE, &path.to_path(), format!("must be at least {least}{unit}, got {count}"))
 }
 
-pub(crate) fn most(most: u64, count: u64, unit: &str, place: &FieldPath<'_>) -> Issue {
-    Issue::new(&rules::RANGE, &place.path(), format!("must be at most {most}{unit}, got {count}"))
+pub(crate) fn most(most: u64, count: u64, unit: &str, path: &FieldPath<'_>) -> Issue {
+    Issue::new(&rules::RANGE, &path.to_path(), format!("must be at most {most}{unit}, got {count}"))
 }
 
-pub(crate) fn number(value: &Value, wrong: NumberError, place: &FieldPath<'_>) -> Issue {
+pub(crate) fn number(value: &Value, wrong: NumberError, path: &FieldPath<'_>) -> Issue {
     let message = match wrong {
         NumberError::Least { bound, exclusive: false } => format!("must be at least {bound}, got {value}"),
         NumberError::Least { bound, exclusive: true } => format!("must be greater than {bound}, got {value}"),
@@ -82,38 +82,38 @@ pub(crate) fn number(value: &Value, wrong: NumberError, place: &FieldPath<'_>) -
         NumberError::Multiple(factor) => format!("must be a multiple of {factor}, got {value}"),
         NumberError::Range => format!("{value} is out of range"),
     };
-    Issue::new(&rules::RANGE, &place.path(), message)
+    Issue::new(&rules::RANGE, &path.to_path(), message)
 }
 
-pub(crate) fn out_of_range(value: &Value, node: &SchemaNode, place: &FieldPath<'_>) -> Issue {
+pub(crate) fn out_of_range(value: &Value, node: &SchemaNode, path: &FieldPath<'_>) -> Issue {
     let message = match node.format {
         Some(Format::Int32) => format!("{value} does not fit in 32 bits"),
         Some(Format::Float) => format!("{value} does not fit in a 32-bit float"),
         _ => format!("{value} does not fit in 64 bits"),
     };
-    Issue::new(&rules::FORMAT, &place.path(), message)
+    Issue::new(&rules::FORMAT, &path.to_path(), message)
 }
 
-pub(crate) fn pattern(text: &str, pattern: &Pattern, place: &FieldPath<'_>) -> Issue {
+pub(crate) fn pattern(text: &str, pattern: &Pattern, path: &FieldPath<'_>) -> Issue {
     let message = match describe_pattern(pattern.source()) {
         Some(form) => format!("{text:?} is not {form}"),
         None => format!("{text:?} does not match {}", pattern.source()),
     };
-    Issue::new(&rules::PATTERN, &place.path(), message)
+    Issue::new(&rules::PATTERN, &path.to_path(), message)
 }
 
-pub(crate) fn format(text: &str, format: Format, place: &FieldPath<'_>) -> Issue {
-    Issue::new(&rules::FORMAT, &place.path(), format!("{text:?} is not {}", format.describe()))
+pub(crate) fn format(text: &str, format: Format, path: &FieldPath<'_>) -> Issue {
+    Issue::new(&rules::FORMAT, &path.to_path(), format!("{text:?} is not {}", format.describe()))
 }
 
-pub(crate) fn combined(place: &FieldPath<'_>, message: &str) -> Issue {
-    Issue::new(&rules::MEANING, &place.path(), message)
+pub(crate) fn combined(path: &FieldPath<'_>, message: &str) -> Issue {
+    Issue::new(&rules::MEANING, &path.to_path(), message)
 }
 
-pub(crate) fn no_quantity(value: &Value, place: &FieldPath<'_>) -> Issue {
+pub(crate) fn no_quantity(value: &Value, path: &FieldPath<'_>) -> Issue {
     let message = format!("{value} is not a quantity such as 500m, 2 or 4Gi");
     let is_scalar = matches!(value, Value::String(_) | Value::Number(_));
-    Issue::new(if is_scalar { &rules::PATTERN } else { &rules::TYPE }, &place.path(), message)
+    Issue::new(if is_scalar { &rules::PATTERN } else { &rules::TYPE }, &path.to_path(), message)
 }
 
 fn article(names: &[&str]) -> String {

@@ -11,13 +11,13 @@ pub enum Reason {
     Required,
     /// It is of the wrong type, or has not the format.
     TypeInvalid,
-    /// It is none of the values that are allowed.
+    /// It is not an allowed value.
     NotSupported,
     /// It is too long.
     TooLong,
     /// It has too many items or entries.
     TooMany,
-    /// It is there already.
+    /// It already exists.
     Duplicate,
     /// It may not be given here.
     Forbidden,
@@ -41,7 +41,7 @@ impl Reason {
         }
     }
 
-    /// True when the cross-field rules are not run because of it.
+    /// True if cross-field rules are not evaluated because of it.
     pub(crate) const fn blocks(self) -> bool {
         matches!(self, Self::Required | Self::TypeInvalid | Self::NotSupported | Self::TooLong | Self::TooMany)
     }
@@ -73,7 +73,7 @@ pub(crate) struct Fault {
     /// As the API server writes it.
     pub(crate) field: String,
     pub(crate) reason: Reason,
-    /// What a person is told, unless another fault says it.
+    /// The issue to report, unless another fault covers it.
     pub(crate) issue: Option<Issue>,
     /// It is worth telling only when nothing else is wrong there.
     pub(crate) secondary: bool,
@@ -88,7 +88,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Adds a fault. What is only tried is counted, and not made.
+    /// Adds a fault. During a trial it is only counted.
     pub(crate) fn add(&mut self, fault: impl FnOnce() -> Fault) {
         self.counted += 1;
         if self.trials == 0 {

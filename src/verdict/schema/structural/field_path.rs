@@ -3,7 +3,7 @@
 use napkeeper_api::field_path::Path;
 use std::fmt::Write;
 
-/// One step, by what the schema says of it.
+/// One step, by its schema.
 #[derive(Debug, Clone, Copy)]
 enum Step<'p> {
     Root,
@@ -14,45 +14,45 @@ enum Step<'p> {
     Index(usize),
 }
 
-/// A place in a value.
+/// The path of a field, linked to its parent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FieldPath<'p> {
-    above: Option<&'p FieldPath<'p>>,
+    parent: Option<&'p FieldPath<'p>>,
     step: Step<'p>,
 }
 
 impl<'p> FieldPath<'p> {
-    pub(crate) const ROOT: FieldPath<'static> = FieldPath { above: None, step: Step::Root };
+    pub(crate) const ROOT: FieldPath<'static> = FieldPath { parent: None, step: Step::Root };
 
     pub(crate) fn field(&'p self, name: &'p str) -> Self {
-        Self { above: Some(self), step: Step::Field(name) }
+        Self { parent: Some(self), step: Step::Field(name) }
     }
 
     pub(crate) fn key(&'p self, key: &'p str) -> Self {
-        Self { above: Some(self), step: Step::Key(key) }
+        Self { parent: Some(self), step: Step::Key(key) }
     }
 
     pub(crate) fn index(&'p self, index: usize) -> Self {
-        Self { above: Some(self), step: Step::Index(index) }
+        Self { parent: Some(self), step: Step::Index(index) }
     }
 
     pub(crate) fn is_root(&self) -> bool {
-        self.above.is_none()
+        self.parent.is_none()
     }
 
     fn steps(&self) -> Vec<Step<'p>> {
         let mut steps = Vec::new();
-        let mut here = Some(self);
-        while let Some(place) = here.filter(|place| !place.is_root()) {
-            steps.push(place.step);
-            here = place.above;
+        let mut current = Some(self);
+        while let Some(path) = current.filter(|path| !path.is_root()) {
+            steps.push(path.step);
+            current = path.parent;
         }
         steps.reverse();
         steps
     }
 
-    /// The way here.
-    pub(crate) fn path(&self) -> Path {
+    /// The path, written out.
+    pub(crate) fn to_path(&self) -> Path {
         self.steps().into_iter().fold(Path::root(), |path, step| match step {
             Step::Root => path,
             Step::Field(key) | Step::Key(key) => path.key(key),
@@ -98,7 +98,7 @@ mod tests {
         let item = key.index(2);
         assert_eq!(item.dotted(), "spec.limits.nvidia.com/gpu[2]");
         assert_eq!(item.bracketed(), "spec.limits[nvidia.com/gpu][2]");
-        assert_eq!(item.path().to_string(), "spec.limits[nvidia.com/gpu][2]");
+        assert_eq!(item.to_path().to_string(), "spec.limits[nvidia.com/gpu][2]");
         assert_eq!(FieldPath::ROOT.dotted(), "");
     }
 }

@@ -1,4 +1,4 @@
-//! Selects what is reported of all faults, each mistake once.
+//! Selects the faults to report, each mistake once.
 
 use crate::finding::Issue;
 use crate::rules::structure as rules;
@@ -6,7 +6,7 @@ use crate::schema::structural::ValidationResult;
 use napkeeper_api::field_path::Path;
 use napkeeper_core::model::support::spelling::nearest;
 
-/// Fields that older versions had elsewhere: where they stood, and where they stand.
+/// Fields that have moved: the old path and the new one.
 const MOVED: [(&str, &str); 4] = [
     ("spec.disruption.expireAfter", "spec.template.spec.expireAfter"),
     ("spec.template.spec.kubelet", "spec.kubelet of the AKSNodeClass"),
@@ -14,7 +14,7 @@ const MOVED: [(&str, &str); 4] = [
     ("spec.ttlSecondsUntilExpired", "spec.template.spec.expireAfter"),
 ];
 
-/// What is said about an unknown field, where these names are known.
+/// The issue of an unknown field, given the known names.
 pub(crate) fn unknown<'n>(at: &Path, names: impl Iterator<Item = &'n str>) -> Issue {
     let key = at.last_key().unwrap_or_default();
     let shown = at.to_string();
@@ -26,10 +26,10 @@ pub(crate) fn unknown<'n>(at: &Path, names: impl Iterator<Item = &'n str>) -> Is
     Issue::new(&rules::UNKNOWN_FIELD, at, format!("unknown field {key}")).at_key().fix(fix)
 }
 
-/// All that a person is told, in the order in which the API server looks.
+/// All issues, in the order of the API server's checks.
 ///
-/// The API server says several things of one mistake: a text where a list is wanted is of the wrong type, none of those
-/// allowed, and too long. A person wants to know the first.
+/// The API server reports one mistake several times: a string instead of a list has the wrong type, is not an allowed
+/// value, and is too long. Only the first is useful.
 pub(crate) fn issues(result: &ValidationResult) -> Vec<Issue> {
     let mut reported: Vec<Issue> = Vec::new();
     let is_type = |issue: &Issue| *issue.rule == rules::TYPE || *issue.rule == rules::UNQUOTED;
@@ -51,7 +51,7 @@ pub(crate) fn issues(result: &ValidationResult) -> Vec<Issue> {
             reported.push(issue.clone());
         }
     }
-    // What is secondary is said when nothing at or below its place is.
+    // Secondary issues are reported only if nothing at or below their path is.
     for issue in result.faults.iter().filter(|fault| fault.secondary).filter_map(|fault| fault.issue.as_ref()) {
         if !reported.iter().any(|other| other.path.segments().starts_with(issue.path.segments())) {
             reported.push(issue.clone());

@@ -1,6 +1,6 @@
 //! Parses and checks an object's metadata.
 //!
-//! The API server reads metadata as a type of its own, not by the definition: what cannot be read is 400 Bad Request.
+//! The API server decodes metadata as a type, not by the CRD: errors are 400 Bad Request.
 
 use crate::finding::{Issue, NotAString};
 use crate::rules::structure as rules;
@@ -63,37 +63,37 @@ const MANAGED_FIELDS_FIELDS: &[(&str, FieldType)] = &[
 /// What reading metadata gives.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedMetadata {
-    /// What is kept: known fields that say something.
+    /// Known fields that are set.
     pub(crate) meta: Value,
-    /// What cannot be read.
+    /// Fields that cannot be decoded.
     pub(crate) unreadable: Vec<Issue>,
-    /// Fields that are unknown, as the API server writes them, with what a person is told.
+    /// Fields that are unknown, as the API server writes them, with the issue to report.
     pub(crate) unknown: Vec<(String, Issue)>,
 }
 
-/// Reads metadata that stands at a place.
-pub(crate) fn read(meta: &Value, place: &FieldPath<'_>) -> ParsedMetadata {
+/// Reads metadata at a path.
+pub(crate) fn read(meta: &Value, path: &FieldPath<'_>) -> ParsedMetadata {
     let mut reading = ParsedMetadata::default();
-    let kept = match meta {
-        Value::Object(map) => reading.fields(map, METADATA_FIELDS, place),
+    let fields = match meta {
+        Value::Object(map) => reading.fields(map, METADATA_FIELDS, path),
         Value::Null => Map::new(),
         other => {
-            reading.unreadable.push(wrong_type("a map", other, place));
+            reading.unreadable.push(wrong_type("a map", other, path));
             Map::new()
         }
     };
-    reading.meta = Value::Object(kept);
+    reading.meta = Value::Object(fields);
     reading
 }
 
-fn wrong_type(expected: &str, value: &Value, place: &FieldPath<'_>) -> Issue {
-    Issue::new(&rules::TYPE, &place.path(), format!("must be {expected}, got {}", describe(value)))
+fn wrong_type(expected: &str, value: &Value, path: &FieldPath<'_>) -> Issue {
+    Issue::new(&rules::TYPE, &path.to_path(), format!("must be {expected}, got {}", describe(value)))
 }
 
-fn not_a_string(value: &Value, place: &FieldPath<'_>) -> Issue {
+fn not_a_string(value: &Value, path: &FieldPath<'_>) -> Issue {
     match NotAString::of(value) {
-        Some(scalar) => Issue::not_a_string(&rules::UNQUOTED, &place.path(), scalar),
-        None => wrong_type("a string", value, place),
+        Some(scalar) => Issue::not_a_string(&rules::UNQUOTED, &path.to_path(), scalar),
+        None => wrong_type("a string", value, path),
     }
 }
 
@@ -102,24 +102,24 @@ impl ParsedMetadata {
         &mut self,
         map: &Map<String, Value>,
         kinds: &'static [(&'static str, FieldType)],
-        place: &FieldPath<'_>,
+        path: &FieldPath<'_>,
     ) -> Map<String, Value> {
-        let mut kept = Map::new();
+        let mut known = Map::new();
         for (key, value) in map {
-            let at = place.field(key);
+            let at = path.field(key);
             let Some((_, kind)) = kinds.iter().find(|(name, _)| name == key) else {
-                let issue = super::issues::unknown(&at.path(), kinds.iter().map(|(name, _)| *name));
+                let issue = super::issues::unknown(&at.to_path(), kinds.iter().map(|(name, _)| *name));
                 self.unknown.push((at.bracketed(), issue));
                 continue;
             };
             if let Some(value) = self.field(value, *kind, &at) {
-                kept.insert(key.clone(), value);
+                known.insert(key.clone(), value);
             }
         }
-        kept
+        known
     }
 
-    fn field(&mut self, value: &Value, kind: FieldType, place: &FieldPath<'_>) -> Option<Value> {
+    fn field(&mut self, value: &Value, kind: FieldType, path: &FieldPath<'_>) -> Option<Value> {
         let expected = match (value, kind) {
             (Value::Null, _) => return None,
             (_, FieldType::Anything) | (Value::Bool(_), FieldType::Bool) => return Some(value.clone()),
@@ -128,54 +128,54 @@ impl ParsedMetadata {
                 return Some(value.clone());
             }
             (Value::String(text), FieldType::Time) if is_time(text) => return Some(value.clone()),
-            (Value::Array(items), FieldType::Texts) => return Some(self.texts(items, place)),
-            (Value::Object(map), FieldType::TextMap) => return Some(self.text_map(map, place)),
+            (Value::Array(items), FieldType::Texts) => return Some(self.texts(items, path)),
+            (Value::Object(map), FieldType::TextMap) => return Some(self.text_map(map, path)),
             (Value::Array(items), FieldType::Items(kinds)) => {
                 let item = |(i, item): (usize, &Value)| match item {
-                    Value::Object(map) => Value::Object(self.fields(map, kinds, &place.index(i))),
+                    Value::Object(map) => Value::Object(self.fields(map, kinds, &path.index(i))),
                     Value::Null => Value::Object(Map::new()),
                     other => {
-                        self.unreadable.push(wrong_type("a map", other, &place.index(i)));
+                        self.unreadable.push(wrong_type("a map", other, &path.index(i)));
                         Value::Null
                     }
                 };
                 return Some(items.iter().enumerate().map(item).collect());
             }
             (_, FieldType::Text) => {
-                self.unreadable.push(not_a_string(value, place));
+                self.unreadable.push(not_a_string(value, path));
                 return None;
             }
             (_, FieldType::Integer) => "an integer",
             (_, FieldType::Bool) => "a boolean",
             (Value::String(text), FieldType::Time) => {
                 let message = format!("{text:?} is not a time in RFC 3339, such as 2026-11-21T08:00:00Z");
-                self.unreadable.push(Issue::new(&rules::FORMAT, &place.path(), message));
+                self.unreadable.push(Issue::new(&rules::FORMAT, &path.to_path(), message));
                 return None;
             }
             (_, FieldType::Time) => "a time",
             (_, FieldType::Texts | FieldType::Items(_)) => "a list",
             (_, FieldType::TextMap) => "a map",
         };
-        self.unreadable.push(wrong_type(expected, value, place));
+        self.unreadable.push(wrong_type(expected, value, path));
         None
     }
 
     /// A null is as good as an empty text.
-    fn text(&mut self, value: &Value, place: &FieldPath<'_>) -> Value {
+    fn text(&mut self, value: &Value, path: &FieldPath<'_>) -> Value {
         match value {
             Value::String(_) => return value.clone(),
             Value::Null => {}
-            other => self.unreadable.push(not_a_string(other, place)),
+            other => self.unreadable.push(not_a_string(other, path)),
         }
         Value::String(String::new())
     }
 
-    fn texts(&mut self, items: &[Value], place: &FieldPath<'_>) -> Value {
-        items.iter().enumerate().map(|(i, item)| self.text(item, &place.index(i))).collect()
+    fn texts(&mut self, items: &[Value], path: &FieldPath<'_>) -> Value {
+        items.iter().enumerate().map(|(i, item)| self.text(item, &path.index(i))).collect()
     }
 
-    fn text_map(&mut self, map: &Map<String, Value>, place: &FieldPath<'_>) -> Value {
-        map.iter().map(|(key, value)| (key.clone(), self.text(value, &place.key(key)))).collect()
+    fn text_map(&mut self, map: &Map<String, Value>, path: &FieldPath<'_>) -> Value {
+        map.iter().map(|(key, value)| (key.clone(), self.text(value, &path.key(key)))).collect()
     }
 }
 
@@ -189,7 +189,7 @@ fn is_time(text: &str) -> bool {
     !text.contains([' ', 't', 'z']) && text.contains('T') && text.parse::<jiff::Timestamp>().is_ok()
 }
 
-/// Whose names these are.
+/// The kind of object that has the metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MetadataOwner {
     /// An object of a cluster.
@@ -213,50 +213,50 @@ pub(crate) fn generate_name(meta: &mut Value) {
 }
 
 /// Checks metadata that has been read.
-pub(crate) fn check(meta: &Value, owner: MetadataOwner, place: &FieldPath<'_>, faults: &mut Faults) {
+pub(crate) fn check(meta: &Value, owner: MetadataOwner, path: &FieldPath<'_>, faults: &mut Faults) {
     let text = |key: &str| meta[key].as_str().unwrap_or_default();
     let (name, prefix) = (text("name"), text("generateName"));
-    naming(name, prefix, owner, place, faults);
-    finalizers(&meta["finalizers"], &place.field("finalizers"), faults);
+    naming(name, prefix, owner, path, faults);
+    finalizers(&meta["finalizers"], &path.field("finalizers"), faults);
     if owner == MetadataOwner::Embedded {
-        // Of the object itself, the address of the request says the namespace, and the API server counts generations.
+        // The object's own namespace comes from the URL of the request, and its generation from the API server.
         if let Some(namespace) = meta["namespace"].as_str().filter(|n| !is_label(n)) {
-            let at = place.field("namespace");
+            let at = path.field("namespace");
             let message = format!("{namespace:?} is not a valid namespace: use lowercase letters, digits and '-'");
             refuse(&at, Some((&at, message)), Reason::Invalid, faults);
         }
         if meta["generation"].as_f64().is_some_and(|generation| generation < 0.0) {
-            let at = place.field("generation");
+            let at = path.field("generation");
             refuse(&at, Some((&at, "must be at least 0".to_owned())), Reason::Invalid, faults);
         }
     }
-    labels(&meta["labels"], &place.field("labels"), faults);
-    annotations(&meta["annotations"], &place.field("annotations"), faults);
-    owners(&meta["ownerReferences"], &place.field("ownerReferences"), faults);
+    labels(&meta["labels"], &path.field("labels"), faults);
+    annotations(&meta["annotations"], &path.field("annotations"), faults);
+    owners(&meta["ownerReferences"], &path.field("ownerReferences"), faults);
 }
 
 fn strings(list: &Value) -> impl Iterator<Item = &str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// `shown` is where a person looks and what is said there; without it something else says it.
-fn refuse(place: &FieldPath<'_>, shown: Option<(&FieldPath<'_>, String)>, reason: Reason, faults: &mut Faults) {
-    let field = place.bracketed();
-    let issue = shown.map(|(at, message)| Issue::new(&rules::METADATA, &at.path(), message));
+/// `shown` is the path and the message to report; without it, another fault reports it.
+fn refuse(path: &FieldPath<'_>, shown: Option<(&FieldPath<'_>, String)>, reason: Reason, faults: &mut Faults) {
+    let field = path.bracketed();
+    let issue = shown.map(|(at, message)| Issue::new(&rules::METADATA, &at.to_path(), message));
     faults.add(|| Fault { field, reason, issue, secondary: false });
 }
 
-fn naming(name: &str, prefix: &str, owner: MetadataOwner, place: &FieldPath<'_>, faults: &mut Faults) {
+fn naming(name: &str, prefix: &str, owner: MetadataOwner, path: &FieldPath<'_>, faults: &mut Faults) {
     let embedded = owner == MetadataOwner::Embedded;
     if !prefix.is_empty() {
         let fits = if embedded { !prefix.contains(['/', '%']) } else { is_subdomain(&masked(prefix)) };
         if !fits {
-            let at = place.field("generateName");
+            let at = path.field("generateName");
             let message = format!("{prefix:?} is not a valid name prefix: use lowercase letters, digits, '-' and '.'");
             refuse(&at, Some((&at, message)), Reason::Invalid, faults);
         }
     }
-    let at = place.field("name");
+    let at = path.field("name");
     if embedded {
         if !name.is_empty() && !is_path_segment(name) {
             let message = format!("{name:?} is not a valid name: it must not contain '/' or '%'");
@@ -269,47 +269,47 @@ fn naming(name: &str, prefix: &str, owner: MetadataOwner, place: &FieldPath<'_>,
     }
 }
 
-fn finalizers(finalizers: &Value, place: &FieldPath<'_>, faults: &mut Faults) {
+fn finalizers(finalizers: &Value, path: &FieldPath<'_>, faults: &mut Faults) {
     for (i, finalizer) in strings(finalizers).enumerate() {
         if !is_qualified_name(finalizer) {
             let message = format!("{finalizer:?} is not a valid finalizer; use for example example.com/name");
-            refuse(place, Some((&place.index(i), message)), Reason::Invalid, faults);
+            refuse(path, Some((&path.index(i), message)), Reason::Invalid, faults);
         }
     }
     if ["orphan", "foregroundDeletion"].iter().all(|name| strings(finalizers).any(|f| f == *name)) {
         let message = "orphan and foregroundDeletion are mutually exclusive".to_owned();
-        refuse(place, Some((place, message)), Reason::Invalid, faults);
+        refuse(path, Some((path, message)), Reason::Invalid, faults);
     }
 }
 
-fn labels(labels: &Value, place: &FieldPath<'_>, faults: &mut Faults) {
+fn labels(labels: &Value, path: &FieldPath<'_>, faults: &mut Faults) {
     for (key, value) in labels.as_object().into_iter().flatten() {
-        let at = place.key(key);
+        let at = path.key(key);
         if !is_qualified_name(key) {
             let message = format!("{key:?} is not a valid label key; use for example example.com/name");
-            refuse(place, Some((&at, message)), Reason::Invalid, faults);
+            refuse(path, Some((&at, message)), Reason::Invalid, faults);
         }
         if let Some(value) = value.as_str().filter(|value| !is_label_value(value)) {
             let message =
                 format!("{value:?} is not a valid label value: use at most 63 letters, digits, '-', '_' and '.'");
-            refuse(place, Some((&at, message)), Reason::Invalid, faults);
+            refuse(path, Some((&at, message)), Reason::Invalid, faults);
         }
     }
 }
 
-fn annotations(annotations: &Value, place: &FieldPath<'_>, faults: &mut Faults) {
+fn annotations(annotations: &Value, path: &FieldPath<'_>, faults: &mut Faults) {
     let mut size = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
         size += key.len() + value.as_str().map_or(0, str::len);
         if !is_qualified_name(&key.to_lowercase()) {
             let message = format!("{key:?} is not a valid annotation key; use for example example.com/name");
-            refuse(place, Some((&place.key(key), message)), Reason::Invalid, faults);
+            refuse(path, Some((&path.key(key), message)), Reason::Invalid, faults);
         }
     }
     if size > MAX_ANNOTATION_BYTES {
         let message =
             format!("the annotations have {size} bytes in total, more than the limit of {MAX_ANNOTATION_BYTES}");
-        refuse(place, Some((place, message)), Reason::TooLong, faults);
+        refuse(path, Some((path, message)), Reason::TooLong, faults);
     }
 }
 
@@ -320,11 +320,11 @@ fn is_same_owner(one: &Value, other: &Value) -> bool {
         && flags.iter().all(|key| one[key].as_bool() == other[key].as_bool())
 }
 
-fn owners(owners: &Value, place: &FieldPath<'_>, faults: &mut Faults) {
+fn owners(owners: &Value, path: &FieldPath<'_>, faults: &mut Faults) {
     let mut controllers = 0;
     let list = owners.as_array().map(Vec::as_slice).unwrap_or_default();
     for (i, owner) in list.iter().enumerate() {
-        // The API server drops an owner that is there already before it looks at them.
+        // The API server drops repeated owners before its checks.
         if list[..i].iter().any(|before| is_same_owner(before, owner)) {
             continue;
         }
@@ -338,19 +338,19 @@ fn owners(owners: &Value, place: &FieldPath<'_>, faults: &mut Faults) {
         let given = |key: &'static str| (key, !text(key).is_empty());
         for (key, fits) in [("apiVersion", parsed), given("kind"), given("name"), given("uid")] {
             if !fits {
-                let item = place.index(i);
+                let item = path.index(i);
                 let message =
                     format!("an owner reference needs apiVersion, kind, name and uid: {key} is missing or invalid");
-                refuse(&place.field(key), Some((&item.field(key), message)), Reason::Invalid, faults);
+                refuse(&path.field(key), Some((&item.field(key), message)), Reason::Invalid, faults);
             }
         }
         if (version, text("kind")) == ("v1", "Event") {
-            refuse(place, Some((&place.index(i), "an Event cannot be an owner".to_owned())), Reason::Invalid, faults);
+            refuse(path, Some((&path.index(i), "an Event cannot be an owner".to_owned())), Reason::Invalid, faults);
         }
         controllers += usize::from(owner["controller"] == true);
     }
     if controllers > 1 {
         let message = "only one owner can be the controller".to_owned();
-        refuse(place, Some((place, message)), Reason::Invalid, faults);
+        refuse(path, Some((path, message)), Reason::Invalid, faults);
     }
 }

@@ -30,7 +30,7 @@ pub use node::compile::CompileError;
 pub(crate) use node::compile::{SchemaOrigin, compile};
 use serde_json::Value;
 
-/// The form of a kind.
+/// The schema of a kind.
 #[derive(Debug)]
 pub(crate) struct ObjectSchema {
     pub(crate) schema: SchemaNode,
@@ -47,15 +47,15 @@ pub(crate) struct UnknownField {
     pub(crate) issue: Issue,
 }
 
-/// What there is to say about the form of an object.
+/// The result of validating an object against its schema.
 #[derive(Debug, Default)]
 pub(crate) struct ValidationResult {
     /// As it would be stored.
     pub(crate) stored: Value,
-    /// What cannot be read: 400 Bad Request.
+    /// Fields that cannot be decoded: 400 Bad Request.
     pub(crate) unreadable: Vec<Issue>,
     pub(crate) unknown: Vec<UnknownField>,
-    /// What is refused: 422 Unprocessable Entity.
+    /// Violations: 422 Unprocessable Entity.
     pub(crate) faults: Vec<Fault>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn check_value(value: &Value, schema: &SchemaNode) -> ValidationResul
     ValidationResult { stored, unreadable: Vec::new(), unknown, faults: faults.into_list() }
 }
 
-/// What is wrong with metadata that stands inside of an object, such as that of a pod's template.
+/// Problems of metadata inside an object, such as that of a pod template.
 pub(crate) fn label_issues(meta: &Value, at: &Path, found: &mut Vec<Issue>) {
     let mut faults = Faults::default();
     metadata::check(meta, MetadataOwner::Embedded, &FieldPath::ROOT, &mut faults);

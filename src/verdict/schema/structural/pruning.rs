@@ -1,14 +1,14 @@
 //! Makes the object that would be stored: without unknown fields and nulls, with defaults.
 //!
-//! In the order of the API server: unknown fields go, then nulls that mean nothing, then defaults come, top-down. A
-//! default of the compiled schema holds the defaults of what is in it, so one walk does all.
+//! In the order of the API server: unknown fields and meaningless nulls are dropped, then defaults are added, top-down.
+//! A default of the compiled schema includes the defaults of its fields, so one pass is enough.
 
 use crate::schema::structural::field_path::FieldPath;
 use crate::schema::structural::node::{FieldSchema, SchemaNode};
 use napkeeper_api::field_path::Path;
 use serde_json::{Map, Value};
 
-/// Fields that every object has, whatever its schema says.
+/// Fields that every object has, whether or not its schema has them.
 const OBJECT_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// A field that the schema does not know.
@@ -28,14 +28,14 @@ impl<'n> Unknown<'n> {
     }
 }
 
-/// What is known of a value's form.
+/// The known fields of a value.
 #[derive(Clone, Copy)]
 enum KnownFields<'n> {
-    /// This schema; `open` when unknown fields stay although the schema does not say so itself.
+    /// This schema; `open` if a parent preserves unknown fields.
     Known { node: &'n SchemaNode, open: bool },
-    /// Nothing, so that every field of it is unknown.
+    /// None, so every field is unknown.
     Closed,
-    /// Nothing, and everything stays.
+    /// None, and every field is preserved.
     Free,
 }
 
@@ -55,32 +55,32 @@ pub(crate) fn prune<'n>(value: &Value, root: &'n SchemaNode) -> (Value, Vec<Unkn
 }
 
 impl<'n> Pruner<'n> {
-    fn value(&mut self, value: &Value, form: KnownFields<'n>, place: &FieldPath<'_>) -> Value {
+    fn value(&mut self, value: &Value, form: KnownFields<'n>, path: &FieldPath<'_>) -> Value {
         match (value, form) {
             (_, KnownFields::Free) | (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => {
                 value.clone()
             }
             (Value::Object(map), KnownFields::Closed) => {
-                map.keys().for_each(|key| self.unknown(place, key, None));
+                map.keys().for_each(|key| self.unknown(path, key, None));
                 Value::Object(Map::new())
             }
             (Value::Array(items), KnownFields::Closed) => {
-                let item = |(i, item)| self.value(item, KnownFields::Closed, &place.index(i));
+                let item = |(i, item)| self.value(item, KnownFields::Closed, &path.index(i));
                 items.iter().enumerate().map(item).collect()
             }
-            (Value::Object(map), KnownFields::Known { node, open }) => self.object(map, node, open, place),
-            (Value::Array(items), KnownFields::Known { node, open }) => self.list(items, node, open, place),
+            (Value::Object(map), KnownFields::Known { node, open }) => self.object(map, node, open, path),
+            (Value::Array(items), KnownFields::Known { node, open }) => self.list(items, node, open, path),
         }
     }
 
-    fn unknown(&mut self, place: &FieldPath<'_>, key: &str, parent: Option<&'n SchemaNode>) {
-        let at = place.field(key);
-        self.unknown.push(Unknown { path: at.path(), name: at.dotted(), parent });
+    fn unknown(&mut self, path: &FieldPath<'_>, key: &str, parent: Option<&'n SchemaNode>) {
+        let at = path.field(key);
+        self.unknown.push(Unknown { path: at.to_path(), name: at.dotted(), parent });
     }
 
-    fn object(&mut self, map: &Map<String, Value>, node: &'n SchemaNode, open: bool, place: &FieldPath<'_>) -> Value {
+    fn object(&mut self, map: &Map<String, Value>, node: &'n SchemaNode, open: bool, path: &FieldPath<'_>) -> Value {
         let mut stored = Map::with_capacity(map.len() + node.defaulted.len());
-        let whole_object = place.is_root() || node.embedded;
+        let whole_object = path.is_root() || node.embedded;
         for (key, value) in map {
             let found = node.find(key);
             if let (Value::Null, Some(child)) = (value, found.node())
@@ -91,8 +91,8 @@ impl<'n> Pruner<'n> {
                 }
                 continue;
             }
-            let at = found.place(place, key);
-            let kept = match found {
+            let at = found.child_path(path, key);
+            let pruned = match found {
                 _ if whole_object && OBJECT_FIELDS.contains(&key.as_str()) => value.clone(),
                 FieldSchema::Property(child) | FieldSchema::Additional(child) => {
                     self.value(value, KnownFields::Known { node: child, open: false }, &at)
@@ -100,11 +100,11 @@ impl<'n> Pruner<'n> {
                 FieldSchema::Anything => self.value(value, KnownFields::Closed, &at),
                 FieldSchema::Nothing if open || node.preserve => value.clone(),
                 FieldSchema::Nothing => {
-                    self.unknown(place, key, Some(node));
+                    self.unknown(path, key, Some(node));
                     continue;
                 }
             };
-            stored.insert(key.clone(), kept);
+            stored.insert(key.clone(), pruned);
         }
         if !node.defaulted.is_empty() {
             for (name, default) in node.missing_defaults(&stored) {
@@ -114,7 +114,7 @@ impl<'n> Pruner<'n> {
         Value::Object(stored)
     }
 
-    fn list(&mut self, items: &[Value], node: &'n SchemaNode, open: bool, place: &FieldPath<'_>) -> Value {
+    fn list(&mut self, items: &[Value], node: &'n SchemaNode, open: bool, path: &FieldPath<'_>) -> Value {
         let open = open || node.preserve;
         let form = match &node.items {
             Some(node) => KnownFields::Known { node, open },
@@ -124,7 +124,7 @@ impl<'n> Pruner<'n> {
         let default = node.items.as_ref().filter(|item| !item.nullable).and_then(|item| item.default.as_ref());
         let item = |(i, item): (usize, &Value)| match default {
             Some(default) if item.is_null() => default.clone(),
-            _ => self.value(item, form, &place.index(i)),
+            _ => self.value(item, form, &path.index(i)),
         };
         items.iter().enumerate().map(item).collect()
     }

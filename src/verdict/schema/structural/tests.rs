@@ -28,8 +28,8 @@ pub(crate) fn thing(spec: &Value) -> Value {
 fn answer(schema: &Value, value: &Value) -> String {
     let verdict = definitions(schema).create(&thing(&json!({ "a": value })));
     let causes = verdict.causes.iter().map(|c| format!("{} {}", c.field, c.reason.as_str().replace("FieldValue", "")));
-    let said: Vec<String> = causes.chain(verdict.unknown_fields.iter().cloned()).collect();
-    format!("{} {}", verdict.code, said.join(", ")).trim().to_owned()
+    let faults: Vec<String> = causes.chain(verdict.unknown_fields.iter().cloned()).collect();
+    format!("{} {}", verdict.code, faults.join(", ")).trim().to_owned()
 }
 
 fn assert_answers(schema: &Value, answers: &[(Value, &str)]) {
@@ -78,7 +78,7 @@ fn a_wrong_type_does_not_stop_the_other_keywords() {
         &json!({ "type": "string", "enum": ["b", "c"] }),
         &[(json!(1), "422 <nil> Invalid, spec.a TypeInvalid, spec.a NotSupported"), (json!("b"), "201")],
     );
-    // Keywords of text at a list say nothing about its items, and apply to a text that is given in its place.
+    // String keywords of a list do not apply to its items, but to a string given instead of the list.
     assert_answers(
         &json!({ "type": "array", "items": { "type": "string" }, "maxLength": 2, "pattern": "^x$" }),
         &[
@@ -90,7 +90,7 @@ fn a_wrong_type_does_not_stop_the_other_keywords() {
 }
 
 #[test]
-fn lengths_count_characters_and_only_the_first_fault_of_a_text_is_said() {
+fn lengths_count_characters_and_only_the_first_fault_of_a_string_is_reported() {
     assert_answers(
         &json!({ "type": "string", "maxLength": 2, "minLength": 1, "pattern": "^[a-zé]+$" }),
         &[
@@ -128,7 +128,7 @@ fn unknown_fields_count_wherever_they_are() {
     assert_answers(&map, &[(json!({ "x/y": { "z": 1 } }), "400 spec.a.x/y.z")]);
     let list = json!({ "type": "array", "items": { "type": "object", "properties": {} } });
     assert_answers(&list, &[(json!([{}, { "z": 1 }]), "400 spec.a[1].z")]);
-    // A map in the place of a text, and maps in a list in the place of a map, have no known fields at all.
+    // A map instead of a string, and maps in a list instead of a map, have no known fields.
     assert_answers(&json!({ "type": "string" }), &[(json!({ "z": 1 }), "400 spec.a.z")]);
     assert_answers(&map, &[(json!([{ "z": 1 }]), "400 spec.a[0].z")]);
 }
@@ -173,7 +173,7 @@ fn combined_schemas_name_no_field_and_explain_the_nearest_form() {
 }
 
 #[test]
-fn rules_wait_only_where_there_are_any() {
+fn skipped_rules_are_reported_only_if_there_are_rules() {
     let schema = json!({ "type": "object", "properties": { "spec": { "type": "integer" } } });
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -186,7 +186,7 @@ fn rules_wait_only_where_there_are_any() {
 }
 
 #[test]
-fn an_owner_that_is_there_twice_counts_once() {
+fn a_repeated_owner_counts_once() {
     let owner = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u", "controller": true });
     let code = |other: &Value| {
         let mut object = thing(&json!({}));
@@ -199,7 +199,7 @@ fn an_owner_that_is_there_twice_counts_once() {
 }
 
 #[test]
-fn of_a_version_that_is_not_there_only_metadata_is_known() {
+fn an_unknown_version_checks_only_metadata() {
     let mut object = thing(&json!({ "b": 1 }));
     object["apiVersion"] = json!("example.com/v2");
     object["metadata"]["b"] = json!(1);
@@ -208,7 +208,7 @@ fn of_a_version_that_is_not_there_only_metadata_is_known() {
 }
 
 #[test]
-fn definitions_say_where_they_come_from_and_what_is_wrong_with_them() {
+fn errors_in_definitions_name_their_origin() {
     let error = CrdSchemas::embedded_at("v0.9").unwrap_err().to_string();
     assert_eq!(error, "no embedded CRD schemas for version v0.9; available: karpenter-v1.14, v1.14");
     assert!(CrdSchemas::embedded_at("1.14").unwrap().origin().contains(CrdSchemas::embedded_version()));
@@ -224,8 +224,8 @@ fn definitions_say_where_they_come_from_and_what_is_wrong_with_them() {
                 "spec": { "type": "string", "pattern": "(?=a)" } } } } }] },
     });
     let error = CrdSchemas::from_crds("crds/things.yaml", [crd].iter()).unwrap_err().to_string();
-    let said = "crds/things.yaml: CRD things.example.com, version v1: properties[spec].pattern: ";
-    assert!(error.starts_with(said), "{error}");
+    let expected = "crds/things.yaml: CRD things.example.com, version v1: properties[spec].pattern: ";
+    assert!(error.starts_with(expected), "{error}");
 }
 
 /// Any JSON, not too deep.
@@ -263,7 +263,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_panics_and_what_is_stored_is_stored_the_same_again(object in any_json()) {
+    fn nothing_panics_and_storing_is_idempotent(object in any_json()) {
         static EMBEDDED: LazyLock<CrdSchemas> = LazyLock::new(|| CrdSchemas::embedded().unwrap());
         let named = |value: &Value| {
             let mut value = if value.is_object() { value.clone() } else { json!({}) };
@@ -277,8 +277,8 @@ proptest! {
         let first = super::create(&object, &version.form);
         let again = super::create(&first.stored, &version.form);
         prop_assert_eq!(&again.stored, &first.stored);
-        let said = |result: &super::ValidationResult| result.faults.iter().map(|f| (f.field.clone(), f.reason)).collect::<Vec<_>>();
-        prop_assert_eq!(said(&again), said(&first));
+        let reported = |result: &super::ValidationResult| result.faults.iter().map(|f| (f.field.clone(), f.reason)).collect::<Vec<_>>();
+        prop_assert_eq!(reported(&again), reported(&first));
         prop_assert_eq!(verdict.code == 201, first.faults.is_empty() && first.unknown.is_empty() && first.unreadable.is_empty());
     }
 }

@@ -106,7 +106,7 @@ fn is_blank(guid: &str) -> bool {
     digits.next().is_none_or(|first| digits.all(|b| b.eq_ignore_ascii_case(&first)))
 }
 
-/// Tags that say whose a resource is; Karpenter, AKS or napkeeper sets them.
+/// Ownership tags that Karpenter, AKS or napkeeper sets.
 const OWNER_TAGS: [&str; 8] = [
     labels::TAG_KARPENTER_CLUSTER,
     labels::TAG_KARPENTER_NODEPOOL,
@@ -117,7 +117,7 @@ const OWNER_TAGS: [&str; 8] = [
     labels::TAG_CLAIM_UID,
     labels::TAG_SUSPECT_SINCE,
 ];
-/// A resource in Azure has at most 50 tags, and these are set beside those of the class.
+/// A resource in Azure has at most 50 tags, including these.
 const MOST_TAGS: usize = 50 - OWNER_TAGS.len();
 
 fn tags(class: &NodeClass, found: &mut Vec<Issue>) {

@@ -1,7 +1,7 @@
 //! NK2002: excluded values that do not exist.
 //!
-//! Excluding what does not exist does no harm, so only a value that is nearly an existing one is spoken of: its author
-//! thinks that this one is excluded.
+//! Excluding a value that does not exist is harmless, so only a near miss of an existing one is reported: its author
+//! thinks that the latter is excluded.
 
 use crate::finding::Issue;
 use crate::rules::azure as rules;
@@ -11,7 +11,7 @@ use crate::semantic::facts::Facts;
 use napkeeper_core::catalog::{SizeIndex, retirement};
 use napkeeper_core::model::labels;
 
-/// Looks at the values of a requirement with `NotIn`.
+/// Checks the values of a requirement with `NotIn`.
 pub(super) fn check(
     entry: &RequirementEntry<'_>,
     facts: &Facts,

@@ -10,7 +10,7 @@ use napkeeper_core::model::requirements::{Operator, Requirement};
 use napkeeper_core::model::support::spelling::nearest;
 use std::collections::BTreeMap;
 
-/// Labels of Azure's provider and of AKS that a NodePool may name beside those of [`labels::WELL_KNOWN`].
+/// Further labels of the Azure provider and of AKS that a NodePool may name.
 const OTHER_KEYS: [&str; 6] = [
     "karpenter.azure.com/sku-storage-ultra-ssd",
     "kubernetes.azure.com/ebpf-dataplane",
@@ -22,7 +22,7 @@ const OTHER_KEYS: [&str; 6] = [
 /// Domains in which no other labels exist.
 const CLOSED_DOMAINS: [&str; 2] = ["karpenter.azure.com", "kubernetes.azure.com"];
 
-/// Looks at the key and the operator of a requirement.
+/// Checks the key and the operator of a requirement.
 pub(super) fn check(
     entry: &RequirementEntry<'_>,
     domain: Domain,
@@ -35,7 +35,7 @@ pub(super) fn check(
     }
 }
 
-/// Looks at the key of a template's label.
+/// Checks the key of a template's label.
 pub(super) fn check_label(key: &str, found: &mut Vec<Issue>) {
     found.extend(unknown(key, || label_path(key)).map(Issue::at_key));
 }
@@ -49,14 +49,14 @@ pub(super) fn contradictions(entries: &RequirementEntries<'_>, found: &mut Vec<I
     for (key, value) in entries.labels() {
         let Some((required, at)) = merged.get(labels::normalize(key)) else { continue };
         if !required.is_empty() && !required.allows(Some(value)) {
-            let message = format!("{key}: {value} contradicts {}: {required}", places(at));
+            let message = format!("{key}: {value} contradicts {}: {required}", requirement_paths(at));
             let fix = format!("remove the label: a node gets {key} from its requirements");
             found.push(Issue::new(&rules::CONTRADICTION, &label_path(key), message).fix(fix));
         }
     }
 }
 
-/// A key that no node has: of a domain whose keys are known, or nearly a well-known one.
+/// A key that no node has: an unknown one of a known domain, or nearly a well-known one.
 fn unknown(key: &str, path: impl Fn() -> Path) -> Option<Issue> {
     let known = || labels::WELL_KNOWN.into_iter().chain(OTHER_KEYS);
     if known().any(|k| k == key) || labels::normalize(key) != key {
@@ -92,7 +92,7 @@ fn bound(entry: &RequirementEntry<'_>, path: &Path) -> Issue {
     Issue::new(&rules::BOUND, &path.key("operator"), message).fix(fix)
 }
 
-/// Says so at the first requirement that leaves nothing of those before it on the same key.
+/// Reports the first requirement that contradicts earlier ones on the same key.
 fn contradiction<'v>(
     entry: &RequirementEntry<'v>,
     path: &Path,
@@ -110,7 +110,7 @@ fn contradiction<'v>(
         let message = if at.is_empty() {
             format!("no value satisfies {key} {} [{}]", entry.operator, list(entry))
         } else {
-            format!("{key} {required} contradicts {}: {before}", places(at))
+            format!("{key} {required} contradicts {}: {before}", requirement_paths(at))
         };
         let fix = "keep one of them: all requirements on a key must be satisfied".to_owned();
         found.push(Issue::new(&rules::CONTRADICTION, path, message).fix((!at.is_empty()).then_some(fix)));
@@ -130,6 +130,6 @@ fn list(entry: &RequirementEntry<'_>) -> String {
     entry.values().map(|(_, v)| v).collect::<Vec<_>>().join(" ")
 }
 
-fn places(at: &[usize]) -> String {
+fn requirement_paths(at: &[usize]) -> String {
     at.iter().map(|i| format!("requirements[{i}]")).collect::<Vec<_>>().join(" and ")
 }

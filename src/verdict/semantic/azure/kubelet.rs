@@ -6,7 +6,7 @@ use crate::rules::azure as rules;
 use napkeeper_api::field_path::Path;
 use serde_json::Value;
 
-/// What AKS's "custom node configuration" allows, where the schema says nothing.
+/// What AKS's "custom node configuration" allows, where the schema has no limit.
 pub(super) fn check(kubelet: &Value, found: &mut Vec<Issue>) {
     let path = Path::from_dotted("spec.kubelet");
     for (i, sysctl) in kubelet["allowedUnsafeSysctls"].as_array().into_iter().flatten().enumerate() {
@@ -87,13 +87,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_period_is_judged_by_what_is_sent() {
+    fn the_period_is_checked_as_sent_to_aks() {
         for fits in
             ["100ms", "0.1s", "100000us", "100000µs", "5000us", "1ms", "1000us", "1s", "1000ms", "+.5s", "0h0m1s"]
         {
             assert!(period(fits, &Path::root()).is_none(), "{fits}");
         }
-        for (refused, said) in [
+        for (refused, expected) in [
             ("2s", "\"2s\" is out of range"),
             ("999us", "\"999us\" is sent to AKS as 999µs, and is out of range"),
             ("1001ms", "as 1.001s,"),
@@ -106,7 +106,7 @@ mod tests {
             ("", "is not a duration"),
         ] {
             let issue = period(refused, &Path::root()).unwrap();
-            assert!(issue.message.contains(said), "{refused}: {}", issue.message);
+            assert!(issue.message.contains(expected), "{refused}: {}", issue.message);
         }
     }
 

@@ -42,7 +42,7 @@ impl<'v> RequirementEntries<'v> {
         Self { at: CLAIM_PATH, list: list(&value["spec"]["requirements"]), labels: None }
     }
 
-    /// The requirements, by place.
+    /// The requirements, by index.
     pub(crate) fn iter(&self) -> impl Iterator<Item = RequirementEntry<'v>> {
         self.list.iter().enumerate().filter_map(|(index, entry)| {
             Some(RequirementEntry {
@@ -55,7 +55,7 @@ impl<'v> RequirementEntries<'v> {
         })
     }
 
-    /// Their keys as written, with their places.
+    /// Their keys as written, by index.
     fn keys(&self) -> impl Iterator<Item = (usize, &'v str)> {
         self.list.iter().enumerate().filter_map(|(i, entry)| Some((i, entry["key"].as_str()?)))
     }
@@ -73,12 +73,12 @@ impl<'v> RequirementEntries<'v> {
 }
 
 impl<'v> RequirementEntry<'v> {
-    /// Values with their places.
+    /// The values, by index.
     pub(crate) fn values(&self) -> impl Iterator<Item = (usize, &'v str)> {
         self.values.iter().enumerate().filter_map(|(i, v)| Some((i, v.as_str()?)))
     }
 
-    /// What is asked of the label.
+    /// The requirement on the label.
     pub(crate) fn requirement(&self) -> Option<Requirement> {
         let values: Vec<&str> = self.values().map(|(_, v)| v).collect();
         Requirement::new(self.operator, &values).ok().map(|r| r.with_min_values(self.min_values))
@@ -95,16 +95,16 @@ pub(crate) fn label_path(key: &str) -> Path {
     Path::from_dotted(LABELS_PATH).key(key)
 }
 
-/// One thing that a NodePool asks for, as it is kept beside the NodePool.
+/// One requirement of a NodePool, as retained with the NodePool.
 #[derive(Debug, Clone)]
 pub(crate) struct DeclaredRequirement {
     at: RequirementSource,
     key: Arc<str>,
-    /// Where the pool says more than one thing of the key; else the domain's NodePool has it.
+    /// Set if the NodePool has several requirements on the key; otherwise the domain's NodePool has it.
     own: Option<Requirement>,
 }
 
-/// What a NodePool asks for: requirements in their order, then the labels of its template.
+/// The requirements of a NodePool in their order, then the labels of its template.
 pub(in crate::semantic) fn declared_requirements(
     value: &Value,
     manifest_object: &Object,
@@ -112,7 +112,7 @@ pub(in crate::semantic) fn declared_requirements(
     let Object::NodePool(pool) = manifest_object else { return None };
     let entries = RequirementEntries::of_pool(value);
     let normal = |key: &'_ str| labels::normalize(key).to_owned();
-    // Most pools say one thing of each key, and the domain has it.
+    // Most NodePools have one requirement per key, which the domain has.
     let any_repeated = entries.keys().count() + entries.labels().count() > pool.requirements.iter().count();
     let all: Vec<String> = match any_repeated {
         true => {
@@ -134,7 +134,7 @@ pub(in crate::semantic) fn declared_requirements(
     Some(requirements.chain(of_labels).collect())
 }
 
-/// What a NodePool asks for, as the core takes it.
+/// The requirements of a NodePool, for the core.
 pub(crate) fn pool_requirements<'r>(
     pool: &'r NodePool,
     declared: &'r [DeclaredRequirement],

@@ -78,7 +78,7 @@ pub(super) fn check(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Is
     }
 }
 
-/// The NodePools of an input, with their places and what they ask for.
+/// The NodePools of an input, with their indices and requirements.
 pub(super) fn pools(set: &ManifestSet) -> impl Iterator<Item = (usize, &NodePool, &[DeclaredRequirement])> {
     set.objects.iter().enumerate().filter_map(|(at, retained)| match &retained.object {
         Object::NodePool(pool) => Some((at, &**pool, retained.requirements.as_deref()?)),
@@ -91,7 +91,7 @@ fn defaults() -> Option<NodeClass> {
     Some(NodeClass::with_defaults(name, Uid::new("defaults").ok()?))
 }
 
-/// The AKSNodeClass that node auto-provisioning makes by itself, so that it need not be written.
+/// The AKSNodeClass that Node Auto-Provisioning creates, so it may be absent.
 const DEFAULT_CLASS: &str = "default";
 
 fn missing_class(pool: &NodePool, classes: &Classes<'_>, found: &mut Vec<Issue>) {
@@ -113,13 +113,13 @@ impl SizeGroups {
         let none = || SizeSet::none(index.sizes().len());
         let arm64 = index.matching(labels::ARCH, &Requirement::any_of(["arm64"]));
         let mut kinds = Self { gpu: none(), arm64: arm64.unwrap_or_else(none), retired: none(), retiring: none() };
-        for (place, size) in index.sizes().iter().enumerate() {
+        for (index, size) in index.sizes().iter().enumerate() {
             if size.gpu.is_some() {
-                kinds.gpu.insert(place);
+                kinds.gpu.insert(index);
             }
             match retirement(size.name.as_str()) {
-                Some(end) if end.is_past() => kinds.retired.insert(place),
-                Some(_) => kinds.retiring.insert(place),
+                Some(end) if end.is_past() => kinds.retired.insert(index),
+                Some(_) => kinds.retiring.insert(index),
                 None => {}
             }
         }
@@ -151,7 +151,7 @@ impl PoolCheck<'_> {
         // Where the region is unknown, what can be had in any.
         let possible = if facts.region().is_some() { sizes } else { selection.sizes().clone() };
         self.retiring(&possible, facts, kinds, found);
-        // Retired sizes are restricted too, and that they are retired says it better.
+        // Retired sizes are restricted too, but retirement is the better message.
         if kinds.retired.intersection_len(&possible) < possible.len() {
             self.restricted(&selection, possible.len(), facts, found);
         }
@@ -160,7 +160,7 @@ impl PoolCheck<'_> {
         self.arm64(facts, kinds, found);
     }
 
-    /// An entry can have no value at all, or contradicts another: there is an issue that says so better.
+    /// An entry allows no value, or contradicts another: a better issue exists.
     fn reported_elsewhere(&self, facts: &Facts) -> bool {
         let cannot_match = |entry: &PoolRequirement<'_>| {
             let bound = entry.requirement.values().is_none() && entry.requirement.excluded().is_none();
@@ -175,8 +175,8 @@ impl PoolCheck<'_> {
         not_linux || self.pool.requirements.first_empty().is_some() || self.entries.iter().any(cannot_match)
     }
 
-    /// The class is elsewhere, and could be one with which the pool works. `default` is known even when it is not in the
-    /// input: node auto-provisioning makes it, with the defaults.
+    /// The class is elsewhere, and could be one with which the pool works. `default` is known even when it is not in
+    /// the input: node auto-provisioning makes it, with the defaults.
     fn fits_another_class(&self, facts: &Facts) -> bool {
         if self.class_is_known {
             return false;
@@ -213,28 +213,28 @@ impl PoolCheck<'_> {
     fn requires_gpus_unknown_to_catalogue(&self, facts: &Facts) -> bool {
         let index = facts.region_offerings.index();
         let required = Selection::from_requirements(index, self.requirements());
-        let mut sizes = required.sizes().iter().filter_map(|place| index.sizes().get(place));
+        let mut sizes = required.sizes().iter().filter_map(|position| index.sizes().get(position));
         sizes.any(|size| size.gpu.is_none() && size.name.as_str().contains("_RTXPRO6000"))
     }
 
     fn no_size(&self, facts: &Facts) -> Issue {
         let path = Path::from_dotted(POOL_PATH);
         let region_offerings = &facts.region_offerings;
-        let asks = |key: &str, value: &str| {
+        let allows = |key: &str, value: &str| {
             let mut of_key = self.entries.iter().filter(|e| e.key == key);
             of_key.all(|e| e.requirement.allows(Some(value)))
         };
         // Of many regions the largest that the pool may mean.
         let candidate = |supply: &&RegionOfferings| {
-            let zones = (1..=3).any(|n| asks(labels::ZONE, &format!("{}-{n}", supply.region)));
-            asks(labels::REGION, supply.region.as_str()) && (zones || asks(labels::ZONE, "0"))
+            let zones = (1..=3).any(|n| allows(labels::ZONE, &format!("{}-{n}", supply.region)));
+            allows(labels::REGION, supply.region.as_str()) && (zones || allows(labels::ZONE, "0"))
         };
         let Some(supply) = region_offerings.regions().find(candidate).or_else(|| region_offerings.regions().next())
         else {
             return Issue::new(&rules::NO_SIZE, &path, "unknown region");
         };
         let waterfall = Waterfall::new(region_offerings.index(), supply, self.requirements(), facts.live);
-        let place = match facts.region() {
+        let scope = match facts.region() {
             Some(region) => format!("in {region}"),
             None => format!("in any of {} regions; for {}", region_offerings.region_count(), supply.region),
         };
@@ -243,8 +243,8 @@ impl PoolCheck<'_> {
             false => format!("; AKSNodeClass {} is not in the input, so defaults are assumed", self.pool.class),
         };
         let message =
-            format!("no VM size satisfies this NodePool {place}: {}{class}{}", waterfall.compact(), as_of(facts));
-        let step = waterfall.most_restrictive_step().map(|step| &step.kind);
+            format!("no VM size satisfies this NodePool {scope}: {}{class}{}", waterfall.compact(), as_of(facts));
+        let step = waterfall.most_restrictive_step().map(|step| &step.what);
         let back = waterfall.blocking_step.map_or(0, |c| c.sizes);
         let (path, fix) = match step {
             Some(StepKind::Requirement { index, .. }) if self.lacks_reservations() => {
@@ -267,7 +267,7 @@ impl PoolCheck<'_> {
         Issue::new(&rules::NO_SIZE, &path, message).fix(fix)
     }
 
-    /// All that is left ends. Sizes and series that are named have an issue each, at their own place.
+    /// All matching sizes are retired or retiring. Sizes and series that are named have their own issues.
     fn retiring(&self, possible: &SizeSet, facts: &Facts, kinds: &SizeGroups, found: &mut Vec<Issue>) {
         let named = |e: &PoolRequirement<'_>| {
             let of_series = matches!(e.key, labels::INSTANCE_TYPE | labels::SKU_NAME | labels::SKU_SERIES);
@@ -282,13 +282,13 @@ impl PoolCheck<'_> {
         if !within(&both) {
             return;
         }
-        let gone = if within(&kinds.retired) { &kinds.retired } else { &kinds.retiring };
+        let affected = if within(&kinds.retired) { &kinds.retired } else { &kinds.retiring };
         let first =
-            possible.iter().find(|i| gone.contains(*i)).and_then(|i| facts.region_offerings.index().sizes().get(i));
+            possible.iter().find(|i| affected.contains(*i)).and_then(|i| facts.region_offerings.index().sizes().get(i));
         let end = first.and_then(|size| retirement(size.name.as_str()));
         if let (Some(size), Some(end)) = (first, end) {
-            let what = format!("all {} matching sizes are affected, for example {}", possible.len(), size.name);
-            found.push(retired(&what, end, &Path::from_dotted(POOL_PATH)));
+            let sizes = format!("all {} matching sizes are affected, for example {}", possible.len(), size.name);
+            found.push(retired(&sizes, end, &Path::from_dotted(POOL_PATH)));
         }
     }
 
@@ -300,12 +300,12 @@ impl PoolCheck<'_> {
         if facts.live || facts.region_offerings.regions().any(free) {
             return;
         }
-        let place = match facts.region() {
+        let scope = match facts.region() {
             Some(region) => format!("in {region}"),
             None => format!("in each of {} regions", facts.region_offerings.region_count()),
         };
         let message = format!(
-            "{}, and {place} the subscription that listed the catalogue cannot use any of them; yours may \
+            "{}, and {scope} the subscription that listed the catalogue cannot use any of them; yours may \
              differ",
             if left == 1 { "1 size matches".to_owned() } else { format!("{left} sizes match") }
         );
@@ -323,10 +323,10 @@ impl PoolCheck<'_> {
                 let offers = selection.distinct_offers(entry.key, supply);
                 offers.or_else(|| facts.region_offerings.index().distinct(entry.key, &selection.in_region(supply)))
             };
-            let Some(have_here) = have(first) else { continue };
+            let Some(in_first) = have(first) else { continue };
             let enough = |n: usize| n >= least as usize;
-            let mut most = have_here;
-            if enough(have_here)
+            let mut most = in_first;
+            if enough(in_first)
                 || facts.region_offerings.regions().any(|s| {
                     have(s).is_some_and(|n| {
                         most = most.max(n);
@@ -336,12 +336,12 @@ impl PoolCheck<'_> {
             {
                 continue;
             }
-            let place = match facts.region() {
+            let most_values = match facts.region() {
                 Some(region) => format!("{region} has {most}"),
                 None => format!("no region has more than {most}"),
             };
             let message =
-                format!("{} values of {} are required, but {place} among the matching sizes", least, entry.key);
+                format!("{} values of {} are required, but {most_values} among the matching sizes", least, entry.key);
             let path = Path::from_dotted(POOL_PATH).index(at).key("minValues");
             let fix = format!("set minValues: {most} or less, or allow more sizes");
             found.push(Issue::new(&rules::MIN_VALUES, &path, message).fix(fix));
@@ -363,7 +363,9 @@ impl PoolCheck<'_> {
         for entry in self.entries.iter().filter(|e| matches!(e.key, labels::INSTANCE_TYPE | labels::SKU_NAME)) {
             let RequirementSource::Requirement(at) = entry.source else { continue };
             for name in entry.requirement.values().into_iter().flatten() {
-                let Some(size) = index.position(name).and_then(|place| index.sizes().get(place)) else { continue };
+                let Some(size) = index.position(name).and_then(|position| index.sizes().get(position)) else {
+                    continue;
+                };
                 let undriven = reasons.into_iter().find(|r| r.applies_to_class(self.class) && r.applies_to_size(size));
                 let Some(reason) = undriven else { continue };
                 let message = format!("{name} is never chosen: {reason} (AKSNodeClass {})", self.pool.class);

@@ -1,4 +1,4 @@
-//! What single objects and whole inputs are told.
+//! Findings of single objects and whole inputs.
 
 use crate::finding::{Finding, Severity};
 use crate::semantic::facts::Facts;
@@ -14,7 +14,7 @@ fn findings(text: &str, region: Option<&str>, kubernetes: Option<&str>) -> Vec<F
     let validator = Validator::embedded().unwrap().with_facts(facts);
     let source = load_text("t.yaml", text.to_owned());
     let findings = validator.validate_files(&[source]).remove(0).findings;
-    // What the other families say of these pools is tested beside them.
+    // Findings of other families are tested there.
     findings.into_iter().filter(|f| f.rule.starts_with("NK1") || f.rule.starts_with("NK2")).collect()
 }
 
@@ -35,7 +35,7 @@ fn found(requirements: &[&str], region: Option<&str>) -> Vec<String> {
 const SIZE: &str = "key: node.kubernetes.io/instance-type, operator: In, values: ";
 
 #[test]
-fn a_pool_in_order_is_told_nothing() {
+fn a_valid_pool_has_no_findings() {
     for region in [None, Some("westeurope")] {
         let pool = ["key: karpenter.azure.com/sku-family, operator: In, values: [D]"];
         assert_eq!(found(&pool, region), [] as [&str; 0]);
@@ -43,18 +43,18 @@ fn a_pool_in_order_is_told_nothing() {
 }
 
 #[test]
-fn a_finding_without_size_has_the_numbers_and_the_one_to_blame() {
+fn no_size_names_the_most_restrictive_requirement() {
     let requirements = [
         "key: karpenter.azure.com/sku-family, operator: In, values: [E]",
         "key: karpenter.azure.com/sku-cpu, operator: Gt, values: ['10000']",
     ];
-    for (region, place) in [(Some("westeurope"), "in westeurope: "), (None, "in any of 45 regions; for eastus: ")] {
+    for (region, scope) in [(Some("westeurope"), "in westeurope: "), (None, "in any of 45 regions; for eastus: ")] {
         let all = findings(&pool(&requirements), region, None);
         let [finding] = &all[..] else { panic!("{all:#?}") };
         assert_eq!((finding.rule, finding.line), ("NK2001", 10));
         assert_eq!(finding.path, "spec.template.spec.requirements[1]");
         let message = &finding.message;
-        assert!(message.contains(place) && message.contains(" sizes, "), "{message}");
+        assert!(message.contains(scope) && message.contains(" sizes, "), "{message}");
         assert!(message.contains("0 after requirements[1] karpenter.azure.com/sku-cpu Gte [10001]"), "{message}");
         assert!(message.contains("AKSNodeClass default is not in the input"), "{message}");
         assert!(finding.fix.as_deref().unwrap().starts_with("relax requirements[1]: without it "));
@@ -74,7 +74,7 @@ fn the_class_of_the_input_decides() {
 }
 
 #[test]
-fn a_class_that_is_elsewhere_gets_the_benefit_of_the_doubt() {
+fn a_class_outside_the_input_is_not_reported() {
     let amd = pool(&[&format!("{SIZE}[Standard_ND96isr_MI300X_v5]")]);
     let ids = |text: &str| findings(text, None, None).iter().map(|f| f.rule).collect::<Vec<_>>();
     assert!(ids(&amd).contains(&"NK2001"), "{:?}", ids(&amd));
@@ -119,7 +119,7 @@ fn values_that_do_not_exist_have_a_nearest_one() {
 }
 
 #[test]
-fn zones_are_those_of_the_region() {
+fn zones_must_belong_to_the_region() {
     let elsewhere = ["key: topology.kubernetes.io/zone, operator: In, values: [northeurope-1]"];
     assert_eq!(found(&elsewhere, Some("westeurope")), ["NK2003 9"]);
     assert_eq!(found(&elsewhere, None), [] as [&str; 0]);
@@ -139,7 +139,7 @@ fn zones_are_those_of_the_region() {
 }
 
 #[test]
-fn one_fault_is_told_once() {
+fn one_fault_is_reported_once() {
     let retired = format!("{SIZE}[Standard_NC6s_v3, Standard_NC12s_v3]");
     for (requirements, expected) in [
         // A value that is never there leaves no size either.
@@ -162,7 +162,7 @@ fn one_fault_is_told_once() {
 }
 
 #[test]
-fn template_labels_are_looked_at_too() {
+fn template_labels_are_checked_too() {
     let text = pool(&["key: karpenter.sh/capacity-type, operator: In, values: [spot]"]).replace(
         "  template:\n",
         "  template:\n    metadata: {labels: {karpenter.sh/capacity-type: on-demand, karpenter.azure.com/sku-family: d}}\n",
@@ -197,20 +197,20 @@ fn the_quick_start_and_the_scenarios_have_no_errors() {
         let region = region.map(|r| Region::new(r).unwrap());
         let validator = Validator::embedded().unwrap().with_facts(Facts::embedded(region.as_ref()).unwrap());
         for report in validator.validate_files(&loaded.files) {
-            let ours: Vec<_> = report.findings.iter().filter(|f| f.rule.starts_with("NK2")).collect();
-            assert!(ours.is_empty(), "{ours:#?}");
+            let azure: Vec<_> = report.findings.iter().filter(|f| f.rule.starts_with("NK2")).collect();
+            assert!(azure.is_empty(), "{azure:#?}");
         }
     }
 }
 
 #[test]
-fn retired_sizes_of_a_guide_are_told_at_their_lines() {
+fn retired_sizes_are_reported_at_their_lines() {
     let text =
         pool(&[&format!("{SIZE}\n        [Standard_NC6s_v3,\n        Standard_NC12s_v3,\n        Standard_NC24s_v3]")]);
     let text = text + "      taints: [{key: nvidia.com/gpu, value: 'true', effect: NoSchedule}]\n";
     let all = findings(&text, None, None);
-    let places: Vec<_> = all.iter().map(|f| (f.rule, f.line)).collect();
-    assert_eq!(places, [("NK2007", 10), ("NK2007", 11), ("NK2007", 12)], "{all:#?}");
+    let lines: Vec<_> = all.iter().map(|f| (f.rule, f.line)).collect();
+    assert_eq!(lines, [("NK2007", 10), ("NK2007", 11), ("NK2007", 12)], "{all:#?}");
     let message = &all[0].message;
     assert!(message.starts_with("Standard_NC6s_v3 (series NCv3) was retired on 2025-09-30: https://"), "{message}");
     assert_eq!(all[0].fix.as_deref(), Some("use NCads_A100_v4"));
@@ -230,7 +230,7 @@ fn several_requirements_on_one_key_are_steps_of_their_own() {
 }
 
 #[test]
-fn to_exclude_what_never_is_does_no_harm() {
+fn excluding_unknown_values_is_harmless() {
     for requirement in [
         "key: topology.kubernetes.io/zone, operator: NotIn, values: [northeurope-1, '2', moon-1]",
         "key: topology.kubernetes.io/region, operator: NotIn, values: [northeurope, moon]",
@@ -253,7 +253,7 @@ fn to_exclude_what_never_is_does_no_harm() {
 }
 
 #[test]
-fn to_exclude_nearly_what_is_has_no_effect() {
+fn excluding_a_misspelt_value_has_no_effect() {
     for (requirement, fix) in [
         ("key: karpenter.sh/capacity-type, operator: NotIn, values: [Spot]", "use spot"),
         ("key: kubernetes.io/arch, operator: NotIn, values: [ARM64]", "use arm64"),
@@ -277,7 +277,7 @@ fn to_exclude_nearly_what_is_has_no_effect() {
 }
 
 #[test]
-fn nothing_that_ends_is_suggested() {
+fn retiring_sizes_are_not_suggested() {
     for (key, value) in [
         ("sku-name", "Standard_D2_v22"),
         ("sku-name", "standard_d2_v2"),
@@ -293,16 +293,16 @@ fn nothing_that_ends_is_suggested() {
     ] {
         let requirement = format!("key: karpenter.azure.com/{key}, operator: In, values: [{value}]");
         let all = findings(&pool(&[&requirement]), None, None);
-        let said = all.iter().find(|f| f.rule == "NK2002").unwrap_or_else(|| panic!("{value}: {all:#?}"));
-        let words = said.fix.iter().flat_map(|fix| fix.split([' ', ':', ',']));
+        let finding = all.iter().find(|f| f.rule == "NK2002").unwrap_or_else(|| panic!("{value}: {all:#?}"));
+        let words = finding.fix.iter().flat_map(|fix| fix.split([' ', ':', ',']));
         let ends: Vec<&str> = words.filter(|word| word.len() > 1 && retirement(word).is_some()).collect();
-        assert_eq!(ends, [] as [&str; 0], "{value}: {said:?}");
+        assert_eq!(ends, [] as [&str; 0], "{value}: {finding:?}");
     }
 }
 
 #[test]
 fn a_subscription_of_one_digit_is_a_placeholder() {
-    let said = |subscription: &str| {
+    let checked = |subscription: &str| {
         let id = format!(
             "/subscriptions/{subscription}/resourceGroups/rg/providers/Microsoft.Network/virtualNetworks/v/subnets/s"
         );
@@ -314,12 +314,12 @@ fn a_subscription_of_one_digit_is_a_placeholder() {
         all.into_iter().map(|f| (f.rule, f.message)).collect::<Vec<_>>()
     };
     for blank in ["00000000-0000-0000-0000-000000000000", "aaaaaaaa-AAAA-aaaa-aaaa-aaaaaaaaaaaa"] {
-        let all = said(blank);
+        let all = checked(blank);
         assert!(matches!(&all[..], [("NK2016", message)] if message.contains("placeholder")), "{all:?}");
     }
-    let all = said("my-subscription");
+    let all = checked("my-subscription");
     assert!(matches!(&all[..], [("NK2016", message)] if message.contains("is not a subscription id")), "{all:?}");
-    assert_eq!(said("00000000-0000-0000-0000-000000000001"), []);
+    assert_eq!(checked("00000000-0000-0000-0000-000000000001"), []);
 }
 
 #[test]
@@ -355,18 +355,18 @@ fn reserved_capacity_is_had_where_the_class_names_a_group_of_it() {
     };
     let reserved = ["key: karpenter.sh/capacity-type, operator: In, values: [reserved]"];
     let both = ["key: karpenter.sh/capacity-type, operator: In, values: [reserved, on-demand]"];
-    let told = |requirements: &[&str], class: &str| {
+    let checked = |requirements: &[&str], class: &str| {
         findings(&format!("{}{class}", pool(requirements)), Some("westeurope"), None)
     };
-    assert_eq!(told(&reserved, &class("default", GROUP)), []);
-    assert_eq!(told(&reserved, ""), [], "the class is elsewhere");
-    assert_eq!(told(&both, &class("default", "")), [], "on-demand is left");
-    let all = told(&reserved, &class("default", ""));
+    assert_eq!(checked(&reserved, &class("default", GROUP)), []);
+    assert_eq!(checked(&reserved, ""), [], "the class is elsewhere");
+    assert_eq!(checked(&both, &class("default", "")), [], "on-demand is left");
+    let all = checked(&reserved, &class("default", ""));
     let [finding] = &all[..] else { panic!("{all:#?}") };
     assert_eq!((finding.rule, &*finding.path), ("NK2001", "spec.template.spec.requirements[0]"));
     let fix = finding.fix.as_deref().unwrap();
     assert!(fix.contains("annotation napkeeper.io/capacity-reservation-group of AKSNodeClass default"), "{fix}");
-    // What is wrong with the class itself is a matter of form.
+    // An error in the class itself is a schema error.
     let source = load_text("t.yaml", class("default", "paid"));
     let all = Validator::embedded().unwrap().validate_files(&[source]).remove(0).findings;
     let wrong = all.iter().find(|f| f.path.starts_with("metadata.annotations")).unwrap_or_else(|| panic!("{all:#?}"));

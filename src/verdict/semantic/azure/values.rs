@@ -30,8 +30,8 @@ pub(super) enum Domain {
 const YES_NO: &[&str] = &["true", "false"];
 const ULTRA_SSD: &str = "karpenter.azure.com/sku-storage-ultra-ssd";
 
-/// What a label can be. The closed lists are those of `pkg/apis/v1beta1/labels.go` in karpenter-provider-azure, which
-/// its issue 1679 asked for.
+/// The values of a label. The closed lists are those of `pkg/apis/v1beta1/labels.go` in karpenter-provider-azure, which
+/// its issue 1679 requests.
 pub(super) fn domain(key: &str) -> Domain {
     match key {
         labels::CAPACITY_TYPE => Domain::Closed(&["on-demand", "reserved", "spot"]),
@@ -61,7 +61,7 @@ pub(super) fn domain(key: &str) -> Domain {
     }
 }
 
-/// Looks at the values of a requirement with `In`.
+/// Checks the values of a requirement with `In`.
 pub(super) fn check(
     entry: &RequirementEntry<'_>,
     facts: &Facts,
@@ -74,7 +74,7 @@ pub(super) fn check(
     }
 }
 
-/// Looks at the value of a template's label.
+/// Checks the value of a template's label.
 pub(super) fn check_label(key: &str, value: &str, facts: &Facts, found: &mut Vec<Issue>) {
     found.extend(value_issue(labels::normalize(key), value, facts, || label_path(key)));
 }
@@ -101,7 +101,7 @@ fn closed(key: &str, value: &str, allowed: &[&str], path: &Path) -> Issue {
     Issue::new(&rules::VALUE, path, message).fix(suggestion(key, value, allowed))
 }
 
-/// What somebody who wrote a value that does not exist probably meant.
+/// The nearest existing value.
 fn suggestion(key: &str, value: &str, allowed: &[&str]) -> String {
     const OTHER_WORDS: [(&str, &str); 14] = [
         ("x86_64", "amd64"),
@@ -184,16 +184,16 @@ fn catalog(key: &str, value: &str, facts: &Facts, path: impl Fn() -> Path) -> Op
     Some(Issue::new(&rules::UNKNOWN_SIZE, &path(), message).fix(fix))
 }
 
-/// What is to be said of a size or series that ends.
-pub(super) fn retired(what: &str, end: &Retirement, path: &Path) -> Issue {
+/// The issue of a retired or retiring size or series.
+pub(super) fn retired(subject: &str, end: &Retirement, path: &Path) -> Issue {
     let (rule, verb) =
         if end.is_past() { (&rules::RETIRED, "was retired on") } else { (&rules::RETIRING, "will be retired on") };
-    let message = format!("{what} (series {}) {verb} {}: {}", end.series, end.on, end.source);
+    let message = format!("{subject} (series {}) {verb} {}: {}", end.series, end.on, end.source);
     let fix = end.instead.map(|series| format!("use {series}"));
     Issue::new(rule, path, message).fix(fix.or_else(|| Some("use a newer series".to_owned())))
 }
 
-/// Not retired, and not about to be: what ends is nothing to point at.
+/// Neither retired nor retiring: only such sizes are suggested.
 fn is_current(name: &str) -> bool {
     retirement(name).is_none()
 }
@@ -209,7 +209,7 @@ fn size(value: &str, index: &SizeIndex) -> Option<String> {
     if let Some(same) = sizes().find(|name| suggestion.contains(&bare(name)) && is_current(name)) {
         return Some(format!("use {same}"));
     }
-    // Comparing with all of them takes long: somebody who mistypes a name gets its family and about its length right.
+    // Comparing with all of them is slow: a mistyped name usually has the right family and about the right length.
     let full = if value.to_lowercase().starts_with("standard") { value } else { &with_tier };
     let letter =
         |name: &str| name.split('_').nth(1).and_then(|rest| rest.chars().next()).map(|c| c.to_ascii_uppercase());

@@ -36,7 +36,7 @@ pub(super) fn check(pool: &NodePool, value: &Value, facts: &Facts, found: &mut V
     }
 }
 
-/// A pool that can buy no node at all. A limit of zero is how pools are put to rest.
+/// A NodePool whose limits allow no node. A limit of zero disables it on purpose.
 fn room(pool: &NodePool, index: &SizeIndex, sizes: &SizeSet) -> Option<Issue> {
     let limits = || pool.limits.resources.iter().filter(|(name, _)| counts(name));
     let fits = |size: &&Arc<SizeFacts>| {
@@ -73,7 +73,7 @@ fn shown(name: &str, amount: i64) -> String {
     }
 }
 
-/// GPUs that the pool is meant to buy, and does not limit.
+/// A GPU NodePool without a GPU limit.
 fn gpu_limit(pool: &NodePool, index: &SizeIndex, gpus: &SizeSet) -> Option<Issue> {
     let named = |key: &&str| pool.requirements.get(key).and_then(Requirement::values).is_some();
     let required = |key: &&str| pool.requirements.get(key).is_some_and(|r| !r.allows_absent());
@@ -92,7 +92,7 @@ fn gpu_limit(pool: &NodePool, index: &SizeIndex, gpus: &SizeSet) -> Option<Issue
     Some(Issue::new(&rules::NO_GPU_LIMIT, &Path::from_dotted("spec.limits"), message).at_key().fix(fix))
 }
 
-/// A short list of names. Where NK3022 counts the sizes of a spot pool it asks for more.
+/// A short list of sizes. NK3022 requires more for spot NodePools.
 fn few_sizes(pool: &NodePool, value: &Value, index: &SizeIndex, sizes: &SizeSet) -> Option<Issue> {
     let entries = value["spec"]["template"]["spec"]["requirements"].as_array()?;
     let names = |entry: &Value| {

@@ -1,4 +1,4 @@
-//! NK5xxx: cost, and the order in which capacity is bought.
+//! NK5xxx: cost, and the order in which NodePools are tried.
 
 mod limits;
 mod order;

@@ -13,14 +13,14 @@ use napkeeper_core::model::requirements::Requirement;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// After so many findings of a rule the next one tells nobody anything new.
+/// Most findings of one rule.
 const MAX_FINDINGS: usize = 20;
 /// Most pairs of pools that one rule compares: thousands of pools have millions of pairs.
 const MAX_PAIRS: usize = 20_000;
 
-/// Keys that say how capacity is bought.
+/// Keys of the capacity type.
 const CAPACITY_TYPE_KEYS: [&str; 3] = [labels::CAPACITY_TYPE, labels::PRIORITY, labels::SCALE_SET_PRIORITY];
-/// Keys that a pod seldom asks for: it does not care which size it runs on.
+/// Keys that pods seldom require: the size rarely matters to them.
 const SIZE_KEYS: [&str; 14] = [
     labels::INSTANCE_TYPE,
     labels::SKU_NAME,
@@ -70,13 +70,13 @@ fn dynamic_pool(set: &ManifestSet, index: usize) -> Option<DynamicPool<'_>> {
     let Object::NodePool(pool) = &set.objects.get(index)?.object else { return None };
     // The scheduler passes over static pools.
     let pool: &NodePool = Some(pool).filter(|p| p.replicas.is_none())?;
-    let buys = |word: &str| pool.requirements.get(labels::CAPACITY_TYPE).is_none_or(|r| r.allows(Some(word)));
+    let allows = |word: &str| pool.requirements.get(labels::CAPACITY_TYPE).is_none_or(|r| r.allows(Some(word)));
     let taints = pool.taints.iter().filter(|t| t.effect != TaintEffect::PreferNoSchedule).collect();
-    Some(DynamicPool { set, index, pool, taints, spot: buys("spot"), on_demand: buys("on-demand") })
+    Some(DynamicPool { set, index, pool, taints, spot: allows("spot"), on_demand: allows("on-demand") })
 }
 
 impl DynamicPool<'_> {
-    /// Both may be in one cluster, and some pod fits both, whatever the keys of `but` say.
+    /// Both may be in one cluster, and some pod fits both, ignoring the keys of `but`.
     fn meets(&self, other: &Self, but: &[&str]) -> bool {
         let (a, b) = (&self.pool.requirements, &other.pool.requirements);
         let apart = |key: &str, required: &Requirement| b.get(key).is_some_and(|offered| !offered.intersects(required));
@@ -138,7 +138,7 @@ fn tie(earlier: &DynamicPool<'_>, later: &DynamicPool<'_>, weight: i32) -> Issue
     issue.fix(fix)
 }
 
-/// Spot pools that stand behind the on-demand pool beside them.
+/// Spot NodePools that are tried after an on-demand NodePool.
 fn spot_last<'e>(
     entries: &[DynamicPool<'_>],
     spot: impl Iterator<Item = &'e DynamicPool<'e>>,
@@ -163,26 +163,26 @@ fn spot_last<'e>(
         if count > MAX_FINDINGS {
             return;
         }
-        let (mine, theirs) = (spot.pool.weight, before.pool.weight);
-        let why = if mine == theirs {
-            format!("both have weight {mine}, and at equal weights the alphabetically last name comes first")
+        let (weight, before_weight) = (spot.pool.weight, before.pool.weight);
+        let reason = if weight == before_weight {
+            format!("both have weight {weight}, and at equal weights the alphabetically last name comes first")
         } else {
-            format!("the highest weight comes first, and {theirs} is higher than {mine}")
+            format!("the highest weight comes first, and {before_weight} is higher than {weight}")
         };
         let message = format!(
-            "the on-demand pool {} is tried before this spot pool ({why}): spot is used only by pods that require it, or \
+            "the on-demand pool {} is tried before this spot pool ({reason}): spot is used only by pods that require it, or \
              when {} is full",
             before.name(),
             before.name()
         );
         let fix = format!("give this pool a weight above that of {}", before.name());
-        let path = if mine == 0 { Path::from_dotted("spec") } else { Path::from_dotted("spec.weight") };
+        let path = if weight == 0 { Path::from_dotted("spec") } else { Path::from_dotted("spec.weight") };
         let issue = Issue::new(&rules::SPOT_LAST, &path, message).fix(fix);
-        found.push((spot.index, if mine == 0 { issue.at_key() } else { issue }));
+        found.push((spot.index, if weight == 0 { issue.at_key() } else { issue }));
     }
 }
 
-/// Spot pools whose pods have nowhere to go when Azure has no spot capacity.
+/// Spot NodePools without a fallback when Azure has no spot capacity.
 fn fallback<'e>(
     entries: &[DynamicPool<'_>],
     spot: impl Iterator<Item = &'e DynamicPool<'e>>,

@@ -1,6 +1,6 @@
 //! The edges of each rule.
 
-use crate::semantic::testing::{files, places, pool};
+use crate::semantic::testing::{files, findings, pool};
 
 fn requirement(key: &str, operator: &str, values: &str) -> String {
     format!("{{key: {key}, operator: {operator}, values: [{values}]}}, ")
@@ -19,7 +19,7 @@ fn sizes(names: &str) -> String {
 }
 
 fn rules(text: &str) -> Vec<String> {
-    places("NK5", text)
+    findings("NK5", text)
 }
 
 fn limited(requirements: &str, limits: &str) -> Vec<String> {
@@ -44,7 +44,7 @@ fn limits_have_room_for_one_node() {
         ("cpu: 100, memory: 8Gi", false),
         // 16 GiB less what the hypervisor keeps back.
         ("cpu: 4, memory: 15Gi", true),
-        // Each would do by itself; no size has as little of both.
+        // Each is large enough alone; no size is that small in both.
         ("cpu: 100, memory: 15Gi", true),
         ("memory: 0, cpu: 1", true),
         ("ephemeral-storage: 1Gi", true),
@@ -156,8 +156,8 @@ fn pools_of_other_clusters_are_not_compared() {
     let (a, b) = (text("a"), text("b"));
     assert_eq!(files("NK5", &[("x/one.yaml", &a), ("y/two.yaml", &b)]).len(), 1, "one cluster, two folders");
     let both = files("NK5", &[("x/one.yaml", &a), ("y/one.yaml", &a), ("y/two.yaml", &b)]);
-    let places: Vec<&str> = both.iter().map(|f| f.file.as_str()).collect();
-    assert_eq!(places, ["y/one.yaml"], "a stands twice, so each folder is a cluster");
+    let names: Vec<&str> = both.iter().map(|f| f.file.as_str()).collect();
+    assert_eq!(names, ["y/one.yaml"], "a stands twice, so each folder is a cluster");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `karpenter.sh/do-not-disrupt` in the wrong place, with a wrong value, or without an end.
+//! `karpenter.sh/do-not-disrupt` on the wrong object, with a wrong value, or without a time limit.
 
 use crate::cel::parse_duration;
 use crate::finding::Issue;
@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 /// Annotations of Karpenter before v1beta1, which read `do-not-disrupt` now.
 const OLD_ANNOTATIONS: [&str; 2] = ["karpenter.sh/do-not-evict", "karpenter.sh/do-not-consolidate"];
 
-/// Where an object keeps the annotations of what it makes.
+/// The path of the annotations of created objects.
 const TEMPLATE_ANNOTATIONS: &str = "spec.template.metadata.annotations";
 const CRON_JOB_ANNOTATIONS: &str = "spec.jobTemplate.spec.template.metadata.annotations";
 const OBJECT_ANNOTATIONS: &str = "metadata.annotations";
 
-/// What carries the annotation in the end.
+/// The objects that get the annotation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AnnotatedObject {
     Pods,
@@ -26,9 +26,9 @@ enum AnnotatedObject {
 }
 
 pub(super) fn check(manifest: &ValidObject<'_>, found: &mut Vec<Issue>) {
-    let Some((carrier, place)) = place(manifest) else { return };
-    if let Some(annotations) = look(manifest.value, place) {
-        let path = Path::from_dotted(place);
+    let Some((carrier, annotations_path)) = location(manifest) else { return };
+    if let Some(annotations) = look(manifest.value, annotations_path) {
+        let path = Path::from_dotted(annotations_path);
         found.extend(
             OLD_ANNOTATIONS.iter().filter(|old| annotations.contains_key(**old)).map(|old| outdated(&path.key(old))),
         );
@@ -37,13 +37,13 @@ pub(super) fn check(manifest: &ValidObject<'_>, found: &mut Vec<Issue>) {
             found.extend(value(text, carrier, &path.key(DO_NOT_DISRUPT)));
         }
     }
-    if place != OBJECT_ANNOTATIONS
+    if annotations_path != OBJECT_ANNOTATIONS
         && look(manifest.value, OBJECT_ANNOTATIONS).is_some_and(|a| a.contains_key(DO_NOT_DISRUPT))
     {
-        let what = if carrier == AnnotatedObject::Pods { "pods" } else { "nodes" };
+        let target = if carrier == AnnotatedObject::Pods { "pods" } else { "nodes" };
         let kind = manifest.value["kind"].as_str().unwrap_or_default();
-        let message = format!("this annotation has no effect on a {kind}: Karpenter reads it on {what}");
-        let fix = format!("move it to {place}");
+        let message = format!("this annotation has no effect on a {kind}: Karpenter reads it on {target}");
+        let fix = format!("move it to {annotations_path}");
         found.push(
             Issue::new(&rules::MISPLACED, &Path::from_dotted(OBJECT_ANNOTATIONS).key(DO_NOT_DISRUPT), message)
                 .at_key()
@@ -52,7 +52,7 @@ pub(super) fn check(manifest: &ValidObject<'_>, found: &mut Vec<Issue>) {
     }
 }
 
-/// Pods that run until somebody ends them, and ask that nobody does.
+/// Reports pods that run indefinitely and must not be disrupted.
 pub(super) fn check_set(set: &ManifestSet, found: &mut Vec<(usize, Issue)>) {
     // With a terminationGracePeriod on every pool there is a bound, whichever node the pods are on.
     let mut bounded: BTreeMap<&str, bool> = BTreeMap::new();
@@ -62,7 +62,7 @@ pub(super) fn check_set(set: &ManifestSet, found: &mut Vec<(usize, Issue)>) {
     }
     let everywhere = !bounded.is_empty() && bounded.values().all(|b| *b);
     for (i, retained) in set.objects.iter().enumerate() {
-        // Beside no pool at all, those of the other folders are the best guess.
+        // Without a NodePool in the folder, those of other folders are the best guess.
         if bounded.get(set.cluster_folder(i)).copied().unwrap_or(everywhere) {
             continue;
         }
@@ -78,8 +78,8 @@ pub(super) fn check_set(set: &ManifestSet, found: &mut Vec<(usize, Issue)>) {
     }
 }
 
-/// Where the annotation works for this kind.
-fn place(manifest: &ValidObject<'_>) -> Option<(AnnotatedObject, &'static str)> {
+/// The path where the annotation takes effect for this kind.
+fn location(manifest: &ValidObject<'_>) -> Option<(AnnotatedObject, &'static str)> {
     match manifest.object {
         Object::NodePool(_) => Some((AnnotatedObject::Nodes, TEMPLATE_ANNOTATIONS)),
         Object::Deployment(_) | Object::StatefulSet(_) | Object::DaemonSet(_) | Object::Job(_) => {
@@ -93,8 +93,8 @@ fn place(manifest: &ValidObject<'_>) -> Option<(AnnotatedObject, &'static str)> 
     }
 }
 
-fn look<'v>(value: &'v Value, place: &str) -> Option<&'v serde_json::Map<String, Value>> {
-    place.split('.').try_fold(value, |value, key| value.get(key))?.as_object()
+fn look<'v>(value: &'v Value, annotations_path: &str) -> Option<&'v serde_json::Map<String, Value>> {
+    annotations_path.split('.').try_fold(value, |value, key| value.get(key))?.as_object()
 }
 
 fn outdated(path: &Path) -> Issue {

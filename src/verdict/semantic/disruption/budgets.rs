@@ -11,7 +11,7 @@ use serde_json::Value;
 /// More windows than these are no help in a hint.
 const MAX_WINDOWS: usize = 4;
 
-/// The budgets of a pool that limit something, with their places in the list.
+/// The budgets of a NodePool that limit something, with their indices.
 struct Budgets<'p> {
     pool: &'p NodePool,
     at: Vec<usize>,
@@ -42,7 +42,7 @@ pub(super) fn check(pool: &NodePool, value: &Value, found: &mut Vec<Issue>) {
     }
 }
 
-/// A schedule that Karpenter cannot read, where this is what `path` says is wrong.
+/// A schedule that Karpenter cannot read, if that is the error at `path`.
 pub(crate) fn unreadable_schedule(path: &Path, message: &str) -> Option<Issue> {
     let [
         Segment::Key(spec),
@@ -120,7 +120,7 @@ fn blocked(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
 }
 
 fn consequence(pool: &NodePool, reasons: &[DisruptionReason]) -> String {
-    let what: Vec<&str> = reasons
+    let parts: Vec<&str> = reasons
         .iter()
         .map(|reason| match reason {
             DisruptionReason::Underutilized => "nodes are never consolidated (Underutilized)",
@@ -137,10 +137,10 @@ fn consequence(pool: &NodePool, reasons: &[DisruptionReason]) -> String {
         (None, true) => "; and expireAfter is Never, so they keep their image indefinitely".to_owned(),
         (None, false) => String::new(),
     };
-    format!("budgets allow no node at any time: {}{until}", what.join(", "))
+    format!("budgets allow no node at any time: {}{until}", parts.join(", "))
 }
 
-/// Reasons that are limited in windows, and not at all beside them.
+/// Reasons that are limited in windows only.
 fn open(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
     let calendar = &budgets.calendar;
     let mut groups: Vec<(usize, u32, Vec<DisruptionReason>)> = Vec::new();
@@ -170,7 +170,7 @@ fn open(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
     }
 }
 
-/// What to add when a window was meant to be the only time of disruption.
+/// The budget to add if disruption was intended in the window only.
 fn only_then(budgets: &Budgets<'_>, reasons: &[DisruptionReason]) -> Option<String> {
     let windows = budget_windows(&budgets.calendar.unlimited_intervals(*reasons.first()?)?);
     if windows.len() > MAX_WINDOWS {
@@ -187,7 +187,7 @@ fn only_then(budgets: &Budgets<'_>, reasons: &[DisruptionReason]) -> Option<Stri
 
 /// Reasons that no budget names, though there are budgets.
 fn left_out(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
-    // Nobody needs to hold back the removal of nodes without pods.
+    // Removing empty nodes needs no budget.
     let matters = |r: &DisruptionReason| *r != DisruptionReason::Empty;
     let covered = |r: &DisruptionReason| budgets.iter().any(|(_, _, b)| b.covers(*r));
     let out: Vec<DisruptionReason> = budgets.possible().filter(matters).filter(|r| !covered(r)).collect();
@@ -203,7 +203,7 @@ fn left_out(budgets: &Budgets<'_>, list: &Path, found: &mut Vec<Issue>) {
 }
 
 impl Budgets<'_> {
-    /// Place in the calendar, place in the list, and the budget.
+    /// Index in the calendar, index in the list, and the budget.
     fn iter(&self) -> impl Iterator<Item = (usize, usize, &Budget)> {
         let all = &self.pool.disruption.budgets;
         self.at.iter().enumerate().filter_map(|(n, i)| Some((n, *i, all.get(*i)?)))

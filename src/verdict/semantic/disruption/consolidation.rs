@@ -15,7 +15,7 @@ use serde_json::Value;
 /// `MinInstanceTypesForSpotToSpotConsolidation`).
 const MIN_SPOT_SIZES: usize = 15;
 
-/// Keys by which a person says which sizes there are, the narrowest first.
+/// Keys that select sizes, the narrowest first.
 const SIZE_KEYS: [&str; 6] = [
     labels::INSTANCE_TYPE,
     labels::SKU_NAME,
@@ -65,7 +65,7 @@ fn never(pool: &NodePool, value: &Value, path: &Path) -> Issue {
     Issue::new(&rules::NEVER_CONSOLIDATED, path, message).fix(fix.to_owned())
 }
 
-/// The pool says that spot is among what it buys.
+/// The NodePool allows spot.
 pub(super) fn may_be_spot(pool: &NodePool) -> bool {
     pool.requirements.get(labels::CAPACITY_TYPE).is_some_and(|r| r.allows(Some("spot")))
 }

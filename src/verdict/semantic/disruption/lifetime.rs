@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// Below this nothing useful runs: a VM takes minutes to become a node.
 const MIN_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
-/// `terminationGracePeriodSeconds` of a pod that says nothing.
+/// `terminationGracePeriodSeconds` of a pod that does not set it.
 const DEFAULT_POD_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 pub(super) fn check(pool: &NodePool, value: &Value, found: &mut Vec<Issue>) {

@@ -27,7 +27,7 @@ pub(super) fn check_set(set: &ManifestSet, _facts: &Facts, found: &mut Vec<(usiz
     annotations::check_set(set, found);
 }
 
-/// A field that a person gave. What an API server hands out has all defaults filled in, so of that nobody can tell.
+/// A field that a person set. Objects from an API server have all defaults, so this is unknown for them.
 fn given<'v>(value: &'v Value, field: &str) -> Option<&'v str> {
     let stored = value["metadata"]["uid"].is_string();
     let at = |value: &'v Value, key: &str| value.get(key);

@@ -1,13 +1,13 @@
 //! The edges of each rule.
 
-use crate::semantic::testing::{files, places, pool};
+use crate::semantic::testing::{files, findings, pool};
 use crate::validator::Validator;
 use napkeeper_api::manifests::load_text;
 
 const LIMITS: &str = "limits: {cpu: 100}, ";
 
 fn of(disruption: &str) -> Vec<String> {
-    places("NK3", &pool("a", "", &format!("{LIMITS}disruption: {disruption}, "), ""))
+    findings("NK3", &pool("a", "", &format!("{LIMITS}disruption: {disruption}, "), ""))
 }
 
 fn budgets(list: &str) -> Vec<String> {
@@ -25,7 +25,7 @@ fn message(disruption: &str) -> (String, String) {
 }
 
 #[test]
-fn budgets_are_judged_by_what_they_allow_over_a_week() {
+fn budgets_are_evaluated_over_a_week() {
     let none: [&str; 0] = [];
     for (list, expected) in [
         ("[{nodes: 10%}]", &none[..]),
@@ -60,7 +60,7 @@ fn budgets_are_judged_by_what_they_allow_over_a_week() {
 }
 
 #[test]
-fn reasons_that_never_come_up_are_not_spoken_of() {
+fn reasons_that_cannot_occur_are_not_reported() {
     for quiet in [
         "{consolidationPolicy: WhenEmpty, consolidateAfter: 1m, budgets: [{nodes: 10%}, {nodes: '0', reasons: [Underutilized]}]}",
         "{consolidationPolicy: WhenEmpty, consolidateAfter: 1m, budgets: [{nodes: 10%, reasons: [Drifted]}]}",
@@ -73,11 +73,11 @@ fn reasons_that_never_come_up_are_not_spoken_of() {
         "replicas: 2, disruption: {consolidateAfter: 1m, budgets: [{nodes: '1', reasons: [Drifted]}]}, ",
         "",
     );
-    assert_eq!(places("NK3", &fixed), [] as [&str; 0]);
+    assert_eq!(findings("NK3", &fixed), [] as [&str; 0]);
 }
 
 #[test]
-fn a_maintenance_window_that_is_none_is_put_right_by_what_the_finding_says() {
+fn the_fix_of_an_ineffective_maintenance_window_works() {
     let given = "{nodes: '1', reasons: [Drifted], schedule: 0 3 * * 6, duration: 2h}, {nodes: 10%, reasons: [Empty, Underutilized]}";
     let (message, fix) = message(&format!("{{consolidateAfter: 1m, budgets: [{given}]}}"));
     assert!(
@@ -90,7 +90,7 @@ fn a_maintenance_window_that_is_none_is_put_right_by_what_the_finding_says() {
 }
 
 #[test]
-fn a_block_says_what_it_blocks_and_what_is_left() {
+fn a_blocking_budget_names_the_blocked_reasons_and_the_rest() {
     let (all, _) = message("{consolidateAfter: 1m, budgets: [{nodes: '0'}]}");
     assert!(all.contains("Underutilized") && all.contains("Empty") && all.contains("Drifted") && all.contains("720h"));
     let text = pool(
@@ -104,7 +104,7 @@ fn a_block_says_what_it_blocks_and_what_is_left() {
 }
 
 #[test]
-fn what_karpenters_cron_refuses_has_its_rule() {
+fn schedules_that_karpenter_rejects_have_their_rule() {
     for bad in ["99 * * * *", "TZ=Europe/Berlin 0 3 * * 6", "0 0 3 * * 6", "0 3 * * 7", "0 3 L * *", "0 3 * * 1#2"] {
         let text = pool(
             "a",
@@ -114,7 +114,7 @@ fn what_karpenters_cron_refuses_has_its_rule() {
             ),
             "",
         );
-        let found = places("NK3", &text);
+        let found = findings("NK3", &text);
         assert_eq!(found, ["spec.disruption.budgets[0].schedule NK3007"], "{bad}");
     }
 }
@@ -135,24 +135,24 @@ fn lives_and_drains() {
         ("expireAfter: 4m59s, ", &["expireAfter NK3013"]),
         ("expireAfter: 5m, terminationGracePeriod: 1m, ", &none),
     ] {
-        let found = places("NK3", &pool("a", "", LIMITS, template));
+        let found = findings("NK3", &pool("a", "", LIMITS, template));
         let expected: Vec<String> = expected.iter().map(|e| format!("spec.template.spec.{e}")).collect();
         assert_eq!(found, expected, "{template}");
     }
 }
 
 #[test]
-fn what_a_server_filled_in_nobody_has_given() {
+fn server_defaults_do_not_count_as_set() {
     let text = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a, uid: u}\nspec:\n  disruption: \
                 {consolidateAfter: 0s, consolidationPolicy: WhenEmptyOrUnderutilized}\n  template:\n    spec: \
                 {expireAfter: 720h, nodeClassRef: {group: karpenter.azure.com, kind: AKSNodeClass, name: a}, \
                 requirements: []}\n";
-    assert_eq!(places("NK3", text), [] as [&str; 0]);
-    assert_eq!(places("NK3", &text.replace(", uid: u", "")).len(), 2);
+    assert_eq!(findings("NK3", text), [] as [&str; 0]);
+    assert_eq!(findings("NK3", &text.replace(", uid: u", "")).len(), 2);
 }
 
 #[test]
-fn a_pause_that_migrate_fills_in_nobody_has_given() {
+fn defaults_of_migrate_do_not_count_as_set() {
     let old = "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {name: a}\nspec:\n  disruption: \
                {consolidationPolicy: WhenUnderutilized}\n  limits: {cpu: 9}\n  template:\n    spec:\n      \
                nodeClassRef: {apiVersion: karpenter.azure.com/v1alpha2, kind: AKSNodeClass, name: a}\n      \
@@ -164,7 +164,7 @@ fn a_pause_that_migrate_fills_in_nobody_has_given() {
     };
     let rules = found(old);
     assert!(!rules.is_empty() && !rules.contains(&"NK3021"), "{rules:?}");
-    // The other rules do look at it.
+    // The other rules do apply.
     let never = found(&old.replace("{consolidationPolicy: WhenUnderutilized}", "{budgets: [{nodes: '0'}]}"));
     assert!(never.contains(&"NK3001"), "{never:?}");
 }
@@ -183,7 +183,7 @@ fn consolidation_that_is_off_or_too_eager() {
         assert_eq!(found, expected, "{disruption}");
     }
     let fixed = pool("a", "", "replicas: 2, disruption: {consolidateAfter: Never}, ", "");
-    assert_eq!(places("NK3", &fixed), [] as [&str; 0]);
+    assert_eq!(findings("NK3", &fixed), [] as [&str; 0]);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn spot_pools_need_fifteen_sizes() {
         ["'2'", "'4'", "'8'", "'16'", "'32'", "'48'", "'64'", "'96'"][..n].join(", ")
     }
     let found = |requirements: &str, disruption: &str| {
-        places("NK3", &pool("a", requirements, &format!("disruption: {disruption}, "), ""))
+        findings("NK3", &pool("a", requirements, &format!("disruption: {disruption}, "), ""))
     };
     let after = "{consolidateAfter: 1m}";
     let at = "spec.template.spec.requirements[1].values NK3022";
@@ -226,16 +226,16 @@ fn workload(kind: &str, own: &str, template: &str) -> String {
 fn do_not_disrupt_is_bound_by_its_own_time_or_by_the_pools() {
     let always = "karpenter.sh/do-not-disrupt: 'true'";
     for kind in ["Deployment", "StatefulSet", "DaemonSet"] {
-        let found = places("NK3", &workload(kind, "", always));
+        let found = findings("NK3", &workload(kind, "", always));
         assert_eq!(found, ["spec.template.metadata.annotations[karpenter.sh/do-not-disrupt] NK3030"], "{kind}");
     }
     let bounded = pool("a", "", LIMITS, "terminationGracePeriod: 1h, ");
     let endless = pool("b", "", LIMITS, "");
-    let both = |pools: &str| places("NK3", &format!("{pools}{}", workload("Deployment", "", always))).len();
+    let both = |pools: &str| findings("NK3", &format!("{pools}{}", workload("Deployment", "", always))).len();
     assert_eq!((both(&bounded), both(&endless), both(&format!("{bounded}{endless}"))), (0, 1, 1));
     let job = "{apiVersion: batch/v1, kind: Job, metadata: {name: a}, spec: {template: {metadata: {annotations: \
                {karpenter.sh/do-not-disrupt: 'true'}}, spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}}";
-    assert_eq!(places("NK3", job), [] as [&str; 0], "a job ends by itself");
+    assert_eq!(findings("NK3", job), [] as [&str; 0], "a job ends by itself");
 }
 
 #[test]
@@ -256,27 +256,27 @@ fn values_of_do_not_disrupt() {
         ("h", true),
         ("1..5h", true),
     ] {
-        let found = places("NK3", &workload("Deployment", "", &format!("karpenter.sh/do-not-disrupt: {text}")));
+        let found = findings("NK3", &workload("Deployment", "", &format!("karpenter.sh/do-not-disrupt: {text}")));
         let found = found.iter().any(|f| f.ends_with("NK3031"));
         assert_eq!(found, ignored, "{text}");
     }
 }
 
 #[test]
-fn annotations_where_nobody_looks() {
+fn annotations_on_the_wrong_object() {
     let own = workload("Deployment", "karpenter.sh/do-not-disrupt: 'true'", "");
-    assert_eq!(places("NK3", &own), ["metadata.annotations[karpenter.sh/do-not-disrupt] NK3032"]);
+    assert_eq!(findings("NK3", &own), ["metadata.annotations[karpenter.sh/do-not-disrupt] NK3032"]);
     let old = workload("Deployment", "", "karpenter.sh/do-not-evict: 'true'");
-    assert_eq!(places("NK3", &old), ["spec.template.metadata.annotations[karpenter.sh/do-not-evict] NK3033"]);
+    assert_eq!(findings("NK3", &old), ["spec.template.metadata.annotations[karpenter.sh/do-not-evict] NK3033"]);
     let cron = "{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {schedule: '@daily', jobTemplate: {spec: \
                 {template: {metadata: {annotations: {karpenter.sh/do-not-disrupt: yes please}}, \
                 spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}}}}";
-    let found = places("NK3", cron);
+    let found = findings("NK3", cron);
     assert!(found.len() == 1 && found[0].ends_with("NK3031"), "{found:?}");
 }
 
 #[test]
-fn pools_of_another_cluster_bound_nothing() {
+fn pools_of_another_cluster_set_no_bound() {
     let always = "karpenter.sh/do-not-disrupt: 'true'";
     let named = |more: &str| pool("a", "", "", more) + &workload("Deployment", "", always);
     let (open, bounded) = (named(""), named("terminationGracePeriod: 1h, "));

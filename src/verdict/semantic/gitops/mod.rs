@@ -27,7 +27,7 @@ const WRITTEN: [(&str, &str); 6] = [
 const HASH: &str = "Karpenter writes it, and replaces nodes with another hash: a stale copy makes them drift";
 
 pub(super) fn check_object(_subject: &ValidObject<'_>, _facts: &Facts, _found: &mut Vec<Issue>) {
-    // An object at admission has all that the API server writes: only files are looked at.
+    // Objects at admission have all server-set fields: only files are checked.
 }
 
 pub(super) fn check_set(set: &ManifestSet, _facts: &Facts, found: &mut Vec<(usize, Issue)>) {
@@ -52,9 +52,9 @@ fn server_fields(retained: &RetainedObject) -> Option<Issue> {
 fn written(retained: &RetainedObject) -> impl Iterator<Item = Issue> {
     let present = |(key, _): &&(&str, &str)| retained.annotations.contains_key(*key);
     let known = !matches!(retained.object, Object::Other { .. });
-    WRITTEN.iter().filter(move |_| known).filter(present).map(|(key, why)| {
+    WRITTEN.iter().filter(move |_| known).filter(present).map(|(key, message)| {
         let path = Path::from_dotted("metadata.annotations").key(key);
-        Issue::new(&rules::WRITTEN_ANNOTATION, &path, *why).at_key().fix("remove it".to_owned())
+        Issue::new(&rules::WRITTEN_ANNOTATION, &path, *message).at_key().fix("remove it".to_owned())
     })
 }
 

@@ -64,8 +64,8 @@ impl PruningTools {
         }
     }
 
-    /// The tool that would delete an object. An annotation of Argo CD or Flux shows that the tool is there, but not that
-    /// it prunes; Helm always does.
+    /// The tool that would delete an object. An annotation of Argo CD or Flux does not show that the tool prunes; Helm
+    /// always does.
     fn tool(&self, retained: &RetainedObject) -> Option<Tool> {
         let released = || retained.annotations.contains_key(HELM_RELEASE) || self.release && retained.managed_by_helm;
         self.everything.or_else(|| released().then_some(Tool::Helm))
@@ -86,7 +86,7 @@ fn tool_object(retained: &RetainedObject) -> Option<(Tool, bool)> {
     }
 }
 
-/// Argo CD prunes by itself only where it is told to; `Prune=false` holds for a whole Application, too.
+/// Argo CD prunes automatically only if configured; `Prune=false` may apply to a whole Application.
 fn argo_prunes(spec: &Value) -> bool {
     let policy = &spec["syncPolicy"];
     let automated = &policy["automated"];
@@ -98,7 +98,7 @@ fn keeps(option: &str) -> bool {
     matches!(option.trim(), "Prune=false" | "Prune=confirm")
 }
 
-/// Any of the tools' annotations counts: who has one has thought of it.
+/// The annotation of any tool counts.
 fn is_protected(retained: &RetainedObject) -> bool {
     let text = |key: &str| retained.annotations.get(key).map(|v| &**v).unwrap_or_default();
     text(ARGO_OPTIONS).split(',').any(keeps)

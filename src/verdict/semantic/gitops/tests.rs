@@ -1,6 +1,6 @@
 //! The edges of each rule.
 
-use crate::semantic::testing::{files, places};
+use crate::semantic::testing::{files, findings};
 
 fn pool(name: &str, metadata: &str) -> String {
     format!(
@@ -28,29 +28,29 @@ const PRUNED: [&str; 1] = ["metadata.name NK4001"];
 
 #[test]
 fn without_a_tool_nothing_is_pruned() {
-    assert_eq!(places("NK4", &pool("a", "")), [] as [&str; 0]);
-    assert_eq!(places("NK4", &definition("nodepools.karpenter.sh", "")), [] as [&str; 0]);
+    assert_eq!(findings("NK4", &pool("a", "")), [] as [&str; 0]);
+    assert_eq!(findings("NK4", &definition("nodepools.karpenter.sh", "")), [] as [&str; 0]);
 }
 
 #[test]
-fn a_tool_prunes_what_is_not_protected() {
+fn a_tool_prunes_unprotected_objects() {
     for tool in [
         ARGO,
         FLUX,
         "{apiVersion: argoproj.io/v1alpha1, kind: ApplicationSet, metadata: {name: a}, spec: {template: {spec: {syncPolicy: \
          {automated: {prune: true}}}}}}\n---\n",
     ] {
-        assert_eq!(places("NK4", &format!("{tool}{}", pool("a", ""))), PRUNED, "{tool}");
+        assert_eq!(findings("NK4", &format!("{tool}{}", pool("a", ""))), PRUNED, "{tool}");
         for safe in [
             "argocd.argoproj.io/sync-options: 'ServerSideApply=true, Prune=false'",
             "argocd.argoproj.io/sync-options: Prune=confirm",
             "kustomize.toolkit.fluxcd.io/prune: disabled",
             "helm.sh/resource-policy: keep",
         ] {
-            assert_eq!(places("NK4", &format!("{tool}{}", annotated(safe))), [] as [&str; 0], "{safe}");
+            assert_eq!(findings("NK4", &format!("{tool}{}", annotated(safe))), [] as [&str; 0], "{safe}");
         }
         let half = "argocd.argoproj.io/sync-options: 'Prune=true,Delete=false'";
-        assert_eq!(places("NK4", &format!("{tool}{}", annotated(half))), PRUNED);
+        assert_eq!(findings("NK4", &format!("{tool}{}", annotated(half))), PRUNED);
     }
     for quiet in [
         FLUX.replace("true", "false"),
@@ -64,14 +64,14 @@ fn a_tool_prunes_what_is_not_protected() {
         "{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: a}, spec: {}}\n---\n"
             .to_owned(),
     ] {
-        assert_eq!(places("NK4", &format!("{quiet}{}", pool("a", ""))), [] as [&str; 0], "{quiet}");
+        assert_eq!(findings("NK4", &format!("{quiet}{}", pool("a", ""))), [] as [&str; 0], "{quiet}");
         // One that prunes nothing takes nothing from another that does.
-        assert_eq!(places("NK4", &format!("{quiet}{FLUX}{}", pool("a", ""))), PRUNED, "{quiet}");
+        assert_eq!(findings("NK4", &format!("{quiet}{FLUX}{}", pool("a", ""))), PRUNED, "{quiet}");
     }
 }
 
 #[test]
-fn helm_deletes_what_is_of_a_chart_only() {
+fn helm_deletes_only_objects_of_a_chart() {
     let release = "{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, metadata: {name: a}, spec: {}}\n---\n";
     let managed_by_helm = pool("a", ", labels: {app.kubernetes.io/managed-by: Helm}");
     let released = annotated("meta.helm.sh/release-name: karpenter");
@@ -80,53 +80,53 @@ fn helm_deletes_what_is_of_a_chart_only() {
     let [finding] = &all[..] else { panic!("{all:#?}") };
     assert!(finding.message.contains("Helm deletes NodePool a"), "{}", finding.message);
     assert!(finding.fix.as_deref().unwrap().contains("helm.sh/resource-policy: keep"), "{finding:?}");
-    assert_eq!(places("NK4", &format!("{release}{released}")), PRUNED);
-    assert_eq!(places("NK4", &format!("{release}{}", pool("a", ""))), [] as [&str; 0]);
+    assert_eq!(findings("NK4", &format!("{release}{released}")), PRUNED);
+    assert_eq!(findings("NK4", &format!("{release}{}", pool("a", ""))), [] as [&str; 0]);
     // A chart that another tool renders has the label as well, and Helm does not delete it.
-    assert_eq!(places("NK4", &managed_by_helm), [] as [&str; 0]);
-    assert_eq!(places("NK4", &released), PRUNED);
+    assert_eq!(findings("NK4", &managed_by_helm), [] as [&str; 0]);
+    assert_eq!(findings("NK4", &released), PRUNED);
 }
 
 #[test]
 fn an_annotation_of_a_tool_does_not_show_that_it_prunes() {
     for annotation in ["argocd.argoproj.io/sync-wave: '1'", "kustomize.toolkit.fluxcd.io/prune: enabled"] {
-        assert_eq!(places("NK4", &annotated(annotation)), [] as [&str; 0], "{annotation}");
+        assert_eq!(findings("NK4", &annotated(annotation)), [] as [&str; 0], "{annotation}");
     }
 }
 
 #[test]
-fn definitions_of_karpenters_kinds_are_looked_after() {
+fn karpenter_crds_must_be_protected() {
     for name in ["nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "aksnodeclasses.karpenter.azure.com"] {
-        assert_eq!(places("NK4", &format!("{FLUX}{}", definition(name, ""))), ["metadata.name NK4002"], "{name}");
+        assert_eq!(findings("NK4", &format!("{FLUX}{}", definition(name, ""))), ["metadata.name NK4002"], "{name}");
         let safe = definition(name, "kustomize.toolkit.fluxcd.io/prune: Disabled");
-        assert_eq!(places("NK4", &format!("{FLUX}{safe}")), [] as [&str; 0]);
+        assert_eq!(findings("NK4", &format!("{FLUX}{safe}")), [] as [&str; 0]);
     }
     let other = definition("certificates.cert-manager.io", "");
-    assert_eq!(places("NK4", &format!("{FLUX}{other}")), [] as [&str; 0]);
+    assert_eq!(findings("NK4", &format!("{FLUX}{other}")), [] as [&str; 0]);
 }
 
 #[test]
-fn what_the_server_writes_is_named_and_what_is_empty_is_not() {
+fn server_fields_are_named_unless_empty() {
     let found = files("NK4", &[("t.yaml", &pool("a", ", uid: u, generation: 3, creationTimestamp: null"))]);
     assert_eq!(found.len(), 1);
     assert!(found[0].message.contains("uid, generation:") && found[0].path == "metadata.uid", "{found:?}");
     let empty = pool("a", ", managedFields: []").replace("spec: {limits", "status: {}, spec: {limits");
-    assert_eq!(places("NK4", &empty), [] as [&str; 0]);
+    assert_eq!(findings("NK4", &empty), [] as [&str; 0]);
     let status = pool("a", "").replace("spec: {limits", "status: {nodes: 1}, spec: {limits");
-    assert_eq!(places("NK4", &status), ["status NK4003"]);
+    assert_eq!(findings("NK4", &status), ["status NK4003"]);
 }
 
 #[test]
 fn annotations_that_others_write() {
     let hash = "karpenter.sh/nodepool-hash: '1'";
-    assert_eq!(places("NK4", &annotated(hash)), ["metadata.annotations[karpenter.sh/nodepool-hash] NK4004"]);
-    assert_eq!(places("NK4", &annotated("example.com/nodepool-hash: '1'")), [] as [&str; 0]);
+    assert_eq!(findings("NK4", &annotated(hash)), ["metadata.annotations[karpenter.sh/nodepool-hash] NK4004"]);
+    assert_eq!(findings("NK4", &annotated("example.com/nodepool-hash: '1'")), [] as [&str; 0]);
 }
 
 #[test]
 fn a_name_is_taken_in_its_own_file_only() {
     let (a, b) = (pool("a", ""), pool("b", ""));
-    assert_eq!(places("NK4", &format!("{a}{b}{a}")), ["metadata.name NK4005"]);
+    assert_eq!(findings("NK4", &format!("{a}{b}{a}")), ["metadata.name NK4005"]);
     let apart = files("NK4", &[("one.yaml", &a), ("two.yaml", &a)]);
     assert_eq!(apart, []);
 }
@@ -139,6 +139,6 @@ fn a_definition_in_a_later_wave_comes_too_late() {
     {
         let text =
             format!("{}{}", definition("nodepools.karpenter.sh", &wave(definition_wave)), annotated(&wave(pool_wave)));
-        assert_eq!(places("NK4", &text).len(), usize::from(late), "{definition_wave} {pool_wave}");
+        assert_eq!(findings("NK4", &text).len(), usize::from(late), "{definition_wave} {pool_wave}");
     }
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// NameSample that a message lists.
 const MAX_NAMES: usize = 5;
 
-/// A workload, and what is known of the budgets that guard it.
+/// A workload, and its PodDisruptionBudgets.
 struct BudgetedWorkload<'r> {
     index: usize,
     identity: ObjectIdentity<'r>,
@@ -29,7 +29,7 @@ struct NameSample<'r> {
 }
 
 impl<'r> NameSample<'r> {
-    /// Counts a name, unless it is the one that came last: another version of the same object.
+    /// Counts a name, unless it repeats the last: another version of the same object.
     fn add(&mut self, name: &'r str) {
         if self.last == Some(name) {
             return;
@@ -61,8 +61,8 @@ pub(super) fn check(set: &ManifestSet, found: &mut Vec<(usize, Issue)>) {
                 sum.add(budgeted);
             }
         }
-        if let Some(why) = always_blocks(budget).or_else(|| sum.blocked_by(budget)) {
-            let message = format!("no pod can ever be evicted: {why}; nodes with these pods cannot be drained");
+        if let Some(reason) = always_blocks(budget).or_else(|| sum.blocked_by(budget)) {
+            let message = format!("no pod can ever be evicted: {reason}; nodes with these pods cannot be drained");
             let fix = "allow one eviction at a time (maxUnavailable: 1), and run at least two pods".to_owned();
             found.push((index, Issue::new(&rules::NO_EVICTION, &Path::from_dotted("spec"), message).fix(fix)));
         }
@@ -107,7 +107,7 @@ fn budgets(set: &ManifestSet) -> Vec<(usize, &PodDisruptionBudget)> {
 /// A namespace of a part.
 type Scope<'r> = (&'r str, &'r str);
 
-/// Places of workloads, by what a budget may know of them: thousands of budgets do not look at thousands of workloads.
+/// Indices of workloads by label, so that thousands of budgets need not check thousands of workloads.
 #[derive(Default)]
 struct WorkloadIndex<'r> {
     all: BTreeMap<Scope<'r>, Vec<usize>>,
@@ -128,7 +128,7 @@ impl<'r> WorkloadIndex<'r> {
         candidates
     }
 
-    /// Those among which all that a budget selects are: by the rarest label that it asks for.
+    /// Candidates for a budget: the workloads with the rarest label of its selector.
     fn of_budget(&self, part: &'r str, budget: &'r PodDisruptionBudget) -> &[usize] {
         let scope = (part, budget.key.namespace.as_str());
         let Some(selector) = &budget.selector else { return &[] };
@@ -139,8 +139,8 @@ impl<'r> WorkloadIndex<'r> {
     }
 }
 
-/// Reports workloads whose pods may all stand on one node, and go with it. Without a NodePool beside them, nodes may be
-/// of a kind that stays.
+/// Reports workloads whose pods may all run on one node, and be disrupted with it. Without a NodePool, nodes may not be
+/// disrupted.
 fn without_spread(set: &ManifestSet, workloads: &[BudgetedWorkload<'_>], found: &mut Vec<(usize, Issue)>) {
     let objects = set.objects.iter().enumerate();
     let pools = objects.filter(|(_, d)| matches!(d.object, Object::NodePool(_)));

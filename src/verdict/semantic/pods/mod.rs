@@ -12,7 +12,7 @@ use crate::semantic::facts::Facts;
 use crate::semantic::{ManifestSet, ValidObject};
 use workload::Workload;
 
-/// What a workload asks of its node must not contradict itself.
+/// Reports contradictory node constraints of a workload.
 pub(super) fn check_object(manifest: &ValidObject<'_>, _facts: &Facts, found: &mut Vec<Issue>) {
     let Some(workload) = Workload::of(manifest.object) else { return };
     if let Some(key) = workload.contradiction() {

@@ -1,6 +1,6 @@
 //! Workloads whose pods no NodePool of the input can run.
 //!
-//! Asked of the scheduler itself, in a cluster that holds nothing but the input's NodePools, classes and DaemonSets.
+//! The scheduler decides, in a cluster of nothing but the input's NodePools, classes and DaemonSets.
 
 use crate::finding::Issue;
 use crate::rules::pods as rules;
@@ -32,7 +32,7 @@ pub(super) fn check(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Is
     let objects = || set.objects.iter().enumerate();
     let workloads = objects().filter_map(|(i, d)| Some((i, Workload::of(&d.object)?)));
     let mut waiting: BTreeMap<usize, Workload<'_>> =
-        workloads.filter(|(_, w)| w.contradiction().is_none() && !asks_for_the_unknown(w)).collect();
+        workloads.filter(|(_, w)| w.contradiction().is_none() && !requests_unknown_resources(w)).collect();
     if waiting.is_empty() {
         return;
     }
@@ -50,8 +50,8 @@ pub(super) fn check(set: &ManifestSet, facts: &Facts, found: &mut Vec<(usize, Is
     }
 }
 
-/// True when the pod itself says which value of a label of its own invention the node is to have: Karpenter segregates
-/// workloads so, and the scheduler that is asked here knows only values that the pool names.
+/// True if the pod chooses the value of a custom label that the NodePool leaves open. Karpenter supports this for
+/// workload segregation; the scheduler used here knows only values that the NodePool names.
 fn may_name(pool: &NodePool, workload: &Workload<'_>) -> bool {
     let shape = workload.shape;
     let required = || shape.alternatives.iter().chain([&shape.selector]).flat_map(Requirements::iter);
@@ -62,11 +62,11 @@ fn may_name(pool: &NodePool, workload: &Workload<'_>) -> bool {
     pool.replicas.is_none() && shape.untolerated(&pool.taints).is_none() && required().any(open)
 }
 
-/// Extended resources that a VM size brings along. Others come from device plugins, of which manifests say nothing.
+/// Extended resources of a VM size. Others come from device plugins, which manifests do not describe.
 const GPU_RESOURCES: [&str; 2] = ["nvidia.com/gpu", "amd.com/gpu"];
 
-/// True when the input cannot tell which nodes have what the pods ask for.
-fn asks_for_the_unknown(workload: &Workload<'_>) -> bool {
+/// True if the pods request extended resources of unknown nodes.
+fn requests_unknown_resources(workload: &Workload<'_>) -> bool {
     workload.shape.requests.extended.iter().any(|(name, _)| !GPU_RESOURCES.contains(&&**name))
 }
 
@@ -99,14 +99,14 @@ fn too_large(facts: &Facts, unplaced_workloads: &mut BTreeMap<usize, Workload<'_
     }
 }
 
-/// Reports the workloads whose pods no pool takes, in any region that is looked at.
+/// Reports the workloads whose pods no pool takes, in any of the regions.
 fn unschedulable(
     base: &Snapshot,
     facts: &Facts,
     mut unplaced_workloads: BTreeMap<usize, Workload<'_>>,
     found: &mut Vec<(usize, Issue)>,
 ) {
-    let mut why: BTreeMap<usize, String> = BTreeMap::new();
+    let mut reasons_of: BTreeMap<usize, String> = BTreeMap::new();
     for region in facts.regions.iter() {
         let pods: BTreeMap<ObjectKey, (usize, Arc<Pod>)> =
             unplaced_workloads.iter().filter_map(|(i, w)| pod(*i, w).map(|pod| (pod.key.clone(), (*i, pod)))).collect();
@@ -114,20 +114,20 @@ fn unschedulable(
             break;
         }
         let unplaced = simulate(base, region, facts, pods.values().map(|(_, pod)| Arc::clone(pod)).collect());
-        why.clear();
-        for group in unplaced.iter().filter(|u| !is_ours(u)) {
+        reasons_of.clear();
+        for group in unplaced.iter().filter(|u| !is_undecidable(u)) {
             let indices = group.pods.iter().filter_map(|pod| pods.get(&pod.key));
-            why.extend(indices.map(|(i, _)| (*i, reasons(group))));
+            reasons_of.extend(indices.map(|(i, _)| (*i, reasons(group))));
         }
-        unplaced_workloads.retain(|i, _| why.contains_key(i));
+        unplaced_workloads.retain(|i, _| reasons_of.contains_key(i));
     }
-    let place = match facts.regions.as_slice() {
+    let scope = match facts.regions.as_slice() {
         [only] => format!("in {}", only.region),
         _ => "in any region".to_owned(),
     };
     for (index, workload) in unplaced_workloads {
-        let Some(why) = why.get(&index) else { continue };
-        let message = format!("no NodePool in the input can run its pods {place}: {why}");
+        let Some(reasons) = reasons_of.get(&index) else { continue };
+        let message = format!("no NodePool in the input can run its pods {scope}: {reasons}");
         let fix =
             "change the pod's constraints, or add a NodePool for it; ignore this if nodes outside the input can run it";
         let issue = Issue::new(&rules::NO_NODE_POOL, &workload.spec(), message).fix(fix.to_owned());
@@ -135,11 +135,11 @@ fn unschedulable(
     }
 }
 
-/// True when the input cannot tell: what is not simulated, and pods that may run beside it.
-fn is_ours(unplaced: &UnschedulablePods) -> bool {
-    unplaced.reasons.iter().any(|(_, why)| {
+/// True if the input does not decide: constraints that are not simulated, or that depend on other pods.
+fn is_undecidable(unplaced: &UnschedulablePods) -> bool {
+    unplaced.reasons.iter().any(|(_, reason)| {
         matches!(
-            why,
+            reason,
             UnschedulableReason::DynamicResources
                 | UnschedulableReason::PodAffinity
                 | UnschedulableReason::MissingTopologyKey(_)
@@ -147,8 +147,8 @@ fn is_ours(unplaced: &UnschedulablePods) -> bool {
     })
 }
 
-/// The pools, classes and DaemonSets of a part of the input. A class that it lacks is taken to be all defaults. `None`
-/// when it has several versions of a pool: nobody can tell which one counts.
+/// The pools, classes and DaemonSets of a part of the input. A missing class has all defaults. `None` if a NodePool has
+/// several versions, since it is unknown which one applies.
 fn cluster(set: &ManifestSet, part: &str) -> Option<Snapshot> {
     let mut snapshot = Snapshot::default();
     for (_, retained) in set.objects.iter().enumerate().filter(|(i, _)| set.cluster_folder(*i) == part) {
@@ -196,22 +196,22 @@ fn simulate(base: &Snapshot, region: &RegionCatalog, facts: &Facts, pods: Vec<Ar
     schedule(input, &pods).unschedulable
 }
 
-/// Of which sizes a group has reserved some stands in no manifest: any that is sold may be among them.
+/// Reserves capacity of every size: manifests do not contain the sizes of a capacity reservation group.
 fn reserve(
     types: Vec<Arc<InstanceType>>,
     group: &ArmId,
     capacity: u64,
     reserved: &mut Vec<CapacityReservation>,
 ) -> Vec<Arc<InstanceType>> {
-    let mut places = ReservedZones::new();
+    let mut zones_by_size = ReservedPlaces::new();
     for instance in &types {
         for sold in instance.offerings.iter().filter(|o| o.capacity_type == CapacityType::OnDemand) {
             let (size, zone) = (instance.facts.name.clone(), sold.zone.clone());
-            places.entry(size.clone()).or_default().insert(zone.clone());
+            zones_by_size.entry(size.clone()).or_default().insert(zone.clone());
             reserved.push(CapacityReservation { group: group.clone(), size, zone, capacity, used: 0 });
         }
     }
-    with_reserved(types, &places)
+    with_reserved(types, &zones_by_size)
 }
 
 /// One pod of a workload, waiting. A Deployment and a StatefulSet may share a name, so the pod has one of its own.

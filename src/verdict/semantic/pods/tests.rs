@@ -7,7 +7,7 @@ use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::{load_text, object};
 use std::time::{Duration, Instant};
 
-/// `rule: message` of what the family finds.
+/// `rule: message` of each finding of the family.
 fn found(text: &str) -> Vec<String> {
     found_in(&[("t.yaml", text)])
 }
@@ -57,7 +57,7 @@ fn a_taint_that_is_not_tolerated_is_named_for_each_pool() {
 }
 
 #[test]
-fn what_a_group_has_reserved_is_taken_to_suit() {
+fn reserved_capacity_is_assumed_to_fit() {
     let class = |annotation: &str| {
         format!(
             "{{apiVersion: karpenter.azure.com/v1beta1, kind: AKSNodeClass, metadata: {{name: a, annotations: \
@@ -83,7 +83,7 @@ fn what_a_group_has_reserved_is_taken_to_suit() {
 }
 
 #[test]
-fn what_the_input_cannot_know_is_not_reported() {
+fn undecidable_workloads_are_not_reported() {
     let elsewhere = format!("nodeSelector: {{kubernetes.io/arch: arm64}}, {}", asking("cpu: 1"));
     assert_eq!(found(&workload(&elsewhere, 1)), [] as [&str; 0], "there is no pool in the input");
     let device = asking("cpu: 1, example.com/fpga: 1");
@@ -91,7 +91,7 @@ fn what_the_input_cannot_know_is_not_reported() {
 }
 
 #[test]
-fn daemons_take_room_from_every_node() {
+fn daemon_sets_use_capacity_of_every_node() {
     let daemons = workload(&asking("cpu: 140"), 1).replace("Deployment", "DaemonSet").replace("replicas: 1, ", "");
     let daemons = daemons.replace("name: web, namespace", "name: agent, namespace");
     let pod = workload(&asking("cpu: 60"), 1);
@@ -101,7 +101,7 @@ fn daemons_take_room_from_every_node() {
 }
 
 #[test]
-fn a_gpu_that_no_size_has_so_often_is_too_large() {
+fn more_gpus_than_any_size_has_are_too_large() {
     let many = found(&workload(&asking("nvidia.com/gpu: 17"), 1));
     assert!(many.len() == 1 && many[0].starts_with("NK6002: a pod requests"), "{many:?}");
     assert_eq!(found(&workload(&asking("nvidia.com/gpu: 1"), 1)), [] as [&str; 0]);
@@ -125,7 +125,7 @@ fn terms_contradict_only_when_all_of_them_do() {
 }
 
 #[test]
-fn a_budget_blocks_by_what_it_says_or_by_how_many_pods_there_are() {
+fn a_budget_blocks_by_its_values_or_by_the_number_of_pods() {
     let with = |spec: &str, replicas: u32| found(&[budget(spec), workload(&asking("cpu: 1"), replicas)].concat());
     for (spec, replicas, blocks) in [
         ("maxUnavailable: 0", 3, true),
@@ -168,7 +168,7 @@ fn a_pod_may_choose_the_value_that_a_pool_leaves_open() {
 }
 
 #[test]
-fn a_spread_that_our_scheduler_does_not_know_is_not_held_against_the_pod() {
+fn unsupported_spread_constraints_are_not_reported() {
     let over = |key: &str, tolerates: &str| {
         let spread = format!(
             "topologySpreadConstraints: [{{maxSkew: 1, topologyKey: {key}, whenUnsatisfiable: DoNotSchedule, \
@@ -188,7 +188,7 @@ fn a_spread_that_our_scheduler_does_not_know_is_not_held_against_the_pod() {
 }
 
 #[test]
-fn workloads_of_one_name_are_told_apart() {
+fn workloads_of_the_same_name_are_distinguished() {
     let homeless = workload(&format!("nodeSelector: {{disk: ssd}}, {}", asking("cpu: 1")), 1);
     let set = workload(&asking("cpu: 2"), 1).replace("kind: Deployment", "kind: StatefulSet");
     let set = set.replace("spec: {replicas", "spec: {serviceName: web, replicas");
@@ -210,7 +210,7 @@ fn environments_in_folders_are_clusters_of_their_own() {
     let guarded = [one, budget("maxUnavailable: 1")].concat();
     assert_eq!(found_in(&[("dev/a.yaml", &guarded), ("prod/a.yaml", &guarded)]), [] as [&str; 0]);
     assert_eq!(found_in(&[("dev.yaml", &guarded), ("prod.yaml", &guarded)]), [] as [&str; 0], "one budget, twice");
-    // Nothing stands twice: folders are parts of one cluster.
+    // No object is repeated: the folders are parts of one cluster.
     let apart = found_in(&[("apps/a.yaml", &dev), ("budgets/a.yaml", &budget("minAvailable: 1"))]);
     assert_eq!(apart.len(), 1, "{apart:?}");
     // Of two versions of a workload, one may be the one that is guarded.
@@ -218,8 +218,8 @@ fn environments_in_folders_are_clusters_of_their_own() {
     let fits = [pool("a", ""), dev].concat();
     let taint = ", taints: [{key: team, value: a, effect: NoSchedule}]";
     let homeless = [pool("a", taint), workload(&asking("cpu: 1"), 1)].concat();
-    let places: Vec<_> = files("NK6003", &[("dev/a.yaml", &fits), ("prod/a.yaml", &homeless)]);
-    assert!(places.len() == 1 && places[0].file == "prod/a.yaml", "{places:?}");
+    let all: Vec<_> = files("NK6003", &[("dev/a.yaml", &fits), ("prod/a.yaml", &homeless)]);
+    assert!(all.len() == 1 && all[0].file == "prod/a.yaml", "{all:?}");
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_budget_counts_the_pods_of_all_that_it_selects() {
 }
 
 #[test]
-fn thousands_of_budgets_do_not_look_at_thousands_of_workloads() {
+fn thousands_of_budgets_do_not_check_thousands_of_workloads() {
     const MANY: usize = 5000;
     let workload = |i: usize| {
         serde_json::json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": format!("w-{i}")},

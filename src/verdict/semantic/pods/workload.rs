@@ -1,4 +1,4 @@
-//! The pods that an object stands for.
+//! The pods that an object creates.
 
 use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
@@ -6,7 +6,7 @@ use napkeeper_core::model::cluster::pod::PodShape;
 use napkeeper_core::model::names::ObjectKey;
 use std::sync::Arc;
 
-/// An object whose pods want a node each, wherever there is one. DaemonSets are not among them.
+/// An object with pods to schedule. DaemonSets are not included.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Workload<'o> {
     pub(super) key: &'o ObjectKey,
@@ -28,12 +28,12 @@ impl<'o> Workload<'o> {
         Some(Self { key, shape, replicas, is_pod: matches!(object, Object::Pod(_)) })
     }
 
-    /// Where its pods' spec stands.
+    /// The path of its pods' spec.
     pub(super) fn spec(&self) -> Path {
         Path::from_dotted(if self.is_pod { "spec" } else { "spec.template.spec" })
     }
 
-    /// A label key that no node can satisfy, if what is asked for contradicts itself.
+    /// A label key that no node can satisfy, if its requirements contradict each other.
     pub(super) fn contradiction(&self) -> Option<Arc<str>> {
         let PodShape { selector, alternatives, .. } = &**self.shape;
         let own = selector.first_empty().cloned();

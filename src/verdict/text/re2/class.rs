@@ -1,14 +1,14 @@
 //! Character classes and escapes of a pattern.
 
-/// What an escape stands for.
+/// The meaning of an escape.
 #[derive(Debug, Clone)]
 pub(crate) enum ClassItem {
     Char(char),
-    /// A class, written for the `regex` crate; it may stand inside of another.
+    /// A class, written for the `regex` crate; it may be nested in another.
     Set(String),
 }
 
-/// A character that stands for itself, whatever it is.
+/// A literal character, escaped.
 pub(crate) fn hex(c: char) -> String {
     if c.is_alphanumeric() { c.to_string() } else { format!("\\x{{{:X}}}", u32::from(c)) }
 }
@@ -156,7 +156,7 @@ fn member(chars: &[char], at: &mut usize) -> Result<ClassItem, &'static str> {
     }
 }
 
-/// `[:alpha:]`; `None` when the two characters stand for themselves.
+/// `[:alpha:]`; `None` if the two characters are literal.
 fn posix(chars: &[char], at: &mut usize) -> Result<Option<String>, &'static str> {
     let rest: String = chars[*at + 2..].iter().collect();
     let Some(end) = rest.find(":]") else { return Ok(None) };

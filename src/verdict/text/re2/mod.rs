@@ -1,12 +1,12 @@
 //! Go's regular expressions (RE2).
 //!
-//! Patterns are Go's (RE2). What they say is written anew for the `regex` crate, which reads some of it in another way:
-//! `\d`, `\w` and `\s` know ASCII only, `{` may stand for itself, and a class has no set operations.
+//! Patterns are translated for the `regex` crate, which differs: in Go `\d`, `\w` and `\s` match ASCII only, `{` may be
+//! literal, and a class has no set operations.
 
 mod class;
 
 use class::{ClassItem, escape, hex};
-// Of bytes, since only there a boundary that is none may know ASCII alone.
+// For bytes, since only there `\B` may be restricted to ASCII.
 use regex::bytes::{Regex, RegexBuilder};
 
 /// Most repetitions of anything, nested ones multiplied, as in Go.
@@ -21,7 +21,7 @@ pub(crate) struct Pattern {
     regex: Regex,
 }
 
-/// Why a pattern is none.
+/// An invalid pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// Go's syntax does not allow it.
@@ -29,7 +29,7 @@ pub enum PatternError {
     Syntax {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// It is too large.
@@ -78,7 +78,7 @@ pub(crate) fn translate(pattern: &str) -> Result<String, &'static str> {
     Ok(translator.out)
 }
 
-/// What stands before a quantifier.
+/// The expression before a quantifier.
 #[derive(Debug, Clone, Copy)]
 enum Preceding {
     /// Nothing that could be repeated.
@@ -219,7 +219,7 @@ impl Translator<'_> {
         }
     }
 
-    /// `{n}`, `{n,}` or `{n,m}`; any other `{` stands for itself.
+    /// `{n}`, `{n,}` or `{n,m}`; any other `{` is literal.
     fn counted(&mut self, before: Preceding) -> Result<Preceding, &'static str> {
         let Some((least, most, end)) = self.counts() else {
             self.at += 1;
@@ -262,7 +262,7 @@ impl Translator<'_> {
     fn number(&self, at: usize) -> Option<(u32, usize)> {
         let digits: String = self.chars.get(at..)?.iter().take_while(|c| c.is_ascii_digit()).collect();
         let leading = digits.len() > 1 && digits.starts_with('0');
-        // What does not fit is far over the limit.
+        // A number that does not fit is over the limit.
         let n = digits.parse().unwrap_or(u32::MAX);
         (!digits.is_empty() && !leading).then_some((n, at + digits.len()))
     }

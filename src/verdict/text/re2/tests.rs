@@ -2,7 +2,7 @@ use super::*;
 
 /// Each pattern with what it finds and what it does not, as Go 1.26 has it.
 #[test]
-fn patterns_mean_what_they_mean_in_go() {
+fn patterns_match_as_in_go() {
     for (pattern, finds, misses) in [
         (r"^\d+$", "12", "１２"),
         (r"^[\w-]+$", "a-b_1", "é"),
@@ -43,7 +43,7 @@ fn patterns_mean_what_they_mean_in_go() {
 }
 
 #[test]
-fn what_go_refuses_is_refused() {
+fn patterns_that_go_rejects_are_rejected() {
     for pattern in [
         "a++",
         "a**",

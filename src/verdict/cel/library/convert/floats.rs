@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Option<f64> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// Underscores stand between digits only, or after the prefix of a base.
+/// Underscores are allowed between digits only, or after the prefix of a base.
 fn underscores_are_fine(lower: &str) -> bool {
     let hex = lower.starts_with("0x");
     let mut before = if hex { '0' } else { '^' };
@@ -56,7 +56,7 @@ fn hexadecimal(hex: &str) -> Option<f64> {
     if unsigned.is_empty() || !unsigned.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    // More digits than fit say that the number is out of any bounds.
+    // An exponent with more digits than fit is out of range anyway.
     let beyond: i64 = if exponent.starts_with('-') { -100_000 } else { 100_000 };
     let exponent = exponent.parse().unwrap_or(beyond);
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -67,8 +67,8 @@ fn hexadecimal(hex: &str) -> Option<f64> {
     for digit in whole.chars().chain(fraction.chars()) {
         value = value * 16.0 + f64::from(digit.to_digit(16)?);
     }
-    let places = i64::try_from(fraction.len()).ok()?;
-    let two = i32::try_from((exponent - 4 * places).clamp(-2000, 2000)).ok()?;
+    let fraction_digits = i64::try_from(fraction.len()).ok()?;
+    let two = i32::try_from((exponent - 4 * fraction_digits).clamp(-2000, 2000)).ok()?;
     // In two steps, since 2^-1074 itself is the smallest.
     let value = value * 2_f64.powi(two / 2) * 2_f64.powi(two - two / 2);
     value.is_finite().then_some(value)

@@ -26,8 +26,8 @@ pub(crate) const FUNCTIONS: &[FunctionDef] = &[
     FunctionDef("type", Global, [1, 1], type_of),
 ];
 
-fn not_a<T>(text: &str, what: &str) -> Result<T> {
-    failed(format!("type conversion error from 'string' to '{what}': {text:?}"))
+fn not_a<T>(text: &str, type_name: &str) -> Result<T> {
+    failed(format!("type conversion error from 'string' to '{type_name}': {text:?}"))
 }
 
 /// Digits with a sign before them, and nothing else.

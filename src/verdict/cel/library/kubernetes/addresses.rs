@@ -99,7 +99,7 @@ fn link_local_unicast(ip: &IpAddr) -> bool {
     }
 }
 
-/// As Go has it: all that is none of the special ones, private addresses included.
+/// As in Go: every address that is not special, private ones included.
 fn global_unicast(ip: &IpAddr) -> bool {
     let broadcast = matches!(ip, IpAddr::V4(v4) if v4.is_broadcast());
     !(ip.is_unspecified() || broadcast || ip.is_loopback() || ip.is_multicast() || link_local_unicast(ip))

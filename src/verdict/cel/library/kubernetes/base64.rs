@@ -10,8 +10,8 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     for group in digits.as_bytes().chunks(4) {
         let mut bits: u32 = 0;
-        for place in 0..4 {
-            bits = bits << 6 | group.get(place).map_or(Some(0), |digit| value(*digit))?;
+        for position in 0..4 {
+            bits = bits << 6 | group.get(position).map_or(Some(0), |digit| value(*digit))?;
         }
         let [_, whole @ ..] = bits.to_be_bytes();
         bytes.extend_from_slice(whole.get(..group.len().checked_sub(1)?)?);

@@ -71,9 +71,9 @@ fn validate(budget: &mut Budget, args: &[Val]) -> Result<Val> {
     Ok(if faults.is_empty() { Val::Optional(None) } else { Val::some(Val::list(faults)) })
 }
 
-/// What is wrong with the text.
+/// Violations of the format.
 fn violations(format: Format, text: &str) -> Vec<String> {
-    let one = |valid: bool, what: &str| if valid { Vec::new() } else { vec![what.to_owned()] };
+    let one = |valid: bool, message: &str| if valid { Vec::new() } else { vec![message.to_owned()] };
     match format {
         Format::Dns1123Label => label(text, false),
         Format::Dns1123LabelPrefix => label(&masked(text), false),
@@ -161,7 +161,7 @@ fn is_uuid(text: &str) -> bool {
     rest.is_empty()
 }
 
-/// The formatter of the API server takes lower case letters, and asks little of the clock.
+/// The formatter of the API server accepts lower case letters and hardly checks the time.
 fn is_date_time(text: &str) -> bool {
     let lower = text.to_lowercase();
     let Some((date, clock)) = lower.split_once('t') else { return false };

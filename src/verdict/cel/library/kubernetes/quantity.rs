@@ -24,8 +24,7 @@ pub(crate) const FUNCTIONS: &[FunctionDef] = &[
     FunctionDef("sub", Method, [2, 2], |_, args| sum(args, -1)),
 ];
 
-/// An amount: digits × 10^power. Kubernetes holds amounts in 64 bits as long as it can, and knows of no others whether
-/// they are whole: `small` tells.
+/// An amount: digits × 10^power. `small`: Kubernetes holds it in 64 bits, and only then knows whether it is an integer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Amount {
     digits: i128,

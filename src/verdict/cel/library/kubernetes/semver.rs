@@ -57,7 +57,7 @@ fn read(args: &[Val]) -> Result<std::result::Result<Version, String>> {
 fn semver(_: &mut Budget, args: &[Val]) -> Result<Val> {
     match read(args)? {
         Ok(version) => Ok(Val::opaque(Opaque::Semver(version))),
-        Err(why) => failed(why),
+        Err(reason) => failed(reason),
     }
 }
 

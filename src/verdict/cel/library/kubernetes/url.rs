@@ -178,7 +178,7 @@ fn unescape(text: &str, may: &dyn Fn(u8) -> bool) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The path as given if it is escaped well, otherwise escaped anew.
+/// The path as given if its escapes are valid, otherwise escaped again.
 fn escaped_path(path: &str) -> Option<String> {
     unescape(path, &|_| true)?;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~$&+,/:;=@".contains(&b);
@@ -206,7 +206,7 @@ fn hex(code: &[u8]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(code).ok()?, 16).ok()
 }
 
-/// Keys and their values. What cannot be read is left out, as Go does.
+/// Keys and their values. Invalid pairs are skipped, as in Go.
 fn query(text: &str) -> Val {
     let mut found: Vec<(String, Vec<Val>)> = Vec::new();
     for pair in text.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {

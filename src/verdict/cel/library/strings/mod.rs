@@ -1,4 +1,4 @@
-//! Texts: parts, places, letters. Places count characters, not bytes.
+//! Strings: parts, indices, letters. Indices count characters, not bytes.
 
 pub(crate) mod format;
 pub(crate) mod regex;

@@ -1,6 +1,6 @@
 //! Patterns: `matches`, `find`, `findAll`, with Go's meaning of a pattern.
 //!
-//! A pattern that stands in the expression as a literal is compiled with it; others are kept in a small cache.
+//! Patterns that are literals are compiled with the expression; others are kept in a small cache.
 
 use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, no_overload};
@@ -25,7 +25,7 @@ pub(crate) const FUNCTIONS: &[FunctionDef] = &[
 /// Functions whose second argument is a pattern.
 pub(crate) const TAKE_A_PATTERN: &[&str] = &["matches", "find", "findAll"];
 
-/// How many patterns are kept. They are few: computed patterns are rare.
+/// Most patterns in the cache. Computed patterns are rare.
 const CACHE_SIZE: usize = 128;
 
 /// Memory that a compiled pattern may take, in bytes: objects may bring patterns of their own.
@@ -33,12 +33,12 @@ const SIZE_LIMIT: usize = 10 << 20;
 
 static CACHE: Mutex<BTreeMap<String, Arc<Pattern>>> = Mutex::new(BTreeMap::new());
 
-/// Compiles a pattern that stands in an expression or comes from an object.
+/// Compiles a pattern of an expression or an object.
 pub(crate) fn compile(pattern: &str) -> std::result::Result<Pattern, String> {
     Pattern::within(pattern, SIZE_LIMIT).map_err(|error| error.to_string())
 }
 
-/// A compiled pattern, and whose it is.
+/// A compiled pattern, borrowed or shared.
 enum Compiled<'v> {
     Literal(&'v Pattern),
     Cached(Arc<Pattern>),

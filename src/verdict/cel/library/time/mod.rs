@@ -86,7 +86,7 @@ fn in_zone(at: &CelTimestamp, zone: &str) -> Result<Option<DateTime>> {
     named_zone(at, zone).map(Some)
 }
 
-/// The crate `cel` carries the database of time zones: it is asked for the parts of the clock there.
+/// The crate `cel` contains the time zone database, so it computes the local time.
 fn named_zone(at: &CelTimestamp, zone: &str) -> Result<DateTime> {
     let unknown = || EvalError::Failed(format!("unknown time zone {zone}"));
     let parts = ["getFullYear", "getMonth", "getDate", "getHours", "getMinutes", "getSeconds"];

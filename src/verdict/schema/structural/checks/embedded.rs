@@ -9,49 +9,49 @@ use crate::schema::structural::node::SchemaNode;
 use crate::text::names::is_label;
 use serde_json::{Map, Value};
 
-/// What cannot be read of the objects in a value, and the fields of their metadata that are unknown.
+/// Errors in reading the objects in a value, and unknown fields of their metadata.
 #[derive(Debug, Default)]
 pub(crate) struct EmbeddedProblems {
     pub(crate) issues: Vec<Issue>,
     pub(crate) unknown: Vec<(String, Issue)>,
 }
 
-/// Reads apiVersion, kind and metadata of all objects in a value, and leaves of their metadata what is kept.
-pub(crate) fn read(value: &mut Value, node: &SchemaNode, place: &FieldPath<'_>, found: &mut EmbeddedProblems) {
+/// Reads apiVersion, kind and metadata of all objects in a value, and prunes their metadata.
+pub(crate) fn read(value: &mut Value, node: &SchemaNode, path: &FieldPath<'_>, found: &mut EmbeddedProblems) {
     if !node.deep.embedded {
         return;
     }
     match value {
         Value::Object(map) => {
             if node.embedded {
-                read_object(map, place, found);
+                read_object(map, path, found);
             }
             for (key, child) in map {
                 let below = node.find(key);
                 if let Some(schema) = below.node() {
-                    read(child, schema, &below.place(place, key), found);
+                    read(child, schema, &below.child_path(path, key), found);
                 }
             }
         }
         Value::Array(items) => {
             let Some(schema) = &node.items else { return };
             for (i, item) in items.iter_mut().enumerate() {
-                read(item, schema, &place.index(i), found);
+                read(item, schema, &path.index(i), found);
             }
         }
         _ => {}
     }
 }
 
-fn read_object(map: &mut Map<String, Value>, place: &FieldPath<'_>, found: &mut EmbeddedProblems) {
+fn read_object(map: &mut Map<String, Value>, path: &FieldPath<'_>, found: &mut EmbeddedProblems) {
     for key in ["apiVersion", "kind"] {
         if map.get(key).is_some_and(|value| !value.is_string()) {
-            let at = place.field(key);
-            found.issues.push(Issue::new(&rules::TYPE, &at.path(), format!("{key} must be a string")));
+            let at = path.field(key);
+            found.issues.push(Issue::new(&rules::TYPE, &at.to_path(), format!("{key} must be a string")));
         }
     }
     if let Some(meta) = map.get_mut("metadata") {
-        let reading = metadata::read(meta, &place.field("metadata"));
+        let reading = metadata::read(meta, &path.field("metadata"));
         *meta = reading.meta;
         found.issues.extend(reading.unreadable);
         found.unknown.extend(reading.unknown);
@@ -59,37 +59,37 @@ fn read_object(map: &mut Map<String, Value>, place: &FieldPath<'_>, found: &mut 
 }
 
 /// Checks all objects in a value.
-pub(crate) fn check(value: &Value, node: &SchemaNode, place: &FieldPath<'_>, faults: &mut Faults) {
+pub(crate) fn check(value: &Value, node: &SchemaNode, path: &FieldPath<'_>, faults: &mut Faults) {
     if !node.deep.embedded {
         return;
     }
     match value {
         Value::Object(map) => {
             if node.embedded {
-                object(map, place, faults);
+                object(map, path, faults);
             }
             for (key, child) in map {
                 let below = node.find(key);
                 if let Some(schema) = below.node() {
-                    check(child, schema, &below.place(place, key), faults);
+                    check(child, schema, &below.child_path(path, key), faults);
                 }
             }
         }
         Value::Array(items) => {
             let Some(schema) = &node.items else { return };
-            items.iter().enumerate().for_each(|(i, item)| check(item, schema, &place.index(i), faults));
+            items.iter().enumerate().for_each(|(i, item)| check(item, schema, &path.index(i), faults));
         }
         _ => {}
     }
 }
 
-fn object(map: &Map<String, Value>, place: &FieldPath<'_>, faults: &mut Faults) {
+fn object(map: &Map<String, Value>, path: &FieldPath<'_>, faults: &mut Faults) {
     for key in ["apiVersion", "kind"] {
-        let at = place.field(key);
+        let at = path.field(key);
         let Some(value) = map.get(key) else {
             faults.add(|| {
                 let message = format!("an embedded object needs apiVersion and kind: {key} is missing");
-                let issue = Some(Issue::new(&rules::REQUIRED, &at.path(), message));
+                let issue = Some(Issue::new(&rules::REQUIRED, &at.to_path(), message));
                 Fault { field: at.bracketed(), reason: Reason::Required, issue, secondary: false }
             });
             continue;
@@ -103,12 +103,12 @@ fn object(map: &Map<String, Value>, place: &FieldPath<'_>, faults: &mut Faults) 
         };
         if !fits {
             faults.add(|| {
-                let issue = Some(Issue::new(&rules::NO_KIND, &at.path(), format!("{value} is not a valid {key}")));
+                let issue = Some(Issue::new(&rules::NO_KIND, &at.to_path(), format!("{value} is not a valid {key}")));
                 Fault { field: at.bracketed(), reason: Reason::Invalid, issue, secondary: false }
             });
         }
     }
     if let Some(meta) = map.get("metadata") {
-        metadata::check(meta, MetadataOwner::Embedded, &place.field("metadata"), faults);
+        metadata::check(meta, MetadataOwner::Embedded, &path.field("metadata"), faults);
     }
 }

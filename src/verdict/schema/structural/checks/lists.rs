@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 
 /// Notes what repeats in a value and below it.
-pub(crate) fn check(value: &Value, node: &SchemaNode, place: &FieldPath<'_>, faults: &mut Faults) {
+pub(crate) fn check(value: &Value, node: &SchemaNode, path: &FieldPath<'_>, faults: &mut Faults) {
     if !node.deep.lists {
         return;
     }
@@ -20,30 +20,30 @@ pub(crate) fn check(value: &Value, node: &SchemaNode, place: &FieldPath<'_>, fau
             for (key, child) in map {
                 let found = node.find(key);
                 if let Some(schema) = found.node() {
-                    check(child, schema, &found.place(place, key), faults);
+                    check(child, schema, &found.child_path(path, key), faults);
                 }
             }
         }
         Value::Array(items) => {
             match &node.list {
                 ListType::Atomic => {}
-                ListType::Set => repeated(&items.iter().map(key_of).collect::<Vec<_>>(), place, faults),
-                ListType::Map(keys) => map(items, keys, place, faults),
+                ListType::Set => repeated(&items.iter().map(key_of).collect::<Vec<_>>(), path, faults),
+                ListType::Map(keys) => map(items, keys, path, faults),
             }
             let Some(schema) = &node.items else { return };
-            items.iter().enumerate().for_each(|(i, item)| check(item, schema, &place.index(i), faults));
+            items.iter().enumerate().for_each(|(i, item)| check(item, schema, &path.index(i), faults));
         }
         _ => {}
     }
 }
 
-fn map(items: &[Value], keys: &[String], place: &FieldPath<'_>, faults: &mut Faults) {
+fn map(items: &[Value], keys: &[String], path: &FieldPath<'_>, faults: &mut Faults) {
     let stranger = items.iter().position(|item| !item.is_object() && !item.is_null());
     if let Some(i) = stranger {
-        let at = place.index(i);
+        let at = path.index(i);
         let field = at.bracketed();
         let message = "must be a map: list items are identified by keys";
-        let issue = Some(Issue::new(&rules::TYPE, &at.path(), message));
+        let issue = Some(Issue::new(&rules::TYPE, &at.to_path(), message));
         faults.add(|| Fault { field, reason: Reason::Invalid, issue, secondary: true });
         return;
     }
@@ -55,10 +55,10 @@ fn map(items: &[Value], keys: &[String], place: &FieldPath<'_>, faults: &mut Fau
             given.collect::<Vec<_>>().join(", ")
         }
     };
-    repeated(&items.iter().map(of).collect::<Vec<_>>(), place, faults);
+    repeated(&items.iter().map(of).collect::<Vec<_>>(), path, faults);
 }
 
-/// What stands for a key that is not there.
+/// Represents a missing key.
 const ABSENT: &str = "an item without a key";
 
 /// What tells a value from others: an integer and a float are never the same, except inside of lists and maps.
@@ -87,7 +87,7 @@ fn text_of(value: &Value) -> String {
 }
 
 /// The second of equal keys is a fault; the API server does not mention a third.
-fn repeated(keys: &[String], place: &FieldPath<'_>, faults: &mut Faults) {
+fn repeated(keys: &[String], path: &FieldPath<'_>, faults: &mut Faults) {
     let mut seen: HashMap<&str, (usize, usize)> = HashMap::new();
     for (i, key) in keys.iter().enumerate() {
         let (first, times) = seen.entry(key).or_insert((i, 0));
@@ -95,9 +95,9 @@ fn repeated(keys: &[String], place: &FieldPath<'_>, faults: &mut Faults) {
         if *times != 2 {
             continue;
         }
-        let at = place.index(i);
+        let at = path.index(i);
         let message = format!("duplicate item {key}: same as item {first}");
-        let issue = Some(Issue::new(&rules::LIST, &at.path(), message));
+        let issue = Some(Issue::new(&rules::LIST, &at.to_path(), message));
         faults.add(|| Fault { field: at.bracketed(), reason: Reason::Duplicate, issue, secondary: false });
     }
 }

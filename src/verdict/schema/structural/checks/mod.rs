@@ -1,7 +1,7 @@
 //! Checks a value, as it would be stored, against its schema.
 //!
-//! A wrong type does not stop the other keywords: the API server says all that it finds. The number that a check
-//! returns counts what fitted; of several alternatives that all fail, the one with the most is explained.
+//! A wrong type does not stop the other keywords: the API server reports everything. A check returns how many parts
+//! matched; if all alternatives fail, the best match is explained.
 
 pub(crate) mod embedded;
 pub(crate) mod lists;
@@ -24,7 +24,7 @@ pub(crate) fn check(value: &Value, node: &SchemaNode) -> Vec<Fault> {
     faults.into_list()
 }
 
-/// The same, adding to what is wrong already.
+/// The same, adding to the faults.
 pub(crate) fn check_into(value: &Value, node: &SchemaNode, faults: &mut Faults) {
     let mut check = Check { faults: std::mem::take(faults) };
     check.keywords(value, node, &FieldPath::ROOT);
@@ -36,9 +36,9 @@ struct Check {
 }
 
 impl Check {
-    fn refuse(&mut self, place: &FieldPath<'_>, reason: Reason, issue: impl FnOnce() -> Option<Issue>) {
+    fn refuse(&mut self, path: &FieldPath<'_>, reason: Reason, issue: impl FnOnce() -> Option<Issue>) {
         self.faults.add(|| {
-            let field = if place.is_root() { NO_FIELD.to_owned() } else { place.dotted() };
+            let field = if path.is_root() { NO_FIELD.to_owned() } else { path.dotted() };
             Fault { field, reason, issue: issue(), secondary: false }
         });
     }
@@ -51,65 +51,65 @@ impl Check {
         });
     }
 
-    fn keywords(&mut self, value: &Value, node: &SchemaNode, place: &FieldPath<'_>) -> usize {
+    fn keywords(&mut self, value: &Value, node: &SchemaNode, path: &FieldPath<'_>) -> usize {
         let mut fitted = 0;
         if node.types != Types::ANY || node.format.is_some() {
             let fits = has_type(value, node);
             fitted += 2 * usize::from(fits) + usize::from(!fits);
             if !fits {
-                self.refuse(place, Reason::TypeInvalid, || Some(describe::wrong_type(value, node, place)));
+                self.refuse(path, Reason::TypeInvalid, || Some(describe::wrong_type(value, node, path)));
             }
         }
         if node.quantity && !is_quantity(value) {
-            self.refuse(place, Reason::Invalid, || Some(describe::no_quantity(value, place)));
+            self.refuse(path, Reason::Invalid, || Some(describe::no_quantity(value, path)));
         }
         if value.is_null() {
-            self.one_of(value, node, place);
+            self.one_of(value, node, path);
             return fitted.saturating_sub(1);
         }
         if let Some(junctors) = &node.junctors {
-            fitted += self.junctors(value, junctors, place);
+            fitted += self.junctors(value, junctors, path);
         }
         // The combined schemas count twice though there are none: once as a keyword, once as what fitted.
         fitted += 2;
         match value {
-            Value::String(text) => fitted += self.text(text, node, place),
+            Value::String(text) => fitted += self.text(text, node, path),
             Value::Number(number) => {
-                self.number(Num::of(number), value, node, place);
+                self.number(Num::of(number), value, node, path);
                 fitted += 2;
             }
-            Value::Array(items) => fitted += 2 + self.list(items, node, place),
+            Value::Array(items) => fitted += 2 + self.list(items, node, path),
             Value::Object(_) | Value::Bool(_) | Value::Null => {}
         }
-        self.one_of(value, node, place);
+        self.one_of(value, node, path);
         fitted += 1;
         if let Value::Object(map) = value {
-            fitted += 1 + self.object(map, node, place);
+            fitted += 1 + self.object(map, node, path);
         }
         fitted + 1
     }
 
-    fn one_of(&mut self, value: &Value, node: &SchemaNode, place: &FieldPath<'_>) {
+    fn one_of(&mut self, value: &Value, node: &SchemaNode, path: &FieldPath<'_>) {
         if !node.allowed.is_empty() && !node.allowed.iter().any(|allowed| is_allowed(value, allowed)) {
-            self.refuse(place, Reason::NotSupported, || Some(describe::not_one_of(value, node, place)));
+            self.refuse(path, Reason::NotSupported, || Some(describe::not_one_of(value, node, path)));
         }
     }
 
-    fn text(&mut self, text: &str, node: &SchemaNode, place: &FieldPath<'_>) -> usize {
-        // The first of these that fails is the only one that is said.
+    fn text(&mut self, text: &str, node: &SchemaNode, path: &FieldPath<'_>) -> usize {
+        // Only the first that fails is reported.
         let length = || text.chars().count() as u64;
         let most = node.length.most.filter(|most| text.len() as u64 > *most && length() > *most);
         let least = node.length.least.filter(|least| length() < *least);
         if let Some(most) = most {
-            self.refuse(place, Reason::TooLong, || Some(describe::most(most, length(), " characters", place)));
+            self.refuse(path, Reason::TooLong, || Some(describe::most(most, length(), " characters", path)));
         } else if let Some(least) = least {
-            self.refuse(place, Reason::Invalid, || Some(describe::least(least, length(), " characters", place)));
+            self.refuse(path, Reason::Invalid, || Some(describe::least(least, length(), " characters", path)));
         } else if let Some(pattern) = node.pattern.as_ref().filter(|pattern| !pattern.matches(text)) {
-            self.refuse(place, Reason::Invalid, || Some(describe::pattern(text, pattern, place)));
+            self.refuse(path, Reason::Invalid, || Some(describe::pattern(text, pattern, path)));
         }
         match node.format.filter(|format| format.is_of_text()) {
             Some(format) if !format.matches(text) => {
-                self.refuse(place, Reason::TypeInvalid, || Some(describe::format(text, format, place)));
+                self.refuse(path, Reason::TypeInvalid, || Some(describe::format(text, format, path)));
                 2
             }
             Some(_) => 2,
@@ -117,44 +117,44 @@ impl Check {
         }
     }
 
-    fn number(&mut self, n: Num, value: &Value, node: &SchemaNode, place: &FieldPath<'_>) {
+    fn number(&mut self, n: Num, value: &Value, node: &SchemaNode, path: &FieldPath<'_>) {
         numbers::check(n, node, |wrong| match wrong {
-            numbers::NumberError::Range => self.refuse_somewhere(|| describe::out_of_range(value, node, place)),
-            other => self.refuse(place, Reason::Invalid, || Some(describe::number(value, other, place))),
+            numbers::NumberError::Range => self.refuse_somewhere(|| describe::out_of_range(value, node, path)),
+            other => self.refuse(path, Reason::Invalid, || Some(describe::number(value, other, path))),
         });
     }
 
-    fn list(&mut self, items: &[Value], node: &SchemaNode, place: &FieldPath<'_>) -> usize {
+    fn list(&mut self, items: &[Value], node: &SchemaNode, path: &FieldPath<'_>) -> usize {
         let mut fitted = 0;
         if let Some(schema) = &node.items {
             for (i, item) in items.iter().enumerate() {
-                fitted += self.keywords(item, schema, &place.index(i));
+                fitted += self.keywords(item, schema, &path.index(i));
             }
         }
         let count = items.len() as u64;
         if let Some(least) = node.count.least.filter(|least| count < *least) {
-            self.refuse(place, Reason::Invalid, || Some(describe::least(least, count, " items", place)));
+            self.refuse(path, Reason::Invalid, || Some(describe::least(least, count, " items", path)));
         }
         if let Some(most) = node.count.most.filter(|most| count > *most) {
-            self.refuse(place, Reason::TooMany, || Some(describe::most(most, count, " items", place)));
+            self.refuse(path, Reason::TooMany, || Some(describe::most(most, count, " items", path)));
         }
         fitted
     }
 
-    fn object(&mut self, map: &Map<String, Value>, node: &SchemaNode, place: &FieldPath<'_>) -> usize {
+    fn object(&mut self, map: &Map<String, Value>, node: &SchemaNode, path: &FieldPath<'_>) -> usize {
         let count = map.len() as u64;
         if let Some(least) = node.entries.least.filter(|least| count < *least) {
-            self.refuse(place, Reason::Invalid, || Some(describe::least(least, count, " entries", place)));
+            self.refuse(path, Reason::Invalid, || Some(describe::least(least, count, " entries", path)));
         }
         if let Some(most) = node.entries.most.filter(|most| count > *most) {
-            self.refuse(place, Reason::TooMany, || Some(describe::most(most, count, " entries", place)));
+            self.refuse(path, Reason::TooMany, || Some(describe::most(most, count, " entries", path)));
         }
         let mut fitted = 0;
         if !node.properties.is_empty() || matches!(node.additional, Additional::Schema(_)) {
             for (key, child) in map {
                 let (schema, at) = match node.find(key) {
-                    FieldSchema::Property(schema) => (schema, place.field(key)),
-                    FieldSchema::Additional(schema) => (schema, place.key(key)),
+                    FieldSchema::Property(schema) => (schema, path.field(key)),
+                    FieldSchema::Additional(schema) => (schema, path.key(key)),
                     FieldSchema::Anything | FieldSchema::Nothing => continue,
                 };
                 fitted += self.keywords(child, schema, &at);
@@ -162,14 +162,14 @@ impl Check {
         }
         for name in &node.required {
             if !map.contains_key(&**name) {
-                let at = place.field(name);
-                self.refuse(&at, Reason::Required, || Some(describe::missing(name, place)));
+                let at = path.field(name);
+                self.refuse(&at, Reason::Required, || Some(describe::missing(name, path)));
             }
         }
         fitted
     }
 
-    fn junctors(&mut self, value: &Value, j: &Junctors, place: &FieldPath<'_>) -> usize {
+    fn junctors(&mut self, value: &Value, j: &Junctors, path: &FieldPath<'_>) -> usize {
         let mut fitted = 0;
         let obvious = j.int_or_string
             && match value {
@@ -178,43 +178,43 @@ impl Check {
                 _ => false,
             };
         if !j.any_of.is_empty() && !obvious {
-            fitted += self.any_of(value, &j.any_of, place);
+            fitted += self.any_of(value, &j.any_of, path);
         }
         if !j.one_of.is_empty() {
-            fitted += self.exactly_one_of(value, &j.one_of, place);
+            fitted += self.exactly_one_of(value, &j.one_of, path);
         }
         let mut failed = false;
         for schema in &j.all_of {
             let mark = self.faults.mark();
-            fitted += self.keywords(value, schema, place);
+            fitted += self.keywords(value, schema, path);
             failed |= self.faults.mark() > mark;
         }
         if failed {
-            self.refuse_somewhere(|| describe::combined(place, "does not match all schemas of allOf"));
+            self.refuse_somewhere(|| describe::combined(path, "does not match all schemas of allOf"));
         }
         if let Some(schema) = &j.not
-            && self.try_one(value, schema, place).0
+            && self.try_one(value, schema, path).0
         {
-            self.refuse_somewhere(|| describe::combined(place, "matches the schema of not, which the CRD forbids"));
+            self.refuse_somewhere(|| describe::combined(path, "matches the schema of not, which the CRD forbids"));
         }
         fitted
     }
 
-    /// Whether a schema takes the value, and how much of it fitted.
-    fn try_one(&mut self, value: &Value, node: &SchemaNode, place: &FieldPath<'_>) -> (bool, usize) {
+    /// Whether a schema accepts the value, and how many parts matched.
+    fn try_one(&mut self, value: &Value, node: &SchemaNode, path: &FieldPath<'_>) -> (bool, usize) {
         let mark = self.faults.mark();
         self.faults.start_trial();
-        let fitted = self.keywords(value, node, place);
+        let fitted = self.keywords(value, node, path);
         let fits = self.faults.mark() == mark;
         self.faults.forget(mark);
         self.faults.end_trial();
         (fits, fitted)
     }
 
-    fn any_of(&mut self, value: &Value, nodes: &[SchemaNode], place: &FieldPath<'_>) -> usize {
+    fn any_of(&mut self, value: &Value, nodes: &[SchemaNode], path: &FieldPath<'_>) -> usize {
         let mut best: Option<(&SchemaNode, usize)> = None;
         for node in nodes {
-            let (fits, fitted) = self.try_one(value, node, place);
+            let (fits, fitted) = self.try_one(value, node, path);
             if fits {
                 return fitted;
             }
@@ -224,17 +224,17 @@ impl Check {
         }
         let many = nodes.len();
         self.refuse_somewhere(|| {
-            describe::combined(place, &format!("matches none of the {many} alternatives in the CRD schema"))
+            describe::combined(path, &format!("matches none of the {many} alternatives in the CRD schema"))
         });
-        best.map_or(0, |(node, _)| self.keywords(value, node, place))
+        best.map_or(0, |(node, _)| self.keywords(value, node, path))
     }
 
-    fn exactly_one_of(&mut self, value: &Value, nodes: &[SchemaNode], place: &FieldPath<'_>) -> usize {
+    fn exactly_one_of(&mut self, value: &Value, nodes: &[SchemaNode], path: &FieldPath<'_>) -> usize {
         let mut best: Option<(&SchemaNode, usize)> = None;
         let mut fitting = 0;
         let mut first = 0;
         for node in nodes {
-            let (fits, fitted) = self.try_one(value, node, place);
+            let (fits, fitted) = self.try_one(value, node, path);
             if fits {
                 first = if fitting == 0 { fitted } else { first };
                 fitting += 1;
@@ -248,9 +248,9 @@ impl Check {
         self.refuse_somewhere(|| {
             let many = nodes.len();
             let message = format!("matches {fitting} of the {many} alternatives in the CRD schema, not exactly one");
-            describe::combined(place, &message)
+            describe::combined(path, &message)
         });
-        best.filter(|_| fitting == 0).map_or(0, |(node, _)| self.keywords(value, node, place))
+        best.filter(|_| fitting == 0).map_or(0, |(node, _)| self.keywords(value, node, path))
     }
 }
 
@@ -260,7 +260,7 @@ fn has_type(value: &Value, node: &SchemaNode) -> bool {
     let numeric = types.has(Types::INTEGER) || types.has(Types::NUMBER);
     match value {
         Value::Null => *types == Types::ANY || node.nullable,
-        // Whatever has a format of text is taken for it, and so is a list.
+        // A string with a format, or a list, may be a JSON string.
         Value::String(_) | Value::Array(_) if format.is_some() && !numeric => true,
         Value::String(_) => types.has(Types::STRING),
         Value::Array(_) => types.has(Types::ARRAY),

@@ -12,7 +12,7 @@ pub(crate) enum Num {
     Float(f64),
 }
 
-/// The largest float that stands for one integer only.
+/// The largest float that represents exactly one integer.
 const MOST_WHOLE: f64 = 9_007_199_254_740_991.0;
 
 impl Num {
@@ -46,7 +46,7 @@ impl Num {
     }
 }
 
-/// Whole, or nearer to a whole number than a billionth of it.
+/// An integer, or within a billionth of one.
 pub(crate) fn is_whole(f: f64) -> bool {
     if !f.is_finite() || f.abs() > MOST_WHOLE {
         return false;
@@ -68,7 +68,7 @@ const fn truncated(f: f64) -> i64 {
     f as i64
 }
 
-/// What is wrong with a number.
+/// An invalid number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum NumberError {
     /// It does not fit in its type and format; the API server names no field.

@@ -59,13 +59,13 @@ fn refuse(path: &str, message: &str, faults: &mut Faults) {
 
 /// The value at a path; an error when something on the way is no map.
 fn lookup<'v>(value: &'v Value, path: &str) -> Result<Option<&'v Value>, ()> {
-    let mut here = value;
+    let mut current = value;
     for name in path.trim_start_matches('.').split('.') {
-        let Value::Object(map) = here else { return Err(()) };
+        let Value::Object(map) = current else { return Err(()) };
         match map.get(name) {
-            Some(child) => here = child,
+            Some(child) => current = child,
             None => return Ok(None),
         }
     }
-    Ok(Some(here))
+    Ok(Some(current))
 }

@@ -11,20 +11,20 @@ use serde_json::{Map, Value, json};
 pub struct CompileError {
     /// The way from the root of the schema, for example `properties[spec].pattern`.
     pub path: String,
-    /// What is wrong, and what would be right.
+    /// The problem, and what is allowed.
     pub reason: String,
 }
 
-/// By whose rules a schema is read.
+/// The origin of a schema, which decides the rules for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SchemaOrigin {
     /// It is a structural schema of a definition: what the API server refuses is an error.
     Crd,
-    /// It is made from types of ours: only what it says counts.
+    /// It is made from types of this repository.
     OwnType,
 }
 
-/// Keywords that may stand outside of `allOf`, `anyOf`, `oneOf` and `not` only.
+/// Keywords that are allowed only outside of `allOf`, `anyOf`, `oneOf` and `not`.
 const NOT_IN_JUNCTORS: [&str; 8] = [
     "additionalProperties",
     "default",
@@ -40,7 +40,7 @@ const NOT_IN_JUNCTORS: [&str; 8] = [
 const FORBIDDEN_KEYWORDS: [&str; 6] =
     ["$ref", "definitions", "dependencies", "patternProperties", "additionalItems", "deprecated"];
 
-/// Says of a plain schema that its value is a quantity.
+/// Marks the value of a plain schema as a quantity.
 const QUANTITY_EXTENSION: &str = "x-napkeeper-quantity";
 
 /// Reads a schema.
@@ -213,7 +213,7 @@ impl Compiler {
 
     fn junctors(&mut self, map: &Map<String, Value>, int_or_string: bool) -> Compiled<Option<Box<Junctors>>> {
         let either = json!([{ "type": "integer" }, { "type": "string" }]);
-        // An int-or-string may say a second time that it is one, in two ways: here, or in the first of allOf.
+        // An int-or-string may repeat its types: here, or in the first schema of allOf.
         let repeats = (int_or_string || self.may_repeat) && map.get("anyOf") == Some(&either);
         let first = map.get("allOf").and_then(|all| all.get(0)).and_then(|first| first.get("anyOf"));
         let repeats_below = int_or_string && first == Some(&either);
@@ -254,7 +254,7 @@ impl Compiler {
         Ok(nodes)
     }
 
-    /// A schema of a combination; it may name types only to say that an int-or-string is one.
+    /// A schema of a combination; it may name types only for an int-or-string.
     fn branch(&mut self, schema: &Value, types: bool) -> Compiled<SchemaNode> {
         if self.is_strict() && !types && schema.get("type").is_some() {
             return self.refuse("type", "must not be used inside of allOf, anyOf, oneOf or not");
@@ -262,7 +262,7 @@ impl Compiler {
         self.node(schema, true)
     }
 
-    /// What a structural schema must say of the form of a value.
+    /// The keywords that a structural schema must have.
     fn shape(&self, map: &Map<String, Value>, node: &SchemaNode, int_or_string: bool) -> Compiled<()> {
         if !self.is_strict() {
             return Ok(());
@@ -298,7 +298,7 @@ impl Compiler {
         }
     }
 
-    /// The default with the defaults of what is in it: what is put in is walked into as well.
+    /// The default, including the defaults of its fields.
     fn default(&self, map: &Map<String, Value>, node: &SchemaNode) -> Compiled<Option<Value>> {
         let Some(default) = map.get("default").filter(|default| !default.is_null() || node.nullable) else {
             return Ok(None);
@@ -308,7 +308,7 @@ impl Compiler {
             if let Some(unknown) = unknown.first() {
                 return self.refuse("default", format!("has an unknown field {}", unknown.name));
             }
-            // As it is written: what is required in it must be there without further defaults.
+            // As written: required fields must be set without further defaults.
             if let Some(fault) = crate::schema::structural::checks::check(default, node).first() {
                 let message = fault.issue.as_ref().map_or_else(|| fault.reason.to_string(), |i| i.message.clone());
                 return self.refuse("default", format!("does not match its own schema: {message} ({})", fault.field));
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_refuses_is_an_error_with_its_place() {
+    fn schemas_that_the_api_server_rejects_are_errors_with_a_path() {
         for (schema, message) in [
             (json!({}), "properties[a].type"),
             (json!({ "type": "text" }), "properties[a].type"),
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_holds_the_defaults_of_what_is_in_it() {
+    fn a_default_holds_the_defaults_of_its_fields() {
         let schema = field(&json!({ "type": "object", "default": {}, "properties": {
             "b": { "type": "array", "default": [{}], "items": { "type": "object", "properties": {
                 "c": { "type": "integer", "default": 1 } } } } } }));

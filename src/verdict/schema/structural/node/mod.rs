@@ -55,7 +55,7 @@ pub(crate) enum Additional {
     /// There are none: fields that are not named are unknown.
     #[default]
     None,
-    /// Scalars and lists of them; what is nested has no schema.
+    /// Any value without a schema for its fields.
     Any,
     /// Values of this form.
     Schema(Box<SchemaNode>),
@@ -97,7 +97,7 @@ pub(crate) struct Junctors {
     pub(crate) any_of: Vec<SchemaNode>,
     pub(crate) one_of: Vec<SchemaNode>,
     pub(crate) not: Option<SchemaNode>,
-    /// `anyOf` says only what `x-kubernetes-int-or-string` says already.
+    /// `anyOf` only repeats `x-kubernetes-int-or-string`.
     pub(crate) int_or_string: bool,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct SchemaNode {
     pub(crate) additional: Additional,
     pub(crate) required: Vec<Box<str>>,
     pub(crate) items: Option<Box<SchemaNode>>,
-    /// With the defaults of what is in it.
+    /// With the defaults of its fields.
     pub(crate) default: Option<Value>,
     pub(crate) allowed: Vec<Value>,
     pub(crate) pattern: Option<Pattern>,
@@ -132,7 +132,7 @@ pub(crate) struct SchemaNode {
     pub(crate) deep: Contains,
 }
 
-/// What is to be looked for in a node or below it, beside its schema.
+/// Further checks that a node or its descendants need.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Contains {
     pub(crate) lists: bool,
@@ -153,11 +153,11 @@ pub(crate) enum FieldSchema<'n> {
 }
 
 impl<'n> FieldSchema<'n> {
-    /// The place of the field of this name. The API server writes fields that are named and keys of maps differently.
-    pub(crate) fn place<'p>(self, above: &'p FieldPath<'p>, name: &'p str) -> FieldPath<'p> {
+    /// The path of the field of this name. The API server writes named fields and keys of maps differently.
+    pub(crate) fn child_path<'p>(self, parent: &'p FieldPath<'p>, name: &'p str) -> FieldPath<'p> {
         match self {
-            Self::Property(_) => above.field(name),
-            Self::Additional(_) | Self::Anything | Self::Nothing => above.key(name),
+            Self::Property(_) => parent.field(name),
+            Self::Additional(_) | Self::Anything | Self::Nothing => parent.key(name),
         }
     }
 
@@ -186,14 +186,14 @@ impl SchemaNode {
 
     /// True when the schema has a field.
     pub(crate) fn knows(&self, path: &Path) -> bool {
-        let mut here = self;
+        let mut current = self;
         for segment in path.segments() {
             let next = match segment {
-                Segment::Key(key) => here.find(key).node(),
-                Segment::Index(_) => here.items.as_deref(),
+                Segment::Key(key) => current.find(key).node(),
+                Segment::Index(_) => current.items.as_deref(),
             };
             match next {
-                Some(node) => here = node,
+                Some(node) => current = node,
                 None => return false,
             }
         }
@@ -202,27 +202,27 @@ impl SchemaNode {
 
     /// A path as the API server writes it: keys of maps in brackets.
     pub(crate) fn server_path(&self, path: &Path) -> String {
-        let mut here = Some(self);
+        let mut current = Some(self);
         let mut text = String::new();
         for segment in path.segments() {
             match segment {
                 Segment::Index(index) => {
                     text += &format!("[{index}]");
-                    here = here.and_then(|node| node.items.as_deref());
+                    current = current.and_then(|node| node.items.as_deref());
                 }
                 Segment::Key(key) => {
-                    let found = here.map_or(FieldSchema::Nothing, |node| node.find(key));
+                    let found = current.map_or(FieldSchema::Nothing, |node| node.find(key));
                     let named = matches!(found, FieldSchema::Property(_) | FieldSchema::Nothing);
                     match (named, text.is_empty()) {
                         (true, true) => text += key,
                         (true, false) => text += &format!(".{key}"),
                         (false, _) => text += &format!("[{key}]"),
                     }
-                    here = found.node();
+                    current = found.node();
                 }
             }
         }
-        // What is about the object as a whole names no field.
+        // A fault of the whole object names no field.
         if text.is_empty() { crate::schema::structural::NO_FIELD.to_owned() } else { text }
     }
 

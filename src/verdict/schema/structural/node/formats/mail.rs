@@ -1,7 +1,7 @@
 //! Mail addresses as Go's `net/mail` reads them: `a@b`, `<a@b>` or `A Name <a@b>`.
 
 pub(crate) fn address(text: &str) -> bool {
-    // A comment may stand at the end.
+    // A comment is allowed at the end.
     let text = match text.strip_suffix(')').and_then(|inner| inner.rsplit_once('(')) {
         Some((before, comment)) if !comment.contains(')') => before,
         _ => text,

@@ -18,7 +18,7 @@ pub(crate) enum Format {
     Int64,
     Float,
     Double,
-    /// One of text: its place in [`TEXTS`].
+    /// A string format: its index in [`TEXTS`].
     Text(usize),
 }
 
@@ -70,7 +70,7 @@ macro_rules! regexes {
     };
 }
 
-/// A regular expression of ours; a test rules out that one does not compile.
+/// A built-in regular expression; a test checks that each compiles.
 struct Lazy(Option<Regex>);
 
 impl Lazy {
@@ -210,7 +210,7 @@ fn uri(text: &str) -> bool {
     let rest = rest.split('?').next().unwrap_or_default();
     match rest.strip_prefix("//") {
         Some(rest) => authority(rest) && escapes(rest.split_once('/').map_or("", |(_, path)| path)),
-        // What follows a scheme without slashes is not looked at.
+        // The rest after a scheme without slashes is not checked.
         None => !rest.starts_with('/') || escapes(rest),
     }
 }
@@ -257,7 +257,7 @@ fn digits(text: &str) -> String {
     text.chars().filter(char::is_ascii_digit).collect()
 }
 
-/// Luhn's sum of the digits, whatever stands between them.
+/// Luhn's checksum of the digits; separators are ignored.
 fn credit_card(text: &str) -> bool {
     let number = digits(text);
     let sum: u32 = number
@@ -320,7 +320,7 @@ mod tests {
 
     /// Each format with texts that have it, and texts that have not, as the API server 1.36 judges them.
     #[test]
-    fn formats_are_those_of_the_api_server() {
+    fn formats_match_the_api_server() {
         let long = "a".repeat(64);
         for (name, good, bad) in [
             (
