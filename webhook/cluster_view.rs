@@ -140,9 +140,9 @@ impl ClusterView {
     /// # Errors
     /// When the embedded facts cannot be read.
     pub fn set_facts(&mut self, published: Option<&PublishedFacts>) -> Result<(), SchemaError> {
-        let is_ours =
+        let is_of_region =
             |published: &&PublishedFacts| self.region.as_ref().is_none_or(|region| *region == published.region);
-        let found = published.filter(is_ours).and_then(|p| Some((&p.facts, self.catalog.region(&p.region)?)));
+        let found = published.filter(is_of_region).and_then(|p| Some((&p.facts, self.catalog.region(&p.region)?)));
         let none = AzureFacts::default();
         let facts = found.as_ref().map_or(&none, |(facts, _)| *facts);
         self.metrics.set_facts(facts);

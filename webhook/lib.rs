@@ -1,8 +1,8 @@
 //! Admission webhook: answers AdmissionReviews with findings, placement defaults and placement hints.
 //!
-//! `/validate` runs the same rules as `napkeeper validate`; `/mutate` notes on a new pod where it will probably run.
-//! Neither may hold a cluster up: what cannot be answered in time is allowed, with a warning, and counted. The process
-//! builds no Azure credential.
+//! `/validate` runs the same rules as `napkeeper validate`; `/mutate` annotates a new pod with a placement hint.
+//! Neither may block a cluster: a request that cannot be answered in time is allowed, with a warning, and counted. The
+//! process has no Azure credential.
 
 mod cluster_view;
 mod hints;

@@ -48,7 +48,7 @@ impl Metrics {
         self.duration.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// Rules are ours, so there are only so many labels.
+    /// The rules bound the cardinality of the label.
     pub(crate) fn denied(&self, rules: &BTreeSet<&'static str>) {
         for rule in rules {
             self.denials.get_or_create(&[("rule", *rule)]).inc();

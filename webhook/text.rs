@@ -1,6 +1,6 @@
 //! Texts of messages: shortening, plurals.
 
-/// A text of at most `max_chars` characters; what is cut off ends in `…`.
+/// A text of at most `max_chars` characters; a truncated one ends in `…`.
 pub(crate) fn truncate(text: &str, max_chars: usize) -> String {
     if text.chars().count() <= max_chars {
         return text.to_owned();
@@ -9,6 +9,6 @@ pub(crate) fn truncate(text: &str, max_chars: usize) -> String {
 }
 
 /// A number with its noun.
-pub(crate) fn pluralize(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+pub(crate) fn pluralize(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }

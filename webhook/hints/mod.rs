@@ -72,7 +72,8 @@ pub enum PlacementHint {
         /// Why, for people.
         reason: String,
     },
-    /// It cannot be scheduled and will stay pending.
+    /// It cannot be scheduled and remains pending. `nowhere` is its value in the annotation.
+    #[serde(rename = "nowhere")]
     Unschedulable {
         /// Why, for people.
         reason: String,
@@ -88,7 +89,7 @@ pub(crate) fn available_offerings(snapshot: &Snapshot) -> AvailableOfferings {
 }
 
 impl PlacementHint {
-    /// What it says, for a metric.
+    /// The label value of metrics.
     pub(crate) fn metric_label(&self) -> &'static str {
         match self {
             Self::ExistingNode { .. } => "existing_node",
@@ -103,13 +104,13 @@ impl PlacementHint {
         serde_json::to_string(&Advisory { advisory: true, hint: self }).ok()
     }
 
-    /// Reads an annotation's value; `None` when it is none of ours.
+    /// Reads an annotation's value; `None` if it is not a hint.
     pub(crate) fn from_annotation(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 }
 
-/// A hint as it is written: whoever reads it is told first what it is worth.
+/// A hint as written, with its disclaimer first.
 #[derive(Serialize)]
 struct Advisory<'h> {
     advisory: bool,
@@ -117,7 +118,7 @@ struct Advisory<'h> {
     hint: &'h PlacementHint,
 }
 
-/// What is said about a place that was found, or about why there is none. `shared`: other pods need that new node too.
+/// The hint for a placement, or for an unschedulable pod. `shared`: other pods need that new node too.
 pub(crate) fn hint_for(found: &Result<Placement, Unschedulable>, shared: bool) -> PlacementHint {
     match found {
         Ok(Placement::Node(node)) => {
@@ -148,10 +149,10 @@ pub(crate) fn hint_for(found: &Result<Placement, Unschedulable>, shared: bool) -
     }
 }
 
-fn describe_reasons(why: &[(Option<NodePoolName>, UnschedulableReason)]) -> String {
-    let reasons = why.iter().map(|(pool, why)| match pool {
-        Some(pool) => format!("NodePool {pool}: {why}"),
-        None => why.to_string(),
+fn describe_reasons(reasons: &[(Option<NodePoolName>, UnschedulableReason)]) -> String {
+    let reasons = reasons.iter().map(|(pool, reason)| match pool {
+        Some(pool) => format!("NodePool {pool}: {reason}"),
+        None => reason.to_string(),
     });
     reasons.collect::<Vec<_>>().join("; ")
 }

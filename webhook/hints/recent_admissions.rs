@@ -1,8 +1,8 @@
 //! Recently admitted pods that the cluster does not show yet, with the placements of their hints.
 //!
-//! A pod that was admitted is not bound, and perhaps not listed, for a moment. Until then its placement counts as taken, or
-//! five hundred pods at once would all be sent to the same node. The count is an estimate: another webhook may refuse a pod
-//! after us, and another replica of this one admits pods of its own.
+//! A pod that was admitted is not bound, and perhaps not listed, for a moment. Until then its placement counts as
+//! taken, or five hundred pods at once would all be sent to the same node. The count is an estimate: another webhook
+//! may refuse a pod after us, and another replica of this one admits pods of its own.
 
 use super::PlacementHint;
 use jiff::{SignedDuration, Timestamp};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(crate) const ADMITTED_TTL: SignedDuration = SignedDuration::from_secs(10);
 /// Most pods that count; beyond, the oldest no longer do.
 pub(crate) const MAX_ADMITTED: usize = 2_000;
-/// By how much the API server's clock may be behind ours.
+/// How far the API server's clock may be behind.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(2);
 
 /// A pod that is admitted with a hint.
@@ -65,7 +65,7 @@ impl RecentAdmissions {
         self.admitted.push_back(Arc::new(AdmittedPod { sequence, at, pod, generate_name, placement, hint }));
     }
 
-    /// True when such a pod was admitted with this hint: it is the same one, asked about again.
+    /// True if such a pod was admitted with this hint: the review is repeated.
     pub(crate) fn contains(&self, now: Timestamp, pod: &Pod, hint: &PlacementHint) -> bool {
         let young = |a: &&Arc<AdmittedPod>| is_recent(a.at, now);
         self.admitted.iter().rev().take_while(young).any(|a| a.pod.key == pod.key && a.hint == *hint)
@@ -76,7 +76,7 @@ impl RecentAdmissions {
         self.admitted.front().is_some_and(|oldest| !is_recent(oldest.at, now))
     }
 
-    /// Forgets what is old, and what the cluster shows; takes the placement of the rest.
+    /// Forgets old pods and those in the cluster, and reserves the placements of the rest.
     pub(crate) fn prune_and_reserve(
         &mut self,
         now: Timestamp,
@@ -105,8 +105,8 @@ impl RecentAdmissions {
         self.last_sequence = other.last_sequence;
     }
 
-    /// Forgets those that are bound by now. Of pods whose names the API server made up it is not known which is which:
-    /// any new one of the same generate_name stands for the oldest.
+    /// Forgets those that are bound by now. Pods with generated names cannot be distinguished: any new one of the same
+    /// generateName counts as the oldest.
     fn forget_observed(&mut self, now: Timestamp, snapshot: &Snapshot) {
         let horizon = ADMITTED_TTL.saturating_add(CLOCK_SKEW).saturating_add(CLOCK_SKEW);
         self.observed.retain(|_, created| now.duration_since(*created) < horizon);
@@ -147,7 +147,7 @@ impl RecentAdmissions {
 
 /// Takes the placement of a pod that was admitted.
 fn reserve(admitted: &mut Arc<AdmittedPod>, scheduler: &mut IncrementalScheduler) {
-    // The node that it was to have may have been asked for by now, and then it is a claim.
+    // The new node may have been requested by now, and then it is a NodeClaim.
     let placement = match admitted.placement {
         Placement::New(_) => scheduler.find_without_new_node(&admitted.pod),
         Placement::Node(_) | Placement::Claim(_) => None,
@@ -158,7 +158,7 @@ fn reserve(admitted: &mut Arc<AdmittedPod>, scheduler: &mut IncrementalScheduler
         }
         return;
     }
-    // A claim has become a node, or a node is gone: the pod goes where it fits, if it does anywhere.
+    // A NodeClaim has become a node, or a node was deleted: the pod is placed again, if it fits.
     if let Some(placement) = scheduler.find_without_new_node(&admitted.pod) {
         scheduler.take(&admitted.pod, &placement);
         Arc::make_mut(admitted).placement = placement;

@@ -1,10 +1,9 @@
 //! Computes placement hints, within a bounded time.
 //!
-//! A hint is taken out of the free capacity, of which each pod takes its part. A lookup is done at once by the thread of
-//! the request, so that no thread has to wake another. What takes longer, such as the offerings for pods of a new shape, is
-//! queued for a thread of its own. The queue is short: a pod that finds it full, or waits too long, gets no hint. Another
-//! thread recomputes the free capacity when the cluster has changed, while pods still take from the old one: none of them
-//! waits while thousands of others are counted.
+//! Each pod reserves part of the free capacity. A quick lookup runs on the thread of the request. A slow one, such as
+//! the offerings for pods of a new shape, is queued for another thread. The queue is short: if it is full or the wait
+//! too long, the pod gets no hint. A third thread recomputes the free capacity when the cluster has changed; meanwhile
+//! pods use the old one.
 
 use super::recent_admissions::{Admission, RecentAdmissions};
 use super::{IncomingPod, PlacementHint, available_offerings, hint_for};
@@ -32,7 +31,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 const REFRESH_PAUSE_FACTOR: u32 = 49;
 const MAX_REFRESH_PAUSE: Duration = Duration::from_secs(1);
 
-/// While there is no capacity yet, a request is checked this often for whether anybody still waits for its answer.
+/// Until the first capacity is computed, requests are checked this often for cancellation.
 const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 static NO_NODES: BTreeSet<NodeName> = BTreeSet::new();
@@ -41,7 +40,7 @@ static NO_CLAIM_OF_POD: BTreeMap<ObjectKey, ClaimName> = BTreeMap::new();
 /// The cluster as it is known now; `None` until it is known whole.
 pub(crate) type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
 
-/// Why a request is allowed without an answer.
+/// Why a request is allowed without evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailOpenReason {
     /// Too many pods wait for a hint.
@@ -50,7 +49,7 @@ pub(crate) enum FailOpenReason {
     Deadline,
     /// The API server would reject the patch.
     InvalidPatch,
-    /// A bug of ours.
+    /// A bug in napkeeper.
     Internal,
 }
 
@@ -97,7 +96,7 @@ impl HintService {
         Ok(Self { queue: queue_sender, snapshots, state })
     }
 
-    /// Waits until pods are answered by what is known now.
+    /// Waits until hints use the current snapshot.
     #[cfg(test)]
     pub(crate) async fn caught_up(&self) {
         let is = || {
@@ -162,7 +161,7 @@ impl HintState {
     fn serve(&self, mut requests: mpsc::Receiver<Box<HintRequest>>) {
         while let Some(request) = requests.blocking_recv() {
             let HintRequest { subject, reply: answer } = *request;
-            // Nobody waits for the answer to a closed one: the time is better spent on the next.
+            // Skip cancelled requests.
             while !answer.is_closed() {
                 let capacity = self
                     .ready
@@ -200,7 +199,7 @@ impl HintState {
         })
     }
 
-    /// Recomputes the capacity, and lets pods take from that. False when it panicked: then there is none.
+    /// Recomputes the capacity. False if that panicked: then there is none.
     fn refresh(&self, snapshot: &Arc<Snapshot>, offerings: &AvailableOfferings) -> bool {
         let previous = lock(&self.capacity).as_ref().map(|capacity| capacity.recent_admissions.clone());
         let (had_capacity, since) = (previous.is_some(), self.clock.now());
@@ -211,17 +210,17 @@ impl HintState {
             Some(old) => catch_unwind(AssertUnwindSafe(|| capacity.with_admissions(&old.recent_admissions))),
             None => Ok(capacity),
         });
-        // Where the old one is gone there was a panic, and what caused it is in the new one too.
+        // If the old capacity was dropped by a panic, its cause is in the new one too.
         *current = new.ok().filter(|_| old.is_some() || !had_capacity);
-        let is_there = current.is_some();
+        let has_capacity = current.is_some();
         drop(current);
         self.ready.notify_all();
-        // Nobody needs to wait until a whole cluster is deallocated.
+        // Deallocating a large cluster is slow, so the lock is released before.
         drop(old);
-        is_there
+        has_capacity
     }
 
-    /// True when pods should be answered by this cluster, and are not.
+    /// True if hints should use this snapshot, and do not.
     fn is_stale(&self, snapshot: &Arc<Snapshot>) -> bool {
         let now = self.clock.now();
         let every = SignedDuration::try_from(REFRESH_INTERVAL).unwrap_or(SignedDuration::MAX);
@@ -234,7 +233,7 @@ impl HintState {
 }
 
 impl FreeCapacity {
-    /// The capacity that is left in a cluster when all recently admitted pods have taken theirs.
+    /// The free capacity of a cluster after placing all recently admitted pods.
     fn compute(
         snapshot: &Arc<Snapshot>,
         offerings: &AvailableOfferings,
@@ -250,12 +249,12 @@ impl FreeCapacity {
         };
         let mut scheduler = IncrementalScheduler::new(input);
         recent.prune_and_reserve(since, snapshot, &mut scheduler);
-        // What is looked up for the first pod of a shape is not left to whoever asks next.
+        // Computes the offerings of each shape in advance.
         recent.shapes().into_values().for_each(|pod| drop(scheduler.find(pod)));
         Self { snapshot: Arc::clone(snapshot), since, scheduler, recent_admissions: recent }
     }
 
-    /// The same, when pods that were admitted meanwhile have taken theirs too.
+    /// The same, after placing pods that were admitted meanwhile.
     fn with_admissions(mut self, recent: &RecentAdmissions) -> Self {
         self.recent_admissions.merge_newer(recent, &mut self.scheduler);
         self
@@ -289,7 +288,7 @@ impl FreeCapacity {
     }
 }
 
-/// Keeps the capacity as new as the cluster, until nobody can ask any more.
+/// Updates the capacity with the cluster, until the service is dropped.
 async fn refresh_loop(state: &Weak<HintState>, mut snapshots: Snapshots) {
     let mut cached: Option<CachedOfferings> = None;
     loop {
@@ -318,7 +317,7 @@ async fn refresh_loop(state: &Weak<HintState>, mut snapshots: Snapshots) {
     }
 }
 
-/// Whoever catches a panic repairs the state that it left.
+/// Ignores poisoning: callers that catch panics repair the state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

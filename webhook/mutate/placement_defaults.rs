@@ -24,9 +24,9 @@ const SPOT_WEIGHT: i64 = 50;
 const ARCHITECTURE_WEIGHT: i64 = 10;
 /// Older key of the architecture, which the kubelet still sets.
 const BETA_ARCH: &str = "beta.kubernetes.io/arch";
-/// Node labels that say whether a node is spot.
+/// Node labels of the capacity type.
 const CAPACITY_TYPE_LABELS: [&str; 3] = [labels::CAPACITY_TYPE, labels::SCALE_SET_PRIORITY, labels::PRIORITY];
-/// Node labels that say a node's architecture.
+/// Node labels of the architecture.
 const ARCH_LABELS: [&str; 2] = [labels::ARCH, BETA_ARCH];
 
 const NODE_AFFINITY_PATH: [&str; 3] = ["spec", "affinity", "nodeAffinity"];
@@ -100,7 +100,7 @@ fn annotation<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
     object["metadata"]["annotations"][key].as_str()
 }
 
-/// What a pod says for itself.
+/// The attributes of a pod for matching policies.
 fn pod_attributes(object: &Value, subject: &IncomingPod, uid: &str) -> PodAttributes {
     let spec = &object["spec"];
     let key = &subject.pod.key;
@@ -137,7 +137,7 @@ fn names_label(spec: &Value, keys: &[&str]) -> bool {
     selected || named.any(|key| keys.contains(&key))
 }
 
-/// Writes a patch and what comes of it.
+/// Builds a patch, and applies it to the object.
 struct PatchBuilder {
     object: Value,
     patch: Vec<Value>,
@@ -170,7 +170,7 @@ impl PatchBuilder {
         self.append(&[NODE_AFFINITY_PATH[0], NODE_AFFINITY_PATH[1], NODE_AFFINITY_PATH[2], PREFERRED], term)
     }
 
-    /// Not on what is labelled as spot; nodes that nobody has labelled are on demand.
+    /// Excludes nodes labelled as spot; nodes without the label are on demand.
     fn require_on_demand(&mut self) -> Result<(), InvalidPatch> {
         let not_spot = |key: &str| json!({ "key": key, "operator": "NotIn", "values": ["spot"] });
         let keys = [labels::CAPACITY_TYPE, labels::SCALE_SET_PRIORITY];
@@ -192,7 +192,7 @@ impl PatchBuilder {
         Ok(())
     }
 
-    /// Adds an item to a list, with the list and all that it stands in where they are missing.
+    /// Appends an item to a list, creating the list and its parents if missing.
     fn append(&mut self, path: &[&str], item: Value) -> Result<(), InvalidPatch> {
         match self.first_missing(path) {
             Some(depth) => self.add(path, depth, json!([item])),
@@ -200,7 +200,7 @@ impl PatchBuilder {
         }
     }
 
-    /// Sets what is not set yet.
+    /// Sets a field that is not set yet.
     fn set(&mut self, path: &[&str], value: Value) -> Result<(), InvalidPatch> {
         match self.first_missing(path) {
             Some(depth) => self.add(path, depth, value),
@@ -208,7 +208,7 @@ impl PatchBuilder {
         }
     }
 
-    /// The place in a path of the first part that is not there.
+    /// The index of the first part of a path that does not exist.
     fn first_missing(&self, path: &[&str]) -> Option<usize> {
         let mut at = &self.object;
         for (depth, key) in path.iter().enumerate() {
@@ -225,9 +225,9 @@ impl PatchBuilder {
     }
 
     fn add(&mut self, path: &[&str], depth: usize, value: Value) -> Result<(), InvalidPatch> {
-        let (there, inner) = path.split_at((depth + 1).min(path.len()));
+        let (parent, inner) = path.split_at((depth + 1).min(path.len()));
         let whole = inner.iter().rev().fold(value, |value, key| json!({ *key: value }));
-        self.apply(&pointer(there), &whole)
+        self.apply(&pointer(parent), &whole)
     }
 
     fn apply(&mut self, path: &str, value: &Value) -> Result<(), InvalidPatch> {

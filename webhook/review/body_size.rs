@@ -1,14 +1,14 @@
 //! Sizes of requests: how much memory and work a body takes.
 //!
-//! Text tells little: a list of digits grows some twenty times when it is read, and a rule may say a sentence about each
-//! of them. So values are counted, before they are read.
+//! The length says little: a list of digits grows twentyfold when parsed, and each item may cause a finding. So values
+//! are counted before parsing.
 
 /// Most values of a review. A real object takes at least some 15 bytes for each, the API server stores 1.5 MiB, and an
 /// update holds two: more than this is no review.
 pub(crate) const MAX_VALUES: usize = 200_000;
-/// From here on one is large: a pod has some hundred values, with what others have written about it a thousand.
+/// A review with more values is large: a pod has some hundred values, with managed fields a thousand.
 const LARGE_VALUES: usize = 5_000;
-/// What is no longer than this, and has few values, is worked on at once: a NodePool before and after a change.
+/// A shorter body with few values is processed inline, such as an update of a NodePool.
 const SMALL_BYTES: usize = 16 << 10;
 const SMALL_VALUES: usize = 1_000;
 
@@ -44,7 +44,7 @@ fn count_separators(body: &[u8]) -> usize {
     body.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count()
 }
 
-/// Lists, objects and what follows a comma in them; what is in strings does not count.
+/// Counts lists, objects and commas outside of strings.
 fn count_values(body: &[u8]) -> usize {
     let (mut found, mut inside, mut escaped) = (0, false, false);
     for byte in body {

@@ -1,7 +1,7 @@
 //! AdmissionReviews of `admission.k8s.io/v1`: requests read, responses written.
 //!
-//! A response with a wrong uid is refused, and a patch that does not apply fails the request whatever the failure policy
-//! is, so both are made in one place.
+//! The API server rejects a response with a wrong uid, and a patch that does not apply fails the request whatever the
+//! failure policy is, so both are made here.
 
 mod body_size;
 mod object;
@@ -35,7 +35,7 @@ pub(crate) enum ReviewError {
         /// Its `kind`.
         kind: String,
     },
-    /// It asks nothing.
+    /// It has no request.
     #[error("the AdmissionReview has no request with a uid")]
     NoRequest,
 }
@@ -50,7 +50,7 @@ struct AdmissionReview<O> {
     request: Option<Request<O>>,
 }
 
-/// What the API server asks about.
+/// The request of a review.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "O: ReviewObject"))]
 pub(crate) struct Request<O = Value> {
@@ -67,7 +67,7 @@ pub(crate) struct Request<O = Value> {
     /// The object's name; none where the API server will make one.
     #[serde(default)]
     pub(crate) name: Option<String>,
-    /// Who asks.
+    /// The requesting user.
     #[serde(default)]
     pub(crate) user_info: UserInfo,
     /// The namespace, if the kind has one.
@@ -92,7 +92,7 @@ pub(crate) struct UserInfo {
     pub(crate) groups: Vec<String>,
 }
 
-/// Who asked for what, for the log: nothing of the object but its name.
+/// User, operation and object name, for the log; nothing else of the object.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestSummary {
     pub(crate) uid: String,
@@ -114,7 +114,7 @@ impl RequestSummary {
         }
     }
 
-    /// The one line that the log has about a refusal.
+    /// Logs a denial in one line.
     pub(crate) fn log_denial(&self, rules: &BTreeSet<&str>) {
         let Self { uid, user, operation, kind, name } = self;
         tracing::info!(
@@ -168,29 +168,29 @@ impl<O> Request<O> {
 /// Why something is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Denial {
-    /// For whoever asked.
+    /// The message for the client.
     pub(crate) message: String,
     /// The rules that the message names, each once.
     pub(crate) rules: BTreeSet<&'static str>,
 }
 
-/// What is answered.
+/// The response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct AdmissionResponse {
     /// Why it is refused; `None` when it is allowed.
     pub(crate) denial: Option<Denial>,
-    /// For whoever asked the API server.
+    /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
-    /// Which facts about Azure served, for the audit log.
+    /// The Azure facts used, for the audit log.
     pub(crate) facts: Option<String>,
-    /// What policies say that only the audit log is to have, as JSON.
+    /// Policy results for the audit log only, as JSON.
     pub(crate) policies: Option<String>,
     /// Operations of a JSON patch; empty for none.
     pub(crate) patch: Vec<Value>,
 }
 
 impl AdmissionResponse {
-    /// It is allowed, and nothing is said about it.
+    /// Allowed without warnings.
     pub(crate) fn allow() -> Self {
         Self::default()
     }

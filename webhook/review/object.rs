@@ -1,7 +1,6 @@
-//! Reads the objects of a review without what the webhook does not use.
+//! Reads the objects of a review without unused fields.
 //!
-//! `metadata.managedFields`, who wrote which field, is half of what the API server sends. It is skipped while reading, unless
-//! there is something odd about it.
+//! `metadata.managedFields` is half of a review. It is skipped while parsing, unless it is malformed.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
@@ -13,12 +12,12 @@ use std::fmt;
 
 const MANAGED_FIELDS: &str = "managedFields";
 
-/// How the object of a review is kept.
+/// The representation of the object of a review.
 pub(crate) trait ReviewObject: Default {
     /// Reads it.
     ///
     /// # Errors
-    /// Where it is none.
+    /// If it is not an object.
     fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
 }
 
@@ -29,7 +28,7 @@ impl ReviewObject for Value {
     }
 }
 
-/// The text, to be read by whoever knows what is needed of it; none for null.
+/// The unparsed text; `None` for null.
 pub(crate) type RawObject = Option<Box<RawValue>>;
 
 impl ReviewObject for RawObject {
@@ -41,7 +40,7 @@ impl ReviewObject for RawObject {
 /// Reads the text of an object without its managed fields.
 ///
 /// # Errors
-/// Where it is none.
+/// If it is not an object.
 pub(crate) fn without_managed_fields(text: &RawValue) -> Result<Value, serde_json::Error> {
     Value::read(&mut serde_json::Deserializer::from_str(text.get()))
 }
@@ -83,7 +82,7 @@ impl<'de> Visitor<'de> for AnyObject {
     }
 }
 
-/// Managed fields that are not what they should be, for the rules to say so.
+/// Malformed managed fields, which the rules report.
 fn malformed_managed_fields(text: &RawValue) -> Option<Value> {
     match serde_json::from_str::<Vec<ManagedFieldsEntry>>(text.get()) {
         Ok(_) => None,
@@ -91,7 +90,7 @@ fn malformed_managed_fields(text: &RawValue) -> Option<Value> {
     }
 }
 
-/// What is being read.
+/// The part being parsed.
 #[derive(Clone, Copy)]
 enum ObjectPart {
     Object,
@@ -107,7 +106,7 @@ impl<'de> DeserializeSeed<'de> for ObjectPart {
 }
 
 impl ObjectPart {
-    /// Metadata that are no object are kept as they came, for the rules to say so.
+    /// Keeps metadata that is not an object, which the rules report.
     fn keep_malformed<E: Error>(self, found: Unexpected<'_>, value: impl Into<Value>) -> Result<Value, E> {
         match self {
             Self::Object => Err(E::invalid_type(found, &self)),

@@ -1,4 +1,4 @@
-//! What is said of writes and deletes when nodes run.
+//! Findings on writes and deletes while nodes run.
 
 use crate::tests::{HandClock, PATIENT, Rig, UID, class, good_pool, node, pod, review, world};
 use crate::{DELETE_ACKNOWLEDGED_ANNOTATION, DeletionProtection, Webhook, router};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-/// Adds a node of the pool `general`, with so many pods, which an on-demand D4s_v5 has room for.
+/// Adds a node of the pool `general`, an on-demand D4s_v5, with this many pods.
 fn run(snapshot: &mut Snapshot, name: &str, pods: usize) {
     let id = format!("azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/{name}");
     let claim: NodeClaim = serde_json::from_value(json!({
@@ -153,14 +153,14 @@ async fn a_change_that_replaces_nodes_says_how_many() {
     tainted["spec"]["template"]["spec"]["taints"] = json!([{ "key": "team", "value": "a", "effect": "NoSchedule" }]);
     let answer = ask(&tainted).await;
     assert_eq!(answer["allowed"], true);
-    let said = warnings(&answer)[0];
+    let warning = warnings(&answer)[0];
     assert!(
-        said.starts_with(
+        warning.starts_with(
             "NK9504 spec.template: 2 nodes will be replaced within the disruption budgets, affecting 5 pods: "
         ),
-        "{said}"
+        "{warning}"
     );
-    assert!(said.contains("they cost $0."), "{said}");
+    assert!(warning.contains("they cost $0."), "{warning}");
 
     let mut narrower = good_pool();
     narrower["spec"]["template"]["spec"]["requirements"] =
@@ -190,38 +190,39 @@ async fn a_class_that_changes_replaces_its_nodes_but_not_for_its_tags() {
 
 /// A class that is not ready, and a budget that keeps the pods of `run`.
 fn hindered() -> ClusterBlockers {
-    let why = NodeClassNotReady { reason: Arc::from("UnhealthyDependents"), message: Arc::from("SubnetsReady=False") };
+    let not_ready =
+        NodeClassNotReady { reason: Arc::from("UnhealthyDependents"), message: Arc::from("SubnetsReady=False") };
     let budget = BlockingPdb { name: ObjectName::new("web").unwrap(), selector: Requirements::default() };
     ClusterBlockers {
-        unready_classes: [(NodeClassName::new("default").unwrap(), Arc::new(why))].into(),
+        unready_classes: [(NodeClassName::new("default").unwrap(), Arc::new(not_ready))].into(),
         blocking_pdbs: [(Namespace::new("shop").unwrap(), vec![budget])].into(),
     }
 }
 
 #[tokio::test]
-async fn what_blocks_nodes_is_reported() {
+async fn blocked_launches_are_reported() {
     let known = watch::channel(Arc::new(hindered())).1;
     let rig = Rig::with(Some(busy()), PATIENT, |webhook| webhook.with_blockers(known));
     let mut new = good_pool();
     new["metadata"]["name"] = json!("new");
     let answer = rig.ask("/validate", &review("CREATE", "karpenter.sh", &new, &Value::Null)).await;
-    let said = warnings(&answer);
+    let lines = warnings(&answer);
     assert_eq!(
-        said[0],
+        lines[0],
         "NK9506 spec.template.spec.nodeClassRef.name: AKSNodeClass default is not ready (UnhealthyDependents: \
          SubnetsReady=False): the pool cannot launch nodes until it is; see kubectl describe aksnodeclass default"
     );
     let mut changed = good_pool();
     changed["spec"]["template"]["spec"]["taints"] = json!([{ "key": "team", "effect": "NoSchedule" }]);
     let answer = rig.ask("/validate", &review("UPDATE", "karpenter.sh", &changed, &good_pool())).await;
-    let said = warnings(&answer);
+    let lines = warnings(&answer);
     let of_pods = "affecting 5 pods, 5 currently blocked by a PodDisruptionBudget (such as shop/web): the node";
-    assert!(said.iter().any(|line| line.starts_with("NK9504") && line.contains(of_pods)), "{said:?}");
-    assert!(said.iter().all(|line| !line.starts_with("NK9506")), "the class is the same as before: {said:?}");
+    assert!(lines.iter().any(|line| line.starts_with("NK9504") && line.contains(of_pods)), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.starts_with("NK9506")), "the class is the same as before: {lines:?}");
 }
 
 #[tokio::test]
-async fn limits_classes_and_other_pools_are_held_against_what_is_there() {
+async fn pools_are_checked_against_limits_classes_and_other_pools() {
     let rig = Rig::new(Some(busy()), PATIENT);
     let mut lower = good_pool();
     lower["spec"]["limits"]["cpu"] = json!("4");
@@ -235,13 +236,13 @@ async fn limits_classes_and_other_pools_are_held_against_what_is_there() {
     twin["metadata"]["name"] = json!("twin");
     twin["spec"]["template"]["spec"]["nodeClassRef"]["name"] = json!("defualt");
     let answer = rig.ask("/validate", &review("CREATE", "karpenter.sh", &twin, &Value::Null)).await;
-    let said = warnings(&answer);
+    let lines = warnings(&answer);
     assert!(
-        said[0].starts_with("NK9501 spec.template.spec.nodeClassRef.name: AKSNodeClass \"defualt\" not found"),
-        "{said:?}"
+        lines[0].starts_with("NK9501 spec.template.spec.nodeClassRef.name: AKSNodeClass \"defualt\" not found"),
+        "{lines:?}"
     );
-    assert!(said[0].ends_with("use one that exists: default"), "{said:?}");
-    assert!(said[1].starts_with("NK9502 spec.weight: general can create the same nodes"), "{said:?}");
+    assert!(lines[0].ends_with("use one that exists: default"), "{lines:?}");
+    assert!(lines[1].starts_with("NK9502 spec.weight: general can create the same nodes"), "{lines:?}");
     twin["spec"]["weight"] = json!(10);
     twin["spec"]["template"]["spec"]["nodeClassRef"]["name"] = json!("default");
     let answer = rig.ask("/validate", &review("CREATE", "karpenter.sh", &twin, &Value::Null)).await;

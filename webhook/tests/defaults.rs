@@ -1,4 +1,4 @@
-//! PlacementPolicies at work: what is written into pods, and that it always applies and comes to an end.
+//! Defaults of PlacementPolicies: what is written to pods, that it always applies, and that it is idempotent.
 
 use crate::tests::{PATIENT, Rig, UID, any_json, hint_of, pod, review, world};
 use base64::Engine;
@@ -21,7 +21,7 @@ fn policy(name: &str, spec: &Value) -> (Arc<str>, Arc<PlacementPolicy>) {
     }
 }
 
-/// The namespace `shop`, selected by `balanced`; `arm` must be asked for by name.
+/// The namespace `shop`, selected by `balanced`; `arm` must be named by the pod.
 fn placement(percent: u8) -> PlacementPolicies {
     let balanced = json!({
         "namespaceSelector": { "matchLabels": { "placement": "balanced" } },
@@ -59,7 +59,7 @@ fn apply_any(object: &mut Value, answer: &Value) {
 }
 
 #[tokio::test]
-async fn a_pod_gets_what_its_policy_says_and_the_hint_is_for_the_pod_as_it_becomes() {
+async fn a_pod_gets_the_defaults_of_its_policy_and_a_hint_for_the_result() {
     let rig = rig(0);
     let object = create(&rig, &pod("1")).await;
     assert_eq!(
@@ -111,7 +111,7 @@ async fn the_floor_keeps_pods_off_spot_whatever_else_they_ask_for() {
 }
 
 #[tokio::test]
-async fn a_share_stays_on_demand_and_pods_with_names_always_the_same() {
+async fn a_share_runs_on_demand_and_named_pods_always_the_same_way() {
     let rig = Rig::placing(None, PATIENT, placement(30));
     let mut stay = 0;
     for n in 0..300 {
@@ -125,12 +125,12 @@ async fn a_share_stays_on_demand_and_pods_with_names_always_the_same() {
 }
 
 #[tokio::test]
-async fn by_name_by_none_and_by_a_name_that_is_not_there() {
+async fn policies_by_name_by_none_and_by_an_unknown_name() {
     let rig = rig(0);
-    let in_namespace = |namespace: &str, asks: Option<&str>| {
+    let in_namespace = |namespace: &str, policy: Option<&str>| {
         let mut pod = pod("1");
         pod["metadata"]["namespace"] = json!(namespace);
-        if let Some(name) = asks {
+        if let Some(name) = policy {
             pod["metadata"]["annotations"] = json!({ "napkeeper.io/placement": name });
         }
         pod
@@ -204,7 +204,7 @@ async fn a_policy_that_is_wrong_is_refused() {
     }
 }
 
-/// A pod of which parts are there or not, with lists and maps that may be empty.
+/// A pod with optional parts, and lists and maps that may be empty.
 fn any_pod() -> impl Strategy<Value = Value> {
     let expressions = prop_oneof![
         Just(json!([])),
@@ -247,7 +247,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_applies_makes_a_pod_and_comes_to_an_end(
+    fn defaults_apply_keep_pods_valid_and_are_idempotent(
         pods in prop::collection::vec((any_pod(), 0_u8..=100), 40),
         stray in any_json(),
     ) {
@@ -261,7 +261,7 @@ proptest! {
                 let again = rig.ask("/mutate", &review("CREATE", "", &object, &Value::Null)).await;
                 assert!(again["patch"].is_null(), "{object}\n{again}");
             }
-            // What is no pod at all gets nothing, and harms nobody.
+            // An object that is not a pod gets no defaults.
             let mut bent = pods[0].0.clone();
             bent["spec"]["affinity"] = stray;
             let answer = rig.ask("/mutate", &review("CREATE", "", &bent, &Value::Null)).await;

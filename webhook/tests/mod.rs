@@ -39,11 +39,11 @@ pub(crate) const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 pub(crate) const PATIENT: Limits =
     Limits { max_concurrency: 8, validate_timeout: Duration::from_secs(30), hint_timeout: Duration::from_secs(30) };
 
-/// A clock that stands still until it is moved.
+/// A clock that only moves when it is advanced.
 #[derive(Debug, Default)]
 pub(crate) struct HandClock {
     seconds: AtomicI64,
-    /// Whoever asks for the time waits for so long.
+    /// How long reading the time takes.
     delay: AtomicU64,
 }
 
@@ -53,7 +53,7 @@ impl HandClock {
         self.seconds.fetch_add(seconds, Ordering::SeqCst);
     }
 
-    /// Makes whoever asks for the time wait.
+    /// Delays reading the time.
     pub(crate) fn slow(&self, milliseconds: u64) {
         self.delay.store(milliseconds, Ordering::SeqCst);
     }
@@ -89,7 +89,7 @@ impl Rig {
         Self::with(snapshot, limits, |webhook| webhook.with_placement_policies(given))
     }
 
-    /// With a webhook that is told more.
+    /// With a configured webhook.
     pub(crate) fn with(snapshot: Option<Snapshot>, limits: Limits, more: impl FnOnce(Webhook) -> Webhook) -> Self {
         let mut registry = metrics::registry();
         let (snapshots, receiver) = watch::channel(snapshot.map(Arc::new));
@@ -121,9 +121,9 @@ impl Rig {
     /// The `response` of a well-formed answer.
     pub(crate) async fn ask(&self, path: &str, review: &Value) -> Value {
         let mut response = self.ask_whole(path, review).await;
-        // Which facts served is said of every judgement; here it is always the same.
-        if let Some(said) = response.as_object_mut().unwrap().remove("auditAnnotations") {
-            assert_eq!(said, json!({ "facts": "catalogue: embedded, 2026-08; prices: embedded, 2026-08" }));
+        // Every response names the facts used; in these tests they are always the same.
+        if let Some(annotations) = response.as_object_mut().unwrap().remove("auditAnnotations") {
+            assert_eq!(annotations, json!({ "facts": "catalogue: embedded, 2026-08; prices: embedded, 2026-08" }));
         }
         response
     }
@@ -204,7 +204,7 @@ pub(crate) fn class(version: &str, spec: &Value) -> Value {
     })
 }
 
-/// A pod of a Deployment as the ReplicaSet controller asks for it: without a name.
+/// A pod of a Deployment as the ReplicaSet controller creates it: without a name.
 pub(crate) fn pod(cpu: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -289,7 +289,7 @@ pub(crate) fn hint_of(object: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_right_is_allowed_in_silence() {
+async fn valid_objects_are_allowed_without_warnings() {
     let rig = Rig::new(None, PATIENT);
     let silence = json!({ "uid": UID, "allowed": true });
     let good = good_pool();
@@ -336,7 +336,7 @@ async fn by_live_facts_a_size_that_is_not_sold_is_a_warning_that_says_where_it_i
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_refused_with_rule_path_and_remedy() {
+async fn invalid_objects_are_denied_with_rule_path_and_remedy() {
     let rig = Rig::new(None, PATIENT);
     let bad = class("v1beta1", &json!({ "maxPods": 9, "osDiskSizeGB": 1, "vnetSubnetId": "x" }));
     let answer = rig.ask("/validate", &review("CREATE", "karpenter.azure.com", &bad, &Value::Null)).await;
@@ -359,7 +359,7 @@ async fn what_is_wrong_is_refused_with_rule_path_and_remedy() {
 }
 
 #[tokio::test]
-async fn what_a_newer_schema_may_allow_is_a_warning() {
+async fn violations_that_a_newer_schema_may_allow_are_warnings() {
     let rig = Rig::new(None, PATIENT);
     let newer = class("v1beta1", &json!({ "imageFamily": "Ubuntu2604", "newField": { "a": 1 } }));
     let answer = rig.ask("/validate", &review("CREATE", "karpenter.azure.com", &newer, &Value::Null)).await;
@@ -383,7 +383,7 @@ async fn a_refusal_is_bounded() {
 }
 
 #[tokio::test]
-async fn what_was_wrong_before_is_a_warning_and_may_be_left() {
+async fn existing_violations_are_warnings() {
     let rig = Rig::new(None, PATIENT);
     let old = class("v1beta1", &json!({ "maxPods": 9 }));
     let ask = |new: Value| {
@@ -414,7 +414,7 @@ async fn warnings_are_as_short_as_the_api_server_shows_them() {
 }
 
 #[tokio::test]
-async fn there_is_no_opinion_on_deletes_and_other_kinds() {
+async fn deletes_and_other_kinds_are_allowed() {
     let rig = Rig::new(Some(world()), PATIENT);
     let silence = json!({ "uid": UID, "allowed": true });
     let bad = pool(&json!({}));
@@ -465,7 +465,7 @@ async fn hints_follow_the_cluster() {
     let general = world.pools().values().next().unwrap().name.clone();
     world.remove_pool(&general);
     rig.show(world).await;
-    // Within 10 s it would be the same pod asked about again.
+    // Within 10 s it would count as a repeated review.
     rig.pass(20).await;
     let answer = rig.ask("/mutate", &review("CREATE", "", &object, &Value::Null)).await;
     apply(&mut object, &answer);
@@ -524,7 +524,7 @@ async fn a_body_of_very_many_values_is_not_read() {
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_said_to_be_so() {
+async fn invalid_reviews_are_rejected() {
     let rig = Rig::new(None, PATIENT);
     let old = r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"a","operation":"CREATE","kind":{"version":"v1","kind":"Pod"}}}"#;
     for (body, part) in [
@@ -571,23 +571,23 @@ fn bent_review() -> impl Strategy<Value = Value> {
         Just(review("CREATE", "karpenter.azure.com", &class("v1alpha2", &json!({ "maxPods": 50 })), &Value::Null)),
     ];
     (whole, any::<prop::sample::Index>(), any_json()).prop_map(|(mut review, at, value)| {
-        let mut places = Vec::new();
-        collect(&review, String::new(), &mut places);
-        if let Some(place) = review.pointer_mut(&places[at.index(places.len())]) {
-            *place = value;
+        let mut paths = Vec::new();
+        collect(&review, String::new(), &mut paths);
+        if let Some(target) = review.pointer_mut(&paths[at.index(paths.len())]) {
+            *target = value;
         }
         review
     })
 }
 
-fn collect(value: &Value, path: String, places: &mut Vec<String>) {
+fn collect(value: &Value, path: String, paths: &mut Vec<String>) {
     let child = |key: &str| format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
     match value {
-        Value::Object(map) => map.iter().for_each(|(key, v)| collect(v, child(key), places)),
-        Value::Array(list) => list.iter().enumerate().for_each(|(i, v)| collect(v, child(&i.to_string()), places)),
+        Value::Object(map) => map.iter().for_each(|(key, v)| collect(v, child(key), paths)),
+        Value::Array(list) => list.iter().enumerate().for_each(|(i, v)| collect(v, child(&i.to_string()), paths)),
         _ => {}
     }
-    places.push(path);
+    paths.push(path);
 }
 
 /// Every body is answered: a 400 with a text, or a review with a verdict, and never by an internal error.
@@ -602,9 +602,9 @@ fn answers_well(bodies: &[Vec<u8>]) {
                     let answer: Value = serde_json::from_slice(&text).unwrap();
                     let response = &answer["response"];
                     assert!(response["uid"].is_string() && response["allowed"].is_boolean(), "{answer}");
-                    let asked: Value = serde_json::from_slice(body).unwrap();
-                    assert_eq!(asked["request"]["uid"], response["uid"]);
-                    apply(&mut asked["request"]["object"].clone(), response);
+                    let review: Value = serde_json::from_slice(body).unwrap();
+                    assert_eq!(review["request"]["uid"], response["uid"]);
+                    apply(&mut review["request"]["object"].clone(), response);
                 } else {
                     assert_eq!(status, 400);
                     assert!(text.len() > 5);

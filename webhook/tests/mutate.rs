@@ -1,4 +1,4 @@
-//! Pods in, hints out: bursts, dry-runs, and what is done about a patch that would fail.
+//! Placement hints: bursts, dry-runs, and patches that would fail.
 
 use crate::Limits;
 use crate::tests::{PATIENT, Rig, UID, apply, hint_of, node, pod, review, world};
@@ -12,29 +12,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Creates a pod: what it looks like then.
+/// Creates a pod, and returns it with its patch.
 async fn create(rig: &Rig, pod: &Value) -> Value {
     let mut object = pod.clone();
     apply(&mut object, &rig.ask("/mutate", &review("CREATE", "", pod, &Value::Null)).await);
     object
 }
 
-/// How many of so many equal pods were told what, by the kind of the hint and the node.
+/// Creates equal pods, and counts their hints by kind and node.
 async fn burst(rig: &Rig, pods: usize, cpu: &str) -> BTreeMap<String, usize> {
-    let mut said = BTreeMap::new();
+    let mut counts = BTreeMap::new();
     for _ in 0..pods {
         let hint = hint_of(&create(rig, &pod(cpu)).await);
         let node = hint["node"].as_str().unwrap_or_default();
-        *said.entry(format!("{} {node}", hint["fits"].as_str().unwrap()).trim().to_owned()).or_insert(0) += 1;
+        *counts.entry(format!("{} {node}", hint["fits"].as_str().unwrap()).trim().to_owned()).or_insert(0) += 1;
     }
-    said
+    counts
 }
 
 fn expect<const N: usize>(parts: [(&str, usize); N]) -> BTreeMap<String, usize> {
-    parts.map(|(what, n)| (what.to_owned(), n)).into()
+    parts.map(|(hint, n)| (hint.to_owned(), n)).into()
 }
 
-/// Two nodes of four cores, and a pool that may buy 100 cores more.
+/// Two nodes of four cores, and a NodePool with a limit of 100 cores.
 fn small_world() -> Snapshot {
     let mut world = world();
     world.put_node(node("a"));
@@ -55,12 +55,12 @@ fn running(rig: &Rig, n: usize, cpu: &str, on: &str) -> napkeeper_core::model::c
 #[tokio::test]
 async fn five_hundred_equal_pods_do_not_all_fit_one_node() {
     let rig = Rig::new(Some(small_world()), PATIENT);
-    let said = burst(&rig, 500, "1").await;
-    assert_eq!((said["existingNode a"], said["existingNode b"]), (4, 4), "{said:?}");
-    // The pool's limit is 100 cores, and each pod by itself is offered the cheapest node.
-    let (new, unschedulable) = (said["newNode"], said["unschedulable"]);
-    assert!((40..=100).contains(&new), "{said:?}");
-    assert_eq!(8 + new + unschedulable, 500);
+    let hints = burst(&rig, 500, "1").await;
+    assert_eq!((hints["existingNode a"], hints["existingNode b"]), (4, 4), "{hints:?}");
+    // The pool's limit is 100 cores, and each pod alone would get the cheapest node.
+    let (new, none) = (hints["newNode"], hints["nowhere"]);
+    assert!((40..=100).contains(&new), "{hints:?}");
+    assert_eq!(8 + new + none, 500);
     let text = format!(r#"napkeeper_placement_hints_total{{kind="new_node"}} {new}"#);
     assert!(rig.metrics().contains(&text), "{}", rig.metrics());
     let last = hint_of(&create(&rig, &pod("1")).await);
@@ -79,16 +79,16 @@ async fn an_admitted_pod_counts_until_the_cluster_shows_it_or_ten_seconds_pass()
     world.put_pod(running(&rig, 1, "1", "b"));
     rig.show(world.clone()).await;
     assert_eq!(burst(&rig, 3, "1").await, expect([("existingNode a", 2), ("existingNode b", 1)]));
-    // The same pod shown once more does not stand for another one.
+    // The same pod in a later snapshot does not count as another one.
     rig.show(world.clone()).await;
     assert_eq!(burst(&rig, 2, "1").await, expect([("existingNode b", 2)]));
-    // After 10 s only what the cluster shows counts, without any news of it.
+    // After 10 s only the snapshot counts, even if it has not changed.
     rig.pass(11).await;
     assert_eq!(burst(&rig, 5, "1").await, expect([("existingNode a", 4), ("existingNode b", 1)]));
 }
 
 #[tokio::test]
-async fn earlier_pods_do_not_stand_for_those_admitted_now() {
+async fn earlier_pods_do_not_count_as_newly_admitted_ones() {
     let rig = Rig::new(Some(small_world()), PATIENT);
     let mut world = small_world();
     world.put_pod(running(&rig, 1, "1", "a"));
@@ -103,7 +103,7 @@ async fn earlier_pods_do_not_stand_for_those_admitted_now() {
 async fn a_pod_hinted_at_a_new_node_moves_to_the_claim_created_for_it() {
     let rig = Rig::new(Some(world()), PATIENT);
     assert_eq!(burst(&rig, 2, "1").await, expect([("newNode", 2)]));
-    // A node has come up meanwhile: those two are expected there, and two more have room.
+    // A node has registered meanwhile: those two are expected there, and two more fit.
     let mut later = world();
     later.put_node(node("fresh"));
     rig.show(later).await;
@@ -111,7 +111,7 @@ async fn a_pod_hinted_at_a_new_node_moves_to_the_claim_created_for_it() {
 }
 
 #[tokio::test]
-async fn pods_whose_node_is_gone_are_expected_elsewhere() {
+async fn pods_of_a_deleted_node_are_placed_elsewhere() {
     let rig = Rig::new(Some(small_world()), PATIENT);
     assert_eq!(burst(&rig, 3, "1").await, expect([("existingNode a", 3)]));
     let mut later = world();
@@ -134,7 +134,7 @@ async fn dry_runs_never_count() {
 }
 
 #[tokio::test]
-async fn a_pod_asked_about_again_is_the_same_pod() {
+async fn a_repeated_review_is_the_same_pod() {
     let rig = Rig::new(Some(small_world()), PATIENT);
     let silence = json!({ "uid": UID, "allowed": true });
     for node in ["a", "b"] {
@@ -168,16 +168,16 @@ async fn a_patch_that_would_be_refused_is_not_sent_and_counted() {
 }
 
 #[tokio::test]
-async fn the_hint_of_an_unschedulable_pod_names_the_change_that_helps() {
+async fn the_hint_of_an_unschedulable_pod_says_what_to_change() {
     let mut world = world();
     let general = Arc::clone(world.pools().values().next().unwrap());
     let labels = [(Arc::from("team"), Arc::from("ml"))].into();
     world.put_pool(general.name.clone(), NodePool { labels, ..(*general).clone() });
     let rig = Rig::new(Some(world), PATIENT);
-    let mut asks = pod("1");
-    asks["spec"]["nodeSelector"] = json!({ "team": "web" });
-    let hint = hint_of(&create(&rig, &asks).await);
-    assert_eq!(hint["fits"], "unschedulable");
+    let mut selecting = pod("1");
+    selecting["spec"]["nodeSelector"] = json!({ "team": "web" });
+    let hint = hint_of(&create(&rig, &selecting).await);
+    assert_eq!(hint["fits"], "nowhere");
     assert_eq!(hint["advisory"], true);
     let change = "for NodePool general: remove nodeSelector or node affinity `team`, or add the label to the NodePool \
                   template";
@@ -191,7 +191,7 @@ async fn too_many_and_too_slow_are_let_in_without_a_hint_and_counted() {
     let hurried = Limits { max_concurrency: 1, hint_timeout: Duration::from_millis(50), ..PATIENT };
     let rig = Rig::new(Some(small_world()), hurried);
     rig.clock.slow(3_000);
-    // One is being answered, one waits for it, and for the others there is no place.
+    // One is being processed, one waits, and the queue is full for the others.
     let review = review("CREATE", "", &pod("1"), &Value::Null);
     let ask = || rig.ask("/mutate", &review);
     let (one, two, three, four) = tokio::join!(ask(), ask(), ask(), ask());

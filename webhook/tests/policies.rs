@@ -42,7 +42,7 @@ async fn ask(rig: &Rig, new: &Value, old: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn each_binding_says_what_follows() {
+async fn each_binding_chooses_its_actions() {
     let never = "object.spec.weight > 100";
     let rig = rig([
         policy("strict", never, "[Deny]"),
@@ -76,7 +76,7 @@ async fn each_binding_says_what_follows() {
 }
 
 #[tokio::test]
-async fn updates_know_the_old_object_and_who_asks() {
+async fn updates_have_the_old_object_and_the_user() {
     let change = policy("growing", "oldObject == null || object.spec.weight >= oldObject.spec.weight", "[Deny]");
     let named = policy(
         "named",
@@ -103,7 +103,7 @@ async fn updates_know_the_old_object_and_who_asks() {
 }
 
 #[tokio::test]
-async fn what_nobody_here_knows_refuses_nothing() {
+async fn unknown_inputs_deny_nothing() {
     let rig = rig(policy("curious", "authorizer.group(\"\").resource(\"pods\").check(\"list\").allowed()", "[Deny]"));
     let answer = ask(&rig, &good_pool(), &Value::Null).await;
     assert_eq!(answer["allowed"], true, "{answer}");

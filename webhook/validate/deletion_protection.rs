@@ -15,12 +15,12 @@ use napkeeper_verdict::rules::cluster as rules;
 /// Annotation on a pool or class: it may be deleted with as many nodes.
 pub const DELETE_ACKNOWLEDGED_ANNOTATION: &str = "napkeeper.io/delete-acknowledged";
 
-/// What the protection does with a delete that nobody has acknowledged.
+/// The action on a delete that is not acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeletionProtection {
     /// Nothing.
     Off,
-    /// Lets it through, and says what goes with it.
+    /// Allows it, with a warning about its impact.
     Warn,
     /// Refuses it.
     #[default]
@@ -74,16 +74,16 @@ fn message(kind: &str, name: &str, impact: &Impact, stranded: usize, acknowledge
     } else {
         String::new()
     };
-    let places = match stranded {
+    let rescheduling = match stranded {
         0 => "all of them can be rescheduled".to_owned(),
         n => format!("{n}{tried} cannot be rescheduled"),
     };
-    let places = if impact.pods.is_empty() { String::new() } else { format!(", and {places}") };
+    let rescheduling = if impact.pods.is_empty() { String::new() } else { format!(", and {rescheduling}") };
     let too_small = match acknowledged {
         Some(annotation) => {
             format!("; {DELETE_ACKNOWLEDGED_ANNOTATION} is {annotation:?}, which must be at least the number of nodes")
         }
         None => String::new(),
     };
-    format!("{kind} {name} has {nodes} with {pods}{holding}{places}{too_small}")
+    format!("{kind} {name} has {nodes} with {pods}{holding}{rescheduling}{too_small}")
 }

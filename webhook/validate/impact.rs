@@ -1,6 +1,4 @@
 //! Nodes and pods that a change of a NodePool or AKSNodeClass affects.
-//!
-//! For whoever is about to change or delete one.
 
 use jiff::Timestamp;
 use napkeeper_core::catalog::Offering;
@@ -17,9 +15,9 @@ use napkeeper_core::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Most pods for which a new place is looked for: whoever waits for the answer does not wait for long.
+/// Most pods whose rescheduling is simulated, to bound the latency.
 pub(crate) const MAX_PODS_SIMULATED: usize = 1_000;
-/// Most new nodes that such a search may buy.
+/// Most new nodes in such a simulation.
 const MAX_NEW_NODES: usize = 200;
 
 /// What runs on nodes that belong together.
@@ -29,13 +27,13 @@ pub(crate) struct Impact {
     pub(crate) claims: usize,
     /// Their nodes.
     pub(crate) nodes: BTreeSet<NodeName>,
-    /// Pods on the nodes that somebody would bring back elsewhere, by key.
+    /// Reschedulable pods on the nodes, by key.
     pub(crate) pods: Vec<Arc<Pod>>,
-    /// Pods of those that ask not to be disrupted now.
+    /// Those of them that must not be disrupted now.
     pub(crate) do_not_disrupt_pods: usize,
     /// What the nodes can hold together.
     pub(crate) capacity: Resources,
-    /// What they cost an hour by list prices, of those whose size and zone are known.
+    /// Their list price per hour, where size and zone are known.
     pub(crate) price: HourlyPrice,
 }
 
@@ -65,8 +63,8 @@ impl Impact {
         Self::of(snapshot, now, |claim| claim.spec.pool.as_ref() == Some(pool))
     }
 
-    /// Pods that would have no place if the nodes and these pools were gone; of the first [`MAX_PODS_SIMULATED`] that somebody
-    /// would bring back. The cluster must have [`Snapshot::instance_types`], else nothing new can be bought.
+    /// Pods that would be unschedulable without the nodes and these NodePools, of the first [`MAX_PODS_SIMULATED`]
+    /// reschedulable ones. New nodes need [`Snapshot::instance_types`].
     pub(crate) fn unschedulable_without(
         &self,
         snapshot: &Snapshot,
@@ -103,7 +101,7 @@ fn price(snapshot: &Snapshot, claim: &Claim, node: &Node) -> Option<HourlyPrice>
     instance.offerings.iter().find(matches_node).map(|o| o.price)
 }
 
-/// Resources of which a pool's nodes have more than a limit of it allows: name, what they have, the limit.
+/// Resources whose usage exceeds the limit of the NodePool: name, usage, limit.
 pub(crate) fn over_limits(pool: &NodePool, impact: &Impact) -> Vec<(Arc<str>, i64, i64)> {
     let nodes = impact.claims as i64;
     let of_nodes = pool.limits.nodes.filter(|most| nodes > *most).map(|most| (Arc::from("nodes"), nodes, most));

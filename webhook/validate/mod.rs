@@ -1,9 +1,9 @@
 //! `/validate`: decides whether a NodePool or AKSNodeClass may be written, or deleted.
 //!
-//! The findings are those of `napkeeper validate`. What was wrong before is no reason to refuse: it becomes a warning,
-//! so that an object from before a rule can still be changed. So does what only the schema forbids that is built in here:
-//! the API server has checked the object by its own schema before it asks, and that may be newer. And so does what Azure or
-//! a scheduler would say: it depends on facts that may have changed since.
+//! The findings are those of `napkeeper validate`. A finding becomes a warning if the old object had it too, so that
+//! older objects can still be changed; if only the embedded schema causes it, since the API server has already checked
+//! its own schema, which may be newer; or if it depends on facts of Azure or the scheduler, which may have changed
+//! since.
 
 mod cluster;
 mod deletion_protection;
@@ -30,7 +30,7 @@ use napkeeper_verdict::{Finding, Severity, Validator};
 use policies::PolicyResults;
 use serde_json::Value;
 
-/// What is judged: API group, versions, kind.
+/// The validated kinds: API group, versions, kind.
 const VALIDATED_KINDS: [(&str, &[&str], &str); 4] = [
     ("karpenter.sh", &["v1"], "NodePool"),
     ("karpenter.azure.com", &["v1alpha2", "v1beta1"], "AKSNodeClass"),
@@ -41,7 +41,7 @@ const VALIDATED_KINDS: [(&str, &[&str], &str); 4] = [
 /// Rules by which a newer schema may allow more: fields and values of which we have not heard.
 const SCHEMA_RULES: [&str; 2] = [rules::UNKNOWN_FIELD.id, rules::ENUM.id];
 
-/// Rules of the Azure family that no new offer of Azure will put right.
+/// Rules of the Azure family that no change in Azure can fix.
 const PERMANENT_RULES: [&str; 4] = [azure::CONTRADICTION.id, azure::BOUND.id, azure::SUBNET.id, azure::TAG_OWNER.id];
 
 /// Most findings that a refusal lists, and most warnings.
@@ -51,14 +51,14 @@ const MAX_LINE_CHARS: usize = 400;
 /// Longest warning in characters: the API server cuts at 256.
 const MAX_WARNING_CHARS: usize = 256;
 
-/// What is judged by.
+/// The inputs of a validation.
 #[derive(Debug)]
 pub(crate) struct ValidationContext<'a> {
     /// Rules and facts.
     pub(crate) validator: &'a SourcedValidator,
     /// The cluster; `None` while it is not known.
     pub(crate) snapshot: Option<&'a Snapshot>,
-    /// What stands in the way of nodes.
+    /// What prevents launches.
     pub(crate) blockers: &'a ClusterBlockers,
     /// The platform team's own rules.
     pub(crate) policies: &'a Policies,
@@ -120,7 +120,7 @@ fn validate_write(
     Some(AdmissionResponse { facts, policies, denial: refusal, warnings, patch: Vec::new() })
 }
 
-/// What the rules refuse, and what they warn of; `None` for what they do not look at.
+/// Errors and warnings of the rules; `None` for a kind that is not validated.
 fn rule_findings(
     context: &ValidationContext<'_>,
     request: Request,
@@ -137,23 +137,23 @@ fn rule_findings(
     let state = snapshot.map(|snapshot| ClusterState { snapshot, blockers, now });
     let cluster_findings = state.map(|state| cluster::findings(&state, &request)).unwrap_or_default();
     let found = findings(&validator.validator, *snapshot, request.object);
-    // Most writes are good: then nobody asks what was wrong before.
+    // The old object is validated only if the new one might be denied.
     let needs_old = update && found.iter().any(may_deny);
     let before = if needs_old { findings(&validator.validator, *snapshot, request.old_object) } else { Vec::new() };
     let (errors, mut warnings): (Vec<_>, Vec<_>) =
         found.into_iter().partition(|f| may_deny(f) && !before.iter().any(|b| is_same_finding(f, b)));
-    // What it means for what runs now is what whoever writes it knows least.
+    // The effects on the running cluster come first: authors know them least.
     warnings.splice(0..0, cluster_findings);
     Some((errors, warnings))
 }
 
-/// A refusal of what, with a line for each finding, and where to read about the first of them.
-fn denial(what: &str, findings: &[Finding]) -> Denial {
+/// A denial, with a line for each finding, and the documentation of the first.
+fn denial(subject: &str, findings: &[Finding]) -> Denial {
     let number = pluralize(findings.len(), "finding");
     let lines = format_lines(findings, MAX_LINE_CHARS).join("\n");
     let first = findings.first().map_or("ID", |finding| finding.rule);
     let message =
-        format!("{what} is denied, {number}:\n{lines}\nMore: docs/rules/{first}.md, or napkeeper rules {first}");
+        format!("{subject} is denied, {number}:\n{lines}\nMore: docs/rules/{first}.md, or napkeeper rules {first}");
     Denial { message, rules: findings.iter().take(MAX_FINDINGS).map(|finding| finding.rule).collect() }
 }
 
@@ -195,7 +195,7 @@ fn is_same_finding(a: &Finding, b: &Finding) -> bool {
     (a.rule, &a.path, &a.message) == (b.rule, &b.path, &b.message)
 }
 
-/// One line each: rule, path, what is wrong, what would be right.
+/// One line each: rule, path, problem, fix.
 fn format_lines(findings: &[Finding], longest: usize) -> Vec<String> {
     let line = |Finding { rule, path, message, fix, .. }: &Finding| {
         let at = if path.is_empty() { String::new() } else { format!(" {path}") };

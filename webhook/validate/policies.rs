@@ -1,8 +1,7 @@
 //! Evaluates the platform team's policies for a write.
 //!
-//! They are the plain ValidatingAdmissionPolicies that `napkeeper validate` takes. Each binding says what follows: Deny
-//! refuses, Warn warns, Audit leaves a note in the audit log. A policy that needs something unknown here refuses nothing:
-//! it warns.
+//! They are the plain ValidatingAdmissionPolicies that `napkeeper validate` takes. Each binding chooses the action:
+//! Deny, Warn, or Audit for an audit annotation. A policy with an unknown input only warns.
 
 use super::cluster;
 use crate::review::Request;
@@ -11,12 +10,12 @@ use napkeeper_verdict::policy::{Action, Inputs, Outcome, Policies, PolicyFinding
 use napkeeper_verdict::rules::policies as rules;
 use serde_json::{Value, json};
 
-/// What all policies say of a write.
+/// The results of all policies for a write.
 #[derive(Debug, Default)]
 pub(crate) struct PolicyResults {
     /// Why it is refused.
     pub(crate) denials: Vec<Finding>,
-    /// What is finding of it all the same.
+    /// Findings that do not deny it.
     pub(crate) warnings: Vec<Finding>,
     /// What the audit log is to have.
     audit: Vec<Value>,
@@ -44,7 +43,7 @@ impl PolicyResults {
     }
 }
 
-/// Asks all policies. The parameters are those that stand beside them: others do not exist.
+/// Evaluates all policies. Parameters are the objects in their files: no others exist.
 pub(crate) fn evaluate(policies: &Policies, request: &Request) -> PolicyResults {
     if policies.is_empty() {
         return PolicyResults::default();

@@ -16,10 +16,10 @@ pub struct SourcedValidator {
 }
 
 impl SourcedValidator {
-    /// What is part of this program, for every region.
+    /// The embedded facts, for every region.
     ///
     /// # Errors
-    /// [`SchemaError`] when it is broken, which a test rules out.
+    /// [`SchemaError`] if they are broken, which a test rules out.
     pub fn embedded() -> Result<Self, SchemaError> {
         let month = Catalog::embedded_as_of()?;
         Ok(Self {
@@ -29,7 +29,7 @@ impl SourcedValidator {
         })
     }
 
-    /// What is part of this program, for one region: sizes of others are no news, and cost memory.
+    /// The embedded facts, for one region, to save memory.
     ///
     /// # Errors
     /// As [`SourcedValidator::embedded`].
@@ -38,14 +38,14 @@ impl SourcedValidator {
         Ok(Self { validator: validator.validator.with_facts(Facts::embedded(Some(region))?), ..validator })
     }
 
-    /// What is known of a region, where `embedded` is what this program has of it.
+    /// The live facts of a region, completed by the `embedded` ones.
     ///
     /// # Errors
     /// As [`SourcedValidator::embedded`].
     pub fn live(known: &AzureFacts, embedded: &RegionCatalog, month: Month) -> Result<Self, SchemaError> {
         let region: &Region = &embedded.region;
         let facts = Facts::embedded(Some(region))?;
-        // Restrictions are the subscription's own only where Azure has said them.
+        // Restrictions are those of the subscription only if they come from Azure.
         let facts = match known.sizes {
             Some(_) => {
                 let catalog = catalog_from_facts(known, embedded, &PriceSheet::default());
