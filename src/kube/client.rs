@@ -7,11 +7,11 @@ use kube::{Client, Config};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a connection may take to come about.
+/// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a request may take to be sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a response may say nothing. Longer than a watch, which the server ends after
+/// How long a response may be silent. Longer than a watch, which the server ends after
 /// [`crate::watch::WATCH_SECONDS`].
 const READ_TIMEOUT: Duration = Duration::from_secs(150);
 
@@ -19,12 +19,12 @@ const READ_TIMEOUT: Duration = Duration::from_secs(150);
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The kubeconfig file cannot be used.
-    #[error("reading kubeconfig {}: {why}", file.display())]
+    #[error("reading kubeconfig {}: {reason}", file.display())]
     Kubeconfig {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
-        why: String,
+        /// The problem.
+        reason: String,
     },
     /// There is no kubeconfig.
     #[error(
@@ -41,20 +41,20 @@ pub enum ConnectError {
         kubeconfig: String,
     },
     /// Certificates, keys or address do not make a client.
-    #[error("preparing the connection to {server}: {why}")]
+    #[error("preparing the connection to {server}: {reason}")]
     Client {
         /// The API server.
         server: String,
-        /// What is wrong.
-        why: String,
+        /// The problem.
+        reason: String,
     },
 }
 
-/// A client by a kubeconfig file; without one by the service account of the pod that we are in; else by the default
+/// A client by a kubeconfig file; without one by the service account of this pod; else by the default
 /// kubeconfig. Nothing is sent yet.
 ///
 /// # Errors
-/// [`ConnectError`] names the file and what is wrong with it.
+/// [`ConnectError`] names the file and the problem.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     let mut config = match kubeconfig {
         Some(file) => from_file(file).await?,
@@ -64,16 +64,17 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> 
     config.write_timeout = Some(WRITE_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
-    // A write is repeated by who decided on it, and never after the checks that allowed it have aged.
+    // Callers retry writes themselves, with new checks.
     config.default_retry = false;
     let agent = HeaderValue::from_static(concat!("napkeeper/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
     let server = config.cluster_url.to_string();
-    Client::try_from(config).map_err(|error| ConnectError::Client { server, why: crate::error::describe(&error) })
+    Client::try_from(config).map_err(|error| ConnectError::Client { server, reason: crate::error::describe(&error) })
 }
 
 async fn from_file(file: &Path) -> Result<Config, ConnectError> {
-    let wrong = |error: KubeconfigError| ConnectError::Kubeconfig { file: file.to_owned(), why: without_text(&error) };
+    let wrong =
+        |error: KubeconfigError| ConnectError::Kubeconfig { file: file.to_owned(), reason: without_text(&error) };
     let read = Kubeconfig::read_from(file).map_err(wrong)?;
     Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.map_err(wrong)
 }
@@ -91,11 +92,11 @@ async fn from_environment() -> Result<Config, ConnectError> {
     })
 }
 
-/// What is wrong, without a word of the file: its text holds tokens and keys.
+/// The problem, without the text of the file, which contains tokens and keys.
 fn without_text(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::Parse(_) => "not a valid kubeconfig".to_owned(),
-        KubeconfigError::ReadConfig(why, _) => why.to_string(),
+        KubeconfigError::ReadConfig(reason, _) => reason.to_string(),
         KubeconfigError::ParseCertificates(_) => "certificate-authority contains no PEM certificate".to_owned(),
         other => other.to_string(),
     }

@@ -1,6 +1,6 @@
 //! Sends requests to the API server with a deadline, and maps its errors to the domain's few.
 //!
-//! What the server said goes to the log, where people look for it.
+//! The server's message is logged.
 
 use crate::list::recording::NOT_SAVED;
 use kube::client::AuthError;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Longest that a request may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
-/// The cause by which the API server names a PodDisruptionBudget, in an answer that may as well mean overload.
+/// The cause that distinguishes a PodDisruptionBudget from overload in a 429 response.
 const BUDGET_CAUSE: &str = "DisruptionBudget";
 
 /// A request, as the log names it.
@@ -26,20 +26,20 @@ pub(crate) struct ApiRequest<'a> {
     pub(crate) name: &'a str,
 }
 
-/// Waits for a request, no longer than [`DEADLINE`]. A failure is logged with what the server said.
+/// Waits for a request, no longer than [`DEADLINE`]. A failure is logged with the server's message.
 ///
 /// # Errors
 /// [`ClusterError`]; `Unavailable` when the deadline has passed.
 pub(crate) async fn call<T>(
-    what: ApiRequest<'_>,
-    request: impl Future<Output = kube::Result<T>>,
+    request: ApiRequest<'_>,
+    response: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, ClusterError> {
-    let ApiRequest { verb, kind, name } = what;
-    match tokio::time::timeout(DEADLINE, request).await {
+    let ApiRequest { verb, kind, name } = request;
+    match tokio::time::timeout(DEADLINE, response).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => {
             let meaning = cluster_error(&error);
-            log(what, &error, meaning);
+            log(request, &error, meaning);
             Err(meaning)
         }
         Err(_) => {
@@ -49,10 +49,9 @@ pub(crate) async fn call<T>(
     }
 }
 
-/// Refused evictions are normal during a drain, and a conflict is answered by reading again; everything else is worth a
-/// look.
-fn log(what: ApiRequest<'_>, error: &kube::Error, meaning: ClusterError) {
-    let ApiRequest { verb, kind, name } = what;
+/// Refused evictions are normal during a drain, and conflicts are retried; everything else is a warning.
+fn log(request: ApiRequest<'_>, error: &kube::Error, meaning: ClusterError) {
+    let ApiRequest { verb, kind, name } = request;
     let (status, message) = match error {
         kube::Error::Api(status) => (status.code, status.message.clone()),
         other => (0, describe(other)),
@@ -102,7 +101,7 @@ fn is_budget(status: &Status) -> bool {
     causes.into_iter().any(|cause| cause.reason == BUDGET_CAUSE)
 }
 
-/// What an error says, for people: the server's message, or the whole chain of causes.
+/// The message of an error: the server's, or the whole chain of causes.
 pub(crate) fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.message.is_empty() => format!("HTTP {} {}", status.code, status.reason),
@@ -124,8 +123,8 @@ pub(crate) fn describe(error: &kube::Error) -> String {
     }
 }
 
-/// True when the server says that there is no such object. A kind that is not served answers 404 as well, but says
-/// nothing about the object.
+/// True if the server reports that the object does not exist. A kind that is not served is a 404 too, but says nothing
+/// about the object.
 pub(crate) fn is_not_found(error: &kube::Error, name: &str) -> bool {
     let kube::Error::Api(status) = error else { return false };
     status.code == 404 && status.details.as_ref().is_some_and(|d| d.name == name)

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// How long a watch lasts without an event.
 const WATCH: Duration = Duration::from_millis(200);
-/// Objects in a page, whatever the client asks for.
+/// Objects in a page, whatever limit the client requests.
 const PAGE: usize = 3;
 
 /// How requests for a collection fail.
@@ -55,13 +55,13 @@ impl Clock for Real {
     }
 }
 
-/// What was asked: method and path, and the body.
+/// The requests: method and path, and the body.
 pub(crate) type SentRequests = Arc<Mutex<Vec<(String, Value)>>>;
 
 /// A client whose requests get these answers, one after the other.
 pub(crate) fn scripted(answers: impl IntoIterator<Item = (u16, Value)>) -> (Client, SentRequests) {
-    let asked = SentRequests::default();
-    let log = Arc::clone(&asked);
+    let requests = SentRequests::default();
+    let log = Arc::clone(&requests);
     let answers: Vec<_> = answers.into_iter().collect();
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let (log, answers) = (Arc::clone(&log), answers.clone());
@@ -75,7 +75,7 @@ pub(crate) fn scripted(answers: impl IntoIterator<Item = (u16, Value)>) -> (Clie
             answer(code, serde_json::to_vec(&object)?)
         }
     });
-    (Client::new(service, "default"), asked)
+    (Client::new(service, "default"), requests)
 }
 
 type Answer = Result<http::Response<Body>, Box<dyn std::error::Error + Send + Sync>>;
@@ -133,7 +133,7 @@ impl Fake {
         state.log.push((version, collection.to_owned(), json!({ "type": "DELETED", "object": object })));
     }
 
-    /// Forgets what has happened: watches get 410 and must list again.
+    /// Forgets its history: watches get 410 and must list again.
     pub(crate) fn compact(&self) {
         let mut state = self.state();
         state.version += 1;
@@ -194,14 +194,14 @@ impl Fake {
         let name = object["metadata"]["name"].as_str().unwrap();
         let path = parts.uri.path();
         let collection = if parts.method == http::Method::POST { path } else { path.rsplit_once('/').unwrap().0 };
-        let there = {
+        let existing = {
             let state = self.state();
             if let Some(failure) = state.failure(collection, false) {
                 return failure;
             }
             state.objects.get(collection).and_then(|objects| objects.get(name)).cloned()
         };
-        let version = there.as_ref().map_or(&Value::Null, |there| &there["metadata"]["resourceVersion"]);
+        let version = existing.as_ref().map_or(&Value::Null, |existing| &existing["metadata"]["resourceVersion"]);
         if *version != object["metadata"]["resourceVersion"] {
             return answer(409, refusal(409, json!({})).to_string().into_bytes());
         }

@@ -17,7 +17,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone)]
 pub struct Check {
     name: &'static str,
-    why: watch::Sender<Option<String>>,
+    failure: watch::Sender<Option<String>>,
 }
 
 impl Check {
@@ -27,12 +27,12 @@ impl Check {
     }
 
     /// Fails, with a reason for people.
-    pub fn fail(&self, why: impl Into<String>) {
-        self.set(Some(why.into()));
+    pub fn fail(&self, failure: impl Into<String>) {
+        self.set(Some(failure.into()));
     }
 
     fn set(&self, new: Option<String>) {
-        self.why.send_if_modified(|old| {
+        self.failure.send_if_modified(|old| {
             let differs = *old != new;
             *old = new;
             differs
@@ -41,8 +41,8 @@ impl Check {
 
     /// Why it is not ready; `None` when it is.
     #[must_use]
-    pub fn why(&self) -> Option<String> {
-        self.why.borrow().clone()
+    pub fn failure(&self) -> Option<String> {
+        self.failure.borrow().clone()
     }
 }
 
@@ -62,7 +62,7 @@ impl Health {
 
     /// Waits until the process would be ready but for this check.
     pub async fn wait_for_other_checks(&self, but: &Check) {
-        let pending = || self.lines().iter().any(|(name, why)| *name != but.name && why.is_some());
+        let pending = || self.lines().iter().any(|(name, failure)| *name != but.name && failure.is_some());
         while pending() {
             tokio::time::sleep(CHECK_INTERVAL).await;
         }
@@ -71,7 +71,7 @@ impl Health {
     /// Adds a check, which fails until it passes.
     #[must_use]
     pub fn check(&self, name: &'static str) -> Check {
-        let check = Check { name, why: watch::Sender::new(Some("not started".to_owned())) };
+        let check = Check { name, failure: watch::Sender::new(Some("not started".to_owned())) };
         self.checks.lock().unwrap_or_else(PoisonError::into_inner).push(check.clone());
         check
     }
@@ -79,7 +79,7 @@ impl Health {
     /// True when the process is [ready](crate::Stage::Ready) and all checks pass.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.lines().iter().all(|(_, why)| why.is_none())
+        self.lines().iter().all(|(_, failure)| failure.is_none())
     }
 
     /// `/healthz`, `/readyz` (`?verbose` lists all checks) and `/metrics`.
@@ -92,12 +92,12 @@ impl Health {
             .with_state(self.clone())
     }
 
-    /// The stage, then each check, with what is wrong with it.
+    /// The stage, then each check, with its failure.
     fn lines(&self) -> Vec<(&'static str, Option<String>)> {
         let stage = self.lifecycle.stage();
-        let why = (!stage.is_ready()).then(|| format!("the process is {}", format!("{stage:?}").to_lowercase()));
+        let failure = (!stage.is_ready()).then(|| format!("the process is {}", format!("{stage:?}").to_lowercase()));
         let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
-        std::iter::once(("stage", why)).chain(checks.iter().map(|c| (c.name, c.why()))).collect()
+        std::iter::once(("stage", failure)).chain(checks.iter().map(|c| (c.name, c.failure()))).collect()
     }
 }
 
@@ -111,12 +111,12 @@ async fn healthz(State(health): State<Health>) -> (StatusCode, &'static str) {
 
 async fn readyz(State(health): State<Health>, RawQuery(query): RawQuery) -> (StatusCode, String) {
     let lines = health.lines();
-    let ready = lines.iter().all(|(_, why)| why.is_none());
+    let ready = lines.iter().all(|(_, failure)| failure.is_none());
     let verbose = query.is_some_and(|q| q.split('&').any(|part| part == "verbose" || part.starts_with("verbose=")));
     let mut text = String::new();
-    for (name, why) in lines {
-        match why {
-            Some(why) => text.push_str(&format!("[-] {name}: {why}\n")),
+    for (name, failure) in lines {
+        match failure {
+            Some(failure) => text.push_str(&format!("[-] {name}: {failure}\n")),
             None if verbose => text.push_str(&format!("[+] {name}\n")),
             None => {}
         }

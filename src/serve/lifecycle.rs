@@ -68,7 +68,7 @@ impl Lifecycle {
         self.grace
     }
 
-    /// It answers from now on. Without effect on what is stopping.
+    /// Marks it ready. No effect while stopping.
     pub fn ready(&self) {
         self.advance(Stage::Ready);
     }

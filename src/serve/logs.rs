@@ -19,34 +19,35 @@ pub enum Format {
 /// The filter where none is given.
 const DEFAULT_FILTER: &str = "info";
 
-/// Targets that warn whenever a client violates HTTP/2: only their errors are logged, else any client could fill the log.
+/// Targets that warn whenever a client violates HTTP/2: only their errors are logged, else any client could fill the
+/// log.
 const CLIENT_CONTROLLED: &str = "h2::";
 
 /// Logging could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The filter cannot be read.
-    #[error("log filter {filter:?} (flag --log-level, or RUST_LOG): {why}; use for example info or napkeeper=debug")]
+    #[error("log filter {filter:?} (flag --log-level, or RUST_LOG): {reason}; use for example info or napkeeper=debug")]
     Filter {
         /// The filter.
         filter: String,
         /// Why it cannot be read.
-        why: String,
+        reason: String,
     },
     /// Logging has been set up before.
     #[error("logging is already set up")]
     Twice,
 }
 
-/// Sends logs to stderr, in colour only on a terminal. `filter` goes before `RUST_LOG`; without either it is `info`.
-/// Targets that begin with one of `quiet` are never more verbose than `info`, whatever the filter says.
+/// Sends logs to stderr, in colour only on a terminal. `filter` takes precedence over `RUST_LOG`; the default is
+/// `info`. Targets that begin with one of `quiet` are never more verbose than `info`, whatever the filter says.
 ///
 /// # Errors
 /// [`LogError`]: the filter cannot be read, or logging is set up already.
 pub fn init(format: Format, filter: Option<&str>, quiet: &'static [&'static str]) -> Result<(), LogError> {
     let filter = filter.map(str::to_owned).or_else(|| std::env::var("RUST_LOG").ok().filter(|text| !text.is_empty()));
     let filter = filter.unwrap_or_else(|| DEFAULT_FILTER.to_owned());
-    let parsed = EnvFilter::try_new(&filter).map_err(|e| LogError::Filter { filter, why: e.to_string() })?;
+    let parsed = EnvFilter::try_new(&filter).map_err(|e| LogError::Filter { filter, reason: e.to_string() })?;
     let layer =
         tracing_subscriber::fmt::layer().with_ansi(std::io::stderr().is_terminal()).with_writer(std::io::stderr);
     let lines = match format {

@@ -107,11 +107,11 @@ impl CertificateRotation {
                         false => FIRST_CHECK_INTERVAL,
                     }
                 }
-                Err(why) if why == ClusterError::Conflict.category() => FIRST_CHECK_INTERVAL,
-                Err(why) => {
+                Err(reason) if reason == ClusterError::Conflict.category() => FIRST_CHECK_INTERVAL,
+                Err(reason) => {
                     failures = failures.saturating_add(1);
                     self.metrics.count("look", "failed");
-                    tracing::debug!(why, "checking certificates again");
+                    tracing::debug!(why = reason, "checking certificates again");
                     self.check_interval() * failures.min(MAX_INTERVAL_FACTOR)
                 }
             };

@@ -1,7 +1,7 @@
 //! Watches the cluster, and keeps the view of it up to date that hints and verdicts use.
 //!
-//! It watches as the controller does. Without a cluster the webhook answers as well: verdicts do not need one, and there
-//! are no hints.
+//! It watches as the controller does. Without a cluster the webhook answers as well: verdicts do not need one, and
+//! there are no hints.
 
 use napkeeper_api::azure_facts::PublishedFacts;
 use napkeeper_core::admission::pdb_blockers::ClusterBlockers;
@@ -103,7 +103,7 @@ impl ClusterWatch {
 /// Makes the process ready after a while, even if the cluster is not listed.
 async fn stop_waiting(listed: &Check) -> Infallible {
     tokio::time::sleep(MAX_LISTING_TIME).await;
-    if listed.why().is_some() {
+    if listed.failure().is_some() {
         let seconds = MAX_LISTING_TIME.as_secs();
         tracing::warn!(seconds, "the cluster is not listed yet: ready without placement hints");
         listed.pass();
@@ -140,8 +140,8 @@ async fn update(
                     failed_watches.remove(&kind);
                     tracing::info!(kind = kind.resource(), "watch recovered");
                 }
-                Some(WatchEvent::Unreadable { kind, name, why }) => {
-                    tracing::warn!(kind = kind.resource(), name, why, "ignoring an invalid object");
+                Some(WatchEvent::Unreadable { kind, name, reason }) => {
+                    tracing::warn!(kind = kind.resource(), name, why = reason, "ignoring an invalid object");
                 }
             },
             Ok(()) = facts.changed() => view.set_facts(facts.borrow_and_update().as_ref())?,

@@ -166,7 +166,7 @@ async fn attempt(
         match changes.recv().await {
             Some(WatchEvent::Synced) => break Ok(()),
             Some(WatchEvent::Failing { kind, error }) => break Err(Some((kind, error))),
-            Some(WatchEvent::Unreadable { kind, name, why }) => unreadable.push(format!("{kind} {name}: {why}")),
+            Some(WatchEvent::Unreadable { kind, name, reason }) => unreadable.push(format!("{kind} {name}: {reason}")),
             Some(event) => fold(&event, &mut snapshot),
             None => break Err(None),
         }

@@ -51,16 +51,18 @@ impl ControlLoop {
                 self.failed_watches.remove(&kind);
                 self.changed = true;
             }
-            WatchEvent::Unreadable { kind, name, why } => self.reporter.invalid_object(kind.resource(), &name, &why),
+            WatchEvent::Unreadable { kind, name, reason } => {
+                self.reporter.invalid_object(kind.resource(), &name, &reason)
+            }
         }
         match self.failed_watches.iter().next() {
-            Some((kind, why)) => self.watches.fail(format!("watch of {} failed: {why}", kind.resource())),
+            Some((kind, message)) => self.watches.fail(format!("watch of {} failed: {message}", kind.resource())),
             None if self.synced => self.watches.pass(),
             None => {}
         }
     }
 
-    /// Takes over new Azure facts. A running decision goes on with those it began with.
+    /// Uses new Azure facts. A running decision keeps its own.
     pub(super) fn set_facts(&mut self, facts: &CurrentFacts) {
         if !Arc::ptr_eq(&self.context.catalog, &facts.catalog) {
             self.context.catalog = Arc::clone(&facts.catalog);

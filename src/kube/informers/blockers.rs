@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Follows both kinds for as long as somebody listens. Before one has been listed it is as if there were none of it.
+/// Follows both kinds until the receivers are dropped. A kind counts as empty until it is listed.
 pub async fn follow_blockers(client: Client, sender: watch::Sender<Arc<ClusterBlockers>>) {
     let budgets = Followed::all(&client, "PodDisruptionBudgets", blocking);
     let classes = Followed::all(&client, "the state of AKSNodeClasses", not_ready);
@@ -26,7 +26,7 @@ pub async fn follow_blockers(client: Client, sender: watch::Sender<Arc<ClusterBl
     .await;
 }
 
-/// A budget that allows no disruption now. One whose status nobody has written yet allows none either, but it will.
+/// A budget that allows no disruption now. One without a status will allow some, so it does not count.
 fn blocking(object: &PodDisruptionBudget) -> Option<(Namespace, BlockingPdb)> {
     let status = object.status.as_ref()?;
     if status.disruptions_allowed > 0 {
@@ -86,9 +86,9 @@ mod tests {
             }))
             .unwrap()
         };
-        let (name, why) = not_ready(&class("False")).unwrap();
+        let (name, state) = not_ready(&class("False")).unwrap();
         assert_eq!(
-            (name.as_str(), &*why.reason, &*why.message),
+            (name.as_str(), &*state.reason, &*state.message),
             ("default", "UnhealthyDependents", "SubnetsReady=False")
         );
         assert!(not_ready(&class("True")).is_none() && not_ready(&class("Unknown")).is_none());

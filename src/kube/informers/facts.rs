@@ -25,30 +25,30 @@ pub async fn publish_facts(client: &Client, namespace: &str, published: &Publish
         "metadata": { "name": FACTS_CONFIG_MAP, "labels": { "app.kubernetes.io/name": "napkeeper" } },
         "data": published.data(),
     });
-    let what = ApiRequest { verb: "apply", kind: "ConfigMap", name: FACTS_CONFIG_MAP };
+    let request = ApiRequest { verb: "apply", kind: "ConfigMap", name: FACTS_CONFIG_MAP };
     let params = PatchParams::apply(FieldManager::Facts.as_str()).force();
-    call(what, api.patch(FACTS_CONFIG_MAP, &params, &Patch::Apply(&object)))
+    call(request, api.patch(FACTS_CONFIG_MAP, &params, &Patch::Apply(&object)))
         .await
         .map(drop)
         .map_err(EffectError::Cluster)
 }
 
-/// Reads the object; `None` where there is none, or it cannot be parsed, which is logged.
+/// Reads the ConfigMap; `None` if it does not exist, or cannot be parsed, which is logged.
 ///
 /// # Errors
 /// [`EffectError::Cluster`] when it cannot be read.
 pub async fn read_facts(client: &Client, namespace: &str) -> Result<Option<PublishedFacts>, EffectError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let what = ApiRequest { verb: "get", kind: "ConfigMap", name: FACTS_CONFIG_MAP };
-    match call(what, api.get_opt(FACTS_CONFIG_MAP)).await {
+    let request = ApiRequest { verb: "get", kind: "ConfigMap", name: FACTS_CONFIG_MAP };
+    match call(request, api.get_opt(FACTS_CONFIG_MAP)).await {
         Ok(map) => Ok(map.as_ref().and_then(parsed)),
         Err(ClusterError::NotFound) => Ok(None),
         Err(error) => Err(EffectError::Cluster(error)),
     }
 }
 
-/// Follows the object for as long as somebody listens. `None` while there is none that can be parsed; the last state
-/// stays while the API server cannot be reached.
+/// Follows the ConfigMap until the receivers are dropped. `None` while none can be parsed; the last state is kept while
+/// the API server cannot be reached.
 pub async fn follow_facts(client: Client, namespace: &str, sender: watch::Sender<Option<PublishedFacts>>) {
     let api = raw_object::namespaced::<ConfigMap>(&client, namespace);
     let config = watcher::Config::default().fields(&format!("metadata.name={FACTS_CONFIG_MAP}"));

@@ -1,4 +1,4 @@
-//! Follows objects by watches of their own: what cannot be watched here affects nothing else.
+//! Follows objects by separate watches, whose failures affect nothing else.
 
 pub(crate) mod blockers;
 pub(crate) mod facts;
@@ -26,8 +26,8 @@ type Objects<V> = BTreeMap<Arc<str>, Arc<V>>;
 /// Converts an object; none where it cannot be decoded or converted.
 type Convert<V> = Box<dyn Fn(&RawObject) -> Option<V> + Send>;
 
-/// The objects of a kind, as of its last complete listing and the changes since. They stay while the API server cannot be
-/// reached; before the first listing there are none.
+/// The objects of a kind, as of its last complete listing and the changes since. They are kept while the API server
+/// cannot be reached; before the first listing there are none.
 struct Followed<V> {
     /// For the log.
     kind: &'static str,
@@ -104,7 +104,7 @@ impl<V> Followed<V> {
     }
 }
 
-/// Sends what two kinds amount to, whenever one of them changes, for as long as somebody listens.
+/// Combines two kinds, and sends the result whenever one of them changes, until the receivers are dropped.
 async fn follow_both<A, B, T>(
     mut one: Followed<A>,
     mut other: Followed<B>,

@@ -12,8 +12,7 @@ use napkeeper_core::admission::placement_policy::{
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Follows policies and namespaces for as long as somebody listens. Before a kind has been listed it is as if there were
-/// none of it.
+/// Follows policies and namespaces until the receivers are dropped. A kind counts as empty until it is listed.
 pub async fn follow_placement(client: Client, sender: watch::Sender<Arc<PlacementPolicies>>) {
     let policies = Followed::all(&client, "PlacementPolicies", parsed);
     let namespaces = Followed::all(&client, "Namespaces", |o: &PartialObjectMeta<Namespace>| Some(facts(o)));
@@ -28,8 +27,8 @@ fn parsed(object: &WirePolicy) -> Option<PlacementPolicy> {
     match placement_policy(object) {
         Ok(policy) => Some(policy),
         Err(violations) => {
-            let why = violations.0.first().map(|v| format!("{}: {}", v.path, v.message)).unwrap_or_default();
-            tracing::warn!(name = object.name_any(), why, "cannot parse the PlacementPolicy: ignored");
+            let reason = violations.0.first().map(|v| format!("{}: {}", v.path, v.message)).unwrap_or_default();
+            tracing::warn!(name = object.name_any(), why = reason, "cannot parse the PlacementPolicy: ignored");
             None
         }
     }

@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What Kubernetes knows of machines and disks.
+/// The machines and disks that Kubernetes knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterListing {
     /// NodeClaims, deleting ones too.
@@ -39,7 +39,7 @@ pub struct ClusterListing {
     pub disk_uses: Listing<DiskUse>,
 }
 
-/// Lists all that an inventory needs. Each listing is complete, or says why it is not.
+/// Lists everything for an inventory. Each listing is complete, or has the reason why not.
 pub async fn list_for_inventory(client: &Client, clock: &dyn Clock) -> ClusterListing {
     let claims = objects(client, |o: &NodeClaim| controller_time::claim(o, clock).map(Some));
     let nodes = objects(client, |o: &WireNode| controller_time::node(o, clock).map(Some));

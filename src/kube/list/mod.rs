@@ -1,7 +1,7 @@
 //! Lists and reads objects from the API server itself, without a cache.
 //!
-//! What is deleted rests on these reads. They name no resourceVersion, which makes them quorum reads. One object that
-//! cannot be parsed makes a listing a failure: it may be the sign of life that is looked for.
+//! Deletions depend on these reads. They have no resourceVersion, which makes them quorum reads. One object that cannot
+//! be parsed fails the listing: it may be the reference that protects a resource.
 
 mod inventory;
 mod orphan_objects;
@@ -32,7 +32,7 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why a listing is not complete.
 pub(crate) enum ListError {
-    /// A page was refused, or never came.
+    /// A page was rejected, or timed out.
     Refused(kube::Error),
     /// An object does not match the schema of its kind.
     Unreadable(String),
@@ -41,18 +41,18 @@ pub(crate) enum ListError {
 }
 
 impl ListError {
-    /// The same of a listing, for people.
+    /// As the failure of a listing.
     pub(crate) fn of(&self, listing: &str) -> ListFailure {
-        let (cause, why) = match self {
+        let (cause, reason) = match self {
             Self::Refused(error) => (failure_cause(error), describe(error)),
-            Self::Unreadable(why) => (FailureCause::Unreadable, why.clone()),
-            Self::Incomplete(why) => (FailureCause::Other, why.clone()),
+            Self::Unreadable(reason) => (FailureCause::Unreadable, reason.clone()),
+            Self::Incomplete(reason) => (FailureCause::Other, reason.clone()),
         };
-        ListFailure { cause, ..ListFailure::new(listing, why) }
+        ListFailure { cause, ..ListFailure::new(listing, reason) }
     }
 }
 
-/// A listing of a kind that need not be installed: where it is not, there are no objects.
+/// A listing of an optional kind: if it is not installed, there are no objects.
 pub(crate) fn none_if_not_served<T>(listed: Result<Vec<T>, ListError>, listing: &str) -> Result<Vec<T>, ListFailure> {
     match listed {
         Err(ListError::Refused(kube::Error::Api(status))) if status.code == 404 => Ok(Vec::new()),
@@ -82,10 +82,11 @@ async fn list<K: DeserializeOwned, T>(
     for _ in 0..MAX_PAGES {
         let page = page(api, &params).await?;
         for object in page.items {
-            let unreadable =
-                |why: &dyn std::fmt::Display| ListError::Unreadable(format!("cannot parse {}: {why}", object.key()));
-            let decoded = object.read().map_err(|why| unreadable(&why))?;
-            all.extend(convert(&decoded).map_err(|why| unreadable(&why))?);
+            let unreadable = |reason: &dyn std::fmt::Display| {
+                ListError::Unreadable(format!("cannot parse {}: {reason}", object.key()))
+            };
+            let decoded = object.read().map_err(|reason| unreadable(&reason))?;
+            all.extend(convert(&decoded).map_err(|reason| unreadable(&reason))?);
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),

@@ -29,9 +29,9 @@ pub async fn read_records(client: &Client) -> Result<OrphanRecords, ListFailure>
     // Each is parsed on its own first, so that the error names a bad one.
     let spec = |object: &OrphanRecord| convert::records([&object.spec]).map(|_| object.spec.clone());
     let specs: Vec<OrphanRecordSpec> = all(client, spec).await?;
-    let failed = |why: Violations| ListFailure {
+    let failed = |reason: Violations| ListFailure {
         cause: FailureCause::Unreadable,
-        ..ListFailure::new("orphanrecords", why.to_string())
+        ..ListFailure::new("orphanrecords", reason.to_string())
     };
     convert::records(&specs).map_err(failed)
 }
@@ -53,7 +53,7 @@ mod tests {
     const RECORDS: &str = "/apis/napkeeper.io/v1alpha1/orphanrecords";
 
     #[tokio::test]
-    async fn kinds_that_are_not_installed_are_none_and_whatever_else_fails_is_said() {
+    async fn missing_kinds_are_empty_and_other_failures_are_reported() {
         let nothing = Fake::serving(&[]).client();
         assert_eq!(read_sweeps(&nothing).await, Ok(Vec::new()));
         assert_eq!(read_records(&nothing).await, Ok(OrphanRecords::default()));

@@ -34,12 +34,12 @@ pub async fn read(client: &Client, clock: &dyn Clock, read: &ClusterRead) -> Res
     }
 }
 
-/// Reads a NodeClaim: [`Reply::Claim`], with none only where the server says that there is none of that name.
+/// Reads a NodeClaim: [`Reply::Claim`], with none only if the server reports that it does not exist.
 pub(super) async fn read_claim(client: &Client, clock: &dyn Clock, name: &ClaimName) -> Result<Reply, EffectError> {
     single(client, name.as_str(), |o: &NodeClaim| controller_time::claim(o, clock)).await.map(Reply::Claim)
 }
 
-/// Reads a PersistentVolume: [`Reply::Volume`], with none only where the server says that there is none of that name.
+/// Reads a PersistentVolume: [`Reply::Volume`], with none only if the server reports that it does not exist.
 pub(super) async fn read_volume(client: &Client, name: &ObjectName) -> Result<Reply, EffectError> {
     single(client, name.as_str(), |o: &PersistentVolume| convert::volume(o).map(Arc::new)).await.map(Reply::Volume)
 }
@@ -77,8 +77,8 @@ where
     let api = raw_object::all::<K>(client);
     match timeout(READ_TIMEOUT, api.get(name)).await {
         Ok(Ok(object)) => {
-            let object = object.read().map_err(|why| unreadable(name, &why.to_string()))?;
-            read(&object).map(Some).map_err(|why| unreadable(name, &why.to_string()))
+            let object = object.read().map_err(|reason| unreadable(name, &reason.to_string()))?;
+            read(&object).map(Some).map_err(|reason| unreadable(name, &reason.to_string()))
         }
         Ok(Err(error)) if is_not_found(&error, name) => Ok(None),
         Ok(Err(error)) => Err(refused(&error)),
@@ -89,11 +89,11 @@ where
 fn failed(kind: &str, error: ListError) -> EffectError {
     match error {
         ListError::Refused(error) => refused(&error),
-        ListError::Unreadable(why) | ListError::Incomplete(why) => unreadable(kind, &why),
+        ListError::Unreadable(reason) | ListError::Incomplete(reason) => unreadable(kind, &reason),
     }
 }
 
-/// A read that failed. That a kind is not served says nothing about an object: unknown, not absent.
+/// A read that failed. If a kind is not served, the object is unknown, not absent.
 fn refused(error: &kube::Error) -> EffectError {
     tracing::warn!(error = describe(error), "reading failed");
     EffectError::Cluster(match cluster_error(error) {
@@ -102,7 +102,7 @@ fn refused(error: &kube::Error) -> EffectError {
     })
 }
 
-fn unreadable(name: &str, why: &str) -> EffectError {
-    tracing::warn!(name, why, "cannot parse object");
+fn unreadable(name: &str, reason: &str) -> EffectError {
+    tracing::warn!(name, why = reason, "cannot parse object");
     EffectError::Cluster(ClusterError::Unavailable)
 }

@@ -1,7 +1,7 @@
-//! Records what the API server listed, and replays it as if it had just answered.
+//! Records listings of the API server, and replays them.
 //!
-//! Both sides are a [`Client`], so that a report on files and a live one use the same readers. [`record`] keeps what
-//! passes; [`replay`] answers from it, or from what `kubectl get -o json` wrote. Nothing that could be a secret is kept.
+//! Both sides are a [`Client`], so that a report on files and a live one use the same readers. [`record`] keeps the
+//! responses; [`replay`] serves them, or the output of `kubectl get -o json`. Nothing that could be a secret is kept.
 
 use http::{Method, Request, Response};
 use kube::Client;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What `kubectl apply` leaves behind: the whole manifest as somebody wrote it.
+/// The annotation of `kubectl apply`, with the whole manifest.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Reason of the Status that answers for a kind that was not saved.
@@ -21,7 +21,7 @@ type Answer = Result<Response<Body>, Box<dyn std::error::Error + Send + Sync>>;
 /// Objects by the plural of their kind, each as `kubectl get -o json` shows it.
 pub type Objects = BTreeMap<String, Vec<Value>>;
 
-/// What was listed through a client of [`record`].
+/// The objects listed through a client of [`record`].
 #[derive(Debug, Clone, Default)]
 pub struct Recording(Arc<Mutex<Recorded>>);
 
@@ -64,7 +64,7 @@ impl Recording {
     }
 }
 
-/// A client that asks another one, and what it has listed.
+/// A client that forwards to another one, and the recording.
 #[must_use]
 pub fn record(client: Client) -> (Client, Recording) {
     let recording = Recording::default();
@@ -98,7 +98,7 @@ fn plural(path: &str) -> Option<String> {
     }
 }
 
-/// The objects of a list, each with its kind, which the server says once for all.
+/// The objects of a list, each with its kind, which the server sends once.
 fn typed_items(mut list: Map<String, Value>) -> impl Iterator<Item = Value> {
     let version = list.get("apiVersion").cloned();
     let kind = list.get("kind").and_then(Value::as_str).and_then(|kind| kind.strip_suffix("List"));
@@ -119,8 +119,7 @@ fn typed_items(mut list: Map<String, Value>) -> impl Iterator<Item = Value> {
     })
 }
 
-/// An object without what no reader wants. Of a pod only the disks are left that it names itself; without one it is
-/// not kept at all.
+/// An object without unused fields. Of a pod only its inline disks are kept; a pod without one is omitted.
 fn reduced(plural: &str, mut object: Value) -> Option<Value> {
     if plural == "pods" {
         return pod(&object);
@@ -158,8 +157,8 @@ fn pod(object: &Value) -> Option<Value> {
     }))
 }
 
-/// A client that answers lists by these objects and sends nothing. Kinds that are `not_served` are told so; of others
-/// that are not there `missing` says what to do about it.
+/// A client that serves these objects and sends nothing. Kinds in `not_served` are 404; for others that are missing,
+/// `missing` is the remedy.
 pub fn replay(
     objects: Objects,
     not_served: BTreeSet<String>,
@@ -204,7 +203,7 @@ mod tests {
     const DISK: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/d";
 
     #[tokio::test]
-    async fn what_was_recorded_is_listed_again_and_holds_no_more_of_pods_than_their_disks() {
+    async fn a_recording_lists_the_same_and_holds_only_the_disks_of_pods() {
         let (nodes, pods) = ("/api/v1/nodes", "/api/v1/pods");
         let others = [
             "/apis/karpenter.sh/v1/nodeclaims",
@@ -230,7 +229,7 @@ mod tests {
 
         let (client, recording) = record(fake.client());
         let live = list_for_inventory(&client, &Real).await;
-        // A second time, as after a failed attempt: everything is there once.
+        // Repeated, as after a failed attempt: everything is recorded once.
         list_for_inventory(&client, &Real).await;
         let (objects, not_served) = (recording.objects(), recording.not_served());
         assert_eq!((objects["nodes"].len(), objects["pods"].len(), objects["nodeclaims"].len()), (7, 1, 0));
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_missing_fails_its_listing_with_the_remedy() {
+    async fn a_missing_file_fails_its_listing_with_the_remedy() {
         let objects = Objects::from([("nodes".to_owned(), Vec::new())]);
         let client = replay(objects, BTreeSet::new(), |kind| format!("make {kind}.json"));
         let listing = list_for_inventory(&client, &Real).await;

@@ -33,7 +33,7 @@ fn node(name: &str, vm: u32) -> Value {
 }
 
 #[tokio::test]
-async fn a_listing_is_whole_and_asks_for_the_latest() {
+async fn a_listing_is_complete_and_current() {
     let fake = cluster();
     let listing = list_for_inventory(&fake.client(), &Real).await;
     assert_eq!(listing.nodes.unwrap().len(), 7, "of three pages");
@@ -59,7 +59,7 @@ async fn subnets_of_classes_are_named_once_and_not_without_bound() {
 }
 
 #[tokio::test]
-async fn groups_of_reservations_are_those_of_the_annotation() {
+async fn reservation_groups_come_from_the_annotation() {
     const CLASSES: &str = "/apis/karpenter.azure.com/v1beta1/aksnodeclasses";
     let group = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/paid";
     let fake = Fake::serving(&[CLASSES]);
@@ -89,8 +89,8 @@ async fn whatever_fails_makes_its_listing_a_failure_and_no_other() {
 
     let unreadable = cluster();
     unreadable.put(NODES, json!({ "metadata": { "name": "bad" }, "spec": { "providerID": "azure://x" } }));
-    let why = failure(unreadable).await.nodes.unwrap_err();
-    assert!(why.reason.contains("cannot parse bad: spec.providerID"), "{why}");
+    let reason = failure(unreadable).await.nodes.unwrap_err();
+    assert!(reason.reason.contains("cannot parse bad: spec.providerID"), "{reason}");
 
     let attachments = cluster();
     attachments.fail(ATTACHMENTS, Some(Fault::Unreachable));

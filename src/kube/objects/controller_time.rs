@@ -11,7 +11,7 @@ use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::Pod;
 use std::sync::Arc;
 
-/// A pod, opaque where it cannot be parsed, and what is wrong with it.
+/// A pod, opaque if it is invalid, and its violations.
 pub(crate) fn pod(object: &wire::Pod, clock: &dyn Clock) -> Result<(Arc<Pod>, Option<Violations>), Violations> {
     let (mut pod, wrong) = convert::pod_or_opaque(object)?;
     pod.created_at = clock.shifted(pod.created_at);

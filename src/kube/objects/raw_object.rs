@@ -27,7 +27,7 @@ impl RawObject {
     /// The object as its kind.
     ///
     /// # Errors
-    /// Says what is not as the kind has it.
+    /// If the object does not match the kind.
     pub(crate) fn read<K: DeserializeOwned>(&self) -> Result<K, DecodeError> {
         decode(&self.value)
     }

@@ -33,7 +33,7 @@ pub struct LeaseHandle {
 }
 
 impl LeaseHandle {
-    /// For how long nobody else can take the Lease; `None` when we do not hold it. Counted from when the last renewal
+    /// How long no other process can acquire the Lease; `None` if we do not hold it. Counted from when the last renewal
     /// was sent.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
@@ -41,7 +41,7 @@ impl LeaseHandle {
         Duration::try_from(remaining_lease(SignedDuration::try_from(since).ok()?)?).ok()
     }
 
-    /// True when we hold the Lease, and nobody can take it for at least this long.
+    /// True if we hold the Lease for at least this long.
     #[must_use]
     pub fn held_for(&self, at_least: Duration) -> bool {
         self.remaining().is_some_and(|left| left >= at_least)
@@ -69,8 +69,8 @@ pub fn lease_identity() -> String {
     format!("{host}-{}", uuid::Uuid::new_v4().simple())
 }
 
-/// Takes part in the election until `stop`, then releases the Lease, so that a successor need not wait. Writes must have
-/// ended before `stop`. No two processes may share an identity.
+/// Takes part in the election until `stop`, then releases the Lease, so that a successor need not wait. Writes must
+/// have ended before `stop`. No two processes may share an identity.
 pub fn elect(
     client: Client,
     namespace: &str,
@@ -143,11 +143,11 @@ impl Election {
         unsigned(left)
     }
 
-    /// Reads the Lease, and acquires or renews it if it is ours to take.
+    /// Reads the Lease, and acquires or renews it if possible.
     async fn try_acquire_or_renew(&mut self) {
         let name = self.lease;
-        let what = |verb| ApiRequest { verb, kind: "Lease", name };
-        let Ok(lease) = call(what("get"), self.api.get_opt(self.lease)).await else { return };
+        let request = |verb| ApiRequest { verb, kind: "Lease", name };
+        let Ok(lease) = call(request("get"), self.api.get_opt(self.lease)).await else { return };
         let decision = self.candidate.next_action(lease.as_ref().map(record).as_ref(), self.now());
         let acquires = match decision {
             LeaseAction::Wait(_) => return,
@@ -159,11 +159,11 @@ impl Election {
             None => {
                 let metadata = ObjectMeta { name: Some(self.lease.to_owned()), ..ObjectMeta::default() };
                 let lease = Lease { metadata, spec: Some(self.spec(None, true, at)) };
-                call(what("create"), self.api.create(&PostParams::default(), &lease)).await
+                call(request("create"), self.api.create(&PostParams::default(), &lease)).await
             }
             Some(mut lease) => {
                 lease.spec = Some(self.spec(lease.spec.as_ref(), acquires, at));
-                call(what("update"), self.api.replace(self.lease, &PostParams::default(), &lease)).await
+                call(request("update"), self.api.replace(self.lease, &PostParams::default(), &lease)).await
             }
         };
         match written {
@@ -200,7 +200,7 @@ impl Election {
         }
     }
 
-    /// Gives the Lease back. Nobody acts on it from here on, whether the API server hears of it or not.
+    /// Releases the Lease. This process does not lead from now on, even if the request fails.
     async fn release(mut self) {
         let held = self.candidate.renewed_at().is_some();
         self.candidate.step_down();
@@ -209,14 +209,14 @@ impl Election {
             return;
         }
         let name = self.lease;
-        let what = |verb| ApiRequest { verb, kind: "Lease", name };
-        let Ok(Some(mut lease)) = call(what("get"), self.api.get_opt(self.lease)).await else { return };
-        let ours = lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()) == Some(&*self.identity);
-        if let Some(spec) = lease.spec.as_mut().filter(|_| ours) {
+        let request = |verb| ApiRequest { verb, kind: "Lease", name };
+        let Ok(Some(mut lease)) = call(request("get"), self.api.get_opt(self.lease)).await else { return };
+        let is_holder = lease.spec.as_ref().and_then(|s| s.holder_identity.as_deref()) == Some(&*self.identity);
+        if let Some(spec) = lease.spec.as_mut().filter(|_| is_holder) {
             spec.holder_identity = None;
             spec.renew_time = Some(MicroTime(Timestamp::now()));
             // A failure is logged: the successor then waits until the Lease expires.
-            let _ = call(what("release"), self.api.replace(self.lease, &PostParams::default(), &lease)).await;
+            let _ = call(request("release"), self.api.replace(self.lease, &PostParams::default(), &lease)).await;
         }
     }
 
@@ -307,7 +307,7 @@ mod tests {
         let first = Replica::start(&server, "first");
         first.leads().await;
         let second = Replica::start(&server, "second");
-        // The process may live on without renewing: whoever holds its handle counts for himself.
+        // The process may continue without renewing: the handle counts down by itself.
         first.task.abort();
         let killed = Instant::now();
         while !second.holds() {

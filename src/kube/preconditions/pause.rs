@@ -1,7 +1,7 @@
 //! The pause switch.
 //!
 //! One ConfigMap, in Git or by kubectl. Its keys are `launch`, `disrupt` and `delete`; `"true"` pauses. A value that is
-//! neither true nor false pauses too: whoever wrote it meant to stop something.
+//! neither true nor false pauses too: this is the safe reading.
 
 use crate::error::{ApiRequest, call};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -18,11 +18,11 @@ pub(crate) const SWITCHES: [(&str, PauseSwitch); 3] =
 /// Reads the pause switch from the API server, past every cache. Without a ConfigMap nothing is paused.
 ///
 /// # Errors
-/// [`EffectError::Cluster`] when it cannot be read: whoever asks must not go on as if nothing were paused.
+/// [`EffectError::Cluster`] if it cannot be read: callers must not assume that nothing is paused.
 pub async fn read_pause(client: &Client, namespace: &str) -> Result<Pause, EffectError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let what = ApiRequest { verb: "get", kind: "ConfigMap", name: PAUSE_CONFIG_MAP };
-    let map = call(what, api.get_opt(PAUSE_CONFIG_MAP)).await.map_err(EffectError::Cluster)?;
+    let request = ApiRequest { verb: "get", kind: "ConfigMap", name: PAUSE_CONFIG_MAP };
+    let map = call(request, api.get_opt(PAUSE_CONFIG_MAP)).await.map_err(EffectError::Cluster)?;
     Ok(map.map(|map| pause(&map).0).unwrap_or_default())
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn pause(map: &ConfigMap) -> (Pause, Option<String>) {
     let mut wrong = Vec::new();
     for (key, switch) in SWITCHES {
         let text = map.data.as_ref().and_then(|data| data.get(key)).map(|text| text.trim());
-        // Bytes are no text that says false.
+        // Binary data is not "false".
         let bytes = || map.binary_data.as_ref()?.contains_key(key).then_some("(bytes)");
         match text.or_else(bytes) {
             None | Some("false") => continue,

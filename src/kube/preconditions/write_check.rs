@@ -13,7 +13,7 @@ use std::fmt;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What must be left of the Lease before a write: the request must arrive before another process may lead.
+/// How long the Lease must still be held before a write: the request must arrive before another process may lead.
 const MIN_LEASE_LEFT: Duration = Duration::from_secs(5);
 
 /// Allows or blocks effects. Cheap to clone.
@@ -38,10 +38,10 @@ impl WriteCheck {
         Self { lease, pause, client, namespace: namespace.to_owned() }
     }
 
-    /// Whether the effect may be performed now. To be called right before it is.
+    /// Whether the effect may be performed now. To be called directly before.
     ///
     /// # Errors
-    /// [`EffectError::Blocked`] says what blocks it.
+    /// [`EffectError::Blocked`] with the reason.
     pub async fn check(&self, effect: &Effect) -> Result<(), EffectError> {
         if !effect.is_write() {
             return Ok(());
@@ -112,7 +112,7 @@ mod tests {
         json!({ "metadata": { "name": "napkeeper-pause", "namespace": "napkeeper" }, "data": data })
     }
 
-    /// The check of a replica whose Lease was renewed so long ago, and that has seen these switches.
+    /// The check of a replica with this time since its Lease renewal, which has seen these switches.
     fn check_of(client: Client, renewed: Option<Duration>, seen: &[PauseSwitch]) -> WriteCheck {
         let pause = watch::channel(Pause::of(seen.iter().copied())).1;
         WriteCheck::new(LeaseHandle::renewed_before(renewed), pause, client, "napkeeper")

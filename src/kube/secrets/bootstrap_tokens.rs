@@ -1,10 +1,9 @@
 //! Bootstrap tokens, with which new nodes request their certificates.
 //!
-//! One for each VM, as a Secret of type `bootstrap.kubernetes.io/token` in kube-system: good for one use
-//! in spirit and half an hour by the clock, deleted when its node has registered or its claim is gone, and by Kubernetes
-//! itself when it has expired. Names follow from the claim's UID, so that they are found again without listing Secrets:
-//! napkeeper may create and delete them, and read none. *Caveats*: a PUT of a VM that is repeated makes one more, for
-//! what the first one said cannot be read again.
+//! One for each VM, as a Secret of type `bootstrap.kubernetes.io/token` in kube-system: valid for half an hour, deleted
+//! when its node has registered or its NodeClaim is deleted, and by Kubernetes when it has expired. Names are derived
+//! from the NodeClaim's UID, so that they are found without listing Secrets: napkeeper may create and delete them, but
+//! not read them. *Caveats*: a repeated PUT of a VM creates another one, since the first cannot be read again.
 
 use crate::error::{ApiRequest, DEADLINE, call, cluster_error};
 use jiff::{SignedDuration, Timestamp};
@@ -28,7 +27,7 @@ const NAMESPACE: &str = "kube-system";
 const LIFETIME: SignedDuration = SignedDuration::from_mins(30);
 /// Most tokens of one claim: a launch tries so many offerings, and repeats some PUTs.
 const MAX_PER_CLAIM: u32 = 24;
-/// Most claims whose tokens are counted.
+/// Most NodeClaims whose tokens are counted.
 const MAX_CLAIMS: usize = 10_000;
 /// What ids and secrets of tokens consist of.
 const LETTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
@@ -59,7 +58,7 @@ impl BootstrapTokens {
     /// # Errors
     /// [`EffectError::Cluster`] as the API server refused it; `Exhausted` when the claim has had too many.
     pub async fn issue(&self, claim: &Uid) -> Result<JoinToken, EffectError> {
-        // Certificates and tokens live in real time, whatever the clock of the deciders.
+        // Tokens expire in real time, not by the simulated clock.
         let until = Timestamp::now().saturating_add(LIFETIME).unwrap_or(Timestamp::MAX);
         let first = self.issued.lock().await.get(claim).copied().unwrap_or_default();
         for n in first..MAX_PER_CLAIM {
@@ -68,8 +67,8 @@ impl BootstrapTokens {
             let secret: Secret = serde_json::from_value(body(&token, claim, until))
                 .map_err(|_| EffectError::Cluster(ClusterError::Unavailable))?;
             let name = name(&id);
-            let what = ApiRequest { verb: "create", kind: "Secret", name: &name };
-            match call(what, self.api.create(&PostParams::default(), &secret)).await {
+            let request = ApiRequest { verb: "create", kind: "Secret", name: &name };
+            match call(request, self.api.create(&PostParams::default(), &secret)).await {
                 Ok(_) => {
                     self.note(claim, n + 1).await;
                     return Ok(token);
@@ -106,7 +105,7 @@ impl BootstrapTokens {
         Ok(())
     }
 
-    /// Without the log of [`call`]: that there is none is the usual end.
+    /// Not by [`call`], which would log the usual 404 at the end.
     async fn delete(&self, name: &str) -> Result<(), ClusterError> {
         match tokio::time::timeout(DEADLINE, self.api.delete(name, &DeleteParams::default())).await {
             Ok(Ok(_)) => Ok(()),
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_is_what_the_api_server_expects() {
+    fn the_secret_is_valid_for_the_api_server() {
         let token = JoinToken::new("abc123", "0123456789abcdef").unwrap();
         let body = body(&token, &uid("u-1"), "2026-11-21T22:00:00.5Z".parse().unwrap());
         assert_eq!(body["metadata"]["name"], "bootstrap-token-abc123");
@@ -201,18 +200,18 @@ mod tests {
     async fn a_token_of_an_earlier_try_is_left_and_another_made() {
         let taken = (409, refusal(409, json!({})));
         let made = (201, json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "x" } }));
-        let (client, asked) = scripted([taken, made]);
+        let (client, requests) = scripted([taken, made]);
         let token = BootstrapTokens::new(client).issue(&uid("u")).await.unwrap();
         assert_eq!(token.id(), id(&uid("u"), 1));
-        assert_eq!(asked.lock().unwrap().len(), 2);
-        // The next one costs one request, and those that run out are no conflict with somebody else.
+        assert_eq!(requests.lock().unwrap().len(), 2);
+        // The next one takes one request, and exhausted names are not a conflict.
         let made = || (201, json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "x" } }));
-        let (client, asked) = scripted([made(), made()]);
+        let (client, requests) = scripted([made(), made()]);
         let tokens = BootstrapTokens::new(client);
         for n in 0..2 {
             assert_eq!(tokens.issue(&uid("u")).await.unwrap().id(), id(&uid("u"), n));
         }
-        assert_eq!(asked.lock().unwrap().len(), 2);
+        assert_eq!(requests.lock().unwrap().len(), 2);
         let (client, _) = scripted((0..MAX_PER_CLAIM).map(|_| (409, refusal(409, json!({})))).collect::<Vec<_>>());
         let refused = BootstrapTokens::new(client).issue(&uid("u")).await.unwrap_err();
         assert_eq!(refused, EffectError::Cluster(ClusterError::NamesExhausted));
@@ -223,9 +222,9 @@ mod tests {
 
     #[tokio::test]
     async fn all_tokens_of_a_claim_go() {
-        let gone = || (200, json!({ "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success" }));
-        let (client, asked) = scripted([gone(), gone(), (404, refusal(404, json!({})))]);
+        let deleted = || (200, json!({ "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success" }));
+        let (client, requests) = scripted([deleted(), deleted(), (404, refusal(404, json!({})))]);
         BootstrapTokens::new(client).revoke(&uid("u")).await.unwrap();
-        assert_eq!(asked.lock().unwrap().len(), 3, "up to the first that was never made");
+        assert_eq!(requests.lock().unwrap().len(), 3, "up to the first that was never made");
     }
 }

@@ -1,7 +1,8 @@
 //! The webhook's certificates: the Secret that its replicas share, and the `caBundle` of its hooks.
 //!
-//! The Secret is created empty by Git, so that napkeeper needs no right to create Secrets, with which it could ask for anybody's
-//! token. `caBundle` is the one field of each hook that is written, by server-side apply under a field manager of its own.
+//! The Secret is created empty by Git, so that napkeeper needs no permission to create Secrets, which would give it the
+//! token of any service account. `caBundle` is the one field of each hook that is written, by server-side apply under a
+//! field manager of its own.
 
 use crate::FieldManager;
 use crate::error::{ApiRequest, call};
@@ -34,7 +35,7 @@ impl fmt::Debug for TlsSecret {
 }
 
 impl TlsSecret {
-    /// What is under a key; empty where there is nothing.
+    /// The value of a key; empty if it is not set.
     #[must_use]
     pub fn get(&self, key: &str) -> &[u8] {
         self.0.data.as_ref().and_then(|data| data.get(key)).map_or(&[], |bytes| bytes.0.as_slice())
@@ -48,22 +49,22 @@ pub struct HookBundle {
     pub kind: &'static str,
     /// The hook's name.
     pub hook: String,
-    /// The bundle, PEM; empty where there is none.
+    /// The bundle, PEM; empty if there is none.
     pub pem: Vec<u8>,
     /// The configuration's version.
     pub version: String,
 }
 
-/// Reads the Secret; `None` where there is none.
+/// Reads the Secret; `None` if it does not exist.
 ///
 /// # Errors
 /// When it cannot be read.
 pub async fn read_secret(client: &Client, namespace: &str) -> Result<Option<TlsSecret>, ClusterError> {
-    let what = ApiRequest { verb: "get", kind: "Secret", name: TLS_SECRET };
-    let request = secrets(namespace).get(TLS_SECRET, &GetParams::default());
-    let request = request.map_err(|_| ClusterError::Unavailable)?;
-    let found = call(what, async {
-        match client.request_text(request).await {
+    let request = ApiRequest { verb: "get", kind: "Secret", name: TLS_SECRET };
+    let http = secrets(namespace).get(TLS_SECRET, &GetParams::default());
+    let http = http.map_err(|_| ClusterError::Unavailable)?;
+    let found = call(request, async {
+        match client.request_text(http).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
             answer => answer.map(Some),
         }
@@ -71,10 +72,10 @@ pub async fn read_secret(client: &Client, namespace: &str) -> Result<Option<TlsS
     found.await?.map(|text| parsed(&text)).transpose()
 }
 
-/// Writes all data of the Secret, upon the version that was read.
+/// Writes all data of the Secret, if its version is still the one that was read.
 ///
 /// # Errors
-/// `Conflict` when another was faster; or when the API server refuses or cannot be reached.
+/// `Conflict` if it was changed; or if the API server rejects it or cannot be reached.
 pub async fn write_secret(
     client: &Client,
     namespace: &str,
@@ -83,15 +84,15 @@ pub async fn write_secret(
 ) -> Result<TlsSecret, ClusterError> {
     let mut secret = read.0.clone();
     secret.data = Some(data.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect());
-    let what = ApiRequest { verb: "update", kind: "Secret", name: TLS_SECRET };
+    let request = ApiRequest { verb: "update", kind: "Secret", name: TLS_SECRET };
     let manager = FieldManager::WebhookCa.as_str().to_owned();
     let params = PostParams { field_manager: Some(manager), ..PostParams::default() };
     let body = serde_json::to_vec(&secret).map_err(|_| ClusterError::Unavailable)?;
-    let request = secrets(namespace).replace(TLS_SECRET, &params, body).map_err(|_| ClusterError::Unavailable)?;
-    parsed(&call(what, client.request_text(request)).await?)
+    let http = secrets(namespace).replace(TLS_SECRET, &params, body).map_err(|_| ClusterError::Unavailable)?;
+    parsed(&call(request, client.request_text(http)).await?)
 }
 
-/// The client library logs an answer that it cannot read, whole. So it does not get to read these.
+/// kube-rs logs responses that it cannot parse, so these are not parsed by it.
 fn secrets(namespace: &str) -> Request {
     Request::new(Secret::url_path(&(), Some(namespace)))
 }
@@ -141,9 +142,9 @@ impl Configuration for MutatingWebhookConfiguration {
 }
 
 async fn bundles_of<K: Configuration>(client: &Client, name: &str) -> Result<Vec<HookBundle>, ClusterError> {
-    let what = ApiRequest { verb: "get", kind: K::KIND, name };
+    let request = ApiRequest { verb: "get", kind: K::KIND, name };
     let api: Api<K> = Api::all(client.clone());
-    let Some(found) = call(what, api.get_opt(name)).await? else { return Ok(Vec::new()) };
+    let Some(found) = call(request, api.get_opt(name)).await? else { return Ok(Vec::new()) };
     let version = found.meta().resource_version.clone().unwrap_or_default();
     let bundle = |(hook, config): (String, WebhookClientConfig)| HookBundle {
         kind: K::KIND,
@@ -154,8 +155,8 @@ async fn bundles_of<K: Configuration>(client: &Client, name: &str) -> Result<Vec
     Ok(found.hooks().into_iter().map(bundle).collect())
 }
 
-/// Writes this bundle into all hooks that were read, and nothing else of them: a field that is somebody else's becomes ours.
-/// A configuration that has changed since, or that is gone, is left alone.
+/// Writes this bundle, and nothing else, to all hooks that were read, and takes over the ownership of the field. A
+/// configuration that has changed since, or was deleted, is not written.
 ///
 /// # Errors
 /// `Conflict` when a configuration has changed; or when the API server refuses or cannot be reached. The other
@@ -172,18 +173,18 @@ async fn apply<K: Configuration>(
     pem: &[u8],
 ) -> Result<(), ClusterError> {
     let kind = K::KIND;
-    let ours: Vec<_> = hooks.iter().filter(|hook| hook.kind == kind).collect();
-    let Some(first) = ours.first() else { return Ok(()) };
-    if ours.iter().all(|hook| hook.pem == pem) {
+    let of_kind: Vec<_> = hooks.iter().filter(|hook| hook.kind == kind).collect();
+    let Some(first) = of_kind.first() else { return Ok(()) };
+    if of_kind.iter().all(|hook| hook.pem == pem) {
         return Ok(());
     }
     let bundle = ByteString(pem.to_vec());
     let webhooks: Vec<_> =
-        ours.iter().map(|hook| json!({ "name": hook.hook, "clientConfig": { "caBundle": bundle } })).collect();
+        of_kind.iter().map(|hook| json!({ "name": hook.hook, "clientConfig": { "caBundle": bundle } })).collect();
     let object = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
-        // With a version, what was deleted since is not created again, and a hook that was taken out does not come back.
+        // With a version, neither a deleted configuration nor a removed hook is created again.
         "metadata": { "name": name, "resourceVersion": first.version },
         "webhooks": webhooks,
     });
@@ -197,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neither_a_secret_nor_what_is_none_shows_what_is_in_it() {
+    fn errors_do_not_show_the_content_of_a_secret() {
         let secret = parsed(r#"{"metadata":{"resourceVersion":"7"},"data":{"ca.key":"c2VjcmV0"}}"#).unwrap();
         assert_eq!((secret.get("ca.key"), secret.get("tls.key")), (b"secret".as_slice(), [].as_slice()));
         assert_eq!(format!("{secret:?}"), r#"TlsSecret { version: Some("7"), .. }"#);

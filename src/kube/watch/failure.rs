@@ -1,4 +1,4 @@
-//! Failing: what is wrong with reading a kind, and what is to be done?
+//! Messages of failures to read a kind, with remedies.
 
 use super::WatchedKind;
 use crate::error::describe;
@@ -6,8 +6,8 @@ use kube::Error;
 use kube::core::Status;
 use kube::runtime::watcher;
 
-/// What is wrong and what to do; `None` for what every watch meets: it fell behind and is listed again, or its
-/// connection ended and is opened again. If that fails, that is the failure.
+/// The problem and its remedy; `None` for routine errors of a watch: it expired and is listed again, or its connection
+/// ended and is opened again.
 pub(super) fn failure_message(kind: WatchedKind, error: &watcher::Error) -> Option<String> {
     match error {
         watcher::Error::WatchError(status) if status.code == 410 => None,
@@ -19,9 +19,9 @@ pub(super) fn failure_message(kind: WatchedKind, error: &watcher::Error) -> Opti
         watcher::Error::WatchError(status) => Some(refused(kind, status)),
         watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => Some(match error {
             Error::Api(status) => refused(kind, status),
-            Error::SerdeError(why) => {
+            Error::SerdeError(error) => {
                 format!(
-                    "cannot parse the API server's responses for {kind}: {why}; check whether this napkeeper \
+                    "cannot parse the API server's responses for {kind}: {error}; check whether this napkeeper \
                      supports the version of the API server"
                 )
             }
@@ -45,11 +45,11 @@ pub(super) fn is_absent(error: &watcher::Error) -> bool {
 }
 
 fn refused(kind: WatchedKind, status: &Status) -> String {
-    let said = if status.message.is_empty() { &status.reason } else { &status.message };
+    let message = if status.message.is_empty() { &status.reason } else { &status.message };
     match status.code {
-        401 => format!("the API server rejected the credentials for {kind}: {said}; renew them"),
-        403 => format!("not allowed to read {kind}: {said}; grant the service account list and watch on {kind}"),
-        404 => format!("{kind} is not served by this cluster: install its CustomResourceDefinition ({said})"),
-        code => format!("the API server failed to read {kind} (HTTP {code}): {said}; retrying"),
+        401 => format!("the API server rejected the credentials for {kind}: {message}; renew them"),
+        403 => format!("not allowed to read {kind}: {message}; grant the service account list and watch on {kind}"),
+        404 => format!("{kind} is not served by this cluster: install its CustomResourceDefinition ({message})"),
+        code => format!("the API server failed to read {kind} (HTTP {code}): {message}; retrying"),
     }
 }

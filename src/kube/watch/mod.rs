@@ -1,7 +1,7 @@
 //! Watches the cluster.
 //!
-//! One reflector for each kind lists it in pages and then watches it; all of them write to one table, which returns what
-//! has changed as [`Delta`]s. An error is reported once and retried indefinitely, with back-off and jitter.
+//! One reflector for each kind lists it in pages and then watches it; all of them write to one table, which returns
+//! what has changed as [`Delta`]s. An error is reported once and retried indefinitely, with back-off and jitter.
 
 mod failure;
 mod object;
@@ -27,10 +27,10 @@ pub use watched_kind::WatchedKind;
 /// How long one watch lasts before it is requested again. A dead connection is noticed at the latest 5 s after it.
 pub const WATCH_SECONDS: u32 = 120;
 
-/// What is watched, and how times are read.
+/// The watched kinds, and the clock.
 #[derive(Debug, Clone)]
 pub struct WatchOptions {
-    /// Turns the API server's times into ours.
+    /// Converts the API server's times.
     pub clock: Arc<dyn Clock>,
     /// The kinds to watch; [`WatchedKind::ALL`] for all.
     pub kinds: BTreeSet<WatchedKind>,
@@ -51,24 +51,23 @@ impl WatchOptions {
 pub enum WatchEvent {
     /// All kinds have been listed once: the Snapshot is complete.
     Synced,
-    /// An object is new, has changed or is gone.
+    /// An object was created, changed or deleted.
     Changed(Delta),
-    /// An object cannot be understood. A pod that runs stays, and is never disrupted; anything else
-    /// counts as gone, but for NodeClaims, Nodes and OrphanRecords, whose last good
-    /// version stays.
+    /// An object is invalid. A running pod is kept, and never disrupted; anything else counts as deleted, except
+    /// NodeClaims, Nodes and OrphanRecords, whose last valid version is kept.
     Unreadable {
         /// Its kind.
         kind: WatchedKind,
         /// Its name, with its namespace if it has one.
         name: String,
-        /// All that is wrong with it.
-        why: String,
+        /// All violations.
+        reason: String,
     },
-    /// A kind cannot be read for now; what is known of it may be out of date.
+    /// A kind cannot be read for now; its objects may be out of date.
     Failing {
         /// The kind.
         kind: WatchedKind,
-        /// What is wrong and what to do, as a sentence.
+        /// The problem and its remedy, as a sentence.
         error: String,
     },
     /// A kind can be read again.

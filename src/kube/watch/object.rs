@@ -1,4 +1,4 @@
-//! What is kept of a watched object, and the events of a reflector.
+//! The state of a watched object, and the events of a reflector.
 
 use napkeeper_api::types::orphan_record::OrphanRecordSpec;
 use napkeeper_core::model::cluster::pod::Pod;
@@ -8,7 +8,7 @@ use napkeeper_core::snapshot::delta::Delta;
 use std::fmt;
 use std::sync::Arc;
 
-/// Namespace (empty where there is none) and name, unchecked.
+/// Namespace (empty if cluster-scoped) and name, unchecked.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ObjectId {
     pub(super) namespace: Arc<str>,
@@ -31,7 +31,7 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// What is kept of an object.
+/// The state of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum WatchedObject {
     /// What puts it into the Snapshot.
@@ -47,7 +47,7 @@ impl From<Delta> for WatchedObject {
 }
 
 impl WatchedObject {
-    /// What is kept of an object that could be parsed before: all of it, with a pod marked as opaque.
+    /// The last valid state of an object that is invalid now: unchanged, but a pod is opaque.
     pub(super) fn unreadable_now(self) -> Self {
         match self {
             Self::Put(Delta::Pod(pod)) => Delta::Pod(Arc::new(Pod { opaque: true, ..Pod::clone(&pod) })).into(),
@@ -61,9 +61,9 @@ impl WatchedObject {
 pub(super) struct ObjectState {
     /// `metadata.resourceVersion`.
     pub(super) version: Box<str>,
-    /// What is kept of it; `None` when it cannot be parsed.
+    /// Its state; `None` if it is invalid.
     pub(super) object: Option<WatchedObject>,
-    /// What is wrong with it.
+    /// Its violations.
     pub(super) wrong: Option<Box<str>>,
 }
 
@@ -74,11 +74,11 @@ pub(super) enum ReflectorEvent {
     ListStarted,
     /// An object of the listing, or of the watch after it.
     Seen(ObjectId, ObjectState),
-    /// An object is gone.
+    /// An object was deleted.
     Gone(ObjectId),
     /// The listing is complete.
     ListDone,
-    /// The kind is not served, and need not be: there are none of it.
+    /// The kind is optional and not served: it has no objects.
     Absent,
     /// A watch has started.
     WatchStarted,

@@ -1,4 +1,4 @@
-//! PodInterner: what do thousands of pods have in common, so that it is kept once?
+//! Shares equal parts of pods, so that each is stored once.
 
 use napkeeper_core::model::cluster::pod::{Pod, PodShape};
 use napkeeper_core::model::names::NodeName;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// With so many entries those that are no longer used are dropped for the first time.
 const FIRST_CLEANUP: usize = 1_000;
 
-/// Equal values, each kept once.
+/// Equal values, each stored once.
 #[derive(Debug)]
 struct Interner<T> {
     known: BTreeSet<T>,
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_pods_share_a_shape_and_what_nobody_uses_is_forgotten() {
+    fn equal_pods_share_a_shape_and_unused_shapes_are_dropped() {
         let mut interner = PodInterner::default();
         let (mut one, mut two, mut other) = (pod("one", 1), pod("two", 1), pod("other", 2));
         [&mut one, &mut two, &mut other].into_iter().for_each(|pod| interner.share(pod));

@@ -90,7 +90,7 @@ pub(super) fn reflect(
     }
 }
 
-/// What is kept of an object, and what is wrong with it.
+/// The state of an object, and its violations.
 type Reading = (Option<WatchedObject>, Option<String>);
 
 fn read<T, R: Into<WatchedObject>>(result: Result<T, Violations>, row: impl FnOnce(T) -> R) -> Reading {
@@ -108,10 +108,10 @@ fn timed<K>(
     move |object| read(convert(object, &*clock), |row| row)
 }
 
-/// A pod that cannot be understood is kept all the same: it runs.
+/// An invalid pod is kept: it runs.
 fn pod(clock: Arc<dyn Clock>) -> impl Fn(&core::v1::Pod) -> Reading + Send + 'static {
     move |object| match controller_time::pod(object, &*clock) {
-        Ok((pod, wrong)) => (Some(Delta::Pod(pod).into()), wrong.map(|why| why.to_string())),
+        Ok((pod, wrong)) => (Some(Delta::Pod(pod).into()), wrong.map(|violations| violations.to_string())),
         Err(violations) => (None, Some(violations.to_string())),
     }
 }
@@ -173,7 +173,7 @@ impl Reflector {
     }
 }
 
-/// Reads an object whose kind is erased.
+/// Reads an object of an erased kind.
 type ReadRaw = Box<dyn Fn(RawObject) -> Reading + Send>;
 
 fn as_kind<K: DeserializeOwned>(read: impl Fn(&K) -> Reading) -> impl Fn(RawObject) -> Reading {
@@ -201,8 +201,9 @@ fn convert_event(event: Event<RawObject>, read: &ReadRaw) -> ReflectorEvent {
     }
 }
 
-/// Adds an event where a watch has started: kube's watcher emits none until something changes, and a kind would look broken
-/// until then. The watcher makes its requests while it is polled, so once it waits, `started` tells how the last went.
+/// Adds an event where a watch has started: kube's watcher emits none until something changes, and a kind would look
+/// broken until then. The watcher makes its requests while it is polled, so once it waits, `started` has the result of
+/// the last one.
 fn with_watch_starts(
     mut changes: BoxStream<'static, ReflectorEvent>,
     started: Arc<AtomicBool>,

@@ -14,10 +14,10 @@ const NODES: &str = "/api/v1/nodes";
 const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
 const PAUSE: &str = "/api/v1/namespaces/napkeeper/configmaps";
 
-/// A watch, what it has said, and what came of it.
+/// A watch, its events, and the resulting snapshot.
 struct Watching {
     events: Receiver<WatchEvent>,
-    said: Vec<WatchEvent>,
+    received: Vec<WatchEvent>,
     snapshot: Snapshot,
 }
 
@@ -27,22 +27,22 @@ impl Watching {
         let options =
             WatchOptions { kinds: kinds.iter().copied().collect(), ..WatchOptions::new(Arc::new(Real), "napkeeper") };
         tokio::spawn(watch(fake.client(), options, sender));
-        Self { events, said: Vec::new(), snapshot: Snapshot::default() }
+        Self { events, received: Vec::new(), snapshot: Snapshot::default() }
     }
 
-    /// Everything that is said until an event fits, that one too.
+    /// All events up to the first that fits, inclusive.
     async fn until(&mut self, fits: impl Fn(&WatchEvent) -> bool) -> Vec<WatchEvent> {
-        let mut said = Vec::new();
+        let mut received = Vec::new();
         loop {
             let next = timeout(Duration::from_secs(20), self.events.recv()).await;
-            let event = next.unwrap_or_else(|_| panic!("nothing more after {said:?}")).unwrap();
+            let event = next.unwrap_or_else(|_| panic!("nothing more after {received:?}")).unwrap();
             fold(&event, &mut self.snapshot);
             assert!(self.snapshot.same_indexes(&self.snapshot.reindexed()));
-            self.said.push(event.clone());
+            self.received.push(event.clone());
             let ends = fits(&event);
-            said.push(event);
+            received.push(event);
             if ends {
-                return said;
+                return received;
             }
         }
     }
@@ -93,11 +93,11 @@ async fn all_pages_are_listed_and_changes_follow() {
     }
     assert_eq!(watching.pods(), ["a", "c", "d", "e", "f", "g"]);
     assert!(watching.snapshot.node_usage(&NodeName::new("n").unwrap()).is_some());
-    assert_eq!(watching.said.iter().filter(|e| **e == WatchEvent::Synced).count(), 1);
+    assert_eq!(watching.received.iter().filter(|e| **e == WatchEvent::Synced).count(), 1);
 }
 
 #[tokio::test]
-async fn what_went_unseen_is_gone_after_a_new_listing_and_the_rest_is_not_said_again() {
+async fn a_new_listing_reports_missed_deletions_only() {
     let fake = Fake::serving(&[PODS]);
     ["a", "b", "c", "d"].iter().for_each(|name| fake.put(PODS, pod(name)));
     let mut watching = Watching::start(&fake, &[WatchedKind::Pods]);
@@ -109,10 +109,11 @@ async fn what_went_unseen_is_gone_after_a_new_listing_and_the_rest_is_not_said_a
     fake.put(PODS, pod("e"));
     fake.compact();
     fake.fail(PODS, None);
-    let said = watching.until(|e| matches!(e, WatchEvent::Changed(Delta::PodGone(k)) if k.name.as_str() == "c")).await;
+    let received =
+        watching.until(|e| matches!(e, WatchEvent::Changed(Delta::PodGone(k)) if k.name.as_str() == "c")).await;
     assert_eq!(watching.pods(), ["b", "d", "e"]);
-    let again = said.iter().filter(|e| matches!(e, WatchEvent::Changed(Delta::Pod(_)))).count();
-    assert_eq!(again, 1, "only what is new: {said:?}");
+    let again = received.iter().filter(|e| matches!(e, WatchEvent::Changed(Delta::Pod(_)))).count();
+    assert_eq!(again, 1, "only what is new: {received:?}");
 }
 
 #[tokio::test]
@@ -131,7 +132,7 @@ async fn a_watch_that_works_again_says_so_without_a_change_and_without_a_listing
 }
 
 #[tokio::test]
-async fn a_refusal_and_a_missing_kind_say_what_to_do_and_are_tried_again_slowly() {
+async fn rejections_and_missing_kinds_name_the_remedy_and_are_retried_slowly() {
     let fake = Fake::serving(&[PODS, NODES]);
     fake.fail(NODES, Some(Fault::Status(403)));
     fake.put(PODS, pod("a"));
@@ -139,9 +140,9 @@ async fn a_refusal_and_a_missing_kind_say_what_to_do_and_are_tried_again_slowly(
     let mut sentences = watching.until(|e| trouble_of(e).is_some()).await;
     sentences.extend(watching.until(|e| trouble_of(e).is_some()).await);
     let sentences: Vec<&str> = sentences.iter().filter_map(trouble_of).collect();
-    let said = |words: &str| sentences.iter().any(|s| s.contains(words));
-    assert!(said("grant the service account list and watch on nodes"), "{sentences:?}");
-    assert!(said("nodeclaims.karpenter.sh is not served by this cluster: install"), "{sentences:?}");
+    let found = |words: &str| sentences.iter().any(|s| s.contains(words));
+    assert!(found("grant the service account list and watch on nodes"), "{sentences:?}");
+    assert!(found("nodeclaims.karpenter.sh is not served by this cluster: install"), "{sentences:?}");
     tokio::time::sleep(Duration::from_secs(3)).await;
     let tries = fake.requests().iter().filter(|r| r.starts_with(NODES)).count();
     assert!((2..=5).contains(&tries), "{tries} tries in 3 s");
@@ -149,18 +150,18 @@ async fn a_refusal_and_a_missing_kind_say_what_to_do_and_are_tried_again_slowly(
     fake.fail(NODES, None);
     fake.put(CLAIMS, claim("c", "default"));
     watching.synced().await;
-    let recovered = |kind| watching.said.contains(&WatchEvent::Recovered { kind });
+    let recovered = |kind| watching.received.contains(&WatchEvent::Recovered { kind });
     assert!(
         recovered(WatchedKind::Nodes) && recovered(WatchedKind::NodeClaims) && !recovered(WatchedKind::Pods),
         "{:?}",
-        watching.said
+        watching.received
     );
-    let troubles = watching.said.iter().filter(|e| trouble_of(e).is_some()).count();
+    let troubles = watching.received.iter().filter(|e| trouble_of(e).is_some()).count();
     assert_eq!(troubles, 2, "each is said once");
 }
 
 #[tokio::test]
-async fn what_cannot_be_understood_stays_as_far_as_it_matters_and_is_said_once() {
+async fn invalid_objects_are_reported_once_and_keep_their_last_state() {
     let fake = Fake::serving(&[PODS, CLAIMS]);
     fake.put(PODS, pod("a"));
     fake.put(CLAIMS, claim("c", "default"));
@@ -170,16 +171,16 @@ async fn what_cannot_be_understood_stays_as_far_as_it_matters_and_is_said_once()
     wrong["spec"]["tolerations"] = json!([{ "operator": "Perhaps" }]);
     wrong["spec"]["nodeName"] = json!("n");
     fake.put(PODS, wrong.clone());
-    let said = watching.until(|e| matches!(e, WatchEvent::Changed(Delta::Pod(_)))).await;
+    let received = watching.until(|e| matches!(e, WatchEvent::Changed(Delta::Pod(_)))).await;
     let opaque = |s: &Snapshot| {
         let on_node = s.node_usage(&NodeName::new("n").unwrap()).map_or(0, |u| u.pods.len());
         let mut pods = s.pods().values();
         (on_node, pods.all(|p| p.opaque && p.refuses_disruption(jiff::Timestamp::MAX)))
     };
     assert_eq!(opaque(&watching.snapshot), (1, true), "its node is in use");
-    let WatchEvent::Unreadable { kind, name, why } = &said[0] else { panic!("{said:?}") };
+    let WatchEvent::Unreadable { kind, name, reason } = &received[0] else { panic!("{received:?}") };
     assert_eq!((*kind, name.as_str()), (WatchedKind::Pods, "default/a"));
-    assert!(why.contains("spec.tolerations[0].operator: must be Exists or Equal"), "{why}");
+    assert!(reason.contains("spec.tolerations[0].operator: must be Exists or Equal"), "{reason}");
 
     // Neither the domain's rules nor the wire types.
     wrong["spec"]["tolerations"] = json!("none");
@@ -194,14 +195,15 @@ async fn what_cannot_be_understood_stays_as_far_as_it_matters_and_is_said_once()
     watching.until(|e| matches!(e, WatchEvent::Unreadable { kind: WatchedKind::NodeClaims, .. })).await;
     fake.compact();
     fake.put(CLAIMS, claim("d", "default"));
-    let said = watching.until(|e| matches!(e, WatchEvent::Changed(Delta::Claim(c)) if c.name.as_str() == "d")).await;
-    assert!(!said.iter().any(|e| matches!(e, WatchEvent::Unreadable { .. })), "{said:?}");
-    let kept = watching.snapshot.claims().get(&ClaimName::new("c").unwrap()).unwrap();
-    assert_eq!(kept.spec.class.as_str(), "default");
+    let received =
+        watching.until(|e| matches!(e, WatchEvent::Changed(Delta::Claim(c)) if c.name.as_str() == "d")).await;
+    assert!(!received.iter().any(|e| matches!(e, WatchEvent::Unreadable { .. })), "{received:?}");
+    let retained = watching.snapshot.claims().get(&ClaimName::new("c").unwrap()).unwrap();
+    assert_eq!(retained.spec.class.as_str(), "default");
 }
 
 #[tokio::test]
-async fn the_pause_switch_holds_what_it_says_and_what_it_does_not_say_well() {
+async fn the_pause_switch_also_pauses_what_it_states_invalidly() {
     let fake = Fake::serving(&[PAUSE]);
     let mut watching = Watching::start(&fake, &[WatchedKind::Pause]);
     watching.synced().await;
@@ -209,11 +211,14 @@ async fn the_pause_switch_holds_what_it_says_and_what_it_does_not_say_well() {
     let switch =
         |data: Value| json!({ "metadata": { "name": "napkeeper-pause", "namespace": "napkeeper" }, "data": data });
     fake.put(PAUSE, switch(json!({ "launch": "true", "disrupt": "false", "delete": "yes" })));
-    let said = watching.until(|e| matches!(e, WatchEvent::Changed(_))).await;
+    let received = watching.until(|e| matches!(e, WatchEvent::Changed(_))).await;
     let holds =
         [PauseSwitch::Launch, PauseSwitch::Disrupt, PauseSwitch::Delete].map(|s| watching.snapshot.pause.blocks(s));
     assert_eq!(holds, [true, false, true]);
-    assert!(matches!(&said[0], WatchEvent::Unreadable { why, .. } if why.contains("data.delete")), "{said:?}");
+    assert!(
+        matches!(&received[0], WatchEvent::Unreadable { reason, .. } if reason.contains("data.delete")),
+        "{received:?}"
+    );
     fake.delete(PAUSE, "napkeeper-pause");
     watching.until(|e| matches!(e, WatchEvent::Changed(_))).await;
     assert_eq!(watching.snapshot.pause, Default::default());

@@ -92,9 +92,9 @@ impl WatchedKind {
         matches!(self, Self::NodeOverlays | Self::Schedulers)
     }
 
-    /// True for kinds of which the last good version of an object stays when it can no longer be parsed: treating them
-    /// as gone would forget machines, what runs on them, deletions or trips of the breaker. Of kube-scheduler's
-    /// configuration AKS itself goes on with the last one that it could use.
+    /// True for kinds whose last valid version is kept when an object becomes invalid: treating them as deleted would
+    /// forget machines, their pods, deletions or trips of the breaker. AKS does the same with kube-scheduler's
+    /// configuration.
     pub(super) fn keeps_last_good(self) -> bool {
         matches!(self, Self::Pods | Self::NodeClaims | Self::Nodes | Self::OrphanRecords | Self::Schedulers)
     }

@@ -23,10 +23,10 @@ const NO_TEMPLATE: &str = "PodTemplateNotFound";
 /// Where a workload is not there.
 const NO_SCALABLE: &str = "ScalableRefNotFound";
 
-/// All CapacityBuffers whose strategy is followed; none where the kind is not installed.
+/// All CapacityBuffers with the supported strategy; none if the kind is not installed.
 ///
 /// # Errors
-/// [`ListFailure`] where any page cannot be read.
+/// [`ListFailure`] if any page cannot be read.
 pub async fn capacity_buffers(client: &Client) -> Result<Vec<CapacityBuffer>, ListFailure> {
     let followed = |buffer: &CapacityBuffer| {
         let strategy = buffer.spec.provisioning_strategy.as_deref();
@@ -65,7 +65,7 @@ pub async fn resolve_buffer(client: &Client, buffer: &CapacityBuffer) -> Result<
 fn read(buffer: Result<Buffer, Violations>, template: Option<(String, Option<i64>)>) -> Resolved {
     match buffer {
         Ok(buffer) => Resolved::Ready(buffer, template),
-        Err(why) => Resolved::failed(why.to_string()),
+        Err(violations) => Resolved::failed(violations.to_string()),
     }
 }
 
@@ -91,10 +91,10 @@ async fn scalable(
             found.and_then(|found| found.spec).map(|spec| (spec.template.unwrap_or_default(), spec.replicas))
         }
         _ => {
-            let why = format!(
+            let message = format!(
                 "{kind} of {api_group:?} is not supported: use a Deployment, StatefulSet or ReplicaSet of apps"
             );
-            return Ok(Resolved::failed(why));
+            return Ok(Resolved::failed(message));
         }
     };
     let Some((template, replicas)) = found else {
@@ -134,15 +134,16 @@ pub async fn update_buffer_status(
     }
     let (namespace, name) = (buffer.namespace().unwrap_or_default(), buffer.name_any());
     let api: Api<CapacityBuffer> = Api::namespaced(client.clone(), &namespace);
-    // Not by server-side apply: that keeps fields which another autoscaler has written before us. With the UID, only this very object.
+    // Not by server-side apply: that keeps fields which another autoscaler has written before us. With the UID, only
+    // this very object.
     let merge = json!({ "metadata": { "uid": buffer.metadata.uid }, "status": with_nulls(&status) });
     let params =
         PatchParams { field_manager: Some(FieldManager::Buffers.as_str().to_owned()), ..PatchParams::default() };
-    let what = ApiRequest { verb: "patch status", kind: "CapacityBuffer", name: &name };
-    call(what, api.patch_status(&name, &params, &Patch::Merge(&merge))).await.map(drop)
+    let request = ApiRequest { verb: "patch status", kind: "CapacityBuffer", name: &name };
+    call(request, api.patch_status(&name, &params, &Patch::Merge(&merge))).await.map(drop)
 }
 
-/// A status with nulls for what is absent, so that the patch removes it.
+/// A status with nulls for absent fields, so that the patch removes them.
 fn with_nulls(status: &CapacityBufferStatus) -> Value {
     let mut all = json!({ "podTemplateRef": null, "podTemplateGeneration": null, "replicas": null });
     if let (Some(all), Ok(Value::Object(known))) = (all.as_object_mut(), serde_json::to_value(status)) {

@@ -34,15 +34,15 @@ impl Writer {
         }
         let manager = Some(FieldManager::Provisioner.as_str().to_owned());
         let params = PostParams { field_manager: manager, ..PostParams::default() };
-        let what = ApiRequest { verb: "create", kind: KIND, name: draft.name.as_str() };
-        call(what, self.claims().create(&params, &object)).await.map(drop)
+        let request = ApiRequest { verb: "create", kind: KIND, name: draft.name.as_str() };
+        call(request, self.claims().create(&params, &object)).await.map(drop)
     }
 
-    /// The NodePool as an owner. One that is gone owns nothing: no claim is made for it.
+    /// The NodePool as an owner. No NodeClaim is created for a deleted one.
     async fn owner(&self, pool: &NodePoolName) -> Result<OwnerReference, ClusterError> {
         let pools: Api<NodePool> = Api::all(self.client.clone());
-        let what = ApiRequest { verb: "get", kind: "NodePool", name: pool.as_str() };
-        let found = call(what, pools.get_metadata_opt(pool.as_str())).await?;
+        let request = ApiRequest { verb: "get", kind: "NodePool", name: pool.as_str() };
+        let found = call(request, pools.get_metadata_opt(pool.as_str())).await?;
         let metadata = found.ok_or(ClusterError::NotFound)?.metadata;
         Ok(OwnerReference {
             api_version: NodePool::api_version(&()).into_owned(),
@@ -58,7 +58,7 @@ impl Writer {
         let target = self.claim(claim, FieldManager::Provisioner, false);
         self.update(&target, |found| {
             let meta = &found.metadata;
-            // Without our finalizer nobody would clean up what the intent names.
+            // Without our finalizer the resources of the intent would leak.
             if meta.deletion_timestamp.is_some() || !has_finalizer(meta.finalizers.as_deref()) {
                 return Err(ClusterError::Conflict);
             }
@@ -79,14 +79,14 @@ impl Writer {
         .await
     }
 
-    /// Deletes a NodeClaim; our finalizer keeps it until its resources are gone.
+    /// Deletes a NodeClaim; our finalizer keeps it until its resources are deleted.
     pub(super) async fn delete_claim(&self, claim: &ClaimRef) -> Result<(), ClusterError> {
         let name = claim.name.as_str();
-        let what = ApiRequest { verb: "delete", kind: KIND, name };
-        call(what, self.claims().delete(name, &delete_of(&claim.uid))).await.map(drop)
+        let request = ApiRequest { verb: "delete", kind: KIND, name };
+        call(request, self.claims().delete(name, &delete_of(&claim.uid))).await.map(drop)
     }
 
-    /// Removes our finalizer. A claim that is gone has none.
+    /// Removes our finalizer. A deleted NodeClaim has none.
     pub(super) async fn remove_finalizer(&self, claim: &ClaimRef) -> Result<(), ClusterError> {
         let target = self.claim(claim, FieldManager::Provisioner, false);
         let released = self.update(&target, |found| Ok(without_finalizer(found.metadata.finalizers.as_deref()))).await;
@@ -97,13 +97,13 @@ impl Writer {
     }
 }
 
-/// The patch that removes our finalizer; `None` when it is not there.
+/// The patch that removes our finalizer; `None` if it is not set.
 pub(super) fn without_finalizer(finalizers: Option<&[String]>) -> Option<serde_json::Value> {
-    let kept = || finalizers.into_iter().flatten().filter(|f| *f != FINALIZER).collect::<Vec<_>>();
-    has_finalizer(finalizers).then(|| json!({ "metadata": { "finalizers": kept() } }))
+    let others = || finalizers.into_iter().flatten().filter(|f| *f != FINALIZER).collect::<Vec<_>>();
+    has_finalizer(finalizers).then(|| json!({ "metadata": { "finalizers": others() } }))
 }
 
-/// True when our finalizer is there.
+/// True if our finalizer is set.
 pub(super) fn has_finalizer(finalizers: Option<&[String]>) -> bool {
     finalizers.into_iter().flatten().any(|f| f == FINALIZER)
 }

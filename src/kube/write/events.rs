@@ -1,7 +1,7 @@
 //! Publishes Kubernetes Events.
 //!
-//! Whoever publishes does not wait: what does not fit into the queue is counted and dropped, and a repetition within some
-//! minutes is only counted.
+//! Publishing does not block: events that do not fit into the queue are counted and dropped, and repetitions within
+//! some minutes are only counted.
 
 use crate::error::{ApiRequest, call};
 use jiff::{SignedDuration, Timestamp};
@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Most events that wait to be written.
+/// Most queued events.
 const QUEUE_LENGTH: usize = 256;
 /// Most events that are remembered for repetitions.
 const MAX_REMEMBERED: usize = 2048;
 /// The same event within this time is only counted.
 const REPEAT_WINDOW: SignedDuration = SignedDuration::from_mins(5);
-/// The API server forgets events after about an hour: then it is a new one.
+/// The API server deletes events after about an hour: a later repetition is a new event.
 const EVENT_TTL: SignedDuration = SignedDuration::from_mins(50);
 /// Longest reason and note that an event may have, in bytes.
 const MAX_REASON: usize = 128;
@@ -32,7 +32,7 @@ const MAX_NOTE: usize = 1024;
 /// Who reports.
 const CONTROLLER: &str = "napkeeper.io/controller";
 
-/// The object that an event is about.
+/// The object of an event.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Regarding {
     /// Kind, with its API version, for example `karpenter.sh/v1` and `NodeClaim`.
@@ -74,7 +74,7 @@ impl Events {
         (Self { queue, dropped: Arc::default() }, task)
     }
 
-    /// Publishes an event. The reason is a word in CamelCase; a warning is what somebody may have to act on.
+    /// Publishes an event. The reason is a word in CamelCase; a warning may need action.
     pub fn publish(&self, regarding: Regarding, reason: &str, message: &str, warning: bool) {
         let (reason, message) = (truncated(reason, MAX_REASON), truncated(message, MAX_NOTE));
         if self.queue.try_send(NewEvent { regarding, reason, message, warning }).is_err() {
@@ -89,7 +89,7 @@ impl Events {
     }
 }
 
-/// What is remembered of a written event.
+/// A written event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct WrittenEvent {
     name: String,
@@ -123,15 +123,15 @@ impl EventWriter {
     async fn repeat(&self, news: &NewEvent, known: &WrittenEvent, now: Timestamp) -> Result<(), ClusterError> {
         let series = EventSeries { count: known.count, last_observed_time: MicroTime(now) };
         let patch = Patch::Merge(json!({ "series": series }));
-        let what = ApiRequest { verb: "patch", kind: "Event", name: &known.name };
-        call(what, self.api(news).patch(&known.name, &PatchParams::default(), &patch)).await.map(drop)
+        let request = ApiRequest { verb: "patch", kind: "Event", name: &known.name };
+        call(request, self.api(news).patch(&known.name, &PatchParams::default(), &patch)).await.map(drop)
     }
 
     async fn create(&mut self, news: NewEvent, now: Timestamp) {
         let event = event(&news, &self.instance, now);
         let name = event.metadata.name.clone().unwrap_or_default();
-        let what = ApiRequest { verb: "create", kind: "Event", name: &name };
-        let created = call(what, self.api(&news).create(&PostParams::default(), &event)).await;
+        let request = ApiRequest { verb: "create", kind: "Event", name: &name };
+        let created = call(request, self.api(&news).create(&PostParams::default(), &event)).await;
         if created.is_ok() && (self.known.len() < MAX_REMEMBERED || self.known.contains_key(&news)) {
             self.known.insert(news, WrittenEvent { name, count: 1, written: now });
         }
@@ -142,7 +142,7 @@ impl EventWriter {
     }
 }
 
-/// Events about an object of the whole cluster are kept in `default`.
+/// Events of cluster-scoped objects are in `default`.
 fn namespace(regarding: &Regarding) -> &str {
     regarding.namespace.as_deref().unwrap_or("default")
 }

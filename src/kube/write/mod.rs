@@ -1,9 +1,9 @@
 //! Writes to the API server.
 //!
-//! *Guarantees*: every write but a creation is guarded by the object's UID, and where it depends on what was read, by
-//! its resourceVersion; a conflict is read again and retried a few times; every request has a deadline; an effect may
-//! be repeated. *Caveats*: a client that retries requests on its own would turn the refusal of a
-//! PodDisruptionBudget into a timeout: [`Writer::new`] needs one that does not (`Config::default_retry`).
+//! *Guarantees*: every write but a creation is guarded by the object's UID, and if it depends on the old object, by its
+//! resourceVersion; a conflict is retried a few times with a new read; every request has a deadline; an effect may
+//! be repeated. *Caveats*: a client that retries requests on its own would turn the rejection by a PodDisruptionBudget
+//! into a timeout: [`Writer::new`] needs one that does not (`Config::default_retry`).
 
 pub(crate) mod capacity_buffers;
 mod claims;
@@ -80,11 +80,11 @@ impl Writer {
         done.map(|()| Reply::Done).map_err(EffectError::Cluster)
     }
 
-    /// Reads an object, and writes what `change` makes of it, unless another wrote in between; then it reads again.
-    /// `change` gives a merge patch, or `None` when nothing is to be changed.
+    /// Reads an object, and writes the merge patch of `change`, if any. If the object was changed in between, it is
+    /// read again.
     ///
     /// # Errors
-    /// `NotFound` when it is gone, `Conflict` when it is another's by now or others keep writing.
+    /// `NotFound` if it was deleted, `Conflict` if it was recreated or others keep writing.
     async fn update<K>(
         &self,
         target: &Target<'_, K>,
@@ -95,7 +95,7 @@ impl Writer {
     {
         let params = PatchParams { field_manager: Some(target.manager.as_str().to_owned()), ..PatchParams::default() };
         for attempt in 1..=MAX_ATTEMPTS {
-            let found = call(target.what("get"), target.api.get_opt(target.name)).await?;
+            let found = call(target.request("get"), target.api.get_opt(target.name)).await?;
             let found = found.ok_or(ClusterError::NotFound)?;
             if found.meta().uid.as_deref() != Some(target.uid.as_str()) {
                 return Err(ClusterError::Conflict);
@@ -104,9 +104,9 @@ impl Writer {
             guard(&mut patch, target.uid, found.meta().resource_version.as_deref());
             let patch = Patch::Merge(patch);
             let written = if target.status {
-                call(target.what("patch status"), target.api.patch_status(target.name, &params, &patch)).await
+                call(target.request("patch status"), target.api.patch_status(target.name, &params, &patch)).await
             } else {
-                call(target.what("patch"), target.api.patch(target.name, &params, &patch)).await
+                call(target.request("patch"), target.api.patch(target.name, &params, &patch)).await
             };
             match written {
                 Err(ClusterError::Conflict) if attempt < MAX_ATTEMPTS => pause_before(attempt).await,
@@ -117,19 +117,19 @@ impl Writer {
     }
 }
 
-/// An object that is to be changed.
+/// An object to change.
 struct Target<'a, K> {
     api: Api<K>,
     kind: &'static str,
     name: &'a str,
     uid: &'a Uid,
     manager: FieldManager,
-    /// The status is written, which is a resource of its own.
+    /// The status subresource is written.
     status: bool,
 }
 
 impl<K> Target<'_, K> {
-    fn what(&self, verb: &'static str) -> ApiRequest<'_> {
+    fn request(&self, verb: &'static str) -> ApiRequest<'_> {
         ApiRequest { verb, kind: self.kind, name: self.name }
     }
 }
@@ -146,7 +146,7 @@ fn delete_of(uid: &Uid) -> DeleteParams {
     DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() }
 }
 
-/// Waits before the next attempt, longer after each, never equally long for two writers.
+/// Waits before the next attempt, with exponential backoff and jitter.
 async fn pause_before(attempt: u32) {
     let wait = FIRST_WAIT * 2_u32.pow(attempt.min(8).saturating_sub(1));
     tokio::time::sleep(jittered(wait)).await;

@@ -37,8 +37,8 @@ impl Writer {
     /// Deletes it, then removes our finalizer: a crash in between leaves a Node that is being deleted.
     pub(super) async fn delete_node(&self, name: &NodeName, uid: &Uid) -> Result<(), ClusterError> {
         let target = self.node(name, uid);
-        let what = ApiRequest { verb: "delete", kind: "Node", name: name.as_str() };
-        let deleted = call(what, target.api.delete(name.as_str(), &delete_of(uid))).await.map(drop);
+        let request = ApiRequest { verb: "delete", kind: "Node", name: name.as_str() };
+        let deleted = call(request, target.api.delete(name.as_str(), &delete_of(uid))).await.map(drop);
         let freed = match deleted {
             Ok(()) => self.update(&target, |node| Ok(without_finalizer(node.metadata.finalizers.as_deref()))).await,
             failed => failed,
@@ -50,12 +50,12 @@ impl Writer {
     }
 }
 
-/// What registers a Node. One that is registered already stays as it is: its startup taints may be gone for a reason.
+/// The patch that registers a Node. A registered one is unchanged: its startup taints may have been removed on purpose.
 fn register(node: &Node, labels: &Labels, taints: &[Taint]) -> Option<Value> {
     let finalizers = node.metadata.finalizers.as_deref();
-    let there = taints_of(node);
-    let mut wanted: Vec<WireTaint> = there.iter().filter(|t| t.key != TAINT_UNREGISTERED).cloned().collect();
-    if has_finalizer(finalizers) && label(node, REGISTERED) == Some("true") && wanted.len() == there.len() {
+    let taints_now = taints_of(node);
+    let mut wanted: Vec<WireTaint> = taints_now.iter().filter(|t| t.key != TAINT_UNREGISTERED).cloned().collect();
+    if has_finalizer(finalizers) && label(node, REGISTERED) == Some("true") && wanted.len() == taints_now.len() {
         return None;
     }
     taints.iter().for_each(|taint| put_taint(&mut wanted, taint));
@@ -89,13 +89,13 @@ fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
-/// Adds a taint. A node has at most one of a key and effect: another value replaces the one that is there.
+/// Adds a taint. A node has at most one of a key and effect: another value replaces it.
 fn put_taint(taints: &mut Vec<WireTaint>, taint: &Taint) {
     let (key, effect) = (&*taint.key, format!("{:?}", taint.effect));
     let value = (!taint.value.is_empty()).then(|| taint.value.to_string());
     match taints.iter_mut().find(|t| t.key == key && t.effect == effect) {
-        Some(there) if there.value.as_deref().unwrap_or_default() == &*taint.value => {}
-        Some(there) => there.value = value,
+        Some(existing) if existing.value.as_deref().unwrap_or_default() == &*taint.value => {}
+        Some(existing) => existing.value = value,
         None => taints.push(WireTaint { key: key.to_owned(), value, effect, time_added: None }),
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn registering_keeps_what_others_wrote_and_takes_only_the_unregistered_taint() {
+    fn registering_keeps_other_fields_and_removes_only_the_unregistered_taint() {
         let joined = node(json!({
             "metadata": { "finalizers": ["others.example/x"], "labels": { "a": "b" } },
             "spec": { "taints": [
@@ -141,21 +141,21 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_ours_already_gets_no_startup_taint_again() {
-        let ours = |taints: Value| {
+    fn a_registered_node_gets_no_startup_taint_again() {
+        let registered = |taints: Value| {
             node(json!({
                 "metadata": { "finalizers": [FINALIZER], "labels": { REGISTERED: "true" } },
                 "spec": { "taints": taints },
             }))
         };
         let startup = [taint("setup", "")];
-        assert_eq!(register(&ours(json!([])), &Labels::new(), &startup), None);
-        let half = ours(json!([{ "key": TAINT_UNREGISTERED, "effect": "NoExecute" }]));
+        assert_eq!(register(&registered(json!([])), &Labels::new(), &startup), None);
+        let half = registered(json!([{ "key": TAINT_UNREGISTERED, "effect": "NoExecute" }]));
         assert!(register(&half, &Labels::new(), &startup).is_some());
     }
 
     #[test]
-    fn what_is_so_already_is_not_written_again() {
+    fn an_unchanged_node_is_not_written() {
         let bare = node(json!({ "metadata": {}, "spec": {} }));
         let taint = json!({ "key": TAINT_DISRUPTED, "effect": "NoSchedule" });
         assert_eq!(disrupt(&bare).unwrap(), json!({ "spec": { "taints": [taint] } }));

@@ -14,21 +14,21 @@ use napkeeper_core::model::names::{ObjectKey, Uid};
 impl Writer {
     /// Evicts this incarnation of a pod.
     ///
-    /// The eviction is written here: the client's own spells `deleteOptions` so that the API server ignores it, and
-    /// with it the precondition. The UID is looked at beforehand, for the API server tries an eviction whose
-    /// precondition fails again and again, for longer than we wait.
+    /// The eviction is built here: kube-rs misspells `deleteOptions`, so the API server would ignore the precondition.
+    /// The UID is checked before, since the API server retries an eviction whose precondition fails, for longer than we
+    /// wait.
     pub(super) async fn evict(&self, pod: &ObjectKey, uid: &Uid) -> Result<(), ClusterError> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), pod.namespace.as_str());
         let (name, text) = (pod.name.as_str(), pod.to_string());
-        let what = |verb| ApiRequest { verb, kind: "Pod", name: &text };
-        let found = call(what("get"), api.get_metadata_opt(name)).await?.ok_or(ClusterError::NotFound)?;
+        let request = |verb| ApiRequest { verb, kind: "Pod", name: &text };
+        let found = call(request("get"), api.get_metadata_opt(name)).await?.ok_or(ClusterError::NotFound)?;
         if found.metadata.uid.as_deref() != Some(uid.as_str()) {
             return Err(ClusterError::Conflict);
         }
         let eviction = eviction(pod, uid);
         let params = PostParams::default();
-        let request = api.create_subresource::<_, Status>("eviction", name, &params, &eviction);
-        call(what("evict"), request).await.map(drop)
+        let response = api.create_subresource::<_, Status>("eviction", name, &params, &eviction);
+        call(request("evict"), response).await.map(drop)
     }
 }
 

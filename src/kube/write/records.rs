@@ -1,7 +1,7 @@
-//! Writes of OrphanRecords: what sweeps remember becomes durable.
+//! Writes OrphanRecords, the durable memory of sweeps.
 //!
-//! All OrphanRecords are read, the change is applied, and only the objects that differ are written, each upon the version that
-//! was read. When another wrote in between, all of it is done again: applying a change twice is the same as once.
+//! All OrphanRecords are read, the change is applied, and only the objects that differ are written, each if its version
+//! is still the one that was read. On a conflict everything is repeated: applying a change twice is the same as once.
 
 use super::shards::{ShardWrites, distribute};
 use super::{MAX_ATTEMPTS, Writer, pause_before};
@@ -38,18 +38,18 @@ impl Writer {
     }
 
     async fn try_write_records(&self, change: &RecordChange) -> Result<(), ClusterError> {
-        let what = ApiRequest { verb: "list", kind: KIND, name: "" };
-        let listed = call(what, self.records().list(&ListParams::default())).await?;
+        let request = ApiRequest { verb: "list", kind: KIND, name: "" };
+        let listed = call(request, self.records().list(&ListParams::default())).await?;
         let mut objects: BTreeMap<String, OrphanRecord> =
             listed.items.into_iter().filter_map(|o| Some((o.metadata.name.clone()?, o))).collect();
         let mut records = convert::records(objects.values().map(|o| &o.spec)).map_err(|violations| {
-            // What cannot be read must not be written over: it may be the only proof of a deletion.
+            // Unreadable records must not be overwritten: they may be the only proof of a deletion.
             tracing::error!(kind = KIND, %violations, "cannot read the records; fix or delete the object");
             ClusterError::Unavailable
         })?;
         apply(&mut records, change.clone());
-        let there = objects.iter().map(|(name, object)| (name.clone(), object.spec.clone())).collect();
-        let ShardWrites { put, remove } = distribute(&there, &records);
+        let specs = objects.iter().map(|(name, object)| (name.clone(), object.spec.clone())).collect();
+        let ShardWrites { put, remove } = distribute(&specs, &records);
         for (name, spec) in put {
             self.put_record(&name, objects.remove(&name), spec).await?;
         }
@@ -64,20 +64,20 @@ impl Writer {
     async fn put_record(
         &self,
         name: &str,
-        there: Option<OrphanRecord>,
+        existing: Option<OrphanRecord>,
         spec: OrphanRecordSpec,
     ) -> Result<(), ClusterError> {
         let manager = Some(FieldManager::Records.as_str().to_owned());
         let params = PostParams { field_manager: manager, ..PostParams::default() };
-        match there {
+        match existing {
             Some(mut object) => {
                 object.spec = spec;
-                let what = ApiRequest { verb: "update", kind: KIND, name };
-                call(what, self.records().replace(name, &params, &object)).await.map(drop)
+                let request = ApiRequest { verb: "update", kind: KIND, name };
+                call(request, self.records().replace(name, &params, &object)).await.map(drop)
             }
             None => {
-                let what = ApiRequest { verb: "create", kind: KIND, name };
-                call(what, self.records().create(&params, &OrphanRecord::new(name, spec))).await.map(drop)
+                let request = ApiRequest { verb: "create", kind: KIND, name };
+                call(request, self.records().create(&params, &OrphanRecord::new(name, spec))).await.map(drop)
             }
         }
     }
@@ -86,8 +86,8 @@ impl Writer {
         let meta = &object.metadata;
         let preconditions = Preconditions { uid: meta.uid.clone(), resource_version: meta.resource_version.clone() };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let what = ApiRequest { verb: "delete", kind: KIND, name };
-        match call(what, self.records().delete(name, &params)).await {
+        let request = ApiRequest { verb: "delete", kind: KIND, name };
+        match call(request, self.records().delete(name, &params)).await {
             Err(ClusterError::NotFound) => Ok(()),
             other => other.map(drop),
         }

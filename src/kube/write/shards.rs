@@ -1,10 +1,9 @@
 //! Distributes the entries of records over OrphanRecord objects.
 //!
-//! An object holds so many entries and so many bytes: a sighting keeps the tags of its resource, which may be long.
-//! An entry stays in the object that has it, so that a change writes few objects, and a crash between two writes
-//! loses no entry that was there before. New entries go where there is room: trips of the breaker first, so that no
-//! sighting is durable without the trip that it caused. The time of the last inventory is written last: with it, all
-//! that the inventory showed is durable.
+//! The entries and bytes of an object are limited: a sighting has the tags of its resource, which may be long. An entry
+//! stays in its object, so that a change writes few objects, and a crash between two writes loses no older entry. New
+//! entries fill up objects: trips of the breaker first, so that no sighting is durable without the trip that it caused.
+//! The time of the last inventory is written last: once it is durable, so is everything that the inventory showed.
 
 use napkeeper_api::convert;
 use napkeeper_api::types::orphan_record::{
@@ -17,16 +16,16 @@ use std::collections::{BTreeMap, VecDeque};
 /// Name of an object, without its number.
 const PREFIX: &str = "napkeeper-records-";
 
-/// What is to be written, in this order, and then removed.
+/// The objects to write, in this order, and then to remove.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ShardWrites {
     /// Objects that are new or have changed.
     pub(super) put: Vec<(String, OrphanRecordSpec)>,
-    /// Objects that hold nothing any more.
+    /// Objects without entries.
     pub(super) remove: Vec<String>,
 }
 
-/// An object that holds as much is full: a third of what etcd takes, since the API server adds to it.
+/// The size of a full object: a third of etcd's limit, since the API server adds metadata.
 const MAX_BYTES: usize = 500_000;
 
 /// An object as it is to be.
@@ -39,7 +38,7 @@ struct Shard {
     added: EntryPriority,
 }
 
-/// Sorts of entries, the most urgent first.
+/// Kinds of entries, the most urgent first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum EntryPriority {
     Trip,
@@ -48,16 +47,16 @@ enum EntryPriority {
     Nothing,
 }
 
-/// Spreads records over the objects that are there, and over new ones as needed.
-pub(super) fn distribute(there: &BTreeMap<String, OrphanRecordSpec>, records: &OrphanRecords) -> ShardWrites {
+/// Distributes records over existing objects, and new ones as needed.
+pub(super) fn distribute(stored: &BTreeMap<String, OrphanRecordSpec>, records: &OrphanRecords) -> ShardWrites {
     let mut wanted = UnplacedEntries::of(records);
-    let mut shards: Vec<Shard> = there.iter().map(|(name, spec)| wanted.keep(name, spec)).collect();
+    let mut shards: Vec<Shard> = stored.iter().map(|(name, spec)| wanted.keep(name, spec)).collect();
     wanted.put_rest(&mut shards);
     if shards.is_empty() {
         shards.push(new_shard(&shards));
     }
     let observed = records.last_inventory_at.map(|t| t.to_string());
-    let known = there.values().any(|spec| spec.last_observed == observed);
+    let known = stored.values().any(|spec| spec.last_observed == observed);
     // One object is kept: the time of the last inventory needs an object.
     let spare = if shards.iter().all(|s| entries(&s.spec) == 0) { 1 } else { 0 };
     let empty: Vec<usize> = (0..shards.len()).filter(|i| entries(&shards[*i].spec) == 0).skip(spare).collect();
@@ -66,7 +65,7 @@ pub(super) fn distribute(there: &BTreeMap<String, OrphanRecordSpec>, records: &O
     for (at, shard) in shards.into_iter().enumerate() {
         if empty.contains(&at) {
             writes.remove.push(shard.name);
-        } else if there.get(&shard.name) == Some(&shard.spec) {
+        } else if stored.get(&shard.name) == Some(&shard.spec) {
             same.push(shard);
         } else {
             changed.push(shard);
@@ -83,7 +82,7 @@ pub(super) fn distribute(there: &BTreeMap<String, OrphanRecordSpec>, records: &O
     writes
 }
 
-/// Entries that are in no object yet.
+/// Entries without an object.
 struct UnplacedEntries {
     sightings: BTreeMap<String, SightingEntry>,
     volumes: BTreeMap<String, VolumeEntry>,
@@ -106,19 +105,20 @@ impl UnplacedEntries {
         }
     }
 
-    /// The object with those of its entries that are still wanted, as they are now.
+    /// The object with those of its entries that still exist, updated.
     fn keep(&mut self, name: &str, spec: &OrphanRecordSpec) -> Shard {
-        let mut kept = spec.clone();
+        let mut updated = spec.clone();
         let sightings = spec.sightings.iter().flatten().filter_map(|e| self.sightings.remove(&e.id));
-        kept.sightings = some(sightings.collect());
+        updated.sightings = some(sightings.collect());
         let volumes = spec.volumes.iter().flatten().filter_map(|e| self.volumes.remove(&e.disk));
-        kept.volumes = some(volumes.collect());
-        kept.deletions = some(spec.deletions.iter().flatten().filter_map(|e| take(&mut self.deletions, e)).collect());
-        kept.trips = some(spec.trips.iter().flatten().filter_map(|e| take(&mut self.trips, e)).collect());
-        Shard { name: name.to_owned(), bytes: length(&kept), spec: kept, added: EntryPriority::Nothing }
+        updated.volumes = some(volumes.collect());
+        updated.deletions =
+            some(spec.deletions.iter().flatten().filter_map(|e| take(&mut self.deletions, e)).collect());
+        updated.trips = some(spec.trips.iter().flatten().filter_map(|e| take(&mut self.trips, e)).collect());
+        Shard { name: name.to_owned(), bytes: length(&updated), spec: updated, added: EntryPriority::Nothing }
     }
 
-    /// Adds what is left where there is room.
+    /// Adds the remaining entries to objects with space.
     fn put_rest(self, shards: &mut Vec<Shard>) {
         let mut at = 0;
         for trip in self.trips {
@@ -148,7 +148,7 @@ impl UnplacedEntries {
     }
 }
 
-/// The first object from `at` on that has room for one more entry.
+/// The first object from `at` on with space for one more entry.
 fn shard_with_room<'a>(
     shards: &'a mut Vec<Shard>,
     at: &mut usize,
@@ -238,13 +238,13 @@ mod tests {
         RecordChange { sightings: ids.into_iter().map(|n| (id(n), sighting(0))).collect(), ..RecordChange::default() }
     }
 
-    /// What is there after the first writes up to `crash`.
+    /// The stored objects after the first writes up to `crash`.
     fn written(
-        there: &BTreeMap<String, OrphanRecordSpec>,
+        stored: &BTreeMap<String, OrphanRecordSpec>,
         writes: &ShardWrites,
         crash: usize,
     ) -> BTreeMap<String, OrphanRecordSpec> {
-        let mut after = there.clone();
+        let mut after = stored.clone();
         let put = writes.put.iter().map(|(name, spec)| (name, Some(spec)));
         let remove = writes.remove.iter().map(|name| (name, None));
         for (name, spec) in put.chain(remove).take(crash) {
@@ -256,22 +256,22 @@ mod tests {
         after
     }
 
-    fn read(there: &BTreeMap<String, OrphanRecordSpec>) -> OrphanRecords {
-        convert::records(there.values()).unwrap()
+    fn read(stored: &BTreeMap<String, OrphanRecordSpec>) -> OrphanRecords {
+        convert::records(stored.values()).unwrap()
     }
 
-    /// Applies a change and writes all of it, with a crash after each write looked at on the way.
+    /// Applies a change and writes it, checking the state after a crash between any two writes.
     fn step(
-        there: &BTreeMap<String, OrphanRecordSpec>,
+        stored: &BTreeMap<String, OrphanRecordSpec>,
         change: RecordChange,
         check: impl Fn(&OrphanRecords, usize),
     ) -> (BTreeMap<String, OrphanRecordSpec>, ShardWrites) {
-        let mut records = read(there);
+        let mut records = read(stored);
         apply(&mut records, change);
-        let writes = distribute(there, &records);
+        let writes = distribute(stored, &records);
         let all = writes.put.len() + writes.remove.len();
-        (0..=all).for_each(|crash| check(&read(&written(there, &writes, crash)), crash));
-        let after = written(there, &writes, all);
+        (0..=all).for_each(|crash| check(&read(&written(stored, &writes, crash)), crash));
+        let after = written(stored, &writes, all);
         assert_eq!(read(&after), records, "what was meant is what is read");
         assert!(after.values().all(|spec| entries(spec) <= MAX_ENTRIES));
         assert_eq!(distribute(&after, &records), ShardWrites::default(), "nothing is written twice");
@@ -279,16 +279,17 @@ mod tests {
     }
 
     #[test]
-    fn entries_stay_where_they_are_and_only_what_changed_is_written() {
-        let (there, writes) = step(&BTreeMap::new(), sighted((0..1200).map(|n| n * 2)), |_, _| ());
+    fn entries_are_not_moved_and_only_changes_are_written() {
+        let (stored, writes) = step(&BTreeMap::new(), sighted((0..1200).map(|n| n * 2)), |_, _| ());
         let names: Vec<&str> = writes.put.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["napkeeper-records-0", "napkeeper-records-1", "napkeeper-records-2"]);
-        let (there, writes) = step(&there, sighted([3]), |_, _| ());
+        let (stored, writes) = step(&stored, sighted([3]), |_, _| ());
         assert_eq!(writes.put.len(), 1, "an entry in the middle moves no other");
-        let gone = RecordChange { removed_sightings: (0..500).map(|n| id(n * 2)).collect(), ..RecordChange::default() };
-        let (there, writes) = step(&there, gone, |_, _| ());
+        let removed =
+            RecordChange { removed_sightings: (0..500).map(|n| id(n * 2)).collect(), ..RecordChange::default() };
+        let (stored, writes) = step(&stored, removed, |_, _| ());
         assert_eq!(writes.remove, ["napkeeper-records-0"]);
-        let (_, writes) = step(&there, sighted((0..400).map(|n| n * 2 + 1001)), |_, _| ());
+        let (_, writes) = step(&stored, sighted((0..400).map(|n| n * 2 + 1001)), |_, _| ());
         let names: Vec<&str> = writes.put.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["napkeeper-records-2", "napkeeper-records-0"], "a number that is free is used again");
     }
@@ -306,7 +307,7 @@ mod tests {
         };
         let mut first = sighted(0..990);
         first.deletions = vec![deletion.clone()];
-        let (there, _) = step(&BTreeMap::new(), first, |_, _| ());
+        let (stored, _) = step(&BTreeMap::new(), first, |_, _| ());
         let trip = BreakerTrip { at: at(2), kind: ResourceKind::OsDisk, suspects: 60, owned: 100, void: Vec::new() };
         let change = RecordChange {
             sightings: (980..1600).map(|n| (id(n), sighting(600))).collect(),
@@ -315,7 +316,7 @@ mod tests {
             inventory_at: Some(at(600)),
             ..RecordChange::default()
         };
-        let (_, writes) = step(&there, change, |records, crash| {
+        let (_, writes) = step(&stored, change, |records, crash| {
             assert!(records.deletions.contains(&deletion), "crash {crash}");
             assert!((500..990).all(|n| records.sightings.contains_key(&id(n))), "crash {crash}");
             let news = records.sightings.keys().any(|known| *known >= id(990));
@@ -333,24 +334,24 @@ mod tests {
             sighting.tags =
                 (0..50).map(|n| (Arc::from(format!("key-{n}-{}", "k".repeat(400))), Arc::from("v"))).collect();
         }
-        let (there, _) = step(&BTreeMap::new(), change, |_, _| ());
-        assert!(there.len() > 20 && there.values().all(|spec| length(spec) <= MAX_BYTES + 100));
-        assert_eq!(read(&there).sightings.len(), 600);
-        let (_, writes) = step(&there, sighted([7]), |_, _| ());
+        let (stored, _) = step(&BTreeMap::new(), change, |_, _| ());
+        assert!(stored.len() > 20 && stored.values().all(|spec| length(spec) <= MAX_BYTES + 100));
+        assert_eq!(read(&stored).sightings.len(), 600);
+        let (_, writes) = step(&stored, sighted([7]), |_, _| ());
         assert_eq!(writes.put.len(), 1, "the others stay where they are");
     }
 
     #[test]
-    fn the_time_of_the_last_inventory_always_has_a_place() {
+    fn the_time_of_the_last_inventory_is_always_stored() {
         let observed = |s: i64| RecordChange { inventory_at: Some(at(s)), ..RecordChange::default() };
-        let (there, writes) = step(&BTreeMap::new(), observed(1), |_, _| ());
+        let (stored, writes) = step(&BTreeMap::new(), observed(1), |_, _| ());
         assert_eq!(writes.put.len(), 1);
-        let (there, writes) = step(&there, observed(2), |_, _| ());
-        assert_eq!((writes.put.len(), there.len()), (1, 1));
-        let (there, _) = step(&there, sighted(0..501), |_, _| ());
-        let mut all_gone = observed(3);
-        all_gone.removed_sightings = (0..501).map(id).collect();
-        let (there, _) = step(&there, all_gone, |_, _| ());
-        assert_eq!((there.len(), read(&there).last_inventory_at), (1, Some(at(3))));
+        let (stored, writes) = step(&stored, observed(2), |_, _| ());
+        assert_eq!((writes.put.len(), stored.len()), (1, 1));
+        let (stored, _) = step(&stored, sighted(0..501), |_, _| ());
+        let mut all_removed = observed(3);
+        all_removed.removed_sightings = (0..501).map(id).collect();
+        let (stored, _) = step(&stored, all_removed, |_, _| ());
+        assert_eq!((stored.len(), read(&stored).last_inventory_at), (1, Some(at(3))));
     }
 }

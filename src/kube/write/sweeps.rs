@@ -20,8 +20,8 @@ impl Writer {
     pub(super) async fn report_sweep(&self, report: &SweepReport) -> Result<(), ClusterError> {
         let api: Api<OrphanSweep> = Api::all(self.client.clone());
         let name = report.sweep.as_str();
-        let what = |verb| ApiRequest { verb, kind: "OrphanSweep", name };
-        let sweep = call(what("get"), api.get_opt(name)).await?.ok_or(ClusterError::NotFound)?;
+        let request = |verb| ApiRequest { verb, kind: "OrphanSweep", name };
+        let sweep = call(request("get"), api.get_opt(name)).await?.ok_or(ClusterError::NotFound)?;
         let status = convert::sweep_status(&sweep, report, self.clock.now());
         if sweep.status.as_ref().is_some_and(|known| !is_worth_writing(known, &status)) {
             return Ok(());
@@ -34,7 +34,7 @@ impl Writer {
             "status": status,
         });
         let params = PatchParams::apply(FieldManager::Sweeps.as_str()).force();
-        call(what("apply status"), api.patch_status(name, &params, &Patch::Apply(&apply))).await.map(drop)
+        call(request("apply status"), api.patch_status(name, &params, &Patch::Apply(&apply))).await.map(drop)
     }
 }
 

@@ -17,11 +17,11 @@ async fn perform(
     write: ClusterWrite,
     answers: impl IntoIterator<Item = (u16, Value)>,
 ) -> (Outcome, Vec<(String, Value)>) {
-    let (client, asked) = fake::scripted(answers);
+    let (client, requests) = fake::scripted(answers);
     let writer = Writer::new(client, Arc::new(fake::Real));
     let outcome = writer.perform(&write).await;
-    let asked = asked.lock().unwrap().clone();
-    (outcome, asked)
+    let requests = requests.lock().unwrap().clone();
+    (outcome, requests)
 }
 
 type Outcome = Result<Reply, EffectError>;
@@ -48,31 +48,31 @@ fn claim_object(uid: &str, version: &str) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn an_eviction_names_the_incarnation_and_a_budget_is_told_from_overload() {
+async fn an_eviction_names_the_incarnation_and_a_budget_differs_from_overload() {
     let pod = ObjectKey {
         namespace: napkeeper_core::model::names::Namespace::new("shop").unwrap(),
         name: napkeeper_core::model::names::ObjectName::new("web-0").unwrap(),
     };
     let evict = || ClusterWrite::Evict(pod.clone(), Uid::new("p-1").unwrap());
-    let there = |uid: &str| {
+    let pod_with = |uid: &str| {
         let metadata = json!({ "name": "web-0", "namespace": "shop", "uid": uid });
         (200, json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata }))
     };
     let done = (201, json!({ "kind": "Status", "status": "Success" }));
-    let (outcome, asked) = perform(evict(), [there("p-1"), done]).await;
+    let (outcome, requests) = perform(evict(), [pod_with("p-1"), done]).await;
     assert_eq!(outcome, Ok(Reply::Done));
-    assert_eq!(asked[1].0, "POST /api/v1/namespaces/shop/pods/web-0/eviction");
-    assert_eq!(asked[1].1["deleteOptions"]["preconditions"]["uid"], "p-1");
-    assert_eq!(asked[1].1["apiVersion"], "policy/v1");
-    let (outcome, asked) = perform(evict(), [there("p-2")]).await;
-    assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 1));
+    assert_eq!(requests[1].0, "POST /api/v1/namespaces/shop/pods/web-0/eviction");
+    assert_eq!(requests[1].1["deleteOptions"]["preconditions"]["uid"], "p-1");
+    assert_eq!(requests[1].1["apiVersion"], "policy/v1");
+    let (outcome, requests) = perform(evict(), [pod_with("p-2")]).await;
+    assert_eq!((outcome, requests.len()), (failed(ClusterError::Conflict), 1));
     for (answer, error) in [
         (refusal(429, "DisruptionBudget"), ClusterError::Budget),
         (refusal(429, ""), ClusterError::Unavailable),
         (refusal(404, ""), ClusterError::NotFound),
         (refusal(409, ""), ClusterError::Conflict),
     ] {
-        assert_eq!(perform(evict(), [there("p-1"), answer]).await.0, failed(error));
+        assert_eq!(perform(evict(), [pod_with("p-1"), answer]).await.0, failed(error));
     }
 }
 
@@ -80,32 +80,32 @@ async fn an_eviction_names_the_incarnation_and_a_budget_is_told_from_overload() 
 async fn a_write_that_another_overtook_is_done_again_upon_the_new_version() {
     let step = ClusterWrite::UpdateClaim(claim(), ClaimUpdate::Initialized);
     let answers = [claim_object("u-1", "7"), refusal(409, ""), claim_object("u-1", "8"), claim_object("u-1", "9")];
-    let (done, asked) = perform(step, answers).await;
+    let (done, requests) = perform(step, answers).await;
     assert_eq!(done, Ok(Reply::Done));
-    let versions: Vec<&Value> = asked.iter().map(|(_, body)| &body["metadata"]["resourceVersion"]).collect();
+    let versions: Vec<&Value> = requests.iter().map(|(_, body)| &body["metadata"]["resourceVersion"]).collect();
     assert_eq!(versions, [&Value::Null, &json!("7"), &Value::Null, &json!("8")]);
-    assert_eq!(asked[3].0, "PATCH /apis/karpenter.sh/v1/nodeclaims/a-1/status");
-    assert_eq!(asked[3].1["metadata"]["uid"], "u-1");
+    assert_eq!(requests[3].0, "PATCH /apis/karpenter.sh/v1/nodeclaims/a-1/status");
+    assert_eq!(requests[3].1["metadata"]["uid"], "u-1");
 }
 
 #[tokio::test]
 async fn retries_of_a_conflict_end() {
     let answers = (0..5).flat_map(|_| [claim_object("u-1", "7"), refusal(409, "")]);
-    let (outcome, asked) = perform(ClusterWrite::UpdateClaim(claim(), ClaimUpdate::Initialized), answers).await;
-    assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 10));
+    let (outcome, requests) = perform(ClusterWrite::UpdateClaim(claim(), ClaimUpdate::Initialized), answers).await;
+    assert_eq!((outcome, requests.len()), (failed(ClusterError::Conflict), 10));
 }
 
 #[tokio::test]
-async fn what_is_anothers_by_now_is_not_written_and_what_is_gone_is_released() {
+async fn recreated_objects_are_not_written_and_deleted_ones_are_released() {
     for effect in [ClusterWrite::RemoveFinalizer(claim()), ClusterWrite::UpdateClaim(claim(), ClaimUpdate::Initialized)]
     {
-        let (outcome, asked) = perform(effect, [claim_object("u-2", "7")]).await;
-        assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 1));
+        let (outcome, requests) = perform(effect, [claim_object("u-2", "7")]).await;
+        assert_eq!((outcome, requests.len()), (failed(ClusterError::Conflict), 1));
     }
     assert_eq!(perform(ClusterWrite::RemoveFinalizer(claim()), [refusal(404, "")]).await.0, Ok(Reply::Done));
-    let (done, asked) =
+    let (done, requests) =
         perform(ClusterWrite::RemoveFinalizer(claim()), [claim_object("u-1", "7"), claim_object("u-1", "8")]).await;
-    assert_eq!((done, &asked[1].1["metadata"]["finalizers"]), (Ok(Reply::Done), &json!(["others.example/x"])));
+    assert_eq!((done, &requests[1].1["metadata"]["finalizers"]), (Ok(Reply::Done), &json!(["others.example/x"])));
 }
 
 #[tokio::test]
@@ -119,14 +119,15 @@ async fn a_node_is_deleted_by_uid_and_then_freed() {
         },
     });
     let delete = || ClusterWrite::DeleteNode(name.clone(), uid.clone());
-    let (done, asked) = perform(delete(), [(200, node.clone()), (200, node.clone()), (200, node.clone())]).await;
+    let (done, requests) = perform(delete(), [(200, node.clone()), (200, node.clone()), (200, node.clone())]).await;
     assert_eq!(done, Ok(Reply::Done));
-    assert_eq!(asked[0].0, "DELETE /api/v1/nodes/n");
-    assert_eq!(asked[0].1["preconditions"]["uid"], "n-1");
-    assert_eq!(asked[2].1["metadata"]["finalizers"], json!([]));
+    assert_eq!(requests[0].0, "DELETE /api/v1/nodes/n");
+    assert_eq!(requests[0].1["preconditions"]["uid"], "n-1");
+    assert_eq!(requests[2].1["metadata"]["finalizers"], json!([]));
     assert_eq!(perform(delete(), [refusal(404, "")]).await.0, Ok(Reply::Done));
     assert_eq!(perform(delete(), [refusal(409, "")]).await.0, failed(ClusterError::Conflict));
     let register = NodeUpdate::Register { labels: Default::default(), taints: vec![] };
-    let (outcome, asked) = perform(ClusterWrite::UpdateNode(name.clone(), uid.clone(), register), [(200, node)]).await;
-    assert_eq!((outcome, asked.len()), (failed(ClusterError::Conflict), 1), "it is being deleted");
+    let (outcome, requests) =
+        perform(ClusterWrite::UpdateNode(name.clone(), uid.clone(), register), [(200, node)]).await;
+    assert_eq!((outcome, requests.len()), (failed(ClusterError::Conflict), 1), "it is being deleted");
 }

@@ -22,18 +22,19 @@ pub struct Limits {
     /// Most bytes of requests, heads and bodies, that are held at once over all connections: half for those whose body
     /// has at most [`Self::large`] by its `Content-Length`, half for the others. Beyond that requests get 503.
     pub requests: usize,
-    /// Bodies that are larger than this are answered one after the other: what is made of one in memory may be twenty
-    /// times as large. Pods have some kilobytes.
+    /// Larger bodies are processed one after the other: parsed, one may take twenty times its size. Pods have some
+    /// kilobytes.
     pub large: usize,
-    /// Most open connections, at least 1; further ones wait until one is closed. An API server changes at most 200 objects at once by default, so this is two
-    /// of them whose every change waits for us over HTTP/1.1, and room for probes.
+    /// Most open connections, at least 1; further ones wait until one is closed. An API server changes at most 200
+    /// objects at once by default, so this is two of them whose every change waits for us over HTTP/1.1, and room for
+    /// probes.
     pub connections: usize,
     /// Most requests at once on one HTTP/2 connection.
     pub streams: u32,
 }
 
 impl Limits {
-    /// For health and metrics, which probes and a Prometheus or two ask for. What is not read of an answer stays in memory.
+    /// For health and metrics, requested by probes and a few Prometheus servers. Unread responses stay in memory.
     #[must_use]
     pub fn for_health_server() -> Self {
         Self { connections: 64, streams: 4, body: 64 << 10, requests: 1 << 20, ..Self::default() }

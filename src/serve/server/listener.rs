@@ -19,8 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Connections that may wait to be accepted; the kernel may allow fewer.
 const BACKLOG: i32 = 1024;
-/// A shared port is closed so long after it has begun to drop SYNs, for handshakes in progress: some round trips within a
-/// cluster.
+/// A shared port is closed so long after it has begun to drop SYNs, for handshakes in progress: some round trips within
+/// a cluster.
 const HANDSHAKE_GRACE: Duration = Duration::from_millis(2);
 /// A bound on what is accepted from the queue at the end: more than the backlog are new connections.
 const MAX_QUEUED: usize = 4096;
@@ -39,9 +39,9 @@ impl fmt::Debug for Listener {
 }
 
 impl Listener {
-    /// A socket with SO_REUSEPORT: other processes of the same user may bind the address in this way too, and the kernel
-    /// gives each a part of the new connections. It gets none before it is served: a process that is not ready takes
-    /// nothing from one that is. Port 0 is a free one.
+    /// A socket with SO_REUSEPORT: other processes of the same user may bind the address in this way too, and the
+    /// kernel gives each a part of the new connections. It gets none before it is served: a process that is not ready
+    /// takes nothing from one that is. Port 0 is a free one.
     ///
     /// # Errors
     /// [`ServeError::Bind`].
@@ -112,7 +112,7 @@ pub fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
 
 fn bound_socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // Connections of a process that has just ended are no reason to wait.
+    // Connections of a previous process must not delay the bind.
     socket.set_reuse_address(true)?;
     if shared {
         socket.set_reuse_port(true)?;
@@ -138,8 +138,8 @@ impl Address for AnyPeer {
     type Listener = DrainingListener;
 }
 
-/// Accepts connections until the process drains, then those that are queued: the kernel resets whatever is not accepted when
-/// the port is closed.
+/// Accepts connections until the process drains, then those that are queued: the kernel resets whatever is not accepted
+/// when the port is closed.
 #[derive(Debug)]
 pub(crate) struct DrainingListener {
     lifecycle: Lifecycle,
@@ -221,7 +221,7 @@ fn queued(listener: &TcpListener) -> VecDeque<TcpStream> {
         match accepted {
             Ok(stream) => queued.push_back(stream),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            // One that has gone again.
+            // A connection that was closed again.
             Err(_) => {}
         }
     }

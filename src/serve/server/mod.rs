@@ -135,8 +135,8 @@ async fn all_closed(closed: &AtomicBool, handle: &Handle<AnyPeer>) {
     }
 }
 
-/// The limits that hyper and h2 enforce. Of a client that opens streams and resets them at once, h2 ends the connection when 20 of
-/// them wait to be noticed, or 1,024 broke its rules.
+/// The limits that hyper and h2 enforce. If a client opens streams and resets them at once, h2 closes the connection at
+/// 20 pending resets, or 1,024 protocol violations.
 fn set_http_limits<A>(server: &mut Server<AnyPeer, A>, limits: &Limits) {
     let head = u32::try_from(limits.head).unwrap_or(u32::MAX);
     server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(limits.head);

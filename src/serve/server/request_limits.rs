@@ -18,9 +18,9 @@ use std::task::{Context, Poll};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tower::Service;
 
-/// What a request costs beside its bytes: a task, a stream, buffers. A generous estimate.
+/// Memory of a request besides its bytes: a task, a stream, buffers. A generous estimate.
 const REQUEST_OVERHEAD: usize = 1 << 10;
-/// Bytes of a header beside its name and value: its entries in the header table.
+/// Bytes of a header besides its name and value: its entries in the header table.
 const HEADER_OVERHEAD: usize = 128;
 
 /// The limits of a server, and what its connections share of them.
@@ -28,8 +28,8 @@ const HEADER_OVERHEAD: usize = 128;
 pub(crate) struct ServerLimits {
     pub(crate) limits: Limits,
     lifecycle: Lifecycle,
-    /// Bytes of requests: half for those with small bodies, half for those whose bodies are, or may become, large, so that
-    /// slow large bodies do not keep reviews of pods out.
+    /// Bytes of requests: half for those with small bodies, half for those whose bodies are, or may become, large, so
+    /// that slow large bodies do not keep reviews of pods out.
     small: Semaphore,
     large: Semaphore,
     /// Large bodies are answered one at a time.
@@ -54,7 +54,7 @@ enum Rejection {
 
 impl Rejection {
     fn answer(self, limits: &Limits) -> Response {
-        let (status, why) = match self {
+        let (status, message) = match self {
             Self::TooLong => {
                 (StatusCode::PAYLOAD_TOO_LARGE, format!("the request body exceeds {} bytes\n", limits.body))
             }
@@ -65,7 +65,7 @@ impl Rejection {
             Self::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, "too many concurrent requests\n".to_owned()),
             Self::Broken => (StatusCode::BAD_REQUEST, "the request body was interrupted\n".to_owned()),
         };
-        (status, why).into_response()
+        (status, message).into_response()
     }
 }
 
@@ -92,7 +92,7 @@ impl ServerLimits {
         Ok((Request::from_parts(head, Body::from(whole)), Permits { _bytes: held, _large_body: large_body }))
     }
 
-    /// Waits until no other large body is being answered.
+    /// Waits until no other large body is being processed.
     async fn large_body_permit(&self) -> Result<SemaphorePermit<'_>, Rejection> {
         match tokio::time::timeout(self.limits.body_within, self.large_body.acquire()).await {
             Ok(Ok(permit)) => Ok(permit),
@@ -100,7 +100,7 @@ impl ServerLimits {
         }
     }
 
-    /// The bytes are copied: a slice of what was read at once would keep all of that, be it a single byte.
+    /// The bytes are copied: even a one-byte slice would keep the whole read buffer.
     async fn collect<'a, B>(
         &self,
         body: B,
@@ -127,7 +127,7 @@ impl ServerLimits {
     }
 }
 
-/// About what a request takes in memory beside its body.
+/// The approximate memory of a request besides its body.
 fn head_size(head: &Parts) -> usize {
     let fields = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER_OVERHEAD);
     REQUEST_OVERHEAD + fields.sum::<usize>() + head.uri.path_and_query().map_or(0, |path| path.as_str().len())
@@ -156,7 +156,7 @@ impl LimitedService {
                 Ok(response) => response,
                 Err(never) => match never {},
             },
-            Err(why) => why.answer(&limits.limits),
+            Err(error) => error.answer(&limits.limits),
         }
     }
 }

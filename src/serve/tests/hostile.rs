@@ -58,7 +58,7 @@ async fn trickle(mut to: impl AsyncWriteExt + Unpin, byte: &'static [u8]) {
     }
 }
 
-/// What is sent, and then trickles, and is cut off; and what is answered.
+/// Sends a request that then trickles and is cut off, and returns the response.
 async fn cut_off(stream: TcpStream, sent: &[u8]) -> String {
     let (from, mut to) = stream.into_split();
     to.write_all(sent).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_head_that_trickles_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_connection_that_has_asked_may_be_silent_but_not_trickle() {
+async fn a_connection_may_be_idle_after_a_request_but_not_trickle() {
     let (address, _keep) = serving(limits());
     let mut patient = connect(address).await;
     assert!(ask(&mut patient).await);
@@ -177,7 +177,7 @@ async fn large_bodies_take_turns_and_small_ones_do_not_wait_for_them() {
 }
 
 #[tokio::test]
-async fn who_finds_no_room_is_told_so_without_a_time_to_come_back() {
+async fn overload_is_a_503_without_retry_after() {
     let limits = Limits { requests: 100_000, ..limits() };
     let (address, _keep) = serving(limits);
     let mut stream = connect(address).await;
@@ -225,11 +225,11 @@ async fn streams_that_are_reset_as_soon_as_they_begin_end_their_connection_and_n
         flood.extend(frames::reset(2 * n + 1));
     }
     let _ = stream.write_all(&flood).await;
-    let mut said = Vec::new();
-    let _ = timeout(LONG, stream.read_to_end(&mut said)).await.unwrap();
+    let mut received = Vec::new();
+    let _ = timeout(LONG, stream.read_to_end(&mut received)).await.unwrap();
     // GOAWAY with ENHANCE_YOUR_CALM, unless the reset that follows takes it along.
-    let goaway = said.windows(17).any(|f| f[3] == 7 && f[13..17] == 11_u32.to_be_bytes());
-    assert!(said.is_empty() || goaway, "{said:?}");
+    let goaway = received.windows(17).any(|f| f[3] == 7 && f[13..17] == 11_u32.to_be_bytes());
+    assert!(received.is_empty() || goaway, "{received:?}");
     assert!(ask(&mut good).await);
 }
 
@@ -254,11 +254,11 @@ async fn http2_has_the_same_time_for_heads_and_bodies() {
             sleep(Duration::from_millis(20)).await;
         }
     });
-    let (start, mut said, mut part) = (Instant::now(), Vec::<u8>::new(), vec![0; 4096]);
-    while !said.windows(9).any(|f| f[3] == 1 && f[5..9] == 1_u32.to_be_bytes()) {
+    let (start, mut received, mut part) = (Instant::now(), Vec::<u8>::new(), vec![0; 4096]);
+    while !received.windows(9).any(|f| f[3] == 1 && f[5..9] == 1_u32.to_be_bytes()) {
         let length = timeout(LONG, from.read(&mut part)).await.unwrap().unwrap();
-        assert!(length > 0, "it ended without an answer: {said:?}");
-        said.extend(&part[..length]);
+        assert!(length > 0, "it ended without an answer: {received:?}");
+        received.extend(&part[..length]);
     }
     assert!(start.elapsed() < LONG / 2);
     sending.abort();
@@ -276,12 +276,12 @@ async fn tls_servers_outlast_garbage_plain_requests_and_silence() {
     let mut streams = Vec::new();
     for n in 0..36 {
         let mut stream = connect(address).await;
-        let said: &[u8] = match n % 3 {
+        let bytes: &[u8] = match n % 3 {
             0 => b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
             1 => &[0x16, 3, 1, 0xff, 0xff, 1, 2, 3],
             _ => b"",
         };
-        let _ = stream.write_all(said).await;
+        let _ = stream.write_all(bytes).await;
         streams.push(stream);
         let answer = client(&root).get(format!("https://localhost:{}/", address.port())).send().await.unwrap();
         assert_eq!(answer.text().await.unwrap(), "hello");
@@ -325,11 +325,11 @@ async fn a_connection_ends_with_the_next_answer_once_the_server_drains() {
     assert!(took < Duration::from_millis(800), "{took:?}");
 }
 
-/// Clients of a server that ask all the time, each over a new connection or over one that is kept; how many answers did not come.
-async fn asked_all_the_time(address: SocketAddr, until: Arc<AtomicUsize>, keep: bool) -> (usize, usize) {
-    let (mut asked, mut failed, mut kept) = (0, 0, None);
+/// Sends requests continuously, over new connections or a kept one; returns the numbers of requests and failures.
+async fn request_continuously(address: SocketAddr, until: Arc<AtomicUsize>, keep: bool) -> (usize, usize) {
+    let (mut requests, mut failed, mut open_stream) = (0, 0, None);
     while until.load(Ordering::SeqCst) == 0 {
-        let mut stream = match kept.take() {
+        let mut stream = match open_stream.take() {
             Some(stream) => stream,
             None => connect(address).await,
         };
@@ -337,14 +337,14 @@ async fn asked_all_the_time(address: SocketAddr, until: Arc<AtomicUsize>, keep: 
         let mut answer = vec![0; 4096];
         let length = timeout(LONG, stream.read(&mut answer)).await.unwrap().unwrap_or(0);
         let text = String::from_utf8_lossy(&answer[..length]).into_owned();
-        asked += 1;
+        requests += 1;
         failed += usize::from(sent.is_err() || !text.starts_with("HTTP/1.1 200"));
         if keep && !text.contains("connection: close") {
-            kept = Some(stream);
+            open_stream = Some(stream);
         }
         sleep(Duration::from_millis(2)).await;
     }
-    (asked, failed)
+    (requests, failed)
 }
 
 #[tokio::test]
@@ -382,7 +382,7 @@ async fn servers_on_one_port_take_turns_and_nobody_notices() {
     let until = Arc::new(AtomicUsize::new(0));
     let mut clients = JoinSet::new();
     for n in 0..16 {
-        clients.spawn(asked_all_the_time(address, Arc::clone(&until), n % 2 == 0));
+        clients.spawn(request_continuously(address, Arc::clone(&until), n % 2 == 0));
     }
     for _ in 0..10 {
         let next = serve(Listener::reuse_port(address).unwrap());
@@ -392,10 +392,10 @@ async fn servers_on_one_port_take_turns_and_nobody_notices() {
         timeout(LONG, server).await.unwrap().unwrap().unwrap();
     }
     until.store(1, Ordering::SeqCst);
-    let (mut asked, mut failed) = (0, 0);
+    let (mut sent, mut failed) = (0, 0);
     while let Some(done) = clients.join_next().await {
         let (one, bad) = done.unwrap();
-        (asked, failed) = (asked + one, failed + bad);
+        (sent, failed) = (sent + one, failed + bad);
     }
-    assert!(asked > 200 && failed == 0, "{failed} of {asked}");
+    assert!(sent > 200 && failed == 0, "{failed} of {sent}");
 }

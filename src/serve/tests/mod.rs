@@ -67,7 +67,7 @@ async fn a_second_signal_ends_an_open_request_at_once() {
 }
 
 #[tokio::test]
-async fn the_grace_time_ends_what_does_not_end() {
+async fn the_grace_time_ends_hanging_tasks() {
     let lifecycle = Lifecycle::new(Duration::from_millis(100));
     let stuck = Component::new("stuck", std::future::pending::<Result<(), Infallible>>());
     let good = lifecycle.clone();
@@ -81,7 +81,7 @@ async fn the_grace_time_ends_what_does_not_end() {
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_what_does_not_end() {
+async fn a_second_signal_ends_hanging_tasks() {
     let lifecycle = Lifecycle::new(LONG);
     let stuck = Component::new("stuck", std::future::pending::<Result<(), Infallible>>());
     let running = run(&lifecycle, vec![stuck]);
@@ -105,11 +105,11 @@ async fn a_client_that_is_cut_off_after_the_grace_time_is_no_failure() {
     let server = async move { serve_plain(&handle, listener, router, Limits::default()).await };
     let open = tokio::spawn(reqwest::get(url));
     let running = run(&lifecycle, vec![Component::new("server", server)]);
-    let told = async {
+    let signalled = async {
         sleep(Duration::from_millis(150)).await;
         lifecycle.drain();
     };
-    let (ended, ()) = timeout(LONG, async { tokio::join!(running, told) }).await.unwrap();
+    let (ended, ()) = timeout(LONG, async { tokio::join!(running, signalled) }).await.unwrap();
     ended.unwrap();
     assert!(open.await.unwrap().is_err());
 }
@@ -134,7 +134,7 @@ async fn a_part_that_fails_stops_the_others_and_is_named() {
 }
 
 #[tokio::test]
-async fn readiness_names_what_is_missing_and_metrics_are_served() {
+async fn readiness_names_failing_checks_and_metrics_are_served() {
     let lifecycle = Lifecycle::new(LONG);
     let health = Health::new(&lifecycle);
     let check = health.check("cache");
@@ -166,7 +166,7 @@ async fn readiness_names_what_is_missing_and_metrics_are_served() {
     timeout(LONG, server).await.unwrap().unwrap().unwrap();
 }
 
-/// A certificate for `localhost` whose serial number tells it apart, written to files.
+/// A certificate for `localhost`, identified by its serial number, written to files.
 pub(crate) fn write_pair(folder: &Path, serial: u8) -> (PathBuf, PathBuf, String) {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -235,8 +235,8 @@ fn certificates_that_cannot_be_served_name_the_file() {
     let missing = one.path().join("none");
     let text = error(&missing, &key).to_string();
     assert!(text.contains("certificate") && text.contains(&*missing.to_string_lossy()), "{text}");
-    assert!(matches!(error(&key, &key), TlsError::Pem { what: "certificate", .. }));
-    assert!(matches!(error(&certificate, &certificate), TlsError::Pem { what: "key", .. }));
+    assert!(matches!(error(&key, &key), TlsError::Pem { part: "certificate", .. }));
+    assert!(matches!(error(&certificate, &certificate), TlsError::Pem { part: "key", .. }));
 }
 
 #[tokio::test]
@@ -278,11 +278,11 @@ async fn a_pair_that_is_handed_over_is_served_from_then_on() {
     });
     client(&first).get(&url).send().await.unwrap_err();
     sleep(Duration::from_millis(50)).await;
-    assert_eq!(check.why().as_deref(), Some("no certificate to serve yet"));
+    assert_eq!(check.failure().as_deref(), Some("no certificate to serve yet"));
     hand.send_replace(Some(pair.clone()));
     counted(&registry, "napkeeper_tls_reloads_total{result=\"loaded\"} 1").await;
     client(&first).get(&url).send().await.unwrap();
-    assert_eq!(check.why(), None);
+    assert_eq!(check.failure(), None);
     // A bad one changes nothing.
     hand.send_replace(Some(CertificatePair::new(pair.certificate().to_vec(), b"no key".to_vec())));
     counted(&registry, "napkeeper_tls_reloads_total{result=\"refused\"} 1").await;
@@ -314,7 +314,7 @@ async fn only_clients_of_the_named_authority_are_served() {
         let pem = params.self_signed(&key).unwrap().pem();
         (rcgen::Issuer::new(params, key), pem)
     };
-    let ((ours, pem), (strange, _)) = (authority(), authority());
+    let ((trusted, pem), (untrusted, _)) = (authority(), authority());
     let clients = folder.path().join("clients.crt");
     std::fs::write(&clients, "nothing").unwrap();
     let error = Certificates::load(&certificate, &key, Some(&clients)).unwrap_err().to_string();
@@ -331,15 +331,15 @@ async fn only_clients_of_the_named_authority_are_served() {
         reqwest::Client::builder().add_root_certificate(root).identity(identity).build().unwrap()
     };
     drop(rustls::crypto::ring::default_provider().install_default());
-    assert_eq!(with(identity(&ours)).get(&url).send().await.unwrap().text().await.unwrap(), "hello");
-    with(identity(&strange)).get(&url).send().await.unwrap_err();
+    assert_eq!(with(identity(&trusted)).get(&url).send().await.unwrap().text().await.unwrap(), "hello");
+    with(identity(&untrusted)).get(&url).send().await.unwrap_err();
     client(&root).get(&url).send().await.unwrap_err();
     lifecycle.drain();
     timeout(LONG, server).await.unwrap().unwrap().unwrap();
 }
 
 /// What comes back from a server that is sent this, over plain HTTP.
-async fn told(limits: Limits, request: Vec<u8>) -> (usize, String) {
+async fn send_raw(limits: Limits, request: Vec<u8>) -> (usize, String) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let lifecycle = Lifecycle::new(LONG);
     let listener = bind(LOOPBACK).unwrap();
@@ -377,13 +377,13 @@ async fn a_body_past_the_limit_is_refused_and_not_read_to_its_end() {
     let head =
         |length: usize| format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
     let with = |length: usize| [head(length).into_bytes(), vec![b'a'; length]].concat();
-    let (_, answer) = told(limits, with(1000)).await;
+    let (_, answer) = send_raw(limits, with(1000)).await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("1000"), "{answer}");
-    // It is told by the length that the head names, before anything of the body is there.
-    let (_, answer) = told(limits, head(1001).into_bytes()).await;
+    // It is rejected by its Content-Length, before any byte of the body.
+    let (_, answer) = send_raw(limits, head(1001).into_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
     let huge = 64 << 20;
-    let (sent, answer) = told(limits, with(huge)).await;
+    let (sent, answer) = send_raw(limits, with(huge)).await;
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
     assert!(sent < huge, "all of {sent} bytes were read");
     // Without a length it is cut off where the limit is.
@@ -394,7 +394,7 @@ async fn a_body_past_the_limit_is_refused_and_not_read_to_its_end() {
         chunks.extend(b"\r\n");
     }
     let all = chunks.len();
-    let (sent, answer) = told(limits, chunks).await;
+    let (sent, answer) = send_raw(limits, chunks).await;
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
     assert!(sent < all, "all of {sent} bytes were read");
 }
@@ -406,9 +406,9 @@ async fn a_head_past_the_limit_is_refused() {
     let head = |size: usize| {
         format!("POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX-Long: {}\r\n\r\n", "a".repeat(size))
     };
-    let (_, answer) = told(limits, head(limits.head / 2).into_bytes()).await;
+    let (_, answer) = send_raw(limits, head(limits.head / 2).into_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    let (_, answer) = told(limits, head(limits.head * 2).into_bytes()).await;
+    let (_, answer) = send_raw(limits, head(limits.head * 2).into_bytes()).await;
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
 }
 

@@ -1,7 +1,7 @@
 //! Issues CA and serving certificates, and verifies existing ones.
 //!
-//! P-256 keys, ring, and no more extensions than a Go client asks for. All authorities have the same name, and are told
-//! apart by their keys: whoever has only the key of one can sign in its name.
+//! P-256 keys, ring, and only the extensions that Go clients require. All authorities have the same name, and are
+//! identified by their keys.
 
 use super::CertificatePair;
 use super::x509::{public_key, validity};
@@ -24,10 +24,10 @@ const AUTHORITY: &str = "napkeeper webhook authority";
 
 /// A certificate cannot be made.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot create {what}: {why}")]
+#[error("cannot create {subject}: {reason}")]
 pub struct IssueError {
-    what: &'static str,
-    why: rcgen::Error,
+    subject: &'static str,
+    reason: rcgen::Error,
 }
 
 /// Issues a CA certificate that is valid from the first to the second, in seconds since 1970.
@@ -35,7 +35,7 @@ pub struct IssueError {
 /// # Errors
 /// [`IssueError`]; only where there is no randomness.
 pub(crate) fn issue_authority(span: (u64, u64)) -> Result<CertificatePair, IssueError> {
-    let failed = |why| IssueError { what: "an authority", why };
+    let failed = |reason| IssueError { subject: "an authority", reason };
     let key = KeyPair::generate().map_err(failed)?;
     let mut params = authority();
     set_validity(&mut params, span);
@@ -46,13 +46,13 @@ pub(crate) fn issue_authority(span: (u64, u64)) -> Result<CertificatePair, Issue
 /// Issues a serving certificate for these names, DNS names or IP addresses, signed with an authority's key.
 ///
 /// # Errors
-/// [`IssueError`] where the key or a name is none.
+/// [`IssueError`] if the key or a name is invalid.
 pub(crate) fn issue_serving_certificate(
     authority_key: &[u8],
     names: &[String],
     span: (u64, u64),
 ) -> Result<CertificatePair, IssueError> {
-    let failed = |why| IssueError { what: "a certificate", why };
+    let failed = |reason| IssueError { subject: "a certificate", reason };
     let signer = std::str::from_utf8(authority_key).map_err(|_| failed(rcgen::Error::CouldNotParseKeyPair))?;
     let signer = Issuer::new(authority(), KeyPair::from_pem(signer).map_err(failed)?);
     let key = KeyPair::generate().map_err(failed)?;
@@ -126,7 +126,8 @@ pub(crate) fn is_key_of(key: &[u8], certificate: &[u8]) -> bool {
     key.is_some_and(|key| public_key(certificate) == Some(&key.subject_public_key_info()))
 }
 
-/// Verifies a pair: the validity of its leaf, and the authority against which it verifies for all names at this time, in seconds since 1970. `None` when certificate and key do not belong together, or for nobody.
+/// Verifies a pair: the validity of its leaf, and the authority against which it verifies for all names at this time,
+/// in seconds since 1970. `None` if certificate and key do not match, or no authority verifies it.
 #[must_use]
 pub(crate) fn verify_pair(
     pair: &CertificatePair,
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_signs_nothing() {
+    fn an_invalid_key_signs_nothing() {
         assert!(issue_serving_certificate(b"no key", &names(), SPAN).is_err());
         let error = issue_serving_certificate(b"\xff", &names(), SPAN).unwrap_err();
         assert!(error.to_string().starts_with("cannot create a certificate: "), "{error}");

@@ -31,34 +31,34 @@ const POLL_INTERVAL: Duration = Duration::from_secs(3);
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
-    #[error("cannot read the TLS {what} {}: {source}; is its Secret mounted?", path.display())]
+    #[error("cannot read the TLS {part} {}: {source}; is its Secret mounted?", path.display())]
     Read {
         /// `certificate`, `key` or `client authority`.
-        what: &'static str,
+        part: &'static str,
         /// The file, or the part of a Secret.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
     /// A file has no PEM of the right sort.
-    #[error("no {what} in {}: {why}; expected PEM, as in tls.crt and tls.key of a TLS Secret", path.display())]
+    #[error("no {part} in {}: {reason}; expected PEM, as in tls.crt and tls.key of a TLS Secret", path.display())]
     Pem {
         /// `certificate`, `key` or `client authority`.
-        what: &'static str,
+        part: &'static str,
         /// The file, or the part of a Secret.
         path: PathBuf,
         /// Why.
-        why: String,
+        reason: String,
     },
     /// Certificate and key do not belong together, or cannot be used.
-    #[error("{} and {} do not match: {why}; reissue them as a pair", certificate.display(), key.display())]
+    #[error("{} and {} do not match: {reason}; reissue them as a pair", certificate.display(), key.display())]
     Mismatch {
         /// The certificate's file.
         certificate: PathBuf,
         /// The key's file.
         key: PathBuf,
         /// Why.
-        why: String,
+        reason: String,
     },
 }
 
@@ -128,7 +128,7 @@ pub struct Certificates {
     source: CertificateSource,
     clients: Option<PathBuf>,
     config: RustlsConfig,
-    /// What was last read; not for logs.
+    /// The last files read; not for logs.
     seen: Option<Loaded>,
     expires: Option<i64>,
     check: Option<Check>,
@@ -156,7 +156,8 @@ impl Certificates {
         Ok(loaded)
     }
 
-    /// What comes through a channel, now or later; until then every handshake is refused. `name` is its origin, for errors.
+    /// What comes through a channel, now or later; until then every handshake is refused. `name` is its origin, for
+    /// errors.
     /// `clients` is as with [`Self::load`].
     ///
     /// # Errors
@@ -201,7 +202,7 @@ impl Certificates {
         self.config.clone()
     }
 
-    /// Waits for changes, indefinitely. What cannot be served is logged and counted, and the old pair stays.
+    /// Waits for changes, indefinitely. Invalid files are logged and counted, and the old pair is kept.
     pub(crate) async fn follow(mut self) -> Infallible {
         loop {
             self.metrics.expiry.set(self.expires.unwrap_or(0));
@@ -238,7 +239,7 @@ impl Certificates {
         }
     }
 
-    /// True when this is new and served from now on. What was refused is not tried again.
+    /// True if this is new and served from now on. A rejected pair is not tried again.
     fn serve(&mut self, text: Loaded) -> Result<bool, TlsError> {
         if self.seen.as_ref() == Some(&text) {
             return Ok(false);
@@ -273,7 +274,7 @@ impl CertificateSource {
         match self {
             Self::Files(_) => tokio::time::sleep(POLL_INTERVAL).await,
             Self::Channel(_, pairs) => {
-                // The authorities of clients are in a file, which tells nobody.
+                // The file with the authorities of clients is polled.
                 tokio::select! {
                     changed = pairs.changed() => if changed.is_err() { tokio::time::sleep(POLL_INTERVAL).await },
                     () = tokio::time::sleep(POLL_INTERVAL) => {}
@@ -300,15 +301,15 @@ struct Files {
     key: PathBuf,
 }
 
-/// What was read: a pair, and the authorities of clients; not for logs.
+/// The content of the files: a pair, and the authorities of clients; not for logs.
 #[derive(Clone, PartialEq, Eq)]
 struct Loaded {
     pair: CertificatePair,
     clients: Option<Vec<u8>>,
 }
 
-fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(path).map_err(|source| TlsError::Read { what, path: path.to_owned(), source })
+fn read(part: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
+    std::fs::read(path).map_err(|source| TlsError::Read { part, path: path.to_owned(), source })
 }
 
 /// TLS 1.3 and 1.2 by ring.
@@ -319,7 +320,7 @@ fn builder() -> Result<ConfigBuilder<ServerConfig, WantsVerifier>, rustls::Error
 
 /// The authorities whose clients are served.
 fn authorities(path: &Path, text: &[u8]) -> Result<RootCertStore, TlsError> {
-    let wrong = |why: String| TlsError::Pem { what: "client authority", path: path.to_owned(), why };
+    let wrong = |reason: String| TlsError::Pem { part: "client authority", path: path.to_owned(), reason };
     let mut roots = RootCertStore::empty();
     for der in CertificateDer::pem_slice_iter(text) {
         roots.add(der.map_err(|e| wrong(e.to_string()))?).map_err(|e| wrong(e.to_string()))?;
@@ -332,8 +333,8 @@ impl Files {
         Ok(CertificatePair { certificate: read("certificate", &self.certificate)?, key: read("key", &self.key)? })
     }
 
-    fn refused(&self, why: &dyn std::error::Error) -> TlsError {
-        TlsError::Mismatch { certificate: self.certificate.clone(), key: self.key.clone(), why: why.to_string() }
+    fn refused(&self, reason: &dyn std::error::Error) -> TlsError {
+        TlsError::Mismatch { certificate: self.certificate.clone(), key: self.key.clone(), reason: reason.to_string() }
     }
 
     /// The server's configuration, and when its certificate ends.
@@ -342,7 +343,7 @@ impl Files {
         text: &CertificatePair,
         clients: Option<(&Path, &[u8])>,
     ) -> Result<(Arc<ServerConfig>, Option<i64>), TlsError> {
-        let pem = |what, path: &Path, why: String| TlsError::Pem { what, path: path.to_owned(), why };
+        let pem = |part, path: &Path, reason: String| TlsError::Pem { part, path: path.to_owned(), reason };
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&text.certificate)
             .collect::<Result<_, _>>()
             .map_err(|e| pem("certificate", &self.certificate, e.to_string()))?;

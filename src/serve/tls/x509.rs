@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_has_no_end() {
+    fn invalid_certificates_have_no_expiry() {
         for bytes in [&[][..], &[0x30], &[0x30, 0x84, 0xff, 0xff, 0xff, 0xff], &[0x30, 0x89], b"hello there"] {
             assert_eq!(not_after(bytes), None);
         }

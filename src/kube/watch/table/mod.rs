@@ -37,7 +37,7 @@ impl ObjectTable {
         Self { kinds: kinds.into_iter().map(|kind| (kind, KindState::default())).collect(), ..Self::default() }
     }
 
-    /// Applies an event of a kind; what it changes.
+    /// Applies an event of a kind, and returns the changes.
     pub(super) fn apply(&mut self, kind: WatchedKind, event: ReflectorEvent) -> Vec<WatchEvent> {
         let mut events = Vec::new();
         match event {
@@ -61,7 +61,7 @@ impl ObjectTable {
                 self.listed(kind, &mut events);
             }
             ReflectorEvent::WatchStarted => self.recovered(kind, &mut events),
-            ReflectorEvent::Failed(why) => self.failed(kind, why, &mut events),
+            ReflectorEvent::Failed(message) => self.failed(kind, message, &mut events),
         }
         events
     }
@@ -80,8 +80,8 @@ impl ObjectTable {
             self.interner.share(pod);
             id = ObjectId::of(&pod.key);
         }
-        if let Some(why) = &seen.wrong {
-            events.push(WatchEvent::Unreadable { kind, name: id.to_string(), why: why.to_string() });
+        if let Some(reason) = &seen.wrong {
+            events.push(WatchEvent::Unreadable { kind, name: id.to_string(), reason: reason.to_string() });
         }
         let old = old.and_then(|old| old.object);
         if seen.object.is_none() && kind.keeps_last_good() {
@@ -92,7 +92,7 @@ impl ObjectTable {
         match (old, row) {
             (Some(old), Some(row)) if old == row => {}
             (_, Some(WatchedObject::Put(put))) => events.push(WatchEvent::Changed(put)),
-            (Some(old), None) => Self::gone(&old, events),
+            (Some(old), None) => Self::push_deleted(&old, events),
             _ => {}
         }
         self.aggregate(kind, events);
@@ -100,16 +100,16 @@ impl ObjectTable {
 
     fn remove(&mut self, kind: WatchedKind, id: &ObjectId, events: &mut Vec<WatchEvent>) {
         if let Some(row) = self.state(kind).objects.remove(id).and_then(|old| old.object) {
-            Self::gone(&row, events);
+            Self::push_deleted(&row, events);
         }
     }
 
     fn listed(&mut self, kind: WatchedKind, events: &mut Vec<WatchEvent>) {
         let state = self.state(kind);
         let listing = state.listing.take().unwrap_or_default();
-        let gone: Vec<ObjectId> = state.objects.keys().filter(|id| !listing.contains(id)).cloned().collect();
+        let deleted: Vec<ObjectId> = state.objects.keys().filter(|id| !listing.contains(id)).cloned().collect();
         state.listed = true;
-        for id in &gone {
+        for id in &deleted {
             self.remove(kind, id, events);
         }
         self.aggregate(kind, events);
@@ -120,11 +120,11 @@ impl ObjectTable {
         }
     }
 
-    fn failed(&mut self, kind: WatchedKind, why: Option<String>, events: &mut Vec<WatchEvent>) {
+    fn failed(&mut self, kind: WatchedKind, message: Option<String>, events: &mut Vec<WatchEvent>) {
         let state = self.state(kind);
-        if let Some(why) = why.filter(|why| state.failure.as_ref() != Some(why)) {
-            state.failure = Some(why.clone());
-            events.push(WatchEvent::Failing { kind, error: why });
+        if let Some(message) = message.filter(|message| state.failure.as_ref() != Some(message)) {
+            state.failure = Some(message.clone());
+            events.push(WatchEvent::Failing { kind, error: message });
         }
     }
 
@@ -134,8 +134,8 @@ impl ObjectTable {
         }
     }
 
-    /// An object is gone.
-    fn gone(row: &WatchedObject, events: &mut Vec<WatchEvent>) {
+    /// Reports a deleted object.
+    fn push_deleted(row: &WatchedObject, events: &mut Vec<WatchEvent>) {
         let WatchedObject::Put(put) = row else { return };
         events.push(WatchEvent::Changed(match put {
             Delta::Pod(pod) => Delta::PodGone(pod.key.clone()),
@@ -153,7 +153,7 @@ impl ObjectTable {
             Delta::Service(key, _) => Delta::ServiceGone(key.clone()),
             Delta::Scheduler(name, _) => Delta::SchedulerGone(name.clone()),
             Delta::Namespace(name, _) => Delta::NamespaceGone(name.clone()),
-            // What is gone already is not kept, and the last two are of no single object.
+            // Deletions are not stored, and the last two are not about a single object.
             Delta::PodGone(_)
             | Delta::NodeGone(_)
             | Delta::ClaimGone(_)
@@ -174,8 +174,8 @@ impl ObjectTable {
         }));
     }
 
-    /// Changes that depend on all objects of a kind: durable records, and the pause switch. There are none before the kind
-    /// has been listed: half the records are no records.
+    /// Changes that depend on all objects of a kind: durable records, and the pause switch. They are unknown until the
+    /// kind has been listed completely.
     fn aggregate(&mut self, kind: WatchedKind, events: &mut Vec<WatchEvent>) {
         let state = self.state(kind);
         if !state.listed || state.listing.is_some() {

@@ -27,7 +27,7 @@ fn wire<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// One of a few variants of an object of a kind. Some pods cannot be understood.
+/// One of a few variants of an object of a kind. Some pods are invalid.
 fn row(kind: WatchedKind, name: &str, variant: u8) -> Option<Delta> {
     let meta = json!({ "name": name, "namespace": "default", "uid": name });
     let bare = json!({ "name": name, "uid": name });
@@ -119,7 +119,7 @@ struct Server {
 }
 
 impl Server {
-    /// One change; the step that a watch makes of it.
+    /// Makes a change, and returns the step of the watch.
     fn change(&mut self, kind: WatchedKind, which: u8, variant: u8) -> Option<ReflectorEvent> {
         self.version += 1;
         let id = ObjectId { namespace: "default".into(), name: format!("x{which}").into() };
@@ -180,7 +180,7 @@ proptest! {
             let kind = KINDS[kind];
             let step = server.change(kind, which, variant);
             if how == 0 {
-                // The watch breaks: this change goes by, and so do all until the next listing.
+                // The watch breaks: this change is missed, and so are all until the next listing.
                 unseen.insert(kind);
                 take(&mut table, &mut fed, kind, ReflectorEvent::Failed(Some("broken".to_owned())));
             } else if how == 1 {
@@ -194,10 +194,10 @@ proptest! {
         for kind in unseen {
             relist(&server, &mut table, &mut fed, kind);
         }
-        let (mut anew, mut listed, mut synced) = (ObjectTable::new(KINDS), Snapshot::default(), 0);
+        let (mut relisted, mut listed, mut synced) = (ObjectTable::new(KINDS), Snapshot::default(), 0);
         for kind in KINDS.into_iter().rev() {
             for step in server.listing(kind) {
-                synced += u32::from(take(&mut anew, &mut listed, kind, step));
+                synced += u32::from(take(&mut relisted, &mut listed, kind, step));
             }
         }
         prop_assert_eq!(rows(&fed), rows(&listed));
@@ -207,7 +207,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_watched_of_volumes_says_where_a_pod_can_run() {
+fn volumes_restrict_the_zones_of_a_pod() {
     let (mut table, mut snapshot) = (ObjectTable::new(KINDS), Snapshot::default());
     let mut put = |kind: WatchedKind, name: &str, variant: u8| {
         let id = ObjectId { namespace: "".into(), name: name.into() };
@@ -217,7 +217,9 @@ fn what_is_watched_of_volumes_says_where_a_pod_can_run() {
         let pod = snapshot.pods().values().next().cloned().unwrap();
         volume_needs(&snapshot, &pod).map(|needs| needs.alternatives).map_err(|trouble| trouble.to_string())
     };
-    let zone = |places: &[Requirements], zone: &str| places[0].allows(napkeeper_core::model::labels::ZONE, Some(zone));
+    let zone = |alternatives: &[Requirements], zone: &str| {
+        alternatives[0].allows(napkeeper_core::model::labels::ZONE, Some(zone))
+    };
     assert!(put(WatchedKind::Pods, "p", 1).is_err(), "its claim x1 is missing");
     assert!(put(WatchedKind::VolumeClaims, "x1", 4).is_err(), "the class is missing");
     assert!(put(WatchedKind::StorageClasses, "x1", 3).is_err(), "the class makes the volume by itself, anywhere");
@@ -249,7 +251,7 @@ fn deletions_are_paused_while_a_record_cannot_be_read() {
 }
 
 #[test]
-fn a_kind_that_need_not_be_there_is_listed_without_being_there() {
+fn an_optional_kind_counts_as_listed_when_absent() {
     let mut table = ObjectTable::new([WatchedKind::NodeOverlays]);
     assert_eq!(table.apply(WatchedKind::NodeOverlays, ReflectorEvent::Absent), [WatchEvent::Synced]);
     let seen = || ObjectState {

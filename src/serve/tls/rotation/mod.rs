@@ -1,10 +1,9 @@
 //! Rotation of the webhook's CA and serving certificate.
 //!
 //! An authority signs the leaf that the webhook shows, and the API server trusts the authorities in the `caBundle` of a
-//! hook. Each API server learns of a new bundle in its own time, and each replica of a new leaf in its own. So an
-//! authority is published, and left to settle, before it signs; and it stays published until it expires, which is after
-//! every leaf that it has signed. Nothing needs to be known of who serves what: at every instant each leaf that has not
-//! expired verifies against each bundle that an API server may still know.
+//! hook. API servers and replicas learn of changes at different times. So an authority is published, and propagated,
+//! before it signs; and it stays published until it expires, which is after every leaf that it has signed. At every
+//! instant, each unexpired leaf verifies against each bundle that an API server may still have.
 
 mod secret;
 
@@ -26,15 +25,15 @@ pub struct CertificateLifetimes {
     pub serving_certificate: SignedDuration,
     /// How long an API server may take to notice a new bundle.
     pub bundle_propagation: SignedDuration,
-    /// How long a replica may take to notice a new leaf. For so long authorities of unknown origin stay in a bundle
-    /// once our own leaf is there: whoever used them may still be serving.
+    /// How long a replica may take to notice a new leaf. Foreign authorities stay in a bundle for this long after our
+    /// own leaf exists: replicas may still serve with them.
     pub foreign_authority_retention: SignedDuration,
     /// So much before they are made certificates begin, for clocks that are behind.
     pub backdate: SignedDuration,
 }
 
 impl Default for CertificateLifetimes {
-    /// A year and 90 days, as cert-manager and public authorities have them. Real API servers notice a changed hook within
+    /// A year and 90 days, as in cert-manager and public authorities. Real API servers notice a changed hook within
     /// about a second; a minute is for those that lag.
     fn default() -> Self {
         Self {
@@ -94,7 +93,7 @@ pub struct CertificateAuthority {
     pub validity: Validity,
 }
 
-/// A leaf that can be served: its key is there, and it has all names.
+/// A leaf that can be served: with its key and all names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServingCertificate {
     /// The authority against which it verifies.
@@ -108,7 +107,7 @@ pub struct ServingCertificate {
 pub struct CertificateState {
     /// All authorities, the newest last.
     pub authorities: Vec<CertificateAuthority>,
-    /// Whether the newest one's key is there.
+    /// Whether the newest one's key exists.
     pub can_sign: bool,
     /// The leaf, if there is one that can be served.
     pub serving_certificate: Option<ServingCertificate>,
@@ -132,14 +131,14 @@ pub enum RotationStep {
     Publish(BTreeSet<Der>),
     /// Let the newest authority sign a leaf.
     IssueServingCertificate,
-    /// A leaf is wanted, and has to wait until the newest authority has settled.
+    /// A leaf is needed, and waits until the newest authority has propagated.
     WaitForPropagation,
     /// Nothing.
     Idle,
 }
 
-/// What to do now. Steps are taken one at a time, each upon a fresh look; to repeat one, or to lose one in a crash, does no
-/// harm.
+/// What to do now. Steps are taken one at a time, each upon a fresh look; to repeat one, or to lose one in a crash,
+/// does no harm.
 #[must_use]
 pub fn next_step(
     state: &CertificateState,
@@ -155,7 +154,7 @@ pub fn next_step(
     let ders =
         |bundle: &PublishedBundle| bundle.authorities.iter().map(|a| Arc::clone(&a.der)).collect::<BTreeSet<_>>();
     if bundles.iter().any(|bundle| ders(bundle) != wanted) {
-        // A first leaf need not wait, and pods that wait for one are not ready: see `trusted_by_nobody`.
+        // The first leaf need not wait, since pods are not ready without one: see `is_only_trusted_authority`.
         if state.serving_certificate.is_none() && is_only_trusted_authority(signer, bundles, now) {
             return RotationStep::IssueServingCertificate;
         }
@@ -174,7 +173,7 @@ pub fn next_step(
     }
 }
 
-/// The authorities that every hook is to have: all of ours that live, and for a while those that others put there.
+/// The authorities for every hook: all valid ones of ours, and foreign ones for a while.
 fn wanted_bundle(
     state: &CertificateState,
     bundles: &[PublishedBundle],
@@ -188,8 +187,7 @@ fn wanted_bundle(
     all.filter(|authority| authority.validity.is_live(now)).map(|authority| Arc::clone(&authority.der)).collect()
 }
 
-/// True when no bundle trusts any other authority than this: then nobody can be served by another's leaf, and there is
-/// nothing that a new leaf could break.
+/// True if no bundle trusts any other authority than this: then no other leaf is in use that a new one could break.
 fn is_only_trusted_authority(signer: &CertificateAuthority, bundles: &[PublishedBundle], now: Timestamp) -> bool {
     let others = |authority: &&CertificateAuthority| authority.der != signer.der && authority.validity.is_live(now);
     !bundles.iter().flat_map(|bundle| &bundle.authorities).any(|authority| others(&authority))

@@ -63,7 +63,7 @@ impl CertificateSecret {
         &self.serving
     }
 
-    /// What the content is good for, when the certificate is served under these names. What cannot be read is ignored.
+    /// The certificate state in the content, for a certificate with these names. Invalid entries are ignored.
     #[must_use]
     pub fn state(&self, names: &[String], now: Timestamp) -> CertificateState {
         let authorities = parse_authorities(&self.authorities);
@@ -89,8 +89,8 @@ impl CertificateSecret {
         Ok(Self { serving: self.serving.clone(), authorities, authority_key: issued.key().to_vec() })
     }
 
-    /// The content with a new serving certificate for these names, signed by the newest authority; unchanged if there is
-    /// none. Expired authorities are removed.
+    /// The content with a new serving certificate for these names, signed by the newest authority; unchanged if there
+    /// is none. Expired authorities are removed.
     ///
     /// # Errors
     /// When the certificate cannot be created.
@@ -121,7 +121,7 @@ impl Validity {
     }
 }
 
-/// The authorities of a PEM bundle; what cannot be read is ignored.
+/// The authorities of a PEM bundle; invalid entries are ignored.
 #[must_use]
 pub fn parse_authorities(pem: &[u8]) -> Vec<CertificateAuthority> {
     let parse = |der: Vec<u8>| {
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_issued_is_read_back_and_expired_authorities_are_removed() {
+    fn issued_certificates_read_back_and_expired_authorities_are_removed() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let (lives, names) = (CertificateLifetimes::default(), ["webhook.example.svc".to_owned()]);
         let empty = CertificateSecret::default();

@@ -11,7 +11,7 @@ const DAY: i64 = 24 * HOUR;
 struct World {
     now: Timestamp,
     lives: CertificateLifetimes,
-    kept: CertificateState,
+    state: CertificateState,
     /// Per hook: what its bundle was, and from when.
     bundles: [Vec<(Timestamp, Vec<CertificateAuthority>)>; 2],
     /// Every leaf there ever was, and when it was replaced.
@@ -28,7 +28,7 @@ impl World {
         Self {
             now: start,
             lives: CertificateLifetimes::default(),
-            kept: CertificateState::default(),
+            state: CertificateState::default(),
             bundles: [vec![(start, Vec::new())], vec![(start, Vec::new())]],
             leaves: Vec::new(),
             memory: [None, None],
@@ -51,10 +51,10 @@ impl World {
             }
             seen.push(PublishedBundle { authorities, since: memory.as_ref().unwrap().1 });
         }
-        next_step(&self.kept, &seen, &self.lives, self.now)
+        next_step(&self.state, &seen, &self.lives, self.now)
     }
 
-    /// The holder takes a step; `reached` says how many of the hooks it reaches before something happens to it.
+    /// The leader takes a step; it crashes after writing `reached` of the hooks.
     fn act(&mut self, reached: usize) -> RotationStep {
         let step = self.look();
         match &step {
@@ -71,13 +71,13 @@ impl World {
         self.made += 1;
         let der: Der = Arc::from(self.made.to_be_bytes().as_slice());
         let now = self.now;
-        self.kept.authorities.retain(|a| a.validity.is_live(now));
-        self.kept.authorities.push(CertificateAuthority { der, validity: self.lives.authority_validity(now) });
-        self.kept.can_sign = true;
+        self.state.authorities.retain(|a| a.validity.is_live(now));
+        self.state.authorities.push(CertificateAuthority { der, validity: self.lives.authority_validity(now) });
+        self.state.can_sign = true;
     }
 
     fn make_leaf(&mut self) {
-        let signer = self.kept.authorities.last().unwrap();
+        let signer = self.state.authorities.last().unwrap();
         let leaf = ServingCertificate {
             signer: Arc::clone(&signer.der),
             validity: self.lives.serving_certificate_validity(self.now, signer.validity),
@@ -86,12 +86,12 @@ impl World {
             replaced.get_or_insert(self.now);
         }
         self.leaves.push((leaf.clone(), None));
-        self.kept.serving_certificate = Some(leaf);
+        self.state.serving_certificate = Some(leaf);
     }
 
     fn publish(&mut self, wanted: &BTreeSet<Der>, reached: usize) {
         let current = self.bundles.iter().flat_map(|hook| hook.last().unwrap().1.clone());
-        let mut all: Vec<CertificateAuthority> = self.kept.authorities.iter().cloned().chain(current).collect();
+        let mut all: Vec<CertificateAuthority> = self.state.authorities.iter().cloned().chain(current).collect();
         all.retain(|a| wanted.contains(&a.der));
         all.sort_by(|a, b| a.der.cmp(&b.der));
         all.dedup();
@@ -111,7 +111,7 @@ impl World {
             for hook in &self.bundles {
                 let trusted = |a: &CertificateAuthority| a.der == leaf.signer;
                 if self.wiped && !hook.iter().any(|(_, bundle)| bundle.iter().any(trusted)) {
-                    // Lost before anybody was told of it.
+                    // Lost before it was published.
                     continue;
                 }
                 let known = later(self.now, -self.lives.bundle_propagation);
@@ -132,7 +132,7 @@ enum Event {
     Act(usize),
     /// Another takes the Lease, who remembers nothing.
     Succeed,
-    /// Somebody empties the Secret.
+    /// The Secret is emptied.
     Wipe,
     /// Git replaces a hook by one without a bundle.
     Reset(usize),
@@ -160,7 +160,7 @@ fn play(events: Vec<(i64, Event)>) -> Result<World, TestCaseError> {
             Event::Act(reached) => drop(world.act(reached)),
             Event::Succeed => world.memory = [None, None],
             Event::Wipe => {
-                world.kept = CertificateState::default();
+                world.state = CertificateState::default();
                 world.wiped = true;
             }
             Event::Reset(hook) => world.bundles[hook].push((world.now, Vec::new())),
@@ -203,7 +203,7 @@ proptest! {
                 steps.push_back(world.act(2));
                 world.wait(20);
             }
-            let leaf = world.kept.serving_certificate.as_ref().unwrap();
+            let leaf = world.state.serving_certificate.as_ref().unwrap();
             let left = leaf.validity.not_after.duration_since(world.now);
             prop_assert!(left > SignedDuration::from_hours(29 * 24), "{left} are left, after {steps:?}");
             prop_assert!(world.bundles[0].last().unwrap().1.len() <= 2);
@@ -253,7 +253,7 @@ fn the_first_leaf_is_served_at_once_and_the_next_authority_settles_first() {
 }
 
 #[test]
-fn a_stranger_stays_until_our_leaf_is_taken_up() {
+fn a_foreign_authority_is_kept_until_our_leaf_is_served() {
     let mut world = World::new();
     let stranger = CertificateAuthority {
         der: Arc::from(b"stranger".as_slice()),
@@ -276,14 +276,15 @@ fn a_stranger_stays_until_our_leaf_is_taken_up() {
 }
 
 #[test]
-fn without_hooks_there_is_nothing_to_wait_for() {
+fn without_hooks_nothing_is_waited_for() {
     let now = Timestamp::UNIX_EPOCH;
     let lives = CertificateLifetimes::default();
-    let mut kept = CertificateState::default();
-    assert_eq!(next_step(&kept, &[], &lives, now), RotationStep::IssueAuthority);
-    kept.authorities
+    let mut state = CertificateState::default();
+    assert_eq!(next_step(&state, &[], &lives, now), RotationStep::IssueAuthority);
+    state
+        .authorities
         .push(CertificateAuthority { der: Arc::from([1].as_slice()), validity: lives.authority_validity(now) });
-    assert_eq!(next_step(&kept, &[], &lives, now), RotationStep::IssueAuthority, "a lost key");
-    kept.can_sign = true;
-    assert_eq!(next_step(&kept, &[], &lives, now), RotationStep::IssueServingCertificate);
+    assert_eq!(next_step(&state, &[], &lives, now), RotationStep::IssueAuthority, "a lost key");
+    state.can_sign = true;
+    assert_eq!(next_step(&state, &[], &lives, now), RotationStep::IssueServingCertificate);
 }
