@@ -70,11 +70,11 @@ impl Azure {
         self
     }
 
-    /// Fetches the token for the next request, unless there is one. That may take a minute: whoever has to check
-    /// something right before a write does this before the check.
+    /// Fetches the token for the next request, unless there is one. That may take a minute, so callers do this before
+    /// the checks of a write.
     ///
     /// # Errors
-    /// `Unavailable` where no credential yields a token; for some seconds that is then the answer for everybody.
+    /// `Unavailable` if no credential yields a token; for some seconds this is cached.
     pub async fn authenticate(&self) -> Result<(), EffectError> {
         self.arm.authenticate().await.map_err(EffectError::Cloud)
     }

@@ -1,7 +1,7 @@
 //! What our identity may do in the node resource group, and what denies it.
 //!
-//! Reads only. Every read may itself be refused, which does not end the others: the result then has that failure and the
-//! rest.
+//! Reads only. Every read may itself be refused, which does not end the others: the result then has that failure and
+//! the rest.
 
 use crate::arm::client::NoResponse;
 use crate::arm::error::{from_response, outer_code, unreadable_response, with_correlation};
@@ -77,23 +77,23 @@ pub struct PolicyAssignment {
     pub scope: String,
 }
 
-/// What was found. Each part is there, or why it could not be read.
+/// The result. Each part is complete, or has its error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Preflight {
     /// Rights in the node resource group, a set for each role.
     pub permissions: Result<Vec<Permission>, CloudError>,
     /// Deny assignments.
     pub deny_assignments: Result<Vec<DenyAssignment>, CloudError>,
-    /// Locks of the group and of what is in it.
+    /// Locks of the group and its resources.
     pub locks: Result<Vec<Lock>, CloudError>,
     /// Policies with the effect deny, and initiatives.
     pub policies: Result<Vec<PolicyAssignment>, CloudError>,
-    /// Rights at the managed cluster, whose agent pools and Machines are listed with everything else; `None` where the
-    /// cluster is none of AKS, so that nothing of it is listed.
+    /// Rights at the managed cluster, whose agent pools and Machines are listed with everything else; `None` if the
+    /// cluster is not an AKS cluster, so that nothing of it is listed.
     pub cluster: Option<ClusterPermissions>,
 }
 
-/// What was found of our rights at the managed cluster.
+/// Our permissions at the managed cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterPermissions {
     /// The cluster.
@@ -128,7 +128,7 @@ impl Preflight {
     }
 }
 
-/// True when a pattern of Azure's covers an action. A star stands for any text; case does not count.
+/// True when a pattern of Azure's covers an action. A star matches any text; case is ignored.
 fn matches(pattern: &str, action: &str) -> bool {
     let (pattern, action) = (pattern.to_ascii_lowercase(), action.to_ascii_lowercase());
     let mut parts = pattern.split('*');
@@ -145,8 +145,8 @@ fn matches(pattern: &str, action: &str) -> bool {
 }
 
 impl Azure {
-    /// Whether the group can be reached at all: by one request without retries, so that a wrong address, a rejected token
-    /// and a group that does not exist are reported at once.
+    /// Whether the group can be reached at all: by one request without retries, so that a wrong address, a rejected
+    /// token and a group that does not exist are reported at once.
     ///
     /// # Errors
     /// Where there is no token or connection, or none of the requests that follow could succeed. Any other answer of
@@ -237,7 +237,7 @@ impl Azure {
         Ok(policies)
     }
 
-    /// The effect of an assignment, in lower case: its own parameter, else what its definition says.
+    /// The effect of an assignment, in lower case: its own parameter, else that of its definition.
     async fn effect(&self, assignment: &Value) -> String {
         if let Some(effect) = assignment["parameters"]["effect"]["value"].as_str() {
             return effect.to_ascii_lowercase();
@@ -253,8 +253,8 @@ impl Azure {
     }
 
     /// All pages of a listing of the provider of authorization, at a group or a resource.
-    async fn authorization(&self, at: &ArmId, what: &str, version: &str) -> Result<Vec<Value>, CloudError> {
-        let path = format!("{at}/providers/Microsoft.Authorization/{what}");
+    async fn authorization(&self, at: &ArmId, collection: &str, version: &str) -> Result<Vec<Value>, CloudError> {
+        let path = format!("{at}/providers/Microsoft.Authorization/{collection}");
         self.arm.list(ListRequest { path: &path, version: Some(version), parameters: &[], max_pages: MAX_PAGES }).await
     }
 }
@@ -314,20 +314,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pattern_matches_what_its_definition_says(pattern in "[ab*]{0,8}", text in "[ab]{0,10}") {
+        fn patterns_match_as_documented(pattern in "[ab*]{0,8}", text in "[ab]{0,10}") {
             prop_assert_eq!(matches(&pattern, &text), by_definition(pattern.as_bytes(), text.as_bytes()));
             prop_assert_eq!(matches(&pattern.to_uppercase(), &text), matches(&pattern, &text));
         }
 
         #[test]
-        fn what_is_taken_out_of_a_set_is_not_in_it(given in "[ab*]{0,6}", taken in "[ab*]{0,6}", text in "[ab]{0,8}") {
+        fn not_actions_are_excluded(given in "[ab*]{0,6}", taken in "[ab*]{0,6}", text in "[ab]{0,8}") {
             let permission = Permission { actions: vec![given.clone()], not_actions: vec![taken.clone()] };
             prop_assert_eq!(permission.has(&text), matches(&given, &text) && !matches(&taken, &text));
         }
     }
 
     #[test]
-    fn one_role_gives_what_another_one_does_not() {
+    fn permissions_of_several_roles_add_up() {
         let permission = |actions: &[&str], not: &[&str]| Permission {
             actions: actions.iter().map(|a| (*a).to_owned()).collect(),
             not_actions: not.iter().map(|a| (*a).to_owned()).collect(),

@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Fields that may hold a secret. Azure does not show most of them; none of them is kept.
+/// Fields that may hold a secret. Azure does not return most of them; none of them is kept.
 const SECRET: [&str; 7] =
     ["customData", "userData", "adminPassword", "protectedSettings", "secrets", "accessSAS", "keyData"];
 
-/// What ARM has beside `properties` in a VM, disk, NIC and their like.
+/// Fields of ARM beside `properties` in VMs, disks, NICs and similar resources.
 const ENVELOPE: [&str; 18] = [
     "id",
     "name",
@@ -36,7 +36,7 @@ const ENVELOPE: [&str; 18] = [
     "instanceId",
 ];
 
-/// Fields whose name the Azure CLI writes in another case than ARM does.
+/// Fields that the Azure CLI writes in another case than ARM.
 const SPELLED: [(&str, &str); 6] = [
     ("backendIpConfigurations", "backendIPConfigurations"),
     ("diskSizeGb", "diskSizeGB"),
@@ -49,15 +49,15 @@ const SPELLED: [(&str, &str); 6] = [
 /// Code of the error that answers for a listing that was not saved.
 pub(crate) const NOT_SAVED: &str = "NotSaved";
 
-/// Pages by the name of their listing, in the order in which they came.
+/// Pages by the name of their listing, in order.
 pub type Pages = BTreeMap<String, Vec<Value>>;
 
 /// The name of the listing, or of the one object, that a URL reads: `virtualMachines`, `resourceGroup`,
 /// `resources.networkInterfaces`. It serves as the name of a file.
 #[must_use]
 pub fn listing_name(url: &str) -> String {
-    let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let path = place.split_once("://").map_or(place, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
+    let (base, query) = url.split_once('?').unwrap_or((url, ""));
+    let path = base.split_once("://").map_or(base, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     let is = |at: usize, word: &str| segments.get(at).is_some_and(|s| s.eq_ignore_ascii_case(word));
     let provider = segments.iter().rposition(|s| s.eq_ignore_ascii_case("providers"));
@@ -93,7 +93,7 @@ pub struct Recorder {
 
 #[derive(Default)]
 struct Recorded {
-    /// By listing, the URL and body of each page. A read that is repeated takes the place of the one before.
+    /// By listing, the URL and body of each page. A repeated read replaces the previous one.
     pages: BTreeMap<String, Vec<(String, Value)>>,
     calls: BTreeMap<String, u32>,
 }
@@ -131,7 +131,7 @@ impl Recorder {
         scrub(&mut body);
         let mut recorded = self.recorded();
         let pages = recorded.pages.entry(name).or_default();
-        // One object is no page of a list: read again, by whatever version, it takes the place of the one before.
+        // A single object, not a page: a repeated read, by any API version, replaces the previous one.
         if body.get("value").is_none() {
             pages.clear();
         }
@@ -183,12 +183,12 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Answers by these pages. `missing` says what to do about a listing that is not among them.
+    /// Answers by these pages. `missing` is the remedy for a listing that is not among them.
     pub fn new(pages: Pages, missing: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self { pages, refused: BTreeSet::new(), missing: Box::new(missing) }
     }
 
-    /// The same, with listings that are among the pages and are not whole: `missing` says what to do about them.
+    /// The same, with listings whose pages are incomplete: `missing` is the remedy for them.
     #[must_use]
     pub fn refusing(self, refused: BTreeSet<String>) -> Self {
         Self { refused, ..self }
@@ -197,7 +197,7 @@ impl Replay {
     fn answer(&self, name: &str) -> (u16, Value) {
         let refused = self.refused.contains(name);
         let Some(pages) = self.pages.get(name).filter(|_| !refused) else {
-            // The listing of a whole group says when NICs were made, which has to be unknown without it.
+            // The creation times of NICs come from the listing of the whole group, and are unknown without it.
             if name.starts_with("resources") && !refused {
                 return (200, json!({ "value": [] }));
             }
@@ -233,7 +233,7 @@ impl Transport for Replay {
     }
 }
 
-/// A resource as ARM has it: what the Azure CLI writes beside the envelope belongs below `properties`.
+/// A resource in ARM's form: fields that the Azure CLI writes beside the envelope move to `properties`.
 fn as_arm(item: Value) -> Value {
     let Value::Object(map) = without_nulls(item) else { return Value::Null };
     if map.get("properties").is_some_and(Value::is_object) {
@@ -250,7 +250,7 @@ fn as_arm(item: Value) -> Value {
     Value::Object(whole)
 }
 
-/// What is part of a resource and has an id and name of its own, such as the frontend of a load balancer, is flat too.
+/// Subresources with their own id and name, such as load balancer frontends, are flattened too.
 fn parts(value: Value) -> Value {
     match value {
         Value::Array(items) => Value::Array(items.into_iter().map(parts).collect()),
@@ -263,8 +263,8 @@ fn parts(value: Value) -> Value {
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(map) => {
-            let there = map.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(there.map(|(key, value)| (key, without_nulls(value))).collect())
+            let set = map.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(set.map(|(key, value)| (key, without_nulls(value))).collect())
         }
         Value::Array(list) => Value::Array(list.into_iter().map(without_nulls).collect()),
         other => other,
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_recorded_is_answered_again_in_one_page_without_secrets() {
+    async fn a_recording_replays_in_one_page_without_secrets() {
         let recorder = Recorder::new(Arc::new(Azure), |_| true);
         let vms = format!("{GROUP}/providers/Microsoft.Compute/virtualMachines");
         for url in [vms.clone(), format!("{vms}?$skiptoken=1"), vms.clone(), format!("{vms}?broken")] {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_azure_cli_writes_is_read_as_what_arm_answers() {
+    async fn output_of_the_azure_cli_reads_as_responses_of_arm() {
         let disk = json!({ "id": "/d", "name": "d", "zones": null, "managedBy": null, "tags": {"a": "b"}, "diskSizeGb": 8,
             "diskState": "Unattached", "lastOwnershipUpdateTime": "2026-01-01T00:00:00+00:00", "sku": {"name": "Premium_LRS"} });
         let saved = Replay::new(Pages::from([("disks".to_owned(), vec![json!([disk])])]), |_| String::new());

@@ -1,4 +1,4 @@
-//! Settings: the cloud, resource group and cluster that the adapter works on, and what goes into every VM.
+//! Settings: the cloud, resource group and cluster that the adapter works on, and the settings of every VM.
 
 use napkeeper_core::model::names::{ArmId, Region};
 use std::net::IpAddr;
@@ -12,9 +12,9 @@ pub struct AzureSettings {
     pub group: ArmId,
     /// Its region.
     pub region: Region,
-    /// The cluster whose Machines are listed; none where it is not a cluster of AKS.
+    /// The cluster whose Machines are listed; none if it is not an AKS cluster.
     pub aks: Option<AksCluster>,
-    /// What VMs are made with; none where none are made, beside managed NAP.
+    /// The settings of VMs; none in companion mode, which launches none.
     pub vms: Option<VmSettings>,
     /// Where Azure Resource Manager is.
     pub endpoint: Arc<str>,
@@ -87,7 +87,7 @@ impl AzureCloud {
 pub struct AksCluster {
     /// Its id.
     pub id: ArmId,
-    /// It may be absent: then it has no Machines, and `ResourceNotFound` is the proof of it. Otherwise an absent
+    /// It may be absent: then it has no Machines, which `ResourceNotFound` proves. Otherwise an absent
     /// cluster is a wrong setting, and no listing is complete.
     pub may_be_absent: bool,
 }
@@ -108,7 +108,7 @@ impl AksCluster {
     }
 }
 
-/// What goes into every VM.
+/// The settings of every VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VmSettings {
     /// The subnet of NICs.
@@ -123,7 +123,7 @@ pub struct VmSettings {
     pub disk_encryption_set: Option<ArmId>,
 }
 
-/// What is wrong with the settings.
+/// An error in the settings.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// The endpoint is not one that a token may be sent to.
@@ -150,8 +150,8 @@ impl AzureSettings {
     /// Azure's public cloud.
     pub const ENDPOINT: &'static str = "https://management.azure.com";
 
-    /// The scope of tokens: the cloud's Resource Manager, or the endpoint itself where that is another one (an Azure
-    /// Stack, say). A private endpoint of a known cloud takes that cloud's tokens.
+    /// The scope of tokens: the cloud's Resource Manager, or the endpoint itself if that is different (Azure Stack, for
+    /// example). A private endpoint of a known cloud takes that cloud's tokens.
     pub(crate) fn audience(&self, endpoint: &azure_core::Url) -> String {
         let host = endpoint.host_str().unwrap_or_default();
         let own = |cloud: &AzureCloud| {

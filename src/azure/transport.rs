@@ -1,7 +1,7 @@
 //! Sends single HTTP requests to Azure.
 //!
-//! Everything that leaves this crate passes a [`Transport`]. [`HttpTransport`] is the real one; tests have another in front
-//! of the simulated Azure. A transport knows no tokens, no retries and no errors of Azure.
+//! Everything that leaves this crate passes a [`Transport`]. [`HttpTransport`] is the real one; tests have another in
+//! front of the simulated Azure. A transport knows no tokens, no retries and no errors of Azure.
 
 use async_trait::async_trait;
 pub use reqwest::Method;
@@ -48,7 +48,7 @@ pub struct HttpRequest {
     pub url: String,
     /// Headers, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// Body; empty where there is none.
+    /// Body; empty if there is none.
     pub body: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ pub struct HttpResponse {
     pub status: u16,
     /// Headers, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// Body; empty where there is none.
+    /// Body; empty if there is none.
     pub body: Vec<u8>,
 }
 
@@ -120,7 +120,7 @@ impl HttpTransport {
     /// A transport whose exchanges last at most this long each. Nothing is sent yet.
     ///
     /// # Errors
-    /// [`TransportError::Client`] where this machine has no roots of trust.
+    /// [`TransportError::Client`] if this machine has no trusted root certificates.
     pub fn new(deadline: Duration) -> Result<Self, TransportError> {
         Self::with(deadline, IpAddr::is_loopback)
     }
@@ -211,7 +211,7 @@ mod tests {
         let wire = HttpTransport::new(Duration::from_secs(1)).unwrap();
         let tokens = HttpTransport::for_tokens(Duration::from_secs(1)).unwrap();
         let goes = |wire: &HttpTransport, url: &str| wire.client(&url.parse().unwrap()).is_ok();
-        for (url, ours, token) in [
+        for (url, goes_there, token) in [
             ("https://management.azure.com/", true, true),
             ("http://management.azure.com/", false, false),
             ("http://127.0.0.1:8080/", true, true),
@@ -222,12 +222,12 @@ mod tests {
             ("http://10.0.0.1/", false, false),
             ("ftp://127.0.0.1/", false, false),
         ] {
-            assert_eq!((goes(&wire, url), goes(&tokens, url)), (ours, token), "{url}");
+            assert_eq!((goes(&wire, url), goes(&tokens, url)), (goes_there, token), "{url}");
         }
     }
 
     #[test]
-    fn what_is_shown_has_no_token() {
+    fn debug_output_has_no_token() {
         let headers = vec![("authorization".to_owned(), "Bearer secret".to_owned())];
         let url = "https://a/b?sig=secret".to_owned();
         let request = HttpRequest { method: Method::PUT, url, headers: headers.clone(), body: b"secret".to_vec() };

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum SimClock {
     /// Real time, shifted or not.
     Wall(Arc<dyn Clock>),
-    /// It stands still until it is moved.
+    /// It only moves when it is advanced.
     Virtual(Mutex<Timestamp>),
 }
 
 impl SimClock {
-    /// A clock that stands still at this time.
+    /// A clock that stands at this time.
     pub fn at(start: Timestamp) -> Self {
         Self::Virtual(Mutex::new(start))
     }

@@ -1,8 +1,8 @@
 //! Creates and deletes the Nodes of simulated VMs in a real cluster.
 //!
-//! A VM's kubelet creates its Node, and AKS's cloud-node-lifecycle controller deletes the Node of a deleted VM. Here both
-//! is done with the identity of a kubeconfig. What else a kubelet does is simulated by others (kwok). Each change of a VM
-//! waits for the previous one, so that a deletion never overtakes a creation.
+//! A VM's kubelet creates its Node, and AKS's cloud-node-lifecycle controller deletes the Node of a deleted VM. Here
+//! both is done with the identity of a kubeconfig. What else a kubelet does is simulated by others (kwok). Each change
+//! of a VM waits for the previous one, so that a deletion never overtakes a creation.
 
 use anyhow::Context;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, NodeSystemInfo, Taint};
@@ -35,7 +35,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 /// After this time a change is given up.
 const RETRY_TIME: Duration = Duration::from_secs(1800);
-/// Most pods, if the VM's custom data does not say it.
+/// Most pods, if the VM's custom data does not set it.
 const DEFAULT_MAX_PODS: u32 = 110;
 /// OS disk in GB, if the VM has none.
 const DEFAULT_OS_DISK_GB: u32 = 128;
@@ -211,7 +211,7 @@ async fn apply(nodes: &Api<Node>, change: &NodeChange, mut outdated: watch::Rece
     tracing::error!(vm = change.vm.name(), "giving up on the Node");
 }
 
-/// Creates the Node. An existing one of this name stays as it is; if it is being deleted, the creation is tried again.
+/// Creates the Node. An existing one of this name is unchanged; if it is being deleted, the creation is retried.
 async fn create(nodes: &Api<Node>, node: &Node) -> Result<(), kube::Error> {
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let error = match nodes.create(&PostParams::default(), node).await {

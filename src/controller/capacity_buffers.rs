@@ -73,9 +73,9 @@ impl BufferSync {
         while leading.wait_for(|leads| *leads).await.is_ok() {
             while *leading.borrow() {
                 let failed = self.sync().await.err();
-                if let Some(why) = failed.as_ref().filter(|why| last_failure.as_ref() != Some(*why)) {
+                if let Some(reason) = failed.as_ref().filter(|reason| last_failure.as_ref() != Some(*reason)) {
                     tracing::warn!(
-                        why,
+                        why = reason,
                         "reading CapacityBuffers failed: keeping the last known ones; no consolidation before the \
                          first successful read"
                     );
@@ -111,9 +111,9 @@ impl BufferSync {
                 Err(error) => {
                     is_complete = false;
                     ready.extend(known.as_ref().and_then(|known| find(known, &object)));
-                    let why =
+                    let message =
                         format!("cannot read the object it refers to: {error}; check the controller's permissions");
-                    all.push((object, Resolved::failed(why)));
+                    all.push((object, Resolved::failed(message)));
                 }
             }
         }
@@ -145,8 +145,8 @@ impl BufferSync {
 }
 
 fn too_many() -> Resolved {
-    let why = format!("at most {MOST_BUFFERS} CapacityBuffers with {MOST_CHUNKS} chunks in total are supported");
-    Resolved::failed(why)
+    let message = format!("at most {MOST_BUFFERS} CapacityBuffers with {MOST_CHUNKS} chunks in total are supported");
+    Resolved::failed(message)
 }
 
 /// The last known state of a CapacityBuffer.

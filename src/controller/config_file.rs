@@ -238,7 +238,7 @@ clusters:
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_settings_are_named() {
         let error = |text: &str, name, mode| format!("{:#}", read_text(text, name, mode).unwrap_err());
         assert!(error(GOOD, None, ControllerMode::Provisioner).contains("nodes is missing"));
         assert!(

@@ -60,8 +60,8 @@ impl EffectRunner for LiveEffectRunner {
         if self.mode == ControllerMode::Companion && !allowed_in_companion_mode(effect) {
             return Err(EffectError::Blocked("companion mode does not write NAP objects or change VMs"));
         }
-        // A token or a slot may take a while; the gate's check must not be that old when the request is sent. Nothing is
-        // created for a VM that may not be launched, its token included.
+        // A token or a slot may take a while; the gate's check must not be that old when the request is sent. Nothing
+        // is created for a VM that may not be launched, its token included.
         let token = match effect {
             Effect::Cloud(CloudRequest::PutVm(spec)) if self.bootstrap.is_some() => {
                 self.gate.check(effect).await?;
@@ -143,8 +143,8 @@ async fn wait_for_slot(
     tokio::time::timeout(max_wait, slot).await.unwrap_or(Err(late))
 }
 
-/// Beside managed NAP only our own kinds are written, and only NICs and disks are changed. The deciders want nothing
-/// else; this check also holds if one of them is wrong.
+/// Beside managed NAP only our own kinds are written, and only NICs and disks are changed. The deciders request nothing
+/// else; this check guards against bugs in them.
 fn allowed_in_companion_mode(effect: &Effect) -> bool {
     use napkeeper_core::model::azure::cloud::ResourceKind;
     match effect {
@@ -166,11 +166,11 @@ mod tests {
     use napkeeper_core::model::names::{ArmId, Namespace, ObjectKey, ObjectName};
 
     #[tokio::test]
-    async fn a_write_whose_slot_comes_too_late_is_blocked() {
+    async fn a_write_with_a_late_slot_is_blocked() {
         let soon = Some(Duration::from_millis(20));
         let never = std::future::pending::<Result<(), EffectError>>;
         assert!(
-            matches!(wait_for_slot(soon, never()).await, Err(EffectError::Blocked(why)) if why.contains("checked again"))
+            matches!(wait_for_slot(soon, never()).await, Err(EffectError::Blocked(reason)) if reason.contains("checked again"))
         );
         assert!(wait_for_slot(soon, async { Ok(()) }).await.is_ok());
         assert!(tokio::time::timeout(Duration::from_millis(100), wait_for_slot(None, never())).await.is_err());

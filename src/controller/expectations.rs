@@ -1,7 +1,7 @@
 //! Tracks commands that have ended and whose writes the watches have not delivered yet, as the expectations of
 //! kube-controller-manager do.
 //!
-//! A decision made in between would see the old objects and want the same again: for a NodeClaim that is created but
+//! A decision made in between would see the old objects and repeat the command: for a NodeClaim that is created but
 //! not in the cache, that would be a second VM for the same pods. So a command counts as running until the watch has
 //! delivered its changed object.
 

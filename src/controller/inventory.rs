@@ -19,8 +19,8 @@ pub async fn take(azure: &Azure, client: &kube::Client, clock: &dyn Clock) -> In
 }
 
 /// The inventory of a cluster whose Azure cannot be reached.
-pub async fn without_azure(why: &CloudError, client: &kube::Client, clock: &dyn Clock) -> Inventory {
-    let failed = || ListFailure::of_azure("the node resource group", why.clone());
+pub async fn without_azure(error: &CloudError, client: &kube::Client, clock: &dyn Clock) -> Inventory {
+    let failed = || ListFailure::of_azure("the node resource group", error.clone());
     let listed = CloudListings { group_managed_by: Err(failed()), cloud: Err(failed()), related: Err(failed()) };
     with_cluster(clock.now(), listed, client, clock).await
 }

@@ -162,12 +162,12 @@ async fn wait_for_own_crds(client: &Client, check: &Check) {
         match foreign_definitions(client).await {
             Ok(None) => return check.pass(),
             Ok(Some(names)) => {
-                let why = format!(
+                let message = format!(
                     "{names}: not installed by napkeeper, Karpenter may be running here; use --mode companion, or \
                      remove Karpenter and install napkeeper's CRDs"
                 );
-                tracing::error!(why, "no decisions are made");
-                check.fail(why);
+                tracing::error!(why = message, "no decisions are made");
+                check.fail(message);
             }
             Err(error) => check.fail(format!("cannot read the Karpenter CRDs: {error}")),
         }

@@ -29,7 +29,7 @@ struct OffsetFile {
 }
 
 impl WallClock {
-    /// Real time, shifted by what the file says. Without a file, or if it does not exist, time is real.
+    /// Real time, shifted by the offset in the file. Without a file, or if it does not exist, time is real.
     pub fn new(file: Option<PathBuf>) -> Self {
         Self { file, offset: Mutex::default() }
     }

@@ -1,11 +1,11 @@
-//! Sends every request to Azure Resource Manager, whoever made it.
+//! Sends every request to Azure Resource Manager.
 //!
-//! It is below both ARM crates and our own requests: it refuses other hosts, adds the token, the API version and a request
-//! id, applies rate limits and a deadline, logs, and turns whatever is no success into a [`CloudError`].
+//! Both the ARM crates and our own requests use it: it rejects other hosts, adds the token, the API version and a
+//! request id, applies rate limits and a deadline, logs, and converts failures to a [`CloudError`].
 //!
 //! Only pages of listings are retried here, within a budget: the whole listing would be lost with one of them. Every
-//! other request is sent once. Writes above all: whoever requested one has checked right before, and must check again
-//! before the next try, so their retries are the scripts'.
+//! other request is sent once. Callers check directly before a write and must check again before a retry, so the effect
+//! scripts retry writes.
 //!
 //! The token is added here and not by the ARM crates: `azure_core` 0.21 logs whole requests, and of their headers it
 //! redacts `authorization` alone.
@@ -136,7 +136,7 @@ impl ArmClient {
         self.exchange(&ArmRequest::get(url)).await
     }
 
-    /// PUTs a resource at a path below the endpoint. With `create_only` Azure is told to change none that exists.
+    /// PUTs a resource at a path below the endpoint. With `create_only` Azure rejects it if the resource exists.
     pub(crate) async fn put(
         &self,
         path: &str,
@@ -178,8 +178,7 @@ impl ArmClient {
         Err(unavailable("too many retries for a page of a listing"))
     }
 
-    /// Waits until the rate limits let such a request pass. Whoever has to check something right before a write waits
-    /// first.
+    /// Waits until the rate limits let such a request pass. Callers with checks directly before a write wait first.
     pub(crate) async fn wait_for_rate_limit(&self, method: &Method, path: &str) -> Result<(), CloudError> {
         let class = rate_limit::request_class(method, path);
         match self.rate_limiter.reserve(&class, self.transport.elapsed()) {
@@ -211,8 +210,8 @@ impl ArmClient {
         }
         let mut response = self.send_once(request, &url).await?;
         if response.status == 401 && self.credential.forget().await {
-            // Nothing has been done: the token had been revoked, or expired on the way. What was checked right before a
-            // write is old by the time that a new token is there, so whoever writes has to check again.
+            // Nothing was done: the token was revoked, or expired in transit. Checks before a write are outdated by the
+            // time a new token arrives, so the caller must repeat them.
             if *method != Method::GET {
                 return Err(unavailable(format!("{method} {path}: the token is no longer accepted")).into());
             }
@@ -288,7 +287,7 @@ pub(crate) fn parse_body<T: DeserializeOwned>(response: &HttpResponse) -> Result
 /// A request that is not sent, because Azure has said to wait.
 fn throttled(class: &str, wait: Duration) -> CloudError {
     let message = format!("{class}: throttled by Azure, next request in {} s", wait.as_secs().max(1));
-    // In whole seconds, rounded up: whoever comes back too early would wait twice.
+    // In whole seconds, rounded up: an early retry would wait twice.
     let secs = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX).saturating_add(1);
     CloudError {
         retry_after: Some(SignedDuration::from_secs(secs)),
@@ -296,7 +295,7 @@ fn throttled(class: &str, wait: Duration) -> CloudError {
     }
 }
 
-/// Between half and all of a wait, so that many do not come back at once.
+/// Between half and all of a wait, so that retries do not coincide.
 fn jittered(wait: Duration) -> Duration {
     let half = wait / 2;
     let parts = u32::from(Uuid::new_v4().as_bytes()[0]);
@@ -361,7 +360,7 @@ pub(crate) fn cloud_error(error: azure_core::Error) -> CloudError {
     }
 }
 
-/// Takes the place of a credential in the ARM crates; [`ArmClient`] adds the real token.
+/// A placeholder credential for the ARM crates; [`ArmClient`] adds the real token.
 #[derive(Debug)]
 pub(crate) struct PlaceholderCredential;
 

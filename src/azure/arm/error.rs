@@ -25,11 +25,11 @@ pub(crate) fn from_response(response: &HttpResponse) -> CloudError {
     let by_status = by_status(response.status);
     let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     let stated = stated_error(&body).unwrap_or_else(|| {
-        let what = format!("status {} without an Azure Resource Manager error", response.status);
-        CloudError::new(by_status, what)
+        let message = format!("status {} without an Azure Resource Manager error", response.status);
+        CloudError::new(by_status, message)
     });
     let code = match stated.code {
-        // Whoever hears that a resource is absent forgets it for good: only the plain statement counts.
+        // Callers forget an absent resource for good, so only an explicit statement counts.
         CloudErrorCode::NotFound if !is_resource_not_found(response.status, &body) => by_status,
         // Compute throttles with codes that mean something else under other statuses.
         _ if by_status == CloudErrorCode::Throttled => by_status,
@@ -65,7 +65,8 @@ pub(crate) fn correlation(response: &HttpResponse) -> Option<&str> {
     response.header("x-ms-correlation-request-id").or_else(|| response.header("x-ms-request-id"))
 }
 
-/// The error of an operation's URL. Azure forgets operations and then answers 404, which says nothing of the resource.
+/// The error of an operation's URL. Azure deletes operations after a while, so a 404 does not mean that the resource is
+/// absent.
 pub(crate) fn from_operation_url(response: &HttpResponse) -> CloudError {
     let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     let is_forgotten = response.status == 404 && outer_code_of(&body).eq_ignore_ascii_case("NotFound");
@@ -103,19 +104,19 @@ pub(crate) fn unavailable(message: impl Into<String>) -> CloudError {
     CloudError::new(CloudErrorCode::Unavailable, message.into())
 }
 
-/// What was answered does not match the schema of its type.
+/// The response does not match the schema of its type.
 pub(crate) fn unreadable(message: impl Into<String>) -> CloudError {
     CloudError { cause: FailureCause::Unreadable, ..unavailable(message) }
 }
 
-/// A response that is not of the type that was asked for.
-pub(crate) fn unreadable_response(why: impl Display) -> CloudError {
-    unreadable(format!("Azure's response cannot be read: {why}"))
+/// A response of an unexpected type.
+pub(crate) fn unreadable_response(reason: impl Display) -> CloudError {
+    unreadable(format!("Azure's response cannot be read: {reason}"))
 }
 
 /// There is no token to send a request with.
-pub(crate) fn unauthenticated(why: &CredentialError) -> CloudError {
-    CloudError { cause: FailureCause::Unauthenticated, ..unavailable(why.to_string()) }
+pub(crate) fn unauthenticated(error: &CredentialError) -> CloudError {
+    CloudError { cause: FailureCause::Unauthenticated, ..unavailable(error.to_string()) }
 }
 
 /// A request that is wrong and is not sent.
@@ -123,7 +124,8 @@ pub(crate) fn invalid(message: impl Into<String>) -> CloudError {
     CloudError::new(CloudErrorCode::Invalid, message.into())
 }
 
-/// The error of a body: the first code, outer before inner, that is known, with its message; else the outer message under [`CloudErrorCode::Invalid`]. `None` where there is no error in it.
+/// The error of a body: the first code, outer before inner, that is known, with its message; else the outer message
+/// under [`CloudErrorCode::Invalid`]. `None` where there is no error in it.
 fn stated_error(body: &Value) -> Option<CloudError> {
     let error = body.get("error").unwrap_or(body);
     error.get("code")?.as_str()?;
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_is_only_what_azure_calls_so() {
+    fn only_azures_not_found_codes_mean_absent() {
         let says = |code: &str| json!({ "error": { "code": code, "message": "m" } });
         let within = json!({ "error": { "code": "x", "details": [{ "code": "ResourceNotFound" }] } });
         for (status, body, expected) in [
@@ -301,7 +303,7 @@ mod tests {
 
     /// Bodies worded as Azure words them, placeholders for names; each with the page that documents its family.
     #[test]
-    fn documented_errors_mean_what_their_pages_say() {
+    fn documented_errors_are_classified_as_documented() {
         let table: Vec<Value> = serde_json::from_str(include_str!("../fixtures/errors.json")).unwrap();
         assert!(table.len() > 30);
         for row in &table {
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_by_what_support_finds_it() {
+    fn an_error_has_the_request_id() {
         let body = json!({ "error": { "code": "SkuNotAvailable", "message": "no" } });
         let headers = [("x-ms-request-id", "r"), ("x-ms-correlation-request-id", "c")];
         assert_eq!(&*from_response(&response(409, &headers, &body)).message, "no (correlation id c)");

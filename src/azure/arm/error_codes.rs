@@ -1,7 +1,7 @@
 //! Azure's error codes, and the [`CloudErrorCode`] of each.
 //!
-//! By code first. Azure's text decides only where one code stands for several things, as `OperationNotAllowed` does for every
-//! kind of quota and `InvalidParameter` for whatever is wrong with a VM. Codes and texts are those of Azure's public
+//! Azure's text decides only for ambiguous codes, such as `OperationNotAllowed` for every kind of quota and
+//! `InvalidParameter` for any error in a VM. Codes and texts are those of Azure's public
 //! documentation; `fixtures/errors.json` has a body of each family with the page that documents it.
 
 use napkeeper_core::model::errors::{CloudErrorCode, QuotaDetails};
@@ -31,7 +31,7 @@ const BY_CODE: [(&str, CloudErrorCode); 56] = [
     ("SubscriptionRequestsThrottled", CloudErrorCode::Throttled),
     ("ResourceRequestsThrottled", CloudErrorCode::Throttled),
     ("ResourceCollectionRequestsThrottled", CloudErrorCode::Throttled),
-    // Without its group nothing can be said of a resource; the bare word says not even what was not found.
+    // Without its group the state of a resource is unknown; the bare word does not say what was not found.
     ("ResourceGroupNotFound", CloudErrorCode::Unavailable),
     ("NotFound", CloudErrorCode::Unavailable),
     ("PropertyChangeNotAllowed", CloudErrorCode::Conflict),
@@ -95,7 +95,7 @@ const AUTHORIZATION: ByText = &[
     ("", CloudErrorCode::Permission),
 ];
 
-/// What is wrong with a requested VM.
+/// Errors in a requested VM.
 const PARAMETERS: ByText = &[
     ("'microsoft.compute/encryptionathost' feature is not enabled", CloudErrorCode::Encryption),
     ("encryptionathost", CloudErrorCode::SizeUnfit),
@@ -112,7 +112,7 @@ const PARAMETERS: ByText = &[
     ("", CloudErrorCode::Invalid),
 ];
 
-/// Codes that stand for several things.
+/// Ambiguous codes.
 const BY_TEXT: [(&str, &[ByText]); 11] = [
     ("OperationNotAllowed", &[QUOTAS, RESERVATIONS, NOT_ALLOWED]),
     ("ResourceNotFound", &[RESERVATIONS, &[("", CloudErrorCode::NotFound)]]),

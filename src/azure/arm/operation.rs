@@ -1,4 +1,4 @@
-//! Long-running operations: how a write starts one, and what its URL says of its state.
+//! Long-running operations: how a write starts one, and how its URL reports its state.
 //!
 //! Azure names the URL to poll in `Azure-AsyncOperation`, whose body has a status, or in `Location`, which answers 202
 //! until the end and then the resource.
@@ -81,7 +81,7 @@ pub(crate) fn operation_reply(response: &HttpResponse) -> Result<Reply, CloudErr
         Some("canceled" | "cancelled") => Err(failure(&body, CloudErrorCode::Conflict, response)),
         Some(_) => Ok(Reply::Running),
         None if response.status == 202 => Ok(Reply::Running),
-        // `Location` answers the resource itself in the end.
+        // `Location` finally returns the resource itself.
         None if body["id"].is_string() => Ok(Reply::Done),
         None => Err(unavailable("the state of an operation has no status")),
     }

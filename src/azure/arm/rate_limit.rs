@@ -1,11 +1,11 @@
 //! Client-side rate limits, so that Azure need not throttle requests.
 //!
-//! Azure Resource Manager and the providers count requests in token buckets and return what is left in
+//! Azure Resource Manager and the providers count requests in token buckets and return the remaining tokens in
 //! `x-ms-ratelimit-remaining-*` headers (Azure's documentation of request limits and throttling, and of Compute's
-//! throttling limits). Which buckets a class of requests takes from is learnt from its responses. A bucket that is nearly
-//! empty spaces requests at the rate of its refill; a 429 blocks the bucket for everybody until `Retry-After` is over, and
-//! afterwards requests leave one by one. *Caveats*: what other clients of the subscription take shows only in what is
-//! left; capacities are estimated as the most that was ever left.
+//! throttling limits). The buckets of a class of requests are learnt from its responses. A bucket that is nearly
+//! empty spaces requests at the rate of its refill; a 429 blocks the bucket until `Retry-After` is over, and
+//! afterwards requests leave one by one. *Caveats*: usage by other clients of the subscription shows only in the
+//! remaining tokens; capacities are estimated as the highest number ever remaining.
 
 use crate::transport::{HttpResponse, Method};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Longest that a request waits here; for longer waits its sender is told to come back.
+/// Longest that a request waits here; longer waits are returned to the caller.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 /// Block after a 429 without `Retry-After`.
 const DEFAULT_BLOCK: Duration = Duration::from_secs(10);
@@ -72,10 +72,10 @@ impl RateLimiter {
         self.disabled.store(true, Ordering::Relaxed);
     }
 
-    /// Reserves the next free instant of all its buckets: how long to wait before sending.
+    /// Reserves the next free instant of all its buckets, and returns how long to wait before sending.
     ///
     /// # Errors
-    /// How long until another try is worth it, where that is long; nothing is reserved then.
+    /// The time until a retry, if it is long; nothing is reserved then.
     pub(crate) fn reserve(&self, class: &str, now: Duration) -> Result<Duration, Duration> {
         let mut state = self.state();
         let names = state.buckets_of(class);
@@ -157,7 +157,7 @@ impl Bucket {
     fn set_remaining(&mut self, name: &str, left: u32) {
         self.highest = self.highest.max(left);
         if left < self.highest / LOW_FRACTION {
-            // At the rate of the refill it is never empty; in the last quarter of what is low, at half that rate.
+            // At the refill rate it is never empty; in the last quarter of the low range, at half that rate.
             let refill = refill_time(name) / self.highest.max(1);
             let last = left < self.highest / (LOW_FRACTION * 4);
             self.interval = self.interval.max(refill * if last { 2 } else { 1 });
@@ -171,7 +171,7 @@ impl Bucket {
     }
 }
 
-/// The buckets that a response names, in lower case, and what is left in each.
+/// The buckets that a response names, in lower case, and the remaining tokens of each.
 fn remaining_in(response: &HttpResponse) -> Vec<(String, u32)> {
     let mut buckets = Vec::new();
     for (name, value) in &response.headers {

@@ -1,6 +1,7 @@
 //! Tokens from a chain of sources, cached until shortly before they expire.
 //!
-//! Only [`Credential::default_chain`] reads the environment. Tokens live in real time, whatever the clock of the deciders.
+//! Only [`Credential::default_chain`] reads the environment. Tokens live in real time, whatever the clock of the
+//! deciders.
 
 use super::token_sources::{CredentialError, NamedSource, token_sources};
 use crate::settings::AzureCloud;
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_prepared_lasts_for_the_next_minute() {
+    async fn a_prepared_token_is_valid_for_a_minute() {
         let ends_soon = Timestamp::now() + EXPIRY_MARGIN + PREPARE_AHEAD / 2;
         let good = source(Some(ends_soon.as_second()));
         let credential = Credential::Chain(CredentialChain::new(vec![("good", good.clone())]));
@@ -243,8 +244,8 @@ mod tests {
     async fn a_failure_is_the_answer_for_some_seconds() {
         let bad = source(None);
         let chain = CredentialChain::new(vec![("bad", bad.clone())]);
-        let asks = (0..8).map(|_| chain.token("s", at(0)));
-        for answer in futures::future::join_all(asks).await {
+        let requests = (0..8).map(|_| chain.token("s", at(0)));
+        for answer in futures::future::join_all(requests).await {
             assert_eq!(answer.unwrap_err().to_string(), "cannot get a token from bad: not here");
         }
         assert_eq!(bad.1.load(Ordering::SeqCst), 1);

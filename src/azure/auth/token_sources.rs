@@ -32,10 +32,10 @@ pub enum CredentialError {
     Failed(Arc<str>),
 }
 
-/// The sources that can be tried, in order. The cloud sets the authority of workload identity; managed identity asks its
-/// own host, and Azure CLI the cloud that it is signed in to.
+/// The sources that can be tried, in order. The cloud sets the authority of workload identity; managed identity uses
+/// its own host, and Azure CLI the cloud that it is signed in to.
 pub(super) fn token_sources(cloud: AzureCloud) -> Result<Vec<NamedSource>, CredentialError> {
-    let none = |why: String| CredentialError::None(why.into());
+    let none = |reasons: String| CredentialError::None(reasons.into());
     let transport = HttpTransport::for_tokens(DEADLINE).map_err(|e| none(e.to_string()))?;
     let transport = http::Transport::new(Arc::new(TokenClient(Arc::new(transport))));
     let cloud = match cloud {
@@ -56,20 +56,20 @@ pub(super) fn token_sources(cloud: AzureCloud) -> Result<Vec<NamedSource>, Crede
         client_options: options(),
     }));
     let mut sources: Vec<NamedSource> = Vec::new();
-    let mut why = Vec::new();
+    let mut reasons = Vec::new();
     match workload {
         Ok(source) => sources.push(("workload identity", source)),
-        Err(e) => why.push(format!("workload identity: {e}")),
+        Err(e) => reasons.push(format!("workload identity: {e}")),
     }
     match managed {
         Ok(source) => sources.push(("managed identity", source)),
-        Err(e) => why.push(format!("managed identity: {e}")),
+        Err(e) => reasons.push(format!("managed identity: {e}")),
     }
     match AzureCliCredential::new(None) {
         Ok(source) => sources.push(("Azure CLI", source)),
-        Err(e) => why.push(format!("Azure CLI: {e}")),
+        Err(e) => reasons.push(format!("Azure CLI: {e}")),
     }
-    if sources.is_empty() { Err(none(why.join("; "))) } else { Ok(sources) }
+    if sources.is_empty() { Err(none(reasons.join("; "))) } else { Ok(sources) }
 }
 
 /// Our transport as an HTTP client of the identity crate.
@@ -79,7 +79,7 @@ struct TokenClient(Arc<dyn Transport>);
 #[async_trait]
 impl HttpClient for TokenClient {
     async fn execute_request(&self, request: &Request) -> azure_core_1::Result<AsyncRawResponse> {
-        let failed = |kind, what: String| Error::with_message(kind, what);
+        let failed = |kind, message: String| Error::with_message(kind, message);
         let method = request.method().as_ref().parse();
         let method =
             method.map_err(|_| failed(ErrorKind::Other, format!("{} is not an HTTP method", request.method())))?;

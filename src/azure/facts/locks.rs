@@ -24,11 +24,11 @@ struct LockProperties {
 }
 
 impl Azure {
-    /// Locks of the group and of what is in it. Those of the subscription are not among them; a delete that one of them
-    /// forbids is refused with `ScopeLocked` all the same.
+    /// Locks of the group and its resources, without those of the subscription; a delete that the latter forbid is
+    /// rejected with `ScopeLocked`.
     ///
     /// # Errors
-    /// [`CloudError`] where any page cannot be read.
+    /// [`CloudError`] if any page cannot be read.
     pub async fn group_locks(&self) -> Result<Vec<Lock>, CloudError> {
         let path = format!("{}/providers/Microsoft.Authorization/locks", self.settings.group);
         let rows: Vec<LockRow> = self.list_fact(&path, VERSION, &[]).await?;

@@ -1,6 +1,6 @@
 //! Reads Azure facts: sizes, quotas, images, subnets, capacity reservations, locks and prices.
 //!
-//! Each is complete or a failure: whatever goes wrong on any page fails the fact, and the last good one stays.
+//! Each is complete or a failure: an error on any page fails the fact, and the last good one is kept.
 
 mod images;
 mod locks;

@@ -1,7 +1,7 @@
 //! Capacity reservations of a group, and how many VMs use each.
 //!
-//! One listing has for each reservation of a group its size, its zone, how many VMs are reserved, and which VMs name the
-//! group and are of that size and zone. Those of them that are stopped may come back, so they count too.
+//! One listing has for each reservation of a group its size, its zone, how many VMs are reserved, and which VMs name
+//! the group and are of that size and zone. Those of them that are stopped may come back, so they count too.
 
 use crate::arm::error::{invalid, unavailable};
 use crate::client::Azure;
@@ -42,13 +42,13 @@ struct ReservationProperties {
 }
 
 impl Azure {
-    /// What a group has reserved. One whose change is under way or has failed has nothing until that is over.
+    /// The capacity reserved by a group. A reservation whose update is in progress or has failed counts as empty.
     ///
     /// # Errors
-    /// [`CloudError`] where the group cannot be read, is not there, or lies in another region.
+    /// [`CloudError`] if the group cannot be read, does not exist, or is in another region.
     pub async fn reservations(&self, group: &ArmId, region: &Region) -> Result<Vec<CapacityReservation>, CloudError> {
         let rows: Vec<ReservationRow> = self.list_fact(&format!("{group}/capacityReservations"), VERSION, &[]).await?;
-        // Azure keeps the size as somebody has typed it, and reads it without case.
+        // Azure keeps the case of the size as entered, and ignores it.
         let mut totals: BTreeMap<(String, Zone), CapacityReservation> = BTreeMap::new();
         for row in rows {
             let one = reservation(row, group, region)?;
@@ -68,7 +68,7 @@ fn reservation(row: ReservationRow, group: &ArmId, region: &Region) -> Result<Ca
             "capacity reservation group {group} is in {location}, but nodes are created in {region}"
         )));
     }
-    let unreadable = |what: &str| unavailable(format!("a reservation of {group} cannot be read: {what}"));
+    let unreadable = |reason: &str| unavailable(format!("a reservation of {group} cannot be read: {reason}"));
     let zone = match &zones[..] {
         [] => Zone::regional(),
         [zone] => Zone::of(region, zone.parse().map_err(|_| unreadable("its zone is not a number"))?),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_is_read_with_what_is_taken_of_it() {
+    fn a_reservation_is_read_with_its_usage() {
         let zonal = read(row("Succeeded", &["1"])).unwrap();
         assert_eq!((zonal.size.as_str(), zonal.zone.as_str()), ("Standard_D4s_v5", "westeurope-1"));
         assert_eq!((zonal.capacity, zonal.used, zonal.free()), (4, 1, 3));

@@ -32,7 +32,7 @@ impl Azure {
         let path =
             format!("/subscriptions/{subscription}/providers/Microsoft.Compute/locations/{}/usages", settings.region);
         let rows: Vec<UsageRow> = self.list_fact(&path, VERSION, &[]).await?;
-        // A limit below zero stands for none.
+        // A negative limit means unlimited.
         let limit = |n: i64| u64::try_from(n).unwrap_or(u64::MAX);
         let usage = |row: UsageRow| {
             let name = Arc::from(row.name.value?);

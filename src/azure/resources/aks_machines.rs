@@ -1,8 +1,8 @@
 //! Reads, creates and deletes Machines of AKS.
 //!
-//! Experimental: only previews of `Microsoft.ContainerService` create Machines and return their tags; [`PREVIEW_VERSION`]
-//! is that of the published SDK (armcontainerservice v9.4.0-beta.1). Deleting is stable. A Machine is created and never
-//! changed: whoever creates one checks first whether it exists.
+//! Experimental: only previews of `Microsoft.ContainerService` create Machines and return their tags;
+//! [`PREVIEW_VERSION`] is that of the published SDK (armcontainerservice v9.4.0-beta.1). Deleting is stable. A Machine
+//! is created and never changed: callers check first whether it exists.
 
 use super::related::{AksMachine, CONTAINER_SERVICE_VERSION};
 use super::vm::zone_number;

@@ -1,6 +1,6 @@
 //! Converts ARM's resources to the domain's.
 //!
-//! What cannot be read is an error and never a resource with less in it: sweeps reason on what is here.
+//! An unreadable resource is an error, never a partial resource: sweeps depend on complete ones.
 
 use super::nic::NetworkInterface;
 use crate::arm::error::unreadable;
@@ -116,8 +116,8 @@ impl ResourceHead {
         Ok(head)
     }
 
-    pub(crate) fn unreadable(&self, why: &dyn std::fmt::Display) -> CloudError {
-        unreadable(format!("{} cannot be read: {why}", self.id))
+    pub(crate) fn unreadable(&self, reason: &dyn std::fmt::Display) -> CloudError {
+        unreadable(format!("{} cannot be read: {reason}", self.id))
     }
 
     pub(crate) fn id(&self, text: &str) -> Result<ArmId, CloudError> {
@@ -168,7 +168,7 @@ pub(crate) fn timestamp(at: Option<impl Into<std::time::SystemTime>>) -> Option<
     at.and_then(|at| Timestamp::try_from(at.into()).ok())
 }
 
-/// `provisioningState`. A VM that is being updated is there; what is unknown is looked at again later.
+/// `provisioningState`. A VM that is being updated exists; an unknown state is read again later.
 pub(crate) fn state(text: Option<&str>) -> ProvisioningState {
     match text {
         Some("Succeeded" | "Updating") => ProvisioningState::Succeeded,

@@ -1,7 +1,7 @@
-//! Lists VMs, NICs and disks of the node resource group, and reads whose it is.
+//! Lists VMs, NICs and disks of the node resource group, and reads its `managedBy`.
 //!
-//! A listing is complete or it is a failure: whatever goes wrong on any page ends it, and the failure says how many pages
-//! had been read. Each page is retried by the ARM client, the whole listing takes a bounded time.
+//! A listing is complete or a failure: an error on any page ends it, and the failure has the number of pages read. Each
+//! page is retried by the ARM client, the whole listing takes a bounded time.
 
 use super::{convert, nic};
 use crate::arm::client::cloud_error;

@@ -157,7 +157,7 @@ impl Rule {
         named.filter_map(|reference| reference.id.as_deref()).any(|id| id.eq_ignore_ascii_case(frontend.as_str()))
     }
 
-    /// Ids of the pools that it leads to, in lower case.
+    /// Ids of its backend pools, in lower case.
     fn pools(&self) -> impl Iterator<Item = String> + '_ {
         let named = self.properties.backend_address_pool.iter().chain(&self.properties.backend_address_pools);
         named.filter_map(|reference| Some(reference.id.as_deref()?.to_ascii_lowercase()))
@@ -170,7 +170,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_frontend_counts_what_uses_it_and_whom_it_reaches() {
+    fn a_frontend_counts_its_references_and_backends() {
         let lb = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/loadBalancers/kubernetes";
         let part = |of: &str, name: &str| json!({ "id": format!("{lb}/{of}/{name}") });
         let (one, two) = (part("frontendIPConfigurations", "one"), part("frontendIPConfigurations", "two"));

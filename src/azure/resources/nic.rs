@@ -1,6 +1,6 @@
-//! Network interfaces: what is read of one, and the body that creates one.
+//! Network interfaces: the fields that are read, and the body that creates one.
 //!
-//! The ARM crates that are used do not know `Microsoft.Network`; these are the few properties that matter here.
+//! The ARM crates in use do not include `Microsoft.Network`; these are the few properties needed.
 
 use crate::settings::VmSettings;
 use napkeeper_core::model::azure::cloud::Tags;

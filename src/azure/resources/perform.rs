@@ -19,11 +19,10 @@ use std::sync::Arc;
 
 impl Azure {
     /// Prepares a write: fetches the token and waits until the rate limits let it pass, which may take a minute; for
-    /// reads nothing is done. Whoever has to check something right before a write does this before the check. Reads wait
-    /// when they are sent.
+    /// reads nothing is done, since they wait when they are sent. Callers do this before the checks of a write.
     ///
     /// # Errors
-    /// As [`authenticate`](Self::authenticate); `Throttled`, with the time to wait, where that is long.
+    /// As [`authenticate`](Self::authenticate); `Throttled`, with the time to wait, if it is long.
     pub async fn prepare(&self, request: &CloudRequest) -> Result<(), EffectError> {
         let (method, id) = match request {
             CloudRequest::PutNic(spec) => (Method::PUT, &spec.id),

@@ -1,8 +1,8 @@
-//! Lists what else is in and around the node resource group and may use its resources.
+//! Lists other resources in and around the node resource group that may use its resources.
 //!
 //! Machines of every agent pool, scale-set instances, snapshots, public IPs and load-balancer frontends. A listing is
-//! complete or it is a failure: a pool that is gone since the pools were listed is a failure too, and so is a page that
-//! cannot be read. Machines are listed by a stable version of the API, [`CONTAINER_SERVICE_VERSION`], so that no sweep
+//! complete or a failure: a pool deleted since the pools were listed is a failure too, and so is a page that cannot be
+//! read. Machines are listed by a stable version of the API, [`CONTAINER_SERVICE_VERSION`], so that no sweep
 //! depends on a preview; it has neither tags nor states.
 
 use super::convert::{self, ResourceHead};
@@ -133,7 +133,7 @@ impl Azure {
 }
 
 impl AksMachine {
-    /// The Machine as the domain has it. The stable API returns no state: then it is there.
+    /// The Machine as the domain has it. The stable API returns no state: then it exists.
     pub(crate) fn related(self) -> Result<RelatedResource, CloudError> {
         let id = convert::id(&self.id)?;
         let AksMachineProperties { resource_id, tags, provisioning_state, status } = self.properties;
@@ -164,7 +164,7 @@ fn instance(vm: models::VirtualMachineScaleSetVm) -> Result<RelatedResource, Clo
     Ok(head.related(convert::timestamp(properties.time_created), detail))
 }
 
-/// A snapshot reads its disk until its own copy is complete: an incremental one goes on copying in the background.
+/// A snapshot reads its disk until its own copy is complete: an incremental one copies in the background.
 fn snapshot(snapshot: models::Snapshot) -> Result<RelatedResource, CloudError> {
     let head = ResourceHead::of(snapshot.resource)?;
     let Some(properties) = snapshot.properties else { return Err(head.unreadable(&"it has no properties")) };

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vm_is_protected_as_its_class_asks() {
+    fn a_vm_has_the_security_profile_of_its_class() {
         let none = SecurityProfile::default();
         assert_eq!(properties(none, None).get("securityProfile"), None);
         let host = SecurityProfile { encryption_at_host: true, ..none };

@@ -277,7 +277,7 @@ pub(super) fn end_time(now: Timestamp, WireDuration(lasting): WireDuration) -> R
 
 /// Either a time or a number of times: exactly one must be given.
 pub(super) fn lasting(
-    what: &str,
+    fault: &str,
     times: Option<u32>,
     span: Option<WireDuration>,
     now: Timestamp,
@@ -285,7 +285,7 @@ pub(super) fn lasting(
     match (times, span) {
         (Some(times), None) => Ok(FaultDuration::Times(times)),
         (None, Some(span)) => Ok(FaultDuration::Until(end_time(now, span)?)),
-        _ => Err(ControlError::Value(format!("{what}: needs either times or for"))),
+        _ => Err(ControlError::Value(format!("{fault}: needs either times or for"))),
     }
 }
 

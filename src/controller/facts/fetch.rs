@@ -23,13 +23,13 @@ const KUBERNETES_MINORS: [u32; 3] = [31, 33, 34];
 
 /// Why a fact could not be fetched, and how long Azure wants no further request.
 pub(super) struct FetchError {
-    pub(super) why: String,
+    pub(super) reason: String,
     pub(super) wait: Option<SignedDuration>,
 }
 
 impl From<CloudError> for FetchError {
     fn from(error: CloudError) -> Self {
-        Self { why: error.to_string(), wait: error.retry_after }
+        Self { reason: error.to_string(), wait: error.retry_after }
     }
 }
 
@@ -57,12 +57,12 @@ impl FactCollector {
         Ok(known)
     }
 
-    /// Free addresses of the subnets that nodes are in; `None` where no subnet is configured. A subnet of an AKSNodeClass
-    /// that does not exist or cannot be read is left out: it must not hide the others.
+    /// Free addresses of the subnets that nodes are in; `None` where no subnet is configured. A subnet of an
+    /// AKSNodeClass that does not exist or cannot be read is left out: it must not hide the others.
     async fn subnets(&self) -> Result<Option<Vec<SubnetAddresses>>, FetchError> {
         let FactSources { azure, client, scope: FactScope { subnets, .. }, .. } = &self.sources;
         let named = list::subnets_of_classes(client, MAX_SUBNETS).await;
-        let named = named.map_err(|failure| FetchError { why: failure.to_string(), wait: None })?;
+        let named = named.map_err(|failure| FetchError { reason: failure.to_string(), wait: None })?;
         let mut found = azure.subnets(subnets).await?;
         found.iter_mut().for_each(|subnet| subnet.is_default = true);
         for subnet in named.into_iter().filter(|id| !subnets.contains(id)) {
@@ -81,7 +81,7 @@ impl FactCollector {
     async fn reservations(&self, at: Timestamp) -> Result<Option<Vec<CapacityReservation>>, FetchError> {
         let FactSources { azure, client, scope: FactScope { embedded, .. }, .. } = &self.sources;
         let groups = list::reservation_groups_of_classes(client, MAX_RESERVATION_GROUPS).await;
-        let groups = groups.map_err(|failure| FetchError { why: failure.to_string(), wait: None })?;
+        let groups = groups.map_err(|failure| FetchError { reason: failure.to_string(), wait: None })?;
         let mut answers = Vec::with_capacity(groups.len());
         for group in groups {
             let mut answer = azure.reservations(&group, &embedded.region).await;
@@ -118,7 +118,7 @@ impl FactCollector {
         // The embedded catalogue is of another month and subscription: half of it is a reasonable minimum.
         let listing = last
             .merge(sizes, embedded.sizes.len() / 2, at)
-            .map_err(|e| FetchError { why: e.to_string(), wait: None })?;
+            .map_err(|e| FetchError { reason: e.to_string(), wait: None })?;
         for (size, since) in listing.missing() {
             tracing::warn!(%size, %since, "the size is no longer listed; keeping it for now");
         }
@@ -131,11 +131,11 @@ impl FactCollector {
         let list = price_list(&meters, at);
         let before = known.prices.as_ref().map_or(0, |fact| fact.value.len());
         if list.is_empty() || list.len() * 100 < before * MIN_PRICES_PERCENT {
-            let why = format!(
+            let reason = format!(
                 "the price list has prices of {} sizes, expected about {before}: ignored as incomplete",
                 list.len()
             );
-            return Err(FetchError { why, wait: None });
+            return Err(FetchError { reason, wait: None });
         }
         known.prices = Some(Fact { as_of: at, value: Arc::new(list) });
         Ok(())

@@ -149,8 +149,8 @@ impl FactCollector {
         due.unwrap_or(TICK).clamp(Duration::from_millis(10), TICK)
     }
 
-    /// Loads the facts published last: after a restart the collection does not begin with nothing, and incomplete answers
-    /// are compared with them.
+    /// Loads the facts published last: after a restart the collection does not begin with nothing, and incomplete
+    /// answers are compared with them.
     async fn load_published(&mut self) {
         let FactSources { client, namespace, scope: FactScope { embedded, .. }, .. } = &self.sources;
         let found = match read_facts(client, namespace).await {
@@ -181,13 +181,13 @@ impl FactCollector {
                 return self.send_current();
             }
             Ok(Err(failed)) => failed,
-            Err(_) => FetchError { why: format!("no complete response within {DEADLINE:?}"), wait: None },
+            Err(_) => FetchError { reason: format!("no complete response within {DEADLINE:?}"), wait: None },
         };
         let age = ages(&self.known).into_iter().find(|(of, _)| *of == kind);
         let age = age.map_or_else(|| "never known".to_owned(), |(_, as_of)| format!("{} old", format_age(as_of, at)));
-        tracing::warn!(fact = kind.as_str(), why = failed.why, last_good = age, "failed to read the fact");
+        tracing::warn!(fact = kind.as_str(), why = failed.reason, last_good = age, "failed to read the fact");
         self.metrics.failures.get_or_create(&[("fact", kind.as_str())]).inc();
-        self.schedule.record_failure(kind, self.sources.clock.now(), failed.why, failed.wait);
+        self.schedule.record_failure(kind, self.sources.clock.now(), failed.reason, failed.wait);
         self.has_unpublished = true;
     }
 
@@ -216,7 +216,8 @@ impl FactCollector {
         }
     }
 
-    /// Publishes the facts if they have changed or the published ages are old, and only while this replica surely leads.
+    /// Publishes the facts if they have changed or the published ages are old, and only while this replica surely
+    /// leads.
     async fn publish(&mut self) {
         let FactSources { clock, client, namespace, lease, scope: FactScope { embedded, .. }, .. } = &self.sources;
         let now = clock.now();

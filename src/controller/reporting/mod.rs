@@ -73,8 +73,8 @@ impl Reporter {
         self.decision_seconds.observe(took.as_secs_f64());
     }
 
-    /// Reports unschedulable pods, nodes missing from static NodePools and conflicts of NodeOverlays, each once while it
-    /// lasts.
+    /// Reports unschedulable pods, nodes missing from static NodePools and conflicts of NodeOverlays, each once while
+    /// it lasts.
     pub(super) fn report_problems(&mut self, snapshot: &Snapshot, memory: &Memory) {
         let unplaced: &[UnschedulablePods] = &memory.provision.unplaced;
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
@@ -83,32 +83,32 @@ impl Reporter {
         self.nodes.set(count(snapshot.nodes().len()));
         let mut problems = BTreeSet::new();
         for group in unplaced {
-            let why = group.reason();
-            if let Some(first) = group.pods.first().filter(|_| !self.reported.contains(&why)) {
-                tracing::info!(pod = %first.key, pods = group.pods.len(), why, "cannot be scheduled");
+            let reason = group.reason();
+            if let Some(first) = group.pods.first().filter(|_| !self.reported.contains(&reason)) {
+                tracing::info!(pod = %first.key, pods = group.pods.len(), why = reason, "cannot be scheduled");
                 let regarding = pod(&first.key, &first.uid);
-                self.events.publish(regarding, "FailedScheduling", &format!("no NodePool can run it: {why}"), true);
+                self.events.publish(regarding, "FailedScheduling", &format!("no NodePool can run it: {reason}"), true);
             }
-            problems.insert(why);
+            problems.insert(reason);
         }
         self.missing_nodes.set(count(memory.static_capacity.shortages.iter().map(|short| short.missing).sum()));
         for short in &memory.static_capacity.shortages {
-            let (pool, why) = (&short.pool, short.to_string());
-            let key = format!("{pool}: {why}");
+            let (pool, reason) = (&short.pool, short.to_string());
+            let key = format!("{pool}: {reason}");
             if let Some(object) = snapshot.pools().get(pool).filter(|_| !self.reported.contains(&key)) {
-                tracing::info!(%pool, why, "static NodePool is missing nodes");
+                tracing::info!(%pool, why = reason, "static NodePool is missing nodes");
                 let regarding = cluster_scoped(("karpenter.sh/v1", "NodePool"), pool.as_str(), &object.uid);
-                self.events.publish(regarding, "NodesMissing", &why, true);
+                self.events.publish(regarding, "NodesMissing", &reason, true);
             }
             problems.insert(key);
         }
         for conflict in &memory.overlays.conflicts {
-            let (overlay, why) = (&conflict.overlay, conflict.to_string());
-            let key = format!("{overlay}: {why}");
+            let (overlay, reason) = (&conflict.overlay, conflict.to_string());
+            let key = format!("{overlay}: {reason}");
             if let Some(object) = snapshot.overlays().get(overlay).filter(|_| !self.reported.contains(&key)) {
-                tracing::warn!(%overlay, why, "NodeOverlay ignored");
+                tracing::warn!(%overlay, why = reason, "NodeOverlay ignored");
                 let regarding = cluster_scoped(("karpenter.sh/v1alpha1", "NodeOverlay"), overlay.as_str(), &object.uid);
-                self.events.publish(regarding, "Conflict", &why, true);
+                self.events.publish(regarding, "Conflict", &reason, true);
             }
             problems.insert(key);
         }
@@ -116,8 +116,8 @@ impl Reporter {
     }
 
     /// The watch has delivered an object that cannot be parsed.
-    pub(super) fn invalid_object(&self, kind: &'static str, name: &str, why: &str) {
-        tracing::warn!(kind, name, why, "cannot parse the object");
+    pub(super) fn invalid_object(&self, kind: &'static str, name: &str, reason: &str) {
+        tracing::warn!(kind, name, why = reason, "cannot parse the object");
     }
 
     /// A command has started.

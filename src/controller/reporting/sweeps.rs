@@ -35,20 +35,20 @@ pub(super) struct SweepReporter {
     resources: Family<Labels<3>, Gauge>,
     cost: Family<Labels<1>, Gauge>,
     addresses: Family<Labels<1>, Gauge>,
-    kept: Family<Labels<3>, Gauge>,
+    retained: Family<Labels<3>, Gauge>,
     denials: Family<Labels<1>, Gauge>,
     halted: Family<Labels<1>, Gauge>,
     last_complete_inventory: Gauge,
     reported: BTreeMap<ObjectName, ReportedSweep>,
 }
 
-/// What was last reported of a sweep.
+/// The last report of a sweep.
 #[derive(Debug, Default)]
 struct ReportedSweep {
     /// Labels of gauges that are set.
     resources: BTreeSet<Labels<3>>,
-    kept: BTreeSet<Labels<3>>,
-    /// Texts about orphans that are kept, and about approvals.
+    retained: BTreeSet<Labels<3>>,
+    /// Texts of retained orphans and of approvals.
     texts: BTreeMap<(ArmId, String), String>,
     /// Why a deletion failed or was called off, by resource.
     failed_deletions: BTreeMap<ArmId, String>,
@@ -75,7 +75,7 @@ impl SweepReporter {
         registry.register("sweep_orphan_cost_nano_usd_per_hour", help, reporter.cost.clone());
         let help = "Subnet addresses held by orphans";
         registry.register("sweep_orphan_addresses", help, reporter.addresses.clone());
-        registry.register("sweep_kept_orphans", "Orphans not deleted, by kind and reason", reporter.kept.clone());
+        registry.register("sweep_kept_orphans", "Orphans not deleted, by kind and reason", reporter.retained.clone());
         registry.register("sweep_denials", "Actions on kinds that Azure denies to the sweep", reporter.denials.clone());
         registry.register("sweep_halted", "1 while the sweep is halted", reporter.halted.clone());
         let help = "Unix time of the last complete inventory";
@@ -105,7 +105,7 @@ impl SweepReporter {
             (None, None, _) => None,
         };
         let reported = self.reported.entry(delete.sweep.clone()).or_default();
-        let Some((reason, why)) = failure else {
+        let Some((reason, message)) = failure else {
             tracing::info!(resource = %id, kind = word, evidence, "collected");
             self.deleted.get_or_create(&[("kind", kind.to_string())]).inc();
             reported.failed_deletions.remove(id);
@@ -117,10 +117,10 @@ impl SweepReporter {
             );
             return;
         };
-        tracing::info!(resource = %id, kind = word, reason, why, evidence, "not collected");
+        tracing::info!(resource = %id, kind = word, reason, why = message, evidence, "not collected");
         self.not_deleted.get_or_create(&[("kind", kind.to_string()), ("reason", reason.to_owned())]).inc();
         if reported.failed_deletions.insert(id.clone(), reason.to_owned()).as_deref() != Some(reason) {
-            let text = format!("{word} {id} {why}");
+            let text = format!("{word} {id} {message}");
             let event = SweepEvent { reason: "NotCollected", text, is_warning: report.error.is_some() };
             publish(events, snapshot, &delete.sweep, &event);
         }
@@ -142,9 +142,9 @@ impl SweepReporter {
             publish(events, snapshot, &report.sweep, &SweepEvent::normal("Kept", text));
         }
         // Sweeps that no longer exist have no metrics.
-        let gone: Vec<ObjectName> =
+        let deleted_sweeps: Vec<ObjectName> =
             self.reported.keys().filter(|name| snapshot.sweeps().get(*name).is_none()).cloned().collect();
-        for name in gone {
+        for name in deleted_sweeps {
             self.forget(&name);
         }
     }
@@ -168,17 +168,17 @@ impl SweepReporter {
             (labels, i64::from(total.resources))
         });
         reported.resources = set(&self.resources, std::mem::take(&mut reported.resources), resources);
-        let kept = report.summary.orphans_by_refusal.iter().map(|((kind, refusal), count)| {
+        let counts = report.summary.orphans_kept_by_refusal.iter().map(|((kind, refusal), count)| {
             let reason = refusal.category().to_owned();
             ([("sweep", sweep.clone()), ("kind", kind.to_string()), ("reason", reason)], i64::from(*count))
         });
-        reported.kept = set(&self.kept, std::mem::take(&mut reported.kept), kept);
+        reported.retained = set(&self.retained, std::mem::take(&mut reported.retained), counts);
     }
 
     fn forget(&mut self, name: &ObjectName) {
         let Some(reported) = self.reported.remove(name) else { return };
         set(&self.resources, reported.resources, std::iter::empty());
-        set(&self.kept, reported.kept, std::iter::empty());
+        set(&self.retained, reported.retained, std::iter::empty());
         let labels = [("sweep", name.to_string())];
         self.cost.remove(&labels);
         self.addresses.remove(&labels);
@@ -224,25 +224,25 @@ impl SweepEvent {
 }
 
 impl ReportedSweep {
-    /// Events for what is new in a report; they are logged as well.
+    /// Events for changes in a report; they are logged as well.
     fn changes(&mut self, report: &SweepReport) -> Vec<SweepEvent> {
         let sweep = report.sweep.as_str();
         let mut events = Vec::new();
         let halted = report.halted.as_ref().map(ToString::to_string);
         if halted != self.halted {
             match &halted {
-                Some(why) => events.push(SweepEvent::warning("Halted", format!("sweep halted: {why}"))),
+                Some(reason) => events.push(SweepEvent::warning("Halted", format!("sweep halted: {reason}"))),
                 None => events.push(SweepEvent::normal("Resumed", "sweep resumed".to_owned())),
             }
             self.halted = halted;
         }
         let one = |d: &napkeeper_core::model::orphans::report::Denial| {
-            let what = format!("{} a {}", d.action.as_gerund(), kind_label(d.kind));
-            (format!("{what} is denied ({})", d.code.category()), d.message.to_string())
+            let denial = format!("{} a {}", d.action.as_gerund(), kind_label(d.kind));
+            (format!("{denial} is denied ({})", d.code.category()), d.message.to_string())
         };
         let denied: BTreeMap<String, String> = report.summary.denials.iter().map(one).collect();
-        for (what, message) in denied.iter().filter(|(what, _)| !self.denied.contains(*what)) {
-            let text = format!("{what}: orphans are only reported. Azure error: {message}");
+        for (denial, message) in denied.iter().filter(|(denial, _)| !self.denied.contains(*denial)) {
+            let text = format!("{denial}: orphans are only reported. Azure error: {message}");
             events.push(SweepEvent::warning("Degraded", text));
         }
         if denied.is_empty() && !self.denied.is_empty() {
@@ -253,7 +253,7 @@ impl ReportedSweep {
         for finding in
             report.findings.iter().filter(|f| f.classification == Classification::Orphan && !f.refusals.is_empty())
         {
-            texts.insert((finding.id.clone(), finding.incarnation.to_string()), ("Kept", kept(finding)));
+            texts.insert((finding.id.clone(), finding.incarnation.to_string()), ("Kept", describe_retained(finding)));
         }
         for approval in report.summary.approvals.iter().filter(|a| a.state != ApprovalState::Active) {
             let text = format!("the approval of {} is {}: {}", approval.id, approval.state, approval.advice);
@@ -275,11 +275,16 @@ impl ReportedSweep {
     }
 }
 
-/// Why an orphan is kept. Without its sightings, which change with every inventory.
-fn kept(finding: &Finding) -> String {
-    let why: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
+/// Why an orphan is retained. Without its sightings, which change with every inventory.
+fn describe_retained(finding: &Finding) -> String {
+    let reasons: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
     let evidence = finding.evidence.first().map_or("", |e| &**e);
-    format!("{} {} is an orphan, not deleted ({}): {evidence}", kind_label(finding.kind), finding.id, why.join(", "))
+    format!(
+        "{} {} is an orphan, not deleted ({}): {evidence}",
+        kind_label(finding.kind),
+        finding.id,
+        reasons.join(", ")
+    )
 }
 
 fn publish(events: &Events, snapshot: &Snapshot, sweep: &ObjectName, event: &SweepEvent) {

@@ -94,8 +94,8 @@ impl RetailPrices {
         let mut meters = Vec::new();
         for _ in 0..MAX_PAGES {
             let page = self.page(&url).await?;
-            let here = page.items.into_iter().filter(|item| item.arm_region_name == region.as_str());
-            meters.extend(here.map(Item::meter));
+            let in_region = page.items.into_iter().filter(|item| item.arm_region_name == region.as_str());
+            meters.extend(in_region.map(Item::meter));
             let Some(next) = page.next_page_link.filter(|next| !next.is_empty()) else { return Ok(meters) };
             url = self.next_page(&next)?;
         }

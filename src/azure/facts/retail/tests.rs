@@ -3,17 +3,17 @@ use crate::transport::TransportError;
 use serde_json::{Value, json};
 use std::sync::Mutex;
 
-/// Answers from a list of pages; remembers what was asked.
+/// Answers from a list of pages; records the requests.
 #[derive(Debug)]
 struct Pages {
     pages: Mutex<Vec<(u16, Value)>>,
-    asked: Mutex<Vec<HttpRequest>>,
+    requests: Mutex<Vec<HttpRequest>>,
 }
 
 #[async_trait::async_trait]
 impl Transport for Pages {
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, TransportError> {
-        self.asked.lock().unwrap().push(request);
+        self.requests.lock().unwrap().push(request);
         let (status, body) = self.pages.lock().unwrap().remove(0);
         Ok(HttpResponse {
             status,
@@ -24,7 +24,7 @@ impl Transport for Pages {
 }
 
 fn serving(pages: Vec<(u16, Value)>) -> (RetailPrices, Arc<Pages>) {
-    let wire = Arc::new(Pages { pages: Mutex::new(pages), asked: Mutex::default() });
+    let wire = Arc::new(Pages { pages: Mutex::new(pages), requests: Mutex::default() });
     (RetailPrices::new(PRICES_ENDPOINT, wire.clone()).unwrap(), wire)
 }
 
@@ -57,16 +57,19 @@ async fn all_pages_are_read_and_no_token_is_sent() {
     let meters = meters(&client).await.unwrap();
     let prices: Vec<_> = meters.iter().map(|m| (m.size.as_str(), m.price.unwrap().nanos())).collect();
     assert_eq!(prices, [("a", 192_000_000), ("b", 23_040_000)]);
-    let asked = wire.asked.lock().unwrap();
-    assert!(asked[0].url.contains("armRegionName+eq+%27westeurope%27"), "{}", asked[0].url);
-    assert!(asked.iter().all(|r| r.headers.iter().all(|(name, _)| name == "accept")), "nothing but what is accepted");
+    let requests = wire.requests.lock().unwrap();
+    assert!(requests[0].url.contains("armRegionName+eq+%27westeurope%27"), "{}", requests[0].url);
+    assert!(
+        requests.iter().all(|r| r.headers.iter().all(|(name, _)| name == "accept")),
+        "nothing but what is accepted"
+    );
 }
 
 #[tokio::test]
 async fn a_list_that_is_not_whole_is_a_failure() {
     let next = Some("https://prices.azure.com/api/retail/prices?$skip=100");
     let whole = || page(&[item("a", 0.192)], next);
-    for (last, code, said) in [
+    for (last, code, expected) in [
         ((500, json!({})), CloudErrorCode::Unavailable, "HTTP status 500"),
         ((200, json!({ "Items": 1 })), CloudErrorCode::Unavailable, "the price list cannot be read"),
         (
@@ -78,7 +81,7 @@ async fn a_list_that_is_not_whole_is_a_failure() {
         let (client, _) = serving(vec![whole(), last]);
         let error = meters(&client).await.unwrap_err();
         assert_eq!(error.code, code);
-        assert!(error.message.contains(said), "{error}");
+        assert!(error.message.contains(expected), "{error}");
     }
     let (client, _) = serving(vec![(429, json!({}))]);
     assert_eq!(meters(&client).await.unwrap_err().retry_after, Some(SignedDuration::from_secs(7)));

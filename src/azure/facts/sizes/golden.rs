@@ -1,6 +1,6 @@
-//! Recorded listings: does every size come out as the independent computation has it?
+//! Compares recorded listings with an independent computation of every size.
 //!
-//! The listings are answers of the Resource SKUs API in their wire shape, without capabilities that nobody reads. The
+//! The listings are answers of the Resource SKUs API in their wire shape, without unused capabilities. The
 //! table was computed from them by another program, with karpenter-provider-azure's formulas.
 
 use super::tests::sku_rows;
@@ -62,7 +62,7 @@ fn dash(text: String) -> String {
 }
 
 #[test]
-fn every_recorded_size_is_what_the_golden_table_says() {
+fn every_recorded_size_matches_the_golden_table() {
     let mut rows = 0;
     for line in TABLE.lines().skip(1) {
         let columns: Vec<&str> = line.split('|').collect();
@@ -73,8 +73,8 @@ fn every_recorded_size_is_what_the_golden_table_says() {
         let left = capacity.minus(&overhead);
         let parsed = SizeName::parse(name).unwrap();
         let zones: Vec<&str> = size.zones.iter().map(|z| z.as_str().rsplit('-').next().unwrap()).collect();
-        let ephemeral = facts.ephemeral.map(|d| format!("{} {}", d.gb, d.placement.as_str())).unwrap_or_default();
-        let ours = [
+        let ephemeral = facts.ephemeral.map(|d| format!("{} {}", d.gb, d.place.as_str())).unwrap_or_default();
+        let actual = [
             facts.vcpus.to_string(),
             format!("{} / {} / {}", parsed.family(), parsed.series(), parsed.version()),
             facts.memory_mib.to_string(),
@@ -88,11 +88,11 @@ fn every_recorded_size_is_what_the_golden_table_says() {
             facts.spot_eligible.to_string().to_lowercase(),
             verdict(&size),
         ];
-        let theirs: Vec<String> =
+        let expected: Vec<String> =
             [2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14].iter().map(|i| columns[*i].to_owned()).collect();
-        let theirs: Vec<String> =
-            theirs.into_iter().map(|t| if t == "True" || t == "False" { t.to_lowercase() } else { t }).collect();
-        assert_eq!(ours.to_vec(), theirs, "{region} {name}");
+        let expected: Vec<String> =
+            expected.into_iter().map(|t| if t == "True" || t == "False" { t.to_lowercase() } else { t }).collect();
+        assert_eq!(actual.to_vec(), expected, "{region} {name}");
         rows += 1;
     }
     assert_eq!(rows, 32);

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// Of `Microsoft.Compute/skus`, which has versions of its own; karpenter-provider-azure's listing has the same.
 const VERSION: &str = "2021-07-01";
 
-/// A row, as it is sent. What is absent is null in some clouds.
+/// A row of the response. Absent fields are null in some clouds.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Sku {
@@ -83,18 +83,18 @@ impl Sku {
     }
 
     fn row(self, region: &Region) -> SkuRow {
-        let here = self.location_info.into_iter().flatten().filter(|info| {
+        let in_region = self.location_info.into_iter().flatten().filter(|info| {
             let location = info.location.as_deref();
             location.is_none_or(|location| is_same_region(location, region))
         });
         let restrictions: Vec<Restriction> =
             self.restrictions.into_iter().flatten().filter(|r| r.is_for(region)).collect();
-        let is_of = |r: &&Restriction, what: &str| r.of.as_deref().is_some_and(|of| of.eq_ignore_ascii_case(what));
+        let is_of = |r: &&Restriction, kind: &str| r.of.as_deref().is_some_and(|of| of.eq_ignore_ascii_case(kind));
         SkuRow {
             name: self.name.unwrap_or_default(),
             family: self.family.unwrap_or_default(),
             capabilities: self.capabilities.into_iter().flatten().filter_map(|c| Some((c.name?, c.value?))).collect(),
-            zones: here.flat_map(|info| info.zones.unwrap_or_default()).collect(),
+            zones: in_region.flat_map(|info| info.zones.unwrap_or_default()).collect(),
             restricted: restrictions.iter().any(|r| is_of(&r, "Location")),
             restricted_zones: restrictions
                 .iter()
@@ -106,7 +106,7 @@ impl Sku {
 }
 
 impl Restriction {
-    /// Both places name the region; a restriction that names none is for all.
+    /// A restriction without a region applies to all.
     fn is_for(&self, region: &Region) -> bool {
         let info = self.restriction_info.iter().filter_map(|info| info.locations.as_ref()).flatten();
         let mut named = self.values.iter().flatten().chain(info).peekable();
