@@ -22,7 +22,7 @@ impl Random {
         Self { state: seed }
     }
 
-    /// A source for one thing by its name: it does not depend on what was drawn for other things before.
+    /// A source by name: it does not depend on earlier draws for other names.
     #[must_use]
     pub fn of(seed: u64, name: &str) -> Self {
         Self::new(mixed(seed ^ fnv1a(name.bytes())))

@@ -140,7 +140,7 @@ fn valid_documents<'d>(loaded: &'d Loaded, err: &mut dyn Write) -> anyhow::Resul
     Ok(valid)
 }
 
-/// The scenario with its document; one without steps where there is none.
+/// The scenario with its document; one without steps if there is none.
 fn read_scenario<'d>(
     documents: &[&'d Document],
     problems: &mut Vec<Problem>,

@@ -6,7 +6,7 @@ use crate::output::{first_names, plural};
 use napkeeper_core::model::amounts::money::Money;
 use napkeeper_core::plan::kind_label;
 use napkeeper_sim::autoscaler::{self, Baseline};
-use napkeeper_sim::world::{KeptResource, OrphanSummary, Summary, World};
+use napkeeper_sim::world::{OrphanSummary, RetainedResource, Summary, World};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -84,20 +84,20 @@ fn saving(cost: Money, other: Money) -> String {
 
 fn orphans(out: &mut dyn Write, orphans: &OrphanSummary, world: &World) -> io::Result<()> {
     let left = orphans.left();
-    let OrphanSummary { found, collected, kept, halted } = orphans;
+    let OrphanSummary { found, collected, retained, halted } = orphans;
     writeln!(
         out,
         "{BOLD}orphans{BOLD:#}      {found} found: {} collected, {left} left; {} other resources kept, not owned by \
          this cluster or protected",
         collected.len(),
-        kept.len() - left,
+        retained.len() - left,
     )?;
     for one in collected {
         let at = offset(one.at.duration_since(world.started_at()));
         writeln!(out, "  collected  {} {} {DIM}at {at}{DIM:#}", kind_label(one.kind), one.name)?;
     }
-    let mut by_reason: BTreeMap<String, Vec<&KeptResource>> = BTreeMap::new();
-    for one in kept {
+    let mut by_reason: BTreeMap<String, Vec<&RetainedResource>> = BTreeMap::new();
+    for one in retained {
         by_reason.entry(one.reasons.join("; ")).or_default().push(one);
     }
     for (reason, of_it) in &by_reason {
@@ -106,8 +106,8 @@ fn orphans(out: &mut dyn Write, orphans: &OrphanSummary, world: &World) -> io::R
     if let Some(halted) = halted {
         writeln!(out, "  halted     {halted}")?;
     }
-    let mut waiting: BTreeMap<&str, Vec<&KeptResource>> = BTreeMap::new();
-    for one in kept {
+    let mut waiting: BTreeMap<&str, Vec<&RetainedResource>> = BTreeMap::new();
+    for one in retained {
         if let Some(person) = one.waits_for {
             waiting.entry(person).or_default().push(one);
         }
@@ -118,6 +118,6 @@ fn orphans(out: &mut dyn Write, orphans: &OrphanSummary, world: &World) -> io::R
     Ok(())
 }
 
-fn names(kept: &[&KeptResource]) -> String {
-    first_names(kept.iter().map(|one| format!("{} {}", kind_label(one.kind), one.name)), kept.len(), NAMES)
+fn names(retained: &[&RetainedResource]) -> String {
+    first_names(retained.iter().map(|one| format!("{} {}", kind_label(one.kind), one.name)), retained.len(), NAMES)
 }

@@ -29,12 +29,12 @@ fn refused(files: &[(&str, &str)]) -> String {
     }
     let (catalog, mut err) = (catalog(), Vec::new());
     let args = InputArgs { path: Some(folder.path()), scenario: None, catalog: &catalog };
-    let said = match input::read(args, |_| {}, &mut err) {
+    let error = match input::read(args, |_| {}, &mut err) {
         Ok(None) => anstream::adapter::strip_str(&String::from_utf8(err).unwrap()).to_string(),
         Ok(Some(_)) => panic!("this runs"),
         Err(error) => error.to_string(),
     };
-    said.replace(&format!("{}/", folder.path().display()), "")
+    error.replace(&format!("{}/", folder.path().display()), "")
 }
 
 fn shipped(name: &str) -> String {
@@ -48,7 +48,7 @@ fn the_quickstart_tells_its_story_and_tells_it_twice_alike() {
     let input = quickstart(&catalog);
     let report = simulate(&input, &catalog, false).unwrap();
     assert_eq!(report.violation, None);
-    let said = text(&report);
+    let printed = text(&report);
     for words in [
         "scaled to 100",
         "Azure evicted the spot VM",
@@ -67,10 +67,10 @@ fn the_quickstart_tells_its_story_and_tells_it_twice_alike() {
         "2 collected",
         "waits      for breaker.clearedAt in Git",
     ] {
-        assert!(said.contains(words), "{words:?} is not in\n{said}");
+        assert!(printed.contains(words), "{words:?} is not in\n{printed}");
     }
     let again = simulate(&input, &catalog, false).unwrap();
-    assert_eq!(said, text(&again));
+    assert_eq!(printed, text(&again));
     let json = |report: &Report<'_>| {
         let mut value = report.to_json().unwrap();
         value["tookMs"] = Value::Null;
@@ -94,7 +94,7 @@ fn another_seed_is_another_run() {
 }
 
 #[test]
-fn what_cannot_run_is_refused_with_place_and_remedy() {
+fn invalid_scenarios_are_rejected_with_position_and_remedy() {
     let class = shipped("aksnodeclass.yaml");
     let pool = shipped("nodepool-general-purpose.yaml");
     let scenario = shipped("scenario.yaml");
@@ -124,15 +124,15 @@ fn what_cannot_run_is_refused_with_place_and_remedy() {
         ),
     ];
     for (files, expected) in cases {
-        let said = refused(files);
-        assert!(said.contains(expected), "{expected:?} is not in\n{said}");
+        let error = refused(files);
+        assert!(error.contains(expected), "{expected:?} is not in\n{error}");
     }
 }
 
 #[test]
 fn a_region_that_does_not_exist_is_refused_with_the_nearest() {
-    let said = catalog().find_region("West Europ").unwrap_err().to_string();
-    assert!(said.ends_with("did you mean westeurope?"), "{said}");
+    let error = catalog().find_region("West Europ").unwrap_err().to_string();
+    assert!(error.ends_with("did you mean westeurope?"), "{error}");
 }
 
 #[test]

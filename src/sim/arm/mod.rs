@@ -38,7 +38,7 @@ pub struct Request<'a> {
     pub origin: &'a str,
     /// Path and query.
     pub path_and_query: &'a str,
-    /// Body; empty where there is none.
+    /// Body; empty if there is none.
     pub body: &'a [u8],
     /// Headers that matter.
     pub conditions: Conditions<'a>,
@@ -220,7 +220,7 @@ impl Call<'_> {
         Ok(response)
     }
 
-    /// Refuses a PUT whose conditions do not hold.
+    /// Rejects a PUT whose preconditions fail.
     fn check_conditions(&self, id: &ArmId, found: Option<&CloudResource>) -> Result<(), Response> {
         let Conditions { if_match, if_none_match } = self.request.conditions;
         let failed = |condition| Err(refused(&Refusal::Precondition { condition, resource: id.clone() }));
@@ -283,8 +283,8 @@ impl Call<'_> {
             return responses::status(polled, every);
         }
         let Request { origin, path_and_query, .. } = self.request;
-        let kept = path_and_query.replace("&monitor=true", "");
-        responses::result(polled, &OperationPoll { url: format!("{origin}{kept}"), every })
+        let url = path_and_query.replace("&monitor=true", "");
+        responses::result(polled, &OperationPoll { url: format!("{origin}{url}"), every })
     }
 
     fn operation_poll(&self, target: &ArmId, operation: &OperationId) -> OperationPoll {
@@ -292,7 +292,7 @@ impl Call<'_> {
         OperationPoll { url, every: self.poll_every() }
     }
 
-    /// Seconds that callers are asked to wait between two polls: Azure's 10, or less where VMs come faster.
+    /// Seconds between two polls: Azure's 10, or less if VMs start faster.
     fn poll_every(&self) -> i64 {
         (self.cloud.settings().timings.vm_create.most.as_secs() / 9).clamp(1, 10)
     }

@@ -8,7 +8,7 @@ use crate::cloud::{ListedKind, ListingFault, Refusal};
 use crate::random::Random;
 use serde_json::{Value, json};
 
-/// Most resources on a page, whatever `$top` asks for.
+/// Most resources on a page, whatever `$top` requests.
 const MOST_PER_PAGE: usize = 1_000;
 
 impl Call<'_> {
@@ -77,8 +77,8 @@ impl Call<'_> {
     /// How much is on the page that begins here. Ragged pages differ: Azure filters pages after it has cut them.
     fn page_size(&self, from: usize) -> usize {
         let most = self.cloud.page_size.clamp(1, MOST_PER_PAGE);
-        let asked = self.query.get("$top").and_then(|top| top.parse().ok());
-        let size = asked.map_or(most, |top: usize| top.clamp(1, most));
+        let requested = self.query.get("$top").and_then(|top| top.parse().ok());
+        let size = requested.map_or(most, |top: usize| top.clamp(1, most));
         if !self.cloud.faults.ragged_pages {
             return size;
         }
@@ -90,8 +90,8 @@ impl Call<'_> {
     fn next_link(&self, from: usize) -> String {
         let Request { origin, path_and_query, .. } = self.request;
         let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
-        let kept = query.split('&').filter(|pair| !Query::names(pair, "$skiptoken"));
-        let kept: Vec<&str> = kept.collect();
-        format!("{origin}{path}?{}&%24skiptoken={from}", kept.join("&"))
+        let pairs = query.split('&').filter(|pair| !Query::names(pair, "$skiptoken"));
+        let pairs: Vec<&str> = pairs.collect();
+        format!("{origin}{path}?{}&%24skiptoken={from}", pairs.join("&"))
     }
 }

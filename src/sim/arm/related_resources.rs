@@ -1,7 +1,7 @@
 //! JSON of related resources: agent pools, Machines, scale sets, snapshots, public IPs, load balancers.
 //!
 //! Shapes are those of the examples in Azure's published API definitions: Machines of `Microsoft.ContainerService`
-//! 2025-07-01 (and, where asked by a preview, with tags and states), scale sets and snapshots of `Microsoft.Compute`,
+//! 2025-07-01 (with tags and states for a preview version), scale sets and snapshots of `Microsoft.Compute`,
 //! public IPs and load balancers of `Microsoft.Network` 2024-05-01.
 
 use super::facts::skus::zone_number;

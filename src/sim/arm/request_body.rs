@@ -1,7 +1,6 @@
-//! Reads request bodies into what the cloud is asked to do.
+//! Converts request bodies to operations of the cloud.
 //!
-//! Only what the cloud understands is taken; what it could not honour is refused, so that an adapter that forgets a
-//! property fails here and not in Azure.
+//! Unsupported properties are rejected, so that an adapter that forgets a property fails here and not in Azure.
 
 use super::Response;
 use super::responses::error_response;
@@ -177,8 +176,8 @@ fn zone(body: &Value, cloud: &Cloud) -> Result<Zone, Response> {
     Ok(Zone::of(&cloud.settings().region, n))
 }
 
-/// The NodeClaim that the VM's kubelet announces itself for. A real VM learns it from its custom data; here the tag
-/// says it, else the computer's name, `aks-<claim>`.
+/// The NodeClaim of the VM's kubelet. A real VM has it in its custom data; here it is in the tag, else in the computer
+/// name, `aks-<claim>`.
 fn claim(tags: &Tags, properties: &Value) -> Result<ClaimName, Response> {
     let name = match tags.get(labels::TAG_CLAIM) {
         Some(name) => name,

@@ -40,9 +40,9 @@ pub(super) fn check(body: &Value, of: ResourceType) -> Result<(), Response> {
         return Err(not_understood("the body must be an object"));
     };
     if let Some(unknown) = top.keys().find(|key| !TOP.contains(&key.as_str())) {
-        let what =
+        let message =
             format!("Could not find member '{unknown}' on object of type 'ResourceDefinition'. Path '{unknown}'");
-        return Err(not_understood(&what));
+        return Err(not_understood(&message));
     }
     if body["location"].as_str().is_none_or(str::is_empty) {
         return Err(error_response(400, "LocationRequired", "The location property is required for this definition."));
@@ -66,7 +66,7 @@ pub(super) fn check(body: &Value, of: ResourceType) -> Result<(), Response> {
     }
 }
 
-fn not_understood(what: &str) -> Response {
-    let message = format!("The request content was invalid and could not be deserialized: '{what}'.");
+fn not_understood(message: &str) -> Response {
+    let message = format!("The request content was invalid and could not be deserialized: '{message}'.");
     error_response(400, "InvalidRequestContent", &message)
 }

@@ -66,14 +66,14 @@ pub(super) fn error_response(status: u16, code: &str, message: &str) -> Response
     Response { status, headers: Vec::new(), body: Some(error(code, message)) }
 }
 
-/// The same, saying which property it is about.
+/// The same, with the property concerned.
 pub(super) fn failed_in(status: u16, code: &str, message: &str, target: &str) -> Response {
     let mut body = error(code, message);
     body["error"]["target"] = target.into();
     Response { status, headers: Vec::new(), body: Some(body) }
 }
 
-/// The answer to a request for which a bucket is empty. Azure Resource Manager and Compute say it differently.
+/// The response if a bucket is empty. Azure Resource Manager and Compute have different ones.
 pub(super) fn throttled(bucket: &str, is_compute: bool, wait: SignedDuration) -> Response {
     let secs = (wait + SignedDuration::from_millis(999)).as_secs().max(1);
     let mut response = if is_compute {
@@ -81,9 +81,9 @@ pub(super) fn throttled(bucket: &str, is_compute: bool, wait: SignedDuration) ->
             "The server rejected the request because too many requests have been received for this subscription.";
         let mut response = error_response(429, "OperationNotAllowed", message);
         if let Some(body) = &mut response.body {
-            let told =
+            let message =
                 format!("The request is being throttled. Operation group: {bucket}. Retry after {secs} seconds.");
-            body["error"]["details"] = json!([{ "code": "TooManyRequests", "target": bucket, "message": told }]);
+            body["error"]["details"] = json!([{ "code": "TooManyRequests", "target": bucket, "message": message }]);
         }
         response
     } else {

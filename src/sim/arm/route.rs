@@ -98,8 +98,8 @@ const USAGE_VERSIONS: [&str; 10] = [
 /// Versions of `Microsoft.Authorization/locks`.
 const LOCK_VERSIONS: [&str; 5] = ["2015-01-01", "2016-09-01", "2017-04-01", "2020-04-01-preview", "2020-05-01"];
 
-/// Versions of Microsoft.Network that exist. Its dates are its own: 2021-04-01, which a client made for
-/// Microsoft.Resources sends to everybody, is none of them.
+/// Versions of Microsoft.Network that exist. They differ from those of Microsoft.Resources, such as 2021-04-01, which a
+/// generic client would send.
 const NETWORK_VERSIONS: [&str; 14] = [
     "2022-01-01",
     "2022-05-01",
@@ -302,7 +302,7 @@ impl Query {
     }
 }
 
-/// Undoes percent-encoding; what is no valid escape stays as it is.
+/// Undoes percent-encoding; invalid escapes are unchanged.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

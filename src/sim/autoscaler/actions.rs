@@ -5,8 +5,8 @@ use crate::world::Action;
 use napkeeper_core::catalog::CapacityType;
 
 impl Autoscaler {
-    /// Applies an action if it is about the load or about what Azure sells; all others are about napkeeper's own things, or
-    /// are outages that the baseline is spared.
+    /// Applies an action on the load or on Azure's capacity; all others concern napkeeper's own objects, or are
+    /// outages, which the baseline does not have.
     pub(super) fn apply_action(&mut self, action: Action) {
         let now = self.now;
         match action {

@@ -1,22 +1,22 @@
 //! The baseline: the same load under Kubernetes' cluster-autoscaler.
 //!
 //! The same simulated cluster, workloads, prices and durations as [`crate::world`], with fixed node groups and the
-//! cluster-autoscaler's loop in napkeeper's place. The rules and defaults are those of `kubernetes/autoscaler` as AKS
-//! runs it with its documented defaults; [`POLICY`] says them in one sentence.
+//! cluster-autoscaler's loop instead of napkeeper. The rules and defaults are those of `kubernetes/autoscaler` as AKS
+//! runs it with its documented defaults; [`POLICY`] summarizes them.
 //!
-//! What a real cluster-autoscaler does that this one does not:
-//! - It looks at PodDisruptionBudgets, local storage and pods of `kube-system` before it begins a drain. Here the drain
+//! Differences from a real cluster-autoscaler:
+//! - It checks PodDisruptionBudgets, local storage and pods of `kube-system` before it begins a drain. Here the drain
 //!   begins, evictions that a budget refuses are tried for two minutes, and then the node is kept.
 //! - Upstream's `least-waste` adds up the wasted shares of CPU and memory (`expander/waste/waste.go`). Here memory
 //!   decides only between equals of CPU. The two agree where the options help the same pods and their sizes have the
-//!   same memory per core. Equals are decided by price here, at random there.
+//!   same memory per core. Ties are broken by price here, at random there.
 //! - It leaves pods below priority −10 waiting; here every pod counts.
 //! - It gives up VMs that do not join within 15 min, and stops in a cluster that is not healthy. Here every VM that
 //!   starts joins.
 //! - Throttling and outages of Azure and of the API server reach it too; this one is spared them.
-//! - Its taint on nodes that go is a cordon here.
+//! - Its taint on nodes to be deleted is a cordon here.
 //!
-//! What an administrator would do, and what is not done here:
+//! Tuning by an administrator that is not done here:
 //! - Choose sizes for the load. The cheapest D sizes are often those with 2 GiB per vCPU: good for loads that need CPU,
 //!   expensive for those that need memory, and too small for some pods, which then show as unplaced.
 //! - Limit the groups. The limits and weights of the NodePools do not bind the baseline.
@@ -118,9 +118,9 @@ impl Autoscaler {
         let resource_group = identity(&setup.region)?.node_resource_group;
         let mut cluster = Cluster::new(setup.seed, ClusterTimings::default());
         install_objects(&mut cluster, &region, &resource_group, setup.clone())?;
-        let action = |(place, (after, action)): (usize, &(SignedDuration, Action))| {
+        let action = |(order, (after, action)): (usize, &(SignedDuration, Action))| {
             let at = setup.at.saturating_add(*after).unwrap_or(Timestamp::MAX);
-            ((at, place), action.clone())
+            ((at, order), action.clone())
         };
         Ok(Self {
             seed: setup.seed,
@@ -165,7 +165,7 @@ impl Autoscaler {
         [action, vm, self.cluster.next_event(), self.next_scan()].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 
-    /// Plays what happens at this instant. What comes of it at the same instant is played by the next step.
+    /// Plays the events of this instant. Their consequences at the same instant are played by the next step.
     fn step(&mut self) -> Result<(), NameError> {
         while let Some(entry) = self.agenda.first_entry().filter(|e| e.key().0 <= self.now) {
             let action = entry.remove();

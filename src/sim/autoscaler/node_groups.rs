@@ -40,7 +40,7 @@ pub(super) struct NodeGroup {
     pub(super) price: HourlyPrice,
     /// What its VMs would cost on demand.
     pub(super) on_demand: HourlyPrice,
-    /// A node of it; name and VM stand for any.
+    /// A template node, with a placeholder name and VM.
     pub(super) template: NewNode,
     back_off: Option<BackOff>,
 }
@@ -52,7 +52,7 @@ struct BackOff {
 }
 
 impl NodeGroup {
-    /// It may not grow until this time, because it lately failed to.
+    /// It may not grow until this time, because scaling up failed recently.
     pub(super) fn backed_off(&self, now: Timestamp) -> Option<Timestamp> {
         self.back_off.map(|b| b.since + b.duration).filter(|until| now < *until)
     }
@@ -71,8 +71,8 @@ impl NodeGroup {
 }
 
 /// The groups for a start. Each group is a NodePool's as far as it can be: its size is one that the class of a NodePool
-/// allows, and its nodes have the labels and taints that all NodePools share which allow it (or, when none does, all that
-/// may make nodes without GPUs), so that pods written for these run on them.
+/// allows, and its nodes have the labels and taints that all NodePools share which allow it (or, when none does, all
+/// that may make nodes without GPUs), so that pods written for these run on them.
 pub(super) fn node_groups(
     region: &RegionCatalog,
     start: &WorldSetup,
@@ -130,7 +130,7 @@ fn on_demand(instance: &InstanceType) -> Option<HourlyPrice> {
 /// For every workload that requests GPUs, the cheapest size on which a NodePool would run it.
 fn gpu_types<'t>(start: &WorldSetup, pools: &[(&NodePool, &'t [Arc<InstanceType>])]) -> Vec<&'t InstanceType> {
     let workloads = start.manifests.workloads.iter().chain(&start.manifests.suspended);
-    let shapes: BTreeSet<&PodShape> = workloads.map(|(_, w)| &*w.template.shape).filter(|s| asks_for_gpus(s)).collect();
+    let shapes: BTreeSet<&PodShape> = workloads.map(|(_, w)| &*w.template.shape).filter(|s| requests_gpus(s)).collect();
     let mut chosen: Vec<&InstanceType> = Vec::new();
     for shape in shapes {
         let fits = |t: &&Arc<InstanceType>| shape.requests.fits(&t.allocatable);
@@ -149,7 +149,7 @@ fn gpu_types<'t>(start: &WorldSetup, pools: &[(&NodePool, &'t [Arc<InstanceType>
     chosen
 }
 
-fn asks_for_gpus(shape: &PodShape) -> bool {
+fn requests_gpus(shape: &PodShape) -> bool {
     shape.requests.extended.iter().any(|(name, _)| name.ends_with(".com/gpu"))
 }
 
@@ -200,8 +200,8 @@ fn group(
 /// The NodePools that may make nodes without GPUs.
 fn general_pools<'p>(pools: &[(&'p NodePool, &[Arc<InstanceType>])]) -> Vec<&'p NodePool> {
     let may_be_general = |(pool, types): &&(&NodePool, &[Arc<InstanceType>])| {
-        let buys = |t: &InstanceType| CapacityType::ALL.iter().any(|how| allows(pool, t, *how));
-        types.iter().any(|t| t.facts.gpu.is_none() && buys(t))
+        let allows_any = |t: &InstanceType| CapacityType::ALL.iter().any(|how| allows(pool, t, *how));
+        types.iter().any(|t| t.facts.gpu.is_none() && allows_any(t))
     };
     pools.iter().filter(may_be_general).map(|(pool, _)| *pool).collect()
 }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 /// A node is a candidate below this share (`--scale-down-utilization-threshold`), in percent.
 const THRESHOLD_PERCENT: i64 = 50;
-/// It goes when it has been one for so long (`--scale-down-unneeded-time`).
+/// A node is removed when it has been unneeded for this long (`--scale-down-unneeded-time`).
 const UNNEEDED_TIME: SignedDuration = SignedDuration::from_mins(10);
-/// Nothing goes for so long after a scale-up (`--scale-down-delay-after-add`).
+/// Nothing is removed for this long after a scale-up (`--scale-down-delay-after-add`).
 const DELAY_AFTER_ADD: SignedDuration = SignedDuration::from_mins(10);
 /// At most so many nodes go at once (`--max-scale-down-parallelism`), one of them with pods
 /// (`--max-drain-parallelism`).
@@ -25,7 +25,7 @@ const EVICTION_TIME: SignedDuration = SignedDuration::from_mins(2);
 const GRACEFUL_TERMINATION: SignedDuration = SignedDuration::from_mins(10);
 
 impl Autoscaler {
-    /// Goes on with drains, looks which nodes can be done without, and lets those go whose time is up.
+    /// Continues drains, finds unneeded nodes, and removes those whose time is up.
     pub(super) fn scale_down(&mut self) {
         self.continue_draining();
         self.find_unneeded();
@@ -69,7 +69,7 @@ impl Autoscaler {
         }
     }
 
-    /// Evicts what is left on nodes that drain, and deletes or keeps them when that has come to an end.
+    /// Evicts the remaining pods of draining nodes, and deletes or keeps the nodes at the end.
     fn continue_draining(&mut self) {
         let draining: Vec<(NodeName, Timestamp)> = self
             .vms
@@ -105,8 +105,8 @@ impl Autoscaler {
         }
     }
 
-    /// Notes the nodes that are underutilized and whose pods fit elsewhere, one after the other: the capacity
-    /// that one of them needs is not given twice. Empty nodes come first, then those of the last time.
+    /// Notes the nodes that are underutilized and whose pods fit elsewhere, one after the other, so that capacity is
+    /// not counted twice. Empty nodes come first, then those of the last time.
     fn find_unneeded(&mut self) {
         let mut candidates: Vec<(bool, bool, NodeName, Vec<Arc<Pod>>)> = Vec::new();
         for (name, vm) in self.vms.iter().filter(|(_, m)| m.phase == VmPhase::Serving) {

@@ -25,7 +25,7 @@ struct ExpansionOption {
 type ExpanderScore = (Reverse<bool>, i64, i64, HourlyPrice, usize);
 
 impl Autoscaler {
-    /// Grows a group if that helps pods that wait; true when it has.
+    /// Grows a group if that helps pending pods; true if it did.
     pub(super) fn scale_up(&mut self) -> Result<bool, NameError> {
         let Some(plan) = self.expansion() else { return Ok(false) };
         let before = self.ordered;
@@ -61,7 +61,7 @@ impl Autoscaler {
         Some(self.balanced(&best, &may_grow, sizes, &simulation))
     }
 
-    /// Pods that wait for a node, in kube-scheduler's order.
+    /// Pending pods, in kube-scheduler's order.
     fn pending(&self) -> Vec<Arc<Pod>> {
         let mut pods: Vec<Arc<Pod>> = self.cluster.state().pending_pods().cloned().collect();
         pods.sort_by(|a, b| {

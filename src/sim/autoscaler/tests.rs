@@ -264,7 +264,7 @@ fn pods_that_ask_for_the_full_price_get_it() {
 }
 
 #[test]
-fn without_spot_quota_or_leave_nodes_are_bought_at_the_full_price() {
+fn without_spot_quota_or_permission_nodes_are_on_demand() {
     let load = || start(vec![("one", deployment(shape("one", 1000), 1))]);
     let mut quota = load();
     let none = Action::Quota { family: None, capacity_type: Some(CapacityType::Spot), cores: Some(0) };
@@ -297,7 +297,7 @@ fn labels_that_the_node_pools_share_are_on_the_nodes() {
 
 #[test]
 fn a_budget_that_allows_no_eviction_keeps_its_node() {
-    // Three of the first kind fill a node of 4 cores. When one of them goes, the room is enough for the guarded pod.
+    // Three of the first kind fill a node of 4 cores. When one of them ends, the guarded pod fits.
     let mut start =
         start(vec![("first", deployment(shape("first", 1000), 3)), ("guarded", deployment(shape("guarded", 1000), 0))]);
     start.actions = vec![scale(mins(30), "guarded", 1), scale(hours(1), "first", 2)];
@@ -314,8 +314,8 @@ fn a_budget_that_allows_no_eviction_keeps_its_node() {
 }
 
 #[test]
-fn room_for_daemon_pods_is_kept_on_new_nodes() {
-    // 3600 of 3860 thousandths of a core would fit on 4 cores, but not beside the agent.
+fn capacity_for_daemon_pods_is_reserved_on_new_nodes() {
+    // 3600m of 3860m would fit on 4 cores, but not beside the agent.
     let mut start = start(vec![("one", deployment(shape("one", 3600), 1))]);
     start.manifests.daemon_sets = vec![(key("agent"), PodTemplate::new(shape("agent", 300)))];
     let one = after(&start, hours(1));

@@ -11,7 +11,7 @@ use napkeeper_core::model::names::{ArmId, Zone};
 use napkeeper_core::plan::KubeletSpec;
 use std::sync::Arc;
 
-/// A disk that somebody else makes.
+/// A disk created from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskDraft {
     /// Name.
@@ -65,7 +65,7 @@ impl Cloud {
         Ok(id)
     }
 
-    /// Somebody makes a disk, attached to nothing.
+    /// Another client creates an unattached disk.
     ///
     /// # Errors
     /// [`Refusal`] when the name is taken.
@@ -92,7 +92,7 @@ impl Cloud {
         Ok(id)
     }
 
-    /// Somebody makes a VM, running at once, with NIC and OS disk of the same name and tags. It is no node of ours.
+    /// Another client creates a VM, running at once, with NIC and OS disk of the same name and tags. It is not a node.
     ///
     /// # Errors
     /// [`Refusal`] when one of the three names is taken.
@@ -137,10 +137,10 @@ impl Cloud {
         Ok(id)
     }
 
-    /// Somebody (the CSI driver) attaches a data disk to a VM.
+    /// Attaches a data disk to a VM, as the CSI driver does.
     ///
     /// # Errors
-    /// [`Refusal`] when either is not there or is being deleted, or the disk is attached elsewhere.
+    /// [`Refusal`] if either does not exist or is being deleted, or the disk is attached elsewhere.
     pub fn attach_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
         if !matches!(self.find_idle(vm)?.detail, ResourceDetail::Vm(_)) {
@@ -156,7 +156,7 @@ impl Cloud {
         Ok(())
     }
 
-    /// Somebody (the CSI driver) detaches a data disk from a VM; nothing happens if it is not attached there.
+    /// Detaches a data disk from a VM, as the CSI driver does; nothing happens if it is not attached there.
     pub fn detach_disk(&mut self, disk: &ArmId, vm: &ArmId, now: Timestamp) {
         self.advance(now);
         let mut attached = false;
@@ -171,10 +171,10 @@ impl Cloud {
         }
     }
 
-    /// Azure gives notice to a spot VM that runs; it is gone when the notice is over.
+    /// Azure gives notice to a running spot VM; it is deleted when the notice is over.
     ///
     /// # Errors
-    /// [`Refusal`] when there is no such VM, or it is no spot VM that runs.
+    /// [`Refusal`] if the VM does not exist, or is not a running spot VM.
     pub fn evict_spot(&mut self, vm: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
         let resource = self.find_idle(vm)?;
@@ -192,10 +192,10 @@ impl Cloud {
         Ok(())
     }
 
-    /// Somebody deletes a resource.
+    /// Another client deletes a resource.
     ///
     /// # Errors
-    /// [`Refusal`] when it is not there, or is attached.
+    /// [`Refusal`] if it does not exist, or is attached.
     pub fn delete_outside(&mut self, id: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
         let resource = self.resources.get(id).cloned().ok_or_else(|| Refusal::NotFound(id.clone()))?;
@@ -204,10 +204,10 @@ impl Cloud {
         Ok(())
     }
 
-    /// Somebody replaces all tags of a resource.
+    /// Another client replaces all tags of a resource.
     ///
     /// # Errors
-    /// [`Refusal`] when it is not there, or is being deleted.
+    /// [`Refusal`] if it does not exist, or is being deleted.
     pub fn retag(&mut self, id: &ArmId, tags: Tags, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
         self.find_idle(id)?;
@@ -230,10 +230,10 @@ impl Cloud {
         Ok(())
     }
 
-    /// Somebody copies a disk: its state is `ActiveSAS` from now on.
+    /// Another client copies a disk: its state is `ActiveSAS` from now on.
     ///
     /// # Errors
-    /// [`Refusal`] when the disk is not there, or is being deleted.
+    /// [`Refusal`] if the disk does not exist, or is being deleted.
     pub fn set_copied(&mut self, disk: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
         self.find_idle(disk)?;
@@ -245,7 +245,7 @@ impl Cloud {
         Ok(())
     }
 
-    /// Somebody hands the group to another cluster, or to none.
+    /// Another client changes `managedBy` of the group to another cluster, or to none.
     pub fn set_group_managed_by(&mut self, cluster: Option<ArmId>) {
         self.managed_by = cluster;
     }

@@ -8,12 +8,12 @@ use napkeeper_core::model::names::{ArmId, ClaimName};
 use napkeeper_core::plan::KubeletSpec;
 use std::sync::Arc;
 
-/// A change of what exists. Attaching and detaching disks is not written down.
+/// A created or deleted resource. Attaching and detaching disks is not recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerEntry {
     /// When.
     pub at: Timestamp,
-    /// What was done.
+    /// The change.
     pub change: Change,
     /// Who did it.
     pub cause: ChangeCause,
@@ -21,10 +21,10 @@ pub struct LedgerEntry {
     pub resource: Arc<CloudResource>,
 }
 
-/// What was done.
+/// The change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// It came into being.
+    /// It was created.
     Created,
     /// Its tags were changed.
     Tagged,
@@ -35,13 +35,13 @@ pub enum Change {
 /// Who changed something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeCause {
-    /// A request of ours.
+    /// A request of napkeeper.
     Request,
     /// Azure, along with the VM that it belongs to.
     Cascade,
     /// Azure, by evicting a spot VM.
     Eviction,
-    /// Somebody else.
+    /// Another client.
     Outside,
 }
 
@@ -65,7 +65,7 @@ pub enum CloudEvent {
         /// Its price; free where the price sheet does not know it.
         price: HourlyPrice,
     },
-    /// A VM is gone. It ran if, and only if, its incarnation was said to be running before.
+    /// A VM was deleted. It ran if, and only if, its incarnation was reported as running before.
     VmGone {
         /// When.
         at: Timestamp,

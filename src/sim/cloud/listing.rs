@@ -12,7 +12,7 @@ use napkeeper_core::model::names::ArmId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Longest that a ghost is remembered: no lag that is set afterwards brings back what is older.
+/// Longest that a ghost is remembered: a lag that is set later does not bring back older ones.
 const GHOSTS_LAST: SignedDuration = SignedDuration::from_hours(1);
 
 impl Cloud {
@@ -21,7 +21,7 @@ impl Cloud {
     /// # Errors
     /// [`ListFailure`] while listings are made to fail, and while no request gets through.
     pub fn list(&mut self, now: Timestamp) -> Listing<CloudResource> {
-        let failed = |why: Refusal| ListFailure::of_azure("the node resource group", why.into());
+        let failed = |refusal: Refusal| ListFailure::of_azure("the node resource group", refusal.into());
         self.advance(now);
         self.faults.admit(now).map_err(failed)?;
         for kind in ListedKind::RESOURCES {
@@ -35,26 +35,26 @@ impl Cloud {
     /// # Errors
     /// [`ListFailure`] while no request gets through.
     pub fn group_managed_by(&self, now: Timestamp) -> Result<Option<ArmId>, ListFailure> {
-        let failed = |why: Refusal| ListFailure::of_azure("managedBy of the node resource group", why.into());
+        let failed = |refusal: Refusal| ListFailure::of_azure("managedBy of the node resource group", refusal.into());
         self.faults.admit(now).map_err(failed)?;
         Ok(self.managed_by.clone())
     }
 
-    /// What a complete listing of one kind, or of all, shows by id: late, and in Azure's spelling, where a
-    /// fault says so.
+    /// The resources in a complete listing of one kind, or of all, by id: with lag, and in Azure's spelling, if a fault
+    /// sets that.
     pub(crate) fn shown(&mut self, of: Option<ListedKind>, now: Timestamp) -> Vec<Arc<CloudResource>> {
         let wanted = |resource: &CloudResource| of.is_none_or(|of| ListedKind::of(resource) == of);
         let longest = ListedKind::RESOURCES.map(|kind| self.faults.lag(kind).1).into_iter().max();
-        self.gone.retain(|(at, _)| *at + longest.unwrap_or_default().max(GHOSTS_LAST) > now);
+        self.deleted.retain(|(at, _)| *at + longest.unwrap_or_default().max(GHOSTS_LAST) > now);
         let hidden = self.hidden_ids(now);
         let present = self.resources.values().filter(|r| wanted(r) && !hidden.contains(&r.id));
         let mut shown: Vec<_> = present.cloned().collect();
         let keeps = |ghost: &CloudResource| self.faults.lag(ListedKind::of(ghost)).1;
-        let ghosts = self.gone.iter().filter(|(at, ghost)| wanted(ghost) && *at + keeps(ghost) > now);
+        let ghosts = self.deleted.iter().filter(|(at, ghost)| wanted(ghost) && *at + keeps(ghost) > now);
         let ghosts: BTreeMap<_, _> = ghosts.rev().map(|(_, ghost)| (ghost.id.clone(), Arc::clone(ghost))).collect();
-        let here: BTreeSet<_> =
+        let present_ids: BTreeSet<_> =
             if ghosts.is_empty() { BTreeSet::new() } else { shown.iter().map(|r| r.id.clone()).collect() };
-        let ghosts: Vec<_> = ghosts.into_values().filter(|ghost| !here.contains(&ghost.id)).collect();
+        let ghosts: Vec<_> = ghosts.into_values().filter(|ghost| !present_ids.contains(&ghost.id)).collect();
         if !ghosts.is_empty() {
             shown.extend(ghosts);
             shown.sort_by(|a, b| a.id.cmp(&b.id));

@@ -41,21 +41,21 @@ pub use settings::{CloudSettings, Timings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Resources on a page, unless somebody says otherwise: small, so that everything has several.
+/// Default page size: small, so that every listing has several pages.
 const PAGE: usize = 50;
 
 /// The simulated Azure.
 #[derive(Debug, Clone)]
 pub struct Cloud {
     settings: CloudSettings,
-    /// Faults in force, for scenarios to write. Call [`Cloud::advance`] before, so that what was due earlier ends
-    /// under the faults of its own time.
+    /// Active faults, for scenarios to write. Call [`Cloud::advance`] before, so that earlier operations end under the
+    /// faults of their own time.
     pub faults: Faults,
-    /// Quotas and room in the subnet, for scenarios to write.
+    /// Quotas and free addresses in the subnet, for scenarios to write.
     pub limits: Limits,
     /// Resources on a page of a listing over HTTP; ARM's providers have 50 to 1,000.
     pub page_size: usize,
-    /// Azure's own limits of requests, over HTTP; none are kept where there is nothing.
+    /// Azure's rate limits, over HTTP; `None` for no limits.
     pub throttling: Option<Throttling>,
     managed_by: Option<ArmId>,
     resources: BTreeMap<ArmId, Arc<CloudResource>>,
@@ -64,7 +64,7 @@ pub struct Cloud {
     reserved: Reserved,
     operations: Operations,
     agenda: BTreeSet<(Timestamp, ScheduledEvent)>,
-    gone: Vec<(Timestamp, Arc<CloudResource>)>,
+    deleted: Vec<(Timestamp, Arc<CloudResource>)>,
     related: RelatedResources,
     extensions: BTreeMap<ArmId, Extension>,
     /// How often each resource was changed: its etag.
@@ -86,7 +86,7 @@ struct VmRecord {
     reservation: Option<ArmId>,
 }
 
-/// A NIC is kept for a VM whose creation failed.
+/// A NIC is reserved for a VM whose creation failed.
 #[derive(Debug, Clone)]
 struct NicReservation {
     vm: ArmId,
@@ -121,7 +121,7 @@ impl Cloud {
             reserved: BTreeMap::new(),
             operations: Operations::default(),
             agenda: BTreeSet::new(),
-            gone: Vec::new(),
+            deleted: Vec::new(),
             related: RelatedResources::default(),
             ledger: Vec::new(),
             events: Vec::new(),
@@ -298,15 +298,17 @@ impl Cloud {
         }
     }
 
-    /// Refuses to touch a NIC that is kept for another VM.
+    /// Rejects the use of a NIC that is reserved for another VM.
     fn check_unreserved(&self, nic: &ArmId, vm: Option<&ArmId>, now: Timestamp) -> Result<(), Refusal> {
         match self.reservations.get(nic) {
-            Some(kept) if now < kept.until && vm != Some(&kept.vm) => Err(Refusal::NicReserved { vm: kept.vm.clone() }),
+            Some(reservation) if now < reservation.until && vm != Some(&reservation.vm) => {
+                Err(Refusal::NicReserved { vm: reservation.vm.clone() })
+            }
             _ => Ok(()),
         }
     }
 
-    /// Refuses to change what is being deleted.
+    /// Rejects changes of a resource that is being deleted.
     fn check_idle(&self, id: &ArmId) -> Result<(), Refusal> {
         if self.operations.deletes(id) {
             return Err(Refusal::Busy(id.clone()));

@@ -76,7 +76,7 @@ impl Operations {
         Some((target, completion))
     }
 
-    /// Ends the operation on a resource before its time: the resource is gone, or another operation takes over.
+    /// Cancels the operation on a resource: it was deleted, or another operation preempts it.
     pub(super) fn cancel(&mut self, target: &ArmId) {
         let Some(id) = self.of.remove(target) else {
             return;
@@ -90,7 +90,7 @@ impl Operations {
 
     /// True when the operation has ended in this refusal.
     pub(super) fn ended_in(&self, id: &OperationId, refusal: &Refusal) -> bool {
-        matches!(self.ended.get(id), Some(Err(told)) if told == refusal)
+        matches!(self.ended.get(id), Some(Err(known)) if known == refusal)
     }
 
     pub(super) fn poll(&self, id: &OperationId) -> Result<Reply, Refusal> {

@@ -58,7 +58,7 @@ pub enum Refusal {
     Unreserved {
         /// The group.
         group: ArmId,
-        /// What was asked for.
+        /// The requested offering.
         offering: Box<OfferingKey>,
     },
     /// The subnet has no address left.
@@ -67,7 +67,7 @@ pub enum Refusal {
         /// Addresses that the NIC would take.
         need: u32,
     },
-    /// The NIC is kept for a VM whose creation failed.
+    /// The NIC is reserved for a VM whose creation failed.
     #[error(
         "Nic(s) in request is reserved for another Virtual Machine for 180 seconds. Please provide another nic(s) or \
          retry after 180 seconds. Reserved VM: {vm}"
@@ -108,18 +108,18 @@ pub enum Refusal {
         super::faults::LOCKDOWN
     )]
     Denied {
-        /// What was asked for, as roles name it.
+        /// The requested action, as roles name it.
         action: Arc<str>,
         /// On what.
         scope: ArmId,
     },
-    /// No role of ours allows it.
+    /// No role of the caller allows it.
     #[error(
         "The client '{CLIENT}' with object id '{CLIENT}' does not have authorization to perform action '{action}' over \
          scope '{scope}' or the scope is invalid. If access was recently granted, please refresh your credentials."
     )]
     NoPermission {
-        /// What was asked for, as roles name it.
+        /// The requested action, as roles name it.
         action: Arc<str>,
         /// On what.
         scope: ArmId,
@@ -130,7 +130,7 @@ pub enum Refusal {
          \"id\":\"{group}/providers/Microsoft.Authorization/policyAssignments/{assignment}\"}}}}]'.", name = resource.name()
     )]
     Policy {
-        /// What it is about.
+        /// The resource.
         resource: ArmId,
         /// To what the policy is assigned.
         group: ArmId,
@@ -176,7 +176,7 @@ pub enum Refusal {
     /// Another operation on the resource has not ended.
     #[error("Another operation on {0} is in progress. Retry when it has ended.")]
     Busy(ArmId),
-    /// A later operation took the place of this one.
+    /// A later operation preempted this one.
     #[error("Operation execution has been preempted by a more recent operation.")]
     Preempted,
     /// Azure is down.
@@ -257,7 +257,7 @@ impl Refusal {
         }
     }
 
-    /// How long Azure asks to wait, where it says so.
+    /// The `Retry-After` of Azure, if any.
     #[must_use]
     pub fn retry_after(&self) -> Option<SignedDuration> {
         match self {

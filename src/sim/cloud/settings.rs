@@ -9,7 +9,7 @@ use napkeeper_core::model::settings::ClusterIdentity;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What does not change while the world runs.
+/// Settings that do not change while the world runs.
 #[derive(Debug, Clone)]
 pub struct CloudSettings {
     /// The node resource group: `/subscriptions/…/resourceGroups/MC_…`.
@@ -37,7 +37,7 @@ pub struct Timings {
     pub vm_delete: Delay,
     /// Deleting a NIC or a disk.
     pub child_delete: Delay,
-    /// How long a NIC is kept for a VM whose creation failed.
+    /// How long a NIC is reserved for a VM whose creation failed.
     pub nic_reservation: SignedDuration,
     /// From the notice of a spot eviction to the end of the VM.
     pub eviction_notice: SignedDuration,

@@ -7,7 +7,7 @@ use napkeeper_core::model::names::{ArmId, NodeName, ObjectKey, ObjectName, Provi
 pub enum ClusterEvent {
     /// A PersistentVolumeClaim needs a disk; answer with [`super::Cluster::disk_created`].
     DiskWanted {
-        /// The PersistentVolume that it is for; its name goes on the disk.
+        /// Its PersistentVolume, whose name is on the disk.
         volume: ObjectName,
         /// The PersistentVolumeClaim.
         claim: ObjectKey,
@@ -16,7 +16,7 @@ pub enum ClusterEvent {
         /// Size in GiB.
         size_gib: u32,
     },
-    /// A disk is to be deleted: its PersistentVolume has gone and had the reclaim policy Delete.
+    /// A disk is to be deleted: its PersistentVolume was deleted and had the reclaim policy Delete.
     DiskReleased {
         /// The disk.
         disk: ArmId,
@@ -28,7 +28,7 @@ pub enum ClusterEvent {
         /// The VM.
         vm: ProviderId,
     },
-    /// A disk is to be detached from the VM of a node. The VM may be gone already.
+    /// A disk is to be detached from the VM of a node. The VM may be deleted already.
     DiskDetached {
         /// The disk.
         disk: ArmId,
@@ -45,7 +45,7 @@ pub enum ClusterEvent {
         /// The node.
         node: NodeName,
     },
-    /// A node is gone from the API server.
+    /// A Node was deleted from the API server.
     NodeGone {
         /// The node.
         node: NodeName,

@@ -40,8 +40,8 @@ impl IdGenerator {
         let mut rest = self.given;
         let radix = ALPHABET.len() as u64;
         let mut suffix = [ALPHABET[0]; 5];
-        for place in suffix.iter_mut().rev() {
-            *place = ALPHABET[usize::try_from(rest % radix).unwrap_or(0)];
+        for letter in suffix.iter_mut().rev() {
+            *letter = ALPHABET[usize::try_from(rest % radix).unwrap_or(0)];
             rest /= radix;
         }
         joined(base, &String::from_utf8_lossy(&suffix))

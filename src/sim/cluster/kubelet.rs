@@ -19,7 +19,7 @@ pub struct NewNode {
     pub provider_id: ProviderId,
     /// Labels.
     pub labels: Labels,
-    /// Taints beside those that say that it is new.
+    /// Taints besides those of new nodes.
     pub taints: Vec<Taint>,
     /// All that it has.
     pub capacity: Resources,
@@ -51,14 +51,14 @@ impl NewNode {
     }
 }
 
-/// Events in the life of a node. All but the first are about one incarnation of a Node.
+/// Events of a node. All but the first concern one incarnation of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NodeTimer {
     /// Its kubelet announces it.
     Join(ProviderId),
     /// Its kubelet is ready.
     Ready(NodeName, Uid),
-    /// What it has to wait for is there: its startup taints go.
+    /// It has started: its startup taints are removed.
     Startup(NodeName, Uid),
     /// Its kubelet has not been heard of for long.
     Unreachable(NodeName, Uid),
@@ -68,7 +68,7 @@ pub(super) enum NodeTimer {
     Reap(NodeName, Uid),
 }
 
-/// Kubelets that are not there yet, or not any more.
+/// Kubelets that have not joined yet, or are lost.
 #[derive(Debug, Default)]
 pub(super) struct Kubelets {
     joining: BTreeMap<ProviderId, NewNode>,
@@ -76,7 +76,7 @@ pub(super) struct Kubelets {
 }
 
 impl Kubelets {
-    /// The machine of the node is gone: nothing on it starts or ends.
+    /// The machine of the node is lost: nothing on it starts or ends.
     pub(super) fn is_lost(&self, node: &NodeName) -> bool {
         self.lost.contains(node)
     }
@@ -110,7 +110,7 @@ impl Cluster {
         self.set_timer(after, Timer::Node(NodeTimer::Join(provider)));
     }
 
-    /// A VM is gone, and its kubelet with it.
+    /// A VM was deleted, and its kubelet with it.
     pub fn kubelet_lost(&mut self, provider: &ProviderId, now: Timestamp) {
         self.advance_clock(now);
         self.kubelets.joining.remove(provider);
@@ -172,7 +172,7 @@ impl Cluster {
     }
 
     fn node_joins(&mut self, provider: &ProviderId) {
-        // A VM that has gone in the meantime does not join; nor does one whose name is taken.
+        // A VM deleted in the meantime does not join; nor does one whose name is taken.
         let Some(new) = self.kubelets.joining.remove(provider) else {
             return;
         };
@@ -241,10 +241,10 @@ impl Cluster {
     fn give_up_pods(&mut self, node: Node) {
         let unreachable = taint(labels::TAINT_UNREACHABLE, TaintEffect::NoExecute);
         for key in self.pods_on(&node.name) {
-            let stays =
+            let tolerates =
                 |shape: &napkeeper_core::model::cluster::pod::PodShape| shape.untolerated([&unreachable]).is_none();
             let pod = self.store.pods().get(&key);
-            if pod.is_some_and(|pod| !stays(&pod.shape)) {
+            if pod.is_some_and(|pod| !tolerates(&pod.shape)) {
                 self.end_pod(&key);
             }
         }
@@ -264,7 +264,7 @@ impl Cluster {
         self.deltas.push(Delta::Node(node));
     }
 
-    /// Asks for the deletion of a Node object: at once, unless our finalizer holds it.
+    /// Deletes a Node object: at once, unless our finalizer holds it.
     pub(super) fn delete_node_object(&mut self, name: &NodeName) {
         let Some(node) = self.store.nodes().get(name) else {
             return;

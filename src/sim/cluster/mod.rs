@@ -1,7 +1,7 @@
 //! The simulated Kubernetes: API server, kube-scheduler, kubelets and controllers.
 //!
-//! Everything happens on a virtual clock: [`Cluster::next_event`] says when something happens next, and
-//! [`Cluster::advance`] lets it happen. Edits and effects take place at once; controllers and kube-scheduler react to
+//! Everything happens on a virtual clock: [`Cluster::next_event`] returns the time of the next event, and
+//! [`Cluster::advance`] runs events. Edits and effects take place at once; controllers and kube-scheduler react to
 //! them in the next `advance`, at the same instant. The same seed and the same calls give the same cluster.
 
 mod api_server;
@@ -43,7 +43,7 @@ pub struct Cluster {
     store: Snapshot,
     /// Changes since the last watch.
     deltas: Vec<Delta>,
-    /// What has happened, for the world.
+    /// Events for the world.
     events: Vec<(Timestamp, ClusterEvent)>,
     timers: BTreeMap<(Timestamp, u64), Timer>,
     timers_set: u64,
@@ -58,7 +58,7 @@ pub struct Cluster {
     dirty: Dirty,
 }
 
-/// What controllers have not looked at yet.
+/// Changes that controllers have not processed yet.
 #[derive(Debug, Default)]
 struct Dirty {
     workloads: BTreeSet<ObjectKey>,
@@ -104,25 +104,25 @@ impl Cluster {
         std::mem::take(&mut self.deltas)
     }
 
-    /// All that is there: what a controller lists when it starts. Changes since the last watch are in it; to
-    /// apply them as well does no harm, as long as all of them are applied.
+    /// The whole state: what a controller lists when it starts. It includes changes since the last watch; applying them
+    /// again is harmless, as long as all of them are applied.
     #[must_use]
     pub fn relist(&self) -> Snapshot {
         self.store.clone()
     }
 
-    /// All that is there, to look at.
+    /// The whole state.
     #[must_use]
     pub fn state(&self) -> &Snapshot {
         &self.store
     }
 
-    /// What has happened since the last call, oldest first.
+    /// Events since the last call, oldest first.
     pub fn take_events(&mut self) -> Vec<(Timestamp, ClusterEvent)> {
         std::mem::take(&mut self.events)
     }
 
-    /// When something happens next; `None` is never unless somebody does something.
+    /// The time of the next event; `None` if nothing is scheduled.
     #[must_use]
     pub fn next_event(&self) -> Option<Timestamp> {
         if self.is_settled() { self.timers.keys().next().map(|(at, _)| *at) } else { Some(self.now) }

@@ -44,14 +44,14 @@ impl Cluster {
     pub(super) fn put_pod(&mut self, pod: Pod) {
         let pod = Arc::new(pod);
         let old = self.store.pods().get(&pod.key).map(Arc::clone);
-        // The scheduler first: it counts the pods that are there when it meets a new selector.
+        // The scheduler first: for a new selector it counts existing pods.
         self.scheduler.pod_changed(old.as_deref(), Some(&pod), self.store.pods().values());
         self.store.put_pod(Arc::clone(&pod));
         self.pod_seen(&pod, pod.deleting_at.is_some() || pod.is_terminal());
         self.deltas.push(Delta::Pod(pod));
     }
 
-    /// Removes a pod: the only way in which one goes.
+    /// Removes a pod: the only function that does.
     pub(super) fn take_pod(&mut self, key: &ObjectKey) {
         let Some(old) = self.store.pods().get(key).map(Arc::clone) else {
             return;
@@ -68,7 +68,7 @@ impl Cluster {
         self.deltas.push(Delta::PodGone(key.clone()));
     }
 
-    /// Tells the controllers that have to do with the pod; its owner only when the pod is leaving or gone.
+    /// Notifies the controllers of a pod; its owner only if the pod is terminating or deleted.
     fn pod_seen(&mut self, pod: &Pod, leaving: bool) {
         let runtime = self.workloads.runtimes.get(&pod.key).filter(|_| leaving);
         match runtime.map(|o| &o.origin) {
@@ -103,7 +103,7 @@ impl Cluster {
         }
     }
 
-    /// Puts a pod on a node. It starts when its volumes are there.
+    /// Binds a pod to a node. It starts when its volumes are attached.
     pub(super) fn bind(&mut self, mut pod: Pod, node: NodeName) {
         pod.node = Some(node);
         pod.unschedulable = false;
@@ -129,7 +129,7 @@ impl Cluster {
             return;
         };
         let pod = Arc::clone(pod);
-        // Nothing happens on a node whose machine is gone.
+        // Nothing happens on a node whose machine is lost.
         let lost = pod.node.as_ref().is_some_and(|n| self.kubelets.is_lost(n));
         match timer {
             PodTimer::Forget => self.take_pod(key),
@@ -151,12 +151,12 @@ impl Cluster {
 
     fn pod_succeeds(&mut self, pod: &Pod) {
         self.workloads.pod_succeeded(&pod.key);
-        self.set_pod_timer(self.timings.ended_pods_kept, PodTimer::Forget, pod);
+        self.set_pod_timer(self.timings.ended_pods_retention, PodTimer::Forget, pod);
         self.emit(ClusterEvent::PodSucceeded { pod: pod.key.clone() });
         self.put_pod(Pod { phase: PodPhase::Succeeded, ..pod.clone() });
     }
 
-    /// Asks a pod to end: it is gone after its grace, or at once when no kubelet has it.
+    /// Deletes a pod: after its grace period, or at once if no kubelet runs it.
     pub(super) fn end_pod(&mut self, key: &ObjectKey) {
         let Some(pod) = self.store.pods().get(key).map(Arc::clone) else {
             return;

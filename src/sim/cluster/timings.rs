@@ -20,8 +20,8 @@ pub struct Timings {
     pub node_reaped: Delay,
     /// From a Node that is not ready until its pods are deleted (`DefaultTolerationSeconds`).
     pub pods_given_up: SignedDuration,
-    /// How long a pod that has ended stays in the API server.
-    pub ended_pods_kept: SignedDuration,
+    /// How long a terminated pod is kept in the API server.
+    pub ended_pods_retention: SignedDuration,
 }
 
 impl Default for Timings {
@@ -36,7 +36,7 @@ impl Default for Timings {
             node_unreachable: SignedDuration::from_secs(40),
             node_reaped: Delay::secs(60, 120),
             pods_given_up: SignedDuration::from_mins(5),
-            ended_pods_kept: SignedDuration::from_mins(5),
+            ended_pods_retention: SignedDuration::from_mins(5),
         }
     }
 }

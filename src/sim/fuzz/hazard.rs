@@ -9,7 +9,7 @@ pub enum Hazard {
     Crashes,
     /// NICs, disks and VMs are left over.
     Leaks,
-    /// Data disks: claimed, retained, lost, somebody else's.
+    /// Data disks: claimed, retained, lost, foreign.
     DataDisks,
     /// Other people's resources in the group, and resources that change hands.
     ForeignResources,
@@ -27,11 +27,12 @@ pub enum Hazard {
     WrongGroup,
     /// Beside managed NAP.
     Companion,
-    /// Azure's listings lag: what is new is missing, what is gone is shown.
+    /// Azure's listings lag: new resources are missing, deleted ones are shown.
     ListingLag,
     /// Managed NAP's garbage collectors delete the same resources by their own rules.
     NapGarbageCollection,
-    /// AKS Machines, scale-set instances, snapshots and AKS itself are all that use some resources, and are not always listed.
+    /// AKS Machines, scale-set instances, snapshots and AKS itself are all that use some resources, and are not always
+    /// listed.
     RelatedResources,
 }
 
@@ -58,7 +59,7 @@ impl Hazard {
     /// The hazard of a seed.
     #[must_use]
     pub fn of(seed: u64) -> Self {
-        let place = usize::try_from(seed % Self::ALL.len() as u64).unwrap_or(0);
-        Self::ALL[place]
+        let index = usize::try_from(seed % Self::ALL.len() as u64).unwrap_or(0);
+        Self::ALL[index]
     }
 }

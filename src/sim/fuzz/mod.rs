@@ -1,8 +1,9 @@
-//! The fault search: plays random histories of faults and checks that the controller does no harm and leaves nothing undone.
+//! The fault search: plays random histories of faults and checks that the controller does no harm and leaves nothing
+//! undone.
 //!
 //! [`history`] draws a world and its faults from a seed, and [`run`] plays it. When the faults have been over for long
-//! enough, [`check_settled`] checks that every pod runs and that every leak is gone or waits for manual action. Each seed
-//! stresses one of [`Hazard::ALL`], so that every hazard comes up every fifteen seeds.
+//! enough, [`check_settled`] checks that every pod runs and that every leak is deleted or waits for manual action. Each
+//! seed stresses one of [`Hazard::ALL`], so that every hazard comes up every fifteen seeds.
 
 mod hazard;
 mod history;

@@ -5,7 +5,7 @@ use std::ops::Range;
 /// The seeds that a text names: `300` are those from 0 to 299, `17..18` is 17 alone.
 ///
 /// # Errors
-/// A sentence that says what is wrong, when the text is neither, or names no seed.
+/// The problem, if the text is neither, or contains no seed.
 pub fn seeds(text: &str) -> Result<Range<u64>, String> {
     let number =
         |part: &str| part.parse().map_err(|_| format!("{text:?} must be a count or a range, as in 300 or 17..18"));
@@ -24,7 +24,7 @@ mod tests {
     fn a_count_or_a_range_is_read_and_anything_else_refused() {
         assert_eq!(seeds("300"), Ok(0..300));
         assert_eq!(seeds("17..18"), Ok(17..18));
-        for (text, why) in [
+        for (text, expected) in [
             ("", "must be a count or a range"),
             ("3O0", "must be a count or a range"),
             ("0-200", "must be a count or a range"),
@@ -34,7 +34,7 @@ mod tests {
             ("0", "names no seed"),
             ("18..17", "names no seed"),
         ] {
-            assert!(seeds(text).is_err_and(|error| error.contains(why)), "{text:?}");
+            assert!(seeds(text).is_err_and(|error| error.contains(expected)), "{text:?}");
         }
     }
 }

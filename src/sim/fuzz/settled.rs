@@ -1,4 +1,5 @@
-//! Checks that every pod runs, and that every leaked resource is deleted or waits for manual action, long after the faults.
+//! Checks that every pod runs, and that every leaked resource is deleted or waits for manual action, long after the
+//! faults.
 
 use crate::world::controller::effects::excuses_delay;
 use crate::world::{Violation, World};
@@ -29,16 +30,18 @@ pub fn check_settled(world: &World) -> Result<(), Violation> {
         };
         let excused = finding.refusals.iter().any(|r| excuses_delay(*r, world.mode()));
         if !excused && !is_going(&resource) {
-            let why: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
-            let what =
-                format!("{} is an orphan, and kept without a reason that requires manual action: {why:?}", resource.id);
-            return Err(world.violation("settled-leaks", what));
+            let reasons: Vec<&str> = finding.refusals.iter().map(|r| r.category()).collect();
+            let message = format!(
+                "{} is an orphan, and kept without a reason that requires manual action: {reasons:?}",
+                resource.id
+            );
+            return Err(world.violation("settled-leaks", message));
         }
     }
     Ok(())
 }
 
-/// True for a VM whose DELETE Azure has taken: the history may end while it works on it.
+/// True for a VM that is being deleted: the history may end during the operation.
 fn is_going(resource: &CloudResource) -> bool {
     matches!(&resource.detail, ResourceDetail::Vm(vm) if vm.state == ProvisioningState::Deleting)
 }

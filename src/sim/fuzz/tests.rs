@@ -9,10 +9,10 @@ fn catalog() -> &'static Catalog {
     CATALOG.get_or_init(|| Catalog::embedded().unwrap())
 }
 
-/// Seeds of the search; `NAPKEEPER_SEEDS=from..to` asks for others, for example the 2,000 of `0..2000`.
-fn asked_seeds() -> std::ops::Range<u64> {
+/// Seeds of the search; `NAPKEEPER_SEEDS=from..to` selects others, for example the 2,000 of `0..2000`.
+fn requested_seeds() -> std::ops::Range<u64> {
     let Some(text) = std::env::var_os("NAPKEEPER_SEEDS") else { return 0..200 };
-    seeds(&text.to_string_lossy()).unwrap_or_else(|why| panic!("NAPKEEPER_SEEDS: {why}"))
+    seeds(&text.to_string_lossy()).unwrap_or_else(|error| panic!("NAPKEEPER_SEEDS: {error}"))
 }
 
 /// Runs `work` on every item, on all processors.
@@ -30,7 +30,7 @@ fn on_all_processors<T: Send>(items: impl Iterator<Item = T> + Send, work: impl 
     });
 }
 
-/// Prints the timeline of a failing seed, where `NAPKEEPER_TIMELINE` asks for it.
+/// Prints the timeline of a failing seed, if `NAPKEEPER_TIMELINE` is set.
 fn print_timeline(seed: u64) {
     if std::env::var_os("NAPKEEPER_TIMELINE").is_none() {
         return;
@@ -47,7 +47,7 @@ fn print_timeline(seed: u64) {
 #[test]
 fn two_hundred_histories_hold_every_invariant() {
     let failures = Mutex::new(Vec::new());
-    on_all_processors(asked_seeds(), |seed| {
+    on_all_processors(requested_seeds(), |seed| {
         if let Err(failure) = run(catalog(), seed, DeletionRules::all()) {
             println!("seed {seed} ({:?}): {failure}", Hazard::of(seed));
             print_timeline(seed);
@@ -76,8 +76,8 @@ fn a_history_is_a_function_of_its_seed() {
     }
 }
 
-/// Rules switched off together, the hazards that need them, and the invariants of which one must break. A rule stands
-/// with those that mask it: where two of them each prevent the same harm, only both together can be missed.
+/// Rules switched off together, the hazards that need them, and the invariants of which one must break. A rule is
+/// listed with those that mask it: if each of two rules prevents the same harm, only removing both shows it.
 const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str])] = &[
     (&[DeletionRule::GroupManagedByUs], &[Hazard::WrongGroup], &["other-cluster"]),
     // A group without a live Node is what the breaker sees too.
@@ -130,11 +130,11 @@ const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str])] = &[
 fn every_deletion_rule_is_needed() {
     let spared = Mutex::new(Vec::new());
     on_all_processors(NEEDED.iter(), |(clauses, hazards, invariants)| {
-        let law = DeletionRules::without_in_tests(clauses);
+        let rules = DeletionRules::without_in_tests(clauses);
         let stressed = (0..300).filter(|seed| hazards.contains(&Hazard::of(*seed)));
         let mut others = Vec::new();
         for seed in stressed {
-            match run(catalog(), seed, law) {
+            match run(catalog(), seed, rules) {
                 Err(Failure::Violation(v)) if invariants.contains(&v.invariant) => {
                     println!("without {clauses:?}: seed {seed} breaks {}", v.invariant);
                     return;

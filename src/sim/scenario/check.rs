@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 const SHOWN: usize = 5;
 const OF_MANIFESTS: &str = " in the manifests";
 
-/// All steps that name what does not exist: a NodePool or a workload that the manifests do not have, a VM size or zone that
-/// the region does not have, an unknown VM family, a volume that no step has added.
+/// All steps with unknown names: a NodePool or workload that is not in the manifests, a VM size or zone that is not in
+/// the region, an unknown VM family, a volume that no step has added.
 #[must_use]
 pub fn check(scenario: &Scenario, document: &Document, manifests: &Manifests, catalog: &Catalog) -> Vec<Problem> {
     let Some(region) = catalog.region(&scenario.region) else {
@@ -86,7 +86,7 @@ struct KnownNames {
     volumes: Vec<String>,
 }
 
-/// A field of a step, and what is wrong with it.
+/// A field of a step, and its problem.
 type StepProblem = (&'static str, String);
 
 impl KnownNames {
@@ -165,12 +165,12 @@ impl KnownNames {
 }
 
 /// The message for a number above the limit of a simulation.
-pub(super) fn too_many(what: &str, asked: u64, most: u32) -> Option<String> {
-    (asked > u64::from(most)).then(|| format!("{asked} {what} exceed the limit of a simulation: use at most {most}"))
+pub(super) fn too_many(noun: &str, number: u64, most: u32) -> Option<String> {
+    (number > u64::from(most)).then(|| format!("{number} {noun} exceed the limit of a simulation: use at most {most}"))
 }
 
 /// The message for a name that does not exist; `None` when it does.
-fn missing(what: &str, within: &str, name: &str, known: &[String]) -> Option<String> {
+fn missing(kind: &str, within: &str, name: &str, known: &[String]) -> Option<String> {
     if known.iter().any(|known| known == name) {
         return None;
     }
@@ -180,5 +180,5 @@ fn missing(what: &str, within: &str, name: &str, known: &[String]) -> Option<Str
         None if known.len() <= SHOWN => format!("found: {}", known.join(", ")),
         None => format!("found {}, for example {}", known.len(), known[..SHOWN].join(", ")),
     };
-    Some(format!("{what} {name} not found{within}: {remedy}"))
+    Some(format!("{kind} {name} not found{within}: {remedy}"))
 }

@@ -14,14 +14,14 @@ use napkeeper_core::model::support::spelling::nearest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How long the pods of a Job run that does not say it.
+/// The default run time of the pods of a Job.
 const RUN_FOR: SignedDuration = SignedDuration::from_mins(10);
 
 impl Manifests {
     /// Gathers the objects of documents.
     ///
     /// # Errors
-    /// All that is wrong with them: what is no good object, what is there twice, pools whose class is missing.
+    /// All problems: invalid objects, repeated names, NodePools whose class is missing.
     pub fn collect<'d>(documents: impl IntoIterator<Item = &'d Document>) -> Result<Self, Vec<Problem>> {
         let mut collector = ManifestCollector::default();
         for document in documents {
@@ -126,7 +126,7 @@ impl<'d> ManifestCollector<'d> {
                 (d.key, Workload { template: template(d.template), kind })
             }
             Object::StatefulSet(s) => {
-                // One disk stands for all of a pod's.
+                // One disk represents all disks of a pod.
                 let size_gib = s.disks_gib.iter().sum();
                 let disk = (size_gib > 0).then_some(DiskRequest { size_gib, reclaim: ReclaimPolicy::Delete });
                 let kind = WorkloadKind::StatefulSet { replicas: s.replicas, disk };

@@ -1,8 +1,8 @@
 //! Scenario files.
 //!
 //! [`read`] turns a document into a [`Scenario`], [`Manifests::collect`] collects the objects of a folder,
-//! and [`check`] finds steps that name nothing. All that is wrong is a [`Problem`] with its place, so that
-//! nothing runs half.
+//! and [`check`] finds steps with unknown names. All errors are [`Problem`]s with positions, reported before anything
+//! runs.
 
 mod check;
 mod manifests;
@@ -27,7 +27,7 @@ pub const API_VERSION: &str = "napkeeper.io/v1alpha1";
 pub const KIND: &str = "Scenario";
 /// Longest time that a scenario may last: a leap year.
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(366 * 24);
-/// Nodes of AKS's own system pool where a scenario does not say how many: one per zone.
+/// The default number of nodes of AKS's system pool: one per zone.
 const SYSTEM_NODES: u32 = 3;
 /// Most pods of a workload: a world is held in memory, and evaluated every few simulated seconds.
 const MOST_PODS: u32 = 100_000;
@@ -66,7 +66,7 @@ pub struct Step {
     pub until: Option<SignedDuration>,
     /// What happens.
     pub action: Action,
-    /// Where it stands in the document.
+    /// Its path in the document.
     path: Path,
 }
 

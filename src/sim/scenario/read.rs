@@ -57,7 +57,7 @@ struct Spec {
 /// Reads a scenario.
 ///
 /// # Errors
-/// All that is wrong with it, each with its place.
+/// All problems, with positions.
 pub fn read(document: &Document) -> Result<Scenario, Vec<Problem>> {
     let mut problems = Vec::new();
     let version = document.value["apiVersion"].as_str().unwrap_or_default();
@@ -135,7 +135,7 @@ fn step(value: &Value, path: &Path) -> Result<Step, PathProblem> {
     Ok(Step { at, every, until, action, path: path.clone() })
 }
 
-/// What is wrong with the times.
+/// Problems of the times.
 fn times(spec: &Spec, steps: &[Step]) -> Vec<PathProblem> {
     let mut wrong = Vec::new();
     let mut refuse = |when: bool, path: Path, message: String| wrong.extend(when.then_some((path, message)));

@@ -50,7 +50,7 @@ fn steps(text: &str) -> Result<Scenario, Vec<String>> {
 }
 
 #[test]
-fn the_names_of_steps_are_those_that_can_be_read() {
+fn every_listed_step_name_can_be_read() {
     let error = serde_json::from_value::<Action>(serde_json::json!({ "nonsense": {} })).unwrap_err().to_string();
     let known: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
     assert_eq!(known, Action::NAMES, "{error}");
@@ -87,7 +87,7 @@ fn a_step_repeats_until_its_end_or_that_of_the_scenario() {
 }
 
 #[test]
-fn every_wrong_step_is_said_with_its_place_and_remedy() {
+fn every_invalid_step_is_reported_with_position_and_remedy() {
     let wrong = steps(
         "  - {at: 15m, scael: {workload: web, replicas: 3}}\n  \
          - {scale: {workload: web, replicas: 3}}\n  \
@@ -116,14 +116,14 @@ fn every_wrong_step_is_said_with_its_place_and_remedy() {
         "test.yaml:18:22: spec.steps[9].until: requires every",
     ];
     assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
-    for (said, expected) in wrong.iter().zip(expected) {
-        assert!(said.starts_with(expected), "{said}\nis not\n{expected}");
+    for (problem, expected) in wrong.iter().zip(expected) {
+        assert!(problem.starts_with(expected), "{problem}\nis not\n{expected}");
     }
 }
 
 #[test]
 fn a_scenario_that_cannot_run_is_refused() {
-    for (from, to, said) in [
+    for (from, to, expected) in [
         ("for: 2d", "for: 0s", "test.yaml:7:8: spec.for: must be greater than 0"),
         ("for: 2d", "for: 400d", "test.yaml:7:8: spec.for: must be greater than 0 and at most 366d"),
         ("for: 2d", "duration: 2d", "spec.duration: unknown field `duration`"),
@@ -133,12 +133,12 @@ fn a_scenario_that_cannot_run_is_refused() {
         ("v1alpha1", "v1beta1", "unsupported apiVersion \"napkeeper.io/v1beta1\""),
     ] {
         let wrong = read(&document(&HEAD.replace(from, to))).unwrap_err();
-        assert!(wrong.iter().any(|p| p.to_string().contains(said)), "{to}: {wrong:?}");
+        assert!(wrong.iter().any(|p| p.to_string().contains(expected)), "{to}: {wrong:?}");
     }
 }
 
 #[test]
-fn every_step_that_names_nothing_is_said() {
+fn every_step_with_an_unknown_name_is_reported() {
     let manifests =
         documents(&[POOL, CLASS, &workload("Deployment", "web", ""), &workload("Job", "night", "suspend: true,")]);
     let manifests = Manifests::collect(&manifests).unwrap();
@@ -177,13 +177,13 @@ fn every_step_that_names_nothing_is_said() {
         "steps[13].labelPool.pool: NodePool none not found in the manifests: found: general",
     ];
     assert_eq!(wrong.len(), expected.len(), "{wrong:#?}");
-    for (said, expected) in wrong.iter().zip(expected) {
-        assert!(said.contains(expected), "{said}\nis not\n{expected}");
+    for (problem, expected) in wrong.iter().zip(expected) {
+        assert!(problem.contains(expected), "{problem}\nis not\n{expected}");
     }
 }
 
 #[test]
-fn an_unknown_region_is_said_with_the_nearest() {
+fn an_unknown_region_is_reported_with_the_nearest() {
     let document = document(&HEAD.replace("westeurope", "westeuorpe"));
     let scenario = read(&document).unwrap();
     let wrong = check(&scenario, &document, &Manifests::default(), &Catalog::embedded().unwrap());
@@ -192,7 +192,7 @@ fn an_unknown_region_is_said_with_the_nearest() {
 }
 
 #[test]
-fn manifests_become_what_a_world_begins_with() {
+fn manifests_become_the_start_of_a_world() {
     let disk = "volumeClaimTemplates: [{metadata: {name: d}, spec: {resources: {requests: {storage: 1500Mi}}}}],";
     let job =
         "apiVersion: batch/v1\nkind: Job\nmetadata: {name: j, annotations: {napkeeper.io/simulated-duration: 1h30m}}\n";
@@ -224,17 +224,17 @@ fn manifests_become_what_a_world_begins_with() {
 }
 
 #[test]
-fn a_missing_class_and_a_name_given_twice_are_said() {
+fn a_missing_class_and_a_repeated_name_are_reported() {
     let other = CLASS.replace("default", "defualt");
     let twice = [POOL, &other, &workload("Deployment", "a", ""), &workload("StatefulSet", "a", "")];
     let wrong = Manifests::collect(&documents(&twice)).unwrap_err();
-    let said: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-    assert_eq!(said.len(), 2, "{said:#?}");
-    assert!(said[0].contains("workload default/a is already defined at test.yaml:"), "{}", said[0]);
-    assert!(said[1].starts_with("test.yaml:7:"), "{}", said[1]);
+    let problems: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 2, "{problems:#?}");
+    assert!(problems[0].contains("workload default/a is already defined at test.yaml:"), "{}", problems[0]);
+    assert!(problems[1].starts_with("test.yaml:7:"), "{}", problems[1]);
     assert!(
-        said[1].contains("AKSNodeClass \"default\" not found") && said[1].contains("did you mean defualt?"),
+        problems[1].contains("AKSNodeClass \"default\" not found") && problems[1].contains("did you mean defualt?"),
         "{}",
-        said[1]
+        problems[1]
     );
 }

@@ -20,9 +20,9 @@ pub use surplus::surplus;
 pub struct PodTemplate {
     /// Where they can run.
     pub shape: Arc<PodShape>,
-    /// `terminationGracePeriodSeconds`. A pod here always takes all of it.
+    /// `terminationGracePeriodSeconds`. Simulated pods always take all of it.
     pub grace: SignedDuration,
-    /// They ask not to be disrupted.
+    /// They must not be disrupted.
     pub do_not_disrupt: Option<DoNotDisrupt>,
 }
 
@@ -49,7 +49,7 @@ pub struct DiskRequest {
 /// How many pods a workload wants, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkloadKind {
-    /// As many alike pods as this.
+    /// This many identical pods.
     Deployment {
         /// Wanted pods.
         replicas: u32,

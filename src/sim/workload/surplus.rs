@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The `count` pods that a ReplicaSet deletes first: those without a node, those that do not run, those on the nodes
-/// with the most pods of the set, then the newest (`ActivePodsWithRanks`, kubernetes `pkg/controller/controller_utils.go`;
-/// deletion costs and restarts do not occur here). Among equals the last by name goes.
+/// with the most pods of the set, then the newest (`ActivePodsWithRanks`, kubernetes
+/// `pkg/controller/controller_utils.go`; deletion costs and restarts are not simulated). Ties are broken by name, the
+/// last first.
 #[must_use]
 pub fn surplus(mut pods: Vec<Arc<Pod>>, count: usize) -> Vec<Arc<Pod>> {
     let mut on: BTreeMap<NodeName, usize> = BTreeMap::new();

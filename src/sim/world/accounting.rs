@@ -39,7 +39,7 @@ struct Bill {
     spot: bool,
 }
 
-/// What managed nodes have and use, in thousandths of a core, and how many pods wait.
+/// Capacity and usage of managed nodes, in thousandths of a core, and the number of pending pods.
 #[derive(Debug, Clone, Copy, Default)]
 struct Load {
     used: i64,
@@ -94,12 +94,12 @@ impl Accounting {
         self.most_at_once = self.most_at_once.max(self.running.len());
     }
 
-    /// A VM is gone.
+    /// A VM was deleted.
     pub(crate) fn vm_stops(&mut self, incarnation: &str) {
         self.running.remove(incarnation);
     }
 
-    /// Measures what is used now of the nodes that are somebody's to launch and to remove.
+    /// Measures the current usage of managed nodes.
     pub(crate) fn measure(&mut self, cluster: &Snapshot, is_managed: impl Fn(&Node) -> bool) {
         let mut load =
             Load { waiting: cluster.pending().values().map(std::collections::BTreeSet::len).sum(), ..Load::default() };

@@ -28,7 +28,7 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::RegionCatalog;
 use napkeeper_core::model::azure::cloud::CloudResource;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
-pub use orphan_summary::{CollectedOrphan, KeptResource, OrphanSummary};
+pub use orphan_summary::{CollectedOrphan, OrphanSummary, RetainedResource};
 pub use setup::{Manifests, SetupError, WorldSetup};
 pub(crate) use setup::{identity, install_objects, region_of};
 use std::collections::BTreeMap;
@@ -75,19 +75,19 @@ impl World {
         self.started_at
     }
 
-    /// What has happened, oldest first.
+    /// The timeline, oldest first.
     #[must_use]
     pub fn timeline(&self) -> &[TimelineEntry] {
         self.timeline.entries()
     }
 
-    /// The simulated Azure, to look at.
+    /// The simulated Azure.
     #[must_use]
     pub fn cloud(&self) -> &Cloud {
         &self.cloud
     }
 
-    /// The simulated cluster, to look at.
+    /// The simulated cluster.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
@@ -128,8 +128,8 @@ impl World {
 
     /// Schedules an action.
     pub fn schedule_action(&mut self, at: Timestamp, action: Action) {
-        let place = self.agenda.len();
-        self.agenda.insert((at.max(self.now), place), action);
+        let order = self.agenda.len();
+        self.agenda.insert((at.max(self.now), order), action);
     }
 
     /// Lets the controller crash at some of its writes.

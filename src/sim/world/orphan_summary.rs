@@ -1,4 +1,4 @@
-//! Orphans that were found, those that sweeps deleted, and why the others are kept.
+//! Orphans that were found, those that sweeps deleted, and why the others are retained.
 
 use super::World;
 use super::timeline::EventKind;
@@ -11,20 +11,21 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What sweeps have found so far, and what came of it.
+/// What sweeps have found so far, and the results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OrphanSummary {
-    /// Resources of this cluster that were seen without a sign of life at some time.
+    /// Resources of this cluster that were seen without references at some time.
     pub found: usize,
-    /// What sweeps deleted, oldest first.
+    /// Deleted orphans, oldest first.
     pub collected: Vec<CollectedOrphan>,
-    /// What is kept though it is not simply in use, by name.
-    pub kept: Vec<KeptResource>,
+    /// Retained resources that are not simply in use, by name.
+    #[serde(rename = "kept")]
+    pub retained: Vec<RetainedResource>,
     /// Why nothing is swept at all, if so.
     pub halted: Option<String>,
 }
 
-/// Something that a sweep deleted.
+/// A deleted orphan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CollectedOrphan {
     /// Its name.
@@ -35,19 +36,18 @@ pub struct CollectedOrphan {
     pub at: Timestamp,
 }
 
-/// Something that is kept.
+/// A retained resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct KeptResource {
+pub struct RetainedResource {
     /// Its name.
     pub name: String,
     /// Its kind.
     pub kind: ResourceKind,
     /// What it is.
     pub status: Classification,
-    /// Why it is kept, for people.
+    /// Why it is retained, as text.
     pub reasons: Vec<String>,
-    /// What a person must do before it may go, if only that is missing.
+    /// The manual action before it may be deleted, if only that is missing.
     pub waits_for: Option<&'static str>,
 }
 
@@ -66,13 +66,13 @@ impl World {
         let collected = collected
             .map(|(at, id, kind)| CollectedOrphan { name: id.name().to_owned(), kind: *kind, at: *at })
             .collect();
-        let mut kept = BTreeMap::new();
+        let mut retained = BTreeMap::new();
         let mut halted = None;
         for sweep in self.cluster.state().sweeps().values() {
             let Some(report) = self.cluster.report(&sweep.name) else { continue };
             halted = halted.or_else(|| report.halted.as_ref().map(ToString::to_string));
             for finding in &report.findings {
-                let entry = KeptResource {
+                let entry = RetainedResource {
                     name: finding.id.name().to_owned(),
                     kind: finding.kind,
                     status: finding.classification,
@@ -81,29 +81,30 @@ impl World {
                         .refusals
                         .iter()
                         .find_map(|r| manual_action(*r))
-                        .filter(|_| is_ours(finding.classification)),
+                        .filter(|_| is_suspect_or_orphan(finding.classification)),
                 };
-                kept.insert((finding.kind, entry.name.clone()), entry);
+                retained.insert((finding.kind, entry.name.clone()), entry);
             }
         }
         for (disk, life) in self.unattached_in_use() {
             let name = disk.id.name().to_owned();
             let reasons = vec![life.chain.to_string()];
-            let entry = KeptResource { name, kind: disk.kind(), status: life.classification, reasons, waits_for: None };
-            kept.insert((entry.kind, entry.name.clone()), entry);
+            let entry =
+                RetainedResource { name, kind: disk.kind(), status: life.classification, reasons, waits_for: None };
+            retained.insert((entry.kind, entry.name.clone()), entry);
         }
-        OrphanSummary { found: found.len(), collected, kept: kept.into_values().collect(), halted }
+        OrphanSummary { found: found.len(), collected, retained: retained.into_values().collect(), halted }
     }
 
-    /// Tells once which unattached disks are in use all the same.
+    /// Logs once which unattached disks are in use.
     pub(super) fn log_unattached_in_use(&mut self) {
         for (disk, life) in self.unattached_in_use() {
             let text = format!("{}: in use although unattached: {}", kind_label(disk.kind()), life.chain);
-            self.log_kept(&disk.id, text);
+            self.log_retained(&disk.id, text);
         }
     }
 
-    /// Data disks that no VM has and something alive links to.
+    /// Unattached data disks with references.
     fn unattached_in_use(&self) -> Vec<(Arc<CloudResource>, SignOfLife)> {
         let snapshot = self.controller.inner.snapshot();
         let Some(inventory) = &snapshot.inventory else { return Vec::new() };
@@ -121,16 +122,16 @@ impl World {
     }
 }
 
-/// It would go, if nothing kept it.
-fn is_ours(status: Classification) -> bool {
+/// It would be deleted, if nothing retained it.
+fn is_suspect_or_orphan(status: Classification) -> bool {
     matches!(status, Classification::Suspect | Classification::Orphan)
 }
 
 impl OrphanSummary {
-    /// How many of those that are kept are suspects or orphans of this cluster.
+    /// How many of the retained ones are suspects or orphans of this cluster.
     #[must_use]
     pub fn left(&self) -> usize {
-        self.kept.iter().filter(|k| is_ours(k.status)).count()
+        self.retained.iter().filter(|k| is_suspect_or_orphan(k.status)).count()
     }
 }
 

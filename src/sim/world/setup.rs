@@ -39,7 +39,7 @@ pub struct Manifests {
     pub suspended: Vec<(ObjectKey, Workload)>,
     /// PodDisruptionBudgets.
     pub budgets: Vec<(ObjectKey, PodBudget)>,
-    /// Pods without an owner. They are not simulated, and counted among what is skipped.
+    /// Pods without an owner. They are not simulated, and counted as skipped.
     pub pods: Vec<Pod>,
     /// How many objects of other kinds there are, by `apiVersion kind`.
     pub skipped: BTreeMap<String, usize>,

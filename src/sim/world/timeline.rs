@@ -13,7 +13,7 @@ pub struct TimelineEntry {
     pub at: Timestamp,
     /// What kind of event.
     pub kind: EventKind,
-    /// What it is about, by name.
+    /// The name of its subject.
     pub subject: String,
     /// What happened and why.
     pub text: String,
@@ -36,7 +36,7 @@ pub enum EventKind {
     Ready,
     /// A node is disrupted.
     Disrupt,
-    /// Everything of a NodeClaim is gone.
+    /// Everything of a NodeClaim is deleted.
     Gone,
     /// Azure evicted a spot VM.
     Evicted,
@@ -44,7 +44,7 @@ pub enum EventKind {
     Suspect,
     /// An orphan was collected.
     Collected,
-    /// Something is kept, or not done, and why.
+    /// Something is retained, or not done, with the reason.
     Kept,
     /// The breaker has tripped.
     Breaker,
@@ -72,12 +72,12 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// What has happened, and the reasons that were logged last, so that none is repeated.
+/// The timeline, and the reasons that were logged last, so that none is repeated.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     entries: Vec<TimelineEntry>,
     waiting: BTreeSet<String>,
-    kept: BTreeMap<ArmId, String>,
+    retained: BTreeMap<ArmId, String>,
 }
 
 impl Timeline {
@@ -93,10 +93,10 @@ impl super::World {
         self.timeline.entries.push(entry);
     }
 
-    /// Logs why a resource is kept, unless the same was logged before.
-    pub(super) fn log_kept(&mut self, id: &ArmId, text: String) {
-        if self.timeline.kept.get(id) != Some(&text) {
-            self.timeline.kept.insert(id.clone(), text.clone());
+    /// Logs why a resource is retained, unless the same was logged before.
+    pub(super) fn log_retained(&mut self, id: &ArmId, text: String) {
+        if self.timeline.retained.get(id) != Some(&text) {
+            self.timeline.retained.insert(id.clone(), text.clone());
             self.log(EventKind::Kept, id.name(), text);
         }
     }

@@ -14,7 +14,7 @@ const NOT_OF_A_CONTRIBUTOR: [&str; 3] = [
     "Microsoft.Authorization/*/Write",
     "Microsoft.Authorization/elevateAccess/Action",
 ];
-/// What a caller lacks whose listings are forbidden.
+/// Actions that a caller lacks if listings are forbidden.
 const LISTINGS: [&str; 2] = ["Microsoft.Compute/*/read", "Microsoft.Network/*/read"];
 /// What a caller lacks that has lost the permission to write.
 const WRITES: [&str; 3] = ["*/write", "*/delete", "*/action"];
@@ -23,7 +23,7 @@ const WRITES: [&str; 3] = ["*/write", "*/delete", "*/action"];
 pub(in crate::arm) fn permissions(cloud: &Cloud, now: Timestamp) -> Value {
     let unlisted = cloud.faults.listing.is_some_and(|(end, fault)| now < end && fault == ListingFault::Forbidden);
     let unwritten = cloud.faults.forbidden_until.is_some_and(|end| now < end);
-    let lacks = |is: bool, what: &'static [&'static str]| if is { what } else { &[] };
+    let lacks = |is: bool, actions: &'static [&'static str]| if is { actions } else { &[] };
     let not = NOT_OF_A_CONTRIBUTOR.iter().chain(lacks(unlisted, &LISTINGS)).chain(lacks(unwritten, &WRITES));
     let not: Vec<&str> = not.copied().collect();
     json!({ "value": [{ "actions": ["*"], "notActions": not, "dataActions": [], "notDataActions": [] }] })
@@ -84,6 +84,6 @@ pub(in crate::arm) fn policies(cloud: &Cloud, now: Timestamp) -> Value {
     json!({ "value": in_force.map(assignment).collect::<Vec<_>>() })
 }
 
-fn id(group: &ArmId, what: &str) -> String {
-    format!("{group}/providers/Microsoft.Authorization/{what}")
+fn id(group: &ArmId, collection: &str) -> String {
+    format!("{group}/providers/Microsoft.Authorization/{collection}")
 }

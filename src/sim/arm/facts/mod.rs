@@ -1,6 +1,6 @@
 //! Azure facts over HTTP: SKUs, quotas, prices, subnet usage, capacity reservations, image versions and permissions.
 //!
-//! The simulated Azure has one subnet, `aks-subnet`, in whichever virtual network is asked for.
+//! The simulated Azure has one subnet, `aks-subnet`, in every requested virtual network.
 
 pub(super) mod authorization;
 mod prices;
@@ -132,8 +132,9 @@ impl FactRoute {
 
 /// What a group has reserved, each named by its size and zone.
 fn reservations(cloud: &Cloud, group: &ArmId) -> Result<Vec<Value>, Response> {
-    let rooms: Vec<CapacityReservation> = cloud.reserved().into_iter().filter(|room| room.group == *group).collect();
-    if rooms.is_empty() {
+    let reservations: Vec<CapacityReservation> =
+        cloud.reserved().into_iter().filter(|room| room.group == *group).collect();
+    if reservations.is_empty() {
         let name = format!("Microsoft.Compute/capacityReservationGroups/{}", group.name());
         return Err(error_response(404, "ResourceNotFound", &format!("The Resource '{name}' was not found.")));
     }
@@ -152,7 +153,7 @@ fn reservations(cloud: &Cloud, group: &ArmId) -> Result<Vec<Value>, Response> {
         }
         member
     };
-    Ok(rooms.iter().map(member).collect())
+    Ok(reservations.iter().map(member).collect())
 }
 
 fn network(cloud: &Cloud, id: &str) -> Value {

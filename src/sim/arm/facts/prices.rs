@@ -23,15 +23,15 @@ pub(in crate::arm) fn prices(cloud: &Cloud, request: &Request<'_>) -> Option<Res
     (path == PRICES && request.method == "GET").then(|| {
         let query = Query::parse(query);
         let filter = query.get("$filter").unwrap_or_default().replace('+', " ");
-        let asked = filter.contains(&format!("armRegionName eq '{}'", cloud.settings().region));
-        let items = if asked { items(cloud) } else { Vec::new() };
+        let in_region = filter.contains(&format!("armRegionName eq '{}'", cloud.settings().region));
+        let items = if in_region { items(cloud) } else { Vec::new() };
         let from: usize = query.get("$skip").and_then(|n| n.parse().ok()).unwrap_or(0);
         let page: Vec<Value> = items.iter().skip(from).take(PRICES_ON_PAGE).cloned().collect();
         let next = from + PRICES_ON_PAGE;
         let link = (next < items.len()).then(|| {
-            let kept: Vec<&str> = request.path_and_query.split_once('?').map_or("", |(_, q)| q).split('&').collect();
-            let kept = kept.into_iter().filter(|pair| !Query::names(pair, "$skip")).collect::<Vec<_>>().join("&");
-            format!("{}{PRICES}?{kept}&$skip={next}", request.origin)
+            let query: Vec<&str> = request.path_and_query.split_once('?').map_or("", |(_, q)| q).split('&').collect();
+            let query = query.into_iter().filter(|pair| !Query::names(pair, "$skip")).collect::<Vec<_>>().join("&");
+            format!("{}{PRICES}?{query}&$skip={next}", request.origin)
         });
         ok(json!({
             "BillingCurrency": "USD", "CustomerEntityId": "Default", "CustomerEntityType": "Retail",
@@ -40,7 +40,7 @@ pub(in crate::arm) fn prices(cloud: &Cloud, request: &Request<'_>) -> Option<Res
     })
 }
 
-/// The meters of every size: beside the price on Linux those that are easily taken for it.
+/// The meters of every size: the price on Linux, and similar ones that callers must not confuse with it.
 fn items(cloud: &Cloud) -> Vec<Value> {
     let settings = cloud.settings();
     let mut prices: BTreeMap<(&VmSize, CapacityType), HourlyPrice> = BTreeMap::new();

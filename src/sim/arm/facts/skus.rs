@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// Shown as the limit of a quota that is not limited: nothing here comes near it.
 const UNLIMITED: u32 = 1_000_000;
 
-/// `Microsoft.Compute/skus`: every VM size of the region, and one type of disk, so that callers look at the type.
+/// `Microsoft.Compute/skus`: every VM size of the region, and one type of disk, so that callers must check the type.
 pub(in crate::arm) fn skus(cloud: &Cloud, filter: Option<&str>, now: Timestamp) -> Vec<Value> {
     let region = cloud.settings().region.as_str();
     // The one filter that Azure supports: location eq 'x'.

@@ -115,10 +115,10 @@ fn a_vm_is_put_polled_read_and_deleted() {
     assert_eq!((&disk["managedBy"], &disk["properties"]["diskSizeGB"]), (&vm["id"], &json!(64)));
     assert_eq!(ask(&mut cloud, "PUT", &vm_path(), &vm_body(), 90).status, 200);
 
-    let gone = ask(&mut cloud, "DELETE", &vm_path(), &Value::Null, 100);
-    assert_eq!((gone.status, &gone.body), (202, &None));
+    let deleted = ask(&mut cloud, "DELETE", &vm_path(), &Value::Null, 100);
+    assert_eq!((deleted.status, &deleted.body), (202, &None));
     assert_eq!(state(&body(get(&mut cloud, &vm_path(), 101))), "Deleting");
-    assert_eq!(body(get(&mut cloud, &operation(&gone), 160))["status"], "Succeeded");
+    assert_eq!(body(get(&mut cloud, &operation(&deleted), 160))["status"], "Succeeded");
     assert_eq!(error_of(&get(&mut cloud, &nic_path(), 160)), (404, "ResourceNotFound"));
     assert_eq!(ask(&mut cloud, "DELETE", &vm_path(), &Value::Null, 161).status, 204);
 }
@@ -152,8 +152,8 @@ fn quota_and_reservation_come_with_azures_codes() {
     assert_eq!(error_of(&refused), (409, "OperationNotAllowed"));
     let message = refused.body.unwrap()["error"]["message"].to_string();
     assert!(message.contains("LowPriorityCores"), "{message}");
-    let kept = ask(&mut cloud, "DELETE", &nic_path(), &Value::Null, 1);
-    assert_eq!(error_of(&kept), (400, "NicReservedForAnotherVm"));
+    let refused = ask(&mut cloud, "DELETE", &nic_path(), &Value::Null, 1);
+    assert_eq!(error_of(&refused), (400, "NicReservedForAnotherVm"));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn throttling_is_a_429_with_retry_after() {
 }
 
 #[test]
-fn what_the_cloud_could_not_honour_is_refused() {
+fn unsupported_requests_are_rejected() {
     let mut cloud = cloud(1);
     ask(&mut cloud, "PUT", &nic_path(), &nic_body(), 0);
     for (pointer, value) in [
@@ -307,13 +307,13 @@ fn an_operation_can_be_watched_by_either_of_its_urls_as_often_as_it_says() {
 }
 
 #[test]
-fn skus_say_what_a_size_has_where_it_is_and_whether_it_may_be_bought() {
+fn skus_have_capabilities_locations_and_restrictions() {
     let mut cloud = cloud(1);
     let url =
         |filter: &str| format!("/subscriptions/s/providers/Microsoft.Compute/skus?api-version=2021-07-01{filter}");
-    let here = url("&%24filter=location%20eq%20%27westeurope%27");
+    let in_region = url("&%24filter=location%20eq%20%27westeurope%27");
     let find = |cloud: &mut Cloud, name: &str| {
-        let all = body(get(cloud, &here, 0))["value"].take();
+        let all = body(get(cloud, &in_region, 0))["value"].take();
         let all = all.as_array().unwrap().clone();
         all.into_iter().find(|sku| sku["name"] == name).unwrap()
     };
@@ -341,12 +341,12 @@ fn skus_say_what_a_size_has_where_it_is_and_whether_it_may_be_bought() {
     assert_eq!(find(&mut cloud, "Standard_D2s_v5")["restrictions"], json!([]));
 
     assert_eq!(body(get(&mut cloud, &url("&$filter=location eq 'eastus'"), 0))["value"], json!([]));
-    let generic = here.replace("2021-07-01", "2021-04-01");
+    let generic = in_region.replace("2021-07-01", "2021-04-01");
     assert_eq!(error_of(&get(&mut cloud, &generic, 0)), (400, "NoRegisteredProviderFound"));
 }
 
 #[test]
-fn usages_count_what_runs_and_name_the_limits() {
+fn usages_count_running_cores_and_name_the_limits() {
     let mut cloud = cloud(1);
     cloud.limits.regional = Some(100);
     cloud.limits.families.insert(Arc::from("standardDSv5Family"), 10);
@@ -382,7 +382,7 @@ fn a_lock_is_listed_and_refuses_deletes_until_it_goes() {
 }
 
 #[test]
-fn a_caller_without_the_token_is_told_as_arm_tells_it() {
+fn a_caller_without_a_token_gets_the_error_of_arm() {
     assert_eq!(error_of(&unauthorized(false)), (401, "AuthenticationFailed"));
     assert_eq!(error_of(&unauthorized(true)), (401, "InvalidAuthenticationToken"));
 }
@@ -413,7 +413,7 @@ fn a_put_honours_its_conditions_and_a_delete_ignores_them() {
 }
 
 #[test]
-fn what_a_body_lacks_or_should_not_have_is_named() {
+fn missing_and_unexpected_properties_are_named() {
     let mut cloud = cloud(1);
     let mut refused = |path: &str, change: &dyn Fn(&mut Value), body: Value| {
         let mut body = body;
@@ -437,8 +437,8 @@ fn what_a_body_lacks_or_should_not_have_is_named() {
         let null = |body: &mut Value| body["properties"][key] = Value::Null;
         assert_eq!(refused(&vm_path(), &null, vm_body()), expect("InvalidParameter", key), "read-only, null or not");
     }
-    let nowhere = |body: &mut Value| drop(body.as_object_mut().unwrap().remove("location"));
-    assert_eq!(refused(&vm_path(), &nowhere, vm_body()), expect("LocationRequired", ""));
+    let without_location = |body: &mut Value| drop(body.as_object_mut().unwrap().remove("location"));
+    assert_eq!(refused(&vm_path(), &without_location, vm_body()), expect("LocationRequired", ""));
     let misspelt = |body: &mut Value| body["zone"] = "1".into();
     assert_eq!(refused(&vm_path(), &misspelt, vm_body()), expect("InvalidRequestContent", ""));
 }
@@ -471,10 +471,10 @@ fn guards_refuse_writes_in_azures_words() {
         assert_eq!(error_of(&response), (403, "RequestDisallowedByPolicy"));
         let error = &response.body.as_ref().unwrap()["error"];
         assert_eq!(error["target"], "a");
-        let told = &error["additionalInfo"][0];
-        assert_eq!(told["type"], "PolicyViolation");
-        assert_eq!(told["info"]["policyDefinitionEffect"], effect);
-        assert_eq!(told["info"]["policyAssignmentName"], "deny-some");
+        let info = &error["additionalInfo"][0];
+        assert_eq!(info["type"], "PolicyViolation");
+        assert_eq!(info["info"]["policyDefinitionEffect"], effect);
+        assert_eq!(info["info"]["policyAssignmentName"], "deny-some");
         assert!(ask(&mut cloud, method, &nic_path(), &body, 1).status < 300, "once");
     }
 }
@@ -499,7 +499,7 @@ fn an_operation_may_fail_at_its_end_or_take_longer() {
 }
 
 #[test]
-fn azures_limits_are_told_and_kept() {
+fn azures_rate_limits_are_reported_and_enforced() {
     let mut cloud = cloud(1);
     assert_eq!(get(&mut cloud, &vm_path(), 0).header("x-ms-ratelimit-remaining-subscription-reads"), None);
     cloud.throttling = Some(Throttling::default());
@@ -520,7 +520,7 @@ fn azures_limits_are_told_and_kept() {
 }
 
 #[test]
-fn pages_are_as_long_as_asked_for_and_ragged_where_a_fault_says_so() {
+fn pages_have_the_requested_size_unless_a_fault_makes_them_ragged() {
     let mut cloud = cloud(1);
     for n in 0..30 {
         cloud.leak_nic(&format!("n-{n:02}"), Tags::new(), at(0)).unwrap();

@@ -2,8 +2,8 @@
 //!
 //! By the examples `VirtualMachine_Get` (Microsoft.Compute 2024-07-01), `NetworkInterfaceGet` (Microsoft.Network
 //! 2024-05-01), `Disk_Get` (Microsoft.Compute disks 2024-03-02), `MachineList` (Microsoft.ContainerService 2025-07-01)
-//! of the public repository of Azure's API definitions: which paths there are, and of which JSON type. What is in a
-//! definition and not in its example stands apart.
+//! of the public repository of Azure's API definitions: their paths and JSON types. Properties of a definition that are
+//! not in its example are listed separately.
 
 use super::super::*;
 use super::{ask, get, nic_body, nic_path, path, vm_body, vm_path};
@@ -70,13 +70,13 @@ fn listed(texts: &[&str]) -> BTreeMap<String, char> {
         .collect()
 }
 
-/// Everything documented that we claim to serve is there, and nothing else.
+/// The response has exactly the documented properties.
 fn assert_shape(answer: &Value, example: &[&str], defined: &str) {
-    let mut ours = BTreeMap::new();
-    paths(answer, "", &mut ours);
+    let mut simulated = BTreeMap::new();
+    paths(answer, "", &mut simulated);
     let mut documented = listed(example);
     documented.extend(listed(&[defined]));
-    assert_eq!(ours, documented, "{answer:#}");
+    assert_eq!(simulated, documented, "{answer:#}");
 }
 
 #[test]

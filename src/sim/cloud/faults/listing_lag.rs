@@ -1,7 +1,7 @@
 //! Delays of Azure's listings.
 //!
-//! Azure's listings are answered by caches that follow each provider on their own: a new resource may be missing from
-//! one of them while another shows it already, and one that is gone may be shown for minutes.
+//! Azure's listings come from caches that follow each provider separately: a new resource may be missing from one while
+//! another shows it already, and a deleted one may be shown for minutes.
 
 use jiff::SignedDuration;
 use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail};
@@ -43,10 +43,10 @@ impl ListedKind {
         Self::LoadBalancers,
     ];
 
-    /// Kinds of what a sweep may take.
+    /// Kinds that a sweep may delete.
     pub(crate) const RESOURCES: [Self; 3] = [Self::Vms, Self::Nics, Self::Disks];
 
-    /// Kinds of what is only looked at.
+    /// Kinds that are only read.
     pub(crate) const RELATED: [Self; 5] =
         [Self::Machines, Self::ScaleSets, Self::Snapshots, Self::PublicIps, Self::LoadBalancers];
 
@@ -93,9 +93,9 @@ impl ListedKind {
 pub struct ListingLag {
     /// Which listing; `None` is every one.
     pub of: Option<ListedKind>,
-    /// What is younger than this is missing.
+    /// Younger resources are missing.
     pub hides: SignedDuration,
-    /// What was deleted less than this ago is still shown.
+    /// Resources deleted less than this ago are still shown.
     pub keeps: SignedDuration,
 }
 

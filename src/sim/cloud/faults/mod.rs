@@ -26,7 +26,7 @@ pub struct Faults {
     pub refused: Vec<Shortage>,
     /// Offerings that Azure accepts and then has no hardware for (`AllocationFailed`).
     pub unallocatable: Vec<Shortage>,
-    /// Every call is throttled: until when, and what Azure asks to wait.
+    /// Every call is throttled: until when, and the `Retry-After`.
     pub throttled: Option<(Timestamp, SignedDuration)>,
     /// Every call fails with an internal error.
     pub unavailable_until: Option<Timestamp>,
@@ -42,7 +42,7 @@ pub struct Faults {
     pub listing: Option<(Timestamp, ListingFault)>,
     /// Listings of one kind fail.
     pub listings: BTreeMap<ListedKind, (Timestamp, ListingFault)>,
-    /// Listings lag: what is younger than this is missing, what was deleted since is still there.
+    /// Listings lag: younger resources are missing, and those deleted since are still shown.
     pub list_lag: SignedDuration,
     /// Listings of some kinds lag, in one direction or the other; the longest that covers a kind counts.
     pub lags: Vec<ListingLag>,
@@ -65,7 +65,7 @@ pub enum ListingFault {
     BrokenPage,
     /// We may not list.
     Forbidden,
-    /// What should hold the list is said to be absent, as Azure says too where it hides a refusal.
+    /// The parent of the list is reported as absent, as Azure does to hide a rejection.
     Absent,
 }
 
@@ -121,7 +121,7 @@ impl Shortage {
         Self { size: None, zone: None, capacity_type: None, duration }
     }
 
-    /// The size that may not be bought in any way until a time that has not come, as a listing of sizes shows it.
+    /// The size that is currently restricted for all capacity types, as a listing of sizes shows it.
     pub(crate) fn restricts(&self, size: &VmSize, now: Timestamp) -> bool {
         let lasts = matches!(self.duration, FaultDuration::Until(end) if now < end);
         lasts && self.capacity_type.is_none() && self.size.as_ref().is_none_or(|s| s == size)
@@ -140,7 +140,7 @@ impl Shortage {
 }
 
 impl Faults {
-    /// Lets a call in, or says why no call gets in now.
+    /// Admits a call, or returns why not.
     pub(crate) fn admit(&self, now: Timestamp) -> Result<(), Refusal> {
         if self.unavailable_until.is_some_and(|end| now < end) {
             return Err(Refusal::Unavailable);
@@ -157,7 +157,7 @@ impl Faults {
         in_force(self.listing).or_else(|| in_force(self.listings.get(&kind).copied()))
     }
 
-    /// What listings of this kind hide and keep: how young, and how long gone.
+    /// The lag of listings of this kind: for new and for deleted resources.
     pub(crate) fn lag(&self, kind: ListedKind) -> (SignedDuration, SignedDuration) {
         let of_kind = self.lags.iter().filter(|lag| lag.covers(kind));
         of_kind.fold((self.list_lag, self.list_lag), |(hides, keeps), lag| (hides.max(lag.hides), keeps.max(lag.keeps)))

@@ -57,7 +57,7 @@ impl Usage {
     /// Counts one more VM.
     pub(crate) fn count(&mut self, facts: &SizeFacts, capacity_type: CapacityType) {
         match capacity_type {
-            // The reservation has taken its cores, whatever becomes of it.
+            // The reservation has already taken its cores.
             CapacityType::Reserved => {}
             CapacityType::Spot => self.spot += facts.vcpus,
             CapacityType::OnDemand => {

@@ -1,17 +1,18 @@
 //! Azure's rate limits, as token buckets.
 //!
-//! Token buckets, as Azure documents them. Azure Resource Manager ("Understand how Azure Resource Manager throttles
+//! As documented. Azure Resource Manager ("Understand how Azure Resource Manager throttles
 //! requests", learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling): per
 //! subscription and principal 250 reads with 25 more a second, 200 writes and 200 deletes with 10 more a second.
 //! Compute ("Compute throttling limits", learn.microsoft.com/azure/virtual-machines/compute-throttling-limits): puts,
 //! updates and deletes of VMs 12 with 4 more a minute for each VM and 1,500 with 500 more for the subscription; reads
-//! of one VM 36 with 12 and 24,000 with 8,000; listings of VMs 30 a minute. Every bucket there holds what three minutes
-//! bring; that this goes for listings too, and that polls of operations have 15 and 5,000 a minute, is our assumption.
+//! of one VM 36 with 12 and 24,000 with 8,000; listings of VMs 30 a minute. Every bucket there holds the refill of
+//! three minutes; that this holds for listings too, and that polls of operations have 15 and 5,000 a minute, is our
+//! assumption.
 
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 
-/// The buckets, from which nothing is taken until somebody asks.
+/// The buckets, full until the first request.
 #[derive(Debug, Clone, Default)]
 pub struct Throttling {
     /// When each bucket will be full again, by its name and what it belongs to.
@@ -44,14 +45,14 @@ pub(crate) enum ComputeCall<'a> {
     Extension(&'a str),
     /// A listing of VMs.
     ListVms,
-    /// A look at an operation.
+    /// A poll of an operation.
     Operation(&'a str),
 }
 
-/// What the buckets say.
+/// The result of the buckets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RateLimitResult {
-    /// Headers with what is left.
+    /// Headers with the remaining tokens.
     pub(crate) headers: Vec<(&'static str, String)>,
     /// The bucket that is empty, whether it is Compute's, and when it has one more.
     pub(crate) empty: Option<(&'static str, bool, SignedDuration)>,
@@ -127,11 +128,11 @@ impl Throttling {
         }
         let mut headers = vec![(arm.name, self.left(arm, "", now).to_string())];
         let of_compute = wanted.iter().filter(|(.., is_compute)| *is_compute);
-        let told = of_compute
+        let remaining = of_compute
             .map(|(bucket, of, _)| format!("Microsoft.Compute/{};{}", bucket.name, self.left(*bucket, of, now)));
-        let told: Vec<String> = told.collect();
-        if !told.is_empty() {
-            headers.push(("x-ms-ratelimit-remaining-resource", told.join(",")));
+        let remaining: Vec<String> = remaining.collect();
+        if !remaining.is_empty() {
+            headers.push(("x-ms-ratelimit-remaining-resource", remaining.join(",")));
         }
         RateLimitResult { headers, empty }
     }
@@ -165,18 +166,18 @@ mod tests {
     use super::*;
     use crate::cloud::fixtures::at;
 
-    fn told(metering: &RateLimitResult, header: &str) -> String {
+    fn header_of(metering: &RateLimitResult, header: &str) -> String {
         metering.headers.iter().find(|(name, _)| *name == header).unwrap().1.clone()
     }
 
     #[test]
-    fn a_bucket_gives_what_it_holds_and_then_what_comes_back() {
+    fn a_bucket_serves_its_tokens_and_then_the_refill() {
         let mut throttling = Throttling::default();
         let read = MeteredRequest { method: "GET", compute: None };
         for n in 0..250 {
             let metering = throttling.meter(&read, at(0));
             assert_eq!(metering.empty, None);
-            assert_eq!(told(&metering, READS.name), (249 - n).to_string());
+            assert_eq!(header_of(&metering, READS.name), (249 - n).to_string());
         }
         let refused = throttling.meter(&read, at(0));
         assert_eq!(refused.empty, Some((READS.name, false, SignedDuration::from_millis(40))));
@@ -185,8 +186,8 @@ mod tests {
         }
         assert!(throttling.meter(&read, at(1)).empty.is_some(), "25 more a second");
         let write = MeteredRequest { method: "PUT", compute: None };
-        assert_eq!(told(&throttling.meter(&write, at(1)), WRITES.name), "199");
-        assert_eq!(told(&throttling.meter(&read, at(60)), READS.name), "249");
+        assert_eq!(header_of(&throttling.meter(&write, at(1)), WRITES.name), "199");
+        assert_eq!(header_of(&throttling.meter(&read, at(60)), READS.name), "249");
     }
 
     #[test]
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(refused.empty, Some(("PutVMResource", true, SignedDuration::from_secs(15))));
         let other = throttling.meter(&put("b"), at(0));
         let left = "Microsoft.Compute/PutVMSubscriptionMaximum;1487,Microsoft.Compute/PutVMResource;11";
-        assert_eq!(told(&other, "x-ms-ratelimit-remaining-resource"), left);
+        assert_eq!(header_of(&other, "x-ms-ratelimit-remaining-resource"), left);
         let list = MeteredRequest { method: "GET", compute: Some(ComputeCall::ListVms) };
         for _ in 0..90 {
             assert_eq!(throttling.meter(&list, at(0)).empty, None);

@@ -1,6 +1,6 @@
-//! Permissions, deny assignments and policies that refuse writes.
+//! Permissions, deny assignments and policies that deny writes.
 //!
-//! Azure asks in this order: deny assignments and roles first, then policies, then locks; only then does the provider
+//! Azure checks in this order: deny assignments and roles, then policies, then locks; only then does the provider
 //! see the request. Reads pass.
 
 use crate::cloud::Cloud;
@@ -52,7 +52,7 @@ impl PolicyAssignment {
 }
 
 impl Cloud {
-    /// Refuses a write that somebody has forbidden.
+    /// Rejects a write that is denied.
     pub(in crate::cloud) fn check_write_allowed(
         &mut self,
         request: &CloudRequest,
@@ -64,7 +64,7 @@ impl Cloud {
         }
     }
 
-    /// Refuses to create or change this if somebody has forbidden it.
+    /// Rejects creating or changing this if that is denied.
     pub(in crate::cloud) fn check_write(&mut self, id: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.check_restrictions(WriteKind::Write, id, now)
     }

@@ -1,7 +1,8 @@
 //! Creates and deletes AKS Machines, with their VMs.
 //!
-//! AKS makes NIC, disk and VM under names of its own, with the Machine's tags. A refusal leaves nothing; a creation that
-//! fails at its end leaves a failed Machine. When Azure takes the VM back, the Machine stays and says `Succeeded`.
+//! AKS creates NIC, disk and VM under its own names, with the Machine's tags. A rejection leaves nothing; a creation
+//! that fails at its end leaves a failed Machine. When Azure evicts the VM, the Machine remains, with state
+//! `Succeeded`.
 
 use crate::cloud::operations::Completion;
 use crate::cloud::refusal::Refusal;
@@ -102,12 +103,12 @@ impl Cloud {
         });
     }
 
-    /// A Machine goes, and its VM with all that hangs on it.
+    /// Deletes a Machine, and its VM with all attached resources.
     pub(in crate::cloud) fn remove_machine(&mut self, id: &ArmId, at: Timestamp) {
-        let Some(gone) = self.take_related(id, at) else { return };
-        let RelatedDetail::AksMachine { vm: Some(vm), .. } = &gone.detail else { return };
+        let Some(deleted) = self.take_related(id, at) else { return };
+        let RelatedDetail::AksMachine { vm: Some(vm), .. } = &deleted.detail else { return };
         if let Some(machine) = self.vm_records.get_mut(vm) {
-            // AKS takes the NIC of a VM that never came up, too.
+            // AKS also deletes the NIC of a VM that never started.
             machine.failed = false;
         }
         self.remove(vm, ChangeCause::Cascade, at);

@@ -1,9 +1,9 @@
 //! Groups of capacity reservations and the VMs that use them.
 //!
-//! As Azure has it ("Overallocate capacity reservation", learn.microsoft.com/azure/virtual-vm_records/
-//! capacity-reservation-overallocate): a VM that names a group must be of a size and in a zone that the group has reserved.
-//! Up to so many of them have their hardware for certain, and take no quota beside that of the reservation. Those beyond
-//! are VMs as any other: at the full price, within the quotas, and only while there is hardware.
+//! As in Azure ("Overallocate capacity reservation", learn.microsoft.com/azure/virtual-vm_records/
+//! capacity-reservation-overallocate): a VM that names a group must be of a size and in a zone that the group has
+//! reserved. Up to the reserved number have guaranteed capacity, and take no quota beside that of the reservation.
+//! Those beyond are ordinary VMs: at the full price, within the quotas, and only while there is capacity.
 
 use crate::cloud::Cloud;
 use crate::cloud::refusal::Refusal;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 pub(in crate::cloud) type Reserved = BTreeMap<(ArmId, VmSize, Zone), u64>;
 
 impl Cloud {
-    /// Somebody changes what a group has reserved; without a capacity it is given back.
+    /// Another client changes the reserved capacity of a group; without a capacity it is released.
     pub fn reserve_vms(&mut self, group: &ArmId, size: &VmSize, zone: &Zone, capacity: Option<u64>) {
         let key = (group.clone(), size.clone(), zone.clone());
         match capacity {
@@ -32,7 +32,7 @@ impl Cloud {
         !self.reserved.is_empty()
     }
 
-    /// What groups have reserved, with what is taken of it.
+    /// The reserved capacity of groups, and its usage.
     #[must_use]
     pub fn reserved(&self) -> Vec<CapacityReservation> {
         let room = |((group, size, zone), capacity): (&(ArmId, VmSize, Zone), &u64)| CapacityReservation {
@@ -76,7 +76,7 @@ impl Cloud {
         Ok((self.on(group, size, zone).count() as u64) < *capacity)
     }
 
-    /// True when a VM that is there has reserved capacity: those that came first do.
+    /// True if an existing VM has reserved capacity: the first ones do.
     pub(in crate::cloud) fn is_reserved(&self, vm: &ArmId, offering: &OfferingKey) -> bool {
         let OfferingKey { size, zone, .. } = offering;
         let Some(group) = self.group_of(vm) else { return false };

@@ -1,6 +1,6 @@
 //! The resources that exist: how they are created, changed and removed.
 //!
-//! Every change of what exists goes through here, so that ledger, events and operations cannot disagree with it.
+//! Every creation and deletion goes through this module, so that ledger, events and operations stay consistent.
 
 mod aks_machine;
 mod capacity_reservations;
@@ -48,7 +48,7 @@ impl Cloud {
         };
         self.operations.cancel(id);
         self.reservations.remove(id);
-        self.gone.push((at, Arc::clone(&resource)));
+        self.deleted.push((at, Arc::clone(&resource)));
         let change = Change::Deleted;
         self.ledger.push(LedgerEntry { at, change, cause, resource: Arc::clone(&resource) });
         match &resource.detail {
@@ -83,8 +83,8 @@ impl Cloud {
     }
 
     /// How long something takes that happens to one incarnation once.
-    pub(in crate::cloud) fn takes(&self, delay: Delay, what: &str, incarnation: &str) -> SignedDuration {
-        let usual = delay.of(self.settings.seed, what, incarnation);
+    pub(in crate::cloud) fn takes(&self, delay: Delay, operation: &str, incarnation: &str) -> SignedDuration {
+        let usual = delay.of(self.settings.seed, operation, incarnation);
         usual.saturating_mul(i32::try_from(self.faults.slow).unwrap_or(i32::MAX).max(1))
     }
 
@@ -102,7 +102,7 @@ impl Cloud {
             id,
             incarnation: self.new_id(),
             tags,
-            // A NIC does not say so itself; the listing of all resources of the group does.
+            // A NIC itself has no creation time; the listing of the group has it.
             created_at: Some(now),
             zone: None,
             detail: ResourceDetail::Nic(Nic { vm: None, serves: None, addresses: 1, subnet: None }),

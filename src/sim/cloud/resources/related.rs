@@ -19,7 +19,7 @@ pub(crate) const SYSTEM_POOL: &str = "system";
 #[derive(Debug, Clone, Default)]
 pub(in crate::cloud) struct RelatedResources {
     present: BTreeMap<ArmId, (Timestamp, Arc<RelatedResource>)>,
-    gone: Vec<(Timestamp, Arc<RelatedResource>)>,
+    deleted: Vec<(Timestamp, Arc<RelatedResource>)>,
 }
 
 impl Cloud {
@@ -45,8 +45,8 @@ impl Cloud {
     /// Adds a related resource.
     ///
     /// # Errors
-    /// [`Refusal`] when there is one of that id, when it is in neither the group nor the cluster, or when no backend
-    /// could be reached by it and it is said to have some.
+    /// [`Refusal`] if the id exists, if it is in neither the group nor the cluster, or if it has a backend that it
+    /// cannot reach.
     pub fn add_related(&mut self, new: RelatedResource, now: Timestamp) -> Result<ArmId, Refusal> {
         self.advance(now);
         let within = |whole: &ArmId| new.id.folded().strip_prefix(whole.folded()).is_some_and(|r| r.starts_with('/'));
@@ -69,7 +69,7 @@ impl Cloud {
     /// Removes a related resource.
     ///
     /// # Errors
-    /// [`Refusal`] when there is none.
+    /// [`Refusal`] if it does not exist.
     pub fn remove_related(&mut self, id: &ArmId, now: Timestamp) -> Result<(), Refusal> {
         self.advance(now);
         self.operations.cancel(id);
@@ -77,9 +77,9 @@ impl Cloud {
     }
 
     pub(in crate::cloud) fn take_related(&mut self, id: &ArmId, at: Timestamp) -> Option<Arc<RelatedResource>> {
-        let (_, gone) = self.related.present.remove(id)?;
-        self.related.gone.push((at, Arc::clone(&gone)));
-        Some(gone)
+        let (_, deleted) = self.related.present.remove(id)?;
+        self.related.deleted.push((at, Arc::clone(&deleted)));
+        Some(deleted)
     }
 
     pub(in crate::cloud) fn edit_related(&mut self, id: &ArmId, change: impl FnOnce(&mut RelatedResource)) {
@@ -88,7 +88,7 @@ impl Cloud {
         }
     }
 
-    /// The Machine that stands for a VM.
+    /// The Machine of a VM.
     pub(in crate::cloud) fn machine_of(&self, vm: &ArmId) -> Option<ArmId> {
         let stands = |one: &&Arc<RelatedResource>| matches!(&one.detail, RelatedDetail::AksMachine { vm: Some(of), .. } if of == vm);
         self.related_resources().find(stands).map(|one| one.id.clone())
@@ -97,7 +97,7 @@ impl Cloud {
     /// Changes a related resource: a copy ends, an address is released.
     ///
     /// # Errors
-    /// [`Refusal`] when there is none.
+    /// [`Refusal`] if it does not exist.
     pub fn change_related(
         &mut self,
         id: &ArmId,
@@ -122,7 +122,8 @@ impl Cloud {
     /// # Errors
     /// [`ListFailure`] while listings are made to fail, and while no request gets through.
     pub fn list_related(&mut self, now: Timestamp) -> Listing<RelatedResource> {
-        let failed = |why: Refusal| ListFailure::of_azure("other resources of the node resource group", why.into());
+        let failed =
+            |refusal: Refusal| ListFailure::of_azure("other resources of the node resource group", refusal.into());
         self.advance(now);
         self.faults.admit(now).map_err(failed)?;
         for kind in ListedKind::RELATED {
@@ -148,9 +149,9 @@ impl Cloud {
         let (hides, keeps) = self.faults.lag(kind);
         let of_kind = |one: &&Arc<RelatedResource>| ListedKind::of_detail(&one.detail) == kind;
         let born = self.related.present.values().filter(|(born, _)| *born + hides <= now);
-        let gone = self.related.gone.iter().filter(|(at, _)| *at + keeps > now);
-        // What is there now stands over a ghost of its name.
-        let all = gone.map(|(_, one)| one).chain(born.map(|(_, one)| one)).filter(of_kind);
+        let deleted = self.related.deleted.iter().filter(|(at, _)| *at + keeps > now);
+        // An existing resource replaces a ghost of its name.
+        let all = deleted.map(|(_, one)| one).chain(born.map(|(_, one)| one)).filter(of_kind);
         let by_id: BTreeMap<_, _> = all.map(|one| (one.id.clone(), Arc::clone(one))).collect();
         let mut shown: Vec<_> = by_id.into_values().collect();
         if self.faults.uppercase_ids {

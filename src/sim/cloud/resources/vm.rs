@@ -78,7 +78,7 @@ impl Cloud {
 
     /// Refuses a VM that is invalid, whatever the capacity.
     fn check_vm(&self, spec: &VmSpec, now: Timestamp) -> Result<Arc<SizeFacts>, Refusal> {
-        let invalid = |what: String| Err(Refusal::Invalid(what.into()));
+        let invalid = |message: String| Err(Refusal::Invalid(message.into()));
         let OfferingKey { size, zone, .. } = &spec.offering;
         let Some(facts) = self.settings.sizes.get(size) else {
             return invalid(format!("The value {size} provided for the VM size is not valid."));
@@ -207,14 +207,14 @@ impl Cloud {
         self.begin(&resource.id, Completion::Delete(outcome), due)
     }
 
-    /// What was to be deleted is still there.
+    /// The deletion failed: the resource still exists.
     pub(in crate::cloud) fn fail_deletion(&mut self, id: &ArmId) {
         self.set_state(id, ProvisioningState::Failed);
         self.fail_machine_deletion(id);
     }
 
-    /// What becomes of the NICs and disks of a VM that is gone. `deleteOption: Delete` takes NIC and OS disk along,
-    /// but Azure keeps the NIC of a VM that never came up for a second try.
+    /// Deletes or detaches the NICs and disks of a deleted VM. `deleteOption: Delete` deletes NIC and OS disk, but
+    /// Azure reserves the NIC of a VM that never started for a second try.
     pub(in crate::cloud) fn remove_children(&mut self, id: &ArmId, vm: &Vm, at: Timestamp) {
         let failed = self.vm_records.remove(id).is_some_and(|m| m.failed);
         for nic in &vm.nics {

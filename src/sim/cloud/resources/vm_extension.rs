@@ -28,7 +28,7 @@ impl Cloud {
     /// Installs an extension on a VM, `…/virtualMachines/{vm}/extensions/{name}`.
     ///
     /// # Errors
-    /// [`Refusal`] when there is no such VM, it is being deleted, or somebody forbids writes.
+    /// [`Refusal`] if the VM does not exist or is being deleted, or writes are denied.
     pub fn put_extension(&mut self, id: &ArmId, extension: Extension, now: Timestamp) -> Result<Reply, Refusal> {
         self.advance(now);
         self.faults.admit(now)?;
@@ -69,10 +69,10 @@ impl Cloud {
         Some((extension, self.operations.on(id).is_none()))
     }
 
-    /// Extensions of a VM that is gone go with it.
+    /// Removes the extensions of a deleted VM.
     pub(in crate::cloud) fn forget_extensions(&mut self, vm: &ArmId) {
-        let gone: Vec<ArmId> = self.extensions.keys().filter(|id| vm_of(id).as_ref() == Some(vm)).cloned().collect();
-        for id in gone {
+        let deleted: Vec<ArmId> = self.extensions.keys().filter(|id| vm_of(id).as_ref() == Some(vm)).cloned().collect();
+        for id in deleted {
             self.operations.cancel(&id);
             self.extensions.remove(&id);
         }

@@ -28,7 +28,7 @@ fn reserving() -> Cloud {
 }
 
 #[test]
-fn what_is_reserved_needs_neither_quota_nor_luck() {
+fn reserved_capacity_needs_no_quota_and_is_always_available() {
     let mut cloud = reserving();
     cloud.limits.regional = Some(0);
     cloud.faults.refused.push(Shortage::of_all(FaultDuration::Until(at(9_999))));
@@ -65,7 +65,7 @@ fn a_vm_that_goes_makes_room_for_another() {
 }
 
 #[test]
-fn a_group_that_is_not_there_or_has_no_such_vm_refuses() {
+fn a_missing_group_or_size_is_rejected() {
     let mut cloud = reserving();
     assert_eq!(put(&mut cloud, "a", 1, "other", at(0)), Err(CloudErrorCode::Reservation));
     assert_eq!(put(&mut cloud, "b", 2, "paid", at(1)), Err(CloudErrorCode::Reservation), "none is in that zone");

@@ -30,7 +30,7 @@ fn put_vm(cloud: &mut Cloud, name: &str, offering: &OfferingKey, now: Timestamp)
     code(cloud.request(&CloudRequest::PutVm(Box::new(spec)), now))
 }
 
-/// A VM of this name as it is asked for, where it may be there already.
+/// The spec of a VM of this name, which may exist already.
 fn vm_spec(cloud: &Cloud, name: &str, offering: OfferingKey) -> VmSpec {
     VmSpec {
         id: cloud.vm_id(name),
@@ -145,7 +145,7 @@ fn spot_cores_are_counted_apart_and_creating_and_failed_vms_count() {
 }
 
 #[test]
-fn quota_messages_say_what_the_adapter_reads() {
+fn quota_messages_parse_in_the_adapter() {
     let mut cloud = cloud(1);
     cloud.limits.families.insert(Arc::from("standardDSv5Family"), 0);
     put_nic(&mut cloud, "a", at(0)).unwrap();
@@ -254,7 +254,7 @@ fn add_data_disk(cloud: &mut Cloud, name: &str, now: Timestamp) -> ArmId {
 }
 
 #[test]
-fn children_that_are_kept_become_orphans_and_block_the_name() {
+fn leaked_children_become_orphans_and_block_the_name() {
     let mut cloud = cloud(1);
     let id = launch(&mut cloud, "a", &d4s());
     cloud.faults.keep_children = true;
@@ -279,7 +279,7 @@ fn a_vm_deleted_while_it_is_created_never_runs() {
 }
 
 #[test]
-fn an_evicted_spot_vm_is_gone_with_its_children_after_the_notice() {
+fn an_evicted_spot_vm_is_deleted_with_its_children_after_the_notice() {
     let mut cloud = cloud(1);
     let spot = offering("Standard_D4s_v5", 1, CapacityType::Spot);
     let id = launch(&mut cloud, "a", &spot);
@@ -289,10 +289,10 @@ fn an_evicted_spot_vm_is_gone_with_its_children_after_the_notice() {
     assert_eq!(cloud.next_event(), Some(at(230)));
     cloud.advance(at(1000));
     assert!(!cloud.resources().contains_key(&id) && kinds(&cloud).len() == 3);
-    let gone = cloud.ledger().iter().filter(|e| e.change == Change::Deleted);
-    let gone: Vec<_> = gone.map(|e| (e.at, e.cause)).collect();
+    let deletions = cloud.ledger().iter().filter(|e| e.change == Change::Deleted);
+    let deletions: Vec<_> = deletions.map(|e| (e.at, e.cause)).collect();
     assert_eq!(
-        gone,
+        deletions,
         [(at(230), ChangeCause::Eviction), (at(230), ChangeCause::Cascade), (at(230), ChangeCause::Cascade)]
     );
 }
@@ -426,7 +426,7 @@ fn tags_are_merged_by_us_and_replaced_by_others() {
 }
 
 #[test]
-fn what_is_gone_holds_back_nothing_of_the_same_name() {
+fn deleted_resources_do_not_block_their_name() {
     let mut cloud = cloud(1);
     let id = launch(&mut cloud, "a", &d4s());
     let begun = delete(&mut cloud, &id, at(100)).unwrap();
@@ -445,7 +445,7 @@ fn what_is_gone_holds_back_nothing_of_the_same_name() {
 }
 
 #[test]
-fn a_vm_that_came_in_the_end_frees_its_nic_of_the_reservation() {
+fn a_late_vm_clears_the_reservation_of_its_nic() {
     let mut cloud = cloud(1);
     cloud.faults.refused = vec![Shortage::of_all(FaultDuration::Times(1))];
     put_nic(&mut cloud, "a", at(0)).unwrap();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 const DSV5: &str = "standardDSv5Family";
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// One thing that somebody does: which verb, on which name, with which variant, after how many seconds.
+/// One action: its verb, name, variant, and delay in seconds.
 type Action = (u8, usize, u8, i64);
 
 /// Any actions; the last two verbs are those of others, whom no limit holds back.
@@ -65,7 +65,7 @@ fn apply_action(actions: &[Action], mut meanwhile: impl FnMut(&mut Cloud, Timest
     cloud
 }
 
-/// Attachments agree from both ends, and children lead to VMs that exist.
+/// Attachments agree from both ends, and children refer to existing VMs.
 fn attachments_agree(cloud: &Cloud) -> Result<(), TestCaseError> {
     for resource in cloud.resources().values() {
         match &resource.detail {
@@ -97,7 +97,7 @@ fn attachments_agree(cloud: &Cloud) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What was created and not deleted is what exists, each incarnation once.
+/// Exactly the created and not deleted resources exist, each incarnation once.
 fn ledger_balances(cloud: &Cloud) -> Result<(), TestCaseError> {
     let mut living: BTreeMap<Arc<str>, ArmId> = BTreeMap::new();
     for entry in cloud.ledger() {
@@ -115,7 +115,7 @@ fn ledger_balances(cloud: &Cloud) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Quotas and the room of the subnet, counted anew from what exists, are not exceeded.
+/// Quotas and the addresses of the subnet, recounted from existing resources, are not exceeded.
 fn limits_hold(cloud: &Cloud) -> Result<(), TestCaseError> {
     let (mut nics, mut regular, mut spot, mut family) = (0, 0, 0, 0);
     for resource in cloud.resources().values() {
@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn no_request_of_ours_exceeds_a_limit(actions in actions(WITHIN_LIMITS)) {
+    fn no_request_of_napkeeper_exceeds_a_limit(actions in actions(WITHIN_LIMITS)) {
         let mut outcome = Ok(());
         apply_action(&actions, |cloud, _, _| {
             if outcome.is_ok() {

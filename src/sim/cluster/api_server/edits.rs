@@ -68,7 +68,7 @@ impl Cluster {
         self.deltas.push(Delta::Pause(pause));
     }
 
-    /// Adds or replaces a DaemonSet: one pod on every node that accepts it. Pods that are there stay as they are.
+    /// Adds or replaces a DaemonSet: one pod on every node that accepts it. Existing pods are unchanged.
     pub fn apply_daemon_set(&mut self, key: ObjectKey, template: &PodTemplate, now: Timestamp) {
         self.advance_clock(now);
         let set = Arc::new(DaemonSet { shape: Arc::clone(&template.shape) });
@@ -89,7 +89,7 @@ impl Cluster {
         self.deltas.push(Delta::DaemonSetGone(key.clone()));
     }
 
-    /// Adds a workload, or replaces it; pods that are there keep their shape.
+    /// Adds a workload, or replaces it; existing pods keep their shape.
     pub fn apply_workload(&mut self, key: ObjectKey, workload: Workload, now: Timestamp) {
         self.advance_clock(now);
         self.workloads.put(key.clone(), workload);
@@ -105,7 +105,7 @@ impl Cluster {
         }
     }
 
-    /// Deletes a workload and its pods. PersistentVolumeClaims stay, as those of a StatefulSet do.
+    /// Deletes a workload and its pods. PersistentVolumeClaims are kept, as those of a StatefulSet.
     pub fn delete_workload(&mut self, key: &ObjectKey, now: Timestamp) {
         self.advance_clock(now);
         if let Some(entry) = self.workloads.all.remove(key) {
@@ -159,7 +159,7 @@ impl Cluster {
         self.budgets.insert(key, budget);
     }
 
-    /// Somebody edits a Node: cordons it, taints it, annotates it. Name and UID stay.
+    /// Edits a Node: cordons it, taints it, annotates it. Name and UID are unchanged.
     pub fn edit_node(&mut self, name: &NodeName, edit: impl FnOnce(&mut Node), now: Timestamp) {
         self.advance_clock(now);
         if let Some(node) = self.store.nodes().get(name) {
@@ -171,13 +171,13 @@ impl Cluster {
         }
     }
 
-    /// Somebody deletes a Node object; our finalizer holds it.
+    /// Deletes a Node object; our finalizer holds it.
     pub fn delete_node(&mut self, name: &NodeName, now: Timestamp) {
         self.advance_clock(now);
         self.delete_node_object(name);
     }
 
-    /// Somebody deletes a NodeClaim; our finalizer holds it.
+    /// Deletes a NodeClaim; our finalizer holds it.
     pub fn delete_claim(&mut self, name: &ClaimName, now: Timestamp) {
         self.advance_clock(now);
         if let Some(claim) = self.store.claims().get(name).map(|c| c.reference()) {
@@ -186,9 +186,9 @@ impl Cluster {
         }
     }
 
-    /// The API server is restored from nothing: NodeClaims, Nodes, PersistentVolumes, their claims and attachments
-    /// are gone, and with them the pods on the nodes. NodePools, OrphanSweeps, workloads and records are there again,
-    /// as Git and backups bring them. No disk is given back.
+    /// The API server is recreated: NodeClaims, Nodes, PersistentVolumes, their claims and attachments are lost, and
+    /// with them the pods on the nodes. NodePools, OrphanSweeps, workloads and records are restored from Git and
+    /// backups. No disk is deleted.
     pub fn empty(&mut self, now: Timestamp) {
         self.advance_clock(now);
         let claims: Vec<ClaimName> = self.store.claims().iter().map(|(k, _)| k.clone()).collect();

@@ -9,7 +9,7 @@ use napkeeper_core::model::cluster::volume::{Attachment, DiskUse, Volume};
 use napkeeper_core::model::errors::ClusterError;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is listed for an inventory.
+/// The listings of an inventory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClusterListing {
     /// NodeClaims.
@@ -39,7 +39,7 @@ impl ClusterListing {
     }
 }
 
-/// What is broken for now.
+/// The current failures.
 #[derive(Debug, Default)]
 pub(in crate::cluster) struct ApiServerFaults {
     unavailable: Option<Timestamp>,
@@ -65,7 +65,7 @@ impl ApiServerFaults {
     }
 
     fn check_listing(&self, kind: ClusterListing, now: Timestamp) -> Result<(), ListFailure> {
-        let why = if let Err(error) = self.check_reachable(now) {
+        let reason = if let Err(error) = self.check_reachable(now) {
             error.to_string()
         } else if let Err(error) = self.check_allowed(kind) {
             error.to_string()
@@ -74,7 +74,7 @@ impl ApiServerFaults {
         } else {
             return Ok(());
         };
-        Err(ListFailure::new(kind.as_str(), why))
+        Err(ListFailure::new(kind.as_str(), reason))
     }
 }
 
@@ -84,12 +84,12 @@ impl Cluster {
         self.faults.unavailable = Some(until);
     }
 
-    /// Listings of a kind break off in the middle before this time.
+    /// Listings of a kind are incomplete until this time.
     pub fn fail_listing(&mut self, kind: ClusterListing, until: Timestamp) {
         self.faults.failing.insert(kind, until);
     }
 
-    /// We may not read a kind any more.
+    /// The permission to read a kind is revoked.
     pub fn forbid(&mut self, kind: ClusterListing) {
         self.faults.forbidden.insert(kind);
     }

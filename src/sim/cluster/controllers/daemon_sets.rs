@@ -30,7 +30,7 @@ impl DaemonSets {
         self.pods.iter().filter_map(of_set).collect()
     }
 
-    /// What pods of DaemonSets ask of a node together.
+    /// The total requests of DaemonSet pods on a node.
     pub(in crate::cluster) fn requests_on(&self, node: &Node) -> Resources {
         let mut sum = Resources::default();
         let shapes = self.templates.values().map(|t| &t.shape);
@@ -70,17 +70,17 @@ impl Cluster {
                 continue;
             }
             for (set, template) in self.daemon_sets.templates.clone() {
-                self.place_daemon(&node, set, &template);
+                self.start_daemon(&node, set, &template);
             }
         }
     }
 
-    fn place_daemon(&mut self, node: &Node, set: ObjectKey, template: &PodTemplate) {
-        let place = (node.name.clone(), set.clone());
+    fn start_daemon(&mut self, node: &Node, set: ObjectKey, template: &PodTemplate) {
+        let node_and_set = (node.name.clone(), set.clone());
         let used = self.store.node_usage(&node.name);
         let used = used.map_or_else(Resources::default, |u| u.pod_requests.clone());
         let room = node.allocatable.minus(&used);
-        if self.daemon_sets.pods.contains_key(&place)
+        if self.daemon_sets.pods.contains_key(&node_and_set)
             || !template.shape.accepts_labels(&node.labels)
             || template.shape.untolerated(&node.taints).is_some()
             || !template.shape.requests.fits(&room)
@@ -91,7 +91,7 @@ impl Cluster {
         let runtime =
             PodRuntime { origin: PodOrigin::DaemonSet(set, node.name.clone()), grace: template.grace, run_for: None };
         self.workloads.runtimes.insert(key.clone(), runtime);
-        self.daemon_sets.pods.insert(place, key.clone());
+        self.daemon_sets.pods.insert(node_and_set, key.clone());
         let pod = self.new_pod(key, template, PodOwner::DaemonSet, Vec::new());
         self.bind(pod, node.name.clone());
     }

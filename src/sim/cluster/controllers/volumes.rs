@@ -16,7 +16,7 @@ use napkeeper_core::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What the API server holds about disks beside PersistentVolumes.
+/// The objects for disks beside PersistentVolumes.
 #[derive(Debug, Default)]
 pub(in crate::cluster) struct Volumes {
     claims: BTreeMap<ObjectKey, VolumeClaimState>,
@@ -43,7 +43,7 @@ enum ClaimBinding {
     Bound(ObjectName),
 }
 
-/// A VolumeAttachment, with what is needed to undo it.
+/// A VolumeAttachment, and the data to undo it.
 #[derive(Debug)]
 struct AttachedVolume {
     object: Arc<Attachment>,
@@ -76,18 +76,20 @@ impl Volumes {
     }
 }
 
-/// Where volumes can be used: for each, one of these must hold, if there are any.
+/// The node affinity of volumes: for each, one of the alternatives must match, if there are any.
 #[derive(Debug, Default)]
 pub(in crate::cluster) struct VolumeTopology(Vec<Vec<Requirements>>);
 
 impl VolumeTopology {
-    /// True when a node with these labels reaches all of them.
+    /// True if a node with these labels can use all of them.
     pub(in crate::cluster) fn holds(&self, labels: &Labels) -> bool {
-        self.0.iter().all(|places| places.is_empty() || places.iter().any(|place| place.satisfied_by(labels)))
+        self.0
+            .iter()
+            .all(|alternatives| alternatives.is_empty() || alternatives.iter().any(|terms| terms.satisfied_by(labels)))
     }
 }
 
-/// The class of claims whose disks are reclaimed so.
+/// The StorageClass of a reclaim policy.
 fn class(reclaim: ReclaimPolicy) -> Option<StorageClass> {
     let name = match reclaim {
         ReclaimPolicy::Delete => "managed-csi",
@@ -103,7 +105,7 @@ fn key(namespace: &Namespace, name: &ObjectName) -> ObjectKey {
 }
 
 impl Cluster {
-    /// Makes a PersistentVolumeClaim unless it is there. It gets its disk when the first pod that uses it is placed.
+    /// Creates a PersistentVolumeClaim unless it exists. It gets its disk when the first pod that uses it is scheduled.
     pub fn apply_volume_claim(&mut self, claim: ObjectKey, disk: DiskRequest, now: Timestamp) {
         self.advance_clock(now);
         self.put_volume_claim(claim, disk);
@@ -116,7 +118,7 @@ impl Cluster {
         self.volumes_changed();
     }
 
-    /// Shows a claim as the API server does, or that it is gone, and its class.
+    /// Publishes a claim, or its deletion, and its class.
     fn show_claim(&mut self, key: &ObjectKey) {
         let Some(VolumeClaimState { disk, binding, deleting }) = self.volumes.claims.get(key) else {
             if self.store.volume_claims().get(key).is_some() {
@@ -156,7 +158,7 @@ impl Cluster {
         }
     }
 
-    /// Deletes a PersistentVolumeClaim once no pod uses it, and gives its disk back if the reclaim policy says so.
+    /// Deletes a PersistentVolumeClaim once no pod uses it, and releases its disk if the reclaim policy is Delete.
     pub fn delete_volume_claim(&mut self, claim: &ObjectKey, now: Timestamp) {
         self.advance_clock(now);
         if let Some(claim) = self.volumes.claims.get_mut(claim) {
@@ -177,7 +179,7 @@ impl Cluster {
             Some((key.clone(), affinity, claim))
         });
         let Some((key, affinity, claim)) = wanted else {
-            // Nobody wants it any more: the provisioner gives it back.
+            // It is no longer used: the provisioner releases it.
             return self.emit(ClusterEvent::DiskReleased { disk });
         };
         claim.binding = ClaimBinding::Bound(volume.clone());
@@ -196,7 +198,7 @@ impl Cluster {
         self.put_volume(volume);
     }
 
-    /// Adds a PersistentVolume that somebody wrote by hand; it is bound to the claim that it names, if that is free.
+    /// Adds a static PersistentVolume; it is bound to the claim that it names, if that is unbound.
     pub fn apply_volume(&mut self, volume: Volume, now: Timestamp) {
         self.advance_clock(now);
         if let Some(key) = &volume.claim
@@ -209,7 +211,7 @@ impl Cluster {
         self.put_volume(volume);
     }
 
-    /// Somebody removes a PersistentVolume and its finalizers: the disk stays without its object.
+    /// A PersistentVolume is removed with its finalizers: its disk remains.
     pub fn lose_volume(&mut self, name: &ObjectName, now: Timestamp) {
         self.advance_clock(now);
         self.take_volume(name);
@@ -278,11 +280,11 @@ impl Cluster {
             used.extend(node.map_or_else(Vec::new, |n| volumes.map(|v| (v, n.clone())).collect()));
         }
         let unused = |(volume, attached): (&ObjectName, &AttachedVolume)| {
-            let place = (volume.clone(), attached.object.node.clone());
-            (!used.contains(&place)).then_some(place.0)
+            let attachment = (volume.clone(), attached.object.node.clone());
+            (!used.contains(&attachment)).then_some(attachment.0)
         };
-        let gone: Vec<ObjectName> = self.volumes.attached.iter().filter_map(unused).collect();
-        for volume in gone {
+        let unused_volumes: Vec<ObjectName> = self.volumes.attached.iter().filter_map(unused).collect();
+        for volume in unused_volumes {
             if let Some(AttachedVolume { disk: Some(disk), vm: Some(vm), .. }) = self.volumes.attached.remove(&volume) {
                 self.emit(ClusterEvent::DiskDetached { disk, vm });
             }
@@ -325,7 +327,7 @@ impl Cluster {
         self.emit(ClusterEvent::DiskWanted { volume, claim: key.clone(), zone, size_gib });
     }
 
-    /// Attaches a volume to a node; true when it is there.
+    /// Attaches a volume to a node; true if it is attached.
     fn attach(&mut self, volume: ObjectName, node: &NodeName) -> bool {
         if let Some(attached) = self.volumes.attached.get(&volume) {
             return attached.object.node == *node;
@@ -359,9 +361,9 @@ impl Cluster {
         };
         let free: Vec<ObjectKey> = self.volumes.claims.iter().filter_map(free).collect();
         for claim in free {
-            let gone = self.volumes.claims.remove(&claim);
+            let removed = self.volumes.claims.remove(&claim);
             self.show_claim(&claim);
-            let Some(VolumeClaimState { binding: ClaimBinding::Bound(volume), .. }) = gone else {
+            let Some(VolumeClaimState { binding: ClaimBinding::Bound(volume), .. }) = removed else {
                 continue;
             };
             let volume = self.store.volumes().get(&volume).map(Arc::clone);

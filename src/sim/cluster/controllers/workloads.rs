@@ -49,7 +49,7 @@ impl Workloads {
         }
     }
 
-    /// A pod is gone. Says where it came from.
+    /// Removes a deleted pod, and returns its origin.
     pub(in crate::cluster) fn forget_pod(&mut self, pod: &ObjectKey) -> Option<PodOrigin> {
         if let Some(entry) = self.owner(pod) {
             entry.pods.remove(pod);
@@ -100,7 +100,7 @@ impl Cluster {
             .collect()
     }
 
-    /// A StatefulSet recreates a pod only when the old one of that name is gone. (All at once: `Parallel`.)
+    /// A StatefulSet recreates a pod only when the old one of that name is deleted. (All at once: `Parallel`.)
     fn run_stateful_set(&mut self, key: &ObjectKey, workload: &Workload, wanted: usize, disk: Option<DiskRequest>) {
         let named =
             |suffix: String| ObjectKey { namespace: key.namespace.clone(), name: ids::joined(&key.name, &suffix) };

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The nodes that a class of pods may use in one cycle. Nodes do not change during a cycle; what is free on them does.
+/// The nodes that a class of pods may use in one cycle. Nodes do not change during a cycle; their free capacity does.
 #[derive(Debug)]
 pub(in crate::cluster) struct FeasibleNodes {
     /// Nodes that have every topology key and that are open, or count for some spread constraint.
@@ -50,7 +50,7 @@ struct SpreadConstraint {
 }
 
 impl FeasibleNodes {
-    /// Looks at all nodes, or only at some when the others are known to be full.
+    /// Filters all nodes, or only some if the others are known to be full.
     pub(in crate::cluster) fn new(
         constraints: PodConstraints<'_>,
         cache: &NodeCache,

@@ -72,8 +72,8 @@ impl InterPodAffinity {
         if let Some(required) = &self.near {
             let of = |key: &Arc<str>| (Arc::clone(key), domains(cache, required.group, key).collect());
             let open: Vec<_> = required.keys.iter().map(of).collect();
-            let nowhere = open.iter().all(|(_, values): &(_, BTreeSet<_>)| values.is_empty());
-            if nowhere && required.own {
+            let no_domain = open.iter().all(|(_, values): &(_, BTreeSet<_>)| values.is_empty());
+            if no_domain && required.own {
                 allowed_domains.labelled = required.keys.clone();
             } else {
                 allowed_domains.open = open;
@@ -85,8 +85,8 @@ impl InterPodAffinity {
 
 /// The values of a node label where pods of a group are.
 fn domains<'b>(cache: &'b NodeCache, group: usize, key: &'b str) -> impl Iterator<Item = Arc<str>> + 'b {
-    let there = cache.entries().filter(move |(slot, _)| cache.count(group, *slot) > 0);
-    there.filter_map(move |(_, entry)| entry.node.labels.get(key).cloned())
+    let with_pods = cache.entries().filter(move |(slot, _)| cache.count(group, *slot) > 0);
+    with_pods.filter_map(move |(_, entry)| entry.node.labels.get(key).cloned())
 }
 
 /// SpreadConstraint that are open or closed to a pod.

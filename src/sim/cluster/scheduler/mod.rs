@@ -1,9 +1,9 @@
 //! kube-scheduler.
 //!
 //! Filters and scores are kube-scheduler's (NodeAffinity, TaintToleration, NodeResourcesFit with LeastAllocated,
-//! NodePorts, PodTopologySpread, InterPodAffinity without what is preferred, VolumeBinding). Pods that differ in nothing
-//! that matters form a class: when one of them finds no node, the rest of the class is not tried, and later only the nodes
-//! that have changed since are looked at, so that one event does not cost pods times nodes.
+//! NodePorts, PodTopologySpread, InterPodAffinity without preferences, VolumeBinding). Equivalent pods form a class: if
+//! one of them finds no node, the rest of the class is not tried, and later only changed nodes are tried, so that one
+//! event does not cost pods times nodes.
 
 mod feasible_nodes;
 mod inter_pod_affinity;
@@ -27,10 +27,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What is decided about the next pod.
+/// The decision on the next pod.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// The pod goes to the node.
+    /// The pod is bound to the node.
     Bind(ObjectKey, NodeName),
     /// These pods find no node.
     Unschedulable(Vec<ObjectKey>),
@@ -89,7 +89,7 @@ struct Cycle {
 }
 
 impl Scheduler {
-    /// What is free where, as the scheduler knows it.
+    /// The scheduler's cache of free capacity.
     pub(super) fn cache(&self) -> &NodeCache {
         &self.cache
     }
@@ -101,7 +101,7 @@ impl Scheduler {
         self.cluster_changed = true;
     }
 
-    /// A node is gone. Its pods must be gone already.
+    /// Removes a deleted node. Its pods must be deleted before.
     pub(super) fn take_node(&mut self, name: &NodeName) {
         self.cache.take(name);
         self.cluster_changed = true;
@@ -112,7 +112,7 @@ impl Scheduler {
         self.cluster_changed = true;
     }
 
-    /// A pod is new, has changed or is gone. `all` are the other pods, to count those that a new selector selects.
+    /// A pod was created, changed or deleted. `all` are the other pods, to count those that a new selector selects.
     pub(super) fn pod_changed<'p>(
         &mut self,
         old: Option<&Pod>,
@@ -132,7 +132,7 @@ impl Scheduler {
         }
         if self.classes[class].queue.is_empty() {
             self.waiting.remove(&class);
-            // Nodes that change while no pod waits are not looked at.
+            // Changed nodes are not recorded while no pod waits.
             self.classes[class].parked = false;
         }
     }
@@ -215,7 +215,8 @@ impl Scheduler {
     }
 
     /// The next decision of the running cycle, or of a new one. The caller must carry it out before the next call;
-    /// `None` ends the cycle. `volume_topology` says where the volumes of a pod can be used; `None` is nowhere yet.
+    /// `None` ends the cycle. `volume_topology` is the node affinity of a pod's volumes; `None` if they cannot be used
+    /// yet.
     pub(super) fn next(
         &mut self,
         volume_topology: impl Fn(&PodShape, &[ObjectName]) -> Option<VolumeTopology>,

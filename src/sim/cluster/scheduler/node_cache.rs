@@ -44,14 +44,14 @@ impl NodeInfo {
     }
 }
 
-/// Pods that somebody looks for, counted per node.
+/// Pods of a selector, counted per node.
 #[derive(Debug, Clone)]
 struct CountedPods {
     selection: PodSelection,
     on: Vec<u32>,
 }
 
-/// Nodes by number, with what is free and how many pods of each group they have.
+/// Nodes by index, with free capacity and the number of pods of each group.
 #[derive(Debug, Clone, Default)]
 pub(in crate::cluster) struct NodeCache {
     entries: Vec<Option<NodeInfo>>,
@@ -168,7 +168,7 @@ impl NodeCache {
         (0..self.groups.len()).filter(|i| self.groups[*i].selection.holds(shape)).collect()
     }
 
-    /// The groups of pods that keep a shape away, each with the node label whose values are their domains.
+    /// The groups of pods with anti-affinity against a shape, each with its topology key.
     pub(super) fn anti_affinity_of_running(&self, shape: &PodShape) -> Vec<(usize, Arc<str>)> {
         let groups = self.groups.iter().enumerate();
         groups.filter_map(|(i, g)| Some((i, Arc::clone(g.selection.keeps_away(shape)?)))).collect()

@@ -32,7 +32,7 @@ impl PodSelection {
         !matches!(self, Self::Spread(..))
     }
 
-    /// The node label whose values are their domains, when they keep pods of this shape out of them.
+    /// The topology key, if they have anti-affinity against pods of this shape.
     pub(super) fn keeps_away(&self, shape: &PodShape) -> Option<&Arc<str>> {
         match self {
             Self::AntiAffinity(term) if means(term, shape) => Some(&term.topology_key),

@@ -1,4 +1,4 @@
-//! Tests of kube-scheduler's filters that look at other pods: affinity both ways, all of spread, host ports.
+//! Tests of kube-scheduler's filters that depend on other pods: affinity both ways, spread, host ports.
 
 use super::*;
 use napkeeper_core::model::cluster::pod::{HostPort, PodAffinity, PodTerm};
@@ -80,7 +80,7 @@ fn a_pod_that_keeps_others_away_is_heeded_by_pods_that_ask_for_nothing() {
 }
 
 #[test]
-fn what_runs_already_keeps_a_new_pod_away_that_does_not_want_it() {
+fn running_pods_repel_new_pods_by_anti_affinity() {
     let mut cluster = three_hosts();
     run(&mut cluster, "db", on(shape("db", 100), labels::HOSTNAME, "n1"), 1);
     cluster.add_unmanaged_node(host("n4", 1), at(0));
@@ -89,7 +89,7 @@ fn what_runs_already_keeps_a_new_pod_away_that_does_not_want_it() {
 }
 
 #[test]
-fn a_pod_waits_until_those_that_it_must_be_near_are_there() {
+fn a_pod_waits_for_the_pods_of_its_affinity() {
     let mut cluster = three_hosts();
     run(&mut cluster, "web", near("web", &[term(labels::ZONE, app_is("db"))]), 3);
     run(&mut cluster, "never", near("never", &[term(labels::ZONE, Requirements::unsatisfiable())]), 1);
@@ -100,13 +100,13 @@ fn a_pod_waits_until_those_that_it_must_be_near_are_there() {
 }
 
 #[test]
-fn the_first_of_those_that_want_each_other_goes_anywhere_and_the_rest_follow() {
+fn the_first_of_mutually_affine_pods_runs_anywhere_and_the_rest_follow() {
     let mut cluster = three_hosts();
     cluster.add_unmanaged_node(machine("nowhere", 64, 1), at(0));
     let terms = [term("rack", app_is("web")), term(labels::ZONE, Requirements::new())];
     run(&mut cluster, "web", near("web", &terms), 5);
     assert_eq!(by_node(&cluster, "web"), counts(&[("n1", 5)]), "the largest node has no such label");
-    // Another pod is meant by one of the terms, and only one: it starts a domain of its own.
+    // Another pod matches only one of the terms: it starts a domain of its own.
     let both = [term("rack", app_is("web")), term("rack", app_is("other"))];
     run(&mut cluster, "other", near("other", &both), 1);
     assert_eq!(by_node(&cluster, "other"), counts(&[("-", 1)]), "no pod is meant by both terms, itself neither");
@@ -145,13 +145,13 @@ fn all_of_a_spread_constraint_counts() {
         ("where it cannot go is one all the same", Spread { honors_affinity: false, ..plain() }, held_back),
         ("taints make no difference here", Spread { honors_taints: true, ..plain() }, even),
     ];
-    for (what, spread, expected) in rows {
+    for (case, spread, expected) in rows {
         let mut cluster = three_hosts();
         let mut web = shape("web", 100);
         web.selector.add(labels::ZONE, Requirement::any_of(["westeurope-1", "westeurope-2"]));
         web.spread = vec![spread];
         run(&mut cluster, "web", web, 5);
-        assert_eq!(by_node(&cluster, "web"), counts(expected), "{what}");
+        assert_eq!(by_node(&cluster, "web"), counts(expected), "{case}");
     }
 }
 

@@ -115,15 +115,15 @@ fn the_node_of_a_lost_vm_goes_unless_our_finalizer_holds_it() {
     cluster.advance(at(220));
     assert_eq!(node(&cluster, "plain"), None);
     assert!(node(&cluster, "ours").unwrap().deleting_at.is_some());
-    // The pods of the node that is gone are made anew at once, those of the other after 5 min; they stay there as
-    // long as its object does, because no kubelet confirms their end.
+    // The pods of the deleted node are recreated at once, those of the other after 5 min; they remain as long as the
+    // Node object, because no kubelet confirms their end.
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 2), ("ours", 2)]));
     cluster.advance(at(140 + 300));
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4), ("ours", 2)]));
     cluster.advance(at(1000));
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4), ("ours", 2)]));
-    let ours = node(&cluster, "ours").unwrap();
-    perform(&mut cluster, ClusterWrite::DeleteNode(ours.name.clone(), ours.uid.clone()), at(1000)).unwrap();
+    let node = node(&cluster, "ours").unwrap();
+    perform(&mut cluster, ClusterWrite::DeleteNode(node.name.clone(), node.uid.clone()), at(1000)).unwrap();
     cluster.advance(at(1000));
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 4)]));
 }
@@ -138,7 +138,7 @@ fn a_vm_that_goes_before_it_joins_never_joins() {
 }
 
 #[test]
-fn deleting_a_pool_asks_for_the_deletion_of_its_claims() {
+fn deleting_a_pool_deletes_its_claims() {
     let mut cluster = cluster();
     let claim = create(&mut cluster, "c", at(0));
     cluster.delete_pool(&NodePoolName::new("general").unwrap(), at(1));
@@ -195,7 +195,7 @@ fn sweep() -> Sweep {
 }
 
 #[test]
-fn what_git_applies_and_deletes_reaches_the_watcher() {
+fn applied_and_deleted_objects_reach_the_watcher() {
     let mut cluster = cluster();
     let mut followed = Snapshot::default();
     let mut follow = |cluster: &mut Cluster| {
@@ -218,7 +218,7 @@ fn what_git_applies_and_deletes_reaches_the_watcher() {
 }
 
 #[test]
-fn a_report_is_written_to_a_sweep_that_is_there() {
+fn a_report_is_written_to_an_existing_sweep() {
     let mut cluster = cluster();
     let report = SweepReport {
         sweep: sweep().name,
@@ -301,7 +301,7 @@ fn no_intent_is_written_on_a_claim_that_is_being_deleted() {
 }
 
 #[test]
-fn the_node_of_a_released_claim_is_asked_to_go() {
+fn the_node_of_a_released_claim_is_deleted() {
     let mut cluster = cluster();
     let claim = launched(&mut cluster, "c", 0).reference();
     perform(&mut cluster, ClusterWrite::DeleteClaim(claim.clone()), at(100)).unwrap();

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const APPS: [&str; 4] = ["web", "api", "db", "batch"];
 
-/// One random thing that somebody does.
+/// One random action.
 fn act(cluster: &mut Cluster, random: &mut Random, now: Timestamp) {
     let app = *random.pick(&APPS).unwrap();
     let number = random.between(0, 9);
@@ -101,7 +101,7 @@ fn workload(app: &str, count: u32) -> Workload {
     }
 }
 
-/// Answers what the cluster asks of the world, and checks each binding where it happens.
+/// Handles the events of the cluster as the world does, and checks each binding.
 fn answer(cluster: &mut Cluster, now: Timestamp) {
     for (_, event) in cluster.take_events() {
         if let ClusterEvent::DiskWanted { volume, .. } = event {
@@ -117,8 +117,8 @@ fn check_room(snapshot: &Snapshot) {
         }
     }
     for pod in snapshot.pods().values().filter(|p| !p.is_terminal()) {
-        let there = pod.node.as_ref().is_none_or(|n| snapshot.nodes().get(n).is_some());
-        assert!(there, "{} is on a node that is gone", pod.key);
+        let exists = pod.node.as_ref().is_none_or(|n| snapshot.nodes().get(n).is_some());
+        assert!(exists, "{} is on a node that is gone", pod.key);
     }
 }
 
@@ -218,7 +218,7 @@ proptest! {
         cluster.advance(cluster.now);
         let state = cluster.state();
         for pod in state.pods().values().filter(|p| p.is_provisionable()) {
-            // Spread and disks may hold a pod back where there is room.
+            // Spread and disks may keep a pod pending despite free capacity.
             if !pod.shape.spread.is_empty() || !pod.volumes.is_empty() {
                 continue;
             }

@@ -39,7 +39,7 @@ fn a_pod_that_evens_the_domains_out_lets_an_older_one_in() {
     let mut cluster = cluster();
     cluster.add_unmanaged_node(machine("a", 8, 1), at(0));
     cluster.add_unmanaged_node(machine("b", 1, 2), at(0));
-    // The second large pod would be too many in zone 1, and has no room in zone 2, where the small one goes.
+    // The second large pod would violate the spread in zone 1, and does not fit in zone 2, where the small one runs.
     cluster.apply_workload(key("a"), deployment(spread_over_zones("web", 3000), 2), at(0));
     cluster.apply_workload(key("b"), deployment(spread_over_zones("web", 500), 1), at(0));
     cluster.advance(at(0));
@@ -67,7 +67,7 @@ fn pods_go_where_most_is_free() {
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_is_placed_when_a_node_joins() {
+fn an_unschedulable_pod_is_bound_when_a_node_joins() {
     let mut cluster = cluster();
     cluster.add_unmanaged_node(machine("small", 1, 1), at(0));
     cluster.apply_workload(key("web"), deployment(shape("web", 4000), 2), at(0));
@@ -90,7 +90,7 @@ fn room_found_while_no_pod_of_the_class_waited_is_not_forgotten() {
     cluster.scale(&key("web"), 0, at(1));
     cluster.advance(at(1));
     cluster.add_unmanaged_node(machine("n", 4, 1), at(2));
-    // The scheduler looks at the new node for another pod.
+    // The scheduler tries the new node for another pod.
     cluster.apply_workload(key("api"), deployment(shape("api", 1000), 1), at(2));
     cluster.advance(at(2));
     cluster.scale(&key("web"), 1, at(3));

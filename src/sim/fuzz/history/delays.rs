@@ -5,8 +5,8 @@ use crate::world::{Action, InjectedFault};
 use jiff::SignedDuration;
 
 impl HistoryBuilder {
-    /// What Azure has accepted fails minutes later: VMs that never run, whose NICs are then reserved for them for a
-    /// while, and deletions after which everything is still there.
+    /// Accepted operations fail minutes later: VMs that never run, whose NICs are then reserved for them for a while,
+    /// and deletions that delete nothing.
     pub(super) fn late_failures(&mut self) {
         for deletes in [false, false, true] {
             let at = self.random_time();
@@ -14,8 +14,8 @@ impl HistoryBuilder {
             self.inject(at, InjectedFault::FailLate { deletes, times });
             self.add(at + SignedDuration::from_secs(1), Action::Scale { workload: key("web"), replicas: 14 });
             let nth = usize::try_from(self.random.between(0, 9)).unwrap_or(0);
-            let gone = at + self.minutes(1, 5);
-            self.add(gone, Action::DeleteClaim { nth });
+            let deleted_at = at + self.minutes(1, 5);
+            self.add(deleted_at, Action::DeleteClaim { nth });
         }
         self.inject(FAULTS, InjectedFault::FailNothing);
     }

@@ -202,12 +202,12 @@ impl HistoryBuilder {
     }
 
     fn leaks(&mut self) {
-        for (i, place) in ["one", "two", "three"].into_iter().enumerate() {
+        for (i, suffix) in ["one", "two", "three"].into_iter().enumerate() {
             let at = self.random_time();
             match i {
-                0 => self.add(at, Action::LeakNic { name: object(&format!("leak-{place}")) }),
-                1 => self.inject(at, InjectedFault::LeakDisk(object(&format!("leak-{place}")))),
-                _ => self.inject(at, InjectedFault::LeakVm(object(&format!("leak-{place}")))),
+                0 => self.add(at, Action::LeakNic { name: object(&format!("leak-{suffix}")) }),
+                1 => self.inject(at, InjectedFault::LeakDisk(object(&format!("leak-{suffix}")))),
+                _ => self.inject(at, InjectedFault::LeakVm(object(&format!("leak-{suffix}")))),
             }
         }
         let at = self.random_time();
@@ -311,7 +311,7 @@ impl HistoryBuilder {
         if self.random.one_in(2) { self.race_for_a_tag() } else { self.race_for_a_volume() }
     }
 
-    /// Somebody takes over what an inventory has shown, about when that inventory is the last proof.
+    /// A resource becomes foreign at about the time when an inventory is the last proof against it.
     fn race_for_a_tag(&mut self) {
         let name = object("raced-nic");
         self.add(SignedDuration::from_hours(1), Action::LeakNic { name: name.clone() });

@@ -14,7 +14,7 @@ impl World {
     pub(in crate::world) fn apply_in_azure(&mut self, action: Action) {
         let now = self.now;
         let faults = &mut self.cloud.faults;
-        let told = match action {
+        let text = match action {
             Action::Refuse(shortage) => {
                 faults.refused.push(shortage.shortage(now));
                 "refuses some sizes"
@@ -51,8 +51,8 @@ impl World {
             Action::Reserve { group, size, zone, capacity } => {
                 let zone = zone.unwrap_or_else(Zone::regional);
                 self.cloud.reserve_vms(&group, &size, &zone, capacity);
-                let told = format!("{} VMs of {size} are reserved in {zone}", capacity.unwrap_or(0));
-                return self.log(EventKind::Scenario, group.name(), told);
+                let text = format!("{} VMs of {size} are reserved in {zone}", capacity.unwrap_or(0));
+                return self.log(EventKind::Scenario, group.name(), text);
             }
             Action::EvictSpot { count } => return self.evict_spot(count),
             Action::LeakNic { name } => return self.leak_nic(&name),
@@ -67,12 +67,12 @@ impl World {
             }
             _ => return,
         };
-        self.log(EventKind::Scenario, "Azure", told);
+        self.log(EventKind::Scenario, "Azure", text);
     }
 
     fn set_quota(&mut self, family: Option<Arc<str>>, capacity_type: Option<CapacityType>, cores: Option<u32>) {
         let limits = &mut self.cloud.limits;
-        let what = match (&family, capacity_type) {
+        let subject = match (&family, capacity_type) {
             (Some(family), _) => {
                 match cores {
                     Some(cores) => drop(limits.families.insert(Arc::clone(family), cores)),
@@ -90,7 +90,7 @@ impl World {
             }
         };
         let text = cores.map_or_else(|| "quota lifted".to_owned(), |n| format!("quota is {n} cores"));
-        self.log(EventKind::Scenario, what, text);
+        self.log(EventKind::Scenario, subject, text);
     }
 
     fn evict_spot(&mut self, count: usize) {
@@ -140,7 +140,7 @@ impl World {
             zone: size.zones[0].clone(),
             capacity_type: CapacityType::OnDemand,
         };
-        // The value of a tag names Karpenter's key: a text search would take it for ours.
+        // The value of a tag names Karpenter's key: a text search would match it.
         let tags = Tags::from([(Arc::from("copied-from"), Arc::from("karpenter.sh_nodepool"))]);
         if self.cloud.add_vm(name.as_str(), tags, &offering, self.now).is_err() {
             return;

@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// Somebody changes a NodePool in Git.
+    /// A NodePool changes in Git.
     fn edit_node_pool(&mut self, action: Action) {
         match action {
             Action::ScalePool { pool, replicas } => {
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    /// Approves what the reports say waits for an approval, for a week.
+    /// Approves everything that waits for an approval, for a week.
     fn approve(&mut self) {
         let expires_at = self.now + SignedDuration::from_hours(7 * 24);
         let waiting = self.waiting_for_approval();
@@ -153,7 +153,7 @@ impl World {
         });
     }
 
-    /// What the last reports say waits for an approval.
+    /// Resources that wait for an approval, by the last reports.
     pub(in crate::world) fn waiting_for_approval(&self) -> Vec<(ArmId, Arc<str>)> {
         let names = self.cluster.state().sweeps().iter().map(|(name, _)| name);
         names

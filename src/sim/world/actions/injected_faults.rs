@@ -18,13 +18,13 @@ use std::sync::Arc;
 /// What only the search for faults does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InjectedFault {
-    /// An OS disk is left over from a NodeClaim that is gone.
+    /// An OS disk is left over from a deleted NodeClaim.
     LeakDisk(ObjectName),
-    /// A VM, with NIC and OS disk, is left over from a NodeClaim that is gone.
+    /// A VM, with NIC and OS disk, is left over from a deleted NodeClaim.
     LeakVm(ObjectName),
     /// A NIC of another cluster.
     ForeignNic(ObjectName),
-    /// A data disk of somebody else.
+    /// A foreign data disk.
     ForeignDisk(ObjectName),
     /// A private endpoint takes a NIC.
     ServeNic(ObjectName),
@@ -56,9 +56,9 @@ pub enum InjectedFault {
         /// How many.
         times: u32,
     },
-    /// No operation fails at its end any more.
+    /// Operations no longer fail at their end.
     FailNothing,
-    /// Approvals are merged that have expired, or name another incarnation, of everything that waits for one.
+    /// Approvals that have expired, or name another incarnation, are merged for everything that waits for one.
     ApproveStale,
 }
 
@@ -129,7 +129,7 @@ impl World {
                 let id = self.cloud.disk_id(name.as_str());
                 drop(self.cloud.set_copied(&id, self.now));
             }
-            InjectedFault::FailListing(what, duration) => self.cluster.fail_listing(what, self.now + duration),
+            InjectedFault::FailListing(kind, duration) => self.cluster.fail_listing(kind, self.now + duration),
             InjectedFault::AfterNextInventory(action) => self.injected.after_inventory.push(*action),
             InjectedFault::TakeOver(name) => self.take_over_named(&name),
             InjectedFault::RestoreVolume(name) => self.restore_volume(name),
@@ -155,7 +155,7 @@ impl World {
         Ok(shown)
     }
 
-    /// Managed NAP's garbage collectors. They delete only what is truly unused: their mistakes would not be ours.
+    /// Managed NAP's garbage collectors. They delete only truly unused resources: their errors are out of scope.
     fn run_nap_garbage_collection(&mut self, every_other: bool) {
         let dead = self.unused_resources();
         let taken = dead.iter().filter(|r| !matches!(r.detail, ResourceDetail::Disk(_)));
@@ -204,7 +204,7 @@ impl World {
         self.injected.related.push(Arc::new(RelatedResource { id, tags, created_at: Some(self.now), detail: role }));
     }
 
-    /// Tags of what was made for a NodeClaim that is gone.
+    /// Tags of resources of a deleted NodeClaim.
     pub(super) fn tags_of_deleted_claim(&self) -> Tags {
         let tag = |k: &str, v: &str| (Arc::from(k), Arc::from(v));
         Tags::from([
@@ -230,7 +230,7 @@ impl World {
         drop(self.cloud.add_vm(name.as_str(), self.tags_of_deleted_claim(), &offering, self.now));
     }
 
-    /// From now on this is somebody else's, and with a VM all that is attached to it.
+    /// Marks this as foreign, and with a VM all attached resources.
     pub(in crate::world) fn mark_foreign(&mut self, id: &ArmId) {
         let Some(resource) = self.cloud.resources().get(id).cloned() else { return };
         self.truth.set_foreign(&resource.incarnation);
@@ -252,9 +252,9 @@ impl World {
 
     fn restore_volume(&mut self, name: ObjectName) {
         let disk = self.cloud.disk_id(name.as_str());
-        let there = self.cloud.resources().contains_key(&disk) && !self.cloud.is_deleting(&disk);
+        let exists = self.cloud.resources().contains_key(&disk) && !self.cloud.is_deleting(&disk);
         let Ok(uid) = Uid::new(format!("restored-{name}")) else { return };
-        if there {
+        if exists {
             let (handle, reclaim, driver) = (Some(disk), ReclaimPolicy::Delete, Some(driver(DISK_DRIVER)));
             let volume =
                 Volume { name, uid, handle, reclaim, claim: None, affinity: Vec::new(), driver, deleting: false };

@@ -52,7 +52,7 @@ pub enum Action {
         /// `spec.replicas`.
         replicas: u64,
     },
-    /// Git gives the nodes of a NodePool another label: those that there are have drifted.
+    /// The node label of a NodePool changes in Git: its existing nodes have drifted.
     LabelPool {
         /// Its name.
         pool: NodePoolName,
@@ -71,7 +71,7 @@ pub enum Action {
         /// Cores at the full price of a VM family.
         #[serde(default)]
         family: Option<Arc<str>>,
-        /// The capacity type whose regional quota it is, where no family is named.
+        /// The capacity type of the regional quota, if no family is named.
         #[serde(default)]
         capacity_type: Option<CapacityType>,
         /// Cores; absent lifts the quota.
@@ -120,12 +120,12 @@ pub enum Action {
         #[serde(rename = "for", deserialize_with = "fields::duration")]
         duration: SignedDuration,
     },
-    /// A NIC is left over from a NodeClaim that is gone: tagged with this cluster and the claim's UID.
+    /// A NIC is left over from a deleted NodeClaim: tagged with this cluster and the claim's UID.
     LeakNic {
         /// Its name.
         name: ObjectName,
     },
-    /// Somebody runs a VM of their own in the group, with NIC and OS disk.
+    /// A foreign VM runs in the group, with NIC and OS disk.
     ForeignVm {
         /// Its name.
         name: ObjectName,
@@ -142,20 +142,21 @@ pub enum Action {
         /// Size in GiB.
         size_gib: u32,
     },
-    /// A PersistentVolume is removed with its finalizers: its disk stays behind.
+    /// A PersistentVolume is removed with its finalizers: its disk remains.
     LoseVolume {
         /// Its name.
         name: ObjectName,
     },
-    /// The API server loses NodeClaims, managed Nodes, PersistentVolumes and pods, as after a restore from an old backup.
+    /// The API server loses NodeClaims, managed Nodes, PersistentVolumes and pods, as after a restore from an old
+    /// backup.
     EmptyApiServer {},
-    /// Somebody merges an approval of everything that waits for one.
+    /// An approval of everything that waits for one is merged.
     Approve {},
-    /// Somebody merges `breaker.clearedAt`.
+    /// `breaker.clearedAt` is merged.
     ClearBreaker {},
     /// The pause switch is set.
     Pause {
-        /// What is held back; an empty list lifts the pause.
+        /// The paused operations; an empty list lifts the pause.
         switches: Vec<PauseSwitch>,
     },
     /// Every OrphanSweep gets another mode.
@@ -163,17 +164,17 @@ pub enum Action {
         /// The mode.
         mode: SweepMode,
     },
-    /// Somebody deletes a NodeClaim with kubectl.
+    /// A NodeClaim is deleted with kubectl.
     DeleteClaim {
         /// Which, counted in the order of names, modulo their number.
         nth: usize,
     },
-    /// Somebody deletes a Node with kubectl.
+    /// A Node is deleted with kubectl.
     DeleteNode {
         /// Which managed Node, counted in the order of names, modulo their number.
         nth: usize,
     },
-    /// Somebody makes a resource of ours theirs: all its tags change.
+    /// A resource of the cluster becomes foreign: all its tags change.
     TakeOver {
         /// Which resource, counted in the order of ids, modulo their number.
         nth: usize,

@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// Logs why orphans and suspects are kept, once per reason.
+    /// Logs why orphans and suspects are retained, once per reason.
     fn log_sweep_report(&mut self, report: &SweepReport) {
         for finding in &report.findings {
             if finding.refusals.iter().any(|r| excuses_delay(*r, self.settings.mode)) {
@@ -180,7 +180,7 @@ impl World {
             }
             if finding.is_reportable() && !finding.refusals.is_empty() {
                 let reasons: Vec<&str> = finding.refusals.iter().map(|r| refusal_text(*r)).collect();
-                self.log_kept(&finding.id, format!("{}: {}", kind_label(finding.kind), reasons.join("; ")));
+                self.log_retained(&finding.id, format!("{}: {}", kind_label(finding.kind), reasons.join("; ")));
             }
         }
     }

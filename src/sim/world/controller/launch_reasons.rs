@@ -10,7 +10,7 @@ use napkeeper_core::scheduling::{AvailableOfferings, PlanCost, SizeExplanation, 
 use napkeeper_core::snapshot::Snapshot;
 use std::collections::BTreeMap;
 
-/// Nodes of one pool that were planned as one size. What is said of them holds for the first.
+/// Nodes of one NodePool that were planned as one size. The details are those of the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchReason {
     /// The pool.
@@ -63,7 +63,8 @@ impl World {
         self.launch_reasons.iter().flat_map(BTreeMap::values)
     }
 
-    /// Records why a node is launched, once per pool, size and capacity type: explaining a choice compares thousands of sizes.
+    /// Records why a node is launched, once per pool, size and capacity type: explaining a choice compares thousands of
+    /// sizes.
     pub(in crate::world) fn record_launch_reason(&mut self, draft: &ClaimDraft) {
         let controller = &self.controller.inner;
         let (Some(reasons), Some(pool)) = (&mut self.launch_reasons, &draft.spec.pool) else { return };

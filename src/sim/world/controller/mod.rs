@@ -70,7 +70,7 @@ impl SimulatedController {
         self.down_until.or_else(|| self.inner.next_wake())
     }
 
-    /// Goes down, losing everything that is not durable.
+    /// Crashes, losing everything that is not durable.
     pub(in crate::world) fn crash(&mut self, until: Timestamp) {
         self.inner.restart(Snapshot::default());
         self.down_until = Some(until);
@@ -89,8 +89,8 @@ impl SimulatedController {
     pub(in crate::world) fn crash_due(&mut self, side: WriteSide, sweeps: bool) -> Option<Crash> {
         let now = CrashPoint::Write(self.writes);
         let due = |c: &Crash| {
-            let here = c.at == now || c.at == CrashPoint::NextWrite || sweeps && c.at == CrashPoint::SweepDelete;
-            c.side == side && here
+            let is_due = c.at == now || c.at == CrashPoint::NextWrite || sweeps && c.at == CrashPoint::SweepDelete;
+            c.side == side && is_due
         };
         let at = self.crashes.iter().position(due)?;
         Some(self.crashes.swap_remove(at))

@@ -1,7 +1,7 @@
-//! What is in use, foreign or left over, by the world's own knowledge.
+//! Which resources are in use, foreign or left over, by the world's own knowledge.
 //!
-//! The world knows who made each resource and what it staged itself. Nothing here reads tags, records or verdicts
-//! of the domain: invariants are judged by this, and the domain is judged by the invariants.
+//! The world knows who made each resource and what it staged itself. This module does not read tags, records or
+//! verdicts of the domain: the invariants depend on it, and check the domain.
 
 use crate::cloud::{Change, ChangeCause, LedgerEntry};
 use jiff::{SignedDuration, Timestamp};
@@ -18,8 +18,8 @@ pub(in crate::world) type Incarnation = Arc<str>;
 /// What the world knows.
 #[derive(Debug, Clone, Default)]
 pub(in crate::world) struct GroundTruth {
-    /// The group's `managedBy` is another cluster. Azure sets it once, with the group: a change stands for a controller
-    /// that is pointed at another group.
+    /// The group's `managedBy` is another cluster. Azure sets it once, with the group: a change simulates a controller
+    /// that is configured for another group.
     pub(in crate::world) group_is_foreign: bool,
     /// It was when the last inventory was taken, by which each sweep is judged.
     pub(in crate::world) listed_as_foreign: bool,
@@ -29,9 +29,9 @@ pub(in crate::world) struct GroundTruth {
     ledger_read: usize,
     /// Resources that a NodeClaim's launch created, with the claim's UID.
     creators: BTreeMap<Incarnation, Uid>,
-    /// Resources that belong to somebody else.
+    /// Resources that belong to others.
     foreign: BTreeSet<Incarnation>,
-    /// Data disks whose content somebody wants: reclaim policy Retain.
+    /// Data disks whose content is to be kept: reclaim policy Retain.
     retained: BTreeSet<Incarnation>,
     /// Resources that lost their owners when the API server was emptied: in use until the breaker is cleared.
     protected: BTreeSet<Incarnation>,
@@ -44,14 +44,14 @@ pub(in crate::world) struct GroundTruth {
     owned: Vec<(Timestamp, usize)>,
     /// The last inventory was complete.
     complete: bool,
-    /// When a report last said that a person, or the cap, keeps this.
+    /// When a report last showed that manual action, or the cap, holds this back.
     excused: BTreeMap<Incarnation, Timestamp>,
 }
 
 /// Who a resource belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::world) enum Usage {
-    /// Owned by somebody else.
+    /// Owned by others.
     Foreign,
     /// In use, or wanted.
     InUse,
@@ -66,9 +66,9 @@ impl GroundTruth {
             self.uids.insert(claim.name.clone(), claim.uid.clone());
         }
         for entry in &ledger[self.ledger_read.min(ledger.len())..] {
-            let ours = matches!(entry.cause, ChangeCause::Request | ChangeCause::Cascade);
+            let by_controller = matches!(entry.cause, ChangeCause::Request | ChangeCause::Cascade);
             let claim = entry.resource.id.name().strip_prefix("aks-").and_then(|n| ClaimName::new(n).ok());
-            let claim = claim.filter(|_| ours && entry.change == Change::Created);
+            let claim = claim.filter(|_| by_controller && entry.change == Change::Created);
             if let Some(uid) = claim.and_then(|name| self.uids.get(&name)) {
                 self.creators.insert(Arc::clone(&entry.resource.incarnation), uid.clone());
             }
@@ -81,12 +81,12 @@ impl GroundTruth {
         self.creators.get(&resource.incarnation)
     }
 
-    /// This belongs to somebody else from now on.
+    /// This belongs to others from now on.
     pub(in crate::world) fn set_foreign(&mut self, incarnation: &Incarnation) {
         self.foreign.insert(Arc::clone(incarnation));
     }
 
-    /// What is on this disk is wanted, whatever becomes of its objects.
+    /// The content of this disk is to be kept, whatever happens to its objects.
     pub(in crate::world) fn retain(&mut self, incarnation: &Incarnation) {
         self.retained.insert(Arc::clone(incarnation));
     }
@@ -98,7 +98,7 @@ impl GroundTruth {
         cluster: &Snapshot,
     ) {
         let alive: Vec<_> = resources.filter(|r| self.usage_of(r, cluster) == Usage::InUse).collect();
-        // The breaker looks for more than three of a kind. Fewer are orphans like any other.
+        // The breaker trips at more than three of a kind. Fewer are ordinary orphans.
         for kind in ResourceKind::ALL {
             let of_kind: Vec<_> = alive.iter().filter(|r| r.kind() == kind).collect();
             if of_kind.len() > 3 {
@@ -120,7 +120,7 @@ impl GroundTruth {
         }
     }
 
-    /// Who a resource belongs to by what can be seen of it, though a person may know better.
+    /// The owner of a resource, as far as it is visible.
     fn linked(&self, resource: &CloudResource, cluster: &Snapshot) -> Usage {
         if self.foreign.contains(&resource.incarnation) {
             return Usage::Foreign;
@@ -164,12 +164,12 @@ impl GroundTruth {
         }
     }
 
-    /// A report says that a person must lift something before this can go, or that the cap holds it back.
+    /// A report shows that manual action or the cap holds the deletion back.
     pub(in crate::world) fn excuse(&mut self, incarnation: &Incarnation, now: Timestamp) {
         self.excused.insert(Arc::clone(incarnation), now);
     }
 
-    /// Since when nothing but napkeeper itself has kept a resource that has been dead without a break.
+    /// Since when a continuously unused resource should have been deleted by napkeeper.
     pub(in crate::world) fn overdue_since(&self, resource: &CloudResource) -> Option<Timestamp> {
         let (first, ..) = self.unused.get(&resource.incarnation)?;
         Some(self.excused.get(&resource.incarnation).map_or(*first, |excused| *excused.max(first)))

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// An invariant is broken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invariant {invariant} broken at {at} (seed {seed}): {what}")]
+#[error("invariant {invariant} broken at {at} (seed {seed}): {message}")]
 pub struct Violation {
     /// Which invariant.
     pub invariant: &'static str,
@@ -30,12 +30,12 @@ pub struct Violation {
     /// The seed of the world.
     pub seed: u64,
     /// What happened.
-    pub what: String,
+    pub message: String,
 }
 
 impl World {
-    pub(crate) fn violation(&self, invariant: &'static str, what: impl Into<String>) -> Violation {
-        Violation { invariant, at: self.now, seed: self.seed, what: what.into() }
+    pub(crate) fn violation(&self, invariant: &'static str, message: impl Into<String>) -> Violation {
+        Violation { invariant, at: self.now, seed: self.seed, message: message.into() }
     }
 
     /// Checks an effect right before it is performed.
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// A claim that goes leaves nothing behind.
+    /// A released NodeClaim leaves nothing behind.
     fn check_no_leak(&self, claim: &Uid) -> Result<(), Violation> {
         let cluster = self.cluster.state();
         let left = self
@@ -114,7 +114,7 @@ impl World {
         let cluster = self.cluster.state();
         let provider = ProviderId::of_vm(id);
         let Some(node) = cluster.node_by_provider_id(&provider).filter(|n| n.ready) else { return Ok(()) };
-        // Past the termination grace period the owner of the pool has said that pods may go with their node.
+        // After the termination grace period of the NodePool, pods may be deleted with their node.
         let deadline = cluster.claim_by_provider_id(&provider).and_then(|claim| claim.drain_deadline());
         if deadline.is_some_and(|deadline| deadline + FORCE_DRAIN_AFTER <= self.now) {
             return Ok(());
@@ -229,12 +229,12 @@ impl World {
         }
         let most = allowed_disruptions(&pool.disruption.budgets, total, reason, self.now);
         if going >= most {
-            let what = format!(
+            let message = format!(
                 "{claim} is disrupted while {going} of {total} nodes of {} are already being disrupted; the budget \
                  is {most}",
                 pool.name
             );
-            return Err(self.violation("budget", what));
+            return Err(self.violation("budget", message));
         }
         Ok(())
     }
@@ -246,7 +246,8 @@ impl World {
         self.check_limits()
     }
 
-    /// Once the faults are over, unused resources are deleted in time, or a report says which manual action they wait for.
+    /// Once the faults are over, unused resources are deleted in time, or a report says which manual action they wait
+    /// for.
     pub(in crate::world) fn check_in_time(&self) -> Result<(), Violation> {
         let Some(faults_end) = self.injected.faults_end.filter(|end| *end < self.now) else { return Ok(()) };
         for sweep in self.cluster.state().sweeps().values() {
@@ -256,8 +257,8 @@ impl World {
                     + SignedDuration::from_hours(1);
                 let late = self.now.duration_since(since.max(faults_end));
                 if late > allowed && !self.cloud.is_deleting(&resource.id) {
-                    let what = format!("{} has been an orphan for {late:#}, allowed are {allowed:#}", resource.id);
-                    return Err(self.violation("in-time", what));
+                    let message = format!("{} has been an orphan for {late:#}, allowed are {allowed:#}", resource.id);
+                    return Err(self.violation("in-time", message));
                 }
             }
         }
@@ -277,7 +278,7 @@ impl World {
         Ok(())
     }
 
-    /// What a pool's VMs have stays within its limits.
+    /// The capacity of a NodePool's VMs stays within its limits.
     fn check_limits(&self) -> Result<(), Violation> {
         let cluster = self.cluster.state();
         for pool in cluster.pools().values().filter(|p| !p.limits.resources.is_empty() || p.limits.nodes.is_some()) {
@@ -289,8 +290,8 @@ impl World {
             }
             let over = pool.limits.resources.iter().find(|(name, most)| amount(&used, name) > **most);
             if let Some((name, most)) = over {
-                let what = format!("NodePool {} has {} {name}, its limit is {most}", pool.name, amount(&used, name));
-                return Err(self.violation("limits", what));
+                let message = format!("NodePool {} has {} {name}, its limit is {most}", pool.name, amount(&used, name));
+                return Err(self.violation("limits", message));
             }
             if pool.limits.nodes.is_some_and(|most| nodes > most) {
                 return Err(self.violation("limits", format!("NodePool {} has {nodes} nodes", pool.name)));

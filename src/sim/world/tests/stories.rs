@@ -6,7 +6,7 @@ use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{ArmId, VmSize, Zone};
 
-fn told(world: &World, kind: EventKind, subject: &str, words: &str) -> usize {
+fn count_logged(world: &World, kind: EventKind, subject: &str, words: &str) -> usize {
     let fits =
         |e: &&crate::world::TimelineEntry| e.kind == kind && e.subject.contains(subject) && e.text.contains(words);
     world.timeline().iter().filter(fits).count()
@@ -20,7 +20,7 @@ fn days(n: i64) -> i64 {
 fn ten_pods_get_spot_nodes_and_run() {
     let world = run(mk_start(1), 1);
     assert!(world.cluster().state().pending().is_empty());
-    assert_eq!(told(&world, EventKind::Provision, "spot-preferred", "spot"), 2, "7 pods and 3 pods");
+    assert_eq!(count_logged(&world, EventKind::Provision, "spot-preferred", "spot"), 2, "7 pods and 3 pods");
     assert_eq!(world.summary().spot_percent, 100);
 }
 
@@ -71,7 +71,7 @@ fn a_quota_failure_leaves_no_nic() {
 }
 
 #[test]
-fn leaks_are_collected_with_proof_and_the_rest_is_kept() {
+fn proven_leaks_are_collected_and_the_rest_is_retained() {
     let mut start = mk_start(5);
     let volume = |name: &str, claim: Option<&str>, reclaim| Action::AddVolume {
         name: ObjectName::new(name).unwrap(),
@@ -91,11 +91,11 @@ fn leaks_are_collected_with_proof_and_the_rest_is_kept() {
     ];
     let world = run(start, days(9));
     print(&world);
-    assert_eq!(told(&world, EventKind::Collected, "leaked-nic", ""), 1);
-    assert_eq!(told(&world, EventKind::Collected, "pvc-orphan", ""), 1);
+    assert_eq!(count_logged(&world, EventKind::Collected, "leaked-nic", ""), 1);
+    assert_eq!(count_logged(&world, EventKind::Collected, "pvc-orphan", ""), 1);
     assert_eq!(world.summary().collected, 2);
-    for kept in ["bastion", "pvc-detached", "pvc-retain"] {
-        assert!(world.cloud().resources().keys().any(|id| id.name() == kept), "{kept} is kept");
+    for name in ["bastion", "pvc-detached", "pvc-retain"] {
+        assert!(world.cloud().resources().keys().any(|id| id.name() == name), "{name} is kept");
     }
 }
 
@@ -106,7 +106,7 @@ fn an_emptied_api_server_trips_the_breaker() {
     start.actions = vec![after(60, Action::EmptyApiServer {}), after(60 * 24, Action::Approve {})];
     let world = run(start, days(3));
     print(&world);
-    assert_eq!(told(&world, EventKind::Breaker, "", "Git"), 1);
+    assert_eq!(count_logged(&world, EventKind::Breaker, "", "Git"), 1);
     assert_eq!(world.summary().collected, 0);
 }
 
@@ -120,7 +120,7 @@ fn a_crash_at_a_write_neither_leaks_nor_doubles() {
             .chain([after(30, Action::Scale { workload: key("inflate"), replicas: 40 })])
             .collect();
         let world = run(start, 3);
-        assert!(told(&world, EventKind::Controller, "controller", "write") >= 10, "{when:?}");
+        assert!(count_logged(&world, EventKind::Controller, "controller", "write") >= 10, "{when:?}");
         assert!(world.cluster().state().pending().is_empty());
         let claims = world.cluster().state().claims().len();
         assert_eq!(world.cloud().resources().values().filter(|r| r.kind() == ResourceKind::Vm).count(), claims);
@@ -138,7 +138,7 @@ fn every_node_is_counted_by_aks_wherever_the_controller_crashes() {
         let down_for = SignedDuration::from_mins(1);
         world.controller.crashes.push(Crash { at: CrashPoint::Write(write), side, down_for });
         world.run_until(world.now() + SignedDuration::from_mins(40)).unwrap();
-        assert_eq!(told(&world, EventKind::Controller, "controller", "crashed"), 1, "{write} {side:?}");
+        assert_eq!(count_logged(&world, EventKind::Controller, "controller", "crashed"), 1, "{write} {side:?}");
         let claims: Vec<_> = world.cluster().state().claims().values().collect();
         let is_counted = |claim: &napkeeper_core::model::cluster::claim::Claim| {
             let vm = claim.status.provider_id.as_ref().map(|id| id.vm().clone());
@@ -225,10 +225,10 @@ fn a_fleet_follows_git_through_its_whole_history() {
         }
     }
     assert_eq!(least, 5);
-    assert_eq!(told(&world, EventKind::Disrupt, "fleet", "drifted"), 5);
-    assert_eq!(told(&world, EventKind::Disrupt, "fleet", "scaled_down"), 3);
+    assert_eq!(count_logged(&world, EventKind::Disrupt, "fleet", "drifted"), 5);
+    assert_eq!(count_logged(&world, EventKind::Disrupt, "fleet", "scaled_down"), 3);
     assert_eq!(
-        told(&world, EventKind::Provision, "fleet", "the NodePool wants"),
+        count_logged(&world, EventKind::Provision, "fleet", "the NodePool wants"),
         6,
         "3, 2 more, and 1 for the lost one"
     );
@@ -260,16 +260,16 @@ fn a_fleet_comes_up_whatever_azure_refuses_and_wherever_the_controller_crashes()
 }
 
 #[test]
-fn why_a_fleet_lacks_nodes_is_told_once() {
+fn missing_nodes_of_a_fleet_are_explained_once() {
     let mut start = mk_fleet(11, 9);
     start.manifests.workloads.clear();
     let world = run(start, 2);
     assert_eq!(fleet_of(&world), (7, 7));
-    assert_eq!(told(&world, EventKind::Waiting, "fleet", "2 nodes are missing: its limits are reached"), 1);
+    assert_eq!(count_logged(&world, EventKind::Waiting, "fleet", "2 nodes are missing: its limits are reached"), 1);
 }
 
 #[test]
-fn an_overlay_turns_what_is_bought_and_one_that_is_left_out_is_told() {
+fn an_overlay_changes_launches_and_an_ignored_one_is_reported() {
     let overlay = |name: &str, family: &str, change: &str| napkeeper_core::catalog::overlay::Overlay {
         name: ObjectName::new(name).unwrap(),
         uid: Uid::new(name).unwrap(),
@@ -295,22 +295,25 @@ fn an_overlay_turns_what_is_bought_and_one_that_is_left_out_is_told() {
     start.manifests.overlays = vec![overlay("old", "3", "-90%"), overlay("again", "3", "-10%")];
     let world = run(start, 1);
     assert!(versions(&world).iter().all(|size| size.ends_with("_v3")), "{:?}", versions(&world));
-    assert_eq!(told(&world, EventKind::Kept, "again", "NodeOverlay old has the same weight and also sets price"), 1);
+    assert_eq!(
+        count_logged(&world, EventKind::Kept, "again", "NodeOverlay old has the same weight and also sets price"),
+        1
+    );
 }
 
 /// Nodes by their capacity type.
-fn bought(world: &World) -> BTreeMap<String, usize> {
-    let mut bought = BTreeMap::new();
+fn nodes_by_capacity_type(world: &World) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
     for node in world.cluster().state().nodes().values() {
         if let Some(way) = node.label(labels::CAPACITY_TYPE) {
-            *bought.entry(way.to_owned()).or_default() += 1;
+            *counts.entry(way.to_owned()).or_default() += 1;
         }
     }
-    bought
+    counts
 }
 
 #[test]
-fn what_is_reserved_is_used_first_and_again_once_it_is_free() {
+fn reserved_capacity_is_used_first_and_again_when_free() {
     let group = "/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/capacityReservationGroups/paid";
     let group = ArmId::new(group).unwrap();
     let mut start = mk_start(9);
@@ -323,7 +326,7 @@ fn what_is_reserved_is_used_first_and_again_once_it_is_free() {
     let size = VmSize::new("Standard_D4s_v5").unwrap();
     let zone = Some(Zone::of(&start.region, 2));
     let reserve = |capacity| Action::Reserve { group: group.clone(), size: size.clone(), zone: zone.clone(), capacity };
-    // A reservation wants no quota: what is bought beyond it waits for some.
+    // A reservation needs no quota: launches beyond it wait for some.
     let quota = |cores| Action::Quota { family: None, capacity_type: None, cores };
     start.actions = vec![
         after(0, reserve(Some(3))),
@@ -338,17 +341,17 @@ fn what_is_reserved_is_used_first_and_again_once_it_is_free() {
     let mut until = |mins: i64| {
         world.run_until(begun + SignedDuration::from_mins(mins)).unwrap();
         assert!(world.cloud().reserved().iter().all(|room| room.used <= room.capacity), "no more than are reserved");
-        (bought(&world), world.cluster().state().pending().len())
+        (nodes_by_capacity_type(&world), world.cluster().state().pending().len())
     };
     let ways = |reserved: usize, on_demand: usize| -> BTreeMap<String, usize> {
         let all = [("reserved".to_owned(), reserved), ("on-demand".to_owned(), on_demand)];
         all.into_iter().filter(|(_, count)| *count > 0).collect()
     };
     assert_eq!(until(19), (ways(2, 0), 0), "no quota is needed");
-    let (there, waiting) = until(29);
-    assert_eq!((there, waiting > 0), (ways(3, 0), true), "the third is used, and beyond it there is no quota");
+    let (nodes, waiting) = until(29);
+    assert_eq!((nodes, waiting > 0), (ways(3, 0), true), "the third is used, and beyond it there is no quota");
     assert_eq!(until(89), (ways(3, 2), 0));
     assert_eq!(until(149), (ways(1, 0), 0), "one node holds the pods, and it is a reserved one");
     assert_eq!(until(200), (ways(3, 0), 0), "what was freed is used again");
-    assert_eq!(told(&world, EventKind::Refused, "", "reserved"), 0, "nothing of it was asked for in vain");
+    assert_eq!(count_logged(&world, EventKind::Refused, "", "reserved"), 0, "nothing of it was asked for in vain");
 }
