@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_action_is_that_of_every_binding() {
-        let count = |text: &str, what: &str| text.matches(what).count();
+        let count = |text: &str, pattern: &str| text.matches(pattern).count();
         let all = |action, guards| selected(&Export { names: Vec::new(), action, guards }).unwrap().join("");
         let bindings = count(&all(Action::Warn, Guard::Deny), "kind: ValidatingAdmissionPolicyBinding");
         let guards =

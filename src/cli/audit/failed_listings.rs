@@ -1,4 +1,4 @@
-//! Listings that failed, and what to do about each.
+//! Listings that failed, with remedies.
 
 use super::input::Input;
 use super::listing_check::KUBERNETES;
@@ -11,16 +11,16 @@ pub(super) fn failed_listings(input: &Input) -> Vec<FailedListing> {
     let mut by_cause: Vec<FailedListing> = Vec::new();
     for failure in input.inventory.failures().map(|(_, failure)| failure).chain(&input.unread) {
         let failed = failed_listing(failure);
-        match by_cause.iter_mut().find(|known| known.why == failed.why) {
-            Some(known) if known.what.split(", ").any(|what| what == failed.what) => {}
-            Some(known) => known.what += &format!(", {}", failed.what),
+        match by_cause.iter_mut().find(|known| known.reason == failed.reason) {
+            Some(known) if known.listing.split(", ").any(|listing| listing == failed.listing) => {}
+            Some(known) => known.listing += &format!(", {}", failed.listing),
             None => by_cause.push(failed),
         }
     }
     by_cause
 }
 
-/// What to do about a listing that failed.
+/// A failed listing with its remedy.
 pub(super) fn failed_listing(failure: &ListFailure) -> FailedListing {
     let remedy = match (failure.cause, grant_in_cluster(&failure.listing)) {
         (FailureCause::NotSaved, _) => "correct that file and run the audit again".to_owned(),
@@ -30,15 +30,15 @@ pub(super) fn failed_listing(failure: &ListFailure) -> FailedListing {
         (cause, Some(grant)) => of_kubernetes(cause, grant),
         (cause, None) => of_azure(cause).to_owned(),
     };
-    FailedListing { what: failure.listing.to_string(), why: failure.reason.to_string(), remedy }
+    FailedListing { listing: failure.listing.to_string(), reason: failure.reason.to_string(), remedy }
 }
 
 /// The permission to read an object of Kubernetes; none for a listing of Azure.
-fn grant_in_cluster(what: &str) -> Option<String> {
-    if let Some(name) = what.strip_prefix("configmap ") {
+fn grant_in_cluster(listing: &str) -> Option<String> {
+    if let Some(name) = listing.strip_prefix("configmap ") {
         return Some(format!("grant `get` on ConfigMap {name}"));
     }
-    KUBERNETES.iter().any(|(name, _)| *name == what).then(|| format!("grant `list` on {what}"))
+    KUBERNETES.iter().any(|(name, _)| *name == listing).then(|| format!("grant `list` on {listing}"))
 }
 
 fn of_kubernetes(cause: FailureCause, grant: String) -> String {
@@ -79,10 +79,10 @@ fn of_azure(cause: FailureCause) -> &'static str {
 mod tests {
     use super::*;
 
-    fn remedy(what: &str, cause: FailureCause) -> String {
+    fn remedy(listing: &str, cause: FailureCause) -> String {
         // A text that names every other cause decides nothing.
-        let why = "forbidden 401 404 no connection dns .json cannot be read";
-        failed_listing(&ListFailure { cause, ..ListFailure::new(what, why) }).remedy
+        let reason = "forbidden 401 404 no connection dns .json cannot be read";
+        failed_listing(&ListFailure { cause, ..ListFailure::new(listing, reason) }).remedy
     }
 
     #[test]

@@ -158,7 +158,7 @@ pub(super) async fn from_folder(args: &Args, folder: &std::path::Path) -> anyhow
         unread.retain(|failure| own_failures.iter().all(|known| known.listing != failure.listing));
         unread.extend(own_failures);
         // The first pages of a listing that failed later are not a listing.
-        let failed = |what: &str| unread.iter().any(|failure| &*failure.listing == what);
+        let failed = |listing: &str| unread.iter().any(|failure| &*failure.listing == listing);
         if failed("orphanrecords") {
             records = OrphanRecords::default();
         }
@@ -177,7 +177,7 @@ fn take<T: Default>(read: Result<T, ListFailure>, unread: &mut Vec<ListFailure>)
     })
 }
 
-/// A clock that stands still: everything in saved listings is of one time.
+/// A fixed clock: saved listings are of one time.
 #[derive(Debug)]
 struct StoppedClock(Timestamp);
 

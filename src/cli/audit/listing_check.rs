@@ -1,6 +1,6 @@
 //! Checks that a saved file is a complete listing of the kind that its name says.
 //!
-//! Anything less must never count as an empty listing: what no listing mentions is an orphan.
+//! Anything less must never count as an empty listing: a resource without references is an orphan.
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(super) const KUBERNETES: [(&str, &str); 8] = [
 /// Most characters of an error that are quoted.
 const MAX_QUOTE: usize = 200;
 
-/// The objects of what kubectl wrote: a list, or a single object.
+/// The objects in the output of kubectl: a list, or a single object.
 ///
 /// # Errors
 /// Why it is not a complete list of that kind.
@@ -68,7 +68,7 @@ pub(super) fn pages(pages: &BTreeMap<u32, Value>, single: bool, page: impl Fn(u3
         if n != *at {
             return Err(format!("{} exists but {} is missing", page(*at), page(n)));
         }
-        let wrong = |why: String| if *at == 1 { why } else { format!("in {}: {why}", page(*at)) };
+        let wrong = |reason: String| if *at == 1 { reason } else { format!("in {}: {reason}", page(*at)) };
         continues = if single { one(value).map(|()| false) } else { list(value) }.map_err(wrong)?;
     }
     let next = pages.len() + 1;
@@ -170,13 +170,13 @@ mod tests {
             (json!({ "error": { "code": "A" }, "items": [] }), "an error"),
             (json!({ "items": [], "metadata": { "continue": "x" } }), "only the first page"),
         ] {
-            let why = objects(bad.clone(), "Node").unwrap_err();
-            assert!(why.contains(part), "{bad}: {why}");
+            let reason = objects(bad.clone(), "Node").unwrap_err();
+            assert!(reason.contains(part), "{bad}: {reason}");
         }
     }
 
     #[test]
-    fn pages_are_whole_or_it_is_said_why_not() {
+    fn incomplete_pages_have_a_reason() {
         let check = |list: &[(u32, Value)], single| {
             pages(&list.iter().cloned().collect(), single, |n| format!("p{n}")).err().unwrap_or_default()
         };
@@ -203,8 +203,8 @@ mod tests {
             (vec![(1, json!([]))], true, "expected a resource, got a list"),
             (vec![(1, json!({}))], true, "no `id`"),
         ] {
-            let why = check(&list, single);
-            assert!(why.contains(part), "{list:?}: {why}");
+            let reason = check(&list, single);
+            assert!(reason.contains(part), "{list:?}: {reason}");
         }
     }
 }

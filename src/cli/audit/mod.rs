@@ -195,7 +195,7 @@ impl View {
         of_kind && of_status
     }
 
-    /// Leaves out what is not shown, and counts it.
+    /// Drops findings that are not shown, and counts them.
     fn filter(&self, mut report: Report) -> Report {
         let all = report.findings.len();
         report.findings.retain(|finding| self.shows(finding));
@@ -232,8 +232,8 @@ async fn as_controller(args: &Args) -> anyhow::Result<Outcome> {
     let (azure, group) = input::adapter(args)?;
     if let Err(error) = azure.reach().await {
         let failure = ListFailure::of_azure("the node resource group", error);
-        let FailedListing { what, why, remedy } = failed_listing(&failure);
-        bail!("{what}: {why}\n  help: {remedy}");
+        let FailedListing { listing, reason, remedy } = failed_listing(&failure);
+        bail!("{listing}: {reason}\n  help: {remedy}");
     }
     let report = preflight::PreflightReport::of(&azure.preflight().await, &group, args.mode);
     output::print(args.view.output, &report)?;

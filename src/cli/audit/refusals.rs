@@ -1,4 +1,4 @@
-//! Why a resource is kept, and what a person can do about it.
+//! Explains why a resource is retained, with remedies.
 
 use super::report::{ExplainedRefusal, seconds};
 use jiff::Timestamp;
@@ -33,11 +33,11 @@ pub(super) fn explain(
         DeletionRefusal::Mode => Some(mode(audited, context.now)),
         _ => None,
     };
-    let (why, remedy) = computed.unwrap_or_else(|| {
-        let (why, remedy) = fixed(refusal, audited.sightings, context.pause_is_known);
-        (why.to_owned(), remedy.to_owned())
+    let (reason, remedy) = computed.unwrap_or_else(|| {
+        let (reason, remedy) = fixed(refusal, audited.sightings, context.pause_is_known);
+        (reason.to_owned(), remedy.to_owned())
     });
-    ExplainedRefusal { refusal, why, remedy }
+    ExplainedRefusal { refusal, reason, remedy }
 }
 
 /// The texts that do not name anything.

@@ -8,8 +8,8 @@ use napkeeper_core::orphans::{
     Assessment, SweepContext, breaker, find_discrepancies, look_at_approvals, report_only_findings,
 };
 
-fn remark(about: RemarkSubject, what: String, remedy: &str) -> Remark {
-    Remark { about, what, remedy: remedy.to_owned() }
+fn remark(about: RemarkSubject, message: String, remedy: &str) -> Remark {
+    Remark { about, message, remedy: remedy.to_owned() }
 }
 
 /// All remarks; that this is not the configured cluster comes first.
@@ -17,9 +17,9 @@ pub(super) fn remarks(input: &Input, context: &SweepContext<'_>, assessed: &[Ass
     let mut remarks = Vec::new();
     let mismatch = context.cluster_mismatch().filter(|_| context.is_complete());
     let is_known = mismatch.is_none();
-    if let Some(why) = mismatch {
+    if let Some(mismatch) = mismatch {
         let remedy = "nothing is deleted until this is fixed: check clusterId, nodeResourceGroup and the kubeconfig";
-        remarks.push(remark(RemarkSubject::Cluster, why, remedy));
+        remarks.push(remark(RemarkSubject::Cluster, mismatch, remedy));
     }
     if context.is_complete() {
         remarks.extend(breaker_remark(context, assessed));
@@ -41,8 +41,9 @@ pub(super) fn remarks(input: &Input, context: &SweepContext<'_>, assessed: &[Ass
         let approvals = look_at_approvals(context, sweep);
         remarks.extend(approvals.iter().filter_map(|approval| approval_remark(sweep, approval)));
         if let Some(at) = sweep.breaker_cleared_at.filter(|at| *at > context.now) {
-            let what = format!("OrphanSweep {}: breaker.clearedAt {at} is in the future and is rejected", sweep.name);
-            remarks.push(remark(RemarkSubject::Breaker, what, "use a time in the past, after the breaker tripped"));
+            let message =
+                format!("OrphanSweep {}: breaker.clearedAt {at} is in the future and is rejected", sweep.name);
+            remarks.push(remark(RemarkSubject::Breaker, message, "use a time in the past, after the breaker tripped"));
         }
     }
     remarks
@@ -63,16 +64,16 @@ fn breaker_remark(context: &SweepContext<'_>, assessed: &[Assessment<'_>]) -> Op
 
 /// An object that represents nothing in Azure, or cannot be deleted.
 fn discrepancy_remark(found: &Discrepancy) -> Remark {
-    let what = format!("{}: {}", found.object, found.evidence.join("; "));
-    remark(RemarkSubject::Discrepancy(found.kind), what, &found.remedy)
+    let message = format!("{}: {}", found.object, found.evidence.join("; "));
+    remark(RemarkSubject::Discrepancy(found.kind), message, &found.remedy)
 }
 
 /// A public IP or a frontend that nothing uses. Sweeps never touch these.
 fn unused_remark(found: &ReportOnlyFinding) -> Remark {
-    let what = format!("{} {}: {}", found.kind, found.id, found.evidence.join("; "));
+    let message = format!("{} {}: {}", found.kind, found.id, found.evidence.join("; "));
     let remedy =
         "never deleted by napkeeper: delete it manually if its Service no longer exists and nothing else needs it";
-    remark(RemarkSubject::Unused, what, remedy)
+    remark(RemarkSubject::Unused, message, remedy)
 }
 
 /// An approval that has no effect.
@@ -80,7 +81,7 @@ fn approval_remark(sweep: &Sweep, approval: &ApprovalStatus) -> Option<Remark> {
     if approval.state == ApprovalState::Active {
         return None;
     }
-    let what =
+    let message =
         format!("OrphanSweep {}: the approval of {} has no effect ({})", sweep.name, approval.id, approval.state);
-    Some(remark(RemarkSubject::Approval, what, &approval.advice))
+    Some(remark(RemarkSubject::Approval, message, &approval.advice))
 }

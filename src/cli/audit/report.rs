@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Hours of a month, as Azure's price list counts them.
 const MONTH: jiff::SignedDuration = jiff::SignedDuration::from_hours(730);
 
-/// A resource with what was found about it.
+/// A resource with its finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ResourceFinding {
@@ -42,7 +42,8 @@ pub(super) struct ResourceFinding {
     pub(super) addresses: u32,
     pub(super) tags: Tags,
     pub(super) evidence: Vec<Arc<str>>,
-    /// What would be done if nothing kept it.
+    /// The action if nothing retained it.
+    #[serde(rename = "would")]
     pub(super) action: String,
     pub(super) refusals: Vec<ExplainedRefusal>,
     /// The lines that approve its deletion.
@@ -65,7 +66,8 @@ impl ResourceFinding {
 pub(super) struct ExplainedRefusal {
     #[serde(serialize_with = "category")]
     pub(super) refusal: DeletionRefusal,
-    pub(super) why: String,
+    #[serde(rename = "why")]
+    pub(super) reason: String,
     pub(super) remedy: String,
 }
 
@@ -74,7 +76,8 @@ pub(super) struct ExplainedRefusal {
 pub(super) struct Remark {
     #[serde(serialize_with = "as_text")]
     pub(super) about: RemarkSubject,
-    pub(super) what: String,
+    #[serde(rename = "what")]
+    pub(super) message: String,
     pub(super) remedy: String,
 }
 
@@ -108,8 +111,10 @@ impl std::fmt::Display for RemarkSubject {
 /// Listings that failed for one cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct FailedListing {
-    pub(super) what: String,
-    pub(super) why: String,
+    #[serde(rename = "what")]
+    pub(super) listing: String,
+    #[serde(rename = "why")]
+    pub(super) reason: String,
     pub(super) remedy: String,
 }
 
@@ -143,7 +148,7 @@ pub(super) struct Report {
     /// False where a listing is incomplete: then nothing is called an orphan.
     #[serde(rename = "complete")]
     pub(super) is_complete: bool,
-    /// True where the group is the configured cluster's and a Node of it is ready; else nothing is called an orphan.
+    /// True if the group is the configured cluster's and a Node of it is ready; else nothing is called an orphan.
     pub(super) of_cluster: bool,
     pub(super) failed: Vec<FailedListing>,
     pub(super) remarks: Vec<Remark>,
@@ -153,7 +158,8 @@ pub(super) struct Report {
     pub(super) totals: BTreeMap<&'static str, Total>,
     /// All orphans, confirmed or not.
     pub(super) orphans: Total,
-    /// What their collection would save, of what napkeeper may collect in principle: beside managed NAP no VM.
+    /// The savings from collecting those that napkeeper may delete in principle: beside managed NAP no VM.
+    #[serde(rename = "regained")]
     pub(super) savings: Total,
 }
 
@@ -171,7 +177,7 @@ impl Report {
         }
     }
 
-    /// True where it is known what is an orphan.
+    /// True if orphans can be identified.
     pub(super) fn is_conclusive(&self) -> bool {
         self.is_complete && self.of_cluster
     }

@@ -60,8 +60,10 @@ pub(super) struct Manifest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Failure {
     listing: FailedOf,
-    what: String,
-    why: String,
+    #[serde(rename = "what")]
+    name: String,
+    #[serde(rename = "why")]
+    reason: String,
     /// Folders of older versions have none.
     #[serde(default)]
     cause: FailureCause,
@@ -81,11 +83,11 @@ const OWN: &str = "own";
 
 impl Failure {
     fn of(listing: FailedOf, failure: &ListFailure) -> Self {
-        Self { listing, what: failure.listing.to_string(), why: failure.reason.to_string(), cause: failure.cause }
+        Self { listing, name: failure.listing.to_string(), reason: failure.reason.to_string(), cause: failure.cause }
     }
 
     fn failure(&self) -> ListFailure {
-        ListFailure { cause: self.cause, ..ListFailure::new(&self.what, self.why.as_str()) }
+        ListFailure { cause: self.cause, ..ListFailure::new(&self.name, self.reason.as_str()) }
     }
 }
 
@@ -147,12 +149,12 @@ pub(super) fn optional() -> BTreeSet<String> {
     OPTIONAL.map(str::to_owned).into()
 }
 
-/// What to do about a listing that is missing in a folder, or incomplete for a reason.
+/// The message for a listing that is missing in a folder, or incomplete for a reason.
 pub(super) fn missing(folder: &str, name: &str, group: &str, incomplete: Option<&str>) -> String {
     let file = format!("{folder}/{name}.json");
     let command = command(&file, name, group);
     match incomplete {
-        Some(why) => format!("{file}: {why}; recreate it with: {command}"),
+        Some(reason) => format!("{file}: {reason}; recreate it with: {command}"),
         None => format!("{file} is missing; create it with: {command}"),
     }
 }
@@ -219,7 +221,7 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Folder> {
         } else if let Some((_, kind)) = KUBERNETES.iter().find(|(known, _)| *known == name) {
             match listing_check::objects(value, kind) {
                 Ok(items) => drop(read.objects.insert(name.to_owned(), items)),
-                Err(why) => drop(read.incomplete.insert(name.to_owned(), why)),
+                Err(reason) => drop(read.incomplete.insert(name.to_owned(), reason)),
             }
         } else {
             let paged_as = name.rsplit_once(".page").and_then(|(name, page)| Some((name, page.parse().ok()?)));
@@ -235,8 +237,8 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Folder> {
     }
     for (name, pages) in paged {
         let file = |page| if page == 1 { format!("{name}.json") } else { format!("{name}.page{page}.json") };
-        if let Err(why) = listing_check::pages(&pages, name == GROUP, file) {
-            read.incomplete.insert(name.clone(), why);
+        if let Err(reason) = listing_check::pages(&pages, name == GROUP, file) {
+            read.incomplete.insert(name.clone(), reason);
         }
         read.pages.insert(name, pages.into_values().collect());
     }
@@ -266,17 +268,17 @@ fn read_file(path: &Path) -> anyhow::Result<(String, Timestamp)> {
     Ok((text, Timestamp::try_from(written)?))
 }
 
-/// What is wrong with a file, and in which line.
+/// The error in a file, with its position.
 fn broken_json(path: &Path, text: &str, error: &serde_json::Error) -> String {
-    let place = format!("{}:{}:{}", path.display(), error.line(), error.column());
+    let position = format!("{}:{}:{}", path.display(), error.line(), error.column());
     if text.trim().is_empty() {
         return format!(
-            "{place}: the file is empty: the command that wrote it failed; run it again and check its error"
+            "{position}: the file is empty: the command that wrote it failed; run it again and check its error"
         );
     }
-    let why = error.to_string();
-    let why = why.rsplit_once(" at line ").map_or(why.as_str(), |(why, _)| why);
-    format!("{place}: not valid JSON: {why}; recreate it")
+    let message = error.to_string();
+    let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+    format!("{position}: not valid JSON: {message}; recreate it")
 }
 
 /// Writes a folder. It must be new or empty, so that listings of different times are not mixed.
@@ -300,7 +302,7 @@ pub(super) fn write(folder: &Path, manifest: &Manifest, pages: &Pages, objects: 
     put(MANIFEST, &serde_json::to_value(manifest)?)
 }
 
-/// Makes sure that a folder is there and empty.
+/// Makes sure that a folder exists and is empty.
 pub(super) fn check_empty(folder: &Path) -> anyhow::Result<()> {
     let shown = folder.display();
     fs::create_dir_all(folder).with_context(|| format!("creating {shown}"))?;

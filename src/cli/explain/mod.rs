@@ -21,16 +21,16 @@ Exit codes: 0 all pods can be scheduled, 1 some cannot, 2 error (bad input or I/
 #[command(after_help = EXAMPLES, arg_required_else_help = true)]
 pub(super) struct Args {
     #[command(subcommand)]
-    what: What,
+    subject: Subject,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Subject {
     Pod(Box<pod::Args>),
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
-    match &args.what {
-        What::Pod(args) => pod::run(args),
+    match &args.subject {
+        Subject::Pod(args) => pod::run(args),
     }
 }

@@ -220,8 +220,8 @@ impl TextAndJson for PodReport<'_> {
             writeln!(out, "\nIf that node were removed:")?;
             text::write(out, elsewhere, MOST)?;
         }
-        for (key, why) in self.other.iter().take(MOST) {
-            writeln!(out, "{BOLD}{key}{BOLD:#} {why}")?;
+        for (key, reason) in self.other.iter().take(MOST) {
+            writeln!(out, "{BOLD}{key}{BOLD:#} {reason}")?;
         }
         match self.other.len().saturating_sub(MOST) {
             0 => {}
@@ -236,7 +236,7 @@ impl TextAndJson for PodReport<'_> {
             json!({ "node": node.as_str(), "podCount": pods.len(), "pods": names })
         });
         let other = self.other.iter().take(MOST);
-        let other = other.map(|(key, why)| json!({ "pod": key.to_string(), "reason": why }));
+        let other = other.map(|(key, reason)| json!({ "pod": key.to_string(), "why": reason }));
         Ok(json!({
             "query": self.query.text,
             "namespace": self.query.namespace.as_str(),

@@ -118,12 +118,12 @@ impl PodQuery {
 
     /// An error that nothing matches, with similar names.
     pub(super) fn not_found(&self, snapshot: &Snapshot, from: &str, workloads: &[ObjectKey]) -> anyhow::Error {
-        let here = |key: &&ObjectKey| key.namespace == self.namespace;
+        let in_namespace = |key: &&ObjectKey| key.namespace == self.namespace;
         let keys = || snapshot.pods().iter().map(|(key, _)| key).chain(workloads);
-        let names: BTreeSet<&str> = keys().filter(here).map(|key| key.name.as_str()).collect();
+        let names: BTreeSet<&str> = keys().filter(in_namespace).map(|key| key.name.as_str()).collect();
         let mut message = format!("{from}: no pod or workload {} found in namespace {}", self.text, self.namespace);
         let named = |key: &&ObjectKey| key.name.as_str() == self.name;
-        if let Some(other) = keys().filter(named).find(|key| !here(key)) {
+        if let Some(other) = keys().filter(named).find(|key| !in_namespace(key)) {
             message += &format!("; found one in namespace {}: use -n {}", other.namespace, other.namespace);
         } else if let Some(meant) = nearest(&self.name, names.iter().copied()) {
             message += &format!("; did you mean {meant}?");
@@ -151,7 +151,7 @@ impl MatchedPods {
             PodOwner::Nobody | PodOwner::Controller | PodOwner::Buffer => None,
         };
         match other {
-            Some(why) => self.other.push((pod.key.clone(), why)),
+            Some(reason) => self.other.push((pod.key.clone(), reason)),
             None if pod.node.is_some() => self.running.push(Arc::clone(pod)),
             None => self.pending.push(Arc::clone(pod)),
         }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_workload_is_refused_with_what_could_be_written() {
+    fn invalid_queries_are_rejected_with_the_valid_forms() {
         let wrong = |text| PodQuery::parse(text, Namespace::new("default").unwrap()).unwrap_err().to_string();
         assert!(wrong("shop/web").contains("unsupported kind \"shop\""), "{}", wrong("shop/web"));
         assert!(wrong("ds/agent").contains("no node is launched for them"));

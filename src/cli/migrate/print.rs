@@ -12,7 +12,7 @@ use std::io::{self, IsTerminal, Write};
 
 const NOTE: Style = CYAN.bold();
 
-/// Prints diffs, or the names of what was written, on stdout; notes and a summary on stderr.
+/// Prints diffs, or the names of written files, on stdout; notes and a summary on stderr.
 pub(super) fn text(result: &MigrationResult, names_only: bool) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     for migrated in result.files.iter().filter(|d| d.changed()) {

@@ -53,7 +53,7 @@ pub(crate) fn problem(out: &mut dyn Write, problem: &Problem, text: &str) -> io:
 fn excerpt(out: &mut dyn Write, source: &str, line: usize, column: usize, style: Style) -> io::Result<()> {
     let number = line.to_string();
     let margin = " ".repeat(number.len());
-    // A long line is shown from a little before the place.
+    // A long line is shown from a little before the position.
     let skipped = if column > WIDTH { column - WIDTH / 2 } else { 0 };
     let shown: String = source.chars().skip(skipped).take(WIDTH).collect();
     let before: String = shown.chars().take(column - 1 - skipped).collect();
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_caret_points_at_the_place() {
+    fn a_caret_points_at_the_position() {
         let mut out = Vec::new();
         excerpt(&mut out, "\ta: é b", 12, 7, Style::new()).unwrap();
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();

@@ -93,7 +93,7 @@ pub(crate) fn warning(message: &str) {
     drop(writeln!(anstream::stderr(), "{WARNING}warning:{WARNING:#} {}", printable(message)));
 }
 
-/// Writes a problem with what to do about it, after an empty line.
+/// Writes a problem with its remedy, after an empty line.
 pub(crate) fn write_problem(
     out: &mut dyn Write,
     style: anstyle::Style,

@@ -4,7 +4,7 @@ use super::write_json;
 use serde_json::{Value, json};
 use std::io::Write;
 
-/// The schema of what is written.
+/// The JSON schema of the output.
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
 /// A rule that results refer to.

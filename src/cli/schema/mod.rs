@@ -35,7 +35,7 @@ pub(super) struct Args {
 /// The schema of a kind.
 struct Named {
     name: String,
-    /// What `kind` says; absent for `napkeeper.yaml`.
+    /// The value of `kind`; absent for `napkeeper.yaml`.
     kind: Option<String>,
     schema: Value,
 }

@@ -38,7 +38,7 @@ pub(super) fn kind(spec: &Value) -> Value {
     whole["properties"]["kind"] = json!({ "type": "string", "const": kind });
     whole["properties"]["metadata"] = metadata();
     if !original["properties"]["status"].is_null() {
-        // What is created has no status, whatever its manifest says.
+        // A created object has no status, even if its manifest does.
         whole["properties"]["status"] = json!({ "description": "Written by the controller." });
     }
     whole["additionalProperties"] = json!(false);

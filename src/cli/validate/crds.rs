@@ -77,8 +77,8 @@ fn from_cluster() -> anyhow::Result<CrdSchemas> {
     };
     let late = || format!("no response from the cluster within {} s", TIMEOUT.as_secs());
     let listed = runtime.block_on(async { tokio::time::timeout(TIMEOUT, listing).await }).with_context(late)??;
-    let ours = listed.into_iter().filter(|definition| GROUPS.contains(&definition.spec.group.as_str()));
-    let written: Result<Vec<Value>, _> = ours.map(serde_json::to_value).collect();
+    let of_karpenter = listed.into_iter().filter(|definition| GROUPS.contains(&definition.spec.group.as_str()));
+    let written: Result<Vec<Value>, _> = of_karpenter.map(serde_json::to_value).collect();
     Ok(CrdSchemas::from_crds("the cluster", written?.iter())?)
 }
 

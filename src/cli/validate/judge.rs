@@ -123,7 +123,7 @@ impl Verdicts {
     }
 }
 
-/// Validates each part with the facts about its cluster. What is found in a file for several clusters is one finding.
+/// Validates each part with the facts about its cluster. The same finding for several clusters is reported once.
 fn judge_parts(args: &Args, input: Input, parts: &[Part<'_>]) -> anyhow::Result<Verdicts> {
     let mut validator = Validator::embedded()?.with_definitions(args.crds.load()?);
     let definitions = validator.definitions().origin().to_owned();

@@ -27,7 +27,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let suppressed = suppress::suppress(args, &store, &targets, verdicts)?;
     let report = Report::new(suppressed, args.fail_on);
     output::print(args.output, &report).or_else(|error| {
-        // A reader that stops reading does not change what was found.
+        // A closed pipe does not change the result.
         if super::is_broken_pipe(&error) { Ok(()) } else { Err(error) }
     })?;
     for problem in &report.input.unreadable {

@@ -18,7 +18,7 @@ impl<'s> Objects<'s> {
         Self { source, chunks: source.chunks(), last: None }
     }
 
-    /// `apiVersion/kind/name` of the object that a finding is about; empty where there is none.
+    /// `apiVersion/kind/name` of the object that a finding is about; empty if there is none.
     pub(super) fn about(&mut self, finding: &Finding) -> String {
         let Some(reading) = self.reading_at(finding.line) else { return String::new() };
         let begins_before = |d: &Document| {

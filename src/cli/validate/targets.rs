@@ -23,13 +23,13 @@ use std::sync::Arc;
 pub(super) struct Targets {
     /// The selected clusters of `napkeeper.yaml`.
     pub(super) clusters: Vec<Target>,
-    /// For manifests of no cluster: what the flags say.
+    /// For manifests of no cluster: the facts of the flags.
     pub(super) unassigned: Target,
     /// `napkeeper.yaml` and its directory.
     pub(super) config: Option<(Source, PathBuf)>,
 }
 
-/// A cluster, or what is known by flags alone.
+/// A cluster, or the facts of the flags.
 #[derive(Debug)]
 pub(super) struct Target {
     /// Name of the cluster; absent for manifests that belong to none.
@@ -108,7 +108,7 @@ impl Targets {
     }
 }
 
-/// What is known by flags alone.
+/// The facts of the flags.
 fn by_flags(args: &FactArgs) -> anyhow::Result<Target> {
     let region = args.region.as_deref().map(|text| anyhow::Ok(Catalog::embedded()?.find_region(text)?)).transpose();
     let region = region.context("--region")?;
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_facts_of_a_cluster_are_those_of_its_settings_unless_a_flag_says_otherwise() {
+    fn flags_override_the_settings_of_a_cluster() {
         let text = "clusters:\n- name: a\n  region: westeurope\n  kubernetesVersion: '1.33'\n  networkMode: node-subnet\n\
                     - name: b\n  paths: [x, ../y]\n";
         let all = targets(text, &NO_FLAGS).unwrap();

@@ -13,7 +13,7 @@ fn refused(args: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// A file of a cluster whose nodes could not join it.
+/// The configuration of a cluster without join settings.
 const NO_BOOTSTRAP: &str = "\
 clusters:
 - name: prod
@@ -29,7 +29,7 @@ clusters:
 ";
 
 #[test]
-fn a_provisioner_buys_nothing_on_azure_itself_that_could_not_join() {
+fn a_provisioner_on_azure_requires_join_settings() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("napkeeper.yaml");
     std::fs::write(&file, NO_BOOTSTRAP).unwrap();

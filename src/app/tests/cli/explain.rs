@@ -42,7 +42,7 @@ fn pool(name: &str, requirements: &[(&str, &[&str])]) -> Value {
     })
 }
 
-/// A node that nobody manages.
+/// An unmanaged node.
 fn node(name: &str, zone: &str, cpu: &str, taints: &Value) -> Value {
     let mut metadata = meta(name);
     metadata["labels"] =
@@ -60,7 +60,7 @@ fn system(name: &str, zone: &str) -> Value {
     node(name, zone, "4", &json!([{ "key": "CriticalAddonsOnly", "value": "true", "effect": "NoSchedule" }]))
 }
 
-/// A pod of app `web` that waits, with more in its spec.
+/// A pending pod of app `web`, with additions to its spec.
 fn pod(name: &str, cpu: &str, spec: Value) -> Value {
     let mut metadata = meta(name);
     metadata["namespace"] = json!("shop");
@@ -109,8 +109,8 @@ fn golden(case: &str, (pod, code): (&str, i32), objects: Vec<Value>, more: &[&st
     assert_golden(&expected, &stdout(&output));
     let json = explain(&[&args[..], &["-o", "json"]].concat());
     assert_eq!(json.status.code(), Some(code));
-    let told: Value = serde_json::from_slice(&json.stdout).unwrap();
-    assert_eq!(told["allPlaced"], json!(code == 0), "{case}: {told:#}");
+    let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(report["allPlaced"], json!(code == 0), "{case}: {report:#}");
 }
 
 fn term(app: &str, key: &str) -> Value {
@@ -130,13 +130,13 @@ fn a_taint_is_named_with_the_toleration_that_helps() {
 
 #[test]
 fn the_label_that_removed_the_last_size_is_named() {
-    let asked =
+    let spec =
         json!({ "nodeSelector": { ZONE: "westeurope-1", "node.kubernetes.io/instance-type": "Standard_E4s_v5" } });
-    golden("label", ("web-0", 1), vec![general(), pod("web-0", "1", asked)], &[]);
+    golden("label", ("web-0", 1), vec![general(), pod("web-0", "1", spec)], &[]);
 }
 
 #[test]
-fn a_pod_that_is_too_large_is_told_what_the_largest_has() {
+fn a_pod_that_is_too_large_is_compared_with_the_largest_size() {
     golden("too-large", ("web-0", 1), vec![general(), pod("web-0", "500", json!({}))], &[]);
 }
 
@@ -165,14 +165,14 @@ fn a_quota_is_named_with_its_numbers() {
 fn a_spread_that_leaves_no_zone_is_named() {
     let spread = json!({ "maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": { "matchLabels": { "app": "web" } } });
-    let asked = json!({ "topologySpreadConstraints": [spread] });
+    let spec = json!({ "topologySpreadConstraints": [spread] });
     let mut all = vec![on_zone_1(), system("system-2", "westeurope-2")];
-    all.extend((0..3).map(|n| pod(&format!("web-{n}"), "1", asked.clone())));
+    all.extend((0..3).map(|n| pod(&format!("web-{n}"), "1", spec.clone())));
     golden("spread", ("statefulset/web", 1), all, &[]);
 }
 
 #[test]
-fn neighbours_that_are_not_there_or_in_the_way_are_named() {
+fn missing_and_conflicting_pods_of_affinity_terms_are_named() {
     let near = pod("web-0", "1", required("podAffinity", "nobody"));
     golden("affinity", ("web-0", 1), vec![general(), near], &[]);
     let apart = (0..2).map(|n| pod(&format!("web-{n}"), "1", required("podAntiAffinity", "web")));
@@ -184,7 +184,7 @@ fn disk(zone: &str) -> [Value; 2] {
     let mut claim = meta("data");
     claim["namespace"] = json!("shop");
     claim["annotations"] = json!({ "pv.kubernetes.io/bind-completed": "yes" });
-    let here = json!({ "key": "topology.disk.csi.azure.com/zone", "operator": "In", "values": [zone] });
+    let in_zone = json!({ "key": "topology.disk.csi.azure.com/zone", "operator": "In", "values": [zone] });
     let csi = json!({ "driver": "disk.csi.azure.com", "volumeHandle":
         "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/disks/pv-data" });
     [
@@ -193,24 +193,24 @@ fn disk(zone: &str) -> [Value; 2] {
         json!({ "apiVersion": "v1", "kind": "PersistentVolume", "metadata": meta("pv-data"), "spec": {
             "csi": csi, "persistentVolumeReclaimPolicy": "Delete",
             "claimRef": { "namespace": "shop", "name": "data", "uid": "data" },
-            "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [here] }] } },
+            "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [in_zone] }] } },
         } }),
     ]
 }
 
 #[test]
-fn a_volume_in_another_zone_calls_for_a_pool_there() {
-    let asked = json!({ "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }] });
-    let all = [on_zone_1(), pod("web-0", "1", asked.clone())].into_iter().chain(disk("westeurope-2"));
+fn a_volume_in_another_zone_needs_a_pool_in_that_zone() {
+    let spec = json!({ "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "data" } }] });
+    let all = [on_zone_1(), pod("web-0", "1", spec.clone())].into_iter().chain(disk("westeurope-2"));
     golden("volume-zone", ("web-0", 1), all.collect(), &[]);
-    let all = [general(), pod("web-0", "1", asked)].into_iter().chain(disk("westeurope-2"));
+    let all = [general(), pod("web-0", "1", spec)].into_iter().chain(disk("westeurope-2"));
     golden("volume-placed", ("web-0", 0), all.collect(), &[]);
 }
 
 #[test]
-fn devices_are_said_to_be_beyond_us() {
-    let asked = json!({ "resourceClaims": [{ "name": "gpu", "resourceClaimName": "gpu" }] });
-    golden("devices", ("web-0", 1), vec![general(), pod("web-0", "1", asked)], &[]);
+fn resource_claims_are_reported_as_unsupported() {
+    let spec = json!({ "resourceClaims": [{ "name": "gpu", "resourceClaimName": "gpu" }] });
+    golden("devices", ("web-0", 1), vec![general(), pod("web-0", "1", spec)], &[]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn room_on_a_node_that_exists_comes_first() {
 }
 
 #[test]
-fn a_new_node_is_told_with_its_price_and_what_was_too_small() {
+fn a_new_node_is_shown_with_its_price_and_the_sizes_that_were_too_small() {
     let mut first = pool("first", &[("karpenter.sh/capacity-type", &["spot"])]);
     first["spec"]["weight"] = json!(10);
     first["spec"]["template"]["spec"]["taints"] = json!([{ "key": "spot", "effect": "NoSchedule" }]);
@@ -229,18 +229,18 @@ fn a_new_node_is_told_with_its_price_and_what_was_too_small() {
 }
 
 #[test]
-fn a_preference_that_cannot_be_had_is_told_as_given_up() {
+fn an_impossible_preference_is_reported_as_relaxed() {
     let expression =
         |key: &str, value: &str| json!({ "matchExpressions": [{ "key": key, "operator": "In", "values": [value] }] });
-    let asked = json!({ "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
+    let spec = json!({ "affinity": { "nodeAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [
         { "weight": 100, "preference": expression("kubernetes.io/arch", "arm64") },
         { "weight": 1, "preference": expression(ZONE, "westeurope-2") },
     ] } } });
-    golden("preference", ("web-0", 0), vec![general(), pod("web-0", "1", asked)], &[]);
+    golden("preference", ("web-0", 0), vec![general(), pod("web-0", "1", spec)], &[]);
 }
 
 #[test]
-fn a_pod_that_runs_is_told_where_and_where_it_would_go() {
+fn a_running_pod_is_shown_with_its_node_and_a_new_placement() {
     let mut running = pod("web-0", "1", json!({ "nodeName": "spare" }));
     running["status"] = json!({ "phase": "Running" });
     let all = vec![general(), node("spare", "westeurope-3", "8", &json!([])), running];
@@ -249,20 +249,20 @@ fn a_pod_that_runs_is_told_where_and_where_it_would_go() {
 
 #[test]
 fn a_folder_is_played_until_such_pods_wait() {
-    let said = |args: &[&str], code: i32| {
+    let printed = |args: &[&str], code: i32| {
         let output = explain(args);
         assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
         stdout(&output)
     };
-    let inflate = said(&["deployment/inflate", &quickstart()], 0);
+    let inflate = printed(&["deployment/inflate", &quickstart()], 0);
     for words in ["default/inflate-", " and 8 more can be scheduled", "in NodePool ", "cheapest of ", "requests"] {
         assert!(inflate.contains(words), "{words:?} is not in\n{inflate}");
     }
     assert!(!inflate.contains('\u{1b}'), "no colours in a pipe");
-    assert!(said(&["training", &quickstart()], 0).contains("new node"), "it waits for the step that starts it");
-    let at = said(&["inflate", &quickstart(), "--at", "30m"], 0);
+    assert!(printed(&["training", &quickstart()], 0).contains("new node"), "it waits for the step that starts it");
+    let at = printed(&["inflate", &quickstart(), "--at", "30m"], 0);
     assert!(at.contains(" on node aks-"), "{at}");
-    assert_eq!(said(&["inflate", &quickstart()], 0), inflate);
+    assert_eq!(printed(&["inflate", &quickstart()], 0), inflate);
 }
 
 #[test]
@@ -275,18 +275,18 @@ fn a_bare_pod_of_a_folder_is_explained_too() {
                 a\n    image: a\n    resources: {requests: {cpu: \"64\"}}\n";
     fs::write(folder.path().join("pod.yaml"), text).unwrap();
     let output = explain(&["huge", folder.path().to_str().unwrap(), "-n", "shop"]);
-    let said = stdout(&output);
+    let printed = stdout(&output);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    assert!(said.contains("shop/huge cannot be scheduled") && said.contains("request at most 15"), "{said}");
+    assert!(printed.contains("shop/huge cannot be scheduled") && printed.contains("request at most 15"), "{printed}");
 }
 
 #[test]
-fn who_is_not_there_ends_with_2_and_the_nearest_name() {
+fn an_unknown_pod_exits_with_2_and_the_nearest_name() {
     let refused = |args: &[&str], words: &str| {
         let output = explain(args);
-        let said = stderr(&output);
-        assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()), "{said}");
-        assert!(said.contains(words), "{words:?} is not in\n{said}");
+        let error = stderr(&output);
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()), "{error}");
+        assert!(error.contains(words), "{words:?} is not in\n{error}");
     };
     let path = quickstart();
     refused(&["inflat", &path], "no pod or workload inflat found in namespace default; did you mean inflate?");
@@ -307,7 +307,7 @@ fn who_is_not_there_ends_with_2_and_the_nearest_name() {
 }
 
 #[test]
-fn ten_thousand_pods_without_a_place_are_told_briefly_and_soon() {
+fn ten_thousand_unschedulable_pods_are_reported_briefly_and_fast() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["aksnodeclass.yaml", "nodepool-general-purpose.yaml"] {
         fs::copy(Path::new(&quickstart()).join(name), folder.path().join(name)).unwrap();
@@ -329,10 +329,10 @@ fn ten_thousand_pods_without_a_place_are_told_briefly_and_soon() {
         Command::new(env!("CARGO_BIN_EXE_napkeeper")).args(args).output().unwrap()
     };
     let text = stdout(&simulate(&[]));
-    let told = text.split("pending      at the end").nth(1).unwrap();
-    assert!(told.contains("and 40 more groups of identical pods (8000 pods)"), "{told}");
-    assert_eq!(told.matches("cannot be scheduled").count(), 10);
-    assert!(told.len() < 8_000, "{} bytes", told.len());
+    let section = text.split("pending      at the end").nth(1).unwrap();
+    assert!(section.contains("and 40 more groups of identical pods (8000 pods)"), "{section}");
+    assert_eq!(section.matches("cannot be scheduled").count(), 10);
+    assert!(section.len() < 8_000, "{} bytes", section.len());
     let json: Value = serde_json::from_slice(&simulate(&["-o", "json"]).stdout).unwrap();
     let pending = &json["reasons"]["pending"];
     assert_eq!((pending["groups"].as_array().unwrap().len(), &pending["omitted"]["pods"]), (32, &json!(3_600)));
@@ -348,21 +348,21 @@ fn ten_thousand_pods_without_a_place_are_told_briefly_and_soon() {
 }
 
 #[test]
-fn what_was_bought_is_told_with_how_much_dearer_it_is_than_the_least() {
+fn launches_are_shown_with_their_cost_above_the_lower_bound() {
     let simulate = |more: &[&str]| {
         let args = [&["simulate", "--for", "10m", "-v"], more].concat();
         Command::new(env!("CARGO_BIN_EXE_napkeeper")).args(args).output().unwrap()
     };
     let text = stdout(&simulate(&[]));
-    let told = text.split("launched     by NodePool").nth(1).unwrap();
-    assert!(told.contains("% above the lower bound"), "{told}");
+    let section = text.split("launched     by NodePool").nth(1).unwrap();
+    assert!(section.contains("% above the lower bound"), "{section}");
     let json: Value = serde_json::from_slice(&simulate(&["-o", "json"]).stdout).unwrap();
     let planned = |field: &str| json["reasons"]["planned"][field].as_i64().unwrap();
     assert!(0 < planned("bound") && planned("bound") <= planned("price"), "{}", json["reasons"]["planned"]);
 }
 
 #[test]
-fn prices_are_those_of_the_overlays() {
+fn prices_include_node_overlays() {
     let overlay = json!({
         "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": meta("contract"),
         "spec": { "price": "0.0123", "requirements": [

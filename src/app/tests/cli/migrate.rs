@@ -84,7 +84,7 @@ fn a_pasted_guide_is_put_right() {
 }
 
 #[test]
-fn what_is_written_is_what_was_shown() {
+fn written_files_equal_the_preview() {
     let dir = copy("shapes");
     let shown = migrate(dir.path(), &[]);
     let patched = copy("shapes");
@@ -106,7 +106,7 @@ fn what_is_written_is_what_was_shown() {
 }
 
 #[test]
-fn a_check_names_what_is_to_be_migrated() {
+fn a_check_names_the_objects_to_migrate() {
     let dir = copy("guide");
     let output = migrate(dir.path(), &["--check", "work.yaml", "spot.yaml"]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), "spot.yaml\n".to_owned()));
@@ -115,7 +115,7 @@ fn a_check_names_what_is_to_be_migrated() {
 }
 
 #[test]
-fn notes_stand_at_the_lines_of_the_text_that_is_there() {
+fn notes_refer_to_lines_of_the_written_text() {
     let dir = copy("shapes");
     let line = |output: &Output, part: &str| {
         let text = stderr(output);
@@ -174,7 +174,7 @@ fn the_standard_input_is_a_filter() {
 }
 
 #[test]
-fn what_cannot_be_migrated_is_named_and_the_rest_is_written() {
+fn files_that_cannot_be_migrated_are_named_and_the_rest_is_written() {
     let dir = copy("guide");
     let shared = "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {name: a}\nspec:\n  template: &t\n    \
                   spec: {requirements: [], nodeClassRef: {name: a}}\n  x: *t\n";
@@ -182,11 +182,11 @@ fn what_cannot_be_migrated_is_named_and_the_rest_is_written() {
     fs::write(dir.path().join("broken.yaml"), "karpenter: [\n").unwrap();
     let output = migrate(dir.path(), &["--write"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = stderr(&output);
-    assert!(said.contains("error: anchors.yaml:6:"), "{said}");
-    assert!(said.contains("shared through an anchor or alias"), "{said}");
-    assert!(said.contains("error: broken.yaml:"), "{said}");
-    assert!(said.contains("5 files read: 4 of 4 migrated; 3 notes; 2 refused\n"), "{said}");
+    let error = stderr(&output);
+    assert!(error.contains("error: anchors.yaml:6:"), "{error}");
+    assert!(error.contains("shared through an anchor or alias"), "{error}");
+    assert!(error.contains("error: broken.yaml:"), "{error}");
+    assert!(error.contains("5 files read: 4 of 4 migrated; 3 notes; 2 refused\n"), "{error}");
     assert!(stdout(&output).contains("migrated gpu.yaml\n") && !stdout(&output).contains("anchors"));
     assert_eq!(fs::read_to_string(dir.path().join("anchors.yaml")).unwrap(), shared);
     let result = json(&migrate(dir.path(), &["-o", "json"]));

@@ -54,7 +54,7 @@ const MAP: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespa
 const GOLD: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: b, labels: {tier: gold}}}\n";
 
 #[test]
-fn what_is_shipped_warns_with_file_and_line() {
+fn shipped_policies_warn_with_file_and_line() {
     let policies = shipped();
     let case = policies.join("cases/nodepool-expiry");
     let output = validate(&case, &["--policies", policies.to_str().unwrap(), "deny-never.yaml"]);
@@ -69,11 +69,11 @@ fn what_is_shipped_warns_with_file_and_line() {
 }
 
 #[test]
-fn what_is_unknown_is_undecided_until_it_is_said() {
-    let here = folder(&[("policies/who.yaml", WHO), ("app/map.yaml", MAP), ("gold.yaml", GOLD)]);
+fn unknown_inputs_are_undecided_until_they_are_given() {
+    let input = folder(&[("policies/who.yaml", WHO), ("app/map.yaml", MAP), ("gold.yaml", GOLD)]);
     let run = |more: &[&str]| {
         let args = [&["--policies", "policies", "app", "-o", "json"], more].concat();
-        let output = validate(here.path(), &args);
+        let output = validate(input.path(), &args);
         (output.status.code(), rules(&output))
     };
     let undecided = ["NK7003".to_owned(), "NK7003".to_owned()].to_vec();
@@ -86,26 +86,26 @@ fn what_is_unknown_is_undecided_until_it_is_said() {
 
 #[test]
 fn a_namespace_among_the_manifests_is_known() {
-    let here = folder(&[("policies/who.yaml", WHO), ("app/map.yaml", MAP), ("app/gold.yaml", GOLD)]);
-    let output = validate(here.path(), &["--policies", "policies", "--as", "flux", "app", "-o", "json"]);
+    let input = folder(&[("policies/who.yaml", WHO), ("app/map.yaml", MAP), ("app/gold.yaml", GOLD)]);
+    let output = validate(input.path(), &["--policies", "policies", "--as", "flux", "app", "-o", "json"]);
     assert_eq!(rules(&output), [] as [&str; 0], "{}", stdout(&output));
 }
 
 #[test]
 fn napkeeper_yaml_names_the_policies_of_its_cluster() {
     let config = "clusters: [{name: prod, policies: [rules]}]\n";
-    let here = folder(&[("napkeeper.yaml", config), ("rules/who.yaml", WHO), ("app/map.yaml", MAP)]);
-    let output = validate(here.path(), &["app", "-o", "json", "--as", "ann"]);
+    let input = folder(&[("napkeeper.yaml", config), ("rules/who.yaml", WHO), ("app/map.yaml", MAP)]);
+    let output = validate(input.path(), &["app", "-o", "json", "--as", "ann"]);
     assert_eq!(rules(&output), ["NK7001", "NK7003"], "{}", stdout(&output));
 }
 
 #[test]
 fn a_broken_policy_is_an_error_of_its_own_file() {
     let broken = WHO.replace("request.userInfo.username ==", "request.userInfo.username =");
-    let here = folder(&[("policies/who.yaml", &broken), ("app/map.yaml", MAP)]);
-    let output = validate(here.path(), &["--policies", "policies", "app"]);
+    let input = folder(&[("policies/who.yaml", &broken), ("app/map.yaml", MAP)]);
+    let output = validate(input.path(), &["--policies", "policies", "app"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("policies/who.yaml:8:20: error[NK7004]"), "{}", stdout(&output));
-    let nothing = validate(here.path(), &["--policies", "app", "app"]);
+    let nothing = validate(input.path(), &["--policies", "app", "app"]);
     assert_eq!(nothing.status.code(), Some(2), "no policy is no approval");
 }

@@ -30,9 +30,9 @@ fn bad_input_ends_with_2_a_message_and_nothing_on_stdout() {
     let path = folder.path().to_str().unwrap();
     let refused = |args: &[&str], words: &str| {
         let output = simulate(args);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(words), "{words:?} is not in\n{said}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(words), "{words:?} is not in\n{error}");
         assert!(output.stdout.is_empty(), "nothing is half done");
     };
     refused(&[path], "no .yaml, .yml or .json files found");
@@ -63,7 +63,7 @@ fn every_scenario_of_the_repository_is_taken_as_it_stands() {
     }
 }
 
-/// The quickstart with a part of one file in other words: what is said of it.
+/// The errors of the quickstart with a part of one file replaced.
 fn changed(file: &str, from: &str, to: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/quickstart")).unwrap() {
@@ -79,22 +79,22 @@ fn changed(file: &str, from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_is_wrong_in_itself_is_not_called_absent_too() {
-    let said = changed("aksnodeclass.yaml", "imageFamily", "imageFamly");
-    assert!(said.contains("imageFamly") && !said.contains("no AKSNodeClass"), "{said}");
-    assert_eq!(said.matches("error").count(), 1, "{said}");
+fn an_invalid_object_is_not_also_reported_as_missing() {
+    let error = changed("aksnodeclass.yaml", "imageFamily", "imageFamly");
+    assert!(error.contains("imageFamly") && !error.contains("no AKSNodeClass"), "{error}");
+    assert_eq!(error.matches("error").count(), 1, "{error}");
 }
 
 #[test]
 fn more_than_a_world_holds_and_less_than_nothing_are_refused() {
-    let said = changed("scenario.yaml", "replicas: 40", "replicas: 99999999");
-    assert!(said.contains("use at most 100000") && said.contains("scale.replicas"), "{said}");
-    let said = changed("scenario.yaml", "  region:", "  systemNodes: 4000000000\n  region:");
-    assert!(said.contains("use at most 5000") && said.contains("spec.systemNodes"), "{said}");
-    let said = changed("inflate.yaml", "replicas: 10", "replicas: 2000000000");
-    assert!(said.contains("use at most 100000") && said.contains("spec.replicas"), "{said}");
-    let said = changed("inflate.yaml", "cpu: \"1\"", "cpu: \"-1\"");
-    assert!(said.contains("-1 must not be negative") && said.contains("requests.cpu"), "{said}");
+    let error = changed("scenario.yaml", "replicas: 40", "replicas: 99999999");
+    assert!(error.contains("use at most 100000") && error.contains("scale.replicas"), "{error}");
+    let error = changed("scenario.yaml", "  region:", "  systemNodes: 4000000000\n  region:");
+    assert!(error.contains("use at most 5000") && error.contains("spec.systemNodes"), "{error}");
+    let error = changed("inflate.yaml", "replicas: 10", "replicas: 2000000000");
+    assert!(error.contains("use at most 100000") && error.contains("spec.replicas"), "{error}");
+    let error = changed("inflate.yaml", "cpu: \"1\"", "cpu: \"-1\"");
+    assert!(error.contains("-1 must not be negative") && error.contains("requests.cpu"), "{error}");
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn the_repository_s_own_prices_are_used() {
     let cost = |args: &[&str]| {
         let output = simulate(&[&[path, "--for", "4h", "-o", "json"], args].concat());
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        told["summary"]["cost"].clone()
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["summary"]["cost"].clone()
     };
     let list = cost(&[]);
     write("prices.csv", "region,size,capacityType,discountPercent\n*,*,*,50\n");

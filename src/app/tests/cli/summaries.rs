@@ -48,7 +48,7 @@ fn line<'s>(summary: &'s str, label: &str) -> &'s str {
     summary.lines().find_map(|line| line.strip_prefix(label)).unwrap().trim_start()
 }
 
-/// What stands between two texts.
+/// The text between two others.
 fn between<'s>(text: &'s str, before: &str, after: &str) -> &'s str {
     text.split_once(before).and_then(|(_, rest)| rest.split_once(after)).unwrap().0
 }
@@ -100,7 +100,7 @@ fn the_table_of_bills_in_the_docs_has_the_figures_of_the_summaries() {
     }
 }
 
-/// The lines of a block of code that begins with `first`, each cut where it says `…`.
+/// The lines of a block of code that begins with `first`, each cut at `…`.
 fn excerpt<'p>(page: &'p str, first: &str) -> Vec<&'p str> {
     let block = page.split("```\n").find(|block| block.starts_with(first)).unwrap();
     block.lines().filter(|line| !line.trim().is_empty() && *line != "…").collect()
@@ -120,7 +120,7 @@ fn assert_excerpt(page: &str, excerpt: &[&str], output: &str) {
 }
 
 #[test]
-fn excerpts_in_the_docs_are_what_the_quick_start_prints() {
+fn excerpts_in_the_docs_match_the_output_of_the_quick_start() {
     let output = &RUNS["quickstart"];
     for (page, first) in [("docs/simulate.md", "nodes  "), ("README.md", "$ napkeeper simulate\n")] {
         let text = fs::read_to_string(repository(page)).unwrap();

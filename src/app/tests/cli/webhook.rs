@@ -24,7 +24,7 @@ impl Drop for Running {
     }
 }
 
-/// An address that counts who calls it and answers nobody: metadata service, authority and proxy in one.
+/// An address that counts connections and never responds: metadata service, authority and proxy in one.
 fn trap() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -38,7 +38,7 @@ fn trap() -> (String, Arc<AtomicUsize>) {
     (url, calls)
 }
 
-/// A trap that nobody has called counts the first call.
+/// The trap counts connections.
 fn counts(url: &str, calls: &AtomicUsize) {
     drop(TcpStream::connect(url.trim_start_matches("http://")).unwrap());
     let deadline = Instant::now() + PATIENCE;
@@ -73,7 +73,7 @@ fn ports(child: &mut Child) -> (u16, u16) {
         if entry["message"] == "webhook listening" {
             let port = |key: &str| entry[key].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
             let found = (port("admission"), port("health"));
-            // Whoever logs to a closed pipe would end by that.
+            // Logging to a closed pipe would end the process.
             std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
             return found;
         }
@@ -194,17 +194,17 @@ fn policies_that_cannot_be_used_are_named_before_anything_is_served() {
         let output = webhook(folder.path()).arg("--policies").arg(policies).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let (code, said) = ask(&folder.path().join("none.yaml"));
-    assert!(code == Some(2) && said.contains("none.yaml"), "{code:?} {said}");
+    let (code, error) = ask(&folder.path().join("none.yaml"));
+    assert!(code == Some(2) && error.contains("none.yaml"), "{code:?} {error}");
     let file = folder.path().join("policy.yaml");
     std::fs::write(&file, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").unwrap();
-    let (code, said) = ask(&file);
-    assert!(code == Some(2) && said.contains("no ValidatingAdmissionPolicy"), "{code:?} {said}");
+    let (code, error) = ask(&file);
+    assert!(code == Some(2) && error.contains("no ValidatingAdmissionPolicy"), "{code:?} {error}");
     let broken = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\n\
                   metadata: {name: a}\nspec: {policyName: b, validationActions: [Deny, Warn]}\n";
     std::fs::write(&file, broken).unwrap();
-    let (code, said) = ask(&file);
-    assert!(code == Some(2) && said.contains("policy.yaml:4:") && said.contains("cannot be combined"), "{said}");
+    let (code, error) = ask(&file);
+    assert!(code == Some(2) && error.contains("policy.yaml:4:") && error.contains("cannot be combined"), "{error}");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn it_waits_for_the_cluster_but_not_for_ever() {
 }
 
 #[test]
-fn without_files_and_without_a_cluster_it_says_what_it_lacks() {
+fn without_files_and_cluster_the_missing_input_is_named() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
     command.args(["webhook", "--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0", "--kubeconfig", "no-such-file"]);
     let output = command.output().unwrap();
@@ -261,10 +261,10 @@ fn without_files_and_without_a_cluster_it_says_what_it_lacks() {
 
 #[test]
 fn a_budget_that_the_hook_would_not_wait_for_is_refused() {
-    for (budget, why) in [("2s", "1ms to 1s"), ("0ms", "1ms to 1s"), ("soon", "such as 5ms")] {
+    for (budget, expected) in [("2s", "1ms to 1s"), ("0ms", "1ms to 1s"), ("soon", "such as 5ms")] {
         let run =
             Command::new(env!("CARGO_BIN_EXE_napkeeper")).args(["webhook", "--hint-budget", budget]).output().unwrap();
-        let said = String::from_utf8(run.stderr).unwrap();
-        assert!(!run.status.success() && said.contains(why), "{budget}: {said}");
+        let error = String::from_utf8(run.stderr).unwrap();
+        assert!(!run.status.success() && error.contains(expected), "{budget}: {error}");
     }
 }

@@ -49,7 +49,7 @@ fn fields(row: &ResourceFinding) -> [String; 16] {
         tags(row),
         row.evidence.join("; "),
         row.action.clone(),
-        row.refusals.iter().map(|kept| kept.refusal.category()).collect::<Vec<_>>().join(" "),
+        row.refusals.iter().map(|explained| explained.refusal.category()).collect::<Vec<_>>().join(" "),
         reasons(row).join("; "),
     ]
 }

@@ -14,10 +14,16 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "### napkeeper audit: {}\n", plain(&title))?;
     writeln!(out, "Group {}, taken {}.", code(&report.group), report.taken_at)?;
     for failed in report.failed.iter().take(MOST) {
-        writeln!(out, "\nNot listed: {}: {}. {}.", plain(&failed.what), plain(&failed.why), plain(&failed.remedy))?;
+        writeln!(
+            out,
+            "\nNot listed: {}: {}. {}.",
+            plain(&failed.listing),
+            plain(&failed.reason),
+            plain(&failed.remedy)
+        )?;
     }
     for remark in report.remarks.iter().take(MOST) {
-        writeln!(out, "\n**{}**: {}. {}.", remark.about, plain(&remark.what), plain(&remark.remedy))?;
+        writeln!(out, "\n**{}**: {}. {}.", remark.about, plain(&remark.message), plain(&remark.remedy))?;
     }
     if !report.findings.is_empty() {
         findings(report, out)?;

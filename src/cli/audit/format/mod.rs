@@ -42,9 +42,12 @@ fn cost(row: &ResourceFinding) -> String {
     if row.priced { format!("${}", usd(row.price)) } else { "unknown".to_owned() }
 }
 
-/// Why a resource is kept, with the remedies, in one line each.
+/// Why a resource is retained, with remedies, in one line each.
 fn reasons(row: &ResourceFinding) -> Vec<String> {
-    row.refusals.iter().map(|kept| format!("{} ({}): {}", kept.why, kept.refusal.category(), kept.remedy)).collect()
+    row.refusals
+        .iter()
+        .map(|explained| format!("{} ({}): {}", explained.reason, explained.refusal.category(), explained.remedy))
+        .collect()
 }
 
 /// Tags in one line.
@@ -59,11 +62,11 @@ fn sentence(row: &ResourceFinding) -> String {
         n => format!(", holds {}", plural_of(n as usize, "address", "addresses")),
     };
     let evidence = row.evidence.join("; ");
-    let kept = reasons(row).join("; ");
+    let refusals = reasons(row).join("; ");
     let word = if row.status == AuditStatus::Foreign { "Kept" } else { "Not deleted" };
-    let kept = if kept.is_empty() { kept } else { format!(". {word}: {kept}") };
+    let refusals = if refusals.is_empty() { refusals } else { format!(". {word}: {refusals}") };
     let text = format!(
-        "{} {}: {}, {} per month{addresses}. {evidence}. Action: {}{kept}",
+        "{} {}: {}, {} per month{addresses}. {evidence}. Action: {}{refusals}",
         row.kind,
         row.name,
         status_in_words(row.status),
@@ -95,11 +98,11 @@ fn sum(report: &Report) -> String {
 /// Failed listings and remarks as text: CSV has no column for them.
 pub(super) fn write_remarks(report: &Report, out: &mut impl Write) -> std::io::Result<()> {
     for failed in &report.failed {
-        let text = one_line(&format!("not listed: {}: {}", failed.what, failed.why));
+        let text = one_line(&format!("not listed: {}: {}", failed.listing, failed.reason));
         writeln!(out, "{text}\n  help: {}", failed.remedy)?;
     }
     for remark in &report.remarks {
-        writeln!(out, "{}: {}\n  help: {}", remark.about, one_line(&remark.what), one_line(&remark.remedy))?;
+        writeln!(out, "{}: {}\n  help: {}", remark.about, one_line(&remark.message), one_line(&remark.remedy))?;
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> 
     let failed = report.failed.iter().map(|failed| {
         json!({
             "source": "napkeeper", "policy": NAME, "rule": "whole-listing", "category": "listing", "result": "error",
-            "severity": "high", "message": format!("{}: {}; {}", failed.what, failed.why, failed.remedy),
+            "severity": "high", "message": format!("{}: {}; {}", failed.listing, failed.reason, failed.remedy),
             "timestamp": stamp(report),
         })
     });
@@ -57,7 +57,7 @@ fn remark(remark: &Remark, report: &Report) -> Value {
     json!({
         "source": "napkeeper", "policy": NAME, "rule": format!("remark-{}", remark.about), "category": "remarks",
         "result": result, "severity": severity, "timestamp": stamp(report),
-        "message": one_line(&format!("{}; {}", remark.what, remark.remedy)),
+        "message": one_line(&format!("{}; {}", remark.message, remark.remedy)),
     })
 }
 
@@ -83,7 +83,7 @@ fn result(row: &ResourceFinding, report: &Report) -> Value {
     put("addresses", row.addresses.to_string());
     put("orphanSince", row.orphan_since.map(|at| at.to_string()).unwrap_or_default());
     put("unusedSince", row.unused_since.map(|at| at.to_string()).unwrap_or_default());
-    put("keptBy", row.refusals.iter().map(|kept| kept.refusal.category()).collect::<Vec<_>>().join(" "));
+    put("keptBy", row.refusals.iter().map(|explained| explained.refusal.category()).collect::<Vec<_>>().join(" "));
     put("tags", tags(row));
     json!({
         "source": "napkeeper",

@@ -37,7 +37,7 @@ const fn rule_of(kind: ResourceKind) -> &'static str {
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     let rules = RULES.map(|(id, title)| Rule { id, title, level: "warning", page: None });
     let notifications = report.failed.iter().map(|failed| {
-        let text = one_line(&format!("not listed: {}: {}; {}", failed.what, failed.why, failed.remedy));
+        let text = one_line(&format!("not listed: {}: {}; {}", failed.listing, failed.reason, failed.remedy));
         json!({ "level": "error", "message": { "text": text } })
     });
     let invocation = json!({
@@ -74,7 +74,7 @@ fn resource(row: &ResourceFinding, report: &Report) -> Value {
 }
 
 fn remark(remark: &Remark, report: &Report) -> Value {
-    let text = one_line(&format!("{}: {}; {}", remark.about, remark.what, remark.remedy));
+    let text = one_line(&format!("{}: {}; {}", remark.about, remark.message, remark.remedy));
     let finding = Finding {
         rule: REMARK,
         rule_index: None,

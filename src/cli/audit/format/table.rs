@@ -15,7 +15,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{BOLD}group{BOLD:#}    {}", printable(&report.group))?;
     writeln!(out, "{BOLD}taken{BOLD:#}    {}; VM prices as of {}", report.taken_at, report.prices_of)?;
     for failed in &report.failed {
-        write_problem(out, ERROR, "not listed", &format!("{}: {}", failed.what, failed.why), &failed.remedy)?;
+        write_problem(out, ERROR, "not listed", &format!("{}: {}", failed.listing, failed.reason), &failed.remedy)?;
     }
     if !report.is_complete {
         writeln!(out, "\nA listing is incomplete, so nothing is reported as an orphan.")?;
@@ -33,7 +33,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn remark(remark: &Remark, style: Style, out: &mut dyn Write) -> io::Result<()> {
-    write_problem(out, style, &remark.about.to_string(), &remark.what, &remark.remedy)
+    write_problem(out, style, &remark.about.to_string(), &remark.message, &remark.remedy)
 }
 
 fn findings(report: &Report, out: &mut dyn Write) -> io::Result<()> {

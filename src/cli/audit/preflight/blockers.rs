@@ -9,14 +9,15 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Blocker {
     pub(super) about: &'static str,
-    pub(super) what: String,
+    #[serde(rename = "what")]
+    pub(super) message: String,
     pub(super) remedy: String,
 }
 
 pub(super) fn blockers(preflight: &Preflight) -> Vec<Blocker> {
     let mut blockers = Vec::new();
-    let mut put = |about, what: String, remedy: &str| {
-        blockers.push(Blocker { about, what, remedy: remedy.to_owned() });
+    let mut put = |about, message: String, remedy: &str| {
+        blockers.push(Blocker { about, message, remedy: remedy.to_owned() });
     };
     for denial in preflight.deny_assignments.iter().flatten() {
         let excluded = plural(denial.excluded_principals, "principal");
@@ -35,7 +36,7 @@ pub(super) fn blockers(preflight: &Preflight) -> Vec<Blocker> {
         );
     }
     for policy in preflight.policies.iter().flatten() {
-        let what = match policy.effect.as_str() {
+        let message = match policy.effect.as_str() {
             "deny" => format!("{} denies non-compliant resources", policy.name),
             "denyaction" => format!("{} denies deletes", policy.name),
             "initiative" => format!("{} is a policy initiative that may include a deny policy", policy.name),
@@ -43,14 +44,14 @@ pub(super) fn blockers(preflight: &Preflight) -> Vec<Blocker> {
         };
         put(
             "policy",
-            format!("{what} (assigned at {})", policy.scope),
+            format!("{message} (assigned at {})", policy.scope),
             "check that it allows the VMs, NICs and tags that napkeeper creates, or exempt the node resource group",
         );
     }
     let mut unread = |about, error: Option<&CloudError>, permission: &str| {
         if let Some(error) = error {
-            let what = format!("could not be read: {}", error.message);
-            put(about, what, &format!("grant {permission}, or check it manually"));
+            let message = format!("could not be read: {}", error.message);
+            put(about, message, &format!("grant {permission}, or check it manually"));
         }
     };
     unread("permissions", preflight.permissions.as_ref().err(), "Microsoft.Authorization/permissions/read");

@@ -17,7 +17,7 @@ use permissions::{Permission, PermissionState};
 use serde::Serialize;
 use std::io::Write;
 
-/// What Azure permits, beside what the controller's jobs need.
+/// The permissions in Azure, compared with those that the controller's jobs need.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PreflightReport {

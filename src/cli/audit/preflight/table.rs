@@ -24,14 +24,18 @@ pub(super) fn write(report: &PreflightReport, out: &mut dyn Write) -> io::Result
         let by = by.as_ref().map(|by| format!(" by {}", one_line(by))).unwrap_or_default();
         writeln!(out, "{:<9}  {action:<width$}  {style}{}{style:#}{by}", job.as_str(), state.as_str())?;
     }
-    for Blocker { about, what, remedy } in &report.blockers {
-        write_problem(out, WARNING, about, what, remedy)?;
+    for Blocker { about, message, remedy } in &report.blockers {
+        write_problem(out, WARNING, about, message, remedy)?;
     }
-    let in_group =
-        Role { name: "napkeeper", place: "in this node resource group", actions: &report.grant, scope: &report.group };
+    let in_group = Role {
+        name: "napkeeper",
+        scope_text: "in this node resource group",
+        actions: &report.grant,
+        scope: &report.group,
+    };
     in_group.write(out)?;
     let at_cluster =
-        Role { name: "napkeeper-cluster", place: "at this cluster", actions: &report.grant_at_cluster, scope };
+        Role { name: "napkeeper-cluster", scope_text: "at this cluster", actions: &report.grant_at_cluster, scope };
     at_cluster.write(out)?;
     if report.is_clear() {
         writeln!(out, "\n{GREEN}no permissions missing, nothing blocks{GREEN:#}")?;
@@ -50,7 +54,7 @@ fn style(state: PermissionState) -> Style {
 /// A role with the missing actions at a scope.
 struct Role<'a> {
     name: &'a str,
-    place: &'a str,
+    scope_text: &'a str,
     actions: &'a [&'static str],
     scope: &'a str,
 }
@@ -58,13 +62,13 @@ struct Role<'a> {
 impl Role<'_> {
     /// Writes the role and the commands that create and assign it, if it has any actions.
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { name, place, actions, scope } = self;
+        let Self { name, scope_text, actions, scope } = self;
         if actions.is_empty() {
             return Ok(());
         }
         let role = json!({
             "Name": name,
-            "Description": format!("Permissions napkeeper is missing {place}"),
+            "Description": format!("Permissions napkeeper is missing {scope_text}"),
             "Actions": actions,
             "AssignableScopes": [scope],
         });
@@ -72,7 +76,7 @@ impl Role<'_> {
         let scope = printable(scope);
         writeln!(
             out,
-            "\n{BOLD}missing {place}{BOLD:#}: save this as {name}.json, then create and assign the role:\n\n{}",
+            "\n{BOLD}missing {scope_text}{BOLD:#}: save this as {name}.json, then create and assign the role:\n\n{}",
             printable(&text)
         )?;
         writeln!(out, "\naz role definition create --role-definition {name}.json")?;

@@ -38,7 +38,7 @@ fn shown(preflight: &Preflight) -> (PreflightReport, String) {
 }
 
 #[test]
-fn a_reader_may_report_and_is_told_what_to_grant_for_more() {
+fn missing_permissions_are_printed_as_a_role() {
     let (found, text) = shown(&preflight(&["*/read"]));
     assert_eq!(
         found.grant,
@@ -54,7 +54,7 @@ fn a_reader_may_report_and_is_told_what_to_grant_for_more() {
 }
 
 #[test]
-fn machines_that_may_not_be_listed_are_told_with_the_role_at_the_cluster() {
+fn missing_permissions_for_machines_are_a_role_at_the_cluster() {
     let mut blind = preflight(&["*"]);
     let only = permission(&["Microsoft.ContainerService/managedClusters/read"], &[]);
     blind.cluster = Some(ClusterPermissions { id: cluster(), permissions: Ok(vec![only]) });
@@ -63,13 +63,13 @@ fn machines_that_may_not_be_listed_are_told_with_the_role_at_the_cluster() {
     assert_eq!(found.grant_at_cluster, AT_CLUSTER.map(|(_, action)| action));
     let grant = format!("--role napkeeper-cluster --assignee <its client id> --scope {}", cluster());
     assert!(text.contains(&grant), "{text}");
-    // A cluster that is none of AKS has no Machines, and needs no rights.
+    // A cluster outside of AKS has no Machines, and needs no permissions.
     blind.cluster = None;
     assert!(shown(&blind).0.is_clear());
 }
 
 #[test]
-fn what_takes_a_right_away_is_named() {
+fn blockers_of_permissions_are_named() {
     let mut locked = preflight(&["*"]);
     locked.locks = Ok(vec![Lock {
         id: group().resource("Microsoft.Authorization/locks", "keep"),

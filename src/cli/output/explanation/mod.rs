@@ -18,20 +18,24 @@ const MAX_POOLS: usize = 16;
 struct RejectedPool<'a> {
     /// `None` stands for all pools.
     pool: Option<&'a NodePoolName>,
-    why: Option<&'a UnschedulableReason>,
+    reason: Option<&'a UnschedulableReason>,
     filter_steps: Option<&'a PoolFilterSteps>,
 }
 
 /// Pools that cannot run some pods, the one of the suggestion first, and how many more there are.
 fn rejected_pools(unschedulable: &UnschedulableExplanation) -> (Vec<RejectedPool<'_>>, usize) {
-    let why = |filter_steps: &PoolFilterSteps| {
-        unschedulable.reasons.iter().find(|(pool, _)| pool.as_ref() == Some(&filter_steps.pool)).map(|(_, why)| why)
+    let reason = |filter_steps: &PoolFilterSteps| {
+        unschedulable
+            .reasons
+            .iter()
+            .find(|(pool, _)| pool.as_ref() == Some(&filter_steps.pool))
+            .map(|(_, reason)| reason)
     };
     let general = unschedulable.reasons.iter().filter(|(pool, _)| pool.is_none());
-    let general = general.map(|(_, why)| RejectedPool { pool: None, why: Some(why), filter_steps: None });
+    let general = general.map(|(_, reason)| RejectedPool { pool: None, reason: Some(reason), filter_steps: None });
     let each = unschedulable.filter_steps.iter().map(|w| RejectedPool {
         pool: Some(&w.pool),
-        why: why(w),
+        reason: reason(w),
         filter_steps: Some(w),
     });
     let mut pools: Vec<RejectedPool<'_>> = general.chain(each).collect();

@@ -47,8 +47,8 @@ fn one(out: &mut dyn Write, explanation: &Explanation) -> io::Result<()> {
 }
 
 /// A line with a label.
-pub(crate) fn row(out: &mut dyn Write, what: &str, text: &str) -> io::Result<()> {
-    writeln!(out, "  {DIM}{what:<13}{DIM:#} {}", one_line(text))
+pub(crate) fn row(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
+    writeln!(out, "  {DIM}{label:<13}{DIM:#} {}", one_line(text))
 }
 
 fn placed(out: &mut dyn Write, explained: &PlacementExplanation, pods: usize) -> io::Result<()> {
@@ -108,11 +108,11 @@ fn new_nodes(out: &mut dyn Write, nodes: &NewNodesSummary) -> io::Result<()> {
     row(out, "node", &format!("{new} in NodePool {pool}: {} at {}/h", best.key, best.price))?;
     let first = if *node_count == 1 { "" } else { " on the first node" };
     let pods = plural(own + others, "pod");
-    let why = match size.fitting {
+    let reason = match size.fitting {
         0 | 1 => format!("no existing node fits; the only size that fits {pods}{first} ({requests})"),
         n => format!("no existing node fits; cheapest of {n} sizes that fit {pods}{first} ({requests})"),
     };
-    row(out, "reason", &why)?;
+    row(out, "reason", &reason)?;
     if let Some(cheaper) = size::cheaper(size) {
         row(out, "cheaper", &cheaper)?;
     }
@@ -123,8 +123,8 @@ fn new_nodes(out: &mut dyn Write, nodes: &NewNodesSummary) -> io::Result<()> {
         row(out, "fallbacks", &plural(offerings - 1, "other offering"))?;
     }
     shared(out, nodes)?;
-    for (pool, why) in nodes.skipped_pools.iter().take(NAMES) {
-        row(out, "skipped", &format!("NodePool {pool}: {why}"))?;
+    for (pool, reason) in nodes.skipped_pools.iter().take(NAMES) {
+        row(out, "skipped", &format!("NodePool {pool}: {reason}"))?;
     }
     Ok(())
 }
@@ -178,11 +178,11 @@ fn describe(TopologyDecision { key, values, .. }: &TopologyDecision) -> String {
 fn unschedulable(out: &mut dyn Write, result: &UnschedulableExplanation) -> io::Result<()> {
     let (pools, more) = rejected_pools(result);
     for of in &pools {
-        let why = of.why.map(ToString::to_string).unwrap_or_default();
+        let reason = of.reason.map(ToString::to_string).unwrap_or_default();
         match of.pool {
-            Some(pool) if why.is_empty() => row(out, "pool", pool.as_str())?,
-            Some(pool) => row(out, "pool", &format!("{pool}: {why}"))?,
-            None => row(out, "reason", &why)?,
+            Some(pool) if reason.is_empty() => row(out, "pool", pool.as_str())?,
+            Some(pool) => row(out, "pool", &format!("{pool}: {reason}"))?,
+            None => row(out, "reason", &reason)?,
         }
         if let Some(filter_steps) = of.filter_steps {
             writeln!(out, "  {:<13} {DIM}{}{DIM:#}", "", one_line(&steps(filter_steps)))?;
@@ -199,11 +199,11 @@ fn unschedulable(out: &mut dyn Write, result: &UnschedulableExplanation) -> io::
 
 /// What each filter step leaves of a pool.
 fn steps(filter_steps: &PoolFilterSteps) -> String {
-    let step = |FilterStep { criterion: what, sizes, .. }: &FilterStep| match what {
-        FilterCriterion::Available => format!("{} {what}", plural(*sizes, "size")),
+    let step = |FilterStep { criterion, sizes, .. }: &FilterStep| match criterion {
+        FilterCriterion::Available => format!("{} {criterion}", plural(*sizes, "size")),
         // The constraints are in the line above.
         FilterCriterion::Topology(_) => format!("{sizes} after topology constraints"),
-        _ => format!("{sizes} after {what}"),
+        _ => format!("{sizes} after {criterion}"),
     };
     filter_steps.steps.iter().map(step).collect::<Vec<_>>().join(" → ")
 }

@@ -24,8 +24,8 @@ pub(super) struct Locations<'i> {
 
 impl<'i> Locations<'i> {
     pub(super) fn of(input: &'i Input) -> Self {
-        let here = absolute(Path::new("."));
-        let root = here.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&here).to_owned();
+        let current = absolute(Path::new("."));
+        let root = current.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&current).to_owned();
         Self { origins: &input.origins, root }
     }
 

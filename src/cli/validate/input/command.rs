@@ -118,7 +118,7 @@ mod tests {
     const ENOUGH: Limits = Limits { time: Duration::from_secs(20), bytes: 1 << 20 };
 
     #[test]
-    fn what_a_program_prints_is_read_while_it_is_fed() {
+    fn output_is_read_while_input_is_written() {
         let input = "x".repeat(500_000);
         let ran = sh("cat; echo no >&2; exit 3", &input, ENOUGH).unwrap();
         assert_eq!((ran.stdout.len(), ran.stderr.as_str(), ran.status.code()), (500_000, "no", Some(3)));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named_so() {
+    fn a_missing_program_is_reported() {
         let error = run(&mut Command::new("no-such-program-here"), Vec::new(), ENOUGH).unwrap_err();
         assert!(matches!(&error, CommandError::Start(e) if e.kind() == io::ErrorKind::NotFound), "{error}");
     }

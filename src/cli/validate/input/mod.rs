@@ -201,8 +201,8 @@ pub(super) struct ChangedFiles {
 }
 
 impl ChangedFiles {
-    /// True when a source changed. What is rendered, comes from the standard input, or lies outside of the repository
-    /// counts as changed.
+    /// True when a source changed. Built manifests, the standard input, and files outside of the repository count as
+    /// changed.
     pub(super) fn contains(&self, origin: &SourceOrigin) -> bool {
         match origin {
             SourceOrigin::File(_) => self.path_of(origin).is_none_or(|path| self.files.contains(&path)),
@@ -223,21 +223,21 @@ impl ChangedFiles {
 
 /// The directory of the first path that is not the standard input.
 fn folder_of(paths: &[PathBuf]) -> PathBuf {
-    let here = || PathBuf::from(".");
+    let current = || PathBuf::from(".");
     match paths.iter().find(|path| path.as_os_str() != STDIN) {
         Some(path) if path.is_dir() => path.clone(),
         Some(path) => {
             let above = path.ancestors().skip(1).find(|above| above.is_dir() && !above.as_os_str().is_empty());
-            above.map_or_else(here, Path::to_path_buf)
+            above.map_or_else(current, Path::to_path_buf)
         }
-        None => here(),
+        None => current(),
     }
 }
 
 /// A path relative to the current directory, if it is below it.
 pub(super) fn relative(path: &Path) -> PathBuf {
-    let here = std::env::current_dir().and_then(std::fs::canonicalize).ok();
-    match here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_path_buf)) {
+    let current = std::env::current_dir().and_then(std::fs::canonicalize).ok();
+    match current.and_then(|current| path.strip_prefix(current).ok().map(Path::to_path_buf)) {
         Some(near) if near.as_os_str().is_empty() => PathBuf::from("."),
         Some(near) => near,
         None => path.to_owned(),
@@ -246,9 +246,9 @@ pub(super) fn relative(path: &Path) -> PathBuf {
 
 /// An absolute path without `.` and `..`, whether or not there is such a file.
 pub(super) fn absolute(path: &Path) -> PathBuf {
-    let here = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
+    let current = std::env::current_dir().and_then(std::fs::canonicalize).unwrap_or_default();
     let mut whole = PathBuf::new();
-    for component in here.join(path).components() {
+    for component in current.join(path).components() {
         match component {
             Component::CurDir => {}
             Component::ParentDir => drop(whole.pop()),

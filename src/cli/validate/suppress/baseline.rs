@@ -96,27 +96,28 @@ impl Baseline {
     pub(super) fn stale(&self, was_validated: impl Fn(&str, &str) -> bool) -> Vec<Finding> {
         let Some(document) = self.source.parsed().documents.first() else { return Vec::new() };
         let entries = self.entries.iter().zip(&self.found).enumerate();
-        let gone =
+        let stale =
             entries.filter(|(_, (entry, found))| **found < entry.count && was_validated(&entry.object, &entry.file));
-        gone.map(|(i, (entry, found))| {
-            let at = document.position(&Field::from_dotted("findings").index(i));
-            let times = if *found == 0 {
-                "no longer found".to_owned()
-            } else {
-                format!("found {found} times, not {}", entry.count)
-            };
-            Finding {
-                rule: STALE.id,
-                severity: STALE.severity,
-                file: self.source.file.to_string(),
-                line: at.line,
-                column: at.column,
-                path: String::new(),
-                message: format!("{} {} of {}: {times}", entry.rule, entry.path, entry.object),
-                fix: Some("recreate the baseline with --write-baseline".to_owned()),
-            }
-        })
-        .collect()
+        stale
+            .map(|(i, (entry, found))| {
+                let at = document.position(&Field::from_dotted("findings").index(i));
+                let times = if *found == 0 {
+                    "no longer found".to_owned()
+                } else {
+                    format!("found {found} times, not {}", entry.count)
+                };
+                Finding {
+                    rule: STALE.id,
+                    severity: STALE.severity,
+                    file: self.source.file.to_string(),
+                    line: at.line,
+                    column: at.column,
+                    path: String::new(),
+                    message: format!("{} {} of {}: {times}", entry.rule, entry.path, entry.object),
+                    fix: Some("recreate the baseline with --write-baseline".to_owned()),
+                }
+            })
+            .collect()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The identity of a finding, which stays the same when lines move.
+//! The identity of a finding, independent of its line.
 //!
 //! Two findings are the same when rule, object, path and message agree. Lines and columns do not count, not even those
 //! in a message.

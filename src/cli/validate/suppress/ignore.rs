@@ -70,7 +70,7 @@ fn read(source: &Source) -> (Vec<Ignore>, Vec<Finding>) {
     (ignores, wrong)
 }
 
-/// The rules that a comment names; else what is wrong with it, and the fix.
+/// The rules that a comment names; else its error, and the fix.
 fn directive(rest: &str) -> Result<Vec<&'static str>, (String, String)> {
     let form = || format!("use # {WORD} NK1234 reason");
     if !rest.is_empty() && !rest.starts_with(char::is_whitespace) {

@@ -35,7 +35,7 @@ pub(super) struct SuppressedCounts {
     pub(super) unchanged: usize,
 }
 
-/// Removes what is not to be reported, and adds findings about ignores and baselines themselves.
+/// Removes suppressed findings, and adds findings about ignores and baselines themselves.
 pub(super) fn suppress(
     args: &Args,
     store: &Store,
@@ -68,15 +68,15 @@ fn by_comments(verdicts: &mut Verdicts) -> usize {
     let mut ignored = 0;
     let mut rest = std::mem::take(&mut verdicts.findings).into_iter().peekable();
     for (i, source) in verdicts.input.sources.iter().enumerate() {
-        let mut here = Vec::new();
+        let mut findings = Vec::new();
         while let Some(reported) = rest.next_if(|reported| reported.source == i) {
-            here.push(reported);
+            findings.push(reported);
         }
-        let (count, wrong) = ignore::apply(source, &mut here);
+        let (count, wrong) = ignore::apply(source, &mut findings);
         ignored += count;
         let mut objects = Objects::of(source);
-        here.extend(wrong.into_iter().map(|finding| ReportedFinding::new(finding, Vec::new(), i, &mut objects)));
-        verdicts.findings.extend(here);
+        findings.extend(wrong.into_iter().map(|finding| ReportedFinding::new(finding, Vec::new(), i, &mut objects)));
+        verdicts.findings.extend(findings);
     }
     ignored
 }
@@ -95,7 +95,7 @@ fn by_baselines(files: &[BaselineFile], verdicts: &mut Verdicts) -> anyhow::Resu
         verdicts.findings.retain_mut(|reported| match cluster {
             None => !baseline.takes(reported),
             Some(cluster) => {
-                // What is known for one cluster may be new for another.
+                // A finding in the baseline of one cluster may be new for another.
                 let known = reported.clusters.contains(cluster) && baseline.takes(reported);
                 reported.clusters.retain(|c| !(known && c == cluster));
                 !(known && reported.clusters.is_empty())
@@ -131,8 +131,8 @@ impl ExactFinding {
     }
 }
 
-/// Removes what is in files that did not change, unless it was not found there before: then a change elsewhere caused
-/// it, such as a deleted node class. Returns how many were removed.
+/// Removes findings in unchanged files that existed before. New ones are due to a change elsewhere, such as a deleted
+/// node class. Returns how many were removed.
 fn by_change(
     changed: &ChangedFiles,
     origins: &[SourceOrigin],

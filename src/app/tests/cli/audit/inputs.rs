@@ -1,4 +1,4 @@
-//! What `audit` is given: listings that are cut off, files by hand, an Azure that refuses; and what it says of them.
+//! Inputs of `audit`: incomplete listings, files written by hand, an Azure that rejects requests; and their messages.
 
 use super::*;
 use std::io::{Read, Write};
@@ -6,14 +6,14 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Makes sure that a file is told as what makes the report none.
+/// Asserts that a file is reported as incomplete.
 fn assert_not_whole(folder: &TempDir, name: &str, parts: &[&str]) {
     let (report, code) = report(folder.path(), &[]);
     assert_eq!((code, &report["complete"]), (Some(2), &json!(false)), "{name}: {report}");
     assert_eq!(report["orphans"]["resources"], 0, "{name}");
-    let told = report["failed"].to_string();
+    let failed = report["failed"].to_string();
     for part in [&format!("{name}.json: ")[..], "recreate it with: "].iter().chain(parts) {
-        assert!(told.contains(part), "{name}: {part:?} is not in {told}");
+        assert!(failed.contains(part), "{name}: {part:?} is not in {failed}");
     }
 }
 
@@ -30,7 +30,7 @@ fn a_listing_that_is_cut_off_is_no_listing() {
 }
 
 #[test]
-fn what_is_no_listing_never_counts_as_an_empty_one() {
+fn invalid_listings_never_count_as_empty() {
     let error = json!({ "error": { "code": "AuthorizationFailed", "message": "no right" } });
     let status = json!({ "kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "may not" });
     let folder = copy();
@@ -90,16 +90,16 @@ fn a_listing_that_is_missing_makes_everything_unknown_and_says_how_to_make_it() 
         fs::remove_file(folder.path().join(format!("{name}.json"))).unwrap();
         let (report, code) = report(folder.path(), &[]);
         assert_eq!(code, Some(2), "{name}");
-        assert_eq!((&report["complete"], &report["orphans"]["resources"]), (&json!(false), &json!(0)));
-        let why = report["failed"][0]["why"].as_str().unwrap();
-        assert!(why.contains(hint) && why.contains(&format!("{name}.json")), "{why}");
+        assert_eq!((&report["whole"], &report["orphans"]["resources"]), (&json!(false), &json!(0)));
+        let reason = report["failed"][0]["why"].as_str().unwrap();
+        assert!(reason.contains(hint) && reason.contains(&format!("{name}.json")), "{reason}");
         for finding in report["findings"].as_array().unwrap() {
             assert_eq!(finding["status"], "unknown", "{finding}");
         }
     }
 }
 
-/// What the Azure CLI makes of a page: the properties one level up, at every level, and a null for what is absent.
+/// A page as the Azure CLI prints it: properties flattened at every level, and nulls for absent fields.
 fn as_az(page: &Value) -> Vec<Value> {
     page["value"].as_array().unwrap().iter().map(flat).collect()
 }
@@ -164,7 +164,7 @@ const WHICH: [&str; 6] = [
 ];
 
 #[test]
-fn a_newcomer_is_told_what_where_and_what_to_do() {
+fn first_errors_name_problem_location_and_remedy() {
     let empty = tempfile::tempdir().unwrap();
     let broken = copy();
     fs::write(broken.path().join("nodes.json"), "{\"items\": [\n  oops]}").unwrap();
@@ -214,7 +214,7 @@ fn unreachable(folder: &Path) -> (PathBuf, PathBuf) {
 }
 
 #[test]
-fn an_unreachable_azure_and_cluster_are_named_with_what_to_look_at() {
+fn an_unreachable_azure_and_cluster_are_reported_with_remedies() {
     let folder = tempfile::tempdir().unwrap();
     let (token, kubeconfig) = unreachable(folder.path());
     let args = [
@@ -240,12 +240,12 @@ fn an_unreachable_azure_and_cluster_are_named_with_what_to_look_at() {
     assert!(stderr(&controller).contains("--azure-endpoint") && stdout(&controller).is_empty(), "{controller:?}");
 }
 
-/// An Azure on this machine that answers everything in one way, and how often it was asked.
+/// A local Azure with one response to everything, and its number of requests.
 fn answering(status: &'static str, code: &'static str, message: &'static str) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
     std::thread::spawn(move || {
         let body = json!({ "error": { "code": code, "message": message } }).to_string();
         for stream in listener.incoming() {
@@ -259,11 +259,11 @@ fn answering(status: &'static str, code: &'static str, message: &'static str) ->
             drop(write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()));
         }
     });
-    (url, asked)
+    (url, requests)
 }
 
 #[test]
-fn a_refused_token_and_an_absent_group_are_told_once_without_trying_again() {
+fn a_rejected_token_and_an_absent_group_are_reported_once_without_retries() {
     let folder = tempfile::tempdir().unwrap();
     let (token, kubeconfig) = unreachable(folder.path());
     let cluster = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/c";
@@ -287,7 +287,7 @@ fn a_refused_token_and_an_absent_group_are_told_once_without_trying_again() {
             ["subscription 's' was not found", "--subscription, or identity.subscription in napkeeper.yaml"],
         ),
     ] {
-        let (url, asked) = answering(status, code, message);
+        let (url, requests) = answering(status, code, message);
         let azure = ["--azure-endpoint", &url, "--azure-token-file", text(&token), "--kubeconfig", text(&kubeconfig)];
         let which = ["--subscription", "s", "--resource-group", "MC_nope", "--cluster-id", cluster];
         let live = audit(&[&azure[..], &which, &["-o", "json"]].concat());
@@ -302,6 +302,6 @@ fn a_refused_token_and_an_absent_group_are_told_once_without_trying_again() {
         assert_eq!(controller.status.code(), Some(2), "{}", stderr(&controller));
         assert!(parts.iter().all(|part| stderr(&controller).matches(part).count() == 1), "{}", stderr(&controller));
         assert!(stdout(&controller).is_empty());
-        assert!(asked.load(Ordering::SeqCst) <= 4, "it was tried again");
+        assert!(requests.load(Ordering::SeqCst) <= 4, "it was tried again");
     }
 }

@@ -18,7 +18,7 @@ fn cases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/audit")
 }
 
-/// Runs an audit in a folder where nothing says which cluster it is.
+/// Runs an audit in a folder without a cluster configuration.
 fn audit(args: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
@@ -72,7 +72,7 @@ fn each_format_is_as_committed_and_none_changes_the_exit_code() {
     for format in FORMATS {
         let output = audit(&["--from", text(&cases().join("saved")), "-o", format]);
         assert_eq!(output.status.code(), Some(1), "{format}: {}", stderr(&output));
-        // CSV has no place for what is wrong beside resources.
+        // CSV has no rows for problems besides resources.
         let beside = stderr(&output);
         assert_eq!(beside.matches("approval: OrphanSweep nightly").count(), if format == "csv" { 2 } else { 0 });
         assert!(format == "csv" || beside.is_empty(), "{format}: {beside}");
@@ -103,29 +103,29 @@ fn every_resource_has_the_status_of_the_deletion_rules() {
     ] {
         let finding = finding(&whole, name);
         assert_eq!(finding["status"], status, "{name}: {finding}");
-        let kept: BTreeSet<&str> =
-            finding["refusals"].as_array().unwrap().iter().map(|k| k["refusal"].as_str().unwrap()).collect();
+        let refusals: BTreeSet<&str> =
+            finding["kept_by"].as_array().unwrap().iter().map(|k| k["refusal"].as_str().unwrap()).collect();
         for refusal in kept_by {
-            assert!(kept.contains(refusal), "{name} is not kept by {refusal}: {finding}");
+            assert!(refusals.contains(refusal), "{name} is not kept by {refusal}: {finding}");
         }
         let safe = !matches!(status, "orphan") || finding["kind"] == "DataDisk";
-        assert!(!safe || !kept.is_empty(), "nothing keeps {name}");
+        assert!(!safe || !refusals.is_empty(), "nothing keeps {name}");
     }
-    let gone =
+    let missing =
         whole["findings"].as_array().unwrap().iter().find(|f| f["name"] == "aks-general-gone1" && f["kind"] == "Vm");
-    assert_eq!(gone.unwrap()["status"], "unproven");
-    assert!(gone.unwrap()["approval"].is_null(), "beside managed NAP no approval helps a VM");
+    assert_eq!(missing.unwrap()["status"], "unproven");
+    assert!(missing.unwrap()["approval"].is_null(), "beside managed NAP no approval helps a VM");
     let statuses: BTreeSet<&str> =
         whole["findings"].as_array().unwrap().iter().map(|f| f["status"].as_str().unwrap()).collect();
     assert_eq!(statuses.len(), 6, "all but unknown and in-flight: {statuses:?}");
     let provisioner = report(&cases().join("saved"), &["--mode", "provisioner"]).0;
-    let gone =
+    let missing =
         provisioner["findings"].as_array().unwrap().iter().find(|f| f["kind"] == "Vm" && f["status"] == "unproven");
-    assert!(gone.unwrap()["approval"].as_str().unwrap().contains("incarnation: 0000"));
+    assert!(missing.unwrap()["approval"].as_str().unwrap().contains("incarnation: 0000"));
 }
 
 #[test]
-fn what_orphans_cost_and_what_of_it_may_be_collected_are_sums() {
+fn totals_sum_the_cost_of_orphans_and_of_collectable_ones() {
     let (report, _) = report(&cases().join("saved"), &[]);
     let orphans: Vec<&Value> = report["findings"]
         .as_array()
@@ -137,8 +137,8 @@ fn what_orphans_cost_and_what_of_it_may_be_collected_are_sums() {
         assert_eq!(total["resources"], rows.len());
         let nanos: i64 = rows.iter().map(|f| f["nanoUsdPerHour"].as_i64().unwrap()).sum();
         let cents = i128::from(nanos) * 730 * 100 / 1_000_000_000;
-        let told: f64 = total["usdPerMonth"].as_str().unwrap().replace(',', "").parse().unwrap();
-        assert!((told * 100.0 - cents as f64).abs() <= 1.0, "{told} {cents}");
+        let dollars: f64 = total["usd_per_month"].as_str().unwrap().replace(',', "").parse().unwrap();
+        assert!((dollars * 100.0 - cents as f64).abs() <= 1.0, "{dollars} {cents}");
     };
     of(&report["orphans"], &orphans);
     assert_eq!(report["orphans"]["addresses"], 31);
@@ -171,9 +171,9 @@ fn filters_show_less_and_change_neither_sums_nor_exit_code() {
 }
 
 #[test]
-fn approvals_that_do_nothing_and_a_breaker_that_would_trip_are_said() {
-    let about = |report: &Value, what: &str| -> Vec<String> {
-        let remarks = report["remarks"].as_array().unwrap().iter().filter(|r| r["about"] == what);
+fn ineffective_approvals_and_a_tripping_breaker_are_reported() {
+    let about = |report: &Value, subject: &str| -> Vec<String> {
+        let remarks = report["remarks"].as_array().unwrap().iter().filter(|r| r["about"] == subject);
         remarks.map(|r| r["what"].as_str().unwrap().to_owned()).collect()
     };
     let saved = report(&cases().join("saved"), &[]).0;
@@ -184,7 +184,7 @@ fn approvals_that_do_nothing_and_a_breaker_that_would_trip_are_said() {
             && approvals[1].contains("pvc-long-gone has no effect (Spent)")
     );
     assert_eq!(about(&saved, "breaker"), [""; 0]);
-    // What a restored API server looks like: most of what was wanted is wanted by nobody any more.
+    // As after the restore of an API server: most resources are no longer referenced.
     let folder = copy();
     edit(&folder, "virtualMachines", |vms| vms["value"] = json!([]));
     edit(&folder, "nodeclaims", |list| list["items"] = json!([]));
@@ -256,15 +256,15 @@ fn remarks_are_results_of_a_policy_report() {
 }
 
 #[test]
-fn places_in_sarif_are_such_as_code_scanning_takes() {
+fn locations_in_sarif_are_valid_for_code_scanning() {
     let saved = cases().join("saved");
     let sarif: Value = serde_json::from_slice(&audit(&["--from", text(&saved), "-o", "sarif"]).stdout).unwrap();
     let results = sarif["runs"][0]["results"].as_array().unwrap();
     for result in results {
-        let place = &result["locations"][0];
-        let uri = place["physicalLocation"]["artifactLocation"]["uri"].as_str().unwrap();
+        let location = &result["locations"][0];
+        let uri = location["physicalLocation"]["artifactLocation"]["uri"].as_str().unwrap();
         assert!(uri.starts_with("subscriptions/") && !uri.contains(':'), "{uri}");
-        assert_ne!(place["logicalLocations"][0]["name"], "", "{result}");
+        assert_ne!(location["logicalLocations"][0]["name"], "", "{result}");
     }
     assert!(results[0]["properties"]["portal"].as_str().unwrap().starts_with("https://portal.azure.com/#resource/"));
     let rules = sarif["runs"][0]["tool"]["driver"]["rules"].to_string();
@@ -272,23 +272,26 @@ fn places_in_sarif_are_such_as_code_scanning_takes() {
 }
 
 #[test]
-fn what_keeps_a_sweep_from_collecting_is_said() {
-    let why = |folder: &TempDir, refusal: &str| {
+fn blockers_of_a_sweep_are_reported() {
+    let explained = |folder: &TempDir, refusal: &str| {
         let nic = report(folder.path(), &[]).0;
-        let kept = finding(&nic, "aks-general-quota")["refusals"].as_array().unwrap().clone();
-        let kept = kept.into_iter().find(|kept| kept["refusal"] == refusal).unwrap();
-        format!("{}: {}", kept["why"].as_str().unwrap(), kept["remedy"].as_str().unwrap())
+        let refusals = finding(&nic, "aks-general-quota")["kept_by"].as_array().unwrap().clone();
+        let refusals = refusals.into_iter().find(|refusals| refusals["refusal"] == refusal).unwrap();
+        format!("{}: {}", refusals["why"].as_str().unwrap(), refusals["remedy"].as_str().unwrap())
     };
     let folder = copy();
     let scheduled = "OrphanSweep nightly runs on a schedule, next at 2026-11-21T03:00:00Z: wait until \
         2026-11-21T03:00:00Z";
-    assert_eq!(why(&folder, "mode"), scheduled);
+    assert_eq!(explained(&folder, "mode"), scheduled);
     edit(&folder, "orphansweeps", |list| list["items"][0]["spec"]["mode"] = json!("Report"));
-    assert_eq!(why(&folder, "mode"), "the OrphanSweep's mode is Report: set mode: Collect in OrphanSweep nightly");
+    assert_eq!(
+        explained(&folder, "mode"),
+        "the OrphanSweep's mode is Report: set mode: Collect in OrphanSweep nightly"
+    );
     let remark = |folder: &TempDir| report(folder.path(), &[]).0["remarks"][0]["what"].clone();
     edit(&folder, "manifest", |manifest| manifest["paused"] = json!(true));
     assert_eq!(
-        (why(&folder, "paused").split(':').next(), remark(&folder)),
+        (explained(&folder, "paused").split(':').next(), remark(&folder)),
         (Some("deletions are paused"), json!("deletions are paused"))
     );
     edit(&folder, "manifest", |manifest| {
@@ -296,15 +299,15 @@ fn what_keeps_a_sweep_from_collecting_is_said() {
             json!([{ "listing": "own", "what": "configmap napkeeper-pause", "why": "permission denied" }]);
     });
     let unknown = "unknown whether deletions are paused";
-    assert_eq!((why(&folder, "paused").split(':').next(), remark(&folder)), (Some(unknown), json!(unknown)));
-    let told = |folder: &TempDir| report(folder.path(), &[]).0["failed"].to_string();
-    assert!(told(&folder).contains("try again"), "a folder of an older version has no cause: {}", told(&folder));
+    assert_eq!((explained(&folder, "paused").split(':').next(), remark(&folder)), (Some(unknown), json!(unknown)));
+    let failed = |folder: &TempDir| report(folder.path(), &[]).0["failed"].to_string();
+    assert!(failed(&folder).contains("try again"), "a folder of an older version has no cause: {}", failed(&folder));
     edit(&folder, "manifest", |manifest| manifest["failures"][0]["cause"] = json!("forbidden"));
-    assert!(told(&folder).contains("grant `get` on ConfigMap napkeeper-pause"), "{}", told(&folder));
+    assert!(failed(&folder).contains("grant `get` on ConfigMap napkeeper-pause"), "{}", failed(&folder));
 }
 
 #[test]
-fn the_time_of_files_is_told_once_and_lies_not_in_the_future() {
+fn the_time_of_files_is_reported_once_and_not_in_the_future() {
     let folder = copy();
     let refused = |args: &[&str]| {
         let output = audit(&[&["--from", text(folder.path())], args].concat());

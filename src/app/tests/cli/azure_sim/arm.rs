@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_stands_by_is_staged_and_listed() {
+fn staged_resources_are_listed() {
     let sim = Sim::start(&["--clock", "virtual", "--page-size", "1"]);
     let stage = |act: Value| sim.control("stage", &act);
     for act in [
@@ -37,8 +37,8 @@ fn what_stands_by_is_staged_and_listed() {
     assert!(snapshot(&sim).unwrap() < 100.0);
     assert_eq!(stage(json!({ "finishSnapshot": { "name": "s" } })).status, 200);
     assert_eq!(snapshot(&sim), Some(100.0));
-    let gone = standing[0]["id"].clone();
-    assert_eq!(stage(json!({ "delete": { "id": gone } })).status, 200);
+    let id = standing[0]["id"].clone();
+    assert_eq!(stage(json!({ "delete": { "id": id } })).status, 200);
     assert_eq!(sim.get("/control/state").body["bystanders"].as_array().unwrap().len(), 4);
 }
 
@@ -84,7 +84,7 @@ fn faults_of_arm_itself_are_injected_shown_and_taken_back() {
     let listed = sim.get(&sim.nic().replace("/a?", "?"));
     assert_eq!(listed.header("x-ms-ratelimit-remaining-subscription-reads"), Some("249"));
     assert_eq!(listed.body["value"], json!([]), "the NIC is younger than 10 min");
-    for (wrong, why) in [
+    for (wrong, expected) in [
         (json!({ "policy": { "assignment": "x" } }), "needs either times or for"),
         (json!({ "pageSize": { "items": 1001 } }), "must be from 1 to 1000"),
         (json!({ "listLag": { "of": "nics" } }), "needs either by"),
@@ -92,7 +92,7 @@ fn faults_of_arm_itself_are_injected_shown_and_taken_back() {
     ] {
         let answer = sim.control("faults", &wrong);
         assert_eq!(answer.status, 400, "{wrong}");
-        assert!(answer.body["error"].as_str().unwrap().contains(why), "{}", answer.body);
+        assert!(answer.body["error"].as_str().unwrap().contains(expected), "{}", answer.body);
     }
     assert_eq!(sim.ask("DELETE", "/control/faults", &Value::Null).status, 200);
     let listed = sim.get(&sim.nic().replace("/a?", "?"));

@@ -132,13 +132,13 @@ fn read(mut stream: TcpStream) -> Answer {
     Answer { status, head: head.to_owned(), body: serde_json::from_str(body).unwrap_or(Value::Null) }
 }
 
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+fn eventually<T>(condition: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(began.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        assert!(began.elapsed() < PATIENCE, "{condition}: not within {PATIENCE:?}");
         std::thread::yield_now();
     }
 }
@@ -169,7 +169,7 @@ fn run(args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_vm_comes_by_itself_on_the_wall_clock_and_the_server_stops_when_told_to() {
+fn a_vm_is_created_on_the_wall_clock_and_the_server_stops_on_request() {
     let mut sim = Sim::start(&["--speed", "100"]);
     assert_eq!(sim.put_nic().status, 201);
     let begun = sim.put_vm();
@@ -260,7 +260,7 @@ fn a_request_that_is_held_before_takes_effect_only_if_it_is_released() {
 }
 
 #[test]
-fn a_request_that_is_held_after_has_taken_effect_although_nobody_was_told() {
+fn a_request_held_after_its_effect_has_taken_effect() {
     let sim = Sim::start(&["--clock", "virtual"]);
     sim.control("faults", &json!({ "hang": { "when": "after", "requests": { "method": "PUT", "times": 1 } } }));
     let caller = sim.send("PUT", &sim.nic(), &nic_body());
@@ -296,7 +296,7 @@ fn others_leave_things_behind_and_azure_takes_a_spot_vm_back() {
 }
 
 #[test]
-fn what_a_control_body_does_not_know_is_refused() {
+fn unknown_fields_of_a_control_body_are_rejected() {
     let sim = Sim::start(&[]);
     for (path, body, words) in [
         ("faults", json!({ "lock": { "for": "1h", "id": 1 } }), "unknown field `id`"),
@@ -308,8 +308,8 @@ fn what_a_control_body_does_not_know_is_refused() {
         ("release", json!({ "ids": [1] }), "unknown field `ids`"),
     ] {
         let answer = sim.control(path, &body);
-        let said = answer.body["error"].as_str().unwrap_or_default().to_owned();
-        assert!(answer.status == 400 && said.contains(words), "{body}: {} {said}", answer.status);
+        let error = answer.body["error"].as_str().unwrap_or_default().to_owned();
+        assert!(answer.status == 400 && error.contains(words), "{body}: {} {error}", answer.status);
     }
     assert_eq!(sim.control("clock", &json!({ "by": "1s" })).status, 409, "the wall clock is not moved");
     assert_eq!(sim.get("/control/nothing").status, 404);
@@ -350,9 +350,9 @@ fn flags_that_make_no_sense_end_with_2() {
         (&["--speed", "0"], "--speed"),
     ] {
         let output = run(args);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains(words), "{args:?}: {said}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.contains(words), "{args:?}: {error}");
         assert!(output.stdout.is_empty());
     }
 }

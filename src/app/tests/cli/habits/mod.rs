@@ -85,7 +85,7 @@ fn rules_are_listed_and_each_has_its_page() {
 
 #[cfg(unix)]
 #[test]
-fn as_a_plugin_of_kubectl_it_says_what_to_type() {
+fn as_a_kubectl_plugin_its_help_names_kubectl() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = folder.path().join("kubectl-napkeeper");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_napkeeper"), &plugin).unwrap();
@@ -133,7 +133,7 @@ fn the_hooks_call_the_program_as_it_is() {
 }
 
 #[test]
-fn the_action_is_a_composite_one_that_refers_to_what_there_is() {
+fn the_action_is_composite_and_its_references_exist() {
     let action = read("action.yml");
     assert_eq!(action["runs"]["using"], "composite");
     let steps = action["runs"]["steps"].as_array().unwrap();
@@ -190,14 +190,14 @@ fn run_action(folder: &Path, paths: &str, fail_on: &str) -> (String, String, Str
 
 #[cfg(unix)]
 #[test]
-fn the_script_of_the_action_does_what_it_says() {
+fn the_script_of_the_action_works_as_documented() {
     let folder = tempfile::tempdir().unwrap();
     let bad = "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: a}\nspec: {maxPods: 5}\n";
     std::fs::write(folder.path().join("a b.yaml"), bad).unwrap();
     std::fs::write(folder.path().join("c.yaml"), bad).unwrap();
     let sarif = format!("sarif={}/napkeeper.sarif\n", folder.path().display());
-    let (said, outputs, summary) = run_action(folder.path(), ".\nc.yaml", "error");
-    assert!(said.starts_with("::error file="), "{said}");
+    let (printed, outputs, summary) = run_action(folder.path(), ".\nc.yaml", "error");
+    assert!(printed.starts_with("::error file="), "{printed}");
     assert_eq!(outputs, format!("{sarif}code=1\n"));
     assert!(summary.starts_with("### napkeeper: 2 errors"), "{summary}");
     let (_, outputs, _) = run_action(folder.path(), "c.yaml", "never");
@@ -205,6 +205,6 @@ fn the_script_of_the_action_does_what_it_says() {
     let (_, outputs, _) = run_action(folder.path(), "--fail-on", "never");
     assert!(outputs.ends_with("code=2\n"), "what looks like a flag is a path: {outputs}");
     std::fs::remove_file(folder.path().join("napkeeper.sarif")).unwrap();
-    let (said, outputs, _) = run_action(folder.path(), ".", "sometimes");
-    assert_eq!((said.as_str(), outputs.as_str()), ("", "code=2\n"));
+    let (printed, outputs, _) = run_action(folder.path(), ".", "sometimes");
+    assert_eq!((printed.as_str(), outputs.as_str()), ("", "code=2\n"));
 }

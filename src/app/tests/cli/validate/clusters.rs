@@ -80,15 +80,15 @@ fn the_standard_input_belongs_to_the_chosen_cluster_or_to_one_that_has_everythin
 }
 
 #[test]
-fn a_region_that_is_not_known_is_named_with_its_place() {
+fn an_unknown_region_is_reported_with_its_position() {
     let folder = repository();
     write(folder.path(), &[("napkeeper.yaml", "clusters:\n- name: a\n  region: westeuropa\n")]);
     let output = validate(folder.path(), &[]);
     assert_eq!(output.status.code(), Some(2));
-    let said = stderr(&output);
+    let error = stderr(&output);
     assert!(
-        said.contains("napkeeper.yaml:3:11: clusters[0].region") && said.contains("did you mean westeurope?"),
-        "{said}"
+        error.contains("napkeeper.yaml:3:11: clusters[0].region") && error.contains("did you mean westeurope?"),
+        "{error}"
     );
     assert_eq!(validate(folder.path(), &["--region", "westeurope"]).status.code(), Some(1), "a flag overrides it");
 }

@@ -86,7 +86,7 @@ fn sarif_without_findings_has_results_and_rules_with_help() {
 }
 
 #[test]
-fn sarif_is_what_code_scanning_wants() {
+fn sarif_is_valid_for_code_scanning() {
     let folder = repository();
     let text = printed(folder.path(), "sarif");
     // The types of serde-sarif are generated from the schema of SARIF 2.1.0.
@@ -102,11 +102,11 @@ fn sarif_is_what_code_scanning_wants() {
     for result in results {
         let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
         assert_eq!(rules[index]["id"], result["ruleId"]);
-        let place = &result["locations"][0]["physicalLocation"];
-        let uri = place["artifactLocation"]["uri"].as_str().unwrap();
+        let location = &result["locations"][0]["physicalLocation"];
+        let uri = location["artifactLocation"]["uri"].as_str().unwrap();
         assert!(uri.starts_with("clusters/"), "{uri}");
-        assert!(place["region"]["startLine"].as_u64().unwrap() >= 1);
-        assert!(place["region"]["startColumn"].as_u64().unwrap() >= 1);
+        assert!(location["region"]["startLine"].as_u64().unwrap() >= 1);
+        assert!(location["region"]["startColumn"].as_u64().unwrap() >= 1);
         assert!(!result["message"]["text"].as_str().unwrap().is_empty());
         assert!(prints.insert(result["partialFingerprints"]["napkeeper/v1"].as_str().unwrap().to_owned()));
     }
@@ -174,12 +174,12 @@ fn nothing_in_a_manifest_steers_whoever_reads_the_output() {
     assert_eq!(uri, "a%2Cb%3Ac%25.yaml");
     let markdown = stdout(&validate(folder.path(), &["-o", "markdown"]));
     // Between backticks nothing means anything.
-    let said: String = markdown.replace("\\`", "").split('`').step_by(2).collect();
-    assert!(said.contains("&lt;img") && !said.contains("<img") && !said.contains("@all"), "{said}");
+    let text: String = markdown.replace("\\`", "").split('`').step_by(2).collect();
+    assert!(text.contains("&lt;img") && !text.contains("<img") && !text.contains("@all"), "{text}");
 }
 
 #[test]
-fn colours_are_for_terminals_or_for_whoever_asks() {
+fn colours_are_for_terminals_or_on_request() {
     let folder = repository();
     assert!(!printed(folder.path(), "text").contains('\u{1b}'));
     let text = stdout(&validate(folder.path(), &["--color", "always"]));

@@ -65,7 +65,7 @@ fn the_settings_of_a_revision_are_its_own() {
 }
 
 #[test]
-fn what_is_no_revision_is_an_error_that_says_so() {
+fn an_unknown_revision_is_an_error() {
     let folder = repository();
     for (args, words) in [
         (&["--rev", "nowhere"][..], "\"nowhere\" is not a Git revision"),
@@ -128,11 +128,11 @@ fn a_hook_of_git_may_ask_for_another_folder() {
 }
 
 #[test]
-fn what_was_not_found_before_is_reported_also_in_an_unchanged_file() {
+fn new_findings_are_reported_in_unchanged_files_too() {
     let folder = repository();
     let root = folder.path();
     assert_eq!(found(root, &["--changed-since", "HEAD"]), [] as [&str; 0]);
-    // Git is told not to look at the file: to it nothing changed, as when another file made the difference.
+    // Git ignores changes of the file, so it counts as unchanged, as if another file caused the finding.
     git(root, &["update-index", "--assume-unchanged", "a.yaml"]);
     write(root, &[("a.yaml", &(class("a", 5) + "  imageFamily: ubuntu\n"))]);
     assert_eq!(found(root, &["--changed-since", "HEAD"]), ["a.yaml:7 NK1013"]);

@@ -20,7 +20,7 @@ fn validate(folder: &Path, programs: &[(&str, &str)], args: &[&str]) -> Output {
     command.arg("validate").args(args).current_dir(folder).env("PATH", &path).output().unwrap()
 }
 
-/// An overlay whose file alone is fine, and whose render, by the fake, is not.
+/// An overlay whose file alone is valid, but its build, by the fake, is not.
 fn overlay() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let files = [
@@ -32,7 +32,7 @@ fn overlay() -> tempfile::TempDir {
     folder
 }
 
-/// Says how it was called, as a comment, and prints the render.
+/// Prints its arguments as a comment, and the build.
 const FAKE: &str = "echo \"# $0 $*\"\n/bin/cat render.yaml";
 
 #[test]
@@ -49,7 +49,7 @@ fn a_kustomization_that_is_named_is_built_and_findings_point_into_the_render() {
 }
 
 #[test]
-fn kubectl_builds_where_kustomize_is_not_there() {
+fn kubectl_builds_if_kustomize_is_missing() {
     let folder = overlay();
     let only_kustomize = "if [ \"$1\" != kustomize ]; then exit 9; fi\n/bin/cat render.yaml";
     let output = validate(folder.path(), &[("kubectl", only_kustomize)], &["overlays/prod"]);
@@ -57,7 +57,7 @@ fn kubectl_builds_where_kustomize_is_not_there() {
 }
 
 #[test]
-fn without_a_program_that_can_build_it_is_an_error_that_says_what_to_do() {
+fn a_missing_build_program_is_an_error_with_a_remedy() {
     let folder = overlay();
     let output = validate(folder.path(), &[], &["overlays/prod"]);
     assert_eq!(output.status.code(), Some(2));
@@ -69,7 +69,7 @@ fn without_a_program_that_can_build_it_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn a_build_that_fails_is_shown_with_what_it_said() {
+fn a_failed_build_is_shown_with_its_output() {
     let folder = overlay();
     let fails = [("kustomize", "echo 'no such base' >&2; exit 1")];
     let output = validate(folder.path(), &fails, &["overlays/prod", "render.yaml"]);

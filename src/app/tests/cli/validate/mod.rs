@@ -51,18 +51,18 @@ fn class(name: &str, pods: u32) -> String {
 }
 
 #[test]
-fn what_a_controller_would_pass_over_is_an_error() {
+fn objects_that_a_controller_would_ignore_are_errors() {
     let folder = cases().join("sweeps");
     let output = validate(&folder, &["--facts", "facts.yaml"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert_golden(&cases().join("sweeps.txt"), &stdout(&output));
     // Facts of the region that is judged are no finding, nor are any where the region is not known.
-    let there = found(&folder, &["--facts", "facts.yaml", "--region", "northeurope"]);
-    assert!(there.iter().all(|one| !one.contains("NK9003")), "{there:?}");
+    let elsewhere = found(&folder, &["--facts", "facts.yaml", "--region", "northeurope"]);
+    assert!(elsewhere.iter().all(|one| !one.contains("NK9003")), "{elsewhere:?}");
 }
 
 #[test]
-fn the_faults_of_a_pasted_guide_are_shown_with_place_and_remedy() {
+fn errors_of_a_pasted_guide_are_shown_with_position_and_remedy() {
     let output = validate(&cases().join("howto"), &[]);
     assert_eq!(output.status.code(), Some(1));
     assert_golden(&cases().join("howto.txt"), &stdout(&output));
@@ -107,7 +107,7 @@ fn an_empty_folder_is_an_error_that_says_so() {
 }
 
 #[test]
-fn an_input_without_a_manifest_of_ours_is_an_error_unless_it_may_be_empty() {
+fn an_input_without_karpenter_manifests_is_an_error_unless_allowed() {
     let folder = tempfile::tempdir().unwrap();
     write(
         folder.path(),
@@ -229,7 +229,7 @@ fn an_overlay_is_judged_by_its_definition() {
     write(folder.path(), &[("good.yaml", &format!("{head}{good}"))]);
     let output = validate(folder.path(), &["good.yaml"]);
     assert_eq!(output.status.code(), Some(0), "{}{}", stdout(&output), stderr(&output));
-    for (name, line, said) in [
+    for (name, line, expected) in [
         ("both", "  price: \"1\"\n", "price and priceAdjustment are mutually exclusive"),
         ("cpu", "  capacity: {cpu: 1}\n", "an overlay can add only extended resources"),
         ("weight", "  weight: 0\n", "weight"),
@@ -239,7 +239,7 @@ fn an_overlay_is_judged_by_its_definition() {
         write(folder.path(), &[(&file, &format!("{head}{good}{line}"))]);
         let output = validate(folder.path(), &[&file]);
         assert_eq!(output.status.code(), Some(1), "{name}: {}", stderr(&output));
-        assert!(stdout(&output).contains(said), "{name}: {}", stdout(&output));
+        assert!(stdout(&output).contains(expected), "{name}: {}", stdout(&output));
     }
     let unsigned = "  requirements: []\n  priceAdjustment: 10%\n";
     write(folder.path(), &[("unsigned.yaml", &format!("{head}{unsigned}"))]);

@@ -10,7 +10,7 @@ fn ignored(comment: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_comment_hides_its_rule_in_its_place_alone() {
+fn a_comment_suppresses_its_rule_only_at_its_position() {
     assert_eq!(ignored("# napkeeper:ignore NK1015 agreed"), [] as [&str; 0]);
     assert_eq!(ignored("# napkeeper:ignore NK1013,NK1015 agreed"), [] as [&str; 0]);
     assert_eq!(ignored("# napkeeper:ignore NK1013 agreed"), ["6 NK1015", "6 NK8001"]);
@@ -27,8 +27,8 @@ fn a_comment_of_its_own_hides_in_the_value_below() {
         + &class("b", 5);
     write(folder.path(), &[("a.yaml", &text)]);
     assert_eq!(found(folder.path(), &[]), ["a.yaml:8 NK1013", "a.yaml:10 NK8001", "a.yaml:16 NK1015"]);
-    let said = stdout(&validate(folder.path(), &[]));
-    assert!(said.contains("; 1 ignored by comments"), "{said}");
+    let printed = stdout(&validate(folder.path(), &[]));
+    assert!(printed.contains("; 1 ignored by comments"), "{printed}");
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn text_that_looks_like_a_comment_hides_nothing() {
 }
 
 #[test]
-fn a_baseline_hides_what_is_known_wherever_its_lines_move() {
+fn a_baseline_hides_known_findings_even_if_lines_move() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     write(root, &[("a.yaml", &class("a", 5)), ("b.yaml", &class("b", 5))]);
@@ -54,12 +54,12 @@ fn a_baseline_hides_what_is_known_wherever_its_lines_move() {
     assert_eq!(baseline["findings"][0]["object"], "karpenter.azure.com/v1beta1/AKSNodeClass/a");
     let known = ["--baseline", "known.json"];
     assert_eq!(found(root, &[&known[..], &["a.yaml", "b.yaml"]].concat()), [] as [&str; 0]);
-    // Lines move, a file gets another name, and something new goes wrong.
+    // Lines move, a file is renamed, and there is a new finding.
     let moved = format!("# one\n\n{}  imageFamily: ubuntu\n", class("a", 5));
     write(root, &[("a.yaml", &moved)]);
     std::fs::rename(root.join("b.yaml"), root.join("c.yaml")).unwrap();
     assert_eq!(found(root, &[&known[..], &["a.yaml", "c.yaml"]].concat()), ["a.yaml:9 NK1013"]);
-    // Another value is another mistake, and what is known is stale.
+    // Another value is another finding, and the baseline entry is stale.
     write(root, &[("a.yaml", &class("a", 6))]);
     assert_eq!(found(root, &[&known[..], &["a.yaml", "c.yaml"]].concat()), ["a.yaml:6 NK1015", "known.json:4 NK8003"]);
     assert_eq!(found(root, &[&known[..], &["c.yaml"]].concat()), [] as [&str; 0], "a.yaml was not looked at");
