@@ -1,7 +1,7 @@
-//! Hostile clients of the webhook that ships: each is cut off, others go on being answered, and memory stays small.
+//! Hostile clients of the shipped webhook: each is disconnected, others are still served, and memory stays small.
 //!
-//! No cluster is needed: verdicts go by what is built in. Good clients ask all the time while the hostile ones do what
-//! they can: over TLS, as whoever reaches the port could.
+//! No cluster is needed: verdicts use the embedded facts. Good clients send requests continuously while hostile ones
+//! attack over TLS, as anything that reaches the port could.
 
 use super::alone;
 use anyhow::{Context, Result, ensure};
@@ -22,18 +22,18 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 const STEP: Duration = Duration::from_secs(60);
-/// How long an attack goes on whose clients are cut off at once.
+/// Duration of an attack whose clients are disconnected at once.
 const QUICK: Duration = Duration::from_secs(3);
-/// How long one goes on whose clients are cut off when their time is over: 10 s for a head or a body, noticed up to a
+/// Duration of an attack whose clients are disconnected after a time limit: 10 s for a head or a body, noticed up to a
 /// quarter of that later.
 const SLOW: Duration = Duration::from_secs(18);
-/// How long an attacker that is cut off waits. At once, the attackers of this test would spend the whole machine on their
-/// own handshakes; what that does to others says nothing about the webhook.
+/// How long a disconnected attacker waits. Otherwise the attackers of this test would use the whole CPU for their own
+/// handshakes, which says nothing about the webhook.
 const PAUSE: Duration = Duration::from_millis(300);
-/// How long the good client waits for an answer: the API server would not wait longer.
+/// Timeout of the good client: that of the API server.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Most memory of the webhook in MiB, as Linux counts it, at any time. What it needs by itself is printed first; bodies
-/// may take 64 MiB, and each of 512 connections some tens of KiB.
+/// Most memory of the webhook in MiB, as Linux counts it, at any time. The baseline is printed first; bodies may take
+/// 64 MiB, and each of 512 connections some tens of KiB.
 const MOST_MEMORY: u64 = 320;
 
 /// A webhook without a cluster.
@@ -65,12 +65,12 @@ impl Target {
 
     /// A connection of a client that speaks HTTP/1.1, or HTTP/2.
     async fn connect(&self, http2: bool) -> Result<TlsStream<TcpStream>> {
-        // Nobody is cut off by a port at which nobody listens.
+        // A closed port disconnects nobody.
         let stream = TcpStream::connect(self.address).await.unwrap();
         Ok(self.tls[usize::from(http2)].connect("127.0.0.1".try_into()?, stream).await?)
     }
 
-    /// What Linux says of the memory of the webhook, in MiB: now, and the most that it ever was.
+    /// Memory of the webhook in MiB by Linux: current and peak.
     fn memory(&self) -> Result<(u64, u64)> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.pid()))?;
         let of = |key: &str| {
@@ -93,7 +93,7 @@ fn connector(root: &str, protocol: &[u8]) -> Result<TlsConnector> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// What the API server would ask about a NodePool of the quick start.
+/// The review of a NodePool of the quick start.
 fn pool_review() -> Result<String> {
     let text = pools()?;
     let read = yaml::read("pools.yaml", &text);
@@ -109,7 +109,7 @@ enum Connections {
     Fresh,
 }
 
-/// A client that asks, one request after the other, until it is told to stop. Returns how long each answer took.
+/// A client that sends requests one after the other until it is stopped. Returns the latency of each.
 async fn good_client(target: Arc<Target>, way: Connections, stop: Arc<AtomicBool>) -> Result<Vec<Duration>> {
     let root = reqwest::Certificate::from_pem(target.root.as_bytes())?;
     let builder = reqwest::Client::builder().no_proxy().add_root_certificate(root).timeout(TIMEOUT);
@@ -242,7 +242,7 @@ async fn long_body(mut stream: TlsStream<TcpStream>, named: bool) -> Result<()> 
     Ok(())
 }
 
-/// A review whose object takes many times as much memory as its text, and all of it is looked at.
+/// A review whose object takes many times the memory of its text, all of which is validated.
 async fn long_list(target: &Target, turn: usize) -> Result<()> {
     let mut review: Value = serde_json::from_str(&target.review)?;
     review["request"]["object"]["spec"]["template"]["spec"]["taints"] = json!("HERE");
@@ -294,7 +294,7 @@ async fn attack(target: &Arc<Target>, attack: &Attack) -> Result<usize> {
         let (target, cut_off) = (Arc::clone(target), Arc::clone(&cut_off));
         clients.spawn(async move {
             loop {
-                // A reset or a closed connection is an error of what is written or read: it is cut off.
+                // A reset or closed connection is an error of a write or read.
                 drop(behaviour.attempt(&target, turn).await);
                 cut_off[n].fetch_add(1, Ordering::SeqCst);
                 tokio::time::sleep(PAUSE).await;
@@ -312,7 +312,7 @@ async fn attack(target: &Arc<Target>, attack: &Attack) -> Result<usize> {
     for (behaviour, count) in behaviours.zip(cut_off.iter()) {
         *left.entry(behaviour).or_default() += usize::from(count.load(Ordering::SeqCst) == 0);
     }
-    // Open streams are answered when their time is over; their connection may then wait for other requests.
+    // Open streams get a response after their time limit; their connection may then wait for other requests.
     left.retain(|behaviour, count| *count > 0 && *behaviour != Behaviour::StreamsOpen);
     ensure!(left.is_empty(), "never cut off within {:?}: {left:?}", attack.lasts);
     Ok(cut_off.iter().map(|count| count.load(Ordering::SeqCst)).sum())

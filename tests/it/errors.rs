@@ -1,6 +1,6 @@
-//! The adapter's error map understands every way in which the simulated Azure says no.
+//! The adapter maps every rejection of the simulated Azure.
 //!
-//! But one: that an operation is forgotten is known only from the URL that was asked.
+//! Except an expired operation, which is known only from the requested URL.
 
 use jiff::SignedDuration;
 use napkeeper_azure::known_code;
@@ -11,7 +11,7 @@ use napkeeper_sim::cloud::{Quota, Refusal};
 use std::sync::Arc;
 
 #[test]
-fn every_refusal_means_over_http_what_it_means_inside() {
+fn every_refusal_means_the_same_over_http() {
     let region = Region::new("westeurope").unwrap();
     let id = |name: &str| {
         let vms = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines";

@@ -1,4 +1,4 @@
-//! Tests across crates in one program, since each is linked anew: each area of tests is a module.
+//! Tests across crates in one program, to link only once: each area of tests is a module.
 
 #![expect(
     clippy::unwrap_used,

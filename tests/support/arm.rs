@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tokio::runtime::{Builder, Runtime};
 
-/// A wire whose other end is a simulated Azure on a clock that stands still.
+/// A transport to a simulated Azure on a fixed clock.
 #[derive(Debug)]
 pub struct InProcess {
     state: Mutex<(Cloud, Timestamp)>,
@@ -35,7 +35,7 @@ impl InProcess {
         self.with(|_, clock| *clock = now);
     }
 
-    /// Looks at the Azure, or changes it.
+    /// Reads or changes the simulated Azure.
     pub fn with<T>(&self, look: impl FnOnce(&mut Cloud, &mut Timestamp) -> T) -> T {
         let mut state = self.state.lock().expect("nobody has panicked");
         let (cloud, now) = &mut *state;
@@ -50,9 +50,8 @@ impl Transport for InProcess {
         let (origin, path_and_query) = request.url.split_at(path);
         let headers = request.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let conditions = Conditions::of(headers);
-        let asked =
-            Request { method: request.method.as_str(), origin, path_and_query, body: &request.body, conditions };
-        let answer = self.with(|cloud, now| handle(cloud, &asked, *now));
+        let call = Request { method: request.method.as_str(), origin, path_and_query, body: &request.body, conditions };
+        let answer = self.with(|cloud, now| handle(cloud, &call, *now));
         let headers = answer.headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let body = answer.body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
         Ok(HttpResponse { status: answer.status, headers, body })
@@ -88,16 +87,16 @@ pub fn azure(cloud: &CloudSettings, wire: Arc<dyn Transport>) -> Azure {
     Azure::new(settings(cloud), wire, credential()).expect("good settings").without_rate_limits()
 }
 
-/// A listing whose failure does not say how many pages had been read, which only the adapter knows.
+/// A listing without the number of read pages in its failure, which only the adapter knows.
 pub fn plain<T>(listing: Listing<T>) -> Listing<T> {
     listing.map_err(|failure| {
         let rest = failure.reason.strip_prefix("after ").and_then(|rest| rest.split_once(" whole pages: "));
-        let why = rest.map_or_else(|| Arc::clone(&failure.reason), |(_, why)| Arc::from(why));
-        ListFailure { reason: why, ..failure }
+        let reason = rest.map_or_else(|| Arc::clone(&failure.reason), |(_, reason)| Arc::from(reason));
+        ListFailure { reason, ..failure }
     })
 }
 
-/// A world's way to its Azure through the real adapter.
+/// A world's access to its Azure through the real adapter.
 #[derive(Debug)]
 pub struct ThroughAdapter {
     wire: Arc<InProcess>,

@@ -1,7 +1,7 @@
-//! A proxy before the API server that loses or refuses chosen requests of a client, or their answers.
+//! A proxy for the API server that drops or rejects chosen requests of a client, or their responses.
 //!
-//! It stands between a client under test and the API server, passes everything on, and holds or refuses what a rule
-//! names. A held request is announced, so that a test can kill the client at exactly that point.
+//! It forwards everything between a client under test and the API server, and holds or rejects requests that match a
+//! rule. A held request is announced, so that a test can kill the client at exactly that point.
 
 use anyhow::Context;
 use axum::Router;
@@ -43,7 +43,7 @@ pub struct Rule {
     pub not: Vec<&'static str>,
     /// Part of the body; empty is any.
     pub body: &'static str,
-    /// What becomes of it.
+    /// Its fate.
     pub fate: Fate,
     /// How many requests meet it.
     pub times: usize,
@@ -54,7 +54,7 @@ pub struct Rule {
 pub struct Met {
     /// `PATCH /api/v1/nodes/a`.
     pub request: String,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
 }
 
@@ -92,7 +92,7 @@ impl FaultProxy {
     /// Starts a proxy for the API server at `origin`, trusting its CA. Requests go on with this bearer token.
     ///
     /// # Errors
-    /// When no port can be bound, or the CA is none.
+    /// If no port can be bound, or the CA is invalid.
     pub async fn start(origin: &str, ca: &[u8], token: &str) -> anyhow::Result<Self> {
         let client = reqwest::Client::builder()
             .add_root_certificate(reqwest::Certificate::from_pem(ca)?)
@@ -114,7 +114,7 @@ impl FaultProxy {
         Ok(Self { address, shared, server, token: token.to_owned() })
     }
 
-    /// Writes a kubeconfig that leads through the proxy.
+    /// Writes a kubeconfig for the proxy.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -134,7 +134,7 @@ impl FaultProxy {
         self.state().rules.push(rule);
     }
 
-    /// No rule holds any more.
+    /// Removes all rules.
     pub fn clear(&self) {
         self.state().rules.clear();
     }
@@ -145,12 +145,12 @@ impl FaultProxy {
         self.state().rules.iter().filter(|rule| rule.times > 0).cloned().collect()
     }
 
-    /// Ends every answer that is under way, such as watches: their clients ask anew.
+    /// Ends every open response, such as watches: clients then retry.
     pub fn break_connections(&self) {
         self.shared.generation.send_modify(|n| *n += 1);
     }
 
-    /// The next request that meets a rule; `None` when there is none for so long.
+    /// The next request that matches a rule; `None` after the timeout.
     pub async fn met(&self, longest: Duration) -> Option<Met> {
         let end = Instant::now() + longest;
         loop {

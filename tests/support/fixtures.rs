@@ -83,7 +83,7 @@ pub fn empty_cluster() -> Snapshot {
     snapshot
 }
 
-/// A shape of pods of one app; with zone spread if asked for.
+/// A shape of pods of one app; with an optional zone spread.
 pub fn shape(app: &str, cpu_millis: i64, memory_mib: i64, zone_spread: bool) -> Arc<PodShape> {
     let mut selector = Requirements::new();
     selector.add_entry("app", Operator::In, &[app]).expect("a requirement");
@@ -124,7 +124,7 @@ pub fn waiting_pods(pods: usize, shapes: usize) -> Vec<Arc<Pod>> {
     (0..pods).map(|i| Arc::new(pod(&kinds[i % shapes], &format!("pod-{i}"), None))).collect()
 }
 
-/// A node of 16 cores and 64 GiB that nobody manages.
+/// An unmanaged node of 16 cores and 64 GiB.
 pub fn node(name: &str, zone: u8) -> Node {
     let region = named!(Region, "westeurope");
     let zone = napkeeper_core::model::names::Zone::of(&region, zone);

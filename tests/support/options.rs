@@ -1,4 +1,5 @@
-//! Environment variables that tests read. One that is set to nonsense, or whose name is misspelt, fails the test that asks.
+//! Environment variables that tests read. One that is set to nonsense, or whose name is misspelt, fails the test that
+//! asks.
 
 use anyhow::{Context, Result, bail};
 use napkeeper_sim::fuzz::seeds;
@@ -31,7 +32,7 @@ const KNOWN: [&str; 13] = [
 /// When it holds no such number, or a variable of ours is set that nothing reads.
 pub fn number<T: FromStr<Err: Display>>(name: &str, usual: T) -> Result<T> {
     let Some(text) = value(name, std::env::vars_os())? else { return Ok(usual) };
-    text.parse().map_err(|why| anyhow::anyhow!("{name}={text}: {why}"))
+    text.parse().map_err(|error| anyhow::anyhow!("{name}={text}: {error}"))
 }
 
 /// The seeds that a variable names, as in `300` or `17..18`; where it is not set, so many from 0.
@@ -40,7 +41,7 @@ pub fn number<T: FromStr<Err: Display>>(name: &str, usual: T) -> Result<T> {
 /// When it names none, or a variable of ours is set that nothing reads.
 pub fn seed_range(name: &str, usual: u64) -> Result<Range<u64>> {
     let Some(text) = value(name, std::env::vars_os())? else { return Ok(0..usual) };
-    seeds(&text).map_err(|why| anyhow::anyhow!("{name}: {why}"))
+    seeds(&text).map_err(|error| anyhow::anyhow!("{name}: {error}"))
 }
 
 fn value(name: &str, all: impl Iterator<Item = (OsString, OsString)>) -> Result<Option<String>> {

@@ -1,8 +1,8 @@
 //! A webhook that is dead, hangs, is slow, or answers nonsense holds a pod up for its timeout at most.
 //!
-//! Each case is the hook for pods that kustomize ships, under a name of its own and for pods with its label, so that all
-//! are in force at once. Each is tried at the loopback address, to which the API server speaks HTTP/2, and at another one
-//! of this machine, to which it speaks HTTP/1.1, as it does to every Service.
+//! Each case is the hook for pods that kustomize ships, under a name of its own and for pods with its label, so that
+//! all are in force at once. Each is tried at the loopback address, to which the API server speaks HTTP/2, and at
+//! another one of this machine, to which it speaks HTTP/1.1, as it does to every Service.
 
 use crate::alone;
 use anyhow::{Context, Result, ensure};
@@ -34,16 +34,16 @@ const SLACK: Duration = Duration::from_secs(1);
 const AT_ONCE: Duration = Duration::from_millis(100);
 const SLOW: Duration = Duration::from_millis(500);
 
-/// What is wrong with a webhook.
+/// A fault of a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Case {
-    /// Nobody has a hook for these pods.
+    /// No hook matches these pods.
     NoHook,
     Good,
     Killed,
-    /// Stopped as by a debugger: the kernel takes connections, and nobody answers.
+    /// Stopped as by a debugger: the kernel accepts connections, but there is no response.
     Frozen,
-    /// Takes connections and says nothing, not even the handshake.
+    /// Accepts connections and sends nothing, not even the handshake.
     Deaf,
     /// Reads the request and never answers.
     Mute,
@@ -53,7 +53,7 @@ enum Case {
     Garbage,
     /// Answers with a page.
     Page,
-    /// Answers about another request.
+    /// Responds to another request.
     Stranger,
 }
 
@@ -88,7 +88,7 @@ impl Case {
         }
     }
 
-    /// True when the API server goes on without an answer.
+    /// True if the API server proceeds without a response.
     fn fails_open(self) -> bool {
         !matches!(self, Self::NoHook | Self::Good | Self::Slow)
     }

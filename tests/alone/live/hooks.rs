@@ -1,4 +1,4 @@
-//! A real API server gets its answers from the webhook, and goes on without it.
+//! A real API server calls the webhook, and proceeds without it.
 //!
 //! The hooks are those that kustomize ships, but for the address; the webhook has the rights that kustomize gives it.
 
@@ -21,10 +21,10 @@ use tempfile::TempDir;
 const STEP: Duration = Duration::from_secs(90);
 /// `timeoutSeconds` of the hooks.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// What a machine with much else to do may take for a request that nothing holds up.
+/// Longest duration of an unblocked request on a busy machine.
 const SLACK: Duration = Duration::from_secs(8);
 
-/// An address that counts who calls it and answers nobody.
+/// An address that counts connections and never responds.
 struct Trap {
     url: String,
     calls: Arc<AtomicUsize>,
@@ -115,7 +115,7 @@ impl Hooked {
         Ok(samples.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
     }
 
-    /// Creates a pod and deletes it again; what was admitted, and how long that took.
+    /// Creates a pod and deletes it again; returns the admitted pod and the latency.
     async fn admit(&self, name: &str) -> Result<(Pod, Duration)> {
         let api: Api<Pod> = Api::namespaced(self.plane.client().await?, "default");
         let pod = serde_json::from_value(pod("default", name))?;
@@ -133,7 +133,7 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     let hooked = Hooked::start().await?;
     let ca = certificate(hooked.folder.path())?;
     hooked.plane.apply(&pools()?).await?;
-    // From before the hook: nobody has refused it.
+    // Created before the hook, so it was not denied.
     hooked.plane.apply(&bad_pool("old")?).await?;
     // Too small for the pods that want a hint at a new node.
     hooked.plane.create_node("system-0", "1", "2Gi").await?;
@@ -144,7 +144,7 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     hooked.plane.apply(&hooks(&webhook.admission, &ca)?).await?;
     println!("{}", a_bad_pool_is_refused(&hooked).await?);
     changes_of_pools(&hooked, &webhook).await?;
-    println!("{}", a_pool_with_nodes_is_kept(&hooked).await?);
+    println!("{}", a_pool_with_nodes_is_not_deleted(&hooked).await?);
     println!("{}", a_pod_is_hinted(&hooked).await?);
     pods_of_a_deployment_are_hinted(&hooked).await?;
     others_are_left_alone(&hooked, &webhook).await?;
@@ -185,8 +185,8 @@ async fn facts_are_taken_up(hooked: &Hooked, webhook: &Running) -> Result<()> {
     });
     webhook.process.line("no published facts", STEP).await?;
     hooked.plane.apply(&map.to_string()).await?;
-    let said = webhook.process.line("using published facts", STEP).await?;
-    ensure!(said.contains("catalogue: embedded,") && said.contains("prices: live"), "{said}");
+    let line = webhook.process.line("using published facts", STEP).await?;
+    ensure!(line.contains("catalogue: embedded,") && line.contains("prices: live"), "{line}");
     let before = webhook.process.lines().len();
     hooked.plane.kubectl(&["delete", "configmap", "napkeeper-facts", "--namespace", NAMESPACE]).await?;
     eventually("the webhook to go back to what is built in", STEP, async || {
@@ -196,7 +196,7 @@ async fn facts_are_taken_up(hooked: &Hooked, webhook: &Running) -> Result<()> {
     .await
 }
 
-/// Without a region nothing is said about pods, least of all that they fit nowhere.
+/// Without a region pods get no hint, above all not that they are unschedulable.
 async fn a_region_comes_with_a_node(hooked: &Hooked, webhook: &Running) -> Result<()> {
     webhook.process.line("unknown region", STEP).await?;
     eventually("question about a pod", STEP, async || {
@@ -241,7 +241,7 @@ async fn changes_of_pools(hooked: &Hooked, webhook: &Running) -> Result<()> {
     plane.kubectl(&["patch", "nodepool", "old", "--subresource=status", "--type=merge", "--patch", status]).await?;
     let status = plane.kubectl(&["get", "nodepool", "old", "--output=jsonpath={.status.resources.cpu}"]).await?;
     ensure!(status == "2", "the status is {status:?}");
-    // Its old mistake may stay, a new one may not come.
+    // Its existing error is allowed, a new one is denied.
     plane.kubectl(&["patch", "nodepool", "old", "--type=merge", "--patch", r#"{"spec":{"weight":12}}"#]).await?;
     let worse = r#"{"spec":{"disruption":{"budgets":[{"nodes":"1","schedule":"0 99 * * *","duration":"1h"}]}}}"#;
     let answer = plane.kubectl(&["patch", "nodepool", "old", "--type=merge", "--patch", worse]).await;
@@ -249,8 +249,8 @@ async fn changes_of_pools(hooked: &Hooked, webhook: &Running) -> Result<()> {
     plane.kubectl(&["delete", "nodepool", "old"]).await.map(drop)
 }
 
-/// A delete is refused until somebody has said how many nodes go with it, and a change says what it replaces.
-async fn a_pool_with_nodes_is_kept(hooked: &Hooked) -> Result<String> {
+/// A delete is denied until the number of nodes is acknowledged, and a change warns of the nodes that it replaces.
+async fn a_pool_with_nodes_is_not_deleted(hooked: &Hooked) -> Result<String> {
     let claim = claim();
     let plane = &hooked.plane;
     plane.apply(&claim.to_string()).await?;
@@ -264,7 +264,7 @@ async fn a_pool_with_nodes_is_kept(hooked: &Hooked) -> Result<String> {
     }
     let taints = r#"{"spec":{"template":{"spec":{"taints":[{"key":"team","effect":"NoSchedule"}]}}}}"#;
     let change = ["patch", "nodepool", "gpu", "--type=merge", "--dry-run=server", "--patch", taints];
-    // kubectl tells warnings on stderr; the request itself goes through.
+    // kubectl prints warnings to stderr; the request succeeds.
     plane.kubectl(&change).await?;
     plane.kubectl(&["annotate", "nodepool", "gpu", "napkeeper.io/delete-acknowledged=1"]).await?;
     plane.kubectl(&delete).await?;
@@ -273,7 +273,7 @@ async fn a_pool_with_nodes_is_kept(hooked: &Hooked) -> Result<String> {
     Ok(refusal)
 }
 
-/// A hint may miss its time on a busy machine; then the pod is asked for anew.
+/// A hint may time out on a busy machine; then the pod is created again.
 async fn a_pod_is_hinted(hooked: &Hooked) -> Result<Value> {
     let manifest = pod("default", "web").to_string();
     let found = eventually("hint", STEP, async || {
@@ -301,8 +301,8 @@ async fn a_pod_is_hinted(hooked: &Hooked) -> Result<Value> {
         "--output=jsonpath={.metadata.generation} {.metadata.annotations} {.spec}",
     ];
     let before = hooked.plane.kubectl(&whole).await?;
-    let said = hooked.kubectl(&["apply"], &manifest).await?;
-    ensure!(said.contains("pod/web unchanged"), "{said}");
+    let line = hooked.kubectl(&["apply"], &manifest).await?;
+    ensure!(line.contains("pod/web unchanged"), "{line}");
     ensure!(hooked.plane.kubectl(&whole).await? == before, "a second apply has changed the pod");
     Ok(found)
 }
@@ -353,17 +353,20 @@ async fn others_are_left_alone(hooked: &Hooked, webhook: &Running) -> Result<()>
     ensure!(agents.iter().all(|pod| hint(pod).is_none()), "a DaemonSet's pod has a hint");
     ensure!(hooked.answered(webhook, r#"path="/mutate",outcome="passed""#).await? > passed, "it was not asked");
 
-    let asked = hooked.answered(webhook, r#"path="/mutate""#).await?;
+    let answered = hooked.answered(webhook, r#"path="/mutate""#).await?;
     for namespace in ["kube-system", NAMESPACE] {
         hooked.kubectl(&["apply"], &pod(namespace, "inside").to_string()).await?;
         let pods = hooked.pods(namespace, "inside").await?;
         ensure!(pods.len() == 1 && hint(&pods[0]).is_none(), "a pod in {namespace} has a hint");
     }
-    ensure!(hooked.answered(webhook, r#"path="/mutate""#).await? == asked, "the webhook was asked about system pods");
+    ensure!(
+        hooked.answered(webhook, r#"path="/mutate""#).await? == answered,
+        "the webhook was asked about system pods"
+    );
     Ok(())
 }
 
-/// With nobody at the hooks' address, pods and even bad pools are admitted, and at once.
+/// Without a server at the hooks' address, pods and even invalid pools are admitted at once.
 async fn nobody_misses_it(hooked: &Hooked) -> Result<Duration> {
     let mut fastest = Duration::MAX;
     for n in 0..3 {

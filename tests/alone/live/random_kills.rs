@@ -1,7 +1,8 @@
-//! Nothing leaks or doubles when many nodes come and go while the controller is killed at random moments.
+//! Nothing is leaked or doubled when many nodes are created and deleted while the controller is killed at random
+//! moments.
 //!
-//! It is killed wherever it happens to be, while every pod gets a node of its own and while all of them go again.
-//! `NAPKEEPER_NODES=500` and `NAPKEEPER_KILLS=100` ask for more of both, `NAPKEEPER_SEED` for other moments.
+//! It is killed at any point, while every pod gets a node of its own and while all nodes are deleted again.
+//! `NAPKEEPER_NODES=500` and `NAPKEEPER_KILLS=100` give more of both, `NAPKEEPER_SEED` other moments.
 
 use crate::alone;
 use anyhow::{Context, Result, ensure};
@@ -21,10 +22,10 @@ const NODES: usize = 24;
 const KILLS: usize = 10;
 /// Longest that a controller runs: long enough to list a large cluster, short enough to be killed at work.
 const LONGEST_RUN: u64 = 4_000;
-/// Longest that a phase may take, for each node, beside a minute for whatever the size.
+/// Longest duration of a phase for each node, beside a fixed minute.
 const EACH: Duration = Duration::from_secs(4);
 
-/// One pod a node: each asks for more than half of the only size that its pool allows.
+/// One pod a node: each requests more than half of the only size that its pool allows.
 const MANIFESTS: &str = "
 apiVersion: karpenter.sh/v1
 kind: NodePool
@@ -98,7 +99,7 @@ impl KilledController {
             // A look costs the API server more than a step of the controller does.
             if looked.elapsed() > Duration::from_secs(1) && self.kills >= phase.kills {
                 if so(env).await? {
-                    eprintln!("{}: {:.0?}, {} kills so far", phase.what, start.elapsed(), self.kills);
+                    eprintln!("{}: {:.0?}, {} kills so far", phase.condition, start.elapsed(), self.kills);
                     return Ok(());
                 }
                 looked = Instant::now();
@@ -106,7 +107,7 @@ impl KilledController {
             ensure!(
                 start.elapsed() < phase.within,
                 "no {}; {} kills; {} in Azure, {} NodeClaims, pods {:?}; log: {}",
-                phase.what,
+                phase.condition,
                 self.kills,
                 env.resources().await?.len(),
                 claims(env).await?.len(),
@@ -117,9 +118,9 @@ impl KilledController {
     }
 }
 
-/// What is waited for, with so many kills at least, and for how long at most.
+/// The condition to wait for, the least number of kills, and the timeout.
 struct Phase<'a> {
-    what: &'a str,
+    condition: &'a str,
     kills: usize,
     within: Duration,
 }
@@ -143,19 +144,19 @@ async fn many_nodes_come_and_go_under_random_kills() -> Result<()> {
         let phases = phases(env, "crowd").await?;
         Ok(phases.len() == 1 && phases.get("Running") == Some(&count))
     };
-    killed.until(&mut env, Phase { what: "a node for every pod", kills: kills / 2, within }, all_run).await?;
+    killed.until(&mut env, Phase { condition: "a node for every pod", kills: kills / 2, within }, all_run).await?;
     let whole =
         async |env: &Environment| Ok(env.resources().await?.len() == 3 * count && claims(env).await?.len() == count);
-    killed.until(&mut env, Phase { what: "one VM, NIC and disk for each", kills: 0, within }, whole).await?;
+    killed.until(&mut env, Phase { condition: "one VM, NIC and disk for each", kills: 0, within }, whole).await?;
     one_vm_for_each_claim(&env, count).await?;
 
     scale(&env, "crowd", 0).await?;
     eventually("end of the pods", within, async || Ok(phases(&env, "crowd").await?.is_empty().then_some(()))).await?;
     env.plane.kubectl(&["delete", "nodeclaims", "--all", "--wait=false"]).await?;
-    let all_gone = async |env: &Environment| {
+    let all_deleted = async |env: &Environment| {
         Ok(env.resources().await?.is_empty() && claims(env).await?.is_empty() && nodes(env).await?.is_empty())
     };
-    killed.until(&mut env, Phase { what: "an empty group", kills, within }, all_gone).await?;
+    killed.until(&mut env, Phase { condition: "an empty group", kills, within }, all_deleted).await?;
     one_vm_for_each_claim(&env, 0).await
 }
 
@@ -172,7 +173,7 @@ async fn one_vm_for_each_claim(env: &Environment, left: usize) -> Result<()> {
     }
     let doubled: Vec<_> = lives.iter().filter(|(_, (made, _))| *made != 1).collect();
     ensure!(doubled.is_empty(), "made more than once: {doubled:?}");
-    let alive = lives.values().filter(|(_, gone)| *gone == 0).count();
+    let alive = lives.values().filter(|(_, deletions)| *deletions == 0).count();
     eprintln!("{} VMs were made so far, each once; {alive} are left", lives.len());
     ensure!(alive == left, "{alive} VMs are left, of {left}");
     Ok(())

@@ -1,7 +1,8 @@
 //! Every pod gets its hint while processes of the webhook follow each other on one port.
 //!
-//! The hint's budget is 1 s here, not the 5 ms that it is by default: this machine runs the API server, etcd, the clients
-//! and two unoptimised webhooks on its few cores, and a hint that is late for want of a core says nothing about a restart.
+//! The hint's budget is 1 s here, not the 5 ms that it is by default: this machine runs the API server, etcd, the
+//! clients and two unoptimised webhooks on its few cores, and a hint that is late for lack of CPU says nothing about a
+//! restart.
 
 use crate::alone;
 use anyhow::{Context, Result, ensure};
@@ -43,7 +44,7 @@ impl Rig {
         let folder = tempfile::Builder::new().prefix("turns-").tempdir()?;
         let ca = certificate(folder.path())?;
         let plane = ControlPlane::start(Mode::Api).await?;
-        // Nobody else makes it here.
+        // No controller creates it here.
         plane.kubectl(&["create", "serviceaccount", "default", "--namespace=default"]).await?;
         install(&plane, "provisioner").await?;
         plane.apply(&pools()?).await?;
@@ -77,11 +78,11 @@ impl Rig {
         object["webhooks"][0]["clientConfig"] = json!({ "url": url, "caBundle": bundle });
         self.plane.apply(&object.to_string()).await?;
         let api: Api<Pod> = Api::namespaced(self.plane.client().await?, "default");
-        let mut asked = pod("default", "first");
-        asked["metadata"]["labels"]["way"] = json!(way);
-        let asked = serde_json::from_value(asked)?;
+        let mut pod = pod("default", "first");
+        pod["metadata"]["labels"]["way"] = json!(way);
+        let pod = serde_json::from_value(pod)?;
         let params = PostParams { dry_run: true, ..PostParams::default() };
-        eventually("a hint", STEP, async || Ok(hint(&api.create(&params, &asked).await?).map(drop))).await
+        eventually("a hint", STEP, async || Ok(hint(&api.create(&params, &pod).await?).map(drop))).await
     }
 }
 

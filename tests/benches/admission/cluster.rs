@@ -74,14 +74,14 @@ async fn change(size: Size, events: broadcast::Sender<Arc<str>>) {
         beat.tick().await;
         let (slot, generation) = (i / 2 % size.pods, 1 + i / 2 / size.pods);
         let version = 2 + i;
-        let (what, object) = match i % 2 {
+        let (event, object) = match i % 2 {
             0 => ("DELETED", running(slot, slot % size.nodes, generation)),
             _ => ("ADDED", running(slot, slot % size.nodes, generation + 1)),
         };
         let mut object = object;
         object["metadata"]["resourceVersion"] = json!(version.to_string());
-        // Nobody listens before the first watch.
-        drop(events.send(format!("{}\n", json!({ "type": what, "object": object })).into()));
+        // There is no receiver before the first watch.
+        drop(events.send(format!("{}\n", json!({ "type": event, "object": object })).into()));
     }
 }
 
@@ -90,17 +90,17 @@ async fn answer(
     uri: Uri,
     Query(query): Query<BTreeMap<String, String>>,
 ) -> Response {
-    let what = uri.path().rsplit('/').next().unwrap_or_default();
+    let resource = uri.path().rsplit('/').next().unwrap_or_default();
     let json_of = |text: String| ([(CONTENT_TYPE, "application/json")], text).into_response();
     if query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") {
-        return watch(&served, what);
+        return watch(&served, resource);
     }
-    if !what.ends_with('s') {
+    if !resource.ends_with('s') {
         let status =
             json!({ "kind": "Status", "status": "Failure", "reason": "NotFound", "message": "none", "code": 404 });
         return (StatusCode::NOT_FOUND, [(CONTENT_TYPE, "application/json")], status.to_string()).into_response();
     }
-    let all: &[String] = served.lists.get(what).map_or(&[], Vec::as_slice);
+    let all: &[String] = served.lists.get(resource).map_or(&[], Vec::as_slice);
     let from: usize = query.get("continue").and_then(|text| text.parse().ok()).unwrap_or(0);
     let most: usize = query.get("limit").and_then(|text| text.parse().ok()).unwrap_or(usize::MAX);
     let to = from.saturating_add(most).min(all.len());
@@ -110,20 +110,20 @@ async fn answer(
     json_of(format!(r#"{{"apiVersion":"v1","kind":"List","metadata":{metadata},"items":[{items}]}}"#))
 }
 
-fn watch(served: &Served, what: &str) -> Response {
-    if what != "pods" {
+fn watch(served: &Served, resource: &str) -> Response {
+    if resource != "pods" {
         return Body::from_stream(futures::stream::pending::<Result<String, std::io::Error>>()).into_response();
     }
     let events = served.events.subscribe();
     let lines = futures::stream::unfold(events, |mut events| async move {
-        // Whoever is too slow sees the watch end, and lists again.
+        // For slow clients the watch ends, and they list again.
         let line = events.recv().await.ok()?;
         Some((Ok::<_, std::io::Error>(line.to_string()), events))
     });
     Body::from_stream(lines).into_response()
 }
 
-/// A node of 16 cores that nobody manages.
+/// An unmanaged node of 16 cores.
 pub(crate) fn node(i: usize) -> Value {
     let name = format!("node-{i:05}");
     let resources = json!({ "cpu": "15740m", "memory": "58Gi", "ephemeral-storage": "100Gi", "pods": "110" });
@@ -147,7 +147,7 @@ pub(crate) fn node(i: usize) -> Value {
     })
 }
 
-/// A pod that runs on a node. Nine nodes of ten are full, one has room.
+/// A running pod. Nine nodes of ten are full.
 fn running(i: usize, node: usize, generation: usize) -> Value {
     let mut pod = crate::reviews::pod(i);
     let name = format!("running-{i}-{generation}");

@@ -11,8 +11,8 @@ use std::path::Path;
 /// The argument that makes this program the hook.
 pub(crate) const CHILD: &str = "hook-that-does-nothing";
 
-/// Serves until it is killed. Certificates and connections are handled as in the webhook: what is measured beside it is
-/// what the webhook thinks.
+/// Serves until it is killed. Certificates and connections are handled as in the webhook, so that the difference is the
+/// evaluation of reviews.
 pub(crate) async fn serve(folder: &Path) -> Result<()> {
     let certificates = Certificates::load(&folder.join("tls.crt"), &folder.join("tls.key"), None)?;
     let listener = bind("127.0.0.1:0".parse()?)?;

@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 const BUSY: Size = Size { nodes: 1_000, pods: 20_000, changes: 50 };
 /// How long each row is measured for.
 const ROW: Duration = Duration::from_secs(8);
-/// What is promised: reviews a second, and the half of that at which the slowest hundredth is looked at.
+/// The target: reviews per second, at half of which the 99th percentile is checked.
 const RATE: f64 = 5_000.0;
 const SLOWEST_MS: f64 = 10.0;
 const MEMORY_MIB: f64 = 100.0 * 1e6 / 1_048_576.0;
 const ADDED_US: f64 = 100.0;
 const HINTED: f64 = 0.99;
 
-/// How the client asks.
+/// How the client sends requests.
 #[derive(Debug, Clone, Copy)]
 enum How {
     /// As fast as answers come, over so many connections of HTTP/1.1.
@@ -42,7 +42,7 @@ struct Row {
     memory_mib: (f64, f64),
 }
 
-/// Prints the table, and whether it holds what is promised.
+/// Prints the table, and whether the targets are met.
 pub(crate) async fn measure() -> Result<()> {
     println!("load: {}, {BUSY:?}, rows of {ROW:?}", version().await?);
     println!("load: the webhook has the environment that kustomize gives it: {:?}", shipped_environment()?);
@@ -63,30 +63,31 @@ pub(crate) async fn measure() -> Result<()> {
     let nothing = Server::nothing(folder.path()).await?;
     println!("| path | hook | client | reviews/s | p50 ms | p99 ms | CPU µs | hinted | RSS MiB (most) |");
     println!("|---|---|---|---|---|---|---|---|---|");
-    let mut said = Vec::new();
+    let mut lines = Vec::new();
     for (path, bodies) in
         [("mutate", reviews::of_pods(folder.path())?), ("validate", reviews::of_pools(folder.path())?)]
     {
-        said.push(format!("{path}: {} bodies of {} bytes on average", bodies.count, bodies.size));
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        lines.push(format!("{path}: {} bodies of {} bytes on average", bodies.count, bodies.size));
+        let (mut napkeeper, mut baseline) = (Vec::new(), Vec::new());
         for how in [How::Connections(16), How::Streams(16), How::Rate(RATE / 2.0)] {
-            theirs.push(row(&Target { name: "nothing", server: &nothing, idle: 0.0 }, path, &bodies, how).await?);
-            ours.push(row(&Target { name: "napkeeper", server: &webhook, idle: follows }, path, &bodies, how).await?);
+            baseline.push(row(&Target { name: "nothing", server: &nothing, idle: 0.0 }, path, &bodies, how).await?);
+            napkeeper
+                .push(row(&Target { name: "napkeeper", server: &webhook, idle: follows }, path, &bodies, how).await?);
         }
-        said.extend(verdicts(path, &ours, &theirs));
+        lines.extend(verdicts(path, &napkeeper, &baseline));
     }
-    for line in said {
+    for line in lines {
         println!("load: {line}");
     }
     Ok(())
 }
 
-fn verdicts(path: &str, ours: &[Row], theirs: &[Row]) -> Vec<String> {
-    let say = |what: String, holds: bool| format!("{path}: {what}: {}", if holds { "holds" } else { "MISSED" });
-    let rate = ours[..2].iter().map(|row| row.per_second).fold(f64::INFINITY, f64::min);
-    let paced = &ours[2];
-    let memory = ours.iter().map(|row| row.memory_mib.1).fold(0.0, f64::max);
-    let mut said = vec![
+fn verdicts(path: &str, napkeeper: &[Row], baseline: &[Row]) -> Vec<String> {
+    let say = |claim: String, holds: bool| format!("{path}: {claim}: {}", if holds { "holds" } else { "MISSED" });
+    let rate = napkeeper[..2].iter().map(|row| row.per_second).fold(f64::INFINITY, f64::min);
+    let paced = &napkeeper[2];
+    let memory = napkeeper.iter().map(|row| row.memory_mib.1).fold(0.0, f64::max);
+    let mut lines = vec![
         say(format!("{rate:.0} reviews/s, promised {RATE}"), rate >= RATE),
         say(
             format!("p99 {:.1} ms at {:.0}/s, promised {SLOWEST_MS} ms", paced.p99_ms, paced.per_second),
@@ -94,29 +95,30 @@ fn verdicts(path: &str, ours: &[Row], theirs: &[Row]) -> Vec<String> {
         ),
         say(format!("{memory:.0} MiB at the most, promised {MEMORY_MIB:.0}"), memory < MEMORY_MIB),
     ];
-    for (name, (mine, other)) in ["16 connections", "16 streams", "the paced rate"].iter().zip(ours.iter().zip(theirs))
+    for (name, (mine, other)) in
+        ["16 connections", "16 streams", "the paced rate"].iter().zip(napkeeper.iter().zip(baseline))
     {
         let added = mine.cpu_us - other.cpu_us;
-        said.push(say(
+        lines.push(say(
             format!("{added:.0} µs of CPU more than nothing at {name}, promised {ADDED_US}"),
             added <= ADDED_US,
         ));
     }
     if path == "mutate" {
-        let least = ours.iter().filter_map(|row| row.hinted).fold(1.0, f64::min);
-        said.push(say(
+        let least = napkeeper.iter().filter_map(|row| row.hinted).fold(1.0, f64::min);
+        lines.push(say(
             format!("{:.2} % carry a hint, promised {:.0} %", least * 100.0, HINTED * 100.0),
             least >= HINTED,
         ));
     }
-    said.push(format!(
+    lines.push(format!(
         "{path}: rates compare with {:.0} and {:.0} of nothing",
-        theirs[0].per_second, theirs[1].per_second
+        baseline[0].per_second, baseline[1].per_second
     ));
-    said
+    lines
 }
 
-/// The part of a core that it uses when nobody asks.
+/// The CPU that it uses without requests, in cores.
 async fn idle(server: &Server) -> Result<f64> {
     let (since, cpu) = (Instant::now(), server.cpu()?);
     tokio::time::sleep(ROW).await;
@@ -138,10 +140,11 @@ async fn row(target: &Target<'_>, path: &str, bodies: &Bodies, how: How) -> Resu
     ask(server, path, bodies, how, Duration::from_secs(2)).await?;
     let hints = async || server.counter("napkeeper_placement_hints_total", "").await;
     let (since, cpu, hinted) = (Instant::now(), server.cpu()?, hints().await?);
-    let (answers, said) = ask(server, path, bodies, how, ROW).await?;
+    let (answers, report) = ask(server, path, bodies, how, ROW).await?;
     let anyway = since.elapsed().mul_f64(idle);
     let (cpu, hinted) = (server.cpu()?.saturating_sub(cpu).saturating_sub(anyway), hints().await? - hinted);
-    let number = |pointer: &str| said.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("no {pointer}"));
+    let number =
+        |pointer: &str| report.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("no {pointer}"));
     let row = Row {
         per_second: number("/summary/requestsPerSec")?,
         p50_ms: number("/latencyPercentiles/p50")? * 1e3,
@@ -163,7 +166,7 @@ async fn row(target: &Target<'_>, path: &str, bodies: &Bodies, how: How) -> Resu
     Ok(row)
 }
 
-/// Runs the client; how many answers came, all of them good, and what the client says.
+/// Runs the client; returns the number of successful responses and its report.
 async fn ask(server: &Server, path: &str, bodies: &Bodies, how: How, time: Duration) -> Result<(u64, Value)> {
     let mut client = tokio::process::Command::new("oha");
     client.args(["--no-tui", "--output-format", "json", "--insecure", "-m", "POST", "-T", "application/json"]);
@@ -177,19 +180,19 @@ async fn ask(server: &Server, path: &str, bodies: &Bodies, how: How, time: Durat
     };
     let output = client.arg(format!("https://{}/{path}?timeout=2s", server.admission)).output().await?;
     ensure!(output.status.success(), "oha: {}", String::from_utf8_lossy(&output.stderr));
-    let said: Value = serde_json::from_slice(&output.stdout)?;
-    let codes = said["statusCodeDistribution"].as_object().context("no statusCodeDistribution")?;
-    let errors = said["errorDistribution"].as_object().is_some_and(|errors| !errors.is_empty());
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let codes = report["statusCodeDistribution"].as_object().context("no statusCodeDistribution")?;
+    let errors = report["errorDistribution"].as_object().is_some_and(|errors| !errors.is_empty());
     if errors || codes.keys().any(|code| code != "200") {
-        bail!("not all answers are good: {} {}", said["statusCodeDistribution"], said["errorDistribution"]);
+        bail!("not all answers are good: {} {}", report["statusCodeDistribution"], report["errorDistribution"]);
     }
     let answers = codes.values().filter_map(Value::as_u64).sum();
     ensure!(answers > 0, "no answer came");
-    Ok((answers, said))
+    Ok((answers, report))
 }
 
 async fn version() -> Result<String> {
-    let asked = tokio::process::Command::new("oha").arg("--version").output().await;
-    let output = asked.context("there is no oha to ask with: cargo install oha --locked")?;
+    let version = tokio::process::Command::new("oha").arg("--version").output().await;
+    let output = version.context("there is no oha to ask with: cargo install oha --locked")?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

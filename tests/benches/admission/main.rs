@@ -21,17 +21,17 @@ const PARTS: [&str; 3] = ["start", "load", "pairs"];
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<()> {
     // Cargo adds `--bench`.
-    let asked: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let parts: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     drop(rustls::crypto::ring::default_provider().install_default());
-    if let [word, folder] = &asked[..]
+    if let [word, folder] = &parts[..]
         && word == hook::CHILD
     {
         return hook::serve(folder.as_ref()).await;
     }
-    for word in &asked {
+    for word in &parts {
         ensure!(PARTS.contains(&&**word), "there is no part {word}: choose of {}", PARTS.join(", "));
     }
-    let wanted = |part: &str| asked.is_empty() || asked.iter().any(|word| word == part);
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|word| word == part);
     machine();
     if wanted("start") {
         start::measure().await?;
@@ -45,7 +45,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// On what is measured.
+/// Prints the machine.
 fn machine() {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");

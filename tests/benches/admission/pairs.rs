@@ -103,9 +103,9 @@ fn report(costs: &mut BTreeMap<&str, Cost>) -> Result<()> {
             println!("pairs: {} of {n} pods carry a hint", cost.annotated);
         }
     }
-    let (ours, theirs) = (medians["napkeeper"], medians["nothing"]);
-    let verdict = if ours <= theirs + MORE { "holds" } else { "MISSED" };
-    let more = (ours.as_secs_f64() - theirs.as_secs_f64()) * 1e3;
+    let (napkeeper, baseline) = (medians["napkeeper"], medians["nothing"]);
+    let verdict = if napkeeper <= baseline + MORE { "holds" } else { "MISSED" };
+    let more = (napkeeper.as_secs_f64() - baseline.as_secs_f64()) * 1e3;
     println!("pairs: {more:.2} ms more than nothing at the median, promised {MORE:?}: {verdict}");
     Ok(())
 }
@@ -143,7 +143,7 @@ async fn furnish(plane: &ControlPlane) -> Result<()> {
         let object =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": way, "labels": { "way": way } } });
         plane.apply(&object.to_string()).await?;
-        // Nobody makes them here.
+        // No controller creates them here.
         let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default", "namespace": way } });
         plane.apply(&account.to_string()).await?;
     }

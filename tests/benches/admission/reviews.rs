@@ -145,7 +145,7 @@ fn container(name: &str, cpu: usize, memory: usize) -> Value {
     })
 }
 
-/// What the API server keeps of who wrote which field: about half of what it sends.
+/// Managed fields, about half of a review.
 fn managed_fields() -> Value {
     let leaf = json!({ ".": {}, "f:name": {}, "f:value": {} });
     let env: serde_json::Map<String, Value> =

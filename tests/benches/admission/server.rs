@@ -71,8 +71,8 @@ impl Server {
 
     async fn is_ready(&self) -> bool {
         let Some(health) = &self.health else { return true };
-        let asked = self.http.get(format!("http://{health}/readyz")).send().await;
-        asked.is_ok_and(|answer| answer.status().is_success())
+        let response = self.http.get(format!("http://{health}/readyz")).send().await;
+        response.is_ok_and(|answer| answer.status().is_success())
     }
 
     /// CPU time that it has used.

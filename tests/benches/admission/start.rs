@@ -1,4 +1,4 @@
-//! Measures how soon the program first says something.
+//! Measures the time to readiness.
 
 use crate::cluster::{Cluster, Size};
 use crate::server::{Server, certificate};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const RUNS: usize = 11;
 const EMPTY: Size = Size { nodes: 0, pods: 0, changes: 0 };
-/// What is promised.
+/// The target.
 const READY: Duration = Duration::from_millis(300);
 const VERSION: Duration = Duration::from_millis(50);
 
@@ -32,11 +32,11 @@ pub(crate) async fn measure() -> Result<()> {
     Ok(())
 }
 
-fn report(what: &str, mut times: Vec<Duration>, promised: Duration) {
+fn report(case: &str, mut times: Vec<Duration>, promised: Duration) {
     times.sort();
     let (least, median, most) = (times[0], times[times.len() / 2], times[times.len() - 1]);
     let verdict = if median <= promised { "holds" } else { "MISSED" };
     println!(
-        "start: {what}: min {least:.1?}, median {median:.1?}, max {most:.1?} of {RUNS} (promised {promised:?}: {verdict})"
+        "start: {case}: min {least:.1?}, median {median:.1?}, max {most:.1?} of {RUNS} (promised {promised:?}: {verdict})"
     );
 }

@@ -20,14 +20,14 @@ pub(crate) fn measure() {
     let empty = fixtures::empty_cluster();
     let sizes: usize = empty.instance_types.values().map(|types| types.len()).sum();
     println!("\nthe real catalogue: {sizes} sizes of westeurope");
-    told("10,000 mixed pods of 200 apps", &empty, &mixed(200, 50));
-    told("100,000 pods in 200 shapes", &empty, &alike(200, 500));
+    measure_one("10,000 mixed pods of 200 apps", &empty, &mixed(200, 50));
+    measure_one("100,000 pods in 200 shapes", &empty, &alike(200, 500));
     let busy = fixtures::busy_cluster(1_000, 20_000);
     let one = Arc::new(fixtures::pod(&fixtures::shape("late", 1_000, 1_024, true), "late", None));
-    told("one more pod in a cluster of 1,000 nodes and 20,000 pods", &busy, &[one]);
+    measure_one("one more pod in a cluster of 1,000 nodes and 20,000 pods", &busy, &[one]);
 }
 
-fn told(what: &str, snapshot: &Snapshot, pods: &[Arc<Pod>]) {
+fn measure_one(case: &str, snapshot: &Snapshot, pods: &[Arc<Pod>]) {
     let market = AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), fixtures::instant());
     let (without, promised) = (BTreeSet::new(), BTreeMap::new());
     let input = Input {
@@ -48,7 +48,7 @@ fn told(what: &str, snapshot: &Snapshot, pods: &[Arc<Pod>]) {
     let (time, outcome) = &times[REPEATS / 2];
     let price: i64 = outcome.new_nodes.iter().filter_map(|n| n.offerings.first()).map(|o| o.price.nanos()).sum();
     println!(
-        "  {what}: {:.1} ms; {} new nodes for {:.2} USD/h, {} unplaced",
+        "  {case}: {:.1} ms; {} new nodes for {:.2} USD/h, {} unplaced",
         time.as_secs_f64() * 1000.0,
         outcome.new_nodes.len(),
         price as f64 / 1e9,
@@ -56,7 +56,7 @@ fn told(what: &str, snapshot: &Snapshot, pods: &[Arc<Pod>]) {
     );
 }
 
-/// Pods of apps that each ask for something else of their neighbours, or for nothing.
+/// Pods of apps with different constraints on other pods, or none.
 fn mixed(apps: usize, replicas: usize) -> Vec<Arc<Pod>> {
     let shapes = (0..apps).map(|app| {
         let name = format!("app-{app}");
@@ -87,7 +87,7 @@ fn mixed(apps: usize, replicas: usize) -> Vec<Arc<Pod>> {
     pods(shapes, replicas)
 }
 
-/// Pods that ask for different amounts, some of them in one zone.
+/// Pods with different requests, some of them in one zone.
 fn alike(shapes: usize, replicas: usize) -> Vec<Arc<Pod>> {
     let shapes = (0..shapes).map(|n| {
         let step = n as i64;

@@ -13,7 +13,7 @@
 mod catalogue;
 mod consolidation;
 mod market;
-mod ours;
+mod napkeeper;
 mod peer;
 mod plan;
 mod replay;
@@ -37,7 +37,7 @@ const CHILD: &str = "--only-plan";
 
 /// What is asked for.
 #[derive(Debug, Default)]
-struct Asked {
+struct Args {
     sizes: Vec<usize>,
     preferences: bool,
     catalogue: bool,
@@ -47,54 +47,54 @@ struct Asked {
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    // Cargo adds `--bench` where it measures; where it only tests all targets nothing is asked for.
+    // Cargo adds `--bench` for benchmarks; when it only tests all targets nothing is measured.
     let (cargos, words): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| *word == "--bench");
-    if let [word, what] = &words[..]
+    if let [word, pods] = &words[..]
         && *word == CHILD
     {
-        return only_plan(what);
+        return only_plan(pods);
     }
     if cargos.is_empty() && words.is_empty() {
         return Ok(());
     }
-    let asked = Asked::read(&words)?;
+    let args = Args::read(&words)?;
     machine();
-    for pods in &asked.sizes {
-        measure(*pods, &asked)?;
+    for pods in &args.sizes {
+        measure(*pods, &args)?;
     }
-    if asked.preferences {
+    if args.preferences {
         measure_preferences()?;
     }
-    if asked.catalogue {
+    if args.catalogue {
         catalogue::measure();
         consolidation::measure()?;
     }
     Ok(())
 }
 
-impl Asked {
+impl Args {
     fn read(words: &[&String]) -> Result<Self> {
-        let mut asked = Self::default();
+        let mut args = Self::default();
         for word in words {
             match word.as_str() {
-                "preferences" => asked.preferences = true,
-                "catalogue" => asked.catalogue = true,
-                "--peer" => asked.peer = true,
-                word => asked.sizes.push(
+                "preferences" => args.preferences = true,
+                "catalogue" => args.catalogue = true,
+                "--peer" => args.peer = true,
+                word => args.sizes.push(
                     word.parse()
                         .with_context(|| format!("{word:?}: say numbers of pods, preferences, catalogue or --peer"))?,
                 ),
             }
         }
-        if asked.sizes.is_empty() && !asked.preferences && !asked.catalogue {
-            asked.sizes.extend(USUAL);
-            (asked.preferences, asked.catalogue) = (!asked.peer, !asked.peer);
+        if args.sizes.is_empty() && !args.preferences && !args.catalogue {
+            args.sizes.extend(USUAL);
+            (args.preferences, args.catalogue) = (!args.peer, !args.peer);
         }
-        Ok(asked)
+        Ok(args)
     }
 }
 
-/// On what is measured, and what.
+/// Prints the machine and the measurement.
 fn machine() {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
@@ -105,61 +105,61 @@ fn machine() {
     println!("machine: {cores} cores, {model}; load {}", read("/proc/loadavg").trim());
 }
 
-fn measure(pods: usize, asked: &Asked) -> Result<()> {
+fn measure(pods: usize, args: &Args) -> Result<()> {
     let (work, sizes) = (workload::diverse(pods, true)?, Sizes::new()?);
     let bound = market::bound(&work);
     println!("\n{pods} pods; the bound is {bound:.1} USD/h");
     let peer_price = measure_peer(&work, &sizes)?;
-    if asked.peer {
+    if args.peer {
         return Ok(());
     }
-    let (plan, setup, solve) = time_ours(&work, &sizes)?;
+    let (plan, setup, solve) = time_napkeeper(&work, &sizes)?;
     let errors = replay::check(&plan, &work, &State::of(&work));
-    println!("  napkeeper  {}  in {:.1} ms, after {:.1} ms of setup", told(&plan, bound), ms(solve), ms(setup));
+    println!("  napkeeper  {}  in {:.1} ms, after {:.1} ms of setup", summary(&plan, bound), ms(solve), ms(setup));
     println!("    replayed: {errors}");
-    let again = |state: &State| ours::plan(&ours::solve(&work, &sizes, state).outcome, &work, &sizes, state);
-    let closed = told_rounds(|| rounds::close(&work, &sizes, &plan, &again))?;
+    let again = |state: &State| napkeeper::plan(&napkeeper::solve(&work, &sizes, state).outcome, &work, &sizes, state);
+    let closed = run_rounds(|| rounds::close(&work, &sizes, &plan, &again))?;
     let rss = peak_of_child(pods)?;
     println!(
         "N={pods} pods_per_s={:.0} nodes={} price={:.1} bound={bound:.1} loop_price={} peer_loop_price={peer_price} \
          errors={} rss_mib={rss:.0}",
         pods as f64 / solve.as_secs_f64(),
-        plan.buys.len(),
+        plan.offerings.len(),
         plan.price(),
-        told_mean(&closed),
+        mean_price(&closed),
         errors.sum(),
     );
     Ok(())
 }
 
-/// The price of its plan in earnest.
+/// Measures the peer; returns the price of its plan after binding.
 fn measure_peer(work: &Work, sizes: &Sizes) -> Result<String> {
     let state = State::of(work);
     let begun = Instant::now();
     let plan = peer::plan(work, &state);
     let time = begun.elapsed();
-    println!("  peer       {}  in {:.1} ms", told(&plan, market::bound(work)), ms(time));
+    println!("  peer       {}  in {:.1} ms", summary(&plan, market::bound(work)), ms(time));
     println!("    replayed: {}", replay::check(&plan, work, &state));
     let again = |state: &State| Ok(peer::plan(work, state));
-    Ok(told_mean(&told_rounds(|| rounds::close(work, sizes, &plan, &again))?))
+    Ok(mean_price(&run_rounds(|| rounds::close(work, sizes, &plan, &again))?))
 }
 
-/// Goes through the rounds, and prints what came of them.
-fn told_rounds(close: impl FnOnce() -> Result<Vec<Closed>>) -> Result<Vec<Closed>> {
+/// Runs the rounds, and prints their results.
+fn run_rounds(close: impl FnOnce() -> Result<Vec<Closed>>) -> Result<Vec<Closed>> {
     let begun = Instant::now();
     let closed = close()?;
-    println!("    bound by kube-scheduler: {}  ({:.1} s)", told_closed(&closed), begun.elapsed().as_secs_f64());
+    println!("    bound by kube-scheduler: {}  ({:.1} s)", closed_summary(&closed), begun.elapsed().as_secs_f64());
     Ok(closed)
 }
 
 fn measure_preferences() -> Result<()> {
     let (work, sizes) = (workload::preferring()?, Sizes::new()?);
-    let (plan, setup, solve) = time_ours(&work, &sizes)?;
+    let (plan, setup, solve) = time_napkeeper(&work, &sizes)?;
     let unplaced = work.rows.len() - plan.goes.len();
     println!(
         "\n{} pods with preferences: {} nodes for {:.1} USD/h in {:.1} ms, after {:.1} ms of setup; {unplaced} unplaced",
         work.rows.len(),
-        plan.buys.len(),
+        plan.offerings.len(),
         plan.price(),
         ms(solve),
         ms(setup),
@@ -168,22 +168,22 @@ fn measure_preferences() -> Result<()> {
 }
 
 /// The plan, and the medians of setup and call.
-fn time_ours(work: &Work, sizes: &Sizes) -> Result<(Plan, Duration, Duration)> {
+fn time_napkeeper(work: &Work, sizes: &Sizes) -> Result<(Plan, Duration, Duration)> {
     let state = State::of(work);
-    let mut solved: Vec<_> = (0..REPEATS).map(|_| ours::solve(work, sizes, &state)).collect();
+    let mut solved: Vec<_> = (0..REPEATS).map(|_| napkeeper::solve(work, sizes, &state)).collect();
     let same = solved.windows(2).all(|pair| pair[0].outcome == pair[1].outcome);
     ensure!(same, "two calls on the same Snapshot differ");
     solved.sort_by_key(|s| s.setup);
     let setup = solved[REPEATS / 2].setup;
     solved.sort_by_key(|s| s.solve);
     let median = &solved[REPEATS / 2];
-    Ok((ours::plan(&median.outcome, work, sizes, &state)?, setup, median.solve))
+    Ok((napkeeper::plan(&median.outcome, work, sizes, &state)?, setup, median.solve))
 }
 
-/// What the child process does: the pods, the plan, and the most memory that it ever had in KiB.
+/// The child process: makes the plan, and prints its peak memory in KiB.
 fn only_plan(pods: &str) -> Result<()> {
     let (work, sizes) = (workload::diverse(pods.parse()?, false)?, Sizes::new()?);
-    let solved = ours::solve(&work, &sizes, &State::of(&work));
+    let solved = napkeeper::solve(&work, &sizes, &State::of(&work));
     let status = std::fs::read_to_string("/proc/self/status").context("the kernel says nothing of memory")?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("it says nothing of the peak")?;
     println!("{} {}", peak.trim().trim_end_matches(" kB"), solved.outcome.new_nodes.len());
@@ -194,17 +194,17 @@ fn only_plan(pods: &str) -> Result<()> {
 fn peak_of_child(pods: usize) -> Result<f64> {
     let output = Command::new(std::env::current_exe()?).args([CHILD, &pods.to_string()]).output()?;
     ensure!(output.status.success(), "the child failed: {}", String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8_lossy(&output.stdout);
-    let kib: f64 = said.split_whitespace().next().context("the child says nothing")?.parse()?;
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    let kib: f64 = output_text.split_whitespace().next().context("the child says nothing")?.parse()?;
     Ok(kib / 1024.0)
 }
 
-fn told(plan: &Plan, bound: f64) -> String {
+fn summary(plan: &Plan, bound: f64) -> String {
     let price = plan.price();
-    format!("{} nodes for {price:.1} USD/h ({:.3} of the bound)", plan.buys.len(), price / bound)
+    format!("{} nodes for {price:.1} USD/h ({:.3} of the bound)", plan.offerings.len(), price / bound)
 }
 
-fn told_closed(closed: &[Closed]) -> String {
+fn closed_summary(closed: &[Closed]) -> String {
     let range = |of: &dyn Fn(&Closed) -> f64| {
         let all = || closed.iter().map(of);
         (all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max))
@@ -212,12 +212,12 @@ fn told_closed(closed: &[Closed]) -> String {
     let (low, high) = range(&|c| c.price);
     let (few, many) = range(&|c| c.nodes as f64);
     let (short, long) = range(&|c| c.rounds as f64);
-    let mean = told_mean(closed);
+    let mean = mean_price(closed);
     format!("{low:.1}..{high:.1} USD/h (mean {mean}), {few}..{many} nodes, {short}..{long} rounds")
 }
 
 /// The mean price. Where pods were left without a node it is no price of all pods, and says so.
-fn told_mean(closed: &[Closed]) -> String {
+fn mean_price(closed: &[Closed]) -> String {
     let mean = closed.iter().map(|c| c.price).sum::<f64>() / closed.len() as f64;
     let left: usize = closed.iter().map(|c| c.left).sum();
     if left == 0 { format!("{mean:.1}") } else { format!("{mean:.1}(without_{}_pods)", left.div_ceil(closed.len())) }

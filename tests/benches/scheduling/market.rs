@@ -1,7 +1,7 @@
-//! The market: 400 sizes of 1 to 400 cores at 2 GiB each, and what becomes of one that is bought.
+//! The market: 400 sizes of 1 to 400 cores at 2 GiB each, and their nodes.
 //!
-//! Every size can be bought in five ways at one price: spot in two zones, on demand in three. A core and its memory
-//! cost the same whatever the size, so that only what is left over makes a plan dear.
+//! Every size has five offerings at one price: spot in two zones, on demand in three. A core and its memory cost the
+//! same in every size, so that only unused capacity makes a plan expensive.
 
 use crate::workload::Work;
 use anyhow::{Context, Result};
@@ -21,17 +21,17 @@ use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many sizes there are.
+/// The number of sizes.
 pub(crate) const SIZES: usize = 400;
 /// The zones.
 pub(crate) const ZONES: [&str; 3] = ["test-zone-1", "test-zone-2", "test-zone-3"];
-/// What the kubelet keeps for itself.
-const KEPT_CPU: i64 = 100;
-const KEPT_MEMORY: i64 = 10 << 20;
+/// Resources reserved for the kubelet.
+const RESERVED_CPU: i64 = 100;
+const RESERVED_MEMORY: i64 = 10 << 20;
 /// The price of one core and its 2 GiB in nano-USD per hour, times ten: it is 0.3147483648.
 const TENTHS_OF_NANOS: i64 = 3_147_483_648;
 
-/// How a size can be bought: place of the zone, and the capacity type. Zone 1 of spot is the first.
+/// The offerings of a size: index of the zone, and the capacity type. Zone 1 of spot is the first.
 pub(crate) const WAYS: [(usize, CapacityType); 5] = [
     (0, CapacityType::Spot),
     (1, CapacityType::Spot),
@@ -40,14 +40,14 @@ pub(crate) const WAYS: [(usize, CapacityType); 5] = [
     (2, CapacityType::OnDemand),
 ];
 
-/// A size and a way to buy it, by their places.
+/// An offering: the indices of its size and of [`WAYS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Buy {
+pub(crate) struct OfferingIndex {
     pub(crate) size: usize,
     pub(crate) way: usize,
 }
 
-impl Buy {
+impl OfferingIndex {
     pub(crate) fn zone(self) -> usize {
         WAYS[self.way].0
     }
@@ -57,10 +57,10 @@ impl Buy {
     }
 }
 
-/// A node that was bought.
+/// A launched node.
 #[derive(Debug, Clone)]
-pub(crate) struct Bought {
-    pub(crate) buy: Buy,
+pub(crate) struct PurchasedNode {
+    pub(crate) offering: OfferingIndex,
     /// As kube-scheduler reads it.
     pub(crate) wire: WireNode,
     pub(crate) core: Arc<Node>,
@@ -70,19 +70,19 @@ pub(crate) struct Bought {
 #[derive(Debug)]
 pub(crate) struct Sizes {
     types: Arc<Vec<Arc<InstanceType>>>,
-    place: HashMap<VmSize, usize>,
+    index: HashMap<VmSize, usize>,
 }
 
-/// What there is so far: nodes, and where each pod runs.
+/// The nodes so far, and where each pod runs.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct State {
-    pub(crate) nodes: Vec<Bought>,
+    pub(crate) nodes: Vec<PurchasedNode>,
     /// By pod.
     pub(crate) on: Vec<Option<usize>>,
 }
 
 impl State {
-    /// Nothing bought, nothing bound.
+    /// No nodes, and all pods pending.
     pub(crate) fn of(work: &Work) -> Self {
         Self { nodes: Vec::new(), on: vec![None; work.rows.len()] }
     }
@@ -93,25 +93,25 @@ impl State {
     }
 }
 
-/// Nano-USD per hour of a size in any way.
+/// Nano-USD per hour of a size in any offering.
 pub(crate) fn price(size: usize) -> HourlyPrice {
     HourlyPrice::from_nanos(cores(size) * TENTHS_OF_NANOS / 10)
 }
 
-/// The least that pods can cost: the price of their CPU or of their memory, whichever is more, with what the kubelets
-/// of as many nodes keep as the fifth of the pods needs that wants to be alone. Whole sizes are dearer.
+/// The least that pods can cost: the price of their CPU or of their memory, whichever is more, with the resources
+/// reserved on one node for each of the fifth of pods with anti-affinity. Whole sizes are more expensive.
 pub(crate) fn bound(work: &Work) -> f64 {
     let nodes = (work.rows.len() / 5) as i64;
-    let cpu = work.rows.iter().map(|r| r.cpu).sum::<i64>() + nodes * KEPT_CPU;
-    let memory = work.rows.iter().map(|r| r.memory).sum::<i64>() + nodes * KEPT_MEMORY;
+    let cpu = work.rows.iter().map(|r| r.cpu).sum::<i64>() + nodes * RESERVED_CPU;
+    let memory = work.rows.iter().map(|r| r.memory).sum::<i64>() + nodes * RESERVED_MEMORY;
     let cores = (cpu as f64 / 1000.0).max(memory as f64 / (2_u64 << 30) as f64);
     cores * TENTHS_OF_NANOS as f64 / 1e10
 }
 
-/// What is left for pods.
+/// The allocatable resources.
 pub(crate) fn room(size: usize) -> Resources {
     let capacity = capacity(size);
-    let (cpu, memory) = (capacity.cpu_millis - KEPT_CPU, capacity.memory - KEPT_MEMORY);
+    let (cpu, memory) = (capacity.cpu_millis - RESERVED_CPU, capacity.memory - RESERVED_MEMORY);
     Resources { pods: capacity.pods, ..Resources::cpu_memory(cpu, memory) }
 }
 
@@ -127,25 +127,25 @@ fn capacity(size: usize) -> Resources {
 impl Sizes {
     pub(crate) fn new() -> Result<Self> {
         let types = (0..SIZES).map(|size| instance(size).map(Arc::new)).collect::<Result<Vec<_>>>()?;
-        let place = types.iter().enumerate().map(|(i, t)| (t.facts.name.clone(), i)).collect();
-        Ok(Self { types: Arc::new(types), place })
+        let index = types.iter().enumerate().map(|(i, t)| (t.facts.name.clone(), i)).collect();
+        Ok(Self { types: Arc::new(types), index })
     }
 
-    /// What an offering of a plan is.
-    pub(crate) fn buy(&self, key: &OfferingKey) -> Result<Buy> {
-        let size = *self.place.get(&key.size).with_context(|| format!("there is no {key}"))?;
+    /// The index of an offering of a plan.
+    pub(crate) fn offering_index(&self, key: &OfferingKey) -> Result<OfferingIndex> {
+        let size = *self.index.get(&key.size).with_context(|| format!("there is no {key}"))?;
         let same = |(zone, capacity_type): &(usize, CapacityType)| {
             ZONES[*zone] == key.zone.as_str() && *capacity_type == key.capacity_type
         };
         let way = WAYS.iter().position(same).with_context(|| format!("{key} cannot be bought"))?;
-        Ok(Buy { size, way })
+        Ok(OfferingIndex { size, way })
     }
 
-    /// The node that something bought becomes.
-    pub(crate) fn node(&self, buy: Buy, name: &str) -> Result<Bought> {
-        let instance = &self.types[buy.size];
-        let (zone, capacity_type) = WAYS[buy.way];
-        let offering = Offering { zone: Zone::new(ZONES[zone])?, capacity_type, price: buy.price() };
+    /// The node of an offering.
+    pub(crate) fn node(&self, index: OfferingIndex, name: &str) -> Result<PurchasedNode> {
+        let instance = &self.types[index.size];
+        let (zone, capacity_type) = WAYS[index.way];
+        let offering = Offering { zone: Zone::new(ZONES[zone])?, capacity_type, price: index.price() };
         let mut labels = node_labels(instance, &offering);
         labels.insert(Arc::from(labels::HOSTNAME), Arc::from(name));
         labels.insert(Arc::from(labels::NODEPOOL), Arc::from("general"));
@@ -163,7 +163,7 @@ impl Sizes {
             },
         }))?;
         let core = napkeeper_api::convert::node(&wire).map_err(|e| anyhow::anyhow!("{e:?}"))?;
-        Ok(Bought { buy, wire, core: Arc::new(core) })
+        Ok(PurchasedNode { offering: index, wire, core: Arc::new(core) })
     }
 
     /// The cluster as napkeeper sees it: one pool over all sizes, the nodes, the pods that run and those that wait.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What came of one call.
+/// The result of one call.
 #[derive(Debug)]
 pub(crate) struct Solved {
     pub(crate) outcome: SchedulingResult,
@@ -24,7 +24,7 @@ pub(crate) struct Solved {
     pub(crate) solve: Duration,
 }
 
-/// Schedules all pods that wait, on a fresh Snapshot.
+/// Schedules all pending pods, on a fresh Snapshot.
 pub(crate) fn solve(work: &Work, sizes: &Sizes, state: &State) -> Solved {
     let begun = Instant::now();
     let snapshot = sizes.snapshot(work, state);
@@ -51,13 +51,13 @@ pub(crate) fn plan(outcome: &SchedulingResult, work: &Work, sizes: &Sizes, state
     let mut plan = Plan::default();
     for node in &outcome.new_nodes {
         let cheapest = node.offerings.first().context("a node without offerings")?;
-        plan.buys.push(sizes.buy(&cheapest.key)?);
+        plan.offerings.push(sizes.offering_index(&cheapest.key)?);
     }
     for placement in &outcome.placements {
-        let pod = *work.place.get(&placement.pod).context("a pod that nobody asked about")?;
+        let pod = *work.index.get(&placement.pod).context("a pod that nobody asked about")?;
         let goes = match &placement.target {
             Target::Node(name) => Goes::Standing(*names.get(name).context("a node that is not there")?),
-            Target::New(place) => Goes::New(*place),
+            Target::New(index) => Goes::New(*index),
             Target::Claim(name) => anyhow::bail!("there is no NodeClaim {name}"),
         };
         plan.goes.push((pod, goes));

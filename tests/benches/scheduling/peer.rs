@@ -1,11 +1,11 @@
 //! The peer: a plain packing that puts each pod on the new node that has fewest pods.
 //!
-//! As Karpenter packs: pods by CPU and memory, largest first; each to the first existing node that takes it, else to
-//! the first new node that takes it, those with fewest pods before the others, else to one more. A new node may still
-//! become any size that holds its pods, and ends as the cheapest. It is written anew for what these pods ask for; of
-//! Karpenter it has the choices, not the speed. Equal zones are taken in turn, where Karpenter takes any.
+//! As Karpenter packs: pods by CPU and memory, largest first; each to the first existing node that fits, else to the
+//! first new node that fits, those with fewest pods first, else to another new one. A new node may still become any
+//! size that fits its pods, and ends as the cheapest. It is a reimplementation for the constraints of these pods; it
+//! has the choices of Karpenter, not its speed. Equal zones are chosen in turn, where Karpenter chooses any.
 
-use crate::market::{Buy, SIZES, State, WAYS, ZONES, room};
+use crate::market::{OfferingIndex, SIZES, State, WAYS, ZONES, room};
 use crate::plan::{Goes, Plan};
 use crate::workload::{Class, LABELS, Row, Work};
 use napkeeper_core::model::amounts::resources::Resources;
@@ -15,13 +15,13 @@ use std::cmp::Reverse;
 type Zones = u8;
 const EVERY_ZONE: Zones = (1 << ZONES.len()) - 1;
 
-/// A node that exists or is to be bought.
+/// An existing or new node.
 struct Node {
     goes: Goes,
     zones: Zones,
     room: Resources,
     used: Resources,
-    /// How many pods this plan puts here.
+    /// How many pods this plan adds.
     planned: usize,
     labels: [i64; LABELS],
 }
@@ -30,13 +30,13 @@ struct Packing<'a> {
     work: &'a Work,
     standing: Vec<Node>,
     new: Vec<Node>,
-    /// Pods by zone and label, of nodes whose zone was settled when they came.
+    /// Pods by zone and label, of nodes whose zone was fixed when they were added.
     zones: [[i64; LABELS]; ZONES.len()],
     /// Whose turn it is among equal zones.
     turn: usize,
 }
 
-/// Plans for all pods that wait.
+/// Plans for all pending pods.
 pub(crate) fn plan(work: &Work, state: &State) -> Plan {
     let mut packing = Packing::new(work, state);
     let mut waiting = state.waiting();
@@ -47,16 +47,16 @@ pub(crate) fn plan(work: &Work, state: &State) -> Plan {
     for pod in waiting {
         plan.goes.extend(packing.place(pod, &mut order).map(|goes| (pod, goes)));
     }
-    plan.buys.extend(packing.new.iter().filter_map(cheapest));
+    plan.offerings.extend(packing.new.iter().filter_map(cheapest));
     plan
 }
 
 impl<'a> Packing<'a> {
     fn new(work: &'a Work, state: &State) -> Self {
-        let standing = state.nodes.iter().enumerate().map(|(i, bought)| Node {
+        let standing = state.nodes.iter().enumerate().map(|(i, node)| Node {
             goes: Goes::Standing(i),
-            zones: 1 << bought.buy.zone(),
-            room: room(bought.buy.size),
+            zones: 1 << node.offering.zone(),
+            room: room(node.offering.size),
             used: Resources::default(),
             planned: 0,
             labels: [0; LABELS],
@@ -103,7 +103,7 @@ impl<'a> Packing<'a> {
             Goes::New(i) => &mut self.new[i],
         };
         node.zones = zones;
-        node.used.add(&asked(row));
+        node.used.add(&requests(row));
         node.planned += 1;
         node.labels[row.label] += 1;
         if zones.count_ones() == 1 {
@@ -113,13 +113,13 @@ impl<'a> Packing<'a> {
 
     /// The zones that are left to a node once it has this pod; `None` when it cannot.
     fn takes(&self, node: &Node, row: &Row) -> Option<Zones> {
-        if !node.used.plus(&asked(row)).fits(&node.room) {
+        if !node.used.plus(&requests(row)).fits(&node.room) {
             return None;
         }
         let own = |label: usize| i64::from(label == row.label);
         let zones = match row.class {
             Class::Generic => node.zones,
-            // A new host may always be had, so that the lowest count of a host is nothing.
+            // A new host is always possible, so that the lowest count of a host is zero.
             Class::SpreadHostname(label) if node.labels[label] + own(label) > 1 => 0,
             Class::SpreadHostname(_) => node.zones,
             Class::AntiHostname if node.labels[row.label] > 0 => 0,
@@ -154,13 +154,13 @@ impl<'a> Packing<'a> {
     }
 }
 
-fn asked(row: &Row) -> Resources {
+fn requests(row: &Row) -> Resources {
     Resources { pods: 1, ..Resources::cpu_memory(row.cpu, row.memory) }
 }
 
-/// The smallest size that holds what is on a node, bought in the first zone that is left.
-fn cheapest(node: &Node) -> Option<Buy> {
+/// The smallest size that fits the pods of a node, in the first remaining zone.
+fn cheapest(node: &Node) -> Option<OfferingIndex> {
     let size = (0..SIZES).find(|size| node.used.fits(&room(*size)))?;
     let way = WAYS.iter().position(|(zone, _)| node.zones & 1 << zone != 0)?;
-    Some(Buy { size, way })
+    Some(OfferingIndex { size, way })
 }

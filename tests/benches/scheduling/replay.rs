@@ -1,17 +1,17 @@
-//! Checks a plan: kube-scheduler's filters must let each pod go where the plan puts it, one after the other.
+//! Checks a plan: kube-scheduler's filters must allow each pod on its planned node, one after the other.
 //!
-//! It knows the pods by their rows only and counts by itself; all nodes of the plan stand from the beginning.
+//! It uses only the rows of pods and its own counts; all nodes of the plan exist from the beginning.
 
-use crate::market::{Buy, State, ZONES, room};
+use crate::market::{OfferingIndex, State, ZONES, room};
 use crate::plan::{Goes, Plan};
 use crate::workload::{Class, LABELS, Work};
 use napkeeper_core::model::amounts::resources::Resources;
 use std::fmt;
 
-/// How many placements break what.
+/// The number of placements that violate each constraint.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Errors {
-    /// Pods without a place, or with two.
+    /// Pods that are unplaced, or placed twice.
     pub(crate) unplaced: usize,
     resources: usize,
     zone_spread: usize,
@@ -44,8 +44,8 @@ struct Host {
 }
 
 impl Host {
-    fn new(buy: Buy) -> Self {
-        Self { zone: buy.zone(), free: room(buy.size), pods: [0; LABELS] }
+    fn new(offering: OfferingIndex) -> Self {
+        Self { zone: offering.zone(), free: room(offering.size), pods: [0; LABELS] }
     }
 }
 
@@ -54,18 +54,18 @@ struct Replay<'a> {
     hosts: Vec<Host>,
     zones: [[i64; LABELS]; ZONES.len()],
     /// Zones with a node.
-    there: [bool; ZONES.len()],
+    occupied: [bool; ZONES.len()],
     errors: Errors,
 }
 
-/// Replays a plan over what runs already.
+/// Replays a plan over running pods.
 pub(crate) fn check(plan: &Plan, work: &Work, state: &State) -> Errors {
-    let buys = state.nodes.iter().map(|n| n.buy).chain(plan.buys.iter().copied());
-    let hosts: Vec<Host> = buys.map(Host::new).collect();
-    let mut there = [false; ZONES.len()];
-    hosts.iter().for_each(|h| there[h.zone] = true);
+    let offerings = state.nodes.iter().map(|n| n.offering).chain(plan.offerings.iter().copied());
+    let hosts: Vec<Host> = offerings.map(Host::new).collect();
+    let mut occupied = [false; ZONES.len()];
+    hosts.iter().for_each(|h| occupied[h.zone] = true);
     let zones = [[0; LABELS]; ZONES.len()];
-    let mut replay = Replay { work, hosts, zones, there, errors: Errors::default() };
+    let mut replay = Replay { work, hosts, zones, occupied, errors: Errors::default() };
     for (pod, on) in state.on.iter().enumerate() {
         if let Some(node) = on {
             replay.put(pod, *node);
@@ -75,7 +75,7 @@ pub(crate) fn check(plan: &Plan, work: &Work, state: &State) -> Errors {
     for (pod, goes) in &plan.goes {
         let host = match goes {
             Goes::Standing(node) => *node,
-            Goes::New(place) => state.nodes.len() + place,
+            Goes::New(index) => state.nodes.len() + index,
         };
         if placed[*pod] {
             replay.errors.unplaced += 1;
@@ -101,13 +101,13 @@ impl Replay<'_> {
     fn judge(&mut self, pod: usize, at: usize) {
         let row = &self.work.rows[pod];
         let host = &self.hosts[at];
-        let asked = Resources { pods: 1, ..Resources::cpu_memory(row.cpu, row.memory) };
-        self.errors.resources += usize::from(!asked.fits(&host.free));
+        let requests = Resources { pods: 1, ..Resources::cpu_memory(row.cpu, row.memory) };
+        self.errors.resources += usize::from(!requests.fits(&host.free));
         let own = |label: usize| i64::from(label == row.label);
         match row.class {
             Class::Generic => {}
             Class::SpreadZone(label) => {
-                let zones = self.zones.iter().zip(self.there).filter(|(_, there)| *there);
+                let zones = self.zones.iter().zip(self.occupied).filter(|(_, occupied)| *occupied);
                 let lowest = zones.map(|(zone, _)| zone[label]).min().unwrap_or(0);
                 let skew = self.zones[host.zone][label] + own(label) - lowest;
                 self.errors.zone_spread += usize::from(skew > 1);

@@ -1,8 +1,8 @@
-//! What a plan costs once kube-scheduler has put the pods where it likes.
+//! The cost of a plan after kube-scheduler has bound the pods freely.
 //!
-//! It knows nothing of the plan. The nodes are bought, each as the cheapest that its plan allows; the emulation of
-//! kube-scheduler binds the pods in some order; those that it finds no place for are given to the planner again beside
-//! all that runs; and so on until every pod has a node. The price of all nodes is the price of the plan in earnest.
+//! kube-scheduler does not know the plan. The nodes are launched, each as the cheapest that its plan allows; the
+//! emulation of kube-scheduler binds the pods in some order; pending ones are planned again beside all running pods;
+//! and so on until every pod has a node. The price of all nodes is the real price of the plan.
 
 use crate::market::{Sizes, State};
 use crate::plan::{self, Plan};
@@ -11,31 +11,31 @@ use anyhow::Result;
 use napkeeper_sim::random::Random;
 use napkeeper_tests::kube_scheduler::Cluster;
 
-/// The orders in which pods come to kube-scheduler: that of creation, and random ones.
+/// The number of orders in which pods are scheduled: that of creation, and random ones.
 const ORDERS: u64 = 6;
-/// After so many rounds it is given up.
+/// Most rounds.
 const MOST_ROUNDS: usize = 20;
 
-/// What came of one order.
+/// The result of one order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Closed {
     /// USD per hour of all nodes.
     pub(crate) price: f64,
     pub(crate) nodes: usize,
     pub(crate) rounds: usize,
-    /// Pods without a place when nothing moved any more.
+    /// Pods still pending at the end.
     pub(crate) left: usize,
 }
 
-/// What makes plans.
+/// A planner.
 pub(crate) type Planner<'a> = &'a dyn Fn(&State) -> Result<Plan>;
 
-/// Goes through the rounds in every order. All begin with the same plan.
+/// Runs the rounds in every order. All begin with the same plan.
 pub(crate) fn close(work: &Work, sizes: &Sizes, first: &Plan, planner: Planner<'_>) -> Result<Vec<Closed>> {
     (0..ORDERS).map(|seed| close_in(seed, work, sizes, first, planner)).collect()
 }
 
-/// Goes through the rounds in the order of one seed.
+/// Runs the rounds in the order of one seed.
 fn close_in(seed: u64, work: &Work, sizes: &Sizes, first: &Plan, planner: Planner<'_>) -> Result<Closed> {
     let order = order(work, seed);
     let mut state = State::of(work);
@@ -51,8 +51,8 @@ fn close_in(seed: u64, work: &Work, sizes: &Sizes, first: &Plan, planner: Planne
             again = planner(&state)?;
             &again
         };
-        for buy in &plan.buys {
-            let node = sizes.node(*buy, &format!("node-{:05}", state.nodes.len()))?;
+        for offering in &plan.offerings {
+            let node = sizes.node(*offering, &format!("node-{:05}", state.nodes.len()))?;
             cluster.add_node(&node.wire);
             state.nodes.push(node);
         }
@@ -62,12 +62,12 @@ fn close_in(seed: u64, work: &Work, sizes: &Sizes, first: &Plan, planner: Planne
             }
         }
         let still = state.waiting().len();
-        if still == left && plan.buys.is_empty() {
+        if still == left && plan.offerings.is_empty() {
             break;
         }
         left = still;
     }
-    let price = plan::price(state.nodes.iter().map(|n| n.buy));
+    let price = plan::price(state.nodes.iter().map(|n| n.offering));
     Ok(Closed { price, nodes: state.nodes.len(), rounds, left })
 }
 

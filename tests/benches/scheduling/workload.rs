@@ -1,8 +1,8 @@
 //! The pods: those of Karpenter's scheduling benchmark, drawn with its seed.
 //!
-//! Five blocks of a fifth each: pods that ask for nothing but room, that spread over zones, that spread over hosts,
-//! that want to be in one zone with their like, and that want a host without their like. What they spread by is the
-//! label of other pods, mostly. The draws are in `pods/`, one row a pod, in the order of creation.
+//! Five blocks of a fifth each: pods without constraints, with zone spread, with host spread, with zone affinity to
+//! their label, and with host anti-affinity to it. Spread constraints mostly select other pods. The draws are in
+//! `pods/`, one row a pod, in the order of creation.
 
 use anyhow::{Context, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -27,7 +27,7 @@ const APP: &str = "my-label";
 const TOGETHER: &str = "my-affininity";
 const ALONE: (&str, &str) = ("app", "nginx");
 
-/// What a pod asks for beside room.
+/// The constraints of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Class {
     Generic,
@@ -60,18 +60,18 @@ pub(crate) struct Work {
     /// As kube-scheduler reads them; empty when only napkeeper is measured.
     pub(crate) wire: Vec<WirePod>,
     pub(crate) core: Vec<Arc<Pod>>,
-    /// Which pod has which name.
-    pub(crate) place: HashMap<ObjectKey, usize>,
+    /// Indices of pods by name.
+    pub(crate) index: HashMap<ObjectKey, usize>,
 }
 
-/// Puts pods into work one by one. Equal shapes are kept once, as where pods are watched.
+/// Adds pods to the work. Equal shapes are stored once, as by the watch.
 #[derive(Default)]
 struct Builder {
     work: Work,
     shapes: BTreeSet<Arc<PodShape>>,
 }
 
-/// The diverse mix of so many pods. The wire's objects are kept only if asked for.
+/// The diverse mix of so many pods. The wire's objects are kept only on request.
 pub(crate) fn diverse(pods: usize, keep_wire: bool) -> Result<Work> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("benches/scheduling/pods/diverse-{pods}.csv"));
     let text =
@@ -85,7 +85,7 @@ pub(crate) fn diverse(pods: usize, keep_wire: bool) -> Result<Work> {
     Ok(builder.work)
 }
 
-/// The mix with preferences: all pods alike, one of whose wishes cannot hold for more than three.
+/// The mix with preferences: identical pods, one of whose preferences only three can satisfy.
 pub(crate) fn preferring() -> Result<Work> {
     let row = Row { class: Class::Generic, label: LABELS - 1, cpu: 100, memory: 4096 << 20 };
     let selector = json!({ "matchLabels": { (ALONE.0): ALONE.1 } });
@@ -105,12 +105,12 @@ pub(crate) fn preferring() -> Result<Work> {
 }
 
 impl Builder {
-    fn add(&mut self, row: Row, asks: &Value, keep_wire: bool) -> Result<()> {
+    fn add(&mut self, row: Row, extra: &Value, keep_wire: bool) -> Result<()> {
         let index = self.work.rows.len();
-        let wire = wire(index, &row, asks)?;
+        let wire = wire(index, &row, extra)?;
         let mut pod = napkeeper_api::convert::pod(&wire).map_err(|e| anyhow::anyhow!("{e:?}"))?;
         pod.shape = self.shape(pod.shape);
-        self.work.place.insert(pod.key.clone(), index);
+        self.work.index.insert(pod.key.clone(), index);
         self.work.core.push(Arc::new(pod));
         self.work.rows.push(row);
         self.work.wire.extend(keep_wire.then_some(wire));
@@ -159,7 +159,7 @@ fn key(label: usize) -> &'static str {
     }
 }
 
-/// What a pod's spec says beside its container.
+/// The constraints in a pod's spec.
 fn spec(row: &Row) -> Value {
     let selector = |label: usize| json!({ "matchLabels": { (key(label)): value(label) } });
     let spread = |topology: &str, label: usize| {
@@ -181,11 +181,11 @@ fn spec(row: &Row) -> Value {
     }
 }
 
-/// The pod as an API server has it that kube-scheduler has told that no node fits.
-fn wire(index: usize, row: &Row, asks: &Value) -> Result<WirePod> {
+/// The pod as unschedulable in the API server.
+fn wire(index: usize, row: &Row, extra: &Value) -> Result<WirePod> {
     let requests = json!({ "cpu": format!("{}m", row.cpu), "memory": format!("{}Mi", row.memory >> 20) });
     let mut spec = json!({ "containers": [{ "name": "c", "resources": { "requests": requests } }] });
-    for (key, value) in asks.as_object().into_iter().flatten() {
+    for (key, value) in extra.as_object().into_iter().flatten() {
         spec[key] = value.clone();
     }
     let name = format!("pod-{index:05}");

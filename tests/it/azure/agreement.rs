@@ -1,6 +1,6 @@
 //! The plan is the same, whether Azure is simulated in this process or served by `napkeeper azure-sim`.
 //!
-//! The quickstart's pods come and go three times: on the simulated Azure itself, on the adapter over it, and on the
+//! The quickstart runs three times: on the simulated Azure itself, on the adapter over it, and on the
 //! adapter over HTTP. Over HTTP the world's own Azure is kept in step, and each reply and listing must be its own.
 
 use super::same::{of_get, shown};
@@ -28,7 +28,7 @@ use tokio::runtime::{Builder, Runtime};
 /// How long the program may take to start, and an exchange to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A `napkeeper azure-sim` in a process of its own, on a clock that stands still.
+/// A `napkeeper azure-sim` in a process of its own, on a fixed clock.
 #[derive(Debug)]
 struct Served {
     /// Ends with this.
@@ -55,8 +55,8 @@ impl Served {
             format!("--region={}", cloud.region),
         ];
         let process = Process::spawn("azure-sim", &Program::new(napkeeper_binary()?).args(args))?;
-        let said: Value = serde_json::from_str(&runtime.block_on(process.line("\"url\"", PATIENCE))?)?;
-        let text = |key: &str| said[key].as_str().ok_or("azure-sim says too little");
+        let output: Value = serde_json::from_str(&runtime.block_on(process.line("\"url\"", PATIENCE))?)?;
+        let text = |key: &str| output[key].as_str().ok_or("azure-sim says too little");
         assert_eq!(text("group")?, cloud.group.as_str());
         let settings = AzureSettings { endpoint: Arc::from(text("url")?), ..arm::settings(cloud) };
         let azure =
@@ -70,18 +70,18 @@ impl Served {
     fn follow(&mut self, now: Timestamp) {
         if now > self.now {
             let body = json!({ "by": now.duration_since(self.now).to_string() });
-            let asked = self.client.post(format!("{}/clock", self.control)).body(body.to_string());
-            let answer = self.runtime.block_on(async { asked.send().await?.error_for_status()?.text().await });
+            let request = self.client.post(format!("{}/clock", self.control)).body(body.to_string());
+            let answer = self.runtime.block_on(async { request.send().await?.error_for_status()?.text().await });
             let answer: Value = serde_json::from_str(&answer.unwrap()).unwrap();
             assert_eq!(answer["now"], now.to_string());
             self.now = now;
         }
     }
 
-    /// All that Azure says that it has ever done.
+    /// The ledger of the simulated Azure.
     fn ledger(&self) -> Result<Vec<Value>, Box<dyn Error>> {
-        let asked = self.client.get(format!("{}/ledger", self.control));
-        let answer = self.runtime.block_on(async { asked.send().await?.error_for_status()?.text().await })?;
+        let request = self.client.get(format!("{}/ledger", self.control));
+        let answer = self.runtime.block_on(async { request.send().await?.error_for_status()?.text().await })?;
         let answer: Value = serde_json::from_str(&answer)?;
         Ok(answer["entries"].as_array().ok_or("there is no ledger")?.clone())
     }
@@ -95,47 +95,47 @@ impl AzureAccess for OverHttp {
     fn perform(&mut self, cloud: &mut Cloud, request: &CloudRequest, now: Timestamp) -> Result<Reply, EffectError> {
         let mut served = self.0.lock().unwrap();
         served.follow(now);
-        let theirs = served.runtime.block_on(served.azure.perform(request));
+        let remote = served.runtime.block_on(served.azure.perform(request));
         let own = match request {
             CloudRequest::Poll(url) => CloudRequest::Poll(served.operations[url].clone()),
             other => other.clone(),
         };
-        match (cloud.perform(&own, now), &theirs) {
+        match (cloud.perform(&own, now), &remote) {
             (Ok(Reply::Accepted(own)), Ok(Reply::Accepted(url))) => drop(served.operations.insert(url.clone(), own)),
             (Ok(Reply::Resource(Some(own))), Ok(Reply::Resource(Some(read)))) => {
                 assert_eq!(shown(&of_get(&own)), shown(read), "{request:?}");
             }
-            (own, theirs) => assert_eq!(&own, theirs, "{request:?}"),
+            (own, remote) => assert_eq!(&own, remote, "{request:?}"),
         }
-        theirs
+        remote
     }
 
     fn list(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<CloudResource> {
         let mut served = self.0.lock().unwrap();
         served.follow(now);
-        let theirs = arm::plain(served.runtime.block_on(served.azure.list()));
-        assert_eq!(shown(&cloud.list(now)), shown(&theirs));
-        theirs
+        let remote = arm::plain(served.runtime.block_on(served.azure.list()));
+        assert_eq!(shown(&cloud.list(now)), shown(&remote));
+        remote
     }
 
     fn list_related(&mut self, cloud: &mut Cloud, now: Timestamp) -> Listing<RelatedResource> {
         let mut served = self.0.lock().unwrap();
         served.follow(now);
-        let theirs = served.runtime.block_on(served.azure.list_related());
-        assert_eq!(shown(&cloud.list_related(now)), shown(&theirs));
-        theirs
+        let remote = served.runtime.block_on(served.azure.list_related());
+        assert_eq!(shown(&cloud.list_related(now)), shown(&remote));
+        remote
     }
 
     fn group_managed_by(&mut self, cloud: &mut Cloud, now: Timestamp) -> Result<Option<ArmId>, ListFailure> {
         let mut served = self.0.lock().unwrap();
         served.follow(now);
-        let theirs = served.runtime.block_on(served.azure.group_managed_by());
-        assert_eq!(cloud.group_managed_by(now), theirs);
-        theirs
+        let remote = served.runtime.block_on(served.azure.group_managed_by());
+        assert_eq!(cloud.group_managed_by(now), remote);
+        remote
     }
 }
 
-/// Nobody but the deciders touches Azure: what an action does to it would have to be done to both.
+/// Only the deciders change Azure: actions would have to be applied to both.
 fn pods_up_and_down(scenario: &mut Scenario) {
     scenario.steps.retain(|step| matches!(step.action, Action::Scale { .. } | Action::StartJob { .. }));
     scenario.duration = SignedDuration::from_hours(5);
@@ -159,9 +159,9 @@ fn the_plan_is_the_same_in_process_and_over_http() -> Result<(), Box<dyn Error>>
 
     let mut served = served.lock().unwrap();
     served.follow(end);
-    let told = served.ledger()?;
+    let remote = served.ledger()?;
     let own: Vec<Value> = direct.cloud().ledger().iter().enumerate().map(entry).collect();
-    assert_eq!(told, own, "what Azure has done, by its own account");
+    assert_eq!(remote, own, "what Azure has done, by its own account");
     assert!(own.iter().any(|entry| entry["act"] == "deleted"), "nothing went away");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The adapter understands what the simulated Azure says of sizes, quota, prices, subnets, locks and images.
+//! The adapter reads sizes, quota, prices, subnets, locks and images from the simulated Azure.
 
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{Azure, AzureSettings, RetailPrices};
@@ -87,7 +87,7 @@ async fn the_listing_and_the_price_list_make_the_catalogue_that_is_sold() {
 }
 
 #[tokio::test]
-async fn a_listing_whose_last_page_fails_is_a_failure_and_not_a_short_answer() {
+async fn a_listing_whose_last_page_fails_is_a_failure() {
     let lab = lab();
     let end = lab.now + SignedDuration::from_mins(1);
     lab.wire.with(|cloud, _| cloud.faults.listing = Some((end, ListingFault::BrokenPage)));
@@ -97,7 +97,7 @@ async fn a_listing_whose_last_page_fails_is_a_failure_and_not_a_short_answer() {
 }
 
 #[tokio::test]
-async fn usages_and_addresses_follow_what_runs() {
+async fn usages_and_addresses_follow_running_vms() {
     let lab = lab();
     lab.wire.with(|cloud, _| {
         cloud.limits.families.insert(Arc::from("standardDSv5Family"), 10);
@@ -134,7 +134,7 @@ async fn locks_and_images_are_read() {
 }
 
 #[tokio::test]
-async fn the_simulated_azure_knows_which_versions_there_are() {
+async fn the_simulated_azure_knows_the_api_versions() {
     let lab = lab();
     let ask = |path: &str| {
         let conditions = napkeeper_sim::arm::Conditions::default();
@@ -162,7 +162,7 @@ async fn the_simulated_azure_knows_which_versions_there_are() {
 }
 
 #[tokio::test]
-async fn what_a_group_has_reserved_is_read_with_what_is_taken_and_a_vm_on_it_is_reserved() {
+async fn reservations_are_read_with_their_usage_and_a_vm_on_one_is_reserved() {
     let lab = lab();
     let region = lab.region.region.clone();
     let id = |name: &str| {
@@ -175,11 +175,11 @@ async fn what_a_group_has_reserved_is_read_with_what_is_taken_and_a_vm_on_it_is_
         cloud.reserve_vms(&group, &size, &Zone::regional(), Some(1));
         cloud.limits.regional = Some(0);
     });
-    let rooms = |found: Vec<CapacityReservation>| -> Vec<(String, u64, u64)> {
+    let capacities = |found: Vec<CapacityReservation>| -> Vec<(String, u64, u64)> {
         found.into_iter().map(|room| (room.zone.to_string(), room.used, room.capacity)).collect()
     };
     let found = lab.azure.reservations(&id("PAID"), &region).await.unwrap();
-    assert_eq!(rooms(found), [("0".to_owned(), 0, 1), ("westeurope-2".to_owned(), 0, 3)]);
+    assert_eq!(capacities(found), [("0".to_owned(), 0, 1), ("westeurope-2".to_owned(), 0, 3)]);
 
     let (vm, nic, os_disk) =
         lab.wire.with(|cloud, _| (cloud.vm_id("aks-a"), cloud.nic_id("aks-a"), cloud.disk_id("aks-a")));
@@ -208,7 +208,7 @@ async fn what_a_group_has_reserved_is_read_with_what_is_taken_and_a_vm_on_it_is_
     let put = lab.azure.perform(&CloudRequest::PutVm(Box::new(spec(&group)))).await;
     assert!(matches!(put, Ok(Reply::Accepted(_))), "it takes no quota: {put:?}");
     let found = lab.azure.reservations(&group, &region).await.unwrap();
-    assert_eq!(rooms(found), [("0".to_owned(), 0, 1), ("westeurope-2".to_owned(), 1, 3)]);
+    assert_eq!(capacities(found), [("0".to_owned(), 0, 1), ("westeurope-2".to_owned(), 1, 3)]);
     let Ok(Reply::Resource(Some(read))) = lab.azure.perform(&CloudRequest::Get(vm.clone())).await else {
         panic!("no VM")
     };

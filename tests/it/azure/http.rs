@@ -110,7 +110,7 @@ async fn nobody_at_home_is_unavailable() {
 }
 
 #[tokio::test]
-async fn whether_the_group_can_be_reached_is_told_from_what_it_refuses() {
+async fn reachability_of_the_group_follows_from_its_errors() {
     let reach = async |status: StatusCode, code: &'static str| {
         let body = format!(r#"{{"error":{{"code":"{code}","message":"m"}}}}"#);
         let azure = served_with(move || (status, body.clone()).into_response()).await;
@@ -137,7 +137,7 @@ async fn the_status_decides_where_the_body_says_nothing() {
 }
 
 #[tokio::test]
-async fn a_resource_is_gone_only_where_azure_says_so() {
+async fn a_resource_is_absent_only_if_azure_says_so() {
     const ABSENT: &str = r#"{"error":{"code":"ResourceNotFound","message":"m"}}"#;
     const NO_GROUP: &str = r#"{"error":{"code":"ResourceGroupNotFound","message":"no such group"}}"#;
     const BARE: &str = r#"{"error":{"code":"NotFound","message":"m"}}"#;
@@ -145,8 +145,8 @@ async fn a_resource_is_gone_only_where_azure_says_so() {
     let effects = [get(VM), get(NIC), delete(VM, ResourceKind::Vm), delete(NIC, ResourceKind::Nic)];
     let azure = served(|_| async { (StatusCode::NOT_FOUND, ABSENT).into_response() }).await;
     for effect in &effects {
-        let gone = if effect.is_write() { Reply::Absent } else { Reply::Resource(None) };
-        assert_eq!(azure.perform(effect).await, Ok(gone), "{effect:?}");
+        let absent = if effect.is_write() { Reply::Absent } else { Reply::Resource(None) };
+        assert_eq!(azure.perform(effect).await, Ok(absent), "{effect:?}");
     }
     let no_group = served(|_| async { (StatusCode::NOT_FOUND, NO_GROUP).into_response() }).await;
     let bare = served(|_| async { (StatusCode::NOT_FOUND, BARE).into_response() }).await;
@@ -164,7 +164,7 @@ async fn a_resource_is_gone_only_where_azure_says_so() {
 }
 
 #[tokio::test]
-async fn a_request_says_who_asks_and_by_which_version() {
+async fn a_request_has_user_agent_and_api_version() {
     let echo = |request: Request| async move {
         let header = |headers: &HeaderMap, name: &str| headers.get(name).is_some_and(|value| !value.is_empty());
         let headers = request.headers();

@@ -1,8 +1,8 @@
-//! Every NodeClaim ends with one VM, and soon, when Azure throttles and has no capacity.
+//! Every NodeClaim gets one VM, and soon, although Azure throttles and lacks capacity.
 //!
 //! The real scripts over the real adapter over the simulated ARM, all on one virtual clock. Azure counts requests in
-//! small buckets and answers 429 when they are empty; 30 % of the VMs that are asked for are refused, half of them at
-//! once and half late, when their operation ends.
+//! small buckets and answers 429 when they are empty; 30 % of the requested VMs fail, half of them at once and half
+//! late, when their operation ends.
 
 use super::same::cloud_settings;
 use jiff::{SignedDuration, Timestamp};
@@ -39,7 +39,7 @@ const AGAIN: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone, Default)]
 struct Clock(Arc<Mutex<Waiting>>);
 
-/// The time, the next turn, and who waits until when.
+/// The time, the next turn, and the wakers by time.
 type Waiting = (Duration, u64, BTreeMap<(Duration, u64), Waker>);
 
 impl Clock {
@@ -51,7 +51,7 @@ impl Clock {
         Sleep { clock: self.clone(), until: self.now() + time, turn: None }
     }
 
-    /// Goes on to the next instant that somebody waits for; `false` where nobody does.
+    /// Advances to the next instant with a waiter; `false` if there is none.
     fn go_on(&self) -> bool {
         let mut state = self.0.lock().unwrap();
         let Some((&(at, turn), _)) = state.2.first_key_value() else { return false };
@@ -114,7 +114,7 @@ impl State {
 }
 
 impl Busy {
-    /// Takes a token: what is left, or `None` where the bucket is empty.
+    /// Takes a token: the remaining ones, or `None` if the bucket is empty.
     fn pay(&self, bucket: usize) -> Option<u32> {
         let mut state = self.state.lock().unwrap();
         let now = self.clock.now();
@@ -132,7 +132,7 @@ impl Busy {
         Some(state.left[bucket] as u32)
     }
 
-    /// Of VMs that are asked for, 15 % are not sold, and 15 % are accepted and then find no room.
+    /// Of the requested VMs, 15 % are rejected, and 15 % are accepted and then fail to allocate.
     fn make_short(&self) {
         let mut state = self.state.lock().unwrap();
         let (drawn, short) = (state.draw(), vec![Shortage::of_all(FaultDuration::Times(1))]);
@@ -318,7 +318,7 @@ fn run(paced: bool) -> (Arc<Busy>, Arc<Bench>) {
         match next {
             Some(id) => {
                 let waker = Waker::from(Arc::new(Ready { id, ready: Arc::clone(&ready) }));
-                // A task that has ended is not woken again: it waits for nothing.
+                // A finished task is not woken again.
                 let _ = tasks[id].as_mut().poll(&mut Context::from_waker(&waker));
             }
             None if clock.go_on() => {}
@@ -340,7 +340,7 @@ impl Wake for Ready {
 }
 
 #[test]
-fn every_claim_ends_with_one_vm_or_says_why() {
+fn every_claim_ends_with_one_vm_or_a_reason() {
     let mut throttled = Vec::new();
     for paced in [false, true] {
         let (busy, bench) = run(paced);
@@ -361,7 +361,7 @@ fn every_claim_ends_with_one_vm_or_says_why() {
                     assert_eq!(vms, (1, 1), "{claim}: one VM, one NIC");
                     times.push(*at);
                 }
-                End::Failed(why) => assert!(vms.0 == 0 && !why.is_empty(), "{claim}: {why}"),
+                End::Failed(reason) => assert!(vms.0 == 0 && !reason.is_empty(), "{claim}: {reason}"),
             }
         }
         times.sort();

@@ -1,4 +1,4 @@
-//! The adapter to Azure: the outcome is the same, whether the simulation is asked directly or through it.
+//! The adapter to Azure: the outcome is the same, whether the simulation is used directly or through it.
 
 #![expect(
     clippy::unwrap_used,

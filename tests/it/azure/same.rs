@@ -1,4 +1,4 @@
-//! Effects, listings and errors: the adapter over the simulated ARM, against the simulated Azure asked directly.
+//! Effects, listings and errors: the adapter over the simulated ARM, compared with the simulated Azure itself.
 
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{AksCluster, Azure, AzureSettings};
@@ -44,7 +44,7 @@ pub(super) fn cloud_settings() -> CloudSettings {
     }
 }
 
-/// The same Azure twice: asked directly, and through the adapter.
+/// The same Azure twice: direct, and through the adapter.
 struct Twins {
     direct: Cloud,
     wire: Arc<InProcess>,
@@ -77,18 +77,18 @@ impl Twins {
 
     /// Performs an effect on both sides: the reply, which must be the same but for names of operations.
     fn perform(&mut self, request: &CloudRequest) -> Result<Reply, EffectError> {
-        let theirs = match request {
-            CloudRequest::Poll(ours) => {
-                let known = self.operations.iter().find(|(direct, _)| direct == ours);
-                CloudRequest::Poll(known.map_or(ours, |(_, url)| url).clone())
+        let translated = match request {
+            CloudRequest::Poll(operation) => {
+                let known = self.operations.iter().find(|(direct, _)| direct == operation);
+                CloudRequest::Poll(known.map_or(operation, |(_, url)| url).clone())
             }
             other => other.clone(),
         };
         let direct = self.direct.perform(request, self.now);
-        let through = self.runtime.block_on(self.azure.perform(&theirs));
-        let told = format!("{request:?}");
+        let through = self.runtime.block_on(self.azure.perform(&translated));
+        let request_text = format!("{request:?}");
         match (&direct, through) {
-            (Ok(Reply::Accepted(ours)), Ok(Reply::Accepted(url))) => {
+            (Ok(Reply::Accepted(operation)), Ok(Reply::Accepted(url))) => {
                 let is_of_compute = url.0.ends_with("?api-version=2024-07-01");
                 assert!(
                     is_of_compute
@@ -96,12 +96,12 @@ impl Twins {
                         || url.0.contains("Microsoft.ContainerService"),
                     "{url}"
                 );
-                self.operations.push((ours.clone(), url));
+                self.operations.push((operation.clone(), url));
             }
-            (Ok(Reply::Resource(Some(ours))), Ok(Reply::Resource(Some(read)))) => {
-                assert_eq!(shown(&of_get(ours)), shown(&read), "{told}");
+            (Ok(Reply::Resource(Some(resource))), Ok(Reply::Resource(Some(read)))) => {
+                assert_eq!(shown(&of_get(resource)), shown(&read), "{request_text}");
             }
-            (direct, through) => assert_eq!(direct, &through, "{told}"),
+            (direct, through) => assert_eq!(direct, &through, "{request_text}"),
         }
         self.same();
         direct
@@ -271,7 +271,7 @@ fn refusals_keep_code_words_and_wait() {
 }
 
 #[test]
-fn an_operation_that_fails_says_why() {
+fn a_failed_operation_has_a_reason() {
     for (zone, expected) in [(0, CloudErrorCode::AllocationFailed), (3, CloudErrorCode::ZonalAllocationFailed)] {
         let mut twins = Twins::new();
         twins.both(|cloud, _| cloud.faults.unallocatable = vec![Shortage::of_all(FaultDuration::Times(1))]);
@@ -376,7 +376,7 @@ pub(super) fn stand_by(cloud: &mut Cloud, n: usize, now: Timestamp) {
 }
 
 #[test]
-fn what_stands_by_is_listed_with_its_links() {
+fn related_resources_are_listed_with_their_links() {
     let mut twins = Twins::new();
     for n in 0..60 {
         twins.both(|cloud, now| stand_by(cloud, n, now));
@@ -388,8 +388,8 @@ fn what_stands_by_is_listed_with_its_links() {
     assert!(all.iter().any(|one| linked(one)));
     twins.both(|cloud, _| (cloud.faults.uppercase_ids, cloud.faults.ragged_pages) = (true, true));
     twins.list().unwrap();
-    let gone = all.iter().step_by(7).map(|one| one.id.clone()).collect::<Vec<_>>();
-    for id in &gone {
+    let removed = all.iter().step_by(7).map(|one| one.id.clone()).collect::<Vec<_>>();
+    for id in &removed {
         twins.both(|cloud, now| cloud.remove_related(id, now).unwrap());
     }
     twins.pass(30);
@@ -399,10 +399,10 @@ fn what_stands_by_is_listed_with_its_links() {
     assert_eq!(twins.direct.list_related(twins.now).unwrap().len(), 300, "the gone are still shown");
     twins.pass(60);
     twins.list().unwrap();
-    assert_eq!(twins.direct.list_related(twins.now).unwrap().len(), 300 - gone.len());
+    assert_eq!(twins.direct.list_related(twins.now).unwrap().len(), 300 - removed.len());
 }
 
-/// W13: whatever part of a listing cannot be read, none of it is believed.
+/// If any part of a listing cannot be read, the whole listing fails.
 #[test]
 fn a_part_that_cannot_be_listed_is_no_shorter_list() {
     let mut twins = Twins::new();
@@ -436,8 +436,8 @@ fn machine(twins: &Twins, name: &str, zone: u8, spot: bool) -> AksMachineSpec {
     }
 }
 
-/// The request shapes of Machines: what is created, read and deleted is the same through the adapter, and a Machine that
-/// exists is not put again.
+/// Machines are created, read and deleted in the same way through the adapter, and an existing Machine is not put
+/// again.
 #[test]
 fn a_machine_comes_and_goes_with_its_vm() {
     let mut twins = Twins::new();
@@ -540,15 +540,15 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0..8_usize).prop_map(Step::Poll),
         2 => Just(Step::List),
         4 => (1..120_i64).prop_map(Step::Pass),
-        2 => (0..17_u8, 1..60_i64).prop_map(|(what, lasting)| Step::Fault(what, lasting)),
+        2 => (0..17_u8, 1..60_i64).prop_map(|(kind, lasting)| Step::Fault(kind, lasting)),
     ]
 }
 
-fn fault(cloud: &mut Cloud, now: Timestamp, what: u8, lasting: i64) {
+fn fault(cloud: &mut Cloud, now: Timestamp, kind: u8, lasting: i64) {
     cloud.advance(now);
     let until = now + SignedDuration::from_secs(lasting);
     let times = FaultDuration::Times(u32::try_from(lasting % 3).unwrap_or(1));
-    match what {
+    match kind {
         0 => cloud.faults.refused.push(Shortage::of_all(times)),
         1 => cloud.faults.unallocatable.push(Shortage::of_all(times)),
         2 => cloud.faults.throttled = Some((until, SignedDuration::from_secs(lasting))),
@@ -609,7 +609,7 @@ impl Twins {
             },
             Step::List => return drop(self.list()),
             Step::Pass(seconds) => return self.pass(seconds),
-            Step::Fault(what, lasting) => return self.both(|cloud, now| fault(cloud, now, what, lasting)),
+            Step::Fault(kind, lasting) => return self.both(|cloud, now| fault(cloud, now, kind, lasting)),
         };
         drop(self.perform(&effect));
     }

@@ -1,9 +1,9 @@
 //! Random histories through the whole adapter: nothing alive is deleted and every leak is collected when ARM
 //! misbehaves.
 //!
-//! The histories are those of the port (`fuzz::history`), with everything that only HTTP has on top: pages of any
-//! size, listings that lag in one direction, slow operations and such that fail late, listings of bystanders that are
-//! refused, throttling by Azure's own buckets, lockdown and policies. All of it ends when the faults end.
+//! The histories are those of the port (`fuzz::history`), with faults of HTTP in addition: pages of any size, listings
+//! that lag in one direction, slow operations and late failures, rejected listings of related resources, throttling by
+//! Azure's own buckets, lockdown and policies. All of it ends when the faults end.
 //!
 //! `NAPKEEPER_SEEDS=0..200 cargo test --workspace --test it azure::seeds` runs more than the few of a plain run.
 

@@ -15,15 +15,15 @@ fn adapt(world: &mut World) {
 }
 
 /// Both have the same history, in every word.
-pub(super) fn assert_same(direct: &World, through: &World, what: &str) {
-    for (ours, theirs) in direct.timeline().iter().zip(through.timeline()) {
-        assert_eq!(ours, theirs, "{what}");
+pub(super) fn assert_same(direct: &World, through: &World, case: &str) {
+    for (expected, actual) in direct.timeline().iter().zip(through.timeline()) {
+        assert_eq!(expected, actual, "{case}");
     }
-    assert_eq!(direct.timeline().len(), through.timeline().len(), "{what}");
-    assert!(!direct.timeline().is_empty(), "{what}");
-    assert_eq!(direct.summary(), through.summary(), "{what}");
-    assert_eq!(direct.orphans(), through.orphans(), "{what}");
-    assert_eq!(direct.cloud().ledger(), through.cloud().ledger(), "{what}");
+    assert_eq!(direct.timeline().len(), through.timeline().len(), "{case}");
+    assert!(!direct.timeline().is_empty(), "{case}");
+    assert_eq!(direct.summary(), through.summary(), "{case}");
+    assert_eq!(direct.orphans(), through.orphans(), "{case}");
+    assert_eq!(direct.cloud().ledger(), through.cloud().ledger(), "{case}");
 }
 
 /// The world of the quickstart, with its scenario changed so, and the end of that scenario.

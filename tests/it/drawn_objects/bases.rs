@@ -46,11 +46,11 @@ pub(crate) fn all() -> Vec<Base> {
         add(version, "AKSNodeClass", full, full_class());
     }
     add("karpenter.azure.com/v1beta1", "AKSNodeClass", "class-odd", odd_class());
-    let ours = "napkeeper.io/v1alpha1";
-    add(ours, "OrphanSweep", "sweep-minimal", Value::Null);
-    add(ours, "OrphanSweep", "sweep-full", full_sweep());
-    add(ours, "OrphanRecord", "record-full", full_record());
-    add(ours, "PlacementPolicy", "placement-full", full_placement());
+    let napkeeper = "napkeeper.io/v1alpha1";
+    add(napkeeper, "OrphanSweep", "sweep-minimal", Value::Null);
+    add(napkeeper, "OrphanSweep", "sweep-full", full_sweep());
+    add(napkeeper, "OrphanRecord", "record-full", full_record());
+    add(napkeeper, "PlacementPolicy", "placement-full", full_placement());
     bases
 }
 

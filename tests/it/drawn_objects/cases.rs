@@ -8,18 +8,18 @@ use super::rule_breaks::{self, set};
 use super::values::edits;
 use serde_json::{Value, json};
 
-/// A question: would this object be made, or take the place of a stored one?
+/// A create or an update of a stored object.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// How it came to be, with the seed where there is one.
+    /// Its origin, with the seed if there is one.
     pub(crate) label: String,
-    /// An object of the kind and version that the request is about; the stored one for an update.
+    /// An object of the kind and version of the request; the stored one for an update.
     pub(crate) about: Value,
     pub(crate) is_update: bool,
     pub(crate) object: Value,
 }
 
-/// Of the edits at a field of this base, one in how many is tried by itself.
+/// One in how many edits at a field of this base is tried alone.
 fn share(base: &str) -> usize {
     match base {
         "pool-full" | "claim-full" => 1,
@@ -38,11 +38,11 @@ const PAIRS: u64 = 400;
 /// Bases of these kinds, and the schema of each.
 fn known(crds: &[Value]) -> Vec<(Base, Vec<Field>)> {
     let bases = bases::all().into_iter();
-    let with_places = bases.map(|base| {
+    let with_paths = bases.map(|base| {
         let fields = fields(&schema_of(crds, &base.object));
         (base, fields)
     });
-    with_places.filter(|(_, fields)| !fields.is_empty()).collect()
+    with_paths.filter(|(_, fields)| !fields.is_empty()).collect()
 }
 
 /// All objects to make, of the kinds that these definitions have.
@@ -93,7 +93,7 @@ pub(crate) fn creates(crds: &[Value]) -> Vec<Case> {
     all
 }
 
-/// Each field of a base changed by itself.
+/// Each field of a base changed alone.
 fn singles(base: &Base, fields: &[Field]) -> Vec<(String, Value)> {
     let mut all = Vec::new();
     let mut chance = Random::new(42);
@@ -103,8 +103,8 @@ fn singles(base: &Base, fields: &[Field]) -> Vec<(String, Value)> {
             if which == 1 && !field.path().contains("[]") {
                 continue;
             }
-            let there = look(&base.object, &field.steps, which);
-            let tried = edits(&field.schema, there, &mut chance);
+            let current = look(&base.object, &field.steps, which);
+            let tried = edits(&field.schema, current, &mut chance);
             let n = share(base.name) * if in_status { 20 } else { 1 } * if which == 1 { 6 } else { 1 };
             for edit in chance.some(tried, n) {
                 let mut object = base.object.clone();

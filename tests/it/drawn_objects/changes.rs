@@ -35,9 +35,8 @@ pub(crate) fn make(object: &mut Value, change: &Change) {
     }
 }
 
-/// True for a change of the object's kind. The address of a request says a kind too, and what else is checked of an
-/// object that says another one goes by the address, which our engine is not told: nobody but a test sends such a
-/// request. So the kind of a sound object is changed, and nothing else with it.
+/// True for a change of the object's kind. The API server checks such an object by the kind in the URL, which our
+/// engine does not have. So only the kind of a valid object is changed.
 pub(crate) fn is_of_kind(change: &Change) -> bool {
     change.1.iter().any(|(path, _)| path.trim_end_matches('!') == "kind")
 }

@@ -51,7 +51,7 @@ pub(crate) fn schema_of(crds: &[Value], object: &Value) -> Value {
     Value::Null
 }
 
-/// All fields of a schema, from the top down, without `metadata`, which is none of its business.
+/// All fields of a schema, from the top down, without `metadata`.
 pub(crate) fn fields(schema: &Value) -> Vec<Field> {
     let mut all = Vec::new();
     walk(schema, &mut Vec::new(), &mut all);
@@ -84,7 +84,7 @@ pub(crate) enum Edit {
     Add(&'static str, Value),
 }
 
-/// Does it at the first (`which` = 0) or at a later of the concrete fields. What is above is made if it is absent.
+/// Applies it at the first (`which` = 0) or a later one of the concrete fields. Absent parents are created.
 pub(crate) fn apply(object: &mut Value, steps: &[Step], which: usize, edit: &Edit) {
     let Some((step, below)) = steps.split_first() else {
         match edit {
@@ -138,7 +138,7 @@ fn make_object(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// What stands at a field, the first where there are several.
+/// The value of a field, the first of several.
 pub(crate) fn look<'a>(object: &'a Value, steps: &[Step], which: usize) -> Option<&'a Value> {
     let Some((step, below)) = steps.split_first() else {
         return Some(object);

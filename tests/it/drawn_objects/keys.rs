@@ -4,7 +4,7 @@ use super::rule_breaks::Example;
 use napkeeper_api::crds::cel_rules::{KARPENTER_AZURE_KEYS, KUBERNETES_AZURE_KEYS};
 use serde_json::json;
 
-/// What is refused as the key of a label (in a NodePool, in a NodeClaim).
+/// Rejected keys of labels (in a NodePool, in a NodeClaim).
 const KEYS: &[(&str, bool, bool)] = &[
     ("karpenter.sh/capacity-type", false, false),
     ("karpenter.sh/nodepool", true, false),

@@ -1,4 +1,4 @@
-//! What is drawn by chance, and yet the same in every run.
+//! Seeded randomness.
 
 use napkeeper_tests::options::number;
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Clone)]
 pub(crate) struct Example {
     pub(crate) base: &'static str,
-    /// Dotted path, with `[0]` for an item, and what stands there; null takes away what is there.
+    /// Dotted path, with `[0]` for an item, and the value; null removes the field.
     pub(crate) changes: Vec<(String, Value)>,
     /// The field that the API server names, or none if the object is sound.
     pub(crate) refused: Option<&'static str>,

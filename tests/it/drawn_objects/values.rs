@@ -204,14 +204,14 @@ fn texts_for(pattern: &str) -> &'static [&'static str] {
     }
 }
 
-/// Everything to do at a field of this schema, given what is there.
-pub(crate) fn edits(schema: &Value, there: Option<&Value>, chance: &mut Random) -> Vec<Edit> {
+/// All edits at a field of this schema, given its current value.
+pub(crate) fn edits(schema: &Value, current: Option<&Value>, chance: &mut Random) -> Vec<Edit> {
     let mut puts = vec![Value::Null];
     let kind =
         if schema["x-kubernetes-int-or-string"] == true { "either" } else { schema["type"].as_str().unwrap_or("any") };
     match kind {
-        "string" => texts(schema, there, chance, &mut puts),
-        "integer" | "number" => numbers(schema, there, &mut puts),
+        "string" => texts(schema, current, chance, &mut puts),
+        "integer" | "number" => numbers(schema, current, &mut puts),
         "boolean" => puts.extend([json!(true), json!(false), json!("true"), json!(1), json!([])]),
         "either" => {
             puts.extend([
@@ -227,8 +227,8 @@ pub(crate) fn edits(schema: &Value, there: Option<&Value>, chance: &mut Random) 
             ]);
             puts.extend(NUMBERS.iter().chain(&["", "x", "1 Gi"]).map(|text| json!(text)));
         }
-        "array" => lists(schema, there, &mut puts),
-        _ => objects(schema, there, &mut puts),
+        "array" => lists(schema, current, &mut puts),
+        _ => objects(schema, current, &mut puts),
     }
     let mut edits: Vec<Edit> = puts.into_iter().map(Edit::Put).collect();
     edits.push(Edit::Remove);
@@ -247,12 +247,12 @@ pub(crate) fn edits(schema: &Value, there: Option<&Value>, chance: &mut Random) 
     edits
 }
 
-fn texts(schema: &Value, there: Option<&Value>, chance: &mut Random, puts: &mut Vec<Value>) {
+fn texts(schema: &Value, current: Option<&Value>, chance: &mut Random, puts: &mut Vec<Value>) {
     puts.extend([json!(""), json!(5), json!(1.5), json!(true), json!([]), json!({}), json!(["x"])]);
     for value in schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         puts.extend([json!(value), json!(value.to_lowercase()), json!(format!("{value} "))]);
     }
-    if let Some(text) = there.and_then(Value::as_str) {
+    if let Some(text) = current.and_then(Value::as_str) {
         puts.extend([json!(text.to_uppercase()), json!(format!("{text}\n")), json!(format!(" {text}"))]);
     }
     if let Some(pattern) = schema["pattern"].as_str() {
@@ -271,7 +271,7 @@ fn texts(schema: &Value, there: Option<&Value>, chance: &mut Random, puts: &mut 
     }
 }
 
-fn numbers(schema: &Value, there: Option<&Value>, puts: &mut Vec<Value>) {
+fn numbers(schema: &Value, current: Option<&Value>, puts: &mut Vec<Value>) {
     for (keyword, beyond) in [("minimum", -1), ("maximum", 1)] {
         if let Some(bound) = schema[keyword].as_i64() {
             #[expect(clippy::cast_precision_loss, reason = "bounds are small")]
@@ -279,10 +279,10 @@ fn numbers(schema: &Value, there: Option<&Value>, puts: &mut Vec<Value>) {
             puts.extend([json!(bound), json!(bound + beyond), json!(float)]);
         }
     }
-    let there = there.and_then(Value::as_f64).unwrap_or(64.0);
+    let current = current.and_then(Value::as_f64).unwrap_or(64.0);
     puts.extend([
-        json!(there),
-        json!(there + 0.5),
+        json!(current),
+        json!(current + 0.5),
         json!("64"),
         json!(""),
         json!(true),
@@ -294,7 +294,7 @@ fn numbers(schema: &Value, there: Option<&Value>, puts: &mut Vec<Value>) {
     puts.extend([json!(i64::MAX), json!(i64::MIN), json!(u64::MAX), json!(1e20), json!(-1e300), json!(1e-9)]);
 }
 
-fn lists(schema: &Value, there: Option<&Value>, puts: &mut Vec<Value>) {
+fn lists(schema: &Value, current: Option<&Value>, puts: &mut Vec<Value>) {
     puts.extend([
         json!([]),
         json!([null]),
@@ -307,7 +307,7 @@ fn lists(schema: &Value, there: Option<&Value>, puts: &mut Vec<Value>) {
         json!(5),
         json!({ "0": "x" }),
     ]);
-    let Some(list) = there.and_then(Value::as_array) else { return };
+    let Some(list) = current.and_then(Value::as_array) else { return };
     let mut reversed = list.clone();
     reversed.reverse();
     puts.push(Value::Array(reversed));
@@ -339,7 +339,7 @@ fn lists(schema: &Value, there: Option<&Value>, puts: &mut Vec<Value>) {
     }
 }
 
-fn objects(schema: &Value, there: Option<&Value>, puts: &mut Vec<Value>) {
+fn objects(schema: &Value, current: Option<&Value>, puts: &mut Vec<Value>) {
     puts.extend([json!({}), json!([]), json!([{}]), json!("x"), json!(""), json!(5), json!(true)]);
     if let Some(value) = schema.get("additionalProperties").filter(|s| s.is_object()) {
         puts.extend([
@@ -365,7 +365,7 @@ fn objects(schema: &Value, there: Option<&Value>, puts: &mut Vec<Value>) {
             puts.extend([63, 64].map(|n| json!({ "k": "v".repeat(n) })));
         }
     }
-    if let Some(map) = there.and_then(Value::as_object) {
+    if let Some(map) = current.and_then(Value::as_object) {
         // Another case of a name that is known.
         if let Some((key, value)) = map.iter().next() {
             let mut cased = map.clone();

@@ -20,7 +20,7 @@ fn alias_bomb() -> String {
     text
 }
 
-/// What is tried: a name, the file, and a part of what must be said about it.
+/// The cases: a name, the file, and a part of the expected message.
 fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let pool = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec: ";
     let long_value = format!("{pool}{{template: {}}}\n", "x".repeat(30 << 20));
@@ -50,11 +50,11 @@ fn hostile_files_are_refused_within_bounds() -> Result<()> {
             .args([&binary, &file])
             .output()
             .context("running napkeeper under a limit")?;
-        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        let end: String = said.chars().rev().take(600).collect::<Vec<_>>().into_iter().rev().collect();
+        let output_text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        let end: String = output_text.chars().rev().take(600).collect::<Vec<_>>().into_iter().rev().collect();
         ensure!(matches!(output.status.code(), Some(0..=2)), "{name} ended with {}: {end}", output.status);
-        ensure!(said.contains(expected), "{name} does not say {expected:?}: {end}");
-        ensure!(said.len() < 1 << 20, "{name}: {} bytes are said about it", said.len());
+        ensure!(output_text.contains(expected), "{name} does not say {expected:?}: {end}");
+        ensure!(output_text.len() < 1 << 20, "{name}: {} bytes are said about it", output_text.len());
         ensure!(begun.elapsed() < SLOWEST, "{name} took {:?}", begun.elapsed());
         println!("{name}: {:?}", begun.elapsed());
     }

@@ -1,8 +1,8 @@
 //! Fuzzing on stable Rust: no input makes a parser panic, or take longer than it may.
 //!
 //! Each parser has a corpus and a dictionary of its own grammar. Inputs are mutated from them by a fixed seed, the same
-//! ones in every run: so many as the test says, or `NAPKEEPER_FUZZ_INPUTS`. A failing input is printed whole; it becomes
-//! a case of the parser's own tests.
+//! ones in every run: as many as the test sets, or `NAPKEEPER_FUZZ_INPUTS`. A failing input is printed whole; it
+//! becomes a case of the parser's own tests.
 
 mod hostile;
 mod mutate;

@@ -4,15 +4,15 @@ use napkeeper_sim::random::Random;
 
 /// Longest input, in bytes.
 const LONGEST: usize = 4096;
-/// How many interesting inputs are kept besides the corpus.
-const KEPT: usize = 256;
+/// Most interesting inputs besides the corpus.
+const MAX_KEPT: usize = 256;
 
-/// Makes inputs from a corpus by small changes, and goes on from what it made.
+/// Mutates inputs of a corpus, and then its own results.
 pub(super) struct Mutator {
     random: Random,
     corpus: Vec<Vec<u8>>,
     words: Vec<Vec<u8>>,
-    /// Inputs before this one stand for ever.
+    /// Inputs before this one are never replaced.
     given: usize,
 }
 
@@ -37,10 +37,10 @@ impl Mutator {
     }
 
     fn keep(&mut self, input: Vec<u8>) {
-        if self.corpus.len() < self.given + KEPT {
+        if self.corpus.len() < self.given + MAX_KEPT {
             self.corpus.push(input);
         } else {
-            let at = self.given + self.below(KEPT);
+            let at = self.given + self.below(MAX_KEPT);
             self.corpus[at] = input;
         }
     }

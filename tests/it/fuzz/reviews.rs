@@ -1,10 +1,9 @@
-//! Reviews that are made to hurt: the webhook answers each of them, without a panic, a 5xx or growing.
+//! Hostile reviews: the webhook responds to each without a panic, a 5xx or memory growth.
 //!
 //! Texts are changed byte by byte, and as JSON: a field is dropped, doubled or replaced by something of another type.
-//! `NAPKEEPER_REVIEWS=1000000` asks for a million; CI tries fewer.
+//! `NAPKEEPER_REVIEWS=1000000` tries a million; CI tries fewer.
 //!
-//! The webhook's router answers in a process that does nothing else: the memory of a process with other tests says nothing
-//! of the webhook's.
+//! The webhook's router runs in a process of its own, so that its memory can be measured.
 
 use super::mutate::Mutator;
 use anyhow::{Context, Result, ensure};
@@ -36,7 +35,7 @@ const LONGEST: Duration = Duration::from_secs(3 * 3600);
 const MEASURED: &str = "measured:";
 /// What the process may grow by after the first tenth, in KiB.
 const GROWTH_KIB: u64 = 64 << 10;
-/// A busy machine may be slow; what is measured here is not speed.
+/// Generous limits: speed is not tested here.
 const PATIENT: Limits =
     Limits { max_concurrency: 64, validate_timeout: Duration::from_secs(30), hint_timeout: Duration::from_secs(30) };
 
@@ -92,7 +91,7 @@ fn pod() -> Value {
     })
 }
 
-/// The reviews from which others are made, each with the path that is asked.
+/// The corpus of reviews, each with its path.
 fn corpus() -> Vec<(&'static str, Value)> {
     let (pool, class, pod, nothing) = (pool(), class(), pod(), Value::Null);
     let mut other = pool.clone();
@@ -169,7 +168,7 @@ fn resident_kib() -> Result<u64> {
     Ok(line.trim().trim_end_matches(" kB").trim().parse()?)
 }
 
-/// Asks, and checks what every answer must be like.
+/// Sends a review, and checks the invariants of every response.
 async fn ask(router: &Router, path: &str, body: String) -> Result<()> {
     let parsed: Option<Value> = serde_json::from_str(&body).ok();
     let uid = parsed.as_ref().and_then(|v| v["request"]["uid"].as_str()).map(ToOwned::to_owned);

@@ -8,7 +8,7 @@ use serde_json::json;
 /// What the admissions enforcer of AKS adds to every hook that lacks it.
 const ENFORCED: [(&str, &str); 2] = [("control-plane", "true"), ("kubernetes.azure.com/managedby", "aks")];
 
-/// An enforcer that finds nothing to add has nobody to fight with.
+/// An admission enforcer that finds nothing to add causes no conflict.
 #[test]
 fn the_admissions_enforcer_finds_nothing_to_change() -> Result<()> {
     let text = std::fs::read_to_string(repository("kustomize/base/hooks.yaml"))?;

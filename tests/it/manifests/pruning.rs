@@ -5,9 +5,9 @@ use napkeeper_api::yaml;
 use napkeeper_tests::manifests::repository;
 use std::fs;
 
-/// What stands in Git and has nodes must not go with its file.
+/// Objects in Git with nodes must not be pruned with their file.
 #[test]
-fn what_is_shipped_is_protected_from_pruning() -> Result<()> {
+fn shipped_manifests_are_protected_from_pruning() -> Result<()> {
     let protected = ["NodePool", "AKSNodeClass", "CustomResourceDefinition"];
     let (mut folders, mut seen) = (vec![repository("manifests"), repository("kustomize")], [0; 3]);
     while let Some(folder) = folders.pop() {

@@ -1,8 +1,8 @@
 //! DaemonSets of a workload, and their pods, which run on a node before any other does.
 //!
-//! Nobody makes those pods but the test, as the controller of DaemonSets would. They have a namespace of their own, and there
-//! are none where pods want to be near to or apart from whoever is not labelled, in every namespace: that the daemons of a
-//! node to be bought are neighbours too is not simulated (decision 0043).
+//! The test creates those pods, as the DaemonSet controller would. They have a namespace of their own, and there are
+//! none if pods have affinity or anti-affinity terms for unlabelled pods in every namespace: daemon pods of new nodes
+//! are not simulated for those (decision 0043).
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::apps::v1::DaemonSet;

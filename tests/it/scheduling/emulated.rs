@@ -10,7 +10,7 @@ use k8s_openapi::api::storage::v1::CSINode;
 use napkeeper_tests::kube_scheduler::Cluster;
 use std::collections::BTreeMap;
 
-/// How often pods that wait are looked at again after others found a place.
+/// How often pending pods are retried after others were bound.
 const MOST_TURNS: usize = 8;
 
 /// Nodes and pods, and the emulation that binds them.
@@ -21,7 +21,7 @@ pub(super) struct EmulatedScheduler {
     csi_nodes: Vec<CSINode>,
     storage: Storage,
     spread_owners: SpreadOwners,
-    /// Pods with the node of each that has one, in the order in which they came.
+    /// Pods with the node of each that has one, in the order of creation.
     pods: Vec<(Pod, Option<String>)>,
     cluster: Cluster,
 }
@@ -41,13 +41,13 @@ impl EmulatedScheduler {
         }
         show_spread_owners(&mut self.cluster, &self.spread_owners)?;
         show(&mut self.cluster, &self.storage, &self.csi_nodes)?;
-        let mut places = BTreeMap::new();
+        let mut indices = BTreeMap::new();
         for node in &self.nodes {
-            places.insert(node.metadata.name.clone().unwrap_or_default(), self.cluster.add_node(node));
+            indices.insert(node.metadata.name.clone().unwrap_or_default(), self.cluster.add_node(node));
         }
         for (pod, node) in &self.pods {
             if let Some(node) = node {
-                self.cluster.bind(pod, *places.get(node).with_context(|| format!("there is no node {node}"))?);
+                self.cluster.bind(pod, *indices.get(node).with_context(|| format!("there is no node {node}"))?);
             }
         }
         Ok(())
@@ -61,13 +61,13 @@ impl EmulatedScheduler {
                 Verdict::Bound(node)
             }
             Err(reasons) => {
-                let said = reasons.iter().map(|(reason, nodes)| format!("{nodes} {reason}"));
-                Verdict::Waits(said.collect::<Vec<_>>().join(", "))
+                let counts = reasons.iter().map(|(reason, nodes)| format!("{nodes} {reason}"));
+                Verdict::Waits(counts.collect::<Vec<_>>().join(", "))
             }
         }
     }
 
-    fn place_of(&self, pod: &Pod) -> Result<usize> {
+    fn index_of(&self, pod: &Pod) -> Result<usize> {
         let same = |(known, _): &(Pod, _)| known.metadata.uid == pod.metadata.uid;
         self.pods.iter().position(same).with_context(|| format!("there is no pod {:?}", pod.metadata.name))
     }
@@ -113,25 +113,25 @@ impl Scheduler for EmulatedScheduler {
     }
 
     async fn verdict(&mut self, pod: &Pod, _: usize) -> Result<Verdict> {
-        let place = self.place_of(pod)?;
-        Ok(match &self.pods[place].1 {
+        let index = self.index_of(pod)?;
+        Ok(match &self.pods[index].1 {
             Some(node) => Verdict::Bound(node.clone()),
-            None => self.try_to_bind(place),
+            None => self.try_to_bind(index),
         })
     }
 
     async fn bound_in_the_end(&mut self, pods: &[Pod]) -> Result<Vec<Option<String>>> {
-        let places = pods.iter().map(|pod| self.place_of(pod)).collect::<Result<Vec<_>>>()?;
+        let indices = pods.iter().map(|pod| self.index_of(pod)).collect::<Result<Vec<_>>>()?;
         for _ in 0..MOST_TURNS {
             let mut found = false;
-            for place in &places {
-                found |= self.pods[*place].1.is_none() && matches!(self.try_to_bind(*place), Verdict::Bound(_));
+            for index in &indices {
+                found |= self.pods[*index].1.is_none() && matches!(self.try_to_bind(*index), Verdict::Bound(_));
             }
             if !found {
                 break;
             }
         }
-        Ok(places.into_iter().map(|place| self.pods[place].1.clone()).collect())
+        Ok(indices.into_iter().map(|index| self.pods[index].1.clone()).collect())
     }
 
     async fn remove_pods(&mut self, namespaces: &[&str], selector: &str) -> Result<()> {
@@ -171,8 +171,8 @@ pub(super) fn show_spread_owners(cluster: &mut Cluster, spread_owners: &SpreadOw
     Ok(())
 }
 
-/// The pod with what the API server's own admission adds to it, so far as it matters here: priority, overhead, and requests
-/// where only limits are given.
+/// The pod with what the API server's own admission adds to it, so far as it matters here: priority, overhead, and
+/// requests where only limits are given.
 fn admitted(pod: &Pod) -> Result<Pod> {
     let mut pod = pod.clone();
     let Some(spec) = &mut pod.spec else { return Ok(pod) };

@@ -1,4 +1,4 @@
-//! Holds kube-scheduler against our plan of a workload, and the real one against the emulation.
+//! Compares kube-scheduler with our plan of a workload, and the real one with the emulation.
 
 use super::emulated::{show, show_spread_owners};
 use super::offerings::pin;
@@ -16,16 +16,16 @@ use napkeeper_tests::kube_scheduler::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Of so many pods one may find no place where kube-scheduler is free to choose. Measured were 4.7 to 5.8 %, and a fifth
+/// One in so many pods may be unschedulable if kube-scheduler chooses freely. Measured were 4.7 to 5.8 %, and a fifth
 /// more is allowed.
 const BY_ORDER: usize = 14;
-/// Of so many pods one may be bound to a place that the emulation does not think one of the best: kube-scheduler may take
-/// pods that are alike by the scores of the one before, and scores some pods that ask for something as a whole otherwise.
+/// One in so many pods may be bound to a node that is not one of the best by the emulation: kube-scheduler may reuse
+/// scores for identical pods, and scores some pods with pod-level requests differently.
 const SCORES: usize = 100;
-/// Of so many pods one may be stuck. Measured were 0.1 to 0.5 %, and a fifth more is allowed.
+/// One in so many pods may be stuck. Measured were 0.1 to 0.5 %, and a fifth more is allowed.
 const STUCK: usize = 160;
 
-/// What came of some workloads.
+/// The results of some workloads.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(super) workloads: usize,
@@ -34,23 +34,23 @@ pub(crate) struct Tally {
     pub(super) with_volumes: usize,
     /// Those of them that a profile may give spread constraints.
     pub(super) with_defaults: usize,
-    /// Pods of DaemonSets beside them.
+    /// Pods of DaemonSets in addition.
     pub(super) daemon_sets: usize,
     pub(super) placed: usize,
     pub(super) unplaced: usize,
-    /// A planned place that kube-scheduler refuses, or a place for a pod that has none by our plan.
+    /// Planned nodes that kube-scheduler rejects, and bindings of pods that are unschedulable by our plan.
     pub(super) filter: Vec<String>,
-    /// Pods that have no place by our plan, though a node could be bought where there would be one.
+    /// Pods that are unschedulable by our plan, although a new node could run them.
     pub(super) missed: Vec<String>,
-    /// Pods that have a place in our plan, and found none where kube-scheduler chose, or the other way round.
+    /// Pods with a node in our plan that stayed pending if kube-scheduler chose freely, or the other way round.
     pub(super) by_order: Vec<String>,
-    /// Those among them for which a second plan, with the others where kube-scheduler put them, has no place either.
+    /// Those among them that are unschedulable in a second plan, with the others where kube-scheduler bound them.
     pub(super) stuck: Vec<String>,
-    /// The emulation says otherwise of whether there is a place.
+    /// Disagreements with the emulation on whether a pod fits.
     pub(super) emulation: Vec<String>,
-    /// The emulation says that other places are better than the one taken.
+    /// Pods whose node is not one of the best by the emulation.
     pub(super) scores: Vec<String>,
-    /// Pods whose place was held against the best ones of the emulation.
+    /// Pods whose node was compared with the best ones of the emulation.
     pub(super) scored: usize,
 }
 
@@ -68,20 +68,20 @@ impl fmt::Display for Tally {
 }
 
 impl Tally {
-    /// Tells all that was found.
+    /// Prints all results.
     pub(crate) fn tell(&self) {
         let Self { filter, missed, by_order, stuck, emulation, scores, .. } = self;
-        let ours = [("FILTER", filter), ("MISSED", missed), ("ORDER", by_order), ("STUCK", stuck)];
-        for (what, all) in ours.into_iter().chain([("EMULATION", emulation), ("SCORES", scores)]) {
-            all.iter().for_each(|said| eprintln!("{what}: {said}"));
+        let plan_results = [("FILTER", filter), ("MISSED", missed), ("ORDER", by_order), ("STUCK", stuck)];
+        for (label, all) in plan_results.into_iter().chain([("EMULATION", emulation), ("SCORES", scores)]) {
+            all.iter().for_each(|line| eprintln!("{label}: {line}"));
         }
     }
 
-    /// Says what is wrong, if something is.
+    /// Fails if the results are out of bounds.
     pub(crate) fn is_good(&self) -> Result<()> {
         ensure!(self.placed > self.unplaced && self.unplaced > 0, "too easy, or too hard: {self}");
-        for (what, all) in [("filter", &self.filter), ("emulation", &self.emulation), ("missed", &self.missed)] {
-            ensure!(all.is_empty(), "{what}: the first of {}: {}", all.len(), all[0]);
+        for (label, all) in [("filter", &self.filter), ("emulation", &self.emulation), ("missed", &self.missed)] {
+            ensure!(all.is_empty(), "{label}: the first of {}: {}", all.len(), all[0]);
         }
         ensure!(self.scores.len() * SCORES <= self.scored, "the emulation scores otherwise: {self}");
         ensure!(self.by_order.len() * BY_ORDER <= self.pods, "too many pods without a place: {self}");
@@ -137,7 +137,7 @@ pub(crate) async fn judge<S: Scheduler>(scheduler: &mut S, work: &Workload, tall
 }
 
 impl<S: Scheduler> Trial<'_, S> {
-    /// The emulation before the first pod that waits.
+    /// The emulation before the first pending pod.
     fn emulation(&self) -> Result<Cluster> {
         self.emulation_of(&self.nodes, &self.running)
     }
@@ -151,24 +151,24 @@ impl<S: Scheduler> Trial<'_, S> {
         let storage = &self.work.storage;
         show_spread_owners(&mut cluster, &self.work.spread_owners)?;
         show(&mut cluster, storage, &storage.csi_nodes(&self.work.offerings, nodes.clone())?)?;
-        let mut places = BTreeMap::new();
+        let mut indices = BTreeMap::new();
         for node in nodes {
-            places.insert(node.metadata.name.as_deref(), cluster.add_node(node));
+            indices.insert(node.metadata.name.as_deref(), cluster.add_node(node));
         }
         for pod in running {
             let node = pod.spec.as_ref().and_then(|s| s.node_name.as_deref()).context("a pod that runs nowhere")?;
-            let place = places.get(&Some(node)).with_context(|| format!("there is no node {node}"))?;
-            cluster.bind(pod, *place);
+            let index = indices.get(&Some(node)).with_context(|| format!("there is no node {node}"))?;
+            cluster.bind(pod, *index);
         }
         Ok(cluster)
     }
 
-    /// The labels of a node that could be bought beside these and that would do for a pod, if there is one.
+    /// The labels of a new node that could run a pod, if there is one.
     fn cure(&self, nodes: &[Node], running: &[Pod], pod: &Pod) -> Result<Option<String>> {
         for node in &self.work.offerings.greatest("greatest")? {
             let running = [running, &self.work.daemon_sets.pods([node])?].concat();
             let mut cluster = self.emulation_of(nodes.iter().chain([node]), &running)?;
-            if cluster.scores(pod).iter().any(|(place, _)| *place == nodes.len()) {
+            if cluster.scores(pod).iter().any(|(index, _)| *index == nodes.len()) {
                 return Ok(Some(serde_json::to_string(&node.metadata.labels)?));
             }
         }
@@ -180,70 +180,72 @@ impl<S: Scheduler> Trial<'_, S> {
         self.nodes.iter().position(named).with_context(|| format!("there is no node {name}"))
     }
 
-    /// Every pod on its planned node, one after another; then those that have none.
+    /// Every pod pinned to its planned node, one after another; then the unplaced ones.
     async fn pinned(&mut self) -> Result<()> {
         let mut cluster = self.emulation()?;
         let (mut found, mut bound) = (Vec::new(), Vec::new());
         for (pod, node) in &self.plan.goes {
             let (made, verdict) = self.turn(pinned(&self.work.waiting[*pod], node)).await?;
-            if let Verdict::Waits(why) = &verdict {
-                found.push(format!("{} is planned for {node}: {why}", self.told(*pod)));
+            if let Verdict::Waits(reason) = &verdict {
+                found.push(format!("{} is planned for {node}: {reason}", self.name(*pod)));
             }
             self.compare(&mut cluster, &made, &verdict)?;
             bound.push(on(made, node.clone()));
         }
         self.look_for_missed(&bound)?;
-        for (pod, ours) in &self.plan.unplaced {
+        for (pod, planned) in &self.plan.unplaced {
             let (made, verdict) = self.turn(self.work.waiting[*pod].clone()).await?;
             if let Verdict::Bound(node) = &verdict {
-                found.push(format!("{} has no place ({ours}), and is bound to {node}", self.told(*pod)));
+                found.push(format!("{} has no place ({planned}), and is bound to {node}", self.name(*pod)));
             }
             self.compare(&mut cluster, &made, &verdict)?;
         }
         if !found.is_empty() {
-            eprintln!("seed {}, all places of the plan: {}", self.work.seed, self.places().join(", "));
+            eprintln!("seed {}, all places of the plan: {}", self.work.seed, self.placements().join(", "));
         }
         self.tally.filter.extend(found);
         Ok(())
     }
 
-    /// Nodes that could be bought for pods without a place, once all others are bound where they are planned.
+    /// Finds new nodes for unplaced pods, after all others are bound to their planned nodes.
     fn look_for_missed(&mut self, bound: &[Pod]) -> Result<()> {
         let running = [&self.running, bound].concat();
         let mut known = BTreeSet::new();
-        for (pod, ours) in &self.plan.unplaced {
-            // Pods of one app and release are alike.
+        for (pod, planned) in &self.plan.unplaced {
+            // Pods of one app and release are identical.
             let wire = &self.waiting[*pod];
             if known.insert(&wire.metadata.labels)
                 && let Some(labels) = self.cure(&self.nodes, &running, wire)?
             {
-                let said = format!("{} has no place ({ours}), and would have one on {labels}", self.told(*pod));
-                self.tally.missed.push(said);
+                let message = format!("{} has no place ({planned}), and would have one on {labels}", self.name(*pod));
+                self.tally.missed.push(message);
             }
         }
         Ok(())
     }
 
-    /// Every pod where kube-scheduler wants it, in the order of the plan.
+    /// Every pod where kube-scheduler binds it, in the order of the plan.
     async fn free(&mut self) -> Result<()> {
         let mut cluster = self.emulation()?;
         let (mut waits, mut bound) = (Vec::new(), self.running.clone());
         let placed = self.plan.goes.iter().map(|(pod, node)| (*pod, Ok(node)));
-        let unplaced = self.plan.unplaced.iter().map(|(pod, why)| (*pod, Err(why)));
-        for (pod, ours) in placed.chain(unplaced) {
+        let unplaced = self.plan.unplaced.iter().map(|(pod, reason)| (*pod, Err(reason)));
+        for (pod, planned) in placed.chain(unplaced) {
             let (made, verdict) = self.turn(self.work.storage.again(&self.work.waiting[pod])).await?;
-            // A pod that waits may get its turn between any others: what comes after cannot be told from here.
+            // A pending pod may be retried at any time, so later results are not predictable.
             if waits.is_empty() {
                 self.compare(&mut cluster, &made, &verdict)?;
             }
-            match (verdict, ours) {
-                (Verdict::Waits(why), Ok(node)) => waits.push((pod, made, format!("is planned for {node}: {why}"))),
+            match (verdict, planned) {
+                (Verdict::Waits(reason), Ok(node)) => {
+                    waits.push((pod, made, format!("is planned for {node}: {reason}")))
+                }
                 (Verdict::Waits(_), Err(_)) => {}
-                (Verdict::Bound(node), ours) => {
+                (Verdict::Bound(node), planned) => {
                     bound.push(on(made, node.clone()));
-                    if let Err(why) = ours {
-                        let said = format!("{} has no place ({why}), and is bound to {node}", self.told(pod));
-                        self.tally.by_order.push(said);
+                    if let Err(reason) = planned {
+                        let message = format!("{} has no place ({reason}), and is bound to {node}", self.name(pod));
+                        self.tally.by_order.push(message);
                     }
                 }
             }
@@ -251,11 +253,11 @@ impl<S: Scheduler> Trial<'_, S> {
         let made: Vec<Pod> = waits.iter().map(|(_, made, _)| made.clone()).collect();
         let ends = self.scheduler.bound_in_the_end(&made).await?;
         let mut left = Vec::new();
-        for ((pod, made, why), end) in waits.into_iter().zip(ends) {
+        for ((pod, made, reason), end) in waits.into_iter().zip(ends) {
             match end {
                 Some(node) => bound.push(on(made, node)),
                 None => {
-                    self.tally.by_order.push(format!("{} {why}", self.told(pod)));
+                    self.tally.by_order.push(format!("{} {reason}", self.name(pod)));
                     left.push(pod);
                 }
             }
@@ -263,8 +265,8 @@ impl<S: Scheduler> Trial<'_, S> {
         self.plan_again(&bound, &left)
     }
 
-    /// Whether pods that were left without a place would have one once more is bought. Those that have none then are stuck:
-    /// what was bound keeps them from every node, of whatever make.
+    /// Plans pending pods again with further new nodes. Those that are still unplaced are stuck: bound pods keep them
+    /// from every node.
     fn plan_again(&mut self, bound: &[Pod], left: &[usize]) -> Result<()> {
         let storage = &self.work.storage;
         let waiting: Vec<Pod> = left.iter().map(|pod| storage.again(&self.waiting[*pod])).collect();
@@ -273,24 +275,24 @@ impl<S: Scheduler> Trial<'_, S> {
         let placed = again.goes.iter().map(|(pod, node)| on(waiting[*pod].clone(), node.clone()));
         let daemon_sets = self.work.daemon_sets.pods(&again.new)?;
         let running: Vec<Pod> = bound.iter().cloned().chain(placed).chain(daemon_sets).collect();
-        for (pod, why) in again.unplaced {
-            let said = format!("{} has no place in the second plan: {why}", self.told(left[pod]));
+        for (pod, reason) in again.unplaced {
+            let message = format!("{} has no place in the second plan: {reason}", self.name(left[pod]));
             match self.cure(&nodes, &running, &waiting[pod])? {
-                Some(labels) => self.tally.missed.push(format!("{said}; it would have one on {labels}")),
-                None => self.tally.stuck.push(said),
+                Some(labels) => self.tally.missed.push(format!("{message}; it would have one on {labels}")),
+                None => self.tally.stuck.push(message),
             }
         }
         Ok(())
     }
 
-    /// Makes a pod, and waits for what is said of it.
+    /// Creates a pod, and waits for its verdict.
     async fn turn(&mut self, pod: Pod) -> Result<(Pod, Verdict)> {
         let made = self.scheduler.add_pod(&pod).await?;
         let verdict = self.scheduler.verdict(&made, self.nodes.len()).await?;
         Ok((made, verdict))
     }
 
-    /// Holds the emulation against the verdict: whether there is a place, and whether the one taken is one of the best.
+    /// Compares the emulation with the verdict: whether the pod fits, and whether its node is one of the best.
     fn compare(&mut self, cluster: &mut Cluster, pod: &Pod, verdict: &Verdict) -> Result<()> {
         if !S::IS_REAL {
             return Ok(());
@@ -298,25 +300,25 @@ impl<S: Scheduler> Trial<'_, S> {
         let scores = cluster.scores(pod);
         let best = scores.iter().map(|(_, score)| *score).max();
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        let told = |said: String| -> Result<String> {
+        let with_seed = |message: String| -> Result<String> {
             let spec = serde_json::to_string(&pod.spec)?;
-            Ok(format!("seed {}, {name}: {said}\n  {spec}", self.work.seed))
+            Ok(format!("seed {}, {name}: {message}\n  {spec}", self.work.seed))
         };
         match verdict {
-            Verdict::Waits(why) if best.is_some() => {
-                let said = told(format!("{why}, where there are {} places", scores.len()))?;
-                self.tally.emulation.push(said);
+            Verdict::Waits(reason) if best.is_some() => {
+                let message = with_seed(format!("{reason}, where there are {} places", scores.len()))?;
+                self.tally.emulation.push(message);
             }
             Verdict::Waits(_) => {}
             Verdict::Bound(node) => {
                 let index = self.index(node)?;
                 cluster.bind(pod, index);
                 let score = scores.iter().find(|(n, _)| *n == index).map(|(_, score)| *score);
-                let said = told(format!("bound to {node}, of score {score:?} where {best:?} is best"))?;
+                let message = with_seed(format!("bound to {node}, of score {score:?} where {best:?} is best"))?;
                 self.tally.scored += 1;
                 match score {
-                    None => self.tally.emulation.push(said),
-                    Some(_) if score != best => self.tally.scores.push(said),
+                    None => self.tally.emulation.push(message),
+                    Some(_) if score != best => self.tally.scores.push(message),
                     Some(_) => {}
                 }
             }
@@ -324,8 +326,8 @@ impl<S: Scheduler> Trial<'_, S> {
         Ok(())
     }
 
-    /// Every planned place: which pod of which namespace goes to which node, and what others may ask of that.
-    fn places(&self) -> Vec<String> {
+    /// Every planned placement: pod, namespace and node, with the labels that others may refer to.
+    fn placements(&self) -> Vec<String> {
         let of = |labels: &BTreeMap<String, String>| {
             let keys = [ZONE, CAPACITY_TYPE, TIER].map(|key| labels.get(key).map_or("-", String::as_str));
             keys.join("/")
@@ -334,19 +336,19 @@ impl<S: Scheduler> Trial<'_, S> {
             let node = self.nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name));
             node.and_then(|node| node.metadata.labels.as_ref()).map(of).unwrap_or_default()
         };
-        let place = |pod: &Pod, name: &str| {
+        let placement = |pod: &Pod, name: &str| {
             let (pod, namespace) = (&pod.metadata.name, &pod.metadata.namespace);
             let (pod, namespace) = (pod.as_deref().unwrap_or_default(), namespace.as_deref().unwrap_or_default());
             format!("{namespace}/{pod} on {name} ({})", node(name))
         };
         let running = self.running.iter().map(|pod| {
             let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default();
-            format!("{} with {:?}", place(pod, name), pod.metadata.labels)
+            format!("{} with {:?}", placement(pod, name), pod.metadata.labels)
         });
-        running.chain(self.plan.goes.iter().map(|(pod, name)| place(&self.waiting[*pod], name))).collect()
+        running.chain(self.plan.goes.iter().map(|(pod, name)| placement(&self.waiting[*pod], name))).collect()
     }
 
-    fn told(&self, pod: usize) -> String {
+    fn name(&self, pod: usize) -> String {
         let pod = &self.work.waiting[pod];
         let spec = serde_json::to_string(&pod.spec).unwrap_or_default();
         let labels = serde_json::to_string(&pod.metadata.labels).unwrap_or_default();

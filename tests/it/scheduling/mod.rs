@@ -1,20 +1,20 @@
 //! kube-scheduler binds pods where our simulation says that they can be scheduled.
 //!
-//! Workloads are drawn, planned by `napkeeper_core::scheduling`, and the nodes of the plan are made just as it proposes
-//! them. Then the pods come, one by one in the order of the plan, twice. The first time each asks for an extended resource
-//! that only its planned node has: that ties it there and changes nothing else (a node affinity would change which nodes
-//! its spread constraints count). A pod that is not bound then, or one that we found no place for and that is bound, is a
-//! disagreement about filters, and there must be none. For a pod without a place the greatest nodes that could be bought
-//! are tried too, by the emulation: had one of them a place, it was missed.
+//! Workloads are drawn, planned by `napkeeper_core::scheduling`, and the nodes of the plan are created as proposed.
+//! Then the pods are created one by one in the order of the plan, twice. The first time each requests an extended
+//! resource that only its planned node has: that pins it and changes nothing else (a node affinity would change which
+//! nodes its spread constraints count). A pod that stays pending then, or an unplaced one that is bound, is a
+//! disagreement about filters, and there must be none. For an unplaced pod the largest new nodes are tried too, by the
+//! emulation: if it fits one of them, the plan missed it.
 //!
-//! The second time kube-scheduler is free to choose by its scores. It spreads the first pods over all nodes, those that
-//! later ones were planned for too, so that some find no place: these are counted, and planned for again. One that has
-//! no place even then is stuck, which hardly ever may be.
+//! The second time kube-scheduler is free to choose by its scores. It spreads the first pods over all nodes, also those
+//! planned for later ones, so that some stay pending: these are counted, and planned again. One that is unplaced even
+//! then is stuck, which must be rare.
 //!
-//! Here the emulation of kube-scheduler plays its part, in `live::scheduler` the real one, by which the emulation is held
-//! against it. In a fourth of the workloads some pods have volumes, which a driver of our own makes as Azure's would; in a
-//! third some are of a profile of kube-scheduler that gives them spread constraints, and in about
-//! a fourth DaemonSets run.
+//! These tests use the emulation of kube-scheduler, `live::scheduler` the real one, with which it also compares the
+//! emulation. In a fourth of the workloads some pods have volumes, which a test driver creates as Azure's would; in a
+//! third some are of a profile of kube-scheduler that gives them spread constraints, and in about a fourth DaemonSets
+//! run.
 
 #![expect(clippy::print_stderr, reason = "what was found in which workload is told beside the verdict")]
 
@@ -48,13 +48,13 @@ const FEW: u64 = 100;
 /// where a shared volume is not (249).
 const FOUND: [u64; 3] = [229, 249, 274];
 
-/// Seeds of the workloads of a run; `NAPKEEPER_WORKLOADS` asks for others.
+/// Seeds of the workloads of a run; `NAPKEEPER_WORKLOADS` selects others.
 pub(crate) fn seeds(few: u64) -> Result<Range<u64>> {
     seed_range("NAPKEEPER_WORKLOADS", few)
 }
 
 #[tokio::test]
-async fn the_emulated_scheduler_binds_pods_where_we_say_that_there_is_room() -> Result<()> {
+async fn the_emulated_scheduler_binds_pods_as_planned() -> Result<()> {
     let start = Instant::now();
     let mut tally = Tally::default();
     for seed in seeds(FEW)?.chain(FOUND) {

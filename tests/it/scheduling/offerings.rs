@@ -1,4 +1,4 @@
-//! NodePools of a workload, and the nodes that can be bought from them.
+//! NodePools of a workload, and the nodes that they can launch.
 
 use super::pod_specs::{DEDICATED, TIER};
 use super::storage::DRIVER_ZONE;
@@ -22,12 +22,12 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a pod asks for that is to be bound to one node: only that node has it, and nothing else looks at it.
+/// The extended resource that pins a pod to one node: only that node has it.
 pub(super) fn pin(node: &str) -> String {
     format!("pin.example.com/{node}")
 }
 
-/// NodePools and what they can buy.
+/// NodePools and their offerings.
 #[derive(Debug)]
 pub(super) struct Offerings {
     class: NodeClass,
@@ -35,9 +35,9 @@ pub(super) struct Offerings {
     pools: Vec<NodePool>,
 }
 
-/// Something that is bought, and what it gets beside what it has.
+/// A purchased offering, with additional labels.
 #[derive(Debug)]
-pub(super) struct BoughtNode {
+pub(super) struct PurchasedNode {
     pub(super) instance: Arc<InstanceType>,
     pub(super) offering: Offering,
     pub(super) labels: BTreeMap<String, String>,
@@ -68,7 +68,12 @@ impl Offerings {
     }
 
     /// What a node is made of that has this offering and is of this pool.
-    pub(super) fn bought(&self, key: &OfferingKey, pool: &str, labels: BTreeMap<String, String>) -> Result<BoughtNode> {
+    pub(super) fn purchased_node(
+        &self,
+        key: &OfferingKey,
+        pool: &str,
+        labels: BTreeMap<String, String>,
+    ) -> Result<PurchasedNode> {
         let instance = self.types.iter().find(|t| t.facts.name == key.size);
         let instance = instance.with_context(|| format!("there is no size {key}"))?;
         let same = |o: &&Offering| o.zone == key.zone && o.capacity_type == key.capacity_type;
@@ -76,10 +81,10 @@ impl Offerings {
         let pool = self.pools.iter().find(|p| p.name.as_str() == pool).with_context(|| format!("no pool {pool}"))?;
         let taints = pool.taints.iter().map(|taint| json!(taint));
         let (instance, offering) = (Arc::clone(instance), offering.clone());
-        Ok(BoughtNode { instance, offering, labels, taints: taints.collect() })
+        Ok(PurchasedNode { instance, offering, labels, taints: taints.collect() })
     }
 
-    /// Nodes that every pool could buy, the greatest of each: where none of them does for a pod, none at all would.
+    /// The largest nodes that each NodePool could launch: if none of them fits a pod, no node does.
     pub(super) fn greatest(&self, name: &str) -> Result<Vec<WireNode>> {
         let mut nodes = Vec::new();
         for pool in &self.pools {
@@ -97,7 +102,7 @@ impl Offerings {
                         pool.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
                     labels.insert(NODEPOOL.to_owned(), pool.name.to_string());
                     labels.insert(NODECLASS.to_owned(), pool.class.to_string());
-                    nodes.push(self.bought(&key, pool.name.as_str(), labels)?.node(name)?);
+                    nodes.push(self.purchased_node(&key, pool.name.as_str(), labels)?.node(name)?);
                 }
             }
         }
@@ -118,7 +123,7 @@ impl Offerings {
     }
 }
 
-impl BoughtNode {
+impl PurchasedNode {
     /// The Node that it becomes.
     pub(super) fn node(&self, name: &str) -> Result<WireNode> {
         let mut labels: BTreeMap<String, String> = node_labels(&self.instance, &self.offering)
@@ -143,7 +148,7 @@ impl BoughtNode {
     }
 }
 
-/// True when a pool may buy an offering.
+/// True if a NodePool allows an offering.
 fn allows(pool: &NodePool, instance: &InstanceType, offering: &Offering) -> bool {
     let mut labels = node_labels(instance, offering);
     labels.extend(pool.labels.clone());

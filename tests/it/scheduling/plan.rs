@@ -1,4 +1,4 @@
-//! Our plan for a workload: the nodes to be bought, and the node of each pod.
+//! Our plan for a workload: the new nodes, and the node of each pod.
 
 use super::spread_owners::{SpreadOwners, profiles};
 use super::storage::{Storage, classes};
@@ -23,15 +23,15 @@ use std::sync::Arc;
 /// A plan, in the words of the wire.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// Nodes that are to be bought.
+    /// New nodes.
     pub(super) new: Vec<WireNode>,
-    /// Waiting pods by their place in the workload, and the node of each, in the order in which they are to be bound.
+    /// Pending pods by their index in the workload, and the node of each, in the order of binding.
     pub(super) goes: Vec<(usize, String)>,
-    /// Pods without a place, and why.
+    /// Unplaced pods, with the reason.
     pub(super) unplaced: Vec<(usize, String)>,
 }
 
-/// Plans for pods as the API server has them, whose volumes these are.
+/// Plans for pods as the API server has them, with these volumes.
 pub(super) fn plan(
     (work, storage): (&Workload, &Storage),
     nodes: &[WireNode],
@@ -67,7 +67,7 @@ pub(super) fn plan(
         max_new_nodes: MAX_NEW_NODES,
         claim_of_pod: &promised,
     };
-    told(&schedule(input, &pods), work, &pods, nodes.len())
+    plan_of(&schedule(input, &pods), work, &pods, nodes.len())
 }
 
 fn put_storage(snapshot: &mut Snapshot, (work, storage): (&Workload, &Storage), nodes: &[WireNode]) -> Result<()> {
@@ -90,7 +90,7 @@ fn put_storage(snapshot: &mut Snapshot, (work, storage): (&Workload, &Storage), 
     Ok(())
 }
 
-/// The profiles of kube-scheduler, as AKS is told of them, and the Services; sets are known by their pods alone.
+/// The profiles of kube-scheduler, as configured in AKS, and the Services; ReplicaSets are known by their pods alone.
 fn put_spread_owners(snapshot: &mut Snapshot, spread_owners: &SpreadOwners) -> Result<()> {
     let raw_config = json!({ "profiles": profiles() }).to_string();
     let upstream = SchedulerConfiguration::new("upstream", SchedulerConfigurationSpec { raw_config });
@@ -108,17 +108,17 @@ fn read(pod: &WirePod) -> Result<Pod> {
     convert::pod(pod).map_err(|v| anyhow::anyhow!("{v}")).with_context(|| format!("reading the pod {name}"))
 }
 
-/// In the words of the wire; new nodes are numbered on from those that there are.
-fn told(outcome: &SchedulingResult, work: &Workload, pods: &[Arc<Pod>], before: usize) -> Result<Plan> {
-    let place: HashMap<&ObjectKey, usize> = pods.iter().enumerate().map(|(i, pod)| (&pod.key, i)).collect();
-    let of = |key: &ObjectKey| place.get(key).copied().with_context(|| format!("nobody asked about {key:?}"));
+/// Converts a result; new nodes are numbered after the existing ones.
+fn plan_of(outcome: &SchedulingResult, work: &Workload, pods: &[Arc<Pod>], before: usize) -> Result<Plan> {
+    let index: HashMap<&ObjectKey, usize> = pods.iter().enumerate().map(|(i, pod)| (&pod.key, i)).collect();
+    let of = |key: &ObjectKey| index.get(key).copied().with_context(|| format!("nobody asked about {key:?}"));
     let name = |n: usize| format!("w{}-new-{}", work.seed, before + n);
     let mut plan = Plan { new: Vec::new(), goes: Vec::new(), unplaced: Vec::new() };
     for (n, node) in outcome.new_nodes.iter().enumerate() {
         let first = node.offerings.first().context("a node without offerings")?;
         let labels = node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-        let bought = work.offerings.bought(&first.key, node.pool.as_str(), labels)?;
-        plan.new.push(bought.node(&name(n))?);
+        let purchased = work.offerings.purchased_node(&first.key, node.pool.as_str(), labels)?;
+        plan.new.push(purchased.node(&name(n))?);
     }
     for placement in &outcome.placements {
         let node = match &placement.target {
@@ -129,9 +129,10 @@ fn told(outcome: &SchedulingResult, work: &Workload, pods: &[Arc<Pod>], before: 
         plan.goes.push((of(&placement.pod)?, node));
     }
     for unplaced in &outcome.unschedulable {
-        let why: Vec<String> = unplaced.reasons.iter().map(|(pool, why)| format!("{pool:?}: {why}")).collect();
+        let reasons: Vec<String> =
+            unplaced.reasons.iter().map(|(pool, reason)| format!("{pool:?}: {reason}")).collect();
         for pod in &unplaced.pods {
-            plan.unplaced.push((of(&pod.key)?, why.join("; ")));
+            plan.unplaced.push((of(&pod.key)?, reasons.join("; ")));
         }
     }
     Ok(plan)

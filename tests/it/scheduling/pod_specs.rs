@@ -1,4 +1,4 @@
-//! What pods ask for beside CPU and memory. Each draw adds one thing to a pod's spec, as the wire has it.
+//! Constraints of pods beside CPU and memory. Each draw adds one to a pod's spec.
 
 use napkeeper_core::model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, SKU_CPU, SKU_FAMILY, SKU_GPU_COUNT, ZONE};
 use napkeeper_sim::random::Random;
@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 /// A label that pools give their nodes, some of them.
 pub(super) const TIER: &str = "example.com/tier";
-/// A label that only nodes have that stand already; its values are numbers.
+/// A label that only existing nodes have; its values are numbers.
 pub(super) const RACK: &str = "example.com/rack";
 /// The key of the taint of a pool.
 pub(super) const DEDICATED: &str = "example.com/dedicated";
 /// A PriorityClass and its value.
 pub(crate) const URGENT: (&str, i32) = ("urgent", 1000);
-/// As [`URGENT`], but for pods that may wait a little.
+/// As [`URGENT`], but for less urgent pods.
 pub(crate) const USEFUL: (&str, i32) = ("useful", 10);
 /// A RuntimeClass with overhead.
 pub(crate) const SANDBOXED: &str = "sandboxed";
@@ -32,7 +32,7 @@ pub(super) struct Surroundings {
     pub(super) apps: Vec<String>,
     /// The second has the label `team: red`, the first `team: blue`.
     pub(super) namespaces: [String; 2],
-    /// Names of nodes that stand already.
+    /// Names of existing nodes.
     pub(super) standing: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct SpecBuilder<'c> {
     pub(super) spec: Value,
 }
 
-/// One thing, and once in how many apps it is asked for.
+/// A draw, and in one of how many apps it is used.
 type Draw = (u64, fn(&mut SpecBuilder<'_>));
 
 const DRAWS: &[Draw] = &[
@@ -63,13 +63,13 @@ const DRAWS: &[Draw] = &[
     (5, |d| d.begins_with_work()),
     (6, |d| d.has_a_sidecar()),
     (8, |d| d.is_sandboxed()),
-    (9, |d| d.asks_as_a_whole()),
+    (9, |d| d.pod_level_requests()),
     (9, |d| d.computes()),
     (4, |d| d.is_prior()),
-    (30, |d| d.asks_too_much()),
+    (30, |d| d.requests_too_much()),
 ];
 
-/// What a container asks for.
+/// The requests of a container.
 pub(super) fn resources(chance: &mut Random) -> Value {
     const CPU: [&str; 8] = ["100m", "0.25", "333m", "500m", "1", "1500m", "2", "3500m"];
     const MEMORY: [&str; 8] = ["64Mi", "200M", "0.5Gi", "1Gi", "1500Mi", "2Gi", "5Gi", "7e9"];
@@ -110,13 +110,13 @@ impl SpecBuilder<'_> {
 
     fn selector(&mut self) {
         let zone = self.any(&ZONES);
-        let asked = [(ZONE, zone), (CAPACITY_TYPE, "on-demand"), (ARCH, "amd64"), (TIER, "gold"), (SKU_FAMILY, "D")];
-        if let Some((key, value)) = self.chance.pick(&asked) {
+        let labels = [(ZONE, zone), (CAPACITY_TYPE, "on-demand"), (ARCH, "amd64"), (TIER, "gold"), (SKU_FAMILY, "D")];
+        if let Some((key, value)) = self.chance.pick(&labels) {
             self.spec["nodeSelector"][*key] = json!(value);
         }
     }
 
-    /// Something that a node's labels may say.
+    /// A random expression on node labels.
     fn expression(&mut self) -> Value {
         let zone = self.any(&ZONES);
         let expression = |key: &str, operator: &str, values: &[&str]| {
@@ -269,7 +269,7 @@ impl SpecBuilder<'_> {
         self.spec["runtimeClassName"] = json!(SANDBOXED);
     }
 
-    fn asks_as_a_whole(&mut self) {
+    fn pod_level_requests(&mut self) {
         self.spec["resources"] = json!({ "requests": { "cpu": "7500m", "memory": "16Gi" } });
     }
 
@@ -284,10 +284,10 @@ impl SpecBuilder<'_> {
         self.spec["priorityClassName"] = json!(class.0);
     }
 
-    fn asks_too_much(&mut self) {
+    fn requests_too_much(&mut self) {
         match self.chance.between(0, 2) {
             0 => self.spec["nodeSelector"]["example.com/nowhere"] = json!("here"),
-            // Neither as a whole nor by its limits may a pod ask for less than its containers.
+            // Neither pod-level requests nor limits may be below the requests of the containers.
             1 if self.spec["resources"].is_null() => {
                 self.spec["containers"][0]["resources"] = json!({ "requests": { "memory": "90Ti" } });
             }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Namespaces with their labels.
 pub(crate) type Namespaces = Vec<(String, BTreeMap<String, String>)>;
 
-/// What a scheduler has said of a pod.
+/// The verdict of a scheduler on a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It is bound to this node.
@@ -27,13 +27,13 @@ pub(crate) trait Scheduler {
     /// Makes Services and sets.
     async fn add_spread_owners(&mut self, spread_owners: &SpreadOwners) -> Result<()>;
 
-    /// Makes volumes and claims, but for those that are made for a pod once that is there.
+    /// Creates volumes and claims, except ephemeral ones.
     async fn add_storage(&mut self, storage: &Storage) -> Result<()>;
 
-    /// Says how many volumes nodes take that will be made.
+    /// Sets the volume limits of nodes that will be created.
     async fn add_csi_nodes(&mut self, nodes: &[CSINode]) -> Result<()>;
 
-    /// Makes nodes, and waits until the scheduler knows that there are so many.
+    /// Creates nodes, and waits until the scheduler knows this many.
     async fn add_nodes(&mut self, nodes: &[Node], in_all: usize) -> Result<()>;
 
     /// Pods as the API server would have them; none is made.
@@ -42,10 +42,10 @@ pub(crate) trait Scheduler {
     /// Makes a pod.
     async fn add_pod(&mut self, pod: &Pod) -> Result<Pod>;
 
-    /// What is said of a pod, with so many nodes in sight.
+    /// The verdict on a pod, with this many known nodes.
     async fn verdict(&mut self, pod: &Pod, nodes: usize) -> Result<Verdict>;
 
-    /// The nodes that pods that wait are bound to in the end.
+    /// The nodes that pending pods are finally bound to.
     async fn bound_in_the_end(&mut self, pods: &[Pod]) -> Result<Vec<Option<String>>>;
 
     /// Deletes the pods of these namespaces, or those alone that a selector names (a label, as `key=value`), and waits

@@ -49,7 +49,7 @@ impl Simulated {
         fixtures::instant()
     }
 
-    /// A new cluster with what is left.
+    /// A new cluster with the remaining objects.
     fn renew(&mut self) -> Result<()> {
         self.cluster = Cluster::new(self.seed, Timings::default());
         for node in &self.nodes {
@@ -112,7 +112,7 @@ fn new_node(node: &Node) -> Result<NewNode> {
     })
 }
 
-/// Creates a pod, and lets the scheduler look at it.
+/// Creates a pod, and runs the scheduler.
 fn create(cluster: &mut Cluster, pod: &Pod) -> Result<()> {
     let pod = read(pod)?;
     let template = PodTemplate::new(std::sync::Arc::clone(&pod.shape));
@@ -200,8 +200,8 @@ async fn the_simulated_scheduler_binds_where_kube_scheduler_would_and_leaves_not
     tally.tell();
     eprintln!("{tally}");
     ensure!(tally.workloads > 0 && tally.placed > tally.unplaced, "too few workloads, or too hard: {tally}");
-    for (what, all) in [("a planned place is refused", &tally.filter), ("a binding is wrong", &tally.emulation)] {
-        ensure!(all.is_empty(), "{what}: the first of {}: {}", all.len(), all[0]);
+    for (label, all) in [("a planned place is refused", &tally.filter), ("a binding is wrong", &tally.emulation)] {
+        ensure!(all.is_empty(), "{label}: the first of {}: {}", all.len(), all[0]);
     }
     Ok(())
 }

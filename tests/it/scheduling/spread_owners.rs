@@ -1,8 +1,7 @@
-//! Services and ReplicaSets, by which kube-scheduler knows pods that default spread constraints count together.
+//! Services and ReplicaSets, by which default spread constraints of kube-scheduler select pods.
 //!
-//! A second profile of kube-scheduler gives spread constraints to pods that have none, and counts the pods that belong with
-//! them. In some workloads some apps are of that profile: with a Service, a ReplicaSet, both, or nobody who says what
-//! belongs together.
+//! A second profile of kube-scheduler gives spread constraints to pods that have none, with the selector of their
+//! owner. In some workloads some apps use that profile: with a Service, a ReplicaSet, both, or no owner.
 
 use super::storage::wire;
 use anyhow::Result;
@@ -41,7 +40,7 @@ pub(crate) struct SpreadOwners {
 }
 
 impl SpreadOwners {
-    /// Gives some apps to [`SPREADING`], and says what belongs together.
+    /// Gives some apps to [`SPREADING`], with owners.
     pub(super) fn give(seed: u64, waiting: &mut [Pod]) -> Result<Self> {
         let mut chance = Random::of(seed, "kin");
         let mut spread_owners = Self::default();
@@ -53,7 +52,7 @@ impl SpreadOwners {
             if !chance.one_in(2) {
                 continue;
             }
-            // 0: the app's Service, 1: one that selects others too, 2: a ReplicaSet, 3: both, 4: nobody.
+            // 0: the app's Service, 1: one that selects others too, 2: a ReplicaSet, 3: both, 4: none.
             let how = chance.between(0, 4);
             let mut pods: Vec<&mut Pod> = waiting.iter_mut().filter(|pod| label(pod, "app") == app).collect();
             for pod in &mut pods {

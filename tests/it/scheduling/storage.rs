@@ -1,7 +1,7 @@
-//! The volumes of a workload's pods, and how many each node takes.
+//! The volumes of a workload's pods, and the volume limits of nodes.
 //!
-//! A workload is played twice. What is bound stays as it is; what is still to be made has a twin for the second time, and so
-//! has each pod with a volume of its own making, since what was made in one zone cannot be taken back.
+//! A workload is played twice. Bound volumes are unchanged; unbound ones have a twin for the second time, and so have
+//! pods with ephemeral volumes, since a volume created in one zone cannot move.
 
 use super::offerings::Offerings;
 use anyhow::{Context, Result};
@@ -14,15 +14,15 @@ use napkeeper_sim::random::Random;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A driver beside the one of Azure's disks. Its volumes can be used anywhere, and nodes take few of them.
+/// A driver beside the one of Azure's disks. Its volumes can be used in all zones, and its limit is low.
 const OTHER: &str = "other.example.com";
-/// The label by which the driver of Azure's disks says where a node is.
+/// The zone label of the Azure Disk driver.
 pub(super) const DRIVER_ZONE: &str = "topology.disk.csi.azure.com/zone";
 const ZONES: [&str; 3] = ["westeurope-1", "westeurope-2", "westeurope-3"];
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 /// What the names of the second time end with.
 const AGAIN: &str = "-again";
-/// The label of claims that are made for a pod once that is there.
+/// The label of ephemeral claims.
 const EPHEMERAL: &str = "ephemeral";
 /// The label of claims that several pods use.
 const SHARED: &str = "shared";
@@ -32,7 +32,7 @@ const SHARED: &str = "shared";
 pub(crate) struct Storage {
     pub(crate) volumes: Vec<PersistentVolume>,
     pub(crate) claims: Vec<PersistentVolumeClaim>,
-    /// What nodes that stand already take: disks, and volumes of the other driver.
+    /// The limits of existing nodes: disks, and volumes of the other driver.
     standing: BTreeMap<String, [u32; 2]>,
     exists: bool,
 }
@@ -88,12 +88,12 @@ pub(crate) fn zone_of(node: &Node) -> Option<&str> {
     node.metadata.labels.as_ref()?.get(ZONE).map(String::as_str)
 }
 
-/// True for a claim that is made once its pod is there.
+/// True for an ephemeral claim.
 pub(crate) fn is_ephemeral(claim: &PersistentVolumeClaim) -> bool {
     has_label(claim, EPHEMERAL)
 }
 
-/// True for a claim that several pods use, and whose volume is made for the first of them.
+/// True for a claim of several pods, whose volume is created for the first of them.
 pub(crate) fn is_shared(claim: &PersistentVolumeClaim) -> bool {
     has_label(claim, SHARED)
 }
@@ -113,10 +113,10 @@ pub(crate) fn claims_of(pod: &Pod) -> Vec<String> {
     volumes.filter_map(name).collect()
 }
 
-/// Reads what is written as the wire has it.
+/// Deserializes an object.
 pub(super) fn wire<K: DeserializeOwned>(object: Value) -> Result<K> {
-    let told = object.to_string();
-    serde_json::from_value(object).with_context(|| format!("reading {told}"))
+    let text = object.to_string();
+    serde_json::from_value(object).with_context(|| format!("reading {text}"))
 }
 
 impl Storage {
@@ -127,7 +127,7 @@ impl Storage {
             return Ok(Self::default());
         }
         let mut draw =
-            VolumeDraw { chance: &mut chance, storage: Self { exists: true, ..Self::default() }, there: Vec::new() };
+            VolumeDraw { chance: &mut chance, storage: Self { exists: true, ..Self::default() }, existing: Vec::new() };
         for node in standing {
             draw.stand(node, running)?;
         }
@@ -146,8 +146,8 @@ impl Storage {
         self.exists
     }
 
-    /// How many volumes nodes take: those that are to be made as many disks as their size has, and of the other driver the
-    /// least that any node takes that stands, if one does.
+    /// The volume limits of nodes: for new ones the disks of their size, and for the other driver the lowest limit of
+    /// existing nodes, if any.
     pub(super) fn csi_nodes<'n>(
         &self,
         offerings: &Offerings,
@@ -229,7 +229,7 @@ struct VolumeDraw<'c> {
     chance: &'c mut Random,
     storage: Storage,
     /// Claims of pods that run, with their namespaces.
-    there: Vec<(Option<String>, String)>,
+    existing: Vec<(Option<String>, String)>,
 }
 
 /// A claim that is to be there.
@@ -247,7 +247,7 @@ impl<'a> NewClaim<'a> {
 }
 
 impl VolumeDraw<'_> {
-    /// A node that stands already, with the volumes of its pods.
+    /// An existing node, with the volumes of its pods.
     fn stand(&mut self, node: &Node, running: &mut [Pod]) -> Result<()> {
         let name = node.metadata.name.clone().unwrap_or_default();
         let limits =
@@ -261,7 +261,7 @@ impl VolumeDraw<'_> {
                 let class = if self.chance.one_in(3) { "others" } else { "disks" };
                 self.bound(pod, &NewClaim::new(&claim, class), &zone)?;
                 mount(pod, &claim);
-                self.there.push((pod.metadata.namespace.clone(), claim));
+                self.existing.push((pod.metadata.namespace.clone(), claim));
             }
         }
         self.storage.standing.insert(name, limits);
@@ -301,7 +301,7 @@ impl VolumeDraw<'_> {
                 }
                 _ => {
                     let same = |(namespace, _): &&(Option<String>, String)| *namespace == pod.metadata.namespace;
-                    if let Some((_, claim)) = self.there.iter().find(same) {
+                    if let Some((_, claim)) = self.existing.iter().find(same) {
                         mount(pod, claim);
                     }
                 }

@@ -1,7 +1,7 @@
-//! Draws a workload from a seed: the pods that wait, and what is there already.
+//! Draws a workload from a seed: pending pods, and existing objects.
 
 use super::daemon_sets::DaemonSets;
-use super::offerings::{BoughtNode, Offerings};
+use super::offerings::{Offerings, PurchasedNode};
 use super::pod_specs::{DEDICATED, RACK, SpecBuilder, Surroundings, TIER, resources};
 use super::scheduler::Namespaces;
 use super::spread_owners::SpreadOwners;
@@ -13,12 +13,12 @@ use napkeeper_sim::random::Random;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Most pods that wait.
+/// Most pending pods.
 const MOST_PODS: u64 = 60;
 /// Waiting pods have this label, and those that run do not.
 pub(super) const WAITING: &str = "waiting=yes";
 
-/// Pods, and the nodes that there are before anything is bought for them.
+/// Pods, and the existing nodes.
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(super) seed: u64,
@@ -76,7 +76,7 @@ fn standing_nodes(chance: &mut Random, scene: &Surroundings, offerings: &Offerin
         let labels = BTreeMap::from([(RACK.to_owned(), n.to_string())]);
         let taint = json!({ "key": DEDICATED, "value": "gold", "effect": "NoSchedule" });
         let taints = if chance.one_in(4) { vec![taint] } else { Vec::new() };
-        nodes.push(BoughtNode { instance, offering, labels, taints }.node(name)?);
+        nodes.push(PurchasedNode { instance, offering, labels, taints }.node(name)?);
     }
     Ok(nodes)
 }

@@ -1,11 +1,10 @@
 //! The command line and the webhook find the same in a manifest.
 //!
-//! Each manifest goes as a file to what `napkeeper validate` judges by, and as an AdmissionReview to the webhook's router,
-//! with no cluster known: the rules that only a cluster can decide (NK95xx) then say nothing. An API server would have
-//! done something between: it prunes unknown fields or refuses them, fills in defaults, converts versions. The review here
-//! carries the object as it is written, so that is not covered; `live::webhook::rule_examples` has a real one between. Nor is what the
-//! webhook is not told: comments and other files (NK4xxx), the time, and how all pools of an input compare (NK5004 to
-//! NK5006; of a live cluster NK9502 says it).
+//! Each manifest is validated as a file like by `napkeeper validate`, and as an AdmissionReview by the webhook's
+//! router, without a cluster, so cluster rules (NK95xx) do not apply. An API server would prune or reject unknown
+//! fields, fill in defaults, and convert versions before. The review here has the object as written, so that is not
+//! covered; `live::webhook::rule_examples` has a real one. Nor are inputs that the webhook lacks: comments and other
+//! files (NK4xxx), the time, and comparisons of all pools of an input (NK5004 to NK5006; NK9502 for a live cluster).
 
 use crate::drawn_objects::cases::{self, Case};
 use crate::drawn_objects::{bases, definitions};
@@ -26,15 +25,15 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-/// A busy machine may be slow; what is measured here is not speed.
+/// Generous limits: speed is not tested here.
 const PATIENT: Limits =
     Limits { max_concurrency: 64, validate_timeout: Duration::from_secs(30), hint_timeout: Duration::from_secs(30) };
-/// Lines that an answer has of each sort; for those beyond it has their number.
+/// Most lines of each severity in a response; further ones are counted.
 const MOST: usize = 10;
 /// As much of rule and path as fits into a line.
 const LONGEST: usize = 200;
-/// Kinds that the webhook is asked about.
-const ASKED: [(&str, &str); 5] = [
+/// Kinds of the hook.
+const VALIDATED_KINDS: [(&str, &str); 5] = [
     ("karpenter.sh/v1", "NodePool"),
     ("karpenter.azure.com/v1alpha2", "AKSNodeClass"),
     ("karpenter.azure.com/v1beta1", "AKSNodeClass"),
@@ -42,11 +41,11 @@ const ASKED: [(&str, &str); 5] = [
     ("napkeeper.io/v1alpha1", "PlacementPolicy"),
 ];
 /// Errors that are warnings at admission, because the API server's definition or Azure may know better.
-const TOLD: [&str; 2] = ["NK1010", "NK1013"];
-/// Errors about Azure that are refused all the same: nothing that Azure will offer puts them right.
+const WARNED: [&str; 2] = ["NK1010", "NK1013"];
+/// Errors about Azure that are denied: no change in Azure can fix them.
 const REFUSED: [&str; 4] = ["NK2009", "NK2010", "NK2016", "NK2017"];
 
-/// Rule and path of each finding, in the order in which they are told: what is refused, and what is warned of.
+/// Rule and path of each finding in order: denials and warnings.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Answer {
     refused: Vec<String>,
@@ -57,7 +56,7 @@ fn cut(text: &str) -> String {
     text.chars().take(LONGEST).collect()
 }
 
-/// What the webhook should say of findings: the first of them, and how many more there are.
+/// The expected lines of findings: the first of them, and the number of others.
 fn expected(findings: &[&Finding]) -> Vec<String> {
     let head = |f: &&Finding| match &*f.path {
         "" => format!("{}:", f.rule),
@@ -72,10 +71,10 @@ fn is_refused(finding: &Finding) -> bool {
     let of_family = |family: &str| finding.rule.starts_with(family);
     finding.severity == Severity::Error
         && (of_family("NK1") || of_family("NK3") || REFUSED.contains(&finding.rule))
-        && !TOLD.contains(&finding.rule)
+        && !WARNED.contains(&finding.rule)
 }
 
-/// What `napkeeper validate` finds, without what an object at admission cannot be asked.
+/// The findings of `napkeeper validate`, without rules that do not apply at admission.
 fn by_command_line(validator: &Validator, object: &Value) -> Result<Vec<Finding>> {
     let reports = validator.validate_files(&[load_text("case.json", object.to_string())]);
     let mut found: Vec<Finding> = reports.into_iter().flat_map(|report| report.findings).collect();
@@ -85,16 +84,15 @@ fn by_command_line(validator: &Validator, object: &Value) -> Result<Vec<Finding>
     Ok(found)
 }
 
-/// What the webhook should answer to a case. Nothing to what it leaves alone: other kinds, what is being deleted, and
-/// updates of something else than the spec.
+/// The expected response to a case. Empty for other kinds, objects being deleted, and updates outside of the spec.
 fn should_say(validator: &Validator, case: &Case) -> Result<Answer> {
     let Case { about, object, is_update, .. } = case;
-    let asked = ASKED.iter().any(|(api, kind)| about["apiVersion"] == *api && about["kind"] == *kind);
+    let validated = VALIDATED_KINDS.iter().any(|(api, kind)| about["apiVersion"] == *api && about["kind"] == *kind);
     let deleting = !object["metadata"]["deletionTimestamp"].is_null();
     let untouched = *is_update
         && as_sent(&object["spec"]) == as_sent(&about["spec"])
         && object["apiVersion"] == about["apiVersion"];
-    if !asked || deleting || untouched {
+    if !validated || deleting || untouched {
         return Ok(Answer::default());
     }
     let before = if *is_update { by_command_line(validator, about)? } else { Vec::new() };
@@ -119,7 +117,7 @@ fn as_sent(value: &Value) -> Value {
     }
 }
 
-/// The review of a case, of the kind that its address says.
+/// The review of a case, of the kind of its URL.
 fn review_of(case: &Case) -> Value {
     let (operation, old) = if case.is_update { ("UPDATE", &case.about) } else { ("CREATE", &Value::Null) };
     let about = review(operation, &case.about, old);
@@ -133,8 +131,8 @@ fn review_of(case: &Case) -> Value {
     review
 }
 
-/// What the webhook says; each line cut to what is to be compared.
-async fn says(webhook: &Router, case: &Case, should: &Answer) -> Result<Answer> {
+/// The response of the webhook; each line cut to the compared part.
+async fn says(webhook: &Router, case: &Case, expected_answer: &Answer) -> Result<Answer> {
     let request = Request::post("/validate?timeout=2s").body(Body::from(review_of(case).to_string()))?;
     let response = webhook.clone().oneshot(request).await?;
     let status = response.status();
@@ -147,12 +145,12 @@ async fn says(webhook: &Router, case: &Case, should: &Answer) -> Result<Answer> 
     let refused = message.lines().skip(1).filter(|line| !line.starts_with("More: "));
     let warned = response["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let warned = warned.filter(|line| !line.starts_with("Azure data from"));
-    Ok(Answer { refused: heads(refused, &should.refused), warned: heads(warned, &should.warned) })
+    Ok(Answer { refused: heads(refused, &expected_answer.refused), warned: heads(warned, &expected_answer.warned) })
 }
 
 /// Each line as what it should begin with, where it does.
-fn heads<'l>(lines: impl Iterator<Item = &'l str>, should: &[String]) -> Vec<String> {
-    let head = |(i, line): (usize, &str)| match should.get(i).filter(|head| line.starts_with(head.as_str())) {
+fn heads<'l>(lines: impl Iterator<Item = &'l str>, expected_answer: &[String]) -> Vec<String> {
+    let head = |(i, line): (usize, &str)| match expected_answer.get(i).filter(|head| line.starts_with(head.as_str())) {
         Some(head) => head.clone(),
         None => cut(line),
     };
@@ -188,12 +186,12 @@ async fn the_command_line_and_the_webhook_find_the_same() -> Result<()> {
     let webhook = router(Arc::new(webhook));
     let (cases, mut met, mut wrong) = (all_cases()?, BTreeMap::<String, usize>::new(), Vec::new());
     for case in &cases {
-        let should = should_say(&validator, case).with_context(|| case.label.clone())?;
-        let said = says(&webhook, case, &should).await?;
-        if said != should {
-            wrong.push(format!("{}\n  should say {should:?}\n  but says   {said:?}", case.label));
+        let expected_answer = should_say(&validator, case).with_context(|| case.label.clone())?;
+        let actual = says(&webhook, case, &expected_answer).await?;
+        if actual != expected_answer {
+            wrong.push(format!("{}\n  should say {expected_answer:?}\n  but says   {actual:?}", case.label));
         }
-        for line in should.refused.iter().chain(&should.warned) {
+        for line in expected_answer.refused.iter().chain(&expected_answer.warned) {
             *met.entry(line.chars().take(6).collect()).or_default() += 1;
         }
     }

@@ -38,8 +38,8 @@ impl ExprVisitor for Names {
     }
 }
 
-/// The metrics that all alerts ask for.
-fn asked_for() -> Result<BTreeSet<String>> {
+/// The metrics that all alerts query.
+fn queried() -> Result<BTreeSet<String>> {
     let text = std::fs::read_to_string(repository("kustomize/components/alerts/rules.yaml"))?;
     let (mut names, mut alerts) = (Names::default(), 0);
     for document in &yaml::read("rules.yaml", &text).documents {
@@ -57,18 +57,18 @@ fn asked_for() -> Result<BTreeSet<String>> {
 }
 
 #[test]
-fn what_prometheus_cannot_read_is_noticed() {
+fn invalid_prometheus_rules_are_detected() {
     for wrong in ["sum(rate(x[10m])", "rate(x[10 m])", "x > on (path) group_left ( y"] {
         assert!(parse(wrong).is_err(), "{wrong}");
     }
 }
 
-/// Every metric of an alert is one that a webhook has after it has been asked, refused something and met a wrong body.
+/// A webhook exports every metric of an alert after it has served, denied and rejected requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn alerts_can_be_read_and_ask_for_metrics_that_there_are() -> Result<()> {
+async fn alerts_are_valid_and_query_existing_metrics() -> Result<()> {
     // Another test of this process may have done it before.
     drop(rustls::crypto::ring::default_provider().install_default());
-    let asked_for = asked_for()?;
+    let queried = queried()?;
     let folder = tempfile::Builder::new().prefix("alerts-").tempdir()?;
     let ca = certificate(folder.path())?;
     let program = webhook::program(&folder.path().join("nobody"), "127.0.0.1:0", Some(folder.path()))?;
@@ -91,7 +91,7 @@ async fn alerts_can_be_read_and_ask_for_metrics_that_there_are() -> Result<()> {
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     let exported: BTreeSet<&str> = samples.filter_map(|line| line.split(['{', ' ']).next()).collect();
     let known = |name: &&String| exported.contains(name.as_str()) || OF_THE_API_SERVER.contains(&name.as_str());
-    let missing: Vec<_> = asked_for.iter().filter(|name| !known(name)).collect();
+    let missing: Vec<_> = queried.iter().filter(|name| !known(name)).collect();
     ensure!(missing.is_empty(), "alerts ask for {missing:?}, and there are {exported:?}");
     Ok(())
 }

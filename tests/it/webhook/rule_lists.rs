@@ -1,4 +1,4 @@
-//! What admission says of each rule: refuses, warns, or leaves it to others.
+//! The outcome of each rule at admission: denied, warned, or left to others.
 
 use napkeeper_verdict::{Severity, rules};
 
@@ -9,17 +9,17 @@ pub(crate) enum Outcome {
     Denied,
     /// It is taken, with a warning that names the rule.
     Warned,
-    /// The API server refuses it before it asks anybody.
+    /// The API server rejects it before it calls webhooks.
     Server,
     /// It is taken, and the rule is not named.
     Silent,
-    /// There is nothing in it that the webhook is asked about.
-    NotAsked,
+    /// It has no object of a kind of the hook.
+    NotCalled,
 }
 
 /// Refused by the webhook.
 const DENIED: [&str; 9] = ["NK1020", "NK1021", "NK2009", "NK2010", "NK2016", "NK2017", "NK3006", "NK3007", "NK3013"];
-/// Refused by the definitions that ship, before the webhook is asked; where they check nothing, by the webhook.
+/// Rejected by the shipped definitions, before the webhook is called; by the webhook if they check nothing.
 const BY_DEFINITION: [&str; 7] = ["NK1011", "NK1012", "NK1014", "NK1015", "NK1016", "NK1022", "NK1030"];
 /// The same, but the webhook only warns: the server's definition may be newer than the one that is built in.
 const MAY_BE_NEWER: [&str; 2] = ["NK1010", "NK1013"];
@@ -33,7 +33,7 @@ const WARNED: [&str; 23] = [
     "NK3003", "NK3004", "NK3005", "NK3011", "NK3012", "NK3020", "NK3022", "NK3030", "NK5001", "NK5003", "NK5007",
     "NK9501",
 ];
-/// What admission cannot say, and why.
+/// Rules that cannot apply at admission, with reasons.
 const ELSEWHERE: [(&str, &[&str]); 10] = [
     (
         "of another kind than the hook asks about",
@@ -75,7 +75,7 @@ pub(crate) fn expected(id: &str, shipped: bool) -> Option<Outcome> {
 }
 
 #[test]
-fn every_rule_is_in_one_list_and_only_what_may_have_changed_is_softened() {
+fn every_rule_is_in_one_list_and_only_changeable_facts_are_softened() {
     let unlisted: Vec<_> = rules::all().filter(|rule| expected(rule.id, true).is_none()).map(|rule| rule.id).collect();
     assert!(unlisted.is_empty(), "in no list, or in two: {unlisted:?}");
     let severity = |id: &&str| rules::find(id).map(|rule| rule.severity);

@@ -36,13 +36,13 @@ impl ControlPlane {
         client(&self.kubeconfig(identity)?).await
     }
 
-    /// The kubeconfig of somebody with all rights.
+    /// The kubeconfig of a cluster admin.
     #[must_use]
     pub fn admin_kubeconfig(&self) -> PathBuf {
         self.folder().join("admin.kubeconfig")
     }
 
-    /// A kubeconfig with a client certificate of this identity. What it may do is what RBAC says.
+    /// A kubeconfig with a client certificate of this identity, with the permissions of RBAC.
     ///
     /// # Errors
     /// When the certificate or the file cannot be made.
@@ -99,7 +99,7 @@ impl ControlPlane {
         self.write_kubeconfig(&format!("bootstrap-{id}"), &Credential::Token(&format!("{id}.{secret}")))
     }
 
-    /// A kubeconfig with a token of a ServiceAccount that exists. What it may do is what RBAC says.
+    /// A kubeconfig with a token of an existing ServiceAccount, with the permissions of RBAC.
     ///
     /// # Errors
     /// When the API server gives no token.
@@ -155,10 +155,10 @@ impl ControlPlane {
         self.kubectl(&["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"]).await.map(drop)
     }
 
-    /// How often the API server has gone on without an answer of a webhook: of this one, or of all where it is empty.
+    /// How often the API server has failed open: for this webhook, or for all if empty.
     ///
     /// # Errors
-    /// When it does not tell.
+    /// If it does not report that.
     pub async fn failed_open(&self, webhook: &str) -> Result<usize> {
         let text = self.kubectl(&["get", "--raw", "/metrics"]).await?;
         let name = if webhook.is_empty() { String::new() } else { format!("name=\"{webhook}\"") };

@@ -1,7 +1,7 @@
 //! Builds programs from a Go module, once for all test processes.
 //!
-//! The result of a build lies in a folder named by a hash of everything that goes into it. A file lock lets one
-//! process build while the others wait, and a rename at the end makes the folder appear whole or not at all.
+//! The result of a build lies in a folder named by a hash of everything that goes into it. A file lock lets one process
+//! build while the others wait, and a rename at the end makes the folder appear atomically.
 
 use super::process::{Process, Program};
 use anyhow::{Context, Result, bail};
@@ -53,8 +53,8 @@ impl Recipe<'_> {
 
     /// The output of `go` with these arguments in the module's folder.
     pub(crate) async fn go(&self, args: &[&str]) -> Result<String> {
-        let what = format!("go {}", args.join(" "));
-        let go = Process::spawn(&what, &self.program().args(args))?;
+        let command = format!("go {}", args.join(" "));
+        let go = Process::spawn(&command, &self.program().args(args))?;
         let exit = go.exited(ANSWERED_WITHIN).await?;
         match exit.code() {
             Some(0) => Ok(go.lines().join("\n")),
@@ -64,12 +64,12 @@ impl Recipe<'_> {
                 self.name,
                 self.module.join("go.mod").display()
             ),
-            _ => bail!("`{what}` in {} failed ({exit}):\n{}", self.module.display(), go.tail(20)),
+            _ => bail!("`{command}` in {} failed ({exit}):\n{}", self.module.display(), go.tail(20)),
         }
     }
 
     fn program(&self) -> Program {
-        // Another workspace around ours, or a download of another Go, would build something else.
+        // An outer workspace, or a download of another Go, would change the build.
         let settings = [("GOWORK", "off"), ("GOTOOLCHAIN", "local"), ("GOFLAGS", ""), ("CGO_ENABLED", "0")];
         settings.iter().fold(Program::new("go").in_folder(&self.module), |go, (name, value)| go.env(*name, *value))
     }
@@ -89,14 +89,14 @@ impl Recipe<'_> {
     async fn lock(&self, path: &Path) -> Result<File> {
         let file = File::create(path).with_context(|| format!("making the lock {}", path.display()))?;
         let start = Instant::now();
-        let mut told = None;
+        let mut last_message = None;
         while start.elapsed() < BUILT_WITHIN {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
                 Err(TryLockError::WouldBlock) => {
-                    if told.is_none_or(|told: Instant| told.elapsed() > 6 * STEP) {
+                    if last_message.is_none_or(|last_message: Instant| last_message.elapsed() > 6 * STEP) {
                         say(&format!("{}: another process builds it, waiting", self.name));
-                        told = Some(Instant::now());
+                        last_message = Some(Instant::now());
                     }
                     tokio::time::sleep(STEP / 10).await;
                 }

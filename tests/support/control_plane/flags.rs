@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Ports and places of one control plane.
+/// Ports and paths of one control plane.
 pub(crate) struct Layout {
     folder: PathBuf,
     apiserver: u16,
@@ -30,11 +30,11 @@ impl Layout {
         self.apiserver
     }
 
-    /// Adds what the mode asks of kube-apiserver.
+    /// Adds the flags of kube-apiserver for a mode.
     pub(crate) fn mode_flags(&mut self, mode: Mode) {
-        // Where nobody makes ServiceAccounts no pod could be made, for want of the one named default; where nobody looks
-        // after Nodes, none would ever lose the taint of those that are not ready; and where nobody takes their finalizers
-        // off volumes, none would ever go.
+        // Without the controller of ServiceAccounts no pod could be created, for lack of the one named default; without
+        // that of Nodes none would lose its not-ready taint; and without that of volumes their finalizers would never
+        // be removed.
         let without = match mode {
             Mode::Api => "ServiceAccount",
             Mode::Scheduling => "ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection",
@@ -67,7 +67,7 @@ impl Layout {
             format!("--etcd-servers=http://127.0.0.1:{}", self.etcd),
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", self.apiserver),
-            // A loopback address may not stand in the Endpoints of the Service `kubernetes`.
+            // A loopback address is not allowed in the Endpoints of the Service `kubernetes`.
             "--endpoint-reconciler-type=none".to_owned(),
             format!("--tls-cert-file={}", server.certificate.display()),
             format!("--tls-private-key-file={}", server.key.display()),
@@ -99,7 +99,7 @@ impl Layout {
         ]
     }
 
-    /// Writes the configuration too: flags that say the same are ignored beside one.
+    /// Also writes the configuration, beside which equivalent flags are ignored.
     pub(crate) fn scheduler(&self, kubeconfig: &Path) -> Result<Vec<String>> {
         let configuration = json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Fresh ports are tried this often when somebody else takes one first.
+/// How often fresh ports are tried when one is taken in between.
 const TRIES: usize = 4;
 /// Seconds are usual; a busy machine may take long.
 const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -43,8 +43,7 @@ pub enum Mode {
     /// etcd and kube-apiserver: enough for definitions, admission and permissions. Nothing schedules pods or makes
     /// ServiceAccounts.
     Api,
-    /// The scheduler too, and nobody beside it: Nodes are what the test says they are, and pods that are bound stay as
-    /// they are.
+    /// Only the scheduler in addition: Nodes are set by the test, and bound pods do not change.
     Scheduling,
     /// The controller-manager and the scheduler too, and kwok, which plays the kubelet of every Node.
     Full,
@@ -92,7 +91,8 @@ impl fmt::Debug for ControlPlane {
 }
 
 impl ControlPlane {
-    /// Waits until fewer than two run, starts one, and waits until it serves. A test that holds one must not start another.
+    /// Waits until fewer than two run, starts one, and waits until it serves. A test that holds one must not start
+    /// another.
     ///
     /// # Errors
     /// When a program is missing, cannot be built, or does not become ready; with the end of its log.
@@ -109,7 +109,7 @@ impl ControlPlane {
         let mut last = None;
         for _ in 0..TRIES {
             match Self::attempt(&binaries, &options).await {
-                // Only a port that somebody else took in between is worth another try.
+                // Retry only if a port was taken in between.
                 Err(e) if format!("{e:#}").contains("address already in use") => last = Some(e),
                 done => return done,
             }
@@ -209,7 +209,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// The folder of everything that belongs to this control plane; it goes with it.
+    /// The folder of this control plane, which is deleted with it.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()

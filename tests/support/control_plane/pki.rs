@@ -7,7 +7,7 @@ use rcgen::{
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Who a client certificate says its holder is.
+/// The identity in a client certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The user, such as `system:node:aks-1`: the certificate's common name.

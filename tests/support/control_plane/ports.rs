@@ -4,13 +4,12 @@ use anyhow::{Result, bail};
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
 
-/// Below the ports from which Linux takes the local ends of connections, so that none of those takes ours while a
-/// server is down.
+/// Below Linux's ephemeral ports, so that no connection takes one while a server is down.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 const TRIES: usize = 200;
 
-/// Ports on which nobody listens at this moment. Somebody may the next: whoever uses them tries again with others.
+/// Ports that are free at this moment. They may be taken the next: callers then try others.
 pub(crate) fn free<const N: usize>() -> Result<[u16; N]> {
     let mut held = Vec::with_capacity(N);
     for _ in 0..TRIES {

@@ -2,7 +2,8 @@
 //!
 //! Each program starts through a few lines of shell that leave a guard behind and then become the program. The guard
 //! reads a pipe whose other end only the test process holds. However the test ends, by a SIGKILL too, the pipe closes
-//! and the guard kills the program. All signals go through the guard, so none can hit a stranger that got the same pid.
+//! and the guard kills the program. All signals go through the guard, so none can hit another process with a reused
+//! pid.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::VecDeque;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// `$0` is a folder to remove once the program is gone without the test having said so, or nothing.
+/// `$0` is a folder to remove if the test dies first, or nothing.
 const GUARD: &str = r#"
 exec 3<&0 </dev/null
 (
@@ -33,10 +34,10 @@ exec "$@"
 "#;
 
 /// Lines of output that are kept, the newest.
-const KEPT_LINES: usize = 20_000;
+const MAX_LINES: usize = 20_000;
 
-/// How long a killed program may take to be gone.
-const GONE_WITHIN: Duration = Duration::from_secs(10);
+/// How long a killed program may take to exit.
+const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -98,16 +99,16 @@ impl Program {
     }
 }
 
-/// What the program has said and how it ended.
+/// The output of the program and its exit status.
 #[derive(Debug, Default)]
 struct Seen {
     lines: VecDeque<String>,
-    /// How many lines came before those that are kept.
+    /// How many older lines were dropped.
     dropped: usize,
     exit: Option<ExitStatus>,
 }
 
-/// A change of [`Seen`] is told to whoever waits.
+/// Notifies waiters of changes of [`Seen`].
 #[derive(Debug)]
 struct Board {
     seen: Mutex<Seen>,
@@ -132,7 +133,7 @@ pub struct Process {
     pid: u32,
     guard: Arc<Mutex<ChildStdin>>,
     board: Arc<Board>,
-    gone: Mutex<Receiver<()>>,
+    killed: Mutex<Receiver<()>>,
 }
 
 impl Process {
@@ -149,19 +150,19 @@ impl Process {
             child.stdout.take().map(|pipe| read_lines(name, pipe, Arc::clone(&board))),
             child.stderr.take().map(|pipe| read_lines(name, pipe, Arc::clone(&board))),
         ];
-        let (is_gone, gone) = channel();
-        let (waiting, told) = (Arc::clone(&board), Arc::clone(&guard));
+        let (on_exit, killed) = channel();
+        let (waiting, child_guard) = (Arc::clone(&board), Arc::clone(&guard));
         std::thread::spawn(move || {
             let exit = child.wait();
-            tell(&told, "done").ok();
-            is_gone.send(()).ok();
+            tell(&child_guard, "done").ok();
+            on_exit.send(()).ok();
             // What it wrote last comes before its exit, unless a descendant holds the pipe open.
             for reader in readers.into_iter().flatten() {
                 reader.recv_timeout(Duration::from_secs(1)).ok();
             }
             waiting.change(|seen| seen.exit = exit.ok());
         });
-        Ok(Self { name: name.to_owned(), pid, guard, board, gone: Mutex::new(gone) })
+        Ok(Self { name: name.to_owned(), pid, guard, board, killed: Mutex::new(killed) })
     }
 
     /// The program's process id.
@@ -170,7 +171,7 @@ impl Process {
         self.pid
     }
 
-    /// All lines of stdout and stderr that are kept, in the order in which they came.
+    /// The retained lines of stdout and stderr, in order.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.board.seen().lines.iter().cloned().collect()
@@ -213,7 +214,7 @@ impl Process {
         self.until("its exit", within, |seen| seen.exit).await
     }
 
-    async fn until<T>(&self, what: &str, within: Duration, mut look: impl FnMut(&Seen) -> Option<T>) -> Result<T> {
+    async fn until<T>(&self, condition: &str, within: Duration, mut look: impl FnMut(&Seen) -> Option<T>) -> Result<T> {
         let mut changed = self.board.changed.subscribe();
         let waiting = async {
             loop {
@@ -225,21 +226,23 @@ impl Process {
                     seen.exit
                 };
                 if let Some(exit) = exit {
-                    bail!("{} ended ({exit}) before {what}; its last lines:\n{}", self.name, self.tail(20));
+                    bail!("{} ended ({exit}) before {condition}; its last lines:\n{}", self.name, self.tail(20));
                 }
                 changed.changed().await.context("nobody watches the program any more")?;
             }
         };
         match tokio::time::timeout(within, waiting).await {
             Ok(found) => found,
-            Err(_) => bail!("{}: no sign of {what} within {within:?}; its last lines:\n{}", self.name, self.tail(20)),
+            Err(_) => {
+                bail!("{}: no sign of {condition} within {within:?}; its last lines:\n{}", self.name, self.tail(20))
+            }
         }
     }
 
     /// Asks it to end (SIGTERM).
     ///
     /// # Errors
-    /// When the guard does not hear, which means that the program is gone.
+    /// If the guard has ended, and thus the program.
     pub fn terminate(&self) -> Result<()> {
         self.signal("TERM")
     }
@@ -253,11 +256,11 @@ impl Process {
         tell(&self.guard, signal).with_context(|| format!("sending {signal} to {}", self.name))
     }
 
-    /// Kills it (SIGKILL) and waits until it is gone. Nothing happens if it has ended.
+    /// Kills it (SIGKILL) and waits until it has exited. Nothing happens if it has ended.
     pub fn kill(&self) {
         if tell(&self.guard, "KILL").is_ok() {
-            let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
-            gone.recv_timeout(GONE_WITHIN).ok();
+            let killed = self.killed.lock().unwrap_or_else(PoisonError::into_inner);
+            killed.recv_timeout(KILLED_WITHIN).ok();
         }
     }
 }
@@ -298,7 +301,7 @@ fn read_lines(name: &str, pipe: impl Read + Send + 'static, board: Arc<Board>) -
                 writeln!(copy, "{text}").ok();
             }
             board.change(|seen| {
-                if seen.lines.len() == KEPT_LINES {
+                if seen.lines.len() == MAX_LINES {
                     seen.lines.pop_front();
                     seen.dropped += 1;
                 }

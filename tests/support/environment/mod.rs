@@ -1,7 +1,7 @@
 //! Environment: a real control plane, the simulated Azure beside it, and napkeeper between them.
 //!
-//! Everything runs as the programs that ship. The controller speaks to the API server through a [`FaultProxy`] and as the
-//! ServiceAccount that kustomize gives it, so that a test sees every request, and that its rights suffice.
+//! Everything runs as the programs that ship. The controller speaks to the API server through a [`FaultProxy`] and as
+//! the ServiceAccount that kustomize gives it, so that a test sees every request, and checks the permissions.
 
 use crate::control_plane::{ControlPlane, Mode, Process, Program, kustomize, napkeeper_binary};
 use crate::fault_proxy::FaultProxy;
@@ -49,8 +49,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Starts an environment with the definitions and rights of an overlay of kustomize, `provisioner` or `companion`. What runs
-    /// in the cluster as a pod in earnest runs here as a process, so Deployments and hooks are left out.
+    /// Starts an environment with the definitions and rights of an overlay of kustomize, `provisioner` or `companion`.
+    /// What runs in the cluster as a pod in earnest runs here as a process, so Deployments and hooks are left out.
     ///
     /// # Errors
     /// When a program is missing or does not start.
@@ -58,7 +58,7 @@ impl Environment {
         Self::start_with_definitions(mode, "").await
     }
 
-    /// As [`Environment::start`], where somebody has installed definitions before.
+    /// As [`Environment::start`], with definitions installed before.
     ///
     /// # Errors
     /// As there, or when the definitions are refused.
@@ -73,8 +73,8 @@ impl Environment {
             plane.apply(definitions).await?;
         }
         let http = reqwest::Client::builder().timeout(Duration::from_secs(30)).build()?;
-        let (azure, said) = start_azure(&plane, folder.path()).await?;
-        let text = |key: &str| said[key].as_str().map(ToOwned::to_owned).context("azure-sim says too little");
+        let (azure, output) = start_azure(&plane, folder.path()).await?;
+        let text = |key: &str| output[key].as_str().map(ToOwned::to_owned).context("azure-sim says too little");
         let (azure_url, group, cluster) = (text("url")?, text("group")?, text("cluster")?);
         install(&plane, mode).await?;
         let token = plane.kubectl(&["create", "token", "napkeeper-controller", "--namespace", NAMESPACE]).await?;
@@ -85,7 +85,7 @@ impl Environment {
         Ok(Self { _azure: azure, azure_url, group, cluster, proxy, plane, folder, offset, http, mode })
     }
 
-    /// Starts the controller. One that is started again is the same one: it need not wait for its own Lease to expire.
+    /// Starts the controller. A restarted one has the same identity: it need not wait for its own Lease to expire.
     ///
     /// # Errors
     /// When the program is missing or old.
@@ -127,20 +127,20 @@ impl Environment {
         Ok(())
     }
 
-    /// Asks the control endpoint of the simulated Azure.
+    /// Reads from the control endpoint of the simulated Azure.
     ///
     /// # Errors
-    /// When it cannot be asked, or refuses.
+    /// If it cannot be reached, or rejects the request.
     pub async fn azure(&self, path: &str) -> Result<Value> {
         let url = format!("{}/control/{path}", self.azure_url);
         let response = self.http.get(&url).send().await.with_context(|| format!("asking {url}"))?;
         read(response).await.with_context(|| format!("asking {url}"))
     }
 
-    /// Tells the control endpoint of the simulated Azure something.
+    /// Posts to the control endpoint of the simulated Azure.
     ///
     /// # Errors
-    /// When it cannot be told, or refuses.
+    /// If it cannot be reached, or rejects the request.
     pub async fn tell_azure(&self, path: &str, body: &Value) -> Result<Value> {
         let url = format!("{}/control/{path}", self.azure_url);
         let response = self.http.post(&url).json(body).send().await.with_context(|| format!("telling {url}"))?;
@@ -155,7 +155,7 @@ impl Environment {
         self.tell_azure("faults", fault).await?["id"].as_u64().context("the fault has no id")
     }
 
-    /// As [`Environment::fault`], for what goes wrong inside Azure and has no number.
+    /// As [`Environment::fault`], for faults inside Azure, which have no number.
     ///
     /// # Errors
     /// When the fault is not understood.
@@ -163,10 +163,10 @@ impl Environment {
         self.tell_azure("faults", fault).await.map(drop)
     }
 
-    /// Lets all go well again, and answers what was held.
+    /// Clears all faults, and releases held requests.
     ///
     /// # Errors
-    /// When the simulated Azure cannot be told.
+    /// If the simulated Azure cannot be reached.
     pub async fn cure_azure(&self) -> Result<()> {
         let url = format!("{}/control/faults", self.azure_url);
         read(self.http.delete(&url).send().await?).await?;
@@ -177,7 +177,7 @@ impl Environment {
     /// Ids of everything in the node resource group, sorted, the part after `providers/`.
     ///
     /// # Errors
-    /// When the simulated Azure cannot be asked.
+    /// If the simulated Azure cannot be reached.
     pub async fn resources(&self) -> Result<Vec<String>> {
         let state = self.azure("state").await?;
         let resources = state["resources"].as_array().context("the state has no resources")?;
@@ -222,7 +222,7 @@ async fn start_azure(plane: &ControlPlane, folder: &Path) -> Result<(Process, Va
     Ok((azure, serde_json::from_str(&line)?))
 }
 
-/// Installs an overlay of kustomize, but what would run pods or call hooks.
+/// Installs an overlay of kustomize, without pods and hooks.
 ///
 /// # Errors
 /// When the API server refuses an object of it, or is not ready for pods in time.
@@ -244,8 +244,8 @@ pub async fn install(plane: &ControlPlane, mode: &str) -> Result<()> {
 pub async fn install_without_accounts(plane: &ControlPlane, mode: &str) -> Result<()> {
     let text = kustomize(&repository("kustomize/overlays").join(mode)).await?;
     let left_out = ["kind: Deployment\n", "WebhookConfiguration\n", "kind: PodDisruptionBudget\n"];
-    let kept = text.split("\n---\n").filter(|object| !left_out.iter().any(|kind| object.contains(kind)));
-    plane.apply(&kept.collect::<Vec<_>>().join("\n---\n")).await?;
+    let manifests = text.split("\n---\n").filter(|object| !left_out.iter().any(|kind| object.contains(kind)));
+    plane.apply(&manifests.collect::<Vec<_>>().join("\n---\n")).await?;
     plane.established().await
 }
 

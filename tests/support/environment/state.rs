@@ -1,4 +1,4 @@
-//! What is in the cluster and in the simulated Azure of an environment.
+//! Reads the cluster and the simulated Azure of an environment.
 
 use super::Environment;
 use crate::wait::eventually;
@@ -81,7 +81,7 @@ pub async fn scale(env: &Environment, app: &str, replicas: usize) -> Result<()> 
 ///
 /// # Errors
 /// When something is left after two minutes.
-pub async fn all_gone(env: &mut Environment) -> Result<()> {
+pub async fn all_deleted(env: &mut Environment) -> Result<()> {
     let end = Instant::now() + STEP;
     loop {
         let (claims, nodes, resources) = (claims(env).await?, nodes(env).await?, env.resources().await?);
@@ -100,7 +100,7 @@ pub async fn all_gone(env: &mut Environment) -> Result<()> {
     }
 }
 
-/// What was launched, as the records of the simulated Azure tell: every VM that was ever created.
+/// The number of VMs ever created, by the ledger of the simulated Azure.
 ///
 /// # Errors
 /// When it does not answer.

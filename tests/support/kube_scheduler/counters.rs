@@ -1,14 +1,14 @@
-//! Counts pods in each domain of a topology. Counts are kept with every pod that is bound.
+//! Counts pods in each domain of a topology. Counts are updated with every bound pod.
 
 use super::nodes::Node;
 use super::pod_class::{PodClass, Term, Toleration};
 use super::selector::{Labels, RequiredNode, Selector};
 use std::collections::{BTreeMap, HashMap};
 
-/// A node without the label of a topology is in no domain of it.
-pub(super) const NOWHERE: u32 = u32::MAX;
-/// The key of the topology whose domains are the nodes themselves, whatever their labels: no label has this key.
-pub(super) const ITSELF: &str = "";
+/// The domain of a node without the topology key.
+pub(super) const NO_DOMAIN: u32 = u32::MAX;
+/// The key of the topology whose domains are the nodes themselves, whatever their labels.
+pub(super) const HOSTNAME_KEY: &str = "";
 
 /// Domains by the value of one label.
 #[derive(Debug)]
@@ -21,9 +21,9 @@ pub(super) struct Topology {
 
 impl Topology {
     fn add(&mut self, node: &Node) {
-        let value = if self.key == ITSELF { Some(&node.name) } else { node.labels.get(&self.key) };
-        let next = u32::try_from(self.values.len()).unwrap_or(NOWHERE);
-        let domain = value.map_or(NOWHERE, |value| *self.values.entry(value.clone()).or_insert(next));
+        let value = if self.key == HOSTNAME_KEY { Some(&node.name) } else { node.labels.get(&self.key) };
+        let next = u32::try_from(self.values.len()).unwrap_or(NO_DOMAIN);
+        let domain = value.map_or(NO_DOMAIN, |value| *self.values.entry(value.clone()).or_insert(next));
         self.domain.push(domain);
     }
 }
@@ -102,7 +102,7 @@ pub(super) struct Counter {
     pub(super) domains: usize,
     /// Something was counted.
     pub(super) any: bool,
-    /// The lowest count of a domain that has a node, and how many domains have it; 0 of them: to be found anew.
+    /// The lowest count of a domain that has a node, and how many domains have it; with 0 it must be recomputed.
     lowest: (i64, usize),
 }
 
@@ -113,9 +113,9 @@ impl Counter {
     }
 
     fn add_node(&mut self, node: &Node, domain: u32) {
-        let counts = domain != NOWHERE && self.key.node_filter.has(node);
+        let counts = domain != NO_DOMAIN && self.key.node_filter.has(node);
         self.counted.push(counts);
-        if domain == NOWHERE {
+        if domain == NO_DOMAIN {
             return;
         }
         let domain = domain as usize;
@@ -161,12 +161,12 @@ pub(super) struct Counters {
     ids: HashMap<CounterKey, usize>,
     /// Labels of namespaces.
     namespaces: BTreeMap<String, Labels>,
-    /// What the pods of a class add to each counter, where that is not nothing; and how many counters were asked.
+    /// The weights that the pods of a class add to counters, and how many counters were checked.
     feeds: Vec<(Vec<(usize, i64)>, usize)>,
 }
 
 impl Counters {
-    /// Says what labels a namespace has. It must be said before pods are.
+    /// Sets the labels of a namespace. To be called before pods are added.
     pub(super) fn add_namespace(&mut self, name: &str, labels: Labels) {
         self.namespaces.insert(name.to_owned(), labels);
     }
@@ -181,7 +181,7 @@ impl Counters {
         }
         for counter in &mut self.all {
             let domain = self.topologies[counter.topology].domain.last();
-            counter.add_node(node, domain.copied().unwrap_or(NOWHERE));
+            counter.add_node(node, domain.copied().unwrap_or(NO_DOMAIN));
         }
     }
 
@@ -195,7 +195,7 @@ impl Counters {
         })
     }
 
-    /// The counter of something. A new one counts what is `bound` (class and node) already.
+    /// The counter of a key. A new one counts the pods that are already `bound` (class and node).
     pub(super) fn counter(
         &mut self,
         key: CounterKey,
@@ -232,14 +232,14 @@ impl Counters {
         }
         let nothing = Labels::new();
         let labels = self.namespaces.get(&class.namespace).unwrap_or(&nothing);
-        let (feeds, asked) = &mut self.feeds[id];
-        for (i, counter) in self.all.iter().enumerate().skip(*asked) {
+        let (feeds, counted) = &mut self.feeds[id];
+        for (i, counter) in self.all.iter().enumerate().skip(*counted) {
             let weight = counter.key.pod_filter.weighs(class, labels);
             if weight != 0 {
                 feeds.push((i, weight));
             }
         }
-        *asked = self.all.len();
+        *counted = self.all.len();
         for &(i, weight) in feeds.iter() {
             let counter = &mut self.all[i];
             counter.count(node, self.topologies[counter.topology].domain[node], weight);

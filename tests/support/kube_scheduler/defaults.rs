@@ -44,7 +44,7 @@ impl Defaults {
         Cow::Owned(pod)
     }
 
-    /// What selects the pods that belong with this one, if anybody says so.
+    /// The selector of the pod's Service or controller, if any.
     fn kin(&self, pod: &Pod) -> Option<LabelSelector> {
         let labels = pod.metadata.labels.clone().unwrap_or_default();
         let mut kin = BTreeMap::new();

@@ -1,17 +1,18 @@
 //! An emulation of kube-scheduler: the node on which it would put a pod.
 //!
 //! An emulation of the default profile of kube-scheduler v1.36, written from its documentation and behaviour, on the
-//! objects of the wire. It shares no scheduling code with napkeeper-core, so that the two can be held against each
-//! other, and it can itself be held against the real program.
+//! objects of the wire. It shares no scheduling code with napkeeper-core, so that the two can be compared, and it is
+//! itself compared with the real program.
 //!
 //! Filters: NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, PodTopologySpread,
 //! InterPodAffinity, VolumeRestrictions, NodeVolumeLimits, VolumeBinding. Scores: NodeResourcesFit (LeastAllocated) and
-//! NodeResourcesBalancedAllocation at weight 1, TaintToleration at 3, NodeAffinity, PodTopologySpread and InterPodAffinity
-//! at 2; ImageLocality is the same for all nodes, as where none has the image. All nodes are looked at for every pod (`percentageOfNodesToScore: 100`), one of
-//! those with the highest score is taken at random.
+//! NodeResourcesBalancedAllocation at weight 1, TaintToleration at 3, NodeAffinity, PodTopologySpread and
+//! InterPodAffinity at 2; ImageLocality is the same for all nodes, as if none had the image. All nodes are tried for
+//! every pod (`percentageOfNodesToScore: 100`), and one of those with the highest score is chosen at random.
 //!
-//! Profiles may give pods spread constraints (`defaultingType: List`); the built-in ones, for pods of the other profiles that
-//! a Service or a controller selects, are not emulated. Nor are devices, preemption, in-place resizing, batches of equal pods.
+//! Profiles may give pods spread constraints (`defaultingType: List`); the built-in ones, for pods of the other
+//! profiles that a Service or a controller selects, are not emulated. Nor are devices, preemption, in-place resizing,
+//! batches of equal pods.
 
 mod counters;
 mod defaults;
@@ -41,10 +42,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use volumes::Storage;
 
-/// A node, by its place in the order in which nodes were added.
+/// A node, by its index in the order of addition.
 pub type NodeIndex = usize;
 
-/// Why a node does not do for a pod; the first filter that says no.
+/// Why a node is infeasible for a pod: the first filter that rejects it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// It is cordoned.
@@ -53,11 +54,11 @@ pub enum Reason {
     NodeName,
     /// It has a taint that the pod does not tolerate.
     Taint,
-    /// It does not have the labels that the pod asks for.
+    /// It does not have the labels that the pod requires.
     NodeAffinity,
     /// A port of the pod is taken.
     Ports,
-    /// There is not enough room.
+    /// There is not enough free capacity.
     Resources,
     /// Another pod has a claim that is for one pod.
     VolumeInUse,
@@ -69,11 +70,11 @@ pub enum Reason {
     SpreadLabel,
     /// A spread constraint would be broken.
     Spread,
-    /// None of the pods that the pod wants to be near is there.
+    /// None of the pods of its affinity is there.
     Affinity,
-    /// A pod that the pod wants to be apart from is there.
+    /// A pod of its anti-affinity is there.
     AntiAffinity,
-    /// A pod that wants to be apart from this one is there.
+    /// A pod with anti-affinity against it is there.
     OthersAntiAffinity,
 }
 
@@ -141,12 +142,12 @@ impl Cluster {
         }
     }
 
-    /// Says which labels a namespace has. To be said before any pod: what is known of pods is not asked again.
+    /// Sets the labels of a namespace. To be called before any pod is added.
     pub fn add_namespace(&mut self, name: &str, labels: BTreeMap<String, String>) {
         self.counters.add_namespace(name, labels);
     }
 
-    /// Says which spread constraints a profile gives pods that have none.
+    /// Sets the default spread constraints of a profile.
     pub fn add_profile(&mut self, name: &str, constraints: Vec<TopologySpreadConstraint>) {
         self.defaults.add_profile(name, constraints);
     }
@@ -176,7 +177,7 @@ impl Cluster {
         self.storage.add_claim(claim);
     }
 
-    /// Says how many volumes a node takes.
+    /// Sets the volume limits of a node.
     pub fn add_csi_node(&mut self, node: &CSINode) {
         self.storage.add_csi_node(node);
     }
@@ -216,7 +217,7 @@ impl Cluster {
                 self.take(id, node);
                 Ok(node)
             }
-            None => Err(self.why_not(id)),
+            None => Err(self.reasons(id)),
         }
     }
 
@@ -257,7 +258,7 @@ impl Cluster {
         self.changes.push(node);
     }
 
-    /// Brings all that is kept for a class up to date.
+    /// Updates the cached state of a class.
     fn refresh(&mut self, id: usize) {
         let rules = &mut self.rules[id];
         rules.refresh(&self.pod_classes[id], &self.counters);
@@ -283,7 +284,7 @@ impl Cluster {
         let mut add = |weight: i64, scores: Vec<i64>| {
             scored.iter_mut().zip(scores).for_each(|((_, sum), score)| *sum += weight * score);
         };
-        // Where it says the same of all nodes it is left at that: most clusters have no such taints.
+        // If it is the same for all nodes it is skipped: most clusters have no such taints.
         let disliked = if fixed.likes_all { vec![0; nodes.len()] } else { of(&fixed.disliked, &nodes) };
         add(3, score::least(disliked));
         if fixed.prefers() {
@@ -299,12 +300,12 @@ impl Cluster {
     }
 
     /// For each reason, how many nodes it keeps a pod from.
-    fn why_not(&mut self, id: usize) -> BTreeMap<Reason, usize> {
+    fn reasons(&mut self, id: usize) -> BTreeMap<Reason, usize> {
         let rules = &self.rules[id];
         let (fixed, load) = (&self.fixed[rules.fixed], &self.loads[rules.load].scores);
         let bounds: Vec<Bound<'_>> = rules.bounds(&mut self.counters);
         let class = &self.pod_classes[id];
-        let why = |node: NodeIndex| {
+        let reason_of = |node: NodeIndex| {
             fixed.refused[node]
                 .or_else(|| (!self.nodes[node].has_ports_for(class)).then_some(Reason::Ports))
                 .or_else(|| (load[node] == NO_ROOM).then_some(Reason::Resources))
@@ -312,7 +313,7 @@ impl Cluster {
                 .or_else(|| bounds.iter().find_map(|b| b.refuses(node)))
         };
         let mut reasons = BTreeMap::new();
-        for reason in (0..self.nodes.len()).filter_map(why) {
+        for reason in (0..self.nodes.len()).filter_map(reason_of) {
             *reasons.entry(reason).or_insert(0) += 1;
         }
         reasons

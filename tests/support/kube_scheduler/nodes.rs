@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Node as WireNode, Taint};
 
 /// The best score of one scoring rule.
 pub(super) const BEST: i64 = 100;
-/// The score by requests of a node that has no room.
+/// The resource score of a full node.
 pub(super) const NO_ROOM: i16 = -1;
 
 /// A node and what runs on it.
@@ -54,7 +54,7 @@ impl Node {
     }
 
     pub(super) fn take(&mut self, class: &PodClass) {
-        self.used.add(&class.requests.asked);
+        self.used.add(&class.requests.requested);
         self.pods += 1;
         self.scored_cpu += class.requests.scored_cpu;
         self.scored_memory += class.requests.scored_memory;
@@ -101,13 +101,13 @@ impl Node {
 
     /// The sum of the scores by requests, which is at most 200, or [`NO_ROOM`].
     pub(super) fn score(&self, requests: &Requests) -> i16 {
-        if self.pods >= self.most_pods || !requests.asked.fits(&self.room, &self.used) {
+        if self.pods >= self.most_pods || !requests.requested.fits(&self.room, &self.used) {
             return NO_ROOM;
         }
         i16::try_from(self.least_allocated(requests) + self.balanced(requests)).unwrap_or(i16::MAX)
     }
 
-    /// LeastAllocated: the mean of what would be left of CPU and of memory, in hundredths.
+    /// LeastAllocated: the mean of the remaining CPU and memory, in hundredths.
     fn least_allocated(&self, requests: &Requests) -> i64 {
         let left = |room: i64, used: i64| if used > room { 0 } else { (room - used) * BEST / room };
         let scores = [
@@ -119,19 +119,19 @@ impl Node {
         if known == 0 { 0 } else { scores.iter().flatten().sum::<i64>() / known }
     }
 
-    /// BalancedAllocation: 75 where the pod leaves the balance of CPU and memory as it is, up to 100 where it helps,
-    /// down to 50 where it hurts; nothing for pods that ask for neither.
+    /// BalancedAllocation: 75 if the pod does not change the balance of CPU and memory, up to 100 if it improves it,
+    /// down to 50 if it worsens it; nothing for pods that request neither.
     fn balanced(&self, requests: &Requests) -> i64 {
-        let asked = &requests.asked;
-        if asked.cpu == 0 && asked.memory == 0 {
+        let requested = &requests.requested;
+        if requested.cpu == 0 && requested.memory == 0 {
             return 0;
         }
-        let after = self.balance(self.used.cpu + asked.cpu, self.used.memory + asked.memory);
+        let after = self.balance(self.used.cpu + requested.cpu, self.used.memory + requested.memory);
         let before = self.balance(self.used.cpu, self.used.memory);
         BEST / 2 + (BEST / 2 + after - before) / 2
     }
 
-    /// 100 where CPU and memory are used alike, 50 where one is full and the other empty.
+    /// 100 if CPU and memory are used equally, 50 if one is full and the other empty.
     fn balance(&self, cpu: i64, memory: i64) -> i64 {
         let part = |used: i64, room: i64| (used as f64 / room as f64).min(1.0);
         let apart = if self.room.cpu == 0 || self.room.memory == 0 {
@@ -148,7 +148,7 @@ fn cordon() -> Taint {
     Taint { key: "node.kubernetes.io/unschedulable".to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() }
 }
 
-/// What equal requests get on every node, kept with every change of a node.
+/// The scores of equal requests on every node, updated with every change of a node.
 #[derive(Debug)]
 pub(super) struct LoadScores {
     requests: Requests,
@@ -163,7 +163,7 @@ impl LoadScores {
         Self { requests, scores: Vec::new(), seen: 0 }
     }
 
-    /// Takes in what has changed: new nodes at the end, and the nodes of `changes` since last time.
+    /// Updates for new nodes at the end, and the nodes of `changes` since last time.
     pub(super) fn refresh(&mut self, nodes: &[Node], changes: &[usize]) {
         let known = self.scores.len();
         for &node in changes.iter().skip(self.seen).filter(|node| **node < known) {
@@ -174,7 +174,7 @@ impl LoadScores {
     }
 }
 
-/// What a pod asks of nodes by themselves, answered for every node.
+/// Constraints of a pod on nodes alone, evaluated for every node.
 #[derive(Debug)]
 pub(super) struct FixedAnswers {
     fixed: Fixed,

@@ -1,4 +1,4 @@
-//! What kube-scheduler looks at of a pod. Pods that are alike in all of it are of one class.
+//! The fields of a pod that kube-scheduler uses. Pods with equal fields form a class.
 
 use super::requests::Requests;
 use super::selector::{Labels, NodeTerm, RequiredNode, Selector};
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
 };
 use std::collections::BTreeSet;
 
-/// What a pod asks of a node by itself: its answer changes only with the node.
+/// Constraints of a pod on a node alone: the result changes only with the node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Fixed {
     /// `spec.nodeName`.

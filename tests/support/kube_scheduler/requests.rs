@@ -5,9 +5,9 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Wire;
 use napkeeper_core::model::amounts::quantity::Quantity;
 use std::collections::BTreeMap;
 
-/// What scoring takes a container for that asks for no CPU, in thousandths of a core.
+/// The CPU that scoring assumes for a container without a request, in thousandths of a core.
 const USUAL_CPU: i64 = 100;
-/// What scoring takes a container for that asks for no memory, in bytes.
+/// The memory that scoring assumes for a container without a request, in bytes.
 const USUAL_MEMORY: i64 = 200 << 20;
 
 const CPU: &str = "cpu";
@@ -60,24 +60,24 @@ impl Amounts {
         self.others.iter().find(|(known, _)| known == name).map_or(0, |(_, amount)| *amount)
     }
 
-    /// True when `room` less `used` suffices. What is not asked for may be overcommitted.
+    /// True if `room` less `used` suffices. Resources without a request may be overcommitted.
     pub(super) fn fits(&self, room: &Self, used: &Self) -> bool {
-        let fits = |asked: i64, room: i64, used: i64| asked == 0 || asked <= room - used;
+        let fits = |requested: i64, room: i64, used: i64| requested == 0 || requested <= room - used;
         fits(self.cpu, room.cpu, used.cpu)
             && fits(self.memory, room.memory, used.memory)
             && fits(self.storage, room.storage, used.storage)
-            && self.others.iter().all(|(name, asked)| fits(*asked, room.other(name), used.other(name)))
+            && self.others.iter().all(|(name, requested)| fits(*requested, room.other(name), used.other(name)))
     }
 }
 
-/// What a pod asks for.
+/// The requests of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Requests {
     /// In earnest.
-    pub(super) asked: Amounts,
-    /// CPU where a container that asks for none counts too.
+    pub(super) requested: Amounts,
+    /// CPU with the default for containers without a request.
     pub(super) scored_cpu: i64,
-    /// Memory where a container that asks for none counts too.
+    /// Memory with the default for containers without a request.
     pub(super) scored_memory: i64,
 }
 
@@ -85,13 +85,13 @@ impl Requests {
     pub(super) fn read(spec: &PodSpec) -> Self {
         let scored = total(spec, true);
         let scored = |name| scored.get(name).copied().unwrap_or(0);
-        Self { asked: Amounts::of(total(spec, false)), scored_cpu: scored(CPU), scored_memory: scored(MEMORY) }
+        Self { requested: Amounts::of(total(spec, false)), scored_cpu: scored(CPU), scored_memory: scored(MEMORY) }
     }
 }
 
 /// Containers run beside each other and beside restartable init containers; other init containers run one after
-/// another, each beside the restartable ones that were started before it. What the pod asks for as a whole stands in
-/// place of that, and its overhead comes on top.
+/// another, each beside the restartable ones that were started before it. Pod-level requests replace that, and the
+/// overhead is added.
 fn total(spec: &PodSpec, usual: bool) -> List {
     let mut running = List::new();
     for container in &spec.containers {
@@ -99,11 +99,11 @@ fn total(spec: &PodSpec, usual: bool) -> List {
     }
     let (mut started, mut highest) = (List::new(), List::new());
     for container in spec.init_containers.iter().flatten() {
-        let asked = of_container(container, usual);
+        let requested = of_container(container, usual);
         let mut now = started.clone();
-        add(&mut now, &asked);
+        add(&mut now, &requested);
         if container.restart_policy.as_deref() == Some("Always") {
-            add(&mut running, &asked);
+            add(&mut running, &requested);
             started.clone_from(&now);
         }
         raise(&mut highest, &now);
@@ -111,7 +111,7 @@ fn total(spec: &PodSpec, usual: bool) -> List {
     raise(&mut running, &highest);
     let whole = read(spec.resources.as_ref().and_then(|r| r.requests.as_ref()));
     running.extend(whole.into_iter().filter(|(name, _)| {
-        // Nothing else may be asked for as a whole.
+        // Other resources have no pod-level requests.
         name == CPU || name == MEMORY || name.starts_with("hugepages-")
     }));
     add(&mut running, &read(spec.overhead.as_ref()));
@@ -119,12 +119,12 @@ fn total(spec: &PodSpec, usual: bool) -> List {
 }
 
 fn of_container(container: &Container, usual: bool) -> List {
-    let mut asked = read(container.resources.as_ref().and_then(|r| r.requests.as_ref()));
+    let mut requested = read(container.resources.as_ref().and_then(|r| r.requests.as_ref()));
     if usual {
-        asked.entry(CPU.to_owned()).or_insert(USUAL_CPU);
-        asked.entry(MEMORY.to_owned()).or_insert(USUAL_MEMORY);
+        requested.entry(CPU.to_owned()).or_insert(USUAL_CPU);
+        requested.entry(MEMORY.to_owned()).or_insert(USUAL_MEMORY);
     }
-    asked
+    requested
 }
 
 fn add(sum: &mut List, more: &List) {
@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn init_containers_raise_and_sidecars_add() {
-        let cpu = |init: Value| requests(json!({ "containers": [container("1")], "initContainers": init })).asked.cpu;
+        let cpu =
+            |init: Value| requests(json!({ "containers": [container("1")], "initContainers": init })).requested.cpu;
         assert_eq!(cpu(json!([container("3")])), 3000);
         assert_eq!(cpu(json!([sidecar("500m")])), 1500);
         // The init container runs beside the sidecar that was started before it, not beside the later one.
@@ -178,27 +179,27 @@ mod tests {
     }
 
     #[test]
-    fn overhead_comes_on_top_of_what_the_pod_asks_for_as_a_whole() {
+    fn overhead_is_added_to_pod_level_requests() {
         let whole = json!({
             "containers": [container("1")],
             "resources": { "requests": { "cpu": "2", "memory": "1Gi" } },
             "overhead": { "cpu": "250m" },
         });
-        let asked = requests(whole).asked;
-        assert_eq!((asked.cpu, asked.memory), (2250, 1 << 30));
+        let requested = requests(whole).requested;
+        assert_eq!((requested.cpu, requested.memory), (2250, 1 << 30));
     }
 
     #[test]
-    fn scoring_takes_a_container_that_asks_for_nothing_for_a_small_one() {
+    fn scoring_assumes_default_requests() {
         let two = requests(json!({ "containers": [container("1"), { "name": "d" }] }));
-        assert_eq!((two.asked.cpu, two.asked.memory), (1000, 0));
+        assert_eq!((two.requested.cpu, two.requested.memory), (1000, 0));
         assert_eq!((two.scored_cpu, two.scored_memory), (1100, 400 << 20));
         let zero = requests(json!({ "containers": [container("0")] }));
         assert_eq!((zero.scored_cpu, zero.scored_memory), (0, 200 << 20));
     }
 
     #[test]
-    fn what_is_not_asked_for_may_be_overcommitted() {
+    fn resources_without_requests_may_be_overcommitted() {
         let room = Amounts { cpu: 1000, ..Amounts::default() };
         let used = Amounts { cpu: 500, memory: 1, ..Amounts::default() };
         assert!(Amounts { cpu: 500, ..Amounts::default() }.fits(&room, &used));

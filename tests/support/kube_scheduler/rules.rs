@@ -1,6 +1,6 @@
 //! The counters that decide where pods of a class may be, and where they prefer to be.
 
-use super::counters::{CounterKey, Counters, ITSELF, NOWHERE, NodeFilter, PodFilter};
+use super::counters::{CounterKey, Counters, HOSTNAME_KEY, NO_DOMAIN, NodeFilter, PodFilter};
 use super::nodes::Node;
 use super::pod_class::{Constraint, PodClass, Term};
 use super::{Reason, score};
@@ -28,12 +28,12 @@ struct SoftSpread {
     by_node: bool,
 }
 
-/// What decides of one class, beside requests and what it asks of nodes by themselves.
+/// The constraints of one class, beside requests and constraints on nodes alone.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    /// Place among the answers for what it asks of nodes by themselves.
+    /// Index of its constraints on nodes alone.
     pub(super) fixed: usize,
-    /// Place among the scores by requests.
+    /// Index of its resource scores.
     pub(super) load: usize,
     spread: Vec<Spread>,
     soft_spread: Vec<SoftSpread>,
@@ -57,18 +57,18 @@ pub(super) struct Bound<'a> {
     at_least: i64,
     at_most: i64,
     without_label: bool,
-    why: Reason,
+    reason: Reason,
 }
 
 impl Bound<'_> {
     pub(super) fn refuses(&self, node: usize) -> Option<Reason> {
         let domain = self.domain[node];
-        if domain == NOWHERE {
-            let missing = if self.why == Reason::Spread { Reason::SpreadLabel } else { self.why };
+        if domain == NO_DOMAIN {
+            let missing = if self.reason == Reason::Spread { Reason::SpreadLabel } else { self.reason };
             return (!self.without_label).then_some(missing);
         }
         let count = self.counts[domain as usize];
-        (count < self.at_least || count > self.at_most).then_some(self.why)
+        (count < self.at_least || count > self.at_most).then_some(self.reason)
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Existing<'a> {
 }
 
 impl Rules {
-    /// Makes the counters that a class needs, and those of what it asks of others.
+    /// Creates the counters that a class needs.
     pub(super) fn new(class: &PodClass, counters: &mut Counters, existing: &Existing<'_>) -> Self {
         let mut of = |pod_filter: PodFilter, key: &str, node_filter: NodeFilter| {
             let key = CounterKey { pod_filter, key: key.to_owned(), node_filter };
@@ -97,7 +97,7 @@ impl Rules {
         for wanted in &class.soft_spread {
             let by_node = wanted.key == HOSTNAME;
             let (key, node_filter) = if by_node {
-                (ITSELF, NodeFilter::default())
+                (HOSTNAME_KEY, NodeFilter::default())
             } else {
                 (&*wanted.key, node_filter(class, wanted, &class.soft_spread))
             };
@@ -125,7 +125,7 @@ impl Rules {
         rules
     }
 
-    /// Looks through new counters for what other pods ask of this class.
+    /// Finds constraints of other pods on this class among new counters.
     pub(super) fn refresh(&mut self, class: &PodClass, counters: &Counters) {
         if self.seen == counters.all.len() {
             return;
@@ -142,16 +142,16 @@ impl Rules {
         self.seen = counters.all.len();
     }
 
-    /// The bounds that must hold, in the order in which kube-scheduler asks.
+    /// The bounds that must hold, in the order of kube-scheduler's filters.
     pub(super) fn bounds<'a>(&self, counters: &'a mut Counters) -> Vec<Bound<'a>> {
         let skew_from: Vec<i64> = self.spread.iter().map(|s| lowest(s, counters)).collect();
         let counters = &*counters;
         let any_near = self.near.iter().any(|i| counters.all[*i].any);
         let first = !any_near && self.means_itself;
-        let bound = |counter: usize, at_least: i64, at_most: i64, without_label: bool, why: Reason| {
+        let bound = |counter: usize, at_least: i64, at_most: i64, without_label: bool, reason: Reason| {
             let counter = &counters.all[counter];
             let domain = &counters.topologies[counter.topology].domain;
-            Bound { domain, counts: &counter.counts, at_least, at_most, without_label, why }
+            Bound { domain, counts: &counter.counts, at_least, at_most, without_label, reason }
         };
         let spread = self.spread.iter().zip(skew_from);
         let spread =
@@ -163,7 +163,7 @@ impl Rules {
         spread.chain(near).chain(apart).chain(repelled).collect()
     }
 
-    /// Scores of InterPodAffinity for these nodes; `None` where no pod has anything to say.
+    /// Scores of InterPodAffinity for these nodes; `None` if no pod has terms for them.
     pub(super) fn affinity_scores(&self, counters: &Counters, nodes: &[usize]) -> Option<Vec<i64>> {
         let counted = |(weight, i): (i64, usize)| counters.all[i].any.then_some((weight, &counters.all[i]));
         let drawn = self.drawn.iter().map(|i| (1, *i));
@@ -174,7 +174,7 @@ impl Rules {
         let raw = |node: &usize| {
             let parts = terms.iter().map(|(weight, counter)| {
                 let domain = counters.topologies[counter.topology].domain[*node];
-                if domain == NOWHERE { 0 } else { weight * counter.counts[domain as usize] }
+                if domain == NO_DOMAIN { 0 } else { weight * counter.counts[domain as usize] }
             });
             parts.sum()
         };
@@ -187,7 +187,7 @@ impl Rules {
             return None;
         }
         let topology = |rule: &SoftSpread| &counters.topologies[rule.topology].domain;
-        let ignored = |node: usize| self.soft_spread.iter().any(|rule| topology(rule)[node] == NOWHERE);
+        let ignored = |node: usize| self.soft_spread.iter().any(|rule| topology(rule)[node] == NO_DOMAIN);
         let judged: Vec<usize> = nodes.iter().copied().filter(|node| !ignored(*node)).collect();
         let weights: Vec<f64> = self
             .soft_spread

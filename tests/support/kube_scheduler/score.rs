@@ -3,7 +3,7 @@
 use super::nodes::BEST;
 use napkeeper_sim::random::Random;
 
-/// The highest becomes 100, nothing stays nothing.
+/// The highest becomes 100, zero remains zero.
 pub(super) fn most(raw: Vec<i64>) -> Vec<i64> {
     let highest = raw.iter().copied().max().unwrap_or(0);
     if highest == 0 { raw } else { raw.into_iter().map(|s| BEST * s / highest).collect() }
@@ -22,7 +22,7 @@ pub(super) fn between_lowest_and_highest(raw: Vec<i64>) -> Vec<i64> {
     raw.into_iter().map(|s| (BEST as f64 * part(s)) as i64).collect()
 }
 
-/// The lowest becomes 100, the highest what is left of it; `None` becomes 0.
+/// The lowest becomes 100, the highest its complement; `None` becomes 0.
 pub(super) fn fewest(raw: Vec<Option<i64>>) -> Vec<i64> {
     let known = || raw.iter().flatten().copied();
     let (lowest, highest) = (known().min().unwrap_or(0), known().max().unwrap_or(0));

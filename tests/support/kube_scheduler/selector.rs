@@ -48,7 +48,7 @@ impl Clause {
 
     fn holds(&self, value: Option<&String>) -> bool {
         let listed = |value: &String| self.values.contains(value);
-        // A bound compares integers, and what is none is on neither side of it.
+        // A bound compares integers; other values satisfy neither side.
         let number = |text: &String| text.parse::<i64>().ok();
         let compared = || Some((number(value?)?, number(self.values.first()?)?));
         match self.operator {
@@ -103,7 +103,7 @@ impl Selector {
     }
 }
 
-/// A term of a node selector: all of it must hold. One that is empty or cannot be read holds for no node.
+/// A term of a node selector: all of it must match. An empty or invalid one matches no node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct NodeTerm(Option<(Vec<Clause>, Vec<Clause>)>);
 

@@ -1,8 +1,8 @@
 //! Which nodes a pod can be on, by the volumes that it attaches.
 //!
-//! VolumeRestrictions (ReadWriteOncePod), NodeVolumeLimits and VolumeBinding. Volumes that are still to be made are made
-//! when the first pod that has them is bound, as Azure's drivers make them: a disk for the zone of the node, and anything
-//! else for everywhere. Storage capacity, volumes inside pods and VolumeAttachments are not looked at.
+//! VolumeRestrictions (ReadWriteOncePod), NodeVolumeLimits and VolumeBinding. Unbound volumes are created when the
+//! first pod that has them is bound, as by Azure's drivers: a disk for the zone of the node, and anything else for all
+//! zones. Storage capacity, inline volumes and VolumeAttachments are ignored.
 
 use super::Reason;
 use super::nodes::Node;
@@ -22,13 +22,13 @@ pub(super) type ClaimKey = (String, String);
 /// Where the volume of a claim is, or will be.
 #[derive(Debug)]
 enum Source {
-    /// It is there, and its handle tells it from all others.
+    /// It is bound, to the volume of this handle.
     Bound { volume: String },
     /// It is made by a class once its first pod is bound.
     Made { class: String, node: Option<String> },
     /// It was made in the zone of a node; in none in particular.
     MadeIn { driver: String, zone: Option<String> },
-    /// Somebody else must act first.
+    /// Another controller must act first.
     Nothing,
 }
 
@@ -41,7 +41,7 @@ struct Claim {
 #[derive(Debug)]
 struct Volume {
     driver: Option<(String, String)>,
-    /// One of these must hold; `None` where nothing is asked.
+    /// One of these must match; `None` without constraints.
     required: Option<Vec<NodeTerm>>,
 }
 
@@ -49,11 +49,11 @@ struct Volume {
 struct Class {
     provisioner: String,
     waits: bool,
-    /// One of these must hold, if there are any: all labels of it.
+    /// One of these must match, if there are any: all labels of it.
     topologies: Vec<Vec<(String, Vec<String>)>>,
 }
 
-/// What there is beside nodes and pods.
+/// Objects beside nodes and pods.
 #[derive(Debug, Default)]
 pub(super) struct Storage {
     claims: BTreeMap<ClaimKey, Claim>,
@@ -128,7 +128,7 @@ impl Storage {
         self.limits.insert(wire.metadata.name.clone().unwrap_or_default(), limits);
     }
 
-    /// A pod with these claims is bound to a node: what is still to be made is made.
+    /// A pod with these claims is bound to a node: unbound volumes are created.
     pub(super) fn bind(&mut self, claims: &[ClaimKey], node: &Node) {
         for key in claims {
             *self.used.entry(key.clone()).or_default() += 1;
@@ -174,11 +174,11 @@ impl Storage {
 
     fn has_too_many(&self, claims: &[ClaimKey], node: &Node) -> bool {
         let Some(limits) = self.limits.get(&node.name) else { return false };
-        let there: BTreeSet<(String, String)> = node.claims.iter().filter_map(|key| self.attached(key)).collect();
+        let attached: BTreeSet<(String, String)> = node.claims.iter().filter_map(|key| self.attached(key)).collect();
         let new: BTreeSet<(String, String)> = claims.iter().filter_map(|key| self.attached(key)).collect();
         limits.iter().any(|(driver, most)| {
-            let more = new.difference(&there).filter(|(of, _)| of == driver).count() as i64;
-            let now = there.iter().filter(|(of, _)| of == driver).count() as i64;
+            let more = new.difference(&attached).filter(|(of, _)| of == driver).count() as i64;
+            let now = attached.iter().filter(|(of, _)| of == driver).count() as i64;
             more > 0 && now + more > *most
         })
     }

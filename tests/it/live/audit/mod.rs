@@ -1,4 +1,4 @@
-//! One audit of a real API server and an Azure over HTTP reports what is there, and the same again from saved files.
+//! One audit of a real API server and an Azure over HTTP reports the same as from saved files.
 
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
@@ -33,9 +33,9 @@ fn replay(folder: &Path, args: &[&str]) -> Result<Output> {
 }
 
 fn report(output: &Output, code: i32) -> Result<Value> {
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(code), "it ended with {}: {said}", output.status);
-    serde_json::from_slice(&output.stdout).with_context(|| format!("no report: {said}"))
+    let error = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(code), "it ended with {}: {error}", output.status);
+    serde_json::from_slice(&output.stdout).with_context(|| format!("no report: {error}"))
 }
 
 fn status<'r>(report: &'r Value, name: &str) -> Result<&'r str> {
@@ -59,7 +59,7 @@ async fn system_node(env: &Environment) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_live_audit_finds_what_leaked_and_its_files_give_the_same_report() -> Result<()> {
+async fn a_live_audit_finds_leaks_and_its_files_give_the_same_report() -> Result<()> {
     let class = repository("manifests/crds/karpenter/karpenter.azure.com_aksnodeclasses.yaml");
     let definitions = format!("{}\n---\n{}", upstream_crds().await?, std::fs::read_to_string(class)?);
     let mut env = Environment::start_with_definitions("companion", &definitions).await?;
@@ -72,7 +72,7 @@ async fn a_live_audit_finds_what_leaked_and_its_files_give_the_same_report() -> 
         .await?;
     env.tell_azure("stage", &json!({ "leakNic": { "name": "leaked", "tags": tags } })).await?;
     env.jump(SignedDuration::from_hours(2))?;
-    // The simulated Azure looks at its clock a few times a second.
+    // The simulated Azure polls its clock a few times a second.
     tokio::time::sleep(Duration::from_millis(500)).await;
     env.tell_azure("stage", &json!({ "leakNic": { "name": "fresh", "tags": tags } })).await?;
     system_node(&env).await?;
@@ -95,7 +95,7 @@ async fn a_live_audit_finds_what_leaked_and_its_files_give_the_same_report() -> 
     refused(&env).await
 }
 
-/// What Azure or the API server refuses makes a report that is not whole, and the preflight says why.
+/// Rejections by Azure or the API server make a report incomplete, and the preflight explains them.
 async fn refused(env: &Environment) -> Result<()> {
     let preflight = report(&audit(env, &["--as-controller", "-o", "json"])?, 0)?;
     ensure!(preflight["grant"] == json!([]), "{preflight}");
@@ -124,7 +124,7 @@ async fn refused(env: &Environment) -> Result<()> {
     let failed = stranger["failed"].to_string();
     ensure!(failed.contains("sign in again"), "{failed}");
     let refused = audit(env, &["--as-controller", "-o", "json"])?;
-    let told = String::from_utf8_lossy(&refused.stderr);
-    ensure!(refused.status.code() == Some(2) && told.matches("sign in again").count() == 1, "{told}");
+    let error = String::from_utf8_lossy(&refused.stderr);
+    ensure!(refused.status.code() == Some(2) && error.matches("sign in again").count() == 1, "{error}");
     Ok(())
 }

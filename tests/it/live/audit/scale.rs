@@ -1,7 +1,7 @@
 //! Measures requests and time of one audit of a large group, under ARM's own limits.
 //!
-//! Azure is `napkeeper azure-sim` over HTTP, with pages of 1,000 and the token buckets of ARM; Kubernetes is a server of
-//! lists. Run it with `--ignored`; it prints what it measured.
+//! Azure is `napkeeper azure-sim` over HTTP, with pages of 1,000 and the token buckets of ARM; Kubernetes is a server
+//! of lists. Run it with `--ignored`; it prints what it measured.
 
 use anyhow::{Context, Result, ensure};
 use axum::Router;
@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 const VMS: usize = 30_000;
 /// Data disks beside them.
 const DISKS: usize = 10_000;
-/// NodeClaims that are gone: their VMs are orphans.
-const GONE: usize = 25;
+/// Deleted NodeClaims, whose VMs are orphans.
+const ORPHANED_VMS: usize = 25;
 const TOKEN: &str = "scale-token";
 
-/// Kubernetes, as far as an audit asks: lists by path.
+/// The lists of Kubernetes that an audit reads, by path.
 async fn kubernetes(lists: BTreeMap<&'static str, Value>) -> Result<String> {
     async fn answer(State(lists): State<Arc<BTreeMap<&'static str, String>>>, uri: Uri) -> Response {
         match lists.get(uri.path()) {
@@ -51,7 +51,7 @@ fn vm(n: usize) -> String {
     format!("aks-general-{n:05}")
 }
 
-/// The NodeClaims and Nodes of all VMs but those whose claims are gone.
+/// The NodeClaims and Nodes of all VMs but the orphans.
 fn lists(group: &str) -> BTreeMap<&'static str, Value> {
     let id = |n: usize| format!("azure://{group}/providers/Microsoft.Compute/virtualMachines/{}", vm(n));
     let claim = |n: usize| {
@@ -65,8 +65,8 @@ fn lists(group: &str) -> BTreeMap<&'static str, Value> {
                 "lastTransitionTime": "2026-01-01T00:00:00Z" }] } })
     };
     BTreeMap::from([
-        ("/apis/karpenter.sh/v1/nodeclaims", Value::Array((GONE..VMS).map(claim).collect())),
-        ("/api/v1/nodes", Value::Array((GONE..VMS).map(node).collect())),
+        ("/apis/karpenter.sh/v1/nodeclaims", Value::Array((ORPHANED_VMS..VMS).map(claim).collect())),
+        ("/api/v1/nodes", Value::Array((ORPHANED_VMS..VMS).map(node).collect())),
         ("/api/v1/persistentvolumes", json!([])),
         ("/apis/storage.k8s.io/v1/volumeattachments", json!([])),
         ("/api/v1/pods", json!([])),
@@ -113,8 +113,8 @@ async fn a_group_of_a_hundred_thousand_is_looked_at_under_arms_limits() -> Resul
     let folder = tempfile::tempdir()?;
     let args = ["azure-sim", "--output=json", "--bind=127.0.0.1:0", &format!("--token={TOKEN}")];
     let azure = Process::spawn("azure-sim", &Program::new(napkeeper_binary()?).args(args))?;
-    let said: Value = serde_json::from_str(&azure.line("\"url\"", Duration::from_secs(60)).await?)?;
-    let text = |key: &str| said[key].as_str().map(ToOwned::to_owned).context("azure-sim says too little");
+    let output: Value = serde_json::from_str(&azure.line("\"url\"", Duration::from_secs(60)).await?)?;
+    let text = |key: &str| output[key].as_str().map(ToOwned::to_owned).context("azure-sim says too little");
     let (url, group, cluster) = (text("url")?, text("group")?, text("cluster")?);
     let began = Instant::now();
     fill(&url, cluster.rsplit('/').next().unwrap_or_default()).await?;
@@ -129,16 +129,16 @@ async fn a_group_of_a_hundred_thousand_is_looked_at_under_arms_limits() -> Resul
     command.arg(folder.path().join("token")).arg("--kubeconfig").arg(folder.path().join("kubeconfig"));
     let began = Instant::now();
     let output = tokio::task::spawn_blocking(move || command.output()).await??;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    eprintln!("audited in {:.1?}: {}", began.elapsed(), said.trim());
-    ensure!(output.status.code() == Some(0), "nothing is old enough to be an orphan: {}: {said}", output.status);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    eprintln!("audited in {:.1?}: {}", began.elapsed(), message.trim());
+    ensure!(output.status.code() == Some(0), "nothing is old enough to be an orphan: {}: {message}", output.status);
     let report: Value = serde_json::from_slice(&output.stdout)?;
     eprintln!("{}", report["totals"]);
     ensure!(report["complete"] == true, "{}", report["failed"]);
     let count = |standing: &str| report["totals"][standing]["resources"].as_u64().unwrap_or(0);
-    // A VM that nobody wants keeps its NIC and disk; disks without a record of their volume are kept for ever.
-    ensure!(count("suspect") == GONE as u64, "{} suspects", count("suspect"));
+    // An orphaned VM still references its NIC and disk; disks without a record of their volume are never deleted.
+    ensure!(count("suspect") == ORPHANED_VMS as u64, "{} suspects", count("suspect"));
     ensure!(count("foreign") == DISKS as u64, "{} foreign", count("foreign"));
-    ensure!(count("alive") == (VMS * 3 - GONE) as u64, "{} alive", count("alive"));
+    ensure!(count("alive") == (VMS * 3 - ORPHANED_VMS) as u64, "{} alive", count("alive"));
     Ok(())
 }

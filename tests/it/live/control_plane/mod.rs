@@ -63,8 +63,8 @@ async fn an_identity_has_the_rights_of_its_group() -> Result<()> {
     let admin = pods_of(Identity::user("ada").in_group("system:masters")).await?;
     admin.list(&Default::default()).await?;
     let refused = pods_of(Identity::user("bob")).await?.list(&Default::default()).await;
-    let told = format!("{refused:?}");
-    ensure!(told.contains("403") && told.contains("bob"), "{told}");
+    let error = format!("{refused:?}");
+    ensure!(error.contains("403") && error.contains("bob"), "{error}");
     Ok(())
 }
 

@@ -10,7 +10,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// Set in the process that [`everything_ends_with_a_killed_test`] starts and kills.
 const VICTIM: &str = "NAPKEEPER_TEST_VICTIM";
 
-/// True unless the process is gone, or dead and only waiting for its parent to ask how it ended.
+/// True unless the process has exited, including zombies.
 fn lives(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
@@ -60,7 +60,7 @@ fn shell(script: &str) -> Result<Process> {
 }
 
 #[tokio::test]
-async fn lines_of_a_program_are_read_and_its_exit_is_told() -> Result<()> {
+async fn lines_of_a_program_and_its_exit_are_read() -> Result<()> {
     let script = shell("echo one; echo two >&2; exit 3")?;
     ensure!(script.line("two", SOON).await? == "two");
     ensure!(script.exited(SOON).await?.code() == Some(3));
@@ -73,7 +73,7 @@ async fn lines_of_a_program_are_read_and_its_exit_is_told() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_program_can_end_itself_when_asked_and_is_killed_when_not() -> Result<()> {
+async fn a_program_can_end_on_request_and_is_killed_otherwise() -> Result<()> {
     let script = shell("trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done")?;
     script.line("up", SOON).await?;
     script.terminate()?;

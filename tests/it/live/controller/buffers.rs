@@ -1,15 +1,15 @@
-//! CapacityBuffers: capacity is there before pods need it, stays, is given to pods, and goes with the buffer.
+//! CapacityBuffers: capacity exists before pods need it, is kept, is used by pods, and is removed with the buffer.
 
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
 use napkeeper_tests::control_plane::{Process, upstream_crds};
 use napkeeper_tests::environment::Environment;
-use napkeeper_tests::environment::state::{all_gone, claims, nodes, objects, running, scale};
+use napkeeper_tests::environment::state::{all_deleted, claims, nodes, objects, running, scale};
 use napkeeper_tests::wait::eventually;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Longest that a step may take on a busy machine; buffers are looked at every 10 s.
+/// Longest that a step may take on a busy machine; buffers are read every 10 s.
 const STEP: Duration = Duration::from_secs(120);
 
 const POOL: &str = "
@@ -69,20 +69,20 @@ async fn condition(env: &Environment, name: &str, kind: &str) -> Result<Option<[
 }
 
 async fn has_room(env: &Environment, controller: &Process, nodes_wanted: usize) -> Result<()> {
-    let said = eventually("room for all chunks", STEP, async || {
-        let said = condition(env, "spare", "Provisioning").await?;
-        let fits = said.is_some_and(|[status, reason, _]| status == "True" && reason == "FitsExistingCapacity");
+    let placed = eventually("room for all chunks", STEP, async || {
+        let placed = condition(env, "spare", "Provisioning").await?;
+        let fits = placed.is_some_and(|[status, reason, _]| status == "True" && reason == "FitsExistingCapacity");
         Ok((fits && nodes(env).await?.len() == nodes_wanted).then_some(()))
     });
     let last = async || format!("{:?}\n{}", condition(env, "spare", "Provisioning").await, controller.tail(40));
-    match said.await {
+    match placed.await {
         Ok(()) => Ok(()),
         Err(error) => Err(error.context(last().await)),
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn room_is_there_before_pods_are_and_goes_with_its_buffer() -> Result<()> {
+async fn capacity_exists_before_pods_and_is_removed_with_its_buffer() -> Result<()> {
     let mut env = Environment::start("provisioner").await?;
     let crds = upstream_crds().await?;
     let definition = crds.split("---\n").find(|text| text.contains("capacitybuffers.autoscaling.x-k8s.io"));
@@ -96,21 +96,21 @@ async fn room_is_there_before_pods_are_and_goes_with_its_buffer() -> Result<()> 
     let [status, reason, message] =
         condition(&env, "lost", "ReadyForProvisioning").await?.context("nothing is told")?;
     ensure!(status == "False" && reason == "PodTemplateNotFound" && message.contains("default/nowhere"), "{message}");
-    // It stays, though the nodes are empty.
+    // It is kept, although the nodes are empty.
     for _ in 0..6 {
         env.jump(SignedDuration::from_secs(30))?;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     ensure!(claims(&env).await?.len() == 2, "room that is kept has gone");
 
-    // A pod finds its room at once, and what it took is made anew.
+    // A pod fits at once, and its capacity is replaced.
     scale(&env, "web", 1).await?;
     running(&env, "web", 1).await?;
     has_room(&env, &controller, 3).await?;
 
     scale(&env, "web", 0).await?;
     env.plane.kubectl(&["delete", "capacitybuffers.autoscaling.x-k8s.io", "--all"]).await?;
-    all_gone(&mut env).await?;
+    all_deleted(&mut env).await?;
     controller.terminate()?;
     let status = controller.exited(Duration::from_secs(30)).await?;
     ensure!(status.success(), "the controller ended with {status}: {}", controller.tail(20));

@@ -18,7 +18,7 @@ const KINDS: [(&str, &str, &str); 3] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_an_hour_beside_nap_no_field_of_its_objects_is_ours() -> Result<()> {
+async fn after_an_hour_beside_nap_no_field_of_its_objects_is_owned() -> Result<()> {
     let mut env = Environment::start_with_definitions("companion", &definitions().await?).await?;
     env.plane.apply(&quickstart()?).await?;
     env.plane.apply(NODE_CLAIM).await?;
@@ -41,11 +41,11 @@ async fn after_an_hour_beside_nap_no_field_of_its_objects_is_ours() -> Result<()
         ensure!(!found.is_empty(), "there is no {kind} to be left alone");
         for object in found {
             let managers = object.metadata.managed_fields.unwrap_or_default();
-            let ours = managers
+            let own_fields = managers
                 .iter()
                 .filter_map(|m| m.manager.as_deref())
                 .find(|m| m.starts_with("napkeeper-") && *m != "napkeeper-tests");
-            ensure!(ours.is_none(), "{kind} {:?} has fields of {ours:?}", object.metadata.name);
+            ensure!(own_fields.is_none(), "{kind} {:?} has fields of {own_fields:?}", object.metadata.name);
         }
     }
     let touched: Vec<String> = env.proxy.writes().into_iter().filter(|w| w.contains("/karpenter.")).collect();

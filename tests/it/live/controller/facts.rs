@@ -14,7 +14,7 @@ use serde_json::json;
 use std::time::Duration;
 
 const STEP: Duration = Duration::from_secs(120);
-/// What a ConfigMap may have, with room for its metadata.
+/// The size limit of a ConfigMap, with space for its metadata.
 const MOST_BYTES: usize = 900 << 10;
 
 /// The object, once it has all facts.
@@ -53,23 +53,23 @@ async fn facts_are_published_and_a_full_quota_holds_pods_with_the_reason() -> Re
     let managers = map.metadata.managed_fields.unwrap_or_default();
     ensure!(managers.iter().any(|m| m.manager.as_deref() == Some("napkeeper-facts")), "{managers:?}");
     the_webhook_may_read_this_object_alone(&env).await?;
-    what_fails_stays_as_it_was(&mut env).await?;
+    failed_facts_keep_their_last_value(&mut env).await?;
 
     env.plane.apply(&quickstart()?).await?;
     let events: Api<Event> = Api::namespaced(env.plane.client().await?, "default");
-    let said = eventually("an event that names the quota", STEP, async || {
+    let event = eventually("an event that names the quota", STEP, async || {
         let all = events.list(&ListParams::default()).await?.items;
         let mut notes = all.into_iter().filter_map(|event| event.message);
         Ok(notes.find(|note| note.contains("vCPU quota")))
     })
     .await?;
-    ensure!(said.contains("0 of 1 vCPUs used, 0 launching"), "{said}");
+    ensure!(event.contains("0 of 1 vCPUs used, 0 launching"), "{event}");
     ensure!(claims(&env).await?.is_empty(), "NodeClaims are made that Azure would refuse");
     Ok(())
 }
 
-/// Azure does not say any more which locks there are.
-async fn what_fails_stays_as_it_was(env: &mut Environment) -> Result<()> {
+/// Azure no longer lists locks.
+async fn failed_facts_keep_their_last_value(env: &mut Environment) -> Result<()> {
     let fail = json!({ "status": 503, "code": "ServerBusy", "message": "later", "requests": { "path": "/locks" } });
     env.fault(&json!({ "fail": fail })).await?;
     env.jump(SignedDuration::from_mins(7))?;

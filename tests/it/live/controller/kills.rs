@@ -1,7 +1,7 @@
 //! Nothing is leaked or doubled when the controller is killed right before or after a write.
 //!
 //! For every kind of side effect it is killed twice: before the effect, when the request never arrives, and after it,
-//! when the effect has taken place and nothing of it is recorded. Then it is started again.
+//! when the effect has taken place and is not recorded. Then it is started again.
 
 use anyhow::{Context, Result, ensure};
 use http::Method;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const STEP: Duration = Duration::from_secs(240);
 
-/// A kind of side effect on Kubernetes: its method, parts of its path, what is not in it, part of its body.
+/// A kind of side effect on Kubernetes: its method, parts of its path, parts that must be absent, part of its body.
 type Kind = (&'static str, Method, &'static [&'static str], &'static [&'static str], &'static str);
 
 /// Side effects on Kubernetes.
@@ -59,18 +59,18 @@ struct Mortal {
 impl Mortal {
     /// Kills and starts again if a request is held now.
     async fn check(&mut self, env: &Environment) -> Result<()> {
-        let mut why =
+        let mut cause =
             env.proxy.met(Duration::from_millis(1)).await.map(|met| format!("{:?} {}", met.fate, met.request));
         for held in env.azure("held").await?["held"].as_array().into_iter().flatten() {
             if self.held.insert(held["id"].to_string()) {
-                why.get_or_insert_with(|| held.to_string());
+                cause.get_or_insert_with(|| held.to_string());
             }
         }
-        if let Some(why) = why {
+        if let Some(cause) = cause {
             self.controller.kill();
             self.controller.exited(Duration::from_secs(10)).await?;
             self.controller = env.controller()?;
-            self.deaths.push(why);
+            self.deaths.push(cause);
         }
         ensure!(
             self.controller.exit_status().is_none(),
@@ -83,7 +83,7 @@ impl Mortal {
     /// Lets time run fast, killing on the way, until something is so.
     async fn until(
         &mut self,
-        what: &str,
+        condition: &str,
         env: &mut Environment,
         mut so: impl AsyncFnMut(&Environment) -> Result<bool>,
     ) -> Result<()> {
@@ -94,7 +94,7 @@ impl Mortal {
             tokio::time::sleep(Duration::from_millis(100)).await;
             ensure!(
                 Instant::now() < end,
-                "no {what}; killed at {:#?}; in Azure {:?}; log: {}",
+                "no {condition}; killed at {:#?}; in Azure {:?}; log: {}",
                 self.deaths,
                 env.resources().await?,
                 self.controller.tail(40)
@@ -139,7 +139,7 @@ async fn a_controller_that_dies_around_any_side_effect_leaks_and_doubles_nothing
     let mut mortal = Mortal { controller, deaths: Vec::new(), held: BTreeSet::new() };
 
     mortal.until("running pod", &mut env, is_running).await?;
-    // Somebody deletes the NodeClaim under the pod: the node drains, and another comes.
+    // The NodeClaim under the pod is deleted: the node drains, and another is launched.
     env.plane.kubectl(&["delete", "nodeclaims", "--all", "--wait=false"]).await?;
     let two = async |env: &Environment| {
         Ok(vms_created(env).await? == 2 && is_running(env).await? && env.resources().await?.len() == 3)
@@ -166,7 +166,7 @@ async fn a_controller_that_dies_around_any_side_effect_leaks_and_doubles_nothing
 /// A test that killed nothing would prove nothing.
 async fn every_kind_was_met(mortal: &Mortal, env: &Environment) -> Result<()> {
     eprintln!("killed and started {} times:", mortal.deaths.len());
-    mortal.deaths.iter().for_each(|why| eprintln!("  {why}"));
+    mortal.deaths.iter().for_each(|cause| eprintln!("  {cause}"));
     let left = env.proxy.unmet();
     ensure!(left.is_empty(), "these were never met: {left:#?}");
     let faults = env.azure("faults").await?;
@@ -175,7 +175,7 @@ async fn every_kind_was_met(mortal: &Mortal, env: &Environment) -> Result<()> {
     Ok(())
 }
 
-/// Git says Report again: the mark goes, with a death before and after.
+/// The mode is Report again: the mark is removed, with a kill before and after.
 async fn take_marks_off(env: &Environment) -> Result<()> {
     for when in ["before", "after"] {
         let requests = json!({ "method": "PATCH", "path": "disks/leaked-disk/.*tags", "times": 1 });

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use http::Method;
 use jiff::SignedDuration;
 use napkeeper_tests::control_plane::{Process, word};
-use napkeeper_tests::environment::state::{all_gone, phases, running, scale, sweep_status};
+use napkeeper_tests::environment::state::{all_deleted, phases, running, scale, sweep_status};
 use napkeeper_tests::environment::{Environment, NAMESPACE};
 use napkeeper_tests::fault_proxy::{Fate, Rule};
 use napkeeper_tests::manifests::quickstart;
@@ -20,7 +20,7 @@ const TROUBLE: Duration = Duration::from_secs(5);
 const BUSY: usize = 150;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_trouble_is_said_borne_and_got_over() -> Result<()> {
+async fn every_outage_is_reported_and_recovered_from() -> Result<()> {
     let mut env = Environment::start("provisioner").await?;
     let controller = env.controller()?;
     controller.line("initial listing of the cluster complete", STEP).await?;
@@ -37,7 +37,7 @@ async fn every_trouble_is_said_borne_and_got_over() -> Result<()> {
     for (fault, category) in [
         (fail(401, "ExpiredAuthenticationToken"), "permission"),
         (fail(403, "AuthorizationFailed"), "permission"),
-        // A group that is not there proves nothing about what is in it.
+        // A missing group proves nothing about its resources.
         (fail(404, "ResourceGroupNotFound"), "unavailable"),
         (json!({ "throttle": { "retryAfter": "2s" } }), "throttled"),
         (fail(500, "InternalServerError"), "unavailable"),
@@ -51,7 +51,7 @@ async fn every_trouble_is_said_borne_and_got_over() -> Result<()> {
     ensure!(events.contains("OfferingRefused"), "no event says what Azure refused: {events}");
     the_sweep_says_that_it_cannot_see(&mut env).await?;
     scale(&env, "inflate", 0).await?;
-    all_gone(&mut env).await
+    all_deleted(&mut env).await
 }
 
 /// The API server refuses to list and watch a kind.
@@ -64,16 +64,16 @@ async fn refused_reads(env: &Environment, controller: &Process, status: u16, kin
         fate: Fate::Refused(status),
         times: usize::MAX,
     };
-    let said = controller.lines().len();
+    let since = controller.lines().len();
     env.proxy.rule(rule(vec![kind]));
     env.proxy.break_connections();
     let before = env.proxy.requests();
     tokio::time::sleep(TROUBLE).await;
-    let asked = env.proxy.requests() - before;
-    ensure!(asked < BUSY, "{asked} requests in {TROUBLE:?} while {kind} answers {status}: a busy loop");
-    says(controller, said, kind).await?;
-    let (ready, why) = readyz(controller).await?;
-    ensure!(!ready && why.contains(kind), "/readyz does not say that {kind} cannot be read: {why}");
+    let requests = env.proxy.requests() - before;
+    ensure!(requests < BUSY, "{requests} requests in {TROUBLE:?} while {kind} answers {status}: a busy loop");
+    says(controller, since, kind).await?;
+    let (ready, body) = readyz(controller).await?;
+    ensure!(!ready && body.contains(kind), "/readyz does not say that {kind} cannot be read: {body}");
     env.proxy.clear();
     works(controller).await
 }
@@ -90,22 +90,23 @@ async fn no_api_server(env: &mut Environment, controller: &Process) -> Result<()
 /// Azure is not well while a node is wanted; afterwards it comes.
 async fn bad_azure(env: &mut Environment, controller: &Process, fault: &Value, category: &str) -> Result<()> {
     scale(env, "inflate", 0).await?;
-    all_gone(env).await?;
-    let said = controller.lines().len();
+    all_deleted(env).await?;
+    let since = controller.lines().len();
     env.fault(fault).await?;
     scale(env, "inflate", 1).await?;
-    let (before, asked_before, renewed) = (env.proxy.requests(), asked_of_azure(env).await?, lease_renewed(env).await?);
+    let (before, requests_before, renewed) =
+        (env.proxy.requests(), azure_requests(env).await?, lease_renewed(env).await?);
     tokio::time::sleep(TROUBLE).await;
     let renewed_since = lease_renewed(env).await?;
     ensure!(renewed_since > renewed, "the Lease is not renewed with {fault}: {renewed}, then {renewed_since}");
-    let asked = env.proxy.requests() - before;
-    let of_azure = asked_of_azure(env).await? - asked_before;
-    eprintln!("{fault}: {asked} requests to the API server and {of_azure} to Azure in {TROUBLE:?}");
-    ensure!(asked < BUSY && of_azure < 30, "a busy loop");
+    let requests = env.proxy.requests() - before;
+    let of_azure = azure_requests(env).await? - requests_before;
+    eprintln!("{fault}: {requests} requests to the API server and {of_azure} to Azure in {TROUBLE:?}");
+    ensure!(requests < BUSY && of_azure < 30, "a busy loop");
     ensure!(of_azure > 0, "Azure was not asked");
     ensure!(controller.exit_status().is_none(), "it ended with {fault}: {}", controller.tail(20));
     if !category.is_empty() {
-        says(controller, said, category).await?;
+        says(controller, since, category).await?;
     }
     env.cure_azure().await?;
     let end = Instant::now() + STEP;
@@ -126,11 +127,11 @@ async fn lease_renewed(env: &Environment) -> Result<String> {
     Ok(renewed)
 }
 
-async fn asked_of_azure(env: &Environment) -> Result<u64> {
+async fn azure_requests(env: &Environment) -> Result<u64> {
     env.azure("requests").await?["total"].as_u64().context("no total")
 }
 
-/// While Azure's listings are refused, the sweep's status says that we cannot see; then that we can.
+/// While Azure's listings are rejected, the sweep is not Ready; then it is again.
 async fn the_sweep_says_that_it_cannot_see(env: &mut Environment) -> Result<()> {
     env.fault_inside(&json!({ "listing": { "how": "forbidden", "for": "2h" } })).await?;
     sweep_is(env, "False").await?;
@@ -152,7 +153,7 @@ async fn sweep_is(env: &mut Environment, wanted: &str) -> Result<()> {
     }
 }
 
-/// Whether it is ready, and the text that says why not.
+/// Whether it is ready, and the text with the reasons.
 async fn readyz(controller: &Process) -> Result<(bool, String)> {
     let line = controller.line("health=", STEP).await?;
     let address = word(&line, "health=")?;
@@ -160,11 +161,11 @@ async fn readyz(controller: &Process) -> Result<(bool, String)> {
     Ok((response.status().is_success(), response.text().await?))
 }
 
-/// It says, since that line of its log, what is wrong with this.
-async fn says(controller: &Process, since: usize, what: &str) -> Result<()> {
-    eventually(&format!("word of {what}"), STEP, async || {
+/// Waits for a warning about this after that line of the log.
+async fn says(controller: &Process, since: usize, word: &str) -> Result<()> {
+    eventually(&format!("word of {word}"), STEP, async || {
         let lines = controller.lines();
-        Ok(lines.iter().skip(since).any(|l| l.contains("WARN") && l.contains(what)).then_some(()))
+        Ok(lines.iter().skip(since).any(|l| l.contains("WARN") && l.contains(word)).then_some(()))
     })
     .await
 }

@@ -1,4 +1,4 @@
-//! Pods get nodes on a real API server, and all of it goes again.
+//! Pods get nodes on a real API server, and everything is deleted again.
 
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, ListParams};
 use napkeeper_tests::environment::Environment;
 use napkeeper_tests::environment::state::{
-    all_gone, claims, objects, phases, running, scale, sweep_status, vms_created,
+    all_deleted, claims, objects, phases, running, scale, sweep_status, vms_created,
 };
 use napkeeper_tests::manifests::quickstart;
 use napkeeper_tests::wait::eventually;
@@ -33,7 +33,7 @@ async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
     all_registered(&env).await?;
 
     scale(&env, "inflate", 0).await?;
-    all_gone(&mut env).await?;
+    all_deleted(&mut env).await?;
 
     a_failed_launch_leaves_nothing(&mut env).await?;
     a_leaked_nic_is_swept(&mut env).await?;
@@ -44,8 +44,8 @@ async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
     Ok(())
 }
 
-/// Waits until every NodeClaim says that its Node is there: that is written after the taint is taken off the Node, so that
-/// pods may run there a little before.
+/// Waits until every NodeClaim is Registered: this is written after the taint is removed from the Node, so pods may run
+/// a little before.
 async fn all_registered(env: &Environment) -> Result<()> {
     let is = |claim: &DynamicObject, kind: &str| {
         let conditions = claim.data["status"]["conditions"].as_array();
@@ -78,7 +78,7 @@ async fn tell_launch_time(env: &Environment) -> Result<()> {
     Ok(())
 }
 
-/// Azure has no capacity at all for a while: what was begun is taken back.
+/// Azure has no capacity for a while: failed launches are cleaned up.
 async fn a_failed_launch_leaves_nothing(env: &mut Environment) -> Result<()> {
     env.fault_inside(&json!({ "shortage": { "how": "noHardware", "for": "1h" } })).await?;
     scale(env, "inflate", 1).await?;
@@ -94,11 +94,11 @@ async fn a_failed_launch_leaves_nothing(env: &mut Environment) -> Result<()> {
     }
     ensure!(!phases(env, "inflate").await?.contains_key("Running"), "a pod runs although Azure has no hardware");
     scale(env, "inflate", 0).await?;
-    all_gone(env).await?;
+    all_deleted(env).await?;
     env.cure_azure().await
 }
 
-/// Somebody else leaks a NIC with our cluster's tag: it goes, with its evidence.
+/// A leaked NIC with our cluster's tag is deleted, with its evidence.
 async fn a_leaked_nic_is_swept(env: &mut Environment) -> Result<()> {
     // Something alive must be in the group, else it might be another cluster's.
     scale(env, "inflate", 1).await?;
@@ -122,5 +122,5 @@ async fn a_leaked_nic_is_swept(env: &mut Environment) -> Result<()> {
     let status = sweep_status(env).await?;
     ensure!(status["counts"].as_array().is_some_and(|c| !c.is_empty()), "no counts: {status}");
     scale(env, "inflate", 0).await?;
-    all_gone(env).await
+    all_deleted(env).await
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 
 const STEP: Duration = Duration::from_secs(120);
-/// A pending pod gets a NodeClaim within a second or two: in this time nothing came of it because it is paused.
+/// A pending pod gets a NodeClaim within a second or two: after this time it is paused.
 const PAUSED: Duration = Duration::from_secs(10);
 
 /// Sets a key of the pause switch.
@@ -55,7 +55,7 @@ async fn one_of_two_controllers_writes_and_the_other_takes_over() -> Result<()> 
     is_one_vm_for_each_claim(&env).await?;
     ensure!(!second.lines().iter().any(|line| line.contains("leads=true")), "two leaders: {}", second.tail(20));
 
-    // A leader that stands still does not give its Lease back.
+    // A frozen leader does not release its Lease.
     let before = vms_created(&env).await?;
     first.signal("STOP")?;
     scale(&env, "inflate", 20).await?;
@@ -66,7 +66,7 @@ async fn one_of_two_controllers_writes_and_the_other_takes_over() -> Result<()> 
     first.line("leads=false", STEP).await?;
     is_one_vm_for_each_claim(&env).await?;
 
-    // One that is told to end gives it back, and the other leads at its next look.
+    // A terminated one releases it, and the other leads at its next poll.
     second.terminate()?;
     let status = second.exited(Duration::from_secs(30)).await?;
     ensure!(status.success(), "the second controller ended with {status}: {}", second.tail(20));
@@ -74,7 +74,7 @@ async fn one_of_two_controllers_writes_and_the_other_takes_over() -> Result<()> 
     second_signal(&env, &first).await
 }
 
-/// A controller that waits for an answer of Azure ends within its grace period, or at once by a second signal.
+/// A controller that waits for a response of Azure ends within its grace period, or at once on a second signal.
 async fn second_signal(env: &Environment, leader: &Process) -> Result<()> {
     let requests = json!({ "method": "PUT", "path": "virtualMachines/aks-[^/]*$", "times": 1 });
     env.fault(&json!({ "hang": { "when": "before", "requests": requests } })).await?;

@@ -33,12 +33,12 @@ async fn marks_come_and_go_approvals_count_and_a_lockdown_is_got_over() -> Resul
     commit(&env, &json!({ "mode": "Report" })).await?;
     until(&mut env, "unmarked NIC", async |env| Ok(tags_of(env, "leaked").await?.get(MARK).is_none())).await?;
 
-    an_approval_is_asked_for_counts_and_is_spent(&mut env).await?;
+    an_approval_is_requested_counts_and_is_spent(&mut env).await?;
     a_lockdown_degrades_and_passes(&mut env).await?;
-    everything_was_told(&env, &controller).await
+    everything_was_reported(&env, &controller).await
 }
 
-/// What somebody commits to the sweep's spec in Git.
+/// Commits a change of the sweep's spec.
 async fn commit(env: &Environment, spec: &Value) -> Result<()> {
     let patch = json!({ "spec": spec }).to_string();
     env.plane.kubectl(&["patch", "orphansweep", "default", "--type=merge", "--patch", &patch]).await?;
@@ -48,12 +48,12 @@ async fn commit(env: &Environment, spec: &Value) -> Result<()> {
 /// Lets time pass until something holds.
 async fn until(
     env: &mut Environment,
-    what: &str,
+    condition_text: &str,
     mut holds: impl AsyncFnMut(&Environment) -> Result<bool>,
 ) -> Result<()> {
     let end = Instant::now() + STEP;
     while !holds(env).await? {
-        ensure!(Instant::now() < end, "no {what} in time: {:#}", status(env).await?);
+        ensure!(Instant::now() < end, "no {condition_text} in time: {:#}", status(env).await?);
         env.jump(SignedDuration::from_secs(60))?;
         tokio::time::sleep(Duration::from_millis(400)).await;
     }
@@ -71,7 +71,7 @@ async fn tags_of(env: &Environment, name: &str) -> Result<Value> {
     Ok(resources.iter().find(named).with_context(|| format!("{name} is gone"))?["tags"].clone())
 }
 
-async fn is_there(env: &Environment, name: &str) -> Result<bool> {
+async fn exists(env: &Environment, name: &str) -> Result<bool> {
     Ok(env.resources().await?.iter().any(|id| id.ends_with(&format!("/{name}"))))
 }
 
@@ -87,13 +87,13 @@ async fn condition(env: &Environment, kind: &str) -> Result<Value> {
     Ok(all.into_iter().find(|c| c["type"] == kind).unwrap_or_default())
 }
 
-async fn an_approval_is_asked_for_counts_and_is_spent(env: &mut Environment) -> Result<()> {
+async fn an_approval_is_requested_counts_and_is_spent(env: &mut Environment) -> Result<()> {
     commit(env, &json!({ "mode": "Collect", "approvalRequired": ["Nic", "Vm", "DataDisk"] })).await?;
-    let asks = async |env: &Environment| {
+    let needs_approval = async |env: &Environment| {
         Ok(finding(env, "leaked").await?.is_some_and(|f| f["refusals"] == json!(["approval"])))
     };
-    until(env, "finding that asks for an approval", asks).await?;
-    ensure!(is_there(env, "leaked").await?, "it was collected without an approval");
+    until(env, "finding that asks for an approval", needs_approval).await?;
+    ensure!(exists(env, "leaked").await?, "it was collected without an approval");
     let found = finding(env, "leaked").await?.context("no finding")?;
     let now = env.azure("clock").await?["now"].as_str().context("no time")?.parse::<jiff::Timestamp>()?;
     let approval = json!({
@@ -102,7 +102,7 @@ async fn an_approval_is_asked_for_counts_and_is_spent(env: &mut Environment) -> 
         "expiresAt": (now + SignedDuration::from_hours(13 * 24)).to_string(),
     });
     commit(env, &json!({ "approvals": [approval] })).await?;
-    until(env, "collected NIC", async |env| Ok(!is_there(env, "leaked").await?)).await?;
+    until(env, "collected NIC", async |env| Ok(!exists(env, "leaked").await?)).await?;
     let spent = async |env: &Environment| Ok(status(env).await?["approvals"][0]["state"] == "Spent");
     until(env, "spent approval", spent).await?;
     let advice = status(env).await?["approvals"][0]["advice"].to_string();
@@ -123,10 +123,10 @@ async fn a_lockdown_degrades_and_passes(env: &mut Environment) -> Result<()> {
     // The cap of the first day is used up.
     let degraded = async |env: &Environment| Ok(condition(env, "Degraded").await?["status"] == "True");
     until_fast(env, "condition Degraded", degraded).await?;
-    let said = condition(env, "Degraded").await?;
-    ensure!(said["message"].as_str().is_some_and(|m| m.contains("deny assignment")), "{said}");
+    let degraded = condition(env, "Degraded").await?;
+    ensure!(degraded["message"].as_str().is_some_and(|m| m.contains("deny assignment")), "{degraded}");
     ensure!(condition(env, "Ready").await?["status"] == "True", "what Azure denies is no inability to look");
-    ensure!(is_there(env, "locked").await?);
+    ensure!(exists(env, "locked").await?);
     let deletes = |log: &Value| {
         let all = log["requests"].as_array().cloned().unwrap_or_default();
         all.iter()
@@ -141,7 +141,7 @@ async fn a_lockdown_degrades_and_passes(env: &mut Environment) -> Result<()> {
     let tries = deletes(&env.azure("requests").await?) - before;
     ensure!((1..=3).contains(&tries), "{tries} tries in half an hour");
     env.cure_azure().await?;
-    until(env, "collected NIC after the lockdown", async |env| Ok(!is_there(env, "locked").await?)).await?;
+    until(env, "collected NIC after the lockdown", async |env| Ok(!exists(env, "locked").await?)).await?;
     let well = async |env: &Environment| Ok(condition(env, "Degraded").await?["status"] == "False");
     until(env, "end of Degraded", well).await
 }
@@ -149,12 +149,12 @@ async fn a_lockdown_degrades_and_passes(env: &mut Environment) -> Result<()> {
 /// As [`until`], but for what takes a day. A jump is shorter than the gap that would not count as watched: 25 min.
 async fn until_fast(
     env: &mut Environment,
-    what: &str,
+    condition_text: &str,
     mut holds: impl AsyncFnMut(&Environment) -> Result<bool>,
 ) -> Result<()> {
     let end = Instant::now() + STEP;
     while !holds(env).await? {
-        ensure!(Instant::now() < end, "no {what} in time: {:#}", status(env).await?);
+        ensure!(Instant::now() < end, "no {condition_text} in time: {:#}", status(env).await?);
         env.jump(SignedDuration::from_mins(12))?;
         tokio::time::sleep(Duration::from_millis(700)).await;
     }
@@ -162,7 +162,7 @@ async fn until_fast(
 }
 
 /// Each delete and each refusal is an event, a metric and a record.
-async fn everything_was_told(env: &Environment, controller: &Process) -> Result<()> {
+async fn everything_was_reported(env: &Environment, controller: &Process) -> Result<()> {
     let line = controller.line("health=", STEP).await?;
     let address = word(&line, "health=")?;
     let metrics = reqwest::get(format!("http://{address}/metrics")).await?.text().await?;

@@ -27,7 +27,7 @@ fn kubeconfig(plane: &ControlPlane, token: &JoinToken) -> Result<String> {
     Ok(text.replace("/etc/kubernetes/certs/ca.crt", &plane.ca_certificate().display().to_string()))
 }
 
-/// Who the API server says that the holder of this kubeconfig is.
+/// The identity of a token, by the API server.
 async fn who(plane: &ControlPlane, token: &JoinToken) -> Result<(String, Vec<String>)> {
     let file = plane.folder().join(format!("bootstrap-{}.kubeconfig", token.id()));
     std::fs::write(&file, kubeconfig(plane, token)?)?;
@@ -44,7 +44,7 @@ async fn tokens(client: Client) -> Result<usize> {
     Ok(api.list(&only).await?.items.len())
 }
 
-/// Creates a Secret in kube-system, unless it is there.
+/// Creates a Secret in kube-system, unless it exists.
 async fn create(client: &Client, name: &str, of_type: &str) -> Result<()> {
     let secret = json!({ "metadata": { "name": name }, "type": of_type });
     let api = Api::<Secret>::namespaced(client.clone(), "kube-system");
@@ -65,18 +65,18 @@ async fn a_token_lets_one_node_ask_for_its_certificate_until_it_is_revoked() -> 
     plane.kubectl(&["apply", "--filename", &rbac]).await?;
     let admission = repository("kustomize/overlays/provisioner/admission.yaml").display().to_string();
     plane.kubectl(&["apply", "--filename", &admission]).await?;
-    let ours = plane.service_account_kubeconfig("napkeeper-system", "napkeeper-controller").await?;
-    let ours = napkeeper_kube::connect(Some(&ours)).await?;
+    let controller = plane.service_account_kubeconfig("napkeeper-system", "napkeeper-controller").await?;
+    let controller = napkeeper_kube::connect(Some(&controller)).await?;
     let admin = napkeeper_kube::connect(Some(&plane.admin_kubeconfig())).await?;
-    let (made, uid) = (BootstrapTokens::new(ours.clone()), Uid::new("uid-of-a-claim").unwrap());
+    let (made, uid) = (BootstrapTokens::new(controller.clone()), Uid::new("uid-of-a-claim").unwrap());
 
     eventually("the policy's force", Duration::from_secs(60), async || {
-        let refused = create(&ours, "somebody", "Opaque").await.err().map(|error| error.to_string());
-        Ok(refused.filter(|why| why.contains("napkeeper may create and delete bootstrap tokens")))
+        let refused = create(&controller, "somebody", "Opaque").await.err().map(|error| error.to_string());
+        Ok(refused.filter(|error| error.contains("napkeeper may create and delete bootstrap tokens")))
     })
     .await?;
-    assert!(create(&ours, "bootstrap-token-abcdef", "Opaque").await.is_err(), "only tokens have such names");
-    let secrets = Api::<Secret>::namespaced(ours.clone(), "kube-system");
+    assert!(create(&controller, "bootstrap-token-abcdef", "Opaque").await.is_err(), "only tokens have such names");
+    let secrets = Api::<Secret>::namespaced(controller.clone(), "kube-system");
     create(&admin, "theirs", "Opaque").await?;
     assert!(secrets.delete("theirs", &DeleteParams::default()).await.is_err(), "nor may it delete others");
 
@@ -88,7 +88,7 @@ async fn a_token_lets_one_node_ask_for_its_certificate_until_it_is_revoked() -> 
         assert_eq!(name, format!("system:bootstrap:{}", token.id()));
         assert!(groups.contains(&"system:bootstrappers".to_owned()), "{groups:?}");
     }
-    assert!(tokens(ours).await.is_err(), "we read no Secrets");
+    assert!(tokens(controller).await.is_err(), "we read no Secrets");
     assert_eq!(tokens(admin.clone()).await?, 2);
     made.issue(&Uid::new("another").unwrap()).await?;
     made.revoke(&uid).await?;

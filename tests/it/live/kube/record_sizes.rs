@@ -1,7 +1,7 @@
-//! Records and statuses of a large cluster stay below what etcd takes.
+//! Records and statuses of a large cluster stay below the limit of etcd.
 //!
-//! Writes to a real API server what a cluster of 20,000 PersistentVolumes and 3,000 findings needs, and prints sizes
-//! and times.
+//! Writes the objects of a cluster of 20,000 PersistentVolumes and 3,000 findings to a real API server, and prints
+//! sizes and times.
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
@@ -63,11 +63,11 @@ fn volume(n: u32) -> (ArmId, VolumeRecord) {
     (disk(n), VolumeRecord { name, reclaim: ReclaimPolicy::Delete, last_seen: Timestamp::now(), gone_since })
 }
 
-async fn timed(what: &str, writer: &Writer, write: ClusterWrite) -> Result<Duration> {
+async fn timed(operation: &str, writer: &Writer, write: ClusterWrite) -> Result<Duration> {
     let start = Instant::now();
-    writer.perform(&write).await.with_context(|| what.to_owned())?;
+    writer.perform(&write).await.with_context(|| operation.to_owned())?;
     let took = start.elapsed();
-    eprintln!("{what}: {} ms", took.as_millis());
+    eprintln!("{operation}: {} ms", took.as_millis());
     Ok(took)
 }
 

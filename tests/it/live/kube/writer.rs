@@ -1,7 +1,6 @@
-//! The writer against a real API server: what it writes reads back, and what it must not touch is left alone.
+//! The writer against a real API server: writes read back, and other fields are unchanged.
 //!
-//! Needs our CRDs and Karpenter's, nothing else in the cluster of the names that it uses, and a client that does not
-//! repeat requests by itself.
+//! Needs our CRDs and Karpenter's, no other objects of the names that it uses, and a client that does not retry.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -232,8 +231,8 @@ async fn records(client: &Client, writer: &Writer) {
     let objects = list().await;
     let read = convert::records(objects.iter().map(|o| &o.spec)).unwrap();
     assert_eq!((objects.len(), read.sightings.len(), read.last_inventory_at), (3, 1234, Some(observed)));
-    let gone: Vec<ArmId> = change.sightings.iter().map(|(id, _)| id.clone()).collect();
-    let clear = RecordChange { removed_sightings: gone, ..Default::default() };
+    let removed: Vec<ArmId> = change.sightings.iter().map(|(id, _)| id.clone()).collect();
+    let clear = RecordChange { removed_sightings: removed, ..Default::default() };
     assert_eq!(perform(writer, ClusterWrite::WriteRecords(Box::new(clear))).await, Ok(Reply::Done));
     let objects = list().await;
     assert_eq!(objects.len(), 1, "{:?}", objects.iter().map(|o| &o.metadata.name).collect::<Vec<_>>());
@@ -284,7 +283,7 @@ async fn sweeps(client: &Client, writer: &Writer) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_written_reads_back_and_only_that_is_touched() -> anyhow::Result<()> {
+async fn writes_read_back_and_change_only_their_fields() -> anyhow::Result<()> {
     drop(rustls::crypto::ring::default_provider().install_default());
     let plane = ControlPlane::start(Mode::Api).await?;
     for folder in ["karpenter", "napkeeper"] {
@@ -292,7 +291,7 @@ async fn what_is_written_reads_back_and_only_that_is_touched() -> anyhow::Result
         plane.kubectl(&["apply", "--server-side", "--kustomize", &path]).await?;
     }
     plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).await?;
-    // The first request for a kind may be answered 429 while its storage begins; kubectl asks again, our writer does not.
+    // The first request for a kind may be 429 while its storage starts; kubectl retries, our writer does not.
     let kinds = "nodepools,nodeclaims,aksnodeclasses,orphansweeps,orphanrecords";
     plane.kubectl(&["get", kinds]).await?;
     let client = napkeeper_kube::connect(Some(&plane.admin_kubeconfig())).await?;

@@ -78,14 +78,14 @@ async fn definitions_of_somebody_else_are_known_as_such() -> Result<()> {
     plane.apply(&upstream_crds().await?).await?;
     let foreign = napkeeper_kube::foreign_definitions(&client).await?;
     assert_eq!(foreign.as_deref(), Some("nodepools.karpenter.sh, nodeclaims.karpenter.sh"));
-    let ours = repository("manifests/crds/karpenter").display().to_string();
-    plane.kubectl(&["apply", "--server-side", "--force-conflicts", "--kustomize", &ours]).await?;
+    let folder = repository("manifests/crds/karpenter").display().to_string();
+    plane.kubectl(&["apply", "--server-side", "--force-conflicts", "--kustomize", &folder]).await?;
     assert_eq!(napkeeper_kube::foreign_definitions(&client).await?, None);
     Ok(())
 }
 
 #[tokio::test]
-async fn each_rule_refuses_what_breaks_it_and_takes_what_does_not() -> Result<()> {
+async fn each_rule_rejects_violations_and_accepts_valid_objects() -> Result<()> {
     let plane = ControlPlane::start(Mode::Api).await?;
     plane.install_definitions().await?;
     let server = Server::of(&plane).await?;
@@ -94,14 +94,14 @@ async fn each_rule_refuses_what_breaks_it_and_takes_what_does_not() -> Result<()
         .all(&examples, async |server, example| server.create(&bases::named(example.base), &example.object()).await);
     let answers = answers.await?;
     let wrong: Vec<_> =
-        examples.iter().zip(&answers).filter_map(|(example, told)| not_as_meant(example, told)).collect();
+        examples.iter().zip(&answers).filter_map(|(example, response)| not_as_expected(example, response)).collect();
     ensure!(wrong.is_empty(), "{} of {} examples:\n{}", wrong.len(), examples.len(), wrong.join("\n"));
     for base in bases::all() {
-        let told = server.create(&base.object, &base.object).await?;
-        ensure!(told.answer.code == 200, "{}: {}", base.name, told.message);
+        let response = server.create(&base.object, &base.object).await?;
+        ensure!(response.answer.code == 200, "{}: {}", base.name, response.message);
     }
 
-    let mut messages: Vec<_> = answers.into_iter().map(|told| told.message).collect();
+    let mut messages: Vec<_> = answers.into_iter().map(|response| response.message).collect();
     for (base, path, value, field) in [
         ("pool-full", "spec.replicas", json!(1), "spec"),
         ("pool-static", "spec.replicas", Value::Null, "spec"),
@@ -118,20 +118,21 @@ async fn each_rule_refuses_what_breaks_it_and_takes_what_does_not() -> Result<()
         };
         let mut changed = stored.clone();
         set(&mut changed, path, &value);
-        let told = server.update(&stored, &changed).await?;
+        let response = server.update(&stored, &changed).await?;
         let expected: BTreeSet<_> = (!field.is_empty()).then(|| field.to_owned()).into_iter().collect();
-        ensure!(told.answer.fields == expected, "{path} to {value}: {told:?}");
-        messages.push(told.message);
+        ensure!(response.answer.fields == expected, "{path} to {value}: {response:?}");
+        messages.push(response.message);
     }
-    let unmet: Vec<_> = rules()?.into_iter().filter(|rule| !messages.iter().any(|told| told.contains(rule))).collect();
+    let unmet: Vec<_> =
+        rules()?.into_iter().filter(|rule| !messages.iter().any(|response| response.contains(rule))).collect();
     ensure!(unmet.is_empty(), "no example breaks the rules {unmet:#?}");
     Ok(())
 }
 
-fn not_as_meant(example: &Example, told: &Response) -> Option<String> {
+fn not_as_expected(example: &Example, response: &Response) -> Option<String> {
     let expected: BTreeSet<_> = example.refused.into_iter().map(ToOwned::to_owned).collect();
-    let as_meant = told.answer.fields == expected && (told.answer.code == 200) == expected.is_empty();
-    (!as_meant).then(|| format!("{example:?}: {told:?}"))
+    let as_expected = response.answer.fields == expected && (response.answer.code == 200) == expected.is_empty();
+    (!as_expected).then(|| format!("{example:?}: {response:?}"))
 }
 
 /// The messages of all rules of our definitions.

@@ -1,6 +1,6 @@
-//! A real API server, with nothing of ours running, keeps what is in use from being deleted.
+//! Policies on a real API server protect objects in use from deletion, without napkeeper running.
 //!
-//! What is applied is what `napkeeper policies export` prints.
+//! They are those that `napkeeper policies export` prints.
 
 use anyhow::{Context, Result, ensure};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -66,23 +66,23 @@ async fn refused(plane: &ControlPlane, args: &[&str]) -> Option<String> {
     plane.kubectl(&dry).await.err().map(|e| format!("{e:#}"))
 }
 
-/// Waits for a refusal that names a policy.
+/// Waits for a denial that names a policy.
 async fn refusal_by(plane: &ControlPlane, policy: &str, args: &[&str]) -> Result<String> {
     let named = format!("ValidatingAdmissionPolicy '{policy}' with binding");
     eventually(&format!("refusal by {policy}"), IN_FORCE, async || {
-        Ok(refused(plane, args).await.filter(|why| why.contains(&named)))
+        Ok(refused(plane, args).await.filter(|message| message.contains(&named)))
     })
     .await
 }
 
 #[tokio::test]
-async fn what_is_in_use_is_not_deleted_and_what_is_acknowledged_is() -> Result<()> {
+async fn objects_in_use_are_not_deleted_unless_acknowledged() -> Result<()> {
     let plane = furnished().await?;
-    let why = refusal_by(&plane, "nodepool-in-use", &["nodepool", "gpu"]).await?;
-    ensure!(why.contains("NodePool gpu still has nodes, NodeClaim gpu-1 among them"), "{why}");
-    let why = refusal_by(&plane, "aksnodeclass-in-use", &["aksnodeclass", "default"]).await?;
-    ensure!(why.contains("AKSNodeClass default still has nodes"), "{why}");
-    // A pool without nodes goes, and the whole collection does not.
+    let message = refusal_by(&plane, "nodepool-in-use", &["nodepool", "gpu"]).await?;
+    ensure!(message.contains("NodePool gpu still has nodes, NodeClaim gpu-1 among them"), "{message}");
+    let message = refusal_by(&plane, "aksnodeclass-in-use", &["aksnodeclass", "default"]).await?;
+    ensure!(message.contains("AKSNodeClass default still has nodes"), "{message}");
+    // A pool without nodes can be deleted, and the whole collection cannot.
     ensure!(refused(&plane, &["nodepool", "general-purpose"]).await.is_none());
     let all = plane.kubectl(&["delete", "--raw", "/apis/karpenter.sh/v1/nodepools?dryRun=All"]).await;
     ensure!(format!("{all:?}").contains("nodepool-in-use"), "{all:?}");
@@ -100,8 +100,8 @@ async fn definitions_stay_while_they_have_objects() -> Result<()> {
     let plane = furnished().await?;
     for definition in GUARDED {
         let policy = format!("{}-definition", definition.split_once('.').context("a group")?.0);
-        let why = refusal_by(&plane, &policy, &["crd", definition]).await?;
-        ensure!(why.contains(" exists: ") && why.contains("delete-acknowledged"), "{why}");
+        let message = refusal_by(&plane, &policy, &["crd", definition]).await?;
+        ensure!(message.contains(" exists: ") && message.contains("delete-acknowledged"), "{message}");
     }
     let all = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
     let answer = plane.kubectl(&["delete", "--raw", all]).await;
@@ -140,7 +140,7 @@ async fn a_guard_does_not_slow_a_cluster_of_thousands() -> Result<()> {
     refusal_by(&plane, "nodepool-in-use", &["nodepool", "general-purpose"]).await?;
     plane.kubectl(&["delete", "nodeclaim", "gpu-1"]).await?;
     let start = Instant::now();
-    // Every NodeClaim is looked at, and none is of this pool.
+    // Every NodeClaim is checked, and none is of this pool.
     eventually("gpu is free", IN_FORCE, async || {
         Ok(refused(&plane, &["nodepool", "gpu"]).await.is_none().then_some(()))
     })

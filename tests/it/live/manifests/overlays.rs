@@ -41,9 +41,10 @@ fn ownership(objects: &[Value]) -> Vec<String> {
             found.push(format!("definition {name}"));
         }
         for rule in object["rules"].as_array().into_iter().flatten() {
-            let theirs = strings(&rule["apiGroups"]).iter().any(|group| *group == "*" || KARPENTER.contains(group));
+            let is_karpenter =
+                strings(&rule["apiGroups"]).iter().any(|group| *group == "*" || KARPENTER.contains(group));
             let writes = strings(&rule["verbs"]).iter().any(|verb| !READS.contains(verb));
-            if theirs && writes {
+            if is_karpenter && writes {
                 found.push(format!("{name} may {} {}", rule["verbs"], rule["resources"]));
             }
         }
@@ -76,19 +77,19 @@ async fn rights(plane: &ControlPlane, table: &[(&str, &str, (&str, &str), bool)]
 }
 
 #[tokio::test]
-async fn the_companion_applies_beside_what_upstream_installs_and_cannot_touch_it() -> Result<()> {
+async fn the_companion_installs_beside_upstream_and_cannot_change_it() -> Result<()> {
     let plane = ControlPlane::start(Mode::Api).await?;
     plane.apply(&upstream_crds().await?).await?;
     plane.established().await?;
-    let theirs = ["get", "crd", "nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "--output=yaml"];
-    let before = plane.kubectl(&theirs).await?;
+    let get_crds = ["get", "crd", "nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "--output=yaml"];
+    let before = plane.kubectl(&get_crds).await?;
 
     let text = overlay("companion").await?;
     let owned = ownership(&objects(&text)?);
     ensure!(owned.is_empty(), "the companion owns: {owned:?}");
     plane.apply(&text).await?;
     plane.established().await?;
-    ensure!(plane.kubectl(&theirs).await? == before, "the companion changed a definition of upstream's");
+    ensure!(plane.kubectl(&get_crds).await? == before, "the companion changed a definition of upstream's");
     rights(
         &plane,
         &[
@@ -172,11 +173,11 @@ async fn the_audit_applies_beside_either_and_may_change_nothing() -> Result<()> 
     let mut args: Vec<String> = strings(&pod["containers"][0]["args"]).into_iter().map(ToOwned::to_owned).collect();
     // A mounted file that is not here is what it complains of: all arguments have been understood then.
     let file = "/etc/napkeeper/napkeeper.yaml";
-    let said = complaint(&args).await?;
-    ensure!(said.contains(file) && !said.contains("Usage"), "audit {args:?}: {said}");
+    let error = complaint(&args).await?;
+    ensure!(error.contains(file) && !error.contains("Usage"), "audit {args:?}: {error}");
     args.push("--no-such-flag".to_owned());
-    let said = complaint(&args).await?;
-    ensure!(said.contains("--no-such-flag") && !said.contains(file), "audit {args:?}: {said}");
+    let error = complaint(&args).await?;
+    ensure!(error.contains("--no-such-flag") && !error.contains(file), "audit {args:?}: {error}");
     Ok(())
 }
 
@@ -234,7 +235,7 @@ fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> Option<&'a Value> {
     objects.iter().find(|o| o["kind"] == kind && o["metadata"]["name"] == name)
 }
 
-/// A webhook that is updated, drained and beside another of its kind must not be gone.
+/// A webhook must remain available during updates and drains.
 fn survives(objects: &[Value]) -> Result<()> {
     let deployment = find(objects, "Deployment", "napkeeper-webhook").context("no Deployment")?;
     let pod = &deployment["spec"]["template"]["spec"];
@@ -257,7 +258,7 @@ fn survives(objects: &[Value]) -> Result<()> {
 }
 
 #[tokio::test]
-async fn components_change_what_they_say_and_the_webhook_survives_with_each() -> Result<()> {
+async fn components_change_only_their_subject_and_the_webhook_starts_with_each() -> Result<()> {
     let hook = |objects: &[Value], kind: &str| -> Result<Value> {
         Ok(find(objects, &format!("{kind}WebhookConfiguration"), "napkeeper").context("no hook")?.clone())
     };
@@ -317,7 +318,7 @@ async fn components_change_what_they_say_and_the_webhook_survives_with_each() ->
     Ok(())
 }
 
-/// What the program says before it gives up, which it must.
+/// The error with which the program exits.
 async fn complaint(args: &[String]) -> Result<String> {
     let program = Program::new(napkeeper_binary()?).args(args).env("KUBECONFIG", NO_KUBECONFIG);
     let program = Process::spawn("napkeeper", &program)?;
@@ -330,17 +331,18 @@ async fn complaint(args: &[String]) -> Result<String> {
 async fn the_program_takes_the_arguments_of_its_deployments() -> Result<()> {
     for name in ["companion", "provisioner"] {
         let objects = objects(&overlay(name).await?)?;
-        // A cluster or a mounted file that is not here is what they complain of: all arguments have been understood then.
+        // A cluster or a mounted file that is not here is what they complain of: all arguments have been understood
+        // then.
         for (program, file) in [("webhook", NO_KUBECONFIG), ("controller", "/etc/napkeeper/napkeeper.yaml")] {
             let (mut args, ports) = container(&objects, &format!("napkeeper-{program}"))?;
             ensure!(args.first().is_some_and(|first| first == program), "{program} is started with {args:?}");
             let bound: Vec<i64> = args.iter().filter_map(|a| a.strip_prefix("0.0.0.0:")?.parse().ok()).collect();
             ensure!(bound == ports, "{program} listens on {bound:?}, its container names {ports:?}");
-            let said = complaint(&args).await?;
-            ensure!(said.contains(file) && !said.contains("Usage"), "{program} {args:?}: {said}");
+            let error = complaint(&args).await?;
+            ensure!(error.contains(file) && !error.contains("Usage"), "{program} {args:?}: {error}");
             args.push("--no-such-flag".to_owned());
-            let said = complaint(&args).await?;
-            ensure!(said.contains("--no-such-flag") && !said.contains(file), "{program} {args:?}: {said}");
+            let error = complaint(&args).await?;
+            ensure!(error.contains("--no-such-flag") && !error.contains(file), "{program} {args:?}: {error}");
         }
     }
     Ok(())

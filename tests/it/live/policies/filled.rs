@@ -23,7 +23,7 @@ fn without_additions(spec: &mut Value) {
     }
 }
 
-/// The spec that a policy sees, by a policy whose message is what it compares.
+/// The spec that a policy sees, by a policy with it in its message.
 fn seen(object: &Value, spec: &Value) -> bool {
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",

@@ -1,4 +1,4 @@
-//! A real API server says of policies, and by them, what `validate` says without one.
+//! Policies and their results agree between a real API server and `validate`.
 
 mod filled;
 mod odd;
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// New policies are in force after some seconds, on a busy machine after some more.
 const IN_FORCE: Duration = Duration::from_secs(90);
 
-/// What a policy says: its name and its message.
+/// A denial: the name of the policy and its message.
 type Denial = (String, String);
 
 /// All policies that we ship, with bindings that deny, as kustomize builds them.
@@ -42,22 +42,22 @@ fn from_folder(folder: &Path, path: &Path) -> PathBuf {
     up.collect::<PathBuf>().join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// What the policies say of a manifest without a server, by `policy: message`; undecided ones are an error.
+/// The results of the policies for a manifest without a server; undecided ones are an error.
 fn offline(validator: &Validator, source: &Source) -> Result<BTreeSet<Denial>> {
-    let mut said = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for finding in validator.validate_files(std::slice::from_ref(source)).into_iter().flat_map(|report| report.findings)
     {
         match finding.rule {
             "NK7001" => {
                 let (policy, message) = finding.message.split_once(": ").context("a message without a policy")?;
                 let policy = policy.strip_prefix("policy ").context("a message without a policy")?;
-                said.insert((policy.to_owned(), comparable(message)));
+                reported.insert((policy.to_owned(), comparable(message)));
             }
             rule if rule.starts_with("NK7") || rule.starts_with("NK1") => bail!("{}: {finding:?}", source.file),
             _ => {}
         }
     }
-    Ok(said)
+    Ok(reported)
 }
 
 /// The text of a run-time error is not the same in both.
@@ -81,14 +81,14 @@ fn api(client: &kube::Client, object: &Value) -> Result<Api<DynamicObject>> {
     })
 }
 
-/// What the API server says of a new object; nothing is stored.
+/// The result of the API server for a new object, by dry-run.
 async fn online(client: &kube::Client, object: &Value) -> Result<Option<Denial>> {
     let params = PostParams { dry_run: true, field_manager: None };
     let typed: DynamicObject = serde_json::from_value(object.clone())?;
     refusal(api(client, object)?.create(&params, &typed).await.map(drop))
 }
 
-/// The policy that refused a request and what it said.
+/// The policy that denied a request, and its message.
 fn refusal(answer: kube::Result<()>) -> Result<Option<Denial>> {
     let status = match answer {
         Ok(()) => return Ok(None),
@@ -125,18 +125,21 @@ async fn every_case_of_every_policy_ends_alike_with_and_without_a_server() -> Re
 
     let mut cases = cases()?;
     ensure!(cases.len() > 50, "only {} cases", cases.len());
-    // What is refused comes first: it shows when the policies are in force.
+    // Denied cases come first: they show when the policies are in force.
     cases.sort_by_key(|(_, name, _)| !name.starts_with("deny-"));
     for (policy, name, file) in &cases {
         let source = load_text(&file.display().to_string(), fs::read_to_string(file)?);
         let object = &source.parsed().documents[0].value;
-        let here = offline(&validator, &source)?;
-        let named: BTreeSet<_> = here.iter().map(|(policy, _)| policy.as_str()).collect();
+        let offline_results = offline(&validator, &source)?;
+        let named: BTreeSet<_> = offline_results.iter().map(|(policy, _)| policy.as_str()).collect();
         if name.starts_with("deny-") {
             assert_eq!(named, BTreeSet::from([policy.as_str()]), "{policy}/{name} without a server");
-            let what = format!("refusal of {policy}/{name}");
-            let there = eventually(&what, IN_FORCE, async || online(&client, object).await).await?;
-            assert!(here.contains(&there), "{policy}/{name}: {here:?} here, {there:?} there");
+            let condition = format!("refusal of {policy}/{name}");
+            let online_result = eventually(&condition, IN_FORCE, async || online(&client, object).await).await?;
+            assert!(
+                offline_results.contains(&online_result),
+                "{policy}/{name}: {offline_results:?} here, {online_result:?} there"
+            );
         } else {
             assert!(name.starts_with("allow-"), "{policy}/{name} says neither allow nor deny");
             assert_eq!(named, BTreeSet::new(), "{policy}/{name} without a server");
@@ -144,7 +147,7 @@ async fn every_case_of_every_policy_ends_alike_with_and_without_a_server() -> Re
         }
     }
 
-    // What was there before stays, until somebody changes it.
+    // Existing objects are not denied until they are changed.
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
     let note = Patch::Merge(json!({ "metadata": { "annotations": { "note": "x" } } }));
     assert_eq!(refusal(pools.patch("old", &params, &note).await.map(drop))?, None);

@@ -1,4 +1,4 @@
-//! Policies as nobody ships them, to try every part of the form: the API server means the same by it.
+//! Unusual policies that use every field: the API server agrees.
 
 use super::{Denial, IN_FORCE, comparable, online};
 use anyhow::{Result, ensure};
@@ -35,7 +35,7 @@ fn odd(key: &str) -> Result<Vec<Odd>> {
 }
 
 impl Odd {
-    /// The policy and its binding as manifests: the policy looks at objects with its name as a label.
+    /// The policy and its binding as manifests: the policy matches objects with its name as a label.
     fn manifests(&self) -> [Value; 2] {
         let Self { name, policy, binding } = self;
         let rule = json!({
@@ -113,7 +113,7 @@ fn offline(policies: &Policies, object: &Value, inputs: &Inputs) -> Result<BTree
 }
 
 #[tokio::test]
-async fn odd_policies_mean_here_what_they_mean_there() -> Result<()> {
+async fn odd_policies_agree_with_the_api_server() -> Result<()> {
     let plane = ControlPlane::start(Mode::Api).await?;
     let client = plane.client().await?;
     let [namespace, three, five] = surroundings();
@@ -138,12 +138,16 @@ async fn odd_policies_mean_here_what_they_mean_there() -> Result<()> {
     let (mut differ, mut compared) = (Vec::new(), [0, 0]);
     for Odd { name, .. } in &odd {
         for object in objects(name) {
-            let here = offline(&policies, &object, &inputs)?;
-            let there = online(&client, &object).await?;
-            compared[usize::from(there.is_some())] += 1;
-            let same = there.as_ref().map_or(here.is_empty(), |said| here.contains(said));
+            let offline_results = offline(&policies, &object, &inputs)?;
+            let online_result = online(&client, &object).await?;
+            compared[usize::from(online_result.is_some())] += 1;
+            let same =
+                online_result.as_ref().map_or(offline_results.is_empty(), |result| offline_results.contains(result));
             if !same {
-                differ.push(format!("{name}, {}: here {here:?}, there {there:?}", object["metadata"]["name"]));
+                differ.push(format!(
+                    "{name}, {}: here {offline_results:?}, there {online_result:?}",
+                    object["metadata"]["name"]
+                ));
             }
         }
     }
@@ -153,18 +157,18 @@ async fn odd_policies_mean_here_what_they_mean_there() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_policy_here_is_wrong_there() -> Result<()> {
+async fn problems_of_policies_agree_with_the_api_server() -> Result<()> {
     let plane = ControlPlane::start(Mode::Api).await?;
     let mut differ = Vec::new();
     for odd in odd("wrong")? {
-        let here = Policies::read(&[load_text("odd.yaml", odd.text())]);
-        let said: Vec<_> = here.problems().iter().filter(|p| p.rule == "NK7004").map(|p| &p.message).collect();
-        let mut there = Vec::new();
+        let policies = Policies::read(&[load_text("odd.yaml", odd.text())]);
+        let problems: Vec<_> = policies.problems().iter().filter(|p| p.rule == "NK7004").map(|p| &p.message).collect();
+        let mut errors = Vec::new();
         for manifest in odd.manifests() {
-            there.extend(plane.apply(&manifest.to_string()).await.err().map(|e| format!("{e:#}")));
+            errors.extend(plane.apply(&manifest.to_string()).await.err().map(|e| format!("{e:#}")));
         }
-        if said.is_empty() || there.is_empty() {
-            differ.push(format!("{}: here {said:?}, there {there:?}", odd.name));
+        if problems.is_empty() || errors.is_empty() {
+            differ.push(format!("{}: here {problems:?}, there {errors:?}", odd.name));
         }
     }
     ensure!(differ.is_empty(), "{differ:#?}");

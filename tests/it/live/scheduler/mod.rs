@@ -1,8 +1,7 @@
 //! The real kube-scheduler binds pods where our simulation says that they can be scheduled.
 //!
-//! The workloads and what is asked of them are those of `scheduling`. The emulation of kube-scheduler that other tests
-//! lean on is held against the real one all along: whether there is a place for each pod, and whether the place taken is
-//! one of those with the highest score.
+//! The workloads and checks are those of `scheduling`. The emulation of kube-scheduler that other tests use is compared
+//! with the real one throughout: whether each pod fits, and whether its node is one of those with the highest score.
 
 mod provisioner;
 mod real;
@@ -15,11 +14,11 @@ use std::time::Instant;
 
 /// Workloads of a plain run; `.ci/nightly` takes 300.
 const FEW: u64 = 30;
-/// One whose pods still waited when they were deleted, and were counted after it.
+/// A workload whose pods were still pending when they were deleted, and were counted afterwards.
 const FOUND: [u64; 1] = [48];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_real_scheduler_binds_pods_where_we_say_that_there_is_room() -> Result<()> {
+async fn the_real_scheduler_binds_pods_as_planned() -> Result<()> {
     let start = Instant::now();
     let seeds: BTreeSet<u64> = seeds(FEW)?.chain(FOUND).collect();
     let mut scheduler = RealScheduler::new(seeds.iter().copied().flat_map(namespaces).collect()).await?;

@@ -1,10 +1,10 @@
-//! Creates the volumes that kube-scheduler asks for.
+//! Creates the volumes that kube-scheduler requests.
 //!
-//! It does what a CSI driver and the controller of PersistentVolumes do together: once kube-scheduler has selected a node
-//! for a claim, a volume is created for it, and each is bound to the other.
+//! It does what a CSI driver and the controller of PersistentVolumes do together: once kube-scheduler has selected a
+//! node for a claim, a volume is created for it, and each is bound to the other.
 //!
-//! kube-scheduler polls once a second whether that is done, and binds the pod only then. To save that second, the node is
-//! reported at once where no other pod uses the claim. Where others do, it is known only when the pod is bound: until
+//! kube-scheduler polls once a second whether that is done, and binds the pod only then. To save that second, the node
+//! is reported at once if no other pod uses the claim. If others do, it is known only when the pod is bound: until
 //! kube-scheduler has seen that the claim is bound, the next pod with that claim can only go to the selected node
 //! (`FindPodVolumes` compares the annotation), afterwards to every node on which the volume can be used.
 
@@ -23,7 +23,7 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// A claim that one pod alone uses, by namespace and name, and the node that its volume was made for.
 pub(super) type Choice = ((String, String), String);
 
-/// Makes volumes as long as it is kept.
+/// Creates volumes until it is dropped.
 pub(super) struct Provisioner {
     pub(super) choices: UnboundedReceiver<Choice>,
     _task: JoinSet<()>,
@@ -37,10 +37,10 @@ impl Provisioner {
             let claims = Api::<PersistentVolumeClaim>::all(client.clone());
             let mut claims = Box::pin(watcher(claims, watcher::Config::default()).applied_objects());
             loop {
-                // The watcher tries again by itself.
+                // The watcher retries.
                 let Ok(Some(claim)) = claims.try_next().await else { continue };
-                if let Err(why) = provision(&client, &claim, &sender).await {
-                    eprintln!("no volume for {:?}: {why:#}", claim.metadata.name);
+                if let Err(error) = provision(&client, &claim, &sender).await {
+                    eprintln!("no volume for {:?}: {error:#}", claim.metadata.name);
                 }
             }
         });
@@ -54,13 +54,13 @@ async fn provision(client: &Client, claim: &PersistentVolumeClaim, sender: &Unbo
     let selected = metadata.annotations.as_ref().and_then(|all| all.get(SELECTED_NODE));
     let Some(node) = selected.filter(|_| !is_bound && metadata.deletion_timestamp.is_none()) else { return Ok(()) };
     let (namespace, name) = metadata.namespace.clone().zip(metadata.name.clone()).context("a claim without a name")?;
-    let there = Api::<Node>::all(client.clone()).get(node).await?;
-    let volume = made(claim, zone_of(&there))?;
+    let node_object = Api::<Node>::all(client.clone()).get(node).await?;
+    let volume = made(claim, zone_of(&node_object))?;
     Api::<PersistentVolume>::all(client.clone()).create(&PostParams::default(), &volume).await?;
     let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), &namespace);
     claims.patch(&name, &PatchParams::default(), &Patch::Merge(binding(&volume))).await?;
     if !is_shared(claim) {
-        // Nobody listens any more where the test is over.
+        // The receiver is dropped at the end of the test.
         drop(sender.send(((namespace, name), node.clone())));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A control plane with the real kube-scheduler, and what it says of each pod.
+//! A control plane with the real kube-scheduler, and its verdicts.
 
 use super::provisioner::{Choice, Provisioner};
 use crate::scheduling::{
@@ -27,18 +27,17 @@ use std::fmt::Debug;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Longest that kube-scheduler may take to say something of a pod.
-const SAID_WITHIN: Duration = Duration::from_secs(60);
+/// Longest time until the verdict of kube-scheduler on a pod.
+const VERDICT_WITHIN: Duration = Duration::from_secs(60);
 /// So many requests are under way at once where the order does not matter.
 const AT_ONCE: usize = 8;
 /// How long pods may wait for another turn: kube-scheduler backs off by a second first.
 const ANOTHER_TURN: Duration = Duration::from_millis(2_500);
-/// What kube-scheduler says of a pod whose claim or volume has been made, but is not among what it has seen: it looks
-/// again once it is.
+/// Messages of kube-scheduler on a pod whose claim or volume exists, but has not reached its cache: it retries then.
 const NOT_SEEN_YET: [&str; 3] = ["waiting for ephemeral volume controller", "\" not found", "bound to non-existent pv"];
-/// The namespace of pods that only ask what kube-scheduler sees.
+/// The namespace of pods that only probe kube-scheduler's cache.
 const PROBES: &str = "probes";
-/// How long to wait before asking again whether deleted pods are forgotten.
+/// How long to wait between probes for deleted pods.
 const BETWEEN_PROBES: Duration = Duration::from_millis(50);
 /// Why a node does not do that has a pod from which another wants to be apart.
 const HAS_POD: &str = "didn't match pod anti-affinity rules";
@@ -47,11 +46,10 @@ const HAS_POD: &str = "didn't match pod anti-affinity rules";
 pub(super) struct RealScheduler {
     client: Client,
     events: BoxStream<'static, watcher::Result<Event<Pod>>>,
-    /// By UID, what was said last.
-    said: HashMap<String, Verdict>,
+    /// The last verdict by UID.
+    verdicts: HashMap<String, Verdict>,
     provisioner: Provisioner,
-    /// The pod that uses each claim, the last one where several do, and the pods whose node is known before they are
-    /// bound.
+    /// The pod that uses each claim, the last one of several, and the pods whose node is known before they are bound.
     by_claim: HashMap<(String, String), String>,
     early: HashSet<String>,
     probes: usize,
@@ -81,8 +79,8 @@ impl RealScheduler {
         futures::stream::iter(made).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
         let events = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default()).boxed();
         let provisioner = Provisioner::start(client.clone());
-        let (said, by_claim, early) = Default::default();
-        let mut scheduler = Self { client, events, said, provisioner, by_claim, early, probes: 0, _plane: plane };
+        let (verdicts, by_claim, early) = Default::default();
+        let mut scheduler = Self { client, events, verdicts, provisioner, by_claim, early, probes: 0, _plane: plane };
         scheduler.sees(0).await.context("waiting for kube-scheduler")?;
         Ok(scheduler)
     }
@@ -94,7 +92,7 @@ impl RealScheduler {
     async fn bound_until(&mut self, pod: &Pod, until: Instant) -> Result<Option<String>> {
         let uid = pod.metadata.uid.clone().context("a pod without a UID")?;
         loop {
-            if let Some(Verdict::Bound(node)) = self.said.get(&uid) {
+            if let Some(Verdict::Bound(node)) = self.verdicts.get(&uid) {
                 return Ok(Some(node.clone()));
             }
             if !self.listen(until).await? {
@@ -116,14 +114,14 @@ impl RealScheduler {
         // The watcher tries again by itself.
         let Ok(event) = event.context("the watch of pods has ended")? else { return Ok(true) };
         if let Event::Apply(pod) | Event::InitApply(pod) = event
-            && let (Some(uid), Some(said)) = (pod.metadata.uid.clone(), said(&pod))
+            && let (Some(uid), Some(verdict)) = (pod.metadata.uid.clone(), verdict_of(&pod))
         {
-            if matches!(said, Verdict::Bound(_)) {
+            if matches!(verdict, Verdict::Bound(_)) {
                 self.early.remove(&uid);
             }
-            // What was told of its claim is newer.
+            // The news of its claim are newer.
             if !self.early.contains(&uid) {
-                self.said.insert(uid, said);
+                self.verdicts.insert(uid, verdict);
             }
         }
         Ok(true)
@@ -132,16 +130,16 @@ impl RealScheduler {
     /// A volume is made for a claim of one pod alone: its node is known.
     fn choose(&mut self, (claim, node): Choice) {
         if let Some(uid) = self.by_claim.get(&claim)
-            && !matches!(self.said.get(uid), Some(Verdict::Bound(_)))
+            && !matches!(self.verdicts.get(uid), Some(Verdict::Bound(_)))
         {
             self.early.insert(uid.clone());
-            self.said.insert(uid.clone(), Verdict::Bound(node));
+            self.verdicts.insert(uid.clone(), Verdict::Bound(node));
         }
     }
 
     /// Waits until the pods are bound whose nodes are known: until then their bindings may still fail.
     async fn settle(&mut self) -> Result<()> {
-        let until = Instant::now() + SAID_WITHIN;
+        let until = Instant::now() + VERDICT_WITHIN;
         while !self.early.is_empty() {
             if !self.listen(until).await? {
                 bail!("{} pods are not bound to the nodes that their volumes were made for", self.early.len());
@@ -167,30 +165,31 @@ impl RealScheduler {
 
     /// Waits until kube-scheduler sees so many nodes.
     async fn sees(&mut self, nodes: usize) -> Result<()> {
-        let until = Instant::now() + SAID_WITHIN;
+        let until = Instant::now() + VERDICT_WITHIN;
         let container = json!({ "name": "main", "image": "none", "resources": { "requests": { "cpu": "1000000" } } });
         let spec = json!({ "containers": [container] });
         while Instant::now() < until {
-            if seen(&self.why_not(&spec, until).await?) == Some(nodes) {
+            if seen(&self.unschedulable_message(&spec, until).await?) == Some(nodes) {
                 return Ok(());
             }
         }
-        bail!("kube-scheduler does not see {nodes} nodes within {SAID_WITHIN:?}")
+        bail!("kube-scheduler does not see {nodes} nodes within {VERDICT_WITHIN:?}")
     }
 
-    /// Waits until kube-scheduler counts none of these pods on any node; they are gone from the API server.
+    /// Waits until kube-scheduler counts none of these pods on any node; they are deleted from the API server.
     ///
-    /// While pods are deleted one after another, one that waits can find room. If its deletion reaches kube-scheduler in
-    /// the middle of its scheduling cycle, there is nothing to forget yet, and at the end of the cycle the pod is assumed
-    /// to be on its node although it is gone. It is forgotten when its binding fails: for a pod with claims that is when
-    /// `BindPodVolumes` polls for the first time, a second later. Until then it takes room there, and counts for
+    /// While pods are deleted one after another, a pending one may fit. If its deletion reaches kube-scheduler
+    /// in the middle of its scheduling cycle, there is nothing to forget yet, and at the end of the cycle the pod is
+    /// assumed to be on its node although it is deleted. It is forgotten when its binding fails: for a pod with claims
+    /// that is when
+    /// `BindPodVolumes` polls for the first time, a second later. Until then it uses capacity there, and counts for
     /// affinity and spread constraints.
     ///
-    /// The pod that asks wants to be near these pods and apart from them: a node with one of them is refused for the
-    /// latter, every other node for the former. Scheduling cycles follow each other, and its own begins after
+    /// The probe has affinity and anti-affinity to these pods: a node with one of them is rejected for the latter,
+    /// every other node for the former. Scheduling cycles follow each other, and its own begins after
     /// kube-scheduler has seen the deletions: no pod is assumed later than that.
     async fn forgets(&mut self, namespaces: &[&str], selector: &str) -> Result<()> {
-        let until = Instant::now() + SAID_WITHIN;
+        let until = Instant::now() + VERDICT_WITHIN;
         let labels: BTreeMap<&str, &str> = selector.split_once('=').into_iter().collect();
         let selected = json!({ "matchLabels": labels });
         let term = json!({ "topologyKey": HOSTNAME, "namespaces": namespaces, "labelSelector": selected });
@@ -201,31 +200,31 @@ impl RealScheduler {
             "tolerations": [{ "operator": "Exists" }],
         });
         while Instant::now() < until {
-            if !self.why_not(&spec, until).await?.contains(HAS_POD) {
+            if !self.unschedulable_message(&spec, until).await?.contains(HAS_POD) {
                 return Ok(());
             }
             tokio::time::sleep(BETWEEN_PROBES).await;
         }
-        bail!("kube-scheduler counts pods that were deleted {SAID_WITHIN:?} ago")
+        bail!("kube-scheduler counts pods that were deleted {VERDICT_WITHIN:?} ago")
     }
 
-    /// What kube-scheduler says of a pod that no node can take.
-    async fn why_not(&mut self, spec: &Value, until: Instant) -> Result<String> {
+    /// The message of kube-scheduler on an unschedulable pod.
+    async fn unschedulable_message(&mut self, spec: &Value, until: Instant) -> Result<String> {
         self.probes += 1;
         let name = format!("probe-{}", self.probes);
         let probe = json!({ "metadata": { "name": name, "namespace": PROBES }, "spec": spec });
         let pod = self.add_pod(&serde_json::from_value(probe)?).await?;
         let uid = pod.metadata.uid.unwrap_or_default();
-        let said = loop {
-            match self.said.remove(&uid) {
-                Some(said) => break said,
+        let verdict = loop {
+            match self.verdicts.remove(&uid) {
+                Some(verdict) => break verdict,
                 None if self.listen(until).await? => {}
                 None => bail!("kube-scheduler says nothing of a pod"),
             }
         };
         self.pods(Some(PROBES)).delete(&name, &DeleteParams::default().grace_period(0)).await?;
-        match said {
-            Verdict::Waits(why) => Ok(why),
+        match verdict {
+            Verdict::Waits(message) => Ok(message),
             Verdict::Bound(node) => bail!("a pod that no node can take is bound to {node}"),
         }
     }
@@ -268,9 +267,9 @@ impl Scheduler for RealScheduler {
     }
 
     async fn admitted(&mut self, pods: &[Pod]) -> Result<Vec<Pod>> {
-        let asked =
+        let requests =
             pods.iter().map(|pod| async { post(&self.pods(pod.metadata.namespace.as_deref()), pod, true).await });
-        futures::stream::iter(asked).buffered(AT_ONCE).try_collect().await
+        futures::stream::iter(requests).buffered(AT_ONCE).try_collect().await
     }
 
     async fn add_pod(&mut self, pod: &Pod) -> Result<Pod> {
@@ -285,15 +284,15 @@ impl Scheduler for RealScheduler {
 
     async fn verdict(&mut self, pod: &Pod, nodes: usize) -> Result<Verdict> {
         let uid = pod.metadata.uid.clone().context("a pod without a UID")?;
-        let until = Instant::now() + SAID_WITHIN;
+        let until = Instant::now() + VERDICT_WITHIN;
         loop {
-            match self.said.get(&uid) {
-                Some(Verdict::Waits(why)) if seen(why) != Some(nodes) || is_behind(why) => {}
-                Some(said) => return Ok(said.clone()),
+            match self.verdicts.get(&uid) {
+                Some(Verdict::Waits(message)) if seen(message) != Some(nodes) || is_behind(message) => {}
+                Some(verdict) => return Ok(verdict.clone()),
                 None => {}
             }
             if !self.listen(until).await? {
-                bail!("{:?} within {SAID_WITHIN:?} of {:?}", self.said.get(&uid), pod.metadata.name);
+                bail!("{:?} within {VERDICT_WITHIN:?} of {:?}", self.verdicts.get(&uid), pod.metadata.name);
             }
         }
     }
@@ -313,10 +312,10 @@ impl Scheduler for RealScheduler {
             let api = self.pods(Some(namespace));
             let selected = ListParams::default().labels(selector);
             api.delete_collection(&DeleteParams::default().grace_period(0), &selected).await?;
-            let gone = async || Ok(api.list(&selected).await?.items.is_empty().then_some(()));
-            eventually("end of the pods", SAID_WITHIN, gone).await?;
+            let deleted = async || Ok(api.list(&selected).await?.items.is_empty().then_some(()));
+            eventually("end of the pods", VERDICT_WITHIN, deleted).await?;
         }
-        self.said.clear();
+        self.verdicts.clear();
         self.by_claim.clear();
         self.forgets(namespaces, selector).await
     }
@@ -358,8 +357,8 @@ where
     api.delete_collection(&at_once, &ListParams::default()).await.map(drop).context("deleting what a workload left")
 }
 
-/// What is said of a pod in its own words.
-fn said(pod: &Pod) -> Option<Verdict> {
+/// The verdict in the status of a pod.
+fn verdict_of(pod: &Pod) -> Option<Verdict> {
     if let Some(node) = pod.spec.as_ref().and_then(|s| s.node_name.clone()).filter(|n| !n.is_empty()) {
         return Some(Verdict::Bound(node));
     }
@@ -369,28 +368,28 @@ fn said(pod: &Pod) -> Option<Verdict> {
     unschedulable.next().map(|c| Verdict::Waits(c.message.clone().unwrap_or_default()))
 }
 
-/// How many nodes kube-scheduler saw when it said why none of them does.
-fn seen(why: &str) -> Option<usize> {
-    if why.contains("no nodes available to schedule pods") {
+/// The number of nodes in kube-scheduler's message.
+fn seen(message: &str) -> Option<usize> {
+    if message.contains("no nodes available to schedule pods") {
         return Some(0);
     }
-    why.strip_prefix("0/")?.split(' ').next()?.parse().ok()
+    message.strip_prefix("0/")?.split(' ').next()?.parse().ok()
 }
 
 /// kube-scheduler has not seen a claim or volume that has been made.
-fn is_behind(why: &str) -> bool {
-    NOT_SEEN_YET.iter().any(|said| why.contains(said))
+fn is_behind(message: &str) -> bool {
+    NOT_SEEN_YET.iter().any(|text| message.contains(text))
 }
 
 async fn create<K>(api: &Api<K>, object: Value) -> Result<K>
 where
     K: Clone + DeserializeOwned + Serialize + Debug,
 {
-    let told = object.to_string();
-    api.create(&PostParams::default(), &serde_json::from_value(object)?).await.with_context(|| format!("making {told}"))
+    let text = object.to_string();
+    api.create(&PostParams::default(), &serde_json::from_value(object)?).await.with_context(|| format!("making {text}"))
 }
 
-/// Makes an object, or only asks what it would be.
+/// Creates an object, possibly by dry-run.
 async fn post<K>(api: &Api<K>, object: &K, dry_run: bool) -> Result<K>
 where
     K: Clone + DeserializeOwned + Serialize + Debug,

@@ -5,18 +5,18 @@ use crate::drawn_objects::cases::Case;
 use napkeeper_api::crds::cel_rules::{KARPENTER_AZURE_KEYS, KUBERNETES_AZURE_KEYS, LEGACY_AKS_LABELS};
 use std::collections::BTreeSet;
 
-/// A rule and where it stands.
+/// A label source and a rule.
 pub(super) type Met = (&'static str, &'static str);
 
-/// Where the rules stand.
-const PLACES: [&str; 3] = ["labels of a NodePool", "requirements of a NodePool", "requirements of a NodeClaim"];
+/// The sources of labels.
+const LABEL_SOURCES: [&str; 3] = ["labels of a NodePool", "requirements of a NodePool", "requirements of a NodeClaim"];
 /// The rules.
 const RULES: [&str; 6] =
     ["karpenter.azure.com", "kubernetes.azure.com", "agentpool", "storageprofile", "storagetier", "accelerator"];
 
-/// Every rule in every place: each must be met, else the list says more than is true.
+/// Every rule in every source: each must occur.
 pub(super) fn every() -> BTreeSet<Met> {
-    PLACES.iter().flat_map(|place| RULES.map(|rule| (*place, rule))).collect()
+    LABEL_SOURCES.iter().flat_map(|source| RULES.map(|rule| (*source, rule))).collect()
 }
 
 /// The rule that a key breaks.
@@ -50,16 +50,16 @@ pub(super) fn expected(case: &Case, upstream: &Response) -> (Answer, BTreeSet<Me
     let labels = spec["template"]["metadata"]["labels"].as_object().into_iter().flatten();
     for rule in labels.filter(|(_, value)| !value.is_null()).filter_map(|(key, _)| broken(key)) {
         answer.fields.insert("spec.template.metadata.labels".to_owned());
-        met.insert((PLACES[0], rule));
+        met.insert((LABEL_SOURCES[0], rule));
     }
-    for (entries, at, place) in [
-        (&spec["template"]["spec"]["requirements"], "spec.template.spec.requirements", PLACES[1]),
-        (&spec["requirements"], "spec.requirements", PLACES[2]),
+    for (entries, at, source) in [
+        (&spec["template"]["spec"]["requirements"], "spec.template.spec.requirements", LABEL_SOURCES[1]),
+        (&spec["requirements"], "spec.requirements", LABEL_SOURCES[2]),
     ] {
         for (i, entry) in entries.as_array().into_iter().flatten().enumerate() {
             if let Some(rule) = entry["key"].as_str().and_then(broken) {
                 answer.fields.insert(format!("{at}[{i}].key"));
-                met.insert((place, rule));
+                met.insert((source, rule));
             }
         }
     }

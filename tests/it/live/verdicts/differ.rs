@@ -18,30 +18,31 @@ impl Server {
     }
 }
 
-/// Compares the server's answers with somebody else's, and tells of all differences; empty if there are none.
+/// Compares the server's answers with those of `judge`, and reports all differences; empty if there are none.
 pub(super) async fn differences(
     server: &Server,
     cases: &[Case],
-    told: &[Response],
+    response: &[Response],
     judge: &dyn Fn(&Case, &Response) -> Answer,
 ) -> Result<String> {
     let mut report = String::new();
-    let differing: Vec<_> = cases.iter().zip(told).filter(|(case, told)| judge(case, told) != told.answer).collect();
+    let differing: Vec<_> =
+        cases.iter().zip(response).filter(|(case, response)| judge(case, response) != response.answer).collect();
     if differing.is_empty() {
         return Ok(report);
     }
     writeln!(report, "{} of {} answers differ", differing.len(), cases.len())?;
-    for (case, told) in differing.iter().take(SHOWN) {
-        let (small, told) = minimised(server, case, told, judge).await?;
+    for (case, response) in differing.iter().take(SHOWN) {
+        let (small, response) = minimised(server, case, response, judge).await?;
         writeln!(report, "\n{}", case.label)?;
         writeln!(report, "  object: {}", small.object)?;
-        writeln!(report, "  server: {:?}\n          {}", told.answer, told.message)?;
-        writeln!(report, "  ours:   {:?}", judge(&small, &told))?;
+        writeln!(report, "  server: {:?}\n          {}", response.answer, response.message)?;
+        writeln!(report, "  ours:   {:?}", judge(&small, &response))?;
     }
-    for (case, told) in differing.iter().skip(SHOWN).take(100) {
-        let ours = judge(case, told);
-        let (server, ours) = (brief(&told.answer, &ours), brief(&ours, &told.answer));
-        writeln!(report, "{}\n  server only {server}; ours only {ours}", case.label)?;
+    for (case, response) in differing.iter().skip(SHOWN).take(100) {
+        let own = judge(case, response);
+        let (server, own) = (brief(&response.answer, &own), brief(&own, &response.answer));
+        writeln!(report, "{}\n  server only {server}; ours only {own}", case.label)?;
     }
     Ok(report)
 }
@@ -57,10 +58,10 @@ fn brief(one: &Answer, other: &Answer) -> String {
 async fn minimised(
     server: &Server,
     case: &Case,
-    told: &Response,
+    response: &Response,
     judge: &dyn Fn(&Case, &Response) -> Answer,
 ) -> Result<(Case, Response)> {
-    let (mut best, mut best_told) = (case.clone(), told.clone());
+    let (mut best, mut best_response) = (case.clone(), response.clone());
     let mut tries = 0;
     let mut pointers = pointers(&best.object);
     while let Some(pointer) = pointers.pop() {
@@ -72,13 +73,13 @@ async fn minimised(
             continue;
         }
         tries += 1;
-        let told = server.ask_case(&smaller).await?;
-        if judge(&smaller, &told) != told.answer {
+        let response = server.ask_case(&smaller).await?;
+        if judge(&smaller, &response) != response.answer {
             pointers.retain(|other| !other.starts_with(&format!("{pointer}/")));
-            (best, best_told) = (smaller, told);
+            (best, best_response) = (smaller, response);
         }
     }
-    Ok((best, best_told))
+    Ok((best, best_response))
 }
 
 /// JSON pointers to everything below a value, so that the last are the outermost and the last items.

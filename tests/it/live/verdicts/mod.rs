@@ -1,7 +1,8 @@
-//! The API server says of an object what we say.
+//! The API server and napkeeper agree on objects.
 //!
-//! Objects are mutated by the schemas of the definitions, asked of a real API server by dry-run and of our engine, and
-//! the answers compared: verdict, HTTP class, fields of the causes, names of unknown fields. A failure shows a smaller
+//! Objects are mutated by the schemas of the definitions, validated by a real API server by dry-run and by our engine,
+//! and the answers compared: verdict, HTTP class, fields of the causes, names of unknown fields. A failure shows a
+//! smaller
 //! object with the same difference.
 
 mod azure;
@@ -10,7 +11,7 @@ pub(super) mod server;
 pub(super) mod setup;
 
 use crate::drawn_objects::cases::{self, Case};
-use crate::drawn_objects::{bases, definitions as ours, fields};
+use crate::drawn_objects::{bases, definitions as own_definitions, fields};
 use anyhow::{Context, Result, ensure};
 use napkeeper_tests::control_plane::{ControlPlane, Mode, upstream_crds};
 use napkeeper_verdict::CrdSchemas;
@@ -32,10 +33,10 @@ async fn upstreams() -> Result<Vec<Value>> {
 
 async fn answers(server: &Server, cases: &[Case]) -> Result<Vec<Response>> {
     let start = Instant::now();
-    let told = server.all(cases, async |server, case| server.ask_case(case).await).await?;
-    let taken = told.iter().filter(|told| told.answer.code == 200).count();
+    let responses = server.all(cases, async |server, case| server.ask_case(case).await).await?;
+    let taken = responses.iter().filter(|responses| responses.answer.code == 200).count();
     eprintln!("{} cases, {taken} taken, {:?}", cases.len(), start.elapsed());
-    Ok(told)
+    Ok(responses)
 }
 
 /// The engine's answer to a case, by some definitions.
@@ -66,7 +67,7 @@ fn ensure_all_fields_met(crds: &[Value], cases: &[Case]) -> Result<()> {
 
 #[tokio::test]
 async fn the_engine_answers_as_the_api_server_does_by_our_definitions() -> Result<()> {
-    let crds = ours()?;
+    let crds = own_definitions()?;
     let definitions = CrdSchemas::from_crds("ours", crds.iter())?;
     let plane = ControlPlane::start(Mode::Api).await?;
     let server = Server::of(&plane).await?;
@@ -76,27 +77,27 @@ async fn the_engine_answers_as_the_api_server_does_by_our_definitions() -> Resul
     ensure_all_fields_met(&crds, &creates)?;
     ensure!(creates.len() >= 3_000, "{} creates", creates.len());
     let judge = |case: &Case, _: &Response| engine(&definitions, case);
-    let told = answers(&server, &creates).await?;
-    let wrong = differ::differences(&server, &creates, &told, &judge).await?;
+    let responses = answers(&server, &creates).await?;
+    let wrong = differ::differences(&server, &creates, &responses, &judge).await?;
     ensure!(wrong.is_empty(), "{wrong}");
     Ok(())
 }
 
 #[tokio::test]
-async fn by_karpenters_own_definitions_too_and_ours_add_the_label_rules_of_azure_alone() -> Result<()> {
-    let (upstream, ours) = (upstreams().await?, ours()?);
+async fn karpenters_definitions_agree_except_for_azure_label_rules() -> Result<()> {
+    let (upstream, own) = (upstreams().await?, own_definitions()?);
     let by_upstream = CrdSchemas::from_crds("upstream", upstream.iter())?;
-    let by_ours = CrdSchemas::from_crds("ours", ours.iter())?;
+    let by_own = CrdSchemas::from_crds("ours", own.iter())?;
     let plane = ControlPlane::start(Mode::Api).await?;
     let server = Server::of(&plane).await?;
     setup::install(&plane, &server, &upstream).await?;
     let (cases, mut met) = (cases::creates(&upstream), BTreeSet::new());
-    let told = answers(&server, &cases).await?;
+    let responses = answers(&server, &cases).await?;
     let judge = |case: &Case, _: &Response| engine(&by_upstream, case);
-    let mut wrong = differ::differences(&server, &cases, &told, &judge).await?;
-    for (case, told) in cases.iter().zip(&told) {
-        let (expected, rules) = azure::expected(case, told);
-        let answer = engine(&by_ours, case);
+    let mut wrong = differ::differences(&server, &cases, &responses, &judge).await?;
+    for (case, responses) in cases.iter().zip(&responses) {
+        let (expected, rules) = azure::expected(case, responses);
+        let answer = engine(&by_own, case);
         if answer == expected {
             met.extend(rules);
         } else {

@@ -1,4 +1,4 @@
-//! Asks the API server about objects, and reads its answers.
+//! Sends objects to the API server by dry-run, and reads its answers.
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Requests at once.
 const AT_ONCE: usize = 16;
 
-/// What is compared: whether an object is taken, and if not, by which fields.
+/// The compared parts: whether an object is accepted, and the fields of the causes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in crate::live) struct Answer {
     /// 200, 400 or 422.
@@ -23,14 +23,14 @@ pub(in crate::live) struct Answer {
     pub(in crate::live) unknown: BTreeSet<String>,
 }
 
-/// An answer, and what it says to people.
+/// An answer, and its message.
 #[derive(Debug, Clone)]
 pub(in crate::live) struct Response {
     pub(in crate::live) answer: Answer,
     pub(in crate::live) message: String,
 }
 
-/// The API server, asked by dry-run with strict checks of fields.
+/// The API server, with dry-run and strict field validation.
 #[derive(Clone)]
 pub(in crate::live) struct Server {
     client: kube::Client,
@@ -41,17 +41,17 @@ impl Server {
         Ok(Self { client: plane.client().await? })
     }
 
-    /// Would this object be made? `like` is an object of the kind and version that the request is about.
+    /// Creates this object by dry-run. `like` is an object of the kind and version of the request.
     pub(in crate::live) async fn create(&self, like: &Value, object: &Value) -> Result<Response> {
         let url = format!("{}?dryRun=All&fieldValidation=Strict", path(like)?);
-        told(self.ask(Method::POST, &url, Some(object)).await?)
+        response(self.ask(Method::POST, &url, Some(object)).await?)
     }
 
-    /// Would this object take the place of the stored one of this name?
+    /// Replaces the stored object of this name by dry-run.
     pub(in crate::live) async fn update(&self, stored: &Value, object: &Value) -> Result<Response> {
         let name = stored["metadata"]["name"].as_str().context("a stored object has a name")?;
         let url = format!("{}/{name}?dryRun=All&fieldValidation=Strict", path(stored)?);
-        told(self.ask(Method::PUT, &url, Some(object)).await?)
+        response(self.ask(Method::PUT, &url, Some(object)).await?)
     }
 
     /// Stores an object, and returns it as the server has it.
@@ -78,7 +78,7 @@ impl Server {
         stream::iter(questions).map(|question| ask(self, question)).buffered(AT_ONCE).try_collect().await
     }
 
-    /// The status and the body of an answer. A definition that has just come or changed is not served at once.
+    /// The status and the body of an answer. A new or changed definition is not served at once.
     async fn ask(&self, method: Method, url: &str, body: Option<&Value>) -> Result<(u16, Value)> {
         let body = body.map(serde_json::to_vec).transpose()?.unwrap_or_default();
         for _ in 0..100 {
@@ -109,7 +109,7 @@ fn path(object: &Value) -> Result<String> {
     Ok(format!("/apis/{}/{plural}", api.context("an object of a test has a version")?))
 }
 
-fn told((code, body): (u16, Value)) -> Result<Response> {
+fn response((code, body): (u16, Value)) -> Result<Response> {
     let message = body["message"].as_str().unwrap_or_default().to_owned();
     if code < 300 {
         return Ok(Response { answer: Answer { code: 200, ..Answer::default() }, message });

@@ -22,7 +22,7 @@ pub(in crate::live) fn relaxed(crds: &[Value]) -> Vec<Value> {
     all
 }
 
-/// Installs definitions and waits until they are what the server checks by.
+/// Installs definitions and waits until the server uses them.
 pub(in crate::live) async fn install(plane: &ControlPlane, server: &Server, crds: &[Value]) -> Result<()> {
     plane.apply(&stream(crds)).await?;
     let start = Instant::now();

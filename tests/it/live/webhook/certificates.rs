@@ -1,12 +1,12 @@
-//! Replicas that were given no certificates make them, and renew them, without anybody noticing.
+//! Replicas without certificates issue and renew them without interruption.
 //!
-//! The hooks are those that kustomize ships, but for the address: a Service is played by something that passes bytes to
-//! one replica after the other. It listens at an address that is not the loopback's: only then does the API server speak
-//! HTTP/1.1, as it does to every Service.
+//! The hooks are those that kustomize ships, but for the address: a Service is simulated by a proxy to one replica
+//! after the other. It listens at an address that is not the loopback's: only then does the API server
+//! speak HTTP/1.1, as it does to every Service.
 //!
-//! The hint's budget is 1 s here, not the 5 ms that it is by default: this machine runs the API server, etcd, the clients
-//! and two unoptimised webhooks on its few cores beside other tests, and a hint that is late for want of a core says
-//! nothing about a certificate.
+//! The hint's budget is 1 s here, not the 5 ms that it is by default: this machine runs the API server, etcd, the
+//! clients and two unoptimised webhooks on its few cores beside other tests, and a hint that is late for lack of CPU
+//! says nothing about a certificate.
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -38,7 +38,7 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 const MANAGER: &str = "napkeeper-webhook-ca";
 const KINDS: [&str; 2] = ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"];
 
-/// Stands for a Service: passes connections to ready replicas in turn.
+/// Simulates a Service: forwards connections to ready replicas in turn.
 #[derive(Clone)]
 struct Service {
     address: SocketAddr,
@@ -85,8 +85,8 @@ async fn pass(mut from: TcpStream, to: SocketAddr, offered: &[AtomicUsize; 2]) -
     Ok(())
 }
 
-/// A client's first message, which is not yet encrypted, and whether it offers HTTP/2. It is read as what it is: among the
-/// random bytes of thousands of keys, those of `h2` are found too.
+/// A client's first message, which is not yet encrypted, and whether it offers HTTP/2. It is read as what it is: among
+/// the random bytes of thousands of keys, those of `h2` are found too.
 async fn first_message(from: &mut TcpStream) -> Result<(Vec<u8>, bool)> {
     let mut acceptor = Acceptor::default();
     let mut hello = Vec::with_capacity(4096);
@@ -117,7 +117,7 @@ struct Rig {
 impl Rig {
     async fn start() -> Result<Self> {
         let plane = ControlPlane::start(Mode::Api).await?;
-        // Nobody else makes it here.
+        // No controller creates it here.
         plane.kubectl(&["create", "serviceaccount", "default", "--namespace=default"]).await?;
         install(&plane, "provisioner").await?;
         plane.apply(&pools()?).await?;
@@ -171,7 +171,7 @@ impl Rig {
         Ok(found)
     }
 
-    /// A pod that is not kept; whether it got a hint.
+    /// Creates a pod by dry-run; returns whether it got a hint.
     async fn hinted(&self) -> Result<bool> {
         let api: Api<Pod> = Api::namespaced(self.plane.client().await?, "default");
         let params = PostParams { dry_run: true, ..PostParams::default() };
@@ -217,17 +217,17 @@ fn owned(object: &Value, manager: &str) -> Vec<String> {
     found
 }
 
-/// Only the bundle is ours, and whoever syncs from Git neither sees it nor takes it away.
+/// We own only the bundle, and a sync from Git neither sees nor removes it.
 async fn git_and_we_share(rig: &Rig, git: &str) -> Result<()> {
     for kind in KINDS {
         let object = rig.configuration(kind).await?;
         let fields = owned(&object, MANAGER);
-        let ours = fields.iter().all(|path| {
+        let is_caller = fields.iter().all(|path| {
             let path = path.trim_start_matches("/f:webhooks/k:{\"name\":\"");
             let path = path.split_once("\"}/").map_or(path, |(_, rest)| rest);
             ["f:clientConfig/f:caBundle", "f:name", "."].contains(&path)
         });
-        ensure!(ours && fields.iter().any(|path| path.ends_with("f:caBundle")), "{kind}: {fields:?}");
+        ensure!(is_caller && fields.iter().any(|path| path.ends_with("f:caBundle")), "{kind}: {fields:?}");
     }
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), git)?;
@@ -270,7 +270,7 @@ async fn replicas_make_their_own_certificates_and_nobody_notices_that_they_are_r
     // From here on nothing may fail open.
     let before = rig.plane.failed_open("").await?;
     let both = renewals(&rig, (one, two), bare).await?;
-    a_lost_secret_is_made_anew(&rig).await?;
+    a_lost_secret_is_recreated(&rig).await?;
     let failed = rig.plane.failed_open("").await? - before;
     ensure!(failed == 0, "the API server went on without an answer {failed} times");
     let offered = [0, 1].map(|n: usize| rig.service.offered[n].load(Ordering::SeqCst));
@@ -286,8 +286,8 @@ async fn replicas_make_their_own_certificates_and_nobody_notices_that_they_are_r
     Ok(())
 }
 
-/// As when somebody replaces the Secret by what Git has. The old authority stays while it may be needed.
-async fn a_lost_secret_is_made_anew(rig: &Rig) -> Result<()> {
+/// As when the Secret is replaced by the one in Git. The old authority is kept while it may be needed.
+async fn a_lost_secret_is_recreated(rig: &Rig) -> Result<()> {
     let read =
         ["get", "secret", "napkeeper-webhook-tls", "--namespace", NAMESPACE, "--output=jsonpath={.data.ca\\.crt}"];
     let before = rig.plane.kubectl(&read).await?;
@@ -296,9 +296,9 @@ async fn a_lost_secret_is_made_anew(rig: &Rig) -> Result<()> {
     let whole = ["tls\\.crt", "tls\\.key", "ca\\.crt", "ca\\.key"].map(|key| format!("{{.data.{key}}} "));
     let template = format!("--output=jsonpath={}", whole.concat());
     let end = Instant::now() + STEP;
-    let (mut asked, mut without) = (0, 0);
+    let (mut created, mut without) = (0, 0);
     loop {
-        asked += 1;
+        created += 1;
         without += u64::from(!rig.hinted().await?);
         let now = rig.plane.kubectl(&[&read[..5], &[&template]].concat()).await?;
         let parts: Vec<_> = now.split_whitespace().collect();
@@ -311,12 +311,12 @@ async fn a_lost_secret_is_made_anew(rig: &Rig) -> Result<()> {
     // The new leaf is taken up.
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(8) {
-        asked += 1;
+        created += 1;
         without += u64::from(!rig.hinted().await?);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    eprintln!("{asked} pods while the Secret was lost and made anew, {without} without a hint");
-    ensure!(without == 0, "{without} of {asked} pods have no hint");
+    eprintln!("{created} pods while the Secret was lost and made anew, {without} without a hint");
+    ensure!(without == 0, "{without} of {created} pods have no hint");
     Ok(())
 }
 
@@ -342,8 +342,8 @@ async fn a_refusal_is_one_line_of_the_log(rig: &Rig, replicas: &[&Replica]) -> R
     Ok(())
 }
 
-/// Pods at a quarter of the rate that the API server has without hooks, over several leaves and two authorities, with one
-/// replica replaced by another.
+/// Pods at a quarter of the rate that the API server has without hooks, over several leaves and two authorities, with
+/// one replica replaced by another.
 async fn renewals(rig: &Rig, (one, two): (Replica, Replica), bare: f64) -> Result<[Replica; 2]> {
     let start = Instant::now();
     let (mut leaves, mut seen) = (BTreeSet::new(), Vec::<usize>::new());

@@ -1,8 +1,8 @@
-//! What the page of a rule calls bad is refused with the rule's id, and what it calls good is taken.
+//! Bad examples of a rule's page are denied with the rule's id, and good ones are accepted.
 //!
-//! Every example goes to a real API server, which asks the webhook: first with definitions that check nothing, so that
-//! all of them reach it, then with those that ship, which refuse some themselves. What is expected of each rule stands
-//! below; a rule that is in no list fails the test.
+//! Every example is sent to a real API server, which calls the webhook: first with definitions that check nothing, so
+//! that all of them reach it, then with the shipped ones, which reject some themselves. A rule that is in no list of
+//! `rule_lists` fails the test.
 
 use crate::drawn_objects;
 use crate::live::verdicts::setup;
@@ -24,15 +24,15 @@ use tempfile::TempDir;
 
 const STEP: Duration = Duration::from_secs(90);
 
-/// Kinds that the hook asks about, with their paths.
-const ASKED: [(&str, &str); 4] = [
+/// Kinds of the hook, with their paths.
+const KIND_PATHS: [(&str, &str); 4] = [
     ("NodePool", "/apis/karpenter.sh/v1/nodepools"),
     ("AKSNodeClass", "/apis/karpenter.azure.com/v1beta1/aksnodeclasses"),
     ("OrphanSweep", "/apis/napkeeper.io/v1alpha1/orphansweeps"),
     ("PlacementPolicy", "/apis/napkeeper.io/v1alpha1/placementpolicies"),
 ];
 
-/// What the examples of NK9501 are asked beside.
+/// The class for the examples of NK9501.
 const CLASS: &str =
     "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata:\n  name: default\nspec: {}\n";
 
@@ -62,17 +62,17 @@ impl Hooked {
         let ca = certificate(folder.path())?;
         let program = webhook::program(&kubeconfig, "127.0.0.1:0", Some(folder.path()))?.args(more);
         let Listening { process, admission, .. } = webhook::listening(&program).await?;
-        // Some rules say something only once the region is known.
+        // Some rules need the region.
         process.line("using published facts", STEP).await?;
         plane.apply(&hooks(&admission, &ca)?).await?;
         let client = plane.client().await?;
         let hooked = Self { plane, client, _process: process, _folder: folder };
-        hooked.is_asked().await?;
+        hooked.is_called().await?;
         Ok(hooked)
     }
 
-    /// Waits until the API server asks the webhook.
-    async fn is_asked(&self) -> Result<()> {
+    /// Waits until the API server calls the webhook.
+    async fn is_called(&self) -> Result<()> {
         let pool = rules::find("NK3007").map(|rule| examples(rule.page, "Bad")).unwrap_or_default();
         let pool = pool.first().context("NK3007 has an example")?;
         eventually("a question", STEP, async || {
@@ -88,17 +88,17 @@ impl Hooked {
         let request = request.header("Accept", "application/json").body(Body::from(document.as_bytes().to_vec()))?;
         let answer = self.client.send(request).await?;
         let code = answer.status().as_u16();
-        let told = answer.headers().get_all("warning").iter();
-        let warnings = told.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
+        let headers = answer.headers().get_all("warning").iter();
+        let warnings = headers.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
         let bytes = answer.into_body().collect_bytes().await?;
         let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let message = body["message"].as_str().map_or_else(|| String::from_utf8_lossy(&bytes).into_owned(), Into::into);
         Ok((code, message, warnings))
     }
 
-    /// What becomes of an example of a rule, by the worst of its documents, and what was said.
+    /// The outcome of an example of a rule, by the worst of its documents, with details.
     async fn outcome(&self, id: &str, example: &str) -> Result<(Outcome, String)> {
-        let (mut worst, mut said) = (Outcome::NotAsked, String::new());
+        let (mut worst, mut details) = (Outcome::NotCalled, String::new());
         let is = |document: &str, kind: &str| document.lines().any(|line| line == kind);
         let class = example.split("\n---\n").find(|document| is(document, "kind: AKSNodeClass"));
         let class = class.filter(|_| is(example, "kind: NodePool"));
@@ -128,34 +128,34 @@ impl Hooked {
                 _ => bail!("{id}: neither the webhook nor the definition refuses it: {code} {message}"),
             };
             if outcome < worst {
-                (worst, said) = (outcome, format!("{code} {message} {warnings:?}"));
+                (worst, details) = (outcome, format!("{code} {message} {warnings:?}"));
             }
         }
         if let Some(class) = class.and_then(|text| text.split("name: ").nth(1)?.split_whitespace().next()) {
             self.plane.kubectl(&["delete", "aksnodeclass", class]).await?;
         }
-        Ok((worst, said))
+        Ok((worst, details))
     }
 }
 
-/// Where a document would be posted; `None` for what the webhook is not asked about.
+/// The URL path of a document; `None` for other kinds.
 fn path(document: &str) -> Option<&'static str> {
     let field = |key: &str| document.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
     let kind = field("kind").unwrap_or_default().to_lowercase();
-    let path = ASKED.iter().find(|(asked, _)| asked.to_lowercase() == kind)?.1;
+    let path = KIND_PATHS.iter().find(|(name, _)| name.to_lowercase() == kind)?.1;
     match field("apiVersion") {
         Some("karpenter.azure.com/v1alpha2") => Some("/apis/karpenter.azure.com/v1alpha2/aksnodeclasses"),
         _ => Some(path),
     }
 }
 
-/// The same, with the class that NK9501 is about.
+/// The examples, with the class for NK9501.
 fn beside_class(id: &str, heading: &str, page: &str) -> Vec<String> {
     let class = if id == "NK9501" { format!("{CLASS}---\n") } else { String::new() };
     examples(page, heading).into_iter().map(|example| format!("{class}{example}")).collect()
 }
 
-/// A page whose good example is only as much of an object as it takes to show the point.
+/// A page whose good example is only a part of an object.
 const FRAGMENT: &str = "NK7003";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -164,36 +164,36 @@ async fn every_bad_example_is_refused_by_its_rule_and_every_good_one_is_taken() 
     let mut wrong = Vec::new();
     for (shipped, definitions) in [(false, relaxed), (true, manifests::definitions()?)] {
         let hooked = Hooked::start(&definitions, &[]).await?;
-        let (mut met, mut asked) = (BTreeSet::new(), 0);
+        let (mut met, mut sent) = (BTreeSet::new(), 0);
         for rule in rules::all() {
             let wanted = expected(rule.id, shipped).context("the rule is in no list")?;
             for example in beside_class(rule.id, "Bad", rule.page) {
-                let (outcome, said) = hooked.outcome(rule.id, &example).await?;
-                asked += usize::from(outcome != Outcome::NotAsked);
-                let of_another_kind = outcome == Outcome::NotAsked;
+                let (outcome, details) = hooked.outcome(rule.id, &example).await?;
+                sent += usize::from(outcome != Outcome::NotCalled);
+                let of_another_kind = outcome == Outcome::NotCalled;
                 met.extend((outcome == wanted || wanted == Outcome::Silent).then_some(rule.id));
                 if outcome != wanted && !of_another_kind {
-                    wrong.push(format!("{} bad, shipped {shipped}: {outcome:?}, not {wanted:?}: {said}", rule.id));
+                    wrong.push(format!("{} bad, shipped {shipped}: {outcome:?}, not {wanted:?}: {details}", rule.id));
                 }
             }
             for example in beside_class(rule.id, "Good", rule.page).iter().filter(|_| rule.id != FRAGMENT) {
-                let (outcome, said) = hooked.outcome(rule.id, example).await?;
-                if !matches!(outcome, Outcome::Silent | Outcome::NotAsked) {
-                    wrong.push(format!("{} good, shipped {shipped}: {outcome:?}: {said}", rule.id));
+                let (outcome, details) = hooked.outcome(rule.id, example).await?;
+                if !matches!(outcome, Outcome::Silent | Outcome::NotCalled) {
+                    wrong.push(format!("{} good, shipped {shipped}: {outcome:?}: {details}", rule.id));
                 }
             }
         }
         let unmet: Vec<_> = rules::all().filter(|rule| !met.contains(rule.id)).map(|rule| rule.id).collect();
         ensure!(unmet.is_empty(), "no example shows {unmet:?}: {}", wrong.join("\n"));
-        eprintln!("definitions shipped: {shipped}; {asked} bad examples asked about");
+        eprintln!("definitions shipped: {shipped}; {sent} bad examples asked about");
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     Ok(())
 }
 
-/// The state of classes and budgets is read with the rights that kustomize gives, and reaches whoever changes a pool.
+/// The state of classes and budgets is read with the rights that kustomize gives, and is reported on changes of a pool.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_class_that_is_not_ready_a_budget_that_holds_pods_and_a_policy_are_told() -> Result<()> {
+async fn unready_classes_blocking_budgets_and_policies_are_reported() -> Result<()> {
     let policies = format!("--policies={}", repository("policies").display());
     let hooked = Hooked::start(&manifests::definitions()?, &[policies]).await?;
     let plane = &hooked.plane;
@@ -206,7 +206,7 @@ async fn a_class_that_is_not_ready_a_budget_that_holds_pods_and_a_policy_are_tol
     }] } });
     let patch = ["--subresource=status", "--type=merge", "--patch", &ready.to_string()];
     plane.kubectl(&[&["patch", "aksnodeclass", "default"], &patch[..]].concat()).await?;
-    // Which images there are depends on the version that the API server says it has.
+    // The available images depend on the version of the API server.
     let old = CLASS.replace("name: default", "name: old").replace("spec: {}", "spec: {imageFamily: Ubuntu2204}");
     let (_, _, warnings) = hooked.create("/apis/karpenter.azure.com/v1beta1/aksnodeclasses", &old).await?;
     ensure!(warnings.iter().any(|w| w.contains("NK2015") && w.contains("with Kubernetes 1.")), "{warnings:?}");
@@ -233,10 +233,10 @@ async fn a_class_that_is_not_ready_a_budget_that_holds_pods_and_a_policy_are_tol
         let request = Request::builder().method(Method::PATCH).uri(url);
         let request = request.header("Content-Type", "application/merge-patch+json");
         let answer = hooked.client.send(request.body(Body::from(change.to_string().into_bytes()))?).await?;
-        let mut told =
+        let mut warnings =
             answer.headers().get_all("warning").iter().map(|w| String::from_utf8_lossy(w.as_bytes()).into_owned());
         let held = |w: String| w.contains("1 currently blocked by a PodDisruptionBudget (such as default/web)");
-        Ok(told.any(held).then_some(()))
+        Ok(warnings.any(held).then_some(()))
     })
     .await
 }

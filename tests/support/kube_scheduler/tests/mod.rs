@@ -21,7 +21,7 @@ fn node(name: &str, zone: &str, spec: Value) -> Node {
     serde_json::from_value(node).unwrap()
 }
 
-/// A pod of an app that asks for a core and a GiB; more of its spec besides.
+/// A pod of an app that requests a core and a GiB, with additions to its spec.
 fn pod(app: &str, spec: Value) -> Pod {
     let requests = json!({ "requests": { "cpu": "1", "memory": "1Gi" } });
     let mut all = json!({ "containers": [{ "name": "c", "resources": requests }] });
@@ -39,12 +39,12 @@ fn three() -> Cluster {
     cluster
 }
 
-/// Places of the nodes that do.
+/// Indices of the feasible nodes.
 fn does(cluster: &mut Cluster, pod: &Pod) -> Vec<usize> {
     cluster.scores(pod).into_iter().map(|(node, _)| node).collect()
 }
 
-fn why_not(cluster: &mut Cluster, pod: &Pod) -> BTreeMap<Reason, usize> {
+fn reasons(cluster: &mut Cluster, pod: &Pod) -> BTreeMap<Reason, usize> {
     cluster.schedule(pod).unwrap_err()
 }
 
@@ -68,7 +68,7 @@ fn apart(key: &str, app: &str) -> Value {
     json!({ "affinity": { "podAntiAffinity": required(json!([term(key, app)])) } })
 }
 
-/// A spread constraint over pods of an app; more of it besides.
+/// A spread constraint over pods of an app, with additions.
 fn spread(key: &str, app: &str, more: Value) -> Value {
     let mut constraint = json!({
         "topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
@@ -82,7 +82,7 @@ fn spread(key: &str, app: &str, more: Value) -> Value {
 fn a_cordoned_node_takes_only_pods_that_tolerate_it() {
     let mut cluster = Cluster::new(1);
     cluster.add_node(&node("a", "1", json!({ "unschedulable": true })));
-    assert_eq!(why_not(&mut cluster, &pod("x", json!({}))), BTreeMap::from([(Reason::Cordoned, 1)]));
+    assert_eq!(reasons(&mut cluster, &pod("x", json!({}))), BTreeMap::from([(Reason::Cordoned, 1)]));
     assert_eq!(does(&mut cluster, &pod("x", json!({ "tolerations": [{ "operator": "Exists" }] }))), [0]);
 }
 
@@ -108,18 +108,18 @@ fn hard_taints_keep_away_and_soft_ones_cost_score() {
 }
 
 #[test]
-fn node_affinity_asks_for_all_of_one_term() {
+fn node_affinity_requires_all_of_one_term() {
     let expression = |key: &str, values: Value| json!({ "key": key, "operator": "In", "values": values });
     let terms = json!({ "nodeSelectorTerms": [
         { "matchExpressions": [expression(ZONE, json!(["1"])), expression(HOSTNAME, json!(["b", "c"]))] },
         { "matchFields": [expression("metadata.name", json!(["c"]))] },
         {},
     ] });
-    let asks = json!({ "affinity": { "nodeAffinity": required(terms) } });
-    assert_eq!(does(&mut three(), &pod("x", asks)), [1, 2]);
+    let spec = json!({ "affinity": { "nodeAffinity": required(terms) } });
+    assert_eq!(does(&mut three(), &pod("x", spec)), [1, 2]);
     let mut cluster = three();
-    let nowhere = pod("x", json!({ "nodeSelector": { "disk": "ssd" } }));
-    assert_eq!(why_not(&mut cluster, &nowhere), BTreeMap::from([(Reason::NodeAffinity, 3)]));
+    let unschedulable = pod("x", json!({ "nodeSelector": { "disk": "ssd" } }));
+    assert_eq!(reasons(&mut cluster, &unschedulable), BTreeMap::from([(Reason::NodeAffinity, 3)]));
 }
 
 #[test]
@@ -144,12 +144,12 @@ fn room_runs_out_by_requests_and_by_number_of_pods() {
     for _ in 0..4 {
         cluster.schedule(&pod("x", json!({}))).unwrap();
     }
-    assert_eq!(why_not(&mut cluster, &pod("x", json!({}))), BTreeMap::from([(Reason::Resources, 1)]));
+    assert_eq!(reasons(&mut cluster, &pod("x", json!({}))), BTreeMap::from([(Reason::Resources, 1)]));
     let empty = pod("x", json!({ "containers": [{ "name": "c" }] }));
     for _ in 4..110 {
         cluster.schedule(&empty).unwrap();
     }
-    assert_eq!(why_not(&mut cluster, &empty), BTreeMap::from([(Reason::Resources, 1)]));
+    assert_eq!(reasons(&mut cluster, &empty), BTreeMap::from([(Reason::Resources, 1)]));
     let late = cluster.add_node(&node("b", "1", json!({})));
     assert_eq!(cluster.schedule(&empty), Ok(late));
 }
@@ -160,7 +160,7 @@ fn spread_keeps_to_the_skew_over_the_lowest_domain() {
     let spread_over_zones = pod("x", spread(ZONE, "x", json!({})));
     cluster.bind(&spread_over_zones, 0);
     assert_eq!(does(&mut cluster, &spread_over_zones), [2]);
-    // What does not count itself may still go where the skew is reached, not where it is passed.
+    // A pod that does not count itself may run where the skew is reached, not where it is exceeded.
     let other = pod("y", spread(ZONE, "x", json!({})));
     assert_eq!(does(&mut cluster, &other), [0, 1, 2]);
     cluster.bind(&spread_over_zones, 1);
@@ -176,7 +176,7 @@ fn spread_keeps_to_the_skew_over_the_lowest_domain() {
     assert_eq!(does(&mut only_one, &spread_over_zones), [0]);
     let wants_two = pod("x", spread(ZONE, "x", json!({ "minDomains": 2 })));
     let expected = BTreeMap::from([(Reason::Spread, 1), (Reason::SpreadLabel, 1)]);
-    assert_eq!(why_not(&mut only_one, &wants_two), expected);
+    assert_eq!(reasons(&mut only_one, &wants_two), expected);
 }
 
 #[test]
@@ -210,11 +210,11 @@ fn policies_say_which_nodes_are_domains() {
 }
 
 #[test]
-fn the_first_of_those_that_want_to_be_together_goes_anywhere() {
+fn the_first_of_mutually_affine_pods_goes_anywhere() {
     let mut cluster = three();
     let together = pod("x", near(ZONE, "x"));
     assert_eq!(does(&mut cluster, &together), [0, 1, 2]);
-    assert_eq!(why_not(&mut cluster, &pod("y", near(ZONE, "x"))), BTreeMap::from([(Reason::Affinity, 3)]));
+    assert_eq!(reasons(&mut cluster, &pod("y", near(ZONE, "x"))), BTreeMap::from([(Reason::Affinity, 3)]));
     cluster.bind(&together, 2);
     assert_eq!(does(&mut cluster, &together), [2]);
     assert_eq!(does(&mut cluster, &pod("y", near(ZONE, "x"))), [2]);
@@ -225,11 +225,11 @@ fn anti_affinity_holds_in_both_directions() {
     let mut cluster = three();
     let alone = pod("x", apart(ZONE, "y"));
     cluster.bind(&alone, 0);
-    let why = |cluster: &mut Cluster, zone: &str| {
-        let asks = pod("y", json!({ "nodeSelector": { ZONE: zone } }));
-        cluster.schedule(&asks).err().unwrap_or_default()
+    let rejections = |cluster: &mut Cluster, zone: &str| {
+        let spec = pod("y", json!({ "nodeSelector": { ZONE: zone } }));
+        cluster.schedule(&spec).err().unwrap_or_default()
     };
-    assert_eq!(why(&mut cluster, "1")[&Reason::OthersAntiAffinity], 2);
+    assert_eq!(rejections(&mut cluster, "1")[&Reason::OthersAntiAffinity], 2);
     assert_eq!(does(&mut cluster, &pod("y", json!({}))), [2]);
     cluster.bind(&pod("y", json!({})), 2);
     assert_eq!(does(&mut cluster, &alone), [0, 1]);
@@ -260,14 +260,14 @@ fn terms_reach_the_namespaces_that_they_name_or_select() {
 }
 
 #[test]
-fn requests_are_scored_by_what_they_leave_and_by_balance() {
+fn requests_are_scored_by_free_capacity_and_balance() {
     let mut cluster = three();
     let of_2_gib = json!({ "requests": { "cpu": "1", "memory": "2Gi" } });
     cluster.bind(&pod("y", json!({ "containers": [{ "name": "c", "resources": of_2_gib }] })), 0);
     // Node a: CPU 50, memory 62, so 56 is left. It was in balance (100) and will be at ½ and ⅜ (93): 50 + 43/2 = 71.
     // The others: CPU 75, memory 87, so 81 is left; ¼ and ⅛ are 93 again. Taints: 3 × 100.
     assert_eq!(cluster.scores(&pod("x", json!({}))), [(0, 56 + 71 + 300), (1, 81 + 71 + 300), (2, 81 + 71 + 300)]);
-    // Asking for nothing is scored as 100m and 200Mi: 97 and 97; balance says nothing.
+    // Without requests it is scored as 100m and 200Mi: 97 and 97; balance does not count.
     let nothing = pod("x", json!({ "containers": [{ "name": "c" }] }));
     assert_eq!(cluster.scores(&nothing)[1], (1, 97 + 300));
 }
@@ -278,8 +278,8 @@ fn preferences_add_up_by_weight() {
         let expression = json!({ "key": ZONE, "operator": "In", "values": [zone] });
         json!({ "weight": weight, "preference": { "matchExpressions": [expression] } })
     };
-    let asks = json!({ "affinity": { "nodeAffinity": preferred(json!([wants(1, "1"), wants(4, "2")])) } });
-    assert_eq!(three().scores(&pod("x", asks)), [(0, 452 + 2 * 25), (1, 452 + 2 * 25), (2, 452 + 2 * 100)]);
+    let spec = json!({ "affinity": { "nodeAffinity": preferred(json!([wants(1, "1"), wants(4, "2")])) } });
+    assert_eq!(three().scores(&pod("x", spec)), [(0, 452 + 2 * 25), (1, 452 + 2 * 25), (2, 452 + 2 * 100)]);
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn pod_affinity_is_scored_from_both_sides() {
         let scored = cluster.scores(&pod("y", spec));
         scored.into_iter().map(|(_, score)| score).collect::<Vec<_>>()
     };
-    // The pod on a wants others of its app: 100 × 2 for a. There 50 and 75 are left of CPU and memory, so 62; the
+    // The pod on a attracts others of its app: 100 × 2 for a. There 50 and 75 of CPU and memory remain, so 62; the
     // balance goes from 93 to 87, so 50 + 44/2.
     let requests = 62 + 72 + 300;
     assert_eq!(scores(&mut cluster, json!({})), [requests + 200, 452, 452]);
@@ -338,11 +338,11 @@ fn sorts() -> Vec<Pod> {
 }
 
 #[test]
-fn what_is_kept_from_pod_to_pod_is_what_would_be_found_anew() {
+fn incremental_state_equals_rebuilt_state() {
     let sorts = sorts();
     for seed in 0..20 {
         let mut chance = Random::new(seed);
-        let (mut kept, mut nodes, mut bound) = (Cluster::new(seed), Vec::new(), Vec::new());
+        let (mut incremental, mut nodes, mut bound) = (Cluster::new(seed), Vec::new(), Vec::new());
         for step in 0..60 {
             if nodes.is_empty() || chance.one_in(5) {
                 let taints = [json!([]), json!([{ "key": "k", "effect": "NoSchedule" }])];
@@ -353,18 +353,18 @@ fn what_is_kept_from_pod_to_pod_is_what_would_be_found_anew() {
                 if chance.one_in(6) {
                     node.metadata.labels.as_mut().unwrap().remove(ZONE);
                 }
-                kept.add_node(&node);
+                incremental.add_node(&node);
                 nodes.push(node);
                 continue;
             }
             let pod = chance.pick(&sorts).unwrap();
-            let mut anew = Cluster::new(seed);
+            let mut rebuilt = Cluster::new(seed);
             for node in &nodes {
-                anew.add_node(node);
+                rebuilt.add_node(node);
             }
-            bound.iter().for_each(|(pod, node)| anew.bind(pod, *node));
-            assert_eq!(kept.scores(pod), anew.scores(pod), "seed {seed}, step {step}");
-            if let Ok(node) = kept.schedule(pod) {
+            bound.iter().for_each(|(pod, node)| rebuilt.bind(pod, *node));
+            assert_eq!(incremental.scores(pod), rebuilt.scores(pod), "seed {seed}, step {step}");
+            if let Ok(node) = incremental.schedule(pod) {
                 bound.push((pod.clone(), node));
             }
         }

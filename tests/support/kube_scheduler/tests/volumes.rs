@@ -94,8 +94,8 @@ fn volumes_keep_pods_from_nodes() {
         ("volumes without a limit", &[(&["v1", "v2"], 0)], &["free"], &[0, 1]),
         ("disks that are still to be made count", &[(&["new", "other"], 0)], &["v1"], &[]),
     ];
-    for (what, bound, claims, expected) in rows {
-        assert_eq!(does(bound, claims), expected, "{what}");
+    for (case, bound, claims, expected) in rows {
+        assert_eq!(does(bound, claims), expected, "{case}");
     }
 }
 
