@@ -77,7 +77,7 @@ struct Size {
     vcpus: u32,
     memory_mib: u64,
     arch: Arch,
-    /// What it has, by the words of [`FLAGS`].
+    /// Its capabilities, by the names in [`FLAGS`].
     has: Vec<String>,
     disks: u32,
     nics: u32,
@@ -129,7 +129,7 @@ struct WireLock {
     notes: Option<Arc<str>>,
 }
 
-/// A flag of a size: its word, how it is read and how it is set.
+/// A flag of a size: its name, getter and setter.
 type Flag = (&'static str, fn(&SizeFacts) -> bool, fn(&mut SizeFacts));
 
 const FLAGS: [Flag; 7] = [
@@ -297,7 +297,7 @@ fn listed(row: Size, region: &Region) -> ListedSize {
         spot_eligible: false,
         gpu: row.gpu,
     };
-    // Words of a newer napkeeper are passed over.
+    // Names of a newer napkeeper are ignored.
     for (_, _, set) in FLAGS.iter().filter(|(word, ..)| row.has.iter().any(|has| has == word)) {
         set(&mut facts);
     }

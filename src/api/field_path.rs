@@ -18,8 +18,8 @@ pub enum Segment {
     Index(usize),
 }
 
-/// The way from an object's root to a value in it. Shown as `spec.taints[0].key`, and `spec.limits[nvidia.com/gpu]`
-/// for keys that are no plain words.
+/// The path from an object's root to a value in it. Shown as `spec.taints[0].key`, and `spec.limits[nvidia.com/gpu]`
+/// for keys that are not identifiers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Path(Vec<Segment>);
 

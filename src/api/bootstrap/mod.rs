@@ -2,7 +2,7 @@
 //!
 //! AKS node images start the kubelet with `/etc/default/kubelet`: `KUBELET_NODE_LABELS` holds the labels, and
 //! `KUBELET_FLAGS` the rest (Azure/AgentBaker, `parts/linux/cloud-init`). [`custom_data`] and [`parse_custom_data`] are
-//! each other's reverse. [`custom_data_with_join`] adds what a node needs to join a real cluster, by the template in
+//! inverse to each other. [`custom_data_with_join`] adds what a node needs to join a real cluster, by the template in
 //! `node.cloud-init.yaml`, which docs/bootstrap.md explains.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
@@ -91,7 +91,7 @@ pub struct JoinToken {
 }
 
 impl JoinToken {
-    /// A token, as the API server wants it: six and sixteen lower-case letters and digits. `None` for anything else.
+    /// A token in the form of the API server: six and sixteen lower-case letters and digits. `None` for anything else.
     #[must_use]
     pub fn new(id: &str, secret: &str) -> Option<Self> {
         let fits = |text: &str, length: usize| {
@@ -119,7 +119,7 @@ impl fmt::Debug for JoinToken {
     }
 }
 
-/// The custom data of a VM, as cloud-init reads it. Nothing in it lets the VM into a cluster: it is for simulated ones.
+/// The custom data of a VM, as cloud-init reads it. The VM cannot join a cluster with it: it is for simulated ones.
 #[must_use]
 pub fn custom_data(kubelet: &KubeletSpec) -> String {
     let (labels, flags) = kubelet_settings(kubelet);

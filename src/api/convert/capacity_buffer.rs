@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::PodTemplateSpec;
 use napkeeper_core::model::cluster::buffer::{Buffer, RequestedChunks, MOST_CHUNKS};
 use napkeeper_core::provisioning::capacity_buffers::BufferPlacement;
 
-/// What a CapacityBuffer was resolved to.
+/// The resolution of a CapacityBuffer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Resolved {
     /// The buffer; the name and generation of its PodTemplate, if it names one.

@@ -38,7 +38,7 @@ pub(crate) fn namespace(meta: &ObjectMeta, found: &mut Violations) -> Option<Nam
     found.take(&Path::from_dotted("metadata.namespace"), Namespace::new(namespace))
 }
 
-/// The UID, or a stand-in for a manifest that no API server has seen.
+/// The UID, or a placeholder for a manifest that was never created.
 pub(crate) fn uid(meta: &ObjectMeta, found: &mut Violations) -> Option<Uid> {
     let stand_in = || format!("unsaved-{}", meta.name.as_deref().unwrap_or_default());
     let uid = meta.uid.clone().unwrap_or_else(stand_in);

@@ -1,7 +1,7 @@
 //! Conversion of Kubernetes objects into types of the domain, and back.
 //!
-//! Every conversion collects all that is wrong, each with the path of its field. Defaults are those that the API
-//! server would have put in. A manifest that no API server has seen has no UID; it gets `unsaved-<name>`.
+//! Every conversion collects all violations, each with the path of its field. Defaults are those of the API server. A
+//! manifest that was never created has no UID; it gets `unsaved-<name>`.
 
 mod capacity_buffer;
 mod common;

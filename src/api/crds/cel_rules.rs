@@ -47,7 +47,7 @@ pub const KUBERNETES_AZURE_KEYS: [&str; 12] = [
 /// Labels without a domain that AKS has set since before it had one.
 pub const LEGACY_AKS_LABELS: [&str; 4] = ["agentpool", "storageprofile", "storagetier", "accelerator"];
 
-/// The keys of `karpenter.sh` that the test of that domain lets pass. The second has a rule of its own in a NodePool.
+/// The allowed keys of the domain `karpenter.sh`. The second has a separate rule in a NodePool.
 pub(crate) const KARPENTER_KEYS: [&str; 2] = ["capacity-type", "nodepool"];
 
 /// The rules of a kind by schema path: property names joined by `.`, `[]` for the items of a list.

@@ -87,7 +87,7 @@ fn add_older_version(versions: &mut Value) {
     list.insert(0, older);
 }
 
-/// Drops what the derive adds and upstream does not have, and puts right what it loses of quantities.
+/// Drops additions of the derive that upstream lacks, and restores the schemas of quantities.
 fn clean(value: &mut Value) {
     match value {
         Value::Object(map) => {

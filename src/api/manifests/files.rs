@@ -107,7 +107,7 @@ impl Walk {
         }
     }
 
-    /// `named` paths are read whatever their name is.
+    /// `named` paths are read with any extension.
     fn visit(&mut self, path: &Path, depth: usize, named: bool) {
         let real = match fs::canonicalize(path) {
             Ok(real) => real,

@@ -164,7 +164,7 @@ fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Violations> {
     decode_value(&value).map_err(|error| violation(&error.path, error.message))
 }
 
-/// What the API server does before it decodes: quantities may be numbers, and null is the same as absent.
+/// Normalizes as the API server does before decoding: quantities may be numbers, and null is the same as absent.
 fn prepare(value: &mut Value, under: Option<&str>) {
     match value {
         Value::Object(map) => {

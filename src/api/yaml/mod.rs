@@ -1,7 +1,7 @@
 //! YAML and JSON files with the positions of their values.
 //!
-//! Plain scalars are resolved as kubectl does (YAML 1.1). Duplicate keys are reported, though kubectl would let the
-//! last one win in silence. Aliases and merge keys work, up to [`MAX_NODES`] values in a document.
+//! Plain scalars are resolved as kubectl does (YAML 1.1). Duplicate keys are reported, though kubectl silently uses the
+//! last one. Aliases and merge keys work, up to [`MAX_NODES`] values in a document.
 //!
 //! Positions of values are computed on demand: most documents have no problems, and positions take more time and memory
 //! than the document itself.
@@ -41,7 +41,7 @@ impl fmt::Display for Position {
 /// What sort of problem a file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProblemKind {
-    /// It is not YAML, or not what a manifest can be made of.
+    /// It is not YAML, or not valid in a manifest.
     Syntax,
     /// A key is given twice.
     DuplicateKey,

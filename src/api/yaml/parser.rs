@@ -17,7 +17,7 @@ pub(super) struct PositionedValue {
     pub(super) kind: ValueKind,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Debug, Clone)]
 pub(super) enum ValueKind {
     Scalar(Value),

@@ -1,6 +1,6 @@
 //! Plain scalars as kubectl resolves them.
 //!
-//! The rules of YAML 1.1 as `sigs.k8s.io/yaml` has them: more words are booleans than in YAML 1.2, a leading zero is
+//! The rules of YAML 1.1 as `sigs.k8s.io/yaml` has them: more scalars are booleans than in YAML 1.2, a leading zero is
 //! octal, underscores are ignored in numbers, whole floats are integers, and base 60 and dates are text.
 
 use serde_json::{Number, Value};

@@ -1,7 +1,6 @@
 //! The span of each value in a text.
 //!
-//! A tree of byte ranges for those who change a text ([`super::edit`]). It holds one document at a time, and keeps
-//! aliases and merge keys as they are written.
+//! A tree of byte ranges for edits ([`super::edit`]), of one document, with aliases and merge keys as written.
 
 use super::parser::MAX_DEPTH;
 use super::{Position, Problem, ProblemKind, scalar};
@@ -16,11 +15,11 @@ pub struct SpannedValue {
     pub range: Range<usize>,
     /// An anchor names it, so aliases may repeat it.
     pub is_anchored: bool,
-    /// What it is.
+    /// Its kind.
     pub kind: SpannedKind,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SpannedKind {
     /// Text, a number, a boolean or null.

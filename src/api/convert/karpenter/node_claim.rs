@@ -130,7 +130,7 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
     }
 }
 
-/// Writes a NodeClaim. Reading the result back gives an equal claim.
+/// Writes a NodeClaim. Reading the result returns an equal NodeClaim.
 ///
 /// # Errors
 /// If the launch intent or planned offerings cannot be serialized, which no value causes.

@@ -8,7 +8,7 @@ use crate::types::karpenter::{ClaimCondition, NodeClaim, NodeClaimStatus};
 use jiff::Timestamp;
 use napkeeper_core::plan::ClaimUpdate;
 
-/// The steps that lead to a node which runs pods.
+/// The steps until a node runs pods.
 const LIFECYCLE_CONDITIONS: [&str; 3] = ["Launched", "Registered", "Initialized"];
 /// Longest reason that a condition may have.
 const MAX_REASON: usize = 1024;

@@ -203,8 +203,8 @@ const KUBELET_DEFAULTS: [(&str, &str); 6] = [
     ("topologyManagerPolicy", r#""none""#),
 ];
 
-/// Fields that are set and that nodes of our own making do not get: what their bootstrap does not tell the kubelet or
-/// the operating system, and fields that this version does not know.
+/// Fields that are set but have no effect on napkeeper's nodes: settings of the kubelet or operating system that their
+/// bootstrap does not include, and unknown fields.
 fn unsupported_fields(spec: &AKSNodeClassSpec) -> Vec<Arc<str>> {
     let Ok(Value::Object(fields)) = serde_json::to_value(spec) else { return vec![Arc::from("spec")] };
     let mut found: Vec<Arc<str>> = Vec::new();

@@ -16,18 +16,18 @@ pub struct PodDisruptionBudget {
     pub key: ObjectKey,
     /// The pods of the namespace that it protects; `None` for none.
     pub selector: Option<Requirements>,
-    /// What it allows.
+    /// Its limit.
     pub limit: BudgetLimit,
 }
 
-/// What a PodDisruptionBudget allows. Percentages are of the wanted pods, rounded up, as Kubernetes does.
+/// The limit of a PodDisruptionBudget. Percentages are of the desired pods, rounded up, as in Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BudgetLimit {
-    /// At least so many pods must be healthy.
+    /// `minAvailable`: at least this many pods must be healthy.
     MinAvailable(u32),
     /// At least this part of the wanted pods must be healthy.
     MinAvailablePercent(u32),
-    /// At most so many of the wanted pods may be missing.
+    /// `maxUnavailable`: at most this many of the desired pods may be missing.
     MaxUnavailable(u32),
     /// At most this part of the wanted pods may be missing.
     MaxUnavailablePercent(u32),

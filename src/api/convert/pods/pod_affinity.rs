@@ -22,7 +22,7 @@ pub(crate) struct PodIdentity<'p> {
     pub(crate) labels: &'p Labels,
 }
 
-/// What the pod must have around it, and what it would like; spread constraints are read elsewhere.
+/// Reads required and preferred pod affinity and anti-affinity.
 pub(crate) fn affinity(
     spec: &PodSpec,
     own: PodIdentity<'_>,

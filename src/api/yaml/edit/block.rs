@@ -71,7 +71,7 @@ fn lines_of(document: &EditableText<'_>, entry_ref: EntryRef<'_>) -> Result<Line
     entry_lines(document, entry_ref.map, entry_ref.index, entry_ref.parent)
 }
 
-/// An entry with its comments, to be put elsewhere under a key.
+/// An entry with its comments, rendered for another map.
 pub(super) fn extract(
     document: &EditableText<'_>,
     entry_ref: EntryRef<'_>,
@@ -154,7 +154,7 @@ pub(super) fn comment_out(
     Ok(changes)
 }
 
-/// Puts an entry on lines of its own.
+/// Inserts an entry in block style.
 pub(super) fn insert(
     document: &EditableText<'_>,
     target: &Target<'_>,

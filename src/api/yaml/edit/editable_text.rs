@@ -13,7 +13,7 @@ use std::ops::Range;
 pub struct Change {
     /// The bytes that go.
     pub range: Range<usize>,
-    /// The text that comes.
+    /// The new text.
     pub text: String,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct EntryRef<'a> {
     pub(super) parent: Option<&'a SpannedEntry>,
 }
 
-/// A map that gets an entry.
+/// The target map of an insertion.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) node: &'a SpannedValue,

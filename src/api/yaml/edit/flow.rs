@@ -8,7 +8,7 @@ use super::{InsertPosition, Refusal};
 use crate::yaml::spans::{SpannedEntry, SpannedKind};
 use std::ops::Range;
 
-/// An entry, to be put elsewhere under a key.
+/// An entry, rendered for another map.
 pub(super) fn extract(document: &EditableText<'_>, entry_ref: EntryRef<'_>, key: &str) -> NewEntryText {
     let Range { start, end } = entry_ref.entry.key_range;
     let written = &document.text[start..end];
@@ -98,7 +98,7 @@ fn with_line(document: &EditableText<'_>, range: Range<usize>) -> Range<usize> {
     }
 }
 
-/// Puts an entry between braces.
+/// Inserts an entry in flow style.
 pub(super) fn insert(
     document: &EditableText<'_>,
     target: &Target<'_>,
