@@ -41,7 +41,7 @@ pub struct Finding {
     pub column: usize,
     /// Where in the object; empty for the file as a whole.
     pub path: String,
-    /// What is wrong.
+    /// The message.
     pub message: String,
     /// What would be right, where that is known.
     pub fix: Option<String>,
@@ -93,7 +93,7 @@ impl NotAString {
         }
     }
 
-    /// What is wrong. `written` is the text of the file, if it looks like a string.
+    /// The message. `written` is the text of the file, if it looks like a string.
     pub(crate) fn message(&self, written: Option<&str>) -> String {
         let (kind, read) = match self {
             Self::Boolean(value) => ("boolean", value.to_string()),
@@ -107,7 +107,7 @@ impl NotAString {
         }
     }
 
-    /// True when the file has the value as it is printed.
+    /// True if the file has the value as printed.
     pub(crate) fn is_written_as(&self, text: &str) -> bool {
         match self {
             Self::Boolean(value) => value.to_string() == text,

@@ -9,8 +9,8 @@ use crate::cel::value::{Val, json};
 
 /// The variables that expressions may name, such as `object`, `request.userInfo` or `variables.team`.
 ///
-/// A name with dots is a variable of its own, and wins over the field of a shorter one: `request.userInfo` can be
-/// unknown while the rest of `request` is not.
+/// A dotted name is a separate variable, and takes precedence over the field of a shorter one: `request.userInfo` can
+/// be unknown while the rest of `request` is not.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Env(Vec<String>);
 
@@ -39,7 +39,7 @@ impl Env {
     }
 }
 
-/// What the variables of an [`Env`] are bound to. A variable that is not bound does not exist: reading it fails, and
+/// The bindings of the variables of an [`Env`]. A variable that is not bound does not exist: reading it fails, and
 /// `has()` on a name with dots is false.
 #[derive(Debug, Clone)]
 pub struct Variables {

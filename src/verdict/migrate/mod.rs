@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// A word that every manifest with something to migrate holds.
+/// A word in every manifest that needs migration.
 const KEYWORD: &str = "karpenter";
 
 /// What became of a text.
@@ -28,7 +28,7 @@ pub struct Migration {
     pub text: String,
     /// What was changed, in order.
     pub edits: Vec<AppliedEdit>,
-    /// What could not be decided, and what the new shape means.
+    /// Notes on undecided points, and on the new version.
     pub notes: Vec<Note>,
 }
 
@@ -119,7 +119,7 @@ fn plans(document: &Document) -> Vec<(Path, MigrationPlan)> {
     items(document).into_iter().map(|(root, value)| (root, plan(value))).collect()
 }
 
-/// What an object needs. It depends on the value only.
+/// The plan for an object. It depends on the value only.
 fn plan(value: &Value) -> MigrationPlan {
     let mut plan = MigrationPlan::of(value);
     let text = |field: &str| value[field].as_str().unwrap_or_default();
@@ -236,7 +236,7 @@ fn problem(at: Position, message: String) -> Problem {
     Problem { kind: ProblemKind::Syntax, position: at, message }
 }
 
-/// Reports what was done with an object.
+/// Reports the edits and notes of an object.
 fn report(document: &Document, root: &Path, plan: &MigrationPlan, lines: usize, result: &mut Migration) {
     let object = || plan.object.clone();
     let position = |path: &Path| shift(document.key_position(&root.join(path.segments())), lines);

@@ -22,7 +22,7 @@ pub(super) struct MigrationPlan {
     moved: Vec<(Path, Path)>,
 }
 
-/// An edit and what it is for.
+/// An edit and its reason.
 #[derive(Debug)]
 pub(super) struct PlannedEdit {
     pub(super) edit: Edit,
@@ -96,7 +96,7 @@ impl MigrationPlan {
         self.make(Edit::Set { path: path.clone(), value: text.into() }, change, reason);
     }
 
-    /// Gives a value another key.
+    /// Renames the key of a value.
     pub(super) fn rename(&mut self, path: &Path, to: &str, reason: &'static str) -> Path {
         let new = with_last(path, to);
         self.make(Edit::Rename { path: path.clone(), to: to.to_owned() }, format!("renamed to {to}"), reason);

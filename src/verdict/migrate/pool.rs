@@ -165,7 +165,7 @@ fn class_ref(plan: &mut MigrationPlan, path: &Path) {
     }
 }
 
-/// Settings of the kubelet went to the class, where several pools share them: that is for a person to decide.
+/// Kubelet settings moved to the class, which several NodePools may share: a person must decide.
 pub(super) fn kubelet(plan: &mut MigrationPlan, path: &Path) {
     let Some(value) = plan.get(path).cloned() else {
         return;

@@ -53,7 +53,7 @@ fn template(plan: &mut MigrationPlan) {
     }
 }
 
-/// What a NodePool has no field for.
+/// Settings without a field in a NodePool.
 fn retired(plan: &mut MigrationPlan) {
     let spec = Path::from_dotted("spec");
     pool::kubelet(plan, &spec.key("kubeletConfiguration"));

@@ -152,7 +152,7 @@ fn describe_param_ref(reference: &ParamRef) -> String {
     }
 }
 
-/// True for kinds of which it is known; objects of others tell by having a namespace.
+/// True for kinds known to be namespaced; for others it depends on the namespace of their objects.
 fn is_namespaced(kind: &ParamKind) -> bool {
     let object = serde_json::json!({ "apiVersion": kind.api_version, "kind": kind.kind });
     super::resources::Resource::of(&object).is_some_and(|r| r.namespaced == Some(true))

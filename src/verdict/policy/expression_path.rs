@@ -8,8 +8,8 @@ use std::sync::Arc;
 /// How far variables that name variables are followed.
 const MAX_VARIABLE_DEPTH: usize = 8;
 
-/// The field, when the expression names one: `object.spec.limits` in `has(object.spec.limits)`. Of several that lie in
-/// each other it is the innermost; of several apart, what they have in common. The root when that is nothing.
+/// The field, when the expression names one: `object.spec.limits` in `has(object.spec.limits)`. Of several nested ones
+/// it is the innermost; otherwise their common prefix, which may be the root.
 pub(crate) fn field_of(expression: &str, variables: &[NamedExpression]) -> Path {
     let mut fields = Vec::new();
     collect(expression, variables, MAX_VARIABLE_DEPTH, &mut fields);

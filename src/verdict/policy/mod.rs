@@ -52,13 +52,13 @@ pub struct PolicyFinding {
     pub binding: String,
     /// The outcome.
     pub outcome: Outcome,
-    /// What follows from it, by the binding.
+    /// The actions of the binding.
     pub actions: Vec<Action>,
     /// Why, and what to do: the message of the policy; for an undecided policy, the missing input.
     pub message: String,
     /// The field that it checks; the root for the object as a whole.
     pub path: Path,
-    /// What the API server would call the refusal.
+    /// The reason that the API server would report.
     pub reason: Reason,
 }
 

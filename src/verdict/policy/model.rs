@@ -24,7 +24,7 @@ pub(crate) struct PolicySpec {
     pub(crate) variables: Vec<NamedExpression>,
 }
 
-/// What an expression that cannot be evaluated counts as.
+/// The effect of an expression that cannot be evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub(crate) enum FailurePolicy {
     /// A refusal.
@@ -131,7 +131,7 @@ pub(crate) struct LabelSelector {
     pub(crate) match_expressions: Vec<LabelRequirement>,
 }
 
-/// What must be true of a label.
+/// A requirement on a label.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LabelRequirement {
@@ -154,7 +154,7 @@ pub(crate) enum Operator {
     DoesNotExist,
 }
 
-/// What must be true of an object.
+/// A validation of an object.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Validation {
@@ -167,7 +167,7 @@ pub(crate) struct Validation {
     pub(crate) reason: Reason,
 }
 
-/// What a refusal is called.
+/// The reason of a denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 pub enum Reason {
     /// HTTP 403.
@@ -223,7 +223,7 @@ pub(crate) struct ParamRef {
     pub(crate) parameter_not_found_action: Option<ParameterNotFoundAction>,
 }
 
-/// What a lack of parameters means.
+/// The effect of missing parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(crate) enum ParameterNotFoundAction {
     /// Nothing.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 pub(crate) struct Request<'r> {
     /// The object as it would be stored.
     pub(crate) object: &'r Value,
-    /// What is stored now; `None` when it is created.
+    /// The stored object; `None` for a create.
     pub(crate) old: Option<&'r Value>,
     pub(crate) resource: Resource,
     pub(crate) inputs: &'r Inputs,

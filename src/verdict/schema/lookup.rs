@@ -16,7 +16,7 @@ const KINDS_WITHOUT_SCHEMA: [(&str, &str); 1] = [("napkeeper.io", "Scenario")];
 const RENAMED_KINDS: [(&str, &str, &str); 2] =
     [("karpenter.sh", "Provisioner", "NodePool"), ("karpenter.sh", "Machine", "NodeClaim")];
 
-/// What a reader of old manifests must know, by group.
+/// Hints on old versions, by group.
 const VERSION_CHANGES: [(&str, &str); 2] = [
     (
         "karpenter.sh",

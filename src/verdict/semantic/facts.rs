@@ -48,8 +48,7 @@ pub struct Facts {
     pub catalog: Lazy<Arc<Catalog>>,
     /// The regions of the nodes: one if it is known, else all; a finding then holds in every one.
     pub regions: Lazy<Vec<Arc<RegionCatalog>>>,
-    /// What those regions sell, as sets that answer quickly which sizes satisfy a NodePool. The region with most sizes
-    /// comes first.
+    /// The offerings of those regions, as sets for fast matching. The region with most sizes comes first.
     pub region_offerings: Lazy<RegionOfferingsIndex>,
     /// Sets of those sizes that are the same for all NodePools.
     pub(crate) size_groups: Lazy<SizeGroups>,

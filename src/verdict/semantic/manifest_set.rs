@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// One object that matches its schema.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ValidObject<'s> {
-    /// As it is given: what a person wrote.
+    /// The object as written.
     pub(crate) value: &'s Value,
     /// As it would be stored: with defaults, without nulls.
     pub(crate) stored: &'s Value,

@@ -1,7 +1,7 @@
 //! NK9xxx: settings of an OrphanSweep that the controller ignores.
 //!
-//! Both rules need the time. Admission does not ask for it: an object that was right when it was merged must not be
-//! refused for the clock of a webhook.
+//! Both rules need the time. They do not apply at admission: an object that was valid when it was merged must not be
+//! denied because of the webhook's clock.
 
 use crate::finding::Issue;
 use crate::rules::sweeps as rules;
@@ -12,7 +12,7 @@ use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
 use napkeeper_core::model::orphans::sweep::Sweep;
 
-/// Clocks of two machines may differ by so much, and a clearance is written with the time at hand.
+/// Tolerated clock skew.
 const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_mins(5);
 
 pub(super) fn check_object(manifest: &ValidObject<'_>, facts: &Facts, found: &mut Vec<Issue>) {

@@ -45,7 +45,7 @@ pub(crate) fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name_part(text)
 }
 
-/// A prefix as it is checked before something is appended to it: a dash at its end is followed by more.
+/// A `generateName` prefix for validation: a trailing dash is masked, since a suffix follows, as on the API server.
 pub(crate) fn masked(prefix: &str) -> String {
     let mut text = prefix.to_owned();
     if prefix.len() > 1 && prefix.ends_with('-') {

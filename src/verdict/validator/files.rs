@@ -70,8 +70,8 @@ impl Validator {
         reports
     }
 
-    /// Validates an object that comes from no file, beside others that exist already and are not validated themselves.
-    /// Rules for files (Git, comments) and rules that compare all NodePools or workloads do not apply.
+    /// Validates an object without a file, beside existing ones that are not validated. Rules for files (Git, comments)
+    /// and rules that compare all NodePools or workloads do not apply.
     #[must_use]
     pub fn validate_beside(&self, document: &Document, others: impl IntoIterator<Item = Object>) -> Report {
         let at = DocumentLocation { source: 0, chunk: Chunk::default(), nth: 0 };

@@ -312,7 +312,7 @@ fn placeholder(text: &str) -> Option<&str> {
     (!inner.is_empty() && inner.chars().all(is_word)).then(|| &text[start..=end])
 }
 
-/// What the domain cannot make sense of, though its form is right; else the object.
+/// Converts an object that matches its schema; otherwise reports why the domain rejects it.
 fn convert(value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
     value["metadata"]["name"].as_str()?;
     match object(value) {

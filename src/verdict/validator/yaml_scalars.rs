@@ -5,7 +5,7 @@ use crate::rules::structure::UNQUOTED;
 use napkeeper_api::field_path::Path;
 use napkeeper_api::yaml::{Chunk, Document};
 
-/// A part of a file, as it is written.
+/// A part of a file, as written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SourceText<'s> {
     /// The text of the whole file.
@@ -14,7 +14,7 @@ pub(crate) struct SourceText<'s> {
 }
 
 impl SourceText<'_> {
-    /// The finding of an issue. Where a string is required, it names the word from which YAML read something else.
+    /// The finding of an issue. If a string is required, it shows the word that YAML parsed as another type.
     pub(crate) fn locate(self, issue: Issue, document: &Document, root: &Path) -> Finding {
         let value = issue.not_a_string.clone();
         let mut finding = issue.locate(document, root);

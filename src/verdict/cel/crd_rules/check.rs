@@ -15,7 +15,7 @@ use serde_json::Value;
 pub struct CelFinding {
     /// The value that the rule belongs to, or the `fieldPath` of the rule.
     pub path: Path,
-    /// What it is reported as.
+    /// The reason to report.
     pub reason: Reason,
     /// The message of the rule, or how its evaluation failed.
     pub message: String,

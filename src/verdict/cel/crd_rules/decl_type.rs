@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a schema makes of data.
+/// The type declared by a schema.
 #[derive(Debug)]
 pub(crate) struct DeclType {
     nullable: bool,
@@ -47,7 +47,7 @@ enum StringFormat {
     Duration,
 }
 
-/// Words of the language that a field cannot be called by.
+/// Reserved words, which a field cannot be named by.
 const RESERVED: &[&str] = &[
     "true",
     "false",
@@ -258,7 +258,7 @@ fn list(schema: &Value) -> DeclKind {
     DeclKind::List(Arc::new(items), kind)
 }
 
-/// The keys that tell the items of a list apart.
+/// The keys that identify the items of a list.
 fn keys_of(schema: &Value) -> impl Iterator<Item = &str> {
     schema.get("x-kubernetes-list-map-keys").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }

@@ -23,7 +23,7 @@ pub struct RuleError {
     pub source: CompileError,
 }
 
-/// What a broken rule is reported as.
+/// The reason reported for a violated rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reason {
     /// The value is wrong.

@@ -6,7 +6,7 @@ use crate::cel::eval::Evaluator;
 use crate::cel::library::lists::sorted_by;
 use crate::cel::value::{Key, Val, readable};
 
-/// What has been gathered so far.
+/// The result so far.
 #[derive(Default)]
 struct Accumulator {
     items: Vec<Val>,

@@ -9,7 +9,7 @@ use crate::cel::error::{EvalError, failed, no_overload};
 use crate::cel::value::{Key, Val, readable};
 use operators::{index, select, select_optional};
 
-/// What a variable of the environment is bound to.
+/// The binding of a variable of the environment.
 #[derive(Debug, Clone)]
 pub(crate) enum Binding {
     /// Not given: no such variable, or no such field for a dotted name.

@@ -112,7 +112,7 @@ pub(crate) fn unequal(budget: &mut Budget, args: &[Val]) -> Result<Val> {
     Ok(Val::Bool(!same))
 }
 
-/// What a comparison costs.
+/// The cost of a comparison.
 fn comparison_cost(value: &Val) -> usize {
     match value {
         Val::Text(t) => t.len() / 10,
@@ -205,7 +205,7 @@ fn timestamp(at: Option<CelTimestamp>) -> Result<Val> {
     at.map_or_else(|| failed("timestamp overflow"), |at| Ok(Val::Timestamp(at)))
 }
 
-/// Two lists as one. A set takes what it lacks; a list with keys replaces the items that it has.
+/// Concatenates two lists. A set adds missing items; a list with keys replaces items with equal keys.
 fn concat_lists(a: &Arc<List>, b: &Arc<List>) -> Val {
     let mut items = a.items.clone();
     for item in &b.items {

@@ -1,7 +1,7 @@
 //! The functions of the language, by name.
 //!
-//! The functions of kube-apiserver 1.36 for rules and policies: the standard ones, strings (version 2), lists
-//! (version 3) and those of Kubernetes. What it does not have is not here either, such as `reverse` of a string.
+//! The functions of kube-apiserver 1.36 for rules and policies: the standard ones, strings (version 2), lists (version
+//! 3) and those of Kubernetes. Functions that it lacks are missing here too, such as `reverse` of a string.
 
 pub(crate) mod convert;
 pub(crate) mod function;
@@ -54,7 +54,7 @@ const TABLES: &[&[FunctionDef]] = &[
     authorizer::FUNCTIONS,
 ];
 
-/// The function of this name for so many arguments.
+/// The function of this name for this many arguments.
 pub(crate) fn find(name: &str, style: CallStyle, count: usize) -> Option<Function> {
     overloads(name, style).find(|entry| (entry.2[0]..=entry.2[1]).contains(&count)).map(|entry| entry.3)
 }

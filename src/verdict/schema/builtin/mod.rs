@@ -125,7 +125,7 @@ fn is_newer_field(issue: &mut Issue, kubernetes: Option<&str>) -> bool {
     }
 }
 
-/// A path as it is written with dots; the empty text is the object itself.
+/// A dotted path; the empty string is the object itself.
 fn path(dotted: &str) -> Path {
     if dotted.is_empty() { Path::root() } else { Path::from_dotted(dotted) }
 }

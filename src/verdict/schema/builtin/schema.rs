@@ -20,7 +20,7 @@ const ENUMS: [(&str, &[&str]); 9] = [
     ("completionMode", &["NonIndexed", "Indexed", ""]),
 ];
 
-/// What the kubelet does when a container's resources change: another field of the name `restartPolicy`.
+/// Restart policies on a resize of a container: another field named `restartPolicy`.
 const RESIZE_RESTART_POLICIES: [&str; 2] = ["NotRequired", "RestartContainer"];
 
 /// The schema of a type, without references.

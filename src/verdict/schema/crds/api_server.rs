@@ -1,4 +1,4 @@
-//! The answer that the API server would give to a write.
+//! The response of the API server to a write.
 
 use crate::schema::crds::{CrdSchemas, CrdVersion};
 use crate::schema::structural::{NO_FIELD, Reason, ValidationResult};
@@ -13,7 +13,7 @@ pub struct StatusCause {
     pub reason: Reason,
 }
 
-/// What the API server would answer.
+/// The response of the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiServerResponse {
     /// HTTP status: 201 when it would be taken, 400 or 422 when not.
@@ -54,7 +54,7 @@ impl ApiServerResponse {
 }
 
 impl CrdSchemas {
-    /// What the API server would answer to a new object.
+    /// The response of the API server to a new object.
     #[must_use]
     pub fn create(&self, value: &Value) -> ApiServerResponse {
         let version = match self.addressed(value) {

@@ -46,7 +46,7 @@ pub enum SchemaError {
     NoDefinition {
         /// Where the object comes from.
         origin: String,
-        /// Its name, or what it is.
+        /// Its name or kind.
         name: String,
         /// The missing part.
         reason: &'static str,
@@ -126,7 +126,7 @@ pub struct CrdSchemas {
 
 /// Versions of upstream that the embedded definitions follow.
 const UPSTREAM_VERSIONS: [&str; 2] = ["karpenter-v1.14", "v1.14"];
-/// The same, for people.
+/// The same, as text.
 const UPSTREAM: &str = "karpenter v1.14, Azure provider of August 2026";
 
 impl CrdSchemas {
@@ -153,7 +153,7 @@ impl CrdSchemas {
         Err(SchemaError::NoSuchVersion { requested: plain.to_owned(), known: UPSTREAM_VERSIONS.join(", ") })
     }
 
-    /// Which versions of upstream the embedded definitions follow, for people.
+    /// The upstream versions of the embedded definitions, as text.
     #[must_use]
     pub const fn embedded_version() -> &'static str {
         UPSTREAM
@@ -172,7 +172,7 @@ impl CrdSchemas {
         Ok(Self { origin: origin.to_owned(), embedded: false, kinds })
     }
 
-    /// Where they come from, for people.
+    /// Their origin, as text.
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin

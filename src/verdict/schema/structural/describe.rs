@@ -12,7 +12,7 @@ use napkeeper_api::types::common::describe_pattern;
 use napkeeper_core::model::support::spelling::nearest;
 use serde_json::Value;
 
-/// Values that were renamed: the field, what it was, what it is.
+/// Renamed values: the field, the old value, the new one.
 const RENAMED: [(&str, &str, &str); 1] = [("consolidationPolicy", "WhenUnderutilized", "WhenEmptyOrUnderutilized")];
 
 /// Required fields with one value, or one to begin with: the object, the field, the value.

@@ -64,7 +64,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What the API server writes where it names no field.
+/// The API server's text for no field.
 pub(crate) const NO_FIELD: &str = "<nil>";
 
 /// Something that the API server refuses.

@@ -10,7 +10,7 @@ use crate::schema::structural::field_path::FieldPath;
 use crate::text::names::{is_label, is_label_value, is_path_segment, is_qualified_name, is_subdomain, masked};
 use serde_json::{Map, Value};
 
-/// What a field of metadata holds.
+/// The type of a field of metadata.
 #[derive(Clone, Copy)]
 enum FieldType {
     Text,
@@ -60,7 +60,7 @@ const MANAGED_FIELDS_FIELDS: &[(&str, FieldType)] = &[
     ("time", FieldType::Time),
 ];
 
-/// What reading metadata gives.
+/// The result of reading metadata.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedMetadata {
     /// Known fields that are set.

@@ -1,7 +1,7 @@
 //! Validates objects by structural schemas.
 //!
-//! In the order of the API server: metadata is read, unknown fields are noted, nulls go and defaults come
-//! ([`pruning`]), then all checks run over what would be stored, and cross-field rules when none of those stops them.
+//! In the order of the API server: metadata is decoded, unknown fields are noted, nulls dropped and defaults added
+//! ([`pruning`]), then all checks run over the result, and finally cross-field rules, unless an error prevents them.
 
 mod checks;
 mod describe;

@@ -69,7 +69,7 @@ fn unknown(key: &str, path: impl Fn() -> Path) -> Option<Issue> {
         let suggestion = of_name().or_else(|| nearest(key, known()));
         return Some(Issue::new(&rules::KEY, &path(), message).fix(suggestion.map(|k| format!("use {k}"))));
     }
-    // Another domain may have any label; a pool that requires it gives it to its nodes, so it decides nothing.
+    // Other domains may have any label; a NodePool that requires it sets it on its nodes, so it restricts nothing.
     let near = |k: &&str| k.len().abs_diff(key.len()) <= 2 && nearest(key, [*k]).is_some();
     let suggestion = match prefix {
         "" => of_name(),

@@ -1,4 +1,4 @@
-//! The requirements of a NodePool as they are written, with their paths.
+//! The requirements of a NodePool as written, with their paths.
 
 use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
@@ -14,7 +14,7 @@ pub(crate) const POOL_PATH: &str = "spec.template.spec.requirements";
 const CLAIM_PATH: &str = "spec.requirements";
 const LABELS_PATH: &str = "spec.template.metadata.labels";
 
-/// The requirements of an object, as they are written.
+/// The requirements of an object, as written.
 pub(crate) struct RequirementEntries<'v> {
     at: &'static str,
     list: &'v [Value],

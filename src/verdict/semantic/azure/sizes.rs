@@ -148,7 +148,7 @@ impl PoolCheck<'_> {
             }
             return;
         };
-        // Where the region is unknown, what can be had in any.
+        // Without a region, the sizes of any.
         let possible = if facts.region().is_some() { sizes } else { selection.sizes().clone() };
         self.retiring(&possible, facts, kinds, found);
         // Retired sizes are restricted too, but retirement is the better message.

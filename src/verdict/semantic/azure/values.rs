@@ -17,7 +17,7 @@ pub(super) enum Domain {
     Closed(&'static [&'static str]),
     /// Whole numbers.
     Number,
-    /// What the catalogue has.
+    /// The values of the catalogue.
     Catalog,
     /// Zones.
     Zone,
@@ -53,7 +53,7 @@ pub(super) fn domain(key: &str) -> Domain {
         labels::INSTANCE_TYPE | labels::SKU_NAME | labels::SKU_FAMILY | labels::SKU_SERIES | labels::SKU_GPU_NAME => {
             Domain::Catalog
         }
-        // Another OS than Linux has a rule of its own.
+        // Another OS than Linux has a separate rule.
         labels::OS => Domain::Closed(&["linux", "windows"]),
         labels::ZONE => Domain::Zone,
         labels::REGION => Domain::Region,
@@ -79,7 +79,7 @@ pub(super) fn check_label(key: &str, value: &str, facts: &Facts, found: &mut Vec
     found.extend(value_issue(labels::normalize(key), value, facts, || label_path(key)));
 }
 
-/// True when nothing speaks against a value.
+/// True if a value is valid.
 pub(super) fn can_be(key: &str, value: &str, facts: &Facts) -> bool {
     value_issue(key, value, facts, Path::root).is_none()
 }

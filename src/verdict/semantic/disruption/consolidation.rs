@@ -11,7 +11,7 @@ use napkeeper_core::model::cluster::pool::{ConsolidationPolicy, NodePool};
 use napkeeper_core::model::labels;
 use serde_json::Value;
 
-/// A spot node is replaced by a cheaper one only where so many cheaper sizes are to choose from (Karpenter's
+/// A spot node is replaced by a cheaper one only if this many cheaper sizes match (Karpenter's
 /// `MinInstanceTypesForSpotToSpotConsolidation`).
 const MIN_SPOT_SIZES: usize = 15;
 

@@ -12,7 +12,7 @@ use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
 use std::collections::BTreeMap;
 
-/// Annotations that a tool or a controller writes, and what a copy of them in Git does.
+/// Annotations that a tool or a controller writes, and the effect of a copy in Git.
 const WRITTEN: [(&str, &str); 6] = [
     ("kubectl.kubernetes.io/last-applied-configuration", "kubectl writes it; a copy in Git is always out of date"),
     ("karpenter.sh/nodepool-hash", HASH),

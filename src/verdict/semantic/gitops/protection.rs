@@ -72,7 +72,7 @@ impl PruningTools {
     }
 }
 
-/// An object of a tool, and whether what it applies is pruned.
+/// An object of a tool, and whether the tool prunes.
 fn tool_object(retained: &RetainedObject) -> Option<(Tool, bool)> {
     let Object::Other { kind, api_version, .. } = &retained.object else { return None };
     let raw = retained.raw.as_deref()?;
@@ -142,7 +142,7 @@ pub(super) fn pruning(set: &ManifestSet, found: &mut Vec<(usize, Issue)>) {
     }
 }
 
-/// What a definition of Karpenter's defines.
+/// The kind of a CRD of Karpenter.
 fn definition(object: &Object) -> Option<&'static str> {
     let Object::Other { kind, name, .. } = object else { return None };
     let found = CRDS.iter().find(|(definition, _)| *definition == &**name);

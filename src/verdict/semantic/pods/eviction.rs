@@ -204,7 +204,7 @@ impl<'r> SelectedPods<'r> {
         }
     }
 
-    /// Why the budget allows none of them to go, if it does not.
+    /// Why the budget allows no eviction, if it does not.
     fn blocked_by(&self, budget: &PodDisruptionBudget) -> Option<String> {
         let pods = self.others + self.last.map_or(0, |(_, most)| u64::from(most));
         if self.unknown || pods == 0 {

@@ -214,7 +214,7 @@ fn reserve(
     with_reserved(types, &zones_by_size)
 }
 
-/// One pod of a workload, waiting. A Deployment and a StatefulSet may share a name, so the pod has one of its own.
+/// One pending pod of a workload. A Deployment and a StatefulSet may share a name, so the pod has one of its own.
 fn pod(index: usize, workload: &Workload<'_>) -> Option<Arc<Pod>> {
     let name = format!("pod-{index}");
     let key = ObjectKey { namespace: workload.key.namespace.clone(), name: ObjectName::new(&name).ok()? };

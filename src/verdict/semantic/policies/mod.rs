@@ -1,6 +1,6 @@
 //! NK7xxx: policies among the manifests that are invalid.
 //!
-//! What policies say of other objects is [`crate::policy`].
+//! Policies are evaluated in [`crate::policy`].
 
 use crate::finding::Issue;
 use crate::policy;

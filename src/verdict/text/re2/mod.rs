@@ -43,7 +43,7 @@ impl Pattern {
         Self::within(pattern, SIZE_LIMIT)
     }
 
-    /// Compiles a pattern that may take so many bytes of memory.
+    /// Compiles a pattern with a limit of memory in bytes.
     pub(crate) fn within(pattern: &str, size_limit: usize) -> Result<Self, PatternError> {
         let translated = translate(pattern)
             .map_err(|reason| PatternError::Syntax { pattern: pattern.to_owned(), reason: reason.to_owned() })?;
@@ -54,7 +54,7 @@ impl Pattern {
         Ok(Self { source: pattern.into(), regex })
     }
 
-    /// As it is written in the schema.
+    /// As written in the schema.
     pub(crate) fn source(&self) -> &str {
         &self.source
     }
@@ -267,7 +267,7 @@ impl Translator<'_> {
         (!digits.is_empty() && !leading).then_some((n, at + digits.len()))
     }
 
-    /// `\Q...\E`: text as it is.
+    /// `\Q...\E`: literal text.
     fn quoted(&mut self, before: Preceding) -> Preceding {
         self.at += 2;
         let mut before = before;

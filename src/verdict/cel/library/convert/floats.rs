@@ -49,7 +49,7 @@ fn decimal(digits: &str) -> Option<f64> {
     digits.parse::<f64>().ok().filter(|d| d.is_finite())
 }
 
-/// `hex` is what follows `0x`: digits, perhaps a point, and an exponent of two that must be there.
+/// `hex` is what follows `0x`: digits, perhaps a point, and a required exponent of two.
 fn hexadecimal(hex: &str) -> Option<f64> {
     let (mantissa, exponent) = hex.split_once('p')?;
     let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
@@ -91,7 +91,7 @@ pub(crate) fn shortest(d: f64) -> String {
     format!("{mantissa}{}", exponent_of(power))
 }
 
-/// With so many digits after the point and an exponent of at least two digits.
+/// With this many digits after the point and an exponent of at least two digits.
 pub(crate) fn scientific(d: f64, digits: usize) -> String {
     let text = format!("{d:.digits$e}");
     let Some((mantissa, exponent)) = text.split_once('e') else { return text };

@@ -1,7 +1,7 @@
 //! Quantities: `500m`, `2Gi`, `1e3`.
 //!
-//! Not the quantity of the domain, which caps and refuses what Kubernetes caps: a rule must see what the API server
-//! sees, whether a quantity is whole included, which depends on how it was written.
+//! Not the quantity of the domain, which rejects what Kubernetes caps: a rule must see what the API server sees,
+//! including whether a quantity is an integer, which depends on how it was written.
 
 use crate::cel::cost_limit::Budget;
 use crate::cel::error::{EvalError, failed, no_overload};
@@ -156,7 +156,7 @@ impl Number<'_> {
     }
 }
 
-/// What a suffix multiplies with: a power of two, or of ten.
+/// The multiplier of a suffix: a power of two, or of ten.
 fn scale(suffix: &str) -> Option<(Option<u32>, i32)> {
     Some(match suffix {
         "n" => (None, -9),

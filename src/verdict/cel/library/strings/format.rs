@@ -157,7 +157,7 @@ fn text(value: &Val) -> Result<String> {
     })
 }
 
-/// What a value inside of a list or map looks like: as the language would write it.
+/// A value inside of a list or map, as a literal of the language.
 fn literal(value: &Val) -> Result<String> {
     Ok(match value {
         Val::List(list) => {

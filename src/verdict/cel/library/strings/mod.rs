@@ -178,7 +178,7 @@ fn split(budget: &mut Budget, args: &[Val]) -> Result<Val> {
     Ok(Val::list(parts))
 }
 
-/// Single characters, at most so many parts: the last one is the rest.
+/// Single characters, at most this many parts: the last one is the rest.
 fn characters(text: &str, limit: usize) -> Vec<Val> {
     let mut parts = Vec::new();
     let mut rest = text;

@@ -50,7 +50,7 @@ impl CelTimestamp {
         SECONDS.contains(&seconds).then_some(Self { seconds, nanos, offset })
     }
 
-    /// So many seconds after 1970.
+    /// This many seconds after 1970.
     pub(crate) fn from_seconds(seconds: i64) -> Option<Self> {
         Self::new(seconds, 0, 0)
     }
@@ -75,7 +75,7 @@ impl CelTimestamp {
         Self { offset: 0, ..*self }
     }
 
-    /// So many nanoseconds later.
+    /// This many nanoseconds later.
     pub(crate) fn checked_add_nanos(&self, nanos: i64) -> Option<Self> {
         let total = i128::from(self.seconds) * SECOND + i128::from(self.nanos) + i128::from(nanos);
         let seconds = i64::try_from(total.div_euclid(SECOND)).ok()?;
@@ -96,7 +96,7 @@ impl CelTimestamp {
         Self::new(seconds, u32::try_from(local.subsec_nanosecond()).ok()?, offset)
     }
 
-    /// The clock and calendar so many seconds east of UTC.
+    /// The clock and calendar this many seconds east of UTC.
     pub(crate) fn civil(&self, east: i64) -> Option<DateTime> {
         let earlier = self.seconds.checked_add(east)?.checked_sub(CYCLE)?;
         let earlier = Timestamp::from_second(earlier).ok()?.to_zoned(TimeZone::UTC).datetime();

@@ -61,7 +61,7 @@ fn map(items: &[Value], keys: &[String], path: &FieldPath<'_>, faults: &mut Faul
 /// Represents a missing key.
 const ABSENT: &str = "an item without a key";
 
-/// What tells a value from others: an integer and a float are never the same, except inside of lists and maps.
+/// The identity of a value: an integer and a float are never equal, except inside of lists and maps.
 fn key_of(value: &Value) -> String {
     match value {
         Value::Object(_) | Value::Array(_) => text_of(value),

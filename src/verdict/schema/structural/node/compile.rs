@@ -18,7 +18,7 @@ pub struct CompileError {
 /// The origin of a schema, which decides the rules for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SchemaOrigin {
-    /// It is a structural schema of a definition: what the API server refuses is an error.
+    /// It is a structural schema of a definition: schemas that the API server rejects are errors.
     Crd,
     /// It is made from types of this repository.
     OwnType,

@@ -13,7 +13,7 @@ pub(crate) fn address(text: &str) -> bool {
     }
 }
 
-/// A name before an address: words or quoted texts.
+/// A name before an address: words or quoted strings.
 fn phrase(name: &str) -> bool {
     let quoted = name.len() > 1 && name.starts_with('"') && name.ends_with('"');
     name.is_empty() || quoted || name.split([' ', '\t']).all(|word| word.is_empty() || word.split('.').all(atom))

@@ -22,7 +22,7 @@ pub(crate) enum Format {
     Text(usize),
 }
 
-/// A format of text: its name without dashes, what it is to a person, and whether a text has it.
+/// A string format: its name without dashes, its description, and its check.
 struct Text {
     name: &'static str,
     shown: &'static str,
@@ -126,7 +126,7 @@ impl Format {
         self.text().is_none_or(|format| (format.matches)(text))
     }
 
-    /// What it is, to a person.
+    /// Its description.
     pub(crate) fn describe(self) -> &'static str {
         self.text().map_or("a number", |format| format.shown)
     }
