@@ -29,7 +29,7 @@ const MAX_REASON_CHARS: usize = 400;
 pub(crate) struct IncomingPod {
     /// The pod, with a name that it could have.
     pub(crate) pod: Arc<Pod>,
-    /// What the API server will make its name from, where it has none.
+    /// Its `generateName`, if it has no name.
     pub(crate) generate_name: Option<Arc<str>>,
     /// Its annotations, if it has the field.
     pub(crate) annotations: Option<BTreeMap<String, String>>,
@@ -47,14 +47,14 @@ pub enum PlacementHint {
     ExistingNode {
         /// Which.
         node: NodeName,
-        /// Why, for people.
+        /// The reason, as text.
         reason: String,
     },
     /// On a node that is being made.
     NodeInFlight {
         /// Its NodeClaim.
         claim: ClaimName,
-        /// Why, for people.
+        /// The reason, as text.
         reason: String,
     },
     /// On a new node.
@@ -66,18 +66,18 @@ pub enum PlacementHint {
         offering: OfferingKey,
         /// Price in nano-USD per hour.
         price: HourlyPrice,
-        /// The same for people, such as `$0.0359/h`.
+        /// The same as text, such as `$0.0359/h`.
         #[serde(default)]
         cost: String,
-        /// Why, for people.
+        /// The reason, as text.
         reason: String,
     },
     /// It cannot be scheduled and remains pending. `nowhere` is its value in the annotation.
     #[serde(rename = "nowhere")]
     Unschedulable {
-        /// Why, for people.
+        /// The reason, as text.
         reason: String,
-        /// The least that would have to change, for people; absent when that is not known.
+        /// The smallest necessary change, as text; absent if unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         change: Option<String>,
     },

@@ -1,8 +1,8 @@
 //! Recently admitted pods that the cluster does not show yet, with the placements of their hints.
 //!
-//! A pod that was admitted is not bound, and perhaps not listed, for a moment. Until then its placement counts as
-//! taken, or five hundred pods at once would all be sent to the same node. The count is an estimate: another webhook
-//! may refuse a pod after us, and another replica of this one admits pods of its own.
+//! An admitted pod is not bound, and perhaps not listed, for a moment. Until then its placement is reserved, or five
+//! hundred pods at once would all get the same node as a hint. This is an estimate: another webhook may deny a pod
+//! afterwards, and other replicas admit pods too.
 
 use super::PlacementHint;
 use jiff::{SignedDuration, Timestamp};
@@ -24,7 +24,7 @@ const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) pod: Arc<Pod>,
-    /// What the API server makes its name from, where it is not known yet.
+    /// Its `generateName`, if its name is not known yet.
     pub(crate) generate_name: Option<Arc<str>>,
     pub(crate) placement: Placement,
     pub(crate) hint: PlacementHint,
@@ -37,7 +37,7 @@ struct AdmittedPod {
     sequence: u64,
     at: Timestamp,
     pod: Arc<Pod>,
-    /// What the API server makes its name from, where it is not known yet.
+    /// Its `generateName`, if its name is not known yet.
     generate_name: Option<Arc<str>>,
     placement: Placement,
     hint: PlacementHint,
@@ -93,7 +93,7 @@ impl RecentAdmissions {
         self.admitted.iter().map(|admitted| (&admitted.pod.shape, &admitted.pod)).collect()
     }
 
-    /// Takes over what another one, of which this was a copy, has noted since.
+    /// Adds the admissions recorded by the original since this copy was made.
     pub(crate) fn merge_newer(&mut self, other: &Self, scheduler: &mut IncrementalScheduler) {
         let new = other.admitted.partition_point(|admitted| admitted.sequence <= self.last_sequence);
         for admitted in other.admitted.iter().skip(new) {

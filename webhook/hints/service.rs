@@ -23,7 +23,7 @@ use std::{fmt, io};
 use tokio::runtime;
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// Pods that no longer count give their capacity back this often, if the cluster does not change before.
+/// How often capacity of outdated admissions is released, if the cluster does not change before.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// After the capacity has been computed, its thread rests for this many times as long, so that it takes a fiftieth of a
@@ -37,7 +37,7 @@ const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 static NO_NODES: BTreeSet<NodeName> = BTreeSet::new();
 static NO_CLAIM_OF_POD: BTreeMap<ObjectKey, ClaimName> = BTreeMap::new();
 
-/// The cluster as it is known now; `None` until it is known whole.
+/// The current snapshot; `None` until it is complete.
 pub(crate) type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
 
 /// Why a request is allowed without evaluation.
@@ -147,7 +147,7 @@ struct FreeCapacity {
     recent_admissions: RecentAdmissions,
 }
 
-/// What the threads share.
+/// The shared state of the threads.
 struct HintState {
     /// None before the first time, and after a panic.
     capacity: Mutex<Option<FreeCapacity>>,

@@ -1,6 +1,6 @@
 //! Turns the defaults of a PlacementPolicy into a JSON patch that adds and never replaces.
 //!
-//! [`napkeeper_core::admission::placement_policy`] decides what they are.
+//! [`napkeeper_core::admission::placement_policy`] chooses them.
 
 use super::patch::InvalidPatch;
 use crate::hints::IncomingPod;
@@ -42,7 +42,7 @@ pub(crate) struct PatchedPod {
     pub(crate) patch: Vec<Value>,
 }
 
-/// What the policies have for a pod.
+/// The defaults of the policies for a pod.
 #[derive(Debug)]
 pub(crate) enum DefaultsOutcome {
     /// Nothing.
@@ -61,7 +61,7 @@ pub(crate) fn without_policies(subject: &IncomingPod) -> DefaultsOutcome {
         .map_or(DefaultsOutcome::Unchanged, |name| DefaultsOutcome::UnknownPolicy(no_such_policy(name)))
 }
 
-/// Gives a pod the defaults that it is to have. `uid` is that of the request.
+/// Applies the defaults to a pod. `uid` is that of the request.
 pub(crate) fn apply_defaults(
     placement: &PlacementPolicies,
     object: &Value,
@@ -126,7 +126,7 @@ fn pod_attributes(object: &Value, subject: &IncomingPod, uid: &str) -> PodAttrib
     }
 }
 
-/// True when selector or node affinity speak of one of these labels.
+/// True if node selector or node affinity refer to one of these labels.
 fn names_label(spec: &Value, keys: &[&str]) -> bool {
     let affinity = &spec["affinity"]["nodeAffinity"];
     let required = affinity[REQUIRED]["nodeSelectorTerms"].as_array().into_iter().flatten();
@@ -181,7 +181,7 @@ impl PatchBuilder {
         if given == 0 {
             return self.append(&terms, json!({ "matchExpressions": keys.map(not_spot) }));
         }
-        // One of them must hold, so each gets it. None is without conditions: such a pod is not read at all.
+        // Terms are alternatives, so each gets the requirement. None is empty: such a pod is not parsed.
         for i in 0..given {
             let index = i.to_string();
             let path = [&terms[..], &[&index, "matchExpressions"]].concat();

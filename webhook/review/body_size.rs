@@ -15,9 +15,9 @@ const SMALL_VALUES: usize = 1_000;
 /// How a body is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RequestSize {
-    /// At once: it takes a moment, whatever is in it.
+    /// Inline: it is fast, whatever its content.
     Small,
-    /// As it comes.
+    /// Without an exclusive slot.
     Medium,
     /// One after the other.
     Large,

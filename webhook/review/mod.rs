@@ -79,7 +79,7 @@ pub(crate) struct Request<O = Value> {
     /// The object as it would be; null when it is deleted.
     #[serde(default, deserialize_with = "O::read")]
     pub(crate) object: O,
-    /// The object as it is; null when it is created.
+    /// The stored object; null for a create.
     #[serde(default, deserialize_with = "O::read")]
     pub(crate) old_object: O,
 }

@@ -60,7 +60,7 @@ struct ManagedFieldsEntry {
     subresource: Option<String>,
 }
 
-/// An object, whatever is in it.
+/// Any object.
 struct AnyObject;
 
 impl<'de> Deserialize<'de> for AnyObject {

@@ -1,6 +1,6 @@
 //! Refuses the deletion of a NodePool or AKSNodeClass that has nodes.
 //!
-//! Not when the deletion acknowledges how many they are, and never in any other case: a teardown must come to its end.
+//! Only unless the deletion acknowledges their number: a teardown must be possible.
 
 use crate::review::Request;
 use crate::text::pluralize;
@@ -27,7 +27,7 @@ pub enum DeletionProtection {
     Deny,
 }
 
-/// What speaks against a delete; `None` when nothing does.
+/// The finding against a delete, if any.
 pub(crate) fn deletion_finding(snapshot: &Snapshot, request: &Request, now: Timestamp) -> Option<Finding> {
     let object = &request.old_object;
     let metadata = &object["metadata"];

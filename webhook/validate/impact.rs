@@ -31,7 +31,7 @@ pub(crate) struct Impact {
     pub(crate) pods: Vec<Arc<Pod>>,
     /// Those of them that must not be disrupted now.
     pub(crate) do_not_disrupt_pods: usize,
-    /// What the nodes can hold together.
+    /// The total capacity of the nodes.
     pub(crate) capacity: Resources,
     /// Their list price per hour, where size and zone are known.
     pub(crate) price: HourlyPrice,
@@ -112,7 +112,7 @@ pub(crate) fn over_limits(pool: &NodePool, impact: &Impact) -> Vec<(Arc<str>, i6
     of_nodes.into_iter().chain(of_resources).collect()
 }
 
-/// True when both pools may make a node that the other could have made, and neither comes first.
+/// True if both NodePools may launch the same node, and have equal weight.
 pub(crate) fn overlap(a: &NodePool, b: &NodePool) -> bool {
     let dynamic = a.replicas.is_none() && b.replicas.is_none();
     dynamic

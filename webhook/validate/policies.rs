@@ -17,7 +17,7 @@ pub(crate) struct PolicyResults {
     pub(crate) denials: Vec<Finding>,
     /// Findings that do not deny it.
     pub(crate) warnings: Vec<Finding>,
-    /// What the audit log is to have.
+    /// Audit annotations.
     audit: Vec<Value>,
 }
 

@@ -69,7 +69,7 @@ impl SourcedValidator {
         self.size_source == known.sizes_from(month) && self.price_source == known.prices_from(month)
     }
 
-    /// Which facts serve, and how old they are, for people.
+    /// The facts in use and their age, as text.
     #[must_use]
     pub fn describe_sources(&self, now: Timestamp) -> String {
         let Self { size_source: sizes, price_source: prices, .. } = self;
