@@ -1,8 +1,8 @@
 //! Adapter to Kubernetes: watches and lists the cluster, and writes to it.
 //!
-//! [`watch`] feeds a [`napkeeper_core::snapshot::Snapshot`], [`list`] reads without that cache; both convert the times that
-//! the API server stamped to the controller's clock ([`napkeeper_core::engine::clock`]). [`Writer`] performs what the
-//! executor decides to write, after [`WriteCheck`] has allowed it.
+//! [`watch`] feeds a [`napkeeper_core::snapshot::Snapshot`], [`list`] reads without that cache; both convert the times
+//! that the API server stamped to the controller's clock ([`napkeeper_core::engine::clock`]). [`Writer`] performs the
+//! writes of the executor, after [`WriteCheck`] has allowed them.
 
 pub mod client;
 mod error;

@@ -26,7 +26,7 @@ impl Check {
         self.set(None);
     }
 
-    /// Fails, with a reason for people.
+    /// Fails, with a reason as text.
     pub fn fail(&self, failure: impl Into<String>) {
         self.set(Some(failure.into()));
     }

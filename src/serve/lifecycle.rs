@@ -6,16 +6,16 @@ use tokio::sync::watch;
 /// How long open work may take after the first signal, by default: below the 30 s that Kubernetes gives a pod.
 pub const GRACE: Duration = Duration::from_secs(25);
 
-/// How far a process has come. It only ever moves down this list.
+/// The stage of a process. It only moves down this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// Configuration is read, ports are bound, caches fill.
     Starting,
     /// It answers.
     Ready,
-    /// The first signal came: no new connections, those that are open finish within the grace time.
+    /// After the first signal: no new connections, open ones finish within the grace time.
     Draining,
-    /// The second signal came, or all is finished.
+    /// After the second signal, or when everything has ended.
     Stopped,
 }
 
@@ -83,7 +83,7 @@ impl Lifecycle {
         self.advance(Stage::Stopped);
     }
 
-    /// A signal to stop has come: the first drains, the second ends it.
+    /// Handles a signal to stop: the first drains, the second ends it.
     pub fn signal(&self) {
         self.advance(self.stage().signalled());
     }

@@ -9,7 +9,7 @@ use tracing_subscriber::prelude::*;
 /// How a line of the log looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// For people.
+    /// Text.
     #[default]
     Text,
     /// For programs: one JSON object a line.

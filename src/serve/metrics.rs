@@ -12,7 +12,7 @@ pub fn registry() -> Registry {
     Registry::with_prefix("napkeeper")
 }
 
-/// Bounds of latency histograms in seconds: from what a decision in memory takes to the longest time limit.
+/// Bounds of latency histograms in seconds: from the duration of a decision in memory to the longest time limit.
 pub const LATENCY_SECONDS: [f64; 11] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5];
 
 /// The answer to a scrape.

@@ -10,7 +10,7 @@ use std::{fmt, io};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{Id, JoinError, JoinSet};
 
-/// Past the grace time: a server that cuts off its last clients then must still come to its own end.
+/// Beyond the grace time: a server that then disconnects its last clients must still end by itself.
 const ABORT_MARGIN: Duration = Duration::from_secs(1);
 
 /// Why a component failed.

@@ -32,7 +32,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const FIRST_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause after a step that may be followed by another.
 const NEXT_STEP_DELAY: Duration = Duration::from_millis(50);
-/// What must be left of the Lease before a step: longer than a request may take.
+/// How long the Lease must still be held before a step: longer than a request may take.
 const LEASE_LEFT: Duration = Duration::from_secs(11);
 /// After failures in a row the interval is multiplied by their number, but not by more than this.
 const MAX_INTERVAL_FACTOR: u32 = 4;
@@ -83,7 +83,7 @@ impl fmt::Debug for CertificateRotation {
     }
 }
 
-/// What the checks remember.
+/// The state of the checks.
 #[derive(Default)]
 struct Observed {
     bundles: ObservedBundles,

@@ -31,7 +31,7 @@ const MAX_LISTING_TIME: Duration = Duration::from_secs(30);
 /// Longest wait for the API server's version: one rule uses it, and everything else waits meanwhile.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a hint depends on. kustomize/base/webhook-rbac.yaml lets the webhook read no more.
+/// The kinds that hints depend on. kustomize/base/webhook-rbac.yaml allows the webhook no others.
 const KINDS: [WatchedKind; 10] = [
     WatchedKind::Pods,
     WatchedKind::Nodes,

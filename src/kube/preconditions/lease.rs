@@ -1,7 +1,7 @@
 //! Leader election by a Lease.
 //!
-//! A loop reads the Lease, asks [`LeaderElector`] what to do, and writes upon the version that it read. It counts by a
-//! monotonic clock; the times in the object are for people and for other tools.
+//! A loop reads the Lease, lets [`LeaderElector`] decide, and writes with the resourceVersion that it read. It uses a
+//! monotonic clock; the times in the object are informational.
 
 use crate::error::{ApiRequest, call};
 use crate::write::jittered;
@@ -47,7 +47,7 @@ impl LeaseHandle {
         self.remaining().is_some_and(|left| left >= at_least)
     }
 
-    /// One of a Lease that was renewed so long ago.
+    /// The handle of a Lease that was renewed this long ago.
     #[cfg(test)]
     pub(crate) fn renewed_before(age: Option<Duration>) -> Self {
         let renewed = age.and_then(|age| Instant::now().checked_sub(age));

@@ -26,7 +26,7 @@ pub async fn read_pause(client: &Client, namespace: &str) -> Result<Pause, Effec
     Ok(map.map(|map| pause(&map).0).unwrap_or_default())
 }
 
-/// What the ConfigMap pauses, and what in it is neither true nor false.
+/// The paused operations, and keys whose value is neither true nor false.
 pub(crate) fn pause(map: &ConfigMap) -> (Pause, Option<String>) {
     let mut held = Vec::new();
     let mut wrong = Vec::new();

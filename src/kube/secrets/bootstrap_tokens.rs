@@ -25,7 +25,7 @@ use uuid::Uuid;
 const NAMESPACE: &str = "kube-system";
 /// How long a token is good: longer than a launch and a registration may take together.
 const LIFETIME: SignedDuration = SignedDuration::from_mins(30);
-/// Most tokens of one claim: a launch tries so many offerings, and repeats some PUTs.
+/// Most tokens of one claim: a launch tries several offerings, and repeats some PUTs.
 const MAX_PER_CLAIM: u32 = 24;
 /// Most NodeClaims whose tokens are counted.
 const MAX_CLAIMS: usize = 10_000;

@@ -34,7 +34,7 @@ impl fmt::Display for ObjectId {
 /// The state of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum WatchedObject {
-    /// What puts it into the Snapshot.
+    /// The change that adds it to the Snapshot.
     Put(Delta),
     Record(Arc<OrphanRecordSpec>),
     Pause(Arc<Pause>),

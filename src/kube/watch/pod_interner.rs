@@ -5,14 +5,14 @@ use napkeeper_core::model::names::NodeName;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// With so many entries those that are no longer used are dropped for the first time.
+/// The number of entries at which unused ones are first dropped.
 const FIRST_CLEANUP: usize = 1_000;
 
 /// Equal values, each stored once.
 #[derive(Debug)]
 struct Interner<T> {
     known: BTreeSet<T>,
-    /// With so many entries those that are no longer used are dropped.
+    /// The number of entries at which unused ones are dropped.
     next_cleanup: usize,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct PodInterner {
 }
 
 impl PodInterner {
-    /// Gives a pod the shape, and the names of namespace and node, of those that are like it.
+    /// Replaces shape, namespace and node name of a pod by shared equal values.
     pub(super) fn share(&mut self, pod: &mut Arc<Pod>) {
         let pod = Arc::make_mut(pod);
         pod.shape = self.shapes.intern(&pod.shape, Arc::strong_count);

@@ -87,7 +87,7 @@ impl WatchedKind {
         }
     }
 
-    /// True for kinds that a cluster may do without: where their definition is not installed there are none of them.
+    /// True for optional kinds: if their CRD is not installed there are none.
     pub(super) fn is_optional(self) -> bool {
         matches!(self, Self::NodeOverlays | Self::Schedulers)
     }

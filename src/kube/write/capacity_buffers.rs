@@ -36,10 +36,10 @@ pub async fn capacity_buffers(client: &Client) -> Result<Vec<CapacityBuffer>, Li
     none_if_not_served(all_of(client, followed).await, &CapacityBuffer::plural(&()))
 }
 
-/// Finds what a CapacityBuffer names, and works out its chunks.
+/// Reads the references of a CapacityBuffer, and computes its chunks.
 ///
 /// # Errors
-/// [`ClusterError`] where that cannot be read: nothing is known then.
+/// [`ClusterError`] if they cannot be read.
 pub async fn resolve_buffer(client: &Client, buffer: &CapacityBuffer) -> Result<Resolved, ClusterError> {
     let namespace = buffer.namespace().unwrap_or_default();
     let spec = &buffer.spec;

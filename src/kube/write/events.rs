@@ -174,7 +174,7 @@ fn event(news: &NewEvent, instance: &str, now: Timestamp) -> Event {
     }
 }
 
-/// At most so many bytes of a text.
+/// Truncates a text to this many bytes.
 fn truncated(text: &str, most: usize) -> String {
     text[..text.floor_char_boundary(most)].to_owned()
 }

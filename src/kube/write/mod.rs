@@ -54,7 +54,7 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// A writer that stamps what it writes with this clock. The client must not retry requests on its own.
+    /// A writer that uses this clock for timestamps. The client must not retry requests.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
         Self { client, clock, records: Arc::default() }

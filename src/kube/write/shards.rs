@@ -28,7 +28,7 @@ pub(super) struct ShardWrites {
 /// The size of a full object: a third of etcd's limit, since the API server adds metadata.
 const MAX_BYTES: usize = 500_000;
 
-/// An object as it is to be.
+/// The desired state of an object.
 struct Shard {
     name: String,
     spec: OrphanRecordSpec,

@@ -12,7 +12,7 @@ use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::plan::SweepReport;
 use serde_json::json;
 
-/// The time of the last run alone is written no more often than this.
+/// A change of only the last run's time is written at most this often.
 const TIME_ONLY_EVERY: SignedDuration = SignedDuration::from_mins(5);
 
 impl Writer {

@@ -45,7 +45,7 @@ impl ConnectionActivity {
         Some(head.map_or(idle, |head| head.min(idle)))
     }
 
-    /// Bytes have come.
+    /// Bytes were received.
     pub(crate) fn read(&self) {
         let mut state = self.lock();
         if state.open == 0 && state.ended.is_some() && state.reading.is_none() {

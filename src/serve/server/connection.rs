@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Puts each connection behind the limits of time and size.
+/// Applies the limits of time and size to each connection.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionAcceptor {
     pub(crate) limits: Arc<ServerLimits>,

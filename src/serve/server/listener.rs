@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Connections that may wait to be accepted; the kernel may allow fewer.
 const BACKLOG: i32 = 1024;
-/// A shared port is closed so long after it has begun to drop SYNs, for handshakes in progress: some round trips within
+/// A shared port is closed this long after it starts to drop SYNs, for handshakes in progress: some round trips within
 /// a cluster.
 const HANDSHAKE_GRACE: Duration = Duration::from_millis(2);
 /// A bound on what is accepted from the queue at the end: more than the backlog are new connections.
@@ -40,8 +40,8 @@ impl fmt::Debug for Listener {
 
 impl Listener {
     /// A socket with SO_REUSEPORT: other processes of the same user may bind the address in this way too, and the
-    /// kernel gives each a part of the new connections. It gets none before it is served: a process that is not ready
-    /// takes nothing from one that is. Port 0 is a free one.
+    /// kernel distributes new connections. It gets none before it is served, so a process that is not ready takes none
+    /// from one that is. Port 0 is a free one.
     ///
     /// # Errors
     /// [`ServeError::Bind`].
@@ -59,7 +59,7 @@ impl Listener {
     /// The address.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// If the system call fails.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let address = self.socket.local_addr()?.as_socket();
         address.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not an IP address"))

@@ -36,7 +36,7 @@ pub(crate) struct ServerLimits {
     large_body: Semaphore,
 }
 
-/// What a request holds while it is answered.
+/// The permits of a request while it is processed.
 struct Permits<'a> {
     _bytes: SemaphorePermit<'a>,
     _large_body: Option<SemaphorePermit<'a>>,
@@ -75,7 +75,7 @@ impl ServerLimits {
         Self { limits, lifecycle, small: half(), large: half(), large_body: Semaphore::new(1) }
     }
 
-    /// The request with its whole body, and what it holds while it is answered.
+    /// The request with its whole body, and its permits.
     async fn receive<B>(&self, request: Request<B>) -> Result<(Request<Body>, Permits<'_>), Rejection>
     where
         B: HttpBody<Data = Bytes>,

@@ -156,8 +156,7 @@ impl Certificates {
         Ok(loaded)
     }
 
-    /// What comes through a channel, now or later; until then every handshake is refused. `name` is its origin, for
-    /// errors.
+    /// Certificates from a channel; until the first one every handshake is rejected. `name` is its origin, for errors.
     /// `clients` is as with [`Self::load`].
     ///
     /// # Errors
@@ -254,7 +253,7 @@ impl Certificates {
     }
 }
 
-/// Where a pair comes from.
+/// The source of a pair.
 #[derive(Debug, Clone)]
 enum CertificateSource {
     Files(Files),
@@ -283,7 +282,7 @@ impl CertificateSource {
         }
     }
 
-    /// What there is now; `None` when nothing has come through the channel.
+    /// The current pair; `None` if the channel is empty.
     fn read(&self, clients: Option<&Path>) -> Result<Option<Loaded>, TlsError> {
         let pair = match self {
             Self::Files(files) => Some(files.read()?),

@@ -202,7 +202,7 @@ impl ObjectTable {
         }
     }
 
-    /// What the switch pauses, and deletions while a record cannot be parsed: it may be the one that forbids them.
+    /// The operations paused by the switch, and deletions while a record cannot be parsed: it may forbid them.
     fn pause(&self) -> Pause {
         let objects = |kind: WatchedKind| self.kinds.get(&kind).into_iter().flat_map(|state| state.objects.values());
         let pauses = |seen: &ObjectState, switch| matches!(&seen.object, Some(WatchedObject::Pause(pause)) if pause.blocks(switch));

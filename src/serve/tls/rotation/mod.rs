@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 pub use secret::{CertificateSecret, parse_authorities};
 
-/// A certificate in DER, which is also what tells it from others.
+/// A certificate in DER, which also identifies it.
 pub type Der = Arc<[u8]>;
 
 /// How long certificates live, and how long others may take to notice a change.
@@ -28,7 +28,7 @@ pub struct CertificateLifetimes {
     /// How long a replica may take to notice a new leaf. Foreign authorities stay in a bundle for this long after our
     /// own leaf exists: replicas may still serve with them.
     pub foreign_authority_retention: SignedDuration,
-    /// So much before they are made certificates begin, for clocks that are behind.
+    /// How long before its creation a certificate becomes valid, for clocks that are behind.
     pub backdate: SignedDuration,
 }
 
@@ -102,7 +102,7 @@ pub struct ServingCertificate {
     pub validity: Validity,
 }
 
-/// What the replicas share.
+/// The shared state of the replicas.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CertificateState {
     /// All authorities, the newest last.
@@ -129,7 +129,7 @@ pub enum RotationStep {
     IssueAuthority,
     /// Write these authorities into every hook.
     Publish(BTreeSet<Der>),
-    /// Let the newest authority sign a leaf.
+    /// Sign a leaf with the newest authority.
     IssueServingCertificate,
     /// A leaf is needed, and waits until the newest authority has propagated.
     WaitForPropagation,

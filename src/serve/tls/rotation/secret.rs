@@ -18,7 +18,7 @@ const AUTHORITIES: &str = "ca.crt";
 /// The key of the newest authority.
 const AUTHORITY_KEY: &str = "ca.key";
 
-/// The content of the Secret, PEM; what it does not have is empty.
+/// The content of the Secret, PEM; missing keys are empty.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct CertificateSecret {
     serving: CertificatePair,
