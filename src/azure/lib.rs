@@ -1,8 +1,8 @@
 //! Adapter to Azure Resource Manager: lists the node resource group, and creates and deletes resources in it.
 //!
 //! Thin: it performs [`napkeeper_core::plan::CloudRequest`]s and decides nothing. Every request passes `arm`. The ARM
-//! crates give models, URLs and serialisation, always through `.send()`: awaiting their builders of long operations would
-//! repeat the PUT at each look and lose the error. Retries belong to the deciders.
+//! crates give models, URLs and serialisation, always through `.send()`: awaiting their builders of long operations
+//! would repeat the PUT at each poll and lose the error. Retries belong to the deciders.
 
 mod arm;
 mod auth;

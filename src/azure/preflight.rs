@@ -13,7 +13,7 @@ use napkeeper_core::model::names::ArmId;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Azure Resource Manager's code where there is no such group, or none that this identity may see.
+/// Azure Resource Manager's code for a group that does not exist, or that this identity may not see.
 const NO_GROUP: &str = "ResourceGroupNotFound";
 /// The same of the subscription.
 const NO_SUBSCRIPTION: &str = "SubscriptionNotFound";
@@ -50,7 +50,7 @@ impl Permission {
 /// A deny assignment, such as the one by which AKS locks a node resource group down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DenyAssignment {
-    /// Its name, for people.
+    /// Its display name.
     pub name: String,
     /// What it denies.
     pub permissions: Vec<Permission>,
@@ -69,7 +69,7 @@ impl DenyAssignment {
 /// An Azure Policy assignment that may refuse what we write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyAssignment {
-    /// Its name, for people.
+    /// Its display name.
     pub name: String,
     /// `deny`, `denyaction` (of deletes), `unknown`, or `initiative` for a set of policies that was not looked into.
     pub effect: String,
@@ -149,8 +149,8 @@ impl Azure {
     /// token and a group that does not exist are reported at once.
     ///
     /// # Errors
-    /// Where there is no token or connection, or none of the requests that follow could succeed. Any other answer of
-    /// Azure is fine, a refusal too.
+    /// If there is no token or connection, or later requests cannot succeed. Any other response is fine, even
+    /// a rejection.
     pub async fn reach(&self) -> Result<(), CloudError> {
         let url = self.arm.url(self.settings.group.as_str(), Some(GROUPS));
         let response = match self.arm.get_once(url).await {
@@ -259,7 +259,7 @@ impl Azure {
     }
 }
 
-/// The effect that a definition has where its assignment gives none.
+/// The effect of a definition if its assignment sets none.
 fn effect_of(definition: &Value) -> String {
     let effect = definition["policyRule"]["then"]["effect"].as_str().unwrap_or_default();
     let by_default = || definition["parameters"]["effect"]["defaultValue"].as_str().unwrap_or("unknown");
@@ -271,7 +271,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The name that people gave, else the one that Azure did.
+/// The display name, else the resource name.
 fn display_name(value: &Value, key: &str) -> String {
     let given = value["properties"][key].as_str().filter(|name| !name.is_empty());
     given.map_or_else(|| text(&value["name"]), str::to_owned)
@@ -303,7 +303,7 @@ mod tests {
         assert!(matches("", "") && !matches("a*a", "a"), "two parts do not share a letter");
     }
 
-    /// What a pattern means, by its definition: tries every length of each star.
+    /// A reference implementation: tries every length of each star.
     fn by_definition(pattern: &[u8], text: &[u8]) -> bool {
         match pattern {
             [] => text.is_empty(),

@@ -73,7 +73,7 @@ pub fn listing_name(url: &str) -> String {
     name.trim_start_matches('.').chars().map(safe).collect()
 }
 
-/// The last word of the resource type that a listing of a group is filtered by.
+/// The last segment of the resource type in the filter of a listing.
 fn filtered_type(query: &str) -> Option<String> {
     let filter = query.split('&').find_map(|pair| {
         let (key, value) = pair.split_once('=')?;
@@ -163,7 +163,7 @@ impl Transport for Recorder {
     }
 }
 
-/// Takes what may be secret out of a body.
+/// Removes potential secrets from a body.
 fn scrub(value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -22,8 +22,8 @@ pub struct AzureSettings {
     pub deadline: Duration,
 }
 
-/// A separate Azure, with an authority for tokens and a Resource Manager of its own
-/// (Microsoft's documentation of national clouds).
+/// A separate Azure, with its own authority for tokens and Resource Manager (Microsoft's documentation of national
+/// clouds).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum AzureCloud {
     /// Azure itself.
@@ -49,7 +49,7 @@ impl AzureCloud {
         }
     }
 
-    /// The cloud of a name: ours, or the one that Azure CLI and its libraries use.
+    /// The cloud of a name: napkeeper's, or that of the Azure CLI.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let others = match name.to_ascii_lowercase().as_str() {

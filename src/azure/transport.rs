@@ -16,7 +16,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_BODY: usize = 32 << 20;
 const USER_AGENT: &str = concat!("napkeeper/", env!("CARGO_PKG_VERSION"));
 
-/// Sends a request and brings its response back, whatever its status.
+/// Sends a request and returns its response, of any status.
 #[async_trait]
 pub trait Transport: Send + Sync + fmt::Debug {
     /// Sends once, without retries.
@@ -131,7 +131,7 @@ impl HttpTransport {
     }
 
     fn with(deadline: Duration, allows_plain_http: fn(&IpAddr) -> bool) -> Result<Self, TransportError> {
-        // One of several may be installed already, which is fine: all of ours are this one.
+        // A provider may be installed already, which is fine: all of ours are the same.
         drop(rustls::crypto::ring::default_provider().install_default());
         let builder = || {
             reqwest::Client::builder()

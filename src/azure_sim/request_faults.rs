@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(crate) enum RequestFault {
     /// 429, with `Retry-After` in seconds.
     Throttle(i64),
-    /// It gets this response, and takes no effect.
+    /// It gets this response, and has no effect.
     Fail {
         /// Status code.
         status: u16,
@@ -46,7 +46,7 @@ pub(crate) struct RequestMatch {
     pub(crate) method: Option<String>,
     /// Whose path and query match; `None` is any.
     pub(crate) path: Option<Regex>,
-    /// The next so many; `None` is all.
+    /// This many next ones; `None` is all.
     pub(crate) times: Option<u32>,
 }
 
@@ -75,7 +75,7 @@ impl RequestFaults {
         Some(fault)
     }
 
-    /// Removes a fault; false if there is none of this number.
+    /// Removes a fault; false if the number is unknown.
     pub(crate) fn clear(&mut self, id: u64) -> bool {
         let before = self.injected.len();
         self.injected.retain(|one| one.id != id);

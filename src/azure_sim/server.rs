@@ -55,7 +55,7 @@ pub(crate) struct ServerState {
     pub(crate) log: VecDeque<LoggedRequest>,
     /// How many requests there were.
     pub(crate) requests: u64,
-    /// The latest time that Azure has seen: it never goes back.
+    /// The latest time that Azure has seen: it never decreases.
     latest: Timestamp,
 }
 

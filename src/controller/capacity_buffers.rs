@@ -25,7 +25,7 @@ const READ_INTERVAL: Duration = Duration::from_secs(10);
 const MOST_BUFFERS: usize = 200;
 /// Most chunks of all of them in total.
 const MOST_CHUNKS: usize = 5_000;
-/// What must be left of the Lease before a status is written.
+/// How long the Lease must still be held before a status is written.
 const LEASE_LEFT: Duration = Duration::from_secs(5);
 
 /// All CapacityBuffers that are ready.
@@ -107,7 +107,7 @@ impl BufferSync {
                     }
                     all.push((object, resolved));
                 }
-                // The last known state of a buffer that cannot be read stays.
+                // The last known state of an unreadable buffer is kept.
                 Err(error) => {
                     is_complete = false;
                     ready.extend(known.as_ref().and_then(|known| find(known, &object)));

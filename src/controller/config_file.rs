@@ -25,11 +25,11 @@ const DEFAULT_ADMIN_USERNAME: &str = "azureuser";
 /// A cluster of the file, as the controller needs it.
 #[derive(Debug)]
 pub struct ClusterConfig {
-    /// What the deciders follow.
+    /// The settings of the deciders.
     pub settings: Settings,
     /// How instance types of the cluster are computed.
     pub options: InstanceTypeOptions,
-    /// What VMs are made with, if the file says so.
+    /// The settings of VMs, if the file has them.
     pub nodes: Option<Nodes>,
     /// The customer's own prices.
     pub sheet: PriceSheet,
@@ -40,7 +40,7 @@ pub struct ClusterConfig {
 /// Reads `napkeeper.yaml`, and the settings of the cluster of this name, or of the only one.
 ///
 /// # Errors
-/// When the file cannot be read, has no such cluster, or says something that is not valid.
+/// When the file cannot be read, has no such cluster, or is invalid.
 pub fn read_cluster(file: &Path, name: Option<&str>, mode: ControllerMode) -> anyhow::Result<ClusterConfig> {
     let shown = file.display().to_string();
     let config = read(file)?;
@@ -147,7 +147,7 @@ pub fn node_options(mode: Option<NetworkMode>) -> InstanceTypeOptions {
 /// Where a pod has the certificate authority of its cluster.
 const POD_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
-/// How VMs join the cluster, if the file says so.
+/// The join settings of VMs, if the file has them.
 pub(super) fn join(nodes: &Nodes) -> anyhow::Result<Option<Join>> {
     let Some(bootstrap) = &nodes.bootstrap else { return Ok(None) };
     let authority = match &bootstrap.certificate_authority {

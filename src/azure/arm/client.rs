@@ -40,7 +40,7 @@ const MAX_WAIT: Duration = Duration::from_secs(30);
 /// Longest that a page may take with all its tries.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// API versions of requests that come without one, by a part of the path in lower case; the first that is in it counts.
+/// API versions of requests without one, by a part of the path in lower case; the first match counts.
 const VERSIONS: [(&str, &str); 4] = [
     ("/providers/microsoft.resources/tags/", "2021-04-01"),
     ("/providers/microsoft.network/", "2024-05-01"),
@@ -178,7 +178,7 @@ impl ArmClient {
         Err(unavailable("too many retries for a page of a listing"))
     }
 
-    /// Waits until the rate limits let such a request pass. Callers with checks directly before a write wait first.
+    /// Waits until the rate limits allow such a request. Callers with checks directly before a write wait first.
     pub(crate) async fn wait_for_rate_limit(&self, method: &Method, path: &str) -> Result<(), CloudError> {
         let class = rate_limit::request_class(method, path);
         match self.rate_limiter.reserve(&class, self.transport.elapsed()) {
@@ -284,7 +284,7 @@ pub(crate) fn parse_body<T: DeserializeOwned>(response: &HttpResponse) -> Result
     serde_json::from_slice(&response.body).map_err(unreadable_response)
 }
 
-/// A request that is not sent, because Azure has said to wait.
+/// The error of a request that is not sent, because Azure throttles.
 fn throttled(class: &str, wait: Duration) -> CloudError {
     let message = format!("{class}: throttled by Azure, next request in {} s", wait.as_secs().max(1));
     // In whole seconds, rounded up: an early retry would wait twice.
@@ -352,7 +352,7 @@ impl HttpClient for ArmClient {
     }
 }
 
-/// What an error of the ARM crates means: the transport's own error, else a body that is not what the crate expects.
+/// Maps an error of the ARM crates: the transport's own error, else an unexpected body.
 pub(crate) fn cloud_error(error: azure_core::Error) -> CloudError {
     match error.into_downcast::<CloudError>() {
         Ok(error) => error,

@@ -74,7 +74,7 @@ pub(crate) fn from_operation_url(response: &HttpResponse) -> CloudError {
     if is_forgotten { CloudError { code: CloudErrorCode::NotFound, ..error } } else { error }
 }
 
-/// True where Azure Resource Manager itself says that there is no such resource.
+/// True if Azure Resource Manager itself reports that the resource does not exist.
 fn is_resource_not_found(status: u16, body: &Value) -> bool {
     status == 404 && outer_code_of(body).eq_ignore_ascii_case("ResourceNotFound")
 }
@@ -130,7 +130,7 @@ fn stated_error(body: &Value) -> Option<CloudError> {
     let error = body.get("error").unwrap_or(body);
     error.get("code")?.as_str()?;
     let (code, inner) = first_known(error, MAX_DEPTH).unwrap_or((CloudErrorCode::Invalid, Cow::Borrowed(error)));
-    // Compute serialises the details of throttling into the message of the inner error; people want the outer one.
+    // Compute serialises the details of throttling into the message of the inner error; the outer one is readable.
     let texts = [&inner["message"], &error["message"]].into_iter().filter_map(Value::as_str);
     let message =
         texts.clone().find(|text| !text.starts_with('{')).or_else(|| texts.clone().next()).unwrap_or_default();
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(from_operation_url(&page).code, CloudErrorCode::Unavailable);
     }
 
-    /// Bodies worded as Azure words them, placeholders for names; each with the page that documents its family.
+    /// Bodies with Azure's wording and placeholders for names; each with the page that documents its family.
     #[test]
     fn documented_errors_are_classified_as_documented() {
         let table: Vec<Value> = serde_json::from_str(include_str!("../fixtures/errors.json")).unwrap();

@@ -67,7 +67,7 @@ const BY_CODE: [(&str, CloudErrorCode); 56] = [
     ("GatewayTimeout", CloudErrorCode::Unavailable),
 ];
 
-/// What a code means by a part of its text in lower case; the last one, with an empty text, is for any other.
+/// The meanings of a code by a part of its text in lower case; the last one, with an empty text, is for any other.
 type ByText = &'static [(&'static str, CloudErrorCode)];
 
 const QUOTAS: ByText = &[
@@ -78,8 +78,8 @@ const QUOTAS: ByText = &[
     ("cores quota", CloudErrorCode::FamilyQuota),
 ];
 
-/// A VM names a group of capacity reservations that is not there, may not be used, or has nothing for it. Azure has no
-/// code of its own for that; its texts name the type of the group, or the reservation. Neither can be in the name of a
+/// A VM names a capacity reservation group that does not exist, may not be used, or has no capacity for it. Azure has
+/// no separate code for that; its texts name the type of the group, or the reservation. Neither can be in the name of a
 /// resource, which texts have too.
 const RESERVATIONS: ByText = &[
     ("microsoft.compute/capacityreservationgroups/", CloudErrorCode::Reservation),
@@ -143,7 +143,7 @@ pub fn known_code(code: &str, message: &str) -> Option<CloudErrorCode> {
     texts.iter().copied().flatten().find(|(part, _)| message.contains(part)).map(|(_, code)| *code)
 }
 
-/// Limit and usage of a quota, in the two ways in which Compute puts them.
+/// Limit and usage of a quota, in the two wordings of Compute.
 pub(crate) fn quota(message: &str) -> Option<QuotaDetails> {
     let number = |after: &str| {
         let (_, rest) = message.split_once(after)?;

@@ -38,7 +38,7 @@ impl WriteResponse for azure_core::Response {
     }
 }
 
-/// What a write has done or started.
+/// The result of a write, or its operation.
 pub(crate) fn reply_to_write(response: &impl WriteResponse) -> Result<Reply, CloudError> {
     let url = response.value("azure-asyncoperation").or_else(|| response.value("location"));
     match (response.code(), url) {
@@ -48,7 +48,7 @@ pub(crate) fn reply_to_write(response: &impl WriteResponse) -> Result<Reply, Clo
     }
 }
 
-/// What a delete has done or started. 204 is Azure Resource Manager's answer where there is nothing of that name.
+/// The result of a delete, or its operation. 204 is Azure Resource Manager's response if the resource does not exist.
 pub(crate) fn reply_to_delete(response: &impl WriteResponse) -> Result<Reply, CloudError> {
     match reply_to_write(response) {
         Ok(Reply::Done) if response.code() == 204 => Ok(Reply::Absent),

@@ -66,7 +66,7 @@ pub(crate) async fn all_pages<T: Continuable>(pages: Pageable<T, azure_core::Err
     Ok(all)
 }
 
-/// The failure of a listing of which so many pages had been read.
+/// The failure of a listing after this many pages.
 fn incomplete(pages: usize, error: CloudError) -> CloudError {
     if pages == 0 {
         return error;

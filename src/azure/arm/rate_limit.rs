@@ -25,7 +25,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(5);
 const LOW_FRACTION: u32 = 5;
 /// The budget for retries of reads, at the start and at most.
 const MAX_RETRY_BUDGET: u32 = 100;
-/// What a retry takes from the budget. A success adds one.
+/// The cost of a retry in the budget. A success adds one.
 const RETRY_COST: u32 = 5;
 /// The header with a provider's own buckets, `namespace/bucket;left`, separated by commas.
 const PROVIDER_BUCKETS: &str = "x-ms-ratelimit-remaining-resource";
@@ -67,7 +67,7 @@ impl Default for RateLimiter {
 }
 
 impl RateLimiter {
-    /// From now on requests leave when they come, and none is retried.
+    /// Disables waiting and retries from now on.
     pub(crate) fn disable(&self) {
         self.disabled.store(true, Ordering::Relaxed);
     }

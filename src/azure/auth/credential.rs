@@ -1,7 +1,6 @@
 //! Tokens from a chain of sources, cached until shortly before they expire.
 //!
-//! Only [`Credential::default_chain`] reads the environment. Tokens live in real time, whatever the clock of the
-//! deciders.
+//! Only [`Credential::default_chain`] reads the environment. Tokens expire in real time, not by a simulated clock.
 
 use super::token_sources::{CredentialError, NamedSource, token_sources};
 use crate::settings::AzureCloud;
@@ -52,7 +51,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Where tokens come from.
+/// The source of tokens.
 #[derive(Debug, Clone)]
 pub enum Credential {
     /// Always this token: simulators and tests.
@@ -80,15 +79,15 @@ impl Credential {
     /// (`AZURE_CLIENT_ID`, `AZURE_TENANT_ID`, `AZURE_FEDERATED_TOKEN_FILE`). Requests no token yet.
     ///
     /// # Errors
-    /// [`CredentialError::None`] where none of them can be tried.
+    /// [`CredentialError::None`] if none of them can be tried.
     pub fn default_chain() -> Result<Self, CredentialError> {
         Self::chain_in(AzureCloud::Public)
     }
 
-    /// As [`default_chain`](Self::default_chain), in a cloud: each has its own authority.
+    /// As [`default_chain`](Self::default_chain), for a cloud with its authority.
     ///
     /// # Errors
-    /// [`CredentialError::None`] where none of them can be tried.
+    /// [`CredentialError::None`] if none of them can be tried.
     pub fn chain_in(cloud: AzureCloud) -> Result<Self, CredentialError> {
         Ok(Self::Chain(CredentialChain::new(token_sources(cloud)?)))
     }

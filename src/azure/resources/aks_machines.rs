@@ -26,7 +26,8 @@ impl Azure {
         match request {
             AksMachineRequest::Get(id) => self.get_aks_machine(id).await,
             AksMachineRequest::Put(spec) => {
-                // Whether the preview honours `create_only` is not documented; the check before the PUT is what counts.
+                // Whether the preview honours `create_only` is not documented; so the check before the PUT is
+                // essential.
                 reply_to_write(&self.arm.put(spec.id.as_str(), Some(PREVIEW_VERSION), &body(spec), true).await?)
             }
             AksMachineRequest::Delete(id) => absent_if_not_found(self.delete_aks_machine(id).await),

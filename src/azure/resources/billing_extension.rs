@@ -1,7 +1,7 @@
 //! The extension of a VM by which AKS bills it.
 //!
-//! AKS counts Linux nodes for its bill by `computeAksLinuxBilling` (karpenter-provider-azure puts the same on
-//! the VMs that it makes).
+//! AKS counts Linux nodes for its bill by `computeAksLinuxBilling` (karpenter-provider-azure installs the same on its
+//! VMs).
 
 use crate::client::Azure;
 use crate::transport::Method;

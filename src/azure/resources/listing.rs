@@ -36,7 +36,7 @@ impl Azure {
     /// Lists VMs, NICs and disks of the group, by id.
     ///
     /// # Errors
-    /// [`ListFailure`] where any page cannot be read, by whatever cause.
+    /// [`ListFailure`] if any page cannot be read.
     pub async fn list(&self) -> Listing<CloudResource> {
         complete_listing("the node resource group", self.vms_nics_and_disks()).await
     }

@@ -1,6 +1,6 @@
-//! Public IP addresses and frontends of load balancers, and what they serve.
+//! Public IP addresses and frontends of load balancers, and their usage.
 //!
-//! The ARM crates that are used do not know `Microsoft.Network`; these are the few properties that matter here.
+//! The ARM crates in use do not include `Microsoft.Network`; these are the few properties needed.
 
 use crate::resources::convert;
 use crate::resources::nic::SubResource;

@@ -39,7 +39,7 @@ pub(crate) struct SubResource {
 }
 
 impl NicProperties {
-    /// What the NIC serves besides a VM.
+    /// Usage of the NIC besides a VM.
     pub(crate) fn serves(&self) -> Option<&str> {
         let workload = self.hosted_workloads.iter().flatten().next();
         let (endpoint, service) = (&self.private_endpoint, &self.private_link_service);

@@ -57,7 +57,7 @@ impl Azure {
         reply.map_err(EffectError::Cloud)
     }
 
-    /// PUTs a VM that joins a cluster by this token. The VMs of [`perform`](Self::perform) join none.
+    /// PUTs a VM that joins a cluster by this token. The VMs of [`perform`](Self::perform) join no cluster.
     ///
     /// # Errors
     /// As [`perform`](Self::perform).

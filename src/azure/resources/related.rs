@@ -58,7 +58,7 @@ impl Azure {
     /// Lists Machines, scale-set instances, snapshots, public IPs and frontends, by id.
     ///
     /// # Errors
-    /// `ListFailure` where any page of any listing cannot be read, by whatever cause.
+    /// `ListFailure` if any page of any listing cannot be read.
     pub async fn list_related(&self) -> Listing<RelatedResource> {
         complete_listing("other resources of the node resource group", self.related_resources()).await
     }
@@ -100,7 +100,7 @@ impl Azure {
         Ok(machines)
     }
 
-    /// Instances of scale sets. A flexible set has none of its own: they are in the listing of VMs.
+    /// Instances of scale sets. Those of flexible sets are in the listing of VMs.
     async fn scale_set_instances(&self) -> Result<Vec<RelatedResource>, CloudError> {
         let (group, subscription) = (self.group.as_str(), self.subscription.as_str());
         let sets = self.compute.virtual_machine_scale_sets_client().list(group, subscription);

@@ -50,13 +50,13 @@ pub(crate) fn body(
     Ok(vm)
 }
 
-/// The number of a zone, as ARM wants it; none for a regional VM.
+/// The number of a zone, for ARM; none for a regional VM.
 pub(crate) fn zone_number(zone: &Zone) -> Option<String> {
     let number = zone.as_str().rsplit('-').next()?;
     (!zone.is_regional()).then(|| number.to_owned())
 }
 
-/// The VM takes what the group has reserved of its size, in its zone.
+/// The VM uses the reserved capacity of the group, of its size and zone.
 fn reservation(group: &ArmId) -> models::CapacityReservationProfile {
     let group = models::SubResource { id: Some(group.to_string()) };
     models::CapacityReservationProfile { capacity_reservation_group: Some(group) }

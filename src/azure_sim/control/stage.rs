@@ -28,13 +28,13 @@ pub(super) enum StagedChange {
     DataDisk(NewResource),
     /// Azure announces the eviction of a running spot VM.
     EvictSpot(ByName),
-    /// Somebody replaces all tags.
+    /// Another client replaces all tags.
     Retag(Retag),
-    /// Somebody deletes a resource.
+    /// Another client deletes a resource.
     Delete(ById),
     /// A private endpoint takes a NIC.
     ServeNic(ByName),
-    /// Somebody copies a disk.
+    /// Another client copies a disk.
     CopyDisk(ByName),
     /// The group belongs to another cluster from now on, or to none.
     ManagedBy(GroupOwner),

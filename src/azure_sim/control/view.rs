@@ -47,7 +47,7 @@ fn usage(usage: &Usage) -> Value {
     })
 }
 
-/// Every change of what exists, from this entry on.
+/// The ledger, from this entry on.
 pub(super) fn ledger(inner: &ServerState, from: u64) -> Value {
     let from = usize::try_from(from).unwrap_or(usize::MAX);
     let entries = inner.cloud.ledger().iter().enumerate().skip(from).map(|(n, entry)| {

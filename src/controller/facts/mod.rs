@@ -35,7 +35,7 @@ const TICK: Duration = Duration::from_secs(5);
 const MIN_PUBLISH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 /// Without changes the ages are published this often: quotas older than 15 min count as unknown.
 const AGES_PUBLISH_INTERVAL: SignedDuration = SignedDuration::from_mins(8);
-/// What must be left of the Lease before the object is written.
+/// How long the Lease must still be held before the object is written.
 const LEASE_LEFT: Duration = Duration::from_secs(5);
 
 /// The facts that decisions use.

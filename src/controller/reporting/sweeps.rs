@@ -1,7 +1,7 @@
 //! Writes the log, events and metrics of orphan sweeps.
 //!
-//! Every deletion and every refusal is counted and logged with its evidence. Events are for people: there is one for a
-//! refusal that is new or has changed, and at most a few per report.
+//! Every deletion and every refusal is counted and logged with its evidence. There is an event for a new or changed
+//! refusal, and at most a few per report.
 
 use super::cluster_scoped;
 

@@ -1,7 +1,6 @@
 //! Prices of VMs, from Azure's public price list.
 //!
-//! It is on another host and needs no token, so it has a client of its own: the ARM client sends its token to one host
-//! only, and this one sends none to anybody.
+//! It is on another host and needs no token, so it has a separate client, which never sends a token.
 
 use super::MAX_PAGES;
 use crate::arm::error::{invalid, retry_after, unavailable};

@@ -29,7 +29,7 @@ fn size(region: &str, name: &str) -> OfferedSize {
     row.read(&Region::new(region).unwrap(), gpus).unwrap()
 }
 
-/// The reasons in the size and its region that it is no node, as the table words them.
+/// The reasons why the size cannot be a node, in the words of the table.
 fn verdict(size: &OfferedSize) -> String {
     let word = |reason: ExclusionReason| match reason {
         ExclusionReason::RefusedByAks => "AKS-restricted",
