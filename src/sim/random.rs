@@ -54,7 +54,7 @@ impl Random {
         least + SignedDuration::from_millis(i64::try_from(millis).unwrap_or(0))
     }
 
-    /// One of the items, or none of none.
+    /// One of the items, if any.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         let last = u64::try_from(items.len()).unwrap_or(0).checked_sub(1)?;
         items.get(usize::try_from(self.between(0, last)).unwrap_or(0))

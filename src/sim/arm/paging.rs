@@ -53,7 +53,7 @@ impl Call<'_> {
     /// A page of a list, with the link to the next one.
     fn page<T>(&self, all: &[T], broken: bool, write: impl Fn(&Self, &T) -> Value) -> Result<Response, Response> {
         let from: usize = self.query.get("$skiptoken").and_then(|token| token.parse().ok()).unwrap_or(0);
-        // A token beyond the end gives an empty page.
+        // A token beyond the end returns an empty page.
         let from = from.min(all.len());
         let next = from + self.page_size(from);
         let is_last = next >= all.len();

@@ -1,7 +1,7 @@
-//! Checks that a body has the properties that the api-version requires, and none that it does not know.
+//! Checks that a body has the properties that the api-version requires, and no unknown ones.
 //!
 //! By the definitions of `Microsoft.Compute` 2024-07-01 and `Microsoft.Network` 2024-05-01. ARM itself reads the top
-//! level and refuses what it does not know there; below `properties`, providers are looser.
+//! level and rejects unknown properties there; below `properties`, providers are less strict.
 
 use super::Response;
 use super::responses::{error_response, failed_in};
@@ -25,7 +25,7 @@ const TOP: [&str; 13] = [
     "managedBy",
 ];
 
-/// What a VM cannot be created without.
+/// The required properties of a VM.
 const OF_VM: [&str; 4] = ["hardwareProfile", "storageProfile", "osProfile", "networkProfile"];
 
 /// What only Compute writes in a VM, null or not.

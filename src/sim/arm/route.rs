@@ -51,7 +51,7 @@ impl ResourceType {
     }
 }
 
-/// What a path names.
+/// The target of a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Group,
@@ -125,7 +125,7 @@ const CONTAINER_SERVICE_VERSIONS: [&str; 5] =
 impl Route {
     pub(super) fn parse(path: &str, settings: &CloudSettings) -> Result<Self, Response> {
         let path = path.trim_end_matches('/');
-        // Words are compared without case; names keep the spelling of the request.
+        // Types are compared without case; names keep the spelling of the request.
         let folded = path.to_ascii_lowercase();
         let words: Vec<&str> = folded.trim_start_matches('/').split('/').collect();
         let names: Vec<&str> = path.trim_start_matches('/').split('/').collect();
@@ -178,7 +178,7 @@ impl Route {
         }
     }
 
-    /// What lies below the group; `id` makes an id of so many segments of the path.
+    /// The part below the group; `id` makes an id of this many segments of the path.
     fn of_group(rest: &[&str], id: impl Fn(usize) -> Option<ArmId>) -> Option<Self> {
         match rest {
             [] => Some(Self::Group),

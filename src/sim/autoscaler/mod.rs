@@ -42,7 +42,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use vms::GroupVm;
 
-/// What the baseline does, for people who read its numbers.
+/// The policy of the baseline, for readers of its numbers.
 pub const POLICY: &str = "cluster-autoscaler with three node pools per zone (the cheapest amd64 D sizes of 4, 8 and 16 \
     vCPU), the same on spot where a NodePool allows spot, a GPU pool per zone for the cheapest allowed GPU size that \
     fits each GPU workload, at most 1000 nodes per pool; scan every 10 s, expander priority (spot first) then \
@@ -52,13 +52,13 @@ pub const POLICY: &str = "cluster-autoscaler with three node pools per zone (the
 /// How often the autoscaler looks (`--scan-interval`).
 const SCAN_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 
-/// What the load cost under the cluster-autoscaler, and how well the nodes were used.
+/// Cost and utilization under the cluster-autoscaler.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Baseline {
     /// Cost in nano-USD.
     pub cost: Money,
-    /// What the same VMs would have cost at the full price, in nano-USD.
+    /// The cost of the same VMs at the full price, in nano-USD.
     pub cost_on_demand: Money,
     /// Sum of the nodes' times, in hours.
     pub node_hours: i64,
@@ -84,7 +84,7 @@ pub fn run(catalog: &Catalog, setup: &WorldSetup, duration: SignedDuration) -> R
     Ok(autoscaler.baseline(duration))
 }
 
-/// The cluster, its vms, and what the autoscaler remembers.
+/// The cluster, its VMs, and the state of the autoscaler.
 #[derive(Debug)]
 struct Autoscaler {
     seed: u64,

@@ -1,4 +1,4 @@
-//! The node pools that an administrator would give the cluster-autoscaler.
+//! The node pools that an administrator would configure for the cluster-autoscaler.
 
 use crate::cluster::NewNode;
 use crate::world::{SetupError, WorldSetup};
@@ -103,7 +103,7 @@ pub(super) fn node_groups(
     Ok(groups)
 }
 
-/// The cheapest D size with so many vCPUs, of those in the most zones.
+/// The cheapest D size with this many vCPUs, of those in the most zones.
 fn cheapest_general(types: &[Arc<InstanceType>], vcpus: u32) -> Option<&InstanceType> {
     let is_general = |t: &&Arc<InstanceType>| {
         t.facts.vcpus == vcpus
@@ -206,7 +206,7 @@ fn general_pools<'p>(pools: &[(&'p NodePool, &[Arc<InstanceType>])]) -> Vec<&'p 
     pools.iter().filter(may_be_general).map(|(pool, _)| *pool).collect()
 }
 
-/// Labels and taints that all these NodePools give their nodes; the name of the pool is one when there is only one.
+/// Labels and taints that all these NodePools set on their nodes; with a single NodePool also its name.
 fn shared(pools: &[&NodePool]) -> (Labels, Vec<Taint>) {
     let of = |pool: &NodePool| {
         let mut labels = pool.labels.clone();

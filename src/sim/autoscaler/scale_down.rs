@@ -16,7 +16,7 @@ const THRESHOLD_PERCENT: i64 = 50;
 const UNNEEDED_TIME: SignedDuration = SignedDuration::from_mins(10);
 /// Nothing is removed for this long after a scale-up (`--scale-down-delay-after-add`).
 const DELAY_AFTER_ADD: SignedDuration = SignedDuration::from_mins(10);
-/// At most so many nodes go at once (`--max-scale-down-parallelism`), one of them with pods
+/// At most this many nodes are removed at once (`--max-scale-down-parallelism`), one of them with pods
 /// (`--max-drain-parallelism`).
 const MOST_AT_ONCE: usize = 10;
 /// A drain is given up when pods still refuse to be evicted after this time (`--max-pod-eviction-time`).

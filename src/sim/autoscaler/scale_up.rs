@@ -172,7 +172,7 @@ fn unplaced(simulation: &mut SchedulingSimulation<'_>, pending: Vec<Arc<Pod>>) -
     unplaced
 }
 
-/// Puts a pod on one more node of a group; the node is not added when the pod does not fit.
+/// Places a pod on a new node of a group; the node is not added if the pod does not fit.
 fn fits_on_new(
     simulation: &mut SchedulingSimulation<'_>,
     group: &NodeGroup,

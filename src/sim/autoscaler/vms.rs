@@ -21,7 +21,7 @@ pub(super) struct GroupVm {
     pub(super) due: Option<Timestamp>,
 }
 
-/// What a VM is going through.
+/// The state of a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum VmPhase {
     /// Azure creates it.
@@ -73,7 +73,7 @@ impl Autoscaler {
         Ok(())
     }
 
-    /// Lets Azure delete the VM of a node.
+    /// Deletes the VM of a node.
     pub(super) fn delete(&mut self, name: &NodeName) {
         let due = self.now + CloudTimings::default().vm_delete.of(self.seed, "delete", name.as_str());
         if let Some(vm) = self.vms.get_mut(name) {
@@ -82,7 +82,7 @@ impl Autoscaler {
         }
     }
 
-    /// Azure gives notice to spot VMs that it takes them back, those with running pods first.
+    /// Azure gives eviction notice to spot VMs, those with running pods first.
     pub(super) fn evict_spot(&mut self, count: usize) {
         let is_spot = |m: &&GroupVm| {
             let runs = !matches!(m.phase, VmPhase::Creating | VmPhase::Failing | VmPhase::Evicted | VmPhase::Deleting);
@@ -125,7 +125,7 @@ impl Autoscaler {
                     self.cluster.kubelet_lost(&vm.node.provider_id, self.now);
                     self.wake_at(self.now);
                 }
-                // These end by what the autoscaler does.
+                // The autoscaler ends these.
                 VmPhase::Serving | VmPhase::Draining(_) => {}
             }
         }

@@ -45,7 +45,7 @@ pub enum ChangeCause {
     Outside,
 }
 
-/// What the rest of the world notices of Azure.
+/// An event of Azure for the rest of the world.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CloudEvent {
     /// A VM runs, and is paid for from now on.

@@ -19,7 +19,7 @@ impl Cloud {
     /// Lists VMs, NICs and disks of the group, by id.
     ///
     /// # Errors
-    /// [`ListFailure`] while listings are made to fail, and while no request gets through.
+    /// [`ListFailure`] while listings fail by a fault, or Azure is unavailable.
     pub fn list(&mut self, now: Timestamp) -> Listing<CloudResource> {
         let failed = |refusal: Refusal| ListFailure::of_azure("the node resource group", refusal.into());
         self.advance(now);
@@ -33,7 +33,7 @@ impl Cloud {
     /// `managedBy` of the group.
     ///
     /// # Errors
-    /// [`ListFailure`] while no request gets through.
+    /// [`ListFailure`] while Azure is unavailable.
     pub fn group_managed_by(&self, now: Timestamp) -> Result<Option<ArmId>, ListFailure> {
         let failed = |refusal: Refusal| ListFailure::of_azure("managedBy of the node resource group", refusal.into());
         self.faults.admit(now).map_err(failed)?;

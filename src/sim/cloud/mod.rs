@@ -1,10 +1,9 @@
 //! The simulated Azure: the resources of the node resource group and the results of requests.
 //!
-//! A state machine on virtual time. Nothing happens but by a request, a staged event, or the end of something begun
-//! before; [`Cloud::advance`] plays such ends in the order of their times, so the outcome does not depend on how often
-//! it is called. Every duration comes from the seed and the thing that it belongs to. Behaviour that is imitated:
-//! `networkInterfaces`, `virtualMachines` and `disks` as ARM serves them, `deleteOption: Delete` for NIC and OS disk,
-//! spot VMs with the eviction policy `Delete`.
+//! A state machine on virtual time. It changes only by a request, a staged event, or the end of an operation;
+//! [`Cloud::advance`] plays such ends in order of time, so the outcome does not depend on how often it is called. Every
+//! duration is derived from the seed and the operation. Simulated behaviour: `networkInterfaces`, `virtualMachines` and
+//! `disks` as ARM serves them, `deleteOption: Delete` for NIC and OS disk, spot VMs with the eviction policy `Delete`.
 
 mod external_changes;
 mod faults;
@@ -140,7 +139,7 @@ impl Cloud {
         })
     }
 
-    /// Performs an effect on Azure, refusing in Azure's own words.
+    /// Performs an effect on Azure, with Azure's own error messages.
     ///
     /// # Errors
     /// As [`Cloud::perform`].

@@ -7,7 +7,7 @@ use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::Reply;
 use std::collections::BTreeMap;
 
-/// What an operation does when its time has come.
+/// The result of an operation at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Completion {
     /// Brings a VM up, or fails.
@@ -27,7 +27,7 @@ impl Completion {
 pub struct RunningOperation {
     /// Its id.
     pub id: OperationId,
-    /// What it changes.
+    /// The resource that it changes.
     pub target: ArmId,
     /// It takes its target away; else it brings it up.
     pub deletes: bool,
@@ -65,7 +65,7 @@ impl Operations {
         Some(RunningOperation { id: id.clone(), target: target.clone(), deletes: completion.deletes(), ends_at })
     }
 
-    /// Ends an operation when its time has come; `None` when it has been ended before.
+    /// Ends an operation that is due; `None` if it has been ended before.
     pub(super) fn finish(&mut self, id: &OperationId) -> Option<(ArmId, Completion)> {
         let (target, completion) = self.running.remove(id)?;
         self.of.remove(&target);

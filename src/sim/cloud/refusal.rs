@@ -132,7 +132,7 @@ pub enum Refusal {
     Policy {
         /// The resource.
         resource: ArmId,
-        /// To what the policy is assigned.
+        /// The scope of the policy.
         group: ArmId,
         /// Name of the assignment.
         assignment: Arc<str>,

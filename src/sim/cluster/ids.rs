@@ -3,7 +3,7 @@
 use crate::random::Random;
 use napkeeper_core::model::names::{ObjectName, Uid};
 
-/// Gives out UIDs and generated names: the same ones for the same seed, none of them twice.
+/// Generates UIDs and names: the same ones for the same seed, none of them twice.
 #[derive(Debug, Clone)]
 pub(super) struct IdGenerator {
     random: Random,
@@ -18,7 +18,7 @@ impl IdGenerator {
         Self { random: Random::of(seed, "uid"), given: 0 }
     }
 
-    /// A UID in the form of a version 4 UUID; its last group counts, so that none comes twice.
+    /// A UID in the form of a version 4 UUID; its last group counts, so that none is repeated.
     #[expect(clippy::expect_used, reason = "the text is never empty")]
     pub(super) fn uid(&mut self) -> Uid {
         self.given += 1;
@@ -54,7 +54,7 @@ pub(super) fn joined(base: &ObjectName, suffix: &str) -> ObjectName {
     ObjectName::new(format!("{base}-{suffix}")).expect("a suffix keeps a name valid")
 }
 
-/// The name that the provisioner gives a PersistentVolume: `pvc-<UID of its claim>`.
+/// The provisioner's name of a PersistentVolume: `pvc-<UID of its claim>`.
 #[expect(clippy::expect_used, reason = "our UIDs are lower-case letters, digits and '-'")]
 pub(super) fn volume(claim: &Uid) -> ObjectName {
     ObjectName::new(format!("pvc-{claim}")).expect("a UID makes a valid name")

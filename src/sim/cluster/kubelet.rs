@@ -10,7 +10,7 @@ use napkeeper_core::model::names::{NodeName, ObjectKey, ProviderId, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a kubelet announces.
+/// The node that a kubelet registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewNode {
     /// Name; it becomes the host name label as well.

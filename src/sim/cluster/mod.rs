@@ -39,7 +39,7 @@ pub struct Cluster {
     timings: Timings,
     now: Timestamp,
     ids: IdGenerator,
-    /// What the API server holds, as far as the controller sees it.
+    /// The part of the API server's state that the controller sees.
     store: Snapshot,
     /// Changes since the last watch.
     deltas: Vec<Delta>,
@@ -128,7 +128,7 @@ impl Cluster {
         if self.is_settled() { self.timers.keys().next().map(|(at, _)| *at) } else { Some(self.now) }
     }
 
-    /// Lets everything happen that happens until `now`, `now` included.
+    /// Runs all events up to `now`, inclusive.
     pub fn advance(&mut self, now: Timestamp) {
         self.settle();
         while let Some(at) = self.timers.keys().next().map(|(at, _)| *at)
@@ -176,7 +176,7 @@ impl Cluster {
             && !self.scheduler.has_work()
     }
 
-    /// Lets controllers and kube-scheduler work until nothing is left for them to do.
+    /// Runs controllers and kube-scheduler until they are idle.
     fn settle(&mut self) {
         while !self.is_settled() {
             self.run_workloads();

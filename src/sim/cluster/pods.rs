@@ -20,7 +20,7 @@ pub(super) enum PodTimer {
     Forget,
 }
 
-/// Where a pod comes from.
+/// The origin of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PodOrigin {
     /// No controller recreates it.

@@ -5,13 +5,13 @@
 pub enum Hazard {
     /// Scaling, evictions, shortages and quotas.
     Shortages,
-    /// The controller crashes, and people delete NodeClaims and Nodes.
+    /// The controller crashes, and NodeClaims and Nodes are deleted manually.
     Crashes,
     /// NICs, disks and VMs are left over.
     Leaks,
     /// Data disks: claimed, retained, lost, foreign.
     DataDisks,
-    /// Other people's resources in the group, and resources that change hands.
+    /// Foreign resources in the group, and resources that change owners.
     ForeignResources,
     /// The API server loses its objects.
     ApiServerRestore,

@@ -63,7 +63,7 @@ pub fn run_prepared(
     Ok(world)
 }
 
-/// How long after its start a history lets faults happen.
+/// How long after its start a history has faults.
 pub(crate) const FAULTS: SignedDuration = SignedDuration::from_hours(20);
 /// How long a history lasts after that.
 pub(crate) const AFTERWARDS: SignedDuration = SignedDuration::from_hours(24 * 4);

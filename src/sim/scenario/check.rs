@@ -104,7 +104,7 @@ impl KnownNames {
             running: manifests.workloads.iter().map(|(key, _)| key.to_string()).collect(),
             suspended: manifests.suspended.iter().map(|(key, _)| key.to_string()).collect(),
             sizes: sorted(sizes.iter().map(|s| s.facts.name.to_string()).collect()),
-            // A quota on a family that is not sold here does no harm, and lets one scenario serve many regions.
+            // A quota on a family that the region lacks is harmless, so that a scenario works in many regions.
             families: sorted(catalog.sizes().iter().map(|s| s.family.to_string()).collect()),
             zones: sorted(sizes.iter().flat_map(|s| &s.zones).map(ToString::to_string).collect()),
             volumes: scenario.steps.iter().filter_map(|s| volume(&s.action)).collect(),

@@ -39,7 +39,7 @@ const MOST_NODES: u32 = 5_000;
 pub struct Scenario {
     /// Name.
     pub name: String,
-    /// What it shows.
+    /// Its description.
     pub description: Option<String>,
     /// Where.
     pub region: Region,
@@ -71,10 +71,10 @@ pub struct Step {
 }
 
 impl Scenario {
-    /// A scenario in which nothing happens: pods of the manifests get nodes for an hour, from the morning of a Monday.
+    /// A scenario without steps: pods of the manifests get nodes for an hour, from the morning of a Monday.
     ///
     /// # Errors
-    /// [`NameError`] when the region is no name.
+    /// [`NameError`] if the region is not a valid name.
     pub fn quiet(region: &str) -> Result<Self, NameError> {
         Ok(Self {
             name: "no scenario".to_owned(),

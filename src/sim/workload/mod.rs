@@ -1,4 +1,4 @@
-//! Workloads: how many pods their controllers want.
+//! Workloads: the desired number of pods.
 //!
 //! These are the rules of the ReplicaSet, StatefulSet and Job controllers as far as they decide how many pods there
 //! are. [`crate::cluster`] applies them to its store.
@@ -46,7 +46,7 @@ pub struct DiskRequest {
     pub reclaim: ReclaimPolicy,
 }
 
-/// How many pods a workload wants, and for how long.
+/// The desired number of pods of a workload, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkloadKind {
     /// This many identical pods.
@@ -58,7 +58,7 @@ pub enum WorkloadKind {
     StatefulSet {
         /// Wanted pods.
         replicas: u32,
-        /// A disk for each of them, if they want one.
+        /// A disk for each of them, if any.
         disk: Option<DiskRequest>,
     },
     /// Pods that run to completion.
@@ -82,7 +82,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// How many pods there should be at once, when so many have ended well already.
+    /// The desired number of running pods after this many have succeeded.
     #[must_use]
     pub fn wanted(&self, succeeded: u32) -> u32 {
         match self.kind {
@@ -124,7 +124,7 @@ impl SuspendedJobs {
         Self { jobs: jobs.into_iter().collect(), runs: 0 }
     }
 
-    /// One run of a Job, under a name of its own (`training-1`); `None` when there is no such Job.
+    /// One run of a Job, under a separate name (`training-1`); `None` when there is no such Job.
     pub(crate) fn run(&mut self, key: &ObjectKey) -> Option<(ObjectKey, Workload)> {
         let job = self.jobs.get(key)?.clone();
         self.runs += 1;

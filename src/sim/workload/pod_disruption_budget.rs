@@ -12,7 +12,7 @@ pub struct PodBudget {
     pub namespace: Namespace,
     /// Which pods it guards.
     pub selector: Requirements,
-    /// What it allows.
+    /// Its limit.
     pub limit: BudgetLimit,
 }
 
@@ -23,7 +23,7 @@ impl PodBudget {
         self.namespace == *namespace && self.selector.satisfied_by(labels)
     }
 
-    /// True when a healthy pod may go, when so many of those wanted are healthy.
+    /// True if a healthy pod may be evicted, given the numbers of healthy and desired pods.
     #[must_use]
     pub fn allows(&self, healthy: u32, wanted: u32) -> bool {
         let percent = |part: u32| wanted.saturating_mul(part).div_ceil(100);

@@ -47,7 +47,7 @@ struct Load {
     waiting: usize,
 }
 
-/// What it cost and how well it was used.
+/// Cost and utilization.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
@@ -69,7 +69,7 @@ pub struct Summary {
     pub pod_wait_minutes: i64,
     /// Cost in nano-USD.
     pub cost: Money,
-    /// What the same VMs would have cost at the full price, in nano-USD.
+    /// The cost of the same VMs at the full price, in nano-USD.
     pub cost_on_demand: Money,
     /// Spot VMs that Azure took back.
     pub evictions: u32,
@@ -80,7 +80,7 @@ pub struct Summary {
 }
 
 impl Accounting {
-    /// A VM runs from now on, at this price; its full price is what it would cost on demand.
+    /// A VM runs from now on, at this price; its full price is the on-demand price.
     pub(crate) fn vm_runs(
         &mut self,
         incarnation: Arc<str>,

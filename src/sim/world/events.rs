@@ -85,7 +85,7 @@ impl World {
                     self.cluster.disk_created(&volume, disk, now);
                 }
             }
-            // The CSI driver tries again until the disk can be deleted; here the event comes only when that is so.
+            // The CSI driver retries until the disk can be deleted; here the event is emitted only then.
             ClusterEvent::DiskReleased { disk } => drop(self.cloud.delete_outside(&disk, now)),
             ClusterEvent::DiskAttached { disk, vm } => drop(self.cloud.attach_disk(&disk, vm.vm(), now)),
             ClusterEvent::DiskDetached { disk, vm } => self.cloud.detach_disk(&disk, vm.vm(), now),

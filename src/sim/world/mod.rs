@@ -103,7 +103,7 @@ impl World {
         self.injected.faults_end = Some(faults_end);
     }
 
-    /// Lets AKS count the nodes that are launched from now on.
+    /// Bills nodes launched from now on by AKS's extension.
     pub fn set_billing(&mut self, billing: bool) {
         self.settings.billing_extension = billing;
     }
@@ -132,7 +132,7 @@ impl World {
         self.agenda.insert((at.max(self.now), order), action);
     }
 
-    /// Lets the controller crash at some of its writes.
+    /// Schedules crashes of the controller at some of its writes.
     pub fn plan_crashes(&mut self, crashes: impl IntoIterator<Item = Crash>) {
         self.controller.crashes.extend(crashes);
     }

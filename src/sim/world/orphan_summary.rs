@@ -43,7 +43,7 @@ pub struct RetainedResource {
     pub name: String,
     /// Its kind.
     pub kind: ResourceKind,
-    /// What it is.
+    /// Its status.
     pub status: Classification,
     /// Why it is retained, as text.
     pub reasons: Vec<String>,
@@ -135,7 +135,7 @@ impl OrphanSummary {
     }
 }
 
-/// A refusal, for people.
+/// A refusal, as text.
 pub(super) fn refusal_text(refusal: DeletionRefusal) -> &'static str {
     match refusal {
         DeletionRefusal::OtherCluster => "the group does not belong to this cluster, or has no live Node",
@@ -161,7 +161,7 @@ pub(super) fn refusal_text(refusal: DeletionRefusal) -> &'static str {
     }
 }
 
-/// What a person must do to lift a refusal.
+/// The manual action that lifts a refusal.
 fn manual_action(refusal: DeletionRefusal) -> Option<&'static str> {
     match refusal {
         DeletionRefusal::TakesAlong => Some("manual detachment of a NIC or disk"),

@@ -142,7 +142,7 @@ impl World {
     }
 }
 
-/// Puts the manifests and the system nodes into the API server.
+/// Creates the manifests and the system nodes in the API server.
 pub(crate) fn install_objects(
     cluster: &mut Cluster,
     region: &RegionCatalog,

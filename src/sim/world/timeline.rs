@@ -48,7 +48,7 @@ pub enum EventKind {
     Kept,
     /// The breaker has tripped.
     Breaker,
-    /// The controller crashed or came back.
+    /// The controller crashed or restarted.
     Controller,
 }
 

@@ -1,14 +1,14 @@
 //! The caller's rights in the group, its locks and policies, as `Microsoft.Authorization` lists them.
 //!
-//! The caller is a contributor of the node resource group. What a fault forbids is missing from its rights or listed as
-//! what forbids it, so that a preflight sees what a request would run into.
+//! The caller is a contributor of the node resource group. What a fault denies is missing from its permissions, or the
+//! denying lock or policy is listed, so that a preflight sees the same as a request.
 
 use crate::cloud::{Cloud, FaultDuration, ListedKind, ListingFault};
 use jiff::Timestamp;
 use napkeeper_core::model::names::ArmId;
 use serde_json::{Value, json};
 
-/// What a contributor may not do (`b24988ac-6180-42a0-ab88-20f7382dd24c` among Azure's built-in roles).
+/// Actions that a contributor may not perform (`b24988ac-6180-42a0-ab88-20f7382dd24c` among Azure's built-in roles).
 const NOT_OF_A_CONTRIBUTOR: [&str; 3] = [
     "Microsoft.Authorization/*/Delete",
     "Microsoft.Authorization/*/Write",
@@ -16,7 +16,7 @@ const NOT_OF_A_CONTRIBUTOR: [&str; 3] = [
 ];
 /// Actions that a caller lacks if listings are forbidden.
 const LISTINGS: [&str; 2] = ["Microsoft.Compute/*/read", "Microsoft.Network/*/read"];
-/// What a caller lacks that has lost the permission to write.
+/// Actions that a caller without write permission lacks.
 const WRITES: [&str; 3] = ["*/write", "*/delete", "*/action"];
 
 /// `Microsoft.Authorization/permissions`: an entry for each role of the caller.

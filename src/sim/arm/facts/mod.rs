@@ -58,7 +58,7 @@ const GALLERY_VERSIONS: [&str; 7] =
     ["2021-07-01", "2021-10-01", "2022-01-03", "2022-03-03", "2022-08-03", "2023-07-03", "2024-03-03"];
 
 impl FactRoute {
-    /// What a path names; the words are in lower case, the names as they are spelt.
+    /// The segments of a path; types are in lower case, names as spelt.
     pub(super) fn parse(words: &[&str], names: &[&str]) -> Option<Self> {
         match (words, names) {
             (
@@ -130,7 +130,7 @@ impl FactRoute {
     }
 }
 
-/// What a group has reserved, each named by its size and zone.
+/// The reservations of a group, each named by its size and zone.
 fn reservations(cloud: &Cloud, group: &ArmId) -> Result<Vec<Value>, Response> {
     let reservations: Vec<CapacityReservation> =
         cloud.reserved().into_iter().filter(|room| room.group == *group).collect();

@@ -10,14 +10,14 @@ use napkeeper_core::model::names::VmSize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Where the price list is; on a host of its own in earnest.
+/// The path of the price list, which really is on a separate host.
 pub const PRICES: &str = "/api/retail/prices";
 /// Items on a page of the price list, as there.
 const PRICES_ON_PAGE: usize = 100;
 /// What Windows costs more per vCPU and hour, in nano-USD.
 const WINDOWS: i64 = 46_000_000;
 
-/// The public price list, which wants no token; `None` for another path.
+/// The public price list, which needs no token; `None` for another path.
 pub(in crate::arm) fn prices(cloud: &Cloud, request: &Request<'_>) -> Option<Response> {
     let (path, query) = request.path_and_query.split_once('?').unwrap_or((request.path_and_query, ""));
     (path == PRICES && request.method == "GET").then(|| {

@@ -7,7 +7,7 @@ use napkeeper_core::model::names::{VmSize, Zone};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Shown as the limit of a quota that is not limited: nothing here comes near it.
+/// Shown as the limit of an unlimited quota: no usage reaches it.
 const UNLIMITED: u32 = 1_000_000;
 
 /// `Microsoft.Compute/skus`: every VM size of the region, and one type of disk, so that callers must check the type.

@@ -8,7 +8,7 @@ use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail};
 use napkeeper_core::model::azure::related::RelatedDetail;
 use serde::Deserialize;
 
-/// What a listing lists.
+/// The kind of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ListedKind {

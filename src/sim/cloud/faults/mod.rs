@@ -96,7 +96,7 @@ pub struct Shortage {
 pub enum FaultDuration {
     /// Until a time.
     Until(Timestamp),
-    /// For the next so many VMs.
+    /// For this many next VMs.
     Times(u32),
 }
 

@@ -7,7 +7,7 @@ use napkeeper_core::model::names::{Region, VmSize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What the subscription and the subnet hold at most. `None`, or a family that is not named: no limit.
+/// Limits of the subscription and the subnet. `None`, or a family that is not listed: no limit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Limits {
     /// Cores of a VM family at the full price, by the family's name in [`SizeFacts`].

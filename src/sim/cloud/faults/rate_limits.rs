@@ -27,7 +27,7 @@ struct Bucket {
     refill: SignedDuration,
 }
 
-/// What a request is to the buckets.
+/// The class of a request for the buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MeteredRequest<'a> {
     /// `GET`, `PUT`, …
@@ -75,7 +75,7 @@ const fn compute(
     in_all: i64,
 ) -> (Option<Bucket>, Bucket) {
     let of = bucket(resource, per_minute * 3, 60_000 / per_minute);
-    // Tokens of a large bucket come faster than one a millisecond: they are counted as what a minute brings.
+    // Large buckets refill faster than one token per millisecond, so refills are counted per minute.
     let nanos = 60_000_000_000 / in_all;
     let all = Bucket { name: subscription, holds: in_all * 3, refill: SignedDuration::from_nanos(nanos) };
     (Some(of), all)
@@ -110,7 +110,7 @@ impl MeteredRequest<'_> {
 }
 
 impl Throttling {
-    /// Takes what a request needs from the buckets; from none where one is empty.
+    /// Takes the tokens of a request from the buckets; from none if one is empty.
     pub(crate) fn meter(&mut self, request: &MeteredRequest<'_>, now: Timestamp) -> RateLimitResult {
         let arm = request.arm();
         let compute = request.compute();

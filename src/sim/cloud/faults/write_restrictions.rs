@@ -13,7 +13,7 @@ use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{AksMachineRequest, CloudRequest};
 use std::sync::Arc;
 
-/// The name that AKS gives the deny assignment of a node resource group that is locked down.
+/// The name of AKS's deny assignment in node resource group lockdown.
 pub(crate) const LOCKDOWN: &str = "Restrict access to the node resource group";
 
 /// An Azure Policy that is assigned to the group.
@@ -29,7 +29,7 @@ pub struct PolicyAssignment {
     pub duration: FaultDuration,
 }
 
-/// What a request would do.
+/// The operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteKind {
     Write,
@@ -38,7 +38,7 @@ enum WriteKind {
 }
 
 impl PolicyAssignment {
-    /// What the policy does to a request.
+    /// The effect of the policy.
     #[must_use]
     pub fn effect(&self) -> &'static str {
         if self.deletes { "DenyAction" } else { "Deny" }

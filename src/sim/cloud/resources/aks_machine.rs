@@ -46,7 +46,7 @@ impl Cloud {
                 tags: spec.tags.clone(),
                 claim: spec.claim.clone(),
                 kubelet: spec.kubelet.clone(),
-                // AKS chooses what the size takes.
+                // AKS chooses the disk by the size.
                 premium_disk: self.settings.sizes.get(&spec.offering.size).is_some_and(|facts| facts.premium_io),
                 security: spec.security,
                 capacity_reservation_group: None,
@@ -82,7 +82,7 @@ impl Cloud {
         Ok(Reply::Accepted(self.begin(id, Completion::Delete(outcome), due)))
     }
 
-    /// The VM of a Machine has come up, or has not.
+    /// The VM of a Machine has started, or failed to.
     pub(in crate::cloud) fn finish_machine_creation(&mut self, vm: &ArmId, ok: bool) {
         let Some(id) = self.machine_of(vm) else { return };
         self.edit_related(&id, |one| {

@@ -120,7 +120,7 @@ impl Cloud {
     /// Lists Machines, scale-set instances, snapshots, public IPs and frontends, by id.
     ///
     /// # Errors
-    /// [`ListFailure`] while listings are made to fail, and while no request gets through.
+    /// [`ListFailure`] while listings fail by a fault, or Azure is unavailable.
     pub fn list_related(&mut self, now: Timestamp) -> Listing<RelatedResource> {
         let failed =
             |refusal: Refusal| ListFailure::of_azure("other resources of the node resource group", refusal.into());
@@ -144,7 +144,7 @@ impl Cloud {
         }
     }
 
-    /// What a complete listing of one kind shows, by id.
+    /// A complete listing of one kind, by id.
     pub(crate) fn listed_related(&self, kind: ListedKind, now: Timestamp) -> Vec<Arc<RelatedResource>> {
         let (hides, keeps) = self.faults.lag(kind);
         let of_kind = |one: &&Arc<RelatedResource>| ListedKind::of_detail(&one.detail) == kind;

@@ -46,7 +46,7 @@ impl Cloud {
         });
     }
 
-    /// A PUT of a VM that exists: the same is adopted, a failed one is tried again, anything else is refused.
+    /// A PUT of an existing VM: an equal one is adopted, a failed one is retried, anything else is rejected.
     fn put_vm_again(&mut self, present: &CloudResource, spec: &VmSpec, now: Timestamp) -> Result<Reply, Refusal> {
         self.check_idle(&spec.id)?;
         let ResourceDetail::Vm(vm) = &present.detail else {
@@ -76,7 +76,7 @@ impl Cloud {
         Ok(Reply::Done)
     }
 
-    /// Refuses a VM that is invalid, whatever the capacity.
+    /// Rejects an invalid VM.
     fn check_vm(&self, spec: &VmSpec, now: Timestamp) -> Result<Arc<SizeFacts>, Refusal> {
         let invalid = |message: String| Err(Refusal::Invalid(message.into()));
         let OfferingKey { size, zone, .. } = &spec.offering;
@@ -168,7 +168,7 @@ impl Cloud {
         self.announce(id, at);
     }
 
-    /// Tells the world that a VM runs.
+    /// Emits the event that a VM runs.
     pub(in crate::cloud) fn announce(&mut self, id: &ArmId, at: Timestamp) {
         let Some(resource) = self.resources.get(id) else {
             return;

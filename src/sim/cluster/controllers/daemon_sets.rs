@@ -60,7 +60,7 @@ fn with_daemon_tolerations(shape: &PodShape) -> PodShape {
 }
 
 impl Cluster {
-    /// Puts a pod of every DaemonSet on the nodes with changes that accept it, have the capacity and lack it.
+    /// Starts missing pods of DaemonSets on changed nodes that accept them and have the capacity.
     pub(in crate::cluster) fn run_daemon_sets(&mut self) {
         for name in std::mem::take(&mut self.dirty.nodes) {
             let Some(node) = self.store.nodes().get(&name).map(Arc::clone) else {

@@ -245,7 +245,7 @@ impl Cluster {
         self.scheduler.volumes_changed();
     }
 
-    /// Lets the attach-detach controller, the provisioner and the claim protection controller work.
+    /// Runs the attach-detach controller, the provisioner and the claim protection controller.
     pub(in crate::cluster) fn run_volumes(&mut self) {
         if !std::mem::take(&mut self.dirty.volumes) {
             return;
@@ -291,7 +291,7 @@ impl Cluster {
         }
     }
 
-    /// Gets a pod its volumes; it starts once all are on its node.
+    /// Attaches the volumes of a pod; it starts once all are on its node.
     fn provision_volumes(&mut self, pod: &Pod) {
         let Some(node) = pod.node.as_ref() else {
             return;
@@ -348,7 +348,7 @@ impl Cluster {
         true
     }
 
-    /// Removes claims that are being deleted and that no pod uses, and what they held.
+    /// Removes claims that are being deleted and unused, and their volumes.
     fn reclaim(&mut self) {
         let used: BTreeSet<ObjectKey> = self
             .pods_with_volumes()

@@ -60,7 +60,7 @@ impl Workloads {
 }
 
 impl Cluster {
-    /// Lets the controllers of all workloads with changes make and delete pods.
+    /// Runs the controllers of all changed workloads.
     pub(in crate::cluster) fn run_workloads(&mut self) {
         for key in std::mem::take(&mut self.dirty.workloads) {
             self.run_workload(&key);

@@ -107,7 +107,7 @@ impl NodeCache {
         }
     }
 
-    /// Puts requests on a node.
+    /// Adds requests to a node.
     pub(in crate::cluster) fn occupy(&mut self, slot: NodeIndex, requests: &Resources) {
         if let Some(Some(entry)) = self.entries.get_mut(slot) {
             entry.free.sub(requests);
@@ -121,7 +121,7 @@ impl NodeCache {
         }
     }
 
-    /// Gives ports of a node to a pod.
+    /// Reserves ports of a node for a pod.
     pub(in crate::cluster) fn take_ports(&mut self, slot: NodeIndex, ports: &[HostPort]) {
         if let Some(Some(entry)) = self.entries.get_mut(slot) {
             entry.ports.extend_from_slice(ports);

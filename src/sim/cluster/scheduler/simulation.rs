@@ -18,7 +18,7 @@ pub(crate) struct SchedulingSimulation<'c> {
 }
 
 impl Cluster {
-    /// A simulation that begins with the cluster as it is now.
+    /// A simulation that starts with the current cluster.
     pub(crate) fn simulation(&self) -> SchedulingSimulation<'_> {
         SchedulingSimulation { cluster: self, cache: self.scheduler.cache().clone() }
     }
@@ -39,7 +39,7 @@ impl SchedulingSimulation<'_> {
         self.cache.take(name);
     }
 
-    /// Puts a pod on the first of these nodes that can run it (`None`: of all), and returns that node.
+    /// Places a pod on the first of these nodes that can run it (`None`: of all), and returns that node.
     pub(crate) fn place(&mut self, pod: &Pod, among: Option<&BTreeSet<NodeIndex>>) -> Option<NodeIndex> {
         let shape = &*pod.shape;
         let store = &self.cluster.store;

@@ -20,7 +20,7 @@ impl HistoryBuilder {
         self.inject(FAULTS, InjectedFault::FailNothing);
     }
 
-    /// Listings lag most of the time, while nodes come and go and leave things behind.
+    /// Listings lag most of the time, while nodes are launched, deleted and leaked.
     pub(super) fn listing_lag(&mut self) {
         self.leaks();
         self.manual_deletions();

@@ -306,7 +306,7 @@ impl HistoryBuilder {
         self.add(FAULTS + SignedDuration::from_hours(20), Action::Approve {});
     }
 
-    /// One race a seed: the cap lets only one resource go a day.
+    /// One race a seed: the cap allows only one deletion a day.
     fn races(&mut self) {
         if self.random.one_in(2) { self.race_for_a_tag() } else { self.race_for_a_volume() }
     }
@@ -347,7 +347,7 @@ impl HistoryBuilder {
         self.add(at, Action::Misdirect { on: true });
     }
 
-    /// The faults end, so that everything can come to rest.
+    /// The faults end, so that everything can settle.
     fn end_faults(&mut self) {
         for capacity_type in CapacityType::FOR_SALE {
             self.add(FAULTS, Action::Quota { family: None, capacity_type: Some(capacity_type), cores: None });

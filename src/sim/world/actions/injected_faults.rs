@@ -38,7 +38,7 @@ pub enum InjectedFault {
     TakeOver(ObjectName),
     /// A PersistentVolume that was lost is restored.
     RestoreVolume(ObjectName),
-    /// Listings lag by so much from now on.
+    /// Listings lag by this much from now on.
     ListLag(SignedDuration),
     /// Managed NAP's garbage collectors run: they delete VMs and NICs without a NodeClaim and a Node, and no disks.
     NapGarbageCollection {
@@ -49,7 +49,7 @@ pub enum InjectedFault {
     UsedOnlyBy(ObjectName, SoleUser),
     /// Listings of related resources fail for a while.
     FailRelatedListing(SignedDuration),
-    /// So many of the operations that Azure accepts next fail at their end.
+    /// This many of the next accepted operations fail at their end.
     FailLate {
         /// Deletes; else what creates.
         deletes: bool,

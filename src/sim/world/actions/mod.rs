@@ -25,7 +25,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum Action {
-    /// A workload gets another number of replicas.
+    /// The replicas of a workload change.
     Scale {
         /// Namespace and name.
         #[serde(deserialize_with = "fields::key")]
@@ -33,7 +33,7 @@ pub enum Action {
         /// Replicas, or the parallelism of a Job.
         replicas: u32,
     },
-    /// A suspended Job of the manifests is run once, under a name of its own.
+    /// A suspended Job of the manifests is run once, under a separate name.
     StartJob {
         /// Namespace and name.
         #[serde(deserialize_with = "fields::key")]
@@ -45,7 +45,7 @@ pub enum Action {
         #[serde(deserialize_with = "fields::key")]
         workload: ObjectKey,
     },
-    /// Git gives a NodePool of fixed size another number of nodes.
+    /// The replicas of a static NodePool change in Git.
     ScalePool {
         /// Its name.
         pool: NodePoolName,
@@ -88,7 +88,7 @@ pub enum Action {
         /// The zone; absent is none.
         #[serde(default)]
         zone: Option<Zone>,
-        /// How many; absent gives them back.
+        /// How many; absent releases them.
         #[serde(default)]
         capacity: Option<u64>,
     },
@@ -159,7 +159,7 @@ pub enum Action {
         /// The paused operations; an empty list lifts the pause.
         switches: Vec<PauseSwitch>,
     },
-    /// Every OrphanSweep gets another mode.
+    /// The mode of every OrphanSweep changes.
     SweepMode {
         /// The mode.
         mode: SweepMode,

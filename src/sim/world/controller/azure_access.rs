@@ -10,7 +10,7 @@ use napkeeper_core::model::names::ArmId;
 use napkeeper_core::plan::{CloudRequest, Reply};
 use std::fmt::Debug;
 
-/// Access to the simulated Azure. Every implementation gives the same results.
+/// Access to the simulated Azure. Every implementation has the same results.
 pub trait AzureAccess: Debug + Send {
     /// Sends a request to Azure.
     ///

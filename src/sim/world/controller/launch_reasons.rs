@@ -41,7 +41,7 @@ impl World {
         self.controller.inner.snapshot()
     }
 
-    /// What all nodes cost when they were planned, and what they cost at the least.
+    /// The planned price of all nodes, and its lower bound.
     #[must_use]
     pub fn planned(&self) -> PlanCost {
         self.controller.inner.memory().provision.planned_cost

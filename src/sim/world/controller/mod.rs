@@ -28,7 +28,7 @@ pub(in crate::world) struct SimulatedController {
     pub(in crate::world) down_until: Option<Timestamp>,
     /// Writes performed so far.
     pub(in crate::world) writes: u64,
-    /// Crashes to come.
+    /// Scheduled crashes.
     pub(in crate::world) crashes: Vec<Crash>,
 }
 
@@ -76,7 +76,7 @@ impl SimulatedController {
         self.down_until = Some(until);
     }
 
-    /// Comes back when its time has come, knowing what the API server knows.
+    /// Restarts when due, with the state of the API server.
     pub(in crate::world) fn restart_if_due(&mut self, cluster: &Cluster, now: Timestamp) {
         if self.down_until.is_some_and(|until| until <= now) {
             self.down_until = None;

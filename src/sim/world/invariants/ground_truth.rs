@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Identity of a resource through time: Azure gives every incarnation a new one.
 pub(in crate::world) type Incarnation = Arc<str>;
 
-/// What the world knows.
+/// The ground truth.
 #[derive(Debug, Clone, Default)]
 pub(in crate::world) struct GroundTruth {
     /// The group's `managedBy` is another cluster. Azure sets it once, with the group: a change simulates a controller
@@ -91,7 +91,7 @@ impl GroundTruth {
         self.retained.insert(Arc::clone(incarnation));
     }
 
-    /// The API server loses its objects: what they referenced is still in use.
+    /// The API server loses its objects: resources that they referenced are still in use.
     pub(in crate::world) fn protect_until_cleared<'a>(
         &mut self,
         resources: impl Iterator<Item = &'a Arc<CloudResource>>,
@@ -107,7 +107,7 @@ impl GroundTruth {
         }
     }
 
-    /// The breaker was cleared: what the emptied API server left is unused.
+    /// The breaker was cleared: resources left by the emptied API server are unused.
     pub(in crate::world) fn clear_protection(&mut self) {
         self.protected.clear();
     }
@@ -144,7 +144,7 @@ impl GroundTruth {
         if claimed || used { Usage::InUse } else { Usage::Unused }
     }
 
-    /// An inventory was taken: remembers what it showed unused, as is true at this instant.
+    /// An inventory was taken: records the resources that are unused at this instant.
     pub(in crate::world) fn record_inventory(&mut self, inventory: &Inventory, cluster: &Snapshot, now: Timestamp) {
         self.complete = inventory.failure().is_none();
         let Ok(listed) = &inventory.resources else { return };

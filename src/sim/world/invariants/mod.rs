@@ -88,8 +88,8 @@ impl World {
         }
     }
 
-    /// Lifecycle delete: only what the claim's own launch made, and a running VM only once the claim is being deleted
-    /// and its pods have left.
+    /// Lifecycle delete: only resources of the NodeClaim's own launch, and a running VM only once the NodeClaim is
+    /// being deleted and its pods have left.
     fn check_lifecycle_delete(&self, claim: &ClaimName, id: &ArmId) -> Result<(), Violation> {
         self.check_not_foreign(id)?;
         let Some(resource) = self.cloud.resources().get(id) else { return Ok(()) };
@@ -239,7 +239,7 @@ impl World {
         Ok(())
     }
 
-    /// What must hold at the end of every instant.
+    /// Checks the invariants at the end of every instant.
     pub(in crate::world) fn check(&mut self) -> Result<(), Violation> {
         self.truth.record_creators(self.cluster.state(), self.cloud.ledger());
         self.check_one_vm_per_claim()?;
