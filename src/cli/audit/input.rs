@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// Placeholder for a region that is not configured: that of the resource group replaces it.
 const UNKNOWN_REGION: &str = "unnamed";
 
-/// What a report is made of.
+/// The input of a report.
 pub(super) struct Input {
     pub(super) settings: Settings,
     /// The customer's own prices.

@@ -125,7 +125,7 @@ fn error_in(map: &Map<String, Value>) -> Option<String> {
     Some(if error.is_empty() { "no further details".to_owned() } else { error.chars().take(MAX_QUOTE).collect() })
 }
 
-/// What a value is, in words.
+/// The type of a value, as text.
 fn named(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -51,7 +51,7 @@ csinodes,namespaces,services --all-namespaces -o json";
 /// The objects of a cluster.
 pub(super) struct ListedCluster {
     pub(super) snapshot: Snapshot,
-    /// What the controller has published in it.
+    /// The facts published by the controller in it.
     pub(super) published: Option<PublishedFacts>,
     /// What could not be read.
     pub(super) remarks: Vec<String>,

@@ -17,7 +17,7 @@ pub(super) struct SchedulingState {
     /// Offerings that Azure has refused recently.
     pub(super) unavailable: UnavailableOfferings,
     pub(super) now: Timestamp,
-    /// Its origin, for people.
+    /// Its origin, as text.
     pub(super) from: String,
     /// The time since the start of a scenario.
     pub(super) at: Option<SignedDuration>,
@@ -28,7 +28,7 @@ pub(super) struct CatalogSources<'a> {
     pub(super) catalog: &'a Catalog,
     /// That of the command line.
     pub(super) region: Option<&'a Region>,
-    /// What the controller has published.
+    /// The facts published by the controller.
     pub(super) published: Option<PublishedFacts>,
     pub(super) sheet: &'a PriceSheet,
 }

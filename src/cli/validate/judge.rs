@@ -25,7 +25,7 @@ pub(super) struct ReportedFinding {
     pub(super) clusters: Vec<Arc<str>>,
     /// Position of its source in the input.
     pub(super) source: usize,
-    /// `apiVersion/kind/name` of its object; empty where there is none.
+    /// `apiVersion/kind/name` of its object; empty if there is none.
     pub(super) object: String,
     /// Its line may hold a secret, and is not shown.
     pub(super) secret: bool,

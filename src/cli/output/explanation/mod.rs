@@ -16,7 +16,7 @@ const MAX_POOLS: usize = 16;
 
 /// Why a pool cannot run some pods.
 struct RejectedPool<'a> {
-    /// `None` stands for all pools.
+    /// `None` for all pools.
     pool: Option<&'a NodePoolName>,
     reason: Option<&'a UnschedulableReason>,
     filter_steps: Option<&'a PoolFilterSteps>,

@@ -14,7 +14,7 @@ const NAMES: usize = 4;
 /// Most values of a label in a line.
 const VALUES: usize = 8;
 
-/// Writes at most so many explanations, and how many pods are left out.
+/// Writes at most this many explanations, and how many pods are omitted.
 pub(crate) fn write(out: &mut dyn Write, explained: &Explanations, most: usize) -> io::Result<()> {
     for (i, explanation) in explained.explanations.iter().take(most).enumerate() {
         if i > 0 {
