@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_of_nothing_is_unknown_whoever_wrote_it() {
+    fn a_price_of_zero_is_unknown() {
         let entry = r#"{"asOf":"2026-11-21T20:00:00Z","value":{"Standard_D4s_v5":[0,38400000]}}"#;
         let data = [("version", FORMAT_VERSION), ("region", "westeurope"), ("prices", entry)];
         let data = data.map(|(k, v)| (k.to_owned(), v.to_owned())).into();

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_finds_the_queue_full_or_waits_for_too_long_goes_without() {
+    async fn pods_get_no_hint_if_the_queue_is_full_or_slow() {
         let (_cluster, snapshots) = watch::channel(Some(Arc::new(Snapshot::default())));
         let (queue, received) = mpsc::channel(1);
         let hinter = HintService { queue, snapshots, state: Arc::new(state()) };

@@ -169,7 +169,7 @@ async fn pods_of_jobs_finish_and_pods_of_daemon_sets_are_left_alone() {
 }
 
 #[tokio::test]
-async fn without_a_cluster_or_time_for_a_hint_the_defaults_are_given_all_the_same() {
+async fn without_a_cluster_or_time_for_a_hint_the_defaults_still_apply() {
     let unknown = Rig::placing(None, PATIENT, placement(0));
     let object = create(&unknown, &pod("1")).await;
     assert_eq!(object["metadata"]["annotations"], json!({ "napkeeper.io/placed-by": "balanced" }));

@@ -300,7 +300,7 @@ async fn valid_objects_are_allowed_without_warnings() {
 }
 
 #[tokio::test]
-async fn by_live_facts_a_size_that_is_not_sold_is_a_warning_that_says_where_it_is_known_from() {
+async fn by_live_facts_an_unavailable_size_is_a_warning_with_its_source() {
     let mut registry = metrics::registry();
     let webhook = Webhook::new(
         "napkeeper-system",

@@ -358,7 +358,7 @@ fn a_node_of_no_azure_vm_has_no_provider_id_and_one_of_azure_must_have_a_good_on
 }
 
 #[test]
-fn claims_classes_and_attachments_tell_where_disks_are_and_who_uses_them() {
+fn claims_classes_and_attachments_locate_disks_and_their_users() {
     let disk = arm("disks/d");
     let free = volume_claim(&wire(serde_json::json!({
         "metadata": { "name": "c", "namespace": "x" }, "spec": { "storageClassName": "fast", "volumeName": "" } })));
@@ -397,7 +397,7 @@ fn claims_classes_and_attachments_tell_where_disks_are_and_who_uses_them() {
 }
 
 #[test]
-fn a_pod_that_cannot_be_understood_is_opaque_and_refuses_all_disruption() {
+fn an_invalid_pod_is_opaque_and_never_disrupted() {
     let base = serde_json::json!({
         "metadata": { "name": "p", "namespace": "a", "uid": "u",
             "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": true }] },

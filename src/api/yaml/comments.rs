@@ -75,13 +75,13 @@ mod tests {
     }
 
     #[test]
-    fn a_document_after_a_syntax_error_is_looked_at() {
+    fn a_document_after_a_syntax_error_is_validated() {
         assert_eq!(shown("a: [1\nb: 2\n---\nc: 3 # x\n"), ["4:6 x"]);
     }
 
     proptest! {
         #[test]
-        fn a_comment_stands_where_its_mark_is(text in "[-a-c0-9:&*<>|{}\\[\\],!?'\"%#.é \n\t]{0,120}") {
+        fn a_comment_has_the_position_of_its_mark(text in "[-a-c0-9:&*<>|{}\\[\\],!?'\"%#.é \n\t]{0,120}") {
             for comment in comments(&text) {
                 let line = text.lines().nth(comment.position.line - 1).unwrap_or_default();
                 prop_assert_eq!(line.chars().nth(comment.position.column - 1), Some('#'), "{:?}", comment);

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicate_keys_are_reported_and_the_last_one_stands() {
+    fn duplicate_keys_are_reported_and_the_last_one_wins() {
         let reading = read("t.yaml", "a: 1\nb: 2\na: 3\n");
         assert_eq!(reading.documents[0].value, json!({"b": 2, "a": 3}));
         assert_eq!(problem("a: 1\nb: 2\na: 3\n"), "3:1 duplicate key \"a\", first used at 1:1");

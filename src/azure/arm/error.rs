@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_code_speaks_where_the_outer_one_says_nothing() {
+    fn an_inner_code_counts_if_the_outer_one_is_generic() {
         let body = json!({ "error": { "code": "DeploymentFailed", "message": "outer", "details": [
             { "code": "Whatever", "message": "?", "details": [ { "code": "ZonalAllocationFailed", "message": "no room" } ] },
         ] } });

@@ -43,7 +43,7 @@ fn shipped(name: &str) -> String {
 }
 
 #[test]
-fn the_quickstart_tells_its_story_and_tells_it_twice_alike() {
+fn the_quickstart_has_its_events_and_is_reproducible() {
     let catalog = catalog();
     let input = quickstart(&catalog);
     let report = simulate(&input, &catalog, false).unwrap();

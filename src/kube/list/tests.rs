@@ -115,7 +115,7 @@ async fn snapshots_in_progress_use_their_disks_and_must_be_readable_where_they_a
 }
 
 #[tokio::test]
-async fn a_single_read_says_none_only_where_the_server_does() {
+async fn a_single_read_returns_none_only_on_not_found() {
     let fake = cluster();
     let client = fake.client();
     let name = ClaimName::new("c").unwrap();

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_tokens_of_a_claim_go() {
+    async fn all_tokens_of_a_claim_are_deleted() {
         let deleted = || (200, json!({ "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success" }));
         let (client, requests) = scripted([deleted(), deleted(), (404, refusal(404, json!({})))]);
         BootstrapTokens::new(client).revoke(&uid("u")).await.unwrap();

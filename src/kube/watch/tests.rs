@@ -225,7 +225,7 @@ async fn the_pause_switch_also_pauses_what_it_states_invalidly() {
 }
 
 #[tokio::test]
-async fn watching_ends_when_nobody_listens() {
+async fn watching_ends_when_the_receiver_is_dropped() {
     let fake = Fake::serving(&[PODS]);
     let (sender, events) = channel(1);
     let options = WatchOptions { kinds: [WatchedKind::Pods].into(), ..WatchOptions::new(Arc::new(Real), "napkeeper") };

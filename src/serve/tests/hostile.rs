@@ -95,7 +95,7 @@ async fn a_connection_may_be_idle_after_a_request_but_not_trickle() {
 }
 
 #[tokio::test]
-async fn a_body_that_trickles_is_refused() {
+async fn a_slow_body_is_rejected() {
     let (address, _keep) = serving(limits());
     let answer =
         cut_off(connect(address).await, b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await;
@@ -145,7 +145,7 @@ async fn bodies_that_do_not_end_leave_room_for_one_that_does() {
 }
 
 #[tokio::test]
-async fn large_bodies_take_turns_and_small_ones_do_not_wait_for_them() {
+async fn large_bodies_are_processed_in_turn_without_delaying_small_ones() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (inside, seen) = (Arc::clone(&now), Arc::clone(&most));
     let router = Router::new().route(
@@ -365,7 +365,7 @@ async fn a_shared_port_is_closed_until_its_time_has_come() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_on_one_port_take_turns_and_nobody_notices() {
+async fn servers_on_one_port_replace_each_other_without_interruption() {
     let first = Listener::reuse_port(LOOPBACK).unwrap();
     let address = first.local_addr().unwrap();
     assert!(TcpStream::connect(address).await.is_err(), "nobody is let in before it is served");

@@ -413,7 +413,7 @@ async fn a_head_past_the_limit_is_refused() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_stalls_is_ended_and_holds_up_nobody() {
+async fn a_stalled_handshake_is_ended_and_blocks_no_other() {
     use tokio::io::AsyncReadExt;
     let folder = TempDir::new().unwrap();
     let (certificate, key, root) = write_pair(folder.path(), 1);

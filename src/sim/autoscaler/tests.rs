@@ -172,7 +172,7 @@ fn inflate_scales_up_and_down_and_every_pod_runs() {
 }
 
 #[test]
-fn nothing_goes_within_ten_minutes_of_becoming_empty() {
+fn no_node_is_removed_within_ten_minutes_of_becoming_empty() {
     let mut start = start(vec![("inflate", deployment(shape("inflate", 1000), 3))]);
     start.actions = vec![scale(hours(1), "inflate", 0)];
     assert_eq!(own_nodes(&after(&start, mins(70))).len(), 1);

@@ -150,7 +150,7 @@ fn every_deletion_rule_is_needed() {
 }
 
 #[test]
-fn every_rule_stands_in_the_table() {
+fn every_rule_is_in_the_table() {
     let missing = |clause: &&DeletionRule| !NEEDED.iter().any(|(clauses, ..)| clauses.contains(clause));
     let missing: Vec<_> = DeletionRule::ALL.iter().filter(missing).collect();
     assert!(missing.is_empty(), "no mutation switches off {missing:?}");

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promised_wait_is_held_against_the_field() {
+    fn a_delay_in_a_comment_is_compared_with_the_field() {
         for (comment, after, n) in [
             ("remove empty nodes after 30 seconds", "1m", 1),
             ("remove empty nodes after 30 seconds", "30s", 0),

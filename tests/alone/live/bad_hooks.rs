@@ -231,7 +231,7 @@ fn median(took: &mut [Duration]) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_webhook_however_bad_holds_a_pod_up_for_long() -> Result<()> {
+async fn no_broken_webhook_delays_a_pod_for_long() -> Result<()> {
     let _turn = alone().await;
     drop(rustls::crypto::ring::default_provider().install_default());
     let mut rig = Rig::start().await?;

@@ -128,7 +128,7 @@ impl Hooked {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
+async fn the_hooks_deny_and_hint_without_delaying_requests() -> Result<()> {
     let _turn = alone().await;
     let hooked = Hooked::start().await?;
     let ca = certificate(hooked.folder.path())?;
@@ -149,13 +149,13 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     pods_of_a_deployment_are_hinted(&hooked).await?;
     others_are_left_alone(&hooked, &webhook).await?;
 
-    facts_are_taken_up(&hooked, &webhook).await?;
+    new_facts_are_used(&hooked, &webhook).await?;
 
     let address = webhook.admission.clone();
     webhook.process.terminate()?;
     let exit = webhook.process.exited(STEP).await?;
     ensure!(exit.code() == Some(0), "the webhook ended with {exit}: {}", webhook.process.tail(20));
-    let took = nobody_misses_it(&hooked).await?;
+    let took = without_a_webhook_everything_is_admitted(&hooked).await?;
     println!("pod admitted with the webhook ended: {} ms", took.as_millis());
 
     let webhook = hooked.webhook(&address, None).await?;
@@ -169,7 +169,7 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
     ensure!(hint(&admitted).is_none(), "a frozen webhook cannot hint");
     ensure!(took < TIMEOUT + SLACK, "a frozen webhook held a pod up for {took:?}");
     webhook.process.kill();
-    let took = nobody_misses_it(&hooked).await?;
+    let took = without_a_webhook_everything_is_admitted(&hooked).await?;
     println!("pod admitted with the webhook killed: {} ms", took.as_millis());
     let calls = hooked.trap.calls.load(Ordering::SeqCst);
     ensure!(calls == 0, "the webhook asked {calls} times for an Azure credential");
@@ -177,7 +177,7 @@ async fn the_hooks_refuse_and_hint_and_nobody_waits_for_them() -> Result<()> {
 }
 
 /// What the controller publishes reaches the webhook, which may read that one ConfigMap, and leaves with it.
-async fn facts_are_taken_up(hooked: &Hooked, webhook: &Running) -> Result<()> {
+async fn new_facts_are_used(hooked: &Hooked, webhook: &Running) -> Result<()> {
     let prices = json!({ "asOf": jiff::Timestamp::now(), "value": { "Standard_D4s_v5": [192_000_000, null] } });
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "napkeeper-facts", "namespace": NAMESPACE },
@@ -367,7 +367,7 @@ async fn others_are_left_alone(hooked: &Hooked, webhook: &Running) -> Result<()>
 }
 
 /// Without a server at the hooks' address, pods and even invalid pools are admitted at once.
-async fn nobody_misses_it(hooked: &Hooked) -> Result<Duration> {
+async fn without_a_webhook_everything_is_admitted(hooked: &Hooked) -> Result<Duration> {
     let mut fastest = Duration::MAX;
     for n in 0..3 {
         let (admitted, took) = hooked.admit(&format!("alone-{n}")).await?;

@@ -97,7 +97,7 @@ async fn a_server_that_hangs_is_left_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn nobody_at_home_is_unavailable() {
+async fn an_unreachable_host_is_unavailable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -125,7 +125,7 @@ async fn reachability_of_the_group_follows_from_its_errors() {
 }
 
 #[tokio::test]
-async fn the_status_decides_where_the_body_says_nothing() {
+async fn the_status_decides_if_the_body_has_no_code() {
     let azure = served(|_| async { StatusCode::UNAUTHORIZED.into_response() }).await;
     assert_eq!(error(azure.perform(&get(VM)).await).code, CloudErrorCode::Permission);
     let azure = served(|_| async { (StatusCode::INTERNAL_SERVER_ERROR, "oops").into_response() }).await;

@@ -196,7 +196,7 @@ fn code(reply: &Result<Reply, EffectError>) -> CloudErrorCode {
 }
 
 #[test]
-fn a_vm_comes_and_goes_with_all_that_belongs_to_it() {
+fn a_vm_is_created_and_deleted_with_all_its_resources() {
     let mut twins = Twins::new();
     assert_eq!(twins.perform(&twins.put_nic("a")), Ok(Reply::Done));
     let begun = twins.perform(&twins.put_vm("a", 1, 2, true)).unwrap();
@@ -233,7 +233,7 @@ fn a_vm_comes_and_goes_with_all_that_belongs_to_it() {
 }
 
 #[test]
-fn the_billing_extension_may_be_put_again_and_goes_with_its_vm() {
+fn the_billing_extension_may_be_put_again_and_is_deleted_with_its_vm() {
     let mut twins = Twins::new();
     let put = CloudRequest::PutBillingExtension(twins.vm("a"));
     assert_eq!(code(&twins.perform(&put)), CloudErrorCode::NotFound, "there is no VM");
@@ -246,7 +246,7 @@ fn the_billing_extension_may_be_put_again_and_goes_with_its_vm() {
 }
 
 #[test]
-fn refusals_keep_code_words_and_wait() {
+fn errors_keep_code_message_and_retry_after() {
     let mut twins = Twins::new();
     twins.perform(&twins.put_nic("a")).unwrap();
     twins.both(|cloud, _| cloud.limits.spot = Some(0));
@@ -283,7 +283,7 @@ fn a_failed_operation_has_a_reason() {
 }
 
 #[test]
-fn a_listing_of_many_pages_is_whole_or_fails() {
+fn a_listing_of_many_pages_is_complete_or_fails() {
     let mut twins = Twins::new();
     let draft = |n: usize, zone| DiskDraft {
         name: Arc::from(format!("pvc-{n}")),
@@ -439,7 +439,7 @@ fn machine(twins: &Twins, name: &str, zone: u8, spot: bool) -> AksMachineSpec {
 /// Machines are created, read and deleted in the same way through the adapter, and an existing Machine is not put
 /// again.
 #[test]
-fn a_machine_comes_and_goes_with_its_vm() {
+fn a_machine_is_created_and_deleted_with_its_vm() {
     let mut twins = Twins::new();
     let spec = machine(&twins, "one-aaaaa", 2, true);
     let id = spec.id.clone();
@@ -468,7 +468,7 @@ fn a_machine_comes_and_goes_with_its_vm() {
 }
 
 #[test]
-fn a_machine_that_cannot_be_had_leaves_nothing_or_says_that_it_failed() {
+fn a_failed_machine_leaves_nothing_or_is_reported_as_failed() {
     let mut twins = Twins::new();
     let spec = machine(&twins, "one-aaaaa", 1, false);
     let id = spec.id.clone();
@@ -489,7 +489,7 @@ fn a_machine_that_cannot_be_had_leaves_nothing_or_says_that_it_failed() {
 }
 
 #[test]
-fn an_absent_cluster_is_believed_only_where_the_settings_allow_it() {
+fn an_absent_cluster_is_accepted_only_if_the_settings_allow_it() {
     let twins = Twins::new();
     let elsewhere = "/subscriptions/0000-S/resourceGroups/g/providers/Microsoft.ContainerService/managedClusters/other";
     for (may_be_absent, whole) in [(true, true), (false, false)] {

@@ -89,7 +89,7 @@ fn every_volume_has_its_driver() {
 }
 
 #[test]
-fn a_claim_tells_how_far_its_binding_is() {
+fn a_claim_has_the_state_of_its_binding() {
     let claim = |annotations: Value, spec: Value, status: Value| {
         let metadata = json!({ "name": "c", "namespace": "x", "uid": "u", "annotations": annotations });
         volume_claim(&wire(json!({ "metadata": metadata, "spec": spec, "status": status })))
@@ -115,7 +115,7 @@ fn a_claim_tells_how_far_its_binding_is() {
 }
 
 #[test]
-fn a_class_tells_where_its_volumes_may_be_made() {
+fn a_class_has_the_topology_of_its_volumes() {
     let class = |annotations: Value, more: Value| {
         let mut object = json!({ "metadata": { "name": "c", "annotations": annotations }, "provisioner": "kubernetes.io/azure-disk" });
         object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

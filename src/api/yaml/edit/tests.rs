@@ -49,7 +49,7 @@ fn a_scalar_keeps_its_quotes_and_its_comment() {
 }
 
 #[test]
-fn a_key_is_renamed_where_it_stands() {
+fn a_key_is_renamed_in_place() {
     let rename = |path: &str, to: &str| Edit::Rename { path: Path::from_dotted(path), to: to.to_owned() };
     assert_eq!(edited("a:\n  b:   1 # x\n", &rename("a.b", "c")), "a:\n  c:   1 # x\n");
     assert_eq!(edited("a: {\"b\": 1}\n", &rename("a.b", "c")), "a: {\"c\": 1}\n");
@@ -111,7 +111,7 @@ fn an_emptied_map_becomes_braces() {
 }
 
 #[test]
-fn entries_go_in_and_out_of_braces() {
+fn entries_move_in_and_out_of_flow_style() {
     for (old, new) in [
         ("from: {a: 1, b: 'x', c: 3}\nto:\n  d: 1\n", "from: {a: 1, c: 3}\nto:\n  d: 1\n  b: 'x'\n"),
         ("from: {b: [1, 2]}\nto: {d: 1}\n", "from: {}\nto: {d: 1, b: [1, 2]}\n"),

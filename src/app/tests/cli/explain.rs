@@ -214,7 +214,7 @@ fn resource_claims_are_reported_as_unsupported() {
 }
 
 #[test]
-fn room_on_a_node_that_exists_comes_first() {
+fn existing_nodes_are_used_first() {
     let all = vec![general(), node("spare", "westeurope-3", "8", &json!([])), pod("web-0", "1", json!({}))];
     golden("existing-node", ("web-0", 0), all, &[]);
 }

@@ -53,7 +53,7 @@ fn bad_input_ends_with_2_a_message_and_nothing_on_stdout() {
 }
 
 #[test]
-fn every_scenario_of_the_repository_is_taken_as_it_stands() {
+fn every_scenario_of_the_repository_is_valid() {
     let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/scenarios");
     let folders: Vec<_> = fs::read_dir(scenarios).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(folders.len() >= 5, "{folders:?}");
@@ -86,7 +86,7 @@ fn an_invalid_object_is_not_also_reported_as_missing() {
 }
 
 #[test]
-fn more_than_a_world_holds_and_less_than_nothing_are_refused() {
+fn numbers_out_of_range_are_rejected() {
     let error = changed("scenario.yaml", "replicas: 40", "replicas: 99999999");
     assert!(error.contains("use at most 100000") && error.contains("scale.replicas"), "{error}");
     let error = changed("scenario.yaml", "  region:", "  systemNodes: 4000000000\n  region:");

@@ -116,7 +116,7 @@ fn client_that_trusts(root: &str) -> reqwest::Client {
 }
 
 #[test]
-fn admission_is_served_and_no_azure_credential_is_looked_for() {
+fn admission_is_served_without_an_azure_credential() {
     let folder = tempfile::tempdir().unwrap();
     let (root, (url, calls)) = (pair(folder.path()), trap());
     std::fs::write(folder.path().join("token"), "secret").unwrap();

@@ -66,7 +66,7 @@ async fn all_pages_are_read_and_no_token_is_sent() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_not_whole_is_a_failure() {
+async fn an_incomplete_list_is_a_failure() {
     let next = Some("https://prices.azure.com/api/retail/prices?$skip=100");
     let whole = || page(&[item("a", 0.192)], next);
     for (last, code, expected) in [
@@ -90,7 +90,7 @@ async fn a_list_that_is_not_whole_is_a_failure() {
 }
 
 #[test]
-fn prices_that_are_none_are_unknown() {
+fn invalid_prices_are_unknown() {
     assert_eq!([nanos(-0.1), nanos(f64::NAN), nanos(1e9)], [None; 3]);
     assert_eq!(nanos(0.1).map(HourlyPrice::nanos), Some(100_000_000));
 }

@@ -93,7 +93,7 @@ fn blockers_of_permissions_are_named() {
 }
 
 #[test]
-fn a_preflight_that_is_refused_is_a_finding() {
+fn a_rejected_preflight_is_a_finding() {
     let refused = CloudError::new(CloudErrorCode::Permission, "403 no right to read");
     let all = Preflight {
         permissions: Err(refused.clone()),

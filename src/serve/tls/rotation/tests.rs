@@ -194,7 +194,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4) })]
 
     #[test]
-    fn a_leaf_is_never_old_while_somebody_looks(waits in prop::collection::vec(HOUR..(6 * HOUR), 4_000)) {
+    fn a_leaf_is_renewed_in_time_while_replicas_check(waits in prop::collection::vec(HOUR..(6 * HOUR), 4_000)) {
         let mut world = World::new();
         let mut steps = VecDeque::new();
         for seconds in waits {

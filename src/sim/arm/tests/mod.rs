@@ -370,7 +370,7 @@ fn usages_count_running_cores_and_name_the_limits() {
 }
 
 #[test]
-fn a_lock_is_listed_and_refuses_deletes_until_it_goes() {
+fn a_lock_is_listed_and_denies_deletes_until_it_is_removed() {
     let mut cloud = cloud(1);
     ask(&mut cloud, "PUT", &nic_path(), &nic_body(), 0);
     cloud.faults.deletes_locked_until = Some(at(60));
@@ -444,7 +444,7 @@ fn missing_and_unexpected_properties_are_named() {
 }
 
 #[test]
-fn guards_refuse_writes_in_azures_words() {
+fn write_restrictions_use_azures_messages() {
     let mut cloud = cloud(1);
     cloud.leak_nic("a", Tags::new(), at(0)).unwrap();
     cloud.faults.lockdown_until = Some(at(10));
@@ -556,7 +556,7 @@ fn pages_have_the_requested_size_unless_a_fault_makes_them_ragged() {
 }
 
 #[test]
-fn an_extension_is_installed_on_a_vm_and_goes_with_it() {
+fn an_extension_is_installed_on_a_vm_and_deleted_with_it() {
     let mut cloud = cloud(1);
     let extension = vm_path().replace("/a?", "/a/extensions/computeAksLinuxBilling?");
     let body = json!({ "location": "westeurope", "properties": {

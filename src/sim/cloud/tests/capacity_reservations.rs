@@ -50,7 +50,7 @@ fn reserved_capacity_needs_no_quota_and_is_always_available() {
 }
 
 #[test]
-fn a_vm_that_goes_makes_room_for_another() {
+fn a_deleted_vm_frees_capacity_for_another() {
     let mut cloud = reserving();
     put(&mut cloud, "a", 1, "paid", at(0)).unwrap();
     put(&mut cloud, "b", 1, "paid", at(1)).unwrap();

@@ -222,7 +222,7 @@ fn the_same_vm_is_adopted_and_another_of_its_name_is_refused() {
 }
 
 #[test]
-fn a_deleted_vm_takes_its_nic_and_os_disk_along_but_not_its_data_disks() {
+fn a_deleted_vm_deletes_its_nic_and_os_disk_but_not_its_data_disks() {
     let mut cloud = cloud(1);
     let id = launch(&mut cloud, "a", &d4s());
     let data = add_data_disk(&mut cloud, "data", at(100));
@@ -340,7 +340,7 @@ fn faults_end_at_their_time_and_throttling_says_how_long_to_wait() {
 }
 
 #[test]
-fn a_size_that_is_not_sold_is_refused_at_once() {
+fn an_unavailable_size_is_rejected_at_once() {
     let mut cloud = cloud(1);
     cloud.faults.refused = vec![Shortage {
         size: Some(d4s().size),
@@ -378,7 +378,7 @@ fn a_full_subnet_refuses_new_nics_only() {
 }
 
 #[test]
-fn listings_lag_behind_in_both_directions_while_get_tells_the_truth() {
+fn listings_lag_in_both_directions_while_get_is_current() {
     let mut cloud = cloud(1);
     let id = launch(&mut cloud, "a", &d4s());
     cloud.faults.list_lag = SignedDuration::from_mins(20);

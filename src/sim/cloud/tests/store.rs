@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_depends_on_how_often_time_is_looked_at(actions in actions(ALL_VERBS)) {
+    fn nothing_depends_on_how_often_time_advances(actions in actions(ALL_VERBS)) {
         let once = apply_action(&actions, |_, _, _| {});
         let often = apply_action(&actions, |cloud, mut now, next| {
             while now < next.min(cloud.next_event().unwrap_or(next)) {

@@ -51,7 +51,7 @@ fn run(cluster: &mut Cluster, name: &str, shape: PodShape, replicas: u32) {
 }
 
 #[test]
-fn pods_that_keep_apart_take_a_host_each() {
+fn pods_with_anti_affinity_use_a_host_each() {
     let mut cluster = three_hosts();
     run(&mut cluster, "web", apart("web", &[term(labels::HOSTNAME, app_is("web"))]), 4);
     assert_eq!(by_node(&cluster, "web"), counts(&[("-", 1), ("n1", 1), ("n2", 1), ("n3", 1)]));

@@ -98,7 +98,7 @@ fn an_unreachable_api_server_does_nothing() {
 }
 
 #[test]
-fn the_node_of_a_lost_vm_goes_unless_our_finalizer_holds_it() {
+fn the_node_of_a_lost_vm_is_deleted_unless_our_finalizer_holds_it() {
     let mut cluster = cluster();
     cluster.add_unmanaged_node(machine("plain", 4, 1), at(0));
     launched(&mut cluster, "ours", 0);
@@ -129,7 +129,7 @@ fn the_node_of_a_lost_vm_goes_unless_our_finalizer_holds_it() {
 }
 
 #[test]
-fn a_vm_that_goes_before_it_joins_never_joins() {
+fn a_vm_deleted_before_it_joins_never_joins() {
     let mut cluster = cluster();
     cluster.kubelet_joins(machine("n", 4, 1), at(0), at(0));
     cluster.kubelet_lost(&ProviderId::of_vm(&vm("n")), at(10));

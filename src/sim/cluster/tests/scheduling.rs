@@ -21,7 +21,7 @@ fn ten_pods_over_three_zones_keep_a_skew_of_one() {
 }
 
 #[test]
-fn a_zone_without_room_holds_back_the_others() {
+fn a_full_zone_limits_the_others() {
     let mut cluster = cluster();
     cluster.add_unmanaged_node(machine("a", 8, 1), at(0));
     cluster.add_unmanaged_node(machine("b", 1, 2), at(0));
@@ -58,7 +58,7 @@ fn tainted_nodes_count_as_domains_as_by_default() {
 }
 
 #[test]
-fn pods_go_where_most_is_free() {
+fn pods_run_where_most_capacity_is_free() {
     let mut cluster = cluster();
     three_zones(&mut cluster);
     cluster.apply_workload(key("web"), deployment(shape("web", 500), 9), at(0));
@@ -99,7 +99,7 @@ fn room_found_while_no_pod_of_the_class_waited_is_not_forgotten() {
 }
 
 #[test]
-fn the_pod_of_higher_priority_goes_first() {
+fn the_pod_of_higher_priority_is_first() {
     let mut cluster = cluster();
     let vital = PodShape { priority: 1000, ..shape("vital", 1000) };
     cluster.apply_workload(key("a"), deployment(shape("common", 1000), 1), at(0));
@@ -140,7 +140,7 @@ fn daemons_run_on_every_node_that_accepts_them_before_other_pods() {
 }
 
 #[test]
-fn a_daemon_without_room_comes_once_a_pod_makes_room() {
+fn a_daemon_pod_starts_once_capacity_is_free() {
     let mut cluster = cluster();
     cluster.add_unmanaged_node(machine("n", 1, 1), at(0));
     cluster.apply_workload(key("web"), deployment(shape("web", 1000), 1), at(0));

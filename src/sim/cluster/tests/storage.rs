@@ -79,7 +79,7 @@ fn a_retained_volume_outlives_its_claim() {
 }
 
 #[test]
-fn a_lost_volume_or_an_emptied_api_server_gives_no_disk_back() {
+fn a_lost_volume_or_an_emptied_api_server_releases_no_disk() {
     let (mut cluster, volume) = with_database(ReclaimPolicy::Delete);
     cluster.lose_volume(&volume, at(40));
     cluster.advance(at(100));
@@ -92,7 +92,7 @@ fn a_lost_volume_or_an_emptied_api_server_gives_no_disk_back() {
 }
 
 #[test]
-fn a_disk_that_nobody_wants_any_more_is_given_back() {
+fn an_unused_disk_is_released() {
     let mut cluster = cluster();
     cluster.disk_created(&ObjectName::new("pvc-x").unwrap(), disk("d"), at(0));
     assert_eq!(disk_events(&mut cluster), ["released"]);

@@ -41,7 +41,7 @@ fn scaling_up_and_down_leaves_small_nodes() {
 }
 
 #[test]
-fn an_eviction_is_made_good() {
+fn an_eviction_is_replaced() {
     let mut start = mk_start(3);
     start.actions = vec![after(20, Action::EvictSpot { count: 1 })];
     let world = run(start, 2);
@@ -149,7 +149,7 @@ fn every_node_is_counted_by_aks_wherever_the_controller_crashes() {
 }
 
 #[test]
-fn an_extension_that_azure_refuses_is_put_again_and_holds_no_node_up() {
+fn a_rejected_extension_is_put_again_and_delays_no_node() {
     let mut start = mk_start(8);
     start.manifests.workloads = vec![mk_deployment("inflate", 1, 1000, 1024)];
     let mut world = World::new(catalog(), start).unwrap();

@@ -341,7 +341,7 @@ fn a_pool_uses_the_class_of_its_own_cluster() {
 }
 
 #[test]
-fn reserved_capacity_is_had_where_the_class_names_a_group_of_it() {
+fn reserved_capacity_needs_a_group_in_the_class() {
     const GROUP: &str = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/paid";
     let class = |name: &str, group: &str| {
         let annotations = if group.is_empty() {

@@ -114,7 +114,7 @@ fn of_equal_weights_the_name_decides() {
 }
 
 #[test]
-fn spot_goes_before_the_on_demand_pool_beside_it() {
+fn spot_is_tried_before_the_on_demand_pool() {
     let (spot, on_demand) = (capacity("spot") + &family("D, E"), capacity("on-demand") + &family("D"));
     let both = |spot_weight: u32, on_demand_weight: u32| {
         let text = named("m", on_demand_weight, &on_demand, "") + &named("o", spot_weight, &spot, "");

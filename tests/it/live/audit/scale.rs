@@ -107,7 +107,7 @@ fn write_kubeconfig(folder: &Path, server: &str) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "fills a simulated group with 100,000 resources: minutes; prints what it measured"]
-async fn a_group_of_a_hundred_thousand_is_looked_at_under_arms_limits() -> Result<()> {
+async fn a_group_of_a_hundred_thousand_is_listed_within_arms_limits() -> Result<()> {
     // Another test of this process may have done it before.
     drop(rustls::crypto::ring::default_provider().install_default());
     let folder = tempfile::tempdir()?;

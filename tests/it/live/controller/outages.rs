@@ -49,7 +49,7 @@ async fn every_outage_is_reported_and_recovered_from() -> Result<()> {
     }
     let events = env.plane.kubectl(&["get", "events", "--all-namespaces"]).await?;
     ensure!(events.contains("OfferingRefused"), "no event says what Azure refused: {events}");
-    the_sweep_says_that_it_cannot_see(&mut env).await?;
+    a_blind_sweep_is_not_ready(&mut env).await?;
     scale(&env, "inflate", 0).await?;
     all_deleted(&mut env).await
 }
@@ -132,7 +132,7 @@ async fn azure_requests(env: &Environment) -> Result<u64> {
 }
 
 /// While Azure's listings are rejected, the sweep is not Ready; then it is again.
-async fn the_sweep_says_that_it_cannot_see(env: &mut Environment) -> Result<()> {
+async fn a_blind_sweep_is_not_ready(env: &mut Environment) -> Result<()> {
     env.fault_inside(&json!({ "listing": { "how": "forbidden", "for": "2h" } })).await?;
     sweep_is(env, "False").await?;
     env.cure_azure().await?;

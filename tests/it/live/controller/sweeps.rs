@@ -16,7 +16,7 @@ const STEP: Duration = Duration::from_secs(180);
 const MARK: &str = "napkeeper.io_suspect-since";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn marks_come_and_go_approvals_count_and_a_lockdown_is_got_over() -> Result<()> {
+async fn marks_approvals_and_a_lockdown_work() -> Result<()> {
     let mut env = Environment::start("provisioner").await?;
     let controller = env.controller()?;
     controller.line("initial listing of the cluster complete", STEP).await?;

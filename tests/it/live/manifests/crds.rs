@@ -70,7 +70,7 @@ async fn mistakes_in_a_node_pool_are_refused_by_its_schema() -> Result<()> {
 }
 
 #[tokio::test]
-async fn definitions_of_somebody_else_are_known_as_such() -> Result<()> {
+async fn foreign_definitions_are_detected() -> Result<()> {
     drop(rustls::crypto::ring::default_provider().install_default());
     let plane = ControlPlane::start(Mode::Api).await?;
     let client = plane.client().await?;

@@ -111,7 +111,7 @@ async fn the_companion_installs_beside_upstream_and_cannot_change_it() -> Result
 }
 
 #[tokio::test]
-async fn the_provisioner_applies_to_an_empty_cluster_and_may_make_nodes_come_and_go() -> Result<()> {
+async fn the_provisioner_installs_on_an_empty_cluster_and_may_manage_nodes() -> Result<()> {
     let plane = ControlPlane::start(Mode::Api).await?;
     let text = overlay("provisioner").await?;
     ensure!(!ownership(&objects(&text)?).is_empty(), "somebody must own Karpenter's kinds here");
@@ -143,7 +143,7 @@ async fn the_provisioner_applies_to_an_empty_cluster_and_may_make_nodes_come_and
 }
 
 #[tokio::test]
-async fn the_audit_applies_beside_either_and_may_change_nothing() -> Result<()> {
+async fn the_audit_installs_beside_either_and_may_change_nothing() -> Result<()> {
     let plane = ControlPlane::start(Mode::Api).await?;
     let text = overlay("audit").await?;
     let objects = objects(&text)?;

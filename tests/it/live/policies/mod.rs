@@ -105,7 +105,7 @@ fn refusal(answer: kube::Result<()>) -> Result<Option<Denial>> {
 }
 
 #[tokio::test]
-async fn every_case_of_every_policy_ends_alike_with_and_without_a_server() -> Result<()> {
+async fn every_case_of_every_policy_agrees_with_the_api_server() -> Result<()> {
     let plane = ControlPlane::start(Mode::Api).await?;
     let client = plane.client().await?;
     plane.install_definitions().await?;

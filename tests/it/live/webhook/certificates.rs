@@ -252,7 +252,7 @@ async fn git_and_we_share(rig: &Rig, git: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replicas_make_their_own_certificates_and_nobody_notices_that_they_are_renewed() -> Result<()> {
+async fn replicas_issue_and_renew_their_certificates_without_interruption() -> Result<()> {
     let rig = Rig::start().await?;
     let bare = rate_without_hooks(&rig.plane).await?;
     let git = in_git(rig.service.address)?;

@@ -159,7 +159,7 @@ fn beside_class(id: &str, heading: &str, page: &str) -> Vec<String> {
 const FRAGMENT: &str = "NK7003";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_bad_example_is_refused_by_its_rule_and_every_good_one_is_taken() -> Result<()> {
+async fn every_bad_example_is_denied_by_its_rule_and_every_good_one_is_accepted() -> Result<()> {
     let relaxed = setup::stream(&setup::relaxed(&drawn_objects::definitions()?));
     let mut wrong = Vec::new();
     for (shipped, definitions) in [(false, relaxed), (true, manifests::definitions()?)] {

@@ -79,7 +79,7 @@ fn spread(key: &str, app: &str, more: Value) -> Value {
 }
 
 #[test]
-fn a_cordoned_node_takes_only_pods_that_tolerate_it() {
+fn a_cordoned_node_runs_only_pods_that_tolerate_it() {
     let mut cluster = Cluster::new(1);
     cluster.add_node(&node("a", "1", json!({ "unschedulable": true })));
     assert_eq!(reasons(&mut cluster, &pod("x", json!({}))), BTreeMap::from([(Reason::Cordoned, 1)]));
@@ -210,7 +210,7 @@ fn policies_say_which_nodes_are_domains() {
 }
 
 #[test]
-fn the_first_of_mutually_affine_pods_goes_anywhere() {
+fn the_first_of_mutually_affine_pods_runs_anywhere() {
     let mut cluster = three();
     let together = pod("x", near(ZONE, "x"));
     assert_eq!(does(&mut cluster, &together), [0, 1, 2]);

@@ -37,7 +37,7 @@ fn default_constraints_are_read_by_profile() {
 }
 
 #[test]
-fn profiles_that_give_nothing_are_left_out() {
+fn profiles_without_constraints_are_omitted() {
     let list = format!("defaultingType: List, defaultConstraints: [{ZONES}]");
     for (raw, case) in [
         (String::new(), "nothing is written"),

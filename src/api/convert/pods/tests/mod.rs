@@ -308,7 +308,7 @@ fn malformed_spreads_and_ports_are_reported_with_their_path() {
 }
 
 #[test]
-fn a_pod_is_helped_by_a_new_node_only_where_nothing_else_holds_it() {
+fn a_new_node_is_launched_only_for_pods_that_lack_capacity() {
     let unschedulable = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable" });
     let gated = json!({ "type": "PodScheduled", "status": "False", "reason": "SchedulingGated" });
     let rows = [

@@ -60,7 +60,7 @@ fn the_requests_of_containers_are_counted_as_the_scheduler_counts() {
 }
 
 #[test]
-fn the_requests_of_a_pod_as_a_whole_are_counted_as_the_scheduler_counts() {
+fn pod_level_requests_are_counted_as_by_the_scheduler() {
     let pages = container(json!({ "limits": { "hugepages-2Mi": "4" } }));
     let others = json!({ "requests": { "nvidia.com/gpu": "1", "ephemeral-storage": "9" }, "limits": { "a.b/c": "1" } });
     let rows = [

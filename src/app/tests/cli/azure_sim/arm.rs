@@ -43,7 +43,7 @@ fn staged_resources_are_listed() {
 }
 
 #[test]
-fn faults_of_arm_itself_are_injected_shown_and_taken_back() {
+fn faults_of_arm_itself_are_injected_shown_and_removed() {
     let sim = Sim::start(&["--clock", "virtual"]);
     assert_eq!(sim.put_nic().status, 201);
     let inject = |fault: Value| {

@@ -189,7 +189,7 @@ fn a_vm_is_created_on_the_wall_clock_and_the_server_stops_on_request() {
 }
 
 #[test]
-fn a_virtual_clock_stands_still_until_it_is_moved() {
+fn a_virtual_clock_moves_only_on_request() {
     let sim = Sim::start(&["--clock", "virtual", "--start", "2026-03-01T12:00:00Z"]);
     sim.put_nic();
     sim.put_vm();
@@ -208,7 +208,7 @@ fn a_virtual_clock_stands_still_until_it_is_moved() {
 }
 
 #[test]
-fn faults_befall_the_requests_that_they_name_and_are_taken_back() {
+fn faults_apply_to_matching_requests_and_can_be_removed() {
     let sim = Sim::start(&["--clock", "virtual"]);
     let to_nics = |times: u32| json!({ "method": "PUT", "path": "networkInterfaces/a", "times": times });
     let throttle = json!({ "throttle": { "retryAfter": "17s", "requests": to_nics(1) } });
@@ -280,7 +280,7 @@ fn a_server_that_holds_requests_stops_all_the_same() {
 }
 
 #[test]
-fn others_leave_things_behind_and_azure_takes_a_spot_vm_back() {
+fn other_clients_leak_resources_and_azure_evicts_a_spot_vm() {
     let sim = Sim::start(&["--clock", "virtual"]);
     let tags = json!({ "napkeeper.io_cluster": "demo" });
     let nic = sim.control("stage", &json!({ "leakNic": { "name": "left", "tags": tags } }));
@@ -340,7 +340,7 @@ fn an_offset_file_moves_the_wall_clock() {
 }
 
 #[test]
-fn flags_that_make_no_sense_end_with_2() {
+fn invalid_flags_exit_with_2() {
     for (args, words) in [
         (&["--bind", "0.0.0.0:0"][..], "--allow-remote"),
         (&["--region", "westeuorpe"], "did you mean westeurope?"),

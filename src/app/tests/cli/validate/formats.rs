@@ -150,7 +150,7 @@ const NASTY: &str = "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass
     \"\\e[2J\\n::error::<img src=x>@all\\r\\x9b\": 1\n";
 
 #[test]
-fn nothing_in_a_manifest_steers_whoever_reads_the_output() {
+fn manifests_cannot_inject_markup_into_the_output() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), &[("a,b:c%.yaml", NASTY)]);
     for format in FORMATS {

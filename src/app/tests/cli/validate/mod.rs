@@ -197,7 +197,7 @@ fn patches_of_a_kustomization_are_no_manifests() {
 }
 
 #[test]
-fn a_reader_that_goes_early_does_not_make_it_right() {
+fn a_closed_pipe_does_not_change_the_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), &[("a.yaml", &class("a", 5))]);
     let mut child = Command::new(env!("CARGO_BIN_EXE_napkeeper"))

@@ -95,7 +95,7 @@ fn a_baseline_of_a_cluster_hides_nothing_of_another() {
 }
 
 #[test]
-fn a_baseline_that_is_none_is_an_error() {
+fn an_invalid_baseline_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     for (text, words) in [
         ("{", "cannot read the baseline"),
