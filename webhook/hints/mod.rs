@@ -72,8 +72,7 @@ pub enum PlacementHint {
         /// The reason, as text.
         reason: String,
     },
-    /// It cannot be scheduled and remains pending. `nowhere` is its value in the annotation.
-    #[serde(rename = "nowhere")]
+    /// It cannot be scheduled and remains pending.
     Unschedulable {
         /// The reason, as text.
         reason: String,

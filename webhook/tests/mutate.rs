@@ -58,7 +58,7 @@ async fn five_hundred_equal_pods_do_not_all_fit_one_node() {
     let hints = burst(&rig, 500, "1").await;
     assert_eq!((hints["existingNode a"], hints["existingNode b"]), (4, 4), "{hints:?}");
     // The pool's limit is 100 cores, and each pod alone would get the cheapest node.
-    let (new, none) = (hints["newNode"], hints["nowhere"]);
+    let (new, none) = (hints["newNode"], hints["unschedulable"]);
     assert!((40..=100).contains(&new), "{hints:?}");
     assert_eq!(8 + new + none, 500);
     let text = format!(r#"napkeeper_placement_hints_total{{kind="new_node"}} {new}"#);
@@ -145,7 +145,7 @@ async fn a_repeated_review_is_the_same_pod() {
     }
     // A manifest that carries the hint of a pod of long ago gets its own.
     let mut copied = pod("3");
-    let old = r#"{"advisory":true,"fits":"existingNode","node":"a","reason":"it has room"}"#;
+    let old = r#"{"advisory":true,"fits":"existingNode","node":"a","reason":"it has enough free capacity"}"#;
     copied["metadata"]["annotations"] = json!({ "napkeeper.io/placement-hint": old });
     rig.pass(20).await;
     let first = create(&rig, &pod("3")).await;
@@ -177,7 +177,7 @@ async fn the_hint_of_an_unschedulable_pod_says_what_to_change() {
     let mut selecting = pod("1");
     selecting["spec"]["nodeSelector"] = json!({ "team": "web" });
     let hint = hint_of(&create(&rig, &selecting).await);
-    assert_eq!(hint["fits"], "nowhere");
+    assert_eq!(hint["fits"], "unschedulable");
     assert_eq!(hint["advisory"], true);
     let change = "for NodePool general: remove nodeSelector or node affinity `team`, or add the label to the NodePool \
                   template";

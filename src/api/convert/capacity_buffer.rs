@@ -8,7 +8,7 @@ use crate::types::capacity_buffer::{ACTIVE_CAPACITY, CapacityBuffer, CapacityBuf
 use crate::types::common::Condition;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
-use napkeeper_core::model::cluster::buffer::{Buffer, RequestedChunks, MOST_CHUNKS};
+use napkeeper_core::model::cluster::buffer::{Buffer, MOST_CHUNKS, RequestedChunks};
 use napkeeper_core::provisioning::capacity_buffers::BufferPlacement;
 
 /// The resolution of a CapacityBuffer.
@@ -52,7 +52,7 @@ pub fn capacity_buffer(
     let limits = spec.limits.iter().flatten();
     let limits = common::amounts(limits, &Path::from_dotted("spec.limits"), &mut found);
     let count = |number: Option<i32>| number.map(|number| u32::try_from(number).unwrap_or(0));
-    let requested = ChunksAsked { replicas: count(spec.replicas), percentage: count(spec.percentage), limits };
+    let requested = RequestedChunks { replicas: count(spec.replicas), percentage: count(spec.percentage), limits };
     let built = key.zip(uid).zip(shape).map(|((key, uid), template)| {
         let chunks = requested.count(&template.shape.requests, count(replicas));
         Buffer::new(key, &uid, &template.shape, chunks)

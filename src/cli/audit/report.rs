@@ -43,7 +43,6 @@ pub(super) struct ResourceFinding {
     pub(super) tags: Tags,
     pub(super) evidence: Vec<Arc<str>>,
     /// The action if nothing retained it.
-    #[serde(rename = "would")]
     pub(super) action: String,
     pub(super) refusals: Vec<ExplainedRefusal>,
     /// The lines that approve its deletion.
@@ -66,7 +65,6 @@ impl ResourceFinding {
 pub(super) struct ExplainedRefusal {
     #[serde(serialize_with = "category")]
     pub(super) refusal: DeletionRefusal,
-    #[serde(rename = "why")]
     pub(super) reason: String,
     pub(super) remedy: String,
 }
@@ -76,7 +74,6 @@ pub(super) struct ExplainedRefusal {
 pub(super) struct Remark {
     #[serde(serialize_with = "as_text")]
     pub(super) about: RemarkSubject,
-    #[serde(rename = "what")]
     pub(super) message: String,
     pub(super) remedy: String,
 }
@@ -111,9 +108,7 @@ impl std::fmt::Display for RemarkSubject {
 /// Listings that failed for one cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct FailedListing {
-    #[serde(rename = "what")]
     pub(super) listing: String,
-    #[serde(rename = "why")]
     pub(super) reason: String,
     pub(super) remedy: String,
 }
@@ -159,7 +154,6 @@ pub(super) struct Report {
     /// All orphans, confirmed or not.
     pub(super) orphans: Total,
     /// The savings from collecting those that napkeeper may delete in principle: beside managed NAP no VM.
-    #[serde(rename = "regained")]
     pub(super) savings: Total,
 }
 

@@ -236,7 +236,7 @@ impl TextAndJson for PodReport<'_> {
             json!({ "node": node.as_str(), "podCount": pods.len(), "pods": names })
         });
         let other = self.other.iter().take(MOST);
-        let other = other.map(|(key, reason)| json!({ "pod": key.to_string(), "why": reason }));
+        let other = other.map(|(key, reason)| json!({ "pod": key.to_string(), "reason": reason }));
         Ok(json!({
             "query": self.query.text,
             "namespace": self.query.namespace.as_str(),

@@ -168,7 +168,7 @@ impl SweepReporter {
             (labels, i64::from(total.resources))
         });
         reported.resources = set(&self.resources, std::mem::take(&mut reported.resources), resources);
-        let counts = report.summary.orphans_kept_by_refusal.iter().map(|((kind, refusal), count)| {
+        let counts = report.summary.orphans_by_refusal.iter().map(|((kind, refusal), count)| {
             let reason = refusal.category().to_owned();
             ([("sweep", sweep.clone()), ("kind", kind.to_string()), ("reason", reason)], i64::from(*count))
         });

@@ -19,7 +19,6 @@ pub struct OrphanSummary {
     /// Deleted orphans, oldest first.
     pub collected: Vec<CollectedOrphan>,
     /// Retained resources that are not simply in use, by name.
-    #[serde(rename = "kept")]
     pub retained: Vec<RetainedResource>,
     /// Why nothing is swept at all, if so.
     pub halted: Option<String>,
@@ -38,6 +37,7 @@ pub struct CollectedOrphan {
 
 /// A retained resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct RetainedResource {
     /// Its name.
     pub name: String,

@@ -44,10 +44,8 @@ pub struct AppliedEdit {
     /// The field, as it was.
     pub path: String,
     /// What was done.
-    #[serde(rename = "what")]
     pub change: String,
     /// The API change that requires it.
-    #[serde(rename = "why")]
     pub reason: String,
 }
 

@@ -42,7 +42,7 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
     let summary = &report.summary;
     let cost = orphans().map(|t| t.price).fold(HourlyPrice::ZERO, |sum, price| sum + price);
     let approvals: Vec<_> = summary.approvals.iter().take(MAX_APPROVALS).map(approval).collect();
-    let retained = summary.orphans_kept_by_refusal.iter().map(|((kind, refusal), count)| KeptCount {
+    let retained = summary.orphans_by_refusal.iter().map(|((kind, refusal), count)| KeptCount {
         count: i64::from(*count),
         kind: kind.as_str().to_owned(),
         refusal: refusal.category().to_owned(),
@@ -58,7 +58,7 @@ pub fn sweep_status(sweep: &OrphanSweep, report: &SweepReport, now: Timestamp) -
         counts: Some(ResourceKind::ALL.into_iter().map(|kind| count(report, kind)).collect()),
         discrepancies: Some(report.discrepancies.iter().take(MAX_LIST_ENTRIES).map(discrepancy).collect()),
         findings: Some(report.findings.iter().take(MAX_REPORTED_FINDINGS).map(finding).collect()),
-        kept: summary.orphans_kept_by_refusal.first_key_value().map(|_| retained.collect()),
+        kept: summary.orphans_by_refusal.first_key_value().map(|_| retained.collect()),
         last_run: Some(LastRun { started_at: observed.clone(), finished_at: Some(observed), ..LastRun::default() }),
         last_whole_inventory: summary.last_complete_inventory_at.map(|t| t.to_string()),
         most_per_day: Some(summary.cap.into()),

@@ -73,7 +73,7 @@ fn every_recorded_size_matches_the_golden_table() {
         let left = capacity.minus(&overhead);
         let parsed = SizeName::parse(name).unwrap();
         let zones: Vec<&str> = size.zones.iter().map(|z| z.as_str().rsplit('-').next().unwrap()).collect();
-        let ephemeral = facts.ephemeral.map(|d| format!("{} {}", d.gb, d.place.as_str())).unwrap_or_default();
+        let ephemeral = facts.ephemeral.map(|d| format!("{} {}", d.gb, d.placement.as_str())).unwrap_or_default();
         let actual = [
             facts.vcpus.to_string(),
             format!("{} / {} / {}", parsed.family(), parsed.series(), parsed.version()),

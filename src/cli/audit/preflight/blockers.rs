@@ -9,7 +9,6 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Blocker {
     pub(super) about: &'static str,
-    #[serde(rename = "what")]
     pub(super) message: String,
     pub(super) remedy: String,
 }

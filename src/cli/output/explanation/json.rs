@@ -66,7 +66,7 @@ fn named<T: ToString>(names: &[(T, usize)]) -> Vec<Value> {
 
 fn new_nodes(nodes: &NewNodesSummary) -> Value {
     let skipped = nodes.skipped_pools.iter();
-    let skipped = skipped.map(|(pool, reason)| json!({ "pool": pool.as_str(), "why": reason.to_string() }));
+    let skipped = skipped.map(|(pool, reason)| json!({ "pool": pool.as_str(), "reason": reason.to_string() }));
     json!({
         "kind": "newNode",
         "count": nodes.node_count,
@@ -92,8 +92,8 @@ fn unschedulable(result: &UnschedulableExplanation) -> Value {
     let each = pools.iter().map(|of| {
         json!({
             "pool": of.pool.map(|pool| pool.as_str()),
-            "why": of.reason.map(ToString::to_string),
-            "left": of.filter_steps.map(steps),
+            "reason": of.reason.map(ToString::to_string),
+            "filterSteps": of.filter_steps.map(steps),
         })
     });
     let suggestion = result.suggestion.as_ref().map(|suggestion| {
@@ -108,7 +108,7 @@ fn unschedulable(result: &UnschedulableExplanation) -> Value {
 /// What each filter step leaves of a pool.
 fn steps(filter_steps: &PoolFilterSteps) -> Vec<Value> {
     let step = |criterion: &FilterCriterion| match criterion {
-        FilterCriterion::Available => "offered",
+        FilterCriterion::Available => "available",
         FilterCriterion::Taint(_) => "taint",
         FilterCriterion::Label(..) => "label",
         FilterCriterion::Alternatives(_) => "alternatives",

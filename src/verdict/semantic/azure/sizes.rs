@@ -244,7 +244,7 @@ impl PoolCheck<'_> {
         };
         let message =
             format!("no VM size satisfies this NodePool {scope}: {}{class}{}", waterfall.compact(), as_of(facts));
-        let step = waterfall.most_restrictive_step().map(|step| &step.what);
+        let step = waterfall.most_restrictive_step().map(|step| &step.kind);
         let back = waterfall.blocking_step.map_or(0, |c| c.sizes);
         let (path, fix) = match step {
             Some(StepKind::Requirement { index, .. }) if self.lacks_reservations() => {

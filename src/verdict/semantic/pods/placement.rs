@@ -203,7 +203,7 @@ fn reserve(
     capacity: u64,
     reserved: &mut Vec<CapacityReservation>,
 ) -> Vec<Arc<InstanceType>> {
-    let mut zones_by_size = ReservedPlaces::new();
+    let mut zones_by_size = ReservedZones::new();
     for instance in &types {
         for sold in instance.offerings.iter().filter(|o| o.capacity_type == CapacityType::OnDemand) {
             let (size, zone) = (instance.facts.name.clone(), sold.zone.clone());

@@ -90,8 +90,8 @@ fn a_listing_that_is_missing_makes_everything_unknown_and_says_how_to_make_it() 
         fs::remove_file(folder.path().join(format!("{name}.json"))).unwrap();
         let (report, code) = report(folder.path(), &[]);
         assert_eq!(code, Some(2), "{name}");
-        assert_eq!((&report["whole"], &report["orphans"]["resources"]), (&json!(false), &json!(0)));
-        let reason = report["failed"][0]["why"].as_str().unwrap();
+        assert_eq!((&report["complete"], &report["orphans"]["resources"]), (&json!(false), &json!(0)));
+        let reason = report["failed"][0]["reason"].as_str().unwrap();
         assert!(reason.contains(hint) && reason.contains(&format!("{name}.json")), "{reason}");
         for finding in report["findings"].as_array().unwrap() {
             assert_eq!(finding["status"], "unknown", "{finding}");
@@ -295,7 +295,7 @@ fn a_rejected_token_and_an_absent_group_are_reported_once_without_retries() {
         let live: Value = serde_json::from_slice(&live.stdout).unwrap();
         let blocks = live["failed"].as_array().unwrap();
         let of_azure: Vec<String> =
-            blocks.iter().filter(|b| b["what"] == "the node resource group").map(ToString::to_string).collect();
+            blocks.iter().filter(|b| b["listing"] == "the node resource group").map(ToString::to_string).collect();
         assert_eq!(of_azure.len(), 1, "{blocks:?}");
         assert!(parts.iter().all(|part| of_azure[0].contains(part)), "{of_azure:?}");
         let controller = audit(&[&azure[..], &which, &["--as-controller"]].concat());

@@ -104,7 +104,7 @@ fn every_resource_has_the_status_of_the_deletion_rules() {
         let finding = finding(&whole, name);
         assert_eq!(finding["status"], status, "{name}: {finding}");
         let refusals: BTreeSet<&str> =
-            finding["kept_by"].as_array().unwrap().iter().map(|k| k["refusal"].as_str().unwrap()).collect();
+            finding["refusals"].as_array().unwrap().iter().map(|k| k["refusal"].as_str().unwrap()).collect();
         for refusal in kept_by {
             assert!(refusals.contains(refusal), "{name} is not kept by {refusal}: {finding}");
         }
@@ -137,7 +137,7 @@ fn totals_sum_the_cost_of_orphans_and_of_collectable_ones() {
         assert_eq!(total["resources"], rows.len());
         let nanos: i64 = rows.iter().map(|f| f["nanoUsdPerHour"].as_i64().unwrap()).sum();
         let cents = i128::from(nanos) * 730 * 100 / 1_000_000_000;
-        let dollars: f64 = total["usd_per_month"].as_str().unwrap().replace(',', "").parse().unwrap();
+        let dollars: f64 = total["usdPerMonth"].as_str().unwrap().replace(',', "").parse().unwrap();
         assert!((dollars * 100.0 - cents as f64).abs() <= 1.0, "{dollars} {cents}");
     };
     of(&report["orphans"], &orphans);
@@ -174,7 +174,7 @@ fn filters_show_less_and_change_neither_sums_nor_exit_code() {
 fn ineffective_approvals_and_a_tripping_breaker_are_reported() {
     let about = |report: &Value, subject: &str| -> Vec<String> {
         let remarks = report["remarks"].as_array().unwrap().iter().filter(|r| r["about"] == subject);
-        remarks.map(|r| r["what"].as_str().unwrap().to_owned()).collect()
+        remarks.map(|r| r["message"].as_str().unwrap().to_owned()).collect()
     };
     let saved = report(&cases().join("saved"), &[]).0;
     let approvals = about(&saved, "approval");
@@ -216,7 +216,7 @@ fn a_group_of_another_cluster_holds_no_orphans() {
     let (report, code) = report(folder.path(), &[]);
     assert_eq!(code, Some(2), "{report}");
     assert_eq!((&report["ofCluster"], &report["orphans"]["resources"]), (&json!(false), &json!(0)));
-    assert!(report["remarks"][0]["what"].as_str().unwrap().contains("is not managed by"), "{report}");
+    assert!(report["remarks"][0]["message"].as_str().unwrap().contains("is not managed by"), "{report}");
     let advice = report["remarks"].to_string();
     assert!(!advice.contains("no such resource in") && !advice.contains("is gone"), "{advice}");
     for format in FORMATS {
@@ -241,7 +241,7 @@ fn a_kubeconfig_of_another_cluster_ends_in_2() {
     });
     let (report, code) = report(folder.path(), &["--fail-on", "never"]);
     assert_eq!(code, Some(2), "{report}");
-    assert!(report["remarks"][0]["what"].as_str().unwrap().contains("no ready Node belongs to"), "{report}");
+    assert!(report["remarks"][0]["message"].as_str().unwrap().contains("no ready Node belongs to"), "{report}");
 }
 
 #[test]
@@ -275,9 +275,9 @@ fn locations_in_sarif_are_valid_for_code_scanning() {
 fn blockers_of_a_sweep_are_reported() {
     let explained = |folder: &TempDir, refusal: &str| {
         let nic = report(folder.path(), &[]).0;
-        let refusals = finding(&nic, "aks-general-quota")["kept_by"].as_array().unwrap().clone();
+        let refusals = finding(&nic, "aks-general-quota")["refusals"].as_array().unwrap().clone();
         let refusals = refusals.into_iter().find(|refusals| refusals["refusal"] == refusal).unwrap();
-        format!("{}: {}", refusals["why"].as_str().unwrap(), refusals["remedy"].as_str().unwrap())
+        format!("{}: {}", refusals["reason"].as_str().unwrap(), refusals["remedy"].as_str().unwrap())
     };
     let folder = copy();
     let scheduled = "OrphanSweep nightly runs on a schedule, next at 2026-11-21T03:00:00Z: wait until \
@@ -288,7 +288,7 @@ fn blockers_of_a_sweep_are_reported() {
         explained(&folder, "mode"),
         "the OrphanSweep's mode is Report: set mode: Collect in OrphanSweep nightly"
     );
-    let remark = |folder: &TempDir| report(folder.path(), &[]).0["remarks"][0]["what"].clone();
+    let remark = |folder: &TempDir| report(folder.path(), &[]).0["remarks"][0]["message"].clone();
     edit(&folder, "manifest", |manifest| manifest["paused"] = json!(true));
     assert_eq!(
         (explained(&folder, "paused").split(':').next(), remark(&folder)),
