@@ -36,7 +36,7 @@ fn bad_input_ends_with_2_a_message_and_nothing_on_stdout() {
         assert!(output.stdout.is_empty(), "nothing is half done");
     };
     refused(&[path], "no .yaml, .yml or .json files found");
-    refused(&[&format!("{path}/nowhere")], "cannot be read");
+    refused(&[&format!("{path}/nowhere")], "does not exist: check the path");
     refused(&["--region", "westeuorpe"], "did you mean westeurope?");
     refused(&["--for", "0s"], "must be greater than 0");
     fs::write(folder.path().join("pool.yaml"), "apiVersion: karpenter.sh/v1\nkind: NodePol\nspec: [").unwrap();
