@@ -1,5 +1,5 @@
 //! Measures the two promises of the deciders on this machine: placing a thousand waiting pods, and deciding after one
-//! event in a large cluster. Prints what it ran; `cargo run --release --example bench`.
+//! event in a large cluster. Prints what it ran; `cargo run --release -p napkeeper-tests --example bench`.
 
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 

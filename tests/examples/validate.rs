@@ -1,7 +1,7 @@
 //! Measures `napkeeper validate` beside kubeconform on the same NodePools, as one file and as one file each. kubeconform
 //! checks the schema alone; napkeeper its cross-field rules and everything else too. Prints what it ran, on what.
 //!
-//! `cargo build --release && cargo run --release --example validate`; needs Linux and Go.
+//! `cargo build --release && cargo run --release -p napkeeper-tests --example validate`; needs Linux and Go.
 
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::process::Command;
 
 /// Packages that the docs build alone.
-const ALONE: [&str; 2] = ["napkeeper-core", "napkeeper-structure"];
+const ALONE: [&str; 3] = ["napkeeper-core", "napkeeper-structure", "napkeeper-tests"];
 
 /// The versions of third-party crates that a selection of packages needs, each with the sets of features it is built
 /// with: one for what runs, perhaps another for what runs while compiling.
@@ -58,6 +58,8 @@ fn commands_of_the_docs_share_what_they_compile() {
     let different = differences(&tests, &workspace);
     let fix = "name the crate with these features in Cargo.toml of the workspace or of tests/";
     assert!(different.is_empty(), "tests are built with other features than programs: {fix}: {different:#?}");
+    let defaults = differences(&features(&[], "normal,build"), &workspace);
+    assert!(defaults.is_empty(), "`cargo run`: name the features in tests/features/Cargo.toml: {defaults:#?}");
     for package in ALONE {
         let different = differences(&features(&["-p", package], "normal,build,dev"), &workspace);
         assert!(different.is_empty(), "-p {package}: name the features in tests/features/Cargo.toml: {different:#?}");

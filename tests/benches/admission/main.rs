@@ -1,8 +1,9 @@
 //! Measures what a review costs with the shipped program as it is run: its start, reviews over TLS from loopback, and
 //! pods created through a real API server, each beside a hook that does nothing.
 //!
-//! `cargo build --release && cargo bench --bench admission`, or with `-- start`, `load` or `pairs` for a part. `load` needs
-//! [oha](https://github.com/hatoo/oha) in the `PATH` (`cargo install oha --locked`), `pairs` Go for the control plane.
+//! `cargo build --release && cargo bench -p napkeeper-tests --bench admission`, or with `-- start`, `load` or `pairs` for
+//! a part. `load` needs [oha](https://github.com/hatoo/oha) in the `PATH` (`cargo install oha --locked`), `pairs` Go for
+//! the control plane.
 
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 

@@ -1,7 +1,7 @@
 //! Measures the speed and quality of plans: `scheduling::schedule` on the pods of Karpenter's scheduling
 //! benchmark, beside a packing as Karpenter does it and a bound that nothing can be below.
 //!
-//! `cargo bench --bench scheduling`, or with `-- 1000` and other numbers of pods, `-- preferences` for
+//! `cargo bench -p napkeeper-tests --bench scheduling`, or with `-- 1000` and other numbers of pods, `-- preferences` for
 //! the mix with preferences, or `-- catalogue` for plans over the real catalogue and a pass of consolidation. `--peer` measures nothing but the peer.
 //!
 //! What is timed is the one call on a fresh Snapshot and Market, on one thread. A plan is judged three times: by its
