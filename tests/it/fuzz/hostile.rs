@@ -1,15 +1,16 @@
-//! Inputs that are made to hurt: `napkeeper validate` refuses them quickly and within a limit of memory.
+//! Inputs that are made to hurt: `napkeeper validate` refuses them quickly and within limits of memory and processor time.
 
 use anyhow::{Context, Result, ensure};
 use napkeeper_tests::control_plane::napkeeper_binary;
 use std::fs;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Address space that the process may have, in KiB: two threads' stacks, the catalogue, and the largest file that is
 /// read, several times over.
 const MEMORY_KIB: u64 = 1 << 20;
-const SLOWEST: Duration = Duration::from_secs(60);
+/// Processor time that the process may have, in seconds: it ends by SIGXCPU at more, however busy the machine is.
+const CPU_SECONDS: u64 = 30;
 
 fn alias_bomb() -> String {
     let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
@@ -46,7 +47,7 @@ fn hostile_files_are_refused_within_bounds() -> Result<()> {
         fs::write(&file, bytes)?;
         let begun = Instant::now();
         let output = Command::new("sh")
-            .args(["-c", &format!("ulimit -v {MEMORY_KIB} && exec \"$0\" validate \"$1\"")])
+            .args(["-c", &format!("ulimit -v {MEMORY_KIB} && ulimit -t {CPU_SECONDS} && exec \"$0\" validate \"$1\"")])
             .args([&binary, &file])
             .output()
             .context("running napkeeper under a limit")?;
@@ -55,7 +56,6 @@ fn hostile_files_are_refused_within_bounds() -> Result<()> {
         ensure!(matches!(output.status.code(), Some(0..=2)), "{name} ended with {}: {end}", output.status);
         ensure!(output_text.contains(expected), "{name} does not say {expected:?}: {end}");
         ensure!(output_text.len() < 1 << 20, "{name}: {} bytes are said about it", output_text.len());
-        ensure!(begun.elapsed() < SLOWEST, "{name} took {:?}", begun.elapsed());
         println!("{name}: {:?}", begun.elapsed());
     }
     Ok(())

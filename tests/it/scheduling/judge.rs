@@ -19,9 +19,6 @@ use std::fmt;
 /// One in so many pods may be unschedulable if kube-scheduler chooses freely. Measured were 4.7 to 5.8 %, and a fifth
 /// more is allowed.
 const BY_ORDER: usize = 14;
-/// One in so many pods may be bound to a node that is not one of the best by the emulation: kube-scheduler may reuse
-/// scores for identical pods, and scores some pods with pod-level requests differently.
-const SCORES: usize = 100;
 /// One in so many pods may be stuck. Measured were 0.1 to 0.5 %, and a fifth more is allowed.
 const STUCK: usize = 160;
 
@@ -80,10 +77,10 @@ impl Tally {
     /// Fails if the results are out of bounds.
     pub(crate) fn is_good(&self) -> Result<()> {
         ensure!(self.placed > self.unplaced && self.unplaced > 0, "too easy, or too hard: {self}");
-        for (label, all) in [("filter", &self.filter), ("emulation", &self.emulation), ("missed", &self.missed)] {
+        let never = [("filter", &self.filter), ("emulation", &self.emulation), ("missed", &self.missed)];
+        for (label, all) in never.into_iter().chain([("scores", &self.scores)]) {
             ensure!(all.is_empty(), "{label}: the first of {}: {}", all.len(), all[0]);
         }
-        ensure!(self.scores.len() * SCORES <= self.scored, "the emulation scores otherwise: {self}");
         ensure!(self.by_order.len() * BY_ORDER <= self.pods, "too many pods without a place: {self}");
         ensure!(self.stuck.len() * STUCK <= self.pods, "too many pods are stuck: {self}");
         Ok(())

@@ -189,7 +189,7 @@ impl Scheduler for Simulated {
 #[tokio::test]
 async fn the_simulated_scheduler_binds_where_kube_scheduler_would_and_leaves_nothing_pending_that_fits() -> Result<()> {
     let mut tally = Tally::default();
-    for seed in super::seeds(FEW)? {
+    for seed in super::seeds(FEW, &[])? {
         let work = Workload::new(seed)?;
         if work.storage.exists() || work.waiting.iter().any(is_spreading) {
             continue;

@@ -34,8 +34,8 @@ const TRIES: usize = 4;
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
 /// So many run at once in one process: each is up to seven programs. Tests mostly wait for what these do, so that two
-/// cores serve three of them; more would make each other slow.
-static TURNS: Semaphore = Semaphore::const_new(3);
+/// cores serve four of them; more would make each other slow.
+static TURNS: Semaphore = Semaphore::const_new(4);
 
 /// How much of a control plane runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -79,20 +79,24 @@ pub(super) struct Requests {
     pub(super) scored_cpu: i64,
     /// Memory with the default for containers without a request.
     pub(super) scored_memory: i64,
+    /// CPU and memory with the defaults, without pod-level requests: what kube-scheduler 1.36 counts of the pod that it
+    /// scores. NodeResourcesFit makes its scorer without that feature (`NewFit` in `noderesources/fit.go`).
+    pub(super) incoming: (i64, i64),
 }
 
 impl Requests {
     pub(super) fn read(spec: &PodSpec) -> Self {
-        let scored = total(spec, true);
-        let scored = |name| scored.get(name).copied().unwrap_or(0);
-        Self { requested: Amounts::of(total(spec, false)), scored_cpu: scored(CPU), scored_memory: scored(MEMORY) }
+        let cpu_and_memory = |list: List| [CPU, MEMORY].map(|name| list.get(name).copied().unwrap_or(0));
+        let [scored_cpu, scored_memory] = cpu_and_memory(with_pod_level(spec, of_containers(spec, true)));
+        let [cpu, memory] = cpu_and_memory(with_overhead(spec, of_containers(spec, true)));
+        let requested = Amounts::of(with_pod_level(spec, of_containers(spec, false)));
+        Self { requested, scored_cpu, scored_memory, incoming: (cpu, memory) }
     }
 }
 
 /// Containers run beside each other and beside restartable init containers; other init containers run one after
-/// another, each beside the restartable ones that were started before it. Pod-level requests replace that, and the
-/// overhead is added.
-fn total(spec: &PodSpec, usual: bool) -> List {
+/// another, each beside the restartable ones that were started before it.
+fn of_containers(spec: &PodSpec, usual: bool) -> List {
     let mut running = List::new();
     for container in &spec.containers {
         add(&mut running, &of_container(container, usual));
@@ -109,13 +113,22 @@ fn total(spec: &PodSpec, usual: bool) -> List {
         raise(&mut highest, &now);
     }
     raise(&mut running, &highest);
+    running
+}
+
+/// Pod-level requests replace those of the containers, and the overhead is added.
+fn with_pod_level(spec: &PodSpec, mut requests: List) -> List {
     let whole = read(spec.resources.as_ref().and_then(|r| r.requests.as_ref()));
-    running.extend(whole.into_iter().filter(|(name, _)| {
+    requests.extend(whole.into_iter().filter(|(name, _)| {
         // Other resources have no pod-level requests.
         name == CPU || name == MEMORY || name.starts_with("hugepages-")
     }));
-    add(&mut running, &read(spec.overhead.as_ref()));
-    running
+    with_overhead(spec, requests)
+}
+
+fn with_overhead(spec: &PodSpec, mut requests: List) -> List {
+    add(&mut requests, &read(spec.overhead.as_ref()));
+    requests
 }
 
 fn of_container(container: &Container, usual: bool) -> List {
@@ -185,8 +198,10 @@ mod tests {
             "resources": { "requests": { "cpu": "2", "memory": "1Gi" } },
             "overhead": { "cpu": "250m" },
         });
-        let requested = requests(whole).requested;
-        assert_eq!((requested.cpu, requested.memory), (2250, 1 << 30));
+        let requests = requests(whole);
+        assert_eq!((requests.requested.cpu, requests.requested.memory), (2250, 1 << 30));
+        assert_eq!((requests.scored_cpu, requests.scored_memory), (2250, 1 << 30));
+        assert_eq!(requests.incoming, (1250, 200 << 20), "scored by its containers");
     }
 
     #[test]

@@ -9,7 +9,6 @@ mod real;
 use crate::scheduling::{Tally, Workload, judge, namespaces, seeds};
 use anyhow::{Context, Result};
 use real::RealScheduler;
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// Workloads of a plain run; `.ci/nightly` takes 300.
@@ -20,7 +19,7 @@ const FOUND: [u64; 1] = [48];
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_real_scheduler_binds_pods_as_planned() -> Result<()> {
     let start = Instant::now();
-    let seeds: BTreeSet<u64> = seeds(FEW)?.chain(FOUND).collect();
+    let seeds = seeds(FEW, &FOUND)?;
     let mut scheduler = RealScheduler::new(seeds.iter().copied().flat_map(namespaces).collect()).await?;
     eprintln!("kube-scheduler listens after {:?}", start.elapsed());
     let mut tally = Tally::default();
