@@ -33,7 +33,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 const VALIDATE: &str = "/validate";
 const MUTATE: &str = "/mutate";
 
-/// Within what the webhook answers; past it, requests are allowed.
+/// Time limits of answers; past them, requests are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Objects that are judged at once, and pods that may wait for a hint.
@@ -84,7 +84,7 @@ pub struct Webhook {
     metrics: Metrics,
 }
 
-/// The place of a large review among those that are worked on; of a usual one nothing.
+/// The slot that a large review holds while it runs; none for a small one.
 type LargeReviewSlot = Option<OwnedSemaphorePermit>;
 
 impl Webhook {
@@ -118,7 +118,7 @@ impl Webhook {
         })
     }
 
-    /// Waits until pods are answered by what is known of the cluster now.
+    /// Waits until hints use the newest snapshot of the cluster.
     #[cfg(test)]
     pub(crate) async fn caught_up(&self) {
         self.hints.caught_up().await;
@@ -130,19 +130,19 @@ impl Webhook {
         Arc::clone(&self.validator.borrow())
     }
 
-    /// The same webhook, validation by what Azure was last said to offer.
+    /// The same webhook, validating by the newest facts from Azure.
     #[must_use]
     pub fn with_validator(self, validator: watch::Receiver<Arc<SourcedValidator>>) -> Self {
         Self { validator, ..self }
     }
 
-    /// The same webhook, with another answer to deletes of what is in use.
+    /// The same webhook, with another answer to deletes of objects in use.
     #[must_use]
     pub fn with_deletion_protection(self, protection: DeletionProtection) -> Self {
         Self { deletion_protection: protection, ..self }
     }
 
-    /// The same webhook, giving pods what these policies say.
+    /// The same webhook, giving pods the defaults of these policies.
     #[must_use]
     pub fn with_placement_policies(self, placement: watch::Receiver<Arc<PlacementPolicies>>) -> Self {
         Self { placement, ..self }
@@ -162,17 +162,17 @@ impl Webhook {
         Self { policies, ..self }
     }
 
-    /// The same webhook, that says what stands in the way of nodes.
+    /// The same webhook, reporting what blocks nodes.
     #[must_use]
     pub fn with_blockers(self, blockers: watch::Receiver<Arc<ClusterBlockers>>) -> Self {
         Self { blockers, ..self }
     }
 
-    /// Judges what is short here, and what is longer on a thread for blocking work. One that is late keeps its places until
+    /// Validates small objects here, others on a thread for blocking work. A review past its deadline keeps its slots until
     /// it ends.
     async fn validate(&self, request: Request, size: RequestSize) -> Result<Option<AdmissionResponse>, FailOpenReason> {
         let large_slot = Self::acquire_large_slot(&self.large_object_slot, size)?;
-        let place = Arc::clone(&self.validation_slots).try_acquire_owned().map_err(|_| FailOpenReason::Overload)?;
+        let slot = Arc::clone(&self.validation_slots).try_acquire_owned().map_err(|_| FailOpenReason::Overload)?;
         let (validator, snapshot, protection) =
             (self.validator(), self.snapshots.borrow().clone(), self.deletion_protection);
         let (blockers, policies) = (Arc::clone(&self.blockers.borrow()), Arc::clone(&self.policies));
@@ -187,10 +187,10 @@ impl Webhook {
                 deletion_protection: protection,
             };
             let answer = validate::validate(&context, request);
-            drop((place, large_slot));
+            drop((slot, large_slot));
             answer
         };
-        // What others' policies do with it is not ours to say.
+        // How long the policies of others take is unknown.
         if by_rules_only && size == RequestSize::Small {
             return catch_unwind(AssertUnwindSafe(validation)).map_err(|_| FailOpenReason::Internal);
         }
@@ -242,11 +242,11 @@ impl Webhook {
                 answer.facts =
                     (!answer.patch.is_empty()).then(|| self.validator.borrow().describe_sources(Timestamp::now()));
             }
-            Err(why) if answer.patch.is_empty() => return Err(why),
-            Err(why) => {
+            Err(reason) if answer.patch.is_empty() => return Err(reason),
+            Err(reason) => {
                 // The defaults are wanted, whether or not there is time for a hint.
-                self.metrics.failed(MUTATE, why.as_str());
-                answer.warnings.push(fail_open_warning(MUTATE, why));
+                self.metrics.failed(MUTATE, reason.as_str());
+                answer.warnings.push(fail_open_warning(MUTATE, reason));
             }
         }
         match object.filter(|_| has_defaults) {
@@ -269,13 +269,13 @@ impl Webhook {
             Ok(Some(answer)) if answer.denial.is_some() => ("refused", answer),
             Ok(Some(answer)) if !answer.patch.is_empty() => ("patched", answer),
             Ok(Some(answer)) => ("allowed", answer),
-            Err(why) => {
-                self.metrics.failed(path, why.as_str());
+            Err(reason) => {
+                self.metrics.failed(path, reason.as_str());
                 // Metrics count it; a line for each of hundreds a second would drown the log.
-                tracing::debug!(path, reason = why.as_str(), "allowed without an answer");
+                tracing::debug!(path, reason = reason.as_str(), "allowed without an answer");
                 (
                     "failed_open",
-                    AdmissionResponse { warnings: vec![fail_open_warning(path, why)], ..AdmissionResponse::allow() },
+                    AdmissionResponse { warnings: vec![fail_open_warning(path, reason)], ..AdmissionResponse::allow() },
                 )
             }
         };
@@ -288,20 +288,20 @@ impl Webhook {
         ([(CONTENT_TYPE, "application/json")], body).into_response()
     }
 
-    fn reject_body(&self, path: &'static str, since: Instant, status: StatusCode, why: &str) -> Response {
+    fn reject_body(&self, path: &'static str, since: Instant, status: StatusCode, reason: &str) -> Response {
         self.metrics.failed(path, "malformed");
         self.metrics.answered(path, "malformed", since.elapsed());
-        (status, format!("{why}\n")).into_response()
+        (status, format!("{reason}\n")).into_response()
     }
 }
 
 /// A patch that the API server would fail the request for.
-fn invalid_patch(why: InvalidPatch) -> FailOpenReason {
-    tracing::debug!(%why, "patch not sent");
+fn invalid_patch(reason: InvalidPatch) -> FailOpenReason {
+    tracing::debug!(%reason, "patch not sent");
     FailOpenReason::InvalidPatch
 }
 
-/// The request in a body with its size, or why there is none.
+/// The request in a body with its size, or the reason why there is none.
 fn read_request<O: ReviewObject>(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<(Request<O>, RequestSize), (StatusCode, String)> {
@@ -314,19 +314,19 @@ fn read_request<O: ReviewObject>(
     Ok((request, size))
 }
 
-fn fail_open_warning(path: &str, why: FailOpenReason) -> String {
-    let what = match why {
+fn fail_open_warning(path: &str, reason: FailOpenReason) -> String {
+    let outcome = match reason {
         _ if path != MUTATE => "this object was not checked",
         FailOpenReason::InvalidPatch => "this pod gets neither defaults nor a placement hint",
         _ => "this pod has no placement hint",
     };
-    let why = match why {
+    let reason = match reason {
         FailOpenReason::Overload => "too many concurrent requests",
         FailOpenReason::Deadline => "timed out",
         FailOpenReason::InvalidPatch => "the patch would have been rejected",
         FailOpenReason::Internal => "internal error",
     };
-    format!("napkeeper: {what}: {why}")
+    format!("napkeeper: {outcome}: {reason}")
 }
 
 /// `POST /validate` for NodePools and AKSNodeClasses, `POST /mutate` for pods.
@@ -350,7 +350,7 @@ fn parse_review<O: ReviewObject>(
 ) -> Result<ParsedReview<O>, Box<Response>> {
     let since = Instant::now();
     let (request, size) =
-        read_request(body).map_err(|(status, why)| Box::new(webhook.reject_body(path, since, status, &why)))?;
+        read_request(body).map_err(|(status, reason)| Box::new(webhook.reject_body(path, since, status, &reason)))?;
     Ok(ParsedReview { since, summary: RequestSummary::from_request(&request), request, size })
 }
 

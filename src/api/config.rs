@@ -103,8 +103,8 @@ pub struct Provisioning {
     pub batch_idle: Option<String>,
     /// Longest that pods wait to be placed together; absent is 10s.
     pub batch_max: Option<String>,
-    /// What becomes of pods for which a NodePool has not as many values on offer as its minValues ask for. Strict, which
-    /// is what it is where this is absent, makes no node for them; BestEffort makes one with as many as there are.
+    /// How a NodePool's minValues are treated that its offerings cannot satisfy. Strict, the default, launches no node;
+    /// BestEffort launches one with as many values as there are.
     #[schemars(extend("enum" = ["Strict", "BestEffort"]))]
     pub min_values_policy: Option<String>,
 }

@@ -59,7 +59,7 @@ struct PodManifest {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(dead_code, reason = "what nobody asks for is read so that an object with odd metadata is no pod here either")]
+#[expect(dead_code, reason = "fields that nothing uses are decoded so that malformed metadata is an error")]
 struct Metadata {
     name: Option<String>,
     generate_name: Option<String>,

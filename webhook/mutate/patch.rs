@@ -1,7 +1,7 @@
 //! Checks patches before they are sent.
 //!
 //! The API server fails the request of a patch that does not apply, or whose result is wrong, whatever the failure policy
-//! is. So every patch is applied here first, and what it would send is what has been looked at.
+//! is. So every patch is applied here first, and only a patch whose result was checked is sent.
 
 use super::parse_pod;
 use json_patch::{PatchOperation, patch_unsafe};
@@ -29,7 +29,7 @@ pub(crate) enum InvalidPatch {
     AnnotationsTooLarge(usize),
 }
 
-/// Applies a patch of annotations to those of its pod, and looks at what comes of it.
+/// Applies a patch of annotations to those of its pod, and checks the result.
 pub(crate) fn check_annotation_patch(
     annotations: Option<&BTreeMap<String, String>>,
     patch: &[Value],
@@ -39,7 +39,7 @@ pub(crate) fn check_annotation_patch(
     check_annotations(&apply_patch(json!({ "metadata": metadata }), patch)?)
 }
 
-/// Applies a patch to its pod, and looks at what comes of it.
+/// Applies a patch to its pod, and checks the result.
 pub(crate) fn check_patch(object: &Value, patch: &[Value]) -> Result<(), InvalidPatch> {
     let result = apply_patch(object.clone(), patch)?;
     check_annotations(&result)?;

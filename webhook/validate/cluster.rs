@@ -23,7 +23,7 @@ const MAX_NAMED_POOLS: usize = 5;
 const MAX_REASON_CHARS: usize = 90;
 /// Fields of an AKSNodeClass that change nodes in place.
 const IN_PLACE_FIELD: &str = "tags";
-/// The field of a pool's template that is compared by what it allows.
+/// The field of a pool's template that is compared by the values it allows.
 const REQUIREMENTS_FIELD: &str = "requirements";
 
 /// What the cluster has to say about a NodePool or AKSNodeClass that is written. What cannot be read says nothing.
@@ -112,9 +112,10 @@ fn missing_node_class(snapshot: &Snapshot, pool: &NodePool) -> Option<Finding> {
 
 fn unready_node_class(blockers: &ClusterBlockers, pool: &NodePool) -> Option<Finding> {
     let NodeClassNotReady { reason, message } = &**blockers.unready_classes.get(&pool.class)?;
-    let why = if message.is_empty() { reason.to_string() } else { format!("{reason}: {message}") };
-    let why = truncate(&why, MAX_REASON_CHARS);
-    let message = format!("AKSNodeClass {} is not ready ({why}): the pool cannot launch nodes until it is", pool.class);
+    let reason = if message.is_empty() { reason.to_string() } else { format!("{reason}: {message}") };
+    let reason = truncate(&reason, MAX_REASON_CHARS);
+    let message =
+        format!("AKSNodeClass {} is not ready ({reason}): the pool cannot launch nodes until it is", pool.class);
     let fix = format!("see kubectl describe aksnodeclass {}", pool.class);
     Some(finding(&rules::READY, "spec.template.spec.nodeClassRef.name", message, Some(fix)))
 }
@@ -143,11 +144,11 @@ fn node_pool_drift(state: &ClusterState<'_>, pool: &NodePool, object: &Value, ol
     let is_static = new["metadata"] != old["metadata"]
         || without_field(&new["spec"], REQUIREMENTS_FIELD) != without_field(&old["spec"], REQUIREMENTS_FIELD);
     let of_pool = Impact::of(snapshot, now, |claim| {
-        let ours = claim.spec.pool.as_ref() == Some(&pool.name);
-        ours && (is_static || !pool.requirements.satisfied_by(&node_labels(snapshot, claim)))
+        let is_of_pool = claim.spec.pool.as_ref() == Some(&pool.name);
+        is_of_pool && (is_static || !pool.requirements.satisfied_by(&node_labels(snapshot, claim)))
     });
-    let why = if is_static { "the node template changes" } else { "they no longer satisfy its requirements" };
-    drift_finding(state, &of_pool, "spec.template", why)
+    let reason = if is_static { "the node template changes" } else { "they no longer satisfy its requirements" };
+    drift_finding(state, &of_pool, "spec.template", reason)
 }
 
 /// The labels by which a node is held against requirements: those of the Node, as far as there is one.
@@ -165,18 +166,18 @@ fn node_class_findings(state: &ClusterState<'_>, object: &Value, old: &Value) ->
     drift_finding(state, &impact, "spec", "their AKSNodeClass changes")
 }
 
-/// What is said of nodes that a change replaces.
+/// The finding about nodes that a change replaces.
 fn drift_finding(state: &ClusterState<'_>, impact: &Impact, path: &str, reason: &str) -> Option<Finding> {
     let Impact { claims, pods, do_not_disrupt_pods: refusing, price, .. } = impact;
     if *claims == 0 {
         return None;
     }
-    let kept: Vec<_> = pods.iter().filter_map(|pod| Some((pod, state.blockers.pdb_blocking(pod)?))).collect();
-    let budgets = match kept.first() {
+    let protected: Vec<_> = pods.iter().filter_map(|pod| Some((pod, state.blockers.pdb_blocking(pod)?))).collect();
+    let budgets = match protected.first() {
         None => String::new(),
         Some((pod, budget)) => format!(
             ", {} currently blocked by a PodDisruptionBudget (such as {}/{})",
-            kept.len(),
+            protected.len(),
             pod.key.namespace,
             budget.name
         ),
