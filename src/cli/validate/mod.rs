@@ -1,4 +1,4 @@
-//! `napkeeper validate`: args → input → targets → judge → suppress → report → format.
+//! `napkeeper validate`: args → input → targets → verdicts → suppress → report → format.
 //!
 //! Each stage takes the value of the one before and returns its own; none imports a later one.
 
@@ -6,12 +6,12 @@ mod args;
 mod crds;
 mod format;
 mod input;
-mod judge;
 mod objects;
-mod parts;
 mod report;
 mod suppress;
+mod target_sources;
 mod targets;
+mod verdicts;
 
 use super::{Outcome, output};
 pub(super) use args::Args;
@@ -23,7 +23,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     let store = Store::open(&args.source, &args.paths)?;
     let targets = Targets::read(store.config(&args.paths), args)?;
     let input = store.read(&targets.read_args(args))?;
-    let verdicts = judge::judge(args, &targets, input)?;
+    let verdicts = verdicts::validate(args, &targets, input)?;
     let suppressed = suppress::suppress(args, &store, &targets, verdicts)?;
     let report = Report::new(suppressed, args.fail_on);
     output::print(args.output, &report).or_else(|error| {

@@ -2,8 +2,8 @@
 
 use super::args::FailOn;
 use super::input::Input;
-use super::judge::{ReportedFinding, Verdicts};
 use super::suppress::Suppressed;
+use super::verdicts::{ReportedFinding, Verdicts};
 use crate::{Outcome, output};
 use napkeeper_verdict::Severity;
 use serde::Serialize;

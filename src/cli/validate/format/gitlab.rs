@@ -1,7 +1,7 @@
 //! A code quality report of GitLab.
 
-use super::super::judge::ReportedFinding;
 use super::super::report::Report;
+use super::super::verdicts::ReportedFinding;
 use super::location::Locations;
 use super::sentence;
 use crate::output::write_json;

@@ -1,7 +1,7 @@
 //! JSON: one object, or one line per finding.
 
-use super::super::judge::ReportedFinding;
 use super::super::report::{Report, Summary};
+use super::super::verdicts::ReportedFinding;
 use crate::output::write_json;
 use napkeeper_verdict::Finding;
 use serde::Serialize;

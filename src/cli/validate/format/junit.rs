@@ -1,7 +1,7 @@
 //! JUnit XML for test reports. A file is a test suite, a finding a failed test.
 
-use super::super::judge::ReportedFinding;
 use super::super::report::Report;
+use super::super::verdicts::ReportedFinding;
 use super::sentence;
 use crate::output::one_line;
 use napkeeper_api::manifests::Problem;

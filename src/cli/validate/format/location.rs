@@ -1,7 +1,7 @@
 //! Locations of findings for services that know only files of the repository.
 
 use super::super::input::{Input, SourceOrigin, absolute};
-use super::super::judge::ReportedFinding;
+use super::super::verdicts::ReportedFinding;
 use std::path::{Path, PathBuf};
 
 /// A position in a file.

@@ -1,7 +1,7 @@
 //! Markdown for a comment on a pull request: counts, and a bounded table.
 
-use super::super::judge::ReportedFinding;
 use super::super::report::Report;
+use super::super::verdicts::ReportedFinding;
 use crate::output::markdown::{MOST, code, plain, write_findings};
 use std::io::Write;
 

@@ -10,8 +10,8 @@ mod sarif;
 mod text;
 
 use super::args::OutputFormat;
-use super::judge::ReportedFinding;
 use super::report::Report;
+use super::verdicts::ReportedFinding;
 use crate::output::{Format, one_line};
 use std::io::Write;
 

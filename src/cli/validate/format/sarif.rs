@@ -1,7 +1,7 @@
 //! SARIF for code scanning.
 
-use super::super::judge::ReportedFinding;
 use super::super::report::Report;
+use super::super::verdicts::ReportedFinding;
 use super::location::Locations;
 use super::sentence;
 use crate::output::one_line;

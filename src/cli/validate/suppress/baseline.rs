@@ -1,6 +1,6 @@
 //! Baselines: files of known findings.
 
-use super::super::judge::ReportedFinding;
+use super::super::verdicts::ReportedFinding;
 use super::fingerprint::{Key, key};
 use anyhow::{Context, anyhow, bail};
 use napkeeper_api::field_path::Path as Field;

@@ -3,8 +3,8 @@
 //! Two findings are the same when rule, object, path and message agree. Lines and columns do not count, not even those
 //! in a message.
 
-use super::super::judge::ReportedFinding;
 use super::super::objects::in_item;
+use super::super::verdicts::ReportedFinding;
 use napkeeper_core::model::support::hash::fnv1a;
 use napkeeper_verdict::Finding;
 use std::collections::BTreeMap;

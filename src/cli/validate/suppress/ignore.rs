@@ -1,6 +1,6 @@
 //! Comments `napkeeper:ignore` in YAML.
 
-use super::super::judge::ReportedFinding;
+use super::super::verdicts::ReportedFinding;
 use napkeeper_api::manifests::Source;
 use napkeeper_api::yaml::{Comment, Position, comments};
 use napkeeper_core::model::support::spelling::nearest;

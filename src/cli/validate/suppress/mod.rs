@@ -6,9 +6,9 @@ mod ignore;
 
 use super::args::Args;
 use super::input::{ChangedFiles, SourceOrigin, Store};
-use super::judge::{ReportedFinding, Verdicts, judge_again};
 use super::objects::{self, Objects};
 use super::targets::{BaselineFile, Targets};
+use super::verdicts::{ReportedFinding, Verdicts, validate_again};
 use anyhow::Context;
 use baseline::Baseline;
 use napkeeper_api::manifests::Source;
@@ -51,7 +51,7 @@ pub(super) fn suppress(
         let changed = store.changed(since, &args.paths)?;
         let before = || {
             let base = changed.read_base(&verdicts.input.paths)?;
-            let base = judge_again(args, targets, base)?;
+            let base = validate_again(args, targets, base)?;
             let exact = |reported: &ReportedFinding| ExactFinding::of(reported, &changed, &base.input.origins);
             Ok(base.findings.iter().filter_map(exact).collect())
         };

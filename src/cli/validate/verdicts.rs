@@ -3,7 +3,7 @@
 use super::args::Args;
 use super::input::{Input, SourceOrigin};
 use super::objects::Objects;
-use super::parts::{self, Part};
+use super::target_sources::{self, TargetSources};
 use super::targets::Targets;
 use crate::output;
 use crate::policy_args::LoadedPolicies;
@@ -58,13 +58,13 @@ pub(super) struct Verdicts {
 }
 
 /// Validates the input with the facts about each cluster.
-pub(super) fn judge(args: &Args, targets: &Targets, mut input: Input) -> anyhow::Result<Verdicts> {
-    let mut parts = parts::divide(args, targets, &input)?;
-    let config_was_added = parts::add_config(targets, &mut input, &mut parts);
-    let mut verdicts = judge_parts(args, input, &parts)?;
-    for part in &parts {
+pub(super) fn validate(args: &Args, targets: &Targets, mut input: Input) -> anyhow::Result<Verdicts> {
+    let mut by_target = target_sources::divide(args, targets, &input)?;
+    let config_was_added = target_sources::add_config(targets, &mut input, &mut by_target);
+    let mut verdicts = validate_each(args, input, &by_target)?;
+    for of_target in &by_target {
         // A file of policies that an earlier cluster has too is among the sources by now.
-        for (source, findings) in part.policies.problems(&verdicts.input.sources) {
+        for (source, findings) in of_target.policies.problems(&verdicts.input.sources) {
             verdicts.add(source, findings);
         }
     }
@@ -73,16 +73,16 @@ pub(super) fn judge(args: &Args, targets: &Targets, mut input: Input) -> anyhow:
             verdicts.add(source, vec![facts.finding.clone()]);
         }
     }
-    if parts.iter().all(|part| part.policies.policies.is_empty()) {
+    if by_target.iter().all(|of_target| of_target.policies.policies.is_empty()) {
         verdicts.require_supported(args, config_was_added)?;
     }
     Ok(verdicts)
 }
 
 /// The findings of another version of the input, such as the merge base, by the facts of today.
-pub(super) fn judge_again(args: &Args, targets: &Targets, input: Input) -> anyhow::Result<Verdicts> {
-    let parts = parts::divide(args, targets, &input)?;
-    judge_parts(args, input, &parts)
+pub(super) fn validate_again(args: &Args, targets: &Targets, input: Input) -> anyhow::Result<Verdicts> {
+    let by_target = target_sources::divide(args, targets, &input)?;
+    validate_each(args, input, &by_target)
 }
 
 impl Verdicts {
@@ -123,8 +123,8 @@ impl Verdicts {
     }
 }
 
-/// Validates each part with the facts about its cluster. The same finding for several clusters is reported once.
-fn judge_parts(args: &Args, input: Input, parts: &[Part<'_>]) -> anyhow::Result<Verdicts> {
+/// Validates the sources of each target with the facts about its cluster. The same finding for several clusters is reported once.
+fn validate_each(args: &Args, input: Input, by_target: &[TargetSources<'_>]) -> anyhow::Result<Verdicts> {
     let mut validator = Validator::embedded()?.with_definitions(args.crds.load()?);
     let definitions = validator.definitions().origin().to_owned();
     let files = input.sources.len();
@@ -132,11 +132,11 @@ fn judge_parts(args: &Args, input: Input, parts: &[Part<'_>]) -> anyhow::Result<
         Verdicts { input, files, findings: Vec::new(), checked: 0, skipped: BTreeMap::new(), definitions };
     let sources = &verdicts.input.sources;
     let mut by_source: Vec<Option<Vec<ReportedFinding>>> = sources.iter().map(|_| None).collect();
-    for part in parts {
-        let LoadedPolicies { policies, inputs, .. } = part.policies.clone();
-        let inputs = inputs.with_render(&policies, &sources_of(sources, part));
-        validator = validator.with_facts(part.target.facts.clone()).with_policies(policies, inputs);
-        for (index, report) in reports(&validator, sources, part) {
+    for of_target in by_target {
+        let LoadedPolicies { policies, inputs, .. } = of_target.policies.clone();
+        let inputs = inputs.with_render(&policies, &sources_of(sources, of_target));
+        validator = validator.with_facts(of_target.target.facts.clone()).with_policies(policies, inputs);
+        for (index, report) in reports(&validator, sources, of_target) {
             let (Some(source), Some(found)) = (sources.get(index), by_source.get_mut(index)) else { continue };
             let mut report = with_scenarios(source, report);
             report.findings.iter_mut().for_each(|finding| args.policies.weigh(finding));
@@ -146,7 +146,7 @@ fn judge_parts(args: &Args, input: Input, parts: &[Part<'_>]) -> anyhow::Result<
                     *verdicts.skipped.entry(kind).or_default() += n;
                 }
             }
-            let clusters: Vec<Arc<str>> = part.target.name.iter().cloned().collect();
+            let clusters: Vec<Arc<str>> = of_target.target.name.iter().cloned().collect();
             merge(found, report.findings, &clusters, index, source);
         }
     }
@@ -174,18 +174,18 @@ fn merge(
     }
 }
 
-/// One report for each source of a part. Sources are copied only if not all of them belong to it.
-fn reports(validator: &Validator, sources: &[Source], part: &Part<'_>) -> Vec<(usize, Report)> {
-    let reports = if part.sources.len() == sources.len() {
+/// One report for each source of a target. Sources are copied only if not all of them belong to it.
+fn reports(validator: &Validator, sources: &[Source], of_target: &TargetSources<'_>) -> Vec<(usize, Report)> {
+    let reports = if of_target.sources.len() == sources.len() {
         validator.validate_files(sources)
     } else {
-        validator.validate_files(&sources_of(sources, part))
+        validator.validate_files(&sources_of(sources, of_target))
     };
-    part.sources.iter().copied().zip(reports).collect()
+    of_target.sources.iter().copied().zip(reports).collect()
 }
 
-fn sources_of(sources: &[Source], part: &Part<'_>) -> Vec<Source> {
-    part.sources.iter().filter_map(|i| sources.get(*i).cloned()).collect()
+fn sources_of(sources: &[Source], of_target: &TargetSources<'_>) -> Vec<Source> {
+    of_target.sources.iter().filter_map(|i| sources.get(*i).cloned()).collect()
 }
 
 /// Adds the findings of scenarios of `simulate`. Whether their steps name existing objects is checked by `simulate`.

@@ -7,7 +7,7 @@ use crate::policy_args::LoadedPolicies;
 use napkeeper_api::config;
 
 /// The sources of one target.
-pub(super) struct Part<'t> {
+pub(super) struct TargetSources<'t> {
     pub(super) target: &'t Target,
     pub(super) policies: LoadedPolicies,
     /// Positions of the sources in the input.
@@ -15,11 +15,11 @@ pub(super) struct Part<'t> {
 }
 
 /// Divides the sources by cluster. What belongs to none is validated by the flags alone, unless one cluster is selected.
-pub(super) fn divide<'t>(args: &Args, targets: &'t Targets, input: &Input) -> anyhow::Result<Vec<Part<'t>>> {
+pub(super) fn divide<'t>(args: &Args, targets: &'t Targets, input: &Input) -> anyhow::Result<Vec<TargetSources<'t>>> {
     let by_name = args.facts.cluster.is_some();
     let is_config = |i: usize| input.sources.get(i).is_some_and(|source| config::is_config(&source.file));
     let mut is_assigned = vec![false; input.sources.len()];
-    let mut parts = Vec::new();
+    let mut by_target = Vec::new();
     for target in &targets.clusters {
         let mut sources = Vec::new();
         for ((i, origin), is_assigned) in input.origins.iter().enumerate().zip(&mut is_assigned) {
@@ -29,31 +29,33 @@ pub(super) fn divide<'t>(args: &Args, targets: &'t Targets, input: &Input) -> an
                 *is_assigned = true;
             }
         }
-        parts.push(part(args, target, sources)?);
+        by_target.push(of_target(args, target, sources)?);
     }
     // The settings are validated whichever cluster is selected.
     let all = 0..input.sources.len();
     let unassigned = all.filter(|i| is_assigned.get(*i) == Some(&false) && (!by_name || is_config(*i)));
-    parts.push(part(args, &targets.unassigned, unassigned.collect())?);
-    parts.retain(|part| !part.sources.is_empty());
-    Ok(parts)
+    by_target.push(of_target(args, &targets.unassigned, unassigned.collect())?);
+    by_target.retain(|of_target| !of_target.sources.is_empty());
+    Ok(by_target)
 }
 
-fn part<'t>(args: &Args, target: &'t Target, sources: Vec<usize>) -> anyhow::Result<Part<'t>> {
-    Ok(Part { target, policies: args.policies.load(&target.policies)?, sources })
+fn of_target<'t>(args: &Args, target: &'t Target, sources: Vec<usize>) -> anyhow::Result<TargetSources<'t>> {
+    Ok(TargetSources { target, policies: args.policies.load(&target.policies)?, sources })
 }
 
 /// Adds the repository's `napkeeper.yaml`, wherever above the paths it is. Returns true if it was not among the input.
-pub(super) fn add_config<'t>(targets: &'t Targets, input: &mut Input, parts: &mut Vec<Part<'t>>) -> bool {
+pub(super) fn add_config<'t>(targets: &'t Targets, input: &mut Input, by_target: &mut Vec<TargetSources<'t>>) -> bool {
     let given = input.sources.iter().any(|source| config::is_config(&source.file));
     let Some((source, folder)) = targets.config.as_ref().filter(|_| !given) else { return false };
     let index = input.sources.len();
     input.push(source.clone(), SourceOrigin::File(folder.join(config::FILE_NAME)));
-    match parts.iter_mut().find(|part| part.target.name.is_none()) {
-        Some(part) => part.sources.push(index),
-        None => {
-            parts.push(Part { target: &targets.unassigned, policies: LoadedPolicies::default(), sources: vec![index] })
-        }
+    match by_target.iter_mut().find(|of_target| of_target.target.name.is_none()) {
+        Some(of_target) => of_target.sources.push(index),
+        None => by_target.push(TargetSources {
+            target: &targets.unassigned,
+            policies: LoadedPolicies::default(),
+            sources: vec![index],
+        }),
     }
     true
 }
