@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use napkeeper_api::azure_facts::PublishedFacts;
 use napkeeper_core::catalog::live::{AzureFacts, PriceSheet, Quota, STALE_AFTER, catalog_from_facts};
 use napkeeper_core::catalog::{Catalog, InstanceTypeOptions, RegionCatalog};
-use napkeeper_core::engine::controller::Controller;
+use napkeeper_core::engine::control_loop::Controller;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::Region;
 use napkeeper_core::snapshot::Snapshot;

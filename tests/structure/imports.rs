@@ -192,7 +192,7 @@ fn rooms_of_scheduling_import_earlier_ones() -> io::Result<()> {
 #[test]
 fn an_import_against_the_order_is_named() {
     let text = "use crate::scheduling::packing::repack::repack;\nuse crate::scheduling::{Input, topology};\n";
-    let found = against_the_order(&[Source::new("src/core/scheduling/pods/class.rs", text)]);
+    let found = against_the_order(&[Source::new("src/core/scheduling/pods/pod_class.rs", text)]);
     let named: Vec<&str> = found.iter().filter_map(|line| line.split(" imports ").nth(1)).collect();
     assert_eq!(named, ["input", "packing", "topology"]);
 }

@@ -13,7 +13,7 @@ use super::reporting::Reporter;
 use jiff::Timestamp;
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::engine::clock::Clock;
-use napkeeper_core::engine::controller::{Controller, ControllerConfig, DecisionResult};
+use napkeeper_core::engine::control_loop::{Controller, ControllerConfig, DecisionResult};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::ClaimName;
 use napkeeper_core::model::settings::{ControllerMode, Pause, Settings};

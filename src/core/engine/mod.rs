@@ -2,7 +2,7 @@
 
 pub mod clock;
 mod concurrency;
-pub mod controller;
+pub mod control_loop;
 pub mod decide;
 pub mod executor;
 pub mod leader_election;

@@ -5,23 +5,26 @@
 
 mod aks_machine;
 mod billing_extension;
+mod drain;
 mod launch;
 mod launch_progress;
 mod phase;
+mod registration;
 mod retry_budget;
 mod terminate;
 
 use crate::model::azure::cloud::Tags;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
-use crate::model::cluster::pod::{Pod, Taint, TaintEffect};
 use crate::model::labels;
 use crate::model::names::{ArmId, ClaimName, Uid};
 use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
-use crate::plan::{ClaimUpdate, Command, Launch, NodeUpdate, Plan, SecurityProfile, Terminate};
+use crate::plan::{ClaimUpdate, Command, Launch, Plan, SecurityProfile};
 use crate::snapshot::{CommandKey, Snapshot};
 pub use aks_machine::AksMachineLaunchScript;
 pub use billing_extension::BillingExtensionScript;
+use drain::EVICTION_RETRY;
+pub use drain::FORCE_DRAIN_AFTER;
 use jiff::{SignedDuration, Timestamp};
 pub use launch::{ClassInstanceTypes, LaunchScript};
 pub use phase::ClaimPhase;
@@ -33,11 +36,6 @@ pub use terminate::{CheckVmGoneScript, TerminateScript};
 const NODE_LOST_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// How often a missing node is looked up in Azure.
 const VM_CHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(2);
-/// Pods that are still there so long after the end of the termination grace period go with their VM: neither a
-/// PodDisruptionBudget nor a pod that never ends blocks a node indefinitely.
-pub const FORCE_DRAIN_AFTER: SignedDuration = SignedDuration::from_mins(1);
-/// How often an eviction that a PodDisruptionBudget refused is tried again.
-const EVICTION_RETRY: SignedDuration = SignedDuration::from_secs(10);
 /// Pod events are written at most this often, as in Karpenter.
 const POD_EVENT_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 /// A launch that failed for a passing reason is tried again after this time.
@@ -146,53 +144,6 @@ impl ClaimReconciler<'_> {
         self.plan.push(Command::Launch(Box::new(launch)), format!("{again}{best}"));
     }
 
-    fn await_node(&mut self, claim: &Claim) {
-        let since = claim.status.launched.unwrap_or(claim.created_at);
-        let deadline = since + self.settings.registration_timeout;
-        if self.now >= deadline {
-            let minutes = self.settings.registration_timeout.as_mins();
-            self.delete(claim, "registration_timeout", &format!("node did not register within {minutes} minutes"));
-        } else {
-            self.plan.wake_at(deadline);
-            self.ensure_billing_extension(claim);
-        }
-    }
-
-    /// The Node is changed before the claim: after a crash between the two only idempotent steps are repeated.
-    fn register(&mut self, claim: &Claim, node: Option<&Node>) {
-        let Some(node) = node else { return };
-        if self.is_in_progress(node) {
-            return;
-        }
-        if is_registered(node) {
-            let step = ClaimUpdate::Registered { node: node.name.clone() };
-            self.plan.push(
-                Command::UpdateClaim { claim: claim.reference(), update: step },
-                format!("node {} registered", node.name),
-            );
-        } else {
-            let taints = claim.spec.taints.iter().chain(&claim.spec.startup_taints).cloned().collect();
-            let step = NodeUpdate::Register { labels: claim.spec.labels.clone(), taints };
-            let command = Command::UpdateNode { node: node.name.clone(), uid: node.uid.clone(), update: step };
-            self.plan.push(command, format!("the node of {} registered", claim.name));
-        }
-    }
-
-    fn initialize(&mut self, claim: &Claim, node: Option<&Node>) {
-        let Some(node) = node else { return };
-        if !is_ready_for_pods(claim, node) || self.is_in_progress(node) {
-            return;
-        }
-        if node.label(labels::INITIALIZED) == Some("true") {
-            let command = Command::UpdateClaim { claim: claim.reference(), update: ClaimUpdate::Initialized };
-            self.plan.push(command, format!("node {} is ready for pods", node.name));
-        } else {
-            let step = NodeUpdate::Initialize;
-            let command = Command::UpdateNode { node: node.name.clone(), uid: node.uid.clone(), update: step };
-            self.plan.push(command, "ready, startup taints removed");
-        }
-    }
-
     /// Records pod events of an initialized node, and checks nodes that are not ready.
     fn maintain(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(node) = node else { return };
@@ -246,93 +197,6 @@ impl ClaimReconciler<'_> {
         }
     }
 
-    /// Drains the node, then deletes all that the intent names.
-    fn drain(&mut self, claim: &Claim, node: Option<&Node>) {
-        let forced = claim.drain_deadline().map(|deadline| deadline + FORCE_DRAIN_AFTER);
-        // The pods of a lost node cannot be moved, and past the deadline they need not be.
-        let node = node.filter(|n| forced.is_none_or(|at| at > self.now) && !self.is_lost(n));
-        if let Some(node) = node.filter(|n| !is_tainted(n)) {
-            self.taint_disrupted(node, forced);
-            return;
-        }
-        let pods = node.map(|n| self.pods_to_move(n)).unwrap_or_default();
-        if let Some(node) = node.filter(|_| !pods.is_empty()) {
-            if !node.ready {
-                self.plan.wake_at(node.ready_since + NODE_LOST_AFTER);
-            }
-            if let Some(at) = forced {
-                self.plan.wake_at(at);
-            }
-            self.evict(claim, &pods);
-            return;
-        }
-        let Some(intent) = &claim.intent else {
-            self.plan
-                .push(Command::RemoveFinalizer { claim: claim.reference() }, "no Azure resources were created for it");
-            return;
-        };
-        if self.snapshot.pause.blocks(PauseSwitch::Delete) {
-            return;
-        }
-        if let Some(again) =
-            self.memory.terminated.get(&claim.name).map(|at| *at + LAUNCH_RETRY).filter(|t| *t > self.now)
-        {
-            self.plan.wake_at(again);
-            return;
-        }
-        self.memory.terminated.insert(claim.name.clone(), self.now);
-        let node = node.map(|n| n.name.clone());
-        let terminate = Terminate { claim: claim.reference(), intent: intent.clone(), drained_node: node };
-        self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
-    }
-
-    /// Taints a draining node, even without pods: until the taint is visible, kube-scheduler may bind pods to it.
-    fn taint_disrupted(&mut self, node: &Node, forced: Option<Timestamp>) {
-        if !node.ready {
-            self.plan.wake_at(node.ready_since + NODE_LOST_AFTER);
-        }
-        if let Some(at) = forced {
-            self.plan.wake_at(at);
-        }
-        if !self.is_in_progress(node) {
-            let (name, uid) = (node.name.clone(), node.uid.clone());
-            self.plan.push(
-                Command::UpdateNode { node: name, uid, update: NodeUpdate::TaintDisrupted },
-                "cordoning the node to drain it",
-            );
-        }
-    }
-
-    fn is_lost(&self, node: &Node) -> bool {
-        !node.ready && self.now >= node.ready_since + NODE_LOST_AFTER
-    }
-
-    /// Pods that must be gone before the VM is deleted.
-    fn pods_to_move(&self, node: &Node) -> Vec<Arc<Pod>> {
-        let Some(usage) = self.snapshot.node_usage(&node.name) else { return Vec::new() };
-        usage.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).filter(|p| p.holds_drain()).cloned().collect()
-    }
-
-    fn evict(&mut self, claim: &Claim, pods: &[Arc<Pod>]) {
-        let deadline = claim.drain_deadline();
-        let overdue = deadline.is_some_and(|d| d <= self.now);
-        for pod in pods.iter().filter(|p| p.deleting_at.is_none()) {
-            if pod.refuses_disruption(self.now) && !overdue {
-                self.plan.wake_at(deadline.unwrap_or(self.now + EVICTION_RETRY * 6));
-                continue;
-            }
-            let due = self.memory.evicted.get(&pod.uid).map(|at| *at + EVICTION_RETRY);
-            if let Some(due) = due.filter(|due| *due > self.now) {
-                self.plan.wake_at(due);
-                continue;
-            }
-            self.memory.evicted.insert(pod.uid.clone(), self.now);
-            self.plan.wake_at(self.now + EVICTION_RETRY);
-            let command = Command::Evict { pod: pod.key.clone(), uid: pod.uid.clone() };
-            self.plan.push(command, format!("draining the node of {}", claim.name));
-        }
-    }
-
     fn delete(&mut self, claim: &Claim, category: &'static str, reason: &str) {
         self.plan.push(Command::DeleteClaim { claim: claim.reference(), category }, reason);
     }
@@ -369,29 +233,6 @@ fn tags(claim: &Claim, class: &Tags, settings: &Settings) -> Tags {
         set(labels::TAG_KARPENTER_NODEPOOL, pool.text());
     }
     tags
-}
-
-fn is_tainted(node: &Node) -> bool {
-    node.taints.iter().any(|t| &*t.key == labels::TAINT_DISRUPTED)
-}
-
-fn is_registered(node: &Node) -> bool {
-    node.has_finalizer
-        && node.label(labels::REGISTERED) == Some("true")
-        && !node.taints.iter().any(|t| &*t.key == labels::TAINT_UNREGISTERED)
-}
-
-/// Ready, without startup and ephemeral taints, and with all requested resources.
-fn is_ready_for_pods(claim: &Claim, node: &Node) -> bool {
-    let is_removed = |taint: &Taint| !node.taints.contains(taint);
-    let ephemeral = |t: &Taint| {
-        t.effect != TaintEffect::PreferNoSchedule
-            && matches!(&*t.key, labels::TAINT_NOT_READY | labels::TAINT_UNREACHABLE | labels::TAINT_UNINITIALIZED)
-    };
-    node.ready
-        && claim.spec.startup_taints.iter().all(is_removed)
-        && !node.taints.iter().any(ephemeral)
-        && claim.spec.requests.extended.iter().all(|(name, need)| *need <= 0 || node.allocatable.extended(name) > 0)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! Karpenter's static pools, and why, is in `docs/decisions/0045-static-capacity.md`.
 
 mod drift;
-mod pool_member;
+mod scale_down_order;
 mod static_nodes;
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ use crate::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, NewNode};
 use crate::snapshot::{CommandKey, Snapshot};
 pub use drift::{DriftReason, find_drift};
 use jiff::{SignedDuration, Timestamp};
-use pool_member::{PoolMember, pool_members};
+use scale_down_order::{PoolMember, pool_members};
 use static_nodes::{StaticShortfall, plan_static_nodes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

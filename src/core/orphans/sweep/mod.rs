@@ -7,7 +7,7 @@
 pub(in crate::orphans) mod approvals;
 pub(in crate::orphans) mod delete;
 pub(in crate::orphans) mod deletion_order;
-pub(in crate::orphans) mod denial;
+pub(in crate::orphans) mod denial_backoff;
 pub(in crate::orphans) mod mark;
 pub(in crate::orphans) mod pass;
 pub(in crate::orphans) mod rate_limiter;
@@ -21,7 +21,7 @@ use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
 use crate::orphans::assessment::SweepContext;
 use crate::orphans::references::items;
 use crate::orphans::references::string_index::Index;
-use crate::orphans::sweep::denial::Denials;
+use crate::orphans::sweep::denial_backoff::Denials;
 use crate::orphans::sweep::pass::SweepPass;
 use crate::orphans::sweep::rate_limiter::RateLimiter;
 use crate::orphans::{breaker, records};

@@ -22,8 +22,8 @@ use crate::scheduling::explain::suggestion::{SuggestedChange, Suggestion, sugges
 use crate::scheduling::explain::unschedulable::{pool_reason, unschedulable_reasons};
 use crate::scheduling::input::Input;
 use crate::scheduling::nodes::planned_offerings::write_result;
-use crate::scheduling::nodes::state::{RejectedPod, SchedulingState, Solution};
-use crate::scheduling::pods::class::PodClassId;
+use crate::scheduling::nodes::simulation_state::{RejectedPod, SchedulingState, Solution};
+use crate::scheduling::pods::pod_class::PodClassId;
 use crate::scheduling::pods::preferences::Preference;
 use crate::scheduling::result::{SchedulingResult, UnschedulableReason};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ const MAX_EXPLANATIONS: usize = 32;
 pub struct Explanations {
     /// Unschedulable pods first.
     pub explanations: Vec<Explanation>,
-    /// Groups of pods beyond [`MAX_EXPLANATIONS`].
+    /// Groups of pods beyond `MAX_EXPLANATIONS`.
     pub omitted_groups: usize,
     /// The pods of those groups.
     pub omitted_pods: usize,

@@ -13,8 +13,8 @@ use crate::scheduling::explain::{
     TopologyDecision,
 };
 use crate::scheduling::nodes::new_node::OpenNodeId;
-use crate::scheduling::nodes::state::{NodeRef, SchedulingState};
-use crate::scheduling::pods::class::PodClassId;
+use crate::scheduling::nodes::simulation_state::{NodeRef, SchedulingState};
+use crate::scheduling::pods::pod_class::PodClassId;
 use crate::scheduling::pods::preferences::{Preference, preferences_in_order, relaxed_preferences};
 use crate::scheduling::pods::volume_limits::TrackedVolumes;
 use crate::scheduling::result::{SchedulingResult, Target};

@@ -7,7 +7,7 @@ use crate::model::cluster::claim::PlannedOffering;
 use crate::model::cluster::pool::amount;
 use crate::model::names::{NodePoolName, VmSize};
 use crate::scheduling::nodes::new_node::OpenNode;
-use crate::scheduling::nodes::state::SchedulingState;
+use crate::scheduling::nodes::simulation_state::SchedulingState;
 use crate::scheduling::offerings::available::{AvailableOfferings, InstanceCandidate, PoolOfferings};
 use std::collections::BTreeSet;
 use std::sync::Arc;

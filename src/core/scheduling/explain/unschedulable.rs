@@ -1,14 +1,14 @@
 //! Why no NodePool can launch a node for a pod class.
 
 use crate::model::names::NodePoolName;
-use crate::scheduling::nodes::state::SchedulingState;
+use crate::scheduling::nodes::simulation_state::SchedulingState;
 use crate::scheduling::offerings::available::{InstanceCandidate, PoolOfferings};
 use crate::scheduling::offerings::candidate_sets::Narrowing;
 use crate::scheduling::offerings::limits::Exhausted;
 use crate::scheduling::offerings::min_values::ChosenCandidate;
 use crate::scheduling::offerings::min_values::Load;
-use crate::scheduling::pods::class::{PodClass, PodClassId};
 use crate::scheduling::pods::node_filter::NodeFilter;
+use crate::scheduling::pods::pod_class::{PodClass, PodClassId};
 use crate::scheduling::result::UnschedulableReason;
 use crate::scheduling::topology::constraint::UnmetConstraint;
 use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, ZONE_KEY, zones_in_mask};

@@ -6,7 +6,7 @@ use super::pod_needs::{PodAddition, PodNeeds};
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pod::HostPort;
 use crate::model::settings::MinValuesPolicy;
-use crate::scheduling::nodes::buckets::{NodeBucket, NodeBucketId, NodeBuckets, NodeByUtilization};
+use crate::scheduling::nodes::utilization_buckets::{NodeBucket, NodeBucketId, NodeBuckets, NodeByUtilization};
 use crate::scheduling::offerings::available::CandidateIndex;
 use crate::scheduling::offerings::candidate_sets::CandidateSearch;
 use crate::scheduling::offerings::candidate_sets::ExpectedPods;

@@ -1,10 +1,10 @@
 //! Topology domains in which new nodes for a class can be launched.
 
 use crate::scheduling::nodes::new_node::OpenNodeId;
-use crate::scheduling::nodes::state::SchedulingState;
+use crate::scheduling::nodes::simulation_state::SchedulingState;
 use crate::scheduling::offerings::available::InstanceCandidate;
 use crate::scheduling::offerings::candidate_sets::Narrowing;
-use crate::scheduling::pods::class::{PodClassId, Relaxation};
+use crate::scheduling::pods::pod_class::{PodClassId, Relaxation};
 use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, ZONE_KEY, zones_in_mask};
 use std::collections::BTreeSet;
 

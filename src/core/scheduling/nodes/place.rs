@@ -1,12 +1,12 @@
 //! Places pods on existing and open nodes.
 
+use crate::scheduling::nodes::best_open_node::Search;
 use crate::scheduling::nodes::existing::ExistingNodes;
 use crate::scheduling::nodes::new_node::OpenNodeId;
 use crate::scheduling::nodes::pod_needs::PodAddition;
-use crate::scheduling::nodes::search::Search;
-use crate::scheduling::nodes::state::{NodeRef, PodConstraints, SchedulingState};
+use crate::scheduling::nodes::simulation_state::{NodeRef, PodConstraints, SchedulingState};
 use crate::scheduling::offerings::candidate_sets::Narrowing;
-use crate::scheduling::pods::class::{PodClassId, PodGroup, Relaxation};
+use crate::scheduling::pods::pod_class::{PodClassId, PodGroup, Relaxation};
 use crate::scheduling::topology::Topology;
 use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, ZONE_KEY, zone_bit, zones_in_mask};
 use std::collections::{BTreeMap, BTreeSet};

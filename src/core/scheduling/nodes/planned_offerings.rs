@@ -4,7 +4,7 @@ use crate::catalog::OfferingKey;
 use crate::model::cluster::claim::PlannedOffering;
 use crate::model::cluster::pod::Pod;
 use crate::scheduling::nodes::new_node::{OpenNode, OpenNodeId, OpenNodes};
-use crate::scheduling::nodes::state::{NodeRef, SchedulingState};
+use crate::scheduling::nodes::simulation_state::{NodeRef, SchedulingState};
 use crate::scheduling::offerings::available::{InstanceCandidate, PoolOfferings};
 use crate::scheduling::offerings::min_values::ChosenCandidate;
 use crate::scheduling::offerings::min_values::Load;

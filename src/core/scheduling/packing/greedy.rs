@@ -5,11 +5,11 @@
 
 use crate::scheduling::nodes::new_node::OpenNodeId;
 use crate::scheduling::nodes::pod_needs::PodAddition;
-use crate::scheduling::nodes::state::{NodeRef, SchedulingState};
+use crate::scheduling::nodes::simulation_state::{NodeRef, SchedulingState};
 use crate::scheduling::offerings::available::CandidateIndex;
 use crate::scheduling::offerings::candidate_sets::{CandidateSetId, Narrowing};
 use crate::scheduling::packing::fill::{Fill, FillGroup, FillOrder, PoolFiller};
-use crate::scheduling::pods::class::{PodClassId, PodGroup};
+use crate::scheduling::pods::pod_class::{PodClassId, PodGroup};
 use std::sync::Arc;
 
 /// Opens nodes for groups of pods. Pods that are not placed remain in their group.

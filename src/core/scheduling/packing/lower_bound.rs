@@ -8,7 +8,7 @@
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::pool::amount;
-use crate::scheduling::nodes::state::{NodeRef, SchedulingState};
+use crate::scheduling::nodes::simulation_state::{NodeRef, SchedulingState};
 use crate::scheduling::pods::node_filter::NodeFilterId;
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -8,13 +8,13 @@
 
 use crate::scheduling::nodes::new_node::{OpenNode, OpenNodeId};
 use crate::scheduling::nodes::pod_needs::{NEW_NODE_SAVING_DIVISOR, PodAddition};
-use crate::scheduling::nodes::state::{NodeRef, SchedulingState};
+use crate::scheduling::nodes::simulation_state::{NodeRef, SchedulingState};
 use crate::scheduling::offerings::available::PoolOfferings;
 use crate::scheduling::offerings::candidate_sets::{CandidateSetId, Narrowing};
 use crate::scheduling::offerings::limits::LaunchLimits;
 use crate::scheduling::packing::fill::{Fill, FillGroup, FillOrder, PoolFiller};
 use crate::scheduling::packing::greedy::open_candidate;
-use crate::scheduling::pods::class::{PodClassId, largest_first};
+use crate::scheduling::pods::pod_class::{PodClassId, largest_first};
 use crate::scheduling::topology::domain::{Domain, TopologyKeyId, ZONE_KEY};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! Each constraint of a pod is a [`TopologyConstraint`] on a group that [`Topology`] counts.
 
 use crate::model::cluster::pod::PodShape;
-use crate::scheduling::pods::class::PodClassId;
+use crate::scheduling::pods::pod_class::PodClassId;
 use crate::scheduling::topology::Topology;
 use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, TopologyKeyId};
 use crate::scheduling::topology::group::GroupId;

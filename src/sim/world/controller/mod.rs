@@ -12,7 +12,7 @@ pub use launch_reasons::LaunchReason;
 pub(super) use launch_reasons::LaunchReasons;
 use napkeeper_core::catalog::live::{Fact, FactKind, InfrastructureFacts};
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
-use napkeeper_core::engine::controller::{Controller, ControllerConfig};
+use napkeeper_core::engine::control_loop::{Controller, ControllerConfig};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::settings::Settings;
 use napkeeper_core::plan::CommandReport;

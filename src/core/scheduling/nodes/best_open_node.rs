@@ -1,15 +1,15 @@
 //! Finds the open node with the lowest added cost for a pod class.
 //!
 //! All pods of a class have the same needs, and between two of them only nodes that took a pod change. So every
-//! [bucket](super::buckets) is searched once, the emptiest node first, as far as it may contain the best node; after
+//! [bucket](super::utilization_buckets) is searched once, the emptiest node first, as far as it may contain the best node; after
 //! that only changed nodes are evaluated.
 
-use crate::scheduling::nodes::buckets::{NodeBucketId, NodeByUtilization};
 use crate::scheduling::nodes::new_node::{OpenNodeId, OpenNodes};
 use crate::scheduling::nodes::pod_needs::{PodAddition, PodNeeds};
-use crate::scheduling::nodes::state::PodConstraints;
+use crate::scheduling::nodes::simulation_state::PodConstraints;
+use crate::scheduling::nodes::utilization_buckets::{NodeBucketId, NodeByUtilization};
 use crate::scheduling::offerings::candidate_sets::{CandidateSetId, Narrowing};
-use crate::scheduling::pods::class::{PodClass, PodClassId};
+use crate::scheduling::pods::pod_class::{PodClass, PodClassId};
 use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, ZONE_KEY};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
