@@ -46,20 +46,20 @@ impl<'de> Deserializer<'de> for ValueDecoder<'de, '_> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.value {
-            Value::Array(items) => {
-                let mut items = Items { rest: items.iter().enumerate(), failed: self.failed };
+            Value::Array(list) => {
+                let mut items = Items { rest: list.iter().enumerate(), failed: self.failed };
                 let decoded = visitor.visit_seq(&mut items)?;
                 match items.rest.len() {
                     0 => Ok(decoded),
-                    rest => Err(Error::invalid_length(rest, &"fewer elements in array")),
+                    _ => Err(Error::invalid_length(list.len(), &"fewer elements in array")),
                 }
             }
-            Value::Object(fields) => {
-                let mut fields = Fields { rest: fields.iter(), next: None, failed: self.failed };
+            Value::Object(object) => {
+                let mut fields = Fields { rest: object.iter(), next: None, failed: self.failed };
                 let decoded = visitor.visit_map(&mut fields)?;
                 match fields.rest.len() {
                     0 => Ok(decoded),
-                    rest => Err(Error::invalid_length(rest, &"fewer elements in map")),
+                    _ => Err(Error::invalid_length(object.len(), &"fewer elements in map")),
                 }
             }
             // Not by the decoder of `Value`, or that of lists and objects would be compiled for each visitor as well.
@@ -297,7 +297,9 @@ mod tests {
         ] {
             let mut value = sample.clone();
             *value.pointer_mut(at).unwrap() = wrong;
-            assert_eq!(decode::<Sample>(&value).unwrap_err().path.to_string(), expected, "{at}");
+            let error = decode::<Sample>(&value).unwrap_err();
+            assert_eq!(error.path.to_string(), expected, "{at}");
+            assert_eq!(error.message, Sample::deserialize(&value).unwrap_err().to_string(), "{at}");
         }
         let mut value = sample;
         value["more"] = json!(1);
