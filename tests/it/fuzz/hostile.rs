@@ -9,8 +9,8 @@ use std::time::Instant;
 /// Address space that the process may have, in KiB: two threads' stacks, the catalogue, and the largest file that is
 /// read, several times over.
 const MEMORY_KIB: u64 = 1 << 20;
-/// Processor time that the process may have, in seconds: it ends by SIGXCPU at more, however busy the machine is.
-const CPU_SECONDS: u64 = 30;
+/// Processor time that the process may have, in seconds: the kernel ends it at more, however busy the machine is.
+const CPU_SECONDS: u64 = 20;
 
 fn alias_bomb() -> String {
     let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
@@ -31,7 +31,7 @@ fn cases() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("one long line", long_value.into_bytes(), "must be a map"),
         ("deep flow", "[".repeat(1 << 20).into_bytes(), "recursion limit exceeded"),
         ("deep block", (0..5_000).map(|i| format!("{}a:\n", " ".repeat(i))).collect::<String>().into_bytes(), "nested"),
-        ("many documents", "a: 1\n---\n".repeat(1 << 20).into_bytes(), "objects of other kinds"),
+        ("many documents", "a: 1\n---\n".repeat(1 << 18).into_bytes(), "objects of other kinds"),
         ("NUL", b"apiVersion: karpenter.sh/v1\0\nkind: NodePool\n".to_vec(), "error"),
         ("no UTF-8", b"apiVersion: karpenter.sh/v1\nkind: \xff\xfe\n".to_vec(), "is not valid UTF-8 (byte 34)"),
         ("UTF-16", "a: 1\n".encode_utf16().flat_map(u16::to_le_bytes).collect(), "error"),
