@@ -52,7 +52,7 @@ impl<'p> FieldPath<'p> {
     }
 
     /// The path, written out.
-    pub(crate) fn to_path(&self) -> Path {
+    pub(crate) fn to_path(self) -> Path {
         self.steps().into_iter().fold(Path::root(), |path, step| match step {
             Step::Root => path,
             Step::Field(key) | Step::Key(key) => path.key(key),
