@@ -1,6 +1,6 @@
 //! Time limit and backoff of one script run.
 //!
-//! A claim must not wait as long as Azure asks for: a wait longer than the remaining time ends the run, and the
+//! A run does not outlast its time limit, whatever Retry-After Azure returns: a longer wait ends the run, and the
 //! lifecycle decides again.
 
 use crate::model::errors::CloudError;

@@ -260,7 +260,7 @@ pub struct KubeletSpec {
 pub struct RecordChange {
     /// Sightings to add or replace.
     pub sightings: Vec<(ArmId, Sighting)>,
-    /// Sightings to remove: a sign of life was found, or the resource is deleted.
+    /// Sightings to remove: a reference was found, or the resource is deleted.
     pub removed_sightings: Vec<ArmId>,
     /// PersistentVolumes to add or replace.
     pub volumes: Vec<(ArmId, VolumeRecord)>,

@@ -114,8 +114,8 @@ impl Layout {
         Ok(vec![
             format!("--config={}", file.display()),
             "--secure-port=0".to_owned(),
-            // Of pods that are alike and follow within 500 ms it would place the second by the scores of the first: where
-            // pods go would depend on how busy the machine is.
+            // Else it reuses the scores of a pod for an identical one that follows within 500 ms, and its choice depends
+            // on how busy the machine is.
             "--feature-gates=OpportunisticBatching=false".to_owned(),
         ])
     }

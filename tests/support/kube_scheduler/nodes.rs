@@ -111,8 +111,8 @@ impl Node {
     fn least_allocated(&self, requests: &Requests) -> i64 {
         let left = |room: i64, used: i64| if used > room { 0 } else { (room - used) * BEST / room };
         let scores = [
-            (self.room.cpu, self.scored_cpu + requests.incoming.0),
-            (self.room.memory, self.scored_memory + requests.incoming.1),
+            (self.room.cpu, self.scored_cpu + requests.incoming_cpu),
+            (self.room.memory, self.scored_memory + requests.incoming_memory),
         ]
         .map(|(room, used)| (room != 0).then(|| left(room, used)));
         let known: i64 = scores.iter().flatten().count() as i64;

@@ -73,24 +73,27 @@ impl Amounts {
 /// The requests of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct Requests {
-    /// In earnest.
+    /// Without defaults, as filters count them.
     pub(super) requested: Amounts,
     /// CPU with the default for containers without a request.
     pub(super) scored_cpu: i64,
     /// Memory with the default for containers without a request.
     pub(super) scored_memory: i64,
-    /// CPU and memory with the defaults, without pod-level requests: what kube-scheduler 1.36 counts of the pod that it
-    /// scores. NodeResourcesFit makes its scorer without that feature (`NewFit` in `noderesources/fit.go`).
-    pub(super) incoming: (i64, i64),
+    /// CPU with the defaults, without pod-level requests: what kube-scheduler 1.36 counts of the pod that it scores.
+    /// NodeResourcesFit makes its scorer without that feature (`NewFit` in `noderesources/fit.go`).
+    pub(super) incoming_cpu: i64,
+    /// As [`Self::incoming_cpu`].
+    pub(super) incoming_memory: i64,
 }
 
 impl Requests {
     pub(super) fn read(spec: &PodSpec) -> Self {
         let cpu_and_memory = |list: List| [CPU, MEMORY].map(|name| list.get(name).copied().unwrap_or(0));
-        let [scored_cpu, scored_memory] = cpu_and_memory(with_pod_level(spec, of_containers(spec, true)));
-        let [cpu, memory] = cpu_and_memory(with_overhead(spec, of_containers(spec, true)));
+        let with_defaults = of_containers(spec, true);
+        let [incoming_cpu, incoming_memory] = cpu_and_memory(with_overhead(spec, with_defaults.clone()));
+        let [scored_cpu, scored_memory] = cpu_and_memory(with_pod_level(spec, with_defaults));
         let requested = Amounts::of(with_pod_level(spec, of_containers(spec, false)));
-        Self { requested, scored_cpu, scored_memory, incoming: (cpu, memory) }
+        Self { requested, scored_cpu, scored_memory, incoming_cpu, incoming_memory }
     }
 }
 
@@ -201,7 +204,7 @@ mod tests {
         let requests = requests(whole);
         assert_eq!((requests.requested.cpu, requests.requested.memory), (2250, 1 << 30));
         assert_eq!((requests.scored_cpu, requests.scored_memory), (2250, 1 << 30));
-        assert_eq!(requests.incoming, (1250, 200 << 20), "scored by its containers");
+        assert_eq!((requests.incoming_cpu, requests.incoming_memory), (1250, 200 << 20), "scored by its containers");
     }
 
     #[test]

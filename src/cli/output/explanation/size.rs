@@ -11,47 +11,34 @@ pub(crate) fn shown(Size { name, capacity_type, price }: &Size) -> String {
 
 /// Why cheaper sizes do not fit; `None` where there are none.
 pub(crate) fn cheaper(choice: &SizeExplanation) -> Option<String> {
-    let SizeExplanation {
-        incompatible: unsuited,
-        too_small: small,
-        over_limits: forbidden,
-        priciest_too_small: nearest_small,
-        ..
-    } = choice;
+    let SizeExplanation { incompatible, too_small, over_limits, priciest_too_small, .. } = choice;
     let mut parts = Vec::new();
-    if *small > 0 {
-        let nearest =
-            nearest_small.as_ref().map(|(size, lacks)| format!(" ({} has insufficient {lacks})", shown(size)));
-        parts.push(format!("{} too small{}", plural(*small, "size"), nearest.unwrap_or_default()));
+    if *too_small > 0 {
+        let priciest =
+            priciest_too_small.as_ref().map(|(size, lacks)| format!(" ({} has insufficient {lacks})", shown(size)));
+        parts.push(format!("{} too small{}", plural(*too_small, "size"), priciest.unwrap_or_default()));
     }
-    if *unsuited > 0 {
-        parts.push(format!("{unsuited} excluded by labels or zones"));
+    if *incompatible > 0 {
+        parts.push(format!("{incompatible} excluded by labels or zones"));
     }
-    if *forbidden > 0 {
-        parts.push(format!("{forbidden} excluded by limits or quotas"));
+    if *over_limits > 0 {
+        parts.push(format!("{over_limits} excluded by limits or quotas"));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 pub(crate) fn json(choice: &SizeExplanation) -> Value {
-    let SizeExplanation {
-        fitting: suiting,
-        incompatible: unsuited,
-        too_small: small,
-        over_limits: forbidden,
-        priciest_too_small: nearest_small,
-        next_fitting: next,
-    } = choice;
-    let nearest = nearest_small.as_ref().map(|(size, lacks)| {
-        let mut nearest = of(size);
-        nearest["lacks"] = json!(lacks);
-        nearest
+    let SizeExplanation { fitting, incompatible, too_small, over_limits, priciest_too_small, next_fitting } = choice;
+    let priciest = priciest_too_small.as_ref().map(|(size, lacks)| {
+        let mut priciest = of(size);
+        priciest["lacks"] = json!(lacks);
+        priciest
     });
     json!({
-        "fitting": suiting,
-        "cheaper": { "tooSmall": small, "incompatible": unsuited, "overLimits": forbidden },
-        "mostExpensiveTooSmall": nearest,
-        "nextMostExpensive": next.as_ref().map(of),
+        "fitting": fitting,
+        "cheaper": { "tooSmall": too_small, "incompatible": incompatible, "overLimits": over_limits },
+        "mostExpensiveTooSmall": priciest,
+        "nextMostExpensive": next_fitting.as_ref().map(of),
     })
 }
 

@@ -26,7 +26,7 @@ pub struct Finding {
     pub price: HourlyPrice,
     /// Addresses of the subnet that it holds.
     pub addresses: u32,
-    /// First seen without a sign of life.
+    /// First seen without references.
     pub first_seen: Option<Timestamp>,
 }
 
@@ -42,7 +42,7 @@ pub enum Classification {
     Protected,
     /// Not this cluster's by an exact tag or a durable record.
     Foreign,
-    /// This cluster's, without a sign of life, not yet for long enough or not seen twice.
+    /// This cluster's, without references, not yet for long enough or not seen twice.
     Suspect,
     /// This cluster's, and nothing alive has referred to it for long enough.
     Orphan,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// All records of a cluster together. In Kubernetes they are spread over OrphanRecord objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OrphanRecords {
-    /// Resources that were seen without a sign of life, by id.
+    /// Resources that were seen without references, by id.
     pub sightings: BTreeMap<ArmId, Sighting>,
     /// PersistentVolumes that this cluster has had, by disk.
     pub volumes: BTreeMap<ArmId, VolumeRecord>,
@@ -23,7 +23,7 @@ pub struct OrphanRecords {
     pub last_inventory_at: Option<Timestamp>,
 }
 
-/// A resource that was seen without a sign of life.
+/// A resource that was seen without references.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sighting {

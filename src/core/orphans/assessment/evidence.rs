@@ -9,7 +9,7 @@ use crate::orphans::assessment::{Assessment, SweepContext, is_excluded_by};
 use std::sync::Arc;
 
 /// The evidence of a classification: who owns the resource, what refers to it, what protects it, since when it has been
-/// seen without a sign of life, and for which claim a disk was created.
+/// seen without references, and for which claim a disk was created.
 pub(in crate::orphans) fn evidence_of(
     case: &SweepContext<'_>,
     assessed: &Assessment<'_>,

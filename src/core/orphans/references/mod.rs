@@ -1,9 +1,9 @@
 //! The graph of references from live objects to Azure resources (rule 2).
 //!
 //! NodeClaims, Nodes, AKS Machines, VMs, scale-set instances, volumes, attachments and snapshots are one graph, joined
-//! by UID, providerID, id, name and tag. One link of any kind is a sign of life, so all are checked, and a doubtful one
-//! counts. Ids are compared without case. The index is built once per inventory. Objects that are read right before a
-//! DELETE (claim, Node and volume of the resource) are links too, or it would be aborted every time.
+//! by UID, providerID, id, name and tag. One link of any kind means that a resource is in use, so all are checked, and a
+//! doubtful one counts. Ids are compared without case. The index is built once per inventory. Objects that are read right
+//! before a DELETE (claim, Node and volume of the resource) are links too, or it would be aborted every time.
 
 pub(in crate::orphans) mod back_references;
 pub(in crate::orphans) mod in_use;
@@ -85,7 +85,7 @@ pub struct ReferenceGraph<'a> {
     user_by_disk: Index<'a, &'a str>,
 }
 
-/// One kind of link: the classification and chain of a sign of life.
+/// One kind of link: the classification and chain of a reference.
 type ReferenceCheck<'a> =
     fn(&ReferenceGraph<'a>, &CloudResource, Key<'_>, Verbosity) -> Option<(Classification, String)>;
 
@@ -130,7 +130,7 @@ impl<'a> ReferenceGraph<'a> {
         }
     }
 
-    /// The first sign of life of a resource; `None` when nothing alive refers to it.
+    /// The first reference to a resource; `None` if no object that exists refers to it.
     #[must_use]
     pub fn sign_of_life(&self, resource: &CloudResource) -> Option<SignOfLife> {
         self.find_any(resource, Verbosity::Detailed)

@@ -276,8 +276,8 @@ fn blockers_of_a_sweep_are_reported() {
     let explained = |folder: &TempDir, refusal: &str| {
         let nic = report(folder.path(), &[]).0;
         let refusals = finding(&nic, "aks-general-quota")["refusals"].as_array().unwrap().clone();
-        let refusals = refusals.into_iter().find(|refusals| refusals["refusal"] == refusal).unwrap();
-        format!("{}: {}", refusals["reason"].as_str().unwrap(), refusals["remedy"].as_str().unwrap())
+        let found = refusals.into_iter().find(|found| found["refusal"] == refusal).unwrap();
+        format!("{}: {}", found["reason"].as_str().unwrap(), found["remedy"].as_str().unwrap())
     };
     let folder = copy();
     let scheduled = "OrphanSweep nightly runs on a schedule, next at 2026-11-21T03:00:00Z: wait until \
