@@ -1,11 +1,22 @@
 //! The spread constraints that a profile gives pods that have none.
 
+use super::pod_class::PodClass;
 use super::selector::Selector;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, Service, TopologySpreadConstraint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+/// The constraints of profiles that set none (`defaultingType: System`).
+fn built_in() -> Vec<TopologySpreadConstraint> {
+    let preferred = |key: &str, max_skew| TopologySpreadConstraint {
+        topology_key: key.to_owned(),
+        max_skew,
+        when_unsatisfiable: "ScheduleAnyway".to_owned(),
+        ..TopologySpreadConstraint::default()
+    };
+    vec![preferred("kubernetes.io/hostname", 3), preferred("topology.kubernetes.io/zone", 5)]
+}
 
 /// Profiles, and what tells a pod's kin.
 #[derive(Debug, Default)]
@@ -28,20 +39,22 @@ impl Defaults {
         self.sets.push(set.clone());
     }
 
-    /// The pod with the constraints that its profile gives it.
-    pub(super) fn complete<'p>(&self, pod: &'p Pod) -> Cow<'p, Pod> {
+    /// The class of a pod with the constraints that its profile gives it.
+    pub(super) fn class_of(&self, pod: &Pod) -> PodClass {
         let spec = pod.spec.as_ref();
         let own = spec.and_then(|spec| spec.topology_spread_constraints.as_ref());
+        let kin = if own.is_none_or(Vec::is_empty) { self.kin(pod) } else { None };
+        let Some(kin) = kin else { return PodClass::read(pod) };
         let profile = spec.and_then(|spec| spec.scheduler_name.as_ref()).and_then(|name| self.profiles.get(name));
-        let (Some(constraints), None | Some([])) = (profile, own.map(Vec::as_slice)) else { return Cow::Borrowed(pod) };
-        let Some(kin) = self.kin(pod) else { return Cow::Borrowed(pod) };
-        let mut pod = pod.clone();
-        let given = constraints.iter().map(|constraint| {
+        let built_in = built_in();
+        let constraints = profile.unwrap_or(&built_in).iter();
+        let given = constraints.map(|constraint| {
             let label_selector = Some(kin.clone());
             TopologySpreadConstraint { label_selector, ..constraint.clone() }
         });
-        pod.spec.get_or_insert_default().topology_spread_constraints = Some(given.collect());
-        Cow::Owned(pod)
+        let mut completed = pod.clone();
+        completed.spec.get_or_insert_default().topology_spread_constraints = Some(given.collect());
+        PodClass { spreads_without_labels: profile.is_none(), ..PodClass::read(&completed) }
     }
 
     /// The selector of the pod's Service or controller, if any.

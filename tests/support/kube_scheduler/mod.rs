@@ -10,9 +10,9 @@
 //! InterPodAffinity at 2; ImageLocality is the same for all nodes, as if none had the image. All nodes are tried for
 //! every pod (`percentageOfNodesToScore: 100`), and one of those with the highest score is chosen at random.
 //!
-//! Profiles may give pods spread constraints (`defaultingType: List`); the built-in ones, for pods of the other
-//! profiles that a Service or a controller selects, are not emulated. Nor are devices, preemption, in-place resizing,
-//! batches of equal pods.
+//! Profiles give pods that a Service or a controller selects spread constraints: those of the profile
+//! (`defaultingType: List`), else the built-in ones. Devices, preemption, in-place resizing and batches of equal pods
+//! are not emulated.
 
 mod counters;
 mod defaults;
@@ -210,7 +210,7 @@ impl Cluster {
     /// # Errors
     /// When no node does: for each reason, how many nodes it keeps the pod from.
     pub fn schedule(&mut self, pod: &Pod) -> Result<NodeIndex, BTreeMap<Reason, usize>> {
-        let id = self.learn(PodClass::read(&self.defaults.complete(pod)));
+        let id = self.learn(self.defaults.class_of(pod));
         let scored = self.scored(id);
         match score::best(scored.into_iter(), &mut self.chance) {
             Some(node) => {
@@ -223,7 +223,7 @@ impl Cluster {
 
     /// The nodes that would do for a pod, with their scores; nothing is bound. ImageLocality is left out.
     pub fn scores(&mut self, pod: &Pod) -> Vec<(NodeIndex, i64)> {
-        let id = self.learn(PodClass::read(&self.defaults.complete(pod)));
+        let id = self.learn(self.defaults.class_of(pod));
         self.scored(id)
     }
 

@@ -109,6 +109,8 @@ pub(super) struct PodClass {
     pub(super) spread: Vec<Constraint>,
     /// Spread constraints that are preferred.
     pub(super) soft_spread: Vec<Constraint>,
+    /// Its preferred spread constraints are the built-in ones, which also score nodes without some of their labels.
+    pub(super) spreads_without_labels: bool,
     /// Required affinity.
     pub(super) near: Vec<Term>,
     /// Required anti-affinity.
@@ -131,6 +133,7 @@ impl PodClass {
             claims: claims_of(pod),
             spread: spread(spec, &labels, "DoNotSchedule"),
             soft_spread: spread(spec, &labels, "ScheduleAnyway"),
+            spreads_without_labels: false,
             near: Vec::new(),
             apart: Vec::new(),
             likes: Vec::new(),

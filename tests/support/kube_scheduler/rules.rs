@@ -37,6 +37,7 @@ pub(super) struct Rules {
     pub(super) load: usize,
     spread: Vec<Spread>,
     soft_spread: Vec<SoftSpread>,
+    spreads_without_labels: bool,
     near: Vec<usize>,
     /// It means itself by all of its required affinity.
     means_itself: bool,
@@ -98,6 +99,8 @@ impl Rules {
             let by_node = wanted.key == HOSTNAME;
             let (key, node_filter) = if by_node {
                 (HOSTNAME_KEY, NodeFilter::default())
+            } else if class.spreads_without_labels {
+                (&*wanted.key, node_filter(class, wanted, std::slice::from_ref(wanted)))
             } else {
                 (&*wanted.key, node_filter(class, wanted, &class.soft_spread))
             };
@@ -120,6 +123,7 @@ impl Rules {
         for (rule, wanted) in rules.soft_spread.iter_mut().zip(&class.soft_spread) {
             rule.topology = counters.topology(&wanted.key, existing.nodes);
         }
+        rules.spreads_without_labels = class.spreads_without_labels;
         let labels = counters.labels_of(&class.namespace);
         rules.means_itself = class.near.iter().all(|t| t.means(class, &labels));
         rules
@@ -187,7 +191,8 @@ impl Rules {
             return None;
         }
         let topology = |rule: &SoftSpread| &counters.topologies[rule.topology].domain;
-        let ignored = |node: usize| self.soft_spread.iter().any(|rule| topology(rule)[node] == NO_DOMAIN);
+        let lacks_label = |node: usize| self.soft_spread.iter().any(|rule| topology(rule)[node] == NO_DOMAIN);
+        let ignored = |node: usize| !self.spreads_without_labels && lacks_label(node);
         let judged: Vec<usize> = nodes.iter().copied().filter(|node| !ignored(*node)).collect();
         let weights: Vec<f64> = self
             .soft_spread
@@ -204,7 +209,8 @@ impl Rules {
             let parts = self.soft_spread.iter().zip(&weights).map(|(rule, weight)| {
                 let counter = &counters.all[rule.counter];
                 let domain = counters.topologies[counter.topology].domain[node];
-                counter.counts[domain as usize] as f64 * weight + (rule.max_skew - 1) as f64
+                let count = counter.counts.get(domain as usize);
+                count.map_or(0.0, |count| *count as f64 * weight + (rule.max_skew - 1) as f64)
             });
             parts.sum::<f64>().round() as i64
         };

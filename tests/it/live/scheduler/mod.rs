@@ -13,8 +13,9 @@ use std::time::Instant;
 
 /// Workloads of a plain run; `.ci/nightly` takes 300.
 const FEW: u64 = 30;
-/// A workload whose pods were still pending when they were deleted, and were counted afterwards.
-const FOUND: [u64; 1] = [48];
+/// Workloads that found an error of the tests: pods that were still pending when they were deleted were counted
+/// afterwards (48), and pods of a Service have the built-in spread constraints (77, 134).
+const FOUND: [u64; 3] = [48, 77, 134];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_real_scheduler_binds_pods_as_planned() -> Result<()> {
