@@ -1,7 +1,9 @@
 //! The spread constraints that a profile gives pods that have none.
 
 use super::pod_class::PodClass;
+use super::rules::HOSTNAME;
 use super::selector::Selector;
+use super::volumes::ZONE;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Pod, Service, TopologySpreadConstraint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -15,7 +17,7 @@ fn built_in() -> Vec<TopologySpreadConstraint> {
         when_unsatisfiable: "ScheduleAnyway".to_owned(),
         ..TopologySpreadConstraint::default()
     };
-    vec![preferred("kubernetes.io/hostname", 3), preferred("topology.kubernetes.io/zone", 5)]
+    vec![preferred(HOSTNAME, 3), preferred(ZONE, 5)]
 }
 
 /// Profiles, and what tells a pod's kin.

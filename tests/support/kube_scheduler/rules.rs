@@ -4,9 +4,10 @@ use super::counters::{CounterKey, Counters, HOSTNAME_KEY, NO_DOMAIN, NodeFilter,
 use super::nodes::Node;
 use super::pod_class::{Constraint, PodClass, Term};
 use super::{Reason, score};
+use std::slice;
 
 /// The label whose spread is scored node by node.
-const HOSTNAME: &str = "kubernetes.io/hostname";
+pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// A spread constraint.
 #[derive(Debug)]
@@ -88,7 +89,7 @@ impl Rules {
             let key = CounterKey { pod_filter, key: key.to_owned(), node_filter };
             counters.counter(key, existing.nodes, existing.bound, existing.pod_classes)
         };
-        let mut rules = Self::default();
+        let mut rules = Self { spreads_without_labels: class.spreads_without_labels, ..Self::default() };
         for wanted in &class.spread {
             let counter = of(selected(class, wanted), &wanted.key, node_filter(class, wanted, &class.spread));
             let own = i64::from(wanted.selector.matches(&class.labels));
@@ -97,12 +98,11 @@ impl Rules {
         }
         for wanted in &class.soft_spread {
             let by_node = wanted.key == HOSTNAME;
+            let needed = if class.spreads_without_labels { slice::from_ref(wanted) } else { &class.soft_spread };
             let (key, node_filter) = if by_node {
                 (HOSTNAME_KEY, NodeFilter::default())
-            } else if class.spreads_without_labels {
-                (&*wanted.key, node_filter(class, wanted, std::slice::from_ref(wanted)))
             } else {
-                (&*wanted.key, node_filter(class, wanted, &class.soft_spread))
+                (&*wanted.key, node_filter(class, wanted, needed))
             };
             let counter = of(selected(class, wanted), key, node_filter);
             rules.soft_spread.push(SoftSpread { counter, topology: 0, max_skew: wanted.max_skew, by_node });
@@ -123,7 +123,6 @@ impl Rules {
         for (rule, wanted) in rules.soft_spread.iter_mut().zip(&class.soft_spread) {
             rule.topology = counters.topology(&wanted.key, existing.nodes);
         }
-        rules.spreads_without_labels = class.spreads_without_labels;
         let labels = counters.labels_of(&class.namespace);
         rules.means_itself = class.near.iter().all(|t| t.means(class, &labels));
         rules
@@ -209,8 +208,10 @@ impl Rules {
             let parts = self.soft_spread.iter().zip(&weights).map(|(rule, weight)| {
                 let counter = &counters.all[rule.counter];
                 let domain = counters.topologies[counter.topology].domain[node];
-                let count = counter.counts.get(domain as usize);
-                count.map_or(0.0, |count| *count as f64 * weight + (rule.max_skew - 1) as f64)
+                if domain == NO_DOMAIN {
+                    return 0.0;
+                }
+                counter.counts[domain as usize] as f64 * weight + (rule.max_skew - 1) as f64
             });
             parts.sum::<f64>().round() as i64
         };

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const DISKS: &str = "disk.csi.azure.com";
-const ZONE: &str = "topology.kubernetes.io/zone";
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Namespace and name of a claim.
 pub(super) type ClaimKey = (String, String);
