@@ -166,7 +166,8 @@ impl Walk {
 }
 
 /// Why a path cannot be read, and what to do.
-fn read_failure(error: &io::Error) -> String {
+#[must_use]
+pub fn read_failure(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "does not exist: check the path".to_owned(),
         io::ErrorKind::PermissionDenied => "cannot be read: permission denied: make it readable".to_owned(),

@@ -7,7 +7,7 @@ mod files;
 mod object;
 
 use crate::yaml::{Document, Position};
-pub use files::{Loaded, MAX_FILE_BYTES, STDIN, Source, is_manifest, is_skipped, load, load_text};
+pub use files::{Loaded, MAX_FILE_BYTES, STDIN, Source, is_manifest, is_skipped, load, load_text, read_failure};
 pub use object::{Object, items, object, objects};
 use std::fmt;
 use std::path::PathBuf;

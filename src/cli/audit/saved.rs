@@ -4,8 +4,9 @@
 //! wrote under the same names, which have no manifest.
 
 use super::listing_check::{self, KUBERNETES};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use jiff::Timestamp;
+use napkeeper_api::manifests::read_failure;
 use napkeeper_azure::Pages;
 use napkeeper_core::model::azure::inventory::{Inventory, InventoryListing, ListFailure};
 use napkeeper_core::model::errors::FailureCause;
@@ -202,7 +203,8 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Folder> {
     };
     let mut paged: BTreeMap<String, BTreeMap<u32, Value>> = BTreeMap::new();
     let mut broken = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("reading {shown}"))? {
+    let entries = fs::read_dir(folder).map_err(|error| anyhow!("{shown}: {}", read_failure(&error)))?;
+    for entry in entries {
         let path = entry.with_context(|| format!("reading {shown}"))?.path();
         let Some(name) = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".json")) else {
             continue;

@@ -173,7 +173,7 @@ fn first_errors_name_problem_location_and_remedy() {
     let nothing = format!("{broken}/disks.json");
     for (args, parts) in [
         (vec![], vec!["no napkeeper.yaml found here or in a parent folder", "--cluster-id"]),
-        (vec!["--from", "/nonexistent"], vec!["reading /nonexistent"]),
+        (vec!["--from", "/nonexistent"], vec!["/nonexistent: does not exist: check the path"]),
         (vec!["--from", &empty], vec![&*empty, "no saved listings found", "napkeeper audit --save", "az group show"]),
         (
             vec!["--from", &broken],
