@@ -31,8 +31,8 @@ use std::sync::{Arc, Mutex};
 const FAULTS: SignedDuration = SignedDuration::from_hours(20);
 /// How long ARM keeps a mood.
 const MOOD: SignedDuration = SignedDuration::from_mins(20);
-/// Seeds of a plain run: two of each theme.
-const FEW: u64 = 24;
+/// Seeds of a plain run: one of each hazard. `.ci/nightly` takes 200.
+const FEW: u64 = fuzz::Hazard::ALL.len() as u64;
 
 /// The way through the adapter to an ARM with moods.
 #[derive(Debug)]

@@ -42,7 +42,7 @@ use std::time::Instant;
 pub(crate) use storage::{Storage, binding, claims_of, classes, is_ephemeral, is_shared, made, zone_of};
 pub(crate) use workload::{Workload, namespaces};
 
-/// Workloads of a plain run.
+/// Workloads of a plain run, so many that rates say something; `.ci/nightly` takes 300.
 const FEW: u64 = 100;
 /// Others that have found something: domains that only a preference rules out (274), where no node can be had (229), or
 /// where a shared volume is not (249).

@@ -23,7 +23,7 @@ use napkeeper_tests::fixtures;
 use std::collections::BTreeMap;
 
 /// Workloads of a plain run; about half of them have neither volumes nor a second profile.
-const FEW: u64 = 120;
+const FEW: u64 = 40;
 /// Label of every namespace with its name.
 const NAME: &str = "kubernetes.io/metadata.name";
 
