@@ -86,18 +86,30 @@ fn bracket_depth(text: &str) -> usize {
     deepest
 }
 
-/// The parser is third-party code: if it panics, the expression is rejected.
+/// Deepest nesting that the parser follows.
+const MAX_PARSER_DEPTH: u16 = 250;
+
+/// Stack of the parser. It recurses up to [`MAX_PARSER_DEPTH`], through many functions for each level: 2 MiB, which threads have
+/// by default, are not enough in every build.
+const PARSER_STACK_BYTES: usize = 16 << 20;
+
+/// The parser is third-party code: it has a thread of its own, and if it panics, the expression is rejected.
 fn parse(text: &str) -> Result<IdedExpr> {
-    match std::panic::catch_unwind(|| PARSER.parser().max_recursion_depth(250).parse(text)) {
-        Ok(Ok(parsed)) => Ok(parsed),
-        Ok(Err(errors)) => {
+    let parsed = std::thread::scope(|scope| {
+        let parse = || PARSER.parser().max_recursion_depth(MAX_PARSER_DEPTH).parse(text);
+        std::thread::Builder::new().stack_size(PARSER_STACK_BYTES).spawn_scoped(scope, parse).map(|t| t.join())
+    });
+    match parsed {
+        Ok(Ok(Ok(parsed))) => Ok(parsed),
+        Ok(Ok(Err(errors))) => {
             let first = errors.errors.first();
             compile_error(first.map_or_else(
                 || "syntax error".to_owned(),
                 |e| format!("syntax error at line {}, column {}: {}", e.pos.0, e.pos.1, e.msg),
             ))
         }
-        Err(_) => compile_error("syntax error: the parser cannot read it"),
+        Ok(Err(_)) => compile_error("syntax error: the parser cannot read it"),
+        Err(error) => compile_error(format!("no thread for the parser: {error}")),
     }
 }
 
