@@ -24,9 +24,9 @@ const MAX_SLOT_WAIT: Duration = Duration::from_secs(15);
 /// Performs the effects of the controller.
 #[async_trait]
 pub(super) trait EffectRunner: Debug + Send + Sync {
-    /// Performs one effect, within a bounded time. A write that does not get its credential and its request slot within
-    /// `max_wait` is not sent at all.
-    async fn perform(&self, effect: &Effect, max_wait: Option<Duration>) -> Result<Reply, EffectError>;
+    /// Performs one effect of the command with this key, within a bounded time. The DELETE of a sweep that does not get
+    /// its credential and its request slot soon is not sent at all.
+    async fn perform(&self, key: &CommandKey, effect: &Effect) -> Result<Reply, EffectError>;
 }
 
 /// Performs effects on a real cluster and Azure.
@@ -56,7 +56,7 @@ impl fmt::Debug for LiveEffectRunner {
 
 #[async_trait]
 impl EffectRunner for LiveEffectRunner {
-    async fn perform(&self, effect: &Effect, max_wait: Option<Duration>) -> Result<Reply, EffectError> {
+    async fn perform(&self, key: &CommandKey, effect: &Effect) -> Result<Reply, EffectError> {
         if self.mode == ControllerMode::Companion && !allowed_in_companion_mode(effect) {
             return Err(EffectError::Blocked("companion mode does not write NAP objects or change VMs"));
         }
@@ -64,15 +64,15 @@ impl EffectRunner for LiveEffectRunner {
         // is created for a VM that may not be launched, its token included.
         let token = match effect {
             Effect::Cloud(CloudRequest::PutVm(spec)) if self.bootstrap.is_some() => {
-                self.gate.check(effect).await?;
+                self.gate.check(key, effect).await?;
                 self.token(spec).await?
             }
             _ => None,
         };
         if let Effect::Cloud(request) = effect {
-            wait_for_slot(max_wait, self.azure.prepare(request)).await?;
+            wait_for_slot(max_slot_wait(key, effect), self.azure.prepare(request)).await?;
         }
-        self.gate.check(effect).await?;
+        self.gate.check(key, effect).await?;
         match effect {
             Effect::TakeInventory => {
                 let taken = inventory::take(&self.azure, &self.client, &*self.clock).await;
@@ -128,7 +128,7 @@ impl LiveEffectRunner {
 
 /// How long an effect may wait for its request slot, if that is limited. Commands on a resource are those of sweeps;
 /// lifecycle deletes rest on the NodeClaim's UID, which does not become outdated.
-pub(super) fn max_slot_wait(key: &CommandKey, effect: &Effect) -> Option<Duration> {
+fn max_slot_wait(key: &CommandKey, effect: &Effect) -> Option<Duration> {
     let swept = matches!(key, CommandKey::Resource(_)) && matches!(effect, Effect::Cloud(CloudRequest::Delete(..)));
     swept.then_some(MAX_SLOT_WAIT)
 }

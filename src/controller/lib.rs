@@ -27,6 +27,7 @@ use napkeeper_azure::{
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::names::ArmId;
+use napkeeper_core::model::orphans::sweep::UnreadableSweeps;
 use napkeeper_core::model::settings::{ControllerMode, Pause, Settings};
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
 use napkeeper_kube::{
@@ -91,6 +92,7 @@ pub async fn run(options: Options) -> Result<()> {
     let (work_ended, ended) = oneshot::channel();
     let (lease, election) = elect(client.clone(), &options.namespace, &identity, end_of(ended));
     let (pause, paused) = watch::channel(Pause::default());
+    let (unreadable_sweeps, unreadable) = watch::channel(UnreadableSweeps::default());
     let mut registry = metrics::registry();
     let sources = FactSources {
         scope,
@@ -112,7 +114,7 @@ pub async fn run(options: Options) -> Result<()> {
     let runner = LiveEffectRunner {
         mode: options.mode,
         writer: Writer::new(client.clone(), Arc::clone(&clock)),
-        gate: WriteCheck::new(lease, paused, client.clone(), &options.namespace),
+        gate: WriteCheck::new(lease, paused, unreadable, client.clone(), &options.namespace),
         bootstrap: join.map(|join| NodeBootstrap { join, tokens: BootstrapTokens::new(client.clone()) }),
         client,
         azure,
@@ -120,7 +122,17 @@ pub async fn run(options: Options) -> Result<()> {
     };
     let seed = u64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into()?);
     let runner = Arc::new(runner);
-    let context = LoopContext { settings, catalog, options: cluster.options, seed, clock, runner, pause, placements };
+    let context = LoopContext {
+        settings,
+        catalog,
+        options: cluster.options,
+        seed,
+        clock,
+        runner,
+        pause,
+        unreadable_sweeps,
+        placements,
+    };
     let control_loop = ControlLoop::new(context, Reporter::new(events, &mut registry), health.check("watches"));
     lifecycle.ready();
     let running = run_loop(control_loop, inputs, lifecycle.clone(), work_ended);

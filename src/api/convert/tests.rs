@@ -303,13 +303,14 @@ fn records_are_spread_over_objects_and_found_again() {
         failures: 2,
         refused: Some(Arc::from("locked")),
     });
-    let volume = |gone_since| VolumeRecord {
+    let volume = |gone_since, unique_id: Option<&str>| VolumeRecord {
         name: ObjectName::new("pv").unwrap(),
         reclaim: ReclaimPolicy::Delete,
         last_seen: at,
         gone_since,
+        unique_id: unique_id.map(Arc::from),
     };
-    before.volumes.extend([(arm("disks/a"), volume(None)), (arm("disks/b"), volume(Some(at)))]);
+    before.volumes.extend([(arm("disks/a"), volume(None, None)), (arm("disks/b"), volume(Some(at), Some("z")))]);
     let objects = record_objects(&before);
     assert_eq!(objects.len(), 3);
     assert_eq!(records(&objects).unwrap(), before);

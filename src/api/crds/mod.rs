@@ -1,6 +1,7 @@
 //! The CustomResourceDefinitions, generated from the types.
 
 pub mod cel_rules;
+pub(crate) mod schedule_rules;
 
 use crate::types::aks_node_class::AKSNodeClass;
 use crate::types::karpenter::{NodeClaim, NodePool};

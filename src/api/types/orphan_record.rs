@@ -98,6 +98,8 @@ wire! {
         /// Reclaim policy when last seen.
         #[schemars(extend("enum" = ["Delete", "Retain"]))]
         reclaim: String,
+        /// `uniqueId` of the disk, as last listed together with its volume.
+        unique_id?: String,
     }
 }
 

@@ -1,5 +1,6 @@
 //! OrphanSweeps, `napkeeper.io/v1alpha1`.
 
+use crate::crds::schedule_rules::{SCHEDULE_SHAPE, schedule_rules};
 use crate::types::common::{Condition, DURATION, wire};
 use kube::CustomResource;
 use serde_json::{Value, json};
@@ -21,7 +22,6 @@ pub const DEFAULT_APPROVAL_REQUIRED: [&str; 2] = ["Vm", "DataDisk"];
 pub const DEFAULT_MINIMUM_AGE: &str = "30m";
 /// Default of `minimumAge` for data disks.
 pub const DEFAULT_MINIMUM_AGE_DATA_DISK: &str = "168h";
-
 /// Most approvals that a status speaks of.
 pub const MAX_APPROVALS: usize = 100;
 
@@ -112,7 +112,7 @@ wire! {
         ))]
         observe_every?: String,
         /// When orphans may be collected, as cron in UTC; absent is after every observation.
-        #[schemars(extend("maxLength" = 128, "pattern" = r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|(\S+\s+){4}\S+)$"))]
+        #[schemars(extend("maxLength" = 128, "pattern" = SCHEDULE_SHAPE, "x-kubernetes-validations" = schedule_rules()))]
         schedule?: String,
     }
 }

@@ -11,6 +11,7 @@ use napkeeper_core::catalog::{CapacityType, Catalog, RegionCatalog};
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail, ResourceKind, Vm};
 use napkeeper_core::model::orphans::finding::Finding;
+use napkeeper_core::model::orphans::sweep::UnreadableSweeps;
 use napkeeper_core::orphans::{AuditFinding, AuditStatus, SweepContext, VmPrices, audit, breaker};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ pub(super) fn report(input: &Input) -> anyhow::Result<Report> {
     let prices = ListPrices(catalog.region(&input.settings.cluster.region));
     // They only decide the order of deletions.
     let infrastructure = InfrastructureFacts::default();
+    let readable = UnreadableSweeps::default();
     let context = SweepContext {
         inventory: &input.inventory,
         records: &input.records,
@@ -45,6 +47,8 @@ pub(super) fn report(input: &Input) -> anyhow::Result<Report> {
         prices: &prices,
         infrastructure: &infrastructure,
         cleared_at: breaker::cleared_at(&input.sweeps, &input.records, input.now),
+        // An audit reads all OrphanSweeps, or counts them as not listed.
+        unreadable_sweeps: &readable,
         paused: input.paused,
         now: input.now,
     };

@@ -70,6 +70,9 @@ fn fixed(refusal: DeletionRefusal, sightings: u32, pause_is_known: bool) -> (&'s
             "the breaker has tripped: too many resources became suspect at once",
             "find out why, then commit the line in the report",
         ),
+        DeletionRefusal::UnreadableSweep => {
+            ("an OrphanSweep cannot be read, and may exclude it", "correct the OrphanSweep in Git")
+        }
         DeletionRefusal::Changed => ("it changed since it was listed", "wait for the next observation"),
         DeletionRefusal::Paused if !pause_is_known => {
             ("unknown whether deletions are paused", "check why ConfigMap napkeeper-pause could not be read")

@@ -6,7 +6,7 @@ mod updates;
 
 use super::StartWatch;
 use super::capacity_buffers::{BufferPlacements, Buffers};
-use super::effects::{EffectRunner, max_slot_wait};
+use super::effects::EffectRunner;
 use super::expectations::Expectations;
 use super::facts::CurrentFacts;
 use super::reporting::Reporter;
@@ -16,6 +16,7 @@ use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::engine::control_loop::{Controller, ControllerConfig, DecisionResult};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::ClaimName;
+use napkeeper_core::model::orphans::sweep::UnreadableSweeps;
 use napkeeper_core::model::settings::{ControllerMode, Pause, Settings};
 use napkeeper_core::plan::{ClusterRead, Command, CommandReport, Effect, Reply};
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
@@ -51,6 +52,8 @@ pub(super) struct LoopContext {
     pub(super) runner: Arc<dyn EffectRunner>,
     /// Passes the pause switch on to the gate of writes.
     pub(super) pause: watch::Sender<Pause>,
+    /// Passes on which OrphanSweeps cannot be read, to the same gate.
+    pub(super) unreadable_sweeps: watch::Sender<UnreadableSweeps>,
     /// Passes on which nodes reserve capacity for the chunks of CapacityBuffers.
     pub(super) placements: watch::Sender<Arc<BufferPlacements>>,
 }
@@ -185,6 +188,9 @@ impl ControlLoop {
             return;
         }
         self.watches.fail("the cluster is not listed yet");
+        // The new listing says what holds writes back. No effect is left that could be performed before.
+        self.context.pause.send_replace(Pause::default());
+        self.context.unreadable_sweeps.send_replace(UnreadableSweeps::default());
         let (sender, changes) = mpsc::channel(CHANGE_QUEUE);
         self.term = Some(Term { watch: (inputs.start_watch)(sender), changes });
     }
@@ -246,7 +252,8 @@ impl ControlLoop {
         let Some(claim) = self.expectations.overdue_claim(Instant::now()) else { return };
         let runner = Arc::clone(&self.context.runner);
         self.claim_reads.spawn(async move {
-            let reply = runner.perform(&Effect::Read(ClusterRead::Claim(claim.clone())), None).await;
+            let read = Effect::Read(ClusterRead::Claim(claim.clone()));
+            let reply = runner.perform(&CommandKey::Claim(claim.clone()), &read).await;
             (claim, reply)
         });
     }
@@ -285,10 +292,10 @@ impl ControlLoop {
             let runner = Arc::clone(&self.context.runner);
             self.reporter.effect_started(&effect);
             self.expectations.effect_started(&key);
-            let max_wait = max_slot_wait(&key, &effect);
             self.effects.spawn(async move {
                 // On a task of its own, so that a panic is a failed effect, and the command does not wait forever.
-                let reply = tokio::spawn(async move { runner.perform(&effect, max_wait).await }).await;
+                let of = key.clone();
+                let reply = tokio::spawn(async move { runner.perform(&of, &effect).await }).await;
                 (key, reply.unwrap_or(Err(EffectError::Cluster(ClusterError::Unavailable))))
             });
         }

@@ -39,6 +39,15 @@ impl ControlLoop {
                         tracing::warn!(held_back = %pause, "pause switch changed");
                     }
                 }
+                if let Delta::UnreadableSweeps(sweeps) = &delta {
+                    self.context.unreadable_sweeps.send_replace(sweeps.clone());
+                    match sweeps.iter().next() {
+                        Some((name, reason)) => {
+                            tracing::warn!(sweep = %name, %reason, unreadable = sweeps.len(), "sweeps halted")
+                        }
+                        None => tracing::info!("every OrphanSweep can be read again"),
+                    }
+                }
                 self.controller.apply(&delta);
                 self.changed = true;
             }

@@ -30,6 +30,7 @@ pub(super) struct Reporter {
     decision_seconds: Histogram,
     unschedulable_pods: Gauge,
     missing_nodes: Gauge,
+    unreadable_sweeps: Gauge,
     claims: Gauge,
     nodes: Gauge,
     /// Problems that have been reported: unschedulable pods, missing nodes, conflicts of NodeOverlays.
@@ -51,6 +52,7 @@ impl Reporter {
             decision_seconds: Histogram::new(buckets),
             unschedulable_pods: Gauge::default(),
             missing_nodes: Gauge::default(),
+            unreadable_sweeps: Gauge::default(),
             claims: Gauge::default(),
             nodes: Gauge::default(),
             reported: BTreeSet::new(),
@@ -63,6 +65,8 @@ impl Reporter {
         registry.register("unplaced_pods", "Pods that cannot be scheduled", reporter.unschedulable_pods.clone());
         let missing = "Nodes missing from static NodePools";
         registry.register("missing_nodes", missing, reporter.missing_nodes.clone());
+        let unreadable = "OrphanSweeps that cannot be read: while there is one, nothing is swept";
+        registry.register("unreadable_sweeps", unreadable, reporter.unreadable_sweeps.clone());
         registry.register("nodeclaims", "NodeClaims", reporter.claims.clone());
         registry.register("nodes", "Nodes", reporter.nodes.clone());
         reporter
@@ -81,6 +85,7 @@ impl Reporter {
         self.unschedulable_pods.set(count(unplaced.iter().map(|group| group.pods.len()).sum()));
         self.claims.set(count(snapshot.claims().len()));
         self.nodes.set(count(snapshot.nodes().len()));
+        self.unreadable_sweeps.set(count(snapshot.unreadable_sweeps.len()));
         let mut problems = BTreeSet::new();
         for group in unplaced {
             let reason = group.reason();

@@ -308,8 +308,10 @@ fn has_changed(key: &CommandKey, seen: &Snapshot, now: &Snapshot) -> bool {
         CommandKey::Pod(key) => seen.pods().get(key) != now.pods().get(key),
         CommandKey::Records => seen.records != now.records,
         CommandKey::Sweep(name) => seen.sweeps().get(name) != now.sweeps().get(name),
-        // Azure resources are read again right before they are changed.
-        CommandKey::Inventory | CommandKey::Resource(_) => false,
+        // Azure resources are read again right before they are changed. What a sweep that cannot be read any more
+        // excludes is not known.
+        CommandKey::Resource(_) => seen.unreadable_sweeps != now.unreadable_sweeps,
+        CommandKey::Inventory => false,
     }
 }
 
@@ -318,6 +320,19 @@ mod tests {
     use super::*;
     use crate::catalog::CapacityType::OnDemand;
     use crate::fixtures::{claim, offering, pool, settings, start as now};
+    use crate::model::names::ArmId;
+    use crate::model::orphans::sweep::UnreadableSweeps;
+
+    #[test]
+    fn a_decision_of_a_sweep_is_dropped_when_an_orphan_sweep_becomes_unreadable() {
+        let id = ArmId::new("/subscriptions/s/resourceGroups/g").unwrap();
+        let seen = Snapshot::default();
+        let mut now = seen.clone();
+        assert!(!has_changed(&CommandKey::Resource(id.clone()), &seen, &now));
+        let unreadable = UnreadableSweeps::of([(Arc::from("nightly"), Arc::from("wrong"))]);
+        apply_delta(&Delta::UnreadableSweeps(unreadable), &mut now);
+        assert!(has_changed(&CommandKey::Resource(id), &seen, &now));
+    }
 
     #[test]
     fn a_command_about_a_changed_object_is_dropped_and_decided_again() {

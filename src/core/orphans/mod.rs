@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `GroupManagedByUs` | `ownership::group` | |
 //! | `LiveNodeInGroup` | `ownership::group` | `Breaker` |
-//! | `OwnedByTag`, `VolumeRecord`, `RetainKeeps` | `ownership::ownership` | |
+//! | `OwnedByTag`, `VolumeRecord`, `VolumeIncarnation`, `RetainKeeps` | `ownership::ownership` | |
 //! | `NoClaim`, `NoNode`, `NoVolume` | [`ReferenceGraph::sign_of_life`] | each other; `RecheckOwners` for objects read by name |
 //! | `NoVm`, `NicServesNothing`, `DiskUnattached` | [`ReferenceGraph::sign_of_life`] | `RecheckResource`; Azure's in-use refusal |
 //! | `NoAksMachine`, `NoScaleSetInstance`, `NoSnapshot` | [`ReferenceGraph::sign_of_life`] | |
@@ -18,6 +18,7 @@
 //! | `ApprovalExact` | `SweepContext::approves` | |
 //! | `CompleteListings` | `SweepContext::is_complete`, and `SweepContext::general_refusals` for age | `RecheckOwners` for objects read by name |
 //! | `Breaker` | `SweepContext::general_refusals` | `LiveNodeInGroup` when no Node is left |
+//! | `ReadableSweeps` | `SweepContext::general_refusals` | the executor's check at the write, which has it too |
 //! | `Mode` | `SweepContext::general_refusals` | |
 //! | `Pause` | `SweepContext::general_refusals` | the executor's check at the write |
 //! | `Cap` | [`DeletionCap::reserve`] | |

@@ -1,6 +1,7 @@
 //! Changes to OrphanRecords that an inventory causes.
 
 use crate::model::azure::cloud::{CloudResource, ResourceDetail};
+use crate::model::azure::inventory::Inventory;
 use crate::model::cluster::volume::{ReclaimPolicy, Volume};
 use crate::model::names::{ArmId, ObjectName};
 use crate::model::orphans::record::{DeletionRecord, OrphanRecords, Sighting, VolumeRecord};
@@ -120,25 +121,39 @@ fn record_missing_disks(case: &SweepContext<'_>, change: &mut RecordChange) {
     }
 }
 
-/// PersistentVolumes with a disk that the records do not have as they are now.
+/// The `uniqueId`s of the disks that an inventory shows together with a PersistentVolume of theirs, by folded id. The
+/// volume was listed after the disk, so it was this disk's.
+pub(in crate::orphans) fn unique_ids(inventory: &Inventory) -> Index<'_, &Arc<str>> {
+    let volumes = items(&inventory.volumes);
+    let handles = Index::of(volumes.iter().filter_map(|v| Some((v.handle.as_ref()?.folded(), ()))));
+    let disks = items(&inventory.resources).iter().filter(|r| matches!(r.detail, ResourceDetail::Disk(_)));
+    let of_volumes = disks.filter(|disk| handles.find(disk.id.folded()).is_some());
+    Index::of(of_volumes.map(|disk| (disk.id.folded(), &disk.incarnation)))
+}
+
+/// PersistentVolumes with a disk that the records do not have as they are now; `unique_ids` are those of the disks that
+/// a new inventory shows.
 pub(in crate::orphans) fn volume_record_changes(
     seen: &[&Arc<Volume>],
+    unique_ids: &Index<'_, &Arc<str>>,
     snapshot: &Snapshot,
     now: Timestamp,
 ) -> Vec<(ArmId, VolumeRecord)> {
     // A listing may be older than the watch, so it cannot revoke Retain by itself.
     let watched = |name: &ObjectName| snapshot.volumes().get(name).map(|v| v.reclaim);
     let freed = |name: &ObjectName| watched(name) == Some(ReclaimPolicy::Delete);
-    let same = |known: &VolumeRecord, name: &ObjectName, reclaim| {
+    let unique_id = |disk: &ArmId| unique_ids.find(disk.folded()).copied();
+    let same = |known: &VolumeRecord, disk: &ArmId, name: &ObjectName, reclaim| {
         let fresh = known.gone_since.is_none() && now.duration_since(known.last_seen) < VOLUME_REFRESH;
-        fresh && known.name == *name && known.reclaim == reclaim
+        let same_disk = unique_id(disk).is_none_or(|listed| known.unique_id.as_ref() == Some(listed));
+        fresh && same_disk && known.name == *name && known.reclaim == reclaim
     };
     let mut by_disk: BTreeMap<&ArmId, Vec<&Volume>> = BTreeMap::new();
     let records = Index::of(snapshot.records.volumes.iter().map(|(disk, known)| (disk.folded(), known)));
     let with_disk = || seen.iter().filter_map(|v| Some((v.handle.as_ref()?, &***v)));
     // In most passes nothing is new: only disks with changes are examined fully.
     for (disk, volume) in with_disk() {
-        if !records.find(disk.folded()).is_some_and(|known| same(known, &volume.name, volume.reclaim)) {
+        if !records.find(disk.folded()).is_some_and(|known| same(known, disk, &volume.name, volume.reclaim)) {
             by_disk.entry(disk).or_default();
         }
     }
@@ -151,12 +166,18 @@ pub(in crate::orphans) fn volume_record_changes(
         }
     }
     let recorded = |(disk, volumes): (&ArmId, Vec<&Volume>)| {
-        let known = records.find(disk.folded()).copied();
+        // The record of a disk that had the same name before says nothing of this one.
+        let of_this = |known: &&VolumeRecord| {
+            let ids = unique_id(disk).zip(known.unique_id.as_ref());
+            ids.is_none_or(|(listed, recorded)| listed == recorded)
+        };
+        let known = records.find(disk.folded()).copied().filter(of_this);
         let volume = authoritative_volume(&volumes, known)?;
         let retained = known.is_some_and(|k| k.reclaim == ReclaimPolicy::Retain) && !freed(&volume.name);
         let reclaim = if retained { ReclaimPolicy::Retain } else { volume.reclaim };
-        let record = VolumeRecord { name: volume.name.clone(), reclaim, last_seen: now, gone_since: None };
-        (!known.is_some_and(|known| same(known, &volume.name, reclaim))).then(|| (disk.clone(), record))
+        let unique_id = unique_id(disk).or_else(|| known?.unique_id.as_ref()).cloned();
+        let record = VolumeRecord { name: volume.name.clone(), reclaim, last_seen: now, gone_since: None, unique_id };
+        (!known.is_some_and(|known| same(known, disk, &volume.name, reclaim))).then(|| (disk.clone(), record))
     };
     by_disk.into_iter().filter_map(recorded).collect()
 }

@@ -3,7 +3,9 @@
 //! Each is idempotent: repeated after a crash it does no harm. The executor runs one command per [`CommandKey`] at a
 //! time and turns it into effects by its script.
 
-use super::effect::{ClaimDraft, ClaimUpdate, NodeUpdate, RecordChange, SecurityProfile, SweepReport};
+use super::effect::{
+    ClaimDraft, ClaimUpdate, CloudRequest, Effect, NodeUpdate, RecordChange, SecurityProfile, SweepReport,
+};
 use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
 use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering};
 use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, Uid};
@@ -205,6 +207,15 @@ impl Command {
             _ => None,
         }
     }
+}
+
+/// True for what a sweep writes in Azure: a DELETE, a mark, or the removal of one. Commands on a resource are those of
+/// sweeps.
+#[must_use]
+pub fn is_sweep_write(key: &CommandKey, effect: &Effect) -> bool {
+    let written =
+        matches!(effect, Effect::Cloud(CloudRequest::Delete(..) | CloudRequest::Tag(..) | CloudRequest::Untag(..)));
+    written && matches!(key, CommandKey::Resource(_))
 }
 
 /// Kinds by name, for reports.

@@ -9,7 +9,7 @@ mod effect;
 mod script;
 
 pub use aks_machine::{AksMachineRequest, AksMachineSpec};
-pub use command::{Command, Launch, SweepDelete, Terminate, kind_label};
+pub use command::{Command, Launch, SweepDelete, Terminate, is_sweep_write, kind_label};
 pub use effect::{
     ClaimDraft, ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, Effect, KubeletSpec, NicSpec, NodeUpdate,
     RecordChange, Reply, ResourceTotal, SecurityProfile, SweepReport, VmSpec,

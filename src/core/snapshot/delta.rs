@@ -9,7 +9,7 @@ use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
 use crate::model::cluster::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
 use crate::model::names::{ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName};
 use crate::model::orphans::record::OrphanRecords;
-use crate::model::orphans::sweep::Sweep;
+use crate::model::orphans::sweep::{Sweep, UnreadableSweeps};
 use crate::model::settings::Pause;
 use crate::snapshot::spread_defaults::SchedulerProfiles;
 use std::sync::Arc;
@@ -45,6 +45,8 @@ pub enum Delta {
     Sweep(Arc<Sweep>),
     /// An OrphanSweep was deleted.
     SweepGone(ObjectName),
+    /// Other OrphanSweeps than before cannot be read: all of them.
+    UnreadableSweeps(UnreadableSweeps),
     /// A PersistentVolume is new or has changed.
     Volume(Arc<Volume>),
     /// A PersistentVolume was deleted.
@@ -100,6 +102,7 @@ pub fn apply_delta(delta: &Delta, to: &mut Snapshot) {
         Delta::DaemonSetGone(key) => to.remove_daemon_set(key),
         Delta::Sweep(sweep) => to.put_sweep(sweep.name.clone(), Arc::clone(sweep)),
         Delta::SweepGone(name) => to.remove_sweep(name),
+        Delta::UnreadableSweeps(sweeps) => to.unreadable_sweeps = sweeps.clone(),
         Delta::Volume(volume) => to.put_volume(volume.name.clone(), Arc::clone(volume)),
         Delta::VolumeGone(name) => to.remove_volume(name),
         Delta::VolumeClaim(claim) => to.put_volume_claim(claim.key.clone(), Arc::clone(claim)),
@@ -116,7 +119,7 @@ pub fn apply_delta(delta: &Delta, to: &mut Snapshot) {
         Delta::SchedulerGone(name) => to.remove_scheduler(name),
         Delta::Overlay(overlay) => to.put_overlay(overlay.name.clone(), Arc::clone(overlay)),
         Delta::OverlayGone(name) => to.remove_overlay(name),
-        Delta::Records(records) => to.records = Arc::clone(records),
+        Delta::Records(records) => to.set_records(Arc::clone(records)),
         Delta::Pause(pause) => to.pause = pause.clone(),
     }
 }

@@ -12,6 +12,7 @@ pub mod spread_defaults;
 #[cfg(test)]
 mod tests;
 pub mod volume_needs;
+mod volumes;
 
 use self::index::{Index, add_name, remove_name};
 use crate::catalog::InstanceTypes;
@@ -25,10 +26,10 @@ use crate::model::cluster::pod::{Labels, Pod};
 use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
 use crate::model::cluster::volume::{AttachLimits, StorageClass, Volume, VolumeClaim};
 use crate::model::names::{
-    ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId,
+    ArmId, ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId,
 };
 use crate::model::orphans::record::OrphanRecords;
-use crate::model::orphans::sweep::Sweep;
+use crate::model::orphans::sweep::{Sweep, UnreadableSweeps};
 use crate::model::settings::Pause;
 use crate::snapshot::spread_defaults::SchedulerProfiles;
 pub use command_key::CommandKey;
@@ -125,6 +126,8 @@ pub struct Snapshot {
     daemon_sets: Table<ObjectKey, DaemonSet>,
     sweeps: Table<ObjectName, Sweep>,
     volumes: Table<ObjectName, Volume>,
+    /// By disk. A restart forgets them.
+    unrecorded_retained_volumes: BTreeMap<ArmId, Arc<Volume>>,
     volume_claims: Table<ObjectKey, VolumeClaim>,
     storage_classes: Table<ObjectName, StorageClass>,
     attach_limits: Table<NodeName, AttachLimits>,
@@ -135,6 +138,9 @@ pub struct Snapshot {
     buffers: Table<ObjectKey, Buffer>,
     /// Instance types by AKSNodeClass, computed where class or catalogue changes.
     pub instance_types: BTreeMap<NodeClassName, InstanceTypes>,
+    /// OrphanSweeps whose current version cannot be read, and why. The last readable version, if any, is among the
+    /// sweeps.
+    pub unreadable_sweeps: UnreadableSweeps,
     /// The durable records of sweeps.
     pub records: Arc<OrphanRecords>,
     /// The last complete inventory since the start, if any.
@@ -181,7 +187,6 @@ impl Snapshot {
     plain_table!(buffers, ObjectKey, Buffer, put_buffer, remove_buffer, "CapacityBuffers");
     plain_table!(daemon_sets, ObjectKey, DaemonSet, put_daemon_set, remove_daemon_set, "DaemonSets");
     plain_table!(sweeps, ObjectName, Sweep, put_sweep, remove_sweep, "OrphanSweeps");
-    plain_table!(volumes, ObjectName, Volume, put_volume, remove_volume, "PersistentVolumes");
     plain_table!(
         volume_claims,
         ObjectKey,

@@ -1,14 +1,17 @@
 //! The check right before every effect: whether it may be performed now.
 //!
 //! Reads always may. A write needs enough of the Lease left for the request to arrive, and no pause switch that blocks
-//! it; for a delete, or a mark for one, the pause switch is read from the API server right before.
+//! it; for a delete, or a mark for one, the pause switch is read from the API server right before. A sweep writes nothing
+//! in Azure while an OrphanSweep cannot be read.
 
 use crate::preconditions::lease::LeaseHandle;
 use crate::preconditions::pause::read_pause;
 use kube::Client;
 use napkeeper_core::model::errors::EffectError;
+use napkeeper_core::model::orphans::sweep::UnreadableSweeps;
 use napkeeper_core::model::settings::{Pause, PauseSwitch};
-use napkeeper_core::plan::Effect;
+use napkeeper_core::plan::{Effect, is_sweep_write};
+use napkeeper_core::snapshot::CommandKey;
 use std::fmt;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -21,6 +24,7 @@ const MIN_LEASE_LEFT: Duration = Duration::from_secs(5);
 pub struct WriteCheck {
     lease: LeaseHandle,
     pause: watch::Receiver<Pause>,
+    unreadable_sweeps: watch::Receiver<UnreadableSweeps>,
     client: Client,
     namespace: String,
 }
@@ -32,17 +36,24 @@ impl fmt::Debug for WriteCheck {
 }
 
 impl WriteCheck {
-    /// A check of the Lease and of the pause switch of this namespace: as last watched, and read again for deletions.
+    /// A check of the Lease, of the OrphanSweeps, and of the pause switch of this namespace: as last watched, and the
+    /// switch read again for deletions.
     #[must_use]
-    pub fn new(lease: LeaseHandle, pause: watch::Receiver<Pause>, client: Client, namespace: &str) -> Self {
-        Self { lease, pause, client, namespace: namespace.to_owned() }
+    pub fn new(
+        lease: LeaseHandle,
+        pause: watch::Receiver<Pause>,
+        unreadable_sweeps: watch::Receiver<UnreadableSweeps>,
+        client: Client,
+        namespace: &str,
+    ) -> Self {
+        Self { lease, pause, unreadable_sweeps, client, namespace: namespace.to_owned() }
     }
 
-    /// Whether the effect may be performed now. To be called directly before.
+    /// Whether an effect of the command with this key may be performed now. To be called directly before.
     ///
     /// # Errors
     /// [`EffectError::Blocked`] with the reason.
-    pub async fn check(&self, effect: &Effect) -> Result<(), EffectError> {
+    pub async fn check(&self, key: &CommandKey, effect: &Effect) -> Result<(), EffectError> {
         if !effect.is_write() {
             return Ok(());
         }
@@ -51,6 +62,9 @@ impl WriteCheck {
         if effect.pause_switch() == Some(PauseSwitch::Delete) {
             let unreadable = EffectError::Blocked("the pause switch cannot be read");
             check_pause(effect, &read_pause(&self.client, &self.namespace).await.map_err(|_| unreadable)?)?;
+        }
+        if is_sweep_write(key, effect) && !self.unreadable_sweeps.borrow().is_empty() {
+            return Err(EffectError::Blocked("an OrphanSweep cannot be read"));
         }
         // Last, for reading the switch takes time.
         if self.lease.held_for(MIN_LEASE_LEFT) {
@@ -76,6 +90,7 @@ mod tests {
     use napkeeper_core::model::names::{ArmId, ClaimName, Namespace, ObjectKey, ObjectName, ProviderId, Uid};
     use napkeeper_core::plan::{CloudRequest, ClusterRead, ClusterWrite};
     use serde_json::{Value, json};
+    use std::sync::Arc;
 
     const CONFIG_MAPS: &str = "/api/v1/namespaces/napkeeper/configmaps";
     const FRESH: Option<Duration> = Some(Duration::ZERO);
@@ -115,14 +130,20 @@ mod tests {
     /// The check of a replica with this time since its Lease renewal, which has seen these switches.
     fn check_of(client: Client, renewed: Option<Duration>, seen: &[PauseSwitch]) -> WriteCheck {
         let pause = watch::channel(Pause::of(seen.iter().copied())).1;
-        WriteCheck::new(LeaseHandle::renewed_before(renewed), pause, client, "napkeeper")
+        let readable = watch::channel(UnreadableSweeps::default()).1;
+        WriteCheck::new(LeaseHandle::renewed_before(renewed), pause, readable, client, "napkeeper")
+    }
+
+    /// Of a NodeClaim's command.
+    fn of_claim() -> CommandKey {
+        CommandKey::Claim(ClaimName::new("a").unwrap())
     }
 
     /// Which effects are allowed: launch, disrupt, delete, one that no switch pauses, a read.
     async fn allowed(check: &WriteCheck) -> [bool; 5] {
         let mut allowed = [false; 5];
         for (ok, effect) in allowed.iter_mut().zip([launch(), disrupt(), delete(), finalize(), read()]) {
-            *ok = check.check(&effect).await.is_ok();
+            *ok = check.check(&of_claim(), &effect).await.is_ok();
         }
         allowed
     }
@@ -138,7 +159,7 @@ mod tests {
         ] {
             assert_eq!(allowed(&check_of(client(), FRESH, &[switch])).await, expected, "{switch:?}");
         }
-        let blocked = check_of(client(), FRESH, &[PauseSwitch::Launch]).check(&launch()).await;
+        let blocked = check_of(client(), FRESH, &[PauseSwitch::Launch]).check(&of_claim(), &launch()).await;
         assert_eq!(blocked, Err(EffectError::Blocked("the pause switch is set")));
     }
 
@@ -149,11 +170,36 @@ mod tests {
         server.put(CONFIG_MAPS, switch(json!({ "delete": "true" })));
         assert_eq!(allowed(&check).await, [true, true, false, true, true], "no watch has seen it yet");
         server.put(CONFIG_MAPS, switch(json!({ "launch": "true" })));
-        assert!(check.check(&delete()).await.is_ok());
+        assert!(check.check(&of_claim(), &delete()).await.is_ok());
         server.fail(CONFIG_MAPS, Some(Fault::Status(403)));
         let unreadable = Err(EffectError::Blocked("the pause switch cannot be read"));
-        assert_eq!(check.check(&delete()).await, unreadable);
+        assert_eq!(check.check(&of_claim(), &delete()).await, unreadable);
         assert_eq!(allowed(&check).await, [true, true, false, true, true]);
+    }
+
+    #[tokio::test]
+    async fn an_orphan_sweep_that_cannot_be_read_blocks_what_sweeps_write_in_azure() {
+        let client = || Fake::serving(&[CONFIG_MAPS]).client();
+        let (sweeps, unreadable) = watch::channel(UnreadableSweeps::default());
+        let pause = watch::channel(Pause::default()).1;
+        let check = WriteCheck::new(LeaseHandle::renewed_before(FRESH), pause, unreadable, client(), "napkeeper");
+        let of_sweep = CommandKey::Resource(vm());
+        let mark = || Effect::Cloud(CloudRequest::Tag(vm(), Default::default()));
+        let unmark = || Effect::Cloud(CloudRequest::Untag(vm(), Default::default()));
+        let record = || Effect::Cluster(ClusterWrite::WriteRecords(Box::default()));
+        let writes = || [delete(), mark(), unmark()];
+        for effect in writes() {
+            assert_eq!(check.check(&of_sweep, &effect).await, Ok(()), "{effect:?}");
+        }
+        sweeps.send_replace(UnreadableSweeps::of([(Arc::from("nightly"), Arc::from("wrong"))]));
+        for effect in writes() {
+            let blocked = Err(EffectError::Blocked("an OrphanSweep cannot be read"));
+            assert_eq!(check.check(&of_sweep, &effect).await, blocked, "{effect:?}");
+        }
+        assert_eq!(check.check(&of_sweep, &record()).await, Ok(()), "the outcome of a DELETE is still recorded");
+        assert_eq!(check.check(&of_claim(), &delete()).await, Ok(()), "a NodeClaim's own resources are deleted");
+        sweeps.send_replace(UnreadableSweeps::default());
+        assert_eq!(check.check(&of_sweep, &delete()).await, Ok(()));
     }
 
     #[tokio::test]
@@ -177,7 +223,7 @@ mod tests {
             )
         });
         let check = check_of(Client::new(slow, "default"), Some(Duration::from_millis(9_500)), &[]);
-        let blocked = check.check(&delete()).await;
+        let blocked = check.check(&of_claim(), &delete()).await;
         assert_eq!(blocked, Err(EffectError::Blocked("the lease is lost or about to expire")));
     }
 }

@@ -54,7 +54,8 @@ pub enum WatchEvent {
     /// An object was created, changed or deleted.
     Changed(Delta),
     /// An object is invalid. A running pod is kept, and never disrupted; anything else counts as deleted, except
-    /// NodeClaims, Nodes and OrphanRecords, whose last valid version is kept.
+    /// NodeClaims, Nodes, OrphanRecords, OrphanSweeps and SchedulerConfigurations, whose last valid version is kept.
+    /// Which OrphanSweeps are invalid is a change of the Snapshot too.
     Unreadable {
         /// Its kind.
         kind: WatchedKind,

@@ -93,10 +93,13 @@ impl WatchedKind {
     }
 
     /// True for kinds whose last valid version is kept when an object becomes invalid: treating them as deleted would
-    /// forget machines, their pods, deletions or trips of the breaker. AKS does the same with kube-scheduler's
+    /// forget machines, their pods, deletions, trips of the breaker or exclusions. AKS does the same with kube-scheduler's
     /// configuration.
     pub(super) fn keeps_last_good(self) -> bool {
-        matches!(self, Self::Pods | Self::NodeClaims | Self::Nodes | Self::OrphanRecords | Self::Schedulers)
+        matches!(
+            self,
+            Self::Pods | Self::NodeClaims | Self::Nodes | Self::OrphanSweeps | Self::OrphanRecords | Self::Schedulers
+        )
     }
 }
 

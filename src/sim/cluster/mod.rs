@@ -105,10 +105,16 @@ impl Cluster {
     }
 
     /// The whole state: what a controller lists when it starts. It includes changes since the last watch; applying them
-    /// again is harmless, as long as all of them are applied.
+    /// again is harmless, as long as all of them are applied. An OrphanSweep that it cannot read is only named.
     #[must_use]
     pub fn relist(&self) -> Snapshot {
-        self.store.clone()
+        let mut listed = self.store.clone();
+        listed.forget_deleted_volumes();
+        let names: Vec<_> = self.store.sweeps().iter().map(|(name, _)| name.clone()).collect();
+        for name in names.iter().filter(|name| self.store.unreadable_sweeps.contains(name.as_str())) {
+            listed.remove_sweep(name);
+        }
+        listed
     }
 
     /// The whole state.

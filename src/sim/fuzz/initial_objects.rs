@@ -42,7 +42,22 @@ pub(super) fn workloads(random: &mut Random) -> Vec<(ObjectKey, Workload)> {
     ]
 }
 
-pub(super) fn sweep(hazard: Hazard, random: &mut Random) -> Sweep {
+/// A sweep that collects; where users change things, another one that only excludes.
+pub(super) fn sweeps(hazard: Hazard, random: &mut Random) -> Vec<Sweep> {
+    let collects = sweep(hazard, random);
+    if hazard != Hazard::ManualChanges {
+        return vec![collects];
+    }
+    let excludes = Sweep {
+        name: object("exclusions"),
+        mode: SweepMode::Report,
+        kinds: [ResourceKind::Nic].into(),
+        ..collects.clone()
+    };
+    vec![Sweep { exclusions: Vec::new(), ..collects }, excludes]
+}
+
+fn sweep(hazard: Hazard, random: &mut Random) -> Sweep {
     let by_hand = hazard == Hazard::ManualChanges || random.one_in(2);
     let vms = if by_hand { vec![ResourceKind::Vm, ResourceKind::DataDisk] } else { vec![ResourceKind::DataDisk] };
     Sweep {

@@ -85,6 +85,7 @@ const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str])] = &[
     (&[DeletionRule::Breaker], &[Hazard::ApiServerRestore], &["alive"]),
     (&[DeletionRule::OwnedByTag], &[Hazard::ForeignResources], &["foreign"]),
     (&[DeletionRule::VolumeRecord], &[Hazard::DataDisks], &["foreign"]),
+    (&[DeletionRule::VolumeIncarnation], &[Hazard::DataDisks], &["foreign"]),
     (&[DeletionRule::RetainKeeps], &[Hazard::DataDisks], &["alive"]),
     // A claim and its Node both speak for a VM, and so does the look right before the DELETE; all VMs at once trip the
     // breaker.
@@ -111,6 +112,7 @@ const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str])] = &[
     // Whatever is old enough has been seen twice, because both are counted from the same sightings.
     (&[DeletionRule::SeenTwice, DeletionRule::OldEnough], &[Hazard::Leaks, Hazard::Caps], &["age", "seen-twice"]),
     (&[DeletionRule::CompleteListings], &[Hazard::Outages], &["whole-listing", "alive", "age"]),
+    (&[DeletionRule::ReadableSweeps], &[Hazard::ManualChanges], &["exclusion"]),
     (&[DeletionRule::RecheckResource], &[Hazard::Races], &["foreign", "alive"]),
     (&[DeletionRule::RecheckOwners], &[Hazard::Races], &["alive"]),
     (&[DeletionRule::Pause], &[Hazard::ManualChanges], &["pause"]),

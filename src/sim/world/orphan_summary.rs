@@ -148,6 +148,7 @@ pub(super) fn refusal_text(refusal: DeletionRefusal) -> &'static str {
         DeletionRefusal::SeenOnce => "observed only once",
         DeletionRefusal::PartialListing => "a listing was incomplete",
         DeletionRefusal::Breaker => "the breaker has tripped",
+        DeletionRefusal::UnreadableSweep => "an OrphanSweep cannot be read, and may exclude it",
         DeletionRefusal::Changed => "it changed since it was listed",
         DeletionRefusal::Paused => "deletions are paused",
         DeletionRefusal::NoLease => "this replica is not the leader",
@@ -166,6 +167,7 @@ fn manual_action(refusal: DeletionRefusal) -> Option<&'static str> {
     match refusal {
         DeletionRefusal::TakesAlong => Some("manual detachment of a NIC or disk"),
         DeletionRefusal::Breaker => Some("breaker.clearedAt in Git"),
+        DeletionRefusal::UnreadableSweep => Some("a correction of the OrphanSweep in Git"),
         DeletionRefusal::Approval => Some("an approval in Git"),
         DeletionRefusal::Mode => Some("mode Collect in Git"),
         DeletionRefusal::Paused => Some("the pause switch"),

@@ -345,9 +345,17 @@ fn placements() -> Vec<Row> {
 
 fn sweeps() -> Vec<Row> {
     let (sweep, record) = ("sweep-full", "record-full");
+    let schedule = Some("spec.schedule");
     let mut rows = vec![
         (sweep, json!({ "spec.observeEvery": "59s" }), Some("spec.observeEvery")),
         (sweep, json!({ "spec.observeEvery": "60s" }), None),
+        (sweep, json!({ "spec.schedule": "0,60 3 * * 0" }), schedule),
+        (sweep, json!({ "spec.schedule": "0 24 * * 0" }), schedule),
+        (sweep, json!({ "spec.schedule": "0 3 0 * 0" }), schedule),
+        (sweep, json!({ "spec.schedule": "0 3 * dec-jan 0" }), schedule),
+        (sweep, json!({ "spec.schedule": "0 3 * * 7" }), schedule),
+        (sweep, json!({ "spec.schedule": "0 3 * * 0," }), schedule),
+        (sweep, json!({ "spec.schedule": "*/5,07-59/2 ? 1-31 JAN-12 mon-Fri,0" }), None),
         (sweep, json!({ "spec.observeEvery": "9999999999h" }), Some("spec.observeEvery")),
         (sweep, json!({ "spec.kinds": [] }), Some("spec.kinds")),
         (sweep, json!({ "spec.kinds": ["Nic", "Nic"] }), Some("spec.kinds[1]")),

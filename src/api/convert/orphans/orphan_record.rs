@@ -72,7 +72,8 @@ fn volume(entry: &VolumeEntry, at: &Path, found: &mut Violations) -> Option<(Arm
     };
     let gone_since = found.take_some(&at.key("goneSince"), entry.gone_since.as_deref(), common::time);
     let reclaim = found.take(&at.key("reclaim"), reclaim);
-    Some((disk?, VolumeRecord { name: name?, reclaim: reclaim?, last_seen: last?, gone_since }))
+    let unique_id = entry.unique_id.as_deref().map(Arc::from);
+    Some((disk?, VolumeRecord { name: name?, reclaim: reclaim?, last_seen: last?, gone_since, unique_id }))
 }
 
 fn deletion(entry: &DeletionEntry, at: &Path, found: &mut Violations) -> Option<DeletionRecord> {
@@ -124,6 +125,7 @@ pub fn record_objects(records: &OrphanRecords) -> Vec<OrphanRecordSpec> {
             reclaim: format!("{:?}", volume.reclaim),
             last_seen: volume.last_seen.to_string(),
             gone_since: volume.gone_since.map(|t| t.to_string()),
+            unique_id: volume.unique_id.as_ref().map(ToString::to_string),
             ..VolumeEntry::default()
         });
     }

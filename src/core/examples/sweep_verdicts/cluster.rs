@@ -71,8 +71,13 @@ pub(super) fn cluster(
         let name = format!("pvc-{n:08x}-9c4e-4f6b-8d5a-1f0e2d3c4b5a");
         let disk = group.resource(DISK_TYPE, &name);
         let volume = ObjectName::new(&name)?;
-        let seen =
-            VolumeRecord { name: volume.clone(), reclaim: ReclaimPolicy::Delete, last_seen: at, gone_since: None };
+        let seen = VolumeRecord {
+            name: volume.clone(),
+            reclaim: ReclaimPolicy::Delete,
+            last_seen: at,
+            gone_since: None,
+            unique_id: None,
+        };
         records.volumes.insert(disk.clone(), seen);
         volumes.push(Arc::new(Volume {
             uid: Uid::new(format!("volume-{n}"))?,

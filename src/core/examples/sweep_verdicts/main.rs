@@ -60,6 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         prices: &snapshot,
         infrastructure: &snapshot.infrastructure,
         cleared_at: None,
+        unreadable_sweeps: &snapshot.unreadable_sweeps,
         paused: false,
         now,
     };

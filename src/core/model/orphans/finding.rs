@@ -101,6 +101,8 @@ pub enum DeletionRefusal {
     PartialListing,
     /// Clause 5: the breaker has tripped and Git has not cleared it.
     Breaker,
+    /// Clause 5: an OrphanSweep cannot be read, and may exclude it.
+    UnreadableSweep,
     /// Clause 6: it, or what its tags name, changed since the inventory.
     Changed,
     /// Clause 6: the pause switch is set.
@@ -138,6 +140,7 @@ impl DeletionRefusal {
             Self::SeenOnce => "seen_once",
             Self::PartialListing => "partial_listing",
             Self::Breaker => "breaker",
+            Self::UnreadableSweep => "unreadable_sweep",
             Self::Changed => "changed",
             Self::Paused => "paused",
             Self::NoLease => "no_lease",

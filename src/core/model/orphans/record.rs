@@ -55,6 +55,22 @@ pub struct VolumeRecord {
     /// Since when whole listings show neither the disk nor anything that names it; `None` while one does.
     #[serde(default)]
     pub gone_since: Option<Timestamp>,
+    /// `uniqueId` of the disk, when a listing last showed it together with its volume; `None` before that, and in records
+    /// of older versions.
+    #[serde(default)]
+    pub unique_id: Option<Arc<str>>,
+}
+
+impl VolumeRecord {
+    /// True for a record of this very disk. Azure gives a disk that is restored under the same name another `uniqueId`;
+    /// where that is not recorded, the disk must have existed when its volume was last seen.
+    #[must_use]
+    pub fn is_of(&self, disk: &CloudResource) -> bool {
+        match &self.unique_id {
+            Some(recorded) => *recorded == disk.incarnation,
+            None => disk.created_at.is_some_and(|created| created <= self.last_seen),
+        }
+    }
 }
 
 /// A deletion that was, or is about to be, sent.

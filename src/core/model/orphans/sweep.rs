@@ -37,6 +37,42 @@ pub struct Sweep {
     pub breaker_cleared_at: Option<Timestamp>,
 }
 
+/// OrphanSweeps whose current version cannot be read, with the reasons. One of them may exclude what the others would
+/// collect, so nothing is swept while there is one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UnreadableSweeps(Arc<BTreeMap<Arc<str>, Arc<str>>>);
+
+impl UnreadableSweeps {
+    /// These sweeps, each with its violations.
+    #[must_use]
+    pub fn of(sweeps: impl IntoIterator<Item = (Arc<str>, Arc<str>)>) -> Self {
+        Self(Arc::new(sweeps.into_iter().collect()))
+    }
+
+    /// True when every sweep can be read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True when the current version of this sweep cannot be read.
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The sweeps, by name, with the reasons.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+        self.0.iter()
+    }
+}
+
 /// What a sweep may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SweepMode {

@@ -12,6 +12,8 @@ pub enum DeletionRule {
     OwnedByTag,
     /// 1: a data disk has a durable record of its volume.
     VolumeRecord,
+    /// 1: that record is of this very disk, and not of one that had its name before.
+    VolumeIncarnation,
     /// 1: a volume with reclaim policy Retain keeps its disk.
     RetainKeeps,
     /// 2: no NodeClaim links to it, by UID, name or intent.
@@ -44,6 +46,8 @@ pub enum DeletionRule {
     CompleteListings,
     /// 5: the breaker.
     Breaker,
+    /// 5: every OrphanSweep can be read.
+    ReadableSweeps,
     /// 6: GET of the resource right before the DELETE.
     RecheckResource,
     /// 6: GET of its claim, Node and volume right before the DELETE.
@@ -74,11 +78,12 @@ pub enum DeletionRule {
 
 impl DeletionRule {
     /// All of them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 35] = [
         Self::GroupManagedByUs,
         Self::LiveNodeInGroup,
         Self::OwnedByTag,
         Self::VolumeRecord,
+        Self::VolumeIncarnation,
         Self::RetainKeeps,
         Self::NoClaim,
         Self::NoNode,
@@ -95,6 +100,7 @@ impl DeletionRule {
         Self::SeenTwice,
         Self::CompleteListings,
         Self::Breaker,
+        Self::ReadableSweeps,
         Self::RecheckResource,
         Self::RecheckOwners,
         Self::Pause,

@@ -47,6 +47,9 @@ fn not_owned(case: &SweepContext<'_>, resource: &CloudResource, refusal: Deletio
             let volume = case.records.volumes.get(&resource.id).map(|v| v.name.to_string()).unwrap_or_default();
             format!("PersistentVolume {volume} had reclaim policy Retain")
         }
+        (DeletionRefusal::NoVolumeRecord, _) if case.records.volumes.contains_key(&resource.id) => {
+            "the record of a PersistentVolume on it is of another disk, which had its name before".to_owned()
+        }
         (DeletionRefusal::NoVolumeRecord, _) => "no record of a PersistentVolume of this cluster on it".to_owned(),
         (_, Some(cluster)) => format!("its cluster tag names {cluster}"),
         (_, None) => "no tag names a cluster".to_owned(),

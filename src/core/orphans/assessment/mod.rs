@@ -12,7 +12,7 @@ use crate::model::azure::inventory::Inventory;
 use crate::model::cron::Schedule;
 use crate::model::orphans::finding::{Classification, DeletionRefusal, Finding};
 use crate::model::orphans::record::{OrphanRecords, Sighting};
-use crate::model::orphans::sweep::{Approval, Exclusion, Sweep, SweepMode};
+use crate::model::orphans::sweep::{Approval, Exclusion, Sweep, SweepMode, UnreadableSweeps};
 use crate::model::settings::{ControllerMode, DeletionRule, Settings};
 use crate::orphans::assessment::attached::{AttachedResourceFinder, AttachedResources};
 use crate::orphans::assessment::ownership::{GroupState, group_state, ownership};
@@ -42,6 +42,8 @@ pub struct SweepContext<'a> {
     pub infrastructure: &'a InfrastructureFacts,
     /// Until when Git has cleared the breaker: [`breaker::cleared_at`].
     pub cleared_at: Option<Timestamp>,
+    /// OrphanSweeps whose current version cannot be read.
+    pub unreadable_sweeps: &'a UnreadableSweeps,
     /// The pause switch holds deletes back.
     pub paused: bool,
     /// Now.
@@ -114,6 +116,11 @@ impl<'a> SweepContext<'a> {
         !self.settings.deletion_rules.enforces(DeletionRule::CompleteListings) || self.inventory.failure().is_none()
     }
 
+    /// Clause 5: true when an OrphanSweep cannot be read, and may exclude anything.
+    pub(in crate::orphans) fn has_unreadable_sweep(&self) -> bool {
+        self.settings.deletion_rules.enforces(DeletionRule::ReadableSweeps) && !self.unreadable_sweeps.is_empty()
+    }
+
     /// The durable sighting of this very incarnation with these very tags (but for our own mark).
     pub(in crate::orphans) fn sighting(&self, resource: &CloudResource) -> Option<&'a Sighting> {
         let seen = self.records.sightings.get(&resource.id)?;
@@ -155,6 +162,7 @@ impl<'a> SweepContext<'a> {
             rules.enforces(DeletionRule::Breaker) && breaker::open_trip(self.records, self.cleared_at).is_some(),
             DeletionRefusal::Breaker,
         );
+        refuse(self.has_unreadable_sweep(), DeletionRefusal::UnreadableSweep);
         refuse(rules.enforces(DeletionRule::Pause) && self.paused, DeletionRefusal::Paused);
         refuse(
             rules.enforces(DeletionRule::Mode) && (sweep.mode != SweepMode::Collect || !self.in_schedule(sweep)),

@@ -59,8 +59,8 @@ pub(in crate::orphans) fn ownership(
     let volume = || links.volume_record(resource);
     // A disk that was a volume is assessed as one, whatever its osType: it may hold a restored system.
     match resource.kind() {
-        ResourceKind::DataDisk => return disk_ownership(volume(), settings),
-        ResourceKind::OsDisk if volume().is_some() => return disk_ownership(volume(), settings),
+        ResourceKind::DataDisk => return disk_ownership(resource, volume(), settings),
+        ResourceKind::OsDisk if volume().is_some() => return disk_ownership(resource, volume(), settings),
         _ => {}
     }
     let owner = resource.owner_cluster();
@@ -70,8 +70,13 @@ pub(in crate::orphans) fn ownership(
     Ok(Arc::clone(&OWNED_BY_TAG))
 }
 
-fn disk_ownership(volume: Option<&VolumeRecord>, settings: &Settings) -> Result<Arc<str>, DeletionRefusal> {
-    let Some(volume) = volume else {
+fn disk_ownership(
+    disk: &CloudResource,
+    volume: Option<&VolumeRecord>,
+    settings: &Settings,
+) -> Result<Arc<str>, DeletionRefusal> {
+    let any_incarnation = !settings.deletion_rules.enforces(DeletionRule::VolumeIncarnation);
+    let Some(volume) = volume.filter(|record| any_incarnation || record.is_of(disk)) else {
         if settings.deletion_rules.enforces(DeletionRule::VolumeRecord) {
             return Err(DeletionRefusal::NoVolumeRecord);
         }

@@ -87,6 +87,7 @@ pub fn sweep(snapshot: &Snapshot, memory: &mut SweepMemory, settings: &Settings,
             prices: snapshot,
             infrastructure: &snapshot.infrastructure,
             cleared_at: breaker::cleared_at(&sweeps, &snapshot.records, now),
+            unreadable_sweeps: &snapshot.unreadable_sweeps,
             paused: snapshot.pause.blocks(PauseSwitch::Delete),
             now,
         };
@@ -150,12 +151,16 @@ fn request_inventory(snapshot: &Snapshot, sweeps: &[Sweep], memory: &mut SweepMe
 /// Writes durable records: the change of an inventory, and every volume that has appeared since.
 fn write_records(snapshot: &Snapshot, mut change: RecordChange, now: Timestamp, plan: &mut Plan) {
     let listed = snapshot.inventory.iter().flat_map(|i| items(&i.volumes));
-    let seen: Vec<_> = listed.chain(snapshot.volumes().values()).collect();
+    let watched = snapshot.volumes().values().chain(snapshot.unrecorded_retained_volumes());
+    let seen: Vec<_> = listed.chain(watched).collect();
     // A volume that exists now keeps its record, whatever the last listing shows.
     let named = Index::of(seen.iter().filter_map(|v| Some((v.handle.as_ref()?.folded(), ()))));
     change.volumes.retain(|(disk, _)| named.find(disk.folded()).is_none());
     change.removed_volumes.retain(|disk| named.find(disk.folded()).is_none());
-    change.volumes.extend(records::volume_record_changes(&seen, snapshot, now));
+    // Only with the inventory that it records: a later volume may be of another disk.
+    let new_inventory = snapshot.inventory.as_deref().filter(|_| change.inventory_at.is_some());
+    let unique_ids = new_inventory.map_or_else(|| Index::of(std::iter::empty()), records::unique_ids);
+    change.volumes.extend(records::volume_record_changes(&seen, &unique_ids, snapshot, now));
     if change == RecordChange::default() || snapshot.in_progress.contains(&CommandKey::Records) {
         return;
     }

@@ -9,7 +9,7 @@ use crate::model::orphans::attempt::SweepAction;
 use crate::model::orphans::finding::{Classification, DeletionRefusal, Finding};
 use crate::model::orphans::record::DeletionRecord;
 use crate::model::orphans::report::{Discrepancy, IpUsage, ReportOnlyFinding, SweepStatusSummary};
-use crate::model::orphans::sweep::{Sweep, SweepMode};
+use crate::model::orphans::sweep::{Sweep, SweepMode, UnreadableSweeps};
 use crate::model::settings::ControllerMode;
 use crate::orphans::assessment::ownership::GroupState;
 use crate::orphans::assessment::{Assessment, SweepContext, findings_for, is_excluded_by};
@@ -197,6 +197,7 @@ impl SweepPass<'_> {
             DeletionRefusal::OtherCluster,
             DeletionRefusal::PartialListing,
             DeletionRefusal::Breaker,
+            DeletionRefusal::UnreadableSweep,
             DeletionRefusal::Paused,
         ];
         if finding.refusals.iter().any(|refusal| held.contains(refusal)) {
@@ -212,7 +213,7 @@ impl SweepPass<'_> {
 
     /// Removes our mark where no sweep marks any more: something alive refers to it, or no mode is `Mark`.
     fn unmark(&self, state: &mut PassState<'_>) {
-        if self.case.group_state() != GroupState::Ours || self.case.paused {
+        if self.case.group_state() != GroupState::Ours || self.case.paused || self.case.has_unreadable_sweep() {
             return;
         }
         let excluded = |r: &CloudResource| self.sweeps.iter().flat_map(|s| &s.exclusions).any(|e| is_excluded_by(e, r));
@@ -327,14 +328,33 @@ impl SweepPass<'_> {
             Some(format!("{}{refused}", breaker::describe_trip(trip)))
         };
         let another = || self.case.cluster_mismatch();
+        let unreadable = || unreadable_reason(self.case.unreadable_sweeps);
         let unscheduled = || {
             let error = Schedule::parse(sweep.schedule.as_ref()?).err()?;
             Some(error.to_string())
         };
-        let reason =
-            failed.or_else(unwritten).or_else(tripped).or_else(another).or_else(refused).or_else(unscheduled)?;
+        let reason = failed
+            .or_else(unwritten)
+            .or_else(unreadable)
+            .or_else(tripped)
+            .or_else(another)
+            .or_else(refused)
+            .or_else(unscheduled)?;
         Some(Arc::from(reason))
     }
+}
+
+/// Which OrphanSweep cannot be read, why, and what to do.
+fn unreadable_reason(sweeps: &UnreadableSweeps) -> Option<String> {
+    let (name, reason) = sweeps.iter().next()?;
+    let others = match sweeps.len() - 1 {
+        0 => String::new(),
+        n => format!(", nor can {n} more"),
+    };
+    Some(format!(
+        "OrphanSweep {name} cannot be read ({reason}){others}; it may exclude what another sweep would delete, so \
+         nothing is swept until it is corrected in Git"
+    ))
 }
 
 /// How much of its cap a sweep has used.

@@ -320,6 +320,7 @@ fn finding_of(world: &mut SweepWorld, name: &str) -> (Classification, String) {
         prices: &world.snapshot,
         infrastructure: &world.snapshot.infrastructure,
         cleared_at: None,
+        unreadable_sweeps: &world.snapshot.unreadable_sweeps,
         paused: false,
         now: world.now,
     };

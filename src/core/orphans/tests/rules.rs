@@ -8,7 +8,7 @@ use crate::model::cluster::volume::{Attachment, DiskUse, ReclaimPolicy};
 use crate::model::labels;
 use crate::model::names::{ClaimName, NodeName, ObjectName};
 use crate::model::orphans::finding::DeletionRefusal;
-use crate::model::orphans::sweep::SweepMode;
+use crate::model::orphans::sweep::{SweepMode, UnreadableSweeps};
 use crate::model::settings::{ControllerMode, DeletionRule, DeletionRules, Pause, PauseSwitch};
 use crate::plan::Command;
 use jiff::SignedDuration;
@@ -541,6 +541,43 @@ fn a_pause_holds_everything_back() {
     assert_eq!(world.deleted_names(), [""; 0]);
 }
 
+/// OrphanSweeps that cannot be read: one.
+fn unreadable() -> UnreadableSweeps {
+    UnreadableSweeps::of([(Arc::from("exclusions"), Arc::from("spec.schedule: wrong"))])
+}
+
+#[test]
+fn an_orphan_sweep_that_cannot_be_read_holds_everything_back() {
+    let mut world = SweepWorld::new();
+    world.tagging = true;
+    let mut second = world.sweep.clone();
+    second.name = ObjectName::new("marks").unwrap();
+    second.mode = SweepMode::Mark;
+    world.snapshot.put_sweep(second.name.clone(), second.clone());
+    world.add(gone_nic("leaked"));
+    let mut marked = nic("live-again", tags("live-1", "uid-1"));
+    marked.tags.insert(Arc::from(labels::TAG_SUSPECT_SINCE), Arc::from(start().to_string()));
+    world.add(marked);
+    world.snapshot.unreadable_sweeps = unreadable();
+    world.run(HOURS(2));
+    assert!(world.refusals("leaked").contains(&DeletionRefusal::UnreadableSweep));
+    let halted = world.report.as_ref().unwrap().halted.clone().unwrap();
+    assert!(halted.starts_with("OrphanSweep exclusions cannot be read (spec.schedule: wrong)"), "{halted}");
+    assert_eq!(world.deleted_names(), [""; 0]);
+    let marks = |world: &SweepWorld| {
+        let resources = world.inventory.resources.as_ref().unwrap().iter();
+        resources.filter(|r| r.tag(labels::TAG_SUSPECT_SINCE).is_some()).map(|r| r.id.name().to_owned()).collect()
+    };
+    let before: Vec<String> = marks(&world);
+    assert_eq!(before, ["live-again"], "neither marked nor unmarked");
+
+    world.snapshot.unreadable_sweeps = UnreadableSweeps::default();
+    world.run(MINUTES(20));
+    assert_eq!(world.deleted_names(), ["leaked"]);
+    assert_eq!(marks(&world), [""; 0]);
+    assert_eq!(world.report.unwrap().halted, None);
+}
+
 #[test]
 fn beside_managed_nap_vms_are_never_deleted() {
     let mut world = SweepWorld::new();
@@ -669,7 +706,8 @@ fn every_clause_of_time_and_leave_is_needed() {
     };
     assert_eq!(deleted_without(&[], rarely), Some(MINUTES(45)));
     assert_eq!(deleted_without(&[OldEnough, SeenTwice], plain), Some(MINUTES(0)), "each masks the other");
-    let held: [(DeletionRule, Stage); 4] = [
+    let held: [(DeletionRule, Stage); 5] = [
+        (ReadableSweeps, |w| w.snapshot.unreadable_sweeps = unreadable()),
         (Mode, |w| w.sweep.mode = SweepMode::Report),
         (Pause, |w| w.snapshot.pause = crate::model::settings::Pause::of([PauseSwitch::Delete])),
         (Approval, |w| w.sweep.approval_required = [ResourceKind::Nic].into()),

@@ -26,6 +26,7 @@ fn thirty_thousand_nodes_are_judged_within_seconds() {
         prices: &snapshot,
         infrastructure: &snapshot.infrastructure,
         cleared_at: None,
+        unreadable_sweeps: &snapshot.unreadable_sweeps,
         paused: false,
         now: start(),
     };

@@ -15,6 +15,8 @@ use crate::model::settings::PauseSwitch;
 use crate::orphans::references::back_references::referenced_claim;
 use crate::orphans::*;
 use crate::plan::{CloudRequest, Command, Effect};
+use crate::snapshot::Snapshot;
+use crate::snapshot::delta::{Delta, apply_delta};
 use std::sync::Arc;
 
 /// Azure's way to write a key: in another case.
@@ -43,6 +45,138 @@ fn a_stale_listing_takes_back_no_retain() {
     world.snapshot.put_volume(name, with_delete);
     world.pass();
     assert_eq!(policy(&world), ReclaimPolicy::Delete, "the watch is current");
+}
+
+#[test]
+fn a_volume_that_is_retained_and_deleted_between_two_decisions_keeps_its_disk() {
+    let mut world = eager_world();
+    let disk = data_disk("d");
+    world.add(disk.clone());
+    let name = ObjectName::new("pv-1").unwrap();
+    let change = |world: &mut SweepWorld, delta| apply_delta(&delta, &mut world.snapshot);
+    let put = |reclaim| Delta::Volume(Arc::new(volume("pv-1", &disk, reclaim)));
+    let policy = |world: &SweepWorld| world.snapshot.records.volumes[&disk.id].reclaim;
+    change(&mut world, put(ReclaimPolicy::Delete));
+    world.volumes().push(Arc::new(volume("pv-1", &disk, ReclaimPolicy::Delete)));
+    world.observe();
+    assert_eq!(policy(&world), ReclaimPolicy::Delete);
+
+    change(&mut world, put(ReclaimPolicy::Retain));
+    change(&mut world, Delta::VolumeGone(name.clone()));
+    world.volumes().clear();
+    world.records_lost = true;
+    world.pass();
+    assert_eq!(policy(&world), ReclaimPolicy::Delete, "the write has failed");
+    world.records_lost = false;
+    world.now += MINUTES(2);
+    world.pass();
+    assert_eq!(policy(&world), ReclaimPolicy::Retain);
+    let written = Delta::Records(Arc::clone(&world.snapshot.records));
+    change(&mut world, written);
+    assert_eq!(world.snapshot.unrecorded_retained_volumes().count(), 0, "durable now");
+    over_nine_days(&mut world);
+    assert_eq!(world.refusals("d"), [DeletionRefusal::Retained]);
+    assert_eq!(world.deleted_names(), [""; 0]);
+}
+
+#[test]
+fn only_the_volume_itself_revokes_a_policy_that_is_not_recorded_yet() {
+    let disk = data_disk("d");
+    let put = |name: &str, reclaim| Delta::Volume(Arc::new(volume(name, &disk, reclaim)));
+    let gone = |name: &str| Delta::VolumeGone(ObjectName::new(name).unwrap());
+    use ReclaimPolicy::{Delete, Retain};
+    for (deltas, expected) in [
+        (vec![put("a", Delete), put("a", Retain), gone("a")], vec!["a"]),
+        (vec![put("a", Retain), put("a", Delete), gone("a")], vec![]),
+        (vec![put("a", Retain), gone("a"), put("a", Delete)], vec![]),
+        (vec![put("a", Retain), gone("a"), put("a", Delete), gone("a")], vec![]),
+        (vec![put("a", Retain), gone("a"), put("b", Delete), gone("b")], vec!["a"]),
+    ] {
+        let mut snapshot = Snapshot::default();
+        deltas.iter().for_each(|delta| apply_delta(delta, &mut snapshot));
+        let names: Vec<_> = snapshot.unrecorded_retained_volumes().map(|v| v.name.to_string()).collect();
+        assert_eq!(names, expected, "{deltas:?}");
+    }
+}
+
+/// A disk of the same name as `disk`, restored now.
+fn restored(disk: &CloudResource, now: jiff::Timestamp) -> CloudResource {
+    CloudResource { incarnation: Arc::from("restored"), created_at: Some(now), ..disk.clone() }
+}
+
+/// Lets nine days pass with two observations every half day.
+fn over_nine_days(world: &mut SweepWorld) {
+    world.sweep.inventory_interval = HOURS(12);
+    for _ in 0..18 {
+        world.now += HOURS(12);
+        world.run(MINUTES(20));
+    }
+}
+
+#[test]
+fn a_disk_that_is_restored_under_the_same_name_has_no_record() {
+    for is_os in [false, true] {
+        let mut world = eager_world();
+        let disk = data_disk("d");
+        world.add(disk.clone());
+        world.had_volume("pv-1", &disk, ReclaimPolicy::Delete);
+        assert_eq!(world.snapshot.records.volumes[&disk.id].unique_id.as_ref(), Some(&disk.incarnation));
+        let mut second = restored(&disk, world.now);
+        as_disk(&mut second).is_os = is_os;
+        // Its tags are those of the first one.
+        second.tags = tags("gone", "uid-gone");
+        *world.inventory.resources.as_mut().unwrap().last_mut().unwrap() = Arc::new(second);
+        over_nine_days(&mut world);
+        assert_eq!(world.refusals("d"), [DeletionRefusal::NoVolumeRecord], "{is_os}");
+        assert_eq!(world.deleted_names(), [""; 0]);
+    }
+    let mut world = eager_world();
+    let disk = data_disk("d");
+    world.add(disk.clone());
+    world.had_volume("pv-1", &disk, ReclaimPolicy::Delete);
+    over_nine_days(&mut world);
+    assert_eq!(world.deleted_names(), ["d"], "the disk itself has one");
+}
+
+#[test]
+fn a_record_without_a_unique_id_is_of_a_disk_that_existed_then() {
+    let never = None;
+    for (created_after, expected) in
+        [(Some(MINUTES(-1)), &["d"][..]), (Some(MINUTES(0)), &["d"]), (Some(MINUTES(1)), &[]), (never, &[])]
+    {
+        let mut world = eager_world();
+        let mut disk = data_disk("d");
+        world.had_volume("pv-1", &disk, ReclaimPolicy::Delete);
+        let record = world.snapshot.records.volumes[&disk.id].clone();
+        assert_eq!(record.unique_id, None, "no listing has shown the disk");
+        disk.created_at = created_after.map(|after| record.last_seen + after);
+        world.add(disk);
+        over_nine_days(&mut world);
+        assert_eq!(world.deleted_names(), expected, "{created_after:?}");
+    }
+}
+
+#[test]
+fn a_record_follows_the_disk_that_its_volume_has_now() {
+    let mut world = eager_world();
+    let disk = data_disk("d");
+    world.add(disk.clone());
+    world.had_volume("pv-1", &disk, ReclaimPolicy::Retain);
+    let second = restored(&disk, world.now);
+    *world.inventory.resources.as_mut().unwrap().last_mut().unwrap() = Arc::new(second.clone());
+    let record = |world: &SweepWorld| {
+        let record = &world.snapshot.records.volumes[&disk.id];
+        (record.name.to_string(), record.reclaim, record.unique_id.clone())
+    };
+    // The watch shows another volume of it before the next listing.
+    let later = volume("pv-2", &second, ReclaimPolicy::Delete);
+    world.snapshot.put_volume(later.name.clone(), later.clone());
+    world.pass();
+    assert_eq!(record(&world), ("pv-1".to_owned(), ReclaimPolicy::Retain, Some(Arc::clone(&disk.incarnation))));
+    world.volumes().push(Arc::new(later));
+    world.now += MINUTES(10);
+    world.observe();
+    assert_eq!(record(&world), ("pv-2".to_owned(), ReclaimPolicy::Delete, Some(Arc::from("restored"))));
 }
 
 #[test]

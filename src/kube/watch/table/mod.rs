@@ -6,6 +6,7 @@ use super::{WatchEvent, WatchedKind};
 use crate::preconditions::pause::SWITCHES;
 use napkeeper_api::convert;
 use napkeeper_core::model::orphans::record::OrphanRecords;
+use napkeeper_core::model::orphans::sweep::UnreadableSweeps;
 use napkeeper_core::model::settings::{Pause, PauseSwitch};
 use napkeeper_core::snapshot::delta::Delta;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ pub(super) struct ObjectTable {
     kinds: BTreeMap<WatchedKind, KindState>,
     interner: PodInterner,
     records: Arc<OrphanRecords>,
+    unreadable_sweeps: UnreadableSweeps,
     pause: Pause,
     synced: bool,
 }
@@ -153,7 +155,7 @@ impl ObjectTable {
             Delta::Service(key, _) => Delta::ServiceGone(key.clone()),
             Delta::Scheduler(name, _) => Delta::SchedulerGone(name.clone()),
             Delta::Namespace(name, _) => Delta::NamespaceGone(name.clone()),
-            // Deletions are not stored, and the last two are not about a single object.
+            // Deletions are not stored, and the last three are not about a single object.
             Delta::PodGone(_)
             | Delta::NodeGone(_)
             | Delta::ClaimGone(_)
@@ -169,6 +171,7 @@ impl ObjectTable {
             | Delta::ServiceGone(_)
             | Delta::SchedulerGone(_)
             | Delta::NamespaceGone(_)
+            | Delta::UnreadableSweeps(_)
             | Delta::Records(_)
             | Delta::Pause(_) => return,
         }));
@@ -177,6 +180,9 @@ impl ObjectTable {
     /// Changes that depend on all objects of a kind: durable records, and the pause switch. They are unknown until the
     /// kind has been listed completely.
     fn aggregate(&mut self, kind: WatchedKind, events: &mut Vec<WatchEvent>) {
+        if kind == WatchedKind::OrphanSweeps {
+            self.aggregate_unreadable_sweeps(events);
+        }
         let state = self.state(kind);
         if !state.listed || state.listing.is_some() {
             return;
@@ -199,6 +205,17 @@ impl ObjectTable {
                 self.pause = pause.clone();
                 events.push(WatchEvent::Changed(Delta::Pause(pause)));
             }
+        }
+    }
+
+    /// Which OrphanSweeps are invalid. One is named at once, during a listing too: what it excludes is not known.
+    fn aggregate_unreadable_sweeps(&mut self, events: &mut Vec<WatchEvent>) {
+        let seen = self.state(WatchedKind::OrphanSweeps).objects.iter();
+        let wrong = seen.filter_map(|(id, seen)| Some((Arc::clone(&id.name), Arc::from(seen.wrong.as_deref()?))));
+        let unreadable = UnreadableSweeps::of(wrong);
+        if self.unreadable_sweeps != unreadable {
+            self.unreadable_sweeps = unreadable.clone();
+            events.push(WatchEvent::Changed(Delta::UnreadableSweeps(unreadable)));
         }
     }
 

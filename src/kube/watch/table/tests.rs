@@ -4,6 +4,8 @@ use super::*;
 use crate::fake::Real;
 use crate::objects::controller_time;
 use crate::watch::fold;
+use napkeeper_core::model::names::ObjectName;
+use napkeeper_core::model::orphans::sweep::Exclusion;
 use napkeeper_core::model::requirements::Requirements;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_core::snapshot::volume_needs::volume_needs;
@@ -248,6 +250,51 @@ fn deletions_are_paused_while_a_record_cannot_be_read() {
     assert!(snapshot.pause.blocks(PauseSwitch::Delete) && !snapshot.pause.blocks(PauseSwitch::Launch));
     take(&mut table, &mut snapshot, WatchedKind::OrphanRecords, ReflectorEvent::Seen(id, seen("2", true)));
     assert!(!snapshot.pause.blocks(PauseSwitch::Delete));
+}
+
+#[test]
+fn the_last_readable_version_of_an_orphan_sweep_is_kept_and_the_sweep_named() {
+    let kind = WatchedKind::OrphanSweeps;
+    let (mut table, mut snapshot) = (ObjectTable::new([kind]), Snapshot::default());
+    let id = |name: &str| ObjectId { namespace: "".into(), name: name.into() };
+    let seen = |name: &str, version: &str, schedule: &str| {
+        let exclusions = json!([{ "name": version }]);
+        let spec = json!({ "schedule": schedule, "exclusions": exclusions });
+        let read = convert::sweep(&wire(json!({ "metadata": { "name": name, "uid": name }, "spec": spec })));
+        let wrong = read.as_ref().err().map(|violations| violations.to_string().into());
+        let object = read.ok().map(|sweep| Delta::Sweep(sweep.into()).into());
+        ReflectorEvent::Seen(id(name), ObjectState { version: version.into(), object, wrong })
+    };
+    let excluded = |snapshot: &Snapshot, name: &str| {
+        let sweep = snapshot.sweeps().get(&ObjectName::new(name).unwrap())?;
+        Some(sweep.exclusions.clone())
+    };
+    let unreadable =
+        |snapshot: &Snapshot| snapshot.unreadable_sweeps.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>();
+    let by_name = |name: &str| Some(vec![Exclusion::Name(name.into())]);
+    // A restart: nothing is known of the first one but its name, before the listing is complete.
+    take(&mut table, &mut snapshot, kind, ReflectorEvent::ListStarted);
+    take(&mut table, &mut snapshot, kind, seen("a", "1", "0 3 * * 7"));
+    assert_eq!((unreadable(&snapshot), excluded(&snapshot, "a")), (vec!["a".to_owned()], None));
+    let (_, reason) = snapshot.unreadable_sweeps.iter().next().unwrap();
+    assert!(reason.contains("weekday"), "{reason}");
+    take(&mut table, &mut snapshot, kind, seen("b", "2", "0 3 * * 0"));
+    take(&mut table, &mut snapshot, kind, ReflectorEvent::ListDone);
+    assert_eq!((unreadable(&snapshot), excluded(&snapshot, "b")), (vec!["a".to_owned()], by_name("2")));
+
+    take(&mut table, &mut snapshot, kind, seen("b", "3", "@reboot"));
+    assert_eq!(unreadable(&snapshot), ["a", "b"]);
+    assert_eq!(excluded(&snapshot, "b"), by_name("2"), "the last readable version");
+    take(&mut table, &mut snapshot, kind, seen("b", "4", "@daily"));
+    assert_eq!((unreadable(&snapshot), excluded(&snapshot, "b")), (vec!["a".to_owned()], by_name("4")));
+    take(&mut table, &mut snapshot, kind, ReflectorEvent::Gone(id("a")));
+    assert_eq!((unreadable(&snapshot), snapshot.sweeps().len()), (vec![], 1));
+    // It is deleted while the watch is broken.
+    take(&mut table, &mut snapshot, kind, seen("b", "5", "@reboot"));
+    take(&mut table, &mut snapshot, kind, ReflectorEvent::ListStarted);
+    assert_eq!(unreadable(&snapshot), ["b"], "as long as the new listing is not complete");
+    take(&mut table, &mut snapshot, kind, ReflectorEvent::ListDone);
+    assert_eq!((unreadable(&snapshot), snapshot.sweeps().len()), (vec![], 0));
 }
 
 #[test]

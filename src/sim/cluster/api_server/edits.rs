@@ -10,7 +10,7 @@ use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
 use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName};
-use napkeeper_core::model::orphans::sweep::Sweep;
+use napkeeper_core::model::orphans::sweep::{Sweep, UnreadableSweeps};
 use napkeeper_core::model::settings::Pause;
 use std::sync::Arc;
 
@@ -48,11 +48,35 @@ impl Cluster {
         self.deltas.push(Delta::Overlay(overlay));
     }
 
-    /// Adds or replaces an OrphanSweep.
+    /// Adds or replaces an OrphanSweep. The controller does not see a version that it cannot read.
     pub fn apply_sweep(&mut self, sweep: Sweep) {
         let sweep = Arc::new(sweep);
         self.store.put_sweep(sweep.name.clone(), Arc::clone(&sweep));
-        self.deltas.push(Delta::Sweep(sweep));
+        if !self.store.unreadable_sweeps.contains(sweep.name.as_str()) {
+            self.deltas.push(Delta::Sweep(sweep));
+        }
+    }
+
+    /// An OrphanSweep has a schedule that the controller cannot read, until [`Cluster::repair_sweeps`].
+    pub fn break_sweep(&mut self, name: &ObjectName) {
+        let reason = Arc::from("spec.schedule: weekday \"7\" must be values, ranges or steps from 0 to 6");
+        let others = self.store.unreadable_sweeps.iter().map(|(name, reason)| (Arc::clone(name), Arc::clone(reason)));
+        self.set_unreadable_sweeps(UnreadableSweeps::of(others.chain([(name.text(), reason)])));
+    }
+
+    /// The controller can read every OrphanSweep again, with all that has changed since.
+    pub fn repair_sweeps(&mut self) {
+        if self.store.unreadable_sweeps.is_empty() {
+            return;
+        }
+        let sweeps = self.store.sweeps().values().cloned().map(Delta::Sweep);
+        self.deltas.extend(sweeps);
+        self.set_unreadable_sweeps(UnreadableSweeps::default());
+    }
+
+    fn set_unreadable_sweeps(&mut self, sweeps: UnreadableSweeps) {
+        self.store.unreadable_sweeps = sweeps.clone();
+        self.deltas.push(Delta::UnreadableSweeps(sweeps));
     }
 
     /// Deletes an OrphanSweep.

@@ -1,8 +1,10 @@
 //! Draws the actions and faults of a history from its seed.
 
 mod delays;
+mod disks;
+mod sweep_edits;
 
-use super::initial_objects::{class, pool, sweep, workloads};
+use super::initial_objects::{class, pool, sweeps, workloads};
 use super::{AFTERWARDS, FAULTS, Hazard};
 use crate::cluster::ClusterListing;
 use crate::random::Random;
@@ -53,7 +55,10 @@ pub fn history(seed: u64) -> History {
     history.end_faults();
     let mode = if hazard == Hazard::Companion { ControllerMode::Companion } else { ControllerMode::Provisioner };
     let crashes = history.crashes(hazard);
-    let sweeps = vec![sweep(hazard, &mut history.random)];
+    if hazard == Hazard::DataDisks && crashes.is_empty() {
+        history.retained_at_the_end();
+    }
+    let sweeps = sweeps(hazard, &mut history.random);
     let setup = WorldSetup {
         region: known(Region::new("westeurope")),
         seed,
@@ -141,7 +146,10 @@ impl HistoryBuilder {
                 self.late_failures();
             }
             Hazard::Leaks => self.leaks(),
-            Hazard::DataDisks => self.data_disks(),
+            Hazard::DataDisks => {
+                self.data_disks();
+                self.restored_disk();
+            }
             Hazard::ForeignResources => self.foreign_resources(),
             Hazard::ApiServerRestore => self.api_server_restore(),
             Hazard::Outages => self.outages(),
@@ -302,6 +310,9 @@ impl HistoryBuilder {
         self.add(at, Action::Pause { switches: vec![switch, PauseSwitch::Delete] });
         let at = self.random_time();
         self.add(at, Action::SweepMode { mode: SweepMode::Report });
+        if self.random.one_in(2) {
+            self.unreadable_sweep();
+        }
         self.inject(FAULTS + SignedDuration::from_hours(1), InjectedFault::ApproveStale);
         self.add(FAULTS + SignedDuration::from_hours(20), Action::Approve {});
     }

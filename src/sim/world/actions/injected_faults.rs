@@ -12,7 +12,7 @@ use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ObjectName, Uid};
-use napkeeper_core::model::orphans::sweep::Approval;
+use napkeeper_core::model::orphans::sweep::{Approval, Exclusion, Sweep};
 use std::sync::Arc;
 
 /// What only the search for faults does.
@@ -38,6 +38,10 @@ pub enum InjectedFault {
     TakeOver(ObjectName),
     /// A PersistentVolume that was lost is restored.
     RestoreVolume(ObjectName),
+    /// A PersistentVolume gets reclaim policy Retain, and is removed at once: its disk is to be kept.
+    RetainAndLose(ObjectName),
+    /// A disk is deleted, and another owner restores one under its name.
+    RestoreDisk(ObjectName),
     /// Listings lag by this much from now on.
     ListLag(SignedDuration),
     /// Managed NAP's garbage collectors run: they delete VMs and NICs without a NodeClaim and a Node, and no disks.
@@ -58,6 +62,15 @@ pub enum InjectedFault {
     },
     /// Operations no longer fail at their end.
     FailNothing,
+    /// A change adds an exclusion to an OrphanSweep, and a schedule that the controller cannot read.
+    UnreadableSweep {
+        /// The sweep.
+        sweep: ObjectName,
+        /// The name of the excluded resource.
+        excluded: ObjectName,
+    },
+    /// A change corrects every schedule that the controller cannot read.
+    RepairSweeps,
     /// Approvals that have expired, or name another incarnation, are merged for everything that waits for one.
     ApproveStale,
 }
@@ -133,6 +146,10 @@ impl World {
             InjectedFault::AfterNextInventory(action) => self.injected.after_inventory.push(*action),
             InjectedFault::TakeOver(name) => self.take_over_named(&name),
             InjectedFault::RestoreVolume(name) => self.restore_volume(name),
+            InjectedFault::UnreadableSweep { sweep, excluded } => self.break_sweep(&sweep, &excluded),
+            InjectedFault::RepairSweeps => self.cluster.repair_sweeps(),
+            InjectedFault::RetainAndLose(name) => self.retain_and_lose(&name),
+            InjectedFault::RestoreDisk(name) => self.restore_disk(&name),
             InjectedFault::ApproveStale => self.approve_stale(),
             InjectedFault::FailLate { deletes, times } => {
                 self.cloud.faults.failing.push(LateFailure { deletes, duration: FaultDuration::Times(times) });
@@ -260,6 +277,32 @@ impl World {
                 Volume { name, uid, handle, reclaim, claim: None, affinity: Vec::new(), driver, deleting: false };
             self.cluster.apply_volume(volume, self.now);
         }
+    }
+
+    fn retain_and_lose(&mut self, name: &ObjectName) {
+        let Some(volume) = self.cluster.state().volumes().get(name).map(|volume| Volume::clone(volume)) else { return };
+        let disk = volume.handle.as_ref().and_then(|disk| self.cloud.resources().get(disk));
+        if let Some(incarnation) = disk.map(|disk| Arc::clone(&disk.incarnation)) {
+            self.truth.retain(&incarnation);
+        }
+        self.cluster.apply_volume(Volume { reclaim: ReclaimPolicy::Retain, ..volume }, self.now);
+        self.cluster.lose_volume(name, self.now);
+    }
+
+    fn restore_disk(&mut self, name: &ObjectName) {
+        let disk = self.cloud.disk_id(name.as_str());
+        if self.cloud.delete_outside(&disk, self.now).is_ok()
+            && let Some(restored) = self.add_bare_disk(name, Tags::new(), false)
+        {
+            self.mark_foreign(&restored);
+        }
+    }
+
+    fn break_sweep(&mut self, name: &ObjectName, excluded: &ObjectName) {
+        let Some(mut sweep) = self.cluster.state().sweeps().get(name).map(|sweep| Sweep::clone(sweep)) else { return };
+        sweep.exclusions.push(Exclusion::Name(excluded.text()));
+        self.cluster.break_sweep(name);
+        self.cluster.apply_sweep(sweep);
     }
 
     fn approve_stale(&mut self) {

@@ -11,7 +11,7 @@ use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::orphans::finding::DeletionRefusal;
 use napkeeper_core::model::settings::{ControllerMode, DeletionRule};
 use napkeeper_core::plan::{
-    CloudRequest, Command, CommandReport, Effect, PlannedCommand, Reply, SweepReport, kind_label,
+    CloudRequest, Command, CommandReport, Effect, PlannedCommand, Reply, SweepReport, is_sweep_write, kind_label,
 };
 use napkeeper_core::snapshot::CommandKey;
 use std::sync::Arc;
@@ -54,13 +54,19 @@ impl World {
         true
     }
 
-    /// One effect: the pause switch first, then Kubernetes or Azure, then the ground truth.
+    /// One effect: what holds it back first, then Kubernetes or Azure, then the ground truth.
     fn perform(&mut self, key: &CommandKey, effect: &Effect) -> Result<Result<Reply, EffectError>, Violation> {
         if let Some(switch) = effect.pause_switch() {
             let paused = self.cluster.state().pause.blocks(switch);
             if paused && self.settings.deletion_rules.enforces(DeletionRule::Pause) {
                 return Ok(Err(EffectError::Blocked("the pause switch is set")));
             }
+        }
+        if is_sweep_write(key, effect)
+            && !self.cluster.state().unreadable_sweeps.is_empty()
+            && self.settings.deletion_rules.enforces(DeletionRule::ReadableSweeps)
+        {
+            return Ok(Err(EffectError::Blocked("an OrphanSweep cannot be read")));
         }
         self.truth.record_creators(self.cluster.state(), self.cloud.ledger());
         self.check_effect(key, effect)?;

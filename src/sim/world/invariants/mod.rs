@@ -177,8 +177,9 @@ impl World {
 
     fn check_permitted(&self, resource: &CloudResource, sweeps: &[&Arc<Sweep>]) -> Result<(), Violation> {
         let (id, kind) = (&resource.id, resource.kind());
-        let excluded = |s: &&&Arc<Sweep>| s.exclusions.iter().any(|e| excludes(e, resource));
-        if sweeps.iter().any(|s| excluded(&s)) && sweeps.len() == 1 {
+        // An exclusion of one sweep applies to all, whether or not the controller can read it.
+        let mut exclusions = self.cluster.state().sweeps().values().flat_map(|sweep| &sweep.exclusions);
+        if exclusions.any(|exclusion| excludes(exclusion, resource)) {
             return Err(self.violation("exclusion", format!("{id} is excluded, and is swept")));
         }
         let approved = |s: &Sweep| {

@@ -1,6 +1,8 @@
 //! The schemas of CRDs, embedded or given.
 
 mod api_server;
+#[cfg(test)]
+mod schedules;
 
 use crate::cel::{RuleError, Rules};
 use crate::schema::structural::{self, CompileError, Fault, ObjectSchema, Scale, SchemaOrigin, ValidationResult};

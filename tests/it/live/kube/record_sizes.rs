@@ -60,7 +60,16 @@ fn sighting(n: u32) -> (ArmId, Sighting) {
 fn volume(n: u32) -> (ArmId, VolumeRecord) {
     let name = ObjectName::new(format!("pvc-00000000-0000-4000-8000-{n:012}")).unwrap();
     let gone_since = Some(Timestamp::now());
-    (disk(n), VolumeRecord { name, reclaim: ReclaimPolicy::Delete, last_seen: Timestamp::now(), gone_since })
+    (
+        disk(n),
+        VolumeRecord {
+            name,
+            reclaim: ReclaimPolicy::Delete,
+            last_seen: Timestamp::now(),
+            gone_since,
+            unique_id: Some(Arc::from("00000000-0000-4000-8000-000000000001")),
+        },
+    )
 }
 
 async fn timed(operation: &str, writer: &Writer, write: ClusterWrite) -> Result<Duration> {
