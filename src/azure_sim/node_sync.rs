@@ -64,7 +64,8 @@ pub(super) fn node_change(cloud: &Cloud, event: &CloudEvent) -> Option<NodeChang
             Some(NodeChange { vm: vm.clone(), action })
         }
         CloudEvent::VmGone { vm, .. } => Some(NodeChange { vm: vm.clone(), action: NodeAction::Delete }),
-        CloudEvent::VmRunning { .. } => None,
+        // The Node of a stopped VM stays.
+        CloudEvent::VmRunning { .. } | CloudEvent::VmStopped { .. } => None,
     }
 }
 

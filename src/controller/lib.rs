@@ -76,6 +76,7 @@ pub struct Options {
 }
 
 /// Runs the controller until a signal stops it.
+#[expect(clippy::too_many_lines, reason = "it only wires what is made elsewhere, in the order of its use")]
 pub async fn run(options: Options) -> Result<()> {
     let cluster = cluster_config(&options)?;
     let scope = fact_scope(&options, &cluster)?;

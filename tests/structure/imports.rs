@@ -20,7 +20,10 @@ const CORE: &[(&str, &[&str])] = &[
     ("provisioning", &["model", "catalog", "snapshot", "scheduling", "plan"]),
     ("lifecycle", &["model", "catalog", "snapshot", "scheduling", "plan", "provisioning"]),
     ("disruption", &["model", "catalog", "snapshot", "scheduling", "plan", "provisioning", "lifecycle"]),
-    ("static_capacity", &["model", "catalog", "snapshot", "scheduling", "plan", "provisioning", "disruption"]),
+    (
+        "static_capacity",
+        &["model", "catalog", "snapshot", "scheduling", "plan", "provisioning", "lifecycle", "disruption"],
+    ),
     ("orphans", &["model", "catalog", "snapshot", "plan"]),
     (
         "engine",

@@ -427,7 +427,7 @@ fn an_invalid_pod_is_opaque_and_never_disrupted() {
         ("/spec/affinity", affinity),
     ] {
         let (pod, wrong) = read(at, value);
-        assert!(wrong && pod.opaque && pod.holds_drain() && pod.refuses_disruption(never), "{at}: {pod:?}");
+        assert!(wrong && pod.opaque && pod.holds_drain(None, never) && pod.refuses_disruption(never), "{at}: {pod:?}");
         let waiting = napkeeper_core::model::cluster::pod::Pod { node: None, unschedulable: true, ..pod };
         assert!(!waiting.is_provisionable(), "{at}");
     }

@@ -8,7 +8,7 @@ use azure_mgmt_compute::package_2024_07_01::models;
 use jiff::Timestamp;
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::azure::cloud::{
-    CloudResource, Disk, DiskState, Nic, ProvisioningState, ResourceDetail, Tags, Vm,
+    CloudResource, Disk, DiskState, Nic, PowerState, ProvisioningState, ResourceDetail, Tags, Vm,
 };
 use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::errors::CloudError;
@@ -43,6 +43,12 @@ pub(crate) fn vm(vm: models::VirtualMachine) -> Result<CloudResource, CloudError
     };
     let zone = head.zone(&vm.zones)?;
     head.resource(properties.vm_id, timestamp(properties.time_created), zone, ResourceDetail::Vm(detail))
+}
+
+/// The power state of a VM that was read with its instance view.
+pub(crate) fn power_state(vm: models::VirtualMachine) -> PowerState {
+    let view = vm.properties.and_then(|properties| properties.instance_view).unwrap_or_default();
+    PowerState::of_status_codes(view.statuses.iter().filter_map(|status| status.code.as_deref()))
 }
 
 /// A managed disk.
@@ -184,5 +190,30 @@ fn disk_state(text: &str) -> DiskState {
         "Attached" => DiskState::Attached,
         "Reserved" => DiskState::Reserved,
         other => DiskState::Other(Arc::from(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_power_state_is_read_from_the_instance_view() {
+        let status = |code: &str| json!({ "code": code, "level": "Info", "displayStatus": "VM", "time": "2026-03-01T10:00:00.1+00:00" });
+        let read = |view: Value| {
+            let vm = json!({ "location": "westeurope", "properties": { "vmId": "1", "instanceView": view } });
+            power_state(serde_json::from_value(vm).unwrap())
+        };
+        let with = |codes: &[&str]| read(json!({ "statuses": codes.iter().map(|c| status(c)).collect::<Vec<_>>() }));
+        for state in PowerState::ALL {
+            let code = format!("PowerState/{}", state.as_str());
+            assert_eq!(with(&["ProvisioningState/succeeded", &code]), state);
+        }
+        assert_eq!(with(&["powerstate/Deallocated"]), PowerState::Deallocated);
+        for codes in [&[][..], &["ProvisioningState/deallocated"], &["PowerState/hibernated"], &["deallocated"]] {
+            assert_eq!(with(codes), PowerState::Unknown, "{codes:?}");
+        }
+        assert_eq!(read(Value::Null), PowerState::Unknown);
     }
 }

@@ -45,6 +45,7 @@ impl Azure {
     pub async fn perform(&self, request: &CloudRequest) -> Result<Reply, EffectError> {
         let reply = match request {
             CloudRequest::Get(id) => self.get(id).await,
+            CloudRequest::GetPowerState(id) => self.get_power_state(id).await,
             CloudRequest::PutNic(spec) => self.put_nic(spec).await,
             CloudRequest::PutVm(spec) => self.put_vm(spec, &bootstrap::custom_data(&spec.kubelet)).await,
             CloudRequest::PutBillingExtension(vm) => self.put_billing_extension(vm).await,
@@ -88,6 +89,21 @@ impl Azure {
                 convert::disk(response.into_body().await.map_err(cloud_error)?)
             }
             ResourceType::Nic => convert::nic(self.arm.get(id.as_str(), None).await?, None),
+        }
+    }
+
+    async fn get_power_state(&self, id: &ArmId) -> Result<Reply, CloudError> {
+        let ResourceId { subscription, group, of: ResourceType::Vm, name } = ResourceId::of(id)? else {
+            return Err(invalid(format!("{id} is not the id of a VM")));
+        };
+        let request = self.compute.virtual_machines_client().get(group, name, subscription).expand("instanceView");
+        match request.send().await.map_err(cloud_error) {
+            Ok(response) => {
+                let vm = response.into_body().await.map_err(cloud_error)?;
+                Ok(Reply::PowerState(Some(convert::power_state(vm))))
+            }
+            Err(error) if error.code == CloudErrorCode::NotFound => Ok(Reply::PowerState(None)),
+            Err(error) => Err(error),
         }
     }
 

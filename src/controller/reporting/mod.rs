@@ -5,6 +5,7 @@
 mod sweeps;
 
 use napkeeper_core::engine::decide::Memory;
+use napkeeper_core::lifecycle::NodeOutage;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ClaimName, ObjectKey, Uid};
 use napkeeper_core::plan::{Command, CommandReport, Effect, PlannedCommand};
@@ -33,6 +34,7 @@ pub(super) struct Reporter {
     unreadable_sweeps: Gauge,
     claims: Gauge,
     nodes: Gauge,
+    node_outage: Gauge,
     /// Problems that have been reported: unschedulable pods, missing nodes, conflicts of NodeOverlays.
     reported: BTreeSet<String>,
     sweeps: SweepReporter,
@@ -55,6 +57,7 @@ impl Reporter {
             unreadable_sweeps: Gauge::default(),
             claims: Gauge::default(),
             nodes: Gauge::default(),
+            node_outage: Gauge::default(),
             reported: BTreeSet::new(),
             sweeps: SweepReporter::new(registry),
         };
@@ -69,6 +72,8 @@ impl Reporter {
         registry.register("unreadable_sweeps", unreadable, reporter.unreadable_sweeps.clone());
         registry.register("nodeclaims", "NodeClaims", reporter.claims.clone());
         registry.register("nodes", "Nodes", reporter.nodes.clone());
+        let outage = "1 while so many nodes are not ready that nothing is terminated, disrupted or expired";
+        registry.register("node_outage", outage, reporter.node_outage.clone());
         reporter
     }
 
@@ -86,6 +91,7 @@ impl Reporter {
         self.claims.set(count(snapshot.claims().len()));
         self.nodes.set(count(snapshot.nodes().len()));
         self.unreadable_sweeps.set(count(snapshot.unreadable_sweeps.len()));
+        self.report_outage(memory.lifecycle.outage);
         let mut problems = BTreeSet::new();
         for group in unplaced {
             let reason = group.reason();
@@ -118,6 +124,18 @@ impl Reporter {
             problems.insert(key);
         }
         self.reported = problems;
+    }
+
+    /// Reports the beginning and the end of an outage of nodes.
+    fn report_outage(&self, outage: Option<NodeOutage>) {
+        let lasted = self.node_outage.set(i64::from(outage.is_some())) == 1;
+        match outage {
+            Some(outage) if !lasted => {
+                tracing::warn!(%outage, "node outage: nothing is terminated, disrupted or expired until it is over");
+            }
+            None if lasted => tracing::info!("the node outage is over"),
+            _ => {}
+        }
     }
 
     /// The watch has delivered an object that cannot be parsed.

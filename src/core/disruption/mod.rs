@@ -1,7 +1,8 @@
 //! Disruption: expiration, emptiness and consolidation.
 //!
 //! In this order: expired nodes (`expireAfter`, outside budgets as in Karpenter), empty nodes, and nodes whose pods fit
-//! elsewhere or on a cheaper node. A finding must hold for 15 s before it is acted on.
+//! elsewhere or on a cheaper node. A finding must hold for 15 s before it is acted on. While many nodes are not ready
+//! nothing is disrupted.
 
 mod budget;
 pub mod budget_calendar;
@@ -9,6 +10,7 @@ mod candidate;
 mod consolidate;
 
 use crate::disruption::consolidate::Candidates;
+use crate::lifecycle::NodeOutage;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason};
 use crate::model::names::{ClaimName, NodePoolName};
@@ -60,6 +62,11 @@ pub fn disrupt(
 ) -> Plan {
     let mut plan = Plan::default();
     if settings.mode == ControllerMode::Companion || snapshot.pause.blocks(PauseSwitch::Disrupt) {
+        return plan;
+    }
+    if NodeOutage::of(snapshot, settings, now).is_some() {
+        // What was found before it must be found again.
+        memory.disruptable_since.clear();
         return plan;
     }
     delete_expired(snapshot, now, &mut plan);

@@ -310,3 +310,29 @@ fn however_many_threads_there_are_the_same_nodes_go() {
     }
     assert!(acted > 20 && in_vain > 100, "{acted} clusters changed, {in_vain} nodes looked at in vain");
 }
+
+/// The first nodes have not been ready since the start.
+fn silence(snapshot: &mut Snapshot, nodes: &[Node]) {
+    nodes.iter().for_each(|node| snapshot.put_node(Node { ready: false, ready_since: at(0), ..node.clone() }));
+}
+
+#[test]
+fn nothing_is_disrupted_or_expires_while_many_nodes_are_not_ready() {
+    let mut expiring = pool("general");
+    expiring.expire_after = Some(SignedDuration::from_secs(70));
+    let (mut snapshot, nodes) = nodes(&expiring, SMALL, 10);
+    let mut memory = DisruptionMemory::default();
+    assert!(words(&pass(&snapshot, &mut memory, 0)).is_empty(), "the nodes are found empty");
+    silence(&mut snapshot, &nodes[..3]);
+    assert_eq!(wait(&snapshot, &mut memory.clone(), 50).1.len(), 7, "not for as long as that may pass");
+    for now in [60, 70, 600] {
+        assert_eq!(words(&pass(&snapshot, &mut memory, now)), Vec::<String>::new(), "{now}");
+    }
+    let two = {
+        let mut two = snapshot.clone();
+        two.put_node(nodes[2].clone());
+        words(&pass(&two, &mut memory.clone(), 600))
+    };
+    assert_eq!(two.iter().filter(|word| word.starts_with("expired")).count(), 10, "two are no outage");
+    assert_eq!(two.len(), 10, "what was found before the outage must be found again");
+}

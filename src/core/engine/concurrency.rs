@@ -26,7 +26,7 @@ impl RequestClass {
     #[must_use]
     pub(crate) fn of(command: &Command) -> Self {
         match command {
-            Command::Terminate(_) | Command::CheckVmGone { .. } => Self::Terminate,
+            Command::Terminate(_) | Command::CheckVm(_) => Self::Terminate,
             Command::SweepDelete(_) | Command::Mark { .. } | Command::Unmark { .. } => Self::Sweep,
             Command::TakeInventory { .. } => Self::Inventory,
             _ => Self::Launch,
@@ -80,7 +80,7 @@ mod tests {
     use crate::model::cluster::claim::ClaimRef;
     use crate::model::names::{ClaimName, Uid};
     use crate::model::settings::Settings;
-    use crate::plan::{Launch, PlannedCommand, Reply};
+    use crate::plan::{CheckVm, IfVmLost, Launch, PlannedCommand, Reply};
     use crate::snapshot::{CommandKey, Snapshot};
 
     fn launch(n: usize, settings: &Settings) -> PlannedCommand {
@@ -122,7 +122,8 @@ mod tests {
         // Last of all by its key.
         let vm = settings.cluster.node_resource_group.resource(VM_TYPE, "aks-zzz");
         let claim = ClaimRef { name: ClaimName::new("zzz").unwrap(), uid: Uid::new("uid").unwrap() };
-        plan.push(PlannedCommand { command: Command::CheckVmGone { claim, vm }, reason: "".into() });
+        let check = CheckVm { claim, vm, if_lost: IfVmLost::DeleteClaim };
+        plan.push(PlannedCommand { command: Command::CheckVm(Box::new(check)), reason: "".into() });
         for planned in plan {
             assert!(executor.start(planned, &snapshot, &settings, start()));
         }

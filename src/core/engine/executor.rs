@@ -6,8 +6,7 @@
 
 use super::concurrency::{ConcurrencyLimiter, RequestClass};
 use crate::lifecycle::{
-    AksMachineLaunchScript, BillingExtensionScript, CheckVmGoneScript, ClassInstanceTypes, LaunchScript,
-    TerminateScript,
+    AksMachineLaunchScript, BillingExtensionScript, CheckVmScript, ClassInstanceTypes, LaunchScript, TerminateScript,
 };
 use crate::model::azure::naming::aks_machine_id;
 use crate::model::errors::EffectError;
@@ -186,7 +185,7 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
             one(Effect::Cluster(ClusterWrite::UpdateNode(node, uid, step)))
         }
         Command::DeleteClaim { claim, .. } => one(Effect::Cluster(ClusterWrite::DeleteClaim(claim))),
-        Command::CheckVmGone { claim, vm } => Box::new(CheckVmGoneScript::new(claim, vm)),
+        Command::CheckVm(check) => Box::new(CheckVmScript::new(*check)),
         Command::Evict { pod, uid } => one(Effect::Cluster(ClusterWrite::Evict(pod, uid))),
         Command::Terminate(terminate) => Box::new(TerminateScript::new(*terminate, deletion_rules)),
         Command::RemoveFinalizer { claim } => one(Effect::Cluster(ClusterWrite::RemoveFinalizer(claim))),

@@ -1,12 +1,16 @@
 //! Drains the node of a NodeClaim that is being deleted: taints it, evicts its pods, and then terminates its VM.
+//!
+//! A node that is not ready is drained like any other, since its pods may run on. Its VM is terminated when they have
+//! left, when the termination grace period is over, or when the node is proven to be lost ([`super::lost_node`]); with a
+//! Node, none of it during a [`super::NodeOutage`].
 
-use super::{ClaimReconciler, LAUNCH_RETRY, NODE_LOST_AFTER};
+use super::{ClaimReconciler, LAUNCH_RETRY};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Pod;
 use crate::model::labels;
 use crate::model::settings::PauseSwitch;
-use crate::plan::{Command, NodeUpdate, Terminate};
+use crate::plan::{Command, DrainedNode, NodeUpdate, Terminate};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
@@ -20,23 +24,44 @@ impl ClaimReconciler<'_> {
     /// Drains the node, then deletes all that the intent names.
     pub(super) fn drain(&mut self, claim: &Claim, node: Option<&Node>) {
         let forced = claim.drain_deadline().map(|deadline| deadline + FORCE_DRAIN_AFTER);
-        // The pods of a lost node cannot be moved, and past the deadline they need not be.
-        let node = node.filter(|n| forced.is_none_or(|at| at > self.now) && !self.is_lost(n));
-        if let Some(node) = node.filter(|n| !is_tainted(n)) {
-            self.taint_disrupted(node, forced);
+        // Nothing runs on a lost node, and past the deadline pods need not be moved.
+        let draining = node.filter(|n| forced.is_none_or(|at| at > self.now) && !self.is_lost(n));
+        if let Some(node) = draining
+            && self.is_draining(claim, node, forced)
+        {
             return;
         }
-        let pods = node.map(|n| self.pods_to_move(n)).unwrap_or_default();
-        if let Some(node) = node.filter(|_| !pods.is_empty()) {
-            if !node.ready {
-                self.plan.wake_at(node.ready_since + NODE_LOST_AFTER);
-            }
-            if let Some(at) = forced {
-                self.plan.wake_at(at);
-            }
+        if let Some(node) = node.filter(|_| self.memory.outage.is_some()) {
+            // Its VM is kept until the outage is over, or Azure proves that it is lost.
+            self.check_unready(claim, node);
+            return;
+        }
+        self.terminate(claim, draining);
+    }
+
+    /// Takes the next step of the drain; `false` when the node is drained.
+    fn is_draining(&mut self, claim: &Claim, node: &Node, forced: Option<Timestamp>) -> bool {
+        let tainted = node.is_tainted(labels::TAINT_DISRUPTED);
+        let pods = self.pods_to_move(node);
+        if tainted && pods.is_empty() {
+            return false;
+        }
+        if let Some(at) = forced {
+            self.plan.wake_at(at);
+        }
+        if tainted {
+            let stuck = node.ready_from().into_iter().flat_map(|since| pods.iter().map(move |p| (p, since)));
+            stuck.filter_map(|(pod, since)| pod.stuck_terminating_at(since)).for_each(|at| self.plan.wake_at(at));
             self.evict(claim, &pods);
-            return;
+        } else {
+            self.taint_disrupted(node);
         }
+        self.check_unready(claim, node);
+        true
+    }
+
+    /// Deletes all that the intent names.
+    fn terminate(&mut self, claim: &Claim, drained: Option<&Node>) {
         let Some(intent) = &claim.intent else {
             self.plan
                 .push(Command::RemoveFinalizer { claim: claim.reference() }, "no Azure resources were created for it");
@@ -52,19 +77,13 @@ impl ClaimReconciler<'_> {
             return;
         }
         self.memory.terminated.insert(claim.name.clone(), self.now);
-        let node = node.map(|n| n.name.clone());
-        let terminate = Terminate { claim: claim.reference(), intent: intent.clone(), drained_node: node };
+        let drained_node = drained.map(|n| DrainedNode { name: n.name.clone(), ready_since: n.ready_from() });
+        let terminate = Terminate { claim: claim.reference(), intent: intent.clone(), drained_node };
         self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
     }
 
     /// Taints a draining node, even without pods: until the taint is visible, kube-scheduler may bind pods to it.
-    fn taint_disrupted(&mut self, node: &Node, forced: Option<Timestamp>) {
-        if !node.ready {
-            self.plan.wake_at(node.ready_since + NODE_LOST_AFTER);
-        }
-        if let Some(at) = forced {
-            self.plan.wake_at(at);
-        }
+    fn taint_disrupted(&mut self, node: &Node) {
         if !self.is_in_progress(node) {
             let (name, uid) = (node.name.clone(), node.uid.clone());
             self.plan.push(
@@ -74,14 +93,10 @@ impl ClaimReconciler<'_> {
         }
     }
 
-    fn is_lost(&self, node: &Node) -> bool {
-        !node.ready && self.now >= node.ready_since + NODE_LOST_AFTER
-    }
-
     /// Pods that must be gone before the VM is deleted.
     fn pods_to_move(&self, node: &Node) -> Vec<Arc<Pod>> {
-        let Some(usage) = self.snapshot.node_usage(&node.name) else { return Vec::new() };
-        usage.pods.iter().filter_map(|key| self.snapshot.pods().get(key)).filter(|p| p.holds_drain()).cloned().collect()
+        let holding = |pod: &&Arc<Pod>| pod.holds_drain(node.ready_from(), self.now);
+        self.snapshot.pods_on(&node.name).filter(holding).cloned().collect()
     }
 
     fn evict(&mut self, claim: &Claim, pods: &[Arc<Pod>]) {
@@ -103,8 +118,4 @@ impl ClaimReconciler<'_> {
             self.plan.push(command, format!("draining the node of {}", claim.name));
         }
     }
-}
-
-fn is_tainted(node: &Node) -> bool {
-    node.taints.iter().any(|t| &*t.key == labels::TAINT_DISRUPTED)
 }

@@ -8,6 +8,7 @@ mod billing_extension;
 mod drain;
 mod launch;
 mod launch_progress;
+mod lost_node;
 mod phase;
 mod registration;
 mod retry_budget;
@@ -27,15 +28,12 @@ use drain::EVICTION_RETRY;
 pub use drain::FORCE_DRAIN_AFTER;
 use jiff::{SignedDuration, Timestamp};
 pub use launch::{ClassInstanceTypes, LaunchScript};
+pub use lost_node::{CheckVmScript, NodeOutage};
 pub use phase::ClaimPhase;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-pub use terminate::{CheckVmGoneScript, TerminateScript};
+pub use terminate::TerminateScript;
 
-/// A node that is not ready for this long is looked up in Azure.
-const NODE_LOST_AFTER: SignedDuration = SignedDuration::from_secs(60);
-/// How often a missing node is looked up in Azure.
-const VM_CHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(2);
 /// Pod events are written at most this often, as in Karpenter.
 const POD_EVENT_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
 /// A launch that failed for a passing reason is tried again after this time.
@@ -45,6 +43,8 @@ const LAUNCH_RETRY: SignedDuration = SignedDuration::from_secs(15);
 /// counts as quiet only from its next pod event on, or from its initialisation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LifecycleMemory {
+    /// The outage of nodes at the last decision, if there was one.
+    pub outage: Option<NodeOutage>,
     vm_checked: BTreeMap<ClaimName, Timestamp>,
     evicted: BTreeMap<Uid, Timestamp>,
     launched: BTreeMap<ClaimName, Timestamp>,
@@ -60,6 +60,7 @@ pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &S
         return plan;
     }
     memory.forget(snapshot);
+    memory.outage = NodeOutage::of(snapshot, settings, now);
     let mut reconciler = ClaimReconciler { snapshot, memory, settings, now, plan: &mut plan };
     for claim in snapshot.claims().values().filter(|claim| claim.is_ours()) {
         if !snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
@@ -92,7 +93,7 @@ impl ClaimReconciler<'_> {
             ClaimPhase::Joined => self.register(claim, node),
             ClaimPhase::Registered => self.initialize(claim, node),
             ClaimPhase::Initialized => self.maintain(claim, node),
-            ClaimPhase::NodeMissing => self.check_vm_gone(claim, node),
+            ClaimPhase::NodeMissing => self.replace_missing(claim, node),
             ClaimPhase::Draining => self.drain(claim, node),
         }
     }
@@ -150,14 +151,7 @@ impl ClaimReconciler<'_> {
         if self.ensure_billing_extension(claim) {
             return;
         }
-        if !node.ready {
-            let since = node.ready_since + NODE_LOST_AFTER;
-            if self.now >= since {
-                self.check_vm_gone(claim, Some(node));
-            } else {
-                self.plan.wake_at(since);
-            }
-        }
+        self.check_unready(claim, node);
         let pods = self.snapshot.node_usage(&node.name).map_or(0, |u| u.pods.len());
         match self.memory.pod_counts.get_mut(&claim.name) {
             None => drop(self.memory.pod_counts.insert(claim.name.clone(), (pods, self.now))),
@@ -178,22 +172,12 @@ impl ClaimReconciler<'_> {
         }
     }
 
-    /// Checks in Azure the VM of a node that is deleted or not ready.
-    fn check_vm_gone(&mut self, claim: &Claim, node: Option<&Node>) {
-        let Some(vm) = claim.status.provider_id.as_ref().map(|id| id.vm().clone()) else { return };
+    /// Deletes the claim of a Node that is being deleted; of one that is gone, if Azure proves that its VM is lost.
+    fn replace_missing(&mut self, claim: &Claim, node: Option<&Node>) {
         if node.is_some_and(|n| n.deleting_at.is_some()) {
             self.delete(claim, "node_deleted", "its Node no longer exists: it was deleted, or its VM was");
-            return;
-        }
-        let due = self.memory.vm_checked.get(&claim.name).map(|at| *at + VM_CHECK_INTERVAL);
-        match due.filter(|due| *due > self.now) {
-            Some(due) => self.plan.wake_at(due),
-            None => {
-                self.memory.vm_checked.insert(claim.name.clone(), self.now);
-                self.plan.wake_at(self.now + VM_CHECK_INTERVAL);
-                let reason = if node.is_some() { "node is not ready" } else { "Node no longer exists" };
-                self.plan.push(Command::CheckVmGone { claim: claim.reference(), vm }, reason);
-            }
+        } else {
+            self.check_vm(claim, node);
         }
     }
 

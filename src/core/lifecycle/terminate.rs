@@ -9,12 +9,13 @@ use super::retry_budget::{POLL_INTERVAL, RetryBudget};
 use crate::model::azure::cloud::{CloudResource, ResourceDetail, ResourceKind};
 use crate::model::azure::related::{RelatedDetail, RelatedResource};
 use crate::model::cluster::claim::{ClaimRef, LaunchIntent};
+use crate::model::cluster::pod::Pod;
 use crate::model::errors::{CloudErrorCode, ClusterError, EffectError, OperationId};
 use crate::model::labels;
-use crate::model::names::{ArmId, NodeName, ProviderId};
+use crate::model::names::{ArmId, ProviderId};
 use crate::model::settings::{DeletionRule, DeletionRules};
 use crate::plan::{
-    AksMachineRequest, CloudRequest, ClusterRead, ClusterWrite, CommandReport, Effect, Reply, Script, Step, Terminate,
+    AksMachineRequest, CloudRequest, ClusterRead, ClusterWrite, DrainedNode, Effect, Reply, Script, Step, Terminate,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -30,7 +31,7 @@ pub struct TerminateScript {
     provider_id: ProviderId,
     deletion_rules: DeletionRules,
     /// The Node that must be drained, until its VM is being deleted.
-    drained_node: Option<NodeName>,
+    drained_node: Option<DrainedNode>,
     /// Its Machine, until Azure reports it deleted, or it belongs to another claim.
     machine: Option<ArmId>,
     /// Remaining resources, last one first.
@@ -39,6 +40,8 @@ pub struct TerminateScript {
     vm_is_foreign: bool,
     /// Azure reports that the current resource has been deleted.
     deleted: bool,
+    /// The VM, or its Machine, is being deleted, or is none of ours: whether to delete it needs no second thought.
+    vm_is_settled: bool,
     state: State,
     retry_budget: RetryBudget,
 }
@@ -55,6 +58,8 @@ enum State {
     NodeRead,
     NodeDeleted,
     FinalizerRemoved,
+    /// Azure failed before the VM's DELETE: the lifecycle decides again.
+    Retreat,
 }
 
 impl TerminateScript {
@@ -74,6 +79,7 @@ impl TerminateScript {
             remaining,
             vm_is_foreign: false,
             deleted: false,
+            vm_is_settled: false,
             state: State::Next,
             retry_budget,
         }
@@ -83,7 +89,7 @@ impl TerminateScript {
     fn begin(&mut self) -> Step {
         match &self.drained_node {
             Some(node) => {
-                let effect = Effect::Read(ClusterRead::Pods(node.clone()));
+                let effect = Effect::Read(ClusterRead::Pods(node.name.clone()));
                 self.perform(State::PodsRead, effect)
             }
             None => self.next(),
@@ -138,8 +144,19 @@ impl TerminateScript {
     fn next_resource(&mut self) -> Step {
         self.remaining.pop();
         self.deleted = false;
-        self.drained_node = None;
+        self.settle_vm();
         self.next()
+    }
+
+    /// The VM is being deleted, or does not exist.
+    fn settle_vm(&mut self) {
+        self.drained_node = None;
+        self.vm_is_settled = true;
+    }
+
+    /// True when this pod, on the drained Node, must be gone before the VM is deleted.
+    fn holds_drain(&self, pod: &Pod, now: Timestamp) -> bool {
+        pod.holds_drain(self.drained_node.as_ref().and_then(|node| node.ready_since), now)
     }
 
     /// Deletes a resource that is ours by its tag. Others are kept, and not waited for.
@@ -163,7 +180,7 @@ impl TerminateScript {
         }
     }
 
-    fn on_reply(&mut self, reply: Option<Reply>) -> Step {
+    fn on_reply(&mut self, reply: Option<Reply>, now: Timestamp) -> Step {
         match (self.state.clone(), reply) {
             (State::Next, _) => {
                 if self.deletion_rules.enforces(DeletionRule::FinalizerLast) {
@@ -175,7 +192,7 @@ impl TerminateScript {
                     )
                 }
             }
-            (State::PodsRead, Some(Reply::Pods(pods))) if !pods.iter().any(|p| p.holds_drain()) => self.next(),
+            (State::PodsRead, Some(Reply::Pods(pods))) if !pods.iter().any(|p| self.holds_drain(p, now)) => self.next(),
             // A pod arrived after the drain, or the read failed: the lifecycle decides again.
             (State::PodsRead, _) => Step::finished(),
             (State::MachineRead, Some(Reply::AksMachine(found))) => self.on_machine_read(found.as_deref()),
@@ -184,7 +201,7 @@ impl TerminateScript {
             (State::ResourceRead, _) => self.next_resource(),
             (State::Deleted, Some(Reply::Accepted(op))) | (State::Polling(op), Some(Reply::Running)) => {
                 self.state = State::Polling(op);
-                self.drained_node = None;
+                self.settle_vm();
                 Step::Wait(POLL_INTERVAL)
             }
             (State::Polling(op), None) => {
@@ -193,6 +210,7 @@ impl TerminateScript {
             // Azure reports that it is done: read it again, since only a 404 counts.
             (State::Deleted | State::Polling(_), _) => {
                 self.deleted = true;
+                self.settle_vm();
                 self.next()
             }
             (State::NodeRead, Some(Reply::Node(Some(node)))) => self.perform(
@@ -206,7 +224,7 @@ impl TerminateScript {
             {
                 self.next()
             }
-            (State::FinalizerRemoved, _) => Step::finished(),
+            (State::FinalizerRemoved | State::Retreat, _) => Step::finished(),
         }
     }
 }
@@ -217,14 +235,17 @@ impl Script for TerminateScript {
         let step = match reply {
             // Deleted meanwhile.
             Some(Err(EffectError::Cloud(error))) if error.code == CloudErrorCode::NotFound => self.next(),
-            Some(Err(EffectError::Cluster(ClusterError::NotFound | ClusterError::Conflict))) => self.on_reply(None),
+            Some(Err(EffectError::Cluster(ClusterError::NotFound | ClusterError::Conflict))) => {
+                self.on_reply(None, now)
+            }
             Some(Err(EffectError::Cloud(error))) if error.code.is_transient() => {
-                self.state = State::Next;
+                // Until the VM is being deleted, its node may come to be in an outage, or get pods.
+                self.state = if self.vm_is_settled { State::Next } else { State::Retreat };
                 Step::Wait(self.retry_budget.backoff(Some(&error)))
             }
             Some(Err(error)) => Step::failed(error),
-            Some(Ok(reply)) => self.on_reply(Some(reply)),
-            None => self.on_reply(None),
+            Some(Ok(reply)) => self.on_reply(Some(reply), now),
+            None => self.on_reply(None, now),
         };
         match step {
             Step::Wait(wait) if wait > left => Step::finished(),
@@ -238,37 +259,5 @@ fn is_attached(resource: &CloudResource) -> bool {
         ResourceDetail::Vm(_) => false,
         ResourceDetail::Nic(nic) => nic.vm.is_some(),
         ResourceDetail::Disk(disk) => !disk.managed_by.is_empty(),
-    }
-}
-
-/// Checks whether a claim's VM exists; on a 404 from Azure, deletes the claim.
-#[derive(Debug)]
-pub struct CheckVmGoneScript {
-    claim: ClaimRef,
-    vm: ArmId,
-    requested: bool,
-}
-
-impl CheckVmGoneScript {
-    /// The script of a confirm-gone command.
-    #[must_use]
-    pub fn new(claim: ClaimRef, vm: ArmId) -> Self {
-        Self { claim, vm, requested: false }
-    }
-}
-
-impl Script for CheckVmGoneScript {
-    fn step(&mut self, reply: Option<Result<Reply, EffectError>>, _now: Timestamp) -> Step {
-        match reply {
-            None if !self.requested => {
-                self.requested = true;
-                Step::perform(Effect::Cloud(CloudRequest::Get(self.vm.clone())))
-            }
-            Some(Ok(Reply::Resource(None))) => {
-                Step::perform(Effect::Cluster(ClusterWrite::DeleteClaim(self.claim.clone())))
-            }
-            Some(Err(error)) => Step::failed(error),
-            _ => Step::End(CommandReport::default()),
-        }
     }
 }

@@ -140,6 +140,10 @@ pub const TAINT_UNREGISTERED: &str = "karpenter.sh/unregistered";
 pub const TAINT_NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// Taint of a node that cannot be reached.
 pub const TAINT_UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// Taint of a node that a person has shut down for certain; Kubernetes deletes its pods while it is not ready.
+pub const TAINT_OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// Taint of a node whose VM is shut down, by its cloud provider.
+pub const TAINT_SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// Taint of a node that its cloud provider has not yet initialised.
 pub const TAINT_UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 

@@ -3,9 +3,8 @@
 //! Each is idempotent: repeated after a crash it does no harm. The executor runs one command per [`CommandKey`] at a
 //! time and turns it into effects by its script.
 
-use super::effect::{
-    ClaimDraft, ClaimUpdate, CloudRequest, Effect, NodeUpdate, RecordChange, SecurityProfile, SweepReport,
-};
+use super::cloud_request::CloudRequest;
+use super::effect::{ClaimDraft, ClaimUpdate, Effect, NodeUpdate, RecordChange, SecurityProfile, SweepReport};
 use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
 use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering};
 use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, Uid};
@@ -52,13 +51,8 @@ pub enum Command {
         /// The category for metrics: `empty`, `expired`, `launch_failed`, …
         category: &'static str,
     },
-    /// Check whether a NodeClaim's VM is gone, and delete the claim if Azure confirms it.
-    CheckVmGone {
-        /// The claim.
-        claim: ClaimRef,
-        /// Its VM.
-        vm: ArmId,
-    },
+    /// Check whether a NodeClaim's VM is lost: gone or deallocated; if Azure proves it, delete what is left for it.
+    CheckVm(Box<CheckVm>),
     /// Evict a pod through the eviction API, which honours PodDisruptionBudgets.
     Evict {
         /// The pod.
@@ -123,6 +117,40 @@ pub struct Launch {
     pub capacity_reservation_group: Option<ArmId>,
 }
 
+/// Check whether a NodeClaim's VM is lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckVm {
+    /// The claim.
+    pub claim: ClaimRef,
+    /// Its VM.
+    pub vm: ArmId,
+    /// What is deleted if it is lost.
+    pub if_lost: IfVmLost,
+}
+
+/// What is deleted if a VM is lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IfVmLost {
+    /// Its NodeClaim.
+    DeleteClaim,
+    /// Its Node, since its NodeClaim is being deleted: the drain then has nothing to wait for.
+    DeleteNode {
+        /// The Node.
+        name: NodeName,
+        /// Its UID.
+        uid: Uid,
+    },
+}
+
+/// A Node that has been drained.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrainedNode {
+    /// Its name.
+    pub name: NodeName,
+    /// Since when it has been ready; `None` if it is not.
+    pub ready_since: Option<Timestamp>,
+}
+
 /// Delete the resources of a NodeClaim that is being deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terminate {
@@ -131,7 +159,7 @@ pub struct Terminate {
     /// Its intent. Only resources that it names are deleted.
     pub intent: LaunchIntent,
     /// Its Node, if it must be drained: its pods are read again right before the VM is deleted.
-    pub drained_node: Option<NodeName>,
+    pub drained_node: Option<DrainedNode>,
 }
 
 /// Delete a proven orphan.
@@ -162,7 +190,7 @@ impl Command {
             Self::UpdateClaim { .. } => "advance_claim",
             Self::UpdateNode { .. } => "advance_node",
             Self::DeleteClaim { .. } => "delete_claim",
-            Self::CheckVmGone { .. } => "confirm_gone",
+            Self::CheckVm(_) => "confirm_gone",
             Self::Evict { .. } => "evict",
             Self::Terminate(_) => "terminate",
             Self::RemoveFinalizer { .. } => "release_claim",
@@ -184,8 +212,8 @@ impl Command {
             Self::UpdateClaim { claim, .. }
             | Self::InstallBillingExtension { claim, .. }
             | Self::DeleteClaim { claim, .. }
-            | Self::CheckVmGone { claim, .. }
             | Self::RemoveFinalizer { claim } => CommandKey::Claim(claim.name.clone()),
+            Self::CheckVm(check) => CommandKey::Claim(check.claim.name.clone()),
             Self::Terminate(terminate) => CommandKey::Claim(terminate.claim.name.clone()),
             Self::UpdateNode { node, .. } => CommandKey::Node(node.clone()),
             Self::Evict { pod, .. } => CommandKey::Pod(pod.clone()),

@@ -2,11 +2,11 @@
 //!
 //! An effect is one request to Kubernetes or to Azure. A crash can happen before or after each of them, never within.
 
-use super::aks_machine::AksMachineRequest;
+use super::cloud_request::CloudRequest;
 use crate::catalog::OfferingKey;
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
-use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
+use crate::model::azure::cloud::{CloudResource, PowerState, ResourceKind, Tags};
 use crate::model::azure::inventory::Inventory;
 use crate::model::azure::related::RelatedResource;
 use crate::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchFailure, LaunchIntent};
@@ -74,29 +74,6 @@ pub enum ClusterRead {
     Volume(ObjectName),
 }
 
-/// A request to Azure.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CloudRequest {
-    /// GET a cloud resource. Replies `Resource`, `None` on a 404.
-    Get(ArmId),
-    /// PUT a NIC. Replies `Done` (NIC writes complete at once) or `Accepted`.
-    PutNic(Box<NicSpec>),
-    /// PUT a VM. Replies `Accepted`.
-    PutVm(Box<VmSpec>),
-    /// PUT the extension by which AKS counts a node on its VM; it may be repeated. Replies `Accepted` or `Done`.
-    PutBillingExtension(ArmId),
-    /// DELETE a cloud resource. Replies `Accepted`, `Done` where that has deleted it, or `Absent`.
-    Delete(ArmId, ResourceKind),
-    /// Tag a cloud resource; other tags are retained.
-    Tag(ArmId, Tags),
-    /// Remove these very tags, key and value, from a cloud resource; a missing one is no error.
-    Untag(ArmId, Tags),
-    /// Send a request about a Machine of an agent pool.
-    AksMachine(AksMachineRequest),
-    /// Poll a long-running operation. Replies `Running` or `Done`, or fails with the operation's error.
-    Poll(OperationId),
-}
-
 /// Reply to an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
@@ -110,6 +87,8 @@ pub enum Reply {
     Running,
     /// A cloud resource, or none.
     Resource(Option<Arc<CloudResource>>),
+    /// The power state of a VM, or none where there is no VM.
+    PowerState(Option<PowerState>),
     /// A Machine of an agent pool, or none.
     AksMachine(Option<Arc<RelatedResource>>),
     /// A NodeClaim, or none.
@@ -361,40 +340,6 @@ impl ClusterWrite {
             Self::Evict(..) => "evict",
             Self::WriteRecords(_) => "record",
             Self::ReportSweep(_) => "report_sweep",
-        }
-    }
-}
-
-impl CloudRequest {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Get(_) => "get",
-            Self::PutNic(_) => "put_nic",
-            Self::PutVm(_) => "put_vm",
-            Self::PutBillingExtension(_) => "put_billing",
-            Self::Delete(..) => "delete",
-            Self::Tag(..) => "tag",
-            Self::Untag(..) => "untag",
-            Self::AksMachine(AksMachineRequest::Get(_)) => "get_machine",
-            Self::AksMachine(AksMachineRequest::Put(_)) => "put_machine",
-            Self::AksMachine(AksMachineRequest::Delete(_)) => "delete_machine",
-            Self::Poll(_) => "poll",
-        }
-    }
-
-    /// True when it changes something.
-    #[must_use]
-    pub fn is_write(&self) -> bool {
-        !matches!(self, Self::Get(_) | Self::AksMachine(AksMachineRequest::Get(_)) | Self::Poll(_))
-    }
-
-    fn pause_switch(&self) -> Option<PauseSwitch> {
-        match self {
-            Self::PutNic(_) | Self::PutVm(_) | Self::PutBillingExtension(_) => Some(PauseSwitch::Launch),
-            Self::AksMachine(AksMachineRequest::Put(_)) => Some(PauseSwitch::Launch),
-            Self::AksMachine(AksMachineRequest::Delete(_)) => Some(PauseSwitch::Delete),
-            Self::Delete(..) | Self::Tag(..) | Self::Untag(..) => Some(PauseSwitch::Delete),
-            Self::Get(_) | Self::AksMachine(AksMachineRequest::Get(_)) | Self::Poll(_) => None,
         }
     }
 }

@@ -4,15 +4,19 @@
 //! the executor applies it to Azure and the API server.
 
 mod aks_machine;
+mod cloud_request;
 mod command;
 mod effect;
 mod script;
 
 pub use aks_machine::{AksMachineRequest, AksMachineSpec};
-pub use command::{Command, Launch, SweepDelete, Terminate, is_sweep_write, kind_label};
+pub use cloud_request::CloudRequest;
+pub use command::{
+    CheckVm, Command, DrainedNode, IfVmLost, Launch, SweepDelete, Terminate, is_sweep_write, kind_label,
+};
 pub use effect::{
-    ClaimDraft, ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, Effect, KubeletSpec, NicSpec, NodeUpdate,
-    RecordChange, Reply, ResourceTotal, SecurityProfile, SweepReport, VmSpec,
+    ClaimDraft, ClaimUpdate, ClusterRead, ClusterWrite, Effect, KubeletSpec, NicSpec, NodeUpdate, RecordChange, Reply,
+    ResourceTotal, SecurityProfile, SweepReport, VmSpec,
 };
 use jiff::Timestamp;
 pub use script::{CommandReport, Script, SingleEffect, Step};

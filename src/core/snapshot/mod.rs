@@ -240,6 +240,11 @@ impl Snapshot {
         self.index.usage.get(node).map(Arc::as_ref)
     }
 
+    /// The pods that are bound to a node.
+    pub fn pods_on(&self, node: &NodeName) -> impl Iterator<Item = &Arc<Pod>> {
+        self.node_usage(node).into_iter().flat_map(|usage| &usage.pods).filter_map(|key| self.pods.get(key))
+    }
+
     /// The provisionable pods, by shape.
     #[must_use]
     pub fn pending(&self) -> &PendingShapes {

@@ -12,6 +12,7 @@ mod static_nodes;
 mod tests;
 
 use crate::disruption::{BUDGET_RETRY, budget_left};
+use crate::lifecycle::NodeOutage;
 use crate::model::cluster::pool::{DisruptionReason, NodePool};
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::{ControllerMode, MinValuesPolicy, PauseSwitch, Settings};
@@ -95,10 +96,12 @@ pub fn reconcile_static_capacity(
         return plan;
     }
     let min_values = settings.min_values_policy;
-    let mut reconciler = StaticPoolReconciler { snapshot, memory, provision, min_values, now, plan: &mut plan };
+    let may_disrupt = !snapshot.pause.blocks(PauseSwitch::Disrupt) && NodeOutage::of(snapshot, settings, now).is_none();
+    let mut reconciler =
+        StaticPoolReconciler { snapshot, memory, provision, min_values, may_disrupt, now, plan: &mut plan };
     let mut static_pools: Vec<StaticPool<'_>> =
         snapshot.pools().values().filter_map(|pool| reconciler.static_pool(pool)).collect();
-    if !snapshot.pause.blocks(PauseSwitch::Disrupt) {
+    if may_disrupt {
         for static_pool in &mut static_pools {
             reconciler.scale_down(static_pool);
             reconciler.delete_replaced(static_pool);
@@ -122,6 +125,8 @@ struct StaticPoolReconciler<'a, 'p> {
     provision: &'a ProvisionMemory,
     /// How `minValues` of pools are applied.
     min_values: MinValuesPolicy,
+    /// Nodes may be deleted: neither the pause switch nor an outage of nodes prevents it.
+    may_disrupt: bool,
     now: Timestamp,
     plan: &'p mut Plan,
 }
@@ -228,7 +233,7 @@ impl<'a> StaticPoolReconciler<'a, '_> {
         let replacements = self.replacements_of(static_pool).len();
         let wanted = static_pool.replicas.saturating_add(replacements);
         let missing = wanted.saturating_sub(static_pool.members.len());
-        if missing > 0 || static_pool.members.len() > wanted || self.snapshot.pause.blocks(PauseSwitch::Disrupt) {
+        if missing > 0 || static_pool.members.len() > wanted || !self.may_disrupt {
             return NodesToCreate { missing, replacements: 0 };
         }
         let replaceable = static_pool.members.iter().filter(|m| m.may_be_replaced()).count();

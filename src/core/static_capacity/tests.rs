@@ -550,3 +550,26 @@ fn variety_that_is_not_to_be_had_keeps_a_fleet_small_or_is_done_without() {
         reconcile_static_capacity(&snapshot, &mut StaticCapacityMemory::default(), &provision, &settings, at(0), 1);
     assert_eq!(drafts(&relaxed).len(), 2);
 }
+
+#[test]
+fn no_node_is_deleted_or_replaced_while_many_nodes_are_not_ready() {
+    let three = static_pool(3);
+    let (mut snapshot, nodes) = with_nodes(&three, 5);
+    assert_eq!(deleted(&pass(&snapshot, &mut StaticCapacityMemory::default(), 60)).len(), 2);
+    nodes[..3].iter().for_each(|n| snapshot.put_node(Node { ready: false, ready_since: at(0), ..n.clone() }));
+    assert_eq!(deleted(&pass(&snapshot, &mut StaticCapacityMemory::default(), 60)).len(), 0);
+    let mut more = NodePool { replicas: Some(6), ..three.clone() };
+    snapshot.put_pool(more.name.clone(), more.clone());
+    assert_eq!(
+        drafts(&pass(&snapshot, &mut StaticCapacityMemory::default(), 60)).len(),
+        1,
+        "missing nodes are launched"
+    );
+    // Drifted ones.
+    more.replicas = Some(5);
+    more.labels.insert("team".into(), "a".into());
+    snapshot.put_pool(more.name.clone(), more);
+    assert_eq!(drafts(&pass(&snapshot, &mut StaticCapacityMemory::default(), 60)).len(), 0);
+    nodes[..3].iter().for_each(|n| snapshot.put_node(n.clone()));
+    assert_eq!(drafts(&pass(&snapshot, &mut StaticCapacityMemory::default(), 60)).len(), 1);
+}

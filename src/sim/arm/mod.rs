@@ -181,7 +181,14 @@ impl Call<'_> {
 
     fn get(&mut self, id: &ArmId) -> Result<Response, Response> {
         match self.find(id)? {
-            Some(resource) => Ok(ok(resource_json::resource(self.cloud, &resource))),
+            Some(resource) => {
+                let mut body = resource_json::resource(self.cloud, &resource);
+                let expand = self.query.get("$expand").unwrap_or_default();
+                if expand.split(',').any(|property| property.trim().eq_ignore_ascii_case("instanceView")) {
+                    resource_json::put_instance_view(&mut body, self.cloud, &resource);
+                }
+                Ok(ok(body))
+            }
             None => Err(refused(&Refusal::NotFound(id.clone()))),
         }
     }

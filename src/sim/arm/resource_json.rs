@@ -64,6 +64,18 @@ pub(super) fn resource(cloud: &Cloud, resource: &CloudResource) -> Value {
     Value::Object(whole)
 }
 
+/// Adds the instance view of a VM to its JSON.
+pub(super) fn put_instance_view(body: &mut Value, cloud: &Cloud, vm: &CloudResource) {
+    let Some(power) = cloud.power_state(&vm.id) else { return };
+    let provisioning = state(cloud, vm).to_ascii_lowercase();
+    body["properties"]["instanceView"] = json!({
+        "statuses": [
+            { "code": format!("ProvisioningState/{provisioning}"), "level": "Info" },
+            { "code": format!("PowerState/{}", power.as_str()), "level": "Info" },
+        ],
+    });
+}
+
 /// The etag of a VM or NIC: another one after every change.
 pub(super) fn etag(cloud: &Cloud, resource: &CloudResource) -> String {
     let revision = cloud.revision(&resource.id);

@@ -1,11 +1,11 @@
 //! Changes of the group by others, for scenarios. Each takes effect at once.
 
 use super::refusal::Refusal;
-use super::{ChangeCause, Cloud, ScheduledEvent, VmRecord};
+use super::{ChangeCause, Cloud, CloudEvent, ScheduledEvent, VmRecord};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::azure::cloud::{
-    CloudResource, Disk, DiskState, ProvisioningState, ResourceDetail, Tags, Vm,
+    CloudResource, Disk, DiskState, PowerState, ProvisioningState, ResourceDetail, Tags, Vm,
 };
 use napkeeper_core::model::names::{ArmId, Zone};
 use napkeeper_core::plan::KubeletSpec;
@@ -189,6 +189,22 @@ impl Cloud {
         let due = ScheduledEvent::Eviction(vm.clone(), Arc::clone(&resource.incarnation));
         let at = now + self.settings.timings.eviction_notice;
         self.agenda.insert((at, due));
+        Ok(())
+    }
+
+    /// Another client shuts a running VM down. A stopped one is still allocated and paid for; a deallocated one is not.
+    ///
+    /// # Errors
+    /// [`Refusal`] if it does not exist, is being deleted, or is not a running VM.
+    pub fn shut_down_vm(&mut self, vm: &ArmId, deallocate: bool, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        let incarnation = Arc::clone(&self.find_idle(vm)?.incarnation);
+        if self.power_state(vm) != Some(PowerState::Running) {
+            return Err(Refusal::Invalid(format!("{vm} is not a running VM").into()));
+        }
+        let state = if deallocate { PowerState::Deallocated } else { PowerState::Stopped };
+        self.shut_down.insert(vm.clone(), state);
+        self.events.push(CloudEvent::VmStopped { at: now, vm: vm.clone(), incarnation, deallocated: deallocate });
         Ok(())
     }
 

@@ -65,6 +65,17 @@ pub enum CloudEvent {
         /// Its price; free where the price sheet does not know it.
         price: HourlyPrice,
     },
+    /// A VM was shut down by another client.
+    VmStopped {
+        /// When.
+        at: Timestamp,
+        /// The VM.
+        vm: ArmId,
+        /// Its incarnation.
+        incarnation: Arc<str>,
+        /// It is no longer paid for.
+        deallocated: bool,
+    },
     /// A VM was deleted. It ran if, and only if, its incarnation was reported as running before.
     VmGone {
         /// When.

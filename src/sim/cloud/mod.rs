@@ -26,7 +26,7 @@ pub use faults::{
 };
 use jiff::Timestamp;
 pub use ledger::{Change, ChangeCause, CloudEvent, LedgerEntry};
-use napkeeper_core::model::azure::cloud::{CloudResource, Nic, ResourceDetail, Tags};
+use napkeeper_core::model::azure::cloud::{CloudResource, Nic, PowerState, ResourceDetail, Tags};
 use napkeeper_core::model::errors::{CloudError, EffectError, OperationId};
 use napkeeper_core::model::names::{ArmId, ClaimName};
 use napkeeper_core::plan::{CloudRequest, KubeletSpec, NicSpec, Reply};
@@ -59,6 +59,8 @@ pub struct Cloud {
     managed_by: Option<ArmId>,
     resources: BTreeMap<ArmId, Arc<CloudResource>>,
     vm_records: BTreeMap<ArmId, VmRecord>,
+    /// VMs that were shut down.
+    shut_down: BTreeMap<ArmId, PowerState>,
     reservations: BTreeMap<ArmId, NicReservation>,
     reserved: Reserved,
     operations: Operations,
@@ -116,6 +118,7 @@ impl Cloud {
             revisions: BTreeMap::new(),
             resources: BTreeMap::new(),
             vm_records: BTreeMap::new(),
+            shut_down: BTreeMap::new(),
             reservations: BTreeMap::new(),
             reserved: BTreeMap::new(),
             operations: Operations::default(),
@@ -149,6 +152,7 @@ impl Cloud {
         self.check_write_allowed(request, now)?;
         match request {
             CloudRequest::Get(id) => Ok(Reply::Resource(self.resources.get(id).cloned())),
+            CloudRequest::GetPowerState(id) => Ok(Reply::PowerState(self.power_state(id))),
             CloudRequest::PutNic(spec) => self.put_nic(spec, now),
             CloudRequest::PutVm(spec) => self.put_vm(spec, now),
             CloudRequest::PutBillingExtension(vm) => self.put_billing_extension(vm, now),

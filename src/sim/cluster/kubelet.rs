@@ -1,7 +1,7 @@
 //! Nodes that join, become ready, and are lost.
 
-use super::{Cluster, ClusterEvent, Delta, Timer};
-use jiff::Timestamp;
+use super::{Cluster, ClusterEvent, Delta, PodTimer, Timer};
+use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
@@ -66,19 +66,34 @@ pub(super) enum NodeTimer {
     GiveUpPods(NodeName, Uid),
     /// The cloud controller finds no VM.
     Reap(NodeName, Uid),
+    /// The cloud controller finds a VM that is shut down.
+    TaintShutdown(NodeName, Uid),
 }
 
-/// Kubelets that have not joined yet, or are lost.
+/// Kubelets that have not joined yet, or are lost, or silent.
 #[derive(Debug, Default)]
 pub(super) struct Kubelets {
     joining: BTreeMap<ProviderId, NewNode>,
     lost: BTreeSet<NodeName>,
+    /// Those that cannot reach the API server, while their pods run on; and what happens to pods once they can.
+    silent: BTreeMap<NodeName, Vec<(PodTimer, ObjectKey, Uid)>>,
 }
 
 impl Kubelets {
     /// The machine of the node is lost: nothing on it starts or ends.
     pub(super) fn is_lost(&self, node: &NodeName) -> bool {
         self.lost.contains(node)
+    }
+
+    /// The API server does not hear of the kubelet: its machine is lost, or it is silent.
+    fn is_cut_off(&self, node: &NodeName) -> bool {
+        self.is_lost(node) || self.silent.contains_key(node)
+    }
+
+    /// Keeps what happens to a pod of a silent kubelet until the kubelet is back; `false` if it is not silent.
+    pub(super) fn hold_back(&mut self, node: &NodeName, timer: PodTimer, key: &ObjectKey, uid: &Uid) -> bool {
+        let held = self.silent.get_mut(node);
+        held.map(|held| held.push((timer, key.clone(), uid.clone()))).is_some()
     }
 }
 
@@ -104,7 +119,7 @@ impl Cluster {
     pub fn kubelet_joins(&mut self, node: NewNode, at: Timestamp, now: Timestamp) {
         self.advance_clock(now);
         let delay = self.timings.node_joins.of(self.seed, "join", node.name.as_str());
-        let after = (at.duration_since(self.now) + delay).max(jiff::SignedDuration::ZERO);
+        let after = (at.duration_since(self.now) + delay).max(SignedDuration::ZERO);
         let provider = node.provider_id.clone();
         self.kubelets.joining.insert(provider.clone(), node);
         self.set_timer(after, Timer::Node(NodeTimer::Join(provider)));
@@ -112,19 +127,83 @@ impl Cluster {
 
     /// A VM was deleted, and its kubelet with it.
     pub fn kubelet_lost(&mut self, provider: &ProviderId, now: Timestamp) {
+        self.lose_kubelet(provider, NodeTimer::Reap, now);
+    }
+
+    /// A VM was shut down, and its kubelet with it.
+    pub fn kubelet_stopped(&mut self, provider: &ProviderId, now: Timestamp) {
+        self.lose_kubelet(provider, NodeTimer::TaintShutdown, now);
+    }
+
+    /// A machine no longer runs; `noticed` is what the cloud controller does about it.
+    fn lose_kubelet(
+        &mut self,
+        provider: &ProviderId,
+        noticed: impl FnOnce(NodeName, Uid) -> NodeTimer,
+        now: Timestamp,
+    ) {
         self.advance_clock(now);
         self.kubelets.joining.remove(provider);
         let Some(node) = self.store.node_by_provider_id(provider).map(Arc::clone) else {
             return;
         };
-        if !self.kubelets.lost.insert(node.name.clone()) {
-            return;
-        }
         let (name, uid) = (node.name.clone(), node.uid.clone());
+        self.kubelets.silent.remove(&name);
+        let is_new = self.kubelets.lost.insert(name.clone());
         let reaped = self.timings.node_reaped.of(self.seed, "reap", uid.as_str());
-        self.set_timer(reaped, Timer::Node(NodeTimer::Reap(name.clone(), uid.clone())));
-        let unreachable = Timer::Node(NodeTimer::Unreachable(name, uid));
+        self.set_timer(reaped, Timer::Node(noticed(name.clone(), uid.clone())));
+        if is_new {
+            let unreachable = Timer::Node(NodeTimer::Unreachable(name, uid));
+            self.set_timer(self.timings.node_unreachable, unreachable);
+        }
+    }
+
+    /// A kubelet that is ready cannot reach the API server any more; its pods run on. Nothing happens if it is lost, or
+    /// silent already.
+    pub fn silence_kubelet(&mut self, name: &NodeName, now: Timestamp) {
+        self.advance_clock(now);
+        let node = self.store.nodes().get(name).filter(|n| n.ready && !self.kubelets.is_cut_off(name));
+        let Some(uid) = node.map(|n| n.uid.clone()) else { return };
+        self.kubelets.silent.insert(name.clone(), Vec::new());
+        let unreachable = Timer::Node(NodeTimer::Unreachable(name.clone(), uid));
         self.set_timer(self.timings.node_unreachable, unreachable);
+    }
+
+    /// A silent kubelet reaches the API server again. It learns what has happened to its pods meanwhile: those that were
+    /// deleted get their grace period.
+    pub fn reconnect_kubelet(&mut self, name: &NodeName, now: Timestamp) {
+        self.advance_clock(now);
+        let Some(held) = self.kubelets.silent.remove(name) else { return };
+        for (timer, key, uid) in held {
+            let after = if timer == PodTimer::End { self.grace_of(&key) } else { SignedDuration::ZERO };
+            self.set_timer(after, Timer::Pod(timer, key, uid));
+        }
+        let Some(node) = self.store.nodes().get(name) else { return };
+        let mut node = Node::clone(node);
+        if !node.ready {
+            node.ready = true;
+            node.ready_since = self.now;
+            node.taints = without(&node.taints, |t| &*t.key == labels::TAINT_UNREACHABLE);
+        }
+        self.start_up(&node);
+        self.put_node(node);
+    }
+
+    /// True while the kubelet of a node cannot reach the API server, and its pods run on.
+    #[must_use]
+    pub fn is_silent(&self, node: &NodeName) -> bool {
+        self.kubelets.silent.contains_key(node)
+    }
+
+    /// A user declares a node out of service; the pod garbage collector deletes its pods if it is not ready. Nothing
+    /// happens if it is ready.
+    pub fn put_out_of_service(&mut self, name: &NodeName, now: Timestamp) {
+        self.advance_clock(now);
+        let Some(node) = self.store.nodes().get(name).filter(|n| !n.ready) else { return };
+        let mut node = Node::clone(node);
+        add_taints(&mut node.taints, [taint(labels::TAINT_OUT_OF_SERVICE, TaintEffect::NoExecute)]);
+        self.put_node(node);
+        self.pods_on(name).iter().for_each(|key| self.take_pod(key));
     }
 
     /// Adds an unmanaged node, ready at once.
@@ -155,17 +234,25 @@ impl Cluster {
             }
             NodeTimer::Reap(name, uid) => {
                 self.with_node(&name, &uid, true, |cluster, node| {
-                    cluster.delete_node_object(&node.name);
+                    if cluster.kubelets.is_lost(&node.name) {
+                        cluster.delete_node_object(&node.name);
+                    }
+                });
+            }
+            NodeTimer::TaintShutdown(name, uid) => {
+                self.with_node(&name, &uid, true, |cluster, mut node| {
+                    add_taints(&mut node.taints, [taint(labels::TAINT_SHUTDOWN, TaintEffect::NoSchedule)]);
+                    cluster.put_node(node);
                 });
             }
         }
     }
 
-    /// Acts on a node if that very incarnation is still there, and its kubelet lost or not as expected.
-    fn with_node(&mut self, name: &NodeName, uid: &Uid, lost: bool, act: impl FnOnce(&mut Self, Node)) {
+    /// Acts on a node if that very incarnation is still there, and its kubelet cut off or not as expected.
+    fn with_node(&mut self, name: &NodeName, uid: &Uid, cut_off: bool, act: impl FnOnce(&mut Self, Node)) {
         if let Some(node) = self.store.nodes().get(name).filter(|n| n.uid == *uid) {
             let node = Node::clone(node);
-            if self.kubelets.is_lost(name) == lost {
+            if self.kubelets.is_cut_off(name) == cut_off {
                 act(self, node);
             }
         }
@@ -224,6 +311,9 @@ impl Cluster {
     }
 
     fn node_unreachable(&mut self, mut node: Node) {
+        if node.is_tainted(labels::TAINT_UNREACHABLE) {
+            return;
+        }
         node.ready = false;
         node.ready_since = self.now;
         add_taints(
@@ -285,6 +375,7 @@ impl Cluster {
         self.store.remove_node(name);
         self.scheduler.take_node(name);
         self.kubelets.lost.remove(name);
+        self.kubelets.silent.remove(name);
         self.dirty.volumes = true;
         self.deltas.push(Delta::NodeGone(name.clone()));
         self.emit(ClusterEvent::NodeGone { node: name.clone() });

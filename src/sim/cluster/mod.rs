@@ -27,6 +27,7 @@ use napkeeper_core::model::names::{NodeName, ObjectKey, ObjectName};
 use napkeeper_core::plan::SweepReport;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_core::snapshot::delta::Delta;
+use pods::PodTimer;
 use scheduler::Scheduler;
 pub(crate) use scheduler::{NodeIndex, SchedulingSimulation};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +70,7 @@ struct Dirty {
 /// Something that is going to happen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Timer {
-    Pod(pods::PodTimer, ObjectKey, napkeeper_core::model::names::Uid),
+    Pod(PodTimer, ObjectKey, napkeeper_core::model::names::Uid),
     Node(kubelet::NodeTimer),
 }
 

@@ -98,6 +98,7 @@ impl Cluster {
             created_at: self.now,
             unschedulable: false,
             do_not_disrupt: template.do_not_disrupt,
+            termination_grace: template.grace,
             volumes,
             ..Pod::waiting(key, self.ids.uid(), &template.shape, owner)
         }
@@ -134,6 +135,7 @@ impl Cluster {
         match timer {
             PodTimer::Forget => self.take_pod(key),
             _ if lost => {}
+            _ if pod.node.as_ref().is_some_and(|n| self.kubelets.hold_back(n, timer, key, uid)) => {}
             PodTimer::End => self.take_pod(key),
             PodTimer::WorldSetup if pod.deleting_at.is_none() => self.pod_starts(&pod),
             PodTimer::Succeed if pod.deleting_at.is_none() => self.pod_succeeds(&pod),
@@ -168,10 +170,13 @@ impl Cluster {
             self.take_pod(key);
             return;
         }
-        let runtime = self.workloads.runtimes.get(key);
-        let grace = runtime.map_or(PodTemplate::GRACE, |o| o.grace);
-        self.set_pod_timer(grace, PodTimer::End, &pod);
+        self.set_pod_timer(self.grace_of(key), PodTimer::End, &pod);
         self.put_pod(Pod { deleting_at: Some(self.now), ..Pod::clone(&pod) });
+    }
+
+    /// How long the containers of a pod take to end.
+    pub(super) fn grace_of(&self, key: &ObjectKey) -> SignedDuration {
+        self.workloads.runtimes.get(key).map_or(PodTemplate::GRACE, |o| o.grace)
     }
 
     /// Runs kube-scheduler.

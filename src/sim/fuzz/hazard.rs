@@ -34,11 +34,13 @@ pub enum Hazard {
     /// AKS Machines, scale-set instances, snapshots and AKS itself are all that use some resources, and are not always
     /// listed.
     RelatedResources,
+    /// Kubelets of one, many or all nodes cannot reach the API server while their pods run on, and VMs are shut down.
+    NodeOutages,
 }
 
 impl Hazard {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Shortages,
         Self::Crashes,
         Self::Leaks,
@@ -54,6 +56,7 @@ impl Hazard {
         Self::ListingLag,
         Self::NapGarbageCollection,
         Self::RelatedResources,
+        Self::NodeOutages,
     ];
 
     /// The hazard of a seed.

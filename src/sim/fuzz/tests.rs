@@ -126,6 +126,8 @@ const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str])] = &[
     (&[DeletionRule::TerminateOwnOnly], &[Hazard::ForeignResources], &["foreign"]),
     (&[DeletionRule::FinalizerLast], &[Hazard::Crashes], &["leak"]),
     (&[DeletionRule::RecordFirst], &[Hazard::Caps], &["cap"]),
+    (&[DeletionRule::LostNodeProven], &[Hazard::NodeOutages], &["drained"]),
+    (&[DeletionRule::NodeOutage], &[Hazard::NodeOutages], &["outage"]),
 ];
 
 #[test]

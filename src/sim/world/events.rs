@@ -36,6 +36,14 @@ impl World {
                     }
                 }
             }
+            CloudEvent::VmStopped { vm, incarnation, deallocated, .. } => {
+                if deallocated {
+                    self.accounting.vm_stops(&incarnation);
+                }
+                let word = if deallocated { "deallocated" } else { "stopped" };
+                self.log(EventKind::Scenario, vm.name(), format!("its VM is {word} by a user"));
+                self.cluster.kubelet_stopped(&ProviderId::of_vm(&vm), self.now);
+            }
             CloudEvent::VmGone { vm, incarnation, cause, .. } => {
                 self.accounting.vm_stops(&incarnation);
                 if cause == ChangeCause::Eviction {

@@ -3,7 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_azure::{AksCluster, Azure, AzureSettings};
 use napkeeper_core::catalog::{CapacityType, Catalog, OfferingKey};
-use napkeeper_core::model::azure::cloud::{CloudResource, ProvisioningState, ResourceDetail, ResourceKind, Tags};
+use napkeeper_core::model::azure::cloud::{
+    CloudResource, PowerState, ProvisioningState, ResourceDetail, ResourceKind, Tags,
+};
 use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::cluster::pod::Labels;
 use napkeeper_core::model::errors::{CloudErrorCode, EffectError, OperationId};
@@ -230,6 +232,30 @@ fn a_vm_is_created_and_deleted_with_all_its_resources() {
     assert_eq!(twins.perform(&CloudRequest::Get(twins.vm("a"))), Ok(Reply::Resource(None)));
     assert_eq!(twins.perform(&CloudRequest::Delete(twins.vm("a"), ResourceKind::Vm)), Ok(Reply::Absent));
     assert_eq!(twins.list().unwrap().len(), 0);
+}
+
+#[test]
+fn the_power_state_of_a_vm_is_read_whatever_it_is() {
+    let mut twins = Twins::new();
+    let power = |twins: &mut Twins| twins.perform(&CloudRequest::GetPowerState(twins.vm("a")));
+    assert_eq!(power(&mut twins), Ok(Reply::PowerState(None)), "a 404");
+    assert_eq!(twins.perform(&twins.put_nic("a")), Ok(Reply::Done));
+    assert!(matches!(twins.perform(&twins.put_vm("a", 1, 2, true)), Ok(Reply::Accepted(_))));
+    assert_eq!(power(&mut twins), Ok(Reply::PowerState(Some(PowerState::Starting))));
+    twins.pass(100);
+    assert_eq!(power(&mut twins), Ok(Reply::PowerState(Some(PowerState::Running))));
+    for (name, deallocate, state) in [("a", false, PowerState::Stopped), ("b", true, PowerState::Deallocated)] {
+        if name == "b" {
+            assert_eq!(twins.perform(&twins.put_nic("b")), Ok(Reply::Done));
+            assert!(matches!(twins.perform(&twins.put_vm("b", 1, 2, true)), Ok(Reply::Accepted(_))));
+            twins.pass(100);
+        }
+        let vm = twins.vm(name);
+        twins.both(|cloud, now| cloud.shut_down_vm(&vm, deallocate, now).unwrap());
+        assert_eq!(twins.perform(&CloudRequest::GetPowerState(vm)), Ok(Reply::PowerState(Some(state))));
+    }
+    twins.both(|cloud, now| cloud.faults.unavailable_until = Some(now + SignedDuration::from_secs(60)));
+    assert_eq!(code(&power(&mut twins)), CloudErrorCode::Unavailable);
 }
 
 #[test]

@@ -162,6 +162,9 @@ fn read_partially(object: &WirePod, found: &mut Violations) -> Option<Pod> {
         created_at: common::created_at(metadata),
         started_at,
         deleting_at: deleting_at(metadata),
+        termination_grace: termination_grace(metadata)
+            .or(template.termination_grace_period)
+            .unwrap_or(Pod::TERMINATION_GRACE),
         node,
         phase,
         unschedulable: is_unschedulable(object),
@@ -190,8 +193,13 @@ fn is_unschedulable(object: &WirePod) -> bool {
 /// When the deletion of a pod was requested: its deletionTimestamp minus its grace period.
 fn deleting_at(metadata: &ObjectMeta) -> Option<Timestamp> {
     let end = metadata.deletion_timestamp.as_ref()?.0;
-    let grace = SignedDuration::from_secs(metadata.deletion_grace_period_seconds.unwrap_or(0));
+    let grace = termination_grace(metadata).unwrap_or_default();
     Some(end.saturating_sub(grace).unwrap_or(end))
+}
+
+/// The grace period that a requested deletion gives it, which may differ from its spec's.
+fn termination_grace(metadata: &ObjectMeta) -> Option<SignedDuration> {
+    metadata.deletion_grace_period_seconds.map(SignedDuration::from_secs)
 }
 
 fn phase(object: &WirePod, found: &mut Violations) -> Option<PodPhase> {

@@ -137,6 +137,63 @@ pub enum ProvisioningState {
     Deleting,
 }
 
+/// Power state of a VM, as its instance view has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PowerState {
+    /// Being started.
+    Starting,
+    /// Running.
+    Running,
+    /// Being stopped.
+    Stopping,
+    /// Stopped, and still allocated: it may be started at once.
+    Stopped,
+    /// Being deallocated.
+    Deallocating,
+    /// Deallocated: no host runs it.
+    Deallocated,
+    /// Azure does not know it, or has a new one.
+    Unknown,
+}
+
+impl PowerState {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Starting,
+        Self::Running,
+        Self::Stopping,
+        Self::Stopped,
+        Self::Deallocating,
+        Self::Deallocated,
+        Self::Unknown,
+    ];
+
+    /// As Azure spells it after `PowerState/`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::Deallocating => "deallocating",
+            Self::Deallocated => "deallocated",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The state in the status codes of an instance view, for example `PowerState/running`; `Unknown` if none of them
+    /// is a power state that is known here.
+    pub fn of_status_codes<'c>(codes: impl IntoIterator<Item = &'c str>) -> Self {
+        let of_code = |code: &str| {
+            let (kind, state) = code.split_once('/')?;
+            let known = || Self::ALL.into_iter().find(|s| s.as_str().eq_ignore_ascii_case(state));
+            kind.eq_ignore_ascii_case("PowerState").then(known)?
+        };
+        codes.into_iter().find_map(of_code).unwrap_or(Self::Unknown)
+    }
+}
+
 /// `diskState` of a managed disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiskState {

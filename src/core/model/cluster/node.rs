@@ -44,4 +44,22 @@ impl Node {
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(|v| &**v)
     }
+
+    /// Since when it has been ready; `None` if it is not.
+    #[must_use]
+    pub fn ready_from(&self) -> Option<Timestamp> {
+        self.ready.then_some(self.ready_since)
+    }
+
+    /// Since when it has not been ready; `None` if it is.
+    #[must_use]
+    pub fn unready_from(&self) -> Option<Timestamp> {
+        (!self.ready).then_some(self.ready_since)
+    }
+
+    /// True when it has a taint of this key.
+    #[must_use]
+    pub fn is_tainted(&self, key: &str) -> bool {
+        self.taints.iter().any(|taint| &*taint.key == key)
+    }
 }

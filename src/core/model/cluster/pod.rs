@@ -207,6 +207,8 @@ pub struct Pod {
     pub started_at: Option<Timestamp>,
     /// When its deletion was requested.
     pub deleting_at: Option<Timestamp>,
+    /// How long its containers may take to end after that.
+    pub termination_grace: SignedDuration,
     /// The node that it is bound to.
     pub node: Option<NodeName>,
     /// Phase.
@@ -230,6 +232,12 @@ pub struct Pod {
 }
 
 impl Pod {
+    /// How long containers may take to end, unless their pod says otherwise (Kubernetes' default).
+    pub const TERMINATION_GRACE: SignedDuration = SignedDuration::from_secs(30);
+    /// A pod that still exists so long after its end on a node that is ready will not end by itself (Karpenter's
+    /// `IsStuckTerminating`).
+    const STUCK_TERMINATING_AFTER: SignedDuration = SignedDuration::from_mins(1);
+
     /// A pending, unschedulable pod without volumes, created at the epoch.
     #[must_use]
     pub fn waiting(key: ObjectKey, uid: Uid, shape: &Arc<PodShape>, owner: PodOwner) -> Self {
@@ -241,6 +249,7 @@ impl Pod {
             created_at: Timestamp::UNIX_EPOCH,
             started_at: None,
             deleting_at: None,
+            termination_grace: Self::TERMINATION_GRACE,
             node: None,
             phase: PodPhase::Pending,
             unschedulable: true,
@@ -287,10 +296,22 @@ impl Pod {
             && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
     }
 
-    /// It must be gone from its node before the VM is deleted.
+    /// It must be gone from its node before the VM is deleted; `node_ready_since` is `None` if the node is not ready.
+    /// One that is stuck while terminating does not count, but only where a kubelet reports: elsewhere nobody knows
+    /// whether its containers have ended.
     #[must_use]
-    pub fn holds_drain(&self) -> bool {
-        !self.is_terminal() && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
+    pub fn holds_drain(&self, node_ready_since: Option<Timestamp>, now: Timestamp) -> bool {
+        !self.is_terminal()
+            && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
+            && node_ready_since.and_then(|since| self.stuck_terminating_at(since)).is_none_or(|at| at > now)
+    }
+
+    /// When it counts as stuck if it still exists, on a node that has been ready since this time; `None` while its
+    /// deletion is not requested. A kubelet that has just come back gives it its whole grace period first.
+    #[must_use]
+    pub fn stuck_terminating_at(&self, node_ready_since: Timestamp) -> Option<Timestamp> {
+        let longest = self.termination_grace.saturating_add(Self::STUCK_TERMINATING_AFTER);
+        self.deleting_at?.max(node_ready_since).saturating_add(longest).ok()
     }
 
     /// It refuses to be disrupted at this time.

@@ -74,11 +74,15 @@ pub enum DeletionRule {
     FinalizerLast,
     /// Sweep: the deletion is recorded before the DELETE, so that the cap survives a crash.
     RecordFirst,
+    /// Drain: a node that is not ready is drained like any other, unless it is proven that its VM does not run.
+    LostNodeProven,
+    /// Nothing is terminated, disrupted or expired while many nodes are not ready.
+    NodeOutage,
 }
 
 impl DeletionRule {
     /// All of them.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 37] = [
         Self::GroupManagedByUs,
         Self::LiveNodeInGroup,
         Self::OwnedByTag,
@@ -114,6 +118,8 @@ impl DeletionRule {
         Self::TerminateOwnOnly,
         Self::FinalizerLast,
         Self::RecordFirst,
+        Self::LostNodeProven,
+        Self::NodeOutage,
     ];
 }
 

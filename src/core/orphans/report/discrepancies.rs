@@ -206,7 +206,12 @@ impl<'a> InventoryIndex<'a> {
         let node = vm.and_then(|vm| self.nodes.find(vm.folded()));
         evidence.extend(node.map(|n| format!("Node {} still exists", n.name)));
         let pods = node.map(|n| self.pods_blocking_drain(&n.name)).unwrap_or_default();
-        let remedy = if !pods.is_empty() {
+        let silent = node.filter(|n| !n.ready && !pods.is_empty());
+        evidence.extend(silent.map(|n| format!("it has not been ready since {}: its pods may run on", n.ready_since)));
+        let remedy = if silent.is_some() {
+            "repair the node; or deallocate its VM; or, once it is certain that the VM does not run, taint the Node with \
+             node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+        } else if !pods.is_empty() {
             "allow these pods to be evicted: relax their PodDisruptionBudget, remove karpenter.sh/do-not-disrupt, or \
              delete them"
         } else if vm_there.is_some() {
@@ -222,9 +227,9 @@ impl<'a> InventoryIndex<'a> {
     /// The pods that a drain of a node waits for.
     fn pods_blocking_drain(&self, node: &NodeName) -> Vec<String> {
         let Some(snapshot) = self.snapshot else { return Vec::new() };
-        let pods = snapshot.node_usage(node).map(|usage| &usage.pods).into_iter().flatten();
-        let holding = pods.filter(|key| snapshot.pods().get(key).is_some_and(|pod| pod.holds_drain()));
-        holding.take(MAX_NAMED_PODS).map(|key| format!("pod {key} blocks the drain")).collect()
+        let ready_since = snapshot.nodes().get(node).and_then(|node| node.ready_from());
+        let holding = snapshot.pods_on(node).filter(|pod| pod.holds_drain(ready_since, self.at));
+        holding.take(MAX_NAMED_PODS).map(|pod| format!("pod {} blocks the drain", pod.key)).collect()
     }
 
     fn age(&self, since: Timestamp) -> SignedDuration {

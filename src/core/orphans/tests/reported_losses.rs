@@ -246,6 +246,32 @@ fn a_claim_stuck_on_its_finalizer_is_reported_and_keeps_it() {
 }
 
 #[test]
+fn a_drain_that_waits_for_a_node_that_is_not_ready_is_reported_with_what_to_do() {
+    let mut world = eager_world();
+    launched(&mut world, "live-1", true);
+    let stuck = world.claims().iter_mut().find(|c| c.name.as_str() == "live-1").unwrap();
+    Arc::make_mut(stuck).deleting_at = Some(start());
+    let mut report = |ready: bool| {
+        let node = world.nodes().iter_mut().find(|n| n.name.as_str() == "aks-live-1").unwrap();
+        let node = Arc::make_mut(node);
+        (node.ready, node.ready_since) = (ready, start());
+        let node = node.clone();
+        world.snapshot.put_pod(crate::fixtures::running("p", &Arc::new(crate::fixtures::shape("a", 100, 1)), &node));
+        world.snapshot.put_node(node);
+        a_day_later(&mut world);
+        let (kind, text) = wrong(&world).remove(0);
+        assert_eq!(kind, DiscrepancyKind::StuckFinalizer);
+        assert!(text.contains("pod default/p blocks the drain"), "{text}");
+        text
+    };
+    let silent = report(false);
+    assert!(silent.contains("its pods may run on") && silent.contains("out-of-service"), "{silent}");
+    let reporting = report(true);
+    assert!(reporting.contains("relax their PodDisruptionBudget"), "{reporting}");
+    assert!(!reporting.contains("out-of-service"), "{reporting}");
+}
+
+#[test]
 fn an_orphaned_claim_is_reported() {
     let mut world = eager_world();
     launched(&mut world, "live-2", true);

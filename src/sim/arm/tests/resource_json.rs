@@ -8,7 +8,7 @@
 use super::super::*;
 use super::{ask, get, nic_body, nic_path, path, vm_body, vm_path};
 use crate::cloud::fixtures::{at, cloud};
-use napkeeper_core::model::azure::cloud::{ProvisioningState, Tags};
+use napkeeper_core::model::azure::cloud::{ProvisioningState, ResourceDetail, Tags};
 use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use std::collections::BTreeMap;
 
@@ -90,6 +90,23 @@ fn resources_have_the_shape_of_azures_examples() {
     let disk = vm["properties"]["storageProfile"]["osDisk"]["name"].as_str().unwrap();
     let disk = get(&mut cloud, &path("Microsoft.Compute/disks", disk), 100).body.unwrap();
     assert_shape(&disk, &[HEAD, DISK], DISK_DEFINED);
+}
+
+#[test]
+fn the_instance_view_of_a_vm_is_returned_only_if_it_is_requested() {
+    let mut cloud = cloud(1);
+    assert_eq!(ask(&mut cloud, "PUT", &nic_path(), &nic_body(), 0).status, 201);
+    assert_eq!(ask(&mut cloud, "PUT", &vm_path(), &vm_body(), 0).status, 201);
+    let expanded = vm_path().replace('?', "?$expand=instanceView&");
+    let vm = get(&mut cloud, &expanded, 100).body.unwrap();
+    let view = "properties.instanceView:o properties.instanceView.statuses:a properties.instanceView.statuses.code:s \
+        properties.instanceView.statuses.level:s";
+    assert_shape(&vm, &[HEAD, VM, view], VM_DEFINED);
+    let codes = |vm: &Value| vm["properties"]["instanceView"]["statuses"].as_array().unwrap()[1]["code"].clone();
+    assert_eq!(codes(&vm), "PowerState/running");
+    let id = cloud.resources().values().find(|r| matches!(r.detail, ResourceDetail::Vm(_))).unwrap().id.clone();
+    cloud.shut_down_vm(&id, true, at(100)).unwrap();
+    assert_eq!(codes(&get(&mut cloud, &expanded, 101).body.unwrap()), "PowerState/deallocated");
 }
 
 #[test]

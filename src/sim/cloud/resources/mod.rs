@@ -59,6 +59,7 @@ impl Cloud {
                     incarnation: Arc::clone(&resource.incarnation),
                     cause,
                 });
+                self.shut_down.remove(id);
                 self.remove_children(id, vm, at);
                 self.forget_extensions(id);
             }

@@ -6,7 +6,9 @@ use crate::cloud::refusal::Refusal;
 use crate::cloud::{ChangeCause, Cloud, CloudEvent, NicReservation, VmRecord};
 use jiff::Timestamp;
 use napkeeper_core::catalog::{OfferingKey, SizeFacts};
-use napkeeper_core::model::azure::cloud::{CloudResource, Disk, DiskState, ProvisioningState, ResourceDetail, Vm};
+use napkeeper_core::model::azure::cloud::{
+    CloudResource, Disk, DiskState, PowerState, ProvisioningState, ResourceDetail, Vm,
+};
 use napkeeper_core::model::errors::OperationId;
 use napkeeper_core::model::names::{ArmId, Zone};
 use napkeeper_core::plan::{Reply, VmSpec};
@@ -36,6 +38,14 @@ impl Cloud {
         self.vm_records.insert(spec.id.clone(), machine);
         self.attach_nic(&spec.nic, &spec.id);
         Ok(Reply::Accepted(self.begin_creation(&spec.id, &spec.offering, now)))
+    }
+
+    /// The power state of a VM; none if there is no VM of this id.
+    #[must_use]
+    pub fn power_state(&self, id: &ArmId) -> Option<PowerState> {
+        let ResourceDetail::Vm(vm) = &self.resources.get(id)?.detail else { return None };
+        let running = if vm.state == ProvisioningState::Creating { PowerState::Starting } else { PowerState::Running };
+        Some(self.shut_down.get(id).copied().unwrap_or(running))
     }
 
     pub(in crate::cloud) fn attach_nic(&mut self, nic: &ArmId, vm: &ArmId) {

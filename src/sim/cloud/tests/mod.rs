@@ -494,3 +494,32 @@ fn a_vm_of_others_holds_cores_and_children_but_no_claim() {
     cloud.delete_outside(&id, at(1)).unwrap();
     assert_eq!(kinds(&cloud), []);
 }
+
+#[test]
+fn a_vm_is_shut_down_once_and_only_while_it_runs() {
+    let mut cloud = cloud(1);
+    put_nic(&mut cloud, "a", at(0)).unwrap();
+    put_vm(&mut cloud, "a", &d4s(), at(0)).unwrap();
+    let (vm, nic) = (cloud.vm_id("a"), cloud.nic_id("a"));
+    let power = |cloud: &mut Cloud, id: &ArmId, now| match cloud.request(&CloudRequest::GetPowerState(id.clone()), now)
+    {
+        Ok(Reply::PowerState(state)) => state,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(power(&mut cloud, &vm, at(1)), Some(PowerState::Starting));
+    assert!(cloud.shut_down_vm(&vm, false, at(1)).is_err());
+    assert_eq!(power(&mut cloud, &vm, at(100)), Some(PowerState::Running));
+    assert_eq!(power(&mut cloud, &nic, at(100)), None);
+    cloud.take_events();
+    cloud.shut_down_vm(&vm, true, at(100)).unwrap();
+    assert!(matches!(cloud.take_events()[..], [CloudEvent::VmStopped { deallocated: true, .. }]));
+    assert_eq!(power(&mut cloud, &vm, at(101)), Some(PowerState::Deallocated));
+    assert!(cloud.shut_down_vm(&vm, false, at(101)).is_err());
+    delete(&mut cloud, &vm, at(102)).unwrap();
+    cloud.advance(at(300));
+    assert_eq!(power(&mut cloud, &vm, at(300)), None);
+    // Another one of the same name runs.
+    put_nic(&mut cloud, "a", at(300)).unwrap();
+    put_vm(&mut cloud, "a", &d4s(), at(300)).unwrap();
+    assert_eq!(power(&mut cloud, &vm, at(500)), Some(PowerState::Running));
+}

@@ -129,6 +129,49 @@ fn the_node_of_a_lost_vm_is_deleted_unless_our_finalizer_holds_it() {
 }
 
 #[test]
+fn a_silent_kubelet_runs_its_pods_and_ends_deleted_ones_once_it_is_back() {
+    let mut cluster = cluster();
+    launched(&mut cluster, "ours", 0);
+    cluster.apply_workload(key("web"), deployment(shape("web", 500), 2), at(90));
+    cluster.advance(at(100));
+    let name = NodeName::new("ours").unwrap();
+    cluster.silence_kubelet(&name, at(100));
+    cluster.advance(at(139));
+    assert!(node(&cluster, "ours").unwrap().ready && cluster.is_silent(&name));
+    cluster.advance(at(140));
+    let unready = node(&cluster, "ours").unwrap();
+    assert_eq!((unready.unready_from(), unready.is_tainted(labels::TAINT_UNREACHABLE)), (Some(at(140)), true));
+    // Its pods are deleted after 5 min and recreated, but they do not end.
+    cluster.advance(at(3600));
+    assert_eq!(by_node(&cluster, "web"), counts(&[("-", 2), ("ours", 2)]));
+    assert!(node(&cluster, "ours").unwrap().deleting_at.is_none(), "its VM exists");
+    cluster.reconnect_kubelet(&name, at(3600));
+    let back = node(&cluster, "ours").unwrap();
+    assert_eq!((back.ready_from(), back.is_tainted(labels::TAINT_UNREACHABLE)), (Some(at(3600)), false));
+    cluster.advance(at(3629));
+    assert_eq!(by_node(&cluster, "web"), counts(&[("ours", 4)]), "with their whole grace period");
+    cluster.advance(at(3631));
+    assert_eq!(by_node(&cluster, "web"), counts(&[("ours", 2)]));
+    cluster.advance(at(3660));
+    assert!(pods_of(&cluster, "web").iter().all(|pod| pod.deleting_at.is_none() && pod.started_at.is_some()));
+}
+
+#[test]
+fn the_node_of_a_vm_that_is_shut_down_is_tainted_and_stays() {
+    let mut cluster = cluster();
+    launched(&mut cluster, "ours", 0);
+    cluster.advance(at(100));
+    cluster.kubelet_stopped(&ProviderId::of_vm(&vm("ours")), at(100));
+    cluster.put_out_of_service(&NodeName::new("ours").unwrap(), at(100));
+    cluster.advance(at(220));
+    let off = node(&cluster, "ours").unwrap();
+    assert!(!off.ready && off.deleting_at.is_none() && off.is_tainted(labels::TAINT_SHUTDOWN));
+    assert!(!off.is_tainted(labels::TAINT_OUT_OF_SERVICE), "it was ready then");
+    cluster.put_out_of_service(&off.name, at(220));
+    assert!(node(&cluster, "ours").unwrap().is_tainted(labels::TAINT_OUT_OF_SERVICE));
+}
+
+#[test]
 fn a_vm_deleted_before_it_joins_never_joins() {
     let mut cluster = cluster();
     cluster.kubelet_joins(machine("n", 4, 1), at(0), at(0));

@@ -2,6 +2,7 @@
 
 mod delays;
 mod disks;
+mod node_outages;
 mod sweep_edits;
 
 use super::initial_objects::{class, pool, sweeps, workloads};
@@ -164,6 +165,7 @@ impl HistoryBuilder {
             Hazard::ListingLag => self.listing_lag(),
             Hazard::NapGarbageCollection => self.nap_garbage_collection(),
             Hazard::RelatedResources => self.related_resources(),
+            Hazard::NodeOutages => self.node_outages(),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::cloud::{DiskDraft, FaultDuration, LateFailure};
 use crate::cluster::ClusterListing;
 use crate::world::timeline::EventKind;
-use crate::world::{Action, World};
+use crate::world::{Action, NodeFault, World};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::azure::cloud::{ProvisioningState, ResourceDetail, Tags};
@@ -73,6 +73,8 @@ pub enum InjectedFault {
     RepairSweeps,
     /// Approvals that have expired, or name another incarnation, are merged for everything that waits for one.
     ApproveStale,
+    /// Kubelets and VMs of nodes.
+    Nodes(NodeFault),
 }
 
 /// What alone still uses a resource.
@@ -151,6 +153,7 @@ impl World {
             InjectedFault::RetainAndLose(name) => self.retain_and_lose(&name),
             InjectedFault::RestoreDisk(name) => self.restore_disk(&name),
             InjectedFault::ApproveStale => self.approve_stale(),
+            InjectedFault::Nodes(fault) => self.strike_nodes(fault),
             InjectedFault::FailLate { deletes, times } => {
                 self.cloud.faults.failing.push(LateFailure { deletes, duration: FaultDuration::Times(times) });
             }

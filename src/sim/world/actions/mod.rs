@@ -6,6 +6,7 @@ mod azure;
 mod cluster;
 pub(crate) mod fields;
 mod injected_faults;
+mod node_faults;
 
 use super::controller::WriteSide;
 use crate::cloud::{FaultDuration, Shortage};
@@ -18,6 +19,7 @@ use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{ArmId, NodePoolName, ObjectKey, ObjectName, VmSize, Zone};
 use napkeeper_core::model::orphans::sweep::SweepMode;
 use napkeeper_core::model::settings::PauseSwitch;
+pub use node_faults::{FaultyNodes, NodeFault};
 use serde::Deserialize;
 use std::sync::Arc;
 

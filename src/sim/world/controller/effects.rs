@@ -208,7 +208,13 @@ impl World {
         let shortages = shortages.map(|s| other(EventKind::Waiting, s.pool.to_string(), s.to_string()));
         let conflicts = memory.overlays.conflicts.iter();
         let conflicts = conflicts.map(|c| other(EventKind::Kept, c.overlay.to_string(), c.to_string()));
-        let reasons: Vec<WaitingReason> = unplaced.chain(shortages).chain(conflicts).collect();
+        let outage = memory.lifecycle.outage.iter().map(|outage| WaitingReason {
+            key: "node outage".to_owned(),
+            kind: EventKind::Kept,
+            subject: "nodes".to_owned(),
+            text: format!("{outage}: nothing is terminated, disrupted or expired"),
+        });
+        let reasons: Vec<WaitingReason> = unplaced.chain(shortages).chain(conflicts).chain(outage).collect();
         self.log_new(reasons);
     }
 

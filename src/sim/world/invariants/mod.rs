@@ -2,16 +2,16 @@
 
 use crate::world::World;
 mod ground_truth;
+mod nodes;
 
 pub(super) use ground_truth::{GroundTruth, Usage};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::disruption::allowed_disruptions;
-use napkeeper_core::lifecycle::FORCE_DRAIN_AFTER;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::azure::cloud::{CloudResource, ProvisioningState, ResourceDetail, ResourceKind};
 use napkeeper_core::model::cluster::pool::{DisruptionReason, amount};
-use napkeeper_core::model::names::{ArmId, ClaimName, ProviderId, Uid};
+use napkeeper_core::model::names::{ArmId, ClaimName, Uid};
 use napkeeper_core::model::orphans::sweep::{Exclusion, Sweep, SweepMode};
 use napkeeper_core::model::settings::ControllerMode;
 use napkeeper_core::plan::{CloudRequest, ClusterWrite, Command, Effect};
@@ -56,7 +56,11 @@ impl World {
                 CommandKey::Resource(_),
                 Effect::Cloud(CloudRequest::Tag(id, _)) | Effect::Cloud(CloudRequest::Untag(id, _)),
             ) => self.check_not_foreign(id),
-            (CommandKey::Claim(claim), Effect::Cluster(ClusterWrite::DeleteClaim(_))) => self.check_budget(claim),
+            (CommandKey::Claim(claim), Effect::Cluster(ClusterWrite::DeleteClaim(_))) => {
+                self.check_no_outage_at_disruption(claim)?;
+                self.check_budget(claim)
+            }
+            (CommandKey::Claim(_), Effect::Cluster(ClusterWrite::DeleteNode(name, _))) => self.check_node_delete(name),
             (_, Effect::Cluster(ClusterWrite::RemoveFinalizer(claim))) => self.check_no_leak(&claim.uid),
             _ => Ok(()),
         }
@@ -106,24 +110,8 @@ impl World {
         if matches!(resource.detail, ResourceDetail::Vm(_)) && !failed && !leaving {
             return Err(self.violation("alive", format!("the VM of {claim} is deleted before the NodeClaim")));
         }
+        self.check_no_outage_at_termination(id)?;
         self.check_drained(id)
-    }
-
-    /// No pod that could have moved is killed with its node.
-    fn check_drained(&self, id: &ArmId) -> Result<(), Violation> {
-        let cluster = self.cluster.state();
-        let provider = ProviderId::of_vm(id);
-        let Some(node) = cluster.node_by_provider_id(&provider).filter(|n| n.ready) else { return Ok(()) };
-        // After the termination grace period of the NodePool, pods may be deleted with their node.
-        let deadline = cluster.claim_by_provider_id(&provider).and_then(|claim| claim.drain_deadline());
-        if deadline.is_some_and(|deadline| deadline + FORCE_DRAIN_AFTER <= self.now) {
-            return Ok(());
-        }
-        let pods = cluster.node_usage(&node.name).map(|u| &u.pods).into_iter().flatten();
-        match pods.filter_map(|key| cluster.pods().get(key)).find(|p| p.holds_drain()) {
-            Some(pod) => Err(self.violation("drained", format!("{id} is deleted under pod {}", pod.key))),
-            None => Ok(()),
-        }
     }
 
     /// Sweep delete: dead by the world's truth, for long enough, seen twice, allowed by mode, approval and cap.

@@ -1,5 +1,6 @@
 //! Tests of small worlds.
 
+mod lost_nodes;
 mod stories;
 
 use super::{Action, Manifests, World, WorldSetup};

@@ -1,0 +1,110 @@
+//! Kubelets that cannot reach the API server, and VMs that users shut down.
+
+use crate::world::timeline::EventKind;
+use crate::world::{Action, InjectedFault, World};
+use jiff::SignedDuration;
+use napkeeper_core::model::azure::cloud::PowerState;
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ProviderId};
+use std::sync::Arc;
+
+/// What happens to nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeFault {
+    /// Kubelets cannot reach the API server for a while. Their pods run on.
+    Silence(FaultyNodes, SignedDuration),
+    /// These reach it again.
+    Reconnect(Vec<NodeName>),
+    /// A user shuts the VM of a node down.
+    ShutDown {
+        /// Which node in use, counted in the order of names, modulo their number.
+        nth: usize,
+        /// It is deallocated, not only stopped.
+        deallocate: bool,
+    },
+    /// A user declares all nodes out of service that are not ready and whose VM is shut down.
+    OutOfService,
+    /// A user deletes the NodeClaims of every nth node that is not ready.
+    DeleteUnready {
+        /// 1 is all of them.
+        every: usize,
+    },
+}
+
+/// Which nodes of NodeClaims in use a fault strikes, in the order of names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultyNodes {
+    /// This one, modulo their number.
+    Nth(usize),
+    /// Every nth; 1 is all of them.
+    Every(usize),
+}
+
+impl World {
+    pub(in crate::world) fn strike_nodes(&mut self, fault: NodeFault) {
+        match fault {
+            NodeFault::Silence(nodes, duration) => self.silence(nodes, duration),
+            NodeFault::Reconnect(names) => {
+                names.iter().for_each(|name| self.cluster.reconnect_kubelet(name, self.now));
+            }
+            NodeFault::ShutDown { nth, deallocate } => {
+                let nodes = self.nodes_in_use();
+                if let Some(vm) = nodes.get(nth % nodes.len().max(1)).and_then(|node| vm_of(node)) {
+                    // One that is being deleted is not shut down.
+                    drop(self.cloud.shut_down_vm(&vm, deallocate, self.now));
+                }
+            }
+            NodeFault::OutOfService => self.put_out_of_service(),
+            NodeFault::DeleteUnready { every } => self.delete_unready_claims(every),
+        }
+    }
+
+    fn silence(&mut self, nodes: FaultyNodes, duration: SignedDuration) {
+        let all = self.nodes_in_use();
+        let names: Vec<NodeName> = match nodes {
+            FaultyNodes::Nth(nth) => all.get(nth % all.len().max(1)).map(|n| n.name.clone()).into_iter().collect(),
+            FaultyNodes::Every(nth) => all.iter().step_by(nth.max(1)).map(|n| n.name.clone()).collect(),
+        };
+        for name in &names {
+            self.cluster.silence_kubelet(name, self.now);
+            self.log(EventKind::Scenario, name, "its kubelet cannot reach the API server");
+        }
+        let reconnect = Action::InjectFault(InjectedFault::Nodes(NodeFault::Reconnect(names)));
+        self.schedule_action(self.now + duration, reconnect);
+    }
+
+    fn put_out_of_service(&mut self) {
+        let is_off =
+            |vm: &ArmId| matches!(self.cloud.power_state(vm), Some(PowerState::Stopped | PowerState::Deallocated));
+        let nodes = self.nodes_in_use();
+        let off = nodes.iter().filter(|node| vm_of(node).is_some_and(|vm| is_off(&vm)));
+        for name in off.map(|node| node.name.clone()).collect::<Vec<_>>() {
+            self.cluster.put_out_of_service(&name, self.now);
+        }
+    }
+
+    fn delete_unready_claims(&mut self, every: usize) {
+        let cluster = self.cluster.state();
+        let unready = |provider: &ProviderId| cluster.node_by_provider_id(provider).is_some_and(|node| !node.ready);
+        let of_unready = cluster.claims().values().filter(|c| c.status.provider_id.as_ref().is_some_and(unready));
+        let names: Vec<ClaimName> = of_unready.step_by(every.max(1)).map(|claim| claim.name.clone()).collect();
+        for name in names {
+            self.log(EventKind::Scenario, &name, "NodeClaim of a node that is not ready deleted by a user");
+            self.cluster.delete_claim(&name, self.now);
+        }
+    }
+
+    /// Nodes of NodeClaims in use, by name.
+    fn nodes_in_use(&self) -> Vec<Arc<Node>> {
+        let cluster = self.cluster.state();
+        let in_use = |node: &&Arc<Node>| {
+            let claim = node.provider_id.as_ref().and_then(|id| cluster.claim_by_provider_id(id));
+            claim.is_some_and(|claim| claim.status.initialized.is_some())
+        };
+        cluster.nodes().values().filter(in_use).cloned().collect()
+    }
+}
+
+fn vm_of(node: &Node) -> Option<ArmId> {
+    node.provider_id.as_ref().map(|id| id.vm().clone())
+}

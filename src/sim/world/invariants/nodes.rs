@@ -1,0 +1,93 @@
+//! Invariants about nodes: no VM is deleted under live pods, and nothing is disrupted during an outage of nodes.
+
+use super::Violation;
+use crate::world::World;
+use jiff::SignedDuration;
+use napkeeper_core::lifecycle::FORCE_DRAIN_AFTER;
+use napkeeper_core::model::azure::cloud::{PowerState, ProvisioningState, ResourceDetail};
+use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ProviderId};
+use napkeeper_core::plan::Command;
+use napkeeper_core::snapshot::CommandKey;
+use std::sync::Arc;
+
+/// From this time on a node that is not ready counts in an outage.
+const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(60);
+
+impl World {
+    /// No pod that could have moved is killed with its node, whether its kubelet reports or not.
+    pub(super) fn check_drained(&self, id: &ArmId) -> Result<(), Violation> {
+        let cluster = self.cluster.state();
+        let provider = ProviderId::of_vm(id);
+        let Some(node) = cluster.node_by_provider_id(&provider) else { return Ok(()) };
+        // Nothing runs on a VM that is shut down, or that does not exist.
+        if !matches!(self.cloud.power_state(id), Some(PowerState::Running | PowerState::Starting)) {
+            return Ok(());
+        }
+        // After the termination grace period of the NodePool, pods may be deleted with their node.
+        let deadline = cluster.claim_by_provider_id(&provider).and_then(|claim| claim.drain_deadline());
+        if deadline.is_some_and(|deadline| deadline + FORCE_DRAIN_AFTER <= self.now) {
+            return Ok(());
+        }
+        match self.live_pods(node).next() {
+            Some(pod) => Err(self.violation("drained", format!("{id} is deleted under pod {}", pod.key))),
+            None => Ok(()),
+        }
+    }
+
+    /// A Node is deleted, and its pods with it, only when nothing runs on it.
+    pub(super) fn check_node_delete(&self, name: &NodeName) -> Result<(), Violation> {
+        let node = self.cluster.state().nodes().get(name);
+        node.and_then(|node| node.provider_id.as_ref()).map_or(Ok(()), |id| self.check_drained(id.vm()))
+    }
+
+    /// No VM of a node is deleted during an outage. One that has not registered runs no pods: its launch has failed.
+    pub(super) fn check_no_outage_at_termination(&self, id: &ArmId) -> Result<(), Violation> {
+        let node = self.cluster.state().node_by_provider_id(&ProviderId::of_vm(id));
+        let has_node = node.is_some_and(|node| node.label(labels::REGISTERED).is_some());
+        let begun = self.cloud.resources().get(id).is_some_and(|vm| match &vm.detail {
+            // Its deletion has begun, and may have failed.
+            ResourceDetail::Vm(vm) => matches!(vm.state, ProvisioningState::Deleting | ProvisioningState::Failed),
+            ResourceDetail::Nic(_) | ResourceDetail::Disk(_) => true,
+        });
+        match self.outage().filter(|_| has_node && !begun) {
+            Some(outage) => Err(self.violation("outage", format!("{id} is deleted while {outage}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// No NodeClaim is disrupted during an outage.
+    pub(super) fn check_no_outage_at_disruption(&self, claim: &ClaimName) -> Result<(), Violation> {
+        let planned = self.controller.inner.running(&CommandKey::Claim(claim.clone()));
+        let Some(Command::DeleteClaim { category, .. }) = planned.map(|p| &p.command) else { return Ok(()) };
+        let is_disruption = matches!(*category, "expired" | "empty" | "underutilized" | "drifted" | "scaled_down");
+        match self.outage().filter(|_| is_disruption) {
+            Some(outage) => Err(self.violation("outage", format!("{claim} is deleted ({category}) while {outage}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Many kubelets cannot reach the API server, while VMs and pods run on: more than 20 % of all nodes, and at least
+    /// 3. Nodes on which nothing runs do not count.
+    fn outage(&self) -> Option<String> {
+        let cluster = self.cluster.state();
+        let counts = |node: &&Arc<Node>| {
+            let claim = node.provider_id.as_ref().and_then(|id| cluster.claim_by_provider_id(id));
+            let has_ended = claim.is_some_and(|c| c.deleting_at.is_some()) && self.live_pods(node).next().is_none();
+            let is_long = !node.ready && self.now.duration_since(node.ready_since) >= NOT_READY_FOR;
+            self.cluster.is_silent(&node.name) && is_long && !has_ended && node.deleting_at.is_none()
+        };
+        let silent = cluster.nodes().values().filter(counts).count();
+        let all = cluster.nodes().len();
+        (silent >= 3 && silent * 5 > all).then(|| format!("{silent} of {all} kubelets are silent"))
+    }
+
+    /// Pods of a node that could move.
+    fn live_pods(&self, node: &Node) -> impl Iterator<Item = &Arc<Pod>> {
+        let moves =
+            |pod: &&Arc<Pod>| !pod.is_terminal() && !matches!(pod.owner, PodOwner::DaemonSet | PodOwner::Static);
+        self.cluster.state().pods_on(&node.name).filter(moves)
+    }
+}
