@@ -10,7 +10,7 @@ use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::Uid;
 use napkeeper_core::model::settings::ControllerMode;
-use napkeeper_core::plan::{ClaimUpdate, CloudRequest, ClusterWrite, Effect, Reply, VmSpec};
+use napkeeper_core::plan::{ClaimUpdate, CloudRequest, ClusterWrite, Effect, Reply, VmSpec, is_sweep_write};
 use napkeeper_core::snapshot::CommandKey;
 use napkeeper_kube::{BootstrapTokens, WriteCheck, Writer, list};
 use std::fmt::{self, Debug};
@@ -126,11 +126,11 @@ impl LiveEffectRunner {
     }
 }
 
-/// How long an effect may wait for its request slot, if that is limited. Commands on a resource are those of sweeps;
-/// lifecycle deletes rest on the NodeClaim's UID, which does not become outdated.
+/// How long an effect may wait for its request slot, if that is limited. Lifecycle deletes rest on the NodeClaim's UID,
+/// which does not become outdated.
 fn max_slot_wait(key: &CommandKey, effect: &Effect) -> Option<Duration> {
-    let swept = matches!(key, CommandKey::Resource(_)) && matches!(effect, Effect::Cloud(CloudRequest::Delete(..)));
-    swept.then_some(MAX_SLOT_WAIT)
+    let is_delete = matches!(effect, Effect::Cloud(CloudRequest::Delete(..)));
+    (is_delete && is_sweep_write(key, effect)).then_some(MAX_SLOT_WAIT)
 }
 
 /// Waits for a request slot, at most for the given time.

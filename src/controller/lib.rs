@@ -27,11 +27,10 @@ use napkeeper_azure::{
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::names::ArmId;
-use napkeeper_core::model::orphans::sweep::UnreadableSweeps;
-use napkeeper_core::model::settings::{ControllerMode, Pause, Settings};
+use napkeeper_core::model::settings::{ControllerMode, Settings};
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
 use napkeeper_kube::{
-    BootstrapTokens, Events, WriteCheck, Writer, connect, elect, foreign_definitions, lease_identity,
+    BootstrapTokens, Events, WriteCheck, WriteHolds, Writer, connect, elect, foreign_definitions, lease_identity,
 };
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{Check, Component, ComponentError, Health, Lifecycle, Limits, bind, metrics, serve_plain};
@@ -76,7 +75,6 @@ pub struct Options {
 }
 
 /// Runs the controller until a signal stops it.
-#[expect(clippy::too_many_lines, reason = "it only wires what is made elsewhere, in the order of its use")]
 pub async fn run(options: Options) -> Result<()> {
     let cluster = cluster_config(&options)?;
     let scope = fact_scope(&options, &cluster)?;
@@ -92,8 +90,7 @@ pub async fn run(options: Options) -> Result<()> {
     let identity = options.identity.clone().unwrap_or_else(lease_identity);
     let (work_ended, ended) = oneshot::channel();
     let (lease, election) = elect(client.clone(), &options.namespace, &identity, end_of(ended));
-    let (pause, paused) = watch::channel(Pause::default());
-    let (unreadable_sweeps, unreadable) = watch::channel(UnreadableSweeps::default());
+    let (holds, held) = watch::channel(WriteHolds::default());
     let mut registry = metrics::registry();
     let sources = FactSources {
         scope,
@@ -115,7 +112,7 @@ pub async fn run(options: Options) -> Result<()> {
     let runner = LiveEffectRunner {
         mode: options.mode,
         writer: Writer::new(client.clone(), Arc::clone(&clock)),
-        gate: WriteCheck::new(lease, paused, unreadable, client.clone(), &options.namespace),
+        gate: WriteCheck::new(lease, held, client.clone(), &options.namespace),
         bootstrap: join.map(|join| NodeBootstrap { join, tokens: BootstrapTokens::new(client.clone()) }),
         client,
         azure,
@@ -123,17 +120,7 @@ pub async fn run(options: Options) -> Result<()> {
     };
     let seed = u64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into()?);
     let runner = Arc::new(runner);
-    let context = LoopContext {
-        settings,
-        catalog,
-        options: cluster.options,
-        seed,
-        clock,
-        runner,
-        pause,
-        unreadable_sweeps,
-        placements,
-    };
+    let context = LoopContext { settings, catalog, options: cluster.options, seed, clock, runner, holds, placements };
     let control_loop = ControlLoop::new(context, Reporter::new(events, &mut registry), health.check("watches"));
     lifecycle.ready();
     let running = run_loop(control_loop, inputs, lifecycle.clone(), work_ended);

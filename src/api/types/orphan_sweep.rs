@@ -22,6 +22,7 @@ pub const DEFAULT_APPROVAL_REQUIRED: [&str; 2] = ["Vm", "DataDisk"];
 pub const DEFAULT_MINIMUM_AGE: &str = "30m";
 /// Default of `minimumAge` for data disks.
 pub const DEFAULT_MINIMUM_AGE_DATA_DISK: &str = "168h";
+
 /// Most approvals that a status speaks of.
 pub const MAX_APPROVALS: usize = 100;
 

@@ -16,10 +16,10 @@ use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::engine::control_loop::{Controller, ControllerConfig, DecisionResult};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::ClaimName;
-use napkeeper_core::model::orphans::sweep::UnreadableSweeps;
-use napkeeper_core::model::settings::{ControllerMode, Pause, Settings};
+use napkeeper_core::model::settings::{ControllerMode, Settings};
 use napkeeper_core::plan::{ClusterRead, Command, CommandReport, Effect, Reply};
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
+use napkeeper_kube::WriteHolds;
 use napkeeper_kube::watch::{WatchEvent, WatchedKind};
 use napkeeper_serve::{Check, Lifecycle};
 use std::collections::BTreeMap;
@@ -50,10 +50,8 @@ pub(super) struct LoopContext {
     pub(super) seed: u64,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) runner: Arc<dyn EffectRunner>,
-    /// Passes the pause switch on to the gate of writes.
-    pub(super) pause: watch::Sender<Pause>,
-    /// Passes on which OrphanSweeps cannot be read, to the same gate.
-    pub(super) unreadable_sweeps: watch::Sender<UnreadableSweeps>,
+    /// Passes the pause switch, and which OrphanSweeps cannot be read, on to the gate of writes.
+    pub(super) holds: watch::Sender<WriteHolds>,
     /// Passes on which nodes reserve capacity for the chunks of CapacityBuffers.
     pub(super) placements: watch::Sender<Arc<BufferPlacements>>,
 }
@@ -189,8 +187,7 @@ impl ControlLoop {
         }
         self.watches.fail("the cluster is not listed yet");
         // The new listing says what holds writes back. No effect is left that could be performed before.
-        self.context.pause.send_replace(Pause::default());
-        self.context.unreadable_sweeps.send_replace(UnreadableSweeps::default());
+        self.context.holds.send_replace(WriteHolds::default());
         let (sender, changes) = mpsc::channel(CHANGE_QUEUE);
         self.term = Some(Term { watch: (inputs.start_watch)(sender), changes });
     }

@@ -34,13 +34,13 @@ impl ControlLoop {
             WatchEvent::Changed(delta) => {
                 self.expectations.observe(&delta);
                 if let Delta::Pause(pause) = &delta {
-                    let before = self.context.pause.send_replace(pause.clone());
-                    if before != *pause {
+                    if self.context.holds.borrow().pause != *pause {
                         tracing::warn!(held_back = %pause, "pause switch changed");
                     }
+                    self.context.holds.send_modify(|holds| holds.pause = pause.clone());
                 }
                 if let Delta::UnreadableSweeps(sweeps) = &delta {
-                    self.context.unreadable_sweeps.send_replace(sweeps.clone());
+                    self.context.holds.send_modify(|holds| holds.unreadable_sweeps = sweeps.clone());
                     match sweeps.iter().next() {
                         Some((name, reason)) => {
                             tracing::warn!(sweep = %name, %reason, unreadable = sweeps.len(), "sweeps halted")

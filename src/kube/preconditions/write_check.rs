@@ -19,34 +19,36 @@ use tokio::sync::watch;
 /// How long the Lease must still be held before a write: the request must arrive before another process may lead.
 const MIN_LEASE_LEFT: Duration = Duration::from_secs(5);
 
+/// What holds writes back, as last watched.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WriteHolds {
+    /// The pause switch.
+    pub pause: Pause,
+    /// OrphanSweeps that cannot be read.
+    pub unreadable_sweeps: UnreadableSweeps,
+}
+
 /// Allows or blocks effects. Cheap to clone.
 #[derive(Clone)]
 pub struct WriteCheck {
     lease: LeaseHandle,
-    pause: watch::Receiver<Pause>,
-    unreadable_sweeps: watch::Receiver<UnreadableSweeps>,
+    holds: watch::Receiver<WriteHolds>,
     client: Client,
     namespace: String,
 }
 
 impl fmt::Debug for WriteCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteCheck").field("lease", &self.lease).field("pause", &self.pause).finish_non_exhaustive()
+        f.debug_struct("WriteCheck").field("lease", &self.lease).field("holds", &self.holds).finish_non_exhaustive()
     }
 }
 
 impl WriteCheck {
-    /// A check of the Lease, of the OrphanSweeps, and of the pause switch of this namespace: as last watched, and the
-    /// switch read again for deletions.
+    /// A check of the Lease and of what holds writes back; the pause switch of this namespace is read again for
+    /// deletions.
     #[must_use]
-    pub fn new(
-        lease: LeaseHandle,
-        pause: watch::Receiver<Pause>,
-        unreadable_sweeps: watch::Receiver<UnreadableSweeps>,
-        client: Client,
-        namespace: &str,
-    ) -> Self {
-        Self { lease, pause, unreadable_sweeps, client, namespace: namespace.to_owned() }
+    pub fn new(lease: LeaseHandle, holds: watch::Receiver<WriteHolds>, client: Client, namespace: &str) -> Self {
+        Self { lease, holds, client, namespace: namespace.to_owned() }
     }
 
     /// Whether an effect of the command with this key may be performed now. To be called directly before.
@@ -57,13 +59,12 @@ impl WriteCheck {
         if !effect.is_write() {
             return Ok(());
         }
-        let cached = self.pause.borrow().clone();
-        check_pause(effect, &cached)?;
+        check_pause(effect, &self.holds.borrow().pause)?;
         if effect.pause_switch() == Some(PauseSwitch::Delete) {
             let unreadable = EffectError::Blocked("the pause switch cannot be read");
             check_pause(effect, &read_pause(&self.client, &self.namespace).await.map_err(|_| unreadable)?)?;
         }
-        if is_sweep_write(key, effect) && !self.unreadable_sweeps.borrow().is_empty() {
+        if is_sweep_write(key, effect) && !self.holds.borrow().unreadable_sweeps.is_empty() {
             return Err(EffectError::Blocked("an OrphanSweep cannot be read"));
         }
         // Last, for reading the switch takes time.
@@ -129,9 +130,8 @@ mod tests {
 
     /// The check of a replica with this time since its Lease renewal, which has seen these switches.
     fn check_of(client: Client, renewed: Option<Duration>, seen: &[PauseSwitch]) -> WriteCheck {
-        let pause = watch::channel(Pause::of(seen.iter().copied())).1;
-        let readable = watch::channel(UnreadableSweeps::default()).1;
-        WriteCheck::new(LeaseHandle::renewed_before(renewed), pause, readable, client, "napkeeper")
+        let seen = WriteHolds { pause: Pause::of(seen.iter().copied()), ..WriteHolds::default() };
+        WriteCheck::new(LeaseHandle::renewed_before(renewed), watch::channel(seen).1, client, "napkeeper")
     }
 
     /// Of a NodeClaim's command.
@@ -180,9 +180,8 @@ mod tests {
     #[tokio::test]
     async fn an_orphan_sweep_that_cannot_be_read_blocks_what_sweeps_write_in_azure() {
         let client = || Fake::serving(&[CONFIG_MAPS]).client();
-        let (sweeps, unreadable) = watch::channel(UnreadableSweeps::default());
-        let pause = watch::channel(Pause::default()).1;
-        let check = WriteCheck::new(LeaseHandle::renewed_before(FRESH), pause, unreadable, client(), "napkeeper");
+        let (holds, held) = watch::channel(WriteHolds::default());
+        let check = WriteCheck::new(LeaseHandle::renewed_before(FRESH), held, client(), "napkeeper");
         let of_sweep = CommandKey::Resource(vm());
         let mark = || Effect::Cloud(CloudRequest::Tag(vm(), Default::default()));
         let unmark = || Effect::Cloud(CloudRequest::Untag(vm(), Default::default()));
@@ -191,14 +190,15 @@ mod tests {
         for effect in writes() {
             assert_eq!(check.check(&of_sweep, &effect).await, Ok(()), "{effect:?}");
         }
-        sweeps.send_replace(UnreadableSweeps::of([(Arc::from("nightly"), Arc::from("wrong"))]));
+        let unreadable_sweeps = UnreadableSweeps::of([(Arc::from("nightly"), Arc::from("wrong"))]);
+        holds.send_replace(WriteHolds { unreadable_sweeps, ..WriteHolds::default() });
         for effect in writes() {
             let blocked = Err(EffectError::Blocked("an OrphanSweep cannot be read"));
             assert_eq!(check.check(&of_sweep, &effect).await, blocked, "{effect:?}");
         }
         assert_eq!(check.check(&of_sweep, &record()).await, Ok(()), "the outcome of a DELETE is still recorded");
         assert_eq!(check.check(&of_claim(), &delete()).await, Ok(()), "a NodeClaim's own resources are deleted");
-        sweeps.send_replace(UnreadableSweeps::default());
+        holds.send_replace(WriteHolds::default());
         assert_eq!(check.check(&of_sweep, &delete()).await, Ok(()));
     }
 

@@ -51,7 +51,17 @@ pub fn run_prepared(
     rules: DeletionRules,
     prepare: impl FnOnce(&mut World),
 ) -> Result<World, Failure> {
-    let History { setup, crashes, mode, duration } = history(seed);
+    play(catalog, history(seed), rules, prepare)
+}
+
+/// Plays a history under these deletion rules, to its end.
+fn play(
+    catalog: &Catalog,
+    history: History,
+    rules: DeletionRules,
+    prepare: impl FnOnce(&mut World),
+) -> Result<World, Failure> {
+    let History { setup, crashes, mode, duration } = history;
     let mut world = World::new(catalog, WorldSetup { deletion_rules: rules, ..setup })?;
     world.set_mode(mode);
     world.plan_crashes(crashes);

@@ -1,5 +1,6 @@
 //! Two hundred histories hold every invariant, and every deletion rule is needed.
 
+use super::history::history_with;
 use super::*;
 use napkeeper_core::model::settings::DeletionRule;
 use std::sync::{Mutex, OnceLock};
@@ -61,8 +62,8 @@ fn two_hundred_histories_hold_every_invariant() {
 #[test]
 fn histories_that_once_failed_hold() {
     // 550: an emptied API server was judged by the group's name. 1340: the history ended while Azure was deleting a VM.
-    for seed in [550, 1340] {
-        run(catalog(), seed, DeletionRules::all()).unwrap();
+    for (hazard, seed) in [(Hazard::WrongGroup, 550), (Hazard::ApiServerRestore, 1340)] {
+        play(catalog(), history_with(hazard, seed), DeletionRules::all(), |_| {}).unwrap();
     }
 }
 

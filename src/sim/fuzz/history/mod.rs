@@ -40,10 +40,14 @@ struct HistoryBuilder {
     actions: Vec<(SignedDuration, Action)>,
 }
 
-/// The history of a seed.
+/// The history of a seed, with the hazard that it stresses.
 #[must_use]
 pub fn history(seed: u64) -> History {
-    let hazard = Hazard::of(seed);
+    history_with(Hazard::of(seed), seed)
+}
+
+/// The history of a seed that stresses this hazard: which one a seed stresses changes with their number.
+pub(super) fn history_with(hazard: Hazard, seed: u64) -> History {
     let mut history = HistoryBuilder { random: Random::of(seed, "history"), actions: Vec::new() };
     let workloads = workloads(&mut history.random);
     let actions = match hazard {
@@ -331,20 +335,6 @@ impl HistoryBuilder {
         let race = InjectedFault::AfterNextInventory(Box::new(Action::InjectFault(InjectedFault::TakeOver(name))));
         let about_when = self.minutes(88, 125);
         self.inject(about_when, race);
-    }
-
-    /// A PersistentVolume is restored right before its disk's deletion is approved: the inventory is older than that.
-    fn race_for_a_volume(&mut self) {
-        let name = object("pvc-raced");
-        let volume =
-            Action::AddVolume { name: name.clone(), claim: None, reclaim: ReclaimPolicy::Delete, size_gib: 64 };
-        self.add(SignedDuration::from_mins(20), volume);
-        self.add(SignedDuration::from_hours(3), Action::LoseVolume { name: name.clone() });
-        let approved = SignedDuration::from_hours(9);
-        self.add(approved, Action::Approve {});
-        if self.random.one_in(2) {
-            self.inject(approved - SignedDuration::from_secs(1), InjectedFault::RestoreVolume(name));
-        }
     }
 
     fn caps(&mut self) {
