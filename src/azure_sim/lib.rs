@@ -53,7 +53,7 @@ pub struct Settings {
 pub async fn run(settings: Settings, ready: impl FnOnce(&str) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let node_sync = match &settings.join {
+    let mut node_sync = match &settings.join {
         Some(kubeconfig) => Some(NodeSync::connect(kubeconfig).await?),
         None => None,
     };
@@ -62,6 +62,9 @@ pub async fn run(settings: Settings, ready: impl FnOnce(&str) -> anyhow::Result<
     let address = listener.local_addr().context("asking for the port")?;
     let mut cloud = Cloud::new(settings.cloud);
     cloud.page_size = settings.page_size;
+    if let Some((node_sync, system_node)) = node_sync.as_mut().zip(node_sync::system_node(&cloud)) {
+        node_sync.start(system_node);
+    }
     let served = Arc::new(SimServer::new(cloud, settings.clock, address, settings.token));
 
     let (stop, stopped) = tokio::sync::watch::channel(false);

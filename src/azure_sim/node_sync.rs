@@ -20,6 +20,7 @@ use napkeeper_sim::cloud::{Cloud, CloudEvent};
 use napkeeper_sim::random::Random;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -37,6 +38,10 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(250), Duration::fr
 const RETRY_TIME: Duration = Duration::from_secs(1800);
 /// Most pods, if the VM's custom data does not set it.
 const DEFAULT_MAX_PODS: u32 = 110;
+/// Scale set of the system pool.
+const SYSTEM_POOL: &str = "aks-system-00000000-vmss";
+/// Cores of the Node of the system pool.
+const SYSTEM_NODE_VCPUS: u32 = 4;
 /// OS disk in GB, if the VM has none.
 const DEFAULT_OS_DISK_GB: u32 = 128;
 
@@ -67,6 +72,29 @@ pub(super) fn node_change(cloud: &Cloud, event: &CloudEvent) -> Option<NodeChang
         // The Node of a stopped VM stays.
         CloudEvent::VmRunning { .. } | CloudEvent::VmStopped { .. } => None,
     }
+}
+
+/// The Node of the system pool, of which every AKS cluster has one: an instance of a scale set in the node resource
+/// group, for critical addons only. `None` if no size of the region has 4 cores.
+pub(super) fn system_node(cloud: &Cloud) -> Option<NodeChange> {
+    let settings = cloud.settings();
+    let facts = settings.sizes.values().find(|facts| facts.vcpus == SYSTEM_NODE_VCPUS)?;
+    let path = format!("{SYSTEM_POOL}/virtualMachines/0");
+    let vm = settings.group.resource("Microsoft.Compute/virtualMachineScaleSets", &path);
+    let label = (Arc::from(labels::MODE), Arc::from("system"));
+    let kubelet = KubeletSpec { labels: [label].into(), ..KubeletSpec::default() };
+    let mut node = node(&vm, facts, &kubelet, DEFAULT_OS_DISK_GB);
+    node.metadata.name = Some(format!("{SYSTEM_POOL}000000"));
+    let taint = Taint {
+        key: "CriticalAddonsOnly".to_owned(),
+        value: Some("true".to_owned()),
+        effect: "NoSchedule".to_owned(),
+        ..Taint::default()
+    };
+    if let Some(spec) = &mut node.spec {
+        spec.taints = Some(vec![taint]);
+    }
+    Some(NodeChange { vm, action: NodeAction::Create(Box::new(node)) })
 }
 
 fn os_disk_gb(cloud: &Cloud, vm: &ArmId) -> u32 {

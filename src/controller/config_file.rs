@@ -147,9 +147,27 @@ pub fn node_options(mode: Option<NetworkMode>) -> InstanceTypeOptions {
 /// Where a pod has the certificate authority of its cluster.
 const POD_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
+/// Galleries of AKS's own node images (karpenter-provider-azure, `pkg/providers/imagefamily`).
+const AKS_GALLERIES: [&str; 4] = ["aksubuntu", "aksazurelinux", "akscblmariner", "akswindows"];
+
+/// True for an image in one of AKS's own galleries, by the id of a resource or of a community gallery's image.
+fn is_of_aks_gallery(image: &str) -> bool {
+    let folded = image.to_ascii_lowercase();
+    let mut segments = folded.split('/').skip_while(|segment| !matches!(*segment, "communitygalleries" | "galleries"));
+    let gallery = segments.nth(1).unwrap_or_default();
+    // The public name of a community gallery has a suffix.
+    let name = gallery.split_once('-').map_or(gallery, |(name, _)| name);
+    AKS_GALLERIES.contains(&name)
+}
+
 /// The join settings of VMs, if the file has them.
 pub(super) fn join(nodes: &Nodes) -> anyhow::Result<Option<Join>> {
     let Some(bootstrap) = &nodes.bootstrap else { return Ok(None) };
+    ensure!(
+        !is_of_aks_gallery(&nodes.image),
+        "nodes.image is one of AKS's own node images, which do not join a cluster by nodes.bootstrap (docs/bootstrap.md): \
+         use an image of the Kubernetes image-builder, or another with containerd and a kubelet, from a gallery of yours"
+    );
     let authority = match &bootstrap.certificate_authority {
         Some(pem) => pem.clone(),
         None => std::fs::read_to_string(POD_CA)
@@ -178,6 +196,7 @@ pub(super) fn vm_settings(nodes: &Nodes) -> anyhow::Result<VmSettings> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use napkeeper_api::config::Bootstrap;
 
     const GOOD: &str = "\
 clusters:
@@ -235,6 +254,36 @@ clusters:
         assert_eq!(known.options.default_max_pods, 30);
         let pods = |mode| node_options(mode).default_max_pods;
         assert_eq!([pods(Some(NetworkMode::PodSubnet)), pods(Some(NetworkMode::None)), pods(None)], [30, 250, 250]);
+    }
+
+    #[test]
+    fn images_of_aks_do_not_join_by_bootstrap() {
+        let nodes = |image: &str| Nodes {
+            image: image.to_owned(),
+            bootstrap: Some(Bootstrap {
+                api_server: "https://prod.hcp.westeurope.azmk8s.io:443".to_owned(),
+                cluster_dns: "10.0.0.10".to_owned(),
+                certificate_authority: Some(String::new()),
+            }),
+            ..Nodes::default()
+        };
+        for image in [
+            "/CommunityGalleries/AKSUbuntu-38d80f77-467a-481f-a8d4-09b6d4220bd2/images/2204gen2containerd/versions/latest",
+            "/communitygalleries/aksazurelinux-f7c7cda5/images/V3gen2/versions/1",
+            "/subscriptions/s/resourceGroups/AKS-Ubuntu/providers/Microsoft.Compute/galleries/AKSUbuntu/images/2204gen2containerd/versions/1",
+        ] {
+            let error = format!("{:#}", join(&nodes(image)).unwrap_err());
+            assert!(error.starts_with("nodes.image is one of AKS's own node images"), "{image}: {error}");
+            assert!(join(&Nodes { bootstrap: None, ..nodes(image) }).unwrap().is_none(), "nothing joins");
+        }
+        for image in [
+            "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/aksnodes/images/ubuntu/versions/1",
+            "/CommunityGalleries/capi-1234/images/ubuntu-2204/versions/1",
+            "/subscriptions/s/resourceGroups/aksubuntu/providers/Microsoft.Compute/images/own",
+        ] {
+            let error = format!("{:#}", join(&nodes(image)).unwrap_err());
+            assert!(error.starts_with("nodes.bootstrap"), "only the certificates are missing: {error}");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ use napkeeper_core::model::names::ArmId;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
 use napkeeper_kube::{
-    BootstrapTokens, Events, WriteCheck, WriteHolds, Writer, connect, elect, foreign_definitions, lease_identity,
+    BootstrapTokens, CrdOwner, Events, WriteCheck, WriteHolds, Writer, connect, elect, lease_identity,
 };
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::{Check, Component, ComponentError, Health, Lifecycle, Limits, bind, metrics, serve_plain};
@@ -44,6 +44,8 @@ use tokio::task::JoinHandle;
 
 /// How often the owner of Karpenter's CRDs is checked, until it is napkeeper.
 const CRD_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// How often it is checked that it still is.
+const OWN_CRD_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// VMs that do not join the cluster would be launched, paid for and replaced, over and over.
 const NO_BOOTSTRAP: &str = "provisioner mode on Azure requires nodes.bootstrap in the file: without the API server's \
@@ -148,31 +150,51 @@ fn start_watch(mode: ControllerMode, client: Client, options: WatchOptions, defi
     Box::new(move |sender| {
         let (client, options, definitions) = (client.clone(), options.clone(), definitions.clone());
         tokio::spawn(async move {
-            if mode == ControllerMode::Provisioner {
-                wait_for_own_crds(&client, &definitions).await;
+            if mode == ControllerMode::Companion {
+                return watch_cluster(client, options, sender).await;
             }
-            watch_cluster(client, options, sender).await;
+            let crd_owner = CrdOwner::new(client.clone());
+            wait_for_own_crds(&crd_owner, &definitions).await;
+            // The end of the watches ends the term; the next one waits again.
+            tokio::select! {
+                () = watch_cluster(client, options, sender) => {}
+                () = until_foreign_crds(&crd_owner, &definitions) => {}
+            }
         })
     })
 }
 
 /// Waits until Karpenter's CRDs are napkeeper's: beside another Karpenter nothing may be decided.
-async fn wait_for_own_crds(client: &Client, check: &Check) {
+async fn wait_for_own_crds(owner: &CrdOwner, check: &Check) {
     loop {
-        match foreign_definitions(client).await {
+        match owner.foreign_definitions().await {
             Ok(None) => return check.pass(),
-            Ok(Some(names)) => {
-                let message = format!(
-                    "{names}: not installed by napkeeper, Karpenter may be running here; use --mode companion, or \
-                     remove Karpenter and install napkeeper's CRDs"
-                );
-                tracing::error!(why = message, "no decisions are made");
-                check.fail(message);
-            }
+            Ok(Some(names)) => report_foreign_crds(&names, check),
             Err(error) => check.fail(format!("cannot read the Karpenter CRDs: {error}")),
         }
         tokio::time::sleep(CRD_CHECK_INTERVAL).await;
     }
+}
+
+/// Waits until Karpenter's CRDs are another Karpenter's. While they cannot be read nothing is launched anyway.
+async fn until_foreign_crds(owner: &CrdOwner, check: &Check) {
+    loop {
+        tokio::time::sleep(OWN_CRD_CHECK_INTERVAL).await;
+        match owner.foreign_definitions().await {
+            Ok(None) => {}
+            Ok(Some(names)) => return report_foreign_crds(&names, check),
+            Err(error) => tracing::warn!(%error, "cannot read the Karpenter CRDs"),
+        }
+    }
+}
+
+fn report_foreign_crds(names: &str, check: &Check) {
+    let message = format!(
+        "{names}: not installed by napkeeper, Karpenter may be running here; use --mode companion, or remove Karpenter \
+         and install napkeeper's CRDs"
+    );
+    tracing::error!(why = message, "no decisions are made");
+    check.fail(message);
 }
 
 async fn run_loop(control_loop: ControlLoop, inputs: LoopInputs, lifecycle: Lifecycle, ended: oneshot::Sender<()>) {

@@ -131,6 +131,7 @@ pub(crate) fn pool(name: &str) -> NodePool {
             budgets: vec![Budget { nodes: BudgetNodes::Percent(100), reasons: None, window: None }],
         },
         replicas: None,
+        conditions: Default::default(),
     }
 }
 

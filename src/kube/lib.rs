@@ -20,7 +20,7 @@ pub use client::{ConnectError, connect};
 pub use informers::blockers::follow_blockers;
 pub use informers::facts::{follow_facts, publish_facts, read_facts};
 pub use informers::placement::follow_placement;
-pub use preconditions::crd_owner::foreign_definitions;
+pub use preconditions::crd_owner::CrdOwner;
 pub use preconditions::lease::{LEASE, LeaseHandle, WEBHOOK_LEASE, elect, elect_for, lease_identity};
 pub use preconditions::pause::{PAUSE_CONFIG_MAP, read_pause};
 pub use preconditions::write_check::{WriteCheck, WriteHolds};
@@ -40,6 +40,8 @@ pub enum FieldManager {
     Provisioner,
     /// Status of NodeClaims.
     Lifecycle,
+    /// Conditions of NodePools.
+    Pools,
     /// Labels, taints and finalizer of Nodes.
     Registration,
     /// OrphanRecords.
@@ -61,6 +63,7 @@ impl FieldManager {
         match self {
             Self::Provisioner => "napkeeper-provisioner",
             Self::Lifecycle => "napkeeper-lifecycle",
+            Self::Pools => "napkeeper-pools",
             Self::Registration => "napkeeper-registration",
             Self::Records => "napkeeper-records",
             Self::Sweeps => "napkeeper-sweeps",

@@ -50,7 +50,7 @@ impl Azure {
         self.managed_by().await.map_err(failed)
     }
 
-    async fn managed_by(&self) -> Result<Option<ArmId>, CloudError> {
+    pub(super) async fn managed_by(&self) -> Result<Option<ArmId>, CloudError> {
         let request = self.resources.resource_groups_client().get(&self.group, &self.subscription);
         let group = request.send().await.map_err(cloud_error)?.into_body().await.map_err(cloud_error)?;
         let id = group.managed_by.filter(|id| !id.is_empty()).map(ArmId::new).transpose();

@@ -46,6 +46,7 @@ impl Azure {
         let reply = match request {
             CloudRequest::Get(id) => self.get(id).await,
             CloudRequest::GetPowerState(id) => self.get_power_state(id).await,
+            CloudRequest::GetGroupOwner => self.managed_by().await.map(Reply::GroupOwner),
             CloudRequest::PutNic(spec) => self.put_nic(spec).await,
             CloudRequest::PutVm(spec) => self.put_vm(spec, &bootstrap::custom_data(&spec.kubelet)).await,
             CloudRequest::PutBillingExtension(vm) => self.put_billing_extension(vm).await,

@@ -50,7 +50,7 @@ pub(super) struct LoopContext {
     pub(super) seed: u64,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) runner: Arc<dyn EffectRunner>,
-    /// Passes the pause switch, and which OrphanSweeps cannot be read, on to the gate of writes.
+    /// Passes on what holds writes back to the check of writes.
     pub(super) holds: watch::Sender<WriteHolds>,
     /// Passes on which nodes reserve capacity for the chunks of CapacityBuffers.
     pub(super) placements: watch::Sender<Arc<BufferPlacements>>,
@@ -261,6 +261,7 @@ impl ControlLoop {
         let started =
             self.controller.apply_decision(decision, self.context.controller_config(), self.context.clock.now());
         self.reporter.report_problems(self.controller.snapshot(), self.controller.memory());
+        self.pass_on_launch_hold();
         let placements = &self.controller.memory().provision.buffer_statuses;
         if **self.context.placements.borrow() != *placements {
             self.context.placements.send_replace(Arc::new(placements.clone()));
@@ -268,6 +269,16 @@ impl ControlLoop {
         for planned in &started {
             self.reporter.command_started(planned, self.controller.snapshot());
         }
+    }
+
+    /// Has the check of writes know why nothing may be launched.
+    fn pass_on_launch_hold(&self) {
+        let hold = &self.controller.memory().launch_check.hold;
+        self.context.holds.send_if_modified(|holds| {
+            let has_changed = holds.launch_hold != *hold;
+            holds.launch_hold.clone_from(hold);
+            has_changed
+        });
     }
 
     /// After a panic in a decision everything starts again, after a pause. After several in a row the process exits and

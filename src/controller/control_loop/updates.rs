@@ -12,7 +12,7 @@ impl ControlLoop {
     /// Applies an event, and those queued behind it.
     pub(super) fn apply_events(&mut self, event: Option<WatchEvent>) {
         let Some(event) = event else {
-            tracing::error!("watches ended unexpectedly (a bug); restarting them");
+            tracing::error!("the watches have ended; starting anew");
             self.end_term();
             self.paused_until = Some(Instant::now() + PAUSE_AFTER_PANIC);
             return;

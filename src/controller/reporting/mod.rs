@@ -6,6 +6,7 @@ mod sweeps;
 
 use napkeeper_core::engine::decide::Memory;
 use napkeeper_core::lifecycle::NodeOutage;
+use napkeeper_core::model::cluster::launch_hold::LaunchHold;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ClaimName, ObjectKey, Uid};
 use napkeeper_core::plan::{Command, CommandReport, Effect, PlannedCommand};
@@ -35,6 +36,7 @@ pub(super) struct Reporter {
     claims: Gauge,
     nodes: Gauge,
     node_outage: Gauge,
+    launch_hold: Gauge,
     /// Problems that have been reported: unschedulable pods, missing nodes, conflicts of NodeOverlays.
     reported: BTreeSet<String>,
     sweeps: SweepReporter,
@@ -58,6 +60,7 @@ impl Reporter {
             claims: Gauge::default(),
             nodes: Gauge::default(),
             node_outage: Gauge::default(),
+            launch_hold: Gauge::default(),
             reported: BTreeSet::new(),
             sweeps: SweepReporter::new(registry),
         };
@@ -74,6 +77,8 @@ impl Reporter {
         registry.register("nodes", "Nodes", reporter.nodes.clone());
         let outage = "1 while so many nodes are not ready that nothing is terminated, disrupted or expired";
         registry.register("node_outage", outage, reporter.node_outage.clone());
+        let held = "1 while nothing may be launched in this cluster, whatever the pause switch says";
+        registry.register("launch_hold", held, reporter.launch_hold.clone());
         reporter
     }
 
@@ -93,6 +98,7 @@ impl Reporter {
         self.unreadable_sweeps.set(count(snapshot.unreadable_sweeps.len()));
         self.report_outage(memory.lifecycle.outage);
         let mut problems = BTreeSet::new();
+        self.report_launch_hold(memory.launch_check.hold.as_ref(), snapshot, &mut problems);
         for group in unplaced {
             let reason = group.reason();
             if let Some(first) = group.pods.first().filter(|_| !self.reported.contains(&reason)) {
@@ -136,6 +142,23 @@ impl Reporter {
             None if lasted => tracing::info!("the node outage is over"),
             _ => {}
         }
+    }
+
+    /// Reports why nothing may be launched, on every NodePool.
+    fn report_launch_hold(&self, hold: Option<&LaunchHold>, snapshot: &Snapshot, problems: &mut BTreeSet<String>) {
+        self.launch_hold.set(i64::from(hold.is_some()));
+        let Some(hold) = hold else { return };
+        let reason = hold.to_string();
+        // It is answered within a second after the start.
+        let is_known = self.reported.contains(&reason) || matches!(hold, LaunchHold::GroupUnread { .. });
+        if !is_known {
+            tracing::error!(why = reason, "nothing is launched");
+            for (name, pool) in snapshot.pools().iter() {
+                let regarding = cluster_scoped(("karpenter.sh/v1", "NodePool"), name.as_str(), &pool.uid);
+                self.events.publish(regarding, "LaunchesHeld", &reason, true);
+            }
+        }
+        problems.insert(reason);
     }
 
     /// The watch has delivered an object that cannot be parsed.

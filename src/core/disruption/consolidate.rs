@@ -9,7 +9,7 @@ use super::{BUDGET_RETRY, DisruptionMemory, RemainingBudgets, allows_consolidati
 use crate::catalog::CapacityType;
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::cluster::pool::DisruptionReason;
-use crate::model::names::{ClaimName, NodeName};
+use crate::model::names::{ClaimName, NodeName, NodePoolName};
 use crate::model::support::parallel::map_in_order;
 use crate::plan::{ClaimDraft, Command, Plan};
 use crate::provisioning::capacity_buffers::BufferCapacity;
@@ -212,6 +212,7 @@ fn execute(
             let fit = if pods == 1 { "its pod can move to".to_owned() } else { format!("its {pods} pods can move to") };
             plan.push(command, format!("{fit} other nodes, which {gain}"));
         }
+        ConsolidationAction::Replace(node, _) if !may_launch(context.snapshot, &node.pool) => {}
         ConsolidationAction::Replace(node, saving) => {
             let best = node.offerings.first().map(|o| o.key.to_string()).unwrap_or_default();
             let Some(draft) = claim_draft(context.snapshot, *node, context.seed, context.now, usize::MAX) else {
@@ -222,6 +223,11 @@ fn execute(
             plan.push(Command::CreateClaim(Box::<ClaimDraft>::new(draft)), reason);
         }
     }
+}
+
+/// True when a replacement may be launched in this pool. One node that is tried is for pods that wait.
+fn may_launch(snapshot: &Snapshot, pool: &NodePoolName) -> bool {
+    !snapshot.holds_launches() && !snapshot.pool_holds.contains_key(pool)
 }
 
 /// Deletes nodes whose replacement is ready, and forgets failed replacements.

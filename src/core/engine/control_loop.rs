@@ -82,7 +82,10 @@ impl DecisionRequest {
     /// Decides. This is the heavy part.
     #[must_use]
     pub fn decide(mut self, settings: &Settings, now: Timestamp, seed: u64) -> DecisionResult {
-        let plan = decide(&self.snapshot, &mut self.memory, settings, now, seed);
+        let mut plan = self.memory.launch_check.decide(&self.snapshot, settings, now);
+        self.snapshot.launch_hold.clone_from(&self.memory.launch_check.hold);
+        self.snapshot.pool_holds = self.memory.lifecycle.pool_failures.holds(&self.snapshot, now);
+        plan.extend(decide(&self.snapshot, &mut self.memory, settings, now, seed));
         DecisionResult { snapshot: self.snapshot, memory: self.memory, plan }
     }
 }
@@ -307,11 +310,12 @@ fn has_changed(key: &CommandKey, seen: &Snapshot, now: &Snapshot) -> bool {
         CommandKey::Node(name) => seen.nodes().get(name) != now.nodes().get(name),
         CommandKey::Pod(key) => seen.pods().get(key) != now.pods().get(key),
         CommandKey::Records => seen.records != now.records,
+        CommandKey::Pool(name) => seen.pools().get(name) != now.pools().get(name),
         CommandKey::Sweep(name) => seen.sweeps().get(name) != now.sweeps().get(name),
         // Azure resources are read again right before they are changed. What a sweep that cannot be read any more
         // excludes is not known.
         CommandKey::Resource(_) => seen.unreadable_sweeps != now.unreadable_sweeps,
-        CommandKey::Inventory => false,
+        CommandKey::GroupOwner | CommandKey::Inventory => false,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::catalog::SizeFacts;
 use crate::disruption::{DisruptionMemory, disrupt};
-use crate::lifecycle::{LifecycleMemory, lifecycle};
+use crate::lifecycle::{LaunchCheck, LifecycleMemory, lifecycle};
 use crate::model::names::VmSize;
 use crate::model::settings::{ControllerMode, Settings};
 use crate::orphans::{SweepMemory, sweep};
@@ -21,6 +21,8 @@ use std::sync::Arc;
 /// is written to NodeClaims and OrphanRecords instead.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
+    /// Of the check whether nodes may be launched in this cluster.
+    pub launch_check: LaunchCheck,
     /// Of provisioning.
     pub provision: ProvisionMemory,
     /// Of the lifecycle.
@@ -41,6 +43,7 @@ impl Memory {
         for refusal in &report.launch_refusals {
             self.provision.unavailable.record(refusal, facts(&refusal.offering.size).as_deref());
         }
+        self.launch_check.record(report);
         self.sweep.record(report);
     }
 }

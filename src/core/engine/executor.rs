@@ -13,7 +13,9 @@ use crate::model::errors::EffectError;
 use crate::model::names::NodeClassName;
 use crate::model::settings::Settings;
 use crate::orphans::{MarkScript, SweepDeleteScript};
-use crate::plan::{ClusterWrite, Command, CommandReport, Effect, PlannedCommand, Reply, Script, SingleEffect, Step};
+use crate::plan::{
+    CloudRequest, ClusterWrite, Command, CommandReport, Effect, PlannedCommand, Reply, Script, SingleEffect, Step,
+};
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -189,12 +191,14 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::Evict { pod, uid } => one(Effect::Cluster(ClusterWrite::Evict(pod, uid))),
         Command::Terminate(terminate) => Box::new(TerminateScript::new(*terminate, deletion_rules)),
         Command::RemoveFinalizer { claim } => one(Effect::Cluster(ClusterWrite::RemoveFinalizer(claim))),
+        Command::ReadGroupOwner => one(Effect::Cloud(CloudRequest::GetGroupOwner)),
         Command::TakeInventory { .. } => one(Effect::TakeInventory),
         Command::WriteRecords(change) => one(Effect::Cluster(ClusterWrite::WriteRecords(change))),
         Command::SweepDelete(delete) => Box::new(SweepDeleteScript::new(*delete, settings)),
         Command::Mark { resource, first_seen } => Box::new(MarkScript::mark(&resource, first_seen)),
         Command::Unmark { resource } => Box::new(MarkScript::unmark(&resource)),
         Command::ReportSweep(report) => one(Effect::Cluster(ClusterWrite::ReportSweep(report))),
+        Command::ReportPool(report) => one(Effect::Cluster(ClusterWrite::ReportPool(report))),
     }
 }
 

@@ -17,9 +17,10 @@ mod terminate;
 use crate::model::azure::cloud::Tags;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
+use crate::model::errors::CloudErrorCode;
 use crate::model::labels;
 use crate::model::names::{ArmId, ClaimName, Uid};
-use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
+use crate::model::settings::{ControllerMode, Settings};
 use crate::plan::{ClaimUpdate, Command, Launch, Plan, SecurityProfile};
 use crate::snapshot::{CommandKey, Snapshot};
 pub use aks_machine::AksMachineLaunchScript;
@@ -27,7 +28,10 @@ pub use billing_extension::BillingExtensionScript;
 use drain::EVICTION_RETRY;
 pub use drain::FORCE_DRAIN_AFTER;
 use jiff::{SignedDuration, Timestamp};
-pub use launch::{ClassInstanceTypes, LaunchScript};
+use launch::pool_conditions::report_pools;
+pub use launch::pool_failures::PoolFailures;
+use launch::pool_failures::{FailedNode, NodeFailure};
+pub use launch::{ClassInstanceTypes, LaunchCheck, LaunchScript};
 pub use lost_node::{CheckVmScript, NodeOutage};
 pub use phase::ClaimPhase;
 use std::collections::BTreeMap;
@@ -45,6 +49,8 @@ const LAUNCH_RETRY: SignedDuration = SignedDuration::from_secs(15);
 pub struct LifecycleMemory {
     /// The outage of nodes at the last decision, if there was one.
     pub outage: Option<NodeOutage>,
+    /// NodePools whose nodes did not come up.
+    pub pool_failures: PoolFailures,
     vm_checked: BTreeMap<ClaimName, Timestamp>,
     evicted: BTreeMap<Uid, Timestamp>,
     launched: BTreeMap<ClaimName, Timestamp>,
@@ -61,11 +67,16 @@ pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &S
     }
     memory.forget(snapshot);
     memory.outage = NodeOutage::of(snapshot, settings, now);
+    memory.pool_failures.forget(snapshot);
+    report_pools(snapshot, memory, &mut plan);
     let mut reconciler = ClaimReconciler { snapshot, memory, settings, now, plan: &mut plan };
     for claim in snapshot.claims().values().filter(|claim| claim.is_ours()) {
         if !snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
             reconciler.reconcile(claim);
         }
+    }
+    if let Some(end) = memory.pool_failures.next_end(now) {
+        plan.wake_at(end);
     }
     plan
 }
@@ -86,8 +97,7 @@ impl ClaimReconciler<'_> {
         match ClaimPhase::of(claim, node) {
             ClaimPhase::Created | ClaimPhase::Launching => self.launch(claim),
             ClaimPhase::LaunchFailed => {
-                let message = claim.status.launch_failed.as_ref().map_or("", |f| &*f.message);
-                self.delete(claim, "launch_failed", &format!("Azure refused every offering: {message}"));
+                self.delete_refused(claim);
             }
             ClaimPhase::Launched => self.await_node(claim),
             ClaimPhase::Joined => self.register(claim, node),
@@ -99,7 +109,7 @@ impl ClaimReconciler<'_> {
     }
 
     fn launch(&mut self, claim: &Claim) {
-        if self.snapshot.pause.blocks(PauseSwitch::Launch) {
+        if self.snapshot.holds_launches() {
             // Afterwards it is checked again, however late it is.
             self.memory.launched.remove(&claim.name);
             return;
@@ -179,6 +189,24 @@ impl ClaimReconciler<'_> {
         } else {
             self.check_vm(claim, node);
         }
+    }
+
+    /// Deletes a NodeClaim that Azure refused to launch. What only a correction ends counts against its NodePool.
+    fn delete_refused(&mut self, claim: &Claim) {
+        let Some(failed) = &claim.status.launch_failed else { return };
+        let reason = format!("Azure refused every offering: {}", failed.message);
+        if CloudErrorCode::NEEDING_CORRECTION.iter().any(|code| code.category() == &*failed.code) {
+            let failed = FailedNode { claim, failure: NodeFailure::Launch, reason: &reason };
+            self.memory.pool_failures.record(self.snapshot, &failed, self.now);
+        }
+        self.delete(claim, "launch_failed", &reason);
+    }
+
+    /// Deletes a NodeClaim whose VM was launched in vain.
+    fn delete_unjoined(&mut self, claim: &Claim, category: &'static str, reason: &str) {
+        let failed = FailedNode { claim, failure: NodeFailure::Join, reason };
+        self.memory.pool_failures.record(self.snapshot, &failed, self.now);
+        self.delete(claim, category, reason);
     }
 
     fn delete(&mut self, claim: &Claim, category: &'static str, reason: &str) {

@@ -282,6 +282,18 @@ impl CloudErrorCode {
         self.retry() == Retry::OtherOffering
     }
 
+    /// Refusals that end only when somebody corrects permissions, settings or the image.
+    pub const NEEDING_CORRECTION: [Self; 8] = [
+        Self::Permission,
+        Self::Locked,
+        Self::Lockdown,
+        Self::Policy,
+        Self::Image,
+        Self::Encryption,
+        Self::NotFound,
+        Self::Invalid,
+    ];
+
     /// True when the same call may succeed a little later.
     #[must_use]
     pub fn is_transient(self) -> bool {

@@ -233,6 +233,12 @@ impl ArmId {
         Self { folded: Arc::from(shown.to_ascii_lowercase()), shown: Arc::from(shown) }
     }
 
+    /// True for what is in this resource group.
+    #[must_use]
+    pub fn is_in(&self, group: &ArmId) -> bool {
+        self.folded.strip_prefix(&*group.folded).is_some_and(|rest| rest.starts_with('/'))
+    }
+
     /// The id as first seen.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -5,8 +5,9 @@
 //!
 //! | rule | where | masked by |
 //! |---|---|---|
-//! | `GroupManagedByUs` | `ownership::group` | |
-//! | `LiveNodeInGroup` | `ownership::group` | `Breaker` |
+//! | `GroupManagedByUs` | `ownership::group_state` | |
+//! | `LiveNodeInGroup` | `ownership::group_state` | `Breaker` |
+//! | `NodeWithoutClaim` | `ownership::group_state` | |
 //! | `OwnedByTag`, `VolumeRecord`, `VolumeIncarnation`, `RetainKeeps` | `ownership::ownership` | |
 //! | `NoClaim`, `NoNode`, `NoVolume` | [`ReferenceGraph::sign_of_life`] | each other; `RecheckOwners` for objects read by name |
 //! | `NoVm`, `NicServesNothing`, `DiskUnattached` | [`ReferenceGraph::sign_of_life`] | `RecheckResource`; Azure's in-use refusal |

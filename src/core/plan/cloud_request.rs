@@ -14,6 +14,8 @@ pub enum CloudRequest {
     Get(ArmId),
     /// GET the power state of a VM. Replies `PowerState`, `None` on a 404.
     GetPowerState(ArmId),
+    /// GET the node resource group. Replies `GroupOwner`.
+    GetGroupOwner,
     /// PUT a NIC. Replies `Done` (NIC writes complete at once) or `Accepted`.
     PutNic(Box<NicSpec>),
     /// PUT a VM. Replies `Accepted`.
@@ -37,6 +39,7 @@ impl CloudRequest {
         match self {
             Self::Get(_) => "get",
             Self::GetPowerState(_) => "get_power_state",
+            Self::GetGroupOwner => "get_group_owner",
             Self::PutNic(_) => "put_nic",
             Self::PutVm(_) => "put_vm",
             Self::PutBillingExtension(_) => "put_billing",
@@ -55,7 +58,11 @@ impl CloudRequest {
     pub fn is_write(&self) -> bool {
         !matches!(
             self,
-            Self::Get(_) | Self::GetPowerState(_) | Self::AksMachine(AksMachineRequest::Get(_)) | Self::Poll(_)
+            Self::Get(_)
+                | Self::GetPowerState(_)
+                | Self::GetGroupOwner
+                | Self::AksMachine(AksMachineRequest::Get(_))
+                | Self::Poll(_)
         )
     }
 
@@ -65,7 +72,11 @@ impl CloudRequest {
             Self::AksMachine(AksMachineRequest::Put(_)) => Some(PauseSwitch::Launch),
             Self::AksMachine(AksMachineRequest::Delete(_)) => Some(PauseSwitch::Delete),
             Self::Delete(..) | Self::Tag(..) | Self::Untag(..) => Some(PauseSwitch::Delete),
-            Self::Get(_) | Self::GetPowerState(_) | Self::AksMachine(AksMachineRequest::Get(_)) | Self::Poll(_) => None,
+            Self::Get(_)
+            | Self::GetPowerState(_)
+            | Self::GetGroupOwner
+            | Self::AksMachine(AksMachineRequest::Get(_))
+            | Self::Poll(_) => None,
         }
     }
 }

@@ -4,7 +4,9 @@
 //! time and turns it into effects by its script.
 
 use super::cloud_request::CloudRequest;
-use super::effect::{ClaimDraft, ClaimUpdate, Effect, NodeUpdate, RecordChange, SecurityProfile, SweepReport};
+use super::effect::{
+    ClaimDraft, ClaimUpdate, Effect, NodeUpdate, PoolReport, RecordChange, SecurityProfile, SweepReport,
+};
 use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
 use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering};
 use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, Uid};
@@ -67,6 +69,8 @@ pub enum Command {
         /// The claim.
         claim: ClaimRef,
     },
+    /// Read which cluster the node resource group belongs to.
+    ReadGroupOwner,
     /// Take a whole inventory: the cloud first, Kubernetes after it.
     TakeInventory {
         /// The category for metrics: `scheduled` or `first`.
@@ -90,6 +94,8 @@ pub enum Command {
     },
     /// Write an OrphanSweep's status.
     ReportSweep(Box<SweepReport>),
+    /// Write conditions of a NodePool's status.
+    ReportPool(Box<PoolReport>),
 }
 
 /// Create the VM of a NodeClaim.
@@ -194,12 +200,14 @@ impl Command {
             Self::Evict { .. } => "evict",
             Self::Terminate(_) => "terminate",
             Self::RemoveFinalizer { .. } => "release_claim",
+            Self::ReadGroupOwner => "read_group_owner",
             Self::TakeInventory { .. } => "observe",
             Self::WriteRecords(_) => "record",
             Self::SweepDelete(_) => "sweep_delete",
             Self::Mark { .. } => "mark",
             Self::Unmark { .. } => "unmark",
             Self::ReportSweep(_) => "report_sweep",
+            Self::ReportPool(_) => "report_pool",
         }
     }
 
@@ -217,11 +225,13 @@ impl Command {
             Self::Terminate(terminate) => CommandKey::Claim(terminate.claim.name.clone()),
             Self::UpdateNode { node, .. } => CommandKey::Node(node.clone()),
             Self::Evict { pod, .. } => CommandKey::Pod(pod.clone()),
+            Self::ReadGroupOwner => CommandKey::GroupOwner,
             Self::TakeInventory { .. } => CommandKey::Inventory,
             Self::WriteRecords(_) => CommandKey::Records,
             Self::SweepDelete(delete) => CommandKey::Resource(delete.resource.id.clone()),
             Self::Mark { resource, .. } | Self::Unmark { resource } => CommandKey::Resource(resource.id.clone()),
             Self::ReportSweep(report) => CommandKey::Sweep(report.sweep.clone()),
+            Self::ReportPool(report) => CommandKey::Pool(report.pool.clone()),
         }
     }
 

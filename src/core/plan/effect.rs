@@ -12,9 +12,10 @@ use crate::model::azure::related::RelatedResource;
 use crate::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchFailure, LaunchIntent};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod, Taint};
+use crate::model::cluster::pool::PoolConditions;
 use crate::model::cluster::volume::Volume;
 use crate::model::errors::OperationId;
-use crate::model::names::{ArmId, ClaimName, NodeName, ObjectKey, ObjectName, ProviderId, Uid};
+use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId, Uid};
 use crate::model::orphans::finding::{Classification, Finding};
 use crate::model::orphans::record::{BreakerTrip, DeletionRecord, Sighting, VolumeRecord};
 use crate::model::orphans::report::{Discrepancy, ReportOnlyFinding, SweepStatusSummary};
@@ -59,6 +60,8 @@ pub enum ClusterWrite {
     WriteRecords(Box<RecordChange>),
     /// Write an OrphanSweep's status.
     ReportSweep(Box<SweepReport>),
+    /// Write conditions of a NodePool's status.
+    ReportPool(Box<PoolReport>),
 }
 
 /// A read from Kubernetes, past the cache.
@@ -89,6 +92,8 @@ pub enum Reply {
     Resource(Option<Arc<CloudResource>>),
     /// The power state of a VM, or none where there is no VM.
     PowerState(Option<PowerState>),
+    /// `managedBy` of the node resource group: the cluster that it belongs to.
+    GroupOwner(Option<ArmId>),
     /// A Machine of an agent pool, or none.
     AksMachine(Option<Arc<RelatedResource>>),
     /// A NodeClaim, or none.
@@ -257,6 +262,17 @@ pub struct RecordChange {
     pub inventory_at: Option<Timestamp>,
 }
 
+/// The conditions of a NodePool's status that are ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolReport {
+    /// The pool.
+    pub pool: NodePoolName,
+    /// Its UID.
+    pub uid: Uid,
+    /// All that it is to have.
+    pub conditions: PoolConditions,
+}
+
 /// How much there is of one kind and classification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResourceTotal {
@@ -315,6 +331,12 @@ impl Effect {
         }
     }
 
+    /// True when it creates something for a new node: a NodeClaim, or a resource in Azure.
+    #[must_use]
+    pub fn is_launch(&self) -> bool {
+        self.is_write() && self.pause_switch() == Some(PauseSwitch::Launch)
+    }
+
     /// The pause switch that holds this effect back, if it has one.
     #[must_use]
     pub fn pause_switch(&self) -> Option<PauseSwitch> {
@@ -340,6 +362,7 @@ impl ClusterWrite {
             Self::Evict(..) => "evict",
             Self::WriteRecords(_) => "record",
             Self::ReportSweep(_) => "report_sweep",
+            Self::ReportPool(_) => "report_pool",
         }
     }
 }

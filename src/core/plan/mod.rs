@@ -15,8 +15,8 @@ pub use command::{
     CheckVm, Command, DrainedNode, IfVmLost, Launch, SweepDelete, Terminate, is_sweep_write, kind_label,
 };
 pub use effect::{
-    ClaimDraft, ClaimUpdate, ClusterRead, ClusterWrite, Effect, KubeletSpec, NicSpec, NodeUpdate, RecordChange, Reply,
-    ResourceTotal, SecurityProfile, SweepReport, VmSpec,
+    ClaimDraft, ClaimUpdate, ClusterRead, ClusterWrite, Effect, KubeletSpec, NicSpec, NodeUpdate, PoolReport,
+    RecordChange, Reply, ResourceTotal, SecurityProfile, SweepReport, VmSpec,
 };
 use jiff::Timestamp;
 pub use script::{CommandReport, Script, SingleEffect, Step};

@@ -7,6 +7,7 @@
 use super::effect::{Effect, Reply};
 use crate::model::azure::inventory::Inventory;
 use crate::model::errors::{EffectError, LaunchRefusal};
+use crate::model::names::ArmId;
 use crate::model::orphans::attempt::SweepAttempt;
 use crate::model::orphans::finding::DeletionRefusal;
 use jiff::{SignedDuration, Timestamp};
@@ -37,6 +38,8 @@ pub struct CommandReport {
     pub launch_refusals: Vec<LaunchRefusal>,
     /// The new inventory.
     pub inventory: Option<Arc<Inventory>>,
+    /// `managedBy` of the node resource group, where it was read.
+    pub group_owner: Option<Option<ArmId>>,
     /// Why a sweep delete was aborted right before the DELETE.
     pub abort_reason: Option<DeletionRefusal>,
     /// The attempt of a sweep on a cloud resource.
@@ -85,6 +88,9 @@ impl Script for SingleEffect {
         match reply {
             Some(Ok(Reply::Inventory(inventory))) => {
                 Step::End(CommandReport { inventory: Some(inventory), ..CommandReport::default() })
+            }
+            Some(Ok(Reply::GroupOwner(owner))) => {
+                Step::End(CommandReport { group_owner: Some(owner), ..CommandReport::default() })
             }
             Some(Err(error)) => Step::failed(error),
             Some(Ok(_)) | None => Step::finished(),

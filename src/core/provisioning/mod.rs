@@ -11,7 +11,7 @@ use crate::catalog::live::STALE_AFTER;
 use crate::model::cluster::claim::ClaimSpec;
 use crate::model::cluster::pod::Pod;
 use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
-use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
+use crate::model::settings::{ControllerMode, Settings};
 use crate::plan::{ClaimDraft, Command, Plan};
 use crate::scheduling::{
     AvailableOfferings, Input, MAX_NEW_NODES, NewNode, NoReservation, PlanCost, SchedulingResult, Target,
@@ -53,7 +53,7 @@ pub struct ProvisionMemory {
 
 /// Generations of all that a placement depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StateGenerations([u64; 10]);
+pub(crate) struct StateGenerations([u64; 11]);
 
 impl StateGenerations {
     pub(crate) fn of(snapshot: &Snapshot, unavailable: &UnavailableOfferings) -> Self {
@@ -68,6 +68,7 @@ impl StateGenerations {
             snapshot.facts_generation(),
             snapshot.needs_generation(),
             snapshot.buffers().generation(),
+            snapshot.pool_holds_hash(),
         ])
     }
 }
@@ -81,7 +82,7 @@ pub fn provision(
     seed: u64,
 ) -> Plan {
     let mut plan = Plan::default();
-    if settings.mode == ControllerMode::Companion || snapshot.pause.blocks(PauseSwitch::Launch) {
+    if settings.mode == ControllerMode::Companion || snapshot.holds_launches() {
         return plan;
     }
     memory.unavailable.expire(now);
@@ -123,7 +124,12 @@ pub fn provision(
     {
         plan.wake_at(now + UNPLACED_RETRY);
     }
+    let mut tried: BTreeSet<NodePoolName> = BTreeSet::new();
     for (i, node) in outcome.new_nodes.into_iter().enumerate() {
+        // The pods of the others are placed again once it is known whether the one comes up.
+        if snapshot.tries_one_node(&node.pool) && !tried.insert(node.pool.clone()) {
+            continue;
+        }
         let reason = launch_reason(&node);
         if let Some(draft) = claim_draft(snapshot, node, seed, now, i) {
             memory.nominated.insert(Target::Claim(draft.name.clone()), now + NOMINATION_PERIOD);

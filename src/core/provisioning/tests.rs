@@ -3,7 +3,7 @@
 use super::*;
 use crate::fixtures::{at, cluster, full_subnet, pod, pool, settings, shape};
 use crate::model::cluster::pod::PodShape;
-use crate::model::settings::Pause;
+use crate::model::settings::{Pause, PauseSwitch};
 use crate::plan::PlannedCommand;
 
 fn put(snapshot: &mut Snapshot, name: &str, shape: PodShape, seconds: i64) {

@@ -74,6 +74,8 @@ pub enum UnschedulableReason {
     NoNodePool,
     /// The pool's AKSNodeClass sets these fields, which are not supported.
     UnsupportedClassFields(Arc<str>),
+    /// The pool launches nothing after nodes of it did not come up.
+    PoolHeld(Arc<str>),
     /// The pool's nodes have a taint that the pods do not tolerate.
     UntoleratedTaint(Arc<str>),
     /// The pool's requirements are incompatible with those of the pods.
@@ -196,6 +198,7 @@ impl fmt::Display for UnschedulableReason {
             Self::LimitsExceeded => f.write_str("NodePool limits reached"),
             Self::QuotaExceeded(short) => write!(f, "{short}"),
             Self::ReservationUsedUp(short) => write!(f, "{short}"),
+            Self::PoolHeld(reason) => f.write_str(reason),
             Self::NoReservation(reason) => write!(f, "{reason}"),
             Self::SubnetFull(short) => write!(f, "{short}"),
             Self::MinValues { key, found, required } => {

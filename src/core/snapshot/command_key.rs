@@ -1,6 +1,6 @@
 //! Keys of commands: one command per key runs at a time.
 
-use crate::model::names::{ArmId, ClaimName, NodeName, ObjectKey, ObjectName};
+use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName};
 use std::fmt;
 
 /// Identity of a command for the executor: one at a time per key.
@@ -12,6 +12,8 @@ pub enum CommandKey {
     Node(NodeName),
     /// About a pod.
     Pod(ObjectKey),
+    /// Reading which cluster the node resource group belongs to.
+    GroupOwner,
     /// Taking an inventory.
     Inventory,
     /// Writing records.
@@ -20,6 +22,8 @@ pub enum CommandKey {
     Resource(ArmId),
     /// About an OrphanSweep.
     Sweep(ObjectName),
+    /// About a NodePool.
+    Pool(NodePoolName),
 }
 
 /// The object of the command, by name.
@@ -29,10 +33,12 @@ impl fmt::Display for CommandKey {
             Self::Claim(name) => f.pad(name.as_str()),
             Self::Node(name) => f.pad(name.as_str()),
             Self::Pod(key) => key.fmt(f),
+            Self::GroupOwner => f.pad("node resource group"),
             Self::Inventory => f.pad("inventory"),
             Self::Records => f.pad("records"),
             Self::Resource(id) => f.pad(id.name()),
             Self::Sweep(name) => f.pad(name.as_str()),
+            Self::Pool(name) => f.pad(name.as_str()),
         }
     }
 }

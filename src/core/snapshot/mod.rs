@@ -21,6 +21,7 @@ use crate::catalog::overlay::Overlay;
 use crate::model::azure::inventory::Inventory;
 use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::claim::Claim;
+use crate::model::cluster::launch_hold::{LaunchHold, PoolHold};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod};
 use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
@@ -30,7 +31,8 @@ use crate::model::names::{
 };
 use crate::model::orphans::record::OrphanRecords;
 use crate::model::orphans::sweep::{Sweep, UnreadableSweeps};
-use crate::model::settings::Pause;
+use crate::model::settings::{Pause, PauseSwitch};
+use crate::model::support::hash::fnv1a;
 use crate::snapshot::spread_defaults::SchedulerProfiles;
 pub use command_key::CommandKey;
 pub use index::{NodeUsage, PendingShapes};
@@ -149,6 +151,10 @@ pub struct Snapshot {
     pub in_progress: BTreeSet<CommandKey>,
     /// The pause switch.
     pub pause: Pause,
+    /// Why nothing is launched in this cluster, if it must not be.
+    pub launch_hold: Option<LaunchHold>,
+    /// NodePools whose nodes did not come up, and how they may launch now.
+    pub pool_holds: BTreeMap<NodePoolName, PoolHold>,
     /// Azure's vCPU quotas; `None` where they are not known, and then nothing is limited.
     pub quota: Option<Arc<Quota>>,
     /// CapacityBuffers have not been read yet, so the capacity to keep free is not known.
@@ -201,6 +207,37 @@ impl Snapshot {
     plain_table!(services, ObjectKey, Labels, put_service, remove_service, "Services, by their selectors");
     plain_table!(schedulers, ObjectName, SchedulerProfiles, put_scheduler, remove_scheduler, "SchedulerConfigurations");
     plain_table!(overlays, ObjectName, Overlay, put_overlay, remove_overlay, "NodeOverlays");
+
+    /// True while nothing may be launched: by the pause switch, or by [`LaunchHold`].
+    #[must_use]
+    pub fn holds_launches(&self) -> bool {
+        self.pause.blocks(PauseSwitch::Launch) || self.launch_hold.is_some()
+    }
+
+    /// Why a NodePool launches nothing after nodes of it did not come up, if it does not.
+    #[must_use]
+    pub fn pool_hold(&self, pool: &NodePoolName) -> Option<&Arc<str>> {
+        match self.pool_holds.get(pool)? {
+            PoolHold::Held { reason } => Some(reason),
+            PoolHold::OneNode => None,
+        }
+    }
+
+    /// A hash of which NodePools are held, and how.
+    #[must_use]
+    pub(crate) fn pool_holds_hash(&self) -> u64 {
+        let hold = |(pool, hold): (&NodePoolName, &PoolHold)| {
+            let may_try = u8::from(*hold == PoolHold::OneNode);
+            pool.as_str().bytes().chain([0, may_try]).collect::<Vec<u8>>()
+        };
+        fnv1a(self.pool_holds.iter().flat_map(hold))
+    }
+
+    /// True when a NodePool may launch only one node, to see whether it comes up.
+    #[must_use]
+    pub fn tries_one_node(&self, pool: &NodePoolName) -> bool {
+        self.pool_holds.get(pool) == Some(&PoolHold::OneNode)
+    }
 
     /// Grows with every change that affects the needs of pods: volumes and their classes, namespaces, and the sources
     /// of default spread constraints.

@@ -107,7 +107,7 @@ pub fn reconcile_static_capacity(
             reconciler.delete_replaced(static_pool);
         }
     }
-    if snapshot.pause.blocks(PauseSwitch::Launch) {
+    if snapshot.holds_launches() {
         return plan;
     }
     if has_unobserved_claims(snapshot) {
@@ -290,7 +290,8 @@ impl<'a> StaticPoolReconciler<'a, '_> {
                 self.memory.shortages.push(PoolShortage { pool: created.pool, missing, reason });
                 self.plan.wake_at(self.now + RETRY);
             }
-            for (number, node) in created.nodes.into_iter().enumerate() {
+            let most = if self.snapshot.tries_one_node(&static_pool.pool.name) { 1 } else { usize::MAX };
+            for (number, node) in created.nodes.into_iter().enumerate().take(most) {
                 self.create_claim(
                     static_pool,
                     NodeToCreate { node, number, is_missing: number < to_create.missing },

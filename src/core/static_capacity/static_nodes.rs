@@ -33,6 +33,8 @@ pub enum StaticShortfall {
     NodeClassNotFound,
     /// Its AKSNodeClass sets these fields, which are not supported.
     UnsupportedClassFields(Arc<str>),
+    /// It launches nothing after nodes of it did not come up.
+    PoolHeld(Arc<str>),
     /// No offering satisfies its requirements, or Azure has recently refused all of them.
     NoAvailableOffering,
     /// Its limits are reached.
@@ -60,6 +62,7 @@ impl fmt::Display for StaticShortfall {
                 "its AKSNodeClass sets {fields}, which napkeeper does not support: remove it, or use another \
                  AKSNodeClass"
             ),
+            Self::PoolHeld(reason) => f.write_str(reason),
             Self::NoAvailableOffering => {
                 f.write_str("no instance type satisfies its requirements, or Azure recently refused all of them")
             }
@@ -123,6 +126,9 @@ fn shortfall(open_nodes: &OpenNodes, pool_index: usize) -> StaticShortfall {
     let (pool_offerings, launch_limits) = (open_nodes.candidate_sets.pool_offerings(pool_index), &open_nodes.limits);
     if let Some(fields) = &pool_offerings.unsupported_class_fields {
         return StaticShortfall::UnsupportedClassFields(Arc::clone(fields));
+    }
+    if let Some(reason) = &pool_offerings.held {
+        return StaticShortfall::PoolHeld(Arc::clone(reason));
     }
     if launch_limits.new_nodes_left == 0 {
         return StaticShortfall::NewNodeLimit;

@@ -2,11 +2,14 @@
 //!
 //! Reads always may. A write needs enough of the Lease left for the request to arrive, and no pause switch that blocks
 //! it; for a delete, or a mark for one, the pause switch is read from the API server right before. A sweep writes nothing
-//! in Azure while an OrphanSweep cannot be read.
+//! in Azure while an OrphanSweep cannot be read. Nothing is launched while [`LaunchHold`] forbids it, or once Karpenter's
+//! CRDs are another Karpenter's.
 
+use crate::preconditions::crd_owner::CrdOwner;
 use crate::preconditions::lease::LeaseHandle;
 use crate::preconditions::pause::read_pause;
 use kube::Client;
+use napkeeper_core::model::cluster::launch_hold::LaunchHold;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::orphans::sweep::UnreadableSweeps;
 use napkeeper_core::model::settings::{Pause, PauseSwitch};
@@ -26,6 +29,8 @@ pub struct WriteHolds {
     pub pause: Pause,
     /// OrphanSweeps that cannot be read.
     pub unreadable_sweeps: UnreadableSweeps,
+    /// Why nothing may be launched.
+    pub launch_hold: Option<LaunchHold>,
 }
 
 /// Allows or blocks effects. Cheap to clone.
@@ -33,6 +38,7 @@ pub struct WriteHolds {
 pub struct WriteCheck {
     lease: LeaseHandle,
     holds: watch::Receiver<WriteHolds>,
+    crd_owner: CrdOwner,
     client: Client,
     namespace: String,
 }
@@ -48,7 +54,8 @@ impl WriteCheck {
     /// deletions.
     #[must_use]
     pub fn new(lease: LeaseHandle, holds: watch::Receiver<WriteHolds>, client: Client, namespace: &str) -> Self {
-        Self { lease, holds, client, namespace: namespace.to_owned() }
+        let crd_owner = CrdOwner::new(client.clone());
+        Self { lease, holds, crd_owner, client, namespace: namespace.to_owned() }
     }
 
     /// Whether an effect of the command with this key may be performed now. To be called directly before.
@@ -64,14 +71,31 @@ impl WriteCheck {
             let unreadable = EffectError::Blocked("the pause switch cannot be read");
             check_pause(effect, &read_pause(&self.client, &self.namespace).await.map_err(|_| unreadable)?)?;
         }
+        if effect.is_launch() {
+            self.check_launch().await?;
+        }
         if is_sweep_write(key, effect) && !self.holds.borrow().unreadable_sweeps.is_empty() {
             return Err(EffectError::Blocked("an OrphanSweep cannot be read"));
         }
-        // Last, for reading the switch takes time.
+        // Last, for reading takes time.
         if self.lease.held_for(MIN_LEASE_LEFT) {
             Ok(())
         } else {
             Err(EffectError::Blocked("the lease is lost or about to expire"))
+        }
+    }
+}
+
+impl WriteCheck {
+    /// Whether anything may be launched in this cluster, and that no other Karpenter has installed its CRDs.
+    async fn check_launch(&self) -> Result<(), EffectError> {
+        if self.holds.borrow().launch_hold.is_some() {
+            return Err(EffectError::Blocked("nothing may be launched in this cluster now"));
+        }
+        match self.crd_owner.recent_foreign_definitions().await {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => Err(EffectError::Blocked("the CRDs of Karpenter are not napkeeper's any more")),
+            Err(_) => Err(EffectError::Blocked("the CRDs of Karpenter cannot be read")),
         }
     }
 }

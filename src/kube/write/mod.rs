@@ -10,6 +10,7 @@ mod claims;
 pub(crate) mod events;
 mod nodes;
 mod pods;
+mod pools;
 mod records;
 mod shards;
 mod sweeps;
@@ -76,6 +77,7 @@ impl Writer {
             ClusterWrite::Evict(pod, uid) => self.evict(pod, uid).await,
             ClusterWrite::WriteRecords(change) => self.write_records(change).await,
             ClusterWrite::ReportSweep(report) => self.report_sweep(report).await,
+            ClusterWrite::ReportPool(report) => self.report_pool(report).await,
         };
         done.map(|()| Reply::Done).map_err(EffectError::Cluster)
     }

@@ -78,6 +78,7 @@ fn pool(name: &str, requirements: Requirements) -> NodePool {
             budgets: Vec::new(),
         },
         replicas: None,
+        conditions: Default::default(),
     }
 }
 

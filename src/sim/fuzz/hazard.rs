@@ -36,11 +36,13 @@ pub enum Hazard {
     RelatedResources,
     /// Kubelets of one, many or all nodes cannot reach the API server while their pods run on, and VMs are shut down.
     NodeOutages,
+    /// The controller runs in a second cluster with the configuration of the first, or beside another Karpenter.
+    Identities,
 }
 
 impl Hazard {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Shortages,
         Self::Crashes,
         Self::Leaks,
@@ -57,6 +59,7 @@ impl Hazard {
         Self::NapGarbageCollection,
         Self::RelatedResources,
         Self::NodeOutages,
+        Self::Identities,
     ];
 
     /// The hazard of a seed.

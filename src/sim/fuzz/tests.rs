@@ -129,6 +129,9 @@ const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str])] = &[
     (&[DeletionRule::RecordFirst], &[Hazard::Caps], &["cap"]),
     (&[DeletionRule::LostNodeProven], &[Hazard::NodeOutages], &["drained"]),
     (&[DeletionRule::NodeOutage], &[Hazard::NodeOutages], &["outage"]),
+    (&[DeletionRule::LaunchIntoOwnGroup], &[Hazard::Identities], &["second-cluster"]),
+    (&[DeletionRule::NodeWithoutClaim], &[Hazard::Identities], &["second-cluster"]),
+    (&[DeletionRule::NoOtherKarpenter], &[Hazard::Identities], &["other-karpenter"]),
 ];
 
 #[test]

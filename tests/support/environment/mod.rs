@@ -6,6 +6,7 @@
 use crate::control_plane::{ControlPlane, Mode, Process, Program, kustomize, napkeeper_binary};
 use crate::fault_proxy::FaultProxy;
 use crate::manifests::repository;
+use crate::wait::eventually;
 use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -21,6 +22,8 @@ pub mod state;
 const TOKEN: &str = "lab-token";
 /// The namespace of napkeeper.
 pub const NAMESPACE: &str = "napkeeper-system";
+/// Selects the Nodes of system pools.
+const SYSTEM_NODES: &str = "kubernetes.azure.com/mode=system";
 /// How many times faster than in Azure VMs come and go.
 const SPEED: &str = "20";
 /// Programs start within this time, on a busy machine too.
@@ -82,6 +85,9 @@ impl Environment {
         let proxy = FaultProxy::start(&plane.server(), &ca, token.trim()).await?;
         write_config(folder.path(), &group, &cluster)?;
         let offset = SignedDuration::ZERO;
+        let ready = ["wait", "--for=condition=Ready", "node", "--selector", SYSTEM_NODES, "--timeout=60s"];
+        eventually("ready Node of the system pool", STARTS_WITHIN, async || Ok(plane.kubectl(&ready).await.ok()))
+            .await?;
         Ok(Self { _azure: azure, azure_url, group, cluster, proxy, plane, folder, offset, http, mode })
     }
 
@@ -98,14 +104,22 @@ impl Environment {
     /// # Errors
     /// When the program is missing or old.
     pub fn replica(&self, identity: &str) -> Result<Process> {
-        let file = |name: &str| self.folder.path().join(name).display().to_string();
+        self.replica_configured_as(self, identity)
+    }
+
+    /// Starts a controller of this identity with the configuration and the Azure of another environment.
+    ///
+    /// # Errors
+    /// When the program is missing or old.
+    pub fn replica_configured_as(&self, other: &Self, identity: &str) -> Result<Process> {
+        let file = |name: &str| other.folder.path().join(name).display().to_string();
         let kubeconfig = self.proxy.kubeconfig(self.folder.path())?;
         let args = [
             "controller".to_owned(),
             format!("--mode={}", self.mode),
             format!("--config={}", file("napkeeper.yaml")),
             format!("--kubeconfig={}", kubeconfig.display()),
-            format!("--azure-endpoint={}", self.azure_url),
+            format!("--azure-endpoint={}", other.azure_url),
             format!("--azure-token-file={}", file("token")),
             format!("--time-offset-file={}", file("offset")),
             "--health-bind=127.0.0.1:0".to_owned(),

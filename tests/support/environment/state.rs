@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
+use napkeeper_core::model::labels::MODE;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -32,12 +33,13 @@ pub async fn claims(env: &Environment) -> Result<Vec<DynamicObject>> {
     objects(env, "karpenter.sh", "v1", "NodeClaim").await
 }
 
-/// All Nodes.
+/// All Nodes but that of the system pool.
 ///
 /// # Errors
 /// When the API server does not answer.
 pub async fn nodes(env: &Environment) -> Result<Vec<Node>> {
-    Ok(Api::<Node>::all(env.plane.client().await?).list(&ListParams::default()).await?.items)
+    let others = ListParams::default().labels(&format!("!{MODE}"));
+    Ok(Api::<Node>::all(env.plane.client().await?).list(&others).await?.items)
 }
 
 /// Pods of an app by phase.

@@ -1,6 +1,7 @@
 //! Conversion of NodePools and AKSNodeClasses.
 
 use crate::convert::common;
+use crate::convert::karpenter::node_pool_status::read_conditions;
 use crate::convert::violations::Violations;
 use crate::field_path::Path;
 use crate::types::aks_node_class::{
@@ -49,6 +50,7 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
     let replicas = found.take_some(&Path::from_dotted("spec.replicas"), object.spec.replicas.as_ref(), |n| {
         u64::try_from(*n).map_err(|_| "must not be negative")
     });
+    let status_conditions = object.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let built = name.zip(uid).zip(class).zip(disruption);
     let built = built.map(|(((name, uid), class), disruption)| NodePool {
         name,
@@ -64,6 +66,7 @@ pub fn node_pool(object: &WirePool) -> Result<NodePool, Violations> {
         termination_grace_period: grace,
         disruption,
         replicas,
+        conditions: read_conditions(status_conditions),
     });
     found.finish(built)
 }

@@ -8,7 +8,10 @@
 //! repeated PUT finds the same resource. *Caveats*: resources of a failed launch are not deleted here, but when the
 //! claim is deleted.
 
+mod check;
 mod errors;
+pub(super) mod pool_conditions;
+pub(super) mod pool_failures;
 mod requests;
 
 use super::launch_progress::{LaunchProgress, is_refused};
@@ -23,6 +26,7 @@ use crate::model::settings::{DeletionRule, DeletionRules};
 use crate::plan::{CloudRequest, ClusterRead, CommandReport, Effect, Launch, Reply, Script, Step};
 use crate::scheduling::SizeOffering;
 use crate::scheduling::UnavailableOfferings;
+pub use check::LaunchCheck;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 

@@ -153,8 +153,10 @@ fn fine(effect: &Effect) -> Result<Reply, EffectError> {
 }
 
 mod launch;
+mod launch_check;
 mod lost_node;
 mod node_outage;
+mod pool_failures;
 
 #[test]
 fn a_claim_goes_through_its_phases() {

@@ -148,6 +148,13 @@ impl Claim {
         self.intent.is_some() || !self.spec.planned.is_empty()
     }
 
+    /// Another Karpenter has created it, and works on it or has left it behind. A NodeClaim that nobody works on, as one
+    /// that a person has written, has neither finalizer nor VM.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        !self.is_ours() && (self.has_finalizer || self.status.provider_id.is_some())
+    }
+
     /// Name and UID together, since a name may be reused.
     #[must_use]
     pub fn reference(&self) -> ClaimRef {

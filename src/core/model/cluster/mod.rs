@@ -2,6 +2,7 @@
 
 pub mod buffer;
 pub mod claim;
+pub mod launch_hold;
 pub mod node;
 pub mod offering;
 pub mod pod;

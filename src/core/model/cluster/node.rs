@@ -2,7 +2,8 @@
 
 use super::pod::{Labels, Taint};
 use crate::model::amounts::resources::Resources;
-use crate::model::names::{NodeName, ProviderId, Uid};
+use crate::model::labels::NODEPOOL;
+use crate::model::names::{ArmId, NodeName, ProviderId, Uid};
 use jiff::Timestamp;
 
 /// A node.
@@ -55,6 +56,24 @@ impl Node {
     #[must_use]
     pub fn unready_from(&self) -> Option<Timestamp> {
         (!self.ready).then_some(self.ready_since)
+    }
+
+    /// True when its VM or scale-set instance is in this resource group.
+    #[must_use]
+    pub fn is_in_group(&self, group: &ArmId) -> bool {
+        self.provider_id.as_ref().is_some_and(|id| id.vm().is_in(group))
+    }
+
+    /// True for a ready Node of an agent pool in this resource group, as each AKS cluster has at least one: no NodeClaim
+    /// stands for it (`is_claimed`), and none did when it joined. A VM that was launched into the group by mistake is
+    /// no proof that the group is the cluster's.
+    #[must_use]
+    pub fn is_ready_agent_node(&self, group: &ArmId, is_claimed: impl Fn(&ProviderId) -> bool) -> bool {
+        self.ready
+            && self.deleting_at.is_none()
+            && self.label(NODEPOOL).is_none()
+            && self.is_in_group(group)
+            && !self.provider_id.as_ref().is_some_and(is_claimed)
     }
 
     /// True when it has a taint of this key.

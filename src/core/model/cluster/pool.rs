@@ -37,6 +37,40 @@ pub struct NodePool {
     pub disruption: Disruption,
     /// Fixed number of nodes: a static pool, which the scheduler does not use.
     pub replicas: Option<u64>,
+    /// The conditions of its status that are ours.
+    pub conditions: PoolConditions,
+}
+
+impl NodePool {
+    /// True when nodes of both are made alike.
+    #[must_use]
+    pub fn has_template_of(&self, other: &Self) -> bool {
+        let template = |pool: &'_ Self| {
+            let Self { class, requirements, labels, taints, startup_taints, .. } = pool.clone();
+            (class, requirements, labels, taints, startup_taints)
+        };
+        template(self) == template(other)
+    }
+}
+
+/// Conditions of a NodePool's status.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PoolConditions {
+    /// `LaunchesAllowed`: whether anything may be launched in this cluster.
+    pub launches_allowed: Option<PoolCondition>,
+    /// `NodeRegistrationHealthy`: whether its nodes come up.
+    pub registration_healthy: Option<PoolCondition>,
+}
+
+/// A condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolCondition {
+    /// True or False.
+    pub holds: bool,
+    /// A word for the reason.
+    pub reason: Arc<str>,
+    /// The message, for people.
+    pub message: Arc<str>,
 }
 
 /// Limits of all nodes of a pool together. A resource without an entry is not limited.

@@ -8,6 +8,8 @@ pub enum DeletionRule {
     GroupManagedByUs,
     /// 0: at least one live Node's providerID is in the group.
     LiveNodeInGroup,
+    /// 0, and before a launch: that Node belongs to no NodeClaim.
+    NodeWithoutClaim,
     /// 1: the cluster tag names this cluster, by exact key and value.
     OwnedByTag,
     /// 1: a data disk has a durable record of its volume.
@@ -66,6 +68,10 @@ pub enum DeletionRule {
     ApprovalExact,
     /// Exclusions.
     Exclusion,
+    /// Launch: the group is managed by the configured cluster, and a live Node of this cluster is in it.
+    LaunchIntoOwnGroup,
+    /// Launch: no other Karpenter has a NodeClaim in the cluster.
+    NoOtherKarpenter,
     /// Launch: the intent is written before the first PUT.
     IntentFirst,
     /// Terminate: delete only resources with the claim's UID.
@@ -82,9 +88,10 @@ pub enum DeletionRule {
 
 impl DeletionRule {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 40] = [
         Self::GroupManagedByUs,
         Self::LiveNodeInGroup,
+        Self::NodeWithoutClaim,
         Self::OwnedByTag,
         Self::VolumeRecord,
         Self::VolumeIncarnation,
@@ -114,6 +121,8 @@ impl DeletionRule {
         Self::Approval,
         Self::ApprovalExact,
         Self::Exclusion,
+        Self::LaunchIntoOwnGroup,
+        Self::NoOtherKarpenter,
         Self::IntentFirst,
         Self::TerminateOwnOnly,
         Self::FinalizerLast,

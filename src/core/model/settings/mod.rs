@@ -31,6 +31,8 @@ pub struct Settings {
     pub launch_timeout: SignedDuration,
     /// A NodeClaim whose Node has not joined after this time has failed.
     pub registration_timeout: SignedDuration,
+    /// A NodeClaim whose Node has not become ready for pods this long after it joined has failed.
+    pub initialization_timeout: SignedDuration,
     /// The agent pool in which NodeClaims become Machines of AKS; experimental. `None` is VMs of our own.
     pub aks_machine_pool: Option<ArmId>,
     /// Nodes that we launch are counted by AKS: their VMs get its extension.
@@ -63,7 +65,8 @@ pub enum ControllerMode {
 
 impl Settings {
     /// Karpenter's defaults: batch window 1 s to 10 s, disruption every 10 s, launch within 5 min, registration within
-    /// 15 min (`karpenter-core` v1.14, operator options and nodeclaim liveness).
+    /// 15 min (`karpenter-core` v1.14, operator options and nodeclaim liveness). Karpenter has no limit for what follows;
+    /// drivers that startup taints wait for may take a quarter of an hour.
     #[must_use]
     pub fn new(cluster: ClusterIdentity) -> Self {
         Self {
@@ -76,6 +79,7 @@ impl Settings {
             consolidation_threads: NonZeroUsize::MIN,
             launch_timeout: SignedDuration::from_mins(5),
             registration_timeout: SignedDuration::from_mins(15),
+            initialization_timeout: SignedDuration::from_mins(30),
             aks_machine_pool: None,
             billing_extension: false,
             deletion_rules: DeletionRules::all(),

@@ -139,7 +139,10 @@ impl<'a> SweepContext<'a> {
         let cluster = &self.settings.cluster;
         match self.group_state() {
             GroupState::Ours => None,
-            GroupState::NoReadyNode => Some(format!("no ready Node belongs to {}", cluster.node_resource_group)),
+            GroupState::NoReadyNode => Some(format!(
+                "no ready Node of an agent pool, without a NodeClaim, is in {}",
+                cluster.node_resource_group
+            )),
             GroupState::OtherCluster => Some(format!(
                 "{} is not managed by {}: check the configured group",
                 cluster.node_resource_group, cluster.id

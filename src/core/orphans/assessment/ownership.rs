@@ -3,11 +3,12 @@
 use crate::model::azure::cloud::{CloudResource, ResourceKind};
 use crate::model::azure::inventory::Inventory;
 use crate::model::cluster::volume::ReclaimPolicy;
-use crate::model::names::ArmId;
+use crate::model::names::ProviderId;
 use crate::model::orphans::finding::DeletionRefusal;
 use crate::model::orphans::record::VolumeRecord;
 use crate::model::settings::{DeletionRule, Settings};
 use crate::orphans::references::{ReferenceGraph, items};
+use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 /// The evidence of most of a group, so it is allocated once.
@@ -16,9 +17,9 @@ static OWNED_BY_TAG: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("the cluste
 /// Clause 0: whether an inventory is one of the configured cluster, and that cluster is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::orphans) enum GroupState {
-    /// The group is ours, and a Node of it is ready.
+    /// The group is ours, and a Node of one of its agent pools is ready.
     Ours,
-    /// The group is ours, and no Node of it is ready, as after the loss of the API server's data.
+    /// The group is ours, and no such Node is ready, as after the loss of the API server's data.
     NoReadyNode,
     /// The group belongs to another cluster, or to none.
     OtherCluster,
@@ -31,20 +32,19 @@ pub(in crate::orphans) fn group_state(inventory: &Inventory, settings: &Settings
     if settings.deletion_rules.enforces(DeletionRule::GroupManagedByUs) && !is_ours {
         return GroupState::OtherCluster;
     }
-    let live = items(&inventory.nodes).iter().any(|node| {
-        let vm = node.provider_id.as_ref().map(|p| p.vm());
-        node.ready
-            && node.deleting_at.is_none()
-            && vm.is_some_and(|vm| is_in_group(vm, &settings.cluster.node_resource_group))
-    });
+    let group = &settings.cluster.node_resource_group;
+    let nodes = || items(&inventory.nodes).iter();
+    let live = if settings.deletion_rules.enforces(DeletionRule::NodeWithoutClaim) {
+        let claims: BTreeSet<&ProviderId> =
+            items(&inventory.claims).iter().filter_map(|claim| claim.status.provider_id.as_ref()).collect();
+        nodes().any(|node| node.is_ready_agent_node(group, |id| claims.contains(id)))
+    } else {
+        nodes().any(|node| node.ready && node.deleting_at.is_none() && node.is_in_group(group))
+    };
     if settings.deletion_rules.enforces(DeletionRule::LiveNodeInGroup) && !live {
         return GroupState::NoReadyNode;
     }
     GroupState::Ours
-}
-
-pub(in crate::orphans) fn is_in_group(id: &ArmId, group: &ArmId) -> bool {
-    id.folded().strip_prefix(group.folded()).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// Clause 1: the evidence that this cluster owns a resource, or why it does not.

@@ -12,7 +12,6 @@ use crate::model::labels;
 use crate::model::names::{ArmId, NodeName};
 use crate::model::orphans::report::{Discrepancy, DiscrepancyKind};
 use crate::model::settings::Settings;
-use crate::orphans::assessment::ownership::is_in_group;
 use crate::orphans::references::back_references::{aks_machine_claim, aks_machine_vm_stem};
 use crate::orphans::references::items;
 use crate::orphans::references::string_index::Index;
@@ -240,7 +239,7 @@ impl<'a> InventoryIndex<'a> {
     /// instances were listed.
     fn would_be_listed(&self, vm: &ArmId) -> bool {
         let in_scale_set = vm.folded().contains("/virtualmachinescalesets/");
-        is_in_group(vm, self.group) && (!in_scale_set || self.scale_sets.find(scale_set(vm.folded())).is_some())
+        vm.is_in(self.group) && (!in_scale_set || self.scale_sets.find(scale_set(vm.folded())).is_some())
     }
 }
 

@@ -5,7 +5,7 @@ use crate::model::names::ArmId;
 use crate::model::orphans::report::{ApprovalState, ApprovalStatus};
 use crate::model::orphans::sweep::{Approval, Sweep};
 use crate::orphans::assessment::SweepContext;
-use crate::orphans::assessment::ownership::{GroupState, is_in_group};
+use crate::orphans::assessment::ownership::GroupState;
 use crate::orphans::references::items;
 use jiff::SignedDuration;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ fn state(
     } else if let Some(other) = current {
         let reason = format!("the resource of that name has been recreated, with incarnation {}", other.incarnation);
         (ApprovalState::Unmatched, remove(&reason))
-    } else if is_in_group(&approval.id, &case.settings.cluster.node_resource_group) {
+    } else if approval.id.is_in(&case.settings.cluster.node_resource_group) {
         (ApprovalState::Spent, remove("the resource no longer exists"))
     } else {
         let reason = format!("no such resource in {}", case.settings.cluster.node_resource_group);

@@ -61,7 +61,9 @@ pub(crate) fn reason_of(unmet: UnmetConstraint) -> UnschedulableReason {
 /// How many criteria of the pool itself are checked before this one.
 fn filter_depth(reason: &UnschedulableReason) -> usize {
     match reason {
-        UnschedulableReason::UnsupportedClassFields(_) | UnschedulableReason::NoReservation(_) => 0,
+        UnschedulableReason::UnsupportedClassFields(_)
+        | UnschedulableReason::PoolHeld(_)
+        | UnschedulableReason::NoReservation(_) => 0,
         UnschedulableReason::UntoleratedTaint(_) => 1,
         UnschedulableReason::IncompatibleRequirements(_) => 2,
         UnschedulableReason::NoCompatibleOffering(_) => 3,
@@ -93,6 +95,9 @@ pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: 
     let launch_limits = &state.open.limits;
     if let Some(fields) = &offerings.unsupported_class_fields {
         return Some(UnschedulableReason::UnsupportedClassFields(fields.clone()));
+    }
+    if let Some(reason) = &offerings.held {
+        return Some(UnschedulableReason::PoolHeld(Arc::clone(reason)));
     }
     if offerings.candidates.is_empty() {
         let unreserved = offerings.no_reservation.clone().map(UnschedulableReason::NoReservation);

@@ -72,6 +72,8 @@ pub(crate) struct PoolOfferings {
     pub(crate) daemon_set_ports: Vec<HostPort>,
     /// Fields of the class because of which the pool launches nothing.
     pub(crate) unsupported_class_fields: Option<Arc<str>>,
+    /// Why the pool launches nothing after nodes of it did not come up.
+    pub(crate) held: Option<Arc<str>>,
     /// Why the pool has no offerings, where it allows only reserved capacity.
     pub(crate) no_reservation: Option<NoReservation>,
 }
@@ -167,8 +169,9 @@ impl PoolOfferings {
     fn new(sources: OfferingSources<'_>, labels: Labels, available: impl Fn(&SizeFacts, &Offering) -> bool) -> Self {
         let OfferingSources { pool, types, zones, snapshot, reservations } = sources;
         let mut candidates = Vec::new();
+        let held = snapshot.pool_hold(&pool.name).cloned();
         let may_reserve = pool.requirements.get(labels::CAPACITY_TYPE).is_some_and(names_reserved);
-        for instance in types {
+        for instance in types.iter().filter(|_| held.is_none()) {
             if !pool.requirements.is_compatible(&instance.requirements, |_| true)
                 || !pool_requirements_hold(pool, instance, &labels)
             {
@@ -220,6 +223,7 @@ impl PoolOfferings {
             pareto_front: Vec::new(),
             min_values: min_values_of(pool),
             unsupported_class_fields,
+            held,
             no_reservation,
         };
         offerings.pareto_front = offerings.pareto_front_of(&offerings.all_candidates(), |_| true);

@@ -2,12 +2,14 @@
 
 use crate::cluster::kubelet::add_taints;
 use crate::cluster::{Cluster, Delta};
-use napkeeper_core::model::cluster::claim::{Claim, ClaimRef, ClaimStatus, LaunchIntent};
+use napkeeper_core::model::amounts::resources::Resources;
+use napkeeper_core::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, ClaimStatus, LaunchIntent};
 use napkeeper_core::model::cluster::node::Node;
-use napkeeper_core::model::cluster::pod::{Taint, TaintEffect};
+use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::model::labels;
-use napkeeper_core::model::names::{ClaimName, NodeName, Uid};
+use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, Uid};
+use napkeeper_core::model::requirements::Requirements;
 use napkeeper_core::plan::{ClaimDraft, ClaimUpdate, NodeUpdate};
 use std::sync::Arc;
 
@@ -28,6 +30,33 @@ impl Cluster {
         };
         self.put_claim(claim);
         Ok(())
+    }
+
+    /// A NodeClaim without our plan, as another Karpenter creates it.
+    pub(super) fn put_foreign_claim(&mut self, name: ClaimName, class: NodeClassName) {
+        let spec = ClaimSpec {
+            pool: None,
+            class,
+            requirements: Requirements::default(),
+            requests: Resources::default(),
+            labels: Labels::default(),
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            expire_after: None,
+            termination_grace_period: None,
+            planned: Vec::new(),
+        };
+        let claim = Claim {
+            name,
+            uid: self.ids.uid(),
+            created_at: self.now,
+            deleting_at: None,
+            has_finalizer: true,
+            spec,
+            intent: None,
+            status: ClaimStatus::default(),
+        };
+        self.put_claim(claim);
     }
 
     pub(in crate::cluster) fn write_intent(

@@ -9,7 +9,8 @@ use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
-use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId};
 use napkeeper_core::model::orphans::sweep::{Sweep, UnreadableSweeps};
 use napkeeper_core::model::settings::Pause;
 use std::sync::Arc;
@@ -207,6 +208,29 @@ impl Cluster {
         if let Some(claim) = self.store.claims().get(name).map(|c| c.reference()) {
             // The claim of this UID has just been read.
             let _ = self.delete_claim_object(&claim);
+        }
+    }
+
+    /// Another Karpenter creates a NodeClaim, or its NodeClaim is removed.
+    pub fn set_foreign_claim(&mut self, name: ClaimName, exists: bool, now: Timestamp) {
+        self.advance_clock(now);
+        let class = self.store.classes().values().next().map(|class| class.name.clone());
+        match class.filter(|_| exists) {
+            Some(class) => self.put_foreign_claim(name, class),
+            None => self.forget_claim(&name),
+        }
+    }
+
+    /// The Nodes of the system pool move to another resource group, given by its id.
+    pub fn move_system_nodes(&mut self, group: &str, now: Timestamp) {
+        self.advance_clock(now);
+        let is_of_system_pool = |node: &&Arc<Node>| node.label(labels::MODE) == Some("system");
+        let nodes: Vec<_> = self.store.nodes().values().filter(is_of_system_pool).cloned().collect();
+        for node in nodes {
+            let path = node.provider_id.as_ref().and_then(|id| id.vm().as_str().split_once("/providers/"));
+            let moved = path.and_then(|(_, path)| ArmId::new(format!("{group}/providers/{path}")).ok());
+            let provider_id = moved.map(|id| ProviderId::of_vm(&id));
+            self.put_node(Node { provider_id, ..Node::clone(&node) });
         }
     }
 

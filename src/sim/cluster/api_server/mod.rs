@@ -10,10 +10,11 @@ use jiff::Timestamp;
 pub(super) use listing::ApiServerFaults;
 pub use listing::ClusterListing;
 use napkeeper_core::model::cluster::pod::{Pod, PodPhase};
+use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ObjectKey, Uid};
 use napkeeper_core::orphans::apply;
-use napkeeper_core::plan::{ClusterRead, ClusterWrite, RecordChange, Reply, SweepReport};
+use napkeeper_core::plan::{ClusterRead, ClusterWrite, PoolReport, RecordChange, Reply, SweepReport};
 use std::sync::Arc;
 
 impl Cluster {
@@ -56,6 +57,7 @@ impl Cluster {
                 self.deltas.push(Delta::Records(records));
             }
             ClusterWrite::ReportSweep(report) => self.report_sweep(report)?,
+            ClusterWrite::ReportPool(report) => self.report_pool(report)?,
         }
         Ok(())
     }
@@ -83,6 +85,15 @@ impl Cluster {
                 Ok(Reply::Volume(self.store.volumes().get(name).cloned()))
             }
         }
+    }
+
+    fn report_pool(&mut self, report: &PoolReport) -> Result<(), ClusterError> {
+        let pool = self.store.pools().get(&report.pool).ok_or(ClusterError::NotFound)?;
+        if pool.uid != report.uid {
+            return Err(ClusterError::Conflict);
+        }
+        self.apply_pool(NodePool { conditions: report.conditions.clone(), ..NodePool::clone(pool) });
+        Ok(())
     }
 
     fn report_sweep(&mut self, report: &SweepReport) -> Result<(), ClusterError> {

@@ -217,6 +217,7 @@ fn pool() -> NodePool {
         termination_grace_period: None,
         disruption: Disruption { policy: ConsolidationPolicy::WhenEmpty, consolidate_after: None, budgets: Vec::new() },
         replicas: None,
+        conditions: Default::default(),
     }
 }
 

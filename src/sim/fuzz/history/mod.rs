@@ -2,6 +2,7 @@
 
 mod delays;
 mod disks;
+mod identities;
 mod node_outages;
 mod sweep_edits;
 
@@ -170,6 +171,7 @@ impl HistoryBuilder {
             Hazard::NapGarbageCollection => self.nap_garbage_collection(),
             Hazard::RelatedResources => self.related_resources(),
             Hazard::NodeOutages => self.node_outages(),
+            Hazard::Identities => self.identities(),
         }
     }
 

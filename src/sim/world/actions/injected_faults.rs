@@ -3,7 +3,7 @@
 use crate::cloud::{DiskDraft, FaultDuration, LateFailure};
 use crate::cluster::ClusterListing;
 use crate::world::timeline::EventKind;
-use crate::world::{Action, NodeFault, World};
+use crate::world::{Action, IdentityFault, NodeFault, World};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::azure::cloud::{ProvisioningState, ResourceDetail, Tags};
@@ -75,6 +75,8 @@ pub enum InjectedFault {
     ApproveStale,
     /// Kubelets and VMs of nodes.
     Nodes(NodeFault),
+    /// The controller is configured for the cluster and group of another one, and runs in a second cluster.
+    Identity(IdentityFault),
 }
 
 /// What alone still uses a resource.
@@ -154,6 +156,7 @@ impl World {
             InjectedFault::RestoreDisk(name) => self.restore_disk(&name),
             InjectedFault::ApproveStale => self.approve_stale(),
             InjectedFault::Nodes(fault) => self.strike_nodes(fault),
+            InjectedFault::Identity(fault) => self.strike_identity(fault),
             InjectedFault::FailLate { deletes, times } => {
                 self.cloud.faults.failing.push(LateFailure { deletes, duration: FaultDuration::Times(times) });
             }

@@ -5,11 +5,13 @@
 mod azure;
 mod cluster;
 pub(crate) mod fields;
+mod identity_faults;
 mod injected_faults;
 mod node_faults;
 
 use super::controller::WriteSide;
 use crate::cloud::{FaultDuration, Shortage};
+pub use identity_faults::IdentityFault;
 pub(super) use injected_faults::InjectedState;
 pub use injected_faults::{InjectedFault, SoleUser};
 use jiff::SignedDuration;

@@ -62,6 +62,9 @@ impl World {
                 return Ok(Err(EffectError::Blocked("the pause switch is set")));
             }
         }
+        if effect.is_launch() && self.controller.inner.memory().launch_check.hold.is_some() {
+            return Ok(Err(EffectError::Blocked("nothing may be launched in this cluster now")));
+        }
         if is_sweep_write(key, effect)
             && !self.cluster.state().unreadable_sweeps.is_empty()
             && self.settings.deletion_rules.enforces(DeletionRule::ReadableSweeps)
@@ -87,6 +90,7 @@ impl World {
         let now = self.now;
         let group_managed_by = self.azure.group_managed_by(&mut self.cloud, now);
         self.truth.listed_as_foreign = self.truth.group_is_foreign;
+        self.truth.listed_in_second_cluster = self.truth.second_cluster_since.is_some();
         let cloud = self.azure.list(&mut self.cloud, now);
         let related = self.azure.list_related(&mut self.cloud, now);
         let related = self.with_injected_related(related);

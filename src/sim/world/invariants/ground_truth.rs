@@ -23,6 +23,14 @@ pub(in crate::world) struct GroundTruth {
     pub(in crate::world) group_is_foreign: bool,
     /// It was when the last inventory was taken, by which each sweep is judged.
     pub(in crate::world) listed_as_foreign: bool,
+    /// Since when the controller runs in a second cluster, configured as the first one.
+    pub(in crate::world) second_cluster_since: Option<Timestamp>,
+    /// It has done so from the start.
+    pub(in crate::world) was_second_cluster_at_start: bool,
+    /// It did when the last inventory was taken.
+    pub(in crate::world) listed_in_second_cluster: bool,
+    /// Since when another Karpenter has had a NodeClaim.
+    pub(in crate::world) other_karpenter_since: Option<Timestamp>,
     /// UIDs of all NodeClaims that ever existed.
     uids: BTreeMap<ClaimName, Uid>,
     /// How much of Azure's ledger has been read.

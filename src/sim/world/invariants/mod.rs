@@ -45,6 +45,9 @@ impl World {
         {
             return Err(self.violation("pause", format!("{effect:?} while {switch:?} is paused")));
         }
+        if effect.is_launch() {
+            self.check_launch(effect)?;
+        }
         match (key, effect) {
             (CommandKey::Claim(claim), Effect::Cloud(CloudRequest::Delete(id, _))) => {
                 self.check_lifecycle_delete(claim, id)
@@ -80,6 +83,17 @@ impl World {
             }
             None => Ok(()),
         }
+    }
+
+    /// Nothing is created in the group of another cluster, nor beside another Karpenter.
+    fn check_launch(&self, effect: &Effect) -> Result<(), Violation> {
+        if self.truth.was_second_cluster_at_start {
+            return Err(self.violation("second-cluster", format!("{} in a second cluster", effect.name())));
+        }
+        if self.truth.other_karpenter_since.is_some_and(|since| since < self.now) {
+            return Err(self.violation("other-karpenter", format!("{} beside another Karpenter", effect.name())));
+        }
+        Ok(())
     }
 
     fn check_not_foreign(&self, id: &ArmId) -> Result<(), Violation> {
@@ -132,6 +146,9 @@ impl World {
         }
         if self.truth.listed_as_foreign {
             return Err(self.violation("other-cluster", format!("{id} is swept in a group of another cluster")));
+        }
+        if self.truth.listed_in_second_cluster {
+            return Err(self.violation("second-cluster", format!("{id} is swept by a second cluster")));
         }
         if !self.truth.last_was_complete() {
             return Err(self.violation("whole-listing", format!("{id} is swept after an incomplete listing")));

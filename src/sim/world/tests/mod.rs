@@ -53,6 +53,7 @@ fn mk_pool(name: &str, weight: i32, capacity_types: &[&str], cores: i64) -> Node
             budgets: vec![Budget { nodes: BudgetNodes::Percent(10), reasons: None, window: None }],
         },
         replicas: None,
+        conditions: Default::default(),
     }
 }
 

@@ -44,20 +44,6 @@ fn status<'r>(report: &'r Value, name: &str) -> Result<&'r str> {
     finding["status"].as_str().context("no status")
 }
 
-/// A node of AKS's own system pool, alive in the node resource group.
-async fn system_node(env: &Environment) -> Result<()> {
-    let group = &env.group;
-    let vm = format!("{group}/providers/Microsoft.Compute/virtualMachineScaleSets/aks-system-1-vmss/virtualMachines/0");
-    let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "aks-system-0" },
-        "spec": { "providerID": format!("azure://{vm}") } });
-    env.plane.apply(&node.to_string()).await?;
-    let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady",
-        "message": "", "lastHeartbeatTime": jiff::Timestamp::now(), "lastTransitionTime": jiff::Timestamp::now() }] } });
-    let patch = format!("--patch={ready}");
-    env.plane.kubectl(&["patch", "node", "aks-system-0", "--subresource=status", "--type=merge", &patch]).await?;
-    Ok(())
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_live_audit_finds_leaks_and_its_files_give_the_same_report() -> Result<()> {
     let class = repository("manifests/crds/karpenter/karpenter.azure.com_aksnodeclasses.yaml");
@@ -75,7 +61,6 @@ async fn a_live_audit_finds_leaks_and_its_files_give_the_same_report() -> Result
     // The simulated Azure polls its clock a few times a second.
     tokio::time::sleep(Duration::from_millis(500)).await;
     env.tell_azure("stage", &json!({ "leakNic": { "name": "fresh", "tags": tags } })).await?;
-    system_node(&env).await?;
 
     let writes = env.proxy.writes().len();
     let saved = env.folder().join("saved");

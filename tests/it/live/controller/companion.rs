@@ -22,7 +22,6 @@ async fn after_an_hour_beside_nap_no_field_of_its_objects_is_owned() -> Result<(
     let mut env = Environment::start_with_definitions("companion", &definitions().await?).await?;
     env.plane.apply(&quickstart()?).await?;
     env.plane.apply(NODE_CLAIM).await?;
-    env.plane.apply(&system_node(&env.group)).await?;
     let tags = json!({ "napkeeper.io_cluster": env.cluster() });
     env.tell_azure("stage", &json!({ "leakNic": { "name": "leaked", "tags": tags } })).await?;
     env.tell_azure("stage", &json!({ "leakVm": { "name": "leaked-vm", "tags": tags, "size": "Standard_D2s_v5" } }))
@@ -60,14 +59,6 @@ async fn after_an_hour_beside_nap_no_field_of_its_objects_is_owned() -> Result<(
 async fn definitions() -> Result<String> {
     let class = repository("manifests/crds/karpenter/karpenter.azure.com_aksnodeclasses.yaml");
     Ok(format!("{}\n---\n{}", upstream_crds().await?, std::fs::read_to_string(class)?))
-}
-
-/// A node of AKS's own system pool in the node resource group: without one alive, the group may be another cluster's.
-fn system_node(group: &str) -> String {
-    let vm = format!("{group}/providers/Microsoft.Compute/virtualMachineScaleSets/aks-system-1-vmss/virtualMachines/0");
-    format!(
-        "apiVersion: v1\nkind: Node\nmetadata:\n  name: aks-system-0\n  labels: {{kubernetes.io/os: linux}}\nspec:\n  providerID: azure://{vm}\n"
-    )
 }
 
 const NODE_CLAIM: &str = "\

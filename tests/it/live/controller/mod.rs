@@ -3,6 +3,7 @@
 mod buffers;
 mod companion;
 mod facts;
+mod identities;
 mod kills;
 mod outages;
 mod quick_start;

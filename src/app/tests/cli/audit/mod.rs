@@ -241,7 +241,7 @@ fn a_kubeconfig_of_another_cluster_ends_in_2() {
     });
     let (report, code) = report(folder.path(), &["--fail-on", "never"]);
     assert_eq!(code, Some(2), "{report}");
-    assert!(report["remarks"][0]["message"].as_str().unwrap().contains("no ready Node belongs to"), "{report}");
+    assert!(report["remarks"][0]["message"].as_str().unwrap().contains("no ready Node of an agent pool"), "{report}");
 }
 
 #[test]
