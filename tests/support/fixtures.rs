@@ -66,6 +66,7 @@ pub fn pool(name: &str) -> NodePool {
             budgets: vec![Budget { nodes: BudgetNodes::Percent(10), reasons: None, window: None }],
         },
         replicas: None,
+        conditions: Default::default(),
     }
 }
 

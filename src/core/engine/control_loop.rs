@@ -14,7 +14,7 @@ use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::pool::NodeClass;
 use crate::model::errors::EffectError;
 use crate::model::names::{NodeClassName, ObjectKey, VmSize};
-use crate::model::settings::Settings;
+use crate::model::settings::{DeletionRule, Settings};
 use crate::plan::{CommandReport, Effect, Plan, PlannedCommand, Reply};
 use crate::snapshot::delta::{Delta, apply_delta};
 use crate::snapshot::{CommandKey, Snapshot};
@@ -84,7 +84,9 @@ impl DecisionRequest {
     pub fn decide(mut self, settings: &Settings, now: Timestamp, seed: u64) -> DecisionResult {
         let mut plan = self.memory.launch_check.decide(&self.snapshot, settings, now);
         self.snapshot.launch_hold.clone_from(&self.memory.launch_check.hold);
-        self.snapshot.pool_holds = self.memory.lifecycle.pool_failures.holds(&self.snapshot, now);
+        if settings.deletion_rules.enforces(DeletionRule::FailingPoolsHeld) {
+            self.snapshot.pool_holds = self.memory.lifecycle.pool_failures.holds(&self.snapshot, now);
+        }
         plan.extend(decide(&self.snapshot, &mut self.memory, settings, now, seed));
         DecisionResult { snapshot: self.snapshot, memory: self.memory, plan }
     }
@@ -326,6 +328,7 @@ mod tests {
     use crate::fixtures::{claim, offering, pool, settings, start as now};
     use crate::model::names::ArmId;
     use crate::model::orphans::sweep::UnreadableSweeps;
+    use crate::plan::Command;
 
     #[test]
     fn a_decision_of_a_sweep_is_dropped_when_an_orphan_sweep_becomes_unreadable() {
@@ -351,15 +354,18 @@ mod tests {
             seed: 1,
         };
         let mut controller = Controller::default();
+        // Of the start, and of no object.
+        let asked = Command::ReadGroupOwner;
         controller.apply(&Delta::Claim(Arc::new(claim.clone())));
         let answer = controller.begin_decision(BTreeSet::new()).unwrap().decide(&settings, now(), 1);
         assert!(controller.begin_decision(BTreeSet::new()).is_none(), "one question at a time");
         claim.has_finalizer = false;
         controller.apply(&Delta::Claim(Arc::new(claim)));
-        assert_eq!(controller.apply_decision(answer, rules, now()), []);
+        let started = controller.apply_decision(answer, rules, now());
+        assert!(started.iter().all(|planned| planned.command == asked), "{started:?}");
         assert_eq!(controller.next_decision(), Some(now()));
         let answer = controller.begin_decision(BTreeSet::new()).unwrap().decide(&settings, now(), 1);
         let started = controller.apply_decision(answer, rules, now());
-        assert!(matches!(&started[..], [p] if matches!(p.command, crate::plan::Command::RemoveFinalizer { .. })));
+        assert!(matches!(&started[..], [p] if matches!(p.command, Command::RemoveFinalizer { .. })));
     }
 }

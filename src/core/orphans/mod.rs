@@ -6,7 +6,7 @@
 //! | rule | where | masked by |
 //! |---|---|---|
 //! | `GroupManagedByUs` | `ownership::group_state` | |
-//! | `LiveNodeInGroup` | `ownership::group_state` | `Breaker` |
+//! | `LiveNodeInGroup` | `ownership::group_state` | |
 //! | `NodeWithoutClaim` | `ownership::group_state` | |
 //! | `OwnedByTag`, `VolumeRecord`, `VolumeIncarnation`, `RetainKeeps` | `ownership::ownership` | |
 //! | `NoClaim`, `NoNode`, `NoVolume` | [`ReferenceGraph::sign_of_life`] | each other; `RecheckOwners` for objects read by name |
@@ -18,7 +18,7 @@
 //! | `OldEnough`, `CompanionVm`, `Approval`, `Exclusion` | `SweepContext::resource_refusals` | |
 //! | `ApprovalExact` | `SweepContext::approves` | |
 //! | `CompleteListings` | `SweepContext::is_complete`, and `SweepContext::general_refusals` for age | `RecheckOwners` for objects read by name |
-//! | `Breaker` | `SweepContext::general_refusals` | `LiveNodeInGroup` when no Node is left |
+//! | `Breaker` | `SweepContext::general_refusals` | |
 //! | `ReadableSweeps` | `SweepContext::general_refusals` | the executor's check at the write, which has it too |
 //! | `Mode` | `SweepContext::general_refusals` | |
 //! | `Pause` | `SweepContext::general_refusals` | the executor's check at the write |

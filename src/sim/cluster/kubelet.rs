@@ -77,6 +77,17 @@ pub(super) struct Kubelets {
     lost: BTreeSet<NodeName>,
     /// Those that cannot reach the API server, while their pods run on; and what happens to pods once they can.
     silent: BTreeMap<NodeName, Vec<(PodTimer, ObjectKey, Uid)>>,
+    /// How those of new nodes are broken.
+    pub(super) broken: Option<BrokenKubelets>,
+}
+
+/// How kubelets of new nodes are broken, as with a wrong image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BrokenKubelets {
+    /// Their nodes never join.
+    NeverJoin,
+    /// Their nodes join, and never become ready.
+    NeverReady,
 }
 
 impl Kubelets {
@@ -263,7 +274,7 @@ impl Cluster {
         let Some(new) = self.kubelets.joining.remove(provider) else {
             return;
         };
-        if self.store.nodes().get(&new.name).is_some() {
+        if self.store.nodes().get(&new.name).is_some() || self.kubelets.broken == Some(BrokenKubelets::NeverJoin) {
             return;
         }
         let mut taints = new.taints.clone();
@@ -277,7 +288,9 @@ impl Cluster {
         let node = self.node_object(new, taints, false);
         let delay = self.timings.node_ready.of(self.seed, "ready", node.name.as_str());
         let ready = NodeTimer::Ready(node.name.clone(), node.uid.clone());
-        self.set_timer(delay, Timer::Node(ready));
+        if self.kubelets.broken.is_none() {
+            self.set_timer(delay, Timer::Node(ready));
+        }
         self.put_node(node);
     }
 

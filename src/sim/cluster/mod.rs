@@ -22,7 +22,7 @@ pub use api_server::ClusterListing;
 pub use events::ClusterEvent;
 use ids::IdGenerator;
 use jiff::Timestamp;
-pub use kubelet::NewNode;
+pub use kubelet::{BrokenKubelets, NewNode};
 use napkeeper_core::model::names::{NodeName, ObjectKey, ObjectName};
 use napkeeper_core::plan::SweepReport;
 use napkeeper_core::snapshot::Snapshot;

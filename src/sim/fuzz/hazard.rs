@@ -36,13 +36,15 @@ pub enum Hazard {
     RelatedResources,
     /// Kubelets of one, many or all nodes cannot reach the API server while their pods run on, and VMs are shut down.
     NodeOutages,
+    /// Nodes do not join, or do not become ready, for hours.
+    FailedJoins,
     /// The controller runs in a second cluster with the configuration of the first, or beside another Karpenter.
     Identities,
 }
 
 impl Hazard {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Shortages,
         Self::Crashes,
         Self::Leaks,
@@ -59,6 +61,7 @@ impl Hazard {
         Self::NapGarbageCollection,
         Self::RelatedResources,
         Self::NodeOutages,
+        Self::FailedJoins,
         Self::Identities,
     ];
 

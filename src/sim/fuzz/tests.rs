@@ -81,8 +81,7 @@ fn a_history_is_a_function_of_its_seed() {
 /// listed with those that mask it: if each of two rules prevents the same harm, only removing both shows it.
 const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str])] = &[
     (&[DeletionRule::GroupManagedByUs], &[Hazard::WrongGroup], &["other-cluster"]),
-    // A group without a live Node is what the breaker sees too.
-    (&[DeletionRule::LiveNodeInGroup, DeletionRule::Breaker], &[Hazard::ApiServerRestore], &["alive", "age"]),
+    (&[DeletionRule::LiveNodeInGroup], &[Hazard::Identities], &["second-cluster"]),
     (&[DeletionRule::Breaker], &[Hazard::ApiServerRestore], &["alive"]),
     (&[DeletionRule::OwnedByTag], &[Hazard::ForeignResources], &["foreign"]),
     (&[DeletionRule::VolumeRecord], &[Hazard::DataDisks], &["foreign"]),
@@ -131,6 +130,7 @@ const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str])] = &[
     (&[DeletionRule::NodeOutage], &[Hazard::NodeOutages], &["outage"]),
     (&[DeletionRule::LaunchIntoOwnGroup], &[Hazard::Identities], &["second-cluster"]),
     (&[DeletionRule::NodeWithoutClaim], &[Hazard::Identities], &["second-cluster"]),
+    (&[DeletionRule::FailingPoolsHeld], &[Hazard::FailedJoins], &["failed-launches"]),
     (&[DeletionRule::NoOtherKarpenter], &[Hazard::Identities], &["other-karpenter"]),
 ];
 

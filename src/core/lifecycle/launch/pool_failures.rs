@@ -47,12 +47,15 @@ impl NodeFailure {
     }
 }
 
-/// NodePools whose nodes did not come up. Disposable: after a crash two more nodes are tried.
+/// NodePools whose nodes did not come up. Disposable: after a crash one node is tried in each NodePool whose condition
+/// says that they did not, and the holds start again at twice the first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolFailures {
     failing: BTreeMap<NodePoolName, FailingPool>,
     /// NodeClaims that are counted, as long as they exist.
     counted: BTreeSet<ClaimName>,
+    /// The conditions of NodePools have been read since the start.
+    is_restored: bool,
 }
 
 /// A NodePool whose nodes did not come up since the last one that did.
@@ -77,15 +80,8 @@ impl PoolFailures {
         if has_come_up_since(snapshot, &pool.name, claim.created_at) || !self.counted.insert(claim.name.clone()) {
             return;
         }
-        let failing = self.failing.entry(pool.name.clone()).or_insert_with(|| FailingPool {
-            pool: Arc::clone(pool),
-            class: snapshot.classes().get(&pool.class).cloned(),
-            nodes: 0,
-            newest: claim.created_at,
-            reason: Arc::from(reason),
-            holds: 0,
-            held_until: None,
-        });
+        let failing = self.failing.entry(pool.name.clone());
+        let failing = failing.or_insert_with(|| FailingPool::new(snapshot, pool, claim.created_at));
         failing.nodes += 1;
         failing.newest = failing.newest.max(claim.created_at);
         failing.reason = Arc::from(reason);
@@ -95,6 +91,24 @@ impl PoolFailures {
             let hold = longest.min(first * (1 << failing.holds.min(MAX_DOUBLINGS)));
             failing.holds += 1;
             failing.held_until = Some(now + hold);
+        }
+    }
+
+    /// Takes over from their conditions which NodePools were held when the process before this one ended.
+    pub(in crate::lifecycle) fn restore(&mut self, snapshot: &Snapshot, now: Timestamp) {
+        if std::mem::replace(&mut self.is_restored, true) {
+            return;
+        }
+        for pool in snapshot.pools().values() {
+            let condition = pool.conditions.registration_healthy.as_ref().filter(|condition| !condition.holds);
+            let failing = condition.map(|_| FailingPool {
+                nodes: MIN_FAILURES,
+                holds: 1,
+                held_until: Some(now),
+                reason: Arc::from("before a restart"),
+                ..FailingPool::new(snapshot, pool, now)
+            });
+            self.failing.extend(failing.map(|failing| (pool.name.clone(), failing)));
         }
     }
 
@@ -133,6 +147,18 @@ impl PoolFailures {
 }
 
 impl FailingPool {
+    fn new(snapshot: &Snapshot, pool: &Arc<NodePool>, newest: Timestamp) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            class: snapshot.classes().get(&pool.class).cloned(),
+            nodes: 0,
+            newest,
+            reason: Arc::default(),
+            holds: 0,
+            held_until: None,
+        }
+    }
+
     fn message(&self) -> String {
         let until = self.held_until.unwrap_or(self.newest);
         let nodes = self.nodes;

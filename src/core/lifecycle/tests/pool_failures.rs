@@ -1,12 +1,15 @@
 //! NodePools whose nodes do not come up.
 
 use crate::catalog::CapacityType::OnDemand;
-use crate::fixtures::{at, claim, class, cluster, managed, offering, pod, pool, put, running, settings, shape};
+use crate::fixtures::{
+    at, claim, class, cluster, managed, offering, pod, pool, put, requirements_in, running, settings, shape,
+};
 use crate::lifecycle::{LifecycleMemory, lifecycle};
 use crate::model::cluster::claim::{Claim, LaunchFailure};
 use crate::model::cluster::launch_hold::PoolHold;
 use crate::model::cluster::node::Node;
-use crate::model::cluster::pool::NodeClass;
+use crate::model::cluster::pool::{NodeClass, PoolCondition};
+use crate::model::labels;
 use crate::model::names::NodePoolName;
 use crate::plan::Command;
 use crate::provisioning::{ProvisionMemory, provision};
@@ -98,6 +101,27 @@ fn a_node_that_comes_up_or_another_template_ends_a_hold() {
 }
 
 #[test]
+fn after_a_restart_one_node_is_tried_in_a_pool_whose_condition_says_that_it_was_held() {
+    let condition = |holds| PoolCondition { holds, reason: Arc::from("NodesDidNotComeUp"), message: Arc::from("m") };
+    let mut held = pool("general");
+    held.conditions.registration_healthy = Some(condition(false));
+    let (mut snapshot, mut memory) = (cluster([held]), LifecycleMemory::default());
+    assert_eq!(step(&mut snapshot, &mut memory, 0), Some(PoolHold::OneNode));
+    snapshot.put_claim(launched("general-a", 0));
+    assert!(is_held(step(&mut snapshot, &mut memory, 15 * MINUTE)));
+    assert!(is_held(step(&mut snapshot, &mut memory, 25 * MINUTE - 1)));
+    assert_eq!(step(&mut snapshot, &mut memory, 25 * MINUTE), Some(PoolHold::OneNode));
+    // That a node has come up may be written a little later.
+    let (mut fresh, node) = managed("general-b", &pool("general"), offering(SMALL, 1, OnDemand));
+    fresh.created_at = at(25 * MINUTE);
+    put(&mut snapshot, (fresh, node));
+    assert_eq!(step(&mut snapshot, &mut memory, 27 * MINUTE), None);
+    let mut healthy = pool("general");
+    healthy.conditions.registration_healthy = Some(condition(true));
+    assert_eq!(step(&mut cluster([healthy]), &mut LifecycleMemory::default(), 0), None);
+}
+
+#[test]
 fn one_failure_among_nodes_that_come_up_holds_nothing() {
     let (mut snapshot, mut memory) = (cluster([pool("general")]), LifecycleMemory::default());
     for round in 0..10 {
@@ -166,15 +190,17 @@ fn a_node_that_does_not_become_ready_for_pods_is_given_up() {
 
 #[test]
 fn a_held_pool_launches_nothing_and_then_one_node() {
-    let mut snapshot = cluster([pool("general")]);
-    let large = Arc::new(shape("web", 60_000, 200));
+    let mut small = pool("general");
+    small.requirements.add_all(&requirements_in(&[(labels::INSTANCE_TYPE, &[SMALL])]));
+    let mut snapshot = cluster([small]);
+    let large = Arc::new(shape("web", 1_500, 4));
     for name in ["a", "b", "c"] {
         snapshot.put_pod(pod(name, &large));
     }
     let launched = |snapshot: &Snapshot, memory: &mut ProvisionMemory, second| {
         // The first pass opens the batch window.
-        let _ = provision(snapshot, memory, &settings(), at(second - 20), 7);
-        let plan = provision(snapshot, memory, &settings(), at(second), 7);
+        let mut plan = provision(snapshot, memory, &settings(), at(second), 7);
+        plan.extend(provision(snapshot, memory, &settings(), at(second + 5), 7));
         plan.commands.iter().filter(|planned| matches!(planned.command, Command::CreateClaim(_))).count()
     };
     let free = launched(&snapshot, &mut ProvisionMemory::default(), 10 * MINUTE);

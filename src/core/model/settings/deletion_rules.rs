@@ -72,6 +72,8 @@ pub enum DeletionRule {
     LaunchIntoOwnGroup,
     /// Launch: no other Karpenter has a NodeClaim in the cluster.
     NoOtherKarpenter,
+    /// Launch: a NodePool whose nodes do not come up is held.
+    FailingPoolsHeld,
     /// Launch: the intent is written before the first PUT.
     IntentFirst,
     /// Terminate: delete only resources with the claim's UID.
@@ -88,7 +90,7 @@ pub enum DeletionRule {
 
 impl DeletionRule {
     /// All of them.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::GroupManagedByUs,
         Self::LiveNodeInGroup,
         Self::NodeWithoutClaim,
@@ -123,6 +125,7 @@ impl DeletionRule {
         Self::Exclusion,
         Self::LaunchIntoOwnGroup,
         Self::NoOtherKarpenter,
+        Self::FailingPoolsHeld,
         Self::IntentFirst,
         Self::TerminateOwnOnly,
         Self::FinalizerLast,

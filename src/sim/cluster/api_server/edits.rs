@@ -1,7 +1,7 @@
 //! Edits by users, Git and accidents.
 
 use crate::cluster::pods::{PodOrigin, PodRuntime};
-use crate::cluster::{Cluster, Delta};
+use crate::cluster::{BrokenKubelets, Cluster, Delta};
 use crate::workload::{PodBudget, PodTemplate, Workload};
 use jiff::Timestamp;
 use napkeeper_core::catalog::overlay::Overlay;
@@ -211,6 +211,11 @@ impl Cluster {
         }
     }
 
+    /// Kubelets of nodes that join from now on are broken in this way, or no longer.
+    pub fn break_kubelets(&mut self, broken: Option<BrokenKubelets>) {
+        self.kubelets.broken = broken;
+    }
+
     /// Another Karpenter creates a NodeClaim, or its NodeClaim is removed.
     pub fn set_foreign_claim(&mut self, name: ClaimName, exists: bool, now: Timestamp) {
         self.advance_clock(now);
@@ -234,9 +239,9 @@ impl Cluster {
         }
     }
 
-    /// The API server is recreated: NodeClaims, Nodes, PersistentVolumes, their claims and attachments are lost, and
-    /// with them the pods on the nodes. NodePools, OrphanSweeps, workloads and records are restored from Git and
-    /// backups. No disk is deleted.
+    /// The API server is recreated: NodeClaims, their Nodes, PersistentVolumes, their claims and attachments are lost, and
+    /// with them the pods on the nodes. Nodes of the system pool, NodePools, OrphanSweeps, workloads and records are
+    /// restored from Git and backups. No disk is deleted.
     pub fn empty(&mut self, now: Timestamp) {
         self.advance_clock(now);
         let claims: Vec<ClaimName> = self.store.claims().iter().map(|(k, _)| k.clone()).collect();
@@ -244,7 +249,8 @@ impl Cluster {
         self.forget_volume_claims();
         let volumes: Vec<ObjectName> = self.store.volumes().iter().map(|(k, _)| k.clone()).collect();
         volumes.iter().for_each(|name| self.take_volume(name));
-        let nodes: Vec<NodeName> = self.store.nodes().iter().map(|(k, _)| k.clone()).collect();
+        let managed = self.store.nodes().values().filter(|node| node.label(labels::NODEPOOL).is_some());
+        let nodes: Vec<NodeName> = managed.map(|node| node.name.clone()).collect();
         nodes.iter().for_each(|name| self.take_node(name));
     }
 }

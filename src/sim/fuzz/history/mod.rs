@@ -2,6 +2,7 @@
 
 mod delays;
 mod disks;
+mod failed_joins;
 mod identities;
 mod node_outages;
 mod sweep_edits;
@@ -171,6 +172,7 @@ impl HistoryBuilder {
             Hazard::NapGarbageCollection => self.nap_garbage_collection(),
             Hazard::RelatedResources => self.related_resources(),
             Hazard::NodeOutages => self.node_outages(),
+            Hazard::FailedJoins => self.failed_joins(),
             Hazard::Identities => self.identities(),
         }
     }

@@ -53,7 +53,7 @@ impl World {
                 self.log(
                     EventKind::Scenario,
                     "API server",
-                    "restored from an old backup: NodeClaims, Nodes and PersistentVolumes are lost",
+                    "restored from an old backup: NodeClaims, their Nodes and PersistentVolumes are lost",
                 );
                 self.truth.protect_until_cleared(self.cloud.resources().values(), self.cluster.state());
                 self.cluster.empty(now);

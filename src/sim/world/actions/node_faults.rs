@@ -1,5 +1,6 @@
 //! Kubelets that cannot reach the API server, and VMs that users shut down.
 
+use crate::cluster::BrokenKubelets;
 use crate::world::timeline::EventKind;
 use crate::world::{Action, InjectedFault, World};
 use jiff::SignedDuration;
@@ -22,6 +23,10 @@ pub enum NodeFault {
         /// It is deallocated, not only stopped.
         deallocate: bool,
     },
+    /// New nodes do not come up, as with a wrong image.
+    BreakKubelets(BrokenKubelets),
+    /// New nodes come up again.
+    RepairKubelets,
     /// A user declares all nodes out of service that are not ready and whose VM is shut down.
     OutOfService,
     /// A user deletes the NodeClaims of every nth node that is not ready.
@@ -53,6 +58,14 @@ impl World {
                     // One that is being deleted is not shut down.
                     drop(self.cloud.shut_down_vm(&vm, deallocate, self.now));
                 }
+            }
+            NodeFault::BreakKubelets(broken) => {
+                self.cluster.break_kubelets(Some(broken));
+                self.truth.kubelets_broken_since = Some(self.now);
+            }
+            NodeFault::RepairKubelets => {
+                self.cluster.break_kubelets(None);
+                self.truth.kubelets_broken_since = None;
             }
             NodeFault::OutOfService => self.put_out_of_service(),
             NodeFault::DeleteUnready { every } => self.delete_unready_claims(every),

@@ -122,6 +122,12 @@ impl World {
 
     /// Records what an effect has done.
     fn record_effect(&mut self, key: &CommandKey, effect: &Effect) {
+        if let Effect::Cloud(CloudRequest::PutVm(vm)) = effect
+            && self.truth.kubelets_broken_since.is_some()
+        {
+            let pool = self.cluster.state().claims().get(&vm.claim).and_then(|claim| claim.spec.pool.clone());
+            self.truth.broken_launches.extend(pool.map(|pool| (vm.claim.clone(), (self.now, pool.text()))));
+        }
         if let Effect::Cloud(CloudRequest::Delete(id, kind)) = effect
             && let CommandKey::Resource(_) = key
         {

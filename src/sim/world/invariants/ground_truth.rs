@@ -31,6 +31,10 @@ pub(in crate::world) struct GroundTruth {
     pub(in crate::world) listed_in_second_cluster: bool,
     /// Since when another Karpenter has had a NodeClaim.
     pub(in crate::world) other_karpenter_since: Option<Timestamp>,
+    /// Since when new nodes do not come up.
+    pub(in crate::world) kubelets_broken_since: Option<Timestamp>,
+    /// NodeClaims whose VMs were requested since then, with their NodePools.
+    pub(in crate::world) broken_launches: BTreeMap<ClaimName, (Timestamp, Arc<str>)>,
     /// UIDs of all NodeClaims that ever existed.
     uids: BTreeMap<ClaimName, Uid>,
     /// How much of Azure's ledger has been read.

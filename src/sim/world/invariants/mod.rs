@@ -93,7 +93,7 @@ impl World {
         if self.truth.other_karpenter_since.is_some_and(|since| since < self.now) {
             return Err(self.violation("other-karpenter", format!("{} beside another Karpenter", effect.name())));
         }
-        Ok(())
+        self.check_failed_launches()
     }
 
     fn check_not_foreign(&self, id: &ArmId) -> Result<(), Violation> {

@@ -2,7 +2,7 @@
 
 use super::Violation;
 use crate::world::World;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::lifecycle::FORCE_DRAIN_AFTER;
 use napkeeper_core::model::azure::cloud::{PowerState, ProvisioningState, ResourceDetail};
 use napkeeper_core::model::cluster::node::Node;
@@ -11,12 +11,35 @@ use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ProviderId};
 use napkeeper_core::plan::Command;
 use napkeeper_core::snapshot::CommandKey;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// From this time on a node that is not ready counts in an outage.
 const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(60);
 
+/// Most VMs of a NodePool within two hours, once its nodes have failed to come up for an hour.
+const MAX_FAILED_LAUNCHES: usize = 6;
+
 impl World {
+    /// Nodes that do not come up are not bought for ever.
+    pub(super) fn check_failed_launches(&self) -> Result<(), Violation> {
+        let Some(since) = self.truth.kubelets_broken_since.map(|since| since + SignedDuration::from_hours(1)) else {
+            return Ok(());
+        };
+        let recent = |at: &Timestamp| *at >= since && self.now.duration_since(*at) < SignedDuration::from_hours(2);
+        let mut by_pool: BTreeMap<&str, usize> = BTreeMap::new();
+        for (_, pool) in self.truth.broken_launches.values().filter(|(at, _)| recent(at)) {
+            *by_pool.entry(pool).or_default() += 1;
+        }
+        match by_pool.into_iter().find(|(_, launches)| *launches > MAX_FAILED_LAUNCHES) {
+            Some((pool, launches)) => Err(self.violation(
+                "failed-launches",
+                format!("{launches} VMs of {pool} in two hours, of nodes that never come up"),
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// No pod that could have moved is killed with its node, whether its kubelet reports or not.
     pub(super) fn check_drained(&self, id: &ArmId) -> Result<(), Violation> {
         let cluster = self.cluster.state();

@@ -74,13 +74,17 @@ async fn foreign_definitions_are_detected() -> Result<()> {
     drop(rustls::crypto::ring::default_provider().install_default());
     let plane = ControlPlane::start(Mode::Api).await?;
     let client = plane.client().await?;
-    assert_eq!(napkeeper_kube::foreign_definitions(&client).await?, None, "what is not there belongs to nobody");
+    assert_eq!(
+        napkeeper_kube::CrdOwner::new(client.clone()).foreign_definitions().await?,
+        None,
+        "what is not there belongs to nobody"
+    );
     plane.apply(&upstream_crds().await?).await?;
-    let foreign = napkeeper_kube::foreign_definitions(&client).await?;
+    let foreign = napkeeper_kube::CrdOwner::new(client.clone()).foreign_definitions().await?;
     assert_eq!(foreign.as_deref(), Some("nodepools.karpenter.sh, nodeclaims.karpenter.sh"));
     let folder = repository("manifests/crds/karpenter").display().to_string();
     plane.kubectl(&["apply", "--server-side", "--force-conflicts", "--kustomize", &folder]).await?;
-    assert_eq!(napkeeper_kube::foreign_definitions(&client).await?, None);
+    assert_eq!(napkeeper_kube::CrdOwner::new(client.clone()).foreign_definitions().await?, None);
     Ok(())
 }
 
