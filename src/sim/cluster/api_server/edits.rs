@@ -229,8 +229,7 @@ impl Cluster {
     /// The Nodes of the system pool move to another resource group, given by its id.
     pub fn move_system_nodes(&mut self, group: &str, now: Timestamp) {
         self.advance_clock(now);
-        let is_of_system_pool = |node: &&Arc<Node>| node.label(labels::MODE) == Some("system");
-        let nodes: Vec<_> = self.store.nodes().values().filter(is_of_system_pool).cloned().collect();
+        let nodes: Vec<_> = self.store.nodes().values().filter(|node| is_of_system_pool(node)).cloned().collect();
         for node in nodes {
             let path = node.provider_id.as_ref().and_then(|id| id.vm().as_str().split_once("/providers/"));
             let moved = path.and_then(|(_, path)| ArmId::new(format!("{group}/providers/{path}")).ok());
@@ -239,7 +238,7 @@ impl Cluster {
         }
     }
 
-    /// The API server is recreated: NodeClaims, their Nodes, PersistentVolumes, their claims and attachments are lost, and
+    /// The API server is recreated: NodeClaims, Nodes, PersistentVolumes, their claims and attachments are lost, and
     /// with them the pods on the nodes. Nodes of the system pool, NodePools, OrphanSweeps, workloads and records are
     /// restored from Git and backups. No disk is deleted.
     pub fn empty(&mut self, now: Timestamp) {
@@ -249,8 +248,12 @@ impl Cluster {
         self.forget_volume_claims();
         let volumes: Vec<ObjectName> = self.store.volumes().iter().map(|(k, _)| k.clone()).collect();
         volumes.iter().for_each(|name| self.take_volume(name));
-        let managed = self.store.nodes().values().filter(|node| node.label(labels::NODEPOOL).is_some());
-        let nodes: Vec<NodeName> = managed.map(|node| node.name.clone()).collect();
+        let others = self.store.nodes().values().filter(|node| !is_of_system_pool(node));
+        let nodes: Vec<NodeName> = others.map(|node| node.name.clone()).collect();
         nodes.iter().for_each(|name| self.take_node(name));
     }
+}
+
+fn is_of_system_pool(node: &Node) -> bool {
+    node.label(labels::MODE) == Some("system")
 }
