@@ -5,7 +5,7 @@
 mod sweeps;
 
 use napkeeper_core::engine::decide::Memory;
-use napkeeper_core::lifecycle::NodeOutage;
+use napkeeper_core::lifecycle::{NodeOutage, PoolFailures};
 use napkeeper_core::model::cluster::launch_hold::LaunchHold;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ClaimName, ObjectKey, Uid};
@@ -37,6 +37,7 @@ pub(super) struct Reporter {
     nodes: Gauge,
     node_outage: Gauge,
     launch_hold: Gauge,
+    failing_pools: Gauge,
     /// Problems that have been reported: unschedulable pods, missing nodes, conflicts of NodeOverlays.
     reported: BTreeSet<String>,
     sweeps: SweepReporter,
@@ -61,6 +62,7 @@ impl Reporter {
             nodes: Gauge::default(),
             node_outage: Gauge::default(),
             launch_hold: Gauge::default(),
+            failing_pools: Gauge::default(),
             reported: BTreeSet::new(),
             sweeps: SweepReporter::new(registry),
         };
@@ -79,6 +81,8 @@ impl Reporter {
         registry.register("node_outage", outage, reporter.node_outage.clone());
         let held = "1 while nothing may be launched in this cluster, whatever the pause switch says";
         registry.register("launch_hold", held, reporter.launch_hold.clone());
+        let failing = "NodePools whose last nodes did not come up: they are held, or try one node at a time";
+        registry.register("failing_nodepools", failing, reporter.failing_pools.clone());
         reporter
     }
 
@@ -99,6 +103,7 @@ impl Reporter {
         self.report_outage(memory.lifecycle.outage);
         let mut problems = BTreeSet::new();
         self.report_launch_hold(memory.launch_check.hold.as_ref(), snapshot, &mut problems);
+        self.report_failing_pools(&memory.lifecycle.pool_failures, snapshot, &mut problems);
         for group in unplaced {
             let reason = group.reason();
             if let Some(first) = group.pods.first().filter(|_| !self.reported.contains(&reason)) {
@@ -159,6 +164,20 @@ impl Reporter {
             }
         }
         problems.insert(reason);
+    }
+
+    /// Reports NodePools whose nodes do not come up.
+    fn report_failing_pools(&self, failures: &PoolFailures, snapshot: &Snapshot, problems: &mut BTreeSet<String>) {
+        self.failing_pools.set(i64::try_from(failures.held().count()).unwrap_or(i64::MAX));
+        for (name, reason) in failures.held() {
+            let key = format!("{name}: {reason}");
+            if let Some(pool) = snapshot.pools().get(name).filter(|_| !self.reported.contains(&key)) {
+                tracing::warn!(pool = %name, why = reason, "NodePool is held");
+                let regarding = cluster_scoped(("karpenter.sh/v1", "NodePool"), name.as_str(), &pool.uid);
+                self.events.publish(regarding, "LaunchesHeld", &reason, true);
+            }
+            problems.insert(key);
+        }
     }
 
     /// The watch has delivered an object that cannot be parsed.

@@ -134,6 +134,11 @@ impl PoolFailures {
         self.failing.iter().filter_map(hold).collect()
     }
 
+    /// NodePools that are or were held, until a node of them comes up, with the message.
+    pub fn held(&self) -> impl Iterator<Item = (&NodePoolName, String)> {
+        self.failing.iter().filter(|(_, pool)| pool.held_until.is_some()).map(|(name, pool)| (name, pool.message()))
+    }
+
     /// The message for a NodePool that is or was held, until a node of it comes up.
     pub(in crate::lifecycle) fn message(&self, pool: &NodePoolName) -> Option<String> {
         let failing = self.failing.get(pool)?;

@@ -86,6 +86,21 @@ fn required_labels(filter: &NodeFilter) -> String {
     }
 }
 
+/// Why the pool launches nothing for any pod; `None` when it may.
+fn reason_of_any_pod(offerings: &PoolOfferings) -> Option<UnschedulableReason> {
+    if let Some(fields) = &offerings.unsupported_class_fields {
+        return Some(UnschedulableReason::UnsupportedClassFields(fields.clone()));
+    }
+    if let Some(reason) = &offerings.held {
+        return Some(UnschedulableReason::PoolHeld(Arc::clone(reason)));
+    }
+    if !offerings.candidates.is_empty() {
+        return None;
+    }
+    let unreserved = offerings.no_reservation.clone().map(UnschedulableReason::NoReservation);
+    unreserved.or(Some(UnschedulableReason::NoAvailableOffering))
+}
+
 /// Why the pool itself excludes the pods; `None` when it does not.
 pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: usize) -> Option<UnschedulableReason> {
     let filter = state.constraints.classes.get(class).filter;
@@ -93,15 +108,8 @@ pub(crate) fn pool_reason(state: &mut SchedulingState, class: PodClassId, pool: 
     let (filter, requests) = (state.constraints.filters.get(filter), state.constraints.classes.requests(class));
     let offerings: &PoolOfferings = state.open.candidate_sets.pool_offerings(pool);
     let launch_limits = &state.open.limits;
-    if let Some(fields) = &offerings.unsupported_class_fields {
-        return Some(UnschedulableReason::UnsupportedClassFields(fields.clone()));
-    }
-    if let Some(reason) = &offerings.held {
-        return Some(UnschedulableReason::PoolHeld(Arc::clone(reason)));
-    }
-    if offerings.candidates.is_empty() {
-        let unreserved = offerings.no_reservation.clone().map(UnschedulableReason::NoReservation);
-        return unreserved.or(Some(UnschedulableReason::NoAvailableOffering));
+    if let Some(reason) = reason_of_any_pod(offerings) {
+        return Some(reason);
     }
     if let Some(taint) = filter.untolerated(&offerings.pool.taints) {
         return Some(UnschedulableReason::UntoleratedTaint(taint.key.clone()));

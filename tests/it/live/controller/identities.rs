@@ -3,9 +3,9 @@
 use anyhow::{Result, ensure};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Event;
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DynamicObject, ListParams};
 use napkeeper_tests::environment::Environment;
-use napkeeper_tests::environment::state::{claims, phases, running, scale, sweep_status, vms_created};
+use napkeeper_tests::environment::state::{claims, objects, phases, running, scale, sweep_status, vms_created};
 use napkeeper_tests::manifests::quickstart;
 use napkeeper_tests::wait::eventually;
 use serde_json::json;
@@ -41,7 +41,11 @@ async fn a_second_cluster_with_the_first_ones_configuration_launches_and_deletes
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     let status = sweep_status(&second).await?;
-    ensure!(status["orphans"].as_i64().is_some_and(|orphans| orphans > 0), "it found no orphans: {status}");
+    let vms_refused = status["findings"].as_array().into_iter().flatten().filter(|finding| {
+        let refusals = finding["refusals"].as_array();
+        finding["kind"] == "Vm" && refusals.is_some_and(|all| all.iter().any(|refusal| refusal == "other_cluster"))
+    });
+    ensure!(vms_refused.count() == vms, "not every VM is kept for the first cluster: {status}");
     ensure!(claims(&second).await?.is_empty(), "the second cluster has NodeClaims");
     ensure!(vms_created(&first).await? == vms, "VMs of the second cluster are in the group of the first");
     ensure!(first.resources().await? == resources, "the second cluster deleted resources of the first");
@@ -61,12 +65,14 @@ async fn beside_another_karpenter_nothing_is_launched() -> Result<()> {
     let controller = env.controller()?;
     controller.line("nothing is launched", STEP).await?;
     ensure!(controller.tail(200).contains("NodeClaim theirs-x7k2p was created by another Karpenter"));
+    has_condition(&env, "False").await?;
     tokio::time::sleep(HELD).await;
     ensure!(vms_created(&env).await? == 0, "launched beside a NodeClaim of another Karpenter");
     let release = ["patch", "nodeclaim", "theirs-x7k2p", "--type=merge", "--patch={\"metadata\":{\"finalizers\":[]}}"];
     env.plane.kubectl(&release).await?;
     env.plane.kubectl(&["delete", "nodeclaim", "theirs-x7k2p"]).await?;
     running(&env, "inflate", 10).await?;
+    has_condition(&env, "True").await?;
 
     // Another Karpenter installs its CRDs: what is launched from then on is held, at once.
     let before = claims(&env).await?.len();
@@ -102,6 +108,20 @@ async fn has_event(env: &Environment, reason: &str) -> Result<bool> {
     let events: Api<Event> = Api::all(env.plane.client().await?);
     let all = events.list(&ListParams::default()).await?;
     Ok(all.items.iter().any(|event| event.reason.as_deref() == Some(reason)))
+}
+
+/// Waits until the condition LaunchesAllowed of every NodePool has this status.
+async fn has_condition(env: &Environment, status: &str) -> Result<()> {
+    eventually("condition LaunchesAllowed", STEP, async || {
+        let pools = objects(env, "karpenter.sh", "v1", "NodePool").await?;
+        let has = |pool: &DynamicObject| {
+            let conditions = pool.data["status"]["conditions"].as_array();
+            let is = |c: &serde_json::Value| c["type"] == "LaunchesAllowed" && c["status"] == status;
+            conditions.is_some_and(|all| all.iter().any(is))
+        };
+        Ok((!pools.is_empty() && pools.iter().all(has)).then_some(()))
+    })
+    .await
 }
 
 /// Says who has installed the CRD of NodePools.
