@@ -359,7 +359,8 @@ mod tests {
         controller.apply(&Delta::Claim(Arc::new(claim.clone())));
         let answer = controller.begin_decision(BTreeSet::new()).unwrap().decide(&settings, now(), 1);
         assert!(controller.begin_decision(BTreeSet::new()).is_none(), "one question at a time");
-        claim.has_finalizer = false;
+        claim.spec.expire_after = None;
+        claim.spec.labels.clear();
         controller.apply(&Delta::Claim(Arc::new(claim)));
         let started = controller.apply_decision(answer, rules, now());
         assert!(started.iter().all(|planned| planned.command == asked), "{started:?}");

@@ -5,7 +5,8 @@
 //! Node, none of it during a [`super::NodeOutage`].
 
 use super::{ClaimReconciler, LAUNCH_RETRY};
-use crate::model::cluster::claim::Claim;
+use crate::model::azure::naming::{ResourceIds, aks_machine_id, resource_ids};
+use crate::model::cluster::claim::{Claim, LaunchIntent};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Pod;
 use crate::model::labels;
@@ -62,7 +63,11 @@ impl ClaimReconciler<'_> {
 
     /// Deletes all that the intent names.
     fn terminate(&mut self, claim: &Claim, drained: Option<&Node>) {
-        let Some(intent) = &claim.intent else {
+        // Another controller's finalizer keeps it: ours is removed once nothing is left.
+        if !claim.has_finalizer {
+            return;
+        }
+        let Some(intent) = claim.intent.clone().or_else(|| self.derived_intent(claim)) else {
             self.plan
                 .push(Command::RemoveFinalizer { claim: claim.reference() }, "no Azure resources were created for it");
             return;
@@ -78,8 +83,17 @@ impl ClaimReconciler<'_> {
         }
         self.memory.terminated.insert(claim.name.clone(), self.now);
         let drained_node = drained.map(|n| DrainedNode { name: n.name.clone(), ready_since: n.ready_from() });
-        let terminate = Terminate { claim: claim.reference(), intent: intent.clone(), drained_node };
+        let terminate = Terminate { claim: claim.reference(), intent, drained_node };
         self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
+    }
+
+    /// The resources of a launched NodeClaim whose intent was removed, by their names. Only those with its UID are deleted.
+    fn derived_intent(&self, claim: &Claim) -> Option<LaunchIntent> {
+        let (vm, offering) = (claim.status.provider_id.as_ref()?.vm().clone(), claim.spec.planned.first()?.clone());
+        let ResourceIds { nic, os_disk, .. } = resource_ids(&self.settings.cluster.node_resource_group, &claim.name);
+        let machine = self.settings.aks_machine_pool.as_ref().map(|pool| aks_machine_id(pool, &claim.name));
+        let (written_at, reservation, refused, operation) = (claim.created_at, None, 0, None);
+        Some(LaunchIntent { offering, vm, nic, os_disk, machine, reservation, written_at, refused, operation })
     }
 
     /// Taints a draining node, even without pods: until the taint is visible, kube-scheduler may bind pods to it.

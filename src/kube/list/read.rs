@@ -9,7 +9,6 @@ use kube::{Client, Resource};
 use napkeeper_api::convert::{self, Violations};
 use napkeeper_api::types::karpenter::NodeClaim;
 use napkeeper_core::engine::clock::Clock;
-use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ClaimName, NodeName, ObjectName, ProviderId};
 use napkeeper_core::plan::{ClusterRead, Reply};
@@ -45,17 +44,38 @@ pub(super) async fn read_volume(client: &Client, name: &ObjectName) -> Result<Re
 }
 
 /// Reads the Node of a provider id, or else the one that has the VM's name, as before its provider id is set:
-/// [`Reply::Node`]. The API server finds no Node by its provider id, so this lists them all.
+/// [`Reply::Node`]. The one of the VM's name is read first, since that is its Node as a rule. The API server finds no
+/// Node by its provider id: where the name does not lead to it, all are listed. A Node of another VM need not be valid.
 pub(super) async fn read_node(client: &Client, clock: &dyn Clock, provider: &ProviderId) -> Result<Reply, EffectError> {
     let vm = provider.vm().name().to_ascii_lowercase();
-    let is_it = |node: &Arc<Node>| node.provider_id.as_ref() == Some(provider) || node.name.as_str() == vm;
-    match all_of(client, |object: &WireNode| Ok(Some(controller_time::node(object, clock)?).filter(is_it))).await {
+    let named = single(client, &vm, |object: &WireNode| {
+        let is_it = provider_id_of(object).as_ref() == Some(provider);
+        is_it.then(|| controller_time::node(object, clock)).transpose()
+    });
+    if let Some(Some(node)) = named.await? {
+        return Ok(Reply::Node(Some(node)));
+    }
+    let may_be_it = |object: &WireNode| {
+        let id = object.spec.as_ref().and_then(|spec| spec.provider_id.as_deref()).unwrap_or_default();
+        let is_of_vm = match ProviderId::parse(id) {
+            Ok(id) => id == *provider,
+            // Another cloud's is another machine's; one of Azure that cannot be read is not known.
+            Err(_) => id.starts_with("azure:"),
+        };
+        is_of_vm || object.metadata.name.as_ref() == Some(&vm)
+    };
+    let convert = |object: &WireNode| may_be_it(object).then(|| controller_time::node(object, clock)).transpose();
+    match all_of(client, convert).await {
         Ok(nodes) => {
             let exact = nodes.iter().find(|node| node.provider_id.as_ref() == Some(provider));
             Ok(Reply::Node(exact.or_else(|| nodes.first()).cloned()))
         }
         Err(error) => Err(failed("nodes", error)),
     }
+}
+
+fn provider_id_of(node: &WireNode) -> Option<ProviderId> {
+    ProviderId::parse(node.spec.as_ref()?.provider_id.as_deref()?).ok()
 }
 
 /// Reads the pods of a Node: [`Reply::Pods`], those that cannot be parsed as opaque ones.

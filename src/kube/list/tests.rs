@@ -150,4 +150,18 @@ async fn a_node_is_found_by_its_provider_id_in_any_case() {
     assert_eq!(named.name.as_str(), "n6");
     fake.fail(NODES, Some(Fault::SecondPage));
     assert!(read_node(&client, &Real, &id("v9")).await.is_err());
+    fake.fail(NODES, None);
+
+    // The Node of a VM's name is read alone.
+    fake.put(NODES, node("v7", 7));
+    let before = fake.requests().len();
+    let Ok(Reply::Node(Some(own))) = read_node(&client, &Real, &id("v7")).await else { panic!("by one request") };
+    assert_eq!(own.name.as_str(), "v7");
+    assert_eq!(fake.requests()[before..], [format!("{NODES}/v7")]);
+    // A Node of another machine may be unreadable, unless that may be the machine.
+    let unreadable = |id: &str| json!({ "metadata": { "name": "other", "uid": "" }, "spec": { "providerID": id } });
+    fake.put(NODES, unreadable("kind://docker/other"));
+    assert_eq!(read_node(&client, &Real, &id("v9")).await, Ok(Reply::Node(None)));
+    fake.put(NODES, unreadable("azure:///somewhere"));
+    assert!(read_node(&client, &Real, &id("v9")).await.is_err());
 }

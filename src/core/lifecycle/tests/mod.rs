@@ -472,6 +472,32 @@ fn a_do_not_disrupt_pod_holds_the_drain_until_the_grace_period_ends() {
 }
 
 #[test]
+fn resources_of_a_launched_claim_whose_intent_was_removed_are_deleted_by_their_names() {
+    let without_intent = draining(|claim, node, _| {
+        claim.intent = None;
+        node.taints.push(disrupted());
+    });
+    let mut snapshot = without_intent.clone();
+    let key = snapshot.pods().values().next().unwrap().key.clone();
+    snapshot.remove_pod(&key);
+    let plan = decided(&snapshot, &mut LifecycleMemory::default(), 0);
+    let [Command::Terminate(terminate)] = &plan.commands.iter().map(|p| p.command.clone()).collect::<Vec<_>>()[..]
+    else {
+        panic!("{plan:?}")
+    };
+    let ids = resource_ids(&group(), &terminate.claim.name);
+    assert_eq!(
+        (&terminate.intent.vm, &terminate.intent.nic, &terminate.intent.os_disk),
+        (&ids.vm, &ids.nic, &ids.os_disk)
+    );
+    // Nothing is decided once our finalizer is removed and another one keeps the NodeClaim.
+    let mut released = Claim::clone(snapshot.claims().values().next().unwrap());
+    released.has_finalizer = false;
+    snapshot.put_claim(released);
+    assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 0)), Vec::<&str>::new());
+}
+
+#[test]
 fn a_paused_cluster_launches_and_deletes_nothing() {
     let mut snapshot = draining(|_, node, _| node.taints.push(disrupted()));
     let key = snapshot.pods().values().next().unwrap().key.clone();

@@ -170,7 +170,7 @@ impl Cluster {
         if found.uid == *uid { Ok(Node::clone(found)) } else { Err(ClusterError::Conflict) }
     }
 
-    fn put_claim(&mut self, claim: Claim) {
+    pub(super) fn put_claim(&mut self, claim: Claim) {
         let claim = Arc::new(claim);
         self.store.put_claim(Arc::clone(&claim));
         self.deltas.push(Delta::Claim(claim));

@@ -211,6 +211,14 @@ impl Cluster {
         }
     }
 
+    /// A user removes the launch intent of the NodeClaim of a VM.
+    pub fn remove_intent(&mut self, vm: &ProviderId, now: Timestamp) {
+        self.advance_clock(now);
+        if let Some(claim) = self.store.claim_by_provider_id(vm).cloned() {
+            self.put_claim(Claim { intent: None, ..Claim::clone(&claim) });
+        }
+    }
+
     /// Kubelets of nodes that join from now on are broken in this way, or no longer.
     pub fn break_kubelets(&mut self, broken: Option<BrokenKubelets>) {
         self.kubelets.broken = broken;

@@ -27,6 +27,11 @@ pub enum NodeFault {
     BreakKubelets(BrokenKubelets),
     /// New nodes come up again.
     RepairKubelets,
+    /// A user removes the launch intent of a node's NodeClaim.
+    RemoveIntent {
+        /// Which node in use, counted in the order of names, modulo their number.
+        nth: usize,
+    },
     /// A user declares all nodes out of service that are not ready and whose VM is shut down.
     OutOfService,
     /// A user deletes the NodeClaims of every nth node that is not ready.
@@ -66,6 +71,12 @@ impl World {
             NodeFault::RepairKubelets => {
                 self.cluster.break_kubelets(None);
                 self.truth.kubelets_broken_since = None;
+            }
+            NodeFault::RemoveIntent { nth } => {
+                let nodes = self.nodes_in_use();
+                if let Some(vm) = nodes.get(nth % nodes.len().max(1)).and_then(|node| node.provider_id.clone()) {
+                    self.cluster.remove_intent(&vm, self.now);
+                }
             }
             NodeFault::OutOfService => self.put_out_of_service(),
             NodeFault::DeleteUnready { every } => self.delete_unready_claims(every),
