@@ -5,6 +5,7 @@ use super::policy_args::for_admission;
 use jiff::SignedDuration;
 use napkeeper_controller::wall_clock::WallClock;
 use napkeeper_core::catalog::Catalog;
+use napkeeper_serve::MonitoringAddresses;
 use napkeeper_serve::rotation::CertificateLifetimes;
 use napkeeper_webhook::DeletionProtection;
 use napkeeper_webhook_server::{self as webhook_server, Options};
@@ -36,7 +37,7 @@ pub(super) struct Args {
     bind: SocketAddr,
     /// Share the port of --bind with other processes of the same user that also set this (Linux): start the new one,
     /// stop the old one with SIGTERM once the new one is ready, and no request is lost. It accepts connections only
-    /// when ready. Each needs its own --health-bind.
+    /// when ready. Each needs its own --health-bind and --metrics-bind.
     #[arg(long)]
     reuse_port: bool,
     /// Certificate chain (PEM). Defaults to a self-managed one.
@@ -60,9 +61,12 @@ pub(super) struct Args {
     /// Seconds to wait before a new CA is used, for tests.
     #[arg(long, hide = true, value_name = "SECONDS", requires = "authority_life")]
     settle: Option<u32>,
-    /// Address to serve /healthz, /readyz and /metrics on.
+    /// Address to serve /healthz and /readyz on.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081")]
     health_bind: SocketAddr,
+    /// Address to serve /metrics on.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    metrics_bind: SocketAddr,
     /// Namespace of the webhook, whose pods it ignores.
     #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
     namespace: String,
@@ -144,7 +148,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         clients: args.client_ca.clone(),
         names: args.tls_san.clone(),
         lives: args.lifetimes(),
-        health_bind: args.health_bind,
+        monitoring: MonitoringAddresses { health: args.health_bind, metrics: args.metrics_bind },
         namespace: args.namespace.clone(),
         region,
         guard: args.delete_guard.into(),

@@ -60,19 +60,20 @@ fn pair(folder: &Path) -> String {
 fn webhook(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
     command.args(["webhook", "--tls-cert", "tls.crt", "--tls-key", "tls.key", "--bind", "127.0.0.1:0"]);
-    command.args(["--health-bind", "127.0.0.1:0"]).current_dir(folder).stderr(Stdio::piped()).stdout(Stdio::null());
+    command.args(["--health-bind", "127.0.0.1:0", "--metrics-bind", "127.0.0.1:0"]);
+    command.current_dir(folder).stderr(Stdio::piped()).stdout(Stdio::null());
     command
 }
 
-/// The ports that the log names.
-fn ports(child: &mut Child) -> (u16, u16) {
+/// The ports that the log names: of admission, probes and metrics.
+fn ports(child: &mut Child) -> (u16, u16, u16) {
     let mut log = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while log.read_line(&mut line).unwrap() > 0 {
         let entry: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
         if entry["message"] == "webhook listening" {
             let port = |key: &str| entry[key].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
-            let found = (port("admission"), port("health"));
+            let found = (port("admission"), port("health"), port("metrics"));
             // Logging to a closed pipe would end the process.
             std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
             return found;
@@ -134,7 +135,7 @@ fn admission_is_served_without_an_azure_credential() {
         command.env(variable, &url);
     }
     let mut process = Running(command.spawn().unwrap());
-    let (admission, health) = ports(&mut process.0);
+    let (admission, health, metrics) = ports(&mut process.0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = client_that_trusts(&root);
@@ -162,7 +163,9 @@ fn admission_is_served_without_an_azure_credential() {
             assert!(start.elapsed() < PATIENCE, "it is not ready");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let metrics = get("/metrics").await.unwrap().text().await.unwrap();
+        assert_eq!(get("/metrics").await.unwrap().status(), 404);
+        let metrics = client.get(format!("http://127.0.0.1:{metrics}/metrics")).send().await.unwrap();
+        let metrics = metrics.text().await.unwrap();
         assert!(
             metrics.contains(r#"napkeeper_admission_requests_total{path="/validate",outcome="refused"} 1"#),
             "{metrics}"
@@ -220,7 +223,7 @@ fn it_waits_for_the_cluster_but_not_for_ever() {
     std::fs::write(folder.path().join("config"), config.to_string()).unwrap();
     let start = Instant::now();
     let mut process = Running(webhook(folder.path()).args(["--kubeconfig", "config"]).spawn().unwrap());
-    let (admission, health) = ports(&mut process.0);
+    let (admission, health, _) = ports(&mut process.0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = client_that_trusts(&root);
@@ -250,6 +253,7 @@ fn it_waits_for_the_cluster_but_not_for_ever() {
 fn without_files_and_cluster_the_missing_input_is_named() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
     command.args(["webhook", "--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0", "--kubeconfig", "no-such-file"]);
+    command.args(["--metrics-bind", "127.0.0.1:0"]);
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();
