@@ -1,12 +1,13 @@
 //! Routes requests to `/validate` and `/mutate`, within limits of time, size and concurrency.
 
-use crate::hints::{FailOpenReason, HintService, Snapshots};
+use crate::hints::{HintService, Snapshots};
 use crate::metrics::Metrics;
 use crate::mutate::{self, DefaultsOutcome, InvalidPatch};
 use crate::review::{
     AdmissionResponse, MAX_VALUES, RawObject, Request, RequestSize, RequestSummary, ReviewObject,
     without_managed_fields,
 };
+use crate::unable::{UnableReason, WhenUnable, object_answer, pod_warning};
 use crate::validate::{self, DeletionProtection, SourcedValidator, ValidationContext};
 use axum::Router;
 use axum::body::Bytes;
@@ -33,7 +34,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 const VALIDATE: &str = "/validate";
 const MUTATE: &str = "/mutate";
 
-/// Time limits of answers; past them, requests are allowed.
+/// Limits of time and concurrency; past them, requests are not evaluated: see [`WhenUnable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Objects that are judged at once, and pods that may wait for a hint.
@@ -75,6 +76,9 @@ pub struct Webhook {
     policies: Arc<Policies>,
     placement: watch::Receiver<Arc<PlacementPolicies>>,
     blockers: watch::Receiver<Arc<ClusterBlockers>>,
+    when_unable: WhenUnable,
+    /// Why the cluster is not known.
+    unreadable: watch::Receiver<Option<String>>,
     namespace: String,
     limits: Limits,
     validation_slots: Arc<Semaphore>,
@@ -109,6 +113,8 @@ impl Webhook {
             policies: Arc::default(),
             placement: watch::channel(Arc::default()).1,
             blockers: watch::channel(Arc::default()).1,
+            when_unable: WhenUnable::default(),
+            unreadable: watch::channel(None).1,
             namespace: namespace.to_owned(),
             limits,
             validation_slots: Arc::new(Semaphore::new(limits.max_concurrency)),
@@ -149,11 +155,11 @@ impl Webhook {
     }
 
     /// Large reviews are not worked on two at a time: each may take much memory, and more than its time.
-    fn acquire_large_slot(large: &Arc<Semaphore>, size: RequestSize) -> Result<LargeReviewSlot, FailOpenReason> {
+    fn acquire_large_slot(large: &Arc<Semaphore>, size: RequestSize) -> Result<LargeReviewSlot, UnableReason> {
         if size <= RequestSize::Medium {
             return Ok(None);
         }
-        Arc::clone(large).try_acquire_owned().map(Some).map_err(|_| FailOpenReason::Overload)
+        Arc::clone(large).try_acquire_owned().map(Some).map_err(|_| UnableReason::Overload)
     }
 
     /// The same webhook, validation by policies too.
@@ -168,11 +174,26 @@ impl Webhook {
         Self { blockers, ..self }
     }
 
+    /// The same webhook, with another answer to objects that cannot be checked. While there is no snapshot, or
+    /// `unreadable` has a reason, the cluster is not known.
+    #[must_use]
+    pub fn with_when_unable(self, when_unable: WhenUnable, unreadable: watch::Receiver<Option<String>>) -> Self {
+        Self { when_unable, unreadable, ..self }
+    }
+
+    /// Why an object cannot be checked whatever it is.
+    fn check_view(&self, request: &Request) -> Result<(), UnableReason> {
+        let needs_view = self.when_unable == WhenUnable::Refuse && validate::is_judged(request);
+        let is_known = || self.snapshots.borrow().is_some() && self.unreadable.borrow().is_none();
+        if needs_view && !is_known() { Err(UnableReason::UnknownCluster) } else { Ok(()) }
+    }
+
     /// Validates small objects here, others on a thread for blocking work. A review past its deadline keeps its slots until
     /// it ends.
-    async fn validate(&self, request: Request, size: RequestSize) -> Result<Option<AdmissionResponse>, FailOpenReason> {
+    async fn validate(&self, request: Request, size: RequestSize) -> Result<Option<AdmissionResponse>, UnableReason> {
+        self.check_view(&request)?;
         let large_slot = Self::acquire_large_slot(&self.large_object_slot, size)?;
-        let slot = Arc::clone(&self.validation_slots).try_acquire_owned().map_err(|_| FailOpenReason::Overload)?;
+        let slot = Arc::clone(&self.validation_slots).try_acquire_owned().map_err(|_| UnableReason::Overload)?;
         let (validator, snapshot, protection) =
             (self.validator(), self.snapshots.borrow().clone(), self.deletion_protection);
         let (blockers, policies) = (Arc::clone(&self.blockers.borrow()), Arc::clone(&self.policies));
@@ -192,12 +213,12 @@ impl Webhook {
         };
         // How long the policies of others take is unknown.
         if by_rules_only && size == RequestSize::Small {
-            return catch_unwind(AssertUnwindSafe(validation)).map_err(|_| FailOpenReason::Internal);
+            return catch_unwind(AssertUnwindSafe(validation)).map_err(|_| UnableReason::Internal);
         }
         match tokio::time::timeout(self.limits.validate_timeout, tokio::task::spawn_blocking(validation)).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(FailOpenReason::Internal),
-            Err(_) => Err(FailOpenReason::Deadline),
+            Ok(Err(_)) => Err(UnableReason::Internal),
+            Err(_) => Err(UnableReason::Deadline),
         }
     }
 
@@ -206,7 +227,7 @@ impl Webhook {
         &self,
         request: Request<RawObject>,
         size: RequestSize,
-    ) -> Result<Option<AdmissionResponse>, FailOpenReason> {
+    ) -> Result<Option<AdmissionResponse>, UnableReason> {
         let Some(namespace) = mutate::pod_namespace(&request, &self.namespace) else { return Ok(None) };
         let _turn = Self::acquire_large_slot(&self.large_pod_slot, size)?;
         let Some(text) = &request.object else { return Ok(None) };
@@ -228,7 +249,7 @@ impl Webhook {
             }
             DefaultsOutcome::Patched(has_defaults) => {
                 let Some(subject) = mutate::read_pod(&has_defaults.object.to_string(), namespace, dry_run) else {
-                    return Err(FailOpenReason::InvalidPatch);
+                    return Err(UnableReason::InvalidPatch);
                 };
                 (AdmissionResponse { patch: has_defaults.patch, ..AdmissionResponse::allow() }, subject, true)
             }
@@ -246,7 +267,7 @@ impl Webhook {
             Err(reason) => {
                 // The defaults are wanted, whether or not there is time for a hint.
                 self.metrics.failed(MUTATE, reason.as_str());
-                answer.warnings.push(fail_open_warning(MUTATE, reason));
+                answer.warnings.push(pod_warning(reason));
             }
         }
         match object.filter(|_| has_defaults) {
@@ -262,7 +283,7 @@ impl Webhook {
         path: &'static str,
         since: Instant,
         summary: &RequestSummary,
-        answer: Result<Option<AdmissionResponse>, FailOpenReason>,
+        answer: Result<Option<AdmissionResponse>, UnableReason>,
     ) -> Response {
         let (outcome, answer) = match answer {
             Ok(None) => ("passed", AdmissionResponse::allow()),
@@ -272,20 +293,28 @@ impl Webhook {
             Err(reason) => {
                 self.metrics.failed(path, reason.as_str());
                 // Metrics count it; a line for each of hundreds a second would drown the log.
-                tracing::debug!(path, reason = reason.as_str(), "allowed without an answer");
-                (
-                    "failed_open",
-                    AdmissionResponse { warnings: vec![fail_open_warning(path, reason)], ..AdmissionResponse::allow() },
-                )
+                tracing::debug!(path, reason = reason.as_str(), "not evaluated");
+                self.answer_unable(path, reason)
             }
         };
-        if let Some(refusal) = &answer.denial {
+        if let Some(refusal) = answer.denial.as_ref().filter(|refusal| !refusal.unable) {
             self.metrics.denied(&refusal.rules);
             summary.log_denial(&refusal.rules);
         }
         self.metrics.answered(path, outcome, since.elapsed());
         let body = answer.to_review(&summary.uid).to_string();
         ([(CONTENT_TYPE, "application/json")], body).into_response()
+    }
+
+    /// The outcome and the answer of a request that was not evaluated.
+    fn answer_unable(&self, path: &'static str, reason: UnableReason) -> (&'static str, AdmissionResponse) {
+        if path == MUTATE {
+            let warnings = vec![pod_warning(reason)];
+            return ("failed_open", AdmissionResponse { warnings, ..AdmissionResponse::allow() });
+        }
+        let unreadable = self.unreadable.borrow().clone().filter(|_| reason == UnableReason::UnknownCluster);
+        let answer = object_answer(self.when_unable, reason, &unreadable.unwrap_or_default());
+        (if answer.denial.is_some() { "failed_closed" } else { "failed_open" }, answer)
     }
 
     fn reject_body(&self, path: &'static str, since: Instant, status: StatusCode, reason: &str) -> Response {
@@ -296,9 +325,9 @@ impl Webhook {
 }
 
 /// A patch that the API server would fail the request for.
-fn invalid_patch(reason: InvalidPatch) -> FailOpenReason {
+fn invalid_patch(reason: InvalidPatch) -> UnableReason {
     tracing::debug!(%reason, "patch not sent");
-    FailOpenReason::InvalidPatch
+    UnableReason::InvalidPatch
 }
 
 /// The request in a body with its size, or the reason why there is none.
@@ -312,21 +341,6 @@ fn read_request<O: ReviewObject>(
     }
     let request = Request::from_body(&body).map_err(|e| (StatusCode::BAD_REQUEST, e.to_string()))?;
     Ok((request, size))
-}
-
-fn fail_open_warning(path: &str, reason: FailOpenReason) -> String {
-    let outcome = match reason {
-        _ if path != MUTATE => "this object was not checked",
-        FailOpenReason::InvalidPatch => "this pod gets neither defaults nor a placement hint",
-        _ => "this pod has no placement hint",
-    };
-    let reason = match reason {
-        FailOpenReason::Overload => "too many concurrent requests",
-        FailOpenReason::Deadline => "timed out",
-        FailOpenReason::InvalidPatch => "the patch would have been rejected",
-        FailOpenReason::Internal => "internal error",
-    };
-    format!("napkeeper: {outcome}: {reason}")
 }
 
 /// `POST /validate` for NodePools and AKSNodeClasses, `POST /mutate` for pods.

@@ -7,7 +7,7 @@ use napkeeper_controller::wall_clock::WallClock;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_serve::MonitoringAddresses;
 use napkeeper_serve::rotation::CertificateLifetimes;
-use napkeeper_webhook::DeletionProtection;
+use napkeeper_webhook::{DeletionProtection, WhenUnable};
 use napkeeper_webhook_server::{self as webhook_server, Options};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -76,6 +76,11 @@ pub(super) struct Args {
     /// What to do when a NodePool or AKSNodeClass with nodes is deleted.
     #[arg(long, value_enum, default_value_t = DeleteGuard::Deny, value_name = "ACTION")]
     delete_guard: DeleteGuard,
+    /// What to do with a NodePool, AKSNodeClass, OrphanSweep or PlacementPolicy that cannot be checked: too many requests,
+    /// no answer in time, an internal error. With refuse, also while the cluster is not known, and the webhook is not ready
+    /// before it is. Pods are always admitted.
+    #[arg(long, value_enum, default_value_t = Unable::Allow, value_name = "ACTION")]
+    when_unable: Unable,
     /// Time limit for computing a placement hint; after it, the pod is admitted without one. At most 1s: the webhook timeout
     /// is 2 s.
     #[arg(long, value_name = "DURATION", default_value = "5ms", value_parser = hint_budget)]
@@ -104,6 +109,24 @@ impl From<DeleteGuard> for DeletionProtection {
             DeleteGuard::Off => Self::Off,
             DeleteGuard::Warn => Self::Warn,
             DeleteGuard::Deny => Self::Deny,
+        }
+    }
+}
+
+/// What to do with an object that cannot be checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Unable {
+    /// Allow it, with a warning.
+    Allow,
+    /// Refuse it, with the reason.
+    Refuse,
+}
+
+impl From<Unable> for WhenUnable {
+    fn from(unable: Unable) -> Self {
+        match unable {
+            Unable::Allow => Self::Allow,
+            Unable::Refuse => Self::Refuse,
         }
     }
 }
@@ -155,6 +178,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         shared: args.reuse_port,
         hint_budget: args.hint_budget,
         policies,
+        when_unable: args.when_unable.into(),
     })?;
     Ok(Outcome::Fine)
 }

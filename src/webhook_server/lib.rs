@@ -18,7 +18,7 @@ use napkeeper_serve::{
     bind, metrics, run, serve_tls,
 };
 use napkeeper_verdict::policy::Policies;
-use napkeeper_webhook::{DeletionProtection, ViewMetrics, ViewOutputs, Webhook, router};
+use napkeeper_webhook::{DeletionProtection, ViewMetrics, ViewOutputs, Webhook, WhenUnable, router};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,6 +59,8 @@ pub struct Options {
     pub hint_budget: Duration,
     /// Policies of the platform team.
     pub policies: Arc<Policies>,
+    /// What is answered to objects that cannot be checked.
+    pub when_unable: WhenUnable,
 }
 
 /// Serves until a signal stops the process.
@@ -155,7 +157,9 @@ fn parts(
     let (validator, latest_validator) = watch::channel(webhook.validator());
     let (placement, latest_placement) = watch::channel(Arc::default());
     let (blockers, latest_blockers) = watch::channel(Arc::default());
+    let (unreadable, latest_unreadable) = watch::channel(None);
     let webhook = webhook
+        .with_when_unable(options.when_unable, latest_unreadable)
         .with_validator(latest_validator)
         .with_deletion_protection(options.guard)
         .with_placement_policies(latest_placement)
@@ -166,11 +170,12 @@ fn parts(
         namespace: options.namespace.clone(),
         clock: Arc::clone(&options.clock),
         region: options.region.clone(),
-        outputs: ViewOutputs { snapshots, validator },
+        outputs: ViewOutputs { snapshots, validator, unreadable },
         placement,
         blockers,
         metrics: ViewMetrics::register(&mut registry),
         listed: health.check("caches"),
+        required: options.when_unable == WhenUnable::Refuse,
     };
     let admission_router = router(Arc::new(webhook));
     let (one, two) = (lifecycle.clone(), lifecycle.clone());

@@ -14,7 +14,7 @@ use napkeeper_core::scheduling::{
 };
 use napkeeper_core::snapshot::Snapshot;
 use serde::{Deserialize, Serialize};
-pub(crate) use service::{FailOpenReason, HintService, Snapshots};
+pub(crate) use service::{HintService, Snapshots};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -7,6 +7,7 @@
 
 use super::recent_admissions::{Admission, RecentAdmissions};
 use super::{IncomingPod, PlacementHint, available_offerings, hint_for};
+use crate::unable::UnableReason;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::InstanceTypes;
 use napkeeper_core::engine::clock::Clock;
@@ -40,33 +41,9 @@ static NO_CLAIM_OF_POD: BTreeMap<ObjectKey, ClaimName> = BTreeMap::new();
 /// The current snapshot; `None` until it is complete.
 pub(crate) type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
 
-/// Why a request is allowed without evaluation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FailOpenReason {
-    /// Too many pods wait for a hint.
-    Overload,
-    /// It took too long.
-    Deadline,
-    /// The API server would reject the patch.
-    InvalidPatch,
-    /// A bug in napkeeper.
-    Internal,
-}
-
-impl FailOpenReason {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Overload => "overload",
-            Self::Deadline => "deadline",
-            Self::InvalidPatch => "patch",
-            Self::Internal => "internal",
-        }
-    }
-}
-
 struct HintRequest {
     subject: IncomingPod,
-    reply: oneshot::Sender<Result<PlacementHint, FailOpenReason>>,
+    reply: oneshot::Sender<Result<PlacementHint, UnableReason>>,
 }
 
 /// Answers requests for hints. Its threads end when it is dropped.
@@ -118,7 +95,7 @@ impl HintService {
         &self,
         subject: IncomingPod,
         budget: Duration,
-    ) -> Result<Option<PlacementHint>, FailOpenReason> {
+    ) -> Result<Option<PlacementHint>, UnableReason> {
         if self.snapshots.borrow().is_none() {
             return Ok(None);
         }
@@ -127,13 +104,13 @@ impl HintService {
         }
         let (answer, answered) = oneshot::channel();
         self.queue.try_send(Box::new(HintRequest { subject, reply: answer })).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => FailOpenReason::Overload,
-            mpsc::error::TrySendError::Closed(_) => FailOpenReason::Internal,
+            mpsc::error::TrySendError::Full(_) => UnableReason::Overload,
+            mpsc::error::TrySendError::Closed(_) => UnableReason::Internal,
         })?;
         match tokio::time::timeout(budget, answered).await {
             Ok(Ok(answer)) => answer.map(Some),
-            Ok(Err(_)) => Err(FailOpenReason::Internal),
-            Err(_) => Err(FailOpenReason::Deadline),
+            Ok(Err(_)) => Err(UnableReason::Internal),
+            Err(_) => Err(UnableReason::Deadline),
         }
     }
 }
@@ -177,7 +154,7 @@ impl HintState {
     }
 
     /// The hint, where it needs no waiting.
-    fn try_hint(&self, subject: &IncomingPod) -> Result<Option<PlacementHint>, FailOpenReason> {
+    fn try_hint(&self, subject: &IncomingPod) -> Result<Option<PlacementHint>, UnableReason> {
         let Ok(mut capacity) = self.capacity.try_lock() else { return Ok(None) };
         self.hint(&mut capacity, subject, |scheduler| scheduler.find_cached(&subject.pod))
     }
@@ -188,14 +165,14 @@ impl HintState {
         capacity: &mut Option<FreeCapacity>,
         subject: &IncomingPod,
         find: impl FnOnce(&mut IncrementalScheduler) -> Option<Result<Placement, Unschedulable>>,
-    ) -> Result<Option<PlacementHint>, FailOpenReason> {
+    ) -> Result<Option<PlacementHint>, UnableReason> {
         let Some(current) = capacity else { return Ok(None) };
         let now = self.clock.now();
         let hinted = catch_unwind(AssertUnwindSafe(|| current.hint(now, subject, find)));
         hinted.map_err(|_| {
             // The pod that caused the panic may be among the recent ones.
             *capacity = None;
-            FailOpenReason::Internal
+            UnableReason::Internal
         })
     }
 
@@ -374,7 +351,7 @@ mod tests {
         let stumble = || {
             let mut capacity = lock(&state.capacity);
             let answer = state.hint(&mut capacity, &subject("a"), |_| panic!("on purpose"));
-            assert_eq!((answer, capacity.is_none()), (Err(FailOpenReason::Internal), true));
+            assert_eq!((answer, capacity.is_none()), (Err(UnableReason::Internal), true));
         };
         assert!(state.is_stale(&snapshot) && state.refresh(&snapshot, &offerings) && !state.is_stale(&snapshot));
         stumble();
@@ -390,9 +367,9 @@ mod tests {
         let (queue, received) = mpsc::channel(1);
         let hinter = HintService { queue, snapshots, state: Arc::new(state()) };
         let ask = || hinter.request_hint(subject("a"), Duration::from_millis(5));
-        assert_eq!(ask().await, Err(FailOpenReason::Deadline));
-        assert_eq!(ask().await, Err(FailOpenReason::Overload), "the first is still in the queue");
+        assert_eq!(ask().await, Err(UnableReason::Deadline));
+        assert_eq!(ask().await, Err(UnableReason::Overload), "the first is still in the queue");
         drop(received);
-        assert_eq!(ask().await, Err(FailOpenReason::Internal));
+        assert_eq!(ask().await, Err(UnableReason::Internal));
     }
 }

@@ -5,6 +5,7 @@ mod cluster_view;
 mod defaults;
 mod mutate;
 mod policies;
+mod unable;
 
 use crate::{Limits, PLACEMENT_HINT_ANNOTATION, SourcedValidator, Webhook, router};
 use axum::body::{Body, to_bytes};

@@ -66,6 +66,12 @@ pub(crate) struct ValidationContext<'a> {
     pub(crate) deletion_protection: DeletionProtection,
 }
 
+/// True for a write or delete that rules judge. Whether a policy applies to another kind is not known.
+pub(crate) fn is_judged(request: &Request) -> bool {
+    let is_deleted = !request.object["metadata"]["deletionTimestamp"].is_null();
+    is_validated_kind(&request.kind) && (request.is_delete() || request.is_write() && !is_deleted)
+}
+
 /// Validates a request; `None` when no rule and no policy applies.
 pub(crate) fn validate(context: &ValidationContext<'_>, request: Request) -> Option<AdmissionResponse> {
     if request.is_write() && request.object["metadata"]["deletionTimestamp"].is_null() {
@@ -154,7 +160,8 @@ fn denial(subject: &str, findings: &[Finding]) -> Denial {
     let first = findings.first().map_or("ID", |finding| finding.rule);
     let message =
         format!("{subject} is denied, {number}:\n{lines}\nMore: docs/rules/{first}.md, or napkeeper rules {first}");
-    Denial { message, rules: findings.iter().take(MAX_FINDINGS).map(|finding| finding.rule).collect() }
+    let rules = findings.iter().take(MAX_FINDINGS).map(|finding| finding.rule).collect();
+    Denial { message, rules, unable: false }
 }
 
 fn is_validated_kind(requested: &GroupVersionKind) -> bool {

@@ -249,6 +249,43 @@ fn it_waits_for_the_cluster_but_not_for_ever() {
     });
 }
 
+/// Without a cluster it can check no object completely: with `--when-unable refuse` it says so, and is not ready.
+#[test]
+fn a_webhook_that_fails_closed_refuses_until_it_knows_the_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = pair(folder.path());
+    let args = ["--kubeconfig", "no-such-file", "--when-unable", "refuse"];
+    let mut process = Running(webhook(folder.path()).args(args).spawn().unwrap());
+    let (admission, health, metrics) = ports(&mut process.0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = client_that_trusts(&root);
+        let class = json!({
+            "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "a" }, "spec": {},
+        });
+        let good = review("a", ("karpenter.azure.com", "v1beta1", "AKSNodeClass"), &class);
+        let get = |port: u16, path: &str| client.get(format!("http://127.0.0.1:{port}{path}")).send();
+        let start = Instant::now();
+        // It refuses at once, and says why when it has tried to reach the cluster.
+        loop {
+            let answer = ask(&client, &format!("https://localhost:{admission}/validate"), &good).await;
+            assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(503)), "{answer}");
+            if answer["status"]["message"].as_str().unwrap().contains("cannot reach the cluster: ") {
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE, "no reason is given: {answer}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let answer = get(health, "/readyz").await.unwrap();
+        assert_eq!(answer.status(), 503);
+        let text = answer.text().await.unwrap();
+        assert!(text.contains("[-] caches: cannot reach the cluster: "), "{text}");
+        assert_eq!(get(health, "/healthz").await.unwrap().status(), 200, "a restart would not help");
+        let text = get(metrics, "/metrics").await.unwrap().text().await.unwrap();
+        assert!(text.contains("outcome=\"failed_closed\""), "{text}");
+    });
+}
+
 #[test]
 fn without_files_and_cluster_the_missing_input_is_named() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
