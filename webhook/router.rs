@@ -1,6 +1,6 @@
 //! Routes requests to `/validate` and `/mutate`, within limits of time, size and concurrency.
 
-use crate::hints::{HintService, Snapshots};
+use crate::hints::{HintService, OfferingsCache, Snapshots};
 use crate::metrics::Metrics;
 use crate::mutate::{self, DefaultsOutcome, InvalidPatch};
 use crate::review::{
@@ -8,7 +8,7 @@ use crate::review::{
     without_managed_fields,
 };
 use crate::unable::{UnableReason, WhenUnable, object_answer, pod_warning};
-use crate::validate::{self, DeletionProtection, SourcedValidator, ValidationContext};
+use crate::validate::{self, DeletionProtection, SourcedValidator, ValidationRunner, acquire_large_slot};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -26,10 +26,9 @@ use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_verdict::SchemaError;
 use napkeeper_verdict::policy::Policies;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
 const VALIDATE: &str = "/validate";
 const MUTATE: &str = "/mutate";
@@ -81,15 +80,11 @@ pub struct Webhook {
     unreadable: watch::Receiver<Option<String>>,
     namespace: String,
     limits: Limits,
-    validation_slots: Arc<Semaphore>,
-    large_object_slot: Arc<Semaphore>,
-    /// The same for pods, which do not wait for objects.
+    validations: ValidationRunner,
+    /// Of pods, which do not wait for objects.
     large_pod_slot: Arc<Semaphore>,
     metrics: Metrics,
 }
-
-/// The slot that a large review holds while it runs; none for a small one.
-type LargeReviewSlot = Option<OwnedSemaphorePermit>;
 
 impl Webhook {
     /// A webhook that runs in `namespace`, whose pods it leaves alone. Hints begin with the first of the `snapshots`,
@@ -104,10 +99,10 @@ impl Webhook {
         limits: Limits,
         registry: &mut Registry,
     ) -> Result<Self, StartError> {
-        let snapshots: Snapshots = snapshots;
+        let (snapshots, offerings): (Snapshots, _) = (snapshots, Arc::<OfferingsCache>::default());
         Ok(Self {
             validator: watch::channel(Arc::new(SourcedValidator::embedded()?)).1,
-            hints: HintService::start(snapshots.clone(), clock, limits.max_concurrency)?,
+            hints: HintService::start(snapshots.clone(), clock, limits.max_concurrency, Arc::clone(&offerings))?,
             snapshots,
             deletion_protection: DeletionProtection::default(),
             policies: Arc::default(),
@@ -117,8 +112,7 @@ impl Webhook {
             unreadable: watch::channel(None).1,
             namespace: namespace.to_owned(),
             limits,
-            validation_slots: Arc::new(Semaphore::new(limits.max_concurrency)),
-            large_object_slot: Arc::new(Semaphore::new(1)),
+            validations: ValidationRunner::new(limits.max_concurrency, limits.validate_timeout, offerings),
             large_pod_slot: Arc::new(Semaphore::new(1)),
             metrics: Metrics::register(registry),
         })
@@ -154,14 +148,6 @@ impl Webhook {
         Self { placement, ..self }
     }
 
-    /// Large reviews are not worked on two at a time: each may take much memory, and more than its time.
-    fn acquire_large_slot(large: &Arc<Semaphore>, size: RequestSize) -> Result<LargeReviewSlot, UnableReason> {
-        if size <= RequestSize::Medium {
-            return Ok(None);
-        }
-        Arc::clone(large).try_acquire_owned().map(Some).map_err(|_| UnableReason::Overload)
-    }
-
     /// The same webhook, validation by policies too.
     #[must_use]
     pub fn with_policies(self, policies: Arc<Policies>) -> Self {
@@ -188,38 +174,16 @@ impl Webhook {
         if needs_view && !is_known() { Err(UnableReason::UnknownCluster) } else { Ok(()) }
     }
 
-    /// Validates small objects here, others on a thread for blocking work. A review past its deadline keeps its slots until
-    /// it ends.
     async fn validate(&self, request: Request, size: RequestSize) -> Result<Option<AdmissionResponse>, UnableReason> {
         self.check_view(&request)?;
-        let large_slot = Self::acquire_large_slot(&self.large_object_slot, size)?;
-        let slot = Arc::clone(&self.validation_slots).try_acquire_owned().map_err(|_| UnableReason::Overload)?;
-        let (validator, snapshot, protection) =
-            (self.validator(), self.snapshots.borrow().clone(), self.deletion_protection);
-        let (blockers, policies) = (Arc::clone(&self.blockers.borrow()), Arc::clone(&self.policies));
-        let by_rules_only = policies.is_empty();
-        let validation = move || {
-            let (snapshot, blockers, policies) = (snapshot.as_deref(), &*blockers, &*policies);
-            let context = ValidationContext {
-                validator: &validator,
-                snapshot,
-                blockers,
-                policies,
-                deletion_protection: protection,
-            };
-            let answer = validate::validate(&context, request);
-            drop((slot, large_slot));
-            answer
+        let inputs = validate::Inputs {
+            validator: self.validator(),
+            snapshot: self.snapshots.borrow().clone(),
+            blockers: Arc::clone(&self.blockers.borrow()),
+            policies: Arc::clone(&self.policies),
+            deletion_protection: self.deletion_protection,
         };
-        // How long the policies of others take is unknown.
-        if by_rules_only && size == RequestSize::Small {
-            return catch_unwind(AssertUnwindSafe(validation)).map_err(|_| UnableReason::Internal);
-        }
-        match tokio::time::timeout(self.limits.validate_timeout, tokio::task::spawn_blocking(validation)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(UnableReason::Internal),
-            Err(_) => Err(UnableReason::Deadline),
-        }
+        self.validations.run(inputs, request, size).await
     }
 
     /// Gives a pod its defaults, and hints at where it will run then.
@@ -229,7 +193,7 @@ impl Webhook {
         size: RequestSize,
     ) -> Result<Option<AdmissionResponse>, UnableReason> {
         let Some(namespace) = mutate::pod_namespace(&request, &self.namespace) else { return Ok(None) };
-        let _turn = Self::acquire_large_slot(&self.large_pod_slot, size)?;
+        let _turn = acquire_large_slot(&self.large_pod_slot, size)?;
         let Some(text) = &request.object else { return Ok(None) };
         let dry_run = request.dry_run.unwrap_or_default();
         let Some(subject) = mutate::read_pod(text.get(), namespace, dry_run) else { return Ok(None) };

@@ -6,12 +6,11 @@
 //! pods use the old one.
 
 use super::recent_admissions::{Admission, RecentAdmissions};
-use super::{IncomingPod, PlacementHint, available_offerings, hint_for};
+use super::{IncomingPod, OfferingsCache, PlacementHint, hint_for};
 use crate::unable::UnableReason;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::catalog::InstanceTypes;
 use napkeeper_core::engine::clock::Clock;
-use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, ObjectKey};
+use napkeeper_core::model::names::{ClaimName, NodeName, ObjectKey};
 use napkeeper_core::scheduling::{
     AvailableOfferings, IncrementalScheduler, Input, MAX_NEW_NODES, Placement, Unschedulable,
 };
@@ -61,14 +60,19 @@ impl fmt::Debug for HintService {
 
 impl HintService {
     /// Starts the threads. At most `queue` pods wait for them.
-    pub(crate) fn start(snapshots: Snapshots, clock: Arc<dyn Clock>, queue: usize) -> io::Result<Self> {
+    pub(crate) fn start(
+        snapshots: Snapshots,
+        clock: Arc<dyn Clock>,
+        queue: usize,
+        offerings: Arc<OfferingsCache>,
+    ) -> io::Result<Self> {
         let (queue_sender, requests) = mpsc::channel(queue.max(1));
         let state = Arc::new(HintState { capacity: Mutex::default(), ready: Condvar::new(), clock });
         let responder = Arc::clone(&state);
         std::thread::Builder::new().name("hints".to_owned()).spawn(move || responder.serve(requests))?;
         let (refresher, changes) = (Arc::downgrade(&state), snapshots.clone());
         let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
-        let renew = move || runtime.block_on(refresh_loop(&refresher, changes));
+        let renew = move || runtime.block_on(refresh_loop(&refresher, changes, &offerings));
         std::thread::Builder::new().name("capacity".to_owned()).spawn(renew)?;
         Ok(Self { queue: queue_sender, snapshots, state })
     }
@@ -266,18 +270,14 @@ impl FreeCapacity {
 }
 
 /// Updates the capacity with the cluster, until the service is dropped.
-async fn refresh_loop(state: &Weak<HintState>, mut snapshots: Snapshots) {
-    let mut cached: Option<CachedOfferings> = None;
+async fn refresh_loop(state: &Weak<HintState>, mut snapshots: Snapshots, offerings: &OfferingsCache) {
     loop {
         let Some(state) = state.upgrade() else { return };
         let begun = Instant::now();
         let snapshot = snapshots.borrow_and_update().clone().filter(|snapshot| state.is_stale(snapshot));
         let refreshed = snapshot.map(|snapshot| {
-            cached = cached
-                .take()
-                .filter(|cached| cached.is_current(&snapshot))
-                .or_else(|| catch_unwind(|| CachedOfferings::from_snapshot(&snapshot)).ok());
-            cached.as_ref().is_some_and(|cached| state.refresh(&snapshot, &cached.offerings))
+            let offerings = catch_unwind(AssertUnwindSafe(|| offerings.get(&snapshot)));
+            offerings.is_ok_and(|offerings| state.refresh(&snapshot, &offerings))
         });
         let pause = match refreshed {
             None => Duration::ZERO,
@@ -297,33 +297,6 @@ async fn refresh_loop(state: &Weak<HintState>, mut snapshots: Snapshots) {
 /// Ignores poisoning: callers that catch panics repair the state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Offerings that pools may launch, and what they were computed from.
-struct CachedOfferings {
-    offerings: AvailableOfferings,
-    generations: [u64; 4],
-    types: BTreeMap<NodeClassName, InstanceTypes>,
-}
-
-impl CachedOfferings {
-    fn from_snapshot(snapshot: &Snapshot) -> Self {
-        let (generations, types) = (generations(snapshot), snapshot.instance_types.clone());
-        Self { offerings: available_offerings(snapshot), generations, types }
-    }
-
-    /// True while nothing has changed that they were computed from.
-    fn is_current(&self, snapshot: &Snapshot) -> bool {
-        let types = &snapshot.instance_types;
-        self.generations == generations(snapshot)
-            && self.types.len() == types.len()
-            && self.types.iter().zip(types).all(|(x, y)| x.0 == y.0 && Arc::ptr_eq(x.1, y.1))
-    }
-}
-
-fn generations(snapshot: &Snapshot) -> [u64; 4] {
-    let (pools, classes, daemon_sets) = (snapshot.pools(), snapshot.classes(), snapshot.daemon_sets());
-    [pools.generation(), classes.generation(), daemon_sets.generation(), snapshot.facts_generation()]
 }
 
 #[cfg(test)]
@@ -347,7 +320,7 @@ mod tests {
     #[test]
     fn a_panic_discards_the_capacity_and_the_one_that_is_being_computed() {
         let (state, snapshot) = (state(), Arc::new(Snapshot::default()));
-        let offerings = available_offerings(&snapshot);
+        let offerings = OfferingsCache::default().get(&snapshot);
         let stumble = || {
             let mut capacity = lock(&state.capacity);
             let answer = state.hint(&mut capacity, &subject("a"), |_| panic!("on purpose"));

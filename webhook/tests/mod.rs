@@ -3,6 +3,7 @@
 mod cluster;
 mod cluster_view;
 mod defaults;
+mod deletes;
 mod mutate;
 mod policies;
 mod unable;
