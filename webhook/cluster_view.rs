@@ -54,6 +54,8 @@ pub struct ViewOutputs {
     pub snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     /// The rules and facts of verdicts.
     pub validator: watch::Sender<Arc<SourcedValidator>>,
+    /// Why the cluster is not known, if it is not.
+    pub unreadable: watch::Sender<Option<String>>,
 }
 
 /// The view of one cluster.
@@ -69,6 +71,10 @@ pub struct ClusterView {
     controller: Controller,
     outputs: ViewOutputs,
     metrics: ViewMetrics,
+    /// Why there is no Snapshot, while there is none.
+    missing: &'static str,
+    /// What keeps the view from being current.
+    failing: Option<String>,
     has_changes: bool,
     has_warned: bool,
 }
@@ -92,9 +98,12 @@ impl ClusterView {
             controller: Controller::default(),
             outputs,
             metrics,
+            missing: "its objects have not been listed yet",
+            failing: None,
             has_changes: false,
             has_warned: false,
         };
+        view.report();
         view.use_validator(SourcedValidator::embedded()?);
         Ok(view)
     }
@@ -132,7 +141,30 @@ impl ClusterView {
             self.controller.refresh_instance_types(sizes, &InstanceTypeOptions::default());
             self.outputs.snapshots.send_replace(Some(Arc::new(self.controller.snapshot().clone())));
         }
+        self.missing = "its region is not known: set --region";
+        self.report();
         Ok(true)
+    }
+
+    /// True once there is a Snapshot.
+    #[must_use]
+    pub fn is_published(&self) -> bool {
+        self.outputs.snapshots.borrow().is_some()
+    }
+
+    /// Sets what keeps the view from being current, such as a watch that fails; `None` if nothing does.
+    pub fn set_failing(&mut self, failing: Option<String>) {
+        if self.failing != failing {
+            self.failing = failing;
+            self.report();
+        }
+    }
+
+    /// Reports whether the cluster is known.
+    fn report(&self) {
+        let missing = (!self.is_published()).then_some(self.missing);
+        let reasons: Vec<&str> = missing.into_iter().chain(self.failing.as_deref()).collect();
+        self.outputs.unreadable.send_replace((!reasons.is_empty()).then(|| reasons.join("; ")));
     }
 
     /// Uses the facts that the controller has published, or the embedded ones if there are none for this region.

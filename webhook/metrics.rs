@@ -29,7 +29,7 @@ impl Metrics {
             denials: Family::default(),
             duration: Family::new_with_constructor(|| Histogram::new(LATENCY_SECONDS)),
         };
-        let help = "Admission requests, by path and outcome: allowed, refused, patched, passed, failed_open, malformed";
+        let help = "Admission requests, by path and outcome: allowed, refused, patched, passed, failed_open, failed_closed, malformed";
         registry.register("admission_requests", help, metrics.requests.clone());
         let help = "Admission requests without a regular response, by path and reason";
         registry.register("admission_failures", help, metrics.failures.clone());

@@ -1,13 +1,14 @@
 //! Routes requests to `/validate` and `/mutate`, within limits of time, size and concurrency.
 
-use crate::hints::{FailOpenReason, HintService, Snapshots};
+use crate::hints::{HintService, OfferingsCache, Snapshots};
 use crate::metrics::Metrics;
 use crate::mutate::{self, DefaultsOutcome, InvalidPatch};
 use crate::review::{
     AdmissionResponse, MAX_VALUES, RawObject, Request, RequestSize, RequestSummary, ReviewObject,
     without_managed_fields,
 };
-use crate::validate::{self, DeletionProtection, SourcedValidator, ValidationContext};
+use crate::unable::{UnableReason, WhenUnable, object_answer, pod_warning};
+use crate::validate::{self, DeletionProtection, SourcedValidator, ValidationRunner, acquire_large_slot};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -25,15 +26,14 @@ use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_verdict::SchemaError;
 use napkeeper_verdict::policy::Policies;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
 const VALIDATE: &str = "/validate";
 const MUTATE: &str = "/mutate";
 
-/// Time limits of answers; past them, requests are allowed.
+/// Limits of time and concurrency; past them, requests are not evaluated: see [`WhenUnable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Objects that are judged at once, and pods that may wait for a hint.
@@ -75,17 +75,16 @@ pub struct Webhook {
     policies: Arc<Policies>,
     placement: watch::Receiver<Arc<PlacementPolicies>>,
     blockers: watch::Receiver<Arc<ClusterBlockers>>,
+    when_unable: WhenUnable,
+    /// Why the cluster is not known.
+    unreadable: watch::Receiver<Option<String>>,
     namespace: String,
     limits: Limits,
-    validation_slots: Arc<Semaphore>,
-    large_object_slot: Arc<Semaphore>,
-    /// The same for pods, which do not wait for objects.
+    validations: ValidationRunner,
+    /// Of pods, which do not wait for objects.
     large_pod_slot: Arc<Semaphore>,
     metrics: Metrics,
 }
-
-/// The slot that a large review holds while it runs; none for a small one.
-type LargeReviewSlot = Option<OwnedSemaphorePermit>;
 
 impl Webhook {
     /// A webhook that runs in `namespace`, whose pods it leaves alone. Hints begin with the first of the `snapshots`,
@@ -100,19 +99,20 @@ impl Webhook {
         limits: Limits,
         registry: &mut Registry,
     ) -> Result<Self, StartError> {
-        let snapshots: Snapshots = snapshots;
+        let (snapshots, offerings): (Snapshots, _) = (snapshots, Arc::<OfferingsCache>::default());
         Ok(Self {
             validator: watch::channel(Arc::new(SourcedValidator::embedded()?)).1,
-            hints: HintService::start(snapshots.clone(), clock, limits.max_concurrency)?,
+            hints: HintService::start(snapshots.clone(), clock, limits.max_concurrency, Arc::clone(&offerings))?,
             snapshots,
             deletion_protection: DeletionProtection::default(),
             policies: Arc::default(),
             placement: watch::channel(Arc::default()).1,
             blockers: watch::channel(Arc::default()).1,
+            when_unable: WhenUnable::default(),
+            unreadable: watch::channel(None).1,
             namespace: namespace.to_owned(),
             limits,
-            validation_slots: Arc::new(Semaphore::new(limits.max_concurrency)),
-            large_object_slot: Arc::new(Semaphore::new(1)),
+            validations: ValidationRunner::new(limits.max_concurrency, limits.validate_timeout, offerings),
             large_pod_slot: Arc::new(Semaphore::new(1)),
             metrics: Metrics::register(registry),
         })
@@ -148,14 +148,6 @@ impl Webhook {
         Self { placement, ..self }
     }
 
-    /// Large reviews are not worked on two at a time: each may take much memory, and more than its time.
-    fn acquire_large_slot(large: &Arc<Semaphore>, size: RequestSize) -> Result<LargeReviewSlot, FailOpenReason> {
-        if size <= RequestSize::Medium {
-            return Ok(None);
-        }
-        Arc::clone(large).try_acquire_owned().map(Some).map_err(|_| FailOpenReason::Overload)
-    }
-
     /// The same webhook, validation by policies too.
     #[must_use]
     pub fn with_policies(self, policies: Arc<Policies>) -> Self {
@@ -168,37 +160,30 @@ impl Webhook {
         Self { blockers, ..self }
     }
 
-    /// Validates small objects here, others on a thread for blocking work. A review past its deadline keeps its slots until
-    /// it ends.
-    async fn validate(&self, request: Request, size: RequestSize) -> Result<Option<AdmissionResponse>, FailOpenReason> {
-        let large_slot = Self::acquire_large_slot(&self.large_object_slot, size)?;
-        let slot = Arc::clone(&self.validation_slots).try_acquire_owned().map_err(|_| FailOpenReason::Overload)?;
-        let (validator, snapshot, protection) =
-            (self.validator(), self.snapshots.borrow().clone(), self.deletion_protection);
-        let (blockers, policies) = (Arc::clone(&self.blockers.borrow()), Arc::clone(&self.policies));
-        let by_rules_only = policies.is_empty();
-        let validation = move || {
-            let (snapshot, blockers, policies) = (snapshot.as_deref(), &*blockers, &*policies);
-            let context = ValidationContext {
-                validator: &validator,
-                snapshot,
-                blockers,
-                policies,
-                deletion_protection: protection,
-            };
-            let answer = validate::validate(&context, request);
-            drop((slot, large_slot));
-            answer
+    /// The same webhook, with another answer to objects that cannot be checked. While there is no snapshot, or
+    /// `unreadable` has a reason, the cluster is not known.
+    #[must_use]
+    pub fn with_when_unable(self, when_unable: WhenUnable, unreadable: watch::Receiver<Option<String>>) -> Self {
+        Self { when_unable, unreadable, ..self }
+    }
+
+    /// Why an object cannot be checked whatever it is.
+    fn check_view(&self, request: &Request) -> Result<(), UnableReason> {
+        let needs_view = self.when_unable == WhenUnable::Refuse && validate::is_judged(request);
+        let is_known = || self.snapshots.borrow().is_some() && self.unreadable.borrow().is_none();
+        if needs_view && !is_known() { Err(UnableReason::UnknownCluster) } else { Ok(()) }
+    }
+
+    async fn validate(&self, request: Request, size: RequestSize) -> Result<Option<AdmissionResponse>, UnableReason> {
+        self.check_view(&request)?;
+        let inputs = validate::Inputs {
+            validator: self.validator(),
+            snapshot: self.snapshots.borrow().clone(),
+            blockers: Arc::clone(&self.blockers.borrow()),
+            policies: Arc::clone(&self.policies),
+            deletion_protection: self.deletion_protection,
         };
-        // How long the policies of others take is unknown.
-        if by_rules_only && size == RequestSize::Small {
-            return catch_unwind(AssertUnwindSafe(validation)).map_err(|_| FailOpenReason::Internal);
-        }
-        match tokio::time::timeout(self.limits.validate_timeout, tokio::task::spawn_blocking(validation)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(FailOpenReason::Internal),
-            Err(_) => Err(FailOpenReason::Deadline),
-        }
+        self.validations.run(inputs, request, size).await
     }
 
     /// Gives a pod its defaults, and hints at where it will run then.
@@ -206,9 +191,9 @@ impl Webhook {
         &self,
         request: Request<RawObject>,
         size: RequestSize,
-    ) -> Result<Option<AdmissionResponse>, FailOpenReason> {
+    ) -> Result<Option<AdmissionResponse>, UnableReason> {
         let Some(namespace) = mutate::pod_namespace(&request, &self.namespace) else { return Ok(None) };
-        let _turn = Self::acquire_large_slot(&self.large_pod_slot, size)?;
+        let _turn = acquire_large_slot(&self.large_pod_slot, size)?;
         let Some(text) = &request.object else { return Ok(None) };
         let dry_run = request.dry_run.unwrap_or_default();
         let Some(subject) = mutate::read_pod(text.get(), namespace, dry_run) else { return Ok(None) };
@@ -228,7 +213,7 @@ impl Webhook {
             }
             DefaultsOutcome::Patched(has_defaults) => {
                 let Some(subject) = mutate::read_pod(&has_defaults.object.to_string(), namespace, dry_run) else {
-                    return Err(FailOpenReason::InvalidPatch);
+                    return Err(UnableReason::InvalidPatch);
                 };
                 (AdmissionResponse { patch: has_defaults.patch, ..AdmissionResponse::allow() }, subject, true)
             }
@@ -246,7 +231,7 @@ impl Webhook {
             Err(reason) => {
                 // The defaults are wanted, whether or not there is time for a hint.
                 self.metrics.failed(MUTATE, reason.as_str());
-                answer.warnings.push(fail_open_warning(MUTATE, reason));
+                answer.warnings.push(pod_warning(reason));
             }
         }
         match object.filter(|_| has_defaults) {
@@ -262,7 +247,7 @@ impl Webhook {
         path: &'static str,
         since: Instant,
         summary: &RequestSummary,
-        answer: Result<Option<AdmissionResponse>, FailOpenReason>,
+        answer: Result<Option<AdmissionResponse>, UnableReason>,
     ) -> Response {
         let (outcome, answer) = match answer {
             Ok(None) => ("passed", AdmissionResponse::allow()),
@@ -272,20 +257,28 @@ impl Webhook {
             Err(reason) => {
                 self.metrics.failed(path, reason.as_str());
                 // Metrics count it; a line for each of hundreds a second would drown the log.
-                tracing::debug!(path, reason = reason.as_str(), "allowed without an answer");
-                (
-                    "failed_open",
-                    AdmissionResponse { warnings: vec![fail_open_warning(path, reason)], ..AdmissionResponse::allow() },
-                )
+                tracing::debug!(path, reason = reason.as_str(), "not evaluated");
+                self.answer_unable(path, reason)
             }
         };
-        if let Some(refusal) = &answer.denial {
+        if let Some(refusal) = answer.denial.as_ref().filter(|refusal| !refusal.unable) {
             self.metrics.denied(&refusal.rules);
             summary.log_denial(&refusal.rules);
         }
         self.metrics.answered(path, outcome, since.elapsed());
         let body = answer.to_review(&summary.uid).to_string();
         ([(CONTENT_TYPE, "application/json")], body).into_response()
+    }
+
+    /// The outcome and the answer of a request that was not evaluated.
+    fn answer_unable(&self, path: &'static str, reason: UnableReason) -> (&'static str, AdmissionResponse) {
+        if path == MUTATE {
+            let warnings = vec![pod_warning(reason)];
+            return ("failed_open", AdmissionResponse { warnings, ..AdmissionResponse::allow() });
+        }
+        let unreadable = self.unreadable.borrow().clone().filter(|_| reason == UnableReason::UnknownCluster);
+        let answer = object_answer(self.when_unable, reason, &unreadable.unwrap_or_default());
+        (if answer.denial.is_some() { "failed_closed" } else { "failed_open" }, answer)
     }
 
     fn reject_body(&self, path: &'static str, since: Instant, status: StatusCode, reason: &str) -> Response {
@@ -296,9 +289,9 @@ impl Webhook {
 }
 
 /// A patch that the API server would fail the request for.
-fn invalid_patch(reason: InvalidPatch) -> FailOpenReason {
+fn invalid_patch(reason: InvalidPatch) -> UnableReason {
     tracing::debug!(%reason, "patch not sent");
-    FailOpenReason::InvalidPatch
+    UnableReason::InvalidPatch
 }
 
 /// The request in a body with its size, or the reason why there is none.
@@ -312,21 +305,6 @@ fn read_request<O: ReviewObject>(
     }
     let request = Request::from_body(&body).map_err(|e| (StatusCode::BAD_REQUEST, e.to_string()))?;
     Ok((request, size))
-}
-
-fn fail_open_warning(path: &str, reason: FailOpenReason) -> String {
-    let outcome = match reason {
-        _ if path != MUTATE => "this object was not checked",
-        FailOpenReason::InvalidPatch => "this pod gets neither defaults nor a placement hint",
-        _ => "this pod has no placement hint",
-    };
-    let reason = match reason {
-        FailOpenReason::Overload => "too many concurrent requests",
-        FailOpenReason::Deadline => "timed out",
-        FailOpenReason::InvalidPatch => "the patch would have been rejected",
-        FailOpenReason::Internal => "internal error",
-    };
-    format!("napkeeper: {outcome}: {reason}")
 }
 
 /// `POST /validate` for NodePools and AKSNodeClasses, `POST /mutate` for pods.

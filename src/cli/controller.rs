@@ -5,6 +5,7 @@ use anyhow::{Context, ensure};
 use napkeeper_controller::azure_args::{AzureArgs, ModeArg};
 use napkeeper_controller::{self as controller, Options};
 use napkeeper_core::model::settings::ControllerMode;
+use napkeeper_serve::MonitoringAddresses;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -37,9 +38,12 @@ pub(super) struct Args {
     /// Namespace of the Lease and of the napkeeper-pause ConfigMap.
     #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
     namespace: String,
-    /// Address to serve /healthz, /readyz and /metrics on.
+    /// Address to serve /healthz and /readyz on.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     health_bind: SocketAddr,
+    /// Address to serve /metrics on.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    metrics_bind: SocketAddr,
     /// Name in the Lease [default: the host name with a random suffix].
     #[arg(long, value_name = "NAME")]
     identity: Option<String>,
@@ -76,7 +80,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         cluster: args.cluster.clone(),
         kubeconfig: args.kubeconfig.clone(),
         namespace: args.namespace.clone(),
-        health_bind: args.health_bind,
+        monitoring: MonitoringAddresses { health: args.health_bind, metrics: args.metrics_bind },
         identity: args.identity.clone(),
         machines: args.experimental_machines.clone(),
         azure: args.azure.clone(),

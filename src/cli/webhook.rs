@@ -5,8 +5,9 @@ use super::policy_args::for_admission;
 use jiff::SignedDuration;
 use napkeeper_controller::wall_clock::WallClock;
 use napkeeper_core::catalog::Catalog;
+use napkeeper_serve::MonitoringAddresses;
 use napkeeper_serve::rotation::CertificateLifetimes;
-use napkeeper_webhook::DeletionProtection;
+use napkeeper_webhook::{DeletionProtection, WhenUnable};
 use napkeeper_webhook_server::{self as webhook_server, Options};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,7 +37,7 @@ pub(super) struct Args {
     bind: SocketAddr,
     /// Share the port of --bind with other processes of the same user that also set this (Linux): start the new one,
     /// stop the old one with SIGTERM once the new one is ready, and no request is lost. It accepts connections only
-    /// when ready. Each needs its own --health-bind.
+    /// when ready. Each needs its own --health-bind and --metrics-bind.
     #[arg(long)]
     reuse_port: bool,
     /// Certificate chain (PEM). Defaults to a self-managed one.
@@ -60,9 +61,12 @@ pub(super) struct Args {
     /// Seconds to wait before a new CA is used, for tests.
     #[arg(long, hide = true, value_name = "SECONDS", requires = "authority_life")]
     settle: Option<u32>,
-    /// Address to serve /healthz, /readyz and /metrics on.
+    /// Address to serve /healthz and /readyz on.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081")]
     health_bind: SocketAddr,
+    /// Address to serve /metrics on.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8080")]
+    metrics_bind: SocketAddr,
     /// Namespace of the webhook, whose pods it ignores.
     #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
     namespace: String,
@@ -72,6 +76,11 @@ pub(super) struct Args {
     /// What to do when a NodePool or AKSNodeClass with nodes is deleted.
     #[arg(long, value_enum, default_value_t = DeleteGuard::Deny, value_name = "ACTION")]
     delete_guard: DeleteGuard,
+    /// What to do with a NodePool, AKSNodeClass, OrphanSweep or PlacementPolicy that cannot be checked: too many requests,
+    /// no answer in time, an internal error. With refuse, also while the cluster is not known, and the webhook is not ready
+    /// before it is. Pods are always admitted.
+    #[arg(long, value_enum, default_value_t = Unable::Allow, value_name = "ACTION")]
+    when_unable: Unable,
     /// Time limit for computing a placement hint; after it, the pod is admitted without one. At most 1s: the webhook timeout
     /// is 2 s.
     #[arg(long, value_name = "DURATION", default_value = "5ms", value_parser = hint_budget)]
@@ -100,6 +109,24 @@ impl From<DeleteGuard> for DeletionProtection {
             DeleteGuard::Off => Self::Off,
             DeleteGuard::Warn => Self::Warn,
             DeleteGuard::Deny => Self::Deny,
+        }
+    }
+}
+
+/// What to do with an object that cannot be checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Unable {
+    /// Allow it, with a warning.
+    Allow,
+    /// Refuse it, with the reason.
+    Refuse,
+}
+
+impl From<Unable> for WhenUnable {
+    fn from(unable: Unable) -> Self {
+        match unable {
+            Unable::Allow => Self::Allow,
+            Unable::Refuse => Self::Refuse,
         }
     }
 }
@@ -144,13 +171,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         clients: args.client_ca.clone(),
         names: args.tls_san.clone(),
         lives: args.lifetimes(),
-        health_bind: args.health_bind,
+        monitoring: MonitoringAddresses { health: args.health_bind, metrics: args.metrics_bind },
         namespace: args.namespace.clone(),
         region,
         guard: args.delete_guard.into(),
         shared: args.reuse_port,
         hint_budget: args.hint_budget,
         policies,
+        when_unable: args.when_unable.into(),
     })?;
     Ok(Outcome::Fine)
 }

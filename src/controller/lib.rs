@@ -1,4 +1,4 @@
-//! Wires the parts of `napkeeper controller` together: control loop, Azure facts, CapacityBuffers and health server.
+//! Wires the parts of `napkeeper controller` together: control loop, Azure facts, CapacityBuffers, probes and metrics.
 
 pub mod azure_args;
 mod capacity_buffers;
@@ -32,10 +32,10 @@ use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
 use napkeeper_kube::{
     BootstrapTokens, CrdOwner, Events, WriteCheck, WriteHolds, Writer, connect, elect, lease_identity,
 };
-use napkeeper_serve::prometheus_client::registry::Registry;
-use napkeeper_serve::{Check, Component, ComponentError, Health, Lifecycle, Limits, bind, metrics, serve_plain};
+use napkeeper_serve::{
+    Check, Component, ComponentError, Health, Lifecycle, MonitoringAddresses, MonitoringPorts, metrics,
+};
 use reporting::Reporter;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,8 +66,8 @@ pub struct Options {
     pub kubeconfig: Option<PathBuf>,
     /// Namespace of the Lease and of the pause switch.
     pub namespace: String,
-    /// Address of the server for health and metrics.
-    pub health_bind: SocketAddr,
+    /// Addresses of the servers for probes and metrics.
+    pub monitoring: MonitoringAddresses,
     /// Name in the Lease; by default that of [`lease_identity`].
     pub identity: Option<String>,
     /// Name of the AKS agent pool whose Machines are launched, instead of plain VMs.
@@ -86,8 +86,7 @@ pub async fn run(options: Options) -> Result<()> {
     let azure = Arc::new(azure(&options, &cluster)?);
     let lifecycle = Lifecycle::default();
     let health = Health::new(&lifecycle);
-    let listener = bind(options.health_bind)?;
-    tracing::info!(mode = ?options.mode, cluster = %cluster.settings.cluster.id, health = %listener.local_addr()?, "starting napkeeper controller");
+    let monitoring = bind_monitoring(&options, &cluster)?;
 
     let identity = options.identity.clone().unwrap_or_else(lease_identity);
     let (work_ended, ended) = oneshot::channel();
@@ -126,7 +125,7 @@ pub async fn run(options: Options) -> Result<()> {
     let control_loop = ControlLoop::new(context, Reporter::new(events, &mut registry), health.check("watches"));
     lifecycle.ready();
     let running = run_loop(control_loop, inputs, lifecycle.clone(), work_ended);
-    let parts = vec![
+    let mut parts = vec![
         Component::new("controller", async move {
             running.await;
             election.await?;
@@ -136,9 +135,17 @@ pub async fn run(options: Options) -> Result<()> {
         }),
         Component::new("the facts task", collect_facts(fact_collector, lifecycle.clone())),
         Component::new("the CapacityBuffers task", buffer_sync.run(options.mode, lifecycle.clone())),
-        Component::new("the health server", serve_health(lifecycle.clone(), health, registry, listener)),
     ];
+    parts.extend(monitoring.components(&lifecycle, &health, registry));
     Ok(napkeeper_serve::run(&lifecycle, parts).await?)
+}
+
+/// Listens for probes and scrapes, and logs the addresses.
+fn bind_monitoring(options: &Options, cluster: &ClusterConfig) -> Result<MonitoringPorts> {
+    let ports = MonitoringPorts::bind(options.monitoring)?;
+    let (MonitoringAddresses { health, metrics }, cluster) = (ports.addresses()?, &cluster.settings.cluster.id);
+    tracing::info!(mode = ?options.mode, %cluster, %health, %metrics, "starting napkeeper controller");
+    Ok(ports)
 }
 
 /// Starts to watch the cluster, with a fresh listing.
@@ -215,15 +222,6 @@ async fn end_of(work: oneshot::Receiver<()>) {
     if work.await.is_err() {
         std::future::pending::<()>().await;
     }
-}
-
-async fn serve_health(
-    lifecycle: Lifecycle,
-    health: Health,
-    registry: Registry,
-    listener: std::net::TcpListener,
-) -> Result<(), ComponentError> {
-    Ok(serve_plain(&lifecycle, listener, health.router(registry), Limits::for_health_server()).await?)
 }
 
 /// The price list: the public cloud's, or that of a simulated Azure on this machine. Other clouds have none.

@@ -1,12 +1,10 @@
 //! Health and readiness of the process, over HTTP with the reasons.
 
 use crate::lifecycle::Lifecycle;
-use crate::metrics;
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::routing::get;
-use prometheus_client::registry::Registry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -82,14 +80,10 @@ impl Health {
         self.lines().iter().all(|(_, failure)| failure.is_none())
     }
 
-    /// `/healthz`, `/readyz` (`?verbose` lists all checks) and `/metrics`.
-    pub fn router(&self, registry: Registry) -> Router {
-        let registry = Arc::new(registry);
-        Router::new()
-            .route("/healthz", get(healthz))
-            .route("/readyz", get(readyz))
-            .route("/metrics", get(move || async move { metrics::answer(&registry) }))
-            .with_state(self.clone())
+    /// `/healthz` and `/readyz` (`?verbose` lists all checks), for a port of their own: a probe must not wait for
+    /// anything else.
+    pub fn router(&self) -> Router {
+        Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(self.clone())
     }
 
     /// The stage, then each check, with its failure.

@@ -4,14 +4,17 @@
 //! ```text
 //! let lifecycle = Lifecycle::new(GRACE);
 //! let health = Health::new(&lifecycle);           // checks that hold /readyz back until they pass
-//! let mut metrics = metrics::registry();          // all register, then it goes to the health server
-//! run(&lifecycle, vec![Component::new("health", …), Component::new("webhook", …)]).await
+//! let mut metrics = metrics::registry();          // all register, then it goes to the metrics server
+//! let mut parts = vec![Component::new("webhook", …)];
+//! parts.extend(MonitoringPorts::bind(…)?.components(&lifecycle, &health, metrics));
+//! run(&lifecycle, parts).await
 //! ```
 
 mod health;
 mod lifecycle;
 pub mod logs;
 pub mod metrics;
+mod monitoring;
 mod run;
 mod server;
 mod tls;
@@ -21,6 +24,7 @@ mod tests;
 
 pub use health::{Check, Health};
 pub use lifecycle::{GRACE, Lifecycle, Stage};
+pub use monitoring::{MonitoringAddresses, MonitoringPorts};
 pub use prometheus_client;
 pub use run::{Component, ComponentError, RunError, run};
 pub use server::limits::Limits;

@@ -12,11 +12,11 @@ use napkeeper_kube::watch::{WatchEvent, WatchOptions, WatchedKind, watch as watc
 use napkeeper_kube::{connect, follow_blockers, follow_facts, follow_placement};
 use napkeeper_serve::{Check, Lifecycle};
 use napkeeper_webhook::{ClusterView, ViewMetrics, ViewOutputs};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 /// Changes that may be queued; then the watches wait.
@@ -27,6 +27,8 @@ const PUBLISH_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest that a process which can answer waits for the cluster before it is ready. Verdicts by rule do not need the
 /// cluster, and a replica that never becomes ready is worse than one without hints.
 const MAX_LISTING_TIME: Duration = Duration::from_secs(30);
+/// A watch that has failed for longer leaves the cluster unknown. Most failures are over after a few seconds.
+const MAX_WATCH_FAILURE: Duration = Duration::from_secs(60);
 
 /// Longest wait for the API server's version: one rule uses it, and everything else waits meanwhile.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
@@ -63,8 +65,10 @@ pub(crate) struct ClusterWatch {
     /// Receives what blocks nodes.
     pub(crate) blockers: watch::Sender<Arc<ClusterBlockers>>,
     pub(crate) metrics: ViewMetrics,
-    /// Passes once all kinds have been listed, or after [`MAX_LISTING_TIME`].
+    /// Passes once all kinds have been listed; unless that is required, after [`MAX_LISTING_TIME`] anyway.
     pub(crate) listed: Check,
+    /// Objects are refused while the cluster is not known, so the process is not ready before it is.
+    pub(crate) required: bool,
 }
 
 impl ClusterWatch {
@@ -77,24 +81,31 @@ impl ClusterWatch {
             Ok(client) => client,
             Err(error) => {
                 tracing::warn!(%error, "cannot reach the cluster: pods get no placement hints");
-                self.listed.pass();
+                let reason = format!("cannot reach the cluster: {error}");
+                if self.required {
+                    self.listed.fail(&reason)
+                } else {
+                    self.listed.pass()
+                }
+                self.outputs.unreadable.send_replace(Some(reason));
                 lifecycle.draining().await;
                 return Ok(());
             }
         };
         self.listed.fail("the initial listing is not complete yet");
-        let Self { namespace, clock, region, outputs, placement, blockers, metrics, listed, .. } = self;
+        let Self { namespace, clock, region, outputs, placement, blockers, metrics, listed, required, .. } = self;
         let view = ClusterView::new(region, version(&client).await, outputs, metrics)?;
         let (sender, changes) = mpsc::channel(CHANGE_QUEUE);
         let (facts, published) = watch::channel(None);
+        let readiness = ViewReadiness { listed: &listed, required };
         let options = WatchOptions { kinds: KINDS.into(), ..WatchOptions::new(clock, namespace.clone()) };
         tokio::select! {
             () = watch_cluster(client.clone(), options, sender) => Ok(()),
             () = follow_facts(client.clone(), &namespace, facts) => Ok(()),
             () = follow_placement(client.clone(), placement) => Ok(()),
             () = follow_blockers(client, blockers) => Ok(()),
-            updated = update(view, changes, published, &listed) => updated,
-            never = stop_waiting(&listed) => match never {},
+            updated = update(view, changes, published, &readiness) => updated,
+            never = stop_waiting(&listed), if !required => match never {},
             () = lifecycle.draining() => Ok(()),
         }
     }
@@ -111,15 +122,45 @@ async fn stop_waiting(listed: &Check) -> Infallible {
     std::future::pending().await
 }
 
+/// When the process is ready, as far as the view goes.
+struct ViewReadiness<'a> {
+    listed: &'a Check,
+    /// See [`ClusterWatch::required`].
+    required: bool,
+}
+
+impl ViewReadiness<'_> {
+    /// The view has been published, as far as it can be.
+    fn update(&self, view: &ClusterView) {
+        if view.is_published() || !self.required {
+            self.listed.pass();
+        } else {
+            self.listed.fail("the region is not known: set --region");
+        }
+    }
+}
+
+/// Watches that fail: since when, and the first error.
+#[derive(Default)]
+struct FailedWatches(BTreeMap<WatchedKind, (Instant, String)>);
+
+impl FailedWatches {
+    /// What has failed for too long, as text.
+    fn overdue(&self) -> Option<String> {
+        let late = self.0.iter().find(|(_, (since, _))| since.elapsed() > MAX_WATCH_FAILURE);
+        late.map(|(kind, (_, error))| format!("the watch of {} fails: {error}", kind.resource()))
+    }
+}
+
 /// Updates the view, and publishes it.
 async fn update(
     mut view: ClusterView,
     mut changes: mpsc::Receiver<WatchEvent>,
     mut facts: watch::Receiver<Option<PublishedFacts>>,
-    listed: &Check,
+    readiness: &ViewReadiness<'_>,
 ) -> anyhow::Result<()> {
     let mut synced = false;
-    let mut failed_watches = BTreeSet::new();
+    let mut failed_watches = FailedWatches::default();
     let mut tick = tokio::time::interval(PUBLISH_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -133,11 +174,11 @@ async fn update(
                     view.mark_listed();
                 }
                 Some(WatchEvent::Failing { kind, error }) => {
-                    failed_watches.insert(kind);
                     tracing::warn!(kind = kind.resource(), error, "watch failed: hints use the last known state");
+                    failed_watches.0.entry(kind).or_insert_with(|| (Instant::now(), error.to_string()));
                 }
                 Some(WatchEvent::Recovered { kind }) => {
-                    failed_watches.remove(&kind);
+                    failed_watches.0.remove(&kind);
                     tracing::info!(kind = kind.resource(), "watch recovered");
                 }
                 Some(WatchEvent::Unreadable { kind, name, reason }) => {
@@ -145,12 +186,13 @@ async fn update(
                 }
             },
             Ok(()) = facts.changed() => view.set_facts(facts.borrow_and_update().as_ref())?,
-            _ = tick.tick(), if synced => {
-                if failed_watches.is_empty() {
+            _ = tick.tick() => {
+                view.set_failing(failed_watches.overdue());
+                if synced && failed_watches.0.is_empty() {
                     view.mark_in_sync();
                 }
-                if view.publish()? {
-                    listed.pass();
+                if synced && view.publish()? {
+                    readiness.update(&view);
                 }
             }
         }

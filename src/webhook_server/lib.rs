@@ -14,12 +14,12 @@ use napkeeper_kube::{TLS_SECRET, connect, lease_identity};
 use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::rotation::CertificateLifetimes;
 use napkeeper_serve::{
-    Certificates, Component, Health, Lifecycle, Limits, Listener, TlsMetrics, bind, metrics, run, serve_plain,
-    serve_tls,
+    Certificates, Component, Health, Lifecycle, Limits, Listener, MonitoringAddresses, MonitoringPorts, TlsMetrics,
+    bind, metrics, run, serve_tls,
 };
 use napkeeper_verdict::policy::Policies;
-use napkeeper_webhook::{DeletionProtection, ViewMetrics, ViewOutputs, Webhook, router};
-use std::net::{SocketAddr, TcpListener};
+use napkeeper_webhook::{DeletionProtection, ViewMetrics, ViewOutputs, Webhook, WhenUnable, router};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,8 +45,8 @@ pub struct Options {
     pub names: Vec<String>,
     /// Lifetimes of its own certificates.
     pub lives: CertificateLifetimes,
-    /// Address of the server for health and metrics.
-    pub health_bind: SocketAddr,
+    /// Addresses of the servers for probes and metrics.
+    pub monitoring: MonitoringAddresses,
     /// The namespace it runs in.
     pub namespace: String,
     /// The Azure region; by default that of the nodes' labels.
@@ -59,6 +59,8 @@ pub struct Options {
     pub hint_budget: Duration,
     /// Policies of the platform team.
     pub policies: Arc<Policies>,
+    /// What is answered to objects that cannot be checked.
+    pub when_unable: WhenUnable,
 }
 
 /// Serves until a signal stops the process.
@@ -78,15 +80,17 @@ pub fn serve(options: &Options) -> anyhow::Result<()> {
             None => own_certificates(options, &mut registry).await?,
         };
         let admission = if options.shared { Listener::reuse_port(options.bind)? } else { bind(options.bind)?.into() };
-        let health = bind(options.health_bind)?;
+        let monitoring = MonitoringPorts::bind(options.monitoring)?;
+        let MonitoringAddresses { health, metrics } = monitoring.addresses()?;
         tracing::info!(
             admission = %admission.local_addr()?,
-            health = %health.local_addr()?,
+            %health,
+            %metrics,
             namespace = options.namespace,
             "webhook listening"
         );
         let lifecycle = Lifecycle::default();
-        let mut parts = parts(options, &lifecycle, certificates, registry, Listeners { admission, health })?;
+        let mut parts = parts(options, &lifecycle, certificates, registry, Listeners { admission, monitoring })?;
         if let Some(rotation) = rotation {
             parts.push(Component::new("certificate rotation", rotation.run(lifecycle.clone())));
         }
@@ -134,7 +138,7 @@ fn accept_when_ready(listener: Listener, health: &Health) -> Listener {
 /// The listening sockets.
 struct Listeners {
     admission: Listener,
-    health: TcpListener,
+    monitoring: MonitoringPorts,
 }
 
 fn parts(
@@ -153,7 +157,9 @@ fn parts(
     let (validator, latest_validator) = watch::channel(webhook.validator());
     let (placement, latest_placement) = watch::channel(Arc::default());
     let (blockers, latest_blockers) = watch::channel(Arc::default());
+    let (unreadable, latest_unreadable) = watch::channel(None);
     let webhook = webhook
+        .with_when_unable(options.when_unable, latest_unreadable)
         .with_validator(latest_validator)
         .with_deletion_protection(options.guard)
         .with_placement_policies(latest_placement)
@@ -164,24 +170,24 @@ fn parts(
         namespace: options.namespace.clone(),
         clock: Arc::clone(&options.clock),
         region: options.region.clone(),
-        outputs: ViewOutputs { snapshots, validator },
+        outputs: ViewOutputs { snapshots, validator, unreadable },
         placement,
         blockers,
         metrics: ViewMetrics::register(&mut registry),
         listed: health.check("caches"),
+        required: options.when_unable == WhenUnable::Refuse,
     };
-    let (admission_router, health_router) = (router(Arc::new(webhook)), health.router(registry));
-    let (one, two, three) = (lifecycle.clone(), lifecycle.clone(), lifecycle.clone());
-    let Listeners { admission, health: health_listener } = listeners;
+    let admission_router = router(Arc::new(webhook));
+    let (one, two) = (lifecycle.clone(), lifecycle.clone());
+    let Listeners { admission, monitoring } = listeners;
     let admission = if options.shared { accept_when_ready(admission, &health) } else { admission };
     let limits = Limits::default();
-    Ok(vec![
+    let mut parts = vec![
         Component::new("the admission server", async move {
             serve_tls(&one, admission, admission_router, limits, certificates).await
         }),
-        Component::new("the health server", async move {
-            serve_plain(&two, health_listener, health_router, Limits::for_health_server()).await
-        }),
-        Component::new("cluster watch", cluster.run(three)),
-    ])
+        Component::new("cluster watch", cluster.run(two)),
+    ];
+    parts.extend(monitoring.components(lifecycle, &health, registry));
+    Ok(parts)
 }

@@ -94,7 +94,7 @@ fn connector(root: &str, protocol: &[u8]) -> Result<TlsConnector> {
 }
 
 /// The review of a NodePool of the quick start.
-fn pool_review() -> Result<String> {
+pub(super) fn pool_review() -> Result<String> {
     let text = pools()?;
     let read = yaml::read("pools.yaml", &text);
     let pool = read.documents.iter().find(|d| d.value["kind"] == "NodePool").context("no NodePool")?;

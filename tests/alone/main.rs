@@ -7,6 +7,7 @@
     reason = "a broken fixture should stop the test at once; what was measured is for whoever runs it"
 )]
 
+mod floods;
 mod hostile;
 mod live;
 

@@ -1,20 +1,18 @@
 //! Placement hints: where a new pod will probably run.
 
+mod offerings_cache;
 mod recent_admissions;
 mod service;
 
 use crate::text::truncate;
-use jiff::Timestamp;
 use napkeeper_core::catalog::OfferingKey;
 use napkeeper_core::model::amounts::money::HourlyPrice;
 use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName};
-use napkeeper_core::scheduling::{
-    AvailableOfferings, Placement, UnavailableOfferings, Unschedulable, UnschedulableReason,
-};
-use napkeeper_core::snapshot::Snapshot;
+use napkeeper_core::scheduling::{Placement, Unschedulable, UnschedulableReason};
+pub(crate) use offerings_cache::OfferingsCache;
 use serde::{Deserialize, Serialize};
-pub(crate) use service::{FailOpenReason, HintService, Snapshots};
+pub(crate) use service::{HintService, Snapshots};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -80,11 +78,6 @@ pub enum PlacementHint {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         change: Option<String>,
     },
-}
-
-/// Offerings that pools may launch. Which of them Azure refuses now is not known here.
-pub(crate) fn available_offerings(snapshot: &Snapshot) -> AvailableOfferings {
-    AvailableOfferings::new(snapshot, &UnavailableOfferings::default(), Timestamp::UNIX_EPOCH)
 }
 
 impl PlacementHint {

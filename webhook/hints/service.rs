@@ -6,11 +6,11 @@
 //! pods use the old one.
 
 use super::recent_admissions::{Admission, RecentAdmissions};
-use super::{IncomingPod, PlacementHint, available_offerings, hint_for};
+use super::{IncomingPod, OfferingsCache, PlacementHint, hint_for};
+use crate::unable::UnableReason;
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_core::catalog::InstanceTypes;
 use napkeeper_core::engine::clock::Clock;
-use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, ObjectKey};
+use napkeeper_core::model::names::{ClaimName, NodeName, ObjectKey};
 use napkeeper_core::scheduling::{
     AvailableOfferings, IncrementalScheduler, Input, MAX_NEW_NODES, Placement, Unschedulable,
 };
@@ -40,33 +40,9 @@ static NO_CLAIM_OF_POD: BTreeMap<ObjectKey, ClaimName> = BTreeMap::new();
 /// The current snapshot; `None` until it is complete.
 pub(crate) type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
 
-/// Why a request is allowed without evaluation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FailOpenReason {
-    /// Too many pods wait for a hint.
-    Overload,
-    /// It took too long.
-    Deadline,
-    /// The API server would reject the patch.
-    InvalidPatch,
-    /// A bug in napkeeper.
-    Internal,
-}
-
-impl FailOpenReason {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Overload => "overload",
-            Self::Deadline => "deadline",
-            Self::InvalidPatch => "patch",
-            Self::Internal => "internal",
-        }
-    }
-}
-
 struct HintRequest {
     subject: IncomingPod,
-    reply: oneshot::Sender<Result<PlacementHint, FailOpenReason>>,
+    reply: oneshot::Sender<Result<PlacementHint, UnableReason>>,
 }
 
 /// Answers requests for hints. Its threads end when it is dropped.
@@ -84,14 +60,19 @@ impl fmt::Debug for HintService {
 
 impl HintService {
     /// Starts the threads. At most `queue` pods wait for them.
-    pub(crate) fn start(snapshots: Snapshots, clock: Arc<dyn Clock>, queue: usize) -> io::Result<Self> {
+    pub(crate) fn start(
+        snapshots: Snapshots,
+        clock: Arc<dyn Clock>,
+        queue: usize,
+        offerings: Arc<OfferingsCache>,
+    ) -> io::Result<Self> {
         let (queue_sender, requests) = mpsc::channel(queue.max(1));
         let state = Arc::new(HintState { capacity: Mutex::default(), ready: Condvar::new(), clock });
         let responder = Arc::clone(&state);
         std::thread::Builder::new().name("hints".to_owned()).spawn(move || responder.serve(requests))?;
         let (refresher, changes) = (Arc::downgrade(&state), snapshots.clone());
         let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
-        let renew = move || runtime.block_on(refresh_loop(&refresher, changes));
+        let renew = move || runtime.block_on(refresh_loop(&refresher, changes, &offerings));
         std::thread::Builder::new().name("capacity".to_owned()).spawn(renew)?;
         Ok(Self { queue: queue_sender, snapshots, state })
     }
@@ -118,7 +99,7 @@ impl HintService {
         &self,
         subject: IncomingPod,
         budget: Duration,
-    ) -> Result<Option<PlacementHint>, FailOpenReason> {
+    ) -> Result<Option<PlacementHint>, UnableReason> {
         if self.snapshots.borrow().is_none() {
             return Ok(None);
         }
@@ -127,13 +108,13 @@ impl HintService {
         }
         let (answer, answered) = oneshot::channel();
         self.queue.try_send(Box::new(HintRequest { subject, reply: answer })).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => FailOpenReason::Overload,
-            mpsc::error::TrySendError::Closed(_) => FailOpenReason::Internal,
+            mpsc::error::TrySendError::Full(_) => UnableReason::Overload,
+            mpsc::error::TrySendError::Closed(_) => UnableReason::Internal,
         })?;
         match tokio::time::timeout(budget, answered).await {
             Ok(Ok(answer)) => answer.map(Some),
-            Ok(Err(_)) => Err(FailOpenReason::Internal),
-            Err(_) => Err(FailOpenReason::Deadline),
+            Ok(Err(_)) => Err(UnableReason::Internal),
+            Err(_) => Err(UnableReason::Deadline),
         }
     }
 }
@@ -177,7 +158,7 @@ impl HintState {
     }
 
     /// The hint, where it needs no waiting.
-    fn try_hint(&self, subject: &IncomingPod) -> Result<Option<PlacementHint>, FailOpenReason> {
+    fn try_hint(&self, subject: &IncomingPod) -> Result<Option<PlacementHint>, UnableReason> {
         let Ok(mut capacity) = self.capacity.try_lock() else { return Ok(None) };
         self.hint(&mut capacity, subject, |scheduler| scheduler.find_cached(&subject.pod))
     }
@@ -188,14 +169,14 @@ impl HintState {
         capacity: &mut Option<FreeCapacity>,
         subject: &IncomingPod,
         find: impl FnOnce(&mut IncrementalScheduler) -> Option<Result<Placement, Unschedulable>>,
-    ) -> Result<Option<PlacementHint>, FailOpenReason> {
+    ) -> Result<Option<PlacementHint>, UnableReason> {
         let Some(current) = capacity else { return Ok(None) };
         let now = self.clock.now();
         let hinted = catch_unwind(AssertUnwindSafe(|| current.hint(now, subject, find)));
         hinted.map_err(|_| {
             // The pod that caused the panic may be among the recent ones.
             *capacity = None;
-            FailOpenReason::Internal
+            UnableReason::Internal
         })
     }
 
@@ -289,18 +270,14 @@ impl FreeCapacity {
 }
 
 /// Updates the capacity with the cluster, until the service is dropped.
-async fn refresh_loop(state: &Weak<HintState>, mut snapshots: Snapshots) {
-    let mut cached: Option<CachedOfferings> = None;
+async fn refresh_loop(state: &Weak<HintState>, mut snapshots: Snapshots, offerings: &OfferingsCache) {
     loop {
         let Some(state) = state.upgrade() else { return };
         let begun = Instant::now();
         let snapshot = snapshots.borrow_and_update().clone().filter(|snapshot| state.is_stale(snapshot));
         let refreshed = snapshot.map(|snapshot| {
-            cached = cached
-                .take()
-                .filter(|cached| cached.is_current(&snapshot))
-                .or_else(|| catch_unwind(|| CachedOfferings::from_snapshot(&snapshot)).ok());
-            cached.as_ref().is_some_and(|cached| state.refresh(&snapshot, &cached.offerings))
+            let offerings = catch_unwind(AssertUnwindSafe(|| offerings.get(&snapshot)));
+            offerings.is_ok_and(|offerings| state.refresh(&snapshot, &offerings))
         });
         let pause = match refreshed {
             None => Duration::ZERO,
@@ -320,33 +297,6 @@ async fn refresh_loop(state: &Weak<HintState>, mut snapshots: Snapshots) {
 /// Ignores poisoning: callers that catch panics repair the state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Offerings that pools may launch, and what they were computed from.
-struct CachedOfferings {
-    offerings: AvailableOfferings,
-    generations: [u64; 4],
-    types: BTreeMap<NodeClassName, InstanceTypes>,
-}
-
-impl CachedOfferings {
-    fn from_snapshot(snapshot: &Snapshot) -> Self {
-        let (generations, types) = (generations(snapshot), snapshot.instance_types.clone());
-        Self { offerings: available_offerings(snapshot), generations, types }
-    }
-
-    /// True while nothing has changed that they were computed from.
-    fn is_current(&self, snapshot: &Snapshot) -> bool {
-        let types = &snapshot.instance_types;
-        self.generations == generations(snapshot)
-            && self.types.len() == types.len()
-            && self.types.iter().zip(types).all(|(x, y)| x.0 == y.0 && Arc::ptr_eq(x.1, y.1))
-    }
-}
-
-fn generations(snapshot: &Snapshot) -> [u64; 4] {
-    let (pools, classes, daemon_sets) = (snapshot.pools(), snapshot.classes(), snapshot.daemon_sets());
-    [pools.generation(), classes.generation(), daemon_sets.generation(), snapshot.facts_generation()]
 }
 
 #[cfg(test)]
@@ -370,11 +320,11 @@ mod tests {
     #[test]
     fn a_panic_discards_the_capacity_and_the_one_that_is_being_computed() {
         let (state, snapshot) = (state(), Arc::new(Snapshot::default()));
-        let offerings = available_offerings(&snapshot);
+        let offerings = OfferingsCache::default().get(&snapshot);
         let stumble = || {
             let mut capacity = lock(&state.capacity);
             let answer = state.hint(&mut capacity, &subject("a"), |_| panic!("on purpose"));
-            assert_eq!((answer, capacity.is_none()), (Err(FailOpenReason::Internal), true));
+            assert_eq!((answer, capacity.is_none()), (Err(UnableReason::Internal), true));
         };
         assert!(state.is_stale(&snapshot) && state.refresh(&snapshot, &offerings) && !state.is_stale(&snapshot));
         stumble();
@@ -390,9 +340,9 @@ mod tests {
         let (queue, received) = mpsc::channel(1);
         let hinter = HintService { queue, snapshots, state: Arc::new(state()) };
         let ask = || hinter.request_hint(subject("a"), Duration::from_millis(5));
-        assert_eq!(ask().await, Err(FailOpenReason::Deadline));
-        assert_eq!(ask().await, Err(FailOpenReason::Overload), "the first is still in the queue");
+        assert_eq!(ask().await, Err(UnableReason::Deadline));
+        assert_eq!(ask().await, Err(UnableReason::Overload), "the first is still in the queue");
         drop(received);
-        assert_eq!(ask().await, Err(FailOpenReason::Internal));
+        assert_eq!(ask().await, Err(UnableReason::Internal));
     }
 }

@@ -172,6 +172,8 @@ pub(crate) struct Denial {
     pub(crate) message: String,
     /// The rules that the message names, each once.
     pub(crate) rules: BTreeSet<&'static str>,
+    /// The object was not checked: it may be right, and the client may try again.
+    pub(crate) unable: bool,
 }
 
 /// The response.
@@ -198,8 +200,9 @@ impl AdmissionResponse {
     /// The review that carries this answer to the question with this uid.
     pub(crate) fn to_review(&self, uid: &str) -> Value {
         let mut response = json!({ "uid": uid, "allowed": self.denial.is_none() });
-        if let Some(Denial { message, .. }) = &self.denial {
-            response["status"] = json!({ "code": 422, "reason": "Invalid", "message": message });
+        if let Some(Denial { message, unable, .. }) = &self.denial {
+            let (code, reason) = if *unable { (503, "ServiceUnavailable") } else { (422, "Invalid") };
+            response["status"] = json!({ "code": code, "reason": reason, "message": message });
         }
         for (key, value) in [("facts", &self.facts), ("policies", &self.policies)] {
             if let Some(value) = value {

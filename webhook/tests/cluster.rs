@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 /// Adds a node of the pool `general`, an on-demand D4s_v5, with this many pods.
-fn run(snapshot: &mut Snapshot, name: &str, pods: usize) {
+pub(super) fn run(snapshot: &mut Snapshot, name: &str, pods: usize) {
     let id = format!("azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/{name}");
     let claim: NodeClaim = serde_json::from_value(json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",

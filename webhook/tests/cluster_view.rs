@@ -12,14 +12,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-type Receivers = (watch::Receiver<Option<Arc<Snapshot>>>, watch::Receiver<Arc<SourcedValidator>>);
+/// What a view publishes.
+struct Published {
+    snapshot: watch::Receiver<Option<Arc<Snapshot>>>,
+    validator: watch::Receiver<Arc<SourcedValidator>>,
+    unreadable: watch::Receiver<Option<String>>,
+}
 
-fn view(region: Option<&str>) -> (ClusterView, Receivers) {
+fn view(region: Option<&str>) -> (ClusterView, Published) {
     let (snapshots, snapshot) = watch::channel(None);
     let (validator, latest_validator) = watch::channel(Arc::new(SourcedValidator::embedded().unwrap()));
+    let (unreadable, latest_unreadable) = watch::channel(None);
     let region = region.map(|region| Region::new(region).unwrap());
-    let view = ClusterView::new(region, None, ViewOutputs { snapshots, validator }, ViewMetrics::default()).unwrap();
-    (view, (snapshot, latest_validator))
+    let outputs = ViewOutputs { snapshots, validator, unreadable };
+    let view = ClusterView::new(region, None, outputs, ViewMetrics::default()).unwrap();
+    (view, Published { snapshot, validator: latest_validator, unreadable: latest_unreadable })
 }
 
 fn published(region: &str) -> PublishedFacts {
@@ -34,11 +41,14 @@ fn published(region: &str) -> PublishedFacts {
 
 #[test]
 fn a_snapshot_is_published_once_per_change_and_only_when_the_region_is_known() {
-    let (mut view, (snapshot, _)) = view(None);
+    let (mut view, Published { snapshot, unreadable, .. }) = view(None);
+    let unreadable = || unreadable.borrow().clone().unwrap_or_default();
     assert!(!view.publish().unwrap(), "nothing is listed yet");
+    assert!(unreadable().contains("not been listed yet"), "{}", unreadable());
     view.mark_listed();
     assert!(view.publish().unwrap());
     assert!(snapshot.borrow().is_none(), "without a region there are no sizes");
+    assert!(unreadable().contains("--region"), "{}", unreadable());
 
     let mut node = node("a");
     node.labels.insert(Arc::from("topology.kubernetes.io/region"), Arc::from("westeurope"));
@@ -46,11 +56,16 @@ fn a_snapshot_is_published_once_per_change_and_only_when_the_region_is_known() {
     assert!(view.publish().unwrap());
     assert_eq!(snapshot.borrow().as_ref().map(|snapshot| snapshot.nodes().len()), Some(1));
     assert!(!view.publish().unwrap(), "nothing has changed since");
+    assert_eq!(unreadable(), "");
+    view.set_failing(Some("the watch of pods fails".to_owned()));
+    assert_eq!(unreadable(), "the watch of pods fails");
+    view.set_failing(None);
+    assert_eq!(unreadable(), "");
 }
 
 #[test]
 fn published_facts_are_used_if_they_are_of_the_region_and_dropped_when_they_disappear() {
-    let (mut view, (_, validator)) = view(Some("westeurope"));
+    let (mut view, Published { validator, .. }) = view(Some("westeurope"));
     let sources = || validator.borrow().describe_sources(Timestamp::now());
     let embedded = sources();
     view.set_facts(Some(&published("eastus"))).unwrap();

@@ -3,8 +3,10 @@
 mod cluster;
 mod cluster_view;
 mod defaults;
+mod deletes;
 mod mutate;
 mod policies;
+mod unable;
 
 use crate::{Limits, PLACEMENT_HINT_ANNOTATION, SourcedValidator, Webhook, router};
 use axum::body::{Body, to_bytes};

@@ -10,7 +10,7 @@ use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{NodeName, NodePoolName, ObjectKey};
-use napkeeper_core::scheduling::{AvailableOfferings, Input, SchedulingResult, UnavailableOfferings, schedule};
+use napkeeper_core::scheduling::{AvailableOfferings, Input, SchedulingResult, schedule};
 use napkeeper_core::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -64,22 +64,24 @@ impl Impact {
     }
 
     /// Pods that would be unschedulable without the nodes and these NodePools, of the first [`MAX_PODS_SIMULATED`]
-    /// reschedulable ones. New nodes need [`Snapshot::instance_types`].
+    /// reschedulable ones. New nodes need [`Snapshot::instance_types`]. It runs the scheduler, which takes its time in a
+    /// large cluster.
     pub(crate) fn unschedulable_without(
         &self,
         snapshot: &Snapshot,
-        now: Timestamp,
+        offerings: &AvailableOfferings,
         without: &[NodePoolName],
+        now: Timestamp,
     ) -> Vec<ObjectKey> {
         let mut remaining = snapshot.clone();
         for pool in without {
             remaining.remove_pool(pool);
         }
-        let market = AvailableOfferings::new(&remaining, &UnavailableOfferings::default(), now);
+        let offerings = offerings.without_pools(without, &remaining, now);
         let promised = BTreeMap::new();
         let input = Input {
             snapshot: &remaining,
-            available: &market,
+            available: &offerings,
             excluded_nodes: &self.nodes,
             max_new_nodes: MAX_NEW_NODES,
             claim_of_pod: &promised,

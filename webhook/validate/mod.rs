@@ -9,15 +9,16 @@ mod cluster;
 mod deletion_protection;
 mod impact;
 mod policies;
+mod runner;
 mod validator;
 
 pub use deletion_protection::{DELETE_ACKNOWLEDGED_ANNOTATION, DeletionProtection};
+pub(crate) use runner::{Inputs, ValidationRunner, acquire_large_slot};
 pub use validator::SourcedValidator;
 
 use crate::review::{AdmissionResponse, Denial, GroupVersionKind, Request};
 use crate::text::{pluralize, truncate};
 use cluster::ClusterState;
-use deletion_protection::deletion_finding;
 use jiff::Timestamp;
 use napkeeper_api::manifests::Object;
 use napkeeper_api::yaml::Document;
@@ -62,36 +63,22 @@ pub(crate) struct ValidationContext<'a> {
     pub(crate) blockers: &'a ClusterBlockers,
     /// The platform team's own rules.
     pub(crate) policies: &'a Policies,
-    /// What becomes of deletes.
-    pub(crate) deletion_protection: DeletionProtection,
 }
 
-/// Validates a request; `None` when no rule and no policy applies.
+/// True for a write or delete that rules judge. Whether a policy applies to another kind is not known.
+pub(crate) fn is_judged(request: &Request) -> bool {
+    let is_deleted = !request.object["metadata"]["deletionTimestamp"].is_null();
+    is_validated_kind(&request.kind) && (request.is_delete() || request.is_write() && !is_deleted)
+}
+
+/// Validates a write; `None` when no rule and no policy applies.
 pub(crate) fn validate(context: &ValidationContext<'_>, request: Request) -> Option<AdmissionResponse> {
     if request.is_write() && request.object["metadata"]["deletionTimestamp"].is_null() {
         let policy_results = policies::evaluate(context.policies, &request);
         validate_write(context, request, policy_results)
-    } else if request.is_delete() && is_validated_kind(&request.kind) {
-        validate_delete(context, &request)
     } else {
         None
     }
-}
-
-fn validate_delete(context: &ValidationContext<'_>, request: &Request) -> Option<AdmissionResponse> {
-    if context.deletion_protection == DeletionProtection::Off {
-        return None;
-    }
-    let found = deletion_finding(context.snapshot?, request, Timestamp::now())?;
-    let found = std::slice::from_ref(&found);
-    Some(match context.deletion_protection {
-        DeletionProtection::Deny => {
-            AdmissionResponse { denial: Some(denial("The delete", found)), ..AdmissionResponse::allow() }
-        }
-        DeletionProtection::Warn | DeletionProtection::Off => {
-            AdmissionResponse { warnings: format_lines(found, MAX_WARNING_CHARS), ..AdmissionResponse::allow() }
-        }
-    })
 }
 
 fn validate_write(
@@ -154,7 +141,8 @@ fn denial(subject: &str, findings: &[Finding]) -> Denial {
     let first = findings.first().map_or("ID", |finding| finding.rule);
     let message =
         format!("{subject} is denied, {number}:\n{lines}\nMore: docs/rules/{first}.md, or napkeeper rules {first}");
-    Denial { message, rules: findings.iter().take(MAX_FINDINGS).map(|finding| finding.rule).collect() }
+    let rules = findings.iter().take(MAX_FINDINGS).map(|finding| finding.rule).collect();
+    Denial { message, rules, unable: false }
 }
 
 fn is_validated_kind(requested: &GroupVersionKind) -> bool {

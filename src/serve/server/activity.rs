@@ -1,10 +1,11 @@
-//! The time limits of a connection between requests.
+//! The requests of a connection: how long it may go without one, and whether it may be closed for another connection.
 
 use crate::server::limits::Limits;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-/// The requests of one connection, for its time limits.
+/// The requests of one connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionActivity {
     opened: Instant,
@@ -15,16 +16,56 @@ pub(crate) struct ConnectionActivity {
 struct State {
     /// Requests that have no answer yet.
     open: usize,
+    /// Those of them that have been received completely.
+    received: usize,
+    /// When the last of them began.
+    begun: Option<Instant>,
     /// When the last of them ended; absent before the first.
     ended: Option<Instant>,
     /// Since when a head may be arriving.
     reading: Option<Instant>,
     http2: bool,
+    /// Must end, to make room for another connection.
+    closed: bool,
+    /// The task that has to know of it.
+    waker: Option<Waker>,
 }
 
 impl ConnectionActivity {
     pub(crate) fn new() -> Self {
         Self { opened: Instant::now(), state: Mutex::default() }
+    }
+
+    /// Since when no request of it is being answered; `None` if one is. A request that has not been received completely
+    /// is not being answered.
+    pub(crate) fn unanswered_since(&self) -> Option<Instant> {
+        let state = self.lock();
+        let last = state.begun.max(state.ended).unwrap_or(self.opened);
+        (state.received == 0).then_some(last)
+    }
+
+    /// Ends the connection with its next read or write.
+    pub(crate) fn close(&self) {
+        let waker = {
+            let mut state = self.lock();
+            state.closed = true;
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Ready once it has been closed.
+    pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.closed {
+            return Poll::Ready(());
+        }
+        if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            state.waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -57,10 +98,11 @@ impl ConnectionActivity {
     pub(crate) fn begin(self: &Arc<Self>, http2: bool) -> OpenRequest {
         let mut state = self.lock();
         state.open += 1;
+        state.begun = Some(Instant::now());
         state.http2 = http2;
         state.reading = None;
         drop(state);
-        OpenRequest { connection: Arc::clone(self) }
+        OpenRequest { connection: Arc::clone(self), received: false }
     }
 }
 
@@ -68,12 +110,23 @@ impl ConnectionActivity {
 #[derive(Debug)]
 pub(crate) struct OpenRequest {
     connection: Arc<ConnectionActivity>,
+    received: bool,
+}
+
+impl OpenRequest {
+    /// It has been received completely, and is being answered now.
+    pub(crate) fn received(&mut self) {
+        if !std::mem::replace(&mut self.received, true) {
+            self.connection.lock().received += 1;
+        }
+    }
 }
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
         let mut state = self.connection.lock();
         state.open -= 1;
+        state.received -= usize::from(self.received);
         state.ended = Some(Instant::now());
     }
 }

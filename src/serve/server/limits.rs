@@ -25,18 +25,20 @@ pub struct Limits {
     /// Larger bodies are processed one after the other: parsed, one may take twenty times its size. Pods have some
     /// kilobytes.
     pub large: usize,
-    /// Most open connections, at least 1; further ones wait until one is closed. An API server changes at most 200
-    /// objects at once by default, so this is two of them whose every change waits for us over HTTP/1.1, and room for
-    /// probes.
+    /// Most open connections, at least 1. For a further one, the connection is closed that has gone without an answer
+    /// for longest, among those of the client address that has most; if all are being answered, the new one. An API
+    /// server changes at most 200 objects at once by default, so this is two of them whose every change waits for us
+    /// over HTTP/1.1, and some room.
     pub connections: usize,
     /// Most requests at once on one HTTP/2 connection.
     pub streams: u32,
 }
 
 impl Limits {
-    /// For health and metrics, requested by probes and a few Prometheus servers. Unread responses stay in memory.
+    /// For a server of probes, and for one of metrics, which a few Prometheus servers request. Unread responses stay in
+    /// memory.
     #[must_use]
-    pub fn for_health_server() -> Self {
+    pub fn for_monitoring() -> Self {
         Self { connections: 64, streams: 4, body: 64 << 10, requests: 1 << 20, ..Self::default() }
     }
 }

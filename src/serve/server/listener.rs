@@ -2,6 +2,7 @@
 
 use crate::lifecycle::Lifecycle;
 use crate::server::ServeError;
+use crate::server::open_connections::{OpenConnection, OpenConnections};
 use axum_server::{AddrListener, Address};
 use socket2::{Domain, Protocol, Socket, Type};
 #[cfg(target_os = "linux")]
@@ -15,7 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Connections that may wait to be accepted; the kernel may allow fewer.
 const BACKLOG: i32 = 1024;
@@ -86,8 +86,9 @@ impl Listener {
             State::Closed(VecDeque::new())
         };
         let state = Mutex::new(state);
-        let (lifecycle, shared, permits) = (lifecycle.clone(), !self.listens, Arc::new(Semaphore::new(most.max(1))));
-        Ok((DrainingListener { lifecycle, permits, shared, state, closed: Arc::clone(&closed) }, closed))
+        let (lifecycle, shared) = (lifecycle.clone(), !self.listens);
+        let connections = Arc::new(OpenConnections::new(most));
+        Ok((DrainingListener { lifecycle, connections, shared, state, closed: Arc::clone(&closed) }, closed))
     }
 }
 
@@ -126,11 +127,11 @@ fn bound_socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnyPeer;
 
-/// An accepted connection, with its permit among [`Limits::connections`](super::limits::Limits::connections).
+/// An accepted connection, one of [`Limits::connections`](super::limits::Limits::connections).
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) stream: TcpStream,
-    pub(crate) permit: OwnedSemaphorePermit,
+    pub(crate) connection: OpenConnection,
 }
 
 impl Address for AnyPeer {
@@ -143,8 +144,7 @@ impl Address for AnyPeer {
 #[derive(Debug)]
 pub(crate) struct DrainingListener {
     lifecycle: Lifecycle,
-    /// As many as there may be connections; without one a client waits in the kernel's queue.
-    permits: Arc<Semaphore>,
+    connections: Arc<OpenConnections>,
     shared: bool,
     state: Mutex<State>,
     closed: Arc<AtomicBool>,
@@ -153,7 +153,7 @@ pub(crate) struct DrainingListener {
 #[derive(Debug)]
 enum State {
     Open(Arc<tokio::net::TcpListener>),
-    Closed(VecDeque<TcpStream>),
+    Closed(VecDeque<(TcpStream, SocketAddr)>),
 }
 
 impl DrainingListener {
@@ -177,12 +177,52 @@ impl DrainingListener {
         *self.lock() = State::Closed(queued);
     }
 
-    fn next_queued(&self) -> Option<TcpStream> {
+    fn next_queued(&self) -> Option<(TcpStream, SocketAddr)> {
         match &mut *self.lock() {
             State::Open(_) => None,
             State::Closed(queued) => queued.pop_front(),
         }
     }
+
+    /// The next connection; none once the process drains and all that were queued have been taken.
+    async fn next_stream(&self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+        if let Some(listener) = self.listener() {
+            let accepted = tokio::select! {
+                biased;
+                () = self.lifecycle.draining() => None,
+                accepted = accept(&listener) => Some(accepted?),
+            };
+            if accepted.is_some() {
+                return Ok(accepted);
+            }
+            if self.shared
+                && drop_new_syns(&listener)
+                && let Ok(accepted) = tokio::time::timeout(HANDSHAKE_GRACE, accept(&listener)).await
+            {
+                return accepted.map(Some);
+            }
+            drop(listener);
+            self.close();
+        }
+        Ok(self.next_queued())
+    }
+}
+
+/// The next connection. A client that has reset its own is no failure, after which the server would pause.
+async fn accept(listener: &tokio::net::TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    loop {
+        match listener.accept().await {
+            Err(error) if is_of_client(&error) => {}
+            accepted => return accepted,
+        }
+    }
+}
+
+fn is_of_client(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+    )
 }
 
 /// Has the kernel drop new SYNs. Those clients retry after a second, and reach a process that still listens; one that
@@ -211,15 +251,15 @@ fn drop_new_syns(_: &tokio::net::TcpListener) -> bool {
 }
 
 /// All queued connections, by asking the kernel instead of the reactor.
-fn queued(listener: &TcpListener) -> VecDeque<TcpStream> {
+fn queued(listener: &TcpListener) -> VecDeque<(TcpStream, SocketAddr)> {
     let mut queued = VecDeque::new();
     for _ in 0..MAX_QUEUED {
-        let accepted = listener.accept().and_then(|(stream, _)| {
+        let accepted = listener.accept().and_then(|(stream, peer)| {
             stream.set_nonblocking(true)?;
-            TcpStream::from_std(stream)
+            Ok((TcpStream::from_std(stream)?, peer))
         });
         match accepted {
-            Ok(stream) => queued.push_back(stream),
+            Ok(accepted) => queued.push_back(accepted),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             // A connection that was closed again.
             Err(_) => {}
@@ -234,30 +274,15 @@ impl AddrListener<Accepted, AnyPeer> for DrainingListener {
     }
 
     async fn accept_stream(&self) -> io::Result<(Accepted, AnyPeer)> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
-        if let Some(listener) = self.listener() {
-            let accepted = tokio::select! {
-                biased;
-                () = self.lifecycle.draining() => None,
-                accepted = listener.accept() => Some(accepted?.0),
-            };
-            if let Some(stream) = accepted {
-                return Ok((Accepted { stream, permit }, AnyPeer));
-            }
-            if self.shared
-                && drop_new_syns(&listener)
-                && let Ok(accepted) = tokio::time::timeout(HANDSHAKE_GRACE, listener.accept()).await
-            {
-                return Ok((Accepted { stream: accepted?.0, permit }, AnyPeer));
-            }
-            drop(listener);
-            self.close();
-        }
-        match self.next_queued() {
-            Some(stream) => Ok((Accepted { stream, permit }, AnyPeer)),
-            None => {
+        // Each turn takes a connection from the queue. Nothing is waited for but the next one: where there is no room
+        // for a connection, it is closed at once.
+        loop {
+            let Some((stream, peer)) = self.next_stream().await? else {
                 self.closed.store(true, Ordering::SeqCst);
-                std::future::pending().await
+                return std::future::pending().await;
+            };
+            if let Some(connection) = self.connections.admit(peer.ip().to_canonical()) {
+                return Ok((Accepted { stream, connection }, AnyPeer));
             }
         }
     }

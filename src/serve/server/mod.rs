@@ -4,6 +4,7 @@ mod activity;
 mod connection;
 pub(crate) mod limits;
 pub(crate) mod listener;
+mod open_connections;
 mod request_limits;
 
 use self::request_limits::{LimitedService, ServerLimits};

@@ -2,7 +2,7 @@
 
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::Stage;
-use crate::server::activity::ConnectionActivity;
+use crate::server::activity::{ConnectionActivity, OpenRequest};
 use crate::server::limits::Limits;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
@@ -76,7 +76,11 @@ impl ServerLimits {
     }
 
     /// The request with its whole body, and its permits.
-    async fn receive<B>(&self, request: Request<B>) -> Result<(Request<Body>, Permits<'_>), Rejection>
+    async fn receive<B>(
+        &self,
+        request: Request<B>,
+        open_request: &mut OpenRequest,
+    ) -> Result<(Request<Body>, Permits<'_>), Rejection>
     where
         B: HttpBody<Data = Bytes>,
     {
@@ -88,6 +92,7 @@ impl ServerLimits {
         let bytes = if named.is_some_and(|length| length <= self.limits.large) { &self.small } else { &self.large };
         let whole = tokio::time::timeout(self.limits.body_within, self.collect(body, head_size(&head), bytes)).await;
         let (whole, held) = whole.map_err(|_| Rejection::TooSlow)??;
+        open_request.received();
         let large_body = if whole.len() > self.limits.large { Some(self.large_body_permit().await?) } else { None };
         Ok((Request::from_parts(head, Body::from(whole)), Permits { _bytes: held, _large_body: large_body }))
     }
@@ -146,12 +151,12 @@ impl LimitedService {
         Self { router, connection, limits }
     }
 
-    async fn answer<B>(self, request: Request<B>) -> Response
+    async fn answer<B>(self, request: Request<B>, open_request: &mut OpenRequest) -> Response
     where
         B: HttpBody<Data = Bytes>,
     {
         let Self { mut router, limits, .. } = self;
-        match limits.receive(request).await {
+        match limits.receive(request, open_request).await {
             Ok((request, _holds)) => match router.call(request).await {
                 Ok(response) => response,
                 Err(never) => match never {},
@@ -175,10 +180,10 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let http2 = request.version() >= Version::HTTP_2;
-        let open_request = self.connection.begin(http2);
+        let mut open_request = self.connection.begin(http2);
         let (this, lifecycle) = (self.clone(), self.limits.lifecycle.clone());
         Box::pin(async move {
-            let mut response = this.answer(request).await;
+            let mut response = this.answer(request, &mut open_request).await;
             drop(open_request);
             if !http2 && lifecycle.stage() >= Stage::Draining {
                 // The client then knows that the connection ends here. One that is closed between two requests may

@@ -102,25 +102,72 @@ async fn a_slow_body_is_rejected() {
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
 }
 
+/// A connection from another address of this machine.
+#[cfg(target_os = "linux")]
+async fn connect_from(last: u8, address: SocketAddr) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+    socket.connect(address).await.unwrap()
+}
+
 #[tokio::test]
-async fn beyond_the_most_connections_a_newcomer_waits_until_a_silent_one_is_closed() {
+async fn beyond_the_most_connections_the_longest_silent_one_is_closed_at_once() {
     let limits = Limits { connections: 8, ..limits() };
     let (address, _keep) = serving(limits);
-    let mut good = connect(address).await;
-    assert!(ask(&mut good).await);
     let mut silent = JoinSet::new();
-    for _ in 1..limits.connections {
+    for _ in 0..limits.connections {
         silent.spawn(rest(connect(address).await));
     }
-    sleep(limits.head_within / 4).await;
     let start = Instant::now();
     let mut newcomer = connect(address).await;
     assert!(ask(&mut newcomer).await, "a newcomer is not served");
-    assert!(start.elapsed() >= limits.head_within / 2, "it did not wait: {:?}", start.elapsed());
-    assert!(ask(&mut good).await, "who was served before is closed for who says nothing");
-    while let Some(end) = timeout(Duration::from_secs(5), silent.join_next()).await.unwrap() {
-        assert_eq!(end.unwrap().0, "");
+    let (text, _) = silent.join_next().await.unwrap().unwrap();
+    assert!(text.is_empty() && start.elapsed() < limits.head_within / 2, "it waited for {:?}", start.elapsed());
+    assert!(ask(&mut newcomer).await);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn connections_of_one_address_close_none_of_another() {
+    let limits = Limits { connections: 8, head_within: LONG, ..Limits::default() };
+    let (address, _keep) = serving(limits);
+    let (mut idle, mut slow) = (connect_from(2, address).await, connect_from(3, address).await);
+    assert!(ask(&mut idle).await);
+    slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+    let (mut flood, start) = (Vec::new(), Instant::now());
+    for n in 0..500 {
+        let mut one = connect_from(4, address).await;
+        // Half of them begin a request whose body never comes.
+        if n % 2 == 0 {
+            let _ = one.write_all(b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n").await;
+        }
+        flood.push(one);
     }
+    assert!(ask(&mut connect_from(5, address).await).await, "a newcomer is not served");
+    assert!(ask(&mut idle).await, "an idle connection was closed for those of another address");
+    slow.write_all(b" a\r\n\r\n").await.unwrap();
+    let mut answer = vec![0; 4096];
+    assert!(slow.read(&mut answer).await.unwrap() > 0, "a request that is arriving was cut off");
+    assert!(start.elapsed() < LONG / 2);
+}
+
+#[tokio::test]
+async fn when_all_connections_are_being_answered_a_newcomer_is_closed_at_once() {
+    let limits = Limits { connections: 4, ..limits() };
+    let (address, _keep) = serving(limits);
+    let mut slow = JoinSet::new();
+    for _ in 0..limits.connections {
+        let mut stream = connect(address).await;
+        stream.write_all(b"GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+        slow.spawn(rest(stream));
+    }
+    sleep(Duration::from_millis(100)).await;
+    let (text, took) = rest(connect(address).await).await;
+    assert!(text.is_empty() && took < Duration::from_millis(100), "{text:?} after {took:?}");
+    while let Some(end) = slow.join_next().await {
+        assert!(end.unwrap().0.starts_with("HTTP/1.1 200"));
+    }
+    assert!(ask(&mut connect(address).await).await);
 }
 
 #[tokio::test]

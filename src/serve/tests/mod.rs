@@ -134,15 +134,13 @@ async fn a_part_that_fails_stops_the_others_and_is_named() {
 }
 
 #[tokio::test]
-async fn readiness_names_failing_checks_and_metrics_are_served() {
+async fn readiness_names_failing_checks() {
     let lifecycle = Lifecycle::new(LONG);
     let health = Health::new(&lifecycle);
     let check = health.check("cache");
-    let mut registry = metrics::registry();
-    TlsMetrics::register(&mut registry);
     let listener = bind(LOOPBACK).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let (router, handle) = (health.router(registry), lifecycle.clone());
+    let (router, handle) = (health.router(), lifecycle.clone());
     let server = tokio::spawn(async move { serve_plain(&handle, listener, router, Limits::default()).await });
     let ask = |path: &str| {
         let url = format!("{url}{path}");
@@ -160,10 +158,21 @@ async fn readiness_names_failing_checks_and_metrics_are_served() {
     check.pass();
     assert_eq!(ask("/readyz").await, (200, "ok\n".to_owned()));
     assert_eq!(ask("/readyz?verbose").await, (200, "[+] stage\n[+] cache\nok\n".to_owned()));
-    assert!(ask("/metrics").await.1.contains("napkeeper_tls_certificate_expiry_timestamp_seconds 0"));
+    assert_eq!(ask("/metrics").await.0, 404, "a scrape must not hold up a probe");
     lifecycle.drain();
     assert!(!health.is_ready());
     timeout(LONG, server).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn metrics_are_served() {
+    let (lifecycle, mut registry) = (Lifecycle::new(LONG), metrics::registry());
+    TlsMetrics::register(&mut registry);
+    let listener = bind(LOOPBACK).unwrap();
+    let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+    tokio::spawn(async move { serve_plain(&lifecycle, listener, metrics::router(registry), Limits::default()).await });
+    let text = reqwest::get(url).await.unwrap().text().await.unwrap();
+    assert!(text.contains("napkeeper_tls_certificate_expiry_timestamp_seconds 0"), "{text}");
 }
 
 /// A certificate for `localhost`, identified by its serial number, written to files.

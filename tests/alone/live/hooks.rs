@@ -59,7 +59,7 @@ struct Running {
     /// From its start until it answers, and until it can hint.
     took: (Duration, Duration),
     admission: String,
-    health: String,
+    metrics: String,
 }
 
 impl Hooked {
@@ -82,7 +82,7 @@ impl Hooked {
         for name in ["AZURE_AUTHORITY_HOST", "AZURE_POD_IDENTITY_AUTHORITY_HOST", "IDENTITY_ENDPOINT", "MSI_ENDPOINT"] {
             program = program.env(name, &self.trap.url);
         }
-        let Listening { process, admission, health } = webhook::listening(&program).await?;
+        let Listening { process, admission, health, metrics } = webhook::listening(&program).await?;
         let ready = format!("http://{health}/readyz");
         eventually("readiness", STEP, async || {
             let answer = self.http.get(&ready).send().await;
@@ -91,7 +91,7 @@ impl Hooked {
         .await?;
         let answers = start.elapsed();
         process.line("initial listing of the cluster complete", STEP).await?;
-        Ok(Running { process, took: (answers, start.elapsed()), admission, health })
+        Ok(Running { process, took: (answers, start.elapsed()), admission, metrics })
     }
 
     /// Runs kubectl with manifests in a file.
@@ -109,7 +109,7 @@ impl Hooked {
 
     /// The sum of the webhook's counter of answers, over samples whose labels contain this.
     async fn answered(&self, webhook: &Running, labels: &str) -> Result<u64> {
-        let text = self.http.get(format!("http://{}/metrics", webhook.health)).send().await?.text().await?;
+        let text = self.http.get(format!("http://{}/metrics", webhook.metrics)).send().await?.text().await?;
         let samples =
             text.lines().filter(|l| l.starts_with("napkeeper_admission_requests_total") && l.contains(labels));
         Ok(samples.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())

@@ -57,7 +57,7 @@ impl Rig {
     async fn webhook(&self, address: SocketAddr) -> Result<(Process, SocketAddr)> {
         let more = ["--reuse-port", "--hint-budget=1s", "--region=westeurope"];
         let program = webhook::program(&self.kubeconfig, &address.to_string(), Some(self.folder.path()))?.args(more);
-        let Listening { process, admission, health } = webhook::listening(&program).await?;
+        let Listening { process, admission, health, .. } = webhook::listening(&program).await?;
         eventually("readiness", STEP, async || {
             let answer = self.http.get(format!("http://{health}/readyz")).send().await;
             Ok(answer.is_ok_and(|a| a.status().is_success()).then_some(()))

@@ -16,8 +16,10 @@ pub(crate) struct Server {
     process: Process,
     /// Where reviews are answered, such as `127.0.0.1:40123`.
     pub(crate) admission: String,
-    /// Where metrics are; none for the hook that does nothing.
+    /// Where probes are answered; none for the hook that does nothing.
     health: Option<String>,
+    /// Where metrics are; none for the hook that does nothing.
+    metrics: Option<String>,
     http: reqwest::Client,
 }
 
@@ -39,9 +41,9 @@ impl Server {
             program = program.env(name, value);
         }
         let begun = Instant::now();
-        let Listening { process, admission, health } = webhook::listening(&program).await?;
+        let Listening { process, admission, health, metrics } = webhook::listening(&program).await?;
         let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10)).build()?;
-        let server = Self { process, admission, health: Some(health), http };
+        let server = Self { process, admission, health: Some(health), metrics: Some(metrics), http };
         while !server.is_ready().await {
             if begun.elapsed() > STARTS_WITHIN {
                 bail!("the webhook does not get ready:\n{}", server.process.tail(20));
@@ -66,7 +68,7 @@ impl Server {
         let process = Process::spawn("nothing", &Program::new(std::env::current_exe()?).args(words))?;
         let line = process.line("listens", STARTS_WITHIN).await?;
         let admission = word(&line, "admission=")?;
-        Ok(Self { process, admission, health: None, http: reqwest::Client::new() })
+        Ok(Self { process, admission, health: None, metrics: None, http: reqwest::Client::new() })
     }
 
     async fn is_ready(&self) -> bool {
@@ -92,8 +94,8 @@ impl Server {
 
     /// The sum of a counter over the samples that contain a text.
     pub(crate) async fn counter(&self, name: &str, labels: &str) -> Result<u64> {
-        let Some(health) = &self.health else { return Ok(0) };
-        let text = self.http.get(format!("http://{health}/metrics")).send().await?.text().await?;
+        let Some(metrics) = &self.metrics else { return Ok(0) };
+        let text = self.http.get(format!("http://{metrics}/metrics")).send().await?.text().await?;
         let samples = text.lines().filter(|line| line.starts_with(name) && line.contains(labels));
         Ok(samples.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
     }

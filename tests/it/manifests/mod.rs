@@ -2,4 +2,5 @@
 
 mod hooks;
 pub(crate) mod policies;
+mod probes;
 mod pruning;

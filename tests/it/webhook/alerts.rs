@@ -72,8 +72,8 @@ async fn alerts_are_valid_and_query_existing_metrics() -> Result<()> {
     let folder = tempfile::Builder::new().prefix("alerts-").tempdir()?;
     let ca = certificate(folder.path())?;
     let program = webhook::program(&folder.path().join("nobody"), "127.0.0.1:0", Some(folder.path()))?;
-    let Listening { process: _process, admission, health } = webhook::listening(&program).await?;
-    let (url, metrics) = (format!("https://{admission}/validate"), format!("http://{health}/metrics"));
+    let Listening { process: _process, admission, metrics, .. } = webhook::listening(&program).await?;
+    let (url, metrics) = (format!("https://{admission}/validate"), format!("http://{metrics}/metrics"));
     let ca = reqwest::Certificate::from_pem(ca.as_bytes())?;
     let client = reqwest::Client::builder().no_proxy().add_root_certificate(ca).timeout(STEP).build()?;
     let pool: Value = yaml::read("pool.yaml", &bad_pool("bad")?).documents.remove(0).value;

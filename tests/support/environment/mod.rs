@@ -123,6 +123,7 @@ impl Environment {
             format!("--azure-token-file={}", file("token")),
             format!("--time-offset-file={}", file("offset")),
             "--health-bind=127.0.0.1:0".to_owned(),
+            "--metrics-bind=127.0.0.1:0".to_owned(),
             format!("--identity={identity}"),
             "--log-format=text".to_owned(),
             "--log-level=info,napkeeper=debug".to_owned(),

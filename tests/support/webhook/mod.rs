@@ -17,8 +17,10 @@ pub struct Listening {
     pub process: Process,
     /// Where reviews are answered, such as `127.0.0.1:40123`.
     pub admission: String,
-    /// Where health and metrics are.
+    /// Where probes are answered.
     pub health: String,
+    /// Where metrics are.
+    pub metrics: String,
 }
 
 /// A webhook that serves the certificate in `folder`, or where there is none, one that it keeps itself.
@@ -31,6 +33,7 @@ pub fn program(kubeconfig: &Path, bind: &str, folder: Option<&Path>) -> Result<P
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--bind={bind}"),
         "--health-bind=127.0.0.1:0".to_owned(),
+        "--metrics-bind=127.0.0.1:0".to_owned(),
         "--log-format=text".to_owned(),
     ];
     let certificate = folder.map(|folder| {
@@ -47,5 +50,6 @@ pub fn program(kubeconfig: &Path, bind: &str, folder: Option<&Path>) -> Result<P
 pub async fn listening(program: &Program) -> Result<Listening> {
     let process = Process::spawn("webhook", program)?;
     let line = process.line("webhook listening", STARTS_WITHIN).await?;
-    Ok(Listening { admission: word(&line, "admission=")?, health: word(&line, "health=")?, process })
+    let word = |key: &str| word(&line, key);
+    Ok(Listening { admission: word("admission=")?, health: word("health=")?, metrics: word("metrics=")?, process })
 }

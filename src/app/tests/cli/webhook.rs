@@ -60,19 +60,20 @@ fn pair(folder: &Path) -> String {
 fn webhook(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
     command.args(["webhook", "--tls-cert", "tls.crt", "--tls-key", "tls.key", "--bind", "127.0.0.1:0"]);
-    command.args(["--health-bind", "127.0.0.1:0"]).current_dir(folder).stderr(Stdio::piped()).stdout(Stdio::null());
+    command.args(["--health-bind", "127.0.0.1:0", "--metrics-bind", "127.0.0.1:0"]);
+    command.current_dir(folder).stderr(Stdio::piped()).stdout(Stdio::null());
     command
 }
 
-/// The ports that the log names.
-fn ports(child: &mut Child) -> (u16, u16) {
+/// The ports that the log names: of admission, probes and metrics.
+fn ports(child: &mut Child) -> (u16, u16, u16) {
     let mut log = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while log.read_line(&mut line).unwrap() > 0 {
         let entry: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no JSON: {line}"));
         if entry["message"] == "webhook listening" {
             let port = |key: &str| entry[key].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
-            let found = (port("admission"), port("health"));
+            let found = (port("admission"), port("health"), port("metrics"));
             // Logging to a closed pipe would end the process.
             std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
             return found;
@@ -134,7 +135,7 @@ fn admission_is_served_without_an_azure_credential() {
         command.env(variable, &url);
     }
     let mut process = Running(command.spawn().unwrap());
-    let (admission, health) = ports(&mut process.0);
+    let (admission, health, metrics) = ports(&mut process.0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = client_that_trusts(&root);
@@ -162,7 +163,9 @@ fn admission_is_served_without_an_azure_credential() {
             assert!(start.elapsed() < PATIENCE, "it is not ready");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        let metrics = get("/metrics").await.unwrap().text().await.unwrap();
+        assert_eq!(get("/metrics").await.unwrap().status(), 404);
+        let metrics = client.get(format!("http://127.0.0.1:{metrics}/metrics")).send().await.unwrap();
+        let metrics = metrics.text().await.unwrap();
         assert!(
             metrics.contains(r#"napkeeper_admission_requests_total{path="/validate",outcome="refused"} 1"#),
             "{metrics}"
@@ -220,7 +223,7 @@ fn it_waits_for_the_cluster_but_not_for_ever() {
     std::fs::write(folder.path().join("config"), config.to_string()).unwrap();
     let start = Instant::now();
     let mut process = Running(webhook(folder.path()).args(["--kubeconfig", "config"]).spawn().unwrap());
-    let (admission, health) = ports(&mut process.0);
+    let (admission, health, _) = ports(&mut process.0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = client_that_trusts(&root);
@@ -246,10 +249,48 @@ fn it_waits_for_the_cluster_but_not_for_ever() {
     });
 }
 
+/// Without a cluster it can check no object completely: with `--when-unable refuse` it says so, and is not ready.
+#[test]
+fn a_webhook_that_fails_closed_refuses_until_it_knows_the_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = pair(folder.path());
+    let args = ["--kubeconfig", "no-such-file", "--when-unable", "refuse"];
+    let mut process = Running(webhook(folder.path()).args(args).spawn().unwrap());
+    let (admission, health, metrics) = ports(&mut process.0);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = client_that_trusts(&root);
+        let class = json!({
+            "apiVersion": "karpenter.azure.com/v1beta1", "kind": "AKSNodeClass", "metadata": { "name": "a" }, "spec": {},
+        });
+        let good = review("a", ("karpenter.azure.com", "v1beta1", "AKSNodeClass"), &class);
+        let get = |port: u16, path: &str| client.get(format!("http://127.0.0.1:{port}{path}")).send();
+        let start = Instant::now();
+        // It refuses at once, and says why when it has tried to reach the cluster.
+        loop {
+            let answer = ask(&client, &format!("https://localhost:{admission}/validate"), &good).await;
+            assert_eq!((&answer["allowed"], &answer["status"]["code"]), (&json!(false), &json!(503)), "{answer}");
+            if answer["status"]["message"].as_str().unwrap().contains("cannot reach the cluster: ") {
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE, "no reason is given: {answer}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let answer = get(health, "/readyz").await.unwrap();
+        assert_eq!(answer.status(), 503);
+        let text = answer.text().await.unwrap();
+        assert!(text.contains("[-] caches: cannot reach the cluster: "), "{text}");
+        assert_eq!(get(health, "/healthz").await.unwrap().status(), 200, "a restart would not help");
+        let text = get(metrics, "/metrics").await.unwrap().text().await.unwrap();
+        assert!(text.contains("outcome=\"failed_closed\""), "{text}");
+    });
+}
+
 #[test]
 fn without_files_and_cluster_the_missing_input_is_named() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_napkeeper"));
     command.args(["webhook", "--bind", "127.0.0.1:0", "--health-bind", "127.0.0.1:0", "--kubeconfig", "no-such-file"]);
+    command.args(["--metrics-bind", "127.0.0.1:0"]);
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stderr).unwrap();

@@ -163,8 +163,8 @@ async fn until_fast(
 
 /// Each delete and each refusal is an event, a metric and a record.
 async fn everything_was_reported(env: &Environment, controller: &Process) -> Result<()> {
-    let line = controller.line("health=", STEP).await?;
-    let address = word(&line, "health=")?;
+    let line = controller.line("metrics=", STEP).await?;
+    let address = word(&line, "metrics=")?;
     let metrics = reqwest::get(format!("http://{address}/metrics")).await?.text().await?;
     for wanted in [
         "napkeeper_sweep_collected_total{kind=\"Nic\"} 2",

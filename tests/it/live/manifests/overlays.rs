@@ -275,6 +275,8 @@ async fn components_change_only_their_subject_and_the_webhook_starts_with_each()
     for exempt in ["aksService", "generic-garbage-collector", "system:serviceaccount:napkeeper-system:"] {
         ensure!(conditions.contains(exempt), "{exempt} could be held up: {conditions}");
     }
+    let (args, _) = container(&closed, "napkeeper-webhook")?;
+    ensure!(args.windows(2).any(|pair| pair[0] == "--when-unable" && pair[1] == "refuse"), "{args:?}");
     let mut opened = pools.clone();
     opened["webhooks"][0]["failurePolicy"] = json!("Ignore");
     ensure!(opened == hook(&plain, "Validating")?, "more than the policy has changed");

@@ -106,6 +106,7 @@ struct Replica {
     process: Process,
     admission: SocketAddr,
     health: String,
+    metrics: String,
 }
 
 struct Rig {
@@ -136,8 +137,8 @@ impl Rig {
             format!("--certificate-life={LEAF}"),
             "--settle=3".to_owned(),
         ]);
-        let Listening { process, admission, health } = webhook::listening(&program).await?;
-        Ok(Replica { admission: admission.parse()?, health, process })
+        let Listening { process, admission, health, metrics } = webhook::listening(&program).await?;
+        Ok(Replica { admission: admission.parse()?, health, metrics, process })
     }
 
     async fn ready(&self, replica: &Replica) -> Result<()> {
@@ -151,7 +152,7 @@ impl Rig {
 
     /// The sum of a replica's samples of a metric whose labels contain this.
     async fn metric(&self, replica: &Replica, name: &str, labels: &str) -> Result<u64> {
-        let text = self.http.get(format!("http://{}/metrics", replica.health)).send().await?.text().await?;
+        let text = self.http.get(format!("http://{}/metrics", replica.metrics)).send().await?.text().await?;
         let samples = text.lines().filter(|line| line.starts_with(name) && line.contains(labels));
         Ok(samples.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
     }

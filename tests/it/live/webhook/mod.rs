@@ -1,4 +1,5 @@
 //! Tests of the admission webhook behind a real API server.
 
 mod certificates;
+mod fail_closed;
 mod rule_examples;

@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Instance types of the pools that an overlay applies to.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct OverlaidInstanceTypes {
     types: BTreeMap<NodePoolName, InstanceTypes>,
     /// Ignored overlays, each with its first conflict.

@@ -1,0 +1,155 @@
+//! Floods of silent connections from one address, against the shipped webhook: probes, metrics and reviews are answered
+//! as before.
+//!
+//! The attacker has an address of its own, as another pod would; probes, scrapes and reviews come from a second one. The
+//! controller serves probes and metrics with the same code.
+
+use super::alone;
+use super::hostile::pool_review;
+use anyhow::{Context, Result, ensure};
+use napkeeper_tests::webhook::hooks::certificate;
+use napkeeper_tests::webhook::{self, Listening};
+use reqwest::{Client, RequestBuilder};
+use serde_json::Value;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpSocket;
+use tokio::task::JoinSet;
+
+/// How long each flood is measured.
+const LASTS: Duration = Duration::from_secs(8);
+/// How long a flood runs before that: the most connections are reached.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// Silent connections per second to the ports of probes and metrics.
+const MONITORING_RATE: u32 = 1_100;
+/// Silent connections per second to the port of reviews.
+const ADMISSION_RATE: u32 = 2_000;
+/// Longest answer to a probe or a scrape. A probe that sets no timeout has a second.
+const MAX_PROBE: Duration = Duration::from_millis(500);
+/// Most that the 99th percentile of reviews may grow by: attacker, client and server share two cores here.
+const MAX_GROWTH: Duration = Duration::from_millis(25);
+/// Pause of the good client after each request.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Timeout of the good client.
+const TIMEOUT: Duration = Duration::from_secs(2);
+const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
+const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// Silent connections to an address.
+#[derive(Debug, Clone, Copy)]
+struct Flood {
+    target: SocketAddr,
+    /// Per second.
+    rate: u32,
+}
+
+impl Flood {
+    /// Opens connections, each of which is held until the server closes it; returns how many.
+    async fn run(self, stop: Arc<AtomicBool>) -> usize {
+        let (opened, mut all, begun, mut begun_so_far) =
+            (Arc::new(AtomicUsize::new(0)), JoinSet::new(), Instant::now(), 0);
+        while !stop.load(Ordering::SeqCst) {
+            let due = u128::from(self.rate) * begun.elapsed().as_millis() / 1000;
+            while begun_so_far < due {
+                begun_so_far += 1;
+                all.spawn(self.hold_one(Arc::clone(&opened)));
+            }
+            while all.try_join_next().is_some() {}
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        all.shutdown().await;
+        opened.load(Ordering::SeqCst)
+    }
+
+    async fn hold_one(self, opened: Arc<AtomicUsize>) -> std::io::Result<usize> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from((ATTACKER, 0)))?;
+        let mut stream = socket.connect(self.target).await?;
+        opened.fetch_add(1, Ordering::SeqCst);
+        stream.read(&mut [0]).await
+    }
+}
+
+/// Sends requests one after the other until it is stopped; the sorted times of their answers.
+async fn ask(request: RequestBuilder, stop: Arc<AtomicBool>) -> Result<Vec<Duration>> {
+    let mut took = Vec::new();
+    while !stop.load(Ordering::SeqCst) {
+        let (start, request) = (Instant::now(), request.try_clone().context("a request is sent repeatedly")?);
+        let answer = request.send().await.with_context(|| format!("after {} answers", took.len()))?;
+        ensure!(answer.status().is_success(), "{}", answer.status());
+        let text = answer.text().await?;
+        if let Ok(review) = serde_json::from_str::<Value>(&text) {
+            ensure!(review["response"]["allowed"] == true && review["response"]["warnings"].is_null(), "{text}");
+        }
+        took.push(start.elapsed());
+        tokio::time::sleep(PAUSE).await;
+    }
+    took.sort();
+    ensure!(took.len() > 50, "only {} answers", took.len());
+    Ok(took)
+}
+
+/// Floods while a request is repeated, and prints the figures; returns the 99th percentile and the longest time.
+async fn measure(name: &str, flood: Flood, request: RequestBuilder) -> Result<(Duration, Duration)> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flooding = tokio::spawn(flood.run(Arc::clone(&stop)));
+    tokio::time::sleep(WARM_UP).await;
+    let asking = tokio::spawn(ask(request, Arc::clone(&stop)));
+    tokio::time::sleep(LASTS).await;
+    stop.store(true, Ordering::SeqCst);
+    let opened = flooding.await?;
+    let took = asking.await?.with_context(|| format!("{name} during {flood:?}"))?;
+    let (p99, most) = (took[took.len() * 99 / 100], took[took.len() - 1]);
+    let ms = |time: Duration| time.as_secs_f64() * 1000.0;
+    let rate = opened as f64 / (WARM_UP + LASTS).as_secs_f64();
+    let (half, high, longest) = (ms(took[took.len() / 2]), ms(p99), ms(most));
+    eprintln!(
+        "{name:<34} {rate:>6.0}/s silent, {:>4} answers: p50 {half:>5.1}, p99 {high:>5.1}, max {longest:>6.1} ms",
+        took.len()
+    );
+    // Otherwise nothing was tested.
+    ensure!(rate >= 0.9 * f64::from(flood.rate), "only {rate:.0} connections a second were opened");
+    Ok((p99, most))
+}
+
+/// Clients with an address that is not the attacker's: one that opens a connection for each request, and one that keeps
+/// its connection as the API server does.
+fn clients(root: &str) -> Result<[Client; 2]> {
+    let root = reqwest::Certificate::from_pem(root.as_bytes())?;
+    let client = || Client::builder().no_proxy().add_root_certificate(root.clone()).timeout(TIMEOUT).http1_only();
+    let client = || client().local_address(IpAddr::V4(CLIENT));
+    Ok([client().pool_max_idle_per_host(0).build()?, client().build()?])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_connections_hold_up_neither_probes_nor_metrics_nor_reviews() -> Result<()> {
+    let _turn = alone().await;
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let folder = tempfile::Builder::new().prefix("floods-").tempdir()?;
+    let root = certificate(folder.path())?;
+    let program = webhook::program("/nonexistent".as_ref(), "127.0.0.1:0", Some(folder.path()))?;
+    let Listening { process, admission, health, metrics } = webhook::listening(&program).await?;
+    let [fresh, kept] = clients(&root)?;
+    for (name, address, path) in
+        [("probe", &health, "healthz"), ("probe", &health, "readyz"), ("scrape", &metrics, "metrics")]
+    {
+        let request = || fresh.get(format!("http://{address}/{path}"));
+        let flood = Flood { target: address.parse()?, rate: MONITORING_RATE };
+        let (_, most) = measure(&format!("{name} of {path}"), flood, request()).await?;
+        ensure!(most <= MAX_PROBE, "{name} of {path} took {most:?}");
+    }
+    let (target, review) = (admission.parse()?, pool_review()?);
+    for (name, client) in [("review, new connections", fresh), ("review, one connection", kept)] {
+        let post = client.post(format!("https://{admission}/validate")).header("content-type", "application/json");
+        let request = || post.try_clone().map(|post| post.body(review.clone())).context("a request without a body");
+        let (before, _) = measure(name, Flood { target, rate: 0 }, request()?).await?;
+        let (during, _) = measure(name, Flood { target, rate: ADMISSION_RATE }, request()?).await?;
+        ensure!(during <= before + MAX_GROWTH, "{name}: p99 grew from {before:?} to {during:?}");
+    }
+    ensure!(process.exit_status().is_none(), "the webhook ended: {}", process.tail(20));
+    ensure!(process.lines().len() < 50, "attackers fill the log: {} lines", process.lines().len());
+    Ok(())
+}
