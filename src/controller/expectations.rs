@@ -25,6 +25,8 @@ pub(super) struct Expectations {
     changes: BTreeMap<CommandKey, Instant>,
     /// Creations of NodeClaims.
     created_claims: BTreeMap<ClaimName, Instant>,
+    /// NodeClaims that exist by a direct read, and that the watch has not delivered.
+    undelivered: BTreeSet<ClaimName>,
 }
 
 impl Expectations {
@@ -68,6 +70,7 @@ impl Expectations {
         }
         if let CommandKey::Claim(name) = key {
             self.created_claims.remove(&name);
+            self.undelivered.remove(&name);
         }
     }
 
@@ -96,6 +99,13 @@ impl Expectations {
     /// A direct read has shown that the NodeClaim does not exist.
     pub(super) fn claim_not_found(&mut self, claim: &ClaimName) {
         self.created_claims.remove(claim);
+        self.undelivered.remove(claim);
+    }
+
+    /// A direct read has shown that the NodeClaim exists. True for the second time in a row: the watch has lost it, as
+    /// after a restore of etcd, and will not deliver it any more.
+    pub(super) fn claim_found(&mut self, claim: &ClaimName) -> bool {
+        self.created_claims.contains_key(claim) && !self.undelivered.insert(claim.clone())
     }
 }
 
@@ -121,8 +131,21 @@ mod tests {
         expectations.observe(&Delta::ClaimGone(name.clone()));
         assert_eq!(expectations.unconfirmed(start), BTreeSet::new());
         expectations.effect_started(&key);
-        expectations.observe(&Delta::ClaimGone(name));
+        expectations.observe(&Delta::ClaimGone(name.clone()));
         expectations.command_ended(&key, start);
         assert_eq!(expectations.unconfirmed(start), BTreeSet::new(), "the watch event arrived before the reply");
+    }
+
+    #[test]
+    fn a_claim_that_exists_twice_without_an_event_is_lost_by_the_watch() {
+        let name = ClaimName::new("general-a").unwrap();
+        let mut expectations = Expectations::default();
+        assert!(!expectations.claim_found(&name), "nothing is expected");
+        expectations.expect_claim(name.clone(), Instant::now());
+        assert!(!expectations.claim_found(&name), "the watch may be late");
+        assert!(expectations.claim_found(&name));
+        expectations.observe(&Delta::ClaimGone(name.clone()));
+        expectations.expect_claim(name.clone(), Instant::now());
+        assert!(!expectations.claim_found(&name));
     }
 }

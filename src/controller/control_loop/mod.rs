@@ -328,6 +328,10 @@ impl ControlLoop {
     fn handle_claim_read(&mut self, claim: &ClaimName, reply: &Result<Reply, EffectError>) {
         match reply {
             Ok(Reply::Claim(None)) => self.expectations.claim_not_found(claim),
+            Ok(_) if self.expectations.claim_found(claim) => {
+                tracing::error!(%claim, "the watch has lost the NodeClaim: listing the cluster anew");
+                return self.end_term();
+            }
             Ok(_) => tracing::warn!(%claim, "the NodeClaim exists, but the watch has not delivered it"),
             Err(error) => tracing::warn!(%claim, %error, "cannot determine whether the NodeClaim exists"),
         }

@@ -1,7 +1,8 @@
 //! Leader election by a Lease.
 //!
-//! A loop reads the Lease, lets [`LeaderElector`] decide, and writes with the resourceVersion that it read. It uses a
-//! monotonic clock; the times in the object are informational.
+//! A loop reads the Lease, lets [`LeaderElector`] decide, and writes with the resourceVersion that it read. The times in
+//! the object are informational. Ages are the greater of monotonic and wall time: the monotonic clock stands still while
+//! the machine is suspended, and the wall clock may be set back.
 
 use crate::error::{ApiRequest, call};
 use crate::write::jittered;
@@ -14,9 +15,10 @@ use napkeeper_core::engine::leader_election::{
     LEASE_DURATION, LeaderElector, LeaseAction, LeaseRecord, RENEW_DEADLINE, RETRY_PERIOD, remaining_lease,
 };
 use napkeeper_core::model::errors::ClusterError;
+use std::cell::Cell;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -28,8 +30,31 @@ pub const WEBHOOK_LEASE: &str = "napkeeper-webhook";
 /// The state of the Lease, for those who write. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct LeaseHandle {
-    renewed: watch::Receiver<Option<Instant>>,
+    renewed: watch::Receiver<Option<PointInTime>>,
     leads: watch::Receiver<bool>,
+}
+
+/// A point in time, by both clocks.
+#[derive(Debug, Clone, Copy)]
+struct PointInTime {
+    monotonic: Instant,
+    wall: SystemTime,
+}
+
+impl PointInTime {
+    fn now() -> Self {
+        Self { monotonic: Instant::now(), wall: SystemTime::now() }
+    }
+
+    /// The time since then, by the clock that shows more.
+    fn elapsed(self) -> Duration {
+        self.monotonic.elapsed().max(self.wall.elapsed().unwrap_or_default())
+    }
+
+    /// The point in time this long before; `None` if a clock does not reach back so far.
+    fn before(self, age: Duration) -> Option<Self> {
+        Some(Self { monotonic: self.monotonic.checked_sub(age)?, wall: self.wall.checked_sub(age)? })
+    }
 }
 
 impl LeaseHandle {
@@ -50,7 +75,7 @@ impl LeaseHandle {
     /// The handle of a Lease that was renewed this long ago.
     #[cfg(test)]
     pub(crate) fn renewed_before(age: Option<Duration>) -> Self {
-        let renewed = age.and_then(|age| Instant::now().checked_sub(age));
+        let renewed = age.and_then(|age| PointInTime::now().before(age));
         Self { renewed: watch::channel(renewed).1, leads: watch::channel(renewed.is_some()).1 }
     }
 
@@ -95,7 +120,8 @@ pub fn elect_for(
         api: Api::namespaced(client, namespace),
         identity: Arc::from(identity),
         candidate: LeaderElector::new(Arc::from(identity)),
-        start: Instant::now(),
+        start: PointInTime::now(),
+        latest: Cell::default(),
         renewed,
         leads,
     };
@@ -107,8 +133,10 @@ struct Election {
     api: Api<Lease>,
     identity: Arc<str>,
     candidate: LeaderElector,
-    start: Instant,
-    renewed: watch::Sender<Option<Instant>>,
+    start: PointInTime,
+    /// The latest time since the start that was returned: a wall clock that is set back does not make leases younger.
+    latest: Cell<SignedDuration>,
+    renewed: watch::Sender<Option<PointInTime>>,
     leads: watch::Sender<bool>,
 }
 
@@ -192,7 +220,7 @@ impl Election {
         if !leads {
             self.candidate.step_down();
         }
-        let sent = renewed.filter(|_| leads).map(|at| self.start + unsigned(at));
+        let sent = renewed.filter(|_| leads).and_then(|at| PointInTime::now().before(unsigned(self.now() - at)));
         self.renewed.send_replace(sent);
         let changed = self.leads.send_if_modified(|known| std::mem::replace(known, leads) != leads);
         if changed {
@@ -220,8 +248,11 @@ impl Election {
         }
     }
 
+    /// The time since the start.
     fn now(&self) -> SignedDuration {
-        SignedDuration::try_from(self.start.elapsed()).unwrap_or(SignedDuration::MAX)
+        let elapsed = SignedDuration::try_from(self.start.elapsed()).unwrap_or(SignedDuration::MAX);
+        self.latest.set(self.latest.get().max(elapsed));
+        self.latest.get()
     }
 }
 
@@ -248,6 +279,22 @@ mod tests {
 
     const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/napkeeper/leases";
     const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_lease_ages_while_the_machine_is_suspended_and_when_the_wall_clock_is_set_back() {
+        let renewed_at = |monotonic: u64, wall: i64| {
+            let (now, seconds) = (PointInTime::now(), Duration::from_secs(wall.unsigned_abs()));
+            let wall = if wall < 0 { now.wall.checked_add(seconds) } else { now.wall.checked_sub(seconds) };
+            let monotonic = now.monotonic.checked_sub(Duration::from_secs(monotonic)).unwrap();
+            let at = PointInTime { monotonic, wall: wall.unwrap() };
+            LeaseHandle { renewed: watch::channel(Some(at)).1, leads: watch::channel(true).1 }
+        };
+        let is_held = |lease: LeaseHandle| lease.held_for(Duration::from_secs(5));
+        assert!(is_held(renewed_at(2, 2)));
+        assert!(!is_held(renewed_at(2, 3_600)), "it was suspended for an hour");
+        assert!(is_held(renewed_at(2, -3_600)), "the wall clock was set back");
+        assert!(!is_held(renewed_at(60, -3_600)), "it was set back, and the Lease is old");
+    }
 
     /// A replica, and what ends it.
     struct Replica {
