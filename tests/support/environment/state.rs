@@ -38,7 +38,7 @@ pub async fn claims(env: &Environment) -> Result<Vec<DynamicObject>> {
 /// # Errors
 /// When the API server does not answer.
 pub async fn nodes(env: &Environment) -> Result<Vec<Node>> {
-    let others = ListParams::default().labels(&format!("!{MODE}"));
+    let others = ListParams::default().labels(&format!("{MODE}!=system"));
     Ok(Api::<Node>::all(env.plane.client().await?).list(&others).await?.items)
 }
 

@@ -74,7 +74,11 @@ async fn has_room(env: &Environment, controller: &Process, nodes_wanted: usize) 
         let fits = placed.is_some_and(|[status, reason, _]| status == "True" && reason == "FitsExistingCapacity");
         Ok((fits && nodes(env).await?.len() == nodes_wanted).then_some(()))
     });
-    let last = async || format!("{:?}\n{}", condition(env, "spare", "Provisioning").await, controller.tail(40));
+    let last = async || {
+        let names: Vec<_> = nodes(env).await.into_iter().flatten().filter_map(|node| node.metadata.name).collect();
+        let placed = condition(env, "spare", "Provisioning").await;
+        format!("{nodes_wanted} nodes are wanted of {names:?}: {placed:?}\n{}", controller.tail(40))
+    };
     match placed.await {
         Ok(()) => Ok(()),
         Err(error) => Err(error.context(last().await)),

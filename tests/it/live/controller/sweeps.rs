@@ -127,23 +127,26 @@ async fn a_lockdown_degrades_and_passes(env: &mut Environment) -> Result<()> {
     ensure!(degraded["message"].as_str().is_some_and(|m| m.contains("deny assignment")), "{degraded}");
     ensure!(condition(env, "Ready").await?["status"] == "True", "what Azure denies is no inability to look");
     ensure!(exists(env, "locked").await?);
-    let deletes = |log: &Value| {
-        let all = log["requests"].as_array().cloned().unwrap_or_default();
-        all.iter()
-            .filter(|r| r["method"] == "DELETE" && r["path"].as_str().is_some_and(|p| p.contains("locked")))
-            .count()
-    };
-    let before = deletes(&env.azure("requests").await?);
+    let before = deletes_of_locked(env).await?;
     for _ in 0..30 {
         env.jump(SignedDuration::from_secs(60))?;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    let tries = deletes(&env.azure("requests").await?) - before;
-    ensure!((1..=3).contains(&tries), "{tries} tries in half an hour");
+    // On a busy machine the program is behind the clock.
+    let tries = async || Ok(Some(deletes_of_locked(env).await? - before).filter(|tries| *tries > 0));
+    let tries = eventually("try", STEP, tries).await?;
+    ensure!(tries <= 3, "{tries} tries in half an hour");
     env.cure_azure().await?;
     until(env, "collected NIC after the lockdown", async |env| Ok(!exists(env, "locked").await?)).await?;
     let well = async |env: &Environment| Ok(condition(env, "Degraded").await?["status"] == "False");
     until(env, "end of Degraded", well).await
+}
+
+async fn deletes_of_locked(env: &Environment) -> Result<usize> {
+    let log = env.azure("requests").await?;
+    let all = log["requests"].as_array().into_iter().flatten();
+    let deletes = all.filter(|request| request["method"] == "DELETE");
+    Ok(deletes.filter(|request| request["path"].as_str().is_some_and(|path| path.contains("locked"))).count())
 }
 
 /// As [`until`], but for what takes a day. A jump is shorter than the gap that would not count as watched: 25 min.

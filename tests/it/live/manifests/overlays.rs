@@ -124,7 +124,7 @@ async fn the_provisioner_installs_on_an_empty_cluster_and_may_manage_nodes() -> 
             ("controller", "create", ("karpenter.sh", "nodeclaims"), true),
             ("controller", "patch", ("karpenter.sh", "nodeclaims/status"), true),
             ("controller", "patch", ("karpenter.sh", "nodepools"), false),
-            ("controller", "patch", ("karpenter.sh", "nodepools/status"), false),
+            ("controller", "patch", ("karpenter.sh", "nodepools/status"), true),
             ("controller", "patch", ("karpenter.azure.com", "aksnodeclasses/status"), false),
             ("controller", "patch", ("", "nodes"), true),
             ("controller", "create", ("", "pods/eviction"), true),

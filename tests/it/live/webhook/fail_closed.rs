@@ -18,6 +18,14 @@ const STEP: Duration = Duration::from_secs(90);
 /// NodePools that are created at once.
 const FLOOD: usize = 300;
 
+/// The hooks as the component `fail-closed` sets them: the API server refuses what no webhook answers.
+fn strict_hooks(address: &str, ca: &str) -> Result<String> {
+    let hooks = hooks(address, ca)?;
+    let strict = hooks.replace(r#""failurePolicy":"Ignore""#, r#""failurePolicy":"Fail""#);
+    ensure!(strict != hooks, "every hook fails closed");
+    Ok(strict)
+}
+
 /// Status and message of the create of a NodePool that writes nothing.
 async fn create(client: kube::Client, document: String) -> Result<(u16, String)> {
     let request = Request::builder().method(Method::POST).uri("/apis/karpenter.sh/v1/nodepools?dryRun=All");
@@ -41,7 +49,7 @@ async fn nothing_gets_past_a_webhook_that_fails_closed() -> Result<()> {
     let strict = ["--when-unable=refuse".to_owned(), "--region=westeurope".to_owned()];
     let blind = webhook::program("/nonexistent".as_ref(), "127.0.0.1:0", Some(folder.path()))?.args(strict.clone());
     let Listening { process: _blind, admission, .. } = webhook::listening(&blind).await?;
-    plane.apply(&hooks(&admission, &ca)?).await?;
+    plane.apply(&strict_hooks(&admission, &ca)?).await?;
     // By kubectl: the client of kube repeats what is answered with 503.
     let file = folder.path().join("good.yaml");
     std::fs::write(&file, &good)?;
@@ -62,7 +70,7 @@ async fn nothing_gets_past_a_webhook_that_fails_closed() -> Result<()> {
         Ok(reqwest::get(&ready).await.is_ok_and(|a| a.status() == 200).then_some(()))
     })
     .await?;
-    plane.apply(&hooks(&admission, &ca)?).await?;
+    plane.apply(&strict_hooks(&admission, &ca)?).await?;
     eventually("an admission", STEP, async || Ok((create(client.clone(), good.clone()).await?.0 == 201).then_some(())))
         .await?;
 
