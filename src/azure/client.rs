@@ -2,6 +2,7 @@
 
 use crate::arm::client::{ArmClient, PlaceholderCredential};
 use crate::arm::rate_limit::RateLimiter;
+use crate::arm::write_scope::WriteScope;
 use crate::auth::Credential;
 use crate::resources::resource_group;
 use crate::settings::{AzureSettings, SettingsError, VmSettings};
@@ -45,6 +46,7 @@ impl Azure {
             audience: settings.audience(&endpoint),
             deadline: settings.deadline,
             rate_limiter: RateLimiter::default(),
+            write_scope: WriteScope::new(&settings, &endpoint),
         });
         let options = || TransportOptions::new(arm.clone());
         let failed = |e: azure_core::Error| SettingsError::Clients(e.to_string().into());

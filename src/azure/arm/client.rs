@@ -1,6 +1,6 @@
 //! Sends every request to Azure Resource Manager.
 //!
-//! Both the ARM crates and our own requests use it: it rejects other hosts, adds the token, the API version and a
+//! Both the ARM crates and our own requests use it: it rejects other hosts and writes outside of their scope, adds the token, the API version and a
 //! request id, applies rate limits and a deadline, logs, and converts failures to a [`CloudError`].
 //!
 //! Only pages of listings are retried here, within a budget: the whole listing would be lost with one of them. Every
@@ -15,6 +15,7 @@ use super::error::{
     unreadable_response,
 };
 use super::rate_limit::{self, RateLimiter};
+use super::write_scope::WriteScope;
 use crate::auth::Credential;
 use crate::transport::{HttpRequest, HttpResponse, Method, Transport, TransportError};
 use async_trait::async_trait;
@@ -58,6 +59,7 @@ pub(crate) struct ArmClient {
     pub(crate) audience: String,
     pub(crate) deadline: Duration,
     pub(crate) rate_limiter: RateLimiter,
+    pub(crate) write_scope: WriteScope,
 }
 
 /// A request without what this client adds.
@@ -199,6 +201,7 @@ impl ArmClient {
             let host = url.host_str().unwrap_or_default();
             return Err(invalid(format!("{host} is not the Azure endpoint: refusing to send it a token")).into());
         }
+        self.write_scope.check(method, &url)?;
         add_api_version(&mut url)?;
         let path = url.path();
         if *method == Method::GET {

@@ -6,3 +6,4 @@ pub(crate) mod error_codes;
 pub(crate) mod operation;
 pub(crate) mod pages;
 pub(crate) mod rate_limit;
+pub(crate) mod write_scope;

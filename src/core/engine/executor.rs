@@ -8,7 +8,7 @@ use super::concurrency::{ConcurrencyLimiter, RequestClass};
 use crate::lifecycle::{
     AksMachineLaunchScript, BillingExtensionScript, CheckVmScript, ClassInstanceTypes, LaunchScript, TerminateScript,
 };
-use crate::model::azure::naming::aks_machine_id;
+use crate::model::azure::naming::{aks_machine_id, is_aks_machine_of};
 use crate::model::errors::EffectError;
 use crate::model::names::NodeClassName;
 use crate::model::settings::Settings;
@@ -171,10 +171,11 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::Launch(launch) => {
             let class = snapshot.claims().get(&launch.claim.name).map(|c| c.spec.class.clone());
             let sizes = instance_types(snapshot, class.as_ref());
-            // An intent may have been written under other settings.
-            let machine = match &launch.intent {
-                Some(intent) => intent.machine.clone(),
-                None => settings.aks_machine_pool.as_ref().map(|pool| aks_machine_id(pool, &launch.claim.name)),
+            // An intent may have been written under other settings, and others may have changed it.
+            let machine = match launch.intent.as_ref().map(|intent| &intent.machine) {
+                Some(None) => None,
+                Some(Some(machine)) if is_aks_machine_of(machine, &launch.claim.name) => Some(machine.clone()),
+                _ => settings.aks_machine_pool.as_ref().map(|pool| aks_machine_id(pool, &launch.claim.name)),
             };
             match machine {
                 Some(machine) => Box::new(AksMachineLaunchScript::new(*launch, sizes, machine)),

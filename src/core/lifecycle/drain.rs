@@ -5,7 +5,7 @@
 //! Node, none of it during a [`super::NodeOutage`].
 
 use super::{ClaimReconciler, LAUNCH_RETRY};
-use crate::model::azure::naming::{ResourceIds, aks_machine_id, resource_ids};
+use crate::model::azure::naming::{ResourceIds, aks_machine_id, is_aks_machine_of, resource_ids};
 use crate::model::cluster::claim::{Claim, LaunchIntent};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Pod;
@@ -67,7 +67,8 @@ impl ClaimReconciler<'_> {
         if !claim.has_finalizer {
             return;
         }
-        let Some(intent) = claim.intent.clone().or_else(|| self.derived_intent(claim)) else {
+        let intent = claim.intent.as_ref().map(|intent| self.with_derived_ids(claim, intent));
+        let Some(intent) = intent.or_else(|| self.derived_intent(claim)) else {
             self.plan
                 .push(Command::RemoveFinalizer { claim: claim.reference() }, "no Azure resources were created for it");
             return;
@@ -85,6 +86,14 @@ impl ClaimReconciler<'_> {
         let drained_node = drained.map(|n| DrainedNode { name: n.name.clone(), ready_since: n.ready_from() });
         let terminate = Terminate { claim: claim.reference(), intent, drained_node };
         self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
+    }
+
+    /// An intent as it was written: others may have changed the annotation, and then what it names would be deleted in
+    /// place of what was created.
+    fn with_derived_ids(&self, claim: &Claim, intent: &LaunchIntent) -> LaunchIntent {
+        let ResourceIds { vm, nic, os_disk } = resource_ids(&self.settings.cluster.node_resource_group, &claim.name);
+        let machine = intent.machine.clone().filter(|machine| is_aks_machine_of(machine, &claim.name));
+        LaunchIntent { vm, nic, os_disk, machine, ..intent.clone() }
     }
 
     /// The resources of a launched NodeClaim whose intent was removed, by their names. Only those with its UID are deleted.

@@ -8,11 +8,11 @@ use crate::fixtures::{
 };
 use crate::model::azure::cloud::{CloudResource, Nic, ProvisioningState, ResourceDetail, ResourceKind, Tags, Vm};
 use crate::model::azure::naming::resource_ids;
-use crate::model::cluster::claim::{Claim, LaunchFailure};
+use crate::model::cluster::claim::{Claim, LaunchFailure, LaunchIntent};
 use crate::model::cluster::pod::DoNotDisrupt;
 use crate::model::errors::{CloudError, CloudErrorCode, EffectError, OperationId};
 use crate::model::labels;
-use crate::model::names::ArmId;
+use crate::model::names::{ArmId, ClaimName};
 use crate::model::settings::{DeletionRules, PauseSwitch};
 use crate::plan::{
     ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, Command, Effect, Launch, NodeUpdate, Plan, Reply, Script,
@@ -472,24 +472,38 @@ fn a_do_not_disrupt_pod_holds_the_drain_until_the_grace_period_ends() {
 }
 
 #[test]
-fn resources_of_a_launched_claim_whose_intent_was_removed_are_deleted_by_their_names() {
-    let without_intent = draining(|claim, node, _| {
-        claim.intent = None;
-        node.taints.push(disrupted());
-    });
-    let mut snapshot = without_intent.clone();
-    let key = snapshot.pods().values().next().unwrap().key.clone();
-    snapshot.remove_pod(&key);
-    let plan = decided(&snapshot, &mut LifecycleMemory::default(), 0);
-    let [Command::Terminate(terminate)] = &plan.commands.iter().map(|p| p.command.clone()).collect::<Vec<_>>()[..]
-    else {
-        panic!("{plan:?}")
+fn resources_of_a_launched_claim_are_deleted_by_their_names_whatever_became_of_its_intent() {
+    let machine = |name: &str| {
+        ArmId::new(format!(
+            "/subscriptions/s/resourceGroups/g/providers/p/managedClusters/c/agentPools/p/machines/{name}"
+        ))
     };
-    let ids = resource_ids(&group(), &terminate.claim.name);
-    assert_eq!(
-        (&terminate.intent.vm, &terminate.intent.nic, &terminate.intent.os_disk),
-        (&ids.vm, &ids.nic, &ids.os_disk)
-    );
+    let other = resource_ids(&group(), &ClaimName::new("general-other").unwrap());
+    let named = |intent: LaunchIntent| LaunchIntent {
+        vm: other.vm.clone(),
+        nic: other.nic.clone(),
+        os_disk: other.os_disk.clone(),
+        machine: machine("general-other").ok(),
+        ..intent
+    };
+    let edits: [&dyn Fn(LaunchIntent) -> Option<LaunchIntent>; 2] = [&|_| None, &|intent| Some(named(intent))];
+    let mut snapshot = Snapshot::default();
+    for edit in edits {
+        snapshot = draining(|claim, node, _| {
+            claim.intent = claim.intent.clone().and_then(edit);
+            node.taints.push(disrupted());
+        });
+        let key = snapshot.pods().values().next().unwrap().key.clone();
+        snapshot.remove_pod(&key);
+        let plan = decided(&snapshot, &mut LifecycleMemory::default(), 0);
+        let [Command::Terminate(terminate)] = &plan.commands.iter().map(|p| p.command.clone()).collect::<Vec<_>>()[..]
+        else {
+            panic!("{plan:?}")
+        };
+        let (ids, intent) = (resource_ids(&group(), &terminate.claim.name), &terminate.intent);
+        assert_eq!((&intent.vm, &intent.nic, &intent.os_disk), (&ids.vm, &ids.nic, &ids.os_disk));
+        assert_eq!(intent.machine, None);
+    }
     // Nothing is decided once our finalizer is removed and another one keeps the NodeClaim.
     let mut released = Claim::clone(snapshot.claims().values().next().unwrap());
     released.has_finalizer = false;

@@ -43,10 +43,20 @@ pub fn resource_ids(group: &ArmId, claim: &ClaimName) -> ResourceIds {
 /// distinguishes claims of one pool.
 #[must_use]
 pub fn aks_machine_id(pool: &ArmId, claim: &ClaimName) -> ArmId {
+    ArmId::new(format!("{pool}/machines/{}", aks_machine_name(claim))).unwrap_or_else(|_| pool.clone())
+}
+
+/// True for the id of this NodeClaim's Machine in any agent pool.
+#[must_use]
+pub fn is_aks_machine_of(id: &ArmId, claim: &ClaimName) -> bool {
+    let name = aks_machine_name(claim).to_ascii_lowercase();
+    id.folded().strip_suffix(&name).is_some_and(|pool| pool.ends_with("/machines/"))
+}
+
+fn aks_machine_name(claim: &ClaimName) -> &str {
     let name = claim.as_str();
     let from = name.len().saturating_sub(MAX_AKS_MACHINE_NAME_LENGTH);
-    let name = name.get(from..).unwrap_or(name).trim_start_matches(['-', '.']);
-    ArmId::new(format!("{pool}/machines/{name}")).unwrap_or_else(|_| pool.clone())
+    name.get(from..).unwrap_or(name).trim_start_matches(['-', '.'])
 }
 
 #[cfg(test)]
@@ -63,5 +73,17 @@ mod tests {
         );
         assert_eq!(ids.vm.resource_group(), Some("mc_g"));
         assert_ne!(ids.vm, ids.os_disk);
+    }
+
+    #[test]
+    fn a_machine_is_of_the_claim_that_its_name_follows_from() {
+        let pool = ArmId::new("/subscriptions/s/resourceGroups/r/providers/p/managedClusters/c/agentPools/p").unwrap();
+        let claim = |name: &str| ClaimName::new(name).unwrap();
+        let long = claim("the-nodepool-with-a-very-long-name-abc12");
+        assert_eq!(aks_machine_id(&pool, &long).name(), "depool-with-a-very-long-name-abc12");
+        assert!(is_aks_machine_of(&aks_machine_id(&pool, &long), &long));
+        assert!(is_aks_machine_of(&aks_machine_id(&pool, &claim("general-abc12")), &claim("general-abc12")));
+        assert!(!is_aks_machine_of(&aks_machine_id(&pool, &claim("x-general-abc12")), &claim("general-abc12")));
+        assert!(!is_aks_machine_of(&resource_ids(&pool, &claim("general-abc12")).vm, &claim("general-abc12")));
     }
 }

@@ -5,7 +5,7 @@ use crate::cluster::{BrokenKubelets, Cluster, Delta};
 use crate::workload::{PodBudget, PodTemplate, Workload};
 use jiff::Timestamp;
 use napkeeper_core::catalog::overlay::Overlay;
-use napkeeper_core::model::cluster::claim::Claim;
+use napkeeper_core::model::cluster::claim::{Claim, LaunchIntent};
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
@@ -211,11 +211,11 @@ impl Cluster {
         }
     }
 
-    /// A user removes the launch intent of the NodeClaim of a VM.
-    pub fn remove_intent(&mut self, vm: &ProviderId, now: Timestamp) {
+    /// A user changes the launch intent of a NodeClaim.
+    pub fn set_intent(&mut self, claim: &ClaimName, intent: Option<LaunchIntent>, now: Timestamp) {
         self.advance_clock(now);
-        if let Some(claim) = self.store.claim_by_provider_id(vm).cloned() {
-            self.put_claim(Claim { intent: None, ..Claim::clone(&claim) });
+        if let Some(claim) = self.store.claims().get(claim).cloned() {
+            self.put_claim(Claim { intent, ..Claim::clone(&claim) });
         }
     }
 

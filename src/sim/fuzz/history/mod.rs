@@ -4,6 +4,7 @@ mod delays;
 mod disks;
 mod failed_joins;
 mod identities;
+mod manual_deletions;
 mod node_outages;
 mod sweep_edits;
 
@@ -13,7 +14,7 @@ use crate::cluster::ClusterListing;
 use crate::random::Random;
 use crate::workload::Workload;
 use crate::world::{
-    Action, Crash, CrashPoint, InjectedFault, Manifests, NodeFault, ShortageSpec, SoleUser, WorldSetup, WriteSide,
+    Action, Crash, CrashPoint, InjectedFault, Manifests, ShortageSpec, SoleUser, WorldSetup, WriteSide,
 };
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
@@ -203,22 +204,6 @@ impl HistoryBuilder {
         for _ in 0..3 {
             let (at, duration) = (self.random_time(), self.minutes(10, 300));
             self.inject(at, InjectedFault::FailRelatedListing(duration.min(FAULTS - at)));
-        }
-    }
-
-    fn manual_deletions(&mut self) {
-        for _ in 0..8 {
-            let (at, nth) = (self.random_time(), usize::try_from(self.random.between(0, 9)).unwrap_or(0));
-            let action = if self.random.one_in(3) { Action::DeleteNode { nth } } else { Action::DeleteClaim { nth } };
-            if self.random.one_in(3) {
-                self.inject(at - SignedDuration::from_secs(30), InjectedFault::Nodes(NodeFault::RemoveIntent { nth }));
-            }
-            self.add(at, action);
-            // New pods make new claims, and a claim that is deleted while it is launched is the hardest.
-            let replicas = u32::try_from(self.random.between(1, 14)).unwrap_or(1);
-            let scaled =
-                at.saturating_sub(SignedDuration::from_secs(i64::try_from(self.random.between(2, 60)).unwrap_or(5)));
-            self.add(scaled, Action::Scale { workload: key("web"), replicas });
         }
     }
 

@@ -21,7 +21,7 @@ use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{ArmId, NodePoolName, ObjectKey, ObjectName, VmSize, Zone};
 use napkeeper_core::model::orphans::sweep::SweepMode;
 use napkeeper_core::model::settings::PauseSwitch;
-pub use node_faults::{FaultyNodes, NodeFault};
+pub use node_faults::{FaultyNodes, IntentEdit, NodeFault};
 use serde::Deserialize;
 use std::sync::Arc;
 

@@ -27,10 +27,12 @@ pub enum NodeFault {
     BreakKubelets(BrokenKubelets),
     /// New nodes come up again.
     RepairKubelets,
-    /// A user removes the launch intent of a node's NodeClaim.
-    RemoveIntent {
+    /// A user edits the launch intent of a node's NodeClaim.
+    EditIntent {
         /// Which node in use, counted in the order of names, modulo their number.
         nth: usize,
+        /// What becomes of it.
+        edit: IntentEdit,
     },
     /// A user declares all nodes out of service that are not ready and whose VM is shut down.
     OutOfService,
@@ -39,6 +41,15 @@ pub enum NodeFault {
         /// 1 is all of them.
         every: usize,
     },
+}
+
+/// What a user does to a launch intent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IntentEdit {
+    /// It is removed.
+    Remove,
+    /// It names the resources of another node.
+    NameAnother,
 }
 
 /// Which nodes of NodeClaims in use a fault strikes, in the order of names.
@@ -72,12 +83,7 @@ impl World {
                 self.cluster.break_kubelets(None);
                 self.truth.kubelets_broken_since = None;
             }
-            NodeFault::RemoveIntent { nth } => {
-                let nodes = self.nodes_in_use();
-                if let Some(vm) = nodes.get(nth % nodes.len().max(1)).and_then(|node| node.provider_id.clone()) {
-                    self.cluster.remove_intent(&vm, self.now);
-                }
-            }
+            NodeFault::EditIntent { nth, edit } => self.edit_intent(nth, edit),
             NodeFault::OutOfService => self.put_out_of_service(),
             NodeFault::DeleteUnready { every } => self.delete_unready_claims(every),
         }
@@ -95,6 +101,20 @@ impl World {
         }
         let reconnect = Action::InjectFault(InjectedFault::Nodes(NodeFault::Reconnect(names)));
         self.schedule_action(self.now + duration, reconnect);
+    }
+
+    fn edit_intent(&mut self, nth: usize, edit: IntentEdit) {
+        let nodes = self.nodes_in_use();
+        let claim_of = |nth: usize| {
+            let provider = nodes.get(nth % nodes.len().max(1))?.provider_id.as_ref()?;
+            self.cluster.state().claim_by_provider_id(provider).cloned()
+        };
+        let Some(claim) = claim_of(nth) else { return };
+        let intent = match edit {
+            IntentEdit::Remove => None,
+            IntentEdit::NameAnother => claim_of(nth + 1).and_then(|another| another.intent.clone()),
+        };
+        self.cluster.set_intent(&claim.name, intent, self.now);
     }
 
     fn put_out_of_service(&mut self) {

@@ -1,0 +1,118 @@
+//! Where requests may change something.
+//!
+//! Resource ids come from listings, and from annotations and status fields that others can write. So the path of every
+//! request is checked directly before it is sent, as it is sent.
+
+use super::error::invalid;
+use crate::settings::AzureSettings;
+use crate::transport::Method;
+use azure_core::Url;
+use napkeeper_core::model::errors::CloudError;
+
+/// What is below these paths may be changed.
+#[derive(Debug)]
+pub(crate) struct WriteScope {
+    /// In lower case, as in URLs, with a slash at the end.
+    roots: Vec<String>,
+}
+
+impl WriteScope {
+    /// Resources of the node resource group, and Machines of the cluster's agent pools.
+    pub(crate) fn new(settings: &AzureSettings, endpoint: &Url) -> Self {
+        let group = format!("{}/providers/", settings.group);
+        let pools = settings.aks.as_ref().map(|cluster| format!("{}/agentPools/", cluster.id));
+        let as_sent = |path: &String| {
+            let mut url = endpoint.clone();
+            url.set_path(path);
+            url.path().to_ascii_lowercase()
+        };
+        Self { roots: [Some(group), pools].iter().flatten().map(as_sent).collect() }
+    }
+
+    /// Checks a request before it is sent. GET changes nothing.
+    ///
+    /// # Errors
+    /// `Invalid` for any other request outside of the scope, or for a path that Azure could read as another one.
+    pub(crate) fn check(&self, method: &Method, url: &Url) -> Result<(), CloudError> {
+        let path = url.path().to_ascii_lowercase();
+        let is_inside = |root: &String| path.strip_prefix(root.as_str()).is_some_and(is_plain);
+        if *method == Method::GET || self.roots.iter().any(is_inside) {
+            return Ok(());
+        }
+        let path = url.path();
+        Err(invalid(format!(
+            "{method} {path}: not sent, because only resources of the configured node resource group and Machines of \
+             the configured cluster are changed"
+        )))
+    }
+}
+
+/// True for segments of the letters that names and types of resources consist of, without escapes.
+fn is_plain(path: &str) -> bool {
+    let is_name = |segment: &str| {
+        !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    path.split('/').all(is_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::AksCluster;
+    use napkeeper_core::model::names::{ArmId, Region};
+    use std::sync::Arc;
+
+    const GROUP: &str = "/subscriptions/s/resourceGroups/MC_größe_(1)";
+    const CLUSTER: &str = "/subscriptions/s/resourceGroups/r/providers/Microsoft.ContainerService/managedClusters/c";
+
+    fn is_sent(method: &Method, path: &str) -> bool {
+        let endpoint: Url = "https://management.azure.com".parse().unwrap();
+        let settings = AzureSettings {
+            group: ArmId::new(GROUP).unwrap(),
+            region: Region::new("westeurope").unwrap(),
+            aks: Some(AksCluster::present(ArmId::new(CLUSTER).unwrap())),
+            vms: None,
+            endpoint: Arc::from(endpoint.as_str()),
+            deadline: AzureSettings::DEADLINE,
+        };
+        let mut url = endpoint.clone();
+        url.set_path(path);
+        WriteScope::new(&settings, &endpoint).check(method, &url).is_ok()
+    }
+
+    #[test]
+    fn only_the_group_and_the_agent_pools_are_changed() {
+        let compute = "providers/Microsoft.Compute";
+        for path in [
+            format!("{GROUP}/{compute}/disks/pvc-1"),
+            format!("{}/{compute}/virtualMachines/aks-a.b_c", GROUP.to_ascii_uppercase()),
+            format!("{GROUP}/{compute}/virtualMachines/v/extensions/computeAksLinuxBilling"),
+            format!("{GROUP}/{compute}/disks/d/providers/Microsoft.Resources/tags/default"),
+            format!("{CLUSTER}/agentPools/p/machines/m"),
+            format!("{CLUSTER}/agentPools/p/deleteMachines"),
+        ] {
+            assert!(is_sent(&Method::DELETE, &path), "{path}");
+        }
+        for path in [
+            GROUP.to_owned(),
+            CLUSTER.to_owned(),
+            format!("{GROUP}2/{compute}/disks/d"),
+            format!("/subscriptions/s/resourceGroups/other/{compute}/disks/d"),
+            format!("/subscriptions/other/resourceGroups/MC_größe_(1)/{compute}/disks/d"),
+            format!("{GROUP}/../other/{compute}/disks/d"),
+            format!("{GROUP}/providers/../../other/{compute}/disks/d"),
+            format!("{GROUP}/{compute}/disks/%2e%2e/%2e%2e/%2e%2e/%2e%2e/other/{compute}/disks/d"),
+            format!("{GROUP}/{compute}/disks/..%2f..%2fd"),
+            format!("{GROUP}/{compute}/disks/d?force=true"),
+            format!("{GROUP}/{compute}/disks/"),
+            format!("{CLUSTER}2/agentPools/p/machines/m"),
+            format!("{CLUSTER}/providers/Microsoft.Authorization/locks/l"),
+            "/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/disks/d".to_owned(),
+        ] {
+            for method in [Method::PUT, Method::PATCH, Method::POST, Method::DELETE] {
+                assert!(!is_sent(&method, &path), "{method} {path}");
+            }
+            assert!(is_sent(&Method::GET, &path), "{path}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Draws Nodes and NodeClaims that users delete, some after an edit of the launch intent.
+
+use super::{HistoryBuilder, key};
+use crate::world::{Action, InjectedFault, IntentEdit, NodeFault};
+use jiff::SignedDuration;
+
+impl HistoryBuilder {
+    pub(super) fn manual_deletions(&mut self) {
+        for _ in 0..8 {
+            let (at, nth) = (self.random_time(), usize::try_from(self.random.between(0, 9)).unwrap_or(0));
+            let action = if self.random.one_in(3) { Action::DeleteNode { nth } } else { Action::DeleteClaim { nth } };
+            if self.random.one_in(3) {
+                let edit = if self.random.one_in(2) { IntentEdit::Remove } else { IntentEdit::NameAnother };
+                let before = at - SignedDuration::from_secs(30);
+                self.inject(before, InjectedFault::Nodes(NodeFault::EditIntent { nth, edit }));
+            }
+            self.add(at, action);
+            // New pods make new claims, and a claim that is deleted while it is launched is the hardest.
+            let replicas = u32::try_from(self.random.between(1, 14)).unwrap_or(1);
+            let scaled =
+                at.saturating_sub(SignedDuration::from_secs(i64::try_from(self.random.between(2, 60)).unwrap_or(5)));
+            self.add(scaled, Action::Scale { workload: key("web"), replicas });
+        }
+    }
+}
