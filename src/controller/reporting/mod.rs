@@ -9,6 +9,7 @@ use napkeeper_core::lifecycle::{NodeOutage, PoolFailures};
 use napkeeper_core::model::cluster::launch_hold::LaunchHold;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ClaimName, ObjectKey, Uid};
+use napkeeper_core::model::settings::{Pause, PauseSwitch};
 use napkeeper_core::plan::{Command, CommandReport, Effect, PlannedCommand};
 use napkeeper_core::scheduling::UnschedulablePods;
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
@@ -37,6 +38,7 @@ pub(super) struct Reporter {
     nodes: Gauge,
     node_outage: Gauge,
     launch_hold: Gauge,
+    paused: Family<Labels<1>, Gauge>,
     failing_pools: Gauge,
     /// Problems that have been reported: unschedulable pods, missing nodes, conflicts of NodeOverlays.
     reported: BTreeSet<String>,
@@ -62,6 +64,7 @@ impl Reporter {
             nodes: Gauge::default(),
             node_outage: Gauge::default(),
             launch_hold: Gauge::default(),
+            paused: Family::default(),
             failing_pools: Gauge::default(),
             reported: BTreeSet::new(),
             sweeps: SweepReporter::new(registry),
@@ -81,6 +84,8 @@ impl Reporter {
         registry.register("node_outage", outage, reporter.node_outage.clone());
         let held = "1 while nothing may be launched in this cluster, whatever the pause switch says";
         registry.register("launch_hold", held, reporter.launch_hold.clone());
+        let paused = "1 while launches, disruptions or deletions are paused, by switch";
+        registry.register("paused", paused, reporter.paused.clone());
         let failing = "NodePools whose last nodes did not come up: they are held, or try one node at a time";
         registry.register("failing_nodepools", failing, reporter.failing_pools.clone());
         reporter
@@ -101,6 +106,7 @@ impl Reporter {
         self.nodes.set(count(snapshot.nodes().len()));
         self.unreadable_sweeps.set(count(snapshot.unreadable_sweeps.len()));
         self.report_outage(memory.lifecycle.outage);
+        self.report_pause(&snapshot.pause);
         let mut problems = BTreeSet::new();
         self.report_launch_hold(memory.launch_check.hold.as_ref(), snapshot, &mut problems);
         self.report_failing_pools(&memory.lifecycle.pool_failures, snapshot, &mut problems);
@@ -146,6 +152,18 @@ impl Reporter {
             }
             None if lasted => tracing::info!("the node outage is over"),
             _ => {}
+        }
+    }
+
+    /// Reports what the pause switch holds back, when that changes.
+    fn report_pause(&self, pause: &Pause) {
+        let mut has_changed = false;
+        for switch in PauseSwitch::ALL {
+            let is_paused = i64::from(pause.blocks(switch));
+            has_changed |= self.paused.get_or_create(&[("switch", switch.name())]).set(is_paused) != is_paused;
+        }
+        if has_changed {
+            tracing::warn!(paused = %pause, "what is paused has changed");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The pause switch.
 //!
-//! One ConfigMap, in Git or by kubectl. Its keys are `launch`, `disrupt` and `delete`; `"true"` pauses. A value that is
-//! neither true nor false pauses too: this is the safe reading.
+//! One ConfigMap, which Git makes without keys, so that no GitOps tool resets what an operator sets. Its keys are `launch`,
+//! `disrupt` and `delete`; `"true"` pauses. A value that is neither true nor false pauses too: this is the safe reading.
 
 use crate::error::{ApiRequest, call};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -11,11 +11,9 @@ use napkeeper_core::model::settings::{Pause, PauseSwitch};
 
 /// Name of the ConfigMap.
 pub const PAUSE_CONFIG_MAP: &str = "napkeeper-pause";
-/// Its keys, and what each pauses.
-pub(crate) const SWITCHES: [(&str, PauseSwitch); 3] =
-    [("launch", PauseSwitch::Launch), ("disrupt", PauseSwitch::Disrupt), ("delete", PauseSwitch::Delete)];
 
-/// Reads the pause switch from the API server, past every cache. Without a ConfigMap nothing is paused.
+/// Reads the pause switch from the API server, past every cache. Without a ConfigMap nothing is paused here; that one
+/// has disappeared is for the watch to say.
 ///
 /// # Errors
 /// [`EffectError::Cluster`] if it cannot be read: callers must not assume that nothing is paused.
@@ -30,7 +28,8 @@ pub async fn read_pause(client: &Client, namespace: &str) -> Result<Pause, Effec
 pub(crate) fn pause(map: &ConfigMap) -> (Pause, Option<String>) {
     let mut held = Vec::new();
     let mut wrong = Vec::new();
-    for (key, switch) in SWITCHES {
+    for switch in PauseSwitch::ALL {
+        let key = switch.name();
         let text = map.data.as_ref().and_then(|data| data.get(key)).map(|text| text.trim());
         // Binary data is not "false".
         let bytes = || map.binary_data.as_ref()?.contains_key(key).then_some("(bytes)");

@@ -20,6 +20,7 @@ use napkeeper_core::snapshot::Snapshot;
 use napkeeper_core::snapshot::delta::{Delta, apply_delta};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use table::ObjectTable;
 use tokio::sync::mpsc::Sender;
 pub use watched_kind::WatchedKind;
@@ -36,13 +37,16 @@ pub struct WatchOptions {
     pub kinds: BTreeSet<WatchedKind>,
     /// The namespace of the pause switch: napkeeper's own.
     pub namespace: String,
+    /// The pause switch has existed since the start of the process. Shared by all watches with these options.
+    pub pause_switch_seen: Arc<AtomicBool>,
 }
 
 impl WatchOptions {
     /// All kinds.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, namespace: impl Into<String>) -> Self {
-        Self { clock, kinds: WatchedKind::ALL.into(), namespace: namespace.into() }
+        let pause_switch_seen = Arc::default();
+        Self { clock, kinds: WatchedKind::ALL.into(), namespace: namespace.into(), pause_switch_seen }
     }
 }
 
@@ -80,7 +84,7 @@ pub enum WatchEvent {
 
 /// Watches until the receiver is dropped. Slow receivers slow it down: nothing piles up.
 pub async fn watch(client: Client, options: WatchOptions, sender: Sender<WatchEvent>) {
-    let mut table = ObjectTable::new(options.kinds.iter().copied());
+    let mut table = ObjectTable::new(options.kinds.iter().copied(), Arc::clone(&options.pause_switch_seen));
     let kinds = options.kinds.iter();
     let mut changes = select_all(kinds.map(|kind| {
         let kind = *kind;

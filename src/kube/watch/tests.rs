@@ -3,7 +3,7 @@
 use super::*;
 use crate::fake::{Fake, Fault, Real};
 use napkeeper_core::model::names::{ClaimName, NodeName};
-use napkeeper_core::model::settings::PauseSwitch;
+use napkeeper_core::model::settings::{Pause, PauseSwitch};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, channel};
@@ -16,6 +16,7 @@ const PAUSE: &str = "/api/v1/namespaces/napkeeper/configmaps";
 
 /// A watch, its events, and the resulting snapshot.
 struct Watching {
+    options: WatchOptions,
     events: Receiver<WatchEvent>,
     received: Vec<WatchEvent>,
     snapshot: Snapshot,
@@ -23,11 +24,14 @@ struct Watching {
 
 impl Watching {
     fn start(fake: &Fake, kinds: &[WatchedKind]) -> Self {
+        let options = WatchOptions::new(Arc::new(Real), "napkeeper");
+        Self::start_with(fake, WatchOptions { kinds: kinds.iter().copied().collect(), ..options })
+    }
+
+    fn start_with(fake: &Fake, options: WatchOptions) -> Self {
         let (sender, events) = channel(4);
-        let options =
-            WatchOptions { kinds: kinds.iter().copied().collect(), ..WatchOptions::new(Arc::new(Real), "napkeeper") };
-        tokio::spawn(watch(fake.client(), options, sender));
-        Self { events, received: Vec::new(), snapshot: Snapshot::default() }
+        tokio::spawn(watch(fake.client(), options.clone(), sender));
+        Self { options, events, received: Vec::new(), snapshot: Snapshot::default() }
     }
 
     /// All events up to the first that fits, inclusive.
@@ -219,7 +223,25 @@ async fn the_pause_switch_also_pauses_what_it_states_invalidly() {
         matches!(&received[0], WatchEvent::Unreadable { reason, .. } if reason.contains("data.delete")),
         "{received:?}"
     );
+}
+
+#[tokio::test]
+async fn a_pause_switch_that_disappears_pauses_everything_and_an_empty_one_nothing() {
+    let fake = Fake::serving(&[PAUSE]);
+    let mut watching = Watching::start(&fake, &[WatchedKind::Pause]);
+    watching.synced().await;
+    assert_eq!(watching.snapshot.pause, Default::default(), "it has never existed");
+    let empty = || json!({ "metadata": { "name": "napkeeper-pause", "namespace": "napkeeper" } });
+    fake.put(PAUSE, empty());
     fake.delete(PAUSE, "napkeeper-pause");
+    watching.until(|e| matches!(e, WatchEvent::Changed(_))).await;
+    let all = [PauseSwitch::Launch, PauseSwitch::Disrupt, PauseSwitch::Delete];
+    assert_eq!(watching.snapshot.pause, Pause::of(all));
+    // A later listing knows it too.
+    let mut again = Watching::start_with(&fake, watching.options.clone());
+    again.synced().await;
+    assert_eq!(again.snapshot.pause, Pause::of(all));
+    fake.put(PAUSE, empty());
     watching.until(|e| matches!(e, WatchEvent::Changed(_))).await;
     assert_eq!(watching.snapshot.pause, Default::default());
 }

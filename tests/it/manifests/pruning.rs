@@ -1,4 +1,4 @@
-//! Annotations that keep what ships from being pruned by GitOps tools.
+//! What GitOps tools must not prune or reset.
 
 use anyhow::{Result, ensure};
 use napkeeper_api::yaml;
@@ -29,5 +29,15 @@ fn shipped_manifests_are_protected_from_pruning() -> Result<()> {
         }
     }
     ensure!(seen[0] >= 9 && seen[1] >= 4 && seen[2] >= 6, "NodePools, AKSNodeClasses and definitions: {seen:?}");
+    Ok(())
+}
+
+/// What Git sets is reset by a GitOps tool, in the middle of an incident.
+#[test]
+fn the_pause_switch_ships_without_keys() -> Result<()> {
+    let text = fs::read_to_string(repository("kustomize/base/pause.yaml"))?;
+    let read = yaml::read("pause.yaml", &text);
+    ensure!(read.documents.len() == 1 && read.documents[0].value["metadata"]["name"] == "napkeeper-pause");
+    ensure!(read.documents[0].value["data"].is_null() && read.documents[0].value["binaryData"].is_null(), "{text}");
     Ok(())
 }

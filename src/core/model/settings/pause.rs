@@ -15,6 +15,21 @@ pub enum PauseSwitch {
     Delete,
 }
 
+impl PauseSwitch {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Launch, Self::Disrupt, Self::Delete];
+
+    /// Its key in the ConfigMap.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Launch => "launch",
+            Self::Disrupt => "disrupt",
+            Self::Delete => "delete",
+        }
+    }
+}
+
 /// The pause switch: paused actions. Checked at every write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Pause(BTreeSet<PauseSwitch>);
@@ -36,12 +51,7 @@ impl Pause {
 /// Paused actions, joined by commas, or `nothing`.
 impl fmt::Display for Pause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = |switch: &PauseSwitch| match switch {
-            PauseSwitch::Launch => "launch",
-            PauseSwitch::Disrupt => "disrupt",
-            PauseSwitch::Delete => "delete",
-        };
-        let words: Vec<&str> = self.0.iter().map(word).collect();
+        let words: Vec<&str> = self.0.iter().map(|switch| switch.name()).collect();
         f.pad(&if words.is_empty() { "nothing".to_owned() } else { words.join(", ") })
     }
 }

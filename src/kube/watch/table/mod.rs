@@ -3,7 +3,6 @@
 use super::object::{ObjectId, ObjectState, ReflectorEvent, WatchedObject};
 use super::pod_interner::PodInterner;
 use super::{WatchEvent, WatchedKind};
-use crate::preconditions::pause::SWITCHES;
 use napkeeper_api::convert;
 use napkeeper_core::model::orphans::record::OrphanRecords;
 use napkeeper_core::model::orphans::sweep::UnreadableSweeps;
@@ -11,6 +10,7 @@ use napkeeper_core::model::settings::{Pause, PauseSwitch};
 use napkeeper_core::snapshot::delta::Delta;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The objects of all kinds.
 #[derive(Debug, Default)]
@@ -20,6 +20,7 @@ pub(super) struct ObjectTable {
     records: Arc<OrphanRecords>,
     unreadable_sweeps: UnreadableSweeps,
     pause: Pause,
+    pause_switch_seen: Arc<AtomicBool>,
     synced: bool,
 }
 
@@ -35,8 +36,9 @@ struct KindState {
 }
 
 impl ObjectTable {
-    pub(super) fn new(kinds: impl IntoIterator<Item = WatchedKind>) -> Self {
-        Self { kinds: kinds.into_iter().map(|kind| (kind, KindState::default())).collect(), ..Self::default() }
+    pub(super) fn new(kinds: impl IntoIterator<Item = WatchedKind>, pause_switch_seen: Arc<AtomicBool>) -> Self {
+        let kinds = kinds.into_iter().map(|kind| (kind, KindState::default())).collect();
+        Self { kinds, pause_switch_seen, ..Self::default() }
     }
 
     /// Applies an event of a kind, and returns the changes.
@@ -219,12 +221,17 @@ impl ObjectTable {
         }
     }
 
-    /// The operations paused by the switch, and deletions while a record cannot be parsed: it may forbid them.
+    /// The operations paused by the switch, all of them once it has disappeared, and deletions while a record cannot be
+    /// parsed: it may forbid them.
     fn pause(&self) -> Pause {
         let objects = |kind: WatchedKind| self.kinds.get(&kind).into_iter().flat_map(|state| state.objects.values());
         let pauses = |seen: &ObjectState, switch| matches!(&seen.object, Some(WatchedObject::Pause(pause)) if pause.blocks(switch));
-        let held = SWITCHES.map(|(_, switch)| switch).into_iter();
-        let held = held.filter(|switch| objects(WatchedKind::Pause).any(|seen| pauses(seen, *switch)));
+        let exists = objects(WatchedKind::Pause).next().is_some();
+        self.pause_switch_seen.fetch_or(exists, Ordering::Relaxed);
+        let is_lost = !exists && self.pause_switch_seen.load(Ordering::Relaxed);
+        let held = PauseSwitch::ALL
+            .into_iter()
+            .filter(|switch| is_lost || objects(WatchedKind::Pause).any(|seen| pauses(seen, *switch)));
         let unread = objects(WatchedKind::OrphanRecords).any(|seen| seen.wrong.is_some());
         Pause::of(held.chain(unread.then_some(PauseSwitch::Delete)))
     }

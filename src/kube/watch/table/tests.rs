@@ -176,7 +176,7 @@ proptest! {
     fn a_snapshot_fed_by_changes_is_one_that_is_listed(
         changes in prop::collection::vec((0..KINDS.len(), 0_u8..3, 0_u8..11, 0_u8..5), 0..100)
     ) {
-        let (mut server, mut table, mut fed) = (Server::default(), ObjectTable::new(KINDS), Snapshot::default());
+        let (mut server, mut table, mut fed) = (Server::default(), ObjectTable::new(KINDS, Arc::default()), Snapshot::default());
         let mut unseen = BTreeSet::from(KINDS);
         for (kind, which, variant, how) in changes {
             let kind = KINDS[kind];
@@ -196,7 +196,7 @@ proptest! {
         for kind in unseen {
             relist(&server, &mut table, &mut fed, kind);
         }
-        let (mut relisted, mut listed, mut synced) = (ObjectTable::new(KINDS), Snapshot::default(), 0);
+        let (mut relisted, mut listed, mut synced) = (ObjectTable::new(KINDS, Arc::default()), Snapshot::default(), 0);
         for kind in KINDS.into_iter().rev() {
             for step in server.listing(kind) {
                 synced += u32::from(take(&mut relisted, &mut listed, kind, step));
@@ -210,7 +210,7 @@ proptest! {
 
 #[test]
 fn volumes_restrict_the_zones_of_a_pod() {
-    let (mut table, mut snapshot) = (ObjectTable::new(KINDS), Snapshot::default());
+    let (mut table, mut snapshot) = (ObjectTable::new(KINDS, Arc::default()), Snapshot::default());
     let mut put = |kind: WatchedKind, name: &str, variant: u8| {
         let id = ObjectId { namespace: "".into(), name: name.into() };
         let version = format!("{variant}").into();
@@ -234,7 +234,7 @@ fn volumes_restrict_the_zones_of_a_pod() {
 
 #[test]
 fn deletions_are_paused_while_a_record_cannot_be_read() {
-    let mut table = ObjectTable::new([WatchedKind::OrphanRecords, WatchedKind::Pause]);
+    let mut table = ObjectTable::new([WatchedKind::OrphanRecords, WatchedKind::Pause], Arc::default());
     let mut snapshot = Snapshot::default();
     let id = ObjectId { namespace: "".into(), name: "r".into() };
     let seen = |version: &str, good: bool| ObjectState {
@@ -255,7 +255,7 @@ fn deletions_are_paused_while_a_record_cannot_be_read() {
 #[test]
 fn the_last_readable_version_of_an_orphan_sweep_is_kept_and_the_sweep_named() {
     let kind = WatchedKind::OrphanSweeps;
-    let (mut table, mut snapshot) = (ObjectTable::new([kind]), Snapshot::default());
+    let (mut table, mut snapshot) = (ObjectTable::new([kind], Arc::default()), Snapshot::default());
     let id = |name: &str| ObjectId { namespace: "".into(), name: name.into() };
     let seen = |name: &str, version: &str, schedule: &str| {
         let exclusions = json!([{ "name": version }]);
@@ -299,7 +299,7 @@ fn the_last_readable_version_of_an_orphan_sweep_is_kept_and_the_sweep_named() {
 
 #[test]
 fn an_optional_kind_counts_as_listed_when_absent() {
-    let mut table = ObjectTable::new([WatchedKind::NodeOverlays]);
+    let mut table = ObjectTable::new([WatchedKind::NodeOverlays], Arc::default());
     assert_eq!(table.apply(WatchedKind::NodeOverlays, ReflectorEvent::Absent), [WatchEvent::Synced]);
     let seen = || ObjectState {
         version: "1".into(),
