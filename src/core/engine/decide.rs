@@ -44,6 +44,9 @@ impl Memory {
             self.provision.unavailable.record(refusal, facts(&refusal.offering.size).as_deref());
         }
         self.launch_check.record(report);
+        if let Some(termination) = &report.termination {
+            self.lifecycle.termination_denials.record(termination);
+        }
         self.sweep.record(report);
     }
 }

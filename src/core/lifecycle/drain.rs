@@ -82,9 +82,13 @@ impl ClaimReconciler<'_> {
             self.plan.wake_at(again);
             return;
         }
+        let held = match self.memory.termination_denials.held_for(&claim.name, self.now) {
+            Ok(held) => held,
+            Err(retry_at) => return self.plan.wake_at(retry_at),
+        };
         self.memory.terminated.insert(claim.name.clone(), self.now);
         let drained_node = drained.map(|n| DrainedNode { name: n.name.clone(), ready_since: n.ready_from() });
-        let terminate = Terminate { claim: claim.reference(), intent, drained_node };
+        let terminate = Terminate { claim: claim.reference(), intent, drained_node, held };
         self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
     }
 

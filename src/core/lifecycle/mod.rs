@@ -36,7 +36,7 @@ pub use lost_node::{CheckVmScript, NodeOutage};
 pub use phase::ClaimPhase;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-pub use terminate::TerminateScript;
+pub use terminate::{TerminateScript, TerminationDenials};
 
 /// Pod events are written at most this often, as in Karpenter.
 const POD_EVENT_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
@@ -51,6 +51,8 @@ pub struct LifecycleMemory {
     pub outage: Option<NodeOutage>,
     /// NodePools whose nodes did not come up.
     pub pool_failures: PoolFailures,
+    /// What Azure does not let us delete.
+    pub termination_denials: TerminationDenials,
     vm_checked: BTreeMap<ClaimName, Timestamp>,
     evicted: BTreeMap<Uid, Timestamp>,
     launched: BTreeMap<ClaimName, Timestamp>,
@@ -225,6 +227,7 @@ impl LifecycleMemory {
         for map in [&mut self.vm_checked, &mut self.launched, &mut self.billing_attempted, &mut self.terminated] {
             map.retain(|name, _| snapshot.claims().get(name).is_some());
         }
+        self.termination_denials.forget(snapshot);
         self.pod_counts.retain(|name, _| snapshot.claims().get(name).is_some());
         let newest = self.evicted.values().max().copied();
         self.evicted.retain(|_, at| newest.is_some_and(|n| n.duration_since(*at) < EVICTION_RETRY * 6));

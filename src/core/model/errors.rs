@@ -294,6 +294,12 @@ impl CloudErrorCode {
         Self::Invalid,
     ];
 
+    /// True for an answer that means that the action is forbidden.
+    #[must_use]
+    pub fn is_denial(self) -> bool {
+        matches!(self, Self::Permission | Self::Locked | Self::Lockdown | Self::Policy)
+    }
+
     /// True when the same call may succeed a little later.
     #[must_use]
     pub fn is_transient(self) -> bool {

@@ -14,6 +14,7 @@ use crate::model::orphans::record::DeletionRecord;
 use crate::model::settings::PauseSwitch;
 use crate::snapshot::CommandKey;
 use jiff::Timestamp;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A command of a decider.
@@ -166,6 +167,8 @@ pub struct Terminate {
     pub intent: LaunchIntent,
     /// Its Node, if it must be drained: its pods are read again right before the VM is deleted.
     pub drained_node: Option<DrainedNode>,
+    /// Kinds whose deletion is suspended, because Azure has denied it.
+    pub held: BTreeSet<ResourceKind>,
 }
 
 /// Delete a proven orphan.

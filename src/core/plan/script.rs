@@ -5,9 +5,10 @@
 //! in a crash is restarted by the decider; its first steps find existing resources.
 
 use super::effect::{Effect, Reply};
+use crate::model::azure::cloud::ResourceKind;
 use crate::model::azure::inventory::Inventory;
 use crate::model::errors::{EffectError, LaunchRefusal};
-use crate::model::names::ArmId;
+use crate::model::names::{ArmId, ClaimName};
 use crate::model::orphans::attempt::SweepAttempt;
 use crate::model::orphans::finding::DeletionRefusal;
 use jiff::{SignedDuration, Timestamp};
@@ -42,10 +43,35 @@ pub struct CommandReport {
     pub group_owner: Option<Option<ArmId>>,
     /// Why a sweep delete was aborted right before the DELETE.
     pub abort_reason: Option<DeletionRefusal>,
+    /// How far a termination came.
+    pub termination: Option<Box<TerminationReport>>,
     /// The attempt of a sweep on a cloud resource.
     pub attempt: Option<Box<SweepAttempt>>,
     /// The error; the decider will try again.
     pub error: Option<EffectError>,
+}
+
+/// How far the termination of a NodeClaim came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TerminationReport {
+    /// The NodeClaim.
+    pub claim: ClaimName,
+    /// Kinds that Azure has let us delete.
+    pub deleted: Vec<ResourceKind>,
+    /// The kind that Azure has denied to delete, or that is suspended.
+    pub stopped_at: Option<ResourceKind>,
+    /// Azure has denied it now.
+    pub is_denied: bool,
+    /// When it ended.
+    pub at: Timestamp,
+}
+
+impl TerminationReport {
+    /// The report of a termination that has not begun.
+    #[must_use]
+    pub fn of(claim: ClaimName) -> Self {
+        Self { claim, deleted: Vec::new(), stopped_at: None, is_denied: false, at: Timestamp::UNIX_EPOCH }
+    }
 }
 
 impl Step {

@@ -214,7 +214,7 @@ fn terminating_deletes_the_machine_of_this_claim_and_of_no_other() {
     };
     let script = || {
         TerminateScript::new(
-            Terminate { claim: claim(), intent: intent.clone(), drained_node: None },
+            Terminate { claim: claim(), intent: intent.clone(), drained_node: None, held: Default::default() },
             DeletionRules::all(),
         )
     };

@@ -334,7 +334,12 @@ fn w14_a_claim_is_launched_or_deleted_by_one_command_at_a_time() {
     let (claim, _) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
     let intent = claim.intent.clone().unwrap();
     let commands = || {
-        let terminate = Terminate { claim: claim.reference(), intent: intent.clone(), drained_node: None };
+        let terminate = Terminate {
+            claim: claim.reference(),
+            intent: intent.clone(),
+            drained_node: None,
+            held: Default::default(),
+        };
         let launch = Launch {
             claim: claim.reference(),
             pool: None,

@@ -16,10 +16,10 @@ use crate::model::names::{ArmId, ClaimName};
 use crate::model::settings::{DeletionRules, PauseSwitch};
 use crate::plan::{
     ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, Command, Effect, Launch, NodeUpdate, Plan, Reply, Script,
-    Step, Terminate,
+    Step, Terminate, TerminationReport,
 };
 use crate::snapshot::Snapshot;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 
 const SMALL: &str = "Standard_D2s_v5";
@@ -286,7 +286,12 @@ fn throttled_requests_wait_for_retry_after_a_limited_number_of_times() {
 }
 
 fn terminate(claim: &Claim) -> TerminateScript {
-    let command = Terminate { claim: claim.reference(), intent: claim.intent.clone().unwrap(), drained_node: None };
+    let command = Terminate {
+        claim: claim.reference(),
+        intent: claim.intent.clone().unwrap(),
+        drained_node: None,
+        held: Default::default(),
+    };
     TerminateScript::new(command, DeletionRules::all())
 }
 
@@ -314,6 +319,55 @@ fn terminating_takes_vm_nic_disk_and_node_and_the_finalizer_last() {
     let wanted = ["get", "delete vm", "get", "get nic", "delete nic", "get nic", "get"];
     assert_eq!(words[..7], wanted);
     assert_eq!(words[7..], ["read node", "delete node", "release"]);
+}
+
+/// A termination, and its report.
+#[derive(Debug)]
+struct Reported {
+    script: TerminateScript,
+    report: Option<TerminationReport>,
+}
+
+impl Script for Reported {
+    fn step(&mut self, reply: Option<Result<Reply, EffectError>>, now: Timestamp) -> Step {
+        let step = self.script.step(reply, now);
+        if let Step::End(report) = &step {
+            self.report = report.termination.as_deref().cloned();
+        }
+        step
+    }
+}
+
+#[test]
+fn a_denied_delete_stops_the_termination_and_the_next_one_deletes_what_is_allowed() {
+    let (claim, _) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
+    let existing = || vec![vm(&claim, ProvisioningState::Succeeded, tags(&claim)), nic(&claim, tags(&claim))];
+    let run = |held: &[ResourceKind], denied: Option<ResourceKind>| {
+        let command = Terminate {
+            claim: claim.reference(),
+            intent: claim.intent.clone().unwrap(),
+            drained_node: None,
+            held: held.iter().copied().collect(),
+        };
+        let mut azure = azure(existing());
+        let mut reported = Reported { script: TerminateScript::new(command, DeletionRules::all()), report: None };
+        let (words, _) = play(&mut reported, |_, effect| match effect {
+            Effect::Cloud(CloudRequest::Delete(_, kind)) if Some(*kind) == denied => {
+                Err(refused(CloudErrorCode::Locked, None))
+            }
+            other => azure(other),
+        });
+        let report = reported.report.unwrap();
+        (words, report.deleted, report.stopped_at, report.is_denied)
+    };
+    let (vm, nic) = (ResourceKind::Vm, ResourceKind::Nic);
+    assert_eq!(run(&[], Some(vm)), (vec!["get", "delete vm"], vec![], Some(vm), true));
+    assert_eq!(run(&[vm], None), (vec!["get"], vec![], Some(vm), false));
+    let (words, deleted, stopped_at, is_denied) = run(&[nic], None);
+    assert_eq!(words, ["get", "delete vm", "get", "get nic"], "the finalizer stays");
+    assert_eq!((deleted, stopped_at, is_denied), (vec![vm], Some(nic), false));
+    let (words, deleted, stopped_at, _) = run(&[], None);
+    assert_eq!((words.last(), deleted, stopped_at), (Some(&"release"), vec![vm, nic], None));
 }
 
 #[test]

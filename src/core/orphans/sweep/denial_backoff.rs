@@ -4,7 +4,7 @@
 //! all resources of that kind, and a single attempt from time to time checks whether it has passed.
 
 use crate::model::azure::cloud::ResourceKind;
-use crate::model::errors::{CloudErrorCode, EffectError};
+use crate::model::errors::EffectError;
 use crate::model::orphans::attempt::{AttemptOutcome, SweepAction, SweepAttempt};
 use crate::model::orphans::report::Denial;
 use jiff::{SignedDuration, Timestamp};
@@ -25,7 +25,7 @@ impl Denials {
     pub(in crate::orphans) fn record(&mut self, attempt: &SweepAttempt) {
         let key = (attempt.action, attempt.kind);
         let error = match &attempt.outcome {
-            AttemptOutcome::Failed(EffectError::Cloud(error)) if is_denial(error.code) => error,
+            AttemptOutcome::Failed(EffectError::Cloud(error)) if error.code.is_denial() => error,
             AttemptOutcome::Done => return drop(self.0.remove(&key)),
             AttemptOutcome::Skipped | AttemptOutcome::Failed(_) => return,
         };
@@ -71,13 +71,4 @@ impl Denials {
     pub(in crate::orphans) fn all(&self) -> impl Iterator<Item = &Denial> {
         self.0.values()
     }
-}
-
-/// True for an answer that means that the action is forbidden.
-#[must_use]
-pub(in crate::orphans) fn is_denial(code: CloudErrorCode) -> bool {
-    matches!(
-        code,
-        CloudErrorCode::Permission | CloudErrorCode::Locked | CloudErrorCode::Lockdown | CloudErrorCode::Policy
-    )
 }

@@ -5,6 +5,8 @@
 //! that VM, NIC and OS disk are deleted. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch delays
 //! it.
 
+mod denials;
+
 use super::retry_budget::{POLL_INTERVAL, RetryBudget};
 use crate::model::azure::cloud::{CloudResource, ResourceDetail, ResourceKind};
 use crate::model::azure::related::{RelatedDetail, RelatedResource};
@@ -15,9 +17,12 @@ use crate::model::labels;
 use crate::model::names::{ArmId, ProviderId};
 use crate::model::settings::{DeletionRule, DeletionRules};
 use crate::plan::{
-    AksMachineRequest, CloudRequest, ClusterRead, ClusterWrite, DrainedNode, Effect, Reply, Script, Step, Terminate,
+    AksMachineRequest, CloudRequest, ClusterRead, ClusterWrite, CommandReport, DrainedNode, Effect, Reply, Script,
+    Step, Terminate, TerminationReport,
 };
+pub use denials::TerminationDenials;
 use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeSet;
 
 /// Wait after a passing failure, unless Azure names one.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(20);
@@ -44,6 +49,9 @@ pub struct TerminateScript {
     vm_is_settled: bool,
     state: State,
     retry_budget: RetryBudget,
+    /// Kinds whose deletion is suspended.
+    held: BTreeSet<ResourceKind>,
+    report: TerminationReport,
 }
 
 /// The last effect.
@@ -66,6 +74,7 @@ impl TerminateScript {
     /// The script of a terminate command.
     #[must_use]
     pub fn new(command: Terminate, deletion_rules: DeletionRules) -> Self {
+        let report = TerminationReport::of(command.claim.name.clone());
         let LaunchIntent { vm, nic, os_disk, machine, .. } = command.intent;
         let provider_id = ProviderId::of_vm(&vm);
         let retry_budget = RetryBudget::new(MAX_DURATION, RETRY_AFTER, command.claim.uid.clone());
@@ -82,6 +91,8 @@ impl TerminateScript {
             vm_is_settled: false,
             state: State::Next,
             retry_budget,
+            held: command.held,
+            report,
         }
     }
 
@@ -137,8 +148,32 @@ impl TerminateScript {
             self.state = State::Next;
             return Step::Wait(POLL_INTERVAL);
         }
-        let id = machine.id.clone();
-        self.perform(State::Deleted, Effect::Cloud(CloudRequest::AksMachine(AksMachineRequest::Delete(id))))
+        let request = CloudRequest::AksMachine(AksMachineRequest::Delete(machine.id.clone()));
+        self.delete(ResourceKind::Vm, request)
+    }
+
+    /// Sends a DELETE, unless those of its kind are suspended.
+    fn delete(&mut self, kind: ResourceKind, request: CloudRequest) -> Step {
+        if self.held.contains(&kind) {
+            self.report.stopped_at = Some(kind);
+            return Step::finished();
+        }
+        self.perform(State::Deleted, Effect::Cloud(request))
+    }
+
+    /// The kind that is being read or deleted: with a Machine, its VM.
+    fn current_kind(&self) -> Option<ResourceKind> {
+        let of_resource = self.remaining.last().map(|(_, kind)| *kind);
+        self.machine.as_ref().map(|_| ResourceKind::Vm).or(of_resource)
+    }
+
+    /// Ends with an error that no retry fixes.
+    fn fail(&mut self, error: EffectError) -> Step {
+        if matches!(&error, EffectError::Cloud(cloud) if cloud.code.is_denial()) {
+            self.report.stopped_at = self.current_kind();
+            self.report.is_denied = self.report.stopped_at.is_some();
+        }
+        Step::failed(error)
     }
 
     fn next_resource(&mut self) -> Step {
@@ -170,9 +205,7 @@ impl TerminateScript {
                 self.state = State::Next;
                 Step::Wait(POLL_INTERVAL)
             }
-            Some((id, kind)) if own && !is_foreign => {
-                self.perform(State::Deleted, Effect::Cloud(CloudRequest::Delete(id, kind)))
-            }
+            Some((id, kind)) if own && !is_foreign => self.delete(kind, CloudRequest::Delete(id, kind)),
             _ => {
                 self.vm_is_foreign |= found.kind() == ResourceKind::Vm;
                 self.next_resource()
@@ -243,12 +276,19 @@ impl Script for TerminateScript {
                 self.state = if self.vm_is_settled { State::Next } else { State::Retreat };
                 Step::Wait(self.retry_budget.backoff(Some(&error)))
             }
-            Some(Err(error)) => Step::failed(error),
-            Some(Ok(reply)) => self.on_reply(Some(reply), now),
+            Some(Err(error)) => self.fail(error),
+            Some(Ok(reply)) => {
+                self.report.deleted.extend(self.current_kind().filter(|_| self.state == State::Deleted));
+                self.on_reply(Some(reply), now)
+            }
             None => self.on_reply(None, now),
         };
+        let step = if matches!(&step, Step::Wait(wait) if *wait > left) { Step::finished() } else { step };
         match step {
-            Step::Wait(wait) if wait > left => Step::finished(),
+            Step::End(report) => {
+                let termination = Some(Box::new(TerminationReport { at: now, ..self.report.clone() }));
+                Step::End(CommandReport { termination, ..report })
+            }
             step => step,
         }
     }
