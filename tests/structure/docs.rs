@@ -45,7 +45,7 @@ fn missing(paths: Vec<PathBuf>) -> Vec<PathBuf> {
 #[test]
 fn named_files_exist() {
     let mut pages = files(&["docs", "kustomize"], &["md"]).unwrap();
-    for path in ["README.md", "CONTRIBUTING.md"] {
+    for path in ["README.md", "CONTRIBUTING.md", "SECURITY.md"] {
         pages.push(crate::tree::Source::new(path, &fs::read_to_string(root().join(path)).unwrap()));
     }
     for page in pages {
@@ -58,6 +58,25 @@ fn named_files_exist() {
         let missing = missing(paths);
         assert!(missing.is_empty(), "{} names what does not exist: {missing:?}", page.path.display());
     }
+}
+
+/// Names of tests that a text has in backticks.
+fn named_tests(text: &str) -> impl Iterator<Item = &str> {
+    let is_name = |text: &&str| {
+        text.matches('_').count() > 2 && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    };
+    text.lines().flat_map(quoted).filter(is_name)
+}
+
+#[test]
+fn tests_that_the_page_on_security_names_exist() {
+    let page = fs::read_to_string(root().join("docs/security.md")).unwrap();
+    let sources = files(&["src", "tests", "webhook"], &["rs"]).unwrap();
+    let exists = |name: &str| sources.iter().any(|source| source.text.contains(&format!("fn {name}()")));
+    assert!(named_tests(&page).count() > 20, "the page names its tests");
+    let missing: Vec<&str> = named_tests(&page).filter(|name| !exists(name)).collect();
+    assert!(missing.is_empty(), "docs/security.md names tests that do not exist: {missing:?}");
+    assert!(!exists("a_test_that_does_not_exist"));
 }
 
 #[test]
