@@ -4,6 +4,7 @@
 
 mod audit;
 mod azure_sim;
+mod certificates;
 mod completion;
 mod controller;
 mod explain;
@@ -53,6 +54,7 @@ struct Cli {
 enum Command {
     Audit(audit::Args),
     AzureSim(azure_sim::Args),
+    Certificates(certificates::Args),
     Completion(completion::Args),
     Controller(controller::Args),
     Explain(explain::Args),
@@ -85,6 +87,7 @@ pub fn run() -> ExitCode {
     let result = match &cli.command {
         Command::Audit(args) => audit::run(args),
         Command::AzureSim(args) => azure_sim::run(args),
+        Command::Certificates(args) => certificates::run(args),
         Command::Completion(args) => completion::run(args),
         Command::Controller(args) => controller::run(args),
         Command::Explain(args) => explain::run(args),

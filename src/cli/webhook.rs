@@ -6,7 +6,6 @@ use jiff::SignedDuration;
 use napkeeper_controller::wall_clock::WallClock;
 use napkeeper_core::catalog::Catalog;
 use napkeeper_serve::MonitoringAddresses;
-use napkeeper_serve::rotation::CertificateLifetimes;
 use napkeeper_webhook::{DeletionProtection, WhenUnable};
 use napkeeper_webhook_server::{self as webhook_server, Options};
 use std::net::SocketAddr;
@@ -21,15 +20,15 @@ Examples:
   napkeeper webhook --tls-cert tls.crt --tls-key tls.key --bind 127.0.0.1:8443 --log-format text
 
 POST /validate checks NodePools and AKSNodeClasses with the rules of `napkeeper validate`; POST /mutate annotates new pods
-with their expected node. Without certificate files, certificates are kept in the Secret napkeeper-webhook-tls, and their
-CAs are written to the webhook configurations. Changed certificates are reloaded. No Azure credentials are needed.
+with their expected node. Without certificate files, the certificate is read from the Secret napkeeper-webhook-tls, which
+`napkeeper certificates` writes. Changed certificates are reloaded. No Azure credentials are needed.
 The first SIGTERM drains, the second stops at once. Exit codes: 0 stopped by a signal, 2 error.";
 
 /// Run the admission webhook: validation of NodePools and AKSNodeClasses, placement hints for pods.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Kubeconfig, for placement hints and certificates. Defaults to the pod's service account.
+    /// Kubeconfig, for placement hints and the certificate. Defaults to the pod's service account.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Address to serve admission on, over TLS.
@@ -40,27 +39,15 @@ pub(super) struct Args {
     /// when ready. Each needs its own --health-bind and --metrics-bind.
     #[arg(long)]
     reuse_port: bool,
-    /// Certificate chain (PEM). Defaults to a self-managed one.
+    /// Certificate chain (PEM). Defaults to the one of the Secret napkeeper-webhook-tls.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// Private key of the certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Additional DNS name or IP address of the self-managed certificate.
-    #[arg(long, value_name = "NAME", conflicts_with = "tls_cert")]
-    tls_san: Vec<String>,
     /// CA certificates (PEM) of clients: only accept clients, such as the API server, with a certificate of these.
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Lifetime of a self-managed CA in seconds, for tests.
-    #[arg(long, hide = true, value_name = "SECONDS", conflicts_with = "tls_cert")]
-    authority_life: Option<u32>,
-    /// Lifetime of a self-managed certificate in seconds, for tests.
-    #[arg(long, hide = true, value_name = "SECONDS", requires = "authority_life")]
-    certificate_life: Option<u32>,
-    /// Seconds to wait before a new CA is used, for tests.
-    #[arg(long, hide = true, value_name = "SECONDS", requires = "authority_life")]
-    settle: Option<u32>,
     /// Address to serve /healthz and /readyz on.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8081")]
     health_bind: SocketAddr,
@@ -140,21 +127,6 @@ fn hint_budget(text: &str) -> Result<Duration, String> {
     Ok(budget)
 }
 
-impl Args {
-    /// The default lifetimes, or the shortened ones, which begin when a certificate is made.
-    fn lifetimes(&self) -> CertificateLifetimes {
-        let default = CertificateLifetimes::default();
-        let seconds = |given: Option<u32>, default| given.map_or(default, |n| SignedDuration::from_secs(n.into()));
-        CertificateLifetimes {
-            authority: seconds(self.authority_life, default.authority),
-            serving_certificate: seconds(self.certificate_life, default.serving_certificate),
-            bundle_propagation: seconds(self.settle, default.bundle_propagation),
-            backdate: seconds(self.authority_life.map(|_| 0), default.backdate),
-            ..default
-        }
-    }
-}
-
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
     args.logs.init()?;
     let catalog = Catalog::embedded()?;
@@ -169,8 +141,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
         bind: args.bind,
         files: args.tls_cert.clone().zip(args.tls_key.clone()),
         clients: args.client_ca.clone(),
-        names: args.tls_san.clone(),
-        lives: args.lifetimes(),
         monitoring: MonitoringAddresses { health: args.health_bind, metrics: args.metrics_bind },
         namespace: args.namespace.clone(),
         region,

@@ -26,7 +26,7 @@ pub use preconditions::pause::{PAUSE_CONFIG_MAP, read_pause};
 pub use preconditions::write_check::{WriteCheck, WriteHolds};
 pub use secrets::bootstrap_tokens::BootstrapTokens;
 pub use secrets::webhook_certificates::{
-    HookBundle, TLS_SECRET, TlsSecret, publish_bundle, read_bundles, read_secret, write_secret,
+    CA_SECRET, HookBundle, TLS_SECRET, TlsSecret, publish_bundle, read_bundles, read_secret, write_secret,
 };
 pub use write::Writer;
 pub use write::capacity_buffers::{capacity_buffers, resolve_buffer, update_buffer_status};

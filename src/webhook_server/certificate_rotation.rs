@@ -1,98 +1,112 @@
-//! Rotates the webhook's own certificates.
+//! The process of `napkeeper certificates`: rotates the webhook's own certificates.
 //!
-//! All replicas read one Secret and serve the certificate in it. The replica that holds the Lease takes the step that
-//! [`napkeeper_serve::rotation::next_step`] returns, and then checks again. A replica that loses a race for the Secret
-//! reads it again.
+//! It listens at no port, because it may change the webhook configurations and has the CA key. One Secret holds all
+//! that is needed to go on; another one has a copy of the serving certificate, which the webhook reads. The process that
+//! holds the Lease takes the step that [`napkeeper_serve::rotation::next_step`] returns, and then checks again. One that
+//! loses a race for a Secret reads it again.
 
+use anyhow::{Context, bail};
 use jiff::Timestamp;
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_kube::{
-    HookBundle, TLS_SECRET, TlsSecret, WEBHOOK_LEASE, elect_for, publish_bundle, read_bundles, read_secret,
-    write_secret,
+    CA_SECRET, HookBundle, TLS_SECRET, TlsSecret, WEBHOOK_LEASE, connect, elect_for, lease_identity, publish_bundle,
+    read_bundles, read_secret, write_secret,
 };
-use napkeeper_serve::prometheus_client::metrics::counter::Counter;
-use napkeeper_serve::prometheus_client::metrics::family::Family;
-use napkeeper_serve::prometheus_client::registry::Registry;
 use napkeeper_serve::rotation::{
-    CertificateLifetimes, CertificateSecret, Der, PublishedBundle, RotationStep, next_step, parse_authorities,
+    CertificateLifetimes, CertificateSecret, CertificateState, Der, PublishedBundle, RotationStep, next_step,
+    parse_authorities,
 };
-use napkeeper_serve::{CertificatePair, IssueError, Lifecycle, write_certificates};
+use napkeeper_serve::{Component, IssueError, Lifecycle, run, write_certificates};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tracing::field::display;
 
 /// Name of both hook configurations.
 const HOOKS: &str = "napkeeper";
-/// How often the Secret is read, and by the holder of the Lease the hooks.
+/// How often the holder of the Lease reads Secrets and hooks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// The same while there is no certificate to serve.
-const FIRST_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Pause after a lost race for a Secret or a hook.
+const CONFLICT_DELAY: Duration = Duration::from_millis(500);
 /// Pause after a step that may be followed by another.
 const NEXT_STEP_DELAY: Duration = Duration::from_millis(50);
 /// How long the Lease must still be held before a step: longer than a request may take.
 const LEASE_LEFT: Duration = Duration::from_secs(11);
 /// After failures in a row the interval is multiplied by their number, but not by more than this.
 const MAX_INTERVAL_FACTOR: u32 = 4;
+/// After this many failures in a row, about ten minutes, the process ends with an error: it has no probe and no metric
+/// by which it could be noticed, but a container that restarts is.
+const MAX_FAILURES: u32 = 30;
 
 /// The authorities of each hook, and since when this process has observed them.
 type ObservedBundles = BTreeMap<(&'static str, String), (BTreeSet<Der>, Timestamp)>;
 
-/// Rotates the certificates in the Secret, and passes the serving certificate on to the server.
-pub(crate) struct CertificateRotation {
-    pub(crate) client: kube::Client,
-    /// The namespace of Secret, Lease and Service.
-    pub(crate) namespace: String,
+/// The arguments of the command line.
+#[derive(Debug)]
+pub struct CertificateOptions {
+    /// Path of the kubeconfig; without one the pod's service account is used.
+    pub kubeconfig: Option<PathBuf>,
+    /// The namespace of Secrets, Lease and Service.
+    pub namespace: String,
+    /// Names of the certificate, besides that of the Service.
+    pub names: Vec<String>,
+    /// Lifetimes of certificates.
+    pub lives: CertificateLifetimes,
+}
+
+/// Rotates certificates until a signal stops the process.
+///
+/// # Errors
+/// When there is no access to the cluster, or checks fail for minutes.
+pub fn rotate_certificates(options: &CertificateOptions) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ended = runtime.block_on(async {
+        let client = connect(options.kubeconfig.as_deref())
+            .await
+            .context("the webhook's certificates are kept in Secrets, which requires access to the cluster")?;
+        let service = format!("napkeeper-webhook.{}.svc", options.namespace);
+        let rotation = CertificateRotation {
+            client,
+            namespace: options.namespace.clone(),
+            identity: lease_identity(),
+            names: std::iter::once(service).chain(options.names.iter().cloned()).collect(),
+            lives: options.lives,
+        };
+        tracing::info!(namespace = options.namespace, names = rotation.names.join(","), "maintaining certificates");
+        let lifecycle = Lifecycle::default();
+        lifecycle.ready();
+        let component = Component::new("certificate rotation", rotation.run(lifecycle.clone()));
+        run(&lifecycle, vec![component]).await?;
+        anyhow::Ok(())
+    });
+    runtime.shutdown_background();
+    ended
+}
+
+/// Rotates the certificates in the Secrets.
+struct CertificateRotation {
+    client: kube::Client,
+    /// The namespace of Secrets, Lease and Service.
+    namespace: String,
     /// Name of this process in the Lease.
-    pub(crate) identity: String,
+    identity: String,
     /// DNS names and addresses of the certificate.
-    pub(crate) names: Vec<String>,
-    pub(crate) lives: CertificateLifetimes,
-    /// Receives the serving certificate.
-    pub(crate) serving: watch::Sender<Option<CertificatePair>>,
-    pub(crate) metrics: Metrics,
-}
-
-/// Metrics of rotation steps.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Metrics {
-    steps: Family<[(&'static str, &'static str); 2], Counter>,
-}
-
-impl Metrics {
-    pub(crate) fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        let help = "Certificate rotation steps, by step (authority, publish, leaf, look) and result (done, failed)";
-        registry.register("webhook_certificate_steps", help, metrics.steps.clone());
-        metrics
-    }
-
-    fn count(&self, step: &'static str, result: &'static str) {
-        self.steps.get_or_create(&[("step", step), ("result", result)]).inc();
-    }
-}
-
-impl fmt::Debug for CertificateRotation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CertificateRotation")
-            .field("namespace", &self.namespace)
-            .field("names", &self.names)
-            .finish_non_exhaustive()
-    }
+    names: Vec<String>,
+    lives: CertificateLifetimes,
 }
 
 /// The state of the checks.
 #[derive(Default)]
 struct Observed {
     bundles: ObservedBundles,
-    secret_is_missing: bool,
+    /// The Secret of which was said that it is missing.
+    missing: Option<&'static str>,
 }
 
 impl CertificateRotation {
     /// Rotates certificates until the process drains; then releases the Lease.
-    pub(crate) async fn run(self, lifecycle: Lifecycle) -> anyhow::Result<()> {
+    async fn run(self, lifecycle: Lifecycle) -> anyhow::Result<()> {
         let ends = lifecycle.clone();
         let stop = async move { ends.draining().await };
         let (lease, election) = elect_for(WEBHOOK_LEASE, self.client.clone(), &self.namespace, &self.identity, stop);
@@ -101,16 +115,16 @@ impl CertificateRotation {
             let wait = match self.check(lease.held_for(LEASE_LEFT), &mut observed).await {
                 Ok(took_step) => {
                     failures = 0;
-                    match took_step {
-                        true => NEXT_STEP_DELAY,
-                        false if self.serving.borrow().is_some() || observed.secret_is_missing => self.check_interval(),
-                        false => FIRST_CHECK_INTERVAL,
-                    }
+                    if took_step { NEXT_STEP_DELAY } else { self.check_interval() }
                 }
-                Err(reason) if reason == ClusterError::Conflict.category() => FIRST_CHECK_INTERVAL,
+                Err(reason) if reason == ClusterError::Conflict.category() => CONFLICT_DELAY,
                 Err(reason) => {
                     failures = failures.saturating_add(1);
-                    self.metrics.count("look", "failed");
+                    if failures >= MAX_FAILURES {
+                        bail!(
+                            "{failures} checks in a row have failed, the last one with: {reason}; the log names the requests and the API server's answers"
+                        );
+                    }
                     tracing::debug!(why = reason, "checking certificates again");
                     self.check_interval() * failures.min(MAX_INTERVAL_FACTOR)
                 }
@@ -131,49 +145,75 @@ impl CertificateRotation {
             .map_or(CHECK_INTERVAL, |short| CHECK_INTERVAL.min(short))
     }
 
-    /// Serves the certificate of the Secret and, as the holder of the Lease, takes a step. True if it has taken one.
+    /// Reads the Secrets, so that one that waits for the Lease notices too if it may not, and as the holder of the Lease
+    /// takes a step. True if it has taken one.
     async fn check(&self, leads: bool, observed: &mut Observed) -> Result<bool, &'static str> {
-        let secret = read_secret(&self.client, &self.namespace).await.map_err(ClusterError::category)?;
-        let was_missing = std::mem::replace(&mut observed.secret_is_missing, secret.is_none());
-        let Some(secret) = secret else {
-            if !was_missing {
-                tracing::warn!(
-                    secret = TLS_SECRET,
-                    namespace = self.namespace,
-                    "Secret for the certificates not found; apply the empty one of kustomize/base, or use --tls-cert and --tls-key"
-                );
-            }
-            return Ok(false);
-        };
+        let Some((secret, served)) = self.read(observed).await?.filter(|_| leads) else { return Ok(false) };
         let now = Timestamp::now();
         let content = CertificateSecret::read(|key| secret.get(key));
         let state = content.state(&self.names, now);
-        if state.serving_certificate.is_some() {
-            let serving = Some(content.serving().clone());
-            self.serving.send_if_modified(|current| {
-                let changed = *current != serving;
-                current.clone_from(&serving);
-                changed
-            });
-        }
-        if !leads {
-            return Ok(false);
+        // Before any other step: a foreign authority is dropped only some time after our own leaf is served.
+        if self.copy(&content, &state, &served).await? {
+            return Ok(true);
         }
         let hooks = read_bundles(&self.client, HOOKS).await.map_err(ClusterError::category)?;
         let step = next_step(&state, &published(&hooks, &mut observed.bundles, now), &self.lives, now);
-        let (name, done) = match step {
+        match step {
             RotationStep::Idle | RotationStep::WaitForPropagation => return Ok(false),
             RotationStep::IssueAuthority => {
-                ("authority", self.write(&secret, content.with_new_authority(&self.lives, now)).await)
+                self.write(&secret, content.with_new_authority(&self.lives, now)).await?;
             }
             RotationStep::IssueServingCertificate => {
                 let renewed = content.with_new_serving_certificate(&self.names, &self.lives, now);
-                ("leaf", self.write(&secret, renewed).await)
+                self.write(&secret, renewed).await?;
             }
-            RotationStep::Publish(authorities) => ("publish", self.publish(&authorities, &hooks).await),
+            RotationStep::Publish(authorities) => self.publish(&authorities, &hooks).await?,
+        }
+        Ok(true)
+    }
+
+    /// Both Secrets; `None` if one is missing.
+    async fn read(&self, observed: &mut Observed) -> Result<Option<(TlsSecret, TlsSecret)>, &'static str> {
+        let mut found = Vec::with_capacity(2);
+        for name in [CA_SECRET, TLS_SECRET] {
+            match read_secret(&self.client, &self.namespace, name).await.map_err(ClusterError::category)? {
+                Some(secret) => found.push(secret),
+                None => {
+                    if observed.missing.replace(name) != Some(name) {
+                        tracing::warn!(
+                            secret = name,
+                            namespace = self.namespace,
+                            "Secret for the certificates not found; apply the empty one of kustomize/base"
+                        );
+                    }
+                    return Ok(None);
+                }
+            }
+        }
+        observed.missing = None;
+        let served = found.pop();
+        Ok(found.pop().zip(served))
+    }
+
+    /// Gives the webhook the leaf, and nothing else. While there is no valid one, the webhook keeps what it has, such as
+    /// a leaf of an older version, whose authority is still trusted; but not the key of that authority. True if the
+    /// Secret was written.
+    async fn copy(
+        &self,
+        content: &CertificateSecret,
+        state: &CertificateState,
+        served: &TlsSecret,
+    ) -> Result<bool, &'static str> {
+        let data = match state.serving_certificate {
+            Some(_) => content.serving_data(),
+            None => CertificateSecret::read(|key| served.get(key)).serving_data(),
         };
-        self.metrics.count(name, if done.is_ok() { "done" } else { "failed" });
-        done.map(|()| true)
+        if served.has_exactly(&data) {
+            return Ok(false);
+        }
+        write_secret(&self.client, &self.namespace, served, data).await.map_err(ClusterError::category)?;
+        tracing::info!(secret = served.name(), "wrote the certificate for the webhook");
+        Ok(true)
     }
 
     async fn publish(&self, authorities: &BTreeSet<Der>, hooks: &[HookBundle]) -> Result<(), &'static str> {
@@ -197,7 +237,7 @@ impl CertificateRotation {
         let state = renewed.state(&self.names, Timestamp::now());
         let until = state.serving_certificate.map(|certificate| display(certificate.validity.not_after));
         let (names, authorities) = (self.names.join(","), state.authorities.len());
-        tracing::info!(secret = TLS_SECRET, names, authorities, until, "certificates renewed");
+        tracing::info!(secret = secret.name(), names, authorities, until, "certificates renewed");
         Ok(())
     }
 }

@@ -1,18 +1,18 @@
-//! Wires the parts of `napkeeper webhook` together: servers, certificates, and the watch of the cluster.
+//! Wires the parts of `napkeeper webhook` together: servers, certificates, and the watch of the cluster; and runs
+//! `napkeeper certificates`, which issues the certificates in a process of its own.
 //!
-//! This process has no Azure credential: no crate that it uses knows the Azure adapter.
+//! Neither process has no Azure credential: no crate that it uses knows the Azure adapter.
 
+mod certificate_reader;
 mod certificate_rotation;
 mod cluster_watch;
 
 use anyhow::Context;
-use certificate_rotation::CertificateRotation;
+use certificate_reader::CertificateReader;
 use cluster_watch::ClusterWatch;
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::model::names::Region;
-use napkeeper_kube::{TLS_SECRET, connect, lease_identity};
-use napkeeper_serve::prometheus_client::registry::Registry;
-use napkeeper_serve::rotation::CertificateLifetimes;
+use napkeeper_kube::{TLS_SECRET, connect};
 use napkeeper_serve::{
     Certificates, Component, Health, Lifecycle, Limits, Listener, MonitoringAddresses, MonitoringPorts, TlsMetrics,
     bind, metrics, run, serve_tls,
@@ -24,6 +24,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+
+pub use certificate_rotation::{CertificateOptions, rotate_certificates};
 
 /// Threads for verdicts and other blocking work. More of them would wait for the same cores, and each uses memory.
 const BLOCKING_THREADS: usize = 4;
@@ -37,14 +39,10 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// Address of the admission server.
     pub bind: SocketAddr,
-    /// Files of certificate and key; without them the webhook issues its own.
+    /// Files of certificate and key; without them the certificate is read from a Secret.
     pub files: Option<(PathBuf, PathBuf)>,
     /// File of the CAs of allowed clients; without it every client is served.
     pub clients: Option<PathBuf>,
-    /// Names of its own certificate, besides that of the Service.
-    pub names: Vec<String>,
-    /// Lifetimes of its own certificates.
-    pub lives: CertificateLifetimes,
     /// Addresses of the servers for probes and metrics.
     pub monitoring: MonitoringAddresses,
     /// The namespace it runs in.
@@ -66,7 +64,7 @@ pub struct Options {
 /// Serves until a signal stops the process.
 ///
 /// # Errors
-/// When certificates cannot be read or stored, an address cannot be bound, or a server fails.
+/// When certificates cannot be read, an address cannot be bound, or a server fails.
 pub fn serve(options: &Options) -> anyhow::Result<()> {
     let clients = options.clients.as_deref();
     let files = options.files.as_ref().map(|(certificate, key)| Certificates::load(certificate, key, clients));
@@ -74,10 +72,9 @@ pub fn serve(options: &Options) -> anyhow::Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.enable_all().max_blocking_threads(BLOCKING_THREADS).build()?;
     let served = runtime.block_on(async {
-        let mut registry = metrics::registry();
-        let (certificates, rotation) = match files {
+        let (certificates, reader) = match files {
             Some(certificates) => (certificates, None),
-            None => own_certificates(options, &mut registry).await?,
+            None => certificates_of_secret(options).await?,
         };
         let admission = if options.shared { Listener::reuse_port(options.bind)? } else { bind(options.bind)?.into() };
         let monitoring = MonitoringPorts::bind(options.monitoring)?;
@@ -90,9 +87,9 @@ pub fn serve(options: &Options) -> anyhow::Result<()> {
             "webhook listening"
         );
         let lifecycle = Lifecycle::default();
-        let mut parts = parts(options, &lifecycle, certificates, registry, Listeners { admission, monitoring })?;
-        if let Some(rotation) = rotation {
-            parts.push(Component::new("certificate rotation", rotation.run(lifecycle.clone())));
+        let mut parts = parts(options, &lifecycle, certificates, Listeners { admission, monitoring })?;
+        if let Some(reader) = reader {
+            parts.push(Component::new("certificate reader", reader.run(lifecycle.clone())));
         }
         lifecycle.ready();
         run(&lifecycle, parts).await?;
@@ -103,26 +100,14 @@ pub fn serve(options: &Options) -> anyhow::Result<()> {
     served
 }
 
-/// The webhook's own certificates, and the task that rotates them.
-async fn own_certificates(
-    options: &Options,
-    registry: &mut Registry,
-) -> anyhow::Result<(Certificates, Option<CertificateRotation>)> {
+/// Certificates of the Secret that `napkeeper certificates` writes, and the task that reads it.
+async fn certificates_of_secret(options: &Options) -> anyhow::Result<(Certificates, Option<CertificateReader>)> {
     let client = connect(options.kubeconfig.as_deref()).await.context(
-        "without --tls-cert and --tls-key the webhook keeps its certificates in a Secret, which requires access to the cluster",
+        "without --tls-cert and --tls-key the webhook reads its certificate from a Secret, which requires access to the cluster",
     )?;
     let (serving, latest_serving) = watch::channel(None);
-    let service = format!("napkeeper-webhook.{}.svc", options.namespace);
-    let rotation = CertificateRotation {
-        client,
-        namespace: options.namespace.clone(),
-        identity: lease_identity(),
-        names: std::iter::once(service).chain(options.names.iter().cloned()).collect(),
-        lives: options.lives,
-        serving,
-        metrics: certificate_rotation::Metrics::register(registry),
-    };
-    Ok((Certificates::from_channel(TLS_SECRET, latest_serving, options.clients.as_deref())?, Some(rotation)))
+    let reader = CertificateReader { client, namespace: options.namespace.clone(), serving };
+    Ok((Certificates::from_channel(TLS_SECRET, latest_serving, options.clients.as_deref())?, Some(reader)))
 }
 
 /// Starts to accept connections on a shared port once this process is ready; until then the others answer.
@@ -145,10 +130,9 @@ fn parts(
     options: &Options,
     lifecycle: &Lifecycle,
     certificates: Certificates,
-    mut registry: Registry,
     listeners: Listeners,
 ) -> anyhow::Result<Vec<Component>> {
-    let health = Health::new(lifecycle);
+    let (health, mut registry) = (Health::new(lifecycle), metrics::registry());
     let certificates =
         certificates.with_check(health.check("certificate")).with_metrics(TlsMetrics::register(&mut registry));
     let (snapshots, latest_snapshot) = watch::channel(None);

@@ -1,7 +1,8 @@
-//! The webhook's certificates: the Secret that its replicas share, and the `caBundle` of its hooks.
+//! The webhook's certificates: the Secret with the CA key, the Secret that the webhook serves, and the `caBundle` of its
+//! hooks.
 //!
-//! The Secret is created empty by Git, so that napkeeper needs no permission to create Secrets, which would give it the
-//! token of any service account. `caBundle` is the one field of each hook that is written, by server-side apply under a
+//! Both Secrets are created empty by Git, so that napkeeper needs no permission to create Secrets, which would give it
+//! the token of any service account. `caBundle` is the one field of each hook that is written, by server-side apply under a
 //! field manager of its own.
 
 use crate::FieldManager;
@@ -21,16 +22,22 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Name of the Secret.
+/// Name of the Secret with authorities, the key of the newest, and the serving certificate. The webhook may not read it.
+pub const CA_SECRET: &str = "napkeeper-webhook-ca";
+/// Name of the Secret with the serving certificate and its key, which the webhook reads.
 pub const TLS_SECRET: &str = "napkeeper-webhook-tls";
 
-/// The Secret as it was read.
+/// A Secret as it was read.
 #[derive(Clone)]
-pub struct TlsSecret(Secret);
+pub struct TlsSecret {
+    name: &'static str,
+    secret: Secret,
+}
 
 impl fmt::Debug for TlsSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsSecret").field("version", &self.0.metadata.resource_version).finish_non_exhaustive()
+        let version = &self.secret.metadata.resource_version;
+        f.debug_struct("TlsSecret").field("name", &self.name).field("version", version).finish_non_exhaustive()
     }
 }
 
@@ -38,7 +45,20 @@ impl TlsSecret {
     /// The value of a key; empty if it is not set.
     #[must_use]
     pub fn get(&self, key: &str) -> &[u8] {
-        self.0.data.as_ref().and_then(|data| data.get(key)).map_or(&[], |bytes| bytes.0.as_slice())
+        self.secret.data.as_ref().and_then(|data| data.get(key)).map_or(&[], |bytes| bytes.0.as_slice())
+    }
+
+    /// True if it has these keys with these values, and no other key.
+    #[must_use]
+    pub fn has_exactly(&self, data: &BTreeMap<String, Vec<u8>>) -> bool {
+        let keys = self.secret.data.as_ref().map_or(0, BTreeMap::len);
+        keys == data.len() && data.iter().all(|(key, value)| self.get(key) == value.as_slice())
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 }
 
@@ -55,13 +75,17 @@ pub struct HookBundle {
     pub version: String,
 }
 
-/// Reads the Secret; `None` if it does not exist.
+/// Reads the Secret of this name; `None` if it does not exist.
 ///
 /// # Errors
 /// When it cannot be read.
-pub async fn read_secret(client: &Client, namespace: &str) -> Result<Option<TlsSecret>, ClusterError> {
-    let request = ApiRequest { verb: "get", kind: "Secret", name: TLS_SECRET };
-    let http = secrets(namespace).get(TLS_SECRET, &GetParams::default());
+pub async fn read_secret(
+    client: &Client,
+    namespace: &str,
+    name: &'static str,
+) -> Result<Option<TlsSecret>, ClusterError> {
+    let request = ApiRequest { verb: "get", kind: "Secret", name };
+    let http = secrets(namespace).get(name, &GetParams::default());
     let http = http.map_err(|_| ClusterError::Unavailable)?;
     let found = call(request, async {
         match client.request_text(http).await {
@@ -69,10 +93,10 @@ pub async fn read_secret(client: &Client, namespace: &str) -> Result<Option<TlsS
             answer => answer.map(Some),
         }
     });
-    found.await?.map(|text| parsed(&text)).transpose()
+    found.await?.map(|text| parsed(name, &text)).transpose()
 }
 
-/// Writes all data of the Secret, if its version is still the one that was read.
+/// Replaces all data of a Secret, if its version is still the one that was read.
 ///
 /// # Errors
 /// `Conflict` if it was changed; or if the API server rejects it or cannot be reached.
@@ -82,14 +106,14 @@ pub async fn write_secret(
     read: &TlsSecret,
     data: BTreeMap<String, Vec<u8>>,
 ) -> Result<TlsSecret, ClusterError> {
-    let mut secret = read.0.clone();
+    let TlsSecret { name, mut secret } = read.clone();
     secret.data = Some(data.into_iter().map(|(key, bytes)| (key, ByteString(bytes))).collect());
-    let request = ApiRequest { verb: "update", kind: "Secret", name: TLS_SECRET };
+    let request = ApiRequest { verb: "update", kind: "Secret", name };
     let manager = FieldManager::WebhookCa.as_str().to_owned();
     let params = PostParams { field_manager: Some(manager), ..PostParams::default() };
     let body = serde_json::to_vec(&secret).map_err(|_| ClusterError::Unavailable)?;
-    let http = secrets(namespace).replace(TLS_SECRET, &params, body).map_err(|_| ClusterError::Unavailable)?;
-    parsed(&call(request, client.request_text(http)).await?)
+    let http = secrets(namespace).replace(name, &params, body).map_err(|_| ClusterError::Unavailable)?;
+    parsed(name, &call(request, client.request_text(http)).await?)
 }
 
 /// kube-rs logs responses that it cannot parse, so these are not parsed by it.
@@ -97,10 +121,10 @@ fn secrets(namespace: &str) -> Request {
     Request::new(Secret::url_path(&(), Some(namespace)))
 }
 
-fn parsed(text: &str) -> Result<TlsSecret, ClusterError> {
+fn parsed(name: &'static str, text: &str) -> Result<TlsSecret, ClusterError> {
     let secret = serde_json::from_str(text);
-    secret.map(TlsSecret).map_err(|_| {
-        tracing::warn!(secret = TLS_SECRET, "the API server's response is not a Secret");
+    secret.map(|secret| TlsSecret { name, secret }).map_err(|_| {
+        tracing::warn!(secret = name, "the API server's response is not a Secret");
         ClusterError::Unavailable
     })
 }
@@ -199,10 +223,21 @@ mod tests {
 
     #[test]
     fn errors_do_not_show_the_content_of_a_secret() {
-        let secret = parsed(r#"{"metadata":{"resourceVersion":"7"},"data":{"ca.key":"c2VjcmV0"}}"#).unwrap();
+        let secret = parsed(CA_SECRET, r#"{"metadata":{"resourceVersion":"7"},"data":{"ca.key":"c2VjcmV0"}}"#).unwrap();
         assert_eq!((secret.get("ca.key"), secret.get("tls.key")), (b"secret".as_slice(), [].as_slice()));
-        assert_eq!(format!("{secret:?}"), r#"TlsSecret { version: Some("7"), .. }"#);
-        let error = parsed(r#"{"data":{"ca.key":"no base64!"}}"#).unwrap_err();
+        assert_eq!(format!("{secret:?}"), r#"TlsSecret { name: "napkeeper-webhook-ca", version: Some("7"), .. }"#);
+        let error = parsed(CA_SECRET, r#"{"data":{"ca.key":"no base64!"}}"#).unwrap_err();
         assert_eq!(error, ClusterError::Unavailable);
+    }
+    #[test]
+    fn a_secret_with_another_key_is_not_the_same() {
+        let secret = parsed(TLS_SECRET, r#"{"data":{"tls.crt":"YQ==","ca.key":"Yg=="}}"#).unwrap();
+        let mut data = BTreeMap::from([("tls.crt".to_owned(), b"a".to_vec())]);
+        assert!(!secret.has_exactly(&data));
+        data.insert("ca.key".to_owned(), b"b".to_vec());
+        assert!(secret.has_exactly(&data));
+        data.insert("ca.key".to_owned(), b"c".to_vec());
+        assert!(!secret.has_exactly(&data));
+        assert!(parsed(TLS_SECRET, "{}").unwrap().has_exactly(&BTreeMap::new()));
     }
 }

@@ -15,6 +15,27 @@ fn find<'o>(objects: &'o [Value], kind: &str) -> Result<&'o Value> {
     objects.iter().find(|object| object["kind"] == kind).with_context(|| format!("no {kind}"))
 }
 
+/// Who reaches a process that may change the webhook configurations must be nobody.
+#[test]
+fn the_process_with_the_ca_key_has_no_port() -> Result<()> {
+    let all = objects("certificates.yaml")?;
+    ensure!(!all.iter().any(|object| object["kind"] == "Service"), "it has a Service");
+    let template = &find(&all, "Deployment")?["spec"]["template"];
+    let containers = template["spec"]["containers"].as_array().context("no containers")?;
+    for container in containers {
+        for key in ["ports", "startupProbe", "livenessProbe", "readinessProbe"] {
+            ensure!(container[key].is_null(), "it has {key}: {container}");
+        }
+    }
+    let labels = &template["metadata"]["labels"];
+    let policies = objects("network-policy.yaml")?;
+    let policy = policies.iter().find(|policy| policy["spec"]["podSelector"]["matchLabels"] == *labels);
+    let spec = &policy.context("no NetworkPolicy")?["spec"];
+    let types = spec["policyTypes"].as_array().context("no types")?;
+    ensure!(types.iter().any(|one| one == "Ingress") && spec["ingress"].is_null(), "others reach it: {spec}");
+    Ok(())
+}
+
 /// A slow machine or a busy process is not restarted: a probe has 5 s, and none is sent before the start.
 #[test]
 fn probes_have_time_and_a_port_of_their_own() -> Result<()> {

@@ -6,7 +6,7 @@
 //! pid.
 
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -169,6 +169,31 @@ impl Process {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// How many TCP ports the program listens at.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn listening_ports(&self) -> Result<usize> {
+        let folder = PathBuf::from(format!("/proc/{}", self.pid));
+        let mut sockets = BTreeSet::new();
+        for descriptor in std::fs::read_dir(folder.join("fd"))? {
+            let Ok(target) = std::fs::read_link(descriptor?.path()) else { continue };
+            let name = target.display().to_string();
+            sockets
+                .extend(name.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']')).map(ToOwned::to_owned));
+        }
+        let mut listening = 0;
+        for table in ["net/tcp", "net/tcp6"] {
+            let text = std::fs::read_to_string(folder.join(table))?;
+            let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+            // The fourth column is the state, of which 0A is LISTEN, and the tenth the socket.
+            let own =
+                |row: &[&str]| row.get(3) == Some(&"0A") && row.get(9).is_some_and(|inode| sockets.contains(*inode));
+            listening += rows.filter(|row| own(row)).count();
+        }
+        Ok(listening)
     }
 
     /// The retained lines of stdout and stderr, in order.

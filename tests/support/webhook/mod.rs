@@ -23,7 +23,7 @@ pub struct Listening {
     pub metrics: String,
 }
 
-/// A webhook that serves the certificate in `folder`, or where there is none, one that it keeps itself.
+/// A webhook that serves the certificate in `folder`, or where there is none, the one of [`certificates`].
 ///
 /// # Errors
 /// When there is no program to start.
@@ -43,7 +43,16 @@ pub fn program(kubeconfig: &Path, bind: &str, folder: Option<&Path>) -> Result<P
     Ok(Program::new(napkeeper_binary()?).args(args).args(certificate.into_iter().flatten()))
 }
 
-/// Starts it.
+/// The process that issues certificates for webhooks without files.
+///
+/// # Errors
+/// When there is no program to start.
+pub fn certificates(kubeconfig: &Path) -> Result<Program> {
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    Ok(Program::new(napkeeper_binary()?).args(["certificates".to_owned(), kubeconfig, "--log-format=text".to_owned()]))
+}
+
+/// Starts a webhook.
 ///
 /// # Errors
 /// When it ends before it listens, or does not listen in time.

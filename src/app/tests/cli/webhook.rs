@@ -301,6 +301,21 @@ fn without_files_and_cluster_the_missing_input_is_named() {
 }
 
 #[test]
+fn certificates_need_a_cluster_and_have_no_port() {
+    let run = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_napkeeper")).arg("certificates").args(args).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, text) = run(&["--kubeconfig", "no-such-file"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("requires access to the cluster") && text.contains("no-such-file"), "{text}");
+    for flag in ["--bind", "--health-bind", "--metrics-bind"] {
+        let (code, text) = run(&[flag, "127.0.0.1:0"]);
+        assert!(code == Some(2) && text.contains("unexpected argument"), "{flag}: {text}");
+    }
+}
+
+#[test]
 fn a_budget_that_the_hook_would_not_wait_for_is_refused() {
     for (budget, expected) in [("2s", "1ms to 1s"), ("0ms", "1ms to 1s"), ("soon", "such as 5ms")] {
         let run =

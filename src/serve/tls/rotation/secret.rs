@@ -1,4 +1,4 @@
-//! Reads and renews the content of the Secret in which the replicas share the CA and the serving certificate.
+//! Reads and renews the content of the Secret with the CA and the serving certificate.
 
 use super::{CertificateAuthority, CertificateLifetimes, CertificateState, ServingCertificate, Validity};
 use crate::tls::CertificatePair;
@@ -55,6 +55,12 @@ impl CertificateSecret {
         ];
         let present = values.into_iter().filter(|(_, value)| !value.is_empty());
         present.map(|(key, value)| (key.to_owned(), value.to_vec())).collect()
+    }
+
+    /// The data of a Secret that has only the serving certificate and its key, for the process that serves it.
+    #[must_use]
+    pub fn serving_data(&self) -> BTreeMap<String, Vec<u8>> {
+        Self { serving: self.serving.clone(), ..Self::default() }.data()
     }
 
     /// The serving certificate and its key.
@@ -163,6 +169,10 @@ mod tests {
 
         let data = served.data();
         assert_eq!(CertificateSecret::read(|key| data.get(key).map_or(&[], Vec::as_slice)), served);
+
+        let leaf = served.serving_data();
+        assert_eq!(leaf.keys().collect::<Vec<_>>(), ["tls.crt", "tls.key"]);
+        assert!(leaf.iter().all(|(key, value)| data.get(key) == Some(value)));
 
         let later = now + lives.authority;
         let renewed = served.with_new_authority(&lives, later).unwrap().state(&names, later);

@@ -52,15 +52,21 @@ fn ownership(objects: &[Value]) -> Vec<String> {
     found
 }
 
-/// Whether a ServiceAccount of ours may do something.
+/// Whether a ServiceAccount of ours may do something to all objects of a resource, or with `resource=name`, to that one
+/// object, in its own namespace if it is in one.
 async fn may(plane: &ControlPlane, who: &str, verb: &str, resource: (&str, &str)) -> Result<bool> {
     let (group, resource) = resource;
+    let (resource, name) = resource.split_once('=').unwrap_or((resource, ""));
     let (resource, sub) = resource.split_once('/').unwrap_or((resource, ""));
+    let namespace = if name.is_empty() { "" } else { "napkeeper-system" };
     let review = serde_json::from_value(json!({
         "metadata": {},
         "spec": {
             "user": format!("system:serviceaccount:napkeeper-system:napkeeper-{who}"),
-            "resourceAttributes": { "verb": verb, "group": group, "resource": resource, "subresource": sub },
+            "resourceAttributes": {
+                "verb": verb, "group": group, "resource": resource, "subresource": sub,
+                "name": name, "namespace": namespace,
+            },
         },
     }))?;
     let reviews = Api::<SubjectAccessReview>::all(plane.client().await?);
@@ -140,6 +146,44 @@ async fn the_provisioner_installs_on_an_empty_cluster_and_may_manage_nodes() -> 
         ],
     )
     .await
+}
+
+/// Who changes the webhook configurations may intercept every write to the cluster: not a process that has a listener.
+#[tokio::test]
+async fn only_the_process_without_a_listener_may_change_hooks_and_certificates() -> Result<()> {
+    const HOOKS: &str = "admissionregistration.k8s.io";
+    const LEASES: &str = "coordination.k8s.io";
+    let plane = ControlPlane::start(Mode::Api).await?;
+    plane.apply(&overlay("companion").await?).await?;
+    let mut table = Vec::new();
+    for kind in ["validatingwebhookconfigurations=napkeeper", "mutatingwebhookconfigurations=napkeeper"] {
+        table.extend(["get", "patch", "update", "delete"].map(|verb| ("webhook", verb, (HOOKS, kind), false)));
+        table.extend(["get", "patch"].map(|verb| ("certificates", verb, (HOOKS, kind), true)));
+        table.extend(["update", "delete"].map(|verb| ("certificates", verb, (HOOKS, kind), false)));
+    }
+    table.push(("certificates", "patch", (HOOKS, "validatingwebhookconfigurations=other"), false));
+    let (served, authority) = ("secrets=napkeeper-webhook-tls", "secrets=napkeeper-webhook-ca");
+    table.extend([
+        ("webhook", "get", ("", served), true),
+        ("webhook", "update", ("", served), false),
+        ("webhook", "patch", ("", served), false),
+        ("webhook", "get", ("", authority), false),
+        ("webhook", "update", ("", authority), false),
+        ("webhook", "get", (LEASES, "leases=napkeeper-webhook"), false),
+        ("webhook", "update", (LEASES, "leases=napkeeper-webhook"), false),
+        ("webhook", "create", (LEASES, "leases=any"), false),
+        ("controller", "get", ("", authority), false),
+        ("certificates", "get", ("", served), true),
+        ("certificates", "update", ("", served), true),
+        ("certificates", "get", ("", authority), true),
+        ("certificates", "update", ("", authority), true),
+        ("certificates", "update", (LEASES, "leases=napkeeper-webhook"), true),
+        ("certificates", "create", (LEASES, "leases=any"), true),
+        ("certificates", "get", ("", "secrets=any"), false),
+        ("certificates", "create", ("", "secrets=any"), false),
+        ("certificates", "get", ("", "configmaps=napkeeper-facts"), false),
+    ]);
+    rights(&plane, &table).await
 }
 
 #[tokio::test]
@@ -264,8 +308,10 @@ async fn components_change_only_their_subject_and_the_webhook_starts_with_each()
     };
     let plain = with_components("companion", &[]).await?;
     survives(&plain)?;
-    let secret = find(&plain, "Secret", "napkeeper-webhook-tls").context("no Secret")?;
-    ensure!(secret["data"].is_null() && secret["stringData"].is_null(), "Git has a key: {secret}");
+    for name in ["napkeeper-webhook-ca", "napkeeper-webhook-tls"] {
+        let secret = find(&plain, "Secret", name).context("no Secret")?;
+        ensure!(secret["data"].is_null() && secret["stringData"].is_null(), "Git has a key: {secret}");
+    }
 
     let closed = with_components("companion", &["fail-closed"]).await?;
     survives(&closed)?;
@@ -283,7 +329,9 @@ async fn components_change_only_their_subject_and_the_webhook_starts_with_each()
 
     let managed = with_components("companion", &["cert-manager"]).await?;
     survives(&managed)?;
-    ensure!(find(&managed, "Secret", "napkeeper-webhook-tls").is_none(), "two would own the Secret");
+    let ours = ["napkeeper-webhook-tls", "napkeeper-webhook-ca", "napkeeper-certificates"];
+    let left: Vec<_> = managed.iter().filter(|o| ours.iter().any(|name| o["metadata"]["name"] == *name)).collect();
+    ensure!(left.is_empty(), "cert-manager owns the Secret, and nothing else writes: {left:?}");
     let (args, _) = container(&managed, "napkeeper-webhook")?;
     ensure!(args.iter().any(|arg| arg == "/tls/tls.crt"), "{args:?}");
     for kind in ["Validating", "Mutating"] {
@@ -302,15 +350,10 @@ async fn components_change_only_their_subject_and_the_webhook_starts_with_each()
 
     let alerts = with_components("companion", &["alerts"]).await?;
     let rules = find(&alerts, "PrometheusRule", "napkeeper-webhook").context("no alerts")?["spec"].to_string();
-    let code: String = [
-        "webhook/metrics.rs",
-        "src/serve/tls/mod.rs",
-        "webhook/cluster_view.rs",
-        "src/webhook_server/certificate_rotation.rs",
-    ]
-    .iter()
-    .map(|file| std::fs::read_to_string(repository(file)))
-    .collect::<std::io::Result<_>>()?;
+    let code: String = ["webhook/metrics.rs", "src/serve/tls/mod.rs", "webhook/cluster_view.rs"]
+        .iter()
+        .map(|file| std::fs::read_to_string(repository(file)))
+        .collect::<std::io::Result<_>>()?;
     for name in
         rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter_map(|w| w.strip_prefix("napkeeper_"))
     {
@@ -335,7 +378,12 @@ async fn the_program_takes_the_arguments_of_its_deployments() -> Result<()> {
         let objects = objects(&overlay(name).await?)?;
         // A cluster or a mounted file that is not here is what they complain of: all arguments have been understood
         // then.
-        for (program, file) in [("webhook", NO_KUBECONFIG), ("controller", "/etc/napkeeper/napkeeper.yaml")] {
+        let started = [
+            ("webhook", NO_KUBECONFIG),
+            ("certificates", NO_KUBECONFIG),
+            ("controller", "/etc/napkeeper/napkeeper.yaml"),
+        ];
+        for (program, file) in started {
             let (mut args, ports) = container(&objects, &format!("napkeeper-{program}"))?;
             ensure!(args.first().is_some_and(|first| first == program), "{program} is started with {args:?}");
             let bound: Vec<i64> = args.iter().filter_map(|a| a.strip_prefix("0.0.0.0:")?.parse().ok()).collect();

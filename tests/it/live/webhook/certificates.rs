@@ -1,106 +1,39 @@
-//! Replicas without certificates issue and renew them without interruption.
+//! Certificates of replicas without files are issued and renewed by another process, without interruption.
 //!
-//! The hooks are those that kustomize ships, but for the address: a Service is simulated by a proxy to one replica
-//! after the other. It listens at an address that is not the loopback's: only then does the API server
-//! speak HTTP/1.1, as it does to every Service.
+//! The hooks are those that kustomize ships, but for the address, which is that of a simulated Service.
 //!
 //! The hint's budget is 1 s here, not the 5 ms that it is by default: this machine runs the API server, etcd, the
 //! clients and two unoptimised webhooks on its few cores beside other tests, and a hint that is late for lack of CPU
 //! says nothing about a certificate.
 
+use super::service::{Service, in_git};
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, PostParams};
-use napkeeper_api::yaml;
 use napkeeper_tests::control_plane::{ControlPlane, Mode, Process};
 use napkeeper_tests::environment::{NAMESPACE, install};
-use napkeeper_tests::manifests::repository;
 use napkeeper_tests::wait::eventually;
-use napkeeper_tests::webhook::hooks::{HTTP1_ADDRESS, bad_pool, hint, pod, pools};
+use napkeeper_tests::webhook::hooks::{bad_pool, hint, pod, pools};
 use napkeeper_tests::webhook::load::{Load, rate_without_hooks};
 use napkeeper_tests::webhook::{self, Listening};
-use rustls::server::Acceptor;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream};
 
 const STEP: Duration = Duration::from_secs(90);
-/// Lives in seconds: an authority is due after 40, a leaf after 16.
-const AUTHORITY: u64 = 60;
-const LEAF: u64 = 24;
+/// Lives in seconds: an authority is due after 60, a leaf after 20. The 10 that remain suffice for what may be between: a
+/// new authority propagates for 3, a check of the Secrets is due every 1.5, and of a replica every 5.
+const AUTHORITY: u64 = 90;
+const LEAF: u64 = 30;
 /// How long pods go on being created after the last renewal that is waited for.
 const AFTERWARDS: Duration = Duration::from_secs(5);
+const CA_SECRET: &str = "napkeeper-webhook-ca";
+const TLS_SECRET: &str = "napkeeper-webhook-tls";
 const MANAGER: &str = "napkeeper-webhook-ca";
 const KINDS: [&str; 2] = ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"];
-
-/// Simulates a Service: forwards connections to ready replicas in turn.
-#[derive(Clone)]
-struct Service {
-    address: SocketAddr,
-    replicas: Arc<Mutex<Vec<SocketAddr>>>,
-    /// Connections that offered HTTP/2, and that did not.
-    offered: Arc<[AtomicUsize; 2]>,
-}
-
-impl Service {
-    async fn start() -> Result<Self> {
-        let listener = TcpListener::bind((HTTP1_ADDRESS, 0)).await?;
-        let service = Self {
-            address: listener.local_addr()?,
-            replicas: Arc::default(),
-            offered: Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]),
-        };
-        let shared = service.clone();
-        tokio::spawn(async move {
-            let mut turn = 0_usize;
-            while let Ok((stream, _)) = listener.accept().await {
-                let replicas = shared.replicas.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let Some(to) = replicas.get(turn % replicas.len().max(1)).copied() else { continue };
-                turn += 1;
-                let offered = Arc::clone(&shared.offered);
-                tokio::spawn(async move { pass(stream, to, &offered).await.ok() });
-            }
-        });
-        Ok(service)
-    }
-
-    fn lead_to(&self, replicas: &[&Replica]) {
-        *self.replicas.lock().unwrap_or_else(PoisonError::into_inner) = replicas.iter().map(|r| r.admission).collect();
-    }
-}
-
-async fn pass(mut from: TcpStream, to: SocketAddr, offered: &[AtomicUsize; 2]) -> Result<()> {
-    let mut to = TcpStream::connect(to).await?;
-    from.set_nodelay(true)?;
-    to.set_nodelay(true)?;
-    let (hello, http2) = first_message(&mut from).await?;
-    offered[usize::from(!http2)].fetch_add(1, Ordering::SeqCst);
-    to.write_all(&hello).await?;
-    copy_bidirectional(&mut from, &mut to).await?;
-    Ok(())
-}
-
-/// A client's first message, which is not yet encrypted, and whether it offers HTTP/2. It is read as what it is: among
-/// the random bytes of thousands of keys, those of `h2` are found too.
-async fn first_message(from: &mut TcpStream) -> Result<(Vec<u8>, bool)> {
-    let mut acceptor = Acceptor::default();
-    let mut hello = Vec::with_capacity(4096);
-    loop {
-        let start = hello.len();
-        ensure!(from.read_buf(&mut hello).await? > 0, "the client ended before its first message did");
-        acceptor.read_tls(&mut &hello[start..])?;
-        let accepted = acceptor.accept().map_err(|(error, _)| error)?;
-        if let Some(accepted) = accepted {
-            let http2 = accepted.client_hello().alpn().is_some_and(|mut all| all.any(|protocol| protocol == b"h2"));
-            return Ok((hello, http2));
-        }
-    }
-}
 
 struct Replica {
     process: Process,
@@ -129,16 +62,39 @@ impl Rig {
 
     async fn spawn(&self) -> Result<Replica> {
         let kubeconfig = self.plane.service_account_kubeconfig(NAMESPACE, "napkeeper-webhook").await?;
-        let program = webhook::program(&kubeconfig, "127.0.0.1:0", None)?.args([
-            "--region=westeurope".to_owned(),
-            "--hint-budget=1s".to_owned(),
+        let program =
+            webhook::program(&kubeconfig, "127.0.0.1:0", None)?.args(["--region=westeurope", "--hint-budget=1s"]);
+        let Listening { process, admission, health, metrics } = webhook::listening(&program).await?;
+        Ok(Replica { admission: admission.parse()?, health, metrics, process })
+    }
+
+    /// Starts `napkeeper certificates`, with the rights that it ships with.
+    async fn issuer(&self) -> Result<Process> {
+        let kubeconfig = self.plane.service_account_kubeconfig(NAMESPACE, "napkeeper-certificates").await?;
+        let program = webhook::certificates(&kubeconfig)?.args([
             format!("--tls-san={}", self.service.address.ip()),
             format!("--authority-life={AUTHORITY}"),
             format!("--certificate-life={LEAF}"),
             "--settle=3".to_owned(),
         ]);
-        let Listening { process, admission, health, metrics } = webhook::listening(&program).await?;
-        Ok(Replica { admission: admission.parse()?, health, metrics, process })
+        let process = Process::spawn("certificates", &program)?;
+        process.line("maintaining certificates", STEP).await?;
+        Ok(process)
+    }
+
+    /// The data of a Secret, in base64.
+    async fn data(&self, secret: &str) -> Result<BTreeMap<String, String>> {
+        let read = ["get", "secret", secret, "--namespace", NAMESPACE, "--output=jsonpath={.data}"];
+        let text = self.plane.kubectl(&read).await?;
+        Ok(if text.is_empty() { BTreeMap::new() } else { serde_json::from_str(&text)? })
+    }
+
+    /// Replaces it.
+    async fn set_data(&self, secret: &str, data: &BTreeMap<String, String>) -> Result<()> {
+        let patch = json!([{ "op": "add", "path": "/data", "value": data }]).to_string();
+        let patch = format!("--patch={patch}");
+        let args = ["patch", "secret", secret, "--namespace", NAMESPACE, "--type=json", &patch];
+        self.plane.kubectl(&args).await.map(drop)
     }
 
     async fn ready(&self, replica: &Replica) -> Result<()> {
@@ -179,23 +135,6 @@ impl Rig {
         let admitted = api.create(&params, &serde_json::from_value(pod("default", "web"))?).await?;
         Ok(hint(&admitted).is_some())
     }
-}
-
-/// What Git has: the hooks that kustomize ships, called at this address instead of a Service, without a bundle.
-fn in_git(address: SocketAddr) -> Result<String> {
-    let text = std::fs::read_to_string(repository("kustomize/base/hooks.yaml"))?;
-    ensure!(!text.contains("caBundle:"), "caBundle is in Git");
-    let read = yaml::read("hooks.yaml", &text);
-    let mut all = Vec::new();
-    for document in &read.documents {
-        let mut object = serde_json::to_value(&document.value)?;
-        for hook in object["webhooks"].as_array_mut().context("no hooks")? {
-            let path = hook["clientConfig"]["service"]["path"].as_str().context("a hook without a path")?;
-            hook["clientConfig"] = json!({ "url": format!("https://{address}{path}") });
-        }
-        all.push(object.to_string());
-    }
-    Ok(all.join("\n---\n"))
 }
 
 /// The fields that a manager owns, as paths.
@@ -253,72 +192,137 @@ async fn git_and_we_share(rig: &Rig, git: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replicas_issue_and_renew_their_certificates_without_interruption() -> Result<()> {
+async fn certificates_are_issued_and_renewed_without_interruption() -> Result<()> {
     let rig = Rig::start().await?;
     let bare = rate_without_hooks(&rig.plane).await?;
     let git = in_git(rig.service.address)?;
     rig.plane.apply(&git).await?;
-    let start = Instant::now();
     let (one, two) = (rig.spawn().await?, rig.spawn().await?);
+    one.process.line("is `napkeeper certificates` running?", STEP).await?;
+    let unready = rig.http.get(format!("http://{}/readyz", one.health)).send().await?.status();
+    ensure!(unready == 503, "it is ready without a certificate: {unready}");
+    let start = Instant::now();
+    let issuer = rig.issuer().await?;
     rig.ready(&one).await?;
     rig.ready(&two).await?;
-    eprintln!("two replicas without a certificate were ready after {} ms", start.elapsed().as_millis());
-    rig.service.lead_to(&[&one, &two]);
+    eprintln!("two replicas were ready {} ms after the start of certificates", start.elapsed().as_millis());
+    rig.service.lead_to([one.admission, two.admission]);
     eventually("a hint", STEP, async || Ok(rig.hinted().await?.then_some(()))).await?;
     git_and_we_share(&rig, &git).await?;
     a_refusal_is_one_line_of_the_log(&rig, &[&one, &two]).await?;
+    ensure!(
+        one.process.listening_ports()? >= 3 && issuer.listening_ports()? == 0,
+        "the issuer of certificates listens"
+    );
 
     // From here on nothing may fail open.
     let before = rig.plane.failed_open("").await?;
-    let both = renewals(&rig, (one, two), bare).await?;
-    a_lost_secret_is_recreated(&rig).await?;
+    let Renewed { replicas, issuer } = renewals(&rig, (one, two), issuer, bare).await?;
+    lost_secrets_are_filled_again(&rig).await?;
+    let (replicas, issuer) = an_older_version_is_updated(&rig, replicas, issuer).await?;
     let failed = rig.plane.failed_open("").await? - before;
     ensure!(failed == 0, "the API server went on without an answer {failed} times");
     let offered = [0, 1].map(|n: usize| rig.service.offered[n].load(Ordering::SeqCst));
     eprintln!("connections that offered HTTP/2: {}, that did not: {}", offered[0], offered[1]);
     ensure!(offered[0] == 0 && offered[1] > 0, "it is not spoken to as a Service is: {offered:?}");
-    for replica in both {
-        let lines = replica.process.lines().join("\n");
-        ensure!(!lines.contains("PRIVATE") && !lines.contains("LS0tLS1CRUdJTi"), "a key is in the log: {lines}");
-        replica.process.terminate()?;
-        let exit = replica.process.exited(STEP).await?;
-        ensure!(exit.code() == Some(0), "a webhook ended with {exit}: {}", replica.process.tail(20));
+    for process in replicas.into_iter().map(|replica| replica.process).chain([issuer]) {
+        ends(&process).await?;
     }
     Ok(())
 }
 
-/// As when the Secret is replaced by the one in Git. The old authority is kept while it may be needed.
-async fn a_lost_secret_is_recreated(rig: &Rig) -> Result<()> {
-    let read =
-        ["get", "secret", "napkeeper-webhook-tls", "--namespace", NAMESPACE, "--output=jsonpath={.data.ca\\.crt}"];
-    let before = rig.plane.kubectl(&read).await?;
-    let remove = ["--type=json", r#"--patch=[{"op":"remove","path":"/data"}]"#];
-    rig.plane.kubectl(&[&["patch"], &read[1..5], &remove].concat()).await?;
-    let whole = ["tls\\.crt", "tls\\.key", "ca\\.crt", "ca\\.key"].map(|key| format!("{{.data.{key}}} "));
-    let template = format!("--output=jsonpath={}", whole.concat());
-    let end = Instant::now() + STEP;
-    let (mut created, mut without) = (0, 0);
-    loop {
-        created += 1;
-        without += u64::from(!rig.hinted().await?);
-        let now = rig.plane.kubectl(&[&read[..5], &[&template]].concat()).await?;
-        let parts: Vec<_> = now.split_whitespace().collect();
-        if parts.len() == 4 {
-            ensure!(parts[2] != before, "the lost authority is back");
-            break;
-        }
-        ensure!(Instant::now() < end, "the Secret is not filled again");
-    }
-    // The new leaf is taken up.
+/// The text that some base64 has.
+fn pem(base64: &str) -> Result<String> {
+    let bytes: ByteString = serde_json::from_value(json!(base64))?;
+    Ok(String::from_utf8(bytes.0)?)
+}
+
+/// Stops a process and checks its log.
+async fn ends(process: &Process) -> Result<()> {
+    let lines = process.lines().join("\n");
+    ensure!(!lines.contains("PRIVATE") && !lines.contains("LS0tLS1CRUdJTi"), "a key is in the log: {lines}");
+    process.terminate()?;
+    let exit = process.exited(STEP).await?;
+    ensure!(exit.code() == Some(0), "a process ended with {exit}: {}", process.tail(20));
+    Ok(())
+}
+
+/// Creates pods, all of which must get a hint, until something has come about, and 8 s longer, so that replicas have taken
+/// up a new leaf.
+async fn hinted_until(rig: &Rig, what: &str, done: impl AsyncFn() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(8) {
+    let (mut created, mut without, mut done_at) = (0, 0, None);
+    while done_at.is_none_or(|at: Instant| at.elapsed() < Duration::from_secs(8)) {
         created += 1;
         without += u64::from(!rig.hinted().await?);
+        if done_at.is_none() && done().await? {
+            done_at = Some(Instant::now());
+        }
+        ensure!(done_at.is_some() || start.elapsed() < STEP, "{what}: it does not come about");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    eprintln!("{created} pods while the Secret was lost and made anew, {without} without a hint");
-    ensure!(without == 0, "{without} of {created} pods have no hint");
+    eprintln!("{what}: {created} pods, {without} without a hint");
+    ensure!(without == 0, "{what}: {without} of {created} pods have no hint");
     Ok(())
+}
+
+/// True if the Secret with the key has all of it, of another authority than this, and the other has its leaf alone.
+async fn has_new_authority(rig: &Rig, old: &BTreeMap<String, String>) -> Result<bool> {
+    let (all, leaf) = (rig.data(CA_SECRET).await?, rig.data(TLS_SECRET).await?);
+    let keys: Vec<_> = all.keys().map(String::as_str).collect();
+    if keys != ["ca.crt", "ca.key", "tls.crt", "tls.key"] || leaf.get("tls.crt") != all.get("tls.crt") {
+        return Ok(false);
+    }
+    ensure!(all.get("ca.crt") != old.get("ca.crt"), "the lost authority is back");
+    let keys: Vec<_> = leaf.keys().map(String::as_str).collect();
+    ensure!(keys == ["tls.crt", "tls.key"], "the webhook may read {keys:?}");
+    Ok(true)
+}
+
+/// As when Secrets are replaced by those in Git. The old authority is kept while it may be needed.
+async fn lost_secrets_are_filled_again(rig: &Rig) -> Result<()> {
+    let old = rig.data(CA_SECRET).await?;
+    rig.set_data(CA_SECRET, &BTreeMap::new()).await?;
+    hinted_until(rig, "the Secret with the CA key is lost", async || has_new_authority(rig, &old).await).await?;
+    rig.set_data(TLS_SECRET, &BTreeMap::new()).await?;
+    hinted_until(rig, "the Secret of the webhook is lost", async || Ok(rig.data(TLS_SECRET).await?.len() == 2)).await
+}
+
+/// An older version has all of it in the Secret that the webhook reads.
+async fn an_older_version_is_updated(
+    rig: &Rig,
+    replicas: [Replica; 2],
+    issuer: Process,
+) -> Result<([Replica; 2], Process)> {
+    ends(&issuer).await?;
+    let old = rig.data(CA_SECRET).await?;
+    rig.set_data(TLS_SECRET, &old).await?;
+    rig.set_data(CA_SECRET, &BTreeMap::new()).await?;
+    let [one, two] = replicas;
+    let new = rig.spawn().await?;
+    rig.ready(&new).await?;
+    rig.service.lead_to([new.admission, two.admission]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    ends(&one.process).await?;
+    let served = old.get("tls.crt").cloned();
+    let issuer = rig.issuer().await?;
+    eventually("a Secret without the CA key", STEP, async || {
+        let data = rig.data(TLS_SECRET).await?;
+        ensure!(data.contains_key("tls.crt"), "the older leaf is lost");
+        Ok((!data.contains_key("ca.key") && data.get("tls.crt") == served.as_ref()).then_some(()))
+    })
+    .await?;
+    hinted_until(rig, "the update of an older version", async || has_new_authority(rig, &old).await).await?;
+    let authorities = pem(old.get("ca.crt").context("no authority")?)?;
+    let newest = authorities.rfind("-----BEGIN").map(|at| authorities[at..].trim()).context("no certificate")?;
+    for bundle in rig.bundles().await? {
+        let bundle = pem(&bundle)?;
+        ensure!(
+            bundle.contains(newest) && bundle.trim() != newest,
+            "the older authority is not trusted beside the new one"
+        );
+    }
+    Ok(([new, two], issuer))
 }
 
 /// Who, what and why, and nothing of the object.
@@ -343,9 +347,15 @@ async fn a_refusal_is_one_line_of_the_log(rig: &Rig, replicas: &[&Replica]) -> R
     Ok(())
 }
 
+/// What runs after the renewals.
+struct Renewed {
+    replicas: [Replica; 2],
+    issuer: Process,
+}
+
 /// Pods at a quarter of the rate that the API server has without hooks, over several leaves and two authorities, with
-/// one replica replaced by another.
-async fn renewals(rig: &Rig, (one, two): (Replica, Replica), bare: f64) -> Result<[Replica; 2]> {
+/// one replica, and the process that issues, replaced by another.
+async fn renewals(rig: &Rig, (one, two): (Replica, Replica), issuer: Process, bare: f64) -> Result<Renewed> {
     let start = Instant::now();
     let (mut leaves, mut seen) = (BTreeSet::new(), Vec::<usize>::new());
     let mut third = None;
@@ -364,17 +374,17 @@ async fn renewals(rig: &Rig, (one, two): (Replica, Replica), bare: f64) -> Resul
         if third.is_none() && start.elapsed() > Duration::from_secs(AUTHORITY / 3) {
             let new = rig.spawn().await?;
             rig.ready(&new).await?;
-            rig.service.lead_to(&[&two, &new]);
+            rig.service.lead_to([two.admission, new.admission]);
             // As a pod's preStop has it.
             tokio::time::sleep(Duration::from_secs(1)).await;
-            one.process.terminate()?;
-            let exit = one.process.exited(STEP).await?;
-            ensure!(exit.code() == Some(0), "the webhook ended with {exit}: {}", one.process.tail(20));
-            third = Some(new);
+            ends(&one.process).await?;
+            let next = rig.issuer().await?;
+            ends(&issuer).await?;
+            third = Some((new, next));
         }
     }
     tokio::time::sleep(AFTERWARDS).await;
-    let third = third.context("no replica was replaced")?;
+    let (third, issuer) = third.context("no replica was replaced")?;
     let tally = load.end("renewals").await?;
     eprintln!(
         "without hooks {bare:.0} pods/s; {} pods at {:.0}/s, {} without a hint; leaves: {}; p50 {:?}, p99 {:?}, max {:?}",
@@ -390,5 +400,5 @@ async fn renewals(rig: &Rig, (one, two): (Replica, Replica), bare: f64) -> Resul
     tally.all_hinted()?;
     ensure!(leaves.len() >= 3, "the leaf was not renewed: {leaves:?}");
     ensure!(grew(&seen) && shrank(&seen), "the authority was not renewed, or the old one not dropped: {seen:?}");
-    Ok([two, third])
+    Ok(Renewed { replicas: [two, third], issuer })
 }

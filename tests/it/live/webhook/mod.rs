@@ -2,4 +2,6 @@
 
 mod certificates;
 mod fail_closed;
+mod issuer;
 mod rule_examples;
+mod service;

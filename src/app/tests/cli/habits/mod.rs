@@ -64,7 +64,7 @@ fn the_manual_has_a_page_for_each_command() {
     let pages = folder.path().join("man1");
     printed(&["man", "--dir", pages.to_str().unwrap()]);
     let page = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap();
-    for command in ["validate", "simulate", "schema", "rules", "controller", "webhook"] {
+    for command in ["validate", "simulate", "schema", "rules", "controller", "webhook", "certificates"] {
         assert!(page(&format!("napkeeper-{command}.1")).contains(".SH OPTIONS"), "{command}");
     }
     assert!(page("napkeeper.1").contains("validate"));
