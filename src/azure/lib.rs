@@ -15,7 +15,7 @@ mod settings;
 mod transport;
 
 pub use arm::error_codes::known_code;
-pub use auth::{Credential, CredentialChain, CredentialError, Token};
+pub use auth::{Credential, CredentialChain, CredentialError, CredentialSource, Token};
 pub use client::Azure;
 pub use facts::{PRICES_ENDPOINT, RetailPrices};
 pub use preflight::{ClusterPermissions, DenyAssignment, Permission, PolicyAssignment, Preflight};

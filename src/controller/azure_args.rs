@@ -3,7 +3,9 @@
 use crate::wall_clock::WallClock;
 use anyhow::{Context, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
-use napkeeper_azure::{AksCluster, AzureCloud, AzureSettings, Credential, Token, is_loopback_endpoint};
+use napkeeper_azure::{
+    AksCluster, AzureCloud, AzureSettings, Credential, CredentialSource, Token, is_loopback_endpoint,
+};
 use napkeeper_core::model::settings::{ClusterIdentity, ControllerMode};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +22,9 @@ pub struct AzureArgs {
     /// Azure Resource Manager endpoint, overrides that of the cloud.
     #[arg(long, value_name = "URL")]
     pub azure_endpoint: Option<String>,
+    /// The only source of tokens: workload-identity, managed-identity or azure-cli [default: the first that has one].
+    #[arg(long, value_name = "NAME", value_parser = credential_source, conflicts_with = "azure_token_file")]
+    pub azure_credential: Option<CredentialSource>,
     /// File with a fixed token. Only for an endpoint on this machine.
     #[arg(long, value_name = "FILE")]
     pub azure_token_file: Option<PathBuf>,
@@ -72,7 +77,9 @@ impl AzureArgs {
     /// # Errors
     /// When the file cannot be read or is empty, or no credential can be created.
     pub fn credential(&self, cloud: AzureCloud) -> anyhow::Result<Credential> {
-        let Some(file) = &self.azure_token_file else { return Ok(Credential::chain_in(cloud)?) };
+        let Some(file) = &self.azure_token_file else {
+            return Ok(Credential::from_environment(cloud, self.azure_credential)?);
+        };
         let text = std::fs::read_to_string(file)
             .with_context(|| format!("cannot read {} of --azure-token-file", file.display()))?;
         if text.trim().is_empty() {
@@ -86,6 +93,14 @@ impl AzureArgs {
 fn cloud(name: &str) -> Result<AzureCloud, String> {
     AzureCloud::named(name).ok_or_else(|| {
         let names: Vec<&str> = AzureCloud::ALL.iter().map(|cloud| cloud.name()).collect();
+        format!("must be one of {}", names.join(", "))
+    })
+}
+
+/// A source of tokens by its name.
+fn credential_source(name: &str) -> Result<CredentialSource, String> {
+    CredentialSource::ALL.into_iter().find(|source| source.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = CredentialSource::ALL.iter().map(|source| source.name()).collect();
         format!("must be one of {}", names.join(", "))
     })
 }

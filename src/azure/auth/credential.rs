@@ -1,8 +1,8 @@
 //! Tokens from a chain of sources, cached until shortly before they expire.
 //!
-//! Only [`Credential::default_chain`] reads the environment. Tokens expire in real time, not by a simulated clock.
+//! Only [`Credential::from_environment`] reads the environment. Tokens expire in real time, not by a simulated clock.
 
-use super::token_sources::{CredentialError, NamedSource, token_sources};
+use super::token_sources::{CredentialError, CredentialSource, NamedSource, token_sources};
 use crate::settings::AzureCloud;
 use jiff::{SignedDuration, Timestamp};
 use std::fmt;
@@ -76,20 +76,13 @@ struct TokenCache {
 
 impl Credential {
     /// Workload identity, then managed identity, then Azure CLI, as the environment of this process configures them
-    /// (`AZURE_CLIENT_ID`, `AZURE_TENANT_ID`, `AZURE_FEDERATED_TOKEN_FILE`). Requests no token yet.
+    /// (`AZURE_CLIENT_ID`, `AZURE_TENANT_ID`, `AZURE_FEDERATED_TOKEN_FILE`), or one of them alone. Each asks the authority
+    /// of the cloud. Requests no token yet.
     ///
     /// # Errors
     /// [`CredentialError::None`] if none of them can be tried.
-    pub fn default_chain() -> Result<Self, CredentialError> {
-        Self::chain_in(AzureCloud::Public)
-    }
-
-    /// As [`default_chain`](Self::default_chain), for a cloud with its authority.
-    ///
-    /// # Errors
-    /// [`CredentialError::None`] if none of them can be tried.
-    pub fn chain_in(cloud: AzureCloud) -> Result<Self, CredentialError> {
-        Ok(Self::Chain(CredentialChain::new(token_sources(cloud)?)))
+    pub fn from_environment(cloud: AzureCloud, only: Option<CredentialSource>) -> Result<Self, CredentialError> {
+        Ok(Self::Chain(CredentialChain::new(token_sources(cloud, only)?)))
     }
 
     /// A token for a scope.

@@ -4,4 +4,4 @@ mod credential;
 mod token_sources;
 
 pub use credential::{Credential, CredentialChain, Token};
-pub use token_sources::CredentialError;
+pub use token_sources::{CredentialError, CredentialSource};

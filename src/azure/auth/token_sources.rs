@@ -18,6 +18,41 @@ use std::time::Duration;
 /// Longest exchange with a token endpoint.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// Where a token comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CredentialSource {
+    /// A federated token of the pod's ServiceAccount.
+    WorkloadIdentity,
+    /// The instance metadata service: an identity of the node.
+    ManagedIdentity,
+    /// `az login`.
+    AzureCli,
+}
+
+impl CredentialSource {
+    /// All of them, in the order in which they are tried.
+    pub const ALL: [Self; 3] = [Self::WorkloadIdentity, Self::ManagedIdentity, Self::AzureCli];
+
+    /// Its name for the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::WorkloadIdentity => "workload-identity",
+            Self::ManagedIdentity => "managed-identity",
+            Self::AzureCli => "azure-cli",
+        }
+    }
+
+    /// Its name in messages.
+    fn title(self) -> &'static str {
+        match self {
+            Self::WorkloadIdentity => "workload identity",
+            Self::ManagedIdentity => "managed identity",
+            Self::AzureCli => "Azure CLI",
+        }
+    }
+}
+
 /// A source of tokens, after its name.
 pub(super) type NamedSource = (&'static str, Arc<dyn TokenCredential>);
 
@@ -32,9 +67,12 @@ pub enum CredentialError {
     Failed(Arc<str>),
 }
 
-/// The sources that can be tried, in order. The cloud sets the authority of workload identity; managed identity uses
+/// The sources that can be tried, in order, or this one alone. The cloud sets the authority of workload identity; managed identity uses
 /// its own host, and Azure CLI the cloud that it is signed in to.
-pub(super) fn token_sources(cloud: AzureCloud) -> Result<Vec<NamedSource>, CredentialError> {
+pub(super) fn token_sources(
+    cloud: AzureCloud,
+    only: Option<CredentialSource>,
+) -> Result<Vec<NamedSource>, CredentialError> {
     let none = |reasons: String| CredentialError::None(reasons.into());
     let transport = HttpTransport::for_tokens(DEADLINE).map_err(|e| none(e.to_string()))?;
     let transport = http::Transport::new(Arc::new(TokenClient(Arc::new(transport))));
@@ -46,30 +84,33 @@ pub(super) fn token_sources(cloud: AzureCloud) -> Result<Vec<NamedSource>, Crede
     };
     let options =
         || ClientOptions { transport: Some(transport.clone()), cloud: cloud.clone(), ..ClientOptions::default() };
-    let workload = WorkloadIdentityCredential::new(Some(WorkloadIdentityCredentialOptions {
-        credential_options: ClientAssertionCredentialOptions { client_options: options() },
-        ..WorkloadIdentityCredentialOptions::default()
-    }));
-    let user_assigned_id = std::env::var("AZURE_CLIENT_ID").ok().map(UserAssignedId::ClientId);
-    let managed = ManagedIdentityCredential::new(Some(ManagedIdentityCredentialOptions {
-        user_assigned_id,
-        client_options: options(),
-    }));
-    let mut sources: Vec<NamedSource> = Vec::new();
-    let mut reasons = Vec::new();
-    match workload {
-        Ok(source) => sources.push(("workload identity", source)),
-        Err(e) => reasons.push(format!("workload identity: {e}")),
-    }
-    match managed {
-        Ok(source) => sources.push(("managed identity", source)),
-        Err(e) => reasons.push(format!("managed identity: {e}")),
-    }
-    match AzureCliCredential::new(None) {
-        Ok(source) => sources.push(("Azure CLI", source)),
-        Err(e) => reasons.push(format!("Azure CLI: {e}")),
+    let (mut sources, mut reasons) = (Vec::<NamedSource>::new(), Vec::new());
+    for source in CredentialSource::ALL.into_iter().filter(|source| only.is_none_or(|only| only == *source)) {
+        match credential(source, options()) {
+            Ok(credential) => sources.push((source.title(), credential)),
+            Err(error) => reasons.push(format!("{}: {error}", source.title())),
+        }
     }
     if sources.is_empty() { Err(none(reasons.join("; "))) } else { Ok(sources) }
+}
+
+fn credential(
+    source: CredentialSource,
+    client_options: ClientOptions,
+) -> azure_core_1::Result<Arc<dyn TokenCredential>> {
+    Ok(match source {
+        CredentialSource::WorkloadIdentity => {
+            WorkloadIdentityCredential::new(Some(WorkloadIdentityCredentialOptions {
+                credential_options: ClientAssertionCredentialOptions { client_options },
+                ..WorkloadIdentityCredentialOptions::default()
+            }))?
+        }
+        CredentialSource::ManagedIdentity => {
+            let user_assigned_id = std::env::var("AZURE_CLIENT_ID").ok().map(UserAssignedId::ClientId);
+            ManagedIdentityCredential::new(Some(ManagedIdentityCredentialOptions { user_assigned_id, client_options }))?
+        }
+        CredentialSource::AzureCli => AzureCliCredential::new(None)?,
+    })
 }
 
 /// Our transport as an HTTP client of the identity crate.
@@ -95,5 +136,24 @@ impl HttpClient for TokenClient {
             headers.insert(HeaderName::from(name), HeaderValue::from(value));
         }
         Ok(AsyncRawResponse::from_bytes(response.status.into(), headers, response.body))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chosen_source_is_the_only_one() {
+        let titles = |only| -> Vec<&str> {
+            let sources = token_sources(AzureCloud::Public, only);
+            sources.unwrap().into_iter().map(|(title, _)| title).collect()
+        };
+        assert_eq!(titles(Some(CredentialSource::ManagedIdentity)), ["managed identity"]);
+        assert_eq!(titles(Some(CredentialSource::AzureCli)), ["Azure CLI"]);
+        assert!(titles(None).ends_with(&["managed identity", "Azure CLI"]));
+        // No pod with workload identity runs this test.
+        let error = token_sources(AzureCloud::Public, Some(CredentialSource::WorkloadIdentity)).unwrap_err();
+        assert!(error.to_string().starts_with("no credential: workload identity: "), "{error}");
     }
 }

@@ -164,6 +164,11 @@ fn the_action_is_composite_and_its_references_exist() {
 
 /// Runs the script of the action's step as the runner would.
 fn run_action(folder: &Path, paths: &str, fail_on: &str) -> (String, String, String) {
+    let kustomize = read("action.yml")["inputs"]["kustomize"]["default"].as_str().unwrap().to_owned();
+    run_action_with(folder, paths, fail_on, &kustomize)
+}
+
+fn run_action_with(folder: &Path, paths: &str, fail_on: &str, kustomize: &str) -> (String, String, String) {
     let action = read("action.yml");
     let steps = action["runs"]["steps"].as_array().unwrap();
     let script = steps.iter().find(|step| step["id"] == "validate").unwrap()["run"].as_str().unwrap();
@@ -178,6 +183,7 @@ fn run_action(folder: &Path, paths: &str, fail_on: &str) -> (String, String, Str
         .env("FAIL_ON", fail_on)
         .env("CHANGED_SINCE", "")
         .env("CLUSTER", "")
+        .env("KUSTOMIZE", kustomize)
         .env("RUNNER_TEMP", folder)
         .env("GITHUB_OUTPUT", &outputs)
         .env("GITHUB_STEP_SUMMARY", &summary)
@@ -186,6 +192,21 @@ fn run_action(folder: &Path, paths: &str, fail_on: &str) -> (String, String, Str
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = |path: &Path| std::fs::read_to_string(path).unwrap();
     (String::from_utf8(output.stdout).unwrap(), text(&outputs), text(&summary))
+}
+
+/// Who opens a pull request must not choose what the job downloads.
+#[cfg(unix)]
+#[test]
+fn the_action_builds_no_kustomization_unless_it_is_told_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = "apiVersion: karpenter.azure.com/v1beta1\nkind: AKSNodeClass\nmetadata: {name: a}\nspec: {}\n";
+    std::fs::write(folder.path().join("a.yaml"), good).unwrap();
+    let remote = "resources: [a.yaml, \"https://127.0.0.1:1/base?ref=main\"]\n";
+    std::fs::write(folder.path().join("kustomization.yaml"), remote).unwrap();
+    let (_, outputs, _) = run_action(folder.path(), ".", "error");
+    assert!(outputs.ends_with("code=0\n"), "{outputs}");
+    let (_, outputs, _) = run_action_with(folder.path(), ".", "error", "auto");
+    assert!(outputs.ends_with("code=2\n"), "the remote base cannot be fetched: {outputs}");
 }
 
 #[cfg(unix)]
