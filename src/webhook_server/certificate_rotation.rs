@@ -148,7 +148,10 @@ impl CertificateRotation {
     /// Reads the Secrets, so that one that waits for the Lease notices too if it may not, and as the holder of the Lease
     /// takes a step. True if it has taken one.
     async fn check(&self, leads: bool, observed: &mut Observed) -> Result<bool, &'static str> {
-        let Some((secret, served)) = self.read(observed).await?.filter(|_| leads) else { return Ok(false) };
+        let Some((secret, served)) = self.read(observed).await? else { return Err("a Secret is missing") };
+        if !leads {
+            return Ok(false);
+        }
         let now = Timestamp::now();
         let content = CertificateSecret::read(|key| secret.get(key));
         let state = content.state(&self.names, now);

@@ -1,7 +1,7 @@
 //! Wires the parts of `napkeeper webhook` together: servers, certificates, and the watch of the cluster; and runs
 //! `napkeeper certificates`, which issues the certificates in a process of its own.
 //!
-//! Neither process has no Azure credential: no crate that it uses knows the Azure adapter.
+//! Neither process has an Azure credential: no crate that it uses knows the Azure adapter.
 
 mod certificate_reader;
 mod certificate_rotation;

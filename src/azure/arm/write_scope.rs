@@ -12,12 +12,14 @@ use napkeeper_core::model::errors::CloudError;
 /// What is below these paths may be changed.
 #[derive(Debug)]
 pub(crate) struct WriteScope {
-    /// In lower case, as in URLs, with a slash at the end.
-    roots: Vec<String>,
+    /// The group's, in lower case as in URLs, with a slash at the end.
+    group: String,
+    /// The same of the cluster's agent pools.
+    agent_pools: Option<String>,
 }
 
 impl WriteScope {
-    /// Resources of the node resource group, and Machines of the cluster's agent pools.
+    /// VMs, NICs and disks of the node resource group, and Machines of the cluster's agent pools.
     pub(crate) fn new(settings: &AzureSettings, endpoint: &Url) -> Self {
         let group = format!("{}/providers/", settings.group);
         let pools = settings.aks.as_ref().map(|cluster| format!("{}/agentPools/", cluster.id));
@@ -26,7 +28,7 @@ impl WriteScope {
             url.set_path(path);
             url.path().to_ascii_lowercase()
         };
-        Self { roots: [Some(group), pools].iter().flatten().map(as_sent).collect() }
+        Self { group: as_sent(&group), agent_pools: pools.as_ref().map(as_sent) }
     }
 
     /// Checks a request before it is sent. GET changes nothing.
@@ -35,24 +37,46 @@ impl WriteScope {
     /// `Invalid` for any other request outside of the scope, or for a path that Azure could read as another one.
     pub(crate) fn check(&self, method: &Method, url: &Url) -> Result<(), CloudError> {
         let path = url.path().to_ascii_lowercase();
-        let is_inside = |root: &String| path.strip_prefix(root.as_str()).is_some_and(is_plain);
-        if *method == Method::GET || self.roots.iter().any(is_inside) {
+        let in_group = || path.strip_prefix(self.group.as_str()).is_some_and(is_changed_in_group);
+        let pools = || path.strip_prefix(self.agent_pools.as_deref()?);
+        if *method == Method::GET || in_group() || pools().is_some_and(is_changed_in_pools) {
             return Ok(());
         }
         let path = url.path();
         Err(invalid(format!(
-            "{method} {path}: not sent, because only resources of the configured node resource group and Machines of \
-             the configured cluster are changed"
+            "{method} {path}: not sent, because only VMs, NICs and disks of the configured node resource group and \
+             Machines of the configured cluster are changed"
         )))
     }
 }
 
-/// True for segments of the letters that names and types of resources consist of, without escapes.
-fn is_plain(path: &str) -> bool {
-    let is_name = |segment: &str| {
-        !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+/// True for a VM, NIC or disk, its tags, and a VM's extension.
+fn is_changed_in_group(path: &str) -> bool {
+    let segments: Vec<&str> = path.split('/').collect();
+    let [provider, kind, name, rest @ ..] = &segments[..] else { return false };
+    let is_vm = (*provider, *kind) == ("microsoft.compute", "virtualmachines");
+    let is_other =
+        matches!((*provider, *kind), ("microsoft.compute", "disks") | ("microsoft.network", "networkinterfaces"));
+    let is_part = match rest {
+        [] | ["providers", "microsoft.resources", "tags", "default"] => true,
+        ["extensions", extension] => is_vm && is_name(extension),
+        _ => false,
     };
-    path.split('/').all(is_name)
+    (is_vm || is_other) && is_name(name) && is_part
+}
+
+/// True for a Machine, and for the action that deletes some.
+fn is_changed_in_pools(path: &str) -> bool {
+    match path.split('/').collect::<Vec<_>>()[..] {
+        [pool, "machines", name] => is_name(pool) && is_name(name),
+        [pool, "deletemachines"] => is_name(pool),
+        _ => false,
+    }
+}
+
+/// True for the letters that names of resources consist of, without escapes.
+fn is_name(segment: &str) -> bool {
+    !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
 #[cfg(test)]
@@ -107,6 +131,10 @@ mod tests {
             format!("{GROUP}/{compute}/disks/"),
             format!("{CLUSTER}2/agentPools/p/machines/m"),
             format!("{CLUSTER}/providers/Microsoft.Authorization/locks/l"),
+            format!("{GROUP}/providers/Microsoft.Authorization/locks/l"),
+            format!("{GROUP}/providers/Microsoft.Network/virtualNetworks/v"),
+            format!("{GROUP}/{compute}/disks/d/extensions/e"),
+            format!("{CLUSTER}/agentPools/system"),
             "/subscriptions/s/resourceGroups/r/providers/Microsoft.Compute/disks/d".to_owned(),
         ] {
             for method in [Method::PUT, Method::PATCH, Method::POST, Method::DELETE] {

@@ -22,7 +22,7 @@ pub const FORCE_DRAIN_AFTER: SignedDuration = SignedDuration::from_mins(1);
 pub(super) const EVICTION_RETRY: SignedDuration = SignedDuration::from_secs(10);
 
 impl ClaimReconciler<'_> {
-    /// Drains the node, then deletes all that the intent names.
+    /// Drains the node, then deletes all that was created for it.
     pub(super) fn drain(&mut self, claim: &Claim, node: Option<&Node>) {
         let forced = claim.drain_deadline().map(|deadline| deadline + FORCE_DRAIN_AFTER);
         // Nothing runs on a lost node, and past the deadline pods need not be moved.
@@ -61,14 +61,13 @@ impl ClaimReconciler<'_> {
         true
     }
 
-    /// Deletes all that the intent names.
+    /// Deletes all that was created for it.
     fn terminate(&mut self, claim: &Claim, drained: Option<&Node>) {
         // Another controller's finalizer keeps it: ours is removed once nothing is left.
         if !claim.has_finalizer {
             return;
         }
-        let intent = claim.intent.as_ref().map(|intent| self.with_derived_ids(claim, intent));
-        let Some(intent) = intent.or_else(|| self.derived_intent(claim)) else {
+        let Some(intent) = self.launched_resources(claim) else {
             self.plan
                 .push(Command::RemoveFinalizer { claim: claim.reference() }, "no Azure resources were created for it");
             return;
@@ -92,21 +91,25 @@ impl ClaimReconciler<'_> {
         self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
     }
 
-    /// An intent as it was written: others may have changed the annotation, and then what it names would be deleted in
-    /// place of what was created.
-    fn with_derived_ids(&self, claim: &Claim, intent: &LaunchIntent) -> LaunchIntent {
+    /// What a launch of this NodeClaim may have created, by the names that follow from its own: others may have changed or
+    /// removed the intent. Only what has the NodeClaim's UID is deleted. `None` without an intent and a recorded VM: nothing was launched,
+    /// unless the intent was removed in between; then sweeps find what is left.
+    fn launched_resources(&self, claim: &Claim) -> Option<LaunchIntent> {
         let ResourceIds { vm, nic, os_disk } = resource_ids(&self.settings.cluster.node_resource_group, &claim.name);
-        let machine = intent.machine.clone().filter(|machine| is_aks_machine_of(machine, &claim.name));
-        LaunchIntent { vm, nic, os_disk, machine, ..intent.clone() }
-    }
-
-    /// The resources of a launched NodeClaim whose intent was removed, by their names. Only those with its UID are deleted.
-    fn derived_intent(&self, claim: &Claim) -> Option<LaunchIntent> {
-        let (vm, offering) = (claim.status.provider_id.as_ref()?.vm().clone(), claim.spec.planned.first()?.clone());
-        let ResourceIds { nic, os_disk, .. } = resource_ids(&self.settings.cluster.node_resource_group, &claim.name);
-        let machine = self.settings.aks_machine_pool.as_ref().map(|pool| aks_machine_id(pool, &claim.name));
-        let (written_at, reservation, refused, operation) = (claim.created_at, None, 0, None);
-        Some(LaunchIntent { offering, vm, nic, os_disk, machine, reservation, written_at, refused, operation })
+        let configured = || self.settings.aks_machine_pool.as_ref().map(|pool| aks_machine_id(pool, &claim.name));
+        let intended = claim.intent.as_ref().and_then(|intent| intent.machine.clone());
+        let machine = intended.filter(|machine| is_aks_machine_of(machine, &claim.name)).or_else(configured);
+        // AKS chooses the name of a Machine's VM.
+        let of_machine = claim.status.provider_id.as_ref().filter(|_| machine.is_some());
+        let vm = of_machine.map_or(vm, |id| id.vm().clone());
+        let intent = claim.intent.clone().or_else(|| {
+            claim.status.provider_id.as_ref()?;
+            let offering = claim.spec.planned.first()?.clone();
+            let (vm, nic, os_disk, written_at) = (vm.clone(), nic.clone(), os_disk.clone(), claim.created_at);
+            let (machine, reservation, refused, operation) = (None, None, 0, None);
+            Some(LaunchIntent { offering, vm, nic, os_disk, machine, reservation, written_at, refused, operation })
+        })?;
+        Some(LaunchIntent { vm, nic, os_disk, machine, ..intent })
     }
 
     /// Taints a draining node, even without pods: until the taint is visible, kube-scheduler may bind pods to it.

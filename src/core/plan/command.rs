@@ -163,7 +163,7 @@ pub struct DrainedNode {
 pub struct Terminate {
     /// The claim.
     pub claim: ClaimRef,
-    /// Its intent. Only resources that it names are deleted.
+    /// What its launch may have created, by names that follow from its own. Nothing else is deleted.
     pub intent: LaunchIntent,
     /// Its Node, if it must be drained: its pods are read again right before the VM is deleted.
     pub drained_node: Option<DrainedNode>,

@@ -1,8 +1,8 @@
 //! Leader election by a Lease.
 //!
 //! A loop reads the Lease, lets [`LeaderElector`] decide, and writes with the resourceVersion that it read. The times in
-//! the object are informational. Ages are the greater of monotonic and wall time: the monotonic clock stands still while
-//! the machine is suspended, and the wall clock may be set back.
+//! the object are informational. Another's Lease is judged by a monotonic clock alone. How long our own is still good is
+//! judged by the greater of monotonic and wall time: the monotonic clock stands still while the machine is suspended.
 
 use crate::error::{ApiRequest, call};
 use crate::write::jittered;
@@ -15,7 +15,6 @@ use napkeeper_core::engine::leader_election::{
     LEASE_DURATION, LeaderElector, LeaseAction, LeaseRecord, RENEW_DEADLINE, RETRY_PERIOD, remaining_lease,
 };
 use napkeeper_core::model::errors::ClusterError;
-use std::cell::Cell;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -52,6 +51,7 @@ impl PointInTime {
     }
 
     /// The point in time this long before; `None` if a clock does not reach back so far.
+    #[cfg(test)]
     fn before(self, age: Duration) -> Option<Self> {
         Some(Self { monotonic: self.monotonic.checked_sub(age)?, wall: self.wall.checked_sub(age)? })
     }
@@ -120,8 +120,8 @@ pub fn elect_for(
         api: Api::namespaced(client, namespace),
         identity: Arc::from(identity),
         candidate: LeaderElector::new(Arc::from(identity)),
-        start: PointInTime::now(),
-        latest: Cell::default(),
+        start: Instant::now(),
+        renewal_sent: None,
         renewed,
         leads,
     };
@@ -133,9 +133,9 @@ struct Election {
     api: Api<Lease>,
     identity: Arc<str>,
     candidate: LeaderElector,
-    start: PointInTime,
-    /// The latest time since the start that was returned: a wall clock that is set back does not make leases younger.
-    latest: Cell<SignedDuration>,
+    start: Instant,
+    /// When the last renewal that succeeded was sent.
+    renewal_sent: Option<PointInTime>,
     renewed: watch::Sender<Option<PointInTime>>,
     leads: watch::Sender<bool>,
 }
@@ -166,7 +166,7 @@ impl Election {
 
     /// How long until it must be published that the Lease is lost, unless it is renewed.
     fn time_until_expiry(&self) -> Duration {
-        let since = self.candidate.renewed_at().map(|at| self.now() - at);
+        let since = self.renewal_age();
         let left = since.map_or(RENEW_DEADLINE, |since| (RENEW_DEADLINE - since).max(SignedDuration::from_millis(10)));
         unsigned(left)
     }
@@ -182,7 +182,7 @@ impl Election {
             LeaseAction::Acquire => true,
             LeaseAction::Renew => false,
         };
-        let (sent, at) = (self.now(), Timestamp::now());
+        let (sent, now, at) = (PointInTime::now(), self.now(), Timestamp::now());
         let written = match lease {
             None => {
                 let metadata = ObjectMeta { name: Some(self.lease.to_owned()), ..ObjectMeta::default() };
@@ -195,7 +195,10 @@ impl Election {
             }
         };
         match written {
-            Ok(_) => self.candidate.record_renewal(sent),
+            Ok(_) => {
+                self.candidate.record_renewal(now);
+                self.renewal_sent = Some(sent);
+            }
             Err(ClusterError::Conflict) => tracing::debug!(lease = self.lease, "another replica was faster"),
             Err(_) => {}
         }
@@ -215,13 +218,11 @@ impl Election {
 
     /// Publishes whether we lead, and since when the Lease is renewed.
     fn publish(&mut self) {
-        let renewed = self.candidate.renewed_at();
-        let leads = renewed.is_some_and(|at| remaining_lease(self.now() - at).is_some());
+        let leads = self.renewal_age().is_some_and(|age| remaining_lease(age).is_some());
         if !leads {
             self.candidate.step_down();
         }
-        let sent = renewed.filter(|_| leads).and_then(|at| PointInTime::now().before(unsigned(self.now() - at)));
-        self.renewed.send_replace(sent);
+        self.renewed.send_replace(self.renewal_sent.filter(|_| leads));
         let changed = self.leads.send_if_modified(|known| std::mem::replace(known, leads) != leads);
         if changed {
             tracing::info!(lease = self.lease, identity = &*self.identity, leads, "leadership changed");
@@ -248,11 +249,15 @@ impl Election {
         }
     }
 
-    /// The time since the start.
+    /// How long ago the last renewal was sent; `None` if we do not hold the Lease.
+    fn renewal_age(&self) -> Option<SignedDuration> {
+        self.candidate.renewed_at()?;
+        Some(SignedDuration::try_from(self.renewal_sent?.elapsed()).unwrap_or(SignedDuration::MAX))
+    }
+
+    /// The time since the start, by a clock that nobody sets: a step of the wall clock must not let another's Lease expire.
     fn now(&self) -> SignedDuration {
-        let elapsed = SignedDuration::try_from(self.start.elapsed()).unwrap_or(SignedDuration::MAX);
-        self.latest.set(self.latest.get().max(elapsed));
-        self.latest.get()
+        SignedDuration::try_from(self.start.elapsed()).unwrap_or(SignedDuration::MAX)
     }
 }
 

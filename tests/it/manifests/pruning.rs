@@ -38,6 +38,11 @@ fn the_pause_switch_ships_without_keys() -> Result<()> {
     let text = fs::read_to_string(repository("kustomize/base/pause.yaml"))?;
     let read = yaml::read("pause.yaml", &text);
     ensure!(read.documents.len() == 1 && read.documents[0].value["metadata"]["name"] == "napkeeper-pause");
+    let annotations = &read.documents[0].value["metadata"]["annotations"];
+    ensure!(
+        annotations["kustomize.toolkit.fluxcd.io/ssa"] == "Merge",
+        "Flux removes keys that kubectl has set: {text}"
+    );
     ensure!(read.documents[0].value["data"].is_null() && read.documents[0].value["binaryData"].is_null(), "{text}");
     Ok(())
 }

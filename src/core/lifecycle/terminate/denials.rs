@@ -1,8 +1,9 @@
 //! Backoff of terminations that Azure denies.
 //!
-//! A lock, a lost permission, a lockdown or a policy is not fixed by a retry, and holds for all resources of a kind. So one
-//! denial suspends the deletion of that kind for all NodeClaims, and one NodeClaim at a time checks whether it has passed,
-//! after waits that double.
+//! A lock, a lost permission, a lockdown or a policy is not fixed by a retry, and mostly holds for all resources of a kind.
+//! So one denial suspends the deletion of that kind for all NodeClaims, and the one that has waited longest checks whether
+//! it has passed, after waits that double. What is denied for one NodeClaim alone delays only that one for long: the next
+//! one's success ends the suspension.
 
 use crate::model::azure::cloud::ResourceKind;
 use crate::model::names::ClaimName;
@@ -15,15 +16,17 @@ use std::collections::{BTreeMap, BTreeSet};
 const FIRST_WAIT: SignedDuration = SignedDuration::from_secs(15);
 /// Longest wait: so long after a lock is removed the last VM is deleted.
 const MAX_WAIT: SignedDuration = SignedDuration::from_mins(20);
+/// So long after it is due, any NodeClaim may check: the one that has waited longest may be held by something else.
+const TURN: SignedDuration = SignedDuration::from_mins(1);
 
 /// Denials that are not known to have passed. Disposable: if lost, each NodeClaim is denied once more.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TerminationDenials {
     kinds: BTreeMap<ResourceKind, Denial>,
-    /// The kind that each NodeClaim waits for.
-    waiting: BTreeMap<ClaimName, ResourceKind>,
+    waiting: BTreeMap<ClaimName, Waiting>,
 }
 
+/// A kind that nothing is deleted of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Denial {
     wait: SignedDuration,
@@ -32,20 +35,46 @@ struct Denial {
     attempt: Option<ClaimName>,
 }
 
+/// A NodeClaim that waits for a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Waiting {
+    kind: ResourceKind,
+    /// Its own denials.
+    denials: u32,
+    /// The last of them.
+    denied_at: Timestamp,
+}
+
+impl Waiting {
+    /// When it may be tried again as far as its own denials go.
+    fn retry_at(&self) -> Timestamp {
+        match self.denials.checked_sub(1) {
+            None => self.denied_at,
+            Some(doublings) => self.denied_at + (FIRST_WAIT * 2_i32.pow(doublings.min(10))).min(MAX_WAIT),
+        }
+    }
+}
+
 impl TerminationDenials {
     /// Learns from a termination that has ended.
     pub(crate) fn record(&mut self, report: &TerminationReport) {
-        for kind in &report.deleted {
+        let denied = report.stopped_at.filter(|_| report.is_denied);
+        for kind in report.deleted.iter().filter(|kind| denied != Some(**kind)) {
             self.kinds.remove(kind);
         }
         let Some(kind) = report.stopped_at else {
             self.waiting.remove(&report.claim);
             return;
         };
-        self.waiting.insert(report.claim.clone(), kind);
-        if !report.is_denied {
+        let fresh = Waiting { kind, denials: 0, denied_at: Timestamp::MIN };
+        let waiting = self.waiting.entry(report.claim.clone()).or_insert(fresh);
+        if waiting.kind != kind {
+            *waiting = fresh;
+        }
+        if denied.is_none() {
             return;
         }
+        *waiting = Waiting { kind, denials: waiting.denials.saturating_add(1), denied_at: report.at };
         let first = || Denial { wait: FIRST_WAIT, retry_at: report.at + FIRST_WAIT, attempt: None };
         let denial = self.kinds.entry(kind).or_insert_with(first);
         // Others were on their way when the first was denied: they prove nothing more.
@@ -65,16 +94,20 @@ impl TerminationDenials {
         now: Timestamp,
     ) -> Result<BTreeSet<ResourceKind>, Timestamp> {
         let mut held: BTreeSet<ResourceKind> = self.kinds.keys().copied().collect();
-        let waits_for = self.waiting.get(claim);
-        let Some((kind, denial)) = waits_for.and_then(|kind| Some((kind, self.kinds.get_mut(kind)?))) else {
-            return Ok(held);
-        };
-        if denial.retry_at > now {
-            return Err(denial.retry_at);
+        let Some(waiting) = self.waiting.get(claim).copied() else { return Ok(held) };
+        if waiting.retry_at() > now {
+            return Err(waiting.retry_at());
+        }
+        let Some(denial) = self.kinds.get_mut(&waiting.kind) else { return Ok(held) };
+        let of_kind = self.waiting.values().filter(|other| other.kind == waiting.kind);
+        let has_waited_longest = of_kind.map(|other| other.denied_at).min() == Some(waiting.denied_at);
+        let due = if has_waited_longest { denial.retry_at } else { denial.retry_at + TURN };
+        if due > now {
+            return Err(due);
         }
         denial.retry_at = now + denial.wait;
         denial.attempt = Some(claim.clone());
-        held.remove(kind);
+        held.remove(&waiting.kind);
         Ok(held)
     }
 
@@ -94,41 +127,51 @@ mod tests {
     }
 
     fn ended(index: usize, stopped_at: Option<ResourceKind>, is_denied: bool, seconds: i64) -> TerminationReport {
-        let deleted = if stopped_at.is_none() { vec![ResourceKind::Vm] } else { Vec::new() };
+        // A DELETE may be accepted, and its operation be denied.
+        let deleted = if stopped_at.is_none() || is_denied { vec![ResourceKind::Vm] } else { Vec::new() };
         TerminationReport { claim: name(index), deleted, stopped_at, is_denied, at: at(seconds) }
     }
 
-    /// Every NodeClaim is decided on each 15 s of a day, and DELETEs of VMs are denied until this second: how many there
-    /// are, and when the last NodeClaim is terminated.
-    fn denied_for(seconds: i64, claims: usize) -> (usize, i64) {
-        let (mut denials, mut deletes, mut open) = (TerminationDenials::default(), 0, (0..claims).collect::<Vec<_>>());
+    /// Every NodeClaim is decided on each 15 s of a day, and DELETEs of VMs are denied or not: at which seconds each was
+    /// sent one.
+    fn deletes(claims: usize, is_denied: impl Fn(usize, i64) -> bool) -> Vec<Vec<i64>> {
+        let (mut denials, mut open) = (TerminationDenials::default(), (0..claims).collect::<Vec<_>>());
+        let mut deletes = vec![Vec::new(); claims];
         for now in (0..86_400).step_by(15) {
             let begun: Vec<_> = open.iter().map(|index| (*index, denials.held_for(&name(*index), at(now)))).collect();
             for (index, held) in begun {
                 let Ok(held) = held else { continue };
-                let (is_held, is_denied) = (held.contains(&ResourceKind::Vm), now < seconds);
-                deletes += usize::from(!is_held);
+                let (is_held, is_denied) = (held.contains(&ResourceKind::Vm), is_denied(index, now));
+                if !is_held {
+                    deletes[index].push(now);
+                }
                 let stopped_at = (is_held || is_denied).then_some(ResourceKind::Vm);
                 denials.record(&ended(index, stopped_at, !is_held && is_denied, now));
                 open.retain(|one| *one != index || stopped_at.is_some());
             }
-            if open.is_empty() {
-                return (deletes, now);
-            }
         }
-        panic!("{open:?} are still there")
+        deletes
     }
 
     #[test]
     fn a_lock_is_checked_by_one_claim_at_a_time_with_doubling_waits() {
-        assert_eq!(denied_for(0, 100), (100, 0));
-        // 15 s, 30 s … 16 min, and then every 20 min: 7 attempts in the first 32 min, and 9 in the rest of 4 h.
-        let (deletes, last) = denied_for(4 * 3_600, 100);
-        assert!(
-            (100 + 100 + 10..=100 + 100 + 20).contains(&deletes),
-            "{deletes} DELETEs for 100 NodeClaims in 4 hours"
-        );
-        assert!(last <= 4 * 3_600 + 20 * 60 + 15, "the last is terminated {} s after the lock", last - 4 * 3_600);
+        assert_eq!(deletes(100, |_, _| false).concat(), [0; 100]);
+        // 100 at once, 18 checks in four hours, after 15 s, 30 s … and then every 20 min, and 100 that succeed.
+        let lock = 4 * 3_600;
+        let deletes = deletes(100, |_, now| now < lock).concat();
+        assert!((210..=220).contains(&deletes.len()), "{} DELETEs for 100 NodeClaims in four hours", deletes.len());
+        let last = deletes.iter().max().unwrap();
+        assert!(*last <= lock + 20 * 60 + 60, "the last is terminated {} s after the lock", last - lock);
+    }
+
+    #[test]
+    fn one_claim_that_is_always_denied_delays_no_other_for_long() {
+        let deletes = deletes(20, |index, _| index == 0);
+        for (index, times) in deletes.iter().enumerate().skip(1) {
+            assert!(*times.last().unwrap() <= 60, "{index}: {times:?}");
+        }
+        // Every 20 min of a day is 72.
+        assert!(deletes[0].len() < 85, "{} DELETEs", deletes[0].len());
     }
 
     #[test]

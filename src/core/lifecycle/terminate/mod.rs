@@ -1,7 +1,7 @@
 //! Termination: deletes the VM, NIC and OS disk of a NodeClaim, then its finalizer.
 //!
-//! Lifecycle delete, the first of the two kinds of delete. *Guarantees*: only resources that the claim's intent names
-//! are deleted, and only if they have the claim's UID in our tag; the finalizer is removed last, when Azure confirms
+//! Lifecycle delete, the first of the two kinds of delete. *Guarantees*: only resources whose names follow from the
+//! claim's are deleted, and only if they have the claim's UID in our tag; the finalizer is removed last, when Azure confirms
 //! that VM, NIC and OS disk are deleted. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch delays
 //! it.
 
