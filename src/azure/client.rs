@@ -2,9 +2,9 @@
 
 use crate::arm::client::{ArmClient, PlaceholderCredential};
 use crate::arm::rate_limit::RateLimiter;
+use crate::arm::resource_id::resource_group;
 use crate::arm::write_scope::WriteScope;
 use crate::auth::Credential;
-use crate::resources::resource_group;
 use crate::settings::{AzureSettings, SettingsError, VmSettings};
 use crate::transport::Transport;
 use azure_core::{RetryOptions, TransportOptions};

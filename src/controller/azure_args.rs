@@ -91,18 +91,17 @@ impl AzureArgs {
 
 /// A cloud by its name.
 fn cloud(name: &str) -> Result<AzureCloud, String> {
-    AzureCloud::named(name).ok_or_else(|| {
-        let names: Vec<&str> = AzureCloud::ALL.iter().map(|cloud| cloud.name()).collect();
-        format!("must be one of {}", names.join(", "))
-    })
+    AzureCloud::named(name).ok_or_else(|| must_be_one_of(AzureCloud::ALL.map(AzureCloud::name)))
 }
 
 /// A source of tokens by its name.
 fn credential_source(name: &str) -> Result<CredentialSource, String> {
-    CredentialSource::ALL.into_iter().find(|source| source.name() == name).ok_or_else(|| {
-        let names: Vec<&str> = CredentialSource::ALL.iter().map(|source| source.name()).collect();
-        format!("must be one of {}", names.join(", "))
-    })
+    let found = CredentialSource::ALL.into_iter().find(|source| source.name() == name);
+    found.ok_or_else(|| must_be_one_of(CredentialSource::ALL.map(CredentialSource::name)))
+}
+
+fn must_be_one_of(names: [&str; 3]) -> String {
+    format!("must be one of {}", names.join(", "))
 }
 
 /// A credential with a token that is never renewed.

@@ -24,9 +24,16 @@ pub(super) struct Expectations {
     /// Changes of objects.
     changes: BTreeMap<CommandKey, Instant>,
     /// Creations of NodeClaims.
-    created_claims: BTreeMap<ClaimName, Instant>,
-    /// NodeClaims that exist by a direct read, and that the watch has not delivered.
-    undelivered: BTreeSet<ClaimName>,
+    created_claims: BTreeMap<ClaimName, CreatedClaim>,
+}
+
+/// A NodeClaim that the watch has not delivered.
+#[derive(Debug)]
+struct CreatedClaim {
+    /// When it was created, or read directly.
+    since: Instant,
+    /// It exists, by a direct read.
+    is_found: bool,
 }
 
 impl Expectations {
@@ -49,7 +56,7 @@ impl Expectations {
 
     /// A NodeClaim has been created, or the reply to its creation was lost.
     pub(super) fn expect_claim(&mut self, claim: ClaimName, now: Instant) {
-        self.created_claims.insert(claim, now);
+        self.created_claims.insert(claim, CreatedClaim { since: now, is_found: false });
     }
 
     /// A watch has delivered a change.
@@ -70,7 +77,6 @@ impl Expectations {
         }
         if let CommandKey::Claim(name) = key {
             self.created_claims.remove(&name);
-            self.undelivered.remove(&name);
         }
     }
 
@@ -84,28 +90,28 @@ impl Expectations {
     /// When the next change times out, or the next NodeClaim is overdue.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let changed = self.changes.values().min().map(|ended| *ended + CHANGE_TIMEOUT);
-        let created = self.created_claims.values().min().map(|since| *since + CLAIM_TIMEOUT);
+        let created = self.created_claims.values().map(|created| created.since + CLAIM_TIMEOUT).min();
         [changed, created].into_iter().flatten().min()
     }
 
     /// A NodeClaim that should have been observed by now; it is returned again only after another timeout.
     pub(super) fn overdue_claim(&mut self, now: Instant) -> Option<ClaimName> {
-        let (name, since) =
-            self.created_claims.iter_mut().find(|(_, since)| now.duration_since(**since) >= CLAIM_TIMEOUT)?;
-        *since = now;
+        let is_overdue = |created: &CreatedClaim| now.duration_since(created.since) >= CLAIM_TIMEOUT;
+        let (name, created) = self.created_claims.iter_mut().find(|(_, created)| is_overdue(created))?;
+        created.since = now;
         Some(name.clone())
     }
 
     /// A direct read has shown that the NodeClaim does not exist.
     pub(super) fn claim_not_found(&mut self, claim: &ClaimName) {
         self.created_claims.remove(claim);
-        self.undelivered.remove(claim);
     }
 
     /// A direct read has shown that the NodeClaim exists. True for the second time in a row: the watch has lost it, as
     /// after a restore of etcd, and will not deliver it any more.
     pub(super) fn claim_found(&mut self, claim: &ClaimName) -> bool {
-        self.created_claims.contains_key(claim) && !self.undelivered.insert(claim.clone())
+        let created = self.created_claims.get_mut(claim);
+        created.is_some_and(|created| std::mem::replace(&mut created.is_found, true))
     }
 }
 

@@ -3,6 +3,7 @@
 //! That Secret has no CA key, and this process may neither change it nor write to the hooks: it has a listener, and
 //! whoever breaks into it must not be able to intercept other requests to the API server.
 
+use crate::{CHECK_INTERVAL, wait_after};
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_kube::{TLS_SECRET, read_secret};
 use napkeeper_serve::rotation::CertificateSecret;
@@ -11,12 +12,8 @@ use std::convert::Infallible;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often the Secret is read.
-const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-/// The same while there is no certificate to serve.
+/// How often the Secret is read while there is no certificate to serve.
 const FIRST_CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// After failures in a row the interval is multiplied by their number, but not by more than this.
-const MAX_INTERVAL_FACTOR: u32 = 4;
 /// After how many checks in a row without a certificate there is a warning: on a new cluster, it takes some.
 const WARN_AFTER: u32 = 10;
 
@@ -53,7 +50,7 @@ impl CertificateReader {
                 Err(reason) => {
                     failures = failures.saturating_add(1);
                     tracing::debug!(why = reason, "reading the certificate again");
-                    CHECK_INTERVAL * failures.min(MAX_INTERVAL_FACTOR)
+                    wait_after(failures, CHECK_INTERVAL)
                 }
             };
             tokio::select! {

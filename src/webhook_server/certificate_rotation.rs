@@ -5,6 +5,7 @@
 //! holds the Lease takes the step that [`napkeeper_serve::rotation::next_step`] returns, and then checks again. One that
 //! loses a race for a Secret reads it again.
 
+use crate::{CHECK_INTERVAL, wait_after};
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 use napkeeper_core::model::errors::ClusterError;
@@ -25,16 +26,12 @@ use tracing::field::display;
 
 /// Name of both hook configurations.
 const HOOKS: &str = "napkeeper";
-/// How often the holder of the Lease reads Secrets and hooks.
-const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Pause after a lost race for a Secret or a hook.
 const CONFLICT_DELAY: Duration = Duration::from_millis(500);
 /// Pause after a step that may be followed by another.
 const NEXT_STEP_DELAY: Duration = Duration::from_millis(50);
 /// How long the Lease must still be held before a step: longer than a request may take.
 const LEASE_LEFT: Duration = Duration::from_secs(11);
-/// After failures in a row the interval is multiplied by their number, but not by more than this.
-const MAX_INTERVAL_FACTOR: u32 = 4;
 /// After this many failures in a row, about ten minutes, the process ends with an error: it has no probe and no metric
 /// by which it could be noticed, but a container that restarts is.
 const MAX_FAILURES: u32 = 30;
@@ -126,7 +123,7 @@ impl CertificateRotation {
                         );
                     }
                     tracing::debug!(why = reason, "checking certificates again");
-                    self.check_interval() * failures.min(MAX_INTERVAL_FACTOR)
+                    wait_after(failures, self.check_interval())
                 }
             };
             tokio::select! {

@@ -29,6 +29,15 @@ pub use certificate_rotation::{CertificateOptions, rotate_certificates};
 
 /// Threads for verdicts and other blocking work. More of them would wait for the same cores, and each uses memory.
 const BLOCKING_THREADS: usize = 4;
+/// How often Secrets with certificates are read, and by the holder of the Lease the hooks.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// After failures in a row an interval is multiplied by their number, but not by more than this.
+const MAX_INTERVAL_FACTOR: u32 = 4;
+
+/// The wait after this many failed checks in a row.
+fn wait_after(failures: u32, interval: Duration) -> Duration {
+    interval * failures.min(MAX_INTERVAL_FACTOR)
+}
 
 /// The arguments of the command line.
 #[derive(Debug)]

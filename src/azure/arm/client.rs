@@ -1,7 +1,8 @@
 //! Sends every request to Azure Resource Manager.
 //!
-//! Both the ARM crates and our own requests use it: it rejects other hosts and writes outside of their scope, adds the token, the API version and a
-//! request id, applies rate limits and a deadline, logs, and converts failures to a [`CloudError`].
+//! Both the ARM crates and our own requests use it: it rejects other hosts and writes outside of their scope, adds the
+//! token, the API version and a request id, applies rate limits and a deadline, logs, and converts failures to a
+//! [`CloudError`].
 //!
 //! Only pages of listings are retried here, within a budget: the whole listing would be lost with one of them. Every
 //! other request is sent once. Callers check directly before a write and must check again before a retry, so the effect

@@ -6,4 +6,5 @@ pub(crate) mod error_codes;
 pub(crate) mod operation;
 pub(crate) mod pages;
 pub(crate) mod rate_limit;
+pub(crate) mod resource_id;
 pub(crate) mod write_scope;

@@ -4,6 +4,7 @@
 //! request is checked directly before it is sent, as it is sent.
 
 use super::error::invalid;
+use super::resource_id::ResourceType;
 use crate::settings::AzureSettings;
 use crate::transport::Method;
 use azure_core::Url;
@@ -54,15 +55,13 @@ impl WriteScope {
 fn is_changed_in_group(path: &str) -> bool {
     let segments: Vec<&str> = path.split('/').collect();
     let [provider, kind, name, rest @ ..] = &segments[..] else { return false };
-    let is_vm = (*provider, *kind) == ("microsoft.compute", "virtualmachines");
-    let is_other =
-        matches!((*provider, *kind), ("microsoft.compute", "disks") | ("microsoft.network", "networkinterfaces"));
+    let Some(of) = ResourceType::of(provider, kind) else { return false };
     let is_part = match rest {
         [] | ["providers", "microsoft.resources", "tags", "default"] => true,
-        ["extensions", extension] => is_vm && is_name(extension),
+        ["extensions", extension] => of == ResourceType::Vm && is_name(extension),
         _ => false,
     };
-    (is_vm || is_other) && is_name(name) && is_part
+    is_name(name) && is_part
 }
 
 /// True for a Machine, and for the action that deletes some.

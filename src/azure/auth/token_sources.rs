@@ -67,8 +67,8 @@ pub enum CredentialError {
     Failed(Arc<str>),
 }
 
-/// The sources that can be tried, in order, or this one alone. The cloud sets the authority of workload identity; managed identity uses
-/// its own host, and Azure CLI the cloud that it is signed in to.
+/// The sources that can be tried, in order, or this one alone. The cloud sets the authority of workload identity; managed
+/// identity uses its own host, and Azure CLI the cloud that it is signed in to.
 pub(super) fn token_sources(
     cloud: AzureCloud,
     only: Option<CredentialSource>,

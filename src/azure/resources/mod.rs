@@ -8,7 +8,4 @@ mod network;
 mod nic;
 mod perform;
 mod related;
-mod resource_id;
 mod vm;
-
-pub(crate) use resource_id::resource_group;

@@ -1,11 +1,11 @@
 //! Performs [`CloudRequest`]s: each becomes one request to Azure Resource Manager, and its response a [`Reply`].
 
 use super::billing_extension::billing_path;
-use super::resource_id::{ResourceId, ResourceType};
 use super::{convert, nic, vm};
 use crate::arm::client::cloud_error;
 use crate::arm::error::invalid;
 use crate::arm::operation::{absent_if_not_found, operation_reply, reply_to_delete, reply_to_write};
+use crate::arm::resource_id::{ResourceId, ResourceType};
 use crate::client::Azure;
 use crate::settings::VmSettings;
 use crate::transport::Method;

@@ -6,10 +6,11 @@
 
 use super::{ClaimReconciler, LAUNCH_RETRY};
 use crate::model::azure::naming::{ResourceIds, aks_machine_id, is_aks_machine_of, resource_ids};
-use crate::model::cluster::claim::{Claim, LaunchIntent};
+use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Pod;
 use crate::model::labels;
+use crate::model::names::ArmId;
 use crate::model::settings::PauseSwitch;
 use crate::plan::{Command, DrainedNode, NodeUpdate, Terminate};
 use jiff::{SignedDuration, Timestamp};
@@ -67,11 +68,12 @@ impl ClaimReconciler<'_> {
         if !claim.has_finalizer {
             return;
         }
-        let Some(intent) = self.launched_resources(claim) else {
+        // If the intent was removed before the VM was recorded, sweeps find what is left.
+        if claim.intent.is_none() && claim.status.provider_id.is_none() {
             self.plan
                 .push(Command::RemoveFinalizer { claim: claim.reference() }, "no Azure resources were created for it");
             return;
-        };
+        }
         if self.snapshot.pause.blocks(PauseSwitch::Delete) {
             return;
         }
@@ -87,29 +89,23 @@ impl ClaimReconciler<'_> {
         };
         self.memory.terminated.insert(claim.name.clone(), self.now);
         let drained_node = drained.map(|n| DrainedNode { name: n.name.clone(), ready_since: n.ready_from() });
-        let terminate = Terminate { claim: claim.reference(), intent, drained_node, held };
+        let (ids, machine) = self.launched_resources(claim);
+        let terminate = Terminate { claim: claim.reference(), ids, machine, drained_node, held };
         self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
     }
 
-    /// What a launch of this NodeClaim may have created, by the names that follow from its own: others may have changed or
-    /// removed the intent. Only what has the NodeClaim's UID is deleted. `None` without an intent and a recorded VM: nothing was launched,
-    /// unless the intent was removed in between; then sweeps find what is left.
-    fn launched_resources(&self, claim: &Claim) -> Option<LaunchIntent> {
-        let ResourceIds { vm, nic, os_disk } = resource_ids(&self.settings.cluster.node_resource_group, &claim.name);
+    /// What a launch of this NodeClaim may have created, and the Machine that it may belong to, by the names that follow
+    /// from its own: others may have changed or removed the intent. Only what has the NodeClaim's UID is deleted.
+    fn launched_resources(&self, claim: &Claim) -> (ResourceIds, Option<ArmId>) {
+        let mut ids = resource_ids(&self.settings.cluster.node_resource_group, &claim.name);
         let configured = || self.settings.aks_machine_pool.as_ref().map(|pool| aks_machine_id(pool, &claim.name));
         let intended = claim.intent.as_ref().and_then(|intent| intent.machine.clone());
         let machine = intended.filter(|machine| is_aks_machine_of(machine, &claim.name)).or_else(configured);
         // AKS chooses the name of a Machine's VM.
-        let of_machine = claim.status.provider_id.as_ref().filter(|_| machine.is_some());
-        let vm = of_machine.map_or(vm, |id| id.vm().clone());
-        let intent = claim.intent.clone().or_else(|| {
-            claim.status.provider_id.as_ref()?;
-            let offering = claim.spec.planned.first()?.clone();
-            let (vm, nic, os_disk, written_at) = (vm.clone(), nic.clone(), os_disk.clone(), claim.created_at);
-            let (machine, reservation, refused, operation) = (None, None, 0, None);
-            Some(LaunchIntent { offering, vm, nic, os_disk, machine, reservation, written_at, refused, operation })
-        })?;
-        Some(LaunchIntent { vm, nic, os_disk, machine, ..intent })
+        if let Some(id) = claim.status.provider_id.as_ref().filter(|_| machine.is_some()) {
+            ids.vm = id.vm().clone();
+        }
+        (ids, machine)
     }
 
     /// Taints a draining node, even without pods: until the taint is visible, kube-scheduler may bind pods to it.

@@ -8,6 +8,7 @@ use super::effect::{
     ClaimDraft, ClaimUpdate, Effect, NodeUpdate, PoolReport, RecordChange, SecurityProfile, SweepReport,
 };
 use crate::model::azure::cloud::{CloudResource, ResourceKind, Tags};
+use crate::model::azure::naming::ResourceIds;
 use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering};
 use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, Uid};
 use crate::model::orphans::record::DeletionRecord;
@@ -164,7 +165,9 @@ pub struct Terminate {
     /// The claim.
     pub claim: ClaimRef,
     /// What its launch may have created, by names that follow from its own. Nothing else is deleted.
-    pub intent: LaunchIntent,
+    pub ids: ResourceIds,
+    /// The AKS Machine that they may belong to.
+    pub machine: Option<ArmId>,
     /// Its Node, if it must be drained: its pods are read again right before the VM is deleted.
     pub drained_node: Option<DrainedNode>,
     /// Kinds whose deletion is suspended, because Azure has denied it.

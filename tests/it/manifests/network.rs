@@ -1,8 +1,7 @@
 //! The NetworkPolicies of what ships.
 
+use super::{objects, policy_of};
 use anyhow::{Context, Result, ensure};
-use napkeeper_api::yaml;
-use napkeeper_tests::manifests::repository;
 use serde_json::{Value, json};
 
 /// Files with pods, and the file of their NetworkPolicies.
@@ -12,11 +11,6 @@ const PODS: [(&str, &str); 4] = [
     ("base/controller.yaml", "base/network-policy.yaml"),
     ("overlays/audit/cronjob.yaml", "overlays/audit/network-policy.yaml"),
 ];
-
-fn objects(file: &str) -> Result<Vec<Value>> {
-    let text = std::fs::read_to_string(repository("kustomize").join(file))?;
-    yaml::read(file, &text).documents.iter().map(|one| Ok(serde_json::to_value(&one.value)?)).collect()
-}
 
 /// The labels of a Deployment's or CronJob's pods.
 fn pod_labels(objects: &[Value]) -> Option<&Value> {
@@ -31,11 +25,7 @@ fn egress_is_to_pods_and_both_families_and_never_to_the_identity_of_the_node() -
     for (file, policies) in PODS {
         let (all, policies) = (objects(file)?, objects(policies)?);
         let labels = pod_labels(&all).with_context(|| format!("{file}: no pods"))?;
-        let selects = |policy: &&Value| {
-            let wanted = policy["spec"]["podSelector"]["matchLabels"].as_object();
-            wanted.is_some_and(|wanted| wanted.iter().all(|(key, value)| labels[key] == *value))
-        };
-        let policy = policies.iter().find(selects).with_context(|| format!("{file}: no NetworkPolicy"))?;
+        let policy = policy_of(&policies, labels)?;
         ensure!(policy["spec"]["policyTypes"] == json!(["Ingress", "Egress"]), "{file}: {policy}");
         let blocked = ["169.254.169.254/32", "168.63.129.16/32"];
         let to = json!([{ "to": [

@@ -1,15 +1,8 @@
 //! The probes of the shipped Deployments, and who can reach their port.
 
+use super::{objects, policy_of};
 use anyhow::{Context, Result, ensure};
-use napkeeper_api::yaml;
-use napkeeper_tests::manifests::repository;
 use serde_json::Value;
-
-/// The objects of a file of the base.
-fn objects(file: &str) -> Result<Vec<Value>> {
-    let text = std::fs::read_to_string(repository("kustomize/base").join(file))?;
-    yaml::read(file, &text).documents.iter().map(|one| Ok(serde_json::to_value(&one.value)?)).collect()
-}
 
 fn find<'o>(objects: &'o [Value], kind: &str) -> Result<&'o Value> {
     objects.iter().find(|object| object["kind"] == kind).with_context(|| format!("no {kind}"))
@@ -18,7 +11,7 @@ fn find<'o>(objects: &'o [Value], kind: &str) -> Result<&'o Value> {
 /// Who reaches a process that may change the webhook configurations must be nobody.
 #[test]
 fn the_process_with_the_ca_key_has_no_port() -> Result<()> {
-    let all = objects("certificates.yaml")?;
+    let all = objects("base/certificates.yaml")?;
     ensure!(!all.iter().any(|object| object["kind"] == "Service"), "it has a Service");
     let template = &find(&all, "Deployment")?["spec"]["template"];
     let containers = template["spec"]["containers"].as_array().context("no containers")?;
@@ -27,10 +20,8 @@ fn the_process_with_the_ca_key_has_no_port() -> Result<()> {
             ensure!(container[key].is_null(), "it has {key}: {container}");
         }
     }
-    let labels = &template["metadata"]["labels"];
-    let policies = objects("network-policy.yaml")?;
-    let policy = policies.iter().find(|policy| policy["spec"]["podSelector"]["matchLabels"] == *labels);
-    let spec = &policy.context("no NetworkPolicy")?["spec"];
+    let policies = objects("base/network-policy.yaml")?;
+    let spec = &policy_of(&policies, &template["metadata"]["labels"])?["spec"];
     let types = spec["policyTypes"].as_array().context("no types")?;
     ensure!(types.iter().any(|one| one == "Ingress") && spec["ingress"].is_null(), "others reach it: {spec}");
     Ok(())
@@ -39,8 +30,8 @@ fn the_process_with_the_ca_key_has_no_port() -> Result<()> {
 /// A slow machine or a busy process is not restarted: a probe has 5 s, and none is sent before the start.
 #[test]
 fn probes_have_time_and_a_port_of_their_own() -> Result<()> {
-    let policies = objects("network-policy.yaml")?;
-    for file in ["webhook.yaml", "controller.yaml"] {
+    let policies = objects("base/network-policy.yaml")?;
+    for file in ["base/webhook.yaml", "base/controller.yaml"] {
         let all = objects(file)?;
         let (deployment, service) = (find(&all, "Deployment")?, find(&all, "Service")?);
         let template = &deployment["spec"]["template"];
@@ -56,12 +47,7 @@ fn probes_have_time_and_a_port_of_their_own() -> Result<()> {
         let text = service["spec"]["ports"].to_string();
         ensure!(!text.contains("health") && !text.contains(&health.to_string()), "{file}: a Service has it: {text}");
         ensure!(text.contains("metrics"), "{file}: {text}");
-        let labels = &template["metadata"]["labels"];
-        let selects = |policy: &&Value| {
-            let wanted = policy["spec"]["podSelector"]["matchLabels"].as_object();
-            wanted.is_some_and(|wanted| wanted.iter().all(|(key, value)| labels[key] == *value))
-        };
-        let policy = policies.iter().find(selects).with_context(|| format!("{file}: no NetworkPolicy"))?;
+        let policy = policy_of(&policies, &template["metadata"]["labels"])?;
         let types = policy["spec"]["policyTypes"].as_array().context("no types")?;
         ensure!(types.iter().any(|one| one == "Ingress"), "{file}: any pod reaches every port: {policy}");
         let rules = policy["spec"]["ingress"].as_array().context("no rules")?;

@@ -1,6 +1,7 @@
 //! What GitOps tools must not prune or reset.
 
-use anyhow::{Result, ensure};
+use super::objects;
+use anyhow::{Result, bail, ensure};
 use napkeeper_api::yaml;
 use napkeeper_tests::manifests::repository;
 use std::fs;
@@ -35,14 +36,14 @@ fn shipped_manifests_are_protected_from_pruning() -> Result<()> {
 /// What Git sets is reset by a GitOps tool, in the middle of an incident.
 #[test]
 fn the_pause_switch_ships_without_keys() -> Result<()> {
-    let text = fs::read_to_string(repository("kustomize/base/pause.yaml"))?;
-    let read = yaml::read("pause.yaml", &text);
-    ensure!(read.documents.len() == 1 && read.documents[0].value["metadata"]["name"] == "napkeeper-pause");
-    let annotations = &read.documents[0].value["metadata"]["annotations"];
+    let all = objects("base/pause.yaml")?;
+    let [switch] = &all[..] else { bail!("{all:?}") };
+    ensure!(switch["metadata"]["name"] == "napkeeper-pause");
+    let annotations = &switch["metadata"]["annotations"];
     ensure!(
         annotations["kustomize.toolkit.fluxcd.io/ssa"] == "Merge",
-        "Flux removes keys that kubectl has set: {text}"
+        "Flux removes keys that kubectl has set: {switch}"
     );
-    ensure!(read.documents[0].value["data"].is_null() && read.documents[0].value["binaryData"].is_null(), "{text}");
+    ensure!(switch["data"].is_null() && switch["binaryData"].is_null(), "{switch}");
     Ok(())
 }

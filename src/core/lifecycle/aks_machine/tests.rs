@@ -5,8 +5,8 @@ use crate::catalog::CapacityType;
 use crate::fixtures::{cluster, offering, pool, start};
 use crate::lifecycle::TerminateScript;
 use crate::model::azure::cloud::Tags;
-use crate::model::azure::naming::aks_machine_id;
-use crate::model::cluster::claim::{ClaimRef, LaunchIntent, PlannedOffering};
+use crate::model::azure::naming::{ResourceIds, aks_machine_id};
+use crate::model::cluster::claim::{ClaimRef, PlannedOffering};
 use crate::model::labels;
 use crate::model::names::{ClaimName, Uid};
 use crate::model::settings::DeletionRules;
@@ -201,22 +201,16 @@ fn an_unknown_size_is_never_launched() {
 
 #[test]
 fn terminating_deletes_the_machine_of_this_claim_and_of_no_other() {
-    let intent = LaunchIntent {
-        offering: sold(),
+    let ids = ResourceIds {
         vm: ArmId::new("/subscriptions/s/v").unwrap(),
         nic: ArmId::new("/subscriptions/s/n").unwrap(),
         os_disk: ArmId::new("/subscriptions/s/d").unwrap(),
-        machine: Some(aks_machine_id(&ArmId::new(POOL).unwrap(), &claim().name)),
-        reservation: None,
-        written_at: start(),
-        refused: 0,
-        operation: None,
     };
+    let id = aks_machine_id(&ArmId::new(POOL).unwrap(), &claim().name);
     let script = || {
-        TerminateScript::new(
-            Terminate { claim: claim(), intent: intent.clone(), drained_node: None, held: Default::default() },
-            DeletionRules::all(),
-        )
+        let (ids, machine) = (ids.clone(), Some(id.clone()));
+        let command = Terminate { claim: claim(), ids, machine, drained_node: None, held: Default::default() };
+        TerminateScript::new(command, DeletionRules::all())
     };
     let none = || Ok(Reply::Resource(None));
     let own = machine("uid-1", ProvisioningState::Succeeded);

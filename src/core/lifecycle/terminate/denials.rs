@@ -99,11 +99,14 @@ impl TerminationDenials {
             return Err(waiting.retry_at());
         }
         let Some(denial) = self.kinds.get_mut(&waiting.kind) else { return Ok(held) };
+        if denial.retry_at > now {
+            return Err(denial.retry_at);
+        }
         let of_kind = self.waiting.values().filter(|other| other.kind == waiting.kind);
         let has_waited_longest = of_kind.map(|other| other.denied_at).min() == Some(waiting.denied_at);
-        let due = if has_waited_longest { denial.retry_at } else { denial.retry_at + TURN };
-        if due > now {
-            return Err(due);
+        let turn_ends = denial.retry_at + TURN;
+        if !has_waited_longest && turn_ends > now {
+            return Err(turn_ends);
         }
         denial.retry_at = now + denial.wait;
         denial.attempt = Some(claim.clone());

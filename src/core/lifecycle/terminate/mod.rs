@@ -1,16 +1,17 @@
 //! Termination: deletes the VM, NIC and OS disk of a NodeClaim, then its finalizer.
 //!
 //! Lifecycle delete, the first of the two kinds of delete. *Guarantees*: only resources whose names follow from the
-//! claim's are deleted, and only if they have the claim's UID in our tag; the finalizer is removed last, when Azure confirms
-//! that VM, NIC and OS disk are deleted. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch delays
-//! it.
+//! claim's are deleted, and only if they have the claim's UID in our tag; the finalizer is removed last, when Azure
+//! confirms that VM, NIC and OS disk are deleted. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch
+//! delays it.
 
 mod denials;
 
 use super::retry_budget::{POLL_INTERVAL, RetryBudget};
 use crate::model::azure::cloud::{CloudResource, ResourceDetail, ResourceKind};
+use crate::model::azure::naming::ResourceIds;
 use crate::model::azure::related::{RelatedDetail, RelatedResource};
-use crate::model::cluster::claim::{ClaimRef, LaunchIntent};
+use crate::model::cluster::claim::ClaimRef;
 use crate::model::cluster::pod::Pod;
 use crate::model::errors::{CloudErrorCode, ClusterError, EffectError, OperationId};
 use crate::model::labels;
@@ -75,7 +76,7 @@ impl TerminateScript {
     #[must_use]
     pub fn new(command: Terminate, deletion_rules: DeletionRules) -> Self {
         let report = TerminationReport::of(command.claim.name.clone());
-        let LaunchIntent { vm, nic, os_disk, machine, .. } = command.intent;
+        let ResourceIds { vm, nic, os_disk } = command.ids;
         let provider_id = ProviderId::of_vm(&vm);
         let retry_budget = RetryBudget::new(MAX_DURATION, RETRY_AFTER, command.claim.uid.clone());
         let remaining = vec![(os_disk, ResourceKind::OsDisk), (nic, ResourceKind::Nic), (vm, ResourceKind::Vm)];
@@ -84,7 +85,7 @@ impl TerminateScript {
             provider_id,
             deletion_rules,
             drained_node: command.drained_node,
-            machine,
+            machine: command.machine,
             remaining,
             vm_is_foreign: false,
             deleted: false,

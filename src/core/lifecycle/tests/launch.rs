@@ -6,8 +6,8 @@ use crate::model::errors::ClusterError;
 use crate::plan::{CloudRequest, ClusterRead, ClusterWrite, CommandReport};
 
 /// Steps a script to its end: the words, and its report.
-fn play_whole(
-    script: &mut LaunchScript,
+pub(super) fn play_whole(
+    script: &mut dyn Script,
     mut answer: impl FnMut(&Effect) -> Result<Reply, EffectError>,
 ) -> (Vec<&'static str>, CommandReport) {
     let (mut words, mut seconds, mut reply) = (Vec::new(), 0, None);
@@ -334,12 +334,7 @@ fn w14_a_claim_is_launched_or_deleted_by_one_command_at_a_time() {
     let (claim, _) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
     let intent = claim.intent.clone().unwrap();
     let commands = || {
-        let terminate = Terminate {
-            claim: claim.reference(),
-            intent: intent.clone(),
-            drained_node: None,
-            held: Default::default(),
-        };
+        let terminate = super::terminate::command(&claim);
         let launch = Launch {
             claim: claim.reference(),
             pool: None,

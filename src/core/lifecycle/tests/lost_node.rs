@@ -1,5 +1,6 @@
 //! A node that is not ready is lost only if that is proven.
 
+use super::terminate::{azure, terminate};
 use super::*;
 use crate::lifecycle::CheckVmScript;
 use crate::model::azure::cloud::PowerState;

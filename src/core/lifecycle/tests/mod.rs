@@ -16,10 +16,10 @@ use crate::model::names::{ArmId, ClaimName};
 use crate::model::settings::{DeletionRules, PauseSwitch};
 use crate::plan::{
     ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, Command, Effect, Launch, NodeUpdate, Plan, Reply, Script,
-    Step, Terminate, TerminationReport,
+    Step, Terminate,
 };
 use crate::snapshot::Snapshot;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use std::sync::Arc;
 
 const SMALL: &str = "Standard_D2s_v5";
@@ -157,6 +157,7 @@ mod launch_check;
 mod lost_node;
 mod node_outage;
 mod pool_failures;
+mod terminate;
 
 #[test]
 fn a_claim_goes_through_its_phases() {
@@ -283,135 +284,6 @@ fn throttled_requests_wait_for_retry_after_a_limited_number_of_times() {
         other => fine(other),
     });
     assert_eq!(words.iter().filter(|w| **w == "nic").count(), 13);
-}
-
-fn terminate(claim: &Claim) -> TerminateScript {
-    let command = Terminate {
-        claim: claim.reference(),
-        intent: claim.intent.clone().unwrap(),
-        drained_node: None,
-        held: Default::default(),
-    };
-    TerminateScript::new(command, DeletionRules::all())
-}
-
-/// Resources that exist until they are deleted.
-fn azure<'a>(mut existing: Vec<Arc<CloudResource>>) -> impl FnMut(&Effect) -> Result<Reply, EffectError> + 'a {
-    move |effect| match effect {
-        Effect::Cloud(CloudRequest::Get(id)) => Ok(Reply::Resource(existing.iter().find(|r| r.id == *id).cloned())),
-        Effect::Cloud(CloudRequest::Delete(id, _)) => {
-            existing.retain(|r| r.id != *id);
-            Ok(Reply::Done)
-        }
-        other => fine(other),
-    }
-}
-
-#[test]
-fn terminating_takes_vm_nic_disk_and_node_and_the_finalizer_last() {
-    let (claim, node) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
-    let node = Arc::new(node);
-    let mut azure = azure(vec![vm(&claim, ProvisioningState::Succeeded, tags(&claim)), nic(&claim, tags(&claim))]);
-    let (words, _) = play(&mut terminate(&claim), |_, effect| match effect {
-        Effect::Read(ClusterRead::Node(_)) => Ok(Reply::Node(Some(Arc::clone(&node)))),
-        other => azure(other),
-    });
-    let wanted = ["get", "delete vm", "get", "get nic", "delete nic", "get nic", "get"];
-    assert_eq!(words[..7], wanted);
-    assert_eq!(words[7..], ["read node", "delete node", "release"]);
-}
-
-/// A termination, and its report.
-#[derive(Debug)]
-struct Reported {
-    script: TerminateScript,
-    report: Option<TerminationReport>,
-}
-
-impl Script for Reported {
-    fn step(&mut self, reply: Option<Result<Reply, EffectError>>, now: Timestamp) -> Step {
-        let step = self.script.step(reply, now);
-        if let Step::End(report) = &step {
-            self.report = report.termination.as_deref().cloned();
-        }
-        step
-    }
-}
-
-#[test]
-fn a_denied_delete_stops_the_termination_and_the_next_one_deletes_what_is_allowed() {
-    let (claim, _) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
-    let existing = || vec![vm(&claim, ProvisioningState::Succeeded, tags(&claim)), nic(&claim, tags(&claim))];
-    let run = |held: &[ResourceKind], denied: Option<ResourceKind>| {
-        let command = Terminate {
-            claim: claim.reference(),
-            intent: claim.intent.clone().unwrap(),
-            drained_node: None,
-            held: held.iter().copied().collect(),
-        };
-        let mut azure = azure(existing());
-        let mut reported = Reported { script: TerminateScript::new(command, DeletionRules::all()), report: None };
-        let (words, _) = play(&mut reported, |_, effect| match effect {
-            Effect::Cloud(CloudRequest::Delete(_, kind)) if Some(*kind) == denied => {
-                Err(refused(CloudErrorCode::Locked, None))
-            }
-            other => azure(other),
-        });
-        let report = reported.report.unwrap();
-        (words, report.deleted, report.stopped_at, report.is_denied)
-    };
-    let (vm, nic) = (ResourceKind::Vm, ResourceKind::Nic);
-    assert_eq!(run(&[], Some(vm)), (vec!["get", "delete vm"], vec![], Some(vm), true));
-    assert_eq!(run(&[vm], None), (vec!["get"], vec![], Some(vm), false));
-    let (words, deleted, stopped_at, is_denied) = run(&[nic], None);
-    assert_eq!(words, ["get", "delete vm", "get", "get nic"], "the finalizer stays");
-    assert_eq!((deleted, stopped_at, is_denied), (vec![vm], Some(nic), false));
-    let (words, deleted, stopped_at, _) = run(&[], None);
-    assert_eq!((words.last(), deleted, stopped_at), (Some(&"release"), vec![vm, nic], None));
-}
-
-#[test]
-fn foreign_resources_and_their_node_are_not_deleted() {
-    let (claim, node) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
-    let node = Arc::new(node);
-    let mut azure = azure(vec![vm(&claim, ProvisioningState::Succeeded, Tags::new()), nic(&claim, Tags::new())]);
-    let (words, _) = play(&mut terminate(&claim), |_, effect| match effect {
-        Effect::Read(ClusterRead::Node(_)) => Ok(Reply::Node(Some(Arc::clone(&node)))),
-        other => azure(other),
-    });
-    assert_eq!(words, ["get", "get nic", "get", "release"], "the node belongs to a foreign VM");
-}
-
-#[test]
-fn a_reserved_nic_is_waited_for() {
-    let (claim, _) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
-    let mut azure = azure(vec![nic(&claim, tags(&claim))]);
-    let mut refusals = 3;
-    let (words, waited) = play(&mut terminate(&claim), |_, effect| match effect {
-        Effect::Cloud(CloudRequest::Delete(..)) if refusals > 0 => {
-            refusals -= 1;
-            Err(refused(CloudErrorCode::NicReserved, None))
-        }
-        other => azure(other),
-    });
-    assert_eq!(words.iter().filter(|w| **w == "delete nic").count(), 4);
-    assert_eq!(words.last(), Some(&"release"));
-    assert!((3 * 45..=3 * 57).contains(&waited), "{waited}");
-}
-
-#[test]
-fn a_deleted_resource_that_azure_still_shows_is_read_again_after_a_wait() {
-    let (claim, _) = managed("general-a", &pool("general"), offering(SMALL, 1, Spot));
-    let mut sightings = 3;
-    let (words, waited) = play(&mut terminate(&claim), |_, effect| match effect {
-        Effect::Cloud(CloudRequest::Get(id)) if *id == resource_ids(&group(), &claim.name).vm && sightings > 0 => {
-            sightings -= 1;
-            Ok(Reply::Resource(Some(vm(&claim, ProvisioningState::Deleting, tags(&claim)))))
-        }
-        Effect::Cloud(CloudRequest::Delete(..)) => Ok(Reply::Done),
-        other => fine(other),
-    });
-    assert!(waited >= 5 && words.last() == Some(&"release"), "read again at once: {words:?} in {waited} s");
 }
 
 /// A draining node with a pod.
@@ -554,9 +426,8 @@ fn resources_of_a_launched_claim_are_deleted_by_their_names_whatever_became_of_i
         else {
             panic!("{plan:?}")
         };
-        let (ids, intent) = (resource_ids(&group(), &terminate.claim.name), &terminate.intent);
-        assert_eq!((&intent.vm, &intent.nic, &intent.os_disk), (&ids.vm, &ids.nic, &ids.os_disk));
-        assert_eq!(intent.machine, None);
+        assert_eq!(terminate.ids, resource_ids(&group(), &terminate.claim.name));
+        assert_eq!(terminate.machine, None);
     }
     // Nothing is decided once our finalizer is removed and another one keeps the NodeClaim.
     let mut released = Claim::clone(snapshot.claims().values().next().unwrap());

@@ -1,6 +1,6 @@
 //! The parts of a resource id: subscription, group, type and name.
 
-use crate::arm::error::invalid;
+use super::error::invalid;
 use napkeeper_core::model::errors::CloudError;
 use napkeeper_core::model::names::ArmId;
 
@@ -10,6 +10,20 @@ pub(crate) enum ResourceType {
     Vm,
     Nic,
     Disk,
+}
+
+impl ResourceType {
+    /// The type of a provider's resources, in any case.
+    pub(crate) fn of(provider: &str, of: &str) -> Option<Self> {
+        let is =
+            |expected: (&str, &str)| provider.eq_ignore_ascii_case(expected.0) && of.eq_ignore_ascii_case(expected.1);
+        match () {
+            () if is(("Microsoft.Compute", "virtualMachines")) => Some(Self::Vm),
+            () if is(("Microsoft.Compute", "disks")) => Some(Self::Disk),
+            () if is(("Microsoft.Network", "networkInterfaces")) => Some(Self::Nic),
+            () => None,
+        }
+    }
 }
 
 /// The segments of a resource id, as spelled.
@@ -30,15 +44,10 @@ impl<'a> ResourceId<'a> {
             return Err(wrong());
         };
         let is = |text: &str, word: &str| text.eq_ignore_ascii_case(word);
-        let of = match () {
-            () if !is(groups, "resourceGroups") || !is(providers, "providers") || name.is_empty() => {
-                return Err(wrong());
-            }
-            () if is(provider, "Microsoft.Compute") && is(of, "virtualMachines") => ResourceType::Vm,
-            () if is(provider, "Microsoft.Compute") && is(of, "disks") => ResourceType::Disk,
-            () if is(provider, "Microsoft.Network") && is(of, "networkInterfaces") => ResourceType::Nic,
-            () => return Err(wrong()),
-        };
+        if !is(groups, "resourceGroups") || !is(providers, "providers") || name.is_empty() {
+            return Err(wrong());
+        }
+        let of = ResourceType::of(provider, of).ok_or_else(wrong)?;
         Ok(Self { subscription, group, of, name })
     }
 }
