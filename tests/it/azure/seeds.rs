@@ -31,8 +31,15 @@ use std::sync::{Arc, Mutex};
 const FAULTS: SignedDuration = SignedDuration::from_hours(20);
 /// How long ARM keeps a mood.
 const MOOD: SignedDuration = SignedDuration::from_mins(20);
-/// Seeds of a plain run: one of each hazard. `.ci/nightly` takes 200.
-const FEW: u64 = fuzz::Hazard::ALL.len() as u64;
+/// Seeds of a plain run: of the hazards in which Azure does most. `.ci/nightly` takes 200 of all.
+const FEW: [u64; 6] = [
+    fuzz::Hazard::Shortages as u64,
+    fuzz::Hazard::Crashes as u64,
+    fuzz::Hazard::Outages as u64,
+    fuzz::Hazard::ListingLag as u64,
+    fuzz::Hazard::RelatedResources as u64,
+    fuzz::Hazard::NodeOutages as u64,
+];
 
 /// The way through the adapter to an ARM with moods.
 #[derive(Debug)]
@@ -132,9 +139,10 @@ fn run(catalog: &Catalog, seed: u64) -> Result<World, fuzz::Failure> {
 
 #[test]
 fn histories_hold_every_invariant_through_the_whole_adapter() {
-    let seeds = seed_range("NAPKEEPER_SEEDS", FEW).unwrap();
+    let requested = seed_range("NAPKEEPER_SEEDS", 0).unwrap();
+    let seeds: Vec<u64> = if requested.is_empty() { FEW.to_vec() } else { requested.collect() };
     let catalog = Catalog::embedded().unwrap();
-    let (left, failures) = (Mutex::new(seeds.clone()), Mutex::new(Vec::new()));
+    let (left, failures) = (Mutex::new(seeds.iter().copied()), Mutex::new(Vec::new()));
     let began = std::time::Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
