@@ -13,6 +13,7 @@ Examples:
   napkeeper policies export | kubectl apply --server-side -f -
   napkeeper policies export --action deny nodepool-limits nodepool-mistakes
   napkeeper policies export definitions in-use      only the delete guards
+  napkeeper policies export approvals               who may permit deletions
   napkeeper policies export --guards off > policies.yaml";
 
 /// The policies.
@@ -39,6 +40,11 @@ const GUARDS: &[(&str, &str)] = &[
     ("definitions", include_str!("../../policies/guards/definitions.yaml")),
     ("in-use", include_str!("../../policies/guards/in-use.yaml")),
 ];
+/// Policies that need rights to be granted first: printed only by name.
+const RIGHTS: &[(&str, &str)] = &[
+    ("approvals", include_str!("../../policies/rights/approvals.yaml")),
+    ("orphan-records", include_str!("../../policies/rights/orphan-records.yaml")),
+];
 
 /// ValidatingAdmissionPolicies for clusters.
 #[derive(Debug, clap::Args)]
@@ -56,7 +62,7 @@ enum Command {
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 struct Export {
-    /// Names of policies. Defaults to all.
+    /// Names of policies. Defaults to all but "approvals" and "orphan-records", which need rights to be granted first.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// What policies do with an object that violates them.
@@ -97,7 +103,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
 /// The selected texts in the order in which they can be applied: parameters before policies that need them.
 fn selected(export: &Export) -> anyhow::Result<Vec<String>> {
     let Export { names, action, guards } = export;
-    let known = POLICIES.iter().chain(GUARDS).map(|(name, _)| *name);
+    let known = POLICIES.iter().chain(GUARDS).chain(RIGHTS).map(|(name, _)| *name);
     if let Some(wrong) = names.iter().find(|name| known.clone().all(|k| k != **name)) {
         bail!("unknown policy {wrong:?}: {}", alternatives(wrong, known));
     }
@@ -113,6 +119,8 @@ fn selected(export: &Export) -> anyhow::Result<Vec<String>> {
         let to = if *guards == Guard::Deny { "[Deny]" } else { "[Warn]" };
         texts.extend(GUARDS.iter().filter(|(name, _)| wanted(name)).map(|(_, text)| text.replace("[Deny]", to)));
     }
+    let named = RIGHTS.iter().filter(|(name, _)| names.iter().any(|n| n == name));
+    texts.extend(named.map(|(_, text)| (*text).to_owned()));
     Ok(texts)
 }
 
@@ -136,6 +144,7 @@ mod tests {
         let names = |table: &[(&str, &str)]| table.iter().map(|(name, _)| (*name).to_owned()).collect::<BTreeSet<_>>();
         assert_eq!(names(POLICIES), files("policies"));
         assert_eq!(names(GUARDS), files("policies/guards"));
+        assert_eq!(names(RIGHTS), files("policies/rights"));
     }
 
     #[test]

@@ -44,6 +44,30 @@ async fn tokens(client: Client) -> Result<usize> {
     Ok(api.list(&only).await?.items.len())
 }
 
+/// What the policy says of a token in which this field is another.
+async fn token_refused(client: &Client, [section, field]: [&str; 2], value: Value) -> Result<Option<String>> {
+    let expiration = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
+    let mut secret = json!({
+        "metadata": {
+            "name": "bootstrap-token-zzzzzz",
+            "labels": { "app.kubernetes.io/managed-by": "napkeeper", "napkeeper.io/nodeclaim-uid": "u" },
+        },
+        "type": "bootstrap.kubernetes.io/token",
+        "stringData": {
+            "token-id": "zzzzzz", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+            "expiration": expiration.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        },
+    });
+    secret[section][field] = value;
+    let api = Api::<Secret>::namespaced(client.clone(), "kube-system");
+    let params = PostParams { dry_run: true, field_manager: None };
+    match api.create(&params, &serde_json::from_value(secret)?).await {
+        Ok(_) => Ok(None),
+        Err(kube::Error::Api(error)) => Ok(Some(error.message)),
+        Err(other) => Err(other.into()),
+    }
+}
+
 /// Creates a Secret in kube-system, unless it exists.
 async fn create(client: &Client, name: &str, of_type: &str) -> Result<()> {
     let secret = json!({ "metadata": { "name": name }, "type": of_type });
@@ -79,6 +103,23 @@ async fn a_token_lets_one_node_ask_for_its_certificate_until_it_is_revoked() -> 
     let secrets = Api::<Secret>::namespaced(controller.clone(), "kube-system");
     create(&admin, "theirs", "Opaque").await?;
     assert!(secrets.delete("theirs", &DeleteParams::default()).await.is_err(), "nor may it delete others");
+
+    let untouched = token_refused(&controller, ["metadata", "name"], json!("bootstrap-token-zzzzzz")).await?;
+    assert_eq!(untouched, None);
+    for (field, value, message) in [
+        (["metadata", "labels"], Value::Null, "only bootstrap tokens of its own NodeClaims"),
+        (["stringData", "usage-bootstrap-signing"], json!("true"), "no other usages or groups"),
+        (["stringData", "auth-extra-groups"], json!("system:bootstrappers:admins"), "no other usages or groups"),
+        (["stringData", "expiration"], json!("2099-01-01T00:00:00Z"), "expires within an hour"),
+        (["stringData", "expiration"], json!("2099-01-01T00:00:00+00:00"), "expires within an hour"),
+        (["stringData", "expiration"], json!(""), "expires within an hour"),
+    ] {
+        let told = token_refused(&controller, field, value.clone()).await?;
+        assert!(told.as_ref().is_some_and(|told| told.contains(message)), "{field:?} {value}: {told:?}");
+    }
+    create(&admin, "bootstrap-token-theirs", "bootstrap.kubernetes.io/token").await?;
+    let theirs = secrets.delete("bootstrap-token-theirs", &DeleteParams::default()).await;
+    assert!(theirs.is_err_and(|error| error.to_string().contains("of its own NodeClaims")), "nor tokens of others");
 
     let first = made.issue(&uid).await?;
     let second = made.issue(&uid).await?;

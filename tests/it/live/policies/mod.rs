@@ -2,6 +2,7 @@
 
 mod filled;
 mod odd;
+mod rights;
 
 use crate::manifests::policies::cases;
 use anyhow::{Context, Result, bail, ensure};
