@@ -4,7 +4,7 @@ use crate::hints::{HintService, OfferingsCache, Snapshots};
 use crate::metrics::Metrics;
 use crate::mutate::{self, DefaultsOutcome, InvalidPatch};
 use crate::review::{
-    AdmissionResponse, MAX_VALUES, RawObject, Request, RequestSize, RequestSummary, ReviewObject,
+    AdmissionResponse, DenialLog, MAX_VALUES, RawObject, Request, RequestSize, RequestSummary, ReviewObject,
     without_managed_fields,
 };
 use crate::unable::{UnableReason, WhenUnable, object_answer, pod_warning};
@@ -84,6 +84,7 @@ pub struct Webhook {
     /// Of pods, which do not wait for objects.
     large_pod_slot: Arc<Semaphore>,
     metrics: Metrics,
+    denial_log: DenialLog,
 }
 
 impl Webhook {
@@ -115,6 +116,7 @@ impl Webhook {
             validations: ValidationRunner::new(limits.max_concurrency, limits.validate_timeout, offerings),
             large_pod_slot: Arc::new(Semaphore::new(1)),
             metrics: Metrics::register(registry),
+            denial_log: DenialLog::default(),
         })
     }
 
@@ -263,7 +265,7 @@ impl Webhook {
         };
         if let Some(refusal) = answer.denial.as_ref().filter(|refusal| !refusal.unable) {
             self.metrics.denied(&refusal.rules);
-            summary.log_denial(&refusal.rules);
+            self.denial_log.log(summary, &refusal.rules, Instant::now());
         }
         self.metrics.answered(path, outcome, since.elapsed());
         let body = answer.to_review(&summary.uid).to_string();

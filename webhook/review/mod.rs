@@ -4,9 +4,11 @@
 //! failure policy is, so both are made here.
 
 mod body_size;
+mod denial_log;
 mod object;
 
 pub(crate) use body_size::{MAX_VALUES, RequestSize};
+pub(crate) use denial_log::DenialLog;
 pub(crate) use object::{RawObject, ReviewObject, without_managed_fields};
 
 use crate::text::truncate;
@@ -114,8 +116,7 @@ impl RequestSummary {
         }
     }
 
-    /// Logs a denial in one line.
-    pub(crate) fn log_denial(&self, rules: &BTreeSet<&str>) {
+    fn log_denial(&self, rules: &BTreeSet<&str>) {
         let Self { uid, user, operation, kind, name } = self;
         tracing::info!(
             user,

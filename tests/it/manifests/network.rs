@@ -37,3 +37,33 @@ fn egress_is_to_pods_and_both_families_and_never_to_the_identity_of_the_node() -
     }
     Ok(())
 }
+
+/// Reviews come from the API server and metrics go to Prometheus: a pod of any other namespace reaches nothing.
+#[test]
+fn ingress_names_its_callers() -> Result<()> {
+    let namespaces = |from: &Value| -> Result<Vec<String>> {
+        let selector = &from["namespaceSelector"];
+        let one = &selector["matchLabels"]["kubernetes.io/metadata.name"];
+        let several = &selector["matchExpressions"][0]["values"];
+        let names = if one.is_string() { json!([one]) } else { several.clone() };
+        Ok(serde_json::from_value(names)?)
+    };
+    for (file, policies) in PODS {
+        let (all, policies) = (objects(file)?, objects(policies)?);
+        let labels = pod_labels(&all).with_context(|| format!("{file}: no pods"))?;
+        let policy = policy_of(&policies, labels)?;
+        for rule in policy["spec"]["ingress"].as_array().into_iter().flatten() {
+            let (port, from) = (&rule["ports"][0]["port"], rule["from"].as_array().context("callers")?);
+            let expected: &[&str] =
+                if *port == "admission" { &["kube-system"] } else { &["kube-system", "monitoring"] };
+            ensure!(namespaces(from.first().context("a caller")?)? == expected, "{file} {port}: {from:?}");
+            let blocks = [
+                json!({ "ipBlock": { "cidr": "0.0.0.0/0", "except": ["10.244.0.0/16"] } }),
+                json!({ "ipBlock": { "cidr": "::/0" } }),
+            ];
+            let addresses: &[Value] = if *port == "admission" { &blocks } else { &[] };
+            ensure!(from[1..] == *addresses, "{file} {port}: {from:?}");
+        }
+    }
+    Ok(())
+}
