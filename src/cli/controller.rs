@@ -35,7 +35,7 @@ pub(super) struct Args {
     /// Kubeconfig [default: the pod's service account, else the user's kubeconfig].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Namespace of the Lease and of the napkeeper-pause ConfigMap.
+    /// Namespace of the napkeeper-pause ConfigMap.
     #[arg(long, value_name = "NAME", default_value = "napkeeper-system")]
     namespace: String,
     /// Address to serve /healthz and /readyz on.

@@ -1,11 +1,15 @@
 //! Connects to the API server, by a kubeconfig file or the service account of the pod.
 
-use http::HeaderValue;
+use crate::preconditions::clock_skew::ClockSkew;
 use http::header::USER_AGENT;
+use http::{HeaderValue, Response};
+use jiff::Timestamp;
+use kube::client::ClientBuilder;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tower::util::MapResponseLayer;
 
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,6 +60,14 @@ pub enum ConnectError {
 /// # Errors
 /// [`ConnectError`] names the file and the problem.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    connect_with_clock(kubeconfig).await.map(|(client, _)| client)
+}
+
+/// As [`connect`], with what the answers tell about the API server's clock.
+///
+/// # Errors
+/// As there.
+pub async fn connect_with_clock(kubeconfig: Option<&Path>) -> Result<(Client, ClockSkew), ConnectError> {
     let mut config = match kubeconfig {
         Some(file) => from_file(file).await?,
         None => from_environment().await?,
@@ -69,7 +81,15 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> 
     let agent = HeaderValue::from_static(concat!("napkeeper/", env!("CARGO_PKG_VERSION")));
     config.headers.push((USER_AGENT, agent));
     let server = config.cluster_url.to_string();
-    Client::try_from(config).map_err(|error| ConnectError::Client { server, reason: crate::error::describe(&error) })
+    let builder = ClientBuilder::try_from(config);
+    let builder = builder.map_err(|error| ConnectError::Client { server, reason: crate::error::describe(&error) })?;
+    let skew = ClockSkew::default();
+    let observer = skew.clone();
+    let observe = move |response: Response<_>| {
+        observer.observe(response.headers(), Timestamp::now());
+        response
+    };
+    Ok((builder.with_layer(&MapResponseLayer::new(observe)).build(), skew))
 }
 
 async fn from_file(file: &Path) -> Result<Config, ConnectError> {

@@ -16,10 +16,11 @@ mod secrets;
 pub mod watch;
 mod write;
 
-pub use client::{ConnectError, connect};
+pub use client::{ConnectError, connect, connect_with_clock};
 pub use informers::blockers::follow_blockers;
 pub use informers::facts::{follow_facts, publish_facts, read_facts};
 pub use informers::placement::follow_placement;
+pub use preconditions::clock_skew::ClockSkew;
 pub use preconditions::crd_owner::CrdOwner;
 pub use preconditions::lease::{LEASE, LeaseHandle, WEBHOOK_LEASE, elect, elect_for, lease_identity};
 pub use preconditions::pause::{PAUSE_CONFIG_MAP, read_pause};

@@ -328,6 +328,9 @@ pub enum ClusterError {
     /// The API server failed, or could not be reached.
     #[error("the API server cannot be reached")]
     Unavailable,
+    /// The Lease was lost, or is about to be, between the reads and the writes of an effect.
+    #[error("the lease is lost or about to expire")]
+    NotLeader,
 }
 
 impl ClusterError {
@@ -341,6 +344,7 @@ impl ClusterError {
             Self::Forbidden => "cluster_forbidden",
             Self::NamesExhausted => "cluster_exhausted",
             Self::Unavailable => "cluster_unavailable",
+            Self::NotLeader => "not_leader",
         }
     }
 }

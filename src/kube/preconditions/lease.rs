@@ -23,6 +23,10 @@ use tokio::task::JoinHandle;
 
 /// Name of the controller's Lease.
 pub const LEASE: &str = "napkeeper-controller";
+/// Its namespace, wherever a controller is installed: two installations in one cluster must not both act.
+const LEASE_NAMESPACE: &str = "kube-system";
+/// How long the Lease must still be held before a write: the request must arrive before another process may lead.
+const MIN_LEASE_LEFT: Duration = Duration::from_secs(5);
 /// Name of the Lease by which one replica of the webhook keeps the certificates of all.
 pub const WEBHOOK_LEASE: &str = "napkeeper-webhook";
 
@@ -72,6 +76,11 @@ impl LeaseHandle {
         self.remaining().is_some_and(|left| left >= at_least)
     }
 
+    /// True if a write that is sent now arrives before another process may lead.
+    pub(crate) fn allows_writes(&self) -> bool {
+        self.held_for(MIN_LEASE_LEFT)
+    }
+
     /// The handle of a Lease that was renewed this long ago.
     #[cfg(test)]
     pub(crate) fn renewed_before(age: Option<Duration>) -> Self {
@@ -94,18 +103,17 @@ pub fn lease_identity() -> String {
     format!("{host}-{}", uuid::Uuid::new_v4().simple())
 }
 
-/// Takes part in the election until `stop`, then releases the Lease, so that a successor need not wait. Writes must
+/// Takes part in the election of the cluster's controller until `stop`, then releases the Lease, so that a successor need not wait. Writes must
 /// have ended before `stop`. No two processes may share an identity.
 pub fn elect(
     client: Client,
-    namespace: &str,
     identity: &str,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> (LeaseHandle, JoinHandle<()>) {
-    elect_for(LEASE, client, namespace, identity, stop)
+    elect_for(LEASE, client, LEASE_NAMESPACE, identity, stop)
 }
 
-/// As [`elect`], for the Lease of this name.
+/// As [`elect`], for the Lease of this name and namespace.
 pub fn elect_for(
     lease: &'static str,
     client: Client,
@@ -282,7 +290,7 @@ mod tests {
     use crate::fake::Fake;
     use tokio::time::{sleep, timeout};
 
-    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/napkeeper/leases";
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[test]
@@ -311,7 +319,7 @@ mod tests {
     impl Replica {
         fn start(server: &Fake, identity: &str) -> Self {
             let (stop, stopped) = tokio::sync::oneshot::channel();
-            let (lease, task) = elect(server.client(), "napkeeper", identity, async { drop(stopped.await) });
+            let (lease, task) = elect(server.client(), identity, async { drop(stopped.await) });
             Self { lease, task, stop }
         }
 

@@ -5,6 +5,7 @@
 //! in Azure while an OrphanSweep cannot be read. Nothing is launched while [`LaunchHold`] forbids it, or once Karpenter's
 //! CRDs are another Karpenter's.
 
+use crate::preconditions::clock_skew::ClockSkew;
 use crate::preconditions::crd_owner::CrdOwner;
 use crate::preconditions::lease::LeaseHandle;
 use crate::preconditions::pause::read_pause;
@@ -16,11 +17,7 @@ use napkeeper_core::model::settings::{Pause, PauseSwitch};
 use napkeeper_core::plan::{Effect, is_sweep_write};
 use napkeeper_core::snapshot::CommandKey;
 use std::fmt;
-use std::time::Duration;
 use tokio::sync::watch;
-
-/// How long the Lease must still be held before a write: the request must arrive before another process may lead.
-const MIN_LEASE_LEFT: Duration = Duration::from_secs(5);
 
 /// What holds writes back, as last watched.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -37,6 +34,7 @@ pub struct WriteHolds {
 #[derive(Clone)]
 pub struct WriteCheck {
     lease: LeaseHandle,
+    skew: ClockSkew,
     holds: watch::Receiver<WriteHolds>,
     crd_owner: CrdOwner,
     client: Client,
@@ -55,7 +53,14 @@ impl WriteCheck {
     #[must_use]
     pub fn new(lease: LeaseHandle, holds: watch::Receiver<WriteHolds>, client: Client, namespace: &str) -> Self {
         let crd_owner = CrdOwner::new(client.clone());
-        Self { lease, holds, crd_owner, client, namespace: namespace.to_owned() }
+        let skew = ClockSkew::default();
+        Self { lease, skew, holds, crd_owner, client, namespace: namespace.to_owned() }
+    }
+
+    /// The same check, which also compares clocks.
+    #[must_use]
+    pub fn with_clock_skew(self, skew: ClockSkew) -> Self {
+        Self { skew, ..self }
     }
 
     /// Whether an effect of the command with this key may be performed now. To be called directly before.
@@ -67,6 +72,9 @@ impl WriteCheck {
             return Ok(());
         }
         check_pause(effect, &self.holds.borrow().pause)?;
+        if effect.pause_switch().is_some() && !self.skew.is_tolerable() {
+            return Err(EffectError::Blocked("the clock differs too much from the API server's"));
+        }
         if effect.pause_switch() == Some(PauseSwitch::Delete) {
             let unreadable = EffectError::Blocked("the pause switch cannot be read");
             check_pause(effect, &read_pause(&self.client, &self.namespace).await.map_err(|_| unreadable)?)?;
@@ -78,7 +86,7 @@ impl WriteCheck {
             return Err(EffectError::Blocked("an OrphanSweep cannot be read"));
         }
         // Last, for reading takes time.
-        if self.lease.held_for(MIN_LEASE_LEFT) {
+        if self.lease.allows_writes() {
             Ok(())
         } else {
             Err(EffectError::Blocked("the lease is lost or about to expire"))
@@ -116,8 +124,32 @@ mod tests {
     use napkeeper_core::plan::{CloudRequest, ClusterRead, ClusterWrite};
     use serde_json::{Value, json};
     use std::sync::Arc;
+    use std::time::Duration;
 
     const CONFIG_MAPS: &str = "/api/v1/namespaces/napkeeper/configmaps";
+
+    #[tokio::test]
+    async fn a_wrong_clock_blocks_what_cannot_be_undone() {
+        let (_, holds) = watch::channel(WriteHolds::default());
+        let skew = ClockSkew::default();
+        let lease = LeaseHandle::renewed_before(Some(Duration::ZERO));
+        let client = Fake::serving(&[CONFIG_MAPS]).client();
+        let check = WriteCheck::new(lease, holds, client, "napkeeper").with_clock_skew(skew.clone());
+        let key = CommandKey::GroupOwner;
+        let pod = ObjectKey { namespace: Namespace::new("a").unwrap(), name: ObjectName::new("b").unwrap() };
+        let evict = Effect::Cluster(ClusterWrite::Evict(pod, Uid::new("u").unwrap()));
+        let claim = ClaimRef { name: ClaimName::new("c").unwrap(), uid: Uid::new("u").unwrap() };
+        let delete = Effect::Cluster(ClusterWrite::DeleteClaim(claim.clone()));
+        let release = Effect::Cluster(ClusterWrite::RemoveFinalizer(claim));
+        for (date, is_allowed) in [("Mon, 01 Jan 2024 00:00:00 GMT", false), ("Mon, 01 Jan 2024 00:09:00 GMT", true)] {
+            let date = [(http::header::DATE, http::HeaderValue::from_static(date))].into_iter().collect();
+            skew.observe(&date, "2024-01-01T00:10:00Z".parse().unwrap());
+            for effect in [&evict, &delete] {
+                assert_eq!(check.check(&key, effect).await.is_ok(), is_allowed, "{effect:?}");
+            }
+            assert_eq!(check.check(&key, &release).await, Ok(()), "nothing is lost by it");
+        }
+    }
     const FRESH: Option<Duration> = Some(Duration::ZERO);
 
     fn vm() -> ArmId {

@@ -35,7 +35,7 @@ impl Writer {
         let manager = Some(FieldManager::Provisioner.as_str().to_owned());
         let params = PostParams { field_manager: manager, ..PostParams::default() };
         let request = ApiRequest { verb: "create", kind: KIND, name: draft.name.as_str() };
-        call(request, self.claims().create(&params, &object)).await.map(drop)
+        self.send(request, self.claims().create(&params, &object)).await.map(drop)
     }
 
     /// The NodePool as an owner. No NodeClaim is created for a deleted one.
@@ -83,7 +83,7 @@ impl Writer {
     pub(super) async fn delete_claim(&self, claim: &ClaimRef) -> Result<(), ClusterError> {
         let name = claim.name.as_str();
         let request = ApiRequest { verb: "delete", kind: KIND, name };
-        call(request, self.claims().delete(name, &delete_of(&claim.uid))).await.map(drop)
+        self.send(request, self.claims().delete(name, &delete_of(&claim.uid))).await.map(drop)
     }
 
     /// Removes our finalizer. A deleted NodeClaim has none.

@@ -20,6 +20,7 @@ mod tests;
 
 use crate::FieldManager;
 use crate::error::{ApiRequest, call};
+use crate::preconditions::lease::LeaseHandle;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Resource};
 use napkeeper_core::engine::clock::Clock;
@@ -44,6 +45,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 pub struct Writer {
     client: Client,
     clock: Arc<dyn Clock>,
+    /// Needed for every request that writes; `None` where nobody else could lead.
+    lease: Option<LeaseHandle>,
     /// The records are read, changed and written as a whole: one at a time.
     records: Arc<Mutex<()>>,
 }
@@ -58,7 +61,14 @@ impl Writer {
     /// A writer that uses this clock for timestamps. The client must not retry requests.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
-        Self { client, clock, records: Arc::default() }
+        Self { client, clock, lease: None, records: Arc::default() }
+    }
+
+    /// The same writer, which writes only while this Lease is held. That is checked before every request: an effect may
+    /// read first, write several objects, and repeat itself after a conflict.
+    #[must_use]
+    pub fn with_lease(self, lease: LeaseHandle) -> Self {
+        Self { lease: Some(lease), ..self }
     }
 
     /// Writes to Kubernetes. Replies `Done`.
@@ -80,6 +90,18 @@ impl Writer {
             ClusterWrite::ReportPool(report) => self.report_pool(report).await,
         };
         done.map(|()| Reply::Done).map_err(EffectError::Cluster)
+    }
+
+    /// Sends a request that writes.
+    async fn send<T>(
+        &self,
+        request: ApiRequest<'_>,
+        response: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, ClusterError> {
+        if self.lease.as_ref().is_some_and(|lease| !lease.allows_writes()) {
+            return Err(ClusterError::NotLeader);
+        }
+        call(request, response).await
     }
 
     /// Reads an object, and writes the merge patch of `change`, if any. If the object was changed in between, it is
@@ -106,9 +128,9 @@ impl Writer {
             guard(&mut patch, target.uid, found.meta().resource_version.as_deref());
             let patch = Patch::Merge(patch);
             let written = if target.status {
-                call(target.request("patch status"), target.api.patch_status(target.name, &params, &patch)).await
+                self.send(target.request("patch status"), target.api.patch_status(target.name, &params, &patch)).await
             } else {
-                call(target.request("patch"), target.api.patch(target.name, &params, &patch)).await
+                self.send(target.request("patch"), target.api.patch(target.name, &params, &patch)).await
             };
             match written {
                 Err(ClusterError::Conflict) if attempt < MAX_ATTEMPTS => pause_before(attempt).await,

@@ -6,7 +6,7 @@
 use super::claims::{has_finalizer, without_finalizer};
 use super::{Target, Writer, delete_of};
 use crate::FieldManager;
-use crate::error::{ApiRequest, call};
+use crate::error::ApiRequest;
 use k8s_openapi::api::core::v1::{Node, Taint as WireTaint};
 use kube::Api;
 use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
@@ -38,7 +38,7 @@ impl Writer {
     pub(super) async fn delete_node(&self, name: &NodeName, uid: &Uid) -> Result<(), ClusterError> {
         let target = self.node(name, uid);
         let request = ApiRequest { verb: "delete", kind: "Node", name: name.as_str() };
-        let deleted = call(request, target.api.delete(name.as_str(), &delete_of(uid))).await.map(drop);
+        let deleted = self.send(request, target.api.delete(name.as_str(), &delete_of(uid))).await.map(drop);
         let freed = match deleted {
             Ok(()) => self.update(&target, |node| Ok(without_finalizer(node.metadata.finalizers.as_deref()))).await,
             failed => failed,

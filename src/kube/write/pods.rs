@@ -28,7 +28,7 @@ impl Writer {
         let eviction = eviction(pod, uid);
         let params = PostParams::default();
         let response = api.create_subresource::<_, Status>("eviction", name, &params, &eviction);
-        call(request("evict"), response).await.map(drop)
+        self.send(request("evict"), response).await.map(drop)
     }
 }
 

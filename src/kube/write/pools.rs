@@ -28,6 +28,6 @@ impl Writer {
             "status": { "conditions": convert::pool_conditions(&pool, &report.conditions, self.clock.now()) },
         });
         let params = PatchParams::apply(FieldManager::Pools.as_str()).force();
-        call(request("apply status"), api.patch_status(name, &params, &Patch::Apply(&apply))).await.map(drop)
+        self.send(request("apply status"), api.patch_status(name, &params, &Patch::Apply(&apply))).await.map(drop)
     }
 }

@@ -73,11 +73,11 @@ impl Writer {
             Some(mut object) => {
                 object.spec = spec;
                 let request = ApiRequest { verb: "update", kind: KIND, name };
-                call(request, self.records().replace(name, &params, &object)).await.map(drop)
+                self.send(request, self.records().replace(name, &params, &object)).await.map(drop)
             }
             None => {
                 let request = ApiRequest { verb: "create", kind: KIND, name };
-                call(request, self.records().create(&params, &OrphanRecord::new(name, spec))).await.map(drop)
+                self.send(request, self.records().create(&params, &OrphanRecord::new(name, spec))).await.map(drop)
             }
         }
     }
@@ -87,7 +87,7 @@ impl Writer {
         let preconditions = Preconditions { uid: meta.uid.clone(), resource_version: meta.resource_version.clone() };
         let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
         let request = ApiRequest { verb: "delete", kind: KIND, name };
-        match call(request, self.records().delete(name, &params)).await {
+        match self.send(request, self.records().delete(name, &params)).await {
             Err(ClusterError::NotFound) => Ok(()),
             other => other.map(drop),
         }

@@ -34,7 +34,7 @@ impl Writer {
             "status": status,
         });
         let params = PatchParams::apply(FieldManager::Sweeps.as_str()).force();
-        call(request("apply status"), api.patch_status(name, &params, &Patch::Apply(&apply))).await.map(drop)
+        self.send(request("apply status"), api.patch_status(name, &params, &Patch::Apply(&apply))).await.map(drop)
     }
 }
 

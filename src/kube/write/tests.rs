@@ -2,12 +2,14 @@
 
 use super::Writer;
 use crate::fake;
+use crate::preconditions::lease::LeaseHandle;
 use napkeeper_core::model::cluster::claim::ClaimRef;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ClaimName, NodeName, ObjectKey, Uid};
 use napkeeper_core::plan::{ClaimUpdate, ClusterWrite, NodeUpdate, Reply};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 fn refusal(code: u16, cause: &str) -> (u16, Value) {
     (code, fake::refusal(code, json!({ "causes": [{ "reason": cause }] })))
@@ -86,6 +88,34 @@ async fn a_write_that_another_overtook_is_done_again_upon_the_new_version() {
     assert_eq!(versions, [&Value::Null, &json!("7"), &Value::Null, &json!("8")]);
     assert_eq!(requests[3].0, "PATCH /apis/karpenter.sh/v1/nodeclaims/a-1/status");
     assert_eq!(requests[3].1["metadata"]["uid"], "u-1");
+}
+
+#[tokio::test]
+async fn nothing_is_written_once_another_may_lead() {
+    let evict = ClusterWrite::Evict(
+        ObjectKey {
+            namespace: napkeeper_core::model::names::Namespace::new("shop").unwrap(),
+            name: napkeeper_core::model::names::ObjectName::new("web-0").unwrap(),
+        },
+        Uid::new("p-1").unwrap(),
+    );
+    let metadata = json!({ "name": "web-0", "namespace": "shop", "uid": "p-1" });
+    let pod = json!({ "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata });
+    for (write, read) in [
+        (ClusterWrite::UpdateClaim(claim(), ClaimUpdate::Initialized), claim_object("u-1", "7")),
+        (ClusterWrite::RemoveFinalizer(claim()), claim_object("u-1", "7")),
+        (evict, (200, pod)),
+    ] {
+        for (age, sent) in [(1, 2), (11, 1)] {
+            let done = (200, json!({ "kind": "Status", "status": "Success" }));
+            let answer = if matches!(write, ClusterWrite::Evict(..)) { done } else { claim_object("u-1", "8") };
+            let (client, requests) = fake::scripted([read.clone(), answer]);
+            let lease = LeaseHandle::renewed_before(Some(Duration::from_secs(age)));
+            let outcome = Writer::new(client, Arc::new(fake::Real)).with_lease(lease).perform(&write).await;
+            let expected = if sent == 2 { Ok(Reply::Done) } else { failed(ClusterError::NotLeader) };
+            assert_eq!((outcome, requests.lock().unwrap().len()), (expected, sent), "{write:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use anyhow::{Context, Result, ensure};
 use http::Method;
 use jiff::SignedDuration;
 use napkeeper_tests::control_plane::{Process, word};
+use napkeeper_tests::environment::Environment;
 use napkeeper_tests::environment::state::{all_deleted, phases, running, scale, sweep_status};
-use napkeeper_tests::environment::{Environment, NAMESPACE};
 use napkeeper_tests::fault_proxy::{Fate, Rule};
 use napkeeper_tests::manifests::quickstart;
 use napkeeper_tests::wait::eventually;
@@ -122,7 +122,8 @@ async fn bad_azure(env: &mut Environment, controller: &Process, fault: &Value, c
 
 /// When the controller has last renewed its Lease. The text sorts as the time does.
 async fn lease_renewed(env: &Environment) -> Result<String> {
-    let leases = ["get", "leases", "--namespace", NAMESPACE, "--output=jsonpath={.items[*].spec.renewTime}"];
+    let leases =
+        ["get", "leases", "--namespace=kube-system", "napkeeper-controller", "--output=jsonpath={.spec.renewTime}"];
     let renewed = env.plane.kubectl(&leases).await?;
     ensure!(!renewed.is_empty(), "there is no Lease");
     Ok(renewed)
