@@ -44,6 +44,9 @@ impl Memory {
             self.provision.unavailable.record(refusal, facts(&refusal.offering.size).as_deref());
         }
         self.launch_check.record(report);
+        if let Some(launch) = &report.launch {
+            self.lifecycle.record_launch(launch);
+        }
         if let Some(termination) = &report.termination {
             self.lifecycle.termination_denials.record(termination);
         }

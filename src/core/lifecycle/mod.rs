@@ -21,7 +21,7 @@ use crate::model::errors::CloudErrorCode;
 use crate::model::labels;
 use crate::model::names::{ArmId, ClaimName, Uid};
 use crate::model::settings::{ControllerMode, Settings};
-use crate::plan::{ClaimUpdate, Command, Launch, Plan, SecurityProfile};
+use crate::plan::{ClaimUpdate, Command, Launch, LaunchReport, Plan, SecurityProfile};
 use crate::snapshot::{CommandKey, Snapshot};
 pub use aks_machine::AksMachineLaunchScript;
 pub use billing_extension::BillingExtensionScript;
@@ -40,6 +40,9 @@ pub use terminate::{TerminateScript, TerminationDenials};
 
 /// Pod events are written at most this often, as in Karpenter.
 const POD_EVENT_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
+/// A VM that Azure is still creating is waited for so long: the create operations of large sizes may take longer than
+/// the launch timeout, and a VM that is deleted before it is ready is only created anew.
+const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(60);
 /// A launch that failed for a passing reason is tried again after this time.
 const LAUNCH_RETRY: SignedDuration = SignedDuration::from_secs(15);
 
@@ -56,6 +59,8 @@ pub struct LifecycleMemory {
     vm_checked: BTreeMap<ClaimName, Timestamp>,
     evicted: BTreeMap<Uid, Timestamp>,
     launched: BTreeMap<ClaimName, Timestamp>,
+    /// Launches that have ended, and whether Azure was still creating the VM.
+    launches_ended: BTreeMap<ClaimName, bool>,
     billing_attempted: BTreeMap<ClaimName, Timestamp>,
     terminated: BTreeMap<ClaimName, Timestamp>,
     pod_counts: BTreeMap<ClaimName, (usize, Timestamp)>,
@@ -115,13 +120,15 @@ impl ClaimReconciler<'_> {
         if self.snapshot.holds_launches() {
             // Afterwards it is checked again, however late it is.
             self.memory.launched.remove(&claim.name);
+            self.memory.launches_ended.remove(&claim.name);
             return;
         }
-        let deadline = claim.created_at + self.settings.launch_timeout;
+        let ended = self.memory.launches_ended.get(&claim.name);
+        let timeout = if ended == Some(&true) { CREATION_TIMEOUT } else { self.settings.launch_timeout };
+        let deadline = claim.created_at + timeout.max(self.settings.launch_timeout);
         // After a restart or a pause the result of an intent is unknown: launch once more before it times out.
-        let looked = claim.intent.is_none() || self.memory.launched.contains_key(&claim.name);
-        if self.now >= deadline && looked {
-            let minutes = self.settings.launch_timeout.as_mins();
+        if self.now >= deadline && (claim.intent.is_none() || ended.is_some()) {
+            let minutes = self.now.duration_since(claim.created_at).as_mins();
             self.delete(claim, "launch_timeout", &format!("no VM after {minutes} minutes"));
             return;
         }
@@ -222,11 +229,17 @@ impl ClaimReconciler<'_> {
 }
 
 impl LifecycleMemory {
+    /// Learns how a launch has ended.
+    pub(crate) fn record_launch(&mut self, report: &LaunchReport) {
+        self.launches_ended.insert(report.claim.clone(), report.is_creating);
+    }
+
     /// Forgets deleted claims and pods.
     fn forget(&mut self, snapshot: &Snapshot) {
         for map in [&mut self.vm_checked, &mut self.launched, &mut self.billing_attempted, &mut self.terminated] {
             map.retain(|name, _| snapshot.claims().get(name).is_some());
         }
+        self.launches_ended.retain(|name, _| snapshot.claims().get(name).is_some());
         self.termination_denials.forget(snapshot);
         self.pod_counts.retain(|name, _| snapshot.claims().get(name).is_some());
         let newest = self.evicted.values().max().copied();

@@ -19,7 +19,7 @@ pub use effect::{
     RecordChange, Reply, ResourceTotal, SecurityProfile, SweepReport, VmSpec,
 };
 use jiff::Timestamp;
-pub use script::{CommandReport, Script, SingleEffect, Step, TerminationReport};
+pub use script::{CommandReport, LaunchReport, Script, SingleEffect, Step, TerminationReport};
 use std::sync::Arc;
 
 /// What to do now, why, and when to decide again.

@@ -43,12 +43,23 @@ pub struct CommandReport {
     pub group_owner: Option<Option<ArmId>>,
     /// Why a sweep delete was aborted right before the DELETE.
     pub abort_reason: Option<DeletionRefusal>,
+    /// How a launch ended.
+    pub launch: Option<Box<LaunchReport>>,
     /// How far a termination came.
     pub termination: Option<Box<TerminationReport>>,
     /// The attempt of a sweep on a cloud resource.
     pub attempt: Option<Box<SweepAttempt>>,
     /// The error; the decider will try again.
     pub error: Option<EffectError>,
+}
+
+/// How the launch of a NodeClaim ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchReport {
+    /// The NodeClaim.
+    pub claim: ClaimName,
+    /// Its time was over while Azure was still creating the VM.
+    pub is_creating: bool,
 }
 
 /// How far the termination of a NodeClaim came.

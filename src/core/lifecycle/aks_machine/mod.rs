@@ -13,7 +13,7 @@ use crate::model::azure::related::{RelatedDetail, RelatedResource};
 use crate::model::errors::{CloudError, CloudErrorCode, ClusterError, EffectError, LaunchRefusal, OperationId};
 use crate::model::names::ArmId;
 use crate::plan::{
-    AksMachineRequest, AksMachineSpec, CloudRequest, CommandReport, Effect, Launch, Reply, Script, Step,
+    AksMachineRequest, AksMachineSpec, CloudRequest, CommandReport, Effect, Launch, LaunchReport, Reply, Script, Step,
 };
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
@@ -146,6 +146,17 @@ impl AksMachineLaunchScript {
     }
 
     fn finish(&mut self) -> Step {
+        self.end(false)
+    }
+
+    /// Ends because its time is over. After a refused read or a deletion nothing is being created.
+    fn time_out(&mut self) -> Step {
+        self.end(matches!(self.state, State::Polling(_)))
+    }
+
+    fn end(&mut self, is_creating: bool) -> Step {
+        let launch = LaunchReport { claim: self.progress.launch.claim.name.clone(), is_creating };
+        self.report.launch = Some(Box::new(launch));
         Step::End(std::mem::take(&mut self.report))
     }
 
@@ -229,9 +240,9 @@ impl AksMachineLaunchScript {
 
 impl Script for AksMachineLaunchScript {
     fn step(&mut self, reply: Option<Result<Reply, EffectError>>, now: Timestamp) -> Step {
-        let Some(left) = self.retry_budget.remaining(now) else { return self.finish() };
+        let Some(left) = self.retry_budget.remaining(now) else { return self.time_out() };
         match self.next(reply, now) {
-            Step::Wait(wait) if wait > left => self.finish(),
+            Step::Wait(wait) if wait > left => self.time_out(),
             step => step,
         }
     }

@@ -209,7 +209,8 @@ fn terminating_deletes_the_machine_of_this_claim_and_of_no_other() {
     let id = aks_machine_id(&ArmId::new(POOL).unwrap(), &claim().name);
     let script = || {
         let (ids, machine) = (ids.clone(), Some(id.clone()));
-        let command = Terminate { claim: claim(), ids, machine, drained_node: None, held: Default::default() };
+        let command =
+            Terminate { claim: claim(), ids, machine, drained_node: None, held: Default::default(), look_again: false };
         TerminateScript::new(command, DeletionRules::all())
     };
     let none = || Ok(Reply::Resource(None));

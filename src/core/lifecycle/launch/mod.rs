@@ -23,7 +23,7 @@ use crate::model::cluster::claim::PlannedOffering;
 use crate::model::errors::{CloudError, CloudErrorCode, EffectError, OperationId};
 use crate::model::names::ProviderId;
 use crate::model::settings::{DeletionRule, DeletionRules};
-use crate::plan::{CloudRequest, ClusterRead, CommandReport, Effect, Launch, Reply, Script, Step};
+use crate::plan::{CloudRequest, ClusterRead, CommandReport, Effect, Launch, LaunchReport, Reply, Script, Step};
 use crate::scheduling::SizeOffering;
 use crate::scheduling::UnavailableOfferings;
 pub use check::LaunchCheck;
@@ -221,6 +221,17 @@ impl LaunchScript {
     }
 
     fn finish(&mut self) -> Step {
+        self.end(false)
+    }
+
+    /// Ends because its time is over.
+    fn time_out(&mut self) -> Step {
+        self.end(matches!(self.state, State::Polling(_) | State::Resumed(_) | State::Adopting))
+    }
+
+    fn end(&mut self, is_creating: bool) -> Step {
+        let launch = LaunchReport { claim: self.progress.launch.claim.name.clone(), is_creating };
+        self.report.launch = Some(Box::new(launch));
         Step::End(std::mem::take(&mut self.report))
     }
 
@@ -301,7 +312,7 @@ impl LaunchScript {
 
 impl Script for LaunchScript {
     fn step(&mut self, reply: Option<Result<Reply, EffectError>>, now: Timestamp) -> Step {
-        let Some(left) = self.retry_budget.remaining(now) else { return self.finish() };
+        let Some(left) = self.retry_budget.remaining(now) else { return self.time_out() };
         let step = match reply {
             Some(Err(error)) if self.is_retryable(&error) => self.back_off(&error),
             Some(Err(error)) => self.on_error(error, now),
@@ -309,7 +320,7 @@ impl Script for LaunchScript {
             None => self.on_reply(None, now),
         };
         match step {
-            Step::Wait(wait) if wait > left => self.finish(),
+            Step::Wait(wait) if wait > left => self.time_out(),
             step => step,
         }
     }

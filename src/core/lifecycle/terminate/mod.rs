@@ -2,7 +2,7 @@
 //!
 //! Lifecycle delete, the first of the two kinds of delete. *Guarantees*: only resources whose names follow from the
 //! claim's are deleted, and only if they have the claim's UID in our tag; the finalizer is removed last, when Azure
-//! confirms that VM, NIC and OS disk are deleted. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch
+//! confirms that VM, NIC and OS disk are deleted; after an interrupted launch, twice. *Caveats*: a NIC that Azure reserves for 180 s after a failed launch
 //! delays it.
 
 mod denials;
@@ -30,6 +30,10 @@ const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(20);
 /// Longest duration of one run; the next one continues where it stopped.
 const MAX_DURATION: SignedDuration = SignedDuration::from_mins(15);
 
+/// A request that was sent before the launch was interrupted has arrived by then: Azure's front end answers or drops it
+/// within a minute.
+const LATE_REQUEST: SignedDuration = SignedDuration::from_secs(60);
+
 /// The termination of one NodeClaim.
 #[derive(Debug)]
 pub struct TerminateScript {
@@ -42,6 +46,8 @@ pub struct TerminateScript {
     machine: Option<ArmId>,
     /// Remaining resources, last one first.
     remaining: Vec<(ArmId, ResourceKind)>,
+    /// All of them, to be read again before the finalizer is removed.
+    again: Option<Vec<(ArmId, ResourceKind)>>,
     /// The VM of the intent's name belongs to another claim now, and so do the resources attached to it.
     vm_is_foreign: bool,
     /// Azure reports that the current resource has been deleted.
@@ -86,6 +92,7 @@ impl TerminateScript {
             deletion_rules,
             drained_node: command.drained_node,
             machine: command.machine,
+            again: command.look_again.then(|| remaining.clone()),
             remaining,
             vm_is_foreign: false,
             deleted: false,
@@ -119,6 +126,11 @@ impl TerminateScript {
             Some((id, _)) => {
                 let id = id.clone();
                 self.perform(State::ResourceRead, Effect::Cloud(CloudRequest::Get(id)))
+            }
+            None if self.again.is_some() && self.deletion_rules.enforces(DeletionRule::FinalizerLast) => {
+                self.remaining = self.again.take().unwrap_or_default();
+                self.state = State::Next;
+                Step::Wait(LATE_REQUEST)
             }
             None if self.vm_is_foreign => self
                 .perform(State::FinalizerRemoved, Effect::Cluster(ClusterWrite::RemoveFinalizer(self.claim.clone()))),

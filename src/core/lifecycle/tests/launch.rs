@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::cluster::claim::LaunchIntent;
 use crate::model::errors::ClusterError;
-use crate::plan::{CloudRequest, ClusterRead, ClusterWrite, CommandReport};
+use crate::plan::{CloudRequest, ClusterRead, ClusterWrite, CommandReport, LaunchReport};
 
 /// Steps a script to its end: the words, and its report.
 pub(super) fn play_whole(
@@ -413,14 +413,20 @@ fn an_intent_is_looked_at_once_after_a_restart_or_a_pause_before_it_is_given_up(
         };
         plan.commands.iter().map(|planned| name(&planned.command)).collect::<Vec<_>>()
     };
+    let ended = |memory: &mut LifecycleMemory| {
+        memory.record_launch(&LaunchReport { claim: a_claim().name, is_creating: false });
+    };
     let mut memory = LifecycleMemory::default();
     assert_eq!(decide(&snapshot, &mut memory, 3_600), ["launch"]);
-    assert_eq!(decide(&snapshot, &mut memory, 3_620), ["delete"]);
+    assert_eq!(decide(&snapshot, &mut memory, 3_620), ["launch"], "nothing was looked at");
+    ended(&mut memory);
+    assert_eq!(decide(&snapshot, &mut memory, 3_640), ["delete"]);
     snapshot.pause = crate::model::settings::Pause::of([PauseSwitch::Launch]);
-    assert_eq!(decide(&snapshot, &mut memory, 3_640), Vec::<&str>::new());
+    assert_eq!(decide(&snapshot, &mut memory, 3_660), Vec::<&str>::new());
     snapshot.pause = crate::model::settings::Pause::default();
-    assert_eq!(decide(&snapshot, &mut memory, 3_660), ["launch"]);
-    assert_eq!(decide(&snapshot, &mut memory, 3_680), ["delete"]);
+    assert_eq!(decide(&snapshot, &mut memory, 3_680), ["launch"]);
+    ended(&mut memory);
+    assert_eq!(decide(&snapshot, &mut memory, 3_700), ["delete"]);
     snapshot.put_claim(a_claim());
     assert_eq!(decide(&snapshot, &mut LifecycleMemory::default(), 3_600), ["delete"], "nothing was requested");
 }

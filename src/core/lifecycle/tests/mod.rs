@@ -157,6 +157,7 @@ mod launch_check;
 mod lost_node;
 mod node_outage;
 mod pool_failures;
+mod slow_creation;
 mod terminate;
 
 #[test]

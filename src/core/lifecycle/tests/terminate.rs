@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// Terminates a claim whose node is drained.
 pub(super) fn command(claim: &Claim) -> Terminate {
     let (claim, ids) = (claim.reference(), resource_ids(&group(), &claim.name));
-    Terminate { claim, ids, machine: None, drained_node: None, held: BTreeSet::new() }
+    Terminate { claim, ids, machine: None, drained_node: None, held: BTreeSet::new(), look_again: false }
 }
 
 pub(super) fn terminate(claim: &Claim) -> TerminateScript {
@@ -40,6 +40,51 @@ fn terminating_takes_vm_nic_disk_and_node_and_the_finalizer_last() {
     let wanted = ["get", "delete vm", "get", "get nic", "delete nic", "get nic", "get"];
     assert_eq!(words[..7], wanted);
     assert_eq!(words[7..], ["read node", "delete node", "release"]);
+}
+
+/// A request that was sent before a crash can arrive after the first look.
+#[test]
+fn after_an_interrupted_launch_everything_is_read_again_before_the_claim_is_released() {
+    let claim = a_claim();
+    let mut script = TerminateScript::new(Terminate { look_again: true, ..command(&claim) }, DeletionRules::all());
+    let mut azure = azure(vec![vm(&claim, ProvisioningState::Succeeded, tags(&claim))]);
+    let (words, waited) = play(&mut script, |step, effect| match effect {
+        // The VM arrives after VM, NIC and OS disk have been read.
+        Effect::Cloud(CloudRequest::Get(_)) if step < 3 => Ok(Reply::Resource(None)),
+        other => azure(other),
+    });
+    assert_eq!(words, ["get", "get nic", "get", "get", "delete vm", "get", "get nic", "get", "read node", "release"]);
+    assert!(waited >= 60, "{waited}");
+}
+
+#[test]
+fn only_a_launch_that_was_interrupted_lately_can_still_send() {
+    let claim = |change: fn(&mut Claim)| {
+        let mut claim = a_claim();
+        claim.intent = Some(intent(&claim, offering(SMALL, 1, Spot)));
+        claim.deleting_at = Some(start());
+        change(&mut claim);
+        let mut snapshot = cluster([pool("general")]);
+        snapshot.put_claim(claim);
+        snapshot
+    };
+    let looks_again = |snapshot: &Snapshot, seconds: i64| {
+        let plan = lifecycle(snapshot, &mut LifecycleMemory::default(), &settings(), at(seconds));
+        let terminate = plan.commands.into_iter().find_map(|planned| match planned.command {
+            Command::Terminate(terminate) => Some(terminate.look_again),
+            _ => None,
+        });
+        terminate.unwrap()
+    };
+    let written = claim(|_| ()).claims().values().next().unwrap().intent.as_ref().unwrap().written_at;
+    let age = |minutes: i64| written.duration_since(start()).as_secs() + minutes * 60;
+    assert!(looks_again(&claim(|_| ()), age(19)));
+    assert!(!looks_again(&claim(|_| ()), age(20)), "no request takes so long");
+    let failed = claim(|claim| {
+        let failure = LaunchFailure { at: start(), code: "x".into(), message: "x".into() };
+        claim.status.launch_failed = Some(failure);
+    });
+    assert!(!looks_again(&failed, age(1)), "its launch has ended");
 }
 
 #[test]
