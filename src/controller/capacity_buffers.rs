@@ -25,6 +25,8 @@ const READ_INTERVAL: Duration = Duration::from_secs(10);
 const MOST_BUFFERS: usize = 200;
 /// Most chunks of all of them in total.
 const MOST_CHUNKS: usize = 5_000;
+/// Most chunks of one namespace: no tenant uses up what others could have, or buys that many nodes.
+const MOST_CHUNKS_OF_NAMESPACE: usize = 1_000;
 /// How long the Lease must still be held before a status is written.
 const LEASE_LEFT: Duration = Duration::from_secs(5);
 
@@ -91,18 +93,15 @@ impl BufferSync {
     /// Reads all of them once, and writes their status.
     async fn sync(&mut self) -> Result<(), String> {
         let found = capacity_buffers(&self.client).await.map_err(|failure| failure.to_string())?;
-        let (mut ready, mut all, mut chunks) = (Buffers::new(), Vec::new(), 0);
+        let (mut ready, mut all, mut chunks) = (Buffers::new(), Vec::new(), Chunks::default());
         let known = self.buffers.borrow().clone();
         let mut is_complete = true;
-        for (n, object) in found.into_iter().enumerate() {
+        for (n, object) in in_fair_order(found).into_iter().enumerate() {
             let resolved = if n < MOST_BUFFERS { resolve_buffer(&self.client, &object).await } else { Ok(too_many()) };
             match resolved {
-                Ok(Resolved::Ready(buffer, _)) if chunks + buffer.pods.len() > MOST_CHUNKS => {
-                    all.push((object, too_many()))
-                }
+                Ok(Resolved::Ready(buffer, _)) if !chunks.admit(&buffer) => all.push((object, too_many())),
                 Ok(resolved) => {
                     if let Resolved::Ready(buffer, _) = &resolved {
-                        chunks += buffer.pods.len();
                         ready.insert(buffer.key.clone(), Arc::new(buffer.clone()));
                     }
                     all.push((object, resolved));
@@ -145,8 +144,46 @@ impl BufferSync {
 }
 
 fn too_many() -> Resolved {
-    let message = format!("at most {MOST_BUFFERS} CapacityBuffers with {MOST_CHUNKS} chunks in total are supported");
+    let message = format!(
+        "at most {MOST_BUFFERS} CapacityBuffers with {MOST_CHUNKS} chunks in total, {MOST_CHUNKS_OF_NAMESPACE} of them \
+         in one namespace, are supported"
+    );
     Resolved::failed(message)
+}
+
+/// Chunks that are in use.
+#[derive(Debug, Default)]
+struct Chunks {
+    total: usize,
+    by_namespace: BTreeMap<Namespace, usize>,
+}
+
+impl Chunks {
+    /// Counts the chunks of a buffer; `false` if they are too many.
+    fn admit(&mut self, buffer: &Buffer) -> bool {
+        let of_namespace = self.by_namespace.entry(buffer.key.namespace.clone()).or_default();
+        let (total, own) = (self.total + buffer.pods.len(), *of_namespace + buffer.pods.len());
+        let fits = total <= MOST_CHUNKS && own <= MOST_CHUNKS_OF_NAMESPACE;
+        if fits {
+            (self.total, *of_namespace) = (total, own);
+        }
+        fits
+    }
+}
+
+/// One buffer of each namespace, then a second of each, and so on; of a namespace the oldest first. So a namespace with
+/// many leaves others theirs.
+fn in_fair_order(mut buffers: Vec<CapacityBuffer>) -> Vec<CapacityBuffer> {
+    buffers.sort_by_cached_key(|b| (b.creation_timestamp(), b.namespace(), b.name_any()));
+    let mut seen: BTreeMap<Option<String>, usize> = BTreeMap::new();
+    let mut ranked: Vec<(usize, CapacityBuffer)> = Vec::with_capacity(buffers.len());
+    for buffer in buffers {
+        let rank = seen.entry(buffer.namespace()).or_default();
+        ranked.push((*rank, buffer));
+        *rank += 1;
+    }
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().map(|(_, buffer)| buffer).collect()
 }
 
 /// The last known state of a CapacityBuffer.
@@ -160,4 +197,45 @@ fn find(known: &Buffers, object: &CapacityBuffer) -> Option<(ObjectKey, Arc<Buff
 /// Times of conditions have no fractions of a second.
 fn whole_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use napkeeper_api::convert::capacity_buffer;
+    use serde_json::{Value, json};
+
+    fn object(namespace: &str, name: &str, second: u32, replicas: i32) -> CapacityBuffer {
+        let object: Value = json!({
+            "metadata": {
+                "namespace": namespace, "name": name, "uid": name,
+                "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+            },
+            "spec": { "podTemplateRef": { "name": "t" }, "replicas": replicas },
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_namespace_with_many_buffers_leaves_others_theirs() {
+        let mut found: Vec<_> = (0..9).map(|n| object("greedy", &format!("g{n}"), n, 1)).collect();
+        found.extend([object("modest", "m1", 50, 1), object("modest", "m0", 40, 1), object("other", "o0", 59, 1)]);
+        let order: Vec<String> = in_fair_order(found).iter().map(ResourceExt::name_any).collect();
+        assert_eq!(order[..6], ["g0", "m0", "o0", "g1", "m1", "g2"]);
+        assert_eq!(order.len(), 12);
+    }
+
+    #[test]
+    fn chunks_are_limited_by_namespace_and_in_total() {
+        let buffer = |namespace: &str, replicas: i32| {
+            let template = serde_json::from_value(json!({ "spec": { "containers": [{ "name": "a" }] } })).unwrap();
+            capacity_buffer(&object(namespace, "b", 0, replicas), (&template, "t"), None).unwrap()
+        };
+        let mut chunks = Chunks::default();
+        assert!(chunks.admit(&buffer("a", 600)) && !chunks.admit(&buffer("a", 401)) && chunks.admit(&buffer("a", 400)));
+        for other in ["b", "c", "d", "e"] {
+            assert!(chunks.admit(&buffer(other, 1_000)), "{other}");
+        }
+        assert!(!chunks.admit(&buffer("f", 1)), "5,000 in total");
+    }
 }

@@ -30,7 +30,7 @@ use napkeeper_core::model::names::ArmId;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
 use napkeeper_kube::{
-    BootstrapTokens, CrdOwner, Events, WriteCheck, WriteHolds, Writer, connect, elect, lease_identity,
+    BootstrapTokens, CrdOwner, Events, WriteCheck, WriteHolds, Writer, connect_with_clock, elect, lease_identity,
 };
 use napkeeper_serve::{
     Check, Component, ComponentError, Health, Lifecycle, MonitoringAddresses, MonitoringPorts, metrics,
@@ -64,7 +64,7 @@ pub struct Options {
     pub cluster: Option<String>,
     /// Path of the kubeconfig. Without one, the pod's service account or the user's kubeconfig is used.
     pub kubeconfig: Option<PathBuf>,
-    /// Namespace of the Lease and of the pause switch.
+    /// Namespace of the pause switch.
     pub namespace: String,
     /// Addresses of the servers for probes and metrics.
     pub monitoring: MonitoringAddresses,
@@ -82,7 +82,7 @@ pub async fn run(options: Options) -> Result<()> {
     let scope = fact_scope(&options, &cluster)?;
     let join = join(&options, &cluster)?;
     let clock: Arc<dyn Clock> = Arc::new(options.azure.clock());
-    let client = connect(options.kubeconfig.as_deref()).await?;
+    let (client, skew) = connect_with_clock(options.kubeconfig.as_deref()).await?;
     let azure = Arc::new(azure(&options, &cluster)?);
     let lifecycle = Lifecycle::default();
     let health = Health::new(&lifecycle);
@@ -90,7 +90,7 @@ pub async fn run(options: Options) -> Result<()> {
 
     let identity = options.identity.clone().unwrap_or_else(lease_identity);
     let (work_ended, ended) = oneshot::channel();
-    let (lease, election) = elect(client.clone(), &options.namespace, &identity, end_of(ended));
+    let (lease, election) = elect(client.clone(), &identity, end_of(ended));
     let (holds, held) = watch::channel(WriteHolds::default());
     let mut registry = metrics::registry();
     let sources = FactSources {
@@ -112,8 +112,8 @@ pub async fn run(options: Options) -> Result<()> {
     let settings = Arc::new(Settings { billing_extension: join.is_some(), ..cluster.settings });
     let runner = LiveEffectRunner {
         mode: options.mode,
-        writer: Writer::new(client.clone(), Arc::clone(&clock)),
-        gate: WriteCheck::new(lease, held, client.clone(), &options.namespace),
+        writer: Writer::new(client.clone(), Arc::clone(&clock)).with_lease(lease.clone()),
+        gate: WriteCheck::new(lease, held, client.clone(), &options.namespace).with_clock_skew(skew.clone()),
         bootstrap: join.map(|join| NodeBootstrap { join, tokens: BootstrapTokens::new(client.clone()) }),
         client,
         azure,
@@ -122,7 +122,7 @@ pub async fn run(options: Options) -> Result<()> {
     let seed = u64::from_le_bytes(uuid::Uuid::new_v4().as_bytes()[..8].try_into()?);
     let runner = Arc::new(runner);
     let context = LoopContext { settings, catalog, options: cluster.options, seed, clock, runner, holds, placements };
-    let control_loop = ControlLoop::new(context, Reporter::new(events, &mut registry), health.check("watches"));
+    let control_loop = ControlLoop::new(context, Reporter::new(events, &mut registry, skew), health.check("watches"));
     lifecycle.ready();
     let running = run_loop(control_loop, inputs, lifecycle.clone(), work_ended);
     let mut parts = vec![

@@ -13,7 +13,7 @@ use napkeeper_core::model::settings::{Pause, PauseSwitch};
 use napkeeper_core::plan::{Command, CommandReport, Effect, PlannedCommand};
 use napkeeper_core::scheduling::UnschedulablePods;
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
-use napkeeper_kube::{Events, Regarding};
+use napkeeper_kube::{ClockSkew, Events, Regarding};
 use napkeeper_serve::prometheus_client::metrics::counter::Counter;
 use napkeeper_serve::prometheus_client::metrics::family::Family;
 use napkeeper_serve::prometheus_client::metrics::gauge::Gauge;
@@ -40,6 +40,8 @@ pub(super) struct Reporter {
     launch_hold: Gauge,
     paused: Family<Labels<1>, Gauge>,
     failing_pools: Gauge,
+    clock_skew: Gauge,
+    skew: ClockSkew,
     /// Problems that have been reported: unschedulable pods, missing nodes, conflicts of NodeOverlays.
     reported: BTreeSet<String>,
     sweeps: SweepReporter,
@@ -49,7 +51,7 @@ pub(super) struct Reporter {
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 impl Reporter {
-    pub(super) fn new(events: Events, registry: &mut Registry) -> Self {
+    pub(super) fn new(events: Events, registry: &mut Registry, skew: ClockSkew) -> Self {
         let buckets = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0];
         let reporter = Self {
             events,
@@ -66,6 +68,8 @@ impl Reporter {
             launch_hold: Gauge::default(),
             paused: Family::default(),
             failing_pools: Gauge::default(),
+            clock_skew: Gauge::default(),
+            skew,
             reported: BTreeSet::new(),
             sweeps: SweepReporter::new(registry),
         };
@@ -88,6 +92,8 @@ impl Reporter {
         registry.register("paused", paused, reporter.paused.clone());
         let failing = "NodePools whose last nodes did not come up: they are held, or try one node at a time";
         registry.register("failing_nodepools", failing, reporter.failing_pools.clone());
+        let skew = "Seconds by which this clock is ahead of the API server's; nothing is launched or deleted beyond 60";
+        registry.register("clock_skew_seconds", skew, reporter.clock_skew.clone());
         reporter
     }
 
@@ -105,6 +111,7 @@ impl Reporter {
         self.claims.set(count(snapshot.claims().len()));
         self.nodes.set(count(snapshot.nodes().len()));
         self.unreadable_sweeps.set(count(snapshot.unreadable_sweeps.len()));
+        self.clock_skew.set(self.skew.seconds());
         self.report_outage(memory.lifecycle.outage);
         self.report_pause(&snapshot.pause);
         let mut problems = BTreeSet::new();

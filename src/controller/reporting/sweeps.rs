@@ -8,7 +8,7 @@ use super::cluster_scoped;
 use napkeeper_core::model::names::{ArmId, ObjectName};
 use napkeeper_core::model::orphans::attempt::AttemptOutcome;
 use napkeeper_core::model::orphans::finding::{Classification, Finding};
-use napkeeper_core::model::orphans::report::ApprovalState;
+use napkeeper_core::model::orphans::report::{ApprovalState, Discrepancy, DiscrepancyKind};
 use napkeeper_core::plan::{CommandReport, PlannedCommand, SweepDelete, SweepReport, kind_label};
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_kube::Events;
@@ -38,6 +38,7 @@ pub(super) struct SweepReporter {
     retained: Family<Labels<3>, Gauge>,
     denials: Family<Labels<1>, Gauge>,
     halted: Family<Labels<1>, Gauge>,
+    discrepancies: Family<Labels<2>, Gauge>,
     last_complete_inventory: Gauge,
     reported: BTreeMap<ObjectName, ReportedSweep>,
 }
@@ -53,6 +54,7 @@ struct ReportedSweep {
     /// Why a deletion failed or was called off, by resource.
     failed_deletions: BTreeMap<ArmId, String>,
     halted: Option<String>,
+    discrepancies: BTreeSet<String>,
     denied: BTreeSet<String>,
 }
 
@@ -78,6 +80,8 @@ impl SweepReporter {
         registry.register("sweep_kept_orphans", "Orphans not deleted, by kind and reason", reporter.retained.clone());
         registry.register("sweep_denials", "Actions on kinds that Azure denies to the sweep", reporter.denials.clone());
         registry.register("sweep_halted", "1 while the sweep is halted", reporter.halted.clone());
+        let help = "NodeClaims, Nodes and Machines that represent nothing any more, or cannot be deleted, by kind";
+        registry.register("sweep_discrepancies", help, reporter.discrepancies.clone());
         let help = "Unix time of the last complete inventory";
         registry.register(
             "sweep_last_whole_inventory_timestamp_seconds",
@@ -161,6 +165,11 @@ impl SweepReporter {
         if let Some(at) = report.summary.last_complete_inventory_at {
             self.last_complete_inventory.set(at.as_second());
         }
+        for kind in DiscrepancyKind::ALL {
+            let count = report.discrepancies.iter().filter(|one| one.kind == kind).count();
+            let labels = [("sweep", sweep.clone()), ("kind", kind.as_str().to_owned())];
+            self.discrepancies.get_or_create(&labels).set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
         let reported = self.reported.entry(report.sweep.clone()).or_default();
         let resources = report.totals.iter().map(|((kind, classification), total)| {
             let labels =
@@ -184,6 +193,9 @@ impl SweepReporter {
         self.addresses.remove(&labels);
         self.denials.remove(&labels);
         self.halted.remove(&labels);
+        for kind in DiscrepancyKind::ALL {
+            self.discrepancies.remove(&[("sweep", name.to_string()), ("kind", kind.as_str().to_owned())]);
+        }
     }
 }
 
@@ -236,6 +248,11 @@ impl ReportedSweep {
             }
             self.halted = halted;
         }
+        let text = |d: &Discrepancy| format!("{}: {}; {}", d.object, d.kind.as_str(), d.remedy);
+        let discrepancies: BTreeSet<String> = report.discrepancies.iter().map(text).collect();
+        let new = discrepancies.difference(&self.discrepancies);
+        events.extend(new.map(|text| SweepEvent::warning("Discrepancy", text.clone())));
+        self.discrepancies = discrepancies;
         let one = |d: &napkeeper_core::model::orphans::report::Denial| {
             let denial = format!("{} a {}", d.action.as_gerund(), kind_label(d.kind));
             (format!("{denial} is denied ({})", d.code.category()), d.message.to_string())

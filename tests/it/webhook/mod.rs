@@ -1,5 +1,5 @@
 //! Tests of the webhook that need no API server.
 
 mod agreement;
-mod alerts;
+pub(crate) mod alerts;
 pub(crate) mod rule_lists;

@@ -28,10 +28,10 @@ const BY_SERVER: [&str; 8] = ["NK1001", "NK1002", "NK1003", "NK1004", "NK1005", 
 /// Errors of which the webhook warns: Azure, AKS or the subscription may have changed since this program was made.
 const MAY_CHANGE: [&str; 8] = ["NK2001", "NK2003", "NK2004", "NK2011", "NK2018", "NK2021", "NK2022", "NK5002"];
 /// Warnings.
-const WARNED: [&str; 23] = [
-    "NK1006", "NK2002", "NK2005", "NK2006", "NK2007", "NK2008", "NK2012", "NK2013", "NK2014", "NK3001", "NK3002",
-    "NK3003", "NK3004", "NK3005", "NK3011", "NK3012", "NK3020", "NK3022", "NK3030", "NK5001", "NK5003", "NK5007",
-    "NK9501",
+const WARNED: [&str; 24] = [
+    "NK1006", "NK2002", "NK2005", "NK2006", "NK2007", "NK2008", "NK2012", "NK2013", "NK2014", "NK2028", "NK3001",
+    "NK3002", "NK3003", "NK3004", "NK3005", "NK3011", "NK3012", "NK3020", "NK3022", "NK3030", "NK5001", "NK5003",
+    "NK5007", "NK9501",
 ];
 /// Rules that cannot apply at admission, with reasons.
 const ELSEWHERE: [(&str, &[&str]); 10] = [

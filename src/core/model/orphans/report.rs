@@ -44,6 +44,16 @@ pub enum DiscrepancyKind {
 }
 
 impl DiscrepancyKind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::ClaimWithoutVm,
+        Self::NeverJoined,
+        Self::MachineWithoutVm,
+        Self::NodeWithoutVm,
+        Self::NodeWithoutClaim,
+        Self::StuckFinalizer,
+    ];
+
     /// As reports spell it.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -1,9 +1,11 @@
 //! Pods get nodes on a real API server, and everything is deleted again.
 
+use crate::webhook::alerts::queried;
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject, ListParams};
+use napkeeper_tests::control_plane::{Process, word};
 use napkeeper_tests::environment::Environment;
 use napkeeper_tests::environment::state::{
     all_deleted, claims, objects, phases, running, scale, sweep_status, vms_created,
@@ -11,6 +13,7 @@ use napkeeper_tests::environment::state::{
 use napkeeper_tests::manifests::quickstart;
 use napkeeper_tests::wait::eventually;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Longest that a step of a story may take on a busy machine.
@@ -37,10 +40,22 @@ async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
 
     a_failed_launch_leaves_nothing(&mut env).await?;
     a_leaked_nic_is_swept(&mut env).await?;
+    alerts_query_existing_metrics(&controller).await?;
 
     controller.terminate()?;
     let status = controller.exited(Duration::from_secs(30)).await?;
     ensure!(status.success(), "the controller ended with {status}: {}", controller.tail(20));
+    Ok(())
+}
+
+/// What the alerts of the controller query is exported after a sweep and a launch.
+async fn alerts_query_existing_metrics(controller: &Process) -> Result<()> {
+    let address = word(&controller.line("metrics=", STEP).await?, "metrics=")?;
+    let text = reqwest::get(format!("http://{address}/metrics")).await?.text().await?;
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let exported: BTreeSet<&str> = samples.filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let missing: Vec<_> = queried("controller")?.into_iter().filter(|name| !exported.contains(name.as_str())).collect();
+    ensure!(missing.is_empty(), "alerts ask for {missing:?}, and there are {exported:?}");
     Ok(())
 }
 
