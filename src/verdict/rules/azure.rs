@@ -28,4 +28,5 @@ rules! {
     AUTOSCALER = "NK2025", Warning, "Cluster autoscaler beside Karpenter";
     CLUSTER = "NK2026", Error, "Cluster does not support node auto-provisioning";
     NO_CLASS = "NK2027", Warning, "AKSNodeClass does not exist in the input";
+    POOL_NAME = "NK2028", Warning, "NodePool name is too long for its VMs";
 }

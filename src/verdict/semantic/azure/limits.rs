@@ -1,6 +1,6 @@
-//! NK2023 to NK2026: what node auto-provisioning does not support.
+//! NK2023 to NK2026 and NK2028: what node auto-provisioning does not support, and names that Azure refuses.
 //!
-//! The limits are those of Microsoft's overview of node auto-provisioning.
+//! The limits are those of Microsoft's overview of node auto-provisioning, and of Azure's naming rules.
 
 use crate::finding::Issue;
 use crate::rules::azure as rules;
@@ -9,6 +9,21 @@ use napkeeper_api::field_path::Path;
 use napkeeper_api::manifests::Object;
 use napkeeper_core::model::labels;
 use serde_json::Value;
+
+/// Longest name of a NodePool whose nodes can be named `aks-<NodePool>-<5 letters>`: the name of a Node is a label, of at
+/// most 63 characters, and that of a Linux VM has at most 64
+/// (<https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules#microsoftcompute>).
+const MAX_POOL_NAME: usize = 63 - "aks-".len() - "-abcde".len();
+
+pub(super) fn pool_name(name: &str, found: &mut Vec<Issue>) {
+    if name.len() > MAX_POOL_NAME {
+        let message = format!(
+            "VMs are named aks-{name}-xxxxx, which is longer than the 63 characters that the label of a Node may have"
+        );
+        let fix = format!("use a name of at most {MAX_POOL_NAME} characters");
+        found.push(Issue::new(&rules::POOL_NAME, &Path::from_dotted("metadata.name"), message).fix(fix));
+    }
+}
 
 pub(super) fn check_object(manifest: &ValidObject<'_>, found: &mut Vec<Issue>) {
     let value = manifest.value;

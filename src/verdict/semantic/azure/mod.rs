@@ -26,6 +26,7 @@ pub(crate) use sizes::SizeGroups;
 pub(super) fn check_object(manifest: &ValidObject<'_>, facts: &Facts, found: &mut Vec<Issue>) {
     match manifest.object {
         Object::NodePool(pool) => {
+            limits::pool_name(pool.name.as_str(), found);
             requirements(&RequirementEntries::of_pool(manifest.value), &pool.requirements, facts, found);
         }
         Object::NodeClaim(claim) => {
