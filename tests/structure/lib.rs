@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod architecture;
 #[cfg(test)]
+mod dependencies;
+#[cfg(test)]
 mod docs;
 #[cfg(test)]
 mod features;

@@ -103,8 +103,8 @@ pub fn lease_identity() -> String {
     format!("{host}-{}", uuid::Uuid::new_v4().simple())
 }
 
-/// Takes part in the election of the cluster's controller until `stop`, then releases the Lease, so that a successor need not wait. Writes must
-/// have ended before `stop`. No two processes may share an identity.
+/// Takes part in the election of the cluster's controller until `stop`, then releases the Lease, so that a successor need
+/// not wait. Writes must have ended before `stop`. No two processes may share an identity.
 pub fn elect(
     client: Client,
     identity: &str,
