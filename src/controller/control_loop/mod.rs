@@ -152,6 +152,7 @@ impl ControlLoop {
         while self.panics < MAX_PANICS {
             self.begin_term(&inputs);
             self.check_overdue_claim();
+            self.reporter.report_clock();
             self.start_decision();
             self.start_effects();
             let sleep = tokio::time::sleep(self.sleep());
@@ -213,6 +214,7 @@ impl ControlLoop {
         }
         tracing::info!(leads, "leadership changed");
         self.leads = leads;
+        self.reporter.leadership_changed();
         self.end_term();
     }
 
@@ -237,7 +239,8 @@ impl ControlLoop {
 
     /// Time until a decision is due; `None` while one is running, not allowed or not needed.
     fn until_decision(&self, now: Timestamp) -> Option<Duration> {
-        let may = self.leads && self.synced && self.failed_watches.is_empty() && self.decisions.is_empty();
+        let sees = self.synced && self.failed_watches.is_empty() && self.reporter.clock_is_right();
+        let may = self.leads && sees && self.decisions.is_empty();
         let wanted = if self.changed { Some(now) } else { self.controller.next_decision() };
         let due = wanted.filter(|_| may).map(|at| until(at, now))?;
         let pause = self.last_decision.map_or(Duration::ZERO, |at| MIN_DECISION_INTERVAL.saturating_sub(at.elapsed()));

@@ -97,6 +97,36 @@ impl Reporter {
         reporter
     }
 
+    /// What this replica knew as a leader is not so any more: another one reports it now.
+    pub(super) fn leadership_changed(&mut self) {
+        let all = [
+            &self.unschedulable_pods,
+            &self.missing_nodes,
+            &self.unreadable_sweeps,
+            &self.claims,
+            &self.nodes,
+            &self.node_outage,
+            &self.launch_hold,
+            &self.failing_pools,
+        ];
+        for gauge in all {
+            gauge.set(0);
+        }
+        self.paused.clear();
+        self.reported.clear();
+        self.sweeps.clear();
+    }
+
+    /// False while times cannot be compared with those of the API server: then nothing is decided.
+    pub(super) fn clock_is_right(&self) -> bool {
+        self.skew.is_tolerable()
+    }
+
+    /// How far the clock is wrong, which is known without decisions.
+    pub(super) fn report_clock(&self) {
+        self.clock_skew.set(self.skew.seconds());
+    }
+
     /// A decision was made.
     pub(super) fn decision_made(&self, took: Duration) {
         self.decision_seconds.observe(took.as_secs_f64());
@@ -111,7 +141,6 @@ impl Reporter {
         self.claims.set(count(snapshot.claims().len()));
         self.nodes.set(count(snapshot.nodes().len()));
         self.unreadable_sweeps.set(count(snapshot.unreadable_sweeps.len()));
-        self.clock_skew.set(self.skew.seconds());
         self.report_outage(memory.lifecycle.outage);
         self.report_pause(&snapshot.pause);
         let mut problems = BTreeSet::new();

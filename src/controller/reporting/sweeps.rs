@@ -184,6 +184,12 @@ impl SweepReporter {
         reported.retained = set(&self.retained, std::mem::take(&mut reported.retained), counts);
     }
 
+    /// Forgets all sweeps.
+    pub(super) fn clear(&mut self) {
+        let names: Vec<ObjectName> = self.reported.keys().cloned().collect();
+        names.iter().for_each(|name| self.forget(name));
+    }
+
     fn forget(&mut self, name: &ObjectName) {
         let Some(reported) = self.reported.remove(name) else { return };
         set(&self.resources, reported.resources, std::iter::empty());

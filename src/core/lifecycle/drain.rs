@@ -6,7 +6,7 @@
 
 use super::{ClaimReconciler, LAUNCH_RETRY};
 use crate::model::azure::naming::{ResourceIds, aks_machine_id, is_aks_machine_of, resource_ids};
-use crate::model::cluster::claim::{Claim, LaunchIntent};
+use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Pod;
 use crate::model::labels;
@@ -19,8 +19,6 @@ use std::sync::Arc;
 /// Pods that are still there so long after the end of the termination grace period go with their VM: neither a
 /// PodDisruptionBudget nor a pod that never ends blocks a node indefinitely.
 pub const FORCE_DRAIN_AFTER: SignedDuration = SignedDuration::from_mins(1);
-/// No request is sent for an intent that is older: a launch takes less.
-const RECENT_INTENT: SignedDuration = SignedDuration::from_mins(20);
 /// How often an eviction that a PodDisruptionBudget refused is tried again.
 pub(super) const EVICTION_RETRY: SignedDuration = SignedDuration::from_secs(10);
 
@@ -92,16 +90,10 @@ impl ClaimReconciler<'_> {
         self.memory.terminated.insert(claim.name.clone(), self.now);
         let drained_node = drained.map(|n| DrainedNode { name: n.name.clone(), ready_since: n.ready_from() });
         let (ids, machine) = self.launched_resources(claim);
-        let look_again = self.may_be_requested(claim);
+        // Its launch was interrupted: a request for its VM may still be on its way, however old the intent is.
+        let look_again = claim.status.provider_id.is_none() && claim.status.launch_failed.is_none();
         let terminate = Terminate { claim: claim.reference(), ids, machine, drained_node, held, look_again };
         self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
-    }
-
-    /// True if a request for its VM may still be on its way: its launch was interrupted, and not long ago.
-    fn may_be_requested(&self, claim: &Claim) -> bool {
-        let has_ended = claim.status.provider_id.is_some() || claim.status.launch_failed.is_some();
-        let is_recent = |intent: &LaunchIntent| self.now < intent.written_at + RECENT_INTENT;
-        !has_ended && claim.intent.as_ref().is_some_and(is_recent)
     }
 
     /// What a launch of this NodeClaim may have created, and the Machine that it may belong to, by the names that follow

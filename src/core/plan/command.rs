@@ -172,8 +172,8 @@ pub struct Terminate {
     pub drained_node: Option<DrainedNode>,
     /// Kinds whose deletion is suspended, because Azure has denied it.
     pub held: BTreeSet<ResourceKind>,
-    /// Its launch was interrupted not long ago, so that a request may still arrive: everything is read again after a
-    /// while before the finalizer is removed.
+    /// Its launch was interrupted, so that a request may still arrive: everything is read again after a while before the
+    /// finalizer is removed.
     pub look_again: bool,
 }
 

@@ -31,7 +31,8 @@ impl ClockSkew {
     }
 
     /// True if times can be compared.
-    pub(crate) fn is_tolerable(&self) -> bool {
+    #[must_use]
+    pub fn is_tolerable(&self) -> bool {
         SignedDuration::from_secs(self.seconds()).abs() <= MAX_SKEW
     }
 
@@ -48,8 +49,8 @@ impl ClockSkew {
         if is_wrong {
             tracing::error!(
                 seconds,
-                "this clock is ahead of the API server's by so much (behind, if negative): nothing is launched, \
-                 disrupted or deleted until one of them is set right"
+                "this clock is ahead of the API server's by so much (behind, if negative): nothing is decided, and \
+                 nothing is launched, disrupted or deleted, until one of them is set right"
             );
         } else {
             tracing::info!("this clock and the API server's agree again");

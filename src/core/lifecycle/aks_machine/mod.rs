@@ -43,6 +43,8 @@ pub struct AksMachineLaunchScript {
 enum State {
     Start,
     MachineRead,
+    /// The Machine is there, and not ready yet.
+    Creating,
     IntentWritten,
     Put,
     Polling(OperationId),
@@ -92,7 +94,10 @@ impl AksMachineLaunchScript {
                 let id = self.id.clone();
                 self.perform(State::Deleted, Effect::Cloud(CloudRequest::AksMachine(AksMachineRequest::Delete(id))))
             }
-            _ => self.read_later(POLL_INTERVAL),
+            _ => {
+                self.state = State::Creating;
+                Step::Wait(POLL_INTERVAL)
+            }
         }
     }
 
@@ -151,7 +156,7 @@ impl AksMachineLaunchScript {
 
     /// Ends because its time is over. After a refused read or a deletion nothing is being created.
     fn time_out(&mut self) -> Step {
-        self.end(matches!(self.state, State::Polling(_)))
+        self.end(matches!(self.state, State::Polling(_) | State::Creating))
     }
 
     fn end(&mut self, is_creating: bool) -> Step {

@@ -249,3 +249,26 @@ fn terminating_deletes_the_machine_of_this_claim_and_of_no_other() {
         assert_eq!(effects, ["get_machine", "get"], "{other:?} is another's");
     }
 }
+
+#[test]
+fn after_an_interrupted_launch_the_machine_is_read_again_too() {
+    let id = |name: &str| ArmId::new(format!("/subscriptions/s/{name}")).unwrap();
+    let command = Terminate {
+        claim: claim(),
+        ids: ResourceIds { vm: id("v"), nic: id("n"), os_disk: id("d") },
+        machine: Some(aks_machine_id(&ArmId::new(POOL).unwrap(), &claim().name)),
+        drained_node: None,
+        held: Default::default(),
+        look_again: true,
+    };
+    let absent = || {
+        let none = || Ok(Reply::Resource(None));
+        [Ok(Reply::AksMachine(None)), none(), none(), none()]
+    };
+    let effects = play(
+        &mut TerminateScript::new(command, DeletionRules::all()),
+        absent().into_iter().chain(absent()).chain([Ok(Reply::Node(None)), Ok(Reply::Done)]).collect(),
+    );
+    let look = ["get_machine", "get", "get", "get"];
+    assert_eq!(effects, [&look[..], &look, &["read_node", "release_claim", "end"]].concat());
+}

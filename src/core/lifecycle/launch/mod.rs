@@ -92,6 +92,17 @@ enum State {
     Retry(Box<Effect>, Box<State>),
 }
 
+impl State {
+    /// True while the VM may be being created.
+    fn may_be_creating(&self) -> bool {
+        match self {
+            Self::Retry(_, state) => state.may_be_creating(),
+            Self::VmRead | Self::VmPut | Self::OperationSaved(_) | Self::Polling(_) | Self::Resumed(_) => true,
+            state => *state == Self::Adopting,
+        }
+    }
+}
+
 impl LaunchScript {
     /// The script of a launch command.
     #[must_use]
@@ -224,9 +235,9 @@ impl LaunchScript {
         self.end(false)
     }
 
-    /// Ends because its time is over.
+    /// Ends because its time is over. What Azure could not be asked any more counts as being created.
     fn time_out(&mut self) -> Step {
-        self.end(matches!(self.state, State::Polling(_) | State::Resumed(_) | State::Adopting))
+        self.end(self.state.may_be_creating())
     }
 
     fn end(&mut self, is_creating: bool) -> Step {

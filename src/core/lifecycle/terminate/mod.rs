@@ -46,8 +46,8 @@ pub struct TerminateScript {
     machine: Option<ArmId>,
     /// Remaining resources, last one first.
     remaining: Vec<(ArmId, ResourceKind)>,
-    /// All of them, to be read again before the finalizer is removed.
-    again: Option<Vec<(ArmId, ResourceKind)>>,
+    /// What is to be read again before the finalizer is removed.
+    again: Option<SecondLook>,
     /// The VM of the intent's name belongs to another claim now, and so do the resources attached to it.
     vm_is_foreign: bool,
     /// Azure reports that the current resource has been deleted.
@@ -59,6 +59,13 @@ pub struct TerminateScript {
     /// Kinds whose deletion is suspended.
     held: BTreeSet<ResourceKind>,
     report: TerminationReport,
+}
+
+/// All that a launch may have created.
+#[derive(Debug, Default)]
+struct SecondLook {
+    machine: Option<ArmId>,
+    resources: Vec<(ArmId, ResourceKind)>,
 }
 
 /// The last effect.
@@ -91,8 +98,10 @@ impl TerminateScript {
             provider_id,
             deletion_rules,
             drained_node: command.drained_node,
+            again: command
+                .look_again
+                .then(|| SecondLook { machine: command.machine.clone(), resources: remaining.clone() }),
             machine: command.machine,
-            again: command.look_again.then(|| remaining.clone()),
             remaining,
             vm_is_foreign: false,
             deleted: false,
@@ -128,7 +137,8 @@ impl TerminateScript {
                 self.perform(State::ResourceRead, Effect::Cloud(CloudRequest::Get(id)))
             }
             None if self.again.is_some() && self.deletion_rules.enforces(DeletionRule::FinalizerLast) => {
-                self.remaining = self.again.take().unwrap_or_default();
+                let SecondLook { machine, resources } = self.again.take().unwrap_or_default();
+                (self.machine, self.remaining) = (machine, resources);
                 self.state = State::Next;
                 Step::Wait(LATE_REQUEST)
             }

@@ -21,7 +21,8 @@ fn a_launch_that_runs_out_of_time_says_whether_azure_was_still_creating() {
     for (poll, is_creating) in [
         (Ok(Reply::Running), true),
         (Err(refused(CloudErrorCode::NotFound, None)), true),
-        (Err(refused(CloudErrorCode::Throttled, Some(3_600))), false),
+        (Err(refused(CloudErrorCode::Throttled, Some(3_600))), true),
+        (Err(refused(CloudErrorCode::Permission, None)), true),
     ] {
         let (_, report) = play_whole(&mut script(&claim), |effect| match effect {
             Effect::Cloud(CloudRequest::Poll(_)) => poll.clone(),

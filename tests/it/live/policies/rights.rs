@@ -100,6 +100,7 @@ async fn what_permits_deletions_takes_a_right_of_its_own() -> Result<()> {
         let told = change_refused(&plane, EDITOR, &change).await;
         ensure!(told.is_none(), "{change} permits no more: {told:?}");
     }
+    what_a_collecting_sweep_deletes_takes_it_too(&plane).await?;
     let folder = plane.folder().join("sweep.json");
     for (spec, permits) in [(json!({}), false), (json!({ "approvalRequired": [] }), true)] {
         let mut new = sweep(&spec);
@@ -107,6 +108,37 @@ async fn what_permits_deletions_takes_a_right_of_its_own() -> Result<()> {
         std::fs::write(&folder, new.to_string())?;
         let told = refused(&plane, EDITOR, &["create", "--filename", &folder.display().to_string()]).await;
         ensure!(told.is_some() == permits, "a new sweep with {spec}: {told:?}");
+    }
+    Ok(())
+}
+
+/// Kinds, times and amounts of a sweep that deletes.
+async fn what_a_collecting_sweep_deletes_takes_it_too(plane: &ControlPlane) -> Result<()> {
+    let spec = json!({
+        "mode": "Collect", "kinds": ["Nic"], "schedule": "0 3 * * 0", "exclusions": [{ "name": "bastion" }],
+        "minimumAge": { "nic": "2h", "osDisk": "168h" }, "caps": { "deletionsPerDay": 0 },
+    });
+    let patch = json!({ "spec": spec }).to_string();
+    plane.kubectl(&["patch", "orphansweep", "nightly", "--type=merge", "--patch", &patch]).await?;
+    for (change, message) in [
+        (json!({ "kinds": ["Nic", "OsDisk"] }), "a new entry of spec.kinds"),
+        (json!({ "kinds": null }), "a new entry of spec.kinds"),
+        (json!({ "schedule": null }), "another spec.schedule"),
+        (json!({ "minimumAge": { "nic": "119m" } }), "a lower spec.minimumAge"),
+        (json!({ "minimumAge": null }), "a lower spec.minimumAge"),
+        (json!({ "caps": { "deletionsPerDay": 1 } }), "a higher spec.caps.deletionsPerDay"),
+        (json!({ "caps": null }), "a higher spec.caps.deletionsPerDay"),
+    ] {
+        let told = change_refused(plane, EDITOR, &change).await.unwrap_or_default();
+        ensure!(told.contains(message), "{change}: {told:?}");
+        ensure!(change_refused(plane, APPROVER, &change).await.is_none(), "an approver may {change}");
+    }
+    for change in [
+        json!({ "mode": "Report", "schedule": null, "kinds": ["Nic", "Vm"] }),
+        json!({ "minimumAge": { "nic": "121m" }, "observeEvery": "20m" }),
+    ] {
+        let told = change_refused(plane, EDITOR, &change).await;
+        ensure!(told.is_none(), "{change} permits no more: {told:?}");
     }
     Ok(())
 }
