@@ -27,8 +27,6 @@ const MOST_BUFFERS: usize = 200;
 const MOST_CHUNKS: usize = 5_000;
 /// Most chunks of one namespace: no tenant uses up what others could have, or buys that many nodes.
 const MOST_CHUNKS_OF_NAMESPACE: usize = 1_000;
-/// How long the Lease must still be held before a status is written.
-const LEASE_LEFT: Duration = Duration::from_secs(5);
 
 /// All CapacityBuffers that are ready.
 pub(super) type Buffers = BTreeMap<ObjectKey, Arc<Buffer>>;
@@ -122,7 +120,7 @@ impl BufferSync {
         let now = whole_seconds(self.clock.now());
         let placements = Arc::clone(&self.placements.borrow());
         for (object, resolved) in &all {
-            if !self.lease.held_for(LEASE_LEFT) {
+            if !self.lease.allows_writes() {
                 break;
             }
             let placement = match resolved {

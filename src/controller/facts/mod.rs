@@ -35,8 +35,6 @@ const TICK: Duration = Duration::from_secs(5);
 const MIN_PUBLISH_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 /// Without changes the ages are published this often: quotas older than 15 min count as unknown.
 const AGES_PUBLISH_INTERVAL: SignedDuration = SignedDuration::from_mins(8);
-/// How long the Lease must still be held before the object is written.
-const LEASE_LEFT: Duration = Duration::from_secs(5);
 
 /// The facts that decisions use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -227,7 +225,7 @@ impl FactCollector {
         });
         // The first time, all facts are published together.
         let collected = self.last_published.is_some() || self.schedule.due(now).is_none();
-        if !due || !collected || !lease.held_for(LEASE_LEFT) {
+        if !due || !collected || !lease.allows_writes() {
             return;
         }
         let failing = self.schedule.entries().filter_map(|(kind, _, failure)| Some((kind, failure?.clone()))).collect();

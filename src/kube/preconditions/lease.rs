@@ -77,7 +77,8 @@ impl LeaseHandle {
     }
 
     /// True if a write that is sent now arrives before another process may lead.
-    pub(crate) fn allows_writes(&self) -> bool {
+    #[must_use]
+    pub fn allows_writes(&self) -> bool {
         self.held_for(MIN_LEASE_LEFT)
     }
 

@@ -127,29 +127,6 @@ mod tests {
     use std::time::Duration;
 
     const CONFIG_MAPS: &str = "/api/v1/namespaces/napkeeper/configmaps";
-
-    #[tokio::test]
-    async fn a_wrong_clock_blocks_what_cannot_be_undone() {
-        let (_, holds) = watch::channel(WriteHolds::default());
-        let skew = ClockSkew::default();
-        let lease = LeaseHandle::renewed_before(Some(Duration::ZERO));
-        let client = Fake::serving(&[CONFIG_MAPS]).client();
-        let check = WriteCheck::new(lease, holds, client, "napkeeper").with_clock_skew(skew.clone());
-        let key = CommandKey::GroupOwner;
-        let pod = ObjectKey { namespace: Namespace::new("a").unwrap(), name: ObjectName::new("b").unwrap() };
-        let evict = Effect::Cluster(ClusterWrite::Evict(pod, Uid::new("u").unwrap()));
-        let claim = ClaimRef { name: ClaimName::new("c").unwrap(), uid: Uid::new("u").unwrap() };
-        let delete = Effect::Cluster(ClusterWrite::DeleteClaim(claim.clone()));
-        let release = Effect::Cluster(ClusterWrite::RemoveFinalizer(claim));
-        for (date, is_allowed) in [("Mon, 01 Jan 2024 00:00:00 GMT", false), ("Mon, 01 Jan 2024 00:09:00 GMT", true)] {
-            let date = [(http::header::DATE, http::HeaderValue::from_static(date))].into_iter().collect();
-            skew.observe(&date, "2024-01-01T00:10:00Z".parse().unwrap());
-            for effect in [&evict, &delete] {
-                assert_eq!(check.check(&key, effect).await.is_ok(), is_allowed, "{effect:?}");
-            }
-            assert_eq!(check.check(&key, &release).await, Ok(()), "nothing is lost by it");
-        }
-    }
     const FRESH: Option<Duration> = Some(Duration::ZERO);
 
     fn vm() -> ArmId {
@@ -193,6 +170,25 @@ mod tests {
     /// Of a NodeClaim's command.
     fn of_claim() -> CommandKey {
         CommandKey::Claim(ClaimName::new("a").unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_wrong_clock_blocks_what_cannot_be_undone() {
+        let skew = ClockSkew::default();
+        let check = check_of(Fake::serving(&[CONFIG_MAPS]).client(), FRESH, &[]).with_clock_skew(skew.clone());
+        let pod = ObjectKey { namespace: Namespace::new("a").unwrap(), name: ObjectName::new("b").unwrap() };
+        let evict = Effect::Cluster(ClusterWrite::Evict(pod, Uid::new("u").unwrap()));
+        let claim = ClaimRef { name: ClaimName::new("c").unwrap(), uid: Uid::new("u").unwrap() };
+        let delete = Effect::Cluster(ClusterWrite::DeleteClaim(claim.clone()));
+        let release = Effect::Cluster(ClusterWrite::RemoveFinalizer(claim));
+        for (date, is_allowed) in [("Mon, 01 Jan 2024 00:00:00 GMT", false), ("Mon, 01 Jan 2024 00:09:00 GMT", true)] {
+            let date = [(http::header::DATE, http::HeaderValue::from_static(date))].into_iter().collect();
+            skew.observe(&date, "2024-01-01T00:10:00Z".parse().unwrap());
+            for effect in [&evict, &delete] {
+                assert_eq!(check.check(&of_claim(), effect).await.is_ok(), is_allowed, "{effect:?}");
+            }
+            assert_eq!(check.check(&of_claim(), &release).await, Ok(()), "nothing is lost by it");
+        }
     }
 
     /// Which effects are allowed: launch, disrupt, delete, one that no switch pauses, a read.

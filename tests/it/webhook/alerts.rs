@@ -57,6 +57,16 @@ pub(crate) fn queried(component: &str) -> Result<BTreeSet<String>> {
     Ok(names.0)
 }
 
+/// Every queried metric is in what a process exports, or is the API server's own.
+pub(crate) fn ensure_exported(queried: &BTreeSet<String>, text: &str) -> Result<()> {
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    let exported: BTreeSet<&str> = samples.filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let known = |name: &&String| exported.contains(name.as_str()) || OF_THE_API_SERVER.contains(&name.as_str());
+    let missing: Vec<_> = queried.iter().filter(|name| !known(name)).collect();
+    ensure!(missing.is_empty(), "alerts ask for {missing:?}, and there are {exported:?}");
+    Ok(())
+}
+
 #[test]
 fn invalid_prometheus_rules_are_detected() {
     for wrong in ["sum(rate(x[10m])", "rate(x[10 m])", "x > on (path) group_left ( y"] {
@@ -89,10 +99,5 @@ async fn alerts_are_valid_and_query_existing_metrics() -> Result<()> {
     ensure!(status.is_client_error(), "{status}");
 
     let text = client.get(&metrics).send().await?.text().await?;
-    let samples = text.lines().filter(|line| !line.starts_with('#'));
-    let exported: BTreeSet<&str> = samples.filter_map(|line| line.split(['{', ' ']).next()).collect();
-    let known = |name: &&String| exported.contains(name.as_str()) || OF_THE_API_SERVER.contains(&name.as_str());
-    let missing: Vec<_> = queried.iter().filter(|name| !known(name)).collect();
-    ensure!(missing.is_empty(), "alerts ask for {missing:?}, and there are {exported:?}");
-    Ok(())
+    ensure_exported(&queried, &text)
 }

@@ -25,7 +25,7 @@ pub(super) fn play_whole(
 }
 
 /// A claim whose launch was interrupted after Azure had accepted its VM.
-fn cut_short() -> Claim {
+pub(super) fn cut_short() -> Claim {
     let mut claim = a_claim();
     let operation = Some(OperationId(Arc::from("op-of-an-earlier-run")));
     claim.intent = Some(LaunchIntent { operation, ..intent(&claim, offering(SMALL, 1, Spot)) });

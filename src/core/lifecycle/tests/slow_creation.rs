@@ -1,22 +1,14 @@
 //! Tests of VMs that Azure takes long to create.
 
-use super::launch::play_whole;
+use super::launch::{cut_short, play_whole};
 use super::*;
 use crate::plan::LaunchReport;
 
 const MINUTE: i64 = 60;
 
-/// A claim whose VM has been requested.
-fn requested() -> Claim {
-    let mut claim = a_claim();
-    let operation = Some(OperationId(Arc::from("op")));
-    claim.intent = Some(LaunchIntent { operation, ..intent(&claim, offering(SMALL, 1, Spot)) });
-    claim
-}
-
 #[test]
 fn a_launch_that_runs_out_of_time_says_whether_azure_was_still_creating() {
-    let claim = requested();
+    let claim = cut_short();
     let creating = vm(&claim, ProvisioningState::Creating, tags(&claim));
     for (poll, is_creating) in [
         (Ok(Reply::Running), true),
@@ -38,7 +30,7 @@ fn a_launch_that_runs_out_of_time_says_whether_azure_was_still_creating() {
 
 #[test]
 fn a_vm_that_is_being_created_has_an_hour_and_any_other_the_launch_timeout() {
-    let claim = requested();
+    let claim = cut_short();
     let mut snapshot = cluster([pool("general")]);
     snapshot.put_claim(claim.clone());
     let settings = settings();

@@ -1,6 +1,6 @@
 //! Pods get nodes on a real API server, and everything is deleted again.
 
-use crate::webhook::alerts::queried;
+use crate::webhook::alerts::{ensure_exported, queried};
 use anyhow::{Context, Result, ensure};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
@@ -13,7 +13,6 @@ use napkeeper_tests::environment::state::{
 use napkeeper_tests::manifests::quickstart;
 use napkeeper_tests::wait::eventually;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Longest that a step of a story may take on a busy machine.
@@ -52,11 +51,7 @@ async fn pods_get_nodes_and_nothing_of_them_is_left_behind() -> Result<()> {
 async fn alerts_query_existing_metrics(controller: &Process) -> Result<()> {
     let address = word(&controller.line("metrics=", STEP).await?, "metrics=")?;
     let text = reqwest::get(format!("http://{address}/metrics")).await?.text().await?;
-    let samples = text.lines().filter(|line| !line.starts_with('#'));
-    let exported: BTreeSet<&str> = samples.filter_map(|line| line.split(['{', ' ']).next()).collect();
-    let missing: Vec<_> = queried("controller")?.into_iter().filter(|name| !exported.contains(name.as_str())).collect();
-    ensure!(missing.is_empty(), "alerts ask for {missing:?}, and there are {exported:?}");
-    Ok(())
+    ensure_exported(&queried("controller")?, &text)
 }
 
 /// Waits until every NodeClaim is Registered: this is written after the taint is removed from the Node, so pods may run

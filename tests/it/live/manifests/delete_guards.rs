@@ -2,13 +2,13 @@
 //!
 //! They are those that `napkeeper policies export` prints.
 
+use crate::live::policies::exported;
 use anyhow::{Context, Result, ensure};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use napkeeper_tests::control_plane::{ControlPlane, Mode, napkeeper_binary};
+use napkeeper_tests::control_plane::{ControlPlane, Mode};
 use napkeeper_tests::manifests::{quickstart_file, repository};
 use napkeeper_tests::wait::eventually;
 use serde_json::json;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// New policies, and new kinds for their parameters, are known after half a minute at most, on a busy machine later.
@@ -26,12 +26,6 @@ const GUARDED: [&str; 6] = [
     "orphanrecords.napkeeper.io",
     "placementpolicies.napkeeper.io",
 ];
-
-fn exported() -> Result<String> {
-    let output = Command::new(napkeeper_binary()?).args(["policies", "export"]).output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?)
-}
 
 fn claim(name: &str, pool: &str) -> String {
     let claim = json!({
@@ -56,7 +50,7 @@ async fn furnished() -> Result<ControlPlane> {
     let record = json!({ "apiVersion": "napkeeper.io/v1alpha1", "kind": "OrphanRecord", "metadata": { "name": "r" }, "spec": {} });
     plane.apply(&record.to_string()).await?;
     plane.apply(&claim("gpu-1", "gpu")).await?;
-    plane.apply(&exported()?).await?;
+    plane.apply(&exported(&[])?).await?;
     Ok(plane)
 }
 

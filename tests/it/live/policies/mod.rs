@@ -8,7 +8,7 @@ use crate::manifests::policies::cases;
 use anyhow::{Context, Result, bail, ensure};
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use napkeeper_api::manifests::{Source, load_text};
-use napkeeper_tests::control_plane::{ControlPlane, Mode, kustomize};
+use napkeeper_tests::control_plane::{ControlPlane, Mode, kustomize, napkeeper_binary};
 use napkeeper_tests::manifests::repository;
 use napkeeper_tests::wait::eventually;
 use napkeeper_verdict::Validator;
@@ -17,11 +17,19 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// New policies are in force after some seconds, on a busy machine after some more.
 const IN_FORCE: Duration = Duration::from_secs(90);
+
+/// What `napkeeper policies export` prints of these policies; without names, of those that it prints by default.
+pub(crate) fn exported(names: &[&str]) -> Result<String> {
+    let output = Command::new(napkeeper_binary()?).args(["policies", "export"]).args(names).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
 
 /// A denial: the name of the policy and its message.
 type Denial = (String, String);

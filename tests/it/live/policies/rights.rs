@@ -1,16 +1,12 @@
 //! Who may permit deletions, who may write evidence, and which updates reach the hook, as a real API server decides it.
 
+use super::{IN_FORCE, exported};
 use anyhow::{Context, Result, ensure};
 use napkeeper_api::yaml;
-use napkeeper_tests::control_plane::{ControlPlane, Mode, napkeeper_binary};
+use napkeeper_tests::control_plane::{ControlPlane, Mode};
 use napkeeper_tests::manifests::{quickstart_file, repository};
 use napkeeper_tests::wait::eventually;
 use serde_json::{Value, json};
-use std::process::Command;
-use std::time::Duration;
-
-/// New policies are in force after some seconds, on a busy machine after some more.
-const IN_FORCE: Duration = Duration::from_secs(90);
 
 /// Who may update OrphanSweeps, and who may approve too.
 const EDITOR: &str = "editor";
@@ -44,12 +40,6 @@ subjects: [{kind: User, name: approver}]
 
 fn sweep(spec: &Value) -> Value {
     json!({ "apiVersion": "napkeeper.io/v1alpha1", "kind": "OrphanSweep", "metadata": { "name": "nightly" }, "spec": spec })
-}
-
-fn exported(names: &[&str]) -> Result<String> {
-    let output = Command::new(napkeeper_binary()?).args(["policies", "export"]).args(names).output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// What a user is told about a write that is not kept; `None` when it is admitted.
