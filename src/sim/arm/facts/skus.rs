@@ -2,10 +2,10 @@
 
 use crate::cloud::Cloud;
 use jiff::Timestamp;
-use napkeeper_core::catalog::{Arch, SizeFacts};
+use napkeeper_core::catalog::{Arch, OfferingKey, SizeFacts};
 use napkeeper_core::model::names::{VmSize, Zone};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Shown as the limit of an unlimited quota: no usage reaches it.
 const UNLIMITED: u32 = 1_000_000;
@@ -23,11 +23,16 @@ pub(in crate::arm) fn skus(cloud: &Cloud, filter: Option<&str>, now: Timestamp) 
         "locationInfo": [{ "location": region, "zones": ["1", "2", "3"], "zoneDetails": [] }],
         "capabilities": [], "restrictions": [],
     });
-    let sizes = cloud.settings().sizes.values().map(|facts| sku(cloud, facts, now));
-    sizes.chain([disk]).collect()
+    let mut zones: BTreeMap<&VmSize, BTreeSet<&str>> = BTreeMap::new();
+    for OfferingKey { size, zone, .. } in cloud.settings().prices.keys().filter(|key| !key.zone.is_regional()) {
+        zones.entry(size).or_default().insert(zone_number(zone));
+    }
+    let sizes = cloud.settings().sizes.values();
+    sizes.map(|facts| sku(cloud, facts, zones.get(&facts.name), now)).chain([disk]).collect()
 }
 
-fn sku(cloud: &Cloud, facts: &SizeFacts, now: Timestamp) -> Value {
+/// One size; `zones` are the numbers of the zones in which it has a price.
+fn sku(cloud: &Cloud, facts: &SizeFacts, zones: Option<&BTreeSet<&str>>, now: Timestamp) -> Value {
     let region = cloud.settings().region.as_str();
     let name = facts.name.as_str();
     let (tier, size) = name.split_once('_').unwrap_or(("Standard", name));
@@ -38,21 +43,15 @@ fn sku(cloud: &Cloud, facts: &SizeFacts, now: Timestamp) -> Value {
         "size": size,
         "family": &*facts.family,
         "locations": [region],
-        "locationInfo": [{ "location": region, "zones": zones(cloud, &facts.name), "zoneDetails": [] }],
+        "locationInfo": [{ "location": region, "zones": zones.into_iter().flatten().collect::<Vec<_>>(), "zoneDetails": [] }],
         "capabilities": capabilities(facts),
         "restrictions": restrictions(cloud, facts, now),
     })
 }
 
-/// The numbers of the zones in which the size has a price.
-fn zones(cloud: &Cloud, size: &VmSize) -> BTreeSet<String> {
-    let priced = cloud.settings().prices.keys().filter(|offering| offering.size == *size);
-    priced.map(|offering| &offering.zone).filter(|zone| !zone.is_regional()).map(zone_number).collect()
-}
-
 /// `2` of `westeurope-2`.
-pub(in crate::arm) fn zone_number(zone: &Zone) -> String {
-    zone.as_str().rsplit('-').next().unwrap_or_default().to_owned()
+pub(in crate::arm) fn zone_number(zone: &Zone) -> &str {
+    zone.as_str().rsplit('-').next().unwrap_or_default()
 }
 
 fn capabilities(facts: &SizeFacts) -> Value {
