@@ -25,6 +25,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpSocket;
 
 const STEP: Duration = Duration::from_secs(60);
 /// `timeoutSeconds` of the hooks.
@@ -131,6 +132,8 @@ struct Rig {
     other: tempfile::TempDir,
     ca: String,
     processes: Vec<Process>,
+    /// Bound and not listening: connections to them are refused, and nobody else gets their ports.
+    refusing: Vec<TcpSocket>,
 }
 
 impl Rig {
@@ -141,7 +144,7 @@ impl Rig {
         certificate(other.path())?;
         let plane = ControlPlane::start(Mode::Api).await?;
         let pods = Api::namespaced(plane.client().await?, "default");
-        Ok(Self { plane, pods, folder, other, ca, processes: Vec::new() })
+        Ok(Self { plane, pods, folder, other, ca, processes: Vec::new(), refusing: Vec::new() })
     }
 
     /// The webhook that ships, without a cluster.
@@ -159,6 +162,9 @@ impl Rig {
             Case::Killed => {
                 let (address, process) = self.shipped(ip).await?;
                 self.processes[process].kill();
+                let socket = if ip.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+                socket.bind(address).context("keeping the port of the killed webhook")?;
+                self.refusing.push(socket);
                 Ok(address)
             }
             Case::Frozen => {
