@@ -22,6 +22,9 @@ const BY_ORDER: usize = 14;
 /// One in so many pods may be stuck. Measured were 0.1 to 0.5 %, and a fifth more is allowed.
 const STUCK: usize = 160;
 
+/// Rates of fewer workloads say nothing: one with a full cluster can exceed them alone.
+const RATED: usize = 30;
+
 /// The results of some workloads.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -74,13 +77,16 @@ impl Tally {
         }
     }
 
-    /// Fails if the results are out of bounds.
+    /// Fails on a disagreement, and if rates of [`RATED`] workloads or more are out of bounds.
     pub(crate) fn is_good(&self) -> Result<()> {
-        ensure!(self.placed > self.unplaced && self.unplaced > 0, "too easy, or too hard: {self}");
         let never = [("filter", &self.filter), ("emulation", &self.emulation), ("missed", &self.missed)];
         for (label, all) in never.into_iter().chain([("scores", &self.scores)]) {
             ensure!(all.is_empty(), "{label}: the first of {}: {}", all.len(), all[0]);
         }
+        if self.workloads < RATED {
+            return Ok(());
+        }
+        ensure!(self.placed > self.unplaced && self.unplaced > 0, "too easy, or too hard: {self}");
         ensure!(self.by_order.len() * BY_ORDER <= self.pods, "too many pods without a place: {self}");
         ensure!(self.stuck.len() * STUCK <= self.pods, "too many pods are stuck: {self}");
         Ok(())

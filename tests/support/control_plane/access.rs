@@ -1,10 +1,10 @@
 //! Clients, kubeconfigs and kubectl of a control plane.
 
 use super::kubeconfig::Credential;
-use super::{Binaries, ControlPlane, Identity};
+use super::{Binaries, ControlPlane, Identity, RARE_COLLECTIONS};
 use crate::manifests::definitions;
 use anyhow::{Context, Result, bail};
-use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::serde::de::DeserializeOwned;
 use kube::api::{Api, Patch, PatchParams, PostParams};
@@ -108,6 +108,13 @@ impl ControlPlane {
         self.write_kubeconfig(&format!("{namespace}-{name}"), &Credential::Token(token.trim()))
     }
 
+    /// True once pods of the namespace `default` can be made: they need its ServiceAccount, which the
+    /// controller-manager makes.
+    pub async fn has_default_account(&self) -> bool {
+        let Ok(client) = self.client().await else { return false };
+        Api::<ServiceAccount>::namespaced(client, "default").get("default").await.is_ok()
+    }
+
     /// Runs kubectl with all rights and returns what it writes to stdout.
     ///
     /// # Errors
@@ -116,7 +123,11 @@ impl ControlPlane {
         let mut kubectl = tokio::process::Command::new(self.binaries.path("kubectl")?);
         kubectl.arg("--kubeconfig").arg(self.admin_kubeconfig()).args(args);
         // Its cache of kinds is by address, and another control plane may have had this port.
-        kubectl.env("KUBECACHEDIR", self.folder().join("kubectl")).stdin(Stdio::null()).kill_on_drop(true);
+        kubectl
+            .env("KUBECACHEDIR", self.folder().join("kubectl"))
+            .env("GOGC", RARE_COLLECTIONS)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
         let output = tokio::time::timeout(KUBECTL_WITHIN, kubectl.output()).await;
         let output = output.with_context(|| format!("kubectl {args:?} did not end within {KUBECTL_WITHIN:?}"))?;
         let output = output.with_context(|| format!("running kubectl {args:?}"))?;

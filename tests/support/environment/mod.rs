@@ -245,7 +245,7 @@ pub async fn install(plane: &ControlPlane, mode: &str) -> Result<()> {
     install_without_accounts(plane, mode).await?;
     let end = Instant::now() + STARTS_WITHIN;
     // The account of pods without one is made by the controller-manager, a little later than its namespace.
-    while plane.kubectl(&["get", "serviceaccount", "default", "--namespace=default"]).await.is_err() {
+    while !plane.has_default_account().await {
         ensure!(Instant::now() < end, "the default ServiceAccount does not come");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
