@@ -40,11 +40,13 @@ pub enum Hazard {
     FailedJoins,
     /// The controller runs in a second cluster with the configuration of the first, or beside another Karpenter.
     Identities,
+    /// The API server is restored in part: NodeClaims and Nodes vanish, or come back with other UIDs.
+    PartialRestores,
 }
 
 impl Hazard {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Shortages,
         Self::Crashes,
         Self::Leaks,
@@ -63,6 +65,7 @@ impl Hazard {
         Self::NodeOutages,
         Self::FailedJoins,
         Self::Identities,
+        Self::PartialRestores,
     ];
 
     /// The hazard of a seed.

@@ -98,6 +98,12 @@ const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str])] = &[
         &[Hazard::Leaks, Hazard::Shortages, Hazard::Outages],
         &["alive", "age"],
     ),
+    // A Node whose NodeClaim a restored backup lacks is all that speaks for its VM.
+    (
+        &[DeletionRule::NoNode, DeletionRule::RecheckOwners, DeletionRule::Breaker],
+        &[Hazard::PartialRestores],
+        &["alive", "age"],
+    ),
     (&[DeletionRule::NoVm, DeletionRule::RecheckResource], &[Hazard::Leaks], &["alive", "age"]),
     // The disks of all PersistentVolumes at once trip the breaker.
     (

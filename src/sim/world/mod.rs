@@ -19,7 +19,9 @@ use crate::cluster::Cluster;
 use crate::workload::SuspendedJobs;
 pub use accounting::{Accounting, Summary};
 use actions::InjectedState;
-pub use actions::{Action, FaultyNodes, IdentityFault, InjectedFault, IntentEdit, NodeFault, ShortageSpec, SoleUser};
+pub use actions::{
+    Action, FaultyNodes, IdentityFault, InjectedFault, IntentEdit, NodeFault, RestoreFault, ShortageSpec, SoleUser,
+};
 pub use controller::{AzureAccess, Crash, CrashPoint, DirectAccess, LaunchReason, WriteSide};
 use controller::{LaunchReasons, SimulatedController};
 use invariants::GroundTruth;

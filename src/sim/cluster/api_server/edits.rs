@@ -5,7 +5,7 @@ use crate::cluster::{BrokenKubelets, Cluster, Delta};
 use crate::workload::{PodBudget, PodTemplate, Workload};
 use jiff::Timestamp;
 use napkeeper_core::catalog::overlay::Overlay;
-use napkeeper_core::model::cluster::claim::{Claim, LaunchIntent};
+use napkeeper_core::model::cluster::claim::{Claim, ClaimStatus, LaunchIntent};
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
@@ -243,6 +243,28 @@ impl Cluster {
             let moved = path.and_then(|(_, path)| ArmId::new(format!("{group}/providers/{path}")).ok());
             let provider_id = moved.map(|id| ProviderId::of_vm(&id));
             self.put_node(Node { provider_id, ..Node::clone(&node) });
+        }
+    }
+
+    /// A NodeClaim is missing from a restored backup, and its Node too if so said. No finalizer holds them.
+    pub fn lose_claim(&mut self, name: &ClaimName, with_node: bool, now: Timestamp) {
+        self.advance_clock(now);
+        let claim = self.store.claims().get(name).cloned();
+        self.forget_claim(name);
+        let provider = claim.as_ref().filter(|_| with_node).and_then(|claim| claim.status.provider_id.as_ref());
+        if let Some(node) = provider.and_then(|id| self.store.node_by_provider_id(id)).cloned() {
+            self.take_node(&node.name);
+        }
+    }
+
+    /// A NodeClaim is deleted and created again from a backup, with its annotations and a new UID.
+    pub fn recreate_claim(&mut self, name: &ClaimName, with_status: bool, now: Timestamp) {
+        self.advance_clock(now);
+        if let Some(claim) = self.store.claims().get(name).cloned() {
+            let status = if with_status { claim.status.clone() } else { ClaimStatus::default() };
+            self.forget_claim(name);
+            let uid = self.ids.uid();
+            self.put_claim(Claim { uid, created_at: now, deleting_at: None, status, ..Claim::clone(&claim) });
         }
     }
 

@@ -6,6 +6,7 @@ mod failed_joins;
 mod identities;
 mod manual_deletions;
 mod node_outages;
+mod restores;
 mod sweep_edits;
 
 use super::initial_objects::{class, pool, sweeps, workloads};
@@ -175,6 +176,7 @@ impl HistoryBuilder {
             Hazard::NodeOutages => self.node_outages(),
             Hazard::FailedJoins => self.failed_joins(),
             Hazard::Identities => self.identities(),
+            Hazard::PartialRestores => self.partial_restores(),
         }
     }
 
@@ -275,11 +277,7 @@ impl HistoryBuilder {
         let at = self.minutes(120, 900);
         self.add(at, Action::EmptyApiServer {});
         self.add(at + SignedDuration::from_hours(2), Action::Approve {});
-        let cleared = FAULTS + SignedDuration::from_hours(4);
-        self.add(cleared, Action::ClearBreaker {});
-        for hours in 1..5 {
-            self.add(cleared + SignedDuration::from_hours(hours * 12), Action::Approve {});
-        }
+        self.settled_by_a_person();
     }
 
     fn outages(&mut self) {

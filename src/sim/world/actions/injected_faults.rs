@@ -3,7 +3,7 @@
 use crate::cloud::{DiskDraft, FaultDuration, LateFailure};
 use crate::cluster::ClusterListing;
 use crate::world::timeline::EventKind;
-use crate::world::{Action, IdentityFault, NodeFault, World};
+use crate::world::{Action, IdentityFault, NodeFault, RestoreFault, World};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::azure::cloud::{ProvisioningState, ResourceDetail, Tags};
@@ -77,6 +77,8 @@ pub enum InjectedFault {
     Nodes(NodeFault),
     /// The controller is configured for the cluster and group of another one, and runs in a second cluster.
     Identity(IdentityFault),
+    /// A backup is restored in part.
+    Restore(RestoreFault),
 }
 
 /// What alone still uses a resource.
@@ -157,6 +159,7 @@ impl World {
             InjectedFault::ApproveStale => self.approve_stale(),
             InjectedFault::Nodes(fault) => self.strike_nodes(fault),
             InjectedFault::Identity(fault) => self.strike_identity(fault),
+            InjectedFault::Restore(fault) => self.strike_restore(fault),
             InjectedFault::FailLate { deletes, times } => {
                 self.cloud.faults.failing.push(LateFailure { deletes, duration: FaultDuration::Times(times) });
             }

@@ -8,6 +8,7 @@ pub(crate) mod fields;
 mod identity_faults;
 mod injected_faults;
 mod node_faults;
+mod restore_faults;
 
 use super::controller::WriteSide;
 use crate::cloud::{FaultDuration, Shortage};
@@ -22,6 +23,7 @@ use napkeeper_core::model::names::{ArmId, NodePoolName, ObjectKey, ObjectName, V
 use napkeeper_core::model::orphans::sweep::SweepMode;
 use napkeeper_core::model::settings::PauseSwitch;
 pub use node_faults::{FaultyNodes, IntentEdit, NodeFault};
+pub use restore_faults::RestoreFault;
 use serde::Deserialize;
 use std::sync::Arc;
 

@@ -139,7 +139,7 @@ impl World {
     }
 
     /// Nodes of NodeClaims in use, by name.
-    fn nodes_in_use(&self) -> Vec<Arc<Node>> {
+    pub(super) fn nodes_in_use(&self) -> Vec<Arc<Node>> {
         let cluster = self.cluster.state();
         let in_use = |node: &&Arc<Node>| {
             let claim = node.provider_id.as_ref().and_then(|id| cluster.claim_by_provider_id(id));

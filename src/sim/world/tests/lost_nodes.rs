@@ -2,49 +2,9 @@
 
 use super::*;
 use crate::world::{EventKind, FaultyNodes, InjectedFault, NodeFault};
-use napkeeper_core::model::names::{ClaimName, NodeName};
 
 fn strike(mins: i64, fault: NodeFault) -> (SignedDuration, Action) {
     after(mins, Action::InjectFault(InjectedFault::Nodes(fault)))
-}
-
-/// Pods on several nodes that nothing but the faults disrupts.
-fn steady(seed: u64, actions: Vec<(SignedDuration, Action)>) -> WorldSetup {
-    let mut start = mk_start(seed);
-    let mut pool = mk_pool("general-purpose", 10, &["on-demand"], 100);
-    pool.requirements.add_entry(labels::SKU_CPU, Operator::In, &["2"]).unwrap();
-    start.manifests.pools = vec![pool];
-    start.manifests.workloads = vec![mk_deployment("inflate", 12, 800, 1024)];
-    start.actions = actions;
-    start
-}
-
-/// Until this minute.
-fn run_to(start: &WorldSetup, mins: i64) -> World {
-    let mut world = World::new(catalog(), start.clone()).unwrap();
-    let end = world.now() + SignedDuration::from_mins(mins);
-    if let Err(violation) = world.run_until(end) {
-        print(&world);
-        panic!("{violation}");
-    }
-    world
-}
-
-fn nodes(world: &World, ready: bool) -> Vec<NodeName> {
-    let managed = world.cluster().state().nodes().values().filter(|n| n.label(labels::NODEPOOL).is_some());
-    managed.filter(|n| n.ready == ready).map(|n| n.name.clone()).collect()
-}
-
-fn claims(world: &World) -> Vec<ClaimName> {
-    world.cluster().state().claims().iter().map(|(name, _)| name.clone()).collect()
-}
-
-fn vms(world: &World) -> usize {
-    world.cloud().resources().values().filter(|r| r.kind() == ResourceKind::Vm).count()
-}
-
-fn logged(world: &World, kind: EventKind, words: &str) -> usize {
-    world.timeline().iter().filter(|e| e.kind == kind && e.text.contains(words)).count()
 }
 
 const ONE: FaultyNodes = FaultyNodes::Nth(0);

@@ -1,9 +1,10 @@
 //! Tests of small worlds.
 
 mod lost_nodes;
+mod restores;
 mod stories;
 
-use super::{Action, Manifests, World, WorldSetup};
+use super::{Action, EventKind, Manifests, World, WorldSetup};
 use crate::workload::{PodTemplate, Workload, WorkloadKind};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::Catalog;
@@ -14,7 +15,9 @@ use napkeeper_core::model::cluster::pool::{
     Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool,
 };
 use napkeeper_core::model::labels;
-use napkeeper_core::model::names::{Namespace, NodeClassName, NodePoolName, ObjectKey, ObjectName, Region, Uid};
+use napkeeper_core::model::names::{
+    ClaimName, Namespace, NodeClassName, NodeName, NodePoolName, ObjectKey, ObjectName, Region, Uid,
+};
 use napkeeper_core::model::orphans::sweep::{Sweep, SweepMode};
 use napkeeper_core::model::requirements::{Operator, Requirements};
 use napkeeper_core::model::settings::DeletionRules;
@@ -128,4 +131,43 @@ fn print(world: &World) {
 
 fn after(mins: i64, action: Action) -> (SignedDuration, Action) {
     (SignedDuration::from_mins(mins), action)
+}
+
+/// Pods on several nodes that nothing but the faults disrupts.
+fn steady(seed: u64, actions: Vec<(SignedDuration, Action)>) -> WorldSetup {
+    let mut start = mk_start(seed);
+    let mut pool = mk_pool("general-purpose", 10, &["on-demand"], 100);
+    pool.requirements.add_entry(labels::SKU_CPU, Operator::In, &["2"]).unwrap();
+    start.manifests.pools = vec![pool];
+    start.manifests.workloads = vec![mk_deployment("inflate", 12, 800, 1024)];
+    start.actions = actions;
+    start
+}
+
+/// Until this minute.
+fn run_to(start: &WorldSetup, mins: i64) -> World {
+    let mut world = World::new(catalog(), start.clone()).unwrap();
+    let end = world.now() + SignedDuration::from_mins(mins);
+    if let Err(violation) = world.run_until(end) {
+        print(&world);
+        panic!("{violation}");
+    }
+    world
+}
+
+fn nodes(world: &World, ready: bool) -> Vec<NodeName> {
+    let managed = world.cluster().state().nodes().values().filter(|n| n.label(labels::NODEPOOL).is_some());
+    managed.filter(|n| n.ready == ready).map(|n| n.name.clone()).collect()
+}
+
+fn claims(world: &World) -> Vec<ClaimName> {
+    world.cluster().state().claims().iter().map(|(name, _)| name.clone()).collect()
+}
+
+fn vms(world: &World) -> usize {
+    world.cloud().resources().values().filter(|r| r.kind() == ResourceKind::Vm).count()
+}
+
+fn logged(world: &World, kind: EventKind, words: &str) -> usize {
+    world.timeline().iter().filter(|e| e.kind == kind && e.text.contains(words)).count()
 }
