@@ -10,8 +10,8 @@ use anyhow::{Context, bail};
 use jiff::Timestamp;
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_kube::{
-    CA_SECRET, HookBundle, TLS_SECRET, TlsSecret, WEBHOOK_LEASE, connect, elect_for, lease_identity, publish_bundle,
-    read_bundles, read_secret, write_secret,
+    CA_SECRET, HookBundle, LeaseHandle, TLS_SECRET, TlsSecret, WEBHOOK_LEASE, connect, elect_for, lease_identity,
+    publish_bundle, read_bundles, read_secret, write_secret,
 };
 use napkeeper_serve::rotation::{
     CertificateLifetimes, CertificateSecret, CertificateState, Der, PublishedBundle, RotationStep, next_step,
@@ -109,7 +109,7 @@ impl CertificateRotation {
         let (lease, election) = elect_for(WEBHOOK_LEASE, self.client.clone(), &self.namespace, &self.identity, stop);
         let (mut leads, mut observed, mut failures) = (lease.leads(), Observed::default(), 0_u32);
         loop {
-            let wait = match self.check(lease.held_for(LEASE_LEFT), &mut observed).await {
+            let wait = match self.check(&lease, &mut observed).await {
                 Ok(took_step) => {
                     failures = 0;
                     if took_step { NEXT_STEP_DELAY } else { self.check_interval() }
@@ -119,7 +119,8 @@ impl CertificateRotation {
                     failures = failures.saturating_add(1);
                     if failures >= MAX_FAILURES {
                         bail!(
-                            "{failures} checks in a row have failed, the last one with: {reason}; the log names the requests and the API server's answers"
+                            "{failures} checks in a row have failed in namespace {}, the last one with: {reason}; the log names the requests and the API server's answers",
+                            self.namespace
                         );
                     }
                     tracing::debug!(why = reason, "checking certificates again");
@@ -143,10 +144,15 @@ impl CertificateRotation {
     }
 
     /// Reads the Secrets, so that one that waits for the Lease notices too if it may not, and as the holder of the Lease
-    /// takes a step. True if it has taken one.
-    async fn check(&self, leads: bool, observed: &mut Observed) -> Result<bool, &'static str> {
+    /// takes a step. True if it has taken one. An error if the last request for the Lease failed, even while it is held.
+    async fn check(&self, lease: &LeaseHandle, observed: &mut Observed) -> Result<bool, &'static str> {
         let Some((secret, served)) = self.read(observed).await? else { return Err("a Secret is missing") };
-        if !leads {
+        if !lease.is_reachable() {
+            return Err(
+                "Lease napkeeper-webhook cannot be read or written: the ServiceAccount needs get and update on it, and create on leases",
+            );
+        }
+        if !lease.held_for(LEASE_LEFT) {
             return Ok(false);
         }
         let now = Timestamp::now();

@@ -35,6 +35,7 @@ pub const WEBHOOK_LEASE: &str = "napkeeper-webhook";
 pub struct LeaseHandle {
     renewed: watch::Receiver<Option<PointInTime>>,
     leads: watch::Receiver<bool>,
+    is_reachable: watch::Receiver<bool>,
 }
 
 /// A point in time, by both clocks.
@@ -86,7 +87,15 @@ impl LeaseHandle {
     #[cfg(test)]
     pub(crate) fn renewed_before(age: Option<Duration>) -> Self {
         let renewed = age.and_then(|age| PointInTime::now().before(age));
-        Self { renewed: watch::channel(renewed).1, leads: watch::channel(renewed.is_some()).1 }
+        let [leads, is_reachable] = [renewed.is_some(), true].map(|value| watch::channel(value).1);
+        Self { renewed: watch::channel(renewed).1, leads, is_reachable }
+    }
+
+    /// False if the last attempt to read or write the Lease failed, for example for lack of a right; the attempt has
+    /// been logged. True before the first one.
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
+        *self.is_reachable.borrow()
     }
 
     /// Whether we hold the Lease, and every change of that.
@@ -124,6 +133,7 @@ pub fn elect_for(
 ) -> (LeaseHandle, JoinHandle<()>) {
     let (renewed, renewed_at) = watch::channel(None);
     let (leads, leads_now) = watch::channel(false);
+    let (is_reachable, is_reachable_now) = watch::channel(true);
     let election = Election {
         lease,
         api: Api::namespaced(client, namespace),
@@ -133,8 +143,10 @@ pub fn elect_for(
         renewal_sent: None,
         renewed,
         leads,
+        is_reachable,
     };
-    (LeaseHandle { renewed: renewed_at, leads: leads_now }, tokio::spawn(election.run(stop)))
+    let handle = LeaseHandle { renewed: renewed_at, leads: leads_now, is_reachable: is_reachable_now };
+    (handle, tokio::spawn(election.run(stop)))
 }
 
 struct Election {
@@ -147,6 +159,7 @@ struct Election {
     renewal_sent: Option<PointInTime>,
     renewed: watch::Sender<Option<PointInTime>>,
     leads: watch::Sender<bool>,
+    is_reachable: watch::Sender<bool>,
 }
 
 impl Election {
@@ -160,6 +173,7 @@ impl Election {
                     if done.is_err() {
                         tracing::warn!(lease = self.lease, "the API server timed out");
                     }
+                    self.is_reachable.send_replace(done.unwrap_or(false));
                 }
             }
             self.publish();
@@ -180,14 +194,14 @@ impl Election {
         unsigned(left)
     }
 
-    /// Reads the Lease, and acquires or renews it if possible.
-    async fn try_acquire_or_renew(&mut self) {
+    /// Reads the Lease, and acquires or renews it if possible. False if a request failed.
+    async fn try_acquire_or_renew(&mut self) -> bool {
         let name = self.lease;
         let request = |verb| ApiRequest { verb, kind: "Lease", name };
-        let Ok(lease) = call(request("get"), self.api.get_opt(self.lease)).await else { return };
+        let Ok(lease) = call(request("get"), self.api.get_opt(self.lease)).await else { return false };
         let decision = self.candidate.next_action(lease.as_ref().map(record).as_ref(), self.now());
         let acquires = match decision {
-            LeaseAction::Wait(_) => return,
+            LeaseAction::Wait(_) => return true,
             LeaseAction::Acquire => true,
             LeaseAction::Renew => false,
         };
@@ -209,8 +223,9 @@ impl Election {
                 self.renewal_sent = Some(sent);
             }
             Err(ClusterError::Conflict) => tracing::debug!(lease = self.lease, "another replica was faster"),
-            Err(_) => {}
+            Err(_) => return false,
         }
+        true
     }
 
     fn spec(&self, before: Option<&LeaseSpec>, acquires: bool, at: Timestamp) -> LeaseSpec {
@@ -301,7 +316,7 @@ mod tests {
             let wall = if wall < 0 { now.wall.checked_add(seconds) } else { now.wall.checked_sub(seconds) };
             let monotonic = now.monotonic.checked_sub(Duration::from_secs(monotonic)).unwrap();
             let at = PointInTime { monotonic, wall: wall.unwrap() };
-            LeaseHandle { renewed: watch::channel(Some(at)).1, leads: watch::channel(true).1 }
+            LeaseHandle { renewed: watch::channel(Some(at)).1, ..LeaseHandle::renewed_before(None) }
         };
         let is_held = |lease: LeaseHandle| lease.held_for(Duration::from_secs(5));
         assert!(is_held(renewed_at(2, 2)));
@@ -387,8 +402,9 @@ mod tests {
         server.fail(LEASES, Some(crate::fake::Fault::Unreachable));
         let mut leads = replica.lease.leads();
         timeout(PATIENCE, leads.wait_for(|leads| !*leads)).await.unwrap().unwrap();
-        assert!(!replica.holds());
+        assert!(!replica.holds() && !replica.lease.is_reachable());
         server.fail(LEASES, None);
         replica.leads().await;
+        assert!(replica.lease.is_reachable());
     }
 }
