@@ -47,7 +47,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "REGION")]
     region: Option<String>,
     /// Random seed, overrides the scenario's.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = seed)]
     seed: Option<u64>,
     /// How long to simulate, such as 90m, 36h or 9d; overrides the scenario's duration.
     #[arg(long = "for", value_name = "DURATION", value_parser = lasting)]
@@ -71,6 +71,11 @@ fn lasting(text: &str) -> Result<SignedDuration, String> {
     let time = parse_with_days(text).map_err(|e| e.to_string())?;
     let fits = time.is_positive() && time <= LONGEST;
     fits.then_some(time).ok_or_else(|| "must be greater than 0 and at most 366d".to_owned())
+}
+
+/// A random seed.
+pub(super) fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("must be a whole number from 0 to {}", u64::MAX))
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Outcome> {
