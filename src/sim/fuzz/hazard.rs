@@ -40,7 +40,8 @@ pub enum Hazard {
     FailedJoins,
     /// The controller runs in a second cluster with the configuration of the first, or beside another Karpenter.
     Identities,
-    /// The API server is restored in part: NodeClaims and Nodes vanish, or come back with other UIDs.
+    /// The API server is restored in part: NodeClaims are lost, with or without their Nodes, or created again with
+    /// another UID.
     PartialRestores,
 }
 

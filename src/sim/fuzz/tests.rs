@@ -98,11 +98,11 @@ const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str])] = &[
         &[Hazard::Leaks, Hazard::Shortages, Hazard::Outages],
         &["alive", "age"],
     ),
-    // A Node whose NodeClaim a restored backup lacks is all that speaks for its VM.
+    // A Node whose NodeClaim a restored backup lacks is the only object that refers to its VM.
     (
         &[DeletionRule::NoNode, DeletionRule::RecheckOwners, DeletionRule::Breaker],
         &[Hazard::PartialRestores],
-        &["alive", "age"],
+        &["alive"],
     ),
     (&[DeletionRule::NoVm, DeletionRule::RecheckResource], &[Hazard::Leaks], &["alive", "age"]),
     // The disks of all PersistentVolumes at once trip the breaker.

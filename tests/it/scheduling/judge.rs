@@ -51,7 +51,7 @@ pub(crate) struct Tally {
     /// Pods whose node is not one of the best by the emulation.
     pub(super) scores: Vec<String>,
     /// Pods whose node was compared with the best ones of the emulation.
-    pub(super) scored: usize,
+    pub(crate) scored: usize,
 }
 
 impl fmt::Display for Tally {
@@ -83,10 +83,11 @@ impl Tally {
         for (label, all) in never.into_iter().chain([("scores", &self.scores)]) {
             ensure!(all.is_empty(), "{label}: the first of {}: {}", all.len(), all[0]);
         }
+        ensure!(self.placed > 0 && self.unplaced > 0, "too easy, or too hard: {self}");
         if self.workloads < RATED {
             return Ok(());
         }
-        ensure!(self.placed > self.unplaced && self.unplaced > 0, "too easy, or too hard: {self}");
+        ensure!(self.placed > self.unplaced, "too hard: {self}");
         ensure!(self.by_order.len() * BY_ORDER <= self.pods, "too many pods without a place: {self}");
         ensure!(self.stuck.len() * STUCK <= self.pods, "too many pods are stuck: {self}");
         Ok(())

@@ -33,7 +33,7 @@ const TRIES: usize = 4;
 /// Seconds are usual; a busy machine may take long.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
-/// `GOGC` of programs that live for minutes: collecting garbage later saves a tenth of the CPU time of kube-apiserver.
+/// `GOGC` of kube-apiserver and kubectl: collecting garbage later saves a tenth of their CPU time.
 const RARE_COLLECTIONS: &str = "400";
 /// So many run at once in one process: each is up to seven programs. Tests mostly wait for what these do, so that two
 /// cores serve four of them; more would make each other slow.

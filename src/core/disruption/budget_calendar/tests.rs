@@ -76,7 +76,7 @@ fn budgets() -> impl Strategy<Value = Vec<Budget>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn a_week_is_divided_as_a_walk_of_its_minutes_says(budgets in budgets()) {

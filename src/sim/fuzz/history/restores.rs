@@ -5,7 +5,7 @@ use crate::world::{Action, InjectedFault, RestoreFault};
 use jiff::SignedDuration;
 
 impl HistoryBuilder {
-    /// Some NodeClaims vanish, with their Nodes or without, or come back as new objects. Users delete others meanwhile.
+    /// Some NodeClaims are lost, with or without their Nodes, or created again. Users delete others meanwhile.
     pub(super) fn partial_restores(&mut self) {
         for name in ["web", "api", "cache"] {
             self.add(SignedDuration::from_mins(5), Action::Scale { workload: key(name), replicas: 14 });

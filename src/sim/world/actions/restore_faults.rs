@@ -1,4 +1,5 @@
-//! Backups of the API server that are restored in part: NodeClaims and Nodes vanish, or come back as new objects.
+//! Backups of the API server that are restored in part: NodeClaims are lost, with or without their Nodes, or created
+//! again.
 
 use crate::world::World;
 use crate::world::timeline::EventKind;
@@ -8,13 +9,13 @@ use napkeeper_core::model::names::ClaimName;
 /// number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestoreFault {
-    /// The backup is older than some NodeClaims, which vanish without their finalizers.
+    /// The backup is older than some NodeClaims, which are lost without their finalizers.
     LoseClaims {
         /// The first of them.
         nth: usize,
         /// How many.
         count: usize,
-        /// Their Nodes vanish too.
+        /// Their Nodes are lost too.
         with_nodes: bool,
     },
     /// A NodeClaim is deleted and created again from the backup: it has another UID and age.

@@ -7,7 +7,7 @@ mod provisioner;
 mod real;
 
 use crate::scheduling::{Tally, Workload, judge, namespaces, seeds};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use real::RealScheduler;
 use std::time::Instant;
 
@@ -30,5 +30,6 @@ async fn the_real_scheduler_binds_pods_as_planned() -> Result<()> {
     }
     tally.tell();
     eprintln!("{tally} in {:?}", start.elapsed());
+    ensure!(tally.scored > 0, "no score of the emulation was compared: {tally}");
     tally.is_good()
 }
