@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const STEP: Duration = Duration::from_secs(90);
+/// A watch waits for up to 30 s, and as much again by chance, before it tries once more; and its first try after an
+/// outage may meet an API server that is still starting.
+const RECOVERS_WITHIN: Duration = Duration::from_secs(150);
 /// How long a trouble lasts.
 const TROUBLE: Duration = Duration::from_secs(5);
 /// More requests than this in that time are a busy loop.
@@ -174,5 +177,13 @@ async fn says(controller: &Process, since: usize, word: &str) -> Result<()> {
 
 /// It is ready again, without having been started again.
 async fn works(controller: &Process) -> Result<()> {
-    eventually("recovery", STEP, async || Ok(readyz(controller).await?.0.then_some(()))).await
+    let end = Instant::now() + RECOVERS_WITHIN;
+    loop {
+        let (is_ready, reasons) = readyz(controller).await?;
+        if is_ready {
+            return Ok(());
+        }
+        ensure!(Instant::now() < end, "it is not ready after {RECOVERS_WITHIN:?}: {reasons}\n{}", controller.tail(20));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
