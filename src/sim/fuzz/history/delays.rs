@@ -13,7 +13,7 @@ impl HistoryBuilder {
             let times = u32::try_from(self.random.between(1, 4)).unwrap_or(1);
             self.inject(at, InjectedFault::FailLate { deletes, times });
             self.add(at + SignedDuration::from_secs(1), Action::Scale { workload: key("web"), replicas: 14 });
-            let nth = usize::try_from(self.random.between(0, 9)).unwrap_or(0);
+            let nth = self.index(0, 9);
             let deleted_at = at + self.minutes(1, 5);
             self.add(deleted_at, Action::DeleteClaim { nth });
         }

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 impl HistoryBuilder {
     pub(super) fn manual_deletions(&mut self) {
         for _ in 0..8 {
-            let (at, nth) = (self.random_time(), usize::try_from(self.random.between(0, 9)).unwrap_or(0));
+            let (at, nth) = (self.random_time(), self.index(0, 9));
             let action = if self.random.one_in(3) { Action::DeleteNode { nth } } else { Action::DeleteClaim { nth } };
             if self.random.one_in(3) {
                 let edit = if self.random.one_in(2) { IntentEdit::Remove } else { IntentEdit::NameAnother };

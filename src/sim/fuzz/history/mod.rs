@@ -116,6 +116,18 @@ impl HistoryBuilder {
         self.add(at, Action::InjectFault(fault));
     }
 
+    /// An index or a count.
+    fn index(&mut self, least: u64, most: u64) -> usize {
+        usize::try_from(self.random.between(least, most)).unwrap_or_default()
+    }
+
+    /// So that there are enough nodes to lose.
+    fn many_nodes(&mut self) {
+        for name in ["web", "api", "cache"] {
+            self.add(SignedDuration::from_mins(5), Action::Scale { workload: key(name), replicas: 14 });
+        }
+    }
+
     fn minutes(&mut self, least: u64, most: u64) -> SignedDuration {
         SignedDuration::from_mins(i64::try_from(self.random.between(least, most)).unwrap_or(1))
     }
@@ -136,7 +148,7 @@ impl HistoryBuilder {
                     let workload = self.random.pick(workloads).map_or_else(|| key("web"), |(key, _)| key.clone());
                     Action::Scale { workload, replicas: u32::try_from(self.random.between(0, 14)).unwrap_or(1) }
                 }
-                4 => Action::EvictSpot { count: usize::try_from(self.random.between(1, 3)).unwrap_or(1) },
+                4 => Action::EvictSpot { count: self.index(1, 3) },
                 5 => Action::Refuse(ShortageSpec { capacity_type: Some(CapacityType::Spot), ..shortage }),
                 6 => Action::NoCapacity(shortage),
                 7 => Action::Quota { family: None, capacity_type: Some(CapacityType::Spot), cores: Some(8) },
@@ -259,7 +271,7 @@ impl HistoryBuilder {
         self.inject(SignedDuration::from_hours(1), InjectedFault::LeakVm(object("mixed")));
         self.inject(SignedDuration::from_mins(61), InjectedFault::TakeOver(object("mixed")));
         for kind in [ResourceKind::Nic, ResourceKind::OsDisk, ResourceKind::Vm] {
-            let (at, nth) = (self.random_time(), usize::try_from(self.random.between(0, 7)).unwrap_or(0));
+            let (at, nth) = (self.random_time(), self.index(0, 7));
             self.add(at, Action::TakeOver { nth, kind });
         }
         for nth in 0..8 {
@@ -270,10 +282,7 @@ impl HistoryBuilder {
     }
 
     fn api_server_restore(&mut self) {
-        // So that there are more than three VMs to lose.
-        for name in ["web", "api", "cache"] {
-            self.add(SignedDuration::from_mins(5), Action::Scale { workload: key(name), replicas: 14 });
-        }
+        self.many_nodes();
         let at = self.minutes(120, 900);
         self.add(at, Action::EmptyApiServer {});
         self.add(at + SignedDuration::from_hours(2), Action::Approve {});

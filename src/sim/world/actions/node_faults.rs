@@ -5,6 +5,7 @@ use crate::world::timeline::EventKind;
 use crate::world::{Action, InjectedFault, World};
 use jiff::SignedDuration;
 use napkeeper_core::model::azure::cloud::PowerState;
+use napkeeper_core::model::cluster::claim::Claim;
 use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ProviderId};
 use std::sync::Arc;
@@ -104,11 +105,7 @@ impl World {
     }
 
     fn edit_intent(&mut self, nth: usize, edit: IntentEdit) {
-        let nodes = self.nodes_in_use();
-        let claim_of = |nth: usize| {
-            let provider = nodes.get(nth % nodes.len().max(1))?.provider_id.as_ref()?;
-            self.cluster.state().claim_by_provider_id(provider).cloned()
-        };
+        let claim_of = |nth: usize| self.claims_in_use(nth, 1).pop();
         let Some(claim) = claim_of(nth) else { return };
         let intent = match edit {
             IntentEdit::Remove => None,
@@ -139,7 +136,16 @@ impl World {
     }
 
     /// Nodes of NodeClaims in use, by name.
-    pub(super) fn nodes_in_use(&self) -> Vec<Arc<Node>> {
+    /// NodeClaims of nodes in use, from the nth on, modulo their number.
+    pub(super) fn claims_in_use(&self, nth: usize, count: usize) -> Vec<Arc<Claim>> {
+        let nodes = self.nodes_in_use();
+        let from = nth % nodes.len().max(1);
+        let some = nodes.iter().cycle().skip(from).take(count.min(nodes.len()));
+        let providers = some.filter_map(|node| node.provider_id.as_ref());
+        providers.filter_map(|id| self.cluster.state().claim_by_provider_id(id).cloned()).collect()
+    }
+
+    fn nodes_in_use(&self) -> Vec<Arc<Node>> {
         let cluster = self.cluster.state();
         let in_use = |node: &&Arc<Node>| {
             let claim = node.provider_id.as_ref().and_then(|id| cluster.claim_by_provider_id(id));

@@ -3,7 +3,6 @@
 
 use crate::world::World;
 use crate::world::timeline::EventKind;
-use napkeeper_core::model::names::ClaimName;
 
 /// What a restore does to NodeClaims of nodes in use. They are counted in the order of their nodes' names, modulo their
 /// number.
@@ -33,25 +32,17 @@ impl World {
             RestoreFault::LoseClaims { nth, count, with_nodes } => {
                 for claim in self.claims_in_use(nth, count) {
                     let what = if with_nodes { "it and its Node are" } else { "it is" };
-                    self.log(EventKind::Scenario, &claim, format!("{what} missing from a restored backup"));
-                    self.cluster.lose_claim(&claim, with_nodes, self.now);
+                    self.log(EventKind::Scenario, &claim.name, format!("{what} missing from a restored backup"));
+                    self.cluster.lose_claim(&claim.name, with_nodes, self.now);
                 }
             }
             RestoreFault::RecreateClaim { nth, with_status } => {
                 for claim in self.claims_in_use(nth, 1) {
                     let with = if with_status { "with" } else { "without" };
-                    self.log(EventKind::Scenario, &claim, format!("restored from a backup {with} its status"));
-                    self.cluster.recreate_claim(&claim, with_status, self.now);
+                    self.log(EventKind::Scenario, &claim.name, format!("restored from a backup {with} its status"));
+                    self.cluster.recreate_claim(&claim.name, with_status, self.now);
                 }
             }
         }
-    }
-
-    fn claims_in_use(&self, nth: usize, count: usize) -> Vec<ClaimName> {
-        let nodes = self.nodes_in_use();
-        let claim = |provider| Some(self.cluster.state().claim_by_provider_id(provider)?.name.clone());
-        let from = nth % nodes.len().max(1);
-        let some = nodes.iter().cycle().skip(from).take(count.min(nodes.len()));
-        some.filter_map(|node| claim(node.provider_id.as_ref()?)).collect()
     }
 }
