@@ -152,8 +152,9 @@ impl ControlPlane {
         if self.apiserver.is_some() {
             return Ok(());
         }
-        let program = Program::new(self.binaries.path("kube-apiserver")?).args(self.layout.apiserver(&self.pki));
-        let program = program.env("GOGC", RARE_COLLECTIONS);
+        let program = Program::new(self.binaries.path("kube-apiserver")?)
+            .args(self.layout.apiserver(&self.pki))
+            .env("GOGC", RARE_COLLECTIONS);
         let apiserver = Process::spawn("kube-apiserver", &program)?;
         let client = self.client().await?;
         let start = Instant::now();

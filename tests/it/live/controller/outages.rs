@@ -177,13 +177,7 @@ async fn says(controller: &Process, since: usize, word: &str) -> Result<()> {
 
 /// It is ready again, without having been started again.
 async fn works(controller: &Process) -> Result<()> {
-    let end = Instant::now() + RECOVERS_WITHIN;
-    loop {
-        let (is_ready, reasons) = readyz(controller).await?;
-        if is_ready {
-            return Ok(());
-        }
-        ensure!(Instant::now() < end, "it is not ready after {RECOVERS_WITHIN:?}: {reasons}\n{}", controller.tail(20));
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    let ready = async || Ok(readyz(controller).await?.0.then_some(()));
+    let Err(error) = eventually("recovery", RECOVERS_WITHIN, ready).await else { return Ok(()) };
+    Err(error.context(format!("/readyz says {}\n{}", readyz(controller).await?.1, controller.tail(20))))
 }
