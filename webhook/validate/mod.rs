@@ -30,6 +30,7 @@ use napkeeper_verdict::rules::{azure, cost, disruption, structure as rules};
 use napkeeper_verdict::{Finding, Severity, Validator};
 use policies::PolicyResults;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// The validated kinds: API group, versions, kind.
 const VALIDATED_KINDS: [(&str, &[&str], &str); 4] = [
@@ -127,8 +128,9 @@ fn rule_findings(
     // The old object is validated only if the new one might be denied.
     let needs_old = update && found.iter().any(may_deny);
     let before = if needs_old { findings(&validator.validator, *snapshot, request.old_object) } else { Vec::new() };
+    let before: BTreeSet<_> = before.iter().map(identity).collect();
     let (errors, mut warnings): (Vec<_>, Vec<_>) =
-        found.into_iter().partition(|f| may_deny(f) && !before.iter().any(|b| is_same_finding(f, b)));
+        found.into_iter().partition(|finding| may_deny(finding) && !before.contains(&identity(finding)));
     // The effects on the running cluster come first: authors know them least.
     warnings.splice(0..0, cluster_findings);
     Some((errors, warnings))
@@ -179,8 +181,9 @@ fn node_class_of(snapshot: &Snapshot, object: &Value) -> Option<Object> {
     Some(Object::NodeClass(Box::new((**class).clone())))
 }
 
-fn is_same_finding(a: &Finding, b: &Finding) -> bool {
-    (a.rule, &a.path, &a.message) == (b.rule, &b.path, &b.message)
+/// What the same finding of another version of an object has too.
+fn identity(finding: &Finding) -> (&'static str, &str, &str) {
+    (finding.rule, &finding.path, &finding.message)
 }
 
 /// One line each: rule, path, problem, fix.

@@ -164,10 +164,10 @@ fn merge(
     source: &Source,
 ) {
     let mut objects = Objects::of(source);
-    let is_validated = found.is_some();
+    let known = found.as_ref().map_or(0, Vec::len);
     let found = found.get_or_insert_default();
     for finding in findings {
-        match found.iter_mut().filter(|_| is_validated).find(|known| known.finding == finding) {
+        match found[..known].iter_mut().find(|known| known.finding == finding) {
             Some(known) => known.clusters.extend(clusters.iter().cloned()),
             None => found.push(ReportedFinding::new(finding, clusters.to_vec(), index, &mut objects)),
         }

@@ -21,7 +21,7 @@ use napkeeper_api::manifests::{Object, items, object};
 use napkeeper_api::yaml::Document;
 use napkeeper_core::model::names::{NodePoolName, ObjectName};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use yaml_scalars::SourceText;
 
@@ -318,8 +318,8 @@ fn convert(value: &Value, found: &mut Vec<Issue>) -> Option<Object> {
     match object(value) {
         Ok(object) => Some(object),
         Err(violations) => {
-            let known = |path: &Path| found.iter().any(|i| i.path == *path);
-            let new: Vec<_> = violations.0.into_iter().filter(|v| !known(&v.path)).collect();
+            let known: BTreeSet<&Path> = found.iter().map(|issue| &issue.path).collect();
+            let new: Vec<_> = violations.0.into_iter().filter(|v| !known.contains(&v.path)).collect();
             found.extend(new.into_iter().map(|v| semantic::invalid_value(&v.path, v.message)));
             None
         }

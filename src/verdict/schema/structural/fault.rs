@@ -79,6 +79,10 @@ pub(crate) struct Fault {
     pub(crate) secondary: bool,
 }
 
+/// How many faults, and how many unknown fields, of one object are kept: a request of a few megabytes can have a million,
+/// which would take hundreds of megabytes of memory and which nobody reads.
+pub(crate) const MAX_KEPT: usize = 10_000;
+
 /// Collects faults, or only counts them while a schema is tried.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
@@ -88,10 +92,10 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Adds a fault. During a trial it is only counted.
+    /// Adds a fault. During a trial, and beyond [`MAX_KEPT`], it is only counted.
     pub(crate) fn add(&mut self, fault: impl FnOnce() -> Fault) {
         self.counted += 1;
-        if self.trials == 0 {
+        if self.trials == 0 && self.list.len() < MAX_KEPT {
             self.list.push(fault());
         }
     }
@@ -118,7 +122,7 @@ impl Faults {
         self.trials = self.trials.saturating_sub(1);
     }
 
-    /// All of them.
+    /// All that are kept.
     pub(crate) fn into_list(self) -> Vec<Fault> {
         self.list
     }

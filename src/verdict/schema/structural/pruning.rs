@@ -3,6 +3,7 @@
 //! In the order of the API server: unknown fields and meaningless nulls are dropped, then defaults are added, top-down.
 //! A default of the compiled schema includes the defaults of its fields, so one pass is enough.
 
+use crate::schema::structural::fault::MAX_KEPT;
 use crate::schema::structural::field_path::FieldPath;
 use crate::schema::structural::node::{FieldSchema, SchemaNode};
 use napkeeper_api::field_path::Path;
@@ -74,6 +75,9 @@ impl<'n> Pruner<'n> {
     }
 
     fn unknown(&mut self, path: &FieldPath<'_>, key: &str, parent: Option<&'n SchemaNode>) {
+        if self.unknown.len() >= MAX_KEPT {
+            return;
+        }
         let at = path.field(key);
         self.unknown.push(Unknown { path: at.to_path(), name: at.dotted(), parent });
     }

@@ -1,6 +1,7 @@
 //! Pitfalls of the API server, each as it was measured.
 
 use crate::schema::crds::CrdSchemas;
+use crate::schema::structural::fault::MAX_KEPT;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
@@ -36,6 +37,16 @@ fn assert_answers(schema: &Value, answers: &[(Value, &str)]) {
     for (value, expected) in answers {
         assert_eq!(answer(schema, value), *expected, "{value} by {schema}");
     }
+}
+
+#[test]
+fn of_a_million_faults_or_unknown_fields_ten_thousand_are_kept() {
+    let things = definitions(&json!({ "type": "array", "items": { "type": "object" } }));
+    let answer = |item: Value| things.create(&thing(&json!({ "a": vec![item; 1_000_000] })));
+    let (faults, unknown) = (answer(json!(0)), answer(json!({ "unknown": 0 })));
+    // One cause more says that the rules were not evaluated.
+    assert_eq!((faults.code, faults.causes.len()), (422, MAX_KEPT + 1));
+    assert_eq!((unknown.code, unknown.unknown_fields.len()), (400, MAX_KEPT));
 }
 
 #[test]
