@@ -48,7 +48,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", value_parser = segment)]
     group: Option<String>,
     /// Random seed: how long VMs take, and ids.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::simulate::seed)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = crate::simulate::seed)]
     seed: u64,
     /// Bearer token that callers must send [default: none required].
     #[arg(long, value_name = "TOKEN", value_parser = token)]

@@ -47,7 +47,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "REGION")]
     region: Option<String>,
     /// Random seed, overrides the scenario's.
-    #[arg(long, value_name = "N", value_parser = seed)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = seed)]
     seed: Option<u64>,
     /// How long to simulate, such as 90m, 36h or 9d; overrides the scenario's duration.
     #[arg(long = "for", value_name = "DURATION", value_parser = lasting)]
