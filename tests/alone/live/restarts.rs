@@ -24,7 +24,7 @@ use std::time::Duration;
 
 const STEP: Duration = Duration::from_secs(60);
 /// How often one process takes over from another.
-const TURNS: usize = 4;
+const TURNS: usize = 2;
 /// How long both of them run, and then the new one alone.
 const TOGETHER: Duration = Duration::from_secs(1);
 /// The API server speaks HTTP/2 to a loopback address, and HTTP/1.1 to any other, as to every Service.

@@ -2,6 +2,7 @@
 
 use super::build::Recipe;
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -9,7 +10,7 @@ use tokio::sync::OnceCell;
 
 /// The folder of the Go module with the control plane.
 const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/control-plane");
-/// The folder of the Go module that prints upstream's definitions.
+/// The folder of the Go module that requires upstream, for its definitions.
 const UPSTREAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstream-crds");
 /// The folder of the Go module that requires kubeconform.
 const KUBECONFORM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kubeconform");
@@ -67,7 +68,7 @@ async fn build() -> Result<PathBuf> {
         set("gitTreeState", "clean"),
     ];
     let flags = ["-tags", "grpcnotrace", "-ldflags", &link.join(" "), "tool"].map(str::to_owned);
-    let recipe = Recipe { name: "control-plane", module: MODULE.into(), flags: flags.into(), sources: &[] };
+    let recipe = Recipe { name: "control-plane", module: MODULE.into(), flags: flags.into() };
     recipe
         .build(async |folder| {
             // A package of the name `server` is a program of that name.
@@ -91,13 +92,11 @@ fn stages(kwok: &Path) -> Result<String> {
     let mut all = String::new();
     for folder in STAGES {
         let folder = kwok.join("kustomize/stage").join(folder);
-        let entries = fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))?;
-        let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        let mut files = yaml_files(&folder)?;
         files.retain(|file| {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
-            (name.starts_with("node-") || name.starts_with("pod-")) && name.ends_with(".yaml")
+            name.starts_with("node-") || name.starts_with("pod-")
         });
-        files.sort();
         for file in files {
             let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
             all.push_str("---\n");
@@ -162,19 +161,27 @@ fn newer_source(program: &Path) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// The CustomResourceDefinitions that upstream's Go module embeds, as YAML.
+/// The CustomResourceDefinitions that upstream's Go module embeds, as YAML documents.
 ///
 /// # Errors
-/// When there is no Go, or the build or the run fails.
+/// When there is no Go, or the module cannot be downloaded or read.
 pub async fn upstream_crds() -> Result<String> {
-    let flags = vec![".".to_owned()];
-    let recipe = Recipe { name: "upstream-crds", module: UPSTREAM.into(), flags, sources: &["main.go"] };
-    let folder = recipe.build(async |_| Ok(())).await?;
-    let program = folder.join("upstream-crds");
-    let output = tokio::process::Command::new(&program).output().await;
-    let output = output.with_context(|| format!("running {}", program.display()))?;
-    ensure!(output.status.success(), "{} failed: {}", program.display(), String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).context("reading upstream's definitions as text")
+    let recipe = Recipe { name: "upstream-crds", module: UPSTREAM.into(), flags: Vec::new() };
+    let download = recipe.go(&["mod", "download", "-json", "sigs.k8s.io/karpenter"]).await?;
+    let download: Value = serde_json::from_str(&download).context("reading what go mod download printed")?;
+    let module = download["Dir"].as_str().context("go mod download printed no Dir")?;
+    let files = yaml_files(&Path::new(module).join("pkg/apis/crds"))?;
+    ensure!(!files.is_empty(), "{module} holds no CustomResourceDefinitions");
+    files.iter().map(|file| fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))).collect()
+}
+
+/// The YAML files of a folder, by name.
+fn yaml_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    Ok(files)
 }
 
 /// The program kubeconform, a peer to measure beside.
@@ -183,6 +190,6 @@ pub async fn upstream_crds() -> Result<String> {
 /// When there is no Go, or the build fails.
 pub async fn kubeconform() -> Result<PathBuf> {
     let flags = vec!["tool".to_owned()];
-    let recipe = Recipe { name: "kubeconform", module: KUBECONFORM.into(), flags, sources: &[] };
+    let recipe = Recipe { name: "kubeconform", module: KUBECONFORM.into(), flags };
     Ok(recipe.build(async |_| Ok(())).await?.join("kubeconform"))
 }

@@ -24,8 +24,6 @@ pub(crate) struct Recipe<'a> {
     pub(crate) module: PathBuf,
     /// Arguments of `go build` besides those that every build has and `-o`.
     pub(crate) flags: Vec<String>,
-    /// Sources in the module's folder, besides `go.mod` and `go.sum`.
-    pub(crate) sources: &'a [&'a str],
 }
 
 impl Recipe<'_> {
@@ -79,7 +77,7 @@ impl Recipe<'_> {
         let mut hasher = DefaultHasher::new();
         self.go(&["env", "GOVERSION", "GOOS", "GOARCH"]).await?.hash(&mut hasher);
         self.flags.hash(&mut hasher);
-        for file in ["go.mod", "go.sum"].iter().chain(self.sources) {
+        for file in ["go.mod", "go.sum"] {
             let path = self.module.join(file);
             fs::read(&path).with_context(|| format!("reading {}", path.display()))?.hash(&mut hasher);
         }

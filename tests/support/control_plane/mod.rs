@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const RARE_COLLECTIONS: &str = "400";
 /// So many run at once in one process: each is up to seven programs. Tests mostly wait for what these do, so that two
 /// cores serve four of them; more would make each other slow.
-static TURNS: Semaphore = Semaphore::const_new(4);
+static TURNS: Semaphore = Semaphore::const_new(6);
 
 /// How much of a control plane runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
