@@ -5,7 +5,9 @@ mod api_server;
 mod schedules;
 
 use crate::cel::{RuleError, Rules};
-use crate::schema::structural::{self, CompileError, Fault, ObjectSchema, Scale, SchemaOrigin, ValidationResult};
+use crate::schema::structural::{
+    self, CompileError, Fault, MAX_KEPT, ObjectSchema, Scale, SchemaOrigin, ValidationResult,
+};
 pub use api_server::{ApiServerResponse, StatusCause};
 use napkeeper_api::crds;
 use serde_json::Value;
@@ -105,7 +107,9 @@ impl CrdVersion {
     /// Adds the violations of cross-field rules. They are evaluated only if every field is valid, as on the API server.
     fn across_fields(&self, result: &mut ValidationResult) {
         let broken = !result.unreadable.is_empty() || !result.unknown.is_empty();
-        if broken || result.faults.iter().any(|fault| fault.reason.blocks()) {
+        // Of too many faults some are not kept, and those may block.
+        let blocked = result.faults.len() >= MAX_KEPT || result.faults.iter().any(|fault| fault.reason.blocks());
+        if broken || blocked {
             return;
         }
         let found = self.rules.check(&result.stored);

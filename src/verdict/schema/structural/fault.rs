@@ -79,7 +79,7 @@ pub(crate) struct Fault {
     pub(crate) secondary: bool,
 }
 
-/// How many faults, and how many unknown fields, of one object are kept: a request of a few megabytes can have a million,
+/// How many faults, unknown fields and unreadable values of one object are kept: a request of a few megabytes can have a million,
 /// which would take hundreds of megabytes of memory and which nobody reads.
 pub(crate) const MAX_KEPT: usize = 10_000;
 

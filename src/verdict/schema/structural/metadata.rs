@@ -5,7 +5,7 @@
 use crate::finding::{Issue, NotAString};
 use crate::rules::structure as rules;
 use crate::schema::structural::describe::describe;
-use crate::schema::structural::fault::{Fault, Faults, Reason};
+use crate::schema::structural::fault::{Fault, Faults, MAX_KEPT, Reason};
 use crate::schema::structural::field_path::FieldPath;
 use crate::text::names::{is_label, is_label_value, is_path_segment, is_qualified_name, is_subdomain, masked};
 use serde_json::{Map, Value};
@@ -98,6 +98,12 @@ fn not_a_string(value: &Value, path: &FieldPath<'_>) -> Issue {
 }
 
 impl ParsedMetadata {
+    fn add_unreadable(&mut self, issue: Issue) {
+        if self.unreadable.len() < MAX_KEPT {
+            self.unreadable.push(issue);
+        }
+    }
+
     fn fields(
         &mut self,
         map: &Map<String, Value>,
@@ -109,7 +115,9 @@ impl ParsedMetadata {
             let at = path.field(key);
             let Some((_, kind)) = kinds.iter().find(|(name, _)| name == key) else {
                 let issue = super::issues::unknown(&at.to_path(), kinds.iter().map(|(name, _)| *name));
-                self.unknown.push((at.bracketed(), issue));
+                if self.unknown.len() < MAX_KEPT {
+                    self.unknown.push((at.bracketed(), issue));
+                }
                 continue;
             };
             if let Some(value) = self.field(value, *kind, &at) {
@@ -135,28 +143,28 @@ impl ParsedMetadata {
                     Value::Object(map) => Value::Object(self.fields(map, kinds, &path.index(i))),
                     Value::Null => Value::Object(Map::new()),
                     other => {
-                        self.unreadable.push(wrong_type("a map", other, &path.index(i)));
+                        self.add_unreadable(wrong_type("a map", other, &path.index(i)));
                         Value::Null
                     }
                 };
                 return Some(items.iter().enumerate().map(item).collect());
             }
             (_, FieldType::Text) => {
-                self.unreadable.push(not_a_string(value, path));
+                self.add_unreadable(not_a_string(value, path));
                 return None;
             }
             (_, FieldType::Integer) => "an integer",
             (_, FieldType::Bool) => "a boolean",
             (Value::String(text), FieldType::Time) => {
                 let message = format!("{text:?} is not a time in RFC 3339, such as 2026-11-21T08:00:00Z");
-                self.unreadable.push(Issue::new(&rules::FORMAT, &path.to_path(), message));
+                self.add_unreadable(Issue::new(&rules::FORMAT, &path.to_path(), message));
                 return None;
             }
             (_, FieldType::Time) => "a time",
             (_, FieldType::Texts | FieldType::Items(_)) => "a list",
             (_, FieldType::TextMap) => "a map",
         };
-        self.unreadable.push(wrong_type(expected, value, path));
+        self.add_unreadable(wrong_type(expected, value, path));
         None
     }
 
@@ -165,7 +173,7 @@ impl ParsedMetadata {
         match value {
             Value::String(_) => return value.clone(),
             Value::Null => {}
-            other => self.unreadable.push(not_a_string(other, path)),
+            other => self.add_unreadable(not_a_string(other, path)),
         }
         Value::String(String::new())
     }

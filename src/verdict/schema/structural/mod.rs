@@ -20,7 +20,7 @@ pub(crate) use checks::scale::Scale;
 use checks::{embedded, lists};
 use fault::Faults;
 pub use fault::Reason;
-pub(crate) use fault::{Fault, NO_FIELD};
+pub(crate) use fault::{Fault, MAX_KEPT, NO_FIELD};
 pub(crate) use field_path::FieldPath;
 pub(crate) use issues::issues;
 use metadata::MetadataOwner;
