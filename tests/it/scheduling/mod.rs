@@ -43,7 +43,7 @@ pub(crate) use storage::{Storage, binding, claims_of, classes, is_ephemeral, is_
 pub(crate) use workload::{Workload, namespaces};
 
 /// Workloads of a plain run, so many that rates say something; `.ci/nightly` takes 300.
-const FEW: u64 = 40;
+const FEW: u64 = 100;
 /// Others that have found something: domains that only a preference rules out (274), where no node can be had (229), or
 /// where a shared volume is not (249).
 const FOUND: [u64; 3] = [229, 249, 274];

@@ -161,14 +161,17 @@ fn newer_source(program: &Path) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// The CustomResourceDefinitions that upstream's Go module embeds, as YAML documents.
+/// The CustomResourceDefinitions in upstream's Go module, as YAML documents.
 ///
 /// # Errors
 /// When there is no Go, or the module cannot be downloaded or read.
 pub async fn upstream_crds() -> Result<String> {
     let recipe = Recipe { name: "upstream-crds", module: UPSTREAM.into(), flags: Vec::new() };
-    let download = recipe.go(&["mod", "download", "-json", "sigs.k8s.io/karpenter"]).await?;
-    let download: Value = serde_json::from_str(&download).context("reading what go mod download printed")?;
+    let output = recipe.go(&["mod", "download", "-json", "sigs.k8s.io/karpenter"]).await?;
+    // Go may write to stderr about what it downloads.
+    let json = output.find('{').zip(output.rfind('}')).and_then(|(start, end)| output.get(start..=end));
+    let download: Value = serde_json::from_str(json.unwrap_or_default())
+        .with_context(|| format!("reading what go mod download printed: {output}"))?;
     let module = download["Dir"].as_str().context("go mod download printed no Dir")?;
     let files = yaml_files(&Path::new(module).join("pkg/apis/crds"))?;
     ensure!(!files.is_empty(), "{module} holds no CustomResourceDefinitions");

@@ -35,8 +35,8 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(100);
 /// `GOGC` of kube-apiserver and kubectl: collecting garbage later saves a tenth of their CPU time.
 const RARE_COLLECTIONS: &str = "400";
-/// So many run at once in one process: each is up to seven programs. Tests mostly wait for what these do, so that two
-/// cores serve four of them; more would make each other slow.
+/// So many run at once in one process: each is up to seven programs. Tests wait for most of their time, so that two cores
+/// serve six of them; with four they were idle for a quarter of it.
 static TURNS: Semaphore = Semaphore::const_new(6);
 
 /// How much of a control plane runs.

@@ -40,6 +40,7 @@ fn bad_input_ends_with_2_a_message_and_nothing_on_stdout() {
     refused(&["--region", "westeuorpe"], "did you mean westeurope?");
     refused(&["--for", "0s"], "must be greater than 0");
     refused(&["--seed", "x"], "must be a whole number from 0 to 18446744073709551615");
+    refused(&["--seed", "-1"], "must be a whole number from 0 to 18446744073709551615");
     fs::write(folder.path().join("pool.yaml"), "apiVersion: karpenter.sh/v1\nkind: NodePol\nspec: [").unwrap();
     refused(&[path], "pool.yaml:3:");
     let step = "apiVersion: napkeeper.io/v1alpha1\nkind: Scenario\nmetadata: {name: s}\nspec:\n  region: westeurope\n  \
