@@ -5,7 +5,6 @@ mod capacity_buffers;
 pub mod config_file;
 mod control_loop;
 mod effects;
-mod expectations;
 mod facts;
 pub mod inventory;
 pub mod price_sheet;

@@ -7,13 +7,13 @@ mod updates;
 use super::StartWatch;
 use super::capacity_buffers::{BufferPlacements, Buffers};
 use super::effects::EffectRunner;
-use super::expectations::Expectations;
 use super::facts::CurrentFacts;
 use super::reporting::Reporter;
 use jiff::Timestamp;
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::engine::control_loop::{Controller, ControllerConfig, DecisionResult};
+use napkeeper_core::engine::expectations::{ClaimChange, ClaimReading, Expectations, undelivered_deletion};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::ClaimName;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
@@ -96,6 +96,8 @@ type EffectResult = (CommandKey, Result<Reply, EffectError>);
 pub(super) struct ControlLoop {
     context: LoopContext,
     controller: Controller,
+    /// Expectations count time from here.
+    started: Instant,
     expectations: Expectations,
     reporter: Reporter,
     watches: Check,
@@ -129,6 +131,7 @@ impl ControlLoop {
         Self {
             context,
             controller,
+            started: Instant::now(),
             expectations: Expectations::default(),
             reporter,
             watches,
@@ -152,6 +155,7 @@ impl ControlLoop {
         while self.panics < MAX_PANICS {
             self.begin_term(&inputs);
             self.check_overdue_claim();
+            self.changed |= self.expectations.expire(self.started.elapsed());
             self.reporter.report_clock();
             self.start_decision();
             self.start_effects();
@@ -228,7 +232,7 @@ impl ControlLoop {
         if self.changed {
             self.controller.refresh_instance_types(&self.context.catalog, &self.context.options);
         }
-        let Some(question) = self.controller.begin_decision(self.expectations.unconfirmed(Instant::now())) else {
+        let Some(question) = self.controller.begin_decision(self.expectations.unconfirmed()) else {
             return;
         };
         self.changed = false;
@@ -249,7 +253,7 @@ impl ControlLoop {
 
     /// Reads a NodeClaim that was created and that the watch should have delivered by now.
     fn check_overdue_claim(&mut self) {
-        let Some(claim) = self.expectations.overdue_claim(Instant::now()) else { return };
+        let Some(claim) = self.expectations.overdue_claim(self.started.elapsed()) else { return };
         let runner = Arc::clone(&self.context.runner);
         self.claim_reads.spawn(async move {
             let read = Effect::Read(ClusterRead::Claim(claim.clone()));
@@ -320,7 +324,7 @@ impl ControlLoop {
             && self.controller.snapshot().claims().get(&draft.name).is_none()
             && matches!(reply, Ok(_) | Err(EffectError::Cluster(ClusterError::Unavailable)))
         {
-            self.expectations.expect_claim(draft.name.clone(), Instant::now());
+            self.expectations.expect_claim(draft.name.clone(), ClaimChange::Created, self.started.elapsed());
         }
         let mut ended = Vec::new();
         self.controller.reply(key, reply, self.context.clock.now(), &mut ended);
@@ -330,13 +334,16 @@ impl ControlLoop {
     /// The result of [`Self::check_overdue_claim`].
     fn handle_claim_read(&mut self, claim: &ClaimName, reply: &Result<Reply, EffectError>) {
         match reply {
-            Ok(Reply::Claim(None)) => self.expectations.claim_not_found(claim),
-            Ok(_) if self.expectations.claim_found(claim) => {
-                tracing::error!(%claim, "the watch has lost the NodeClaim: listing the cluster anew");
-                return self.end_term();
-            }
-            Ok(_) => tracing::warn!(%claim, "the NodeClaim exists, but the watch has not delivered it"),
-            Err(error) => tracing::warn!(%claim, %error, "cannot determine whether the NodeClaim exists"),
+            Ok(Reply::Claim(found)) => match self.expectations.claim_read(claim, found.as_deref()) {
+                ClaimReading::Unchanged => {}
+                ClaimReading::Late => tracing::warn!(%claim, "the watch has not delivered a change of the NodeClaim"),
+                ClaimReading::Lost => {
+                    tracing::error!(%claim, "the watch has lost a change of the NodeClaim: listing the cluster anew");
+                    return self.end_term();
+                }
+            },
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%claim, %error, "cannot read the NodeClaim"),
         }
         self.changed = true;
     }
@@ -344,7 +351,11 @@ impl ControlLoop {
     fn finish_commands(&mut self, ended: Vec<(CommandKey, CommandReport)>) {
         for (key, report) in ended {
             self.reporter.command_ended(&key, self.controller.running(&key), &report, self.controller.snapshot());
-            self.expectations.command_ended(&key, Instant::now());
+            let planned = self.controller.running(&key).map(|planned| &planned.command);
+            if let Some(claim) = undelivered_deletion(planned, &report, self.controller.snapshot()) {
+                self.expectations.expect_claim(claim, ClaimChange::Deleted, self.started.elapsed());
+            }
+            self.expectations.command_ended(&key, self.started.elapsed());
             self.controller.command_ended(&key, report, self.context.controller_config(), self.context.clock.now());
         }
     }
@@ -353,7 +364,7 @@ impl ControlLoop {
     fn sleep(&self) -> Duration {
         let now = self.context.clock.now();
         let step = self.controller.next_step();
-        let confirmed = self.expectations.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
+        let confirmed = self.expectations.next_deadline().map(|at| at.saturating_sub(self.started.elapsed()));
         let all = [self.until_decision(now), step.map(|at| until(at, now)), confirmed];
         let due = all.into_iter().flatten().min().unwrap_or(MAX_SLEEP);
         due.clamp(Duration::from_millis(1), MAX_SLEEP)

@@ -6,7 +6,7 @@
 
 use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
 use crate::model::cron::{Schedule, ScheduleError};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
 
 /// How many nodes out of `total` the budgets allow to be disrupted for a reason; `u32::MAX` where none applies.
@@ -59,7 +59,9 @@ pub(crate) fn remaining_disruptions(
         total += 1;
         let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
         let ready = node.is_some_and(|n| n.ready);
-        consumed += u32::from(!ready || claim.deleting_at.is_some());
+        // A command on it may be its deletion, of which the watch has not told yet.
+        let is_changing = snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone()));
+        consumed += u32::from(!ready || claim.deleting_at.is_some() || is_changing);
     }
     allowed_disruptions(&pool.disruption.budgets, total, reason, now).saturating_sub(consumed)
 }

@@ -5,4 +5,5 @@ mod concurrency;
 pub mod control_loop;
 pub mod decide;
 pub mod executor;
+pub mod expectations;
 pub mod leader_election;
