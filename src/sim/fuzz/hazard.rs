@@ -43,11 +43,13 @@ pub enum Hazard {
     /// The API server is restored in part: NodeClaims are lost, with or without their Nodes, or created again with
     /// another UID.
     PartialRestores,
+    /// The controller hears of changes late, of some kinds later than of others.
+    WatchLag,
 }
 
 impl Hazard {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Shortages,
         Self::Crashes,
         Self::Leaks,
@@ -67,6 +69,7 @@ impl Hazard {
         Self::FailedJoins,
         Self::Identities,
         Self::PartialRestores,
+        Self::WatchLag,
     ];
 
     /// The hazard of a seed.

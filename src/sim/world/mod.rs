@@ -22,7 +22,7 @@ use actions::InjectedState;
 pub use actions::{
     Action, FaultyNodes, IdentityFault, InjectedFault, IntentEdit, NodeFault, RestoreFault, ShortageSpec, SoleUser,
 };
-pub use controller::{AzureAccess, Crash, CrashPoint, DirectAccess, LaunchReason, WriteSide};
+pub use controller::{AzureAccess, Crash, CrashPoint, DirectAccess, LaunchReason, WatchedKind, WriteSide};
 use controller::{LaunchReasons, SimulatedController};
 use invariants::GroundTruth;
 pub use invariants::Violation;
@@ -189,9 +189,10 @@ impl World {
             self.cluster.advance(at);
             let moved = self.exchange();
             let changed = self.watch();
+            let overdue = self.check_overdue_writes();
             let decided = self.decide(changed);
             let acted = self.perform_effects()?;
-            if !(moved || changed || decided || acted) {
+            if !(moved || changed || overdue || decided || acted) {
                 return self.check();
             }
         }

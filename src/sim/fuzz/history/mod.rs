@@ -8,6 +8,7 @@ mod manual_deletions;
 mod node_outages;
 mod restores;
 mod sweep_edits;
+mod watch_lag;
 
 use super::initial_objects::{class, pool, sweeps, workloads};
 use super::{AFTERWARDS, FAULTS, Hazard};
@@ -189,6 +190,7 @@ impl HistoryBuilder {
             Hazard::FailedJoins => self.failed_joins(),
             Hazard::Identities => self.identities(),
             Hazard::PartialRestores => self.partial_restores(),
+            Hazard::WatchLag => self.watch_lag(),
         }
     }
 

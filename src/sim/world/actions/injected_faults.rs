@@ -3,7 +3,7 @@
 use crate::cloud::{DiskDraft, FaultDuration, LateFailure};
 use crate::cluster::ClusterListing;
 use crate::world::timeline::EventKind;
-use crate::world::{Action, IdentityFault, NodeFault, RestoreFault, World};
+use crate::world::{Action, IdentityFault, NodeFault, RestoreFault, WatchedKind, World};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::azure::cloud::{ProvisioningState, ResourceDetail, Tags};
@@ -44,6 +44,8 @@ pub enum InjectedFault {
     RestoreDisk(ObjectName),
     /// Listings lag by this much from now on.
     ListLag(SignedDuration),
+    /// The controller hears of changes of a kind so much later from now on.
+    WatchLag(WatchedKind, SignedDuration),
     /// Managed NAP's garbage collectors run: they delete VMs and NICs without a NodeClaim and a Node, and no disks.
     NapGarbageCollection {
         /// They delete only every second one.
@@ -165,6 +167,7 @@ impl World {
             }
             InjectedFault::FailNothing => self.cloud.faults.failing.clear(),
             InjectedFault::ListLag(lag) => self.cloud.faults.list_lag = lag,
+            InjectedFault::WatchLag(kind, lag) => self.controller.watches.set_lag(kind, lag),
             InjectedFault::NapGarbageCollection { every_other } => self.run_nap_garbage_collection(every_other),
             InjectedFault::UsedOnlyBy(name, holder) => self.add_used_only_by(&name, holder),
             InjectedFault::FailRelatedListing(duration) => self.injected.related_fail_until = Some(self.now + duration),

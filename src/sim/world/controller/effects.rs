@@ -31,11 +31,13 @@ impl World {
             if write && self.crashes(WriteSide::Before, sweeps) {
                 return Ok(true);
             }
+            self.controller.effect_started(&key);
             let reply = self.perform(&key, &effect)?;
             if write && self.crashes(WriteSide::After, sweeps) {
                 return Ok(true);
             }
             self.controller.writes += u64::from(write);
+            self.controller.effect_replied(&key, &reply, self.now);
             let mut ended = Vec::new();
             self.controller.inner.reply(&key, reply, self.now, &mut ended);
             self.end_commands(ended);

@@ -3,6 +3,7 @@
 mod azure_access;
 pub(crate) mod effects;
 mod launch_reasons;
+mod watches;
 
 use super::World;
 use crate::cluster::Cluster;
@@ -13,17 +14,25 @@ pub(super) use launch_reasons::LaunchReasons;
 use napkeeper_core::catalog::live::{Fact, FactKind, InfrastructureFacts};
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::engine::control_loop::{Controller, ControllerConfig};
+use napkeeper_core::engine::expectations::{ClaimChange, ClaimReading, Expectations, undelivered_deletion};
+use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::settings::Settings;
-use napkeeper_core::plan::CommandReport;
+use napkeeper_core::plan::{ClusterRead, Command, CommandReport, Reply};
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
-use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
+pub use watches::WatchedKind;
+use watches::Watches;
 
 /// The controller, and its crashes.
 #[derive(Debug, Default)]
 pub(in crate::world) struct SimulatedController {
     pub(in crate::world) inner: Controller,
+    /// What it has not yet heard of.
+    pub(in crate::world) watches: Watches,
+    /// Its own writes of which it has not yet heard.
+    expectations: Expectations,
     /// It is down until this time.
     pub(in crate::world) down_until: Option<Timestamp>,
     /// Writes performed so far.
@@ -67,7 +76,9 @@ pub enum WriteSide {
 impl SimulatedController {
     /// When it acts next without a change of the cluster.
     pub(in crate::world) fn next_wake(&self) -> Option<Timestamp> {
-        self.down_until.or_else(|| self.inner.next_wake())
+        let expected = self.expectations.next_deadline().map(instant);
+        let wakes = [self.inner.next_wake(), self.watches.next_arrival(), expected];
+        self.down_until.or_else(|| wakes.into_iter().flatten().min())
     }
 
     /// Crashes, losing everything that is not durable.
@@ -80,8 +91,34 @@ impl SimulatedController {
     pub(in crate::world) fn restart_if_due(&mut self, cluster: &Cluster, now: Timestamp) {
         if self.down_until.is_some_and(|until| until <= now) {
             self.down_until = None;
-            self.inner.restart(cluster.relist());
-            self.inner.wake_at(now);
+            self.list_anew(cluster, now);
+        }
+    }
+
+    /// Begins with the state of the API server.
+    fn list_anew(&mut self, cluster: &Cluster, now: Timestamp) {
+        self.inner.restart(cluster.relist());
+        self.watches.relist();
+        self.expectations = Expectations::default();
+        self.inner.wake_at(now);
+    }
+
+    /// An effect of a command begins.
+    pub(in crate::world) fn effect_started(&mut self, key: &CommandKey) {
+        self.expectations.effect_started(key);
+    }
+
+    /// An effect has a reply: a NodeClaim that it created, or may have, must be heard of.
+    pub(in crate::world) fn effect_replied(
+        &mut self,
+        key: &CommandKey,
+        reply: &Result<Reply, EffectError>,
+        now: Timestamp,
+    ) {
+        let Some(Command::CreateClaim(draft)) = self.inner.running(key).map(|planned| &planned.command) else { return };
+        let may_exist = matches!(reply, Ok(_) | Err(EffectError::Cluster(ClusterError::Unavailable)));
+        if may_exist && self.inner.snapshot().claims().get(&draft.name).is_none() {
+            self.expectations.expect_claim(draft.name.clone(), ClaimChange::Created, elapsed(now));
         }
     }
 
@@ -101,26 +138,61 @@ impl SimulatedController {
     }
 }
 
+/// Expectations count time from any start.
+fn elapsed(now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(Timestamp::UNIX_EPOCH)).unwrap_or_default()
+}
+
+fn instant(elapsed: Duration) -> Timestamp {
+    Timestamp::UNIX_EPOCH.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
+}
+
 fn config<'a>(settings: &'a Settings, catalog: &'a RegionCatalog, seed: u64) -> ControllerConfig<'a> {
     ControllerConfig { settings, catalog, options: InstanceTypeOptions::default(), seed }
 }
 
 impl World {
-    /// Brings the controller's Snapshot up to date; true when something has changed.
+    /// Brings the controller's Snapshot up to date, as far as its watches are; true when something has arrived.
     pub(in crate::world) fn watch(&mut self) -> bool {
         let deltas = self.cluster.watch();
         self.refresh_reservations();
         let controller = &mut self.controller;
+        let has_changed = !deltas.is_empty();
+        let arrived = controller.watches.deliver(deltas, self.now);
         if controller.is_up() {
-            deltas.iter().for_each(|delta| controller.inner.apply(delta));
+            for delta in &arrived {
+                controller.expectations.observe(delta);
+                controller.inner.apply(delta);
+            }
         }
-        if !deltas.is_empty() {
+        if has_changed {
             self.accounting.measure(self.cluster.state(), |node| node.label(labels::NODEPOOL).is_some());
         }
-        if !deltas.is_empty() || controller.inner.snapshot().instance_types.is_empty() {
+        if !arrived.is_empty() || controller.inner.snapshot().instance_types.is_empty() {
             controller.inner.refresh_instance_types(&self.catalog, &InstanceTypeOptions::default());
         }
-        !deltas.is_empty()
+        !arrived.is_empty()
+    }
+
+    /// Ends the controller's wait for its own writes, where it has taken too long: of NodeClaims that were created it reads
+    /// whether they exist. True when something was overdue.
+    pub(in crate::world) fn check_overdue_writes(&mut self) -> bool {
+        let mut any = self.controller.is_up() && self.controller.expectations.expire(elapsed(self.now));
+        if any {
+            self.controller.inner.wake_at(self.now);
+        }
+        while self.controller.is_up()
+            && let Some(claim) = self.controller.expectations.overdue_claim(elapsed(self.now))
+        {
+            any = true;
+            if let Ok(Reply::Claim(found)) = self.cluster.read(&ClusterRead::Claim(claim.clone()), self.now)
+                && self.controller.expectations.claim_read(&claim, found.as_deref()) == ClaimReading::Lost
+            {
+                self.controller.list_anew(&self.cluster, self.now);
+            }
+            self.controller.inner.wake_at(self.now);
+        }
+        any
     }
 
     /// Reads capacity reservations from Azure, as often as the controller refreshes its facts.
@@ -149,7 +221,8 @@ impl World {
         if !self.controller.is_up() || !(changed || due) {
             return false;
         }
-        let Some(question) = self.controller.inner.begin_decision(BTreeSet::new()) else { return false };
+        let unconfirmed = self.controller.expectations.unconfirmed();
+        let Some(question) = self.controller.inner.begin_decision(unconfirmed) else { return false };
         let answer = question.decide(&self.settings, self.now, self.seed);
         let config = config(&self.settings, &self.catalog, self.seed);
         let started = self.controller.inner.apply_decision(answer, config, self.now);
@@ -165,6 +238,12 @@ impl World {
     pub(in crate::world) fn end_commands(&mut self, ended: Vec<(CommandKey, CommandReport)>) {
         for (key, report) in ended {
             self.log_end(&key, &report);
+            let controller = &mut self.controller;
+            let planned = controller.inner.running(&key).map(|planned| &planned.command);
+            if let Some(claim) = undelivered_deletion(planned, &report, controller.inner.snapshot()) {
+                controller.expectations.expect_claim(claim, ClaimChange::Deleted, elapsed(self.now));
+            }
+            controller.expectations.command_ended(&key, elapsed(self.now));
             let config = config(&self.settings, &self.catalog, self.seed);
             self.controller.inner.command_ended(&key, report, config, self.now);
         }

@@ -222,7 +222,9 @@ impl World {
             _ => return Ok(()),
         };
         let cluster = self.cluster.state();
-        let pool = cluster.claims().get(claim).and_then(|c| cluster.pools().get(c.spec.pool.as_ref()?));
+        // A delete that is repeated disrupts nothing more.
+        let known = cluster.claims().get(claim).filter(|claim| claim.deleting_at.is_none());
+        let pool = known.and_then(|claim| cluster.pools().get(claim.spec.pool.as_ref()?));
         let Some(pool) = pool else { return Ok(()) };
         let nodes = cluster
             .claims()

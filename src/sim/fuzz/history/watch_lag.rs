@@ -1,0 +1,28 @@
+//! Draws watches that lag, while nodes are launched, disrupted and deleted.
+
+use super::{FAULTS, HistoryBuilder, key};
+use crate::world::{Action, InjectedFault, WatchedKind};
+use jiff::SignedDuration;
+
+impl HistoryBuilder {
+    /// Watches of one or two kinds lag at a time, by seconds or minutes.
+    pub(super) fn watch_lag(&mut self) {
+        self.leaks();
+        self.manual_deletions();
+        for _ in 0..30 {
+            let (from, duration) = (self.random_time(), self.minutes(2, 60));
+            for _ in 0..self.random.between(1, 2) {
+                let kind = *self.random.pick(&WatchedKind::ALL).unwrap_or(&WatchedKind::Claims);
+                let most = if self.random.one_in(4) { 600 } else { 45 };
+                let lag = SignedDuration::from_secs(i64::try_from(self.random.between(1, most)).unwrap_or(1));
+                self.inject(from, InjectedFault::WatchLag(kind, lag));
+                self.inject(from + duration, InjectedFault::WatchLag(kind, SignedDuration::ZERO));
+            }
+            let replicas = u32::try_from(self.random.between(0, 14)).unwrap_or(1);
+            self.add(from + duration / 2, Action::Scale { workload: key("web"), replicas });
+        }
+        for kind in WatchedKind::ALL {
+            self.inject(FAULTS, InjectedFault::WatchLag(kind, SignedDuration::ZERO));
+        }
+    }
+}
