@@ -133,7 +133,9 @@ async fn silent_connections_hold_up_neither_probes_nor_metrics_nor_reviews() -> 
     let program = webhook::program("/nonexistent".as_ref(), "127.0.0.1:0", Some(folder.path()))?;
     let Listening { process, admission, health, metrics } = webhook::listening(&program).await?;
     let [fresh, kept] = clients(&root)?;
-    for (name, address, path) in [("probe", &health, "readyz"), ("scrape", &metrics, "metrics")] {
+    for (name, address, path) in
+        [("probe", &health, "healthz"), ("probe", &health, "readyz"), ("scrape", &metrics, "metrics")]
+    {
         let request = || fresh.get(format!("http://{address}/{path}"));
         let flood = Flood { target: address.parse()?, rate: MONITORING_RATE };
         let (_, most) = measure(&format!("{name} of {path}"), flood, request()).await?;

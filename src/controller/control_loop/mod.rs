@@ -13,11 +13,11 @@ use jiff::Timestamp;
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::engine::clock::Clock;
 use napkeeper_core::engine::control_loop::{Controller, ControllerConfig, DecisionResult};
-use napkeeper_core::engine::expectations::{ClaimChange, ClaimReading, Expectations, undelivered_deletion};
+use napkeeper_core::engine::expectations::{ClaimReading, Expectations};
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::ClaimName;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
-use napkeeper_core::plan::{ClusterRead, Command, CommandReport, Effect, Reply};
+use napkeeper_core::plan::{ClusterRead, CommandReport, Effect, Reply};
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use napkeeper_kube::WriteHolds;
 use napkeeper_kube::watch::{WatchEvent, WatchedKind};
@@ -251,7 +251,7 @@ impl ControlLoop {
         Some(due.max(pause))
     }
 
-    /// Reads a NodeClaim that was created and that the watch should have delivered by now.
+    /// Reads a NodeClaim whose creation or deletion the watch should have delivered by now.
     fn check_overdue_claim(&mut self) {
         let Some(claim) = self.expectations.overdue_claim(self.started.elapsed()) else { return };
         let runner = Arc::clone(&self.context.runner);
@@ -320,12 +320,8 @@ impl ControlLoop {
         if let Err(error) = &reply {
             self.reporter.effect_failed(key, error);
         }
-        if let Some(Command::CreateClaim(draft)) = self.controller.running(key).map(|p| &p.command)
-            && self.controller.snapshot().claims().get(&draft.name).is_none()
-            && matches!(reply, Ok(_) | Err(EffectError::Cluster(ClusterError::Unavailable)))
-        {
-            self.expectations.expect_claim(draft.name.clone(), ClaimChange::Created, self.started.elapsed());
-        }
+        let command = self.controller.running(key).map(|planned| &planned.command);
+        self.expectations.effect_replied(command, &reply, self.controller.snapshot(), self.started.elapsed());
         let mut ended = Vec::new();
         self.controller.reply(key, reply, self.context.clock.now(), &mut ended);
         self.finish_commands(ended);
@@ -351,11 +347,10 @@ impl ControlLoop {
     fn finish_commands(&mut self, ended: Vec<(CommandKey, CommandReport)>) {
         for (key, report) in ended {
             self.reporter.command_ended(&key, self.controller.running(&key), &report, self.controller.snapshot());
-            let planned = self.controller.running(&key).map(|planned| &planned.command);
-            if let Some(claim) = undelivered_deletion(planned, &report, self.controller.snapshot()) {
-                self.expectations.expect_claim(claim, ClaimChange::Deleted, self.started.elapsed());
-            }
-            self.expectations.command_ended(&key, self.started.elapsed());
+            let (command, now) =
+                (self.controller.running(&key).map(|planned| &planned.command), self.started.elapsed());
+            self.expectations.expect_deletion(command, &report, self.controller.snapshot(), now);
+            self.expectations.command_ended(&key, now);
             self.controller.command_ended(&key, report, self.context.controller_config(), self.context.clock.now());
         }
     }

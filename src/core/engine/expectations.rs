@@ -6,8 +6,9 @@
 //! delivered its changed object.
 
 use crate::model::cluster::claim::Claim;
+use crate::model::errors::{ClusterError, EffectError};
 use crate::model::names::ClaimName;
-use crate::plan::{Command, CommandReport};
+use crate::plan::{Command, CommandReport, Reply};
 use crate::snapshot::delta::Delta;
 use crate::snapshot::{CommandKey, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +44,7 @@ struct ExpectedClaim {
 
 /// What must be observed of a NodeClaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClaimChange {
+enum ClaimChange {
     /// That it exists.
     Created,
     /// That it is being deleted, or gone.
@@ -79,8 +80,37 @@ impl Expectations {
         }
     }
 
-    /// A NodeClaim has been created or deleted, or the reply to that was lost.
-    pub fn expect_claim(&mut self, claim: ClaimName, change: ClaimChange, now: Duration) {
+    /// An effect of a running command has a reply: a NodeClaim that it created, or may have, must be observed, unless the
+    /// Snapshot has it already.
+    pub fn effect_replied(
+        &mut self,
+        command: Option<&Command>,
+        reply: &Result<Reply, EffectError>,
+        snapshot: &Snapshot,
+        now: Duration,
+    ) {
+        let Some(Command::CreateClaim(draft)) = command else { return };
+        let may_exist = matches!(reply, Ok(_) | Err(EffectError::Cluster(ClusterError::Unavailable)));
+        if may_exist && snapshot.claims().get(&draft.name).is_none() {
+            self.expect_claim(draft.name.clone(), ClaimChange::Created, now);
+        }
+    }
+
+    /// A command has deleted a NodeClaim: that must be observed, unless the Snapshot shows it already.
+    pub fn expect_deletion(
+        &mut self,
+        command: Option<&Command>,
+        report: &CommandReport,
+        snapshot: &Snapshot,
+        now: Duration,
+    ) {
+        let Some(Command::DeleteClaim { claim, .. }) = command.filter(|_| report.error.is_none()) else { return };
+        if snapshot.claims().get(&claim.name).is_some_and(|known| known.deleting_at.is_none()) {
+            self.expect_claim(claim.name.clone(), ClaimChange::Deleted, now);
+        }
+    }
+
+    fn expect_claim(&mut self, claim: ClaimName, change: ClaimChange, now: Duration) {
         self.claims.insert(claim, ExpectedClaim { change, since: now, is_found: false });
     }
 
@@ -155,18 +185,6 @@ impl Expectations {
         }
         if std::mem::replace(&mut expected.is_found, true) { ClaimReading::Lost } else { ClaimReading::Late }
     }
-}
-
-/// The NodeClaim that a command has deleted, if the Snapshot does not show it.
-#[must_use]
-pub fn undelivered_deletion(
-    command: Option<&Command>,
-    report: &CommandReport,
-    snapshot: &Snapshot,
-) -> Option<ClaimName> {
-    let Some(Command::DeleteClaim { claim, .. }) = command.filter(|_| report.error.is_none()) else { return None };
-    let known = snapshot.claims().get(&claim.name)?;
-    known.deleting_at.is_none().then(|| claim.name.clone())
 }
 
 #[cfg(test)]

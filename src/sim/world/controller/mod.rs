@@ -14,11 +14,11 @@ pub(super) use launch_reasons::LaunchReasons;
 use napkeeper_core::catalog::live::{Fact, FactKind, InfrastructureFacts};
 use napkeeper_core::catalog::{InstanceTypeOptions, RegionCatalog};
 use napkeeper_core::engine::control_loop::{Controller, ControllerConfig};
-use napkeeper_core::engine::expectations::{ClaimChange, ClaimReading, Expectations, undelivered_deletion};
-use napkeeper_core::model::errors::{ClusterError, EffectError};
+use napkeeper_core::engine::expectations::{ClaimReading, Expectations};
+use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::settings::Settings;
-use napkeeper_core::plan::{ClusterRead, Command, CommandReport, Reply};
+use napkeeper_core::plan::{ClusterRead, CommandReport, Reply};
 use napkeeper_core::snapshot::{CommandKey, Snapshot};
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,11 +115,8 @@ impl SimulatedController {
         reply: &Result<Reply, EffectError>,
         now: Timestamp,
     ) {
-        let Some(Command::CreateClaim(draft)) = self.inner.running(key).map(|planned| &planned.command) else { return };
-        let may_exist = matches!(reply, Ok(_) | Err(EffectError::Cluster(ClusterError::Unavailable)));
-        if may_exist && self.inner.snapshot().claims().get(&draft.name).is_none() {
-            self.expectations.expect_claim(draft.name.clone(), ClaimChange::Created, elapsed(now));
-        }
+        let command = self.inner.running(key).map(|planned| &planned.command);
+        self.expectations.effect_replied(command, reply, self.inner.snapshot(), elapsed(now));
     }
 
     /// The crash that is due at this write, on this side of it.
@@ -174,8 +171,8 @@ impl World {
         !arrived.is_empty()
     }
 
-    /// Ends the controller's wait for its own writes, where it has taken too long: of NodeClaims that were created it reads
-    /// whether they exist. True when something was overdue.
+    /// Ends the controller's wait for its own writes, where it has taken too long: of NodeClaims that were created or
+    /// deleted it reads what has become of them. True when something was overdue.
     pub(in crate::world) fn check_overdue_writes(&mut self) -> bool {
         let mut any = self.controller.is_up() && self.controller.expectations.expire(elapsed(self.now));
         if any {
@@ -239,10 +236,8 @@ impl World {
         for (key, report) in ended {
             self.log_end(&key, &report);
             let controller = &mut self.controller;
-            let planned = controller.inner.running(&key).map(|planned| &planned.command);
-            if let Some(claim) = undelivered_deletion(planned, &report, controller.inner.snapshot()) {
-                controller.expectations.expect_claim(claim, ClaimChange::Deleted, elapsed(self.now));
-            }
+            let command = controller.inner.running(&key).map(|planned| &planned.command);
+            controller.expectations.expect_deletion(command, &report, controller.inner.snapshot(), elapsed(self.now));
             controller.expectations.command_ended(&key, elapsed(self.now));
             let config = config(&self.settings, &self.catalog, self.seed);
             self.controller.inner.command_ended(&key, report, config, self.now);
