@@ -74,7 +74,7 @@ pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &S
     }
     memory.forget(snapshot);
     memory.outage = NodeOutage::of(snapshot, settings, now);
-    memory.pool_failures.restore(snapshot, now);
+    memory.pool_failures.restore(snapshot, settings, now);
     memory.pool_failures.forget(snapshot);
     report_pools(snapshot, memory, &mut plan);
     let mut reconciler = ClaimReconciler { snapshot, memory, settings, now, plan: &mut plan };

@@ -9,6 +9,7 @@ use crate::model::cluster::claim::Claim;
 use crate::model::cluster::launch_hold::PoolHold;
 use crate::model::cluster::pool::{NodeClass, NodePool};
 use crate::model::names::{ClaimName, NodePoolName};
+use crate::model::settings::Settings;
 use crate::snapshot::Snapshot;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +49,8 @@ impl NodeFailure {
 }
 
 /// NodePools whose nodes did not come up. Disposable: after a crash one node is tried in each NodePool whose condition
-/// says that they did not, and the holds start again at twice the first.
+/// says that they did not, and the holds start again at twice the first. Nodes that were given up just before the crash,
+/// and are not in a condition yet, are counted again while they are being deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolFailures {
     failing: BTreeMap<NodePoolName, FailingPool>,
@@ -94,8 +96,9 @@ impl PoolFailures {
         }
     }
 
-    /// Takes over from their conditions which NodePools were held when the process before this one ended.
-    pub(in crate::lifecycle) fn restore(&mut self, snapshot: &Snapshot, now: Timestamp) {
+    /// Takes over from their conditions which NodePools were held when the process before this one ended, and from
+    /// NodeClaims that are being deleted which nodes it gave up.
+    pub(in crate::lifecycle) fn restore(&mut self, snapshot: &Snapshot, settings: &Settings, now: Timestamp) {
         if std::mem::replace(&mut self.is_restored, true) {
             return;
         }
@@ -109,6 +112,10 @@ impl PoolFailures {
                 ..FailingPool::new(snapshot, pool, now)
             });
             self.failing.extend(failing.map(|failing| (pool.name.clone(), failing)));
+        }
+        for claim in snapshot.claims().values().filter(|claim| claim.is_ours() && was_given_up(claim, settings)) {
+            let reason = "they were given up before a restart";
+            self.record(snapshot, &FailedNode { claim, failure: NodeFailure::Join, reason }, now);
         }
     }
 
@@ -174,6 +181,17 @@ impl FailingPool {
 /// True when a node of the pool that was created since then is or was ready for pods.
 fn has_come_up_since(snapshot: &Snapshot, pool: &NodePoolName, since: Timestamp) -> bool {
     claims_of(snapshot, pool).any(|claim| claim.status.initialized.is_some() && claim.created_at >= since)
+}
+
+/// True for a NodeClaim that was deleted after the time that its node had to come up.
+fn was_given_up(claim: &Claim, settings: &Settings) -> bool {
+    let status = &claim.status;
+    let deadline = match (status.initialized, status.registered, status.launched) {
+        (None, Some(registered), _) => registered + settings.initialization_timeout,
+        (None, None, Some(launched)) => launched + settings.registration_timeout,
+        _ => return false,
+    };
+    claim.deleting_at.is_some_and(|at| at >= deadline)
 }
 
 /// True while a node of the pool may still come up.

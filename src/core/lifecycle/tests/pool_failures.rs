@@ -122,6 +122,26 @@ fn after_a_restart_one_node_is_tried_in_a_pool_whose_condition_says_that_it_was_
 }
 
 #[test]
+fn after_a_restart_nodes_that_were_given_up_and_are_in_no_condition_yet_hold_their_pool() {
+    let given_up = |name: &str, deleted: i64| {
+        let mut claim = launched(name, 0);
+        claim.deleting_at = Some(at(deleted));
+        claim
+    };
+    let restarted = |deleted: i64| {
+        let (mut snapshot, mut memory) = (cluster([pool("general")]), LifecycleMemory::default());
+        ["general-a", "general-b"].into_iter().for_each(|name| snapshot.put_claim(given_up(name, deleted)));
+        let first = step(&mut snapshot, &mut memory, 20 * MINUTE);
+        (first, step(&mut snapshot, &mut memory, 25 * MINUTE))
+    };
+    let (first, later) = restarted(15 * MINUTE);
+    assert!(is_held(first));
+    assert_eq!(later, Some(PoolHold::OneNode));
+    // Others were deleted before the time was up, and say nothing about the pool.
+    assert_eq!(restarted(15 * MINUTE - 1), (None, None));
+}
+
+#[test]
 fn one_failure_among_nodes_that_come_up_holds_nothing() {
     let (mut snapshot, mut memory) = (cluster([pool("general")]), LifecycleMemory::default());
     for round in 0..10 {
