@@ -1,8 +1,8 @@
 //! Floods of silent connections from one address, against the shipped webhook: probes, metrics and reviews are answered
 //! as before.
 //!
-//! The attacker has an address of its own, as another pod would; probes, scrapes and reviews come from a second one. The
-//! controller serves probes and metrics with the same code.
+//! The attacker has an address of its own, as another pod would; probes, scrapes and reviews come from a second one. For
+//! the controller see `live::controller_floods`.
 
 use super::alone;
 use super::hostile::pool_review;
@@ -24,11 +24,11 @@ const LASTS: Duration = Duration::from_secs(5);
 /// How long a flood runs before that: the most connections are reached.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Silent connections per second to the ports of probes and metrics.
-const MONITORING_RATE: u32 = 1_100;
+pub(super) const MONITORING_RATE: u32 = 1_100;
 /// Silent connections per second to the port of reviews.
 const ADMISSION_RATE: u32 = 2_000;
 /// Longest answer to a probe or a scrape. A probe that sets no timeout has a second.
-const MAX_PROBE: Duration = Duration::from_millis(500);
+pub(super) const MAX_PROBE: Duration = Duration::from_millis(500);
 /// Most that the 99th percentile of reviews may grow by: attacker, client and server share two cores here.
 const MAX_GROWTH: Duration = Duration::from_millis(25);
 /// Pause of the good client after each request.
@@ -40,10 +40,10 @@ const CLIENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Silent connections to an address.
 #[derive(Debug, Clone, Copy)]
-struct Flood {
-    target: SocketAddr,
+pub(super) struct Flood {
+    pub(super) target: SocketAddr,
     /// Per second.
-    rate: u32,
+    pub(super) rate: u32,
 }
 
 impl Flood {
@@ -93,7 +93,7 @@ async fn ask(request: RequestBuilder, stop: Arc<AtomicBool>) -> Result<Vec<Durat
 }
 
 /// Floods while a request is repeated, and prints the figures; returns the 99th percentile and the longest time.
-async fn measure(name: &str, flood: Flood, request: RequestBuilder) -> Result<(Duration, Duration)> {
+pub(super) async fn measure(name: &str, flood: Flood, request: RequestBuilder) -> Result<(Duration, Duration)> {
     let stop = Arc::new(AtomicBool::new(false));
     let flooding = tokio::spawn(flood.run(Arc::clone(&stop)));
     tokio::time::sleep(WARM_UP).await;
@@ -115,7 +115,13 @@ async fn measure(name: &str, flood: Flood, request: RequestBuilder) -> Result<(D
     Ok((p99, most))
 }
 
-/// Clients with an address that is not the attacker's: one that opens a connection for each request, and one that keeps
+/// A client with an address that is not the attacker's, which opens a connection for each request.
+pub(super) fn client() -> Result<Client> {
+    let client = Client::builder().no_proxy().timeout(TIMEOUT).http1_only().local_address(IpAddr::V4(CLIENT));
+    Ok(client.pool_max_idle_per_host(0).build()?)
+}
+
+/// Such clients for HTTPS: one that opens a connection for each request, and one that keeps
 /// its connection as the API server does.
 fn clients(root: &str) -> Result<[Client; 2]> {
     let root = reqwest::Certificate::from_pem(root.as_bytes())?;
