@@ -32,6 +32,7 @@ pub(super) struct Reporter {
     effects: Family<Labels<1>, Counter>,
     decision_seconds: Histogram,
     unschedulable_pods: Gauge,
+    deferred_pods: Gauge,
     missing_nodes: Gauge,
     unreadable_sweeps: Gauge,
     claims: Gauge,
@@ -60,6 +61,7 @@ impl Reporter {
             effects: Family::default(),
             decision_seconds: Histogram::new(buckets),
             unschedulable_pods: Gauge::default(),
+            deferred_pods: Gauge::default(),
             missing_nodes: Gauge::default(),
             unreadable_sweeps: Gauge::default(),
             claims: Gauge::default(),
@@ -78,6 +80,8 @@ impl Reporter {
         registry.register("effects", "Effects performed", reporter.effects.clone());
         registry.register("decision_seconds", "Duration of decisions in seconds", reporter.decision_seconds.clone());
         registry.register("unplaced_pods", "Pods that cannot be scheduled", reporter.unschedulable_pods.clone());
+        let deferred = "Pods that were too many for the scheduling passes so far";
+        registry.register("deferred_pods", deferred, reporter.deferred_pods.clone());
         let missing = "Nodes missing from static NodePools";
         registry.register("missing_nodes", missing, reporter.missing_nodes.clone());
         let unreadable = "OrphanSweeps that cannot be read: while there is one, nothing is swept";
@@ -101,6 +105,7 @@ impl Reporter {
     pub(super) fn leadership_changed(&mut self) {
         let all = [
             &self.unschedulable_pods,
+            &self.deferred_pods,
             &self.missing_nodes,
             &self.unreadable_sweeps,
             &self.claims,
@@ -138,6 +143,7 @@ impl Reporter {
         let unplaced: &[UnschedulablePods] = &memory.provision.unplaced;
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         self.unschedulable_pods.set(count(unplaced.iter().map(|group| group.pods.len()).sum()));
+        self.deferred_pods.set(count(memory.provision.deferred));
         self.claims.set(count(snapshot.claims().len()));
         self.nodes.set(count(snapshot.nodes().len()));
         self.unreadable_sweeps.set(count(snapshot.unreadable_sweeps.len()));

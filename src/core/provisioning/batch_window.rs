@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Pods that have been considered, and the window for those that have not.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct BatchWindow {
-    /// Waiting pods that an earlier pass has placed, or found to be unschedulable.
+    /// Waiting pods that an earlier pass has placed, or found to be unschedulable, since they were all tried again.
     considered: BTreeSet<Uid>,
     open: Option<OpenWindow>,
 }
@@ -39,8 +39,17 @@ impl BatchWindow {
         Some((window.newest + settings.batch_idle_duration).min(window.opened + settings.batch_max_duration))
     }
 
-    /// Closes the window: these pods have been considered.
-    pub(super) fn close(&mut self, pods: &[Arc<Pod>]) {
-        *self = Self { considered: pods.iter().map(|p| p.uid.clone()).collect(), open: None };
+    /// Closes the window: these pods have been considered. All others have to be, if all are tried again.
+    pub(super) fn close(&mut self, pods: &[Arc<Pod>], tries_all_again: bool) {
+        if tries_all_again {
+            self.considered.clear();
+        }
+        self.considered.extend(pods.iter().map(|pod| pod.uid.clone()));
+        self.open = None;
+    }
+
+    /// Waiting pods that have been considered.
+    pub(super) fn considered(&self) -> &BTreeSet<Uid> {
+        &self.considered
     }
 }

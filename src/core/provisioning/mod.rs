@@ -4,11 +4,13 @@
 
 mod batch_window;
 pub mod capacity_buffers;
+mod pass_selection;
 
 use self::batch_window::BatchWindow;
 use self::capacity_buffers::{BufferPlacement, buffer_chunks, buffer_placements};
+use self::pass_selection::{PassSelection, select_pods};
 use crate::catalog::live::STALE_AFTER;
-use crate::model::cluster::claim::ClaimSpec;
+use crate::model::cluster::claim::{Claim, ClaimSpec};
 use crate::model::cluster::pod::Pod;
 use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
 use crate::model::settings::{ControllerMode, Settings};
@@ -32,8 +34,11 @@ const UNPLACED_RETRY: SignedDuration = SignedDuration::from_secs(10);
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProvisionMemory {
     batch_window: BatchWindow,
-    /// The state of the last pass, and its time: without changes there is nothing to do.
+    /// The state in which all waiting pods have been tried since, and the time of the last pass: without changes there
+    /// is nothing to do.
     last_pass: Option<(StateGenerations, Timestamp)>,
+    /// How many waiting pods were too many for the passes so far.
+    pub deferred: usize,
     /// Nodes and claims that are nominated for pods, and until when.
     pub nominated: BTreeMap<Target, Timestamp>,
     /// The NodeClaims in flight that waiting pods were planned for. Lost: pods are planned again, and may be planned
@@ -41,7 +46,7 @@ pub struct ProvisionMemory {
     claim_of_pod: BTreeMap<ObjectKey, ClaimName>,
     /// Placements of the chunks of each CapacityBuffer in the last pass.
     pub buffer_statuses: BTreeMap<ObjectKey, BufferPlacement>,
-    /// Unschedulable pods of the last pass, with the reasons.
+    /// Unschedulable pods of the last pass that each was in, with the reasons.
     pub unplaced: Vec<crate::scheduling::UnschedulablePods>,
     /// Some pod or chunk was unschedulable because of quota, addresses or reservations.
     blocked_by_azure_counts: bool,
@@ -89,13 +94,11 @@ pub fn provision(
     memory.nominated.retain(|_, until| *until > now);
     let pods: Vec<Arc<Pod>> = pods_to_schedule(snapshot).into_iter().chain(buffer_chunks(snapshot)).collect();
     if pods.is_empty() {
-        memory.batch_window = BatchWindow::default();
-        memory.unplaced.clear();
-        memory.buffer_statuses.clear();
+        memory.forget_pods();
         return plan;
     }
-    let due = memory.batch_window.closes_at(&pods, settings, now).or_else(|| memory.retry_at(snapshot, now));
-    match due {
+    let window_end = memory.batch_window.closes_at(&pods, settings, now);
+    match memory.pass_due(window_end, snapshot, settings, now) {
         Some(at) if at <= now => {}
         Some(at) => {
             plan.wake_at(at);
@@ -116,9 +119,13 @@ pub fn provision(
         max_new_nodes: MAX_NEW_NODES,
         claim_of_pod: &memory.claim_of_pod,
     };
-    let (outcome, cost) = schedule_with_cost(input, &pods);
+    let selection = memory.select_pods(snapshot, &pods);
+    let (outcome, cost) = schedule_with_cost(input, &selection.pods);
     memory.planned_cost = memory.planned_cost.plus(cost);
-    memory.record_pass(snapshot, &outcome, &pods, now);
+    memory.record_pass(snapshot, &outcome, &Pass { waiting: &pods, selection, retries_all: window_end.is_none() }, now);
+    if memory.deferred > 0 {
+        plan.wake_at(now + settings.batch_idle_duration);
+    }
     if !memory.unplaced.is_empty()
         || memory.buffer_statuses.values().any(|buffer_placement| buffer_placement.unplaced > 0)
     {
@@ -160,6 +167,14 @@ pub(crate) fn pods_to_schedule(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
     snapshot.pending_pods().chain(leaving).cloned().collect()
 }
 
+/// A pass that has been made.
+struct Pass<'a> {
+    waiting: &'a [Arc<Pod>],
+    selection: PassSelection,
+    /// No pod is new: all are tried again.
+    retries_all: bool,
+}
+
 impl ProvisionMemory {
     /// The NodeClaims in flight that pods were planned for.
     pub(crate) fn claim_of_pod(&self) -> &BTreeMap<ObjectKey, ClaimName> {
@@ -171,6 +186,44 @@ impl ProvisionMemory {
         let node = node.map(|node| Target::Node(node.clone()));
         let mut targets = node.into_iter().chain([Target::Claim(claim.clone())]);
         targets.any(|target| self.nominated.contains_key(&target))
+    }
+
+    /// No pods wait.
+    fn forget_pods(&mut self) {
+        self.batch_window = BatchWindow::default();
+        self.unplaced.clear();
+        self.deferred = 0;
+        self.buffer_statuses.clear();
+    }
+
+    /// Waiting pods that may take capacity of existing nodes: all but those that are known to be unschedulable.
+    pub(crate) fn placeable_pods(&self, snapshot: &Snapshot) -> Vec<Arc<Pod>> {
+        let unplaced: BTreeSet<&ObjectKey> = self.unplaced.iter().flat_map(|u| &u.pods).map(|pod| &pod.key).collect();
+        let mut pods = pods_to_schedule(snapshot);
+        pods.retain(|pod| !unplaced.contains(&pod.key));
+        self.select_pods(snapshot, &pods).pods
+    }
+
+    fn select_pods(&self, snapshot: &Snapshot, pods: &[Arc<Pod>]) -> PassSelection {
+        let is_in_flight = |claim: &Claim| claim.deleting_at.is_none() && claim.status.initialized.is_none();
+        let is_planned = |pod: &ObjectKey| {
+            let claim = self.claim_of_pod.get(pod).and_then(|claim| snapshot.claims().get(claim));
+            claim.is_some_and(|claim| is_in_flight(claim))
+        };
+        select_pods(pods, self.batch_window.considered(), is_planned)
+    }
+
+    /// When the next pass is due: at the end of the batch window, and soon after a pass that left pods out.
+    fn pass_due(
+        &self,
+        window_end: Option<Timestamp>,
+        snapshot: &Snapshot,
+        settings: &Settings,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let Some(window_end) = window_end else { return self.retry_at(snapshot, now) };
+        let last = self.last_pass.filter(|_| self.deferred > 0);
+        Some(last.map_or(window_end, |(_, at)| at + settings.batch_idle_duration))
     }
 
     /// When unschedulable pods are tried again; `None` while nothing relevant has changed.
@@ -197,15 +250,21 @@ impl ProvisionMemory {
         old.checked_add(STALE_AFTER + SignedDuration::from_secs(1)).ok()
     }
 
-    fn record_pass(&mut self, snapshot: &Snapshot, outcome: &SchedulingResult, pods: &[Arc<Pod>], now: Timestamp) {
-        self.batch_window.close(pods);
-        let waiting: BTreeSet<&ObjectKey> = pods.iter().map(|p| &p.key).collect();
+    fn record_pass(&mut self, snapshot: &Snapshot, outcome: &SchedulingResult, pass: &Pass<'_>, now: Timestamp) {
+        let Pass { waiting, selection: PassSelection { pods, deferred }, retries_all } = pass;
+        self.batch_window.close(pods, *retries_all);
+        let considered = self.batch_window.considered();
+        self.deferred = deferred.iter().filter(|uid| !considered.contains(*uid)).count();
+        let waiting: BTreeSet<&ObjectKey> = waiting.iter().map(|p| &p.key).collect();
         self.claim_of_pod.retain(|pod, claim| snapshot.claims().get(claim).is_some() && waiting.contains(pod));
-        self.last_pass = Some((StateGenerations::of(snapshot, &self.unavailable), now));
+        let before = self.last_pass.filter(|_| !deferred.is_empty() && !retries_all).map(|(state, _)| state);
+        let state = before.unwrap_or_else(|| StateGenerations::of(snapshot, &self.unavailable));
+        self.last_pass = Some((state, now));
         self.buffer_statuses = buffer_placements(snapshot, outcome);
-        let mut reasons = outcome.unschedulable.iter().flat_map(|group| &group.reasons);
+        self.unplaced.iter_mut().for_each(|group| group.pods.retain(|pod| deferred.contains(&pod.uid)));
+        self.unplaced.extend(outcome.unschedulable.iter().cloned());
+        let mut reasons = self.unplaced.iter().filter(|group| !group.pods.is_empty()).flat_map(|group| &group.reasons);
         self.blocked_by_azure_counts = reasons.any(|(_, reason)| depends_on_azure_counts(reason));
-        self.unplaced = outcome.unschedulable.clone();
         self.unplaced.iter_mut().for_each(|group| group.pods.retain(|pod| !pod.is_chunk()));
         self.unplaced.retain(|group| !group.pods.is_empty());
         // Chunks nominate no node: disruption checks their capacity when a node is to be deleted.

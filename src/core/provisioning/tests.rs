@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixtures::{at, cluster, full_subnet, pod, pool, settings, shape};
-use crate::model::cluster::pod::PodShape;
+use crate::model::cluster::pod::{PodShape, Preferences};
 use crate::model::settings::{Pause, PauseSwitch};
 use crate::plan::PlannedCommand;
 
@@ -216,4 +216,34 @@ fn pods_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() 
     assert_eq!(memory.last_pass.map(|(_, at)| at), Some(at(181)));
     // Stale numbers limit nothing.
     assert_eq!(drafts(run(&snapshot, &mut memory, 181_000 + old.as_millis() as i64)).len(), 1);
+}
+
+#[test]
+fn pods_that_are_too_many_for_one_pass_are_placed_by_the_next_ones() {
+    let mut snapshot = cluster([pool("general")]);
+    let mut memory = ProvisionMemory::default();
+    // A pass takes nine of them. No node holds the first twelve.
+    for i in 0..20 {
+        let mut shape = shape(&format!("a-{i}"), if i < 12 { 900_000 } else { 100 }, 1);
+        let labels = |n: i32| (1, crate::fixtures::requirements_in(&[("unknown", &[&n.to_string()])]));
+        shape.preferences = Some(Box::new(Preferences { node: (0..32).map(labels).collect(), ..Default::default() }));
+        put(&mut snapshot, &format!("p-{i:02}"), shape, 0);
+    }
+    let unplaced = |memory: &ProvisionMemory| memory.unplaced.iter().map(|group| group.pods.len()).sum::<usize>();
+    let _ = run(&snapshot, &mut memory, 0);
+    let first = run(&snapshot, &mut memory, 1000);
+    assert_eq!((first.next, memory.deferred, unplaced(&memory)), (Some(at(2)), 11, 9));
+    let _ = run(&snapshot, &mut memory, 1500);
+    assert_eq!(memory.deferred, 11, "a second passes before the next");
+    let second = drafts(run(&snapshot, &mut memory, 2000));
+    assert_eq!((second.len(), memory.deferred, unplaced(&memory)), (1, 2, 12));
+    snapshot.put_claim(created(&second[0]));
+    assert!(run(&snapshot, &mut memory, 3000).commands.is_empty(), "the last two share the claim in flight");
+    assert_eq!((memory.deferred, unplaced(&memory)), (0, 12), "they are known, whether or not a pass has had them");
+    // All are tried again after a change, in as many passes as it takes.
+    let _ = run(&snapshot, &mut memory, 13_000);
+    assert!(memory.deferred > 0);
+    let _ = run(&snapshot, &mut memory, 14_000);
+    assert_eq!((memory.deferred, unplaced(&memory)), (0, 12));
+    assert_eq!(run(&snapshot, &mut memory, 60_000).next, None, "nothing has changed since");
 }

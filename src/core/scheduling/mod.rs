@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `scheduler` | the loop over groups of pods |
 //! | `incremental` | the same for one pod at a time, as the webhook needs it |
-//! | `pods` | classes of equal pods, preferences, node filters, volumes |
+//! | `pods` | classes of equal pods, preferences, node filters, volumes, weights |
 //! | `topology` | spread, pod affinity and anti-affinity, counted by domain |
 //! | `offerings` | what new nodes can be launched as, and what limits that |
 //! | `nodes` | existing and open nodes, and the search for the cheapest |
@@ -43,6 +43,7 @@ pub use offerings::node_overlays::{OverlaidInstanceTypes, OverlayConflict, Overl
 pub use offerings::unavailable::{SizeOffering, UnavailableOfferings, UnavailableScope};
 pub use packing::lower_bound::PlanCost;
 pub use pods::preferences::Preference;
+pub(crate) use pods::weight::PodWeights;
 pub use result::{
     NewNode, NoReservation, PodPlacement, SchedulingResult, Target, UnschedulablePods, UnschedulableReason,
 };

@@ -2,7 +2,8 @@
 //! benchmark, beside a packing as Karpenter does it and a bound that nothing can be below.
 //!
 //! `cargo bench -p napkeeper-tests --bench scheduling`, or with `-- 1000` and other numbers of pods, `-- preferences` for
-//! the mix with preferences, or `-- catalogue` for plans over the real catalogue and a pass of consolidation. `--peer` measures nothing but the peer.
+//! the mix with preferences, `-- catalogue` for plans over the real catalogue and a pass of consolidation, or `-- passes`
+//! for passes of provisioning while thousands of different pods wait. `--peer` measures nothing but the peer.
 //!
 //! What is timed is the one call on a fresh Snapshot and Market, on one thread. A plan is judged three times: by its
 //! price, by a checker that replays it, and by what it costs once kube-scheduler (see `napkeeper_tests::kube_scheduler`)
@@ -14,6 +15,7 @@ mod catalogue;
 mod consolidation;
 mod market;
 mod napkeeper;
+mod passes;
 mod peer;
 mod plan;
 mod replay;
@@ -41,6 +43,7 @@ struct Args {
     sizes: Vec<usize>,
     preferences: bool,
     catalogue: bool,
+    passes: bool,
     /// Only the peer.
     peer: bool,
 }
@@ -69,6 +72,9 @@ fn main() -> Result<()> {
         catalogue::measure();
         consolidation::measure()?;
     }
+    if args.passes {
+        passes::measure();
+    }
     Ok(())
 }
 
@@ -79,16 +85,16 @@ impl Args {
             match word.as_str() {
                 "preferences" => args.preferences = true,
                 "catalogue" => args.catalogue = true,
+                "passes" => args.passes = true,
                 "--peer" => args.peer = true,
-                word => args.sizes.push(
-                    word.parse()
-                        .with_context(|| format!("{word:?}: say numbers of pods, preferences, catalogue or --peer"))?,
-                ),
+                word => args.sizes.push(word.parse().with_context(|| {
+                    format!("{word:?}: say numbers of pods, preferences, catalogue, passes or --peer")
+                })?),
             }
         }
-        if args.sizes.is_empty() && !args.preferences && !args.catalogue {
+        if args.sizes.is_empty() && !args.preferences && !args.catalogue && !args.passes {
             args.sizes.extend(USUAL);
-            (args.preferences, args.catalogue) = (!args.peer, !args.peer);
+            (args.preferences, args.catalogue, args.passes) = (!args.peer, !args.peer, !args.peer);
         }
         Ok(args)
     }

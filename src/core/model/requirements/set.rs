@@ -162,6 +162,12 @@ impl Requirements {
         self.0.iter().find(|(_, r)| r.is_empty()).map(|(key, _)| key)
     }
 
+    /// The first label of which only one value is allowed.
+    #[must_use]
+    pub fn single_label(&self) -> Option<(Arc<str>, Arc<str>)> {
+        self.iter().find_map(|(key, requirement)| Some((Arc::clone(key), Arc::clone(requirement.single()?))))
+    }
+
     /// Keys and requirements, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Requirement)> {
         self.0.iter()

@@ -1,8 +1,8 @@
 //! Placement of CapacityBuffer chunks.
 
 use crate::model::cluster::pod::Pod;
-use crate::model::names::{ClaimName, NodeName, ObjectKey};
-use crate::provisioning::pods_to_schedule;
+use crate::model::names::{NodeName, ObjectKey};
+use crate::provisioning::ProvisionMemory;
 use crate::scheduling::{AvailableOfferings, Input, SchedulingResult, Target, schedule};
 use crate::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +73,7 @@ impl BufferCapacity {
     /// Pending pods come before chunks, as in provisioning. `available_offerings` is only called if there are chunks.
     pub(crate) fn of<'m>(
         snapshot: &Snapshot,
-        claim_of_pod: &BTreeMap<ObjectKey, ClaimName>,
+        provision: &ProvisionMemory,
         available_offerings: impl FnOnce() -> &'m AvailableOfferings,
     ) -> Self {
         let chunks = buffer_chunks(snapshot);
@@ -86,9 +86,10 @@ impl BufferCapacity {
             available: available_offerings(),
             excluded_nodes: &excluded_nodes,
             max_new_nodes: 0,
-            claim_of_pod,
+            claim_of_pod: provision.claim_of_pod(),
         };
-        let pods: Vec<Arc<Pod>> = pods_to_schedule(snapshot).into_iter().chain(chunks.iter().cloned()).collect();
+        let pods: Vec<Arc<Pod>> =
+            provision.placeable_pods(snapshot).into_iter().chain(chunks.iter().cloned()).collect();
         let outcome = schedule(input, &pods);
         let nodes = outcome.placements.iter().filter_map(|placement| match &placement.target {
             Target::Node(node) => Some(node.clone()),

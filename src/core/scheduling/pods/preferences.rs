@@ -8,7 +8,7 @@ use crate::model::requirements::Requirements;
 use std::sync::Arc;
 
 /// Most steps of one shape: after them all remaining preferences are dropped at once.
-const MAX_STEPS: usize = 32;
+pub(crate) const MAX_STEPS: usize = 32;
 
 /// A preference of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -88,16 +88,9 @@ impl CountedPods {
     }
 }
 
-/// The label of a requirement that allows a single value.
-pub(crate) fn single_label(
-    (key, requirement): (&Arc<str>, &crate::model::requirements::Requirement),
-) -> Option<(Arc<str>, Arc<str>)> {
-    Some((Arc::clone(key), Arc::clone(requirement.single()?)))
-}
-
 impl GroupsByLabel {
     pub(crate) fn add(&mut self, selector: &Requirements, group: GroupId) {
-        match selector.iter().find_map(single_label) {
+        match selector.single_label() {
             Some(label) => self.by_label.entry(label).or_default().push(group),
             None => self.unindexed.push(group),
         }

@@ -18,7 +18,7 @@ use crate::scheduling::topology::constraint::{ClassConstraints, ConstraintStreng
 use crate::scheduling::topology::domain::{Domain, HOSTNAME_KEY, TopologyKeyId, TopologyKeys};
 use crate::scheduling::topology::existing_pods::ExistingPods;
 use crate::scheduling::topology::group::{
-    CountedPods, GroupId, GroupsByLabel, TopologyGroup, TopologyGroupKey, counts_pod, single_label,
+    CountedPods, GroupId, GroupsByLabel, TopologyGroup, TopologyGroupKey, counts_pod,
 };
 use crate::snapshot::Table;
 use std::collections::{BTreeMap, BTreeSet};
@@ -247,7 +247,7 @@ impl Topology {
         let group = self.build_group(identity.clone(), existing);
         self.groups.push(group);
         self.groups_by_label.add(identity.counted.selector(), number);
-        let classes: Vec<u32> = match identity.counted.selector().iter().find_map(single_label) {
+        let classes: Vec<u32> = match identity.counted.selector().single_label() {
             Some(label) => self.classes_by_label.get(&label).cloned().unwrap_or_default(),
             None => (0..self.class_constraints.len() as u32).collect(),
         };

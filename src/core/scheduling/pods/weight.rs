@@ -1,0 +1,95 @@
+//! Estimates what pods add to the work of a simulation.
+
+use crate::model::cluster::pod::{Pod, PodShape, PodTerm, Spread};
+use crate::model::requirements::{Requirement, Requirements};
+use crate::scheduling::pods::preferences::MAX_STEPS;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// So many values of a requirement are as much work as one constraint.
+const VALUES_PER_CONSTRAINT: u64 = 50;
+/// A constraint on so many pods is twice the work of one on few.
+const PODS_PER_CONSTRAINT: u64 = 2_000;
+/// Spread constraints ask of the node of each pod whether it counts, of a NodeClaim in flight for each of its offerings,
+/// of which there are 60 at most.
+const NODES_IN_FLIGHT: u64 = 60;
+
+/// Weights of pods in a simulation, by which its duration grows.
+///
+/// The first pod of a shape weighs 2, and 1 more for each constraint in each step in which preferences are relaxed.
+/// Constraints on pods weigh more if they select thousands. Further pods of the same shape weigh nothing.
+#[derive(Debug, Default)]
+pub(crate) struct PodWeights {
+    all: Count,
+    by_label: BTreeMap<(Arc<str>, Arc<str>), Count>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Count {
+    pods: u64,
+    /// What their nodes are, or may become.
+    nodes: u64,
+}
+
+impl PodWeights {
+    /// For a simulation with these pods; `is_in_flight` is true for those on NodeClaims in flight.
+    pub(crate) fn of<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>, is_in_flight: impl Fn(&Pod) -> bool) -> Self {
+        let mut weights = Self::default();
+        for pod in pods {
+            let nodes = if is_in_flight(pod) { NODES_IN_FLIGHT } else { 1 };
+            weights.all.add(nodes);
+            for (key, value) in &pod.shape.labels {
+                weights.by_label.entry((Arc::clone(key), Arc::clone(value))).or_default().add(nodes);
+            }
+        }
+        weights
+    }
+
+    /// The weight of the first pod of a shape.
+    pub(crate) fn weight(&self, shape: &PodShape) -> u64 {
+        2 + self.of_constraints(shape)
+    }
+
+    /// What of it is due to constraints.
+    pub(crate) fn of_constraints(&self, shape: &PodShape) -> u64 {
+        let labels: u64 = std::iter::once(&shape.selector).chain(&shape.alternatives).map(of_labels).sum();
+        let terms = shape.affinity.iter().flat_map(|affinity| affinity.near.iter().chain(&affinity.apart));
+        let of_spread = |spread: &Spread| of_selector(&spread.selector, self.count(&spread.selector).nodes);
+        let of_term = |term: &PodTerm| of_selector(&term.selector, self.count(&term.selector).pods);
+        let spread: u64 = shape.spread.iter().map(of_spread).sum();
+        let required = labels + shape.ports.len() as u64 + spread + terms.map(of_term).sum::<u64>();
+        let Some(preferences) = shape.preferences.as_deref() else { return required };
+        let nodes = preferences.node.iter().map(|(_, labels)| of_labels(labels).max(1));
+        let terms = preferences.near.iter().chain(&preferences.apart).map(|(_, term)| of_term(term));
+        let spread = preferences.spread.iter().map(of_spread);
+        let preferred: Vec<u64> = nodes.chain(terms).chain(spread).collect();
+        (1 + preferred.len().min(MAX_STEPS) as u64) * (required + preferred.iter().sum::<u64>())
+    }
+
+    /// The pods that may be selected: they are found by a label that they must have, if there is one.
+    fn count(&self, selector: &Requirements) -> Count {
+        match selector.single_label() {
+            Some(label) => self.by_label.get(&label).copied().unwrap_or_default(),
+            None => self.all,
+        }
+    }
+}
+
+impl Count {
+    fn add(&mut self, nodes: u64) {
+        self.pods += 1;
+        self.nodes += nodes;
+    }
+}
+
+fn of_selector(selector: &Requirements, count: u64) -> u64 {
+    of_labels(selector).max(1) + count / PODS_PER_CONSTRAINT
+}
+
+fn of_labels(labels: &Requirements) -> u64 {
+    let of_values = |requirement: &Requirement| {
+        let values = requirement.values().or_else(|| requirement.excluded());
+        1 + values.map_or(0, |values| values.len() as u64 / VALUES_PER_CONSTRAINT)
+    };
+    labels.iter().map(|(_, requirement)| of_values(requirement)).sum()
+}

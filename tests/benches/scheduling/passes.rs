@@ -1,0 +1,93 @@
+//! Measures the passes of provisioning while thousands of different pods wait.
+
+use napkeeper_core::model::cluster::claim::{Claim, ClaimStatus};
+use napkeeper_core::model::cluster::pod::{HostPort, Pod, PodShape, PodTerm, Preferences, Spread};
+use napkeeper_core::model::labels;
+use napkeeper_core::model::names::Uid;
+use napkeeper_core::model::requirements::{Requirement, Requirements};
+use napkeeper_core::plan::{ClaimDraft, Command};
+use napkeeper_core::provisioning::{ProvisionMemory, provision};
+use napkeeper_tests::fixtures;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Passes of one case at most.
+const MAX_PASSES: usize = 2_000;
+
+/// Measures all kinds of pods, and prints a line for each.
+pub(crate) fn measure() {
+    println!("\npasses of provisioning, one second apart; no node joins meanwhile");
+
+    for pods in [1_000, 5_000, 20_000] {
+        measure_one(&format!("{pods} pods, all different"), pods, |_, _| {});
+        measure_one(&format!("{pods} pods, each with a filter, a port and a spread over all pods"), pods, filtered);
+        measure_one(&format!("{pods} pods, each with 8 preferences to be apart from all others"), pods, apart);
+    }
+}
+
+fn measure_one(case: &str, pods: usize, constrain: impl Fn(usize, &mut PodShape)) {
+    let mut snapshot = fixtures::empty_cluster();
+    for n in 0..pods {
+        let step = n as i64;
+        let plain = fixtures::shape(&format!("app-{n}"), 100 + 37 * step % 4_000, 128 + 211 * step % 16_000, false);
+        let mut shape = PodShape::clone(&plain);
+        constrain(n, &mut shape);
+        snapshot.put_pod(Pod { unschedulable: true, ..fixtures::pod(&Arc::new(shape), &format!("p-{n}"), None) });
+    }
+    let settings = fixtures::settings();
+    let (mut memory, mut now) = (ProvisionMemory::default(), fixtures::instant());
+    let (mut times, mut nodes) = (Vec::new(), 0);
+    let _ = provision(&snapshot, &mut memory, &settings, now, 7);
+    for _ in 0..MAX_PASSES {
+        now += settings.batch_max_duration;
+        let begun = Instant::now();
+        let plan = provision(&snapshot, &mut memory, &settings, now, 7);
+        times.push(begun.elapsed());
+        for planned in plan.commands {
+            let Command::CreateClaim(draft) = planned.command else { continue };
+            nodes += 1;
+            snapshot.put_claim(created(&draft, now));
+        }
+        if memory.deferred == 0 {
+            break;
+        }
+    }
+    let (longest, sum) = (times.iter().max().copied().unwrap_or_default(), times.iter().sum::<Duration>());
+    println!(
+        "  {case}: {} passes, the longest {:.0} ms, all {:.0} ms; {nodes} new nodes",
+        times.len(),
+        longest.as_secs_f64() * 1000.0,
+        sum.as_secs_f64() * 1000.0,
+    );
+}
+
+fn filtered(n: usize, shape: &mut PodShape) {
+    shape.selector.add(labels::INSTANCE_TYPE, Requirement::none_of([format!("size-{n}")]));
+    shape.ports.push(HostPort { port: n as u16, protocol: Arc::from("TCP"), address: None });
+    shape.spread.push(Spread::over(labels::ZONE, 1, Requirements::new()));
+}
+
+fn apart(n: usize, shape: &mut PodShape) {
+    let term = |i: usize| {
+        let mut selector = Requirements::new();
+        selector.add("app", Requirement::none_of([format!("other-{n}-{i}")]));
+        let topology_key = labels::interned(if i.is_multiple_of(2) { labels::HOSTNAME } else { labels::ZONE });
+        PodTerm { topology_key, namespaces: [shape.namespace.clone()].into(), namespace_selector: None, selector }
+    };
+    let apart = (0..8).map(|i| (1 + i as i32, term(i))).collect();
+    shape.preferences = Some(Box::new(Preferences { apart, ..Preferences::default() }));
+}
+
+/// The NodeClaim that a draft becomes.
+fn created(draft: &ClaimDraft, now: jiff::Timestamp) -> Claim {
+    Claim {
+        name: draft.name.clone(),
+        uid: Uid::new(draft.name.as_str()).unwrap_or_else(|_| unreachable!("names are UIDs")),
+        created_at: now,
+        deleting_at: None,
+        has_finalizer: true,
+        spec: draft.spec.clone(),
+        intent: None,
+        status: ClaimStatus::default(),
+    }
+}
