@@ -48,7 +48,7 @@ pub(super) struct Flood {
 
 impl Flood {
     /// Opens connections, each of which is held until the server closes it; returns how many.
-    async fn run(self, stop: Arc<AtomicBool>) -> usize {
+    pub(super) async fn run(self, stop: Arc<AtomicBool>) -> usize {
         let (opened, mut all, begun, mut begun_so_far) =
             (Arc::new(AtomicUsize::new(0)), JoinSet::new(), Instant::now(), 0);
         while !stop.load(Ordering::SeqCst) {

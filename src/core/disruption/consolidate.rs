@@ -124,9 +124,12 @@ fn nodes_being_deleted(found: &[Candidate<'_>], plan: &Plan) -> BTreeSet<NodeNam
     found.iter().filter(is_deleted).map(|c| c.node.name.clone()).collect()
 }
 
-/// True when no pods are pending except those that the last provisioning pass could not schedule, for which free
+/// True when no pods are pending except those that the last provisioning passes could not schedule, for which free
 /// capacity is of no use.
 fn no_placeable_pods_pending(context: &ConsolidationContext<'_>) -> bool {
+    if context.provision.deferred > 0 {
+        return false;
+    }
     let unschedulable: BTreeSet<_> = context.provision.unplaced.iter().flat_map(|u| &u.pods).map(|p| &p.key).collect();
     context.snapshot.pending().values().flatten().all(|key| unschedulable.contains(key))
 }

@@ -48,8 +48,8 @@ impl BatchWindow {
         self.open = None;
     }
 
-    /// Waiting pods that have been considered.
-    pub(super) fn considered(&self) -> &BTreeSet<Uid> {
-        &self.considered
+    /// True for a pod that has been considered.
+    pub(super) fn has_considered(&self, pod: &Pod) -> bool {
+        self.considered.contains(&pod.uid)
     }
 }

@@ -8,9 +8,9 @@ mod pass_selection;
 
 use self::batch_window::BatchWindow;
 use self::capacity_buffers::{BufferPlacement, buffer_chunks, buffer_placements};
-use self::pass_selection::{PassSelection, select_pods};
+use self::pass_selection::{PassSelection, Turns, select_pods};
 use crate::catalog::live::STALE_AFTER;
-use crate::model::cluster::claim::{Claim, ClaimSpec};
+use crate::model::cluster::claim::ClaimSpec;
 use crate::model::cluster::pod::Pod;
 use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
 use crate::model::settings::{ControllerMode, Settings};
@@ -34,9 +34,8 @@ const UNPLACED_RETRY: SignedDuration = SignedDuration::from_secs(10);
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProvisionMemory {
     batch_window: BatchWindow,
-    /// The state in which all waiting pods have been tried since, and the time of the last pass: without changes there
-    /// is nothing to do.
-    last_pass: Option<(StateGenerations, Timestamp)>,
+    last_pass: Option<LastPass>,
+    turns: Turns,
     /// How many waiting pods were too many for the passes so far.
     pub deferred: usize,
     /// Nodes and claims that are nominated for pods, and until when.
@@ -54,6 +53,15 @@ pub struct ProvisionMemory {
     pub unavailable: UnavailableOfferings,
     /// Price of the nodes of all passes when they were planned, and its lower bound. If lost, it is counted again.
     pub planned_cost: PlanCost,
+}
+
+/// The last pass, and the state in which all waiting pods have been tried: without changes there is nothing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LastPass {
+    at: Timestamp,
+    /// When the first pass of that state was.
+    since: Timestamp,
+    state: StateGenerations,
 }
 
 /// Generations of all that a placement depends on.
@@ -205,12 +213,12 @@ impl ProvisionMemory {
     }
 
     fn select_pods(&self, snapshot: &Snapshot, pods: &[Arc<Pod>]) -> PassSelection {
-        let is_in_flight = |claim: &Claim| claim.deleting_at.is_none() && claim.status.initialized.is_none();
-        let is_planned = |pod: &ObjectKey| {
-            let claim = self.claim_of_pod.get(pod).and_then(|claim| snapshot.claims().get(claim));
-            claim.is_some_and(|claim| is_in_flight(claim))
+        let is_planned = |pod: &Pod| {
+            let claim = self.claim_of_pod.get(&pod.key).and_then(|claim| snapshot.claims().get(claim));
+            // Not a later pod of the same name.
+            claim.is_some_and(|claim| claim.is_in_flight()) && self.batch_window.has_considered(pod)
         };
-        select_pods(pods, self.batch_window.considered(), is_planned)
+        select_pods(pods, &self.turns, is_planned)
     }
 
     /// When the next pass is due: at the end of the batch window, and soon after a pass that left pods out.
@@ -223,18 +231,18 @@ impl ProvisionMemory {
     ) -> Option<Timestamp> {
         let Some(window_end) = window_end else { return self.retry_at(snapshot, now) };
         let last = self.last_pass.filter(|_| self.deferred > 0);
-        Some(last.map_or(window_end, |(_, at)| at + settings.batch_idle_duration))
+        Some(last.map_or(window_end, |last| last.at + settings.batch_idle_duration))
     }
 
     /// When unschedulable pods are tried again; `None` while nothing relevant has changed.
     fn retry_at(&self, snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
-        let Some((seen, at)) = self.last_pass else { return Some(now) };
-        let changed = seen != StateGenerations::of(snapshot, &self.unavailable);
-        if changed || self.azure_counts_updated(snapshot, at) {
+        let Some(LastPass { at, since, state }) = self.last_pass else { return Some(now) };
+        let changed = state != StateGenerations::of(snapshot, &self.unavailable);
+        if changed || self.azure_counts_updated(snapshot, since) {
             return Some(at + UNPLACED_RETRY);
         }
         // A pass with stale counts need not be repeated.
-        let too_old = self.azure_counts_stale_at(snapshot).filter(|due| *due > at);
+        let too_old = self.azure_counts_stale_at(snapshot).filter(|due| *due > since);
         [self.unavailable.next_expiry(), too_old].into_iter().flatten().min()
     }
 
@@ -251,15 +259,17 @@ impl ProvisionMemory {
     }
 
     fn record_pass(&mut self, snapshot: &Snapshot, outcome: &SchedulingResult, pass: &Pass<'_>, now: Timestamp) {
-        let Pass { waiting, selection: PassSelection { pods, deferred }, retries_all } = pass;
+        let Pass { waiting, selection, retries_all } = pass;
+        let PassSelection { pods, deferred, .. } = selection;
         self.batch_window.close(pods, *retries_all);
-        let considered = self.batch_window.considered();
-        self.deferred = deferred.iter().filter(|uid| !considered.contains(*uid)).count();
+        self.turns.record(selection);
+        let is_left_out = |pod: &&Arc<Pod>| deferred.contains(&pod.uid) && !self.batch_window.has_considered(pod);
+        self.deferred = waiting.iter().filter(is_left_out).count();
         let waiting: BTreeSet<&ObjectKey> = waiting.iter().map(|p| &p.key).collect();
         self.claim_of_pod.retain(|pod, claim| snapshot.claims().get(claim).is_some() && waiting.contains(pod));
-        let before = self.last_pass.filter(|_| !deferred.is_empty() && !retries_all).map(|(state, _)| state);
-        let state = before.unwrap_or_else(|| StateGenerations::of(snapshot, &self.unavailable));
-        self.last_pass = Some((state, now));
+        let fresh = || LastPass { at: now, since: now, state: StateGenerations::of(snapshot, &self.unavailable) };
+        let before = self.last_pass.filter(|_| !deferred.is_empty() && !retries_all);
+        self.last_pass = Some(before.map_or_else(fresh, |before| LastPass { at: now, ..before }));
         self.buffer_statuses = buffer_placements(snapshot, outcome);
         self.unplaced.iter_mut().for_each(|group| group.pods.retain(|pod| deferred.contains(&pod.uid)));
         self.unplaced.extend(outcome.unschedulable.iter().cloned());
@@ -273,6 +283,14 @@ impl ProvisionMemory {
         for target in placed.map(|placement| &placement.target).filter(|t| !matches!(t, Target::New(_))) {
             let until = self.nominated.entry(target.clone()).or_insert(now);
             *until = (*until).max(now + NOMINATION_PERIOD);
+        }
+        if !deferred.is_empty() {
+            // The next pass has other pods: it must not take the capacity that these were placed on.
+            let on_claim = outcome.placements.iter().filter(|placement| !chunks.contains(&placement.pod));
+            self.claim_of_pod.extend(on_claim.filter_map(|placement| match &placement.target {
+                Target::Claim(claim) => Some((placement.pod.clone(), claim.clone())),
+                Target::Node(_) | Target::New(_) => None,
+            }));
         }
     }
 }

@@ -189,7 +189,7 @@ fn counts_that_have_grown_too_old_are_news_once() {
     put(&mut snapshot, "p", shape("a", 100, 1), 0);
     let _ = run(&snapshot, &mut memory, 0);
     let _ = run(&snapshot, &mut memory, 1_000);
-    let looked_at = |memory: &ProvisionMemory| memory.last_pass.map(|(_, at)| at);
+    let looked_at = |memory: &ProvisionMemory| memory.last_pass.map(|last| last.at);
     assert_eq!(looked_at(&memory), Some(at(1)));
     let old = STALE_AFTER + SignedDuration::from_secs(1);
     assert_eq!(run(&snapshot, &mut memory, 60_000).next, Some(at(0) + old));
@@ -213,7 +213,7 @@ fn pods_that_lack_an_address_are_looked_at_again_when_azure_has_counted_again() 
     // The same numbers at a later time may include launches that were counted separately.
     snapshot.set_infrastructure(full_subnet(at(180)));
     assert_eq!(run(&snapshot, &mut memory, 181_000).next, Some(at(191)), "it is looked at, in vain");
-    assert_eq!(memory.last_pass.map(|(_, at)| at), Some(at(181)));
+    assert_eq!(memory.last_pass.map(|last| last.at), Some(at(181)));
     // Stale numbers limit nothing.
     assert_eq!(drafts(run(&snapshot, &mut memory, 181_000 + old.as_millis() as i64)).len(), 1);
 }

@@ -8,6 +8,8 @@ use napkeeper_tests::environment::Environment;
 use napkeeper_tests::environment::state::phases;
 use napkeeper_tests::manifests::quickstart;
 use napkeeper_tests::wait::eventually;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Longest duration of a step.
@@ -23,7 +25,6 @@ async fn silent_connections_to_the_controller_hold_up_neither_probes_nor_metrics
     let line = controller.line("metrics=", STEP).await?;
     let (health, metrics) = (word(&line, "health=")?, word(&line, "metrics=")?);
     controller.line("initial listing of the cluster complete", STEP).await?;
-    env.plane.apply(&quickstart()?).await?;
     let client = client()?;
     for (address, path) in [(&health, "healthz"), (&health, "readyz"), (&metrics, "metrics")] {
         let flood = Flood { target: address.parse()?, rate: MONITORING_RATE };
@@ -31,11 +32,17 @@ async fn silent_connections_to_the_controller_hold_up_neither_probes_nor_metrics
         let (_, longest) = measure(&format!("controller's {path}"), flood, request).await?;
         ensure!(longest <= MAX_PROBE, "{path} took {longest:?}");
     }
-    eventually("running pods", STEP, async || {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flood = Flood { target: metrics.parse()?, rate: MONITORING_RATE };
+    let flooding = tokio::spawn(flood.run(Arc::clone(&stop)));
+    env.plane.apply(&quickstart()?).await?;
+    eventually("running pods during a flood", STEP, async || {
         let phases = phases(&env, "inflate").await?;
         Ok((phases.get("Running") == Some(&PODS)).then_some(()))
     })
     .await?;
+    stop.store(true, Ordering::SeqCst);
+    ensure!(flooding.await? > 0, "no connection was opened");
     ensure!(controller.exit_status().is_none(), "the controller ended: {}", controller.tail(20));
     Ok(())
 }

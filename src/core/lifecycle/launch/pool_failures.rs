@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 /// Failures without a success before a NodePool is held: one may be chance.
 const MIN_FAILURES: u32 = 2;
+/// The time of a deletion is the API server's, in whole seconds, and its clock may be a minute behind.
+const DELETION_TIME_TOLERANCE: SignedDuration = SignedDuration::from_secs(61);
 /// Doublings after which a hold no longer grows.
 const MAX_DOUBLINGS: u32 = 6;
 
@@ -49,8 +51,8 @@ impl NodeFailure {
 }
 
 /// NodePools whose nodes did not come up. Disposable: after a crash one node is tried in each NodePool whose condition
-/// says that they did not, and the holds start again at twice the first. Nodes that were given up just before the crash,
-/// and are not in a condition yet, are counted again while they are being deleted.
+/// says that they did not, and the holds start again at twice the first. Nodes that did not join and were given up just
+/// before the crash, so that no condition says it yet, are counted again while they are being deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolFailures {
     failing: BTreeMap<NodePoolName, FailingPool>,
@@ -113,9 +115,14 @@ impl PoolFailures {
             });
             self.failing.extend(failing.map(|failing| (pool.name.clone(), failing)));
         }
-        for claim in snapshot.claims().values().filter(|claim| claim.is_ours() && was_given_up(claim, settings)) {
-            let reason = "they were given up before a restart";
-            self.record(snapshot, &FailedNode { claim, failure: NodeFailure::Join, reason }, now);
+        let known: BTreeSet<NodePoolName> = self.failing.keys().cloned().collect();
+        for claim in snapshot.claims().values().filter(|claim| claim.is_ours()) {
+            let given_up_at = given_up_at(claim, settings).filter(|at| *at + NodeFailure::Join.holds().0 > now);
+            let is_known = claim.spec.pool.as_ref().is_some_and(|pool| known.contains(pool));
+            if let Some(at) = given_up_at.filter(|_| !is_known) {
+                let reason = "they were given up before a restart";
+                self.record(snapshot, &FailedNode { claim, failure: NodeFailure::Join, reason }, at);
+            }
         }
     }
 
@@ -183,15 +190,15 @@ fn has_come_up_since(snapshot: &Snapshot, pool: &NodePoolName, since: Timestamp)
     claims_of(snapshot, pool).any(|claim| claim.status.initialized.is_some() && claim.created_at >= since)
 }
 
-/// True for a NodeClaim that was deleted after the time that its node had to come up.
-fn was_given_up(claim: &Claim, settings: &Settings) -> bool {
+/// When a NodeClaim was deleted, if that was after the time that its node had to come up.
+fn given_up_at(claim: &Claim, settings: &Settings) -> Option<Timestamp> {
     let status = &claim.status;
     let deadline = match (status.initialized, status.registered, status.launched) {
         (None, Some(registered), _) => registered + settings.initialization_timeout,
         (None, None, Some(launched)) => launched + settings.registration_timeout,
-        _ => return false,
+        _ => return None,
     };
-    claim.deleting_at.is_some_and(|at| at >= deadline)
+    claim.deleting_at.filter(|at| *at + DELETION_TIME_TOLERANCE >= deadline)
 }
 
 /// True while a node of the pool may still come up.

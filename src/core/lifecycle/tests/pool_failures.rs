@@ -128,17 +128,21 @@ fn after_a_restart_nodes_that_were_given_up_and_are_in_no_condition_yet_hold_the
         claim.deleting_at = Some(at(deleted));
         claim
     };
-    let restarted = |deleted: i64| {
+    let restarted = |deleted: i64, at_second: i64| {
         let (mut snapshot, mut memory) = (cluster([pool("general")]), LifecycleMemory::default());
         ["general-a", "general-b"].into_iter().for_each(|name| snapshot.put_claim(given_up(name, deleted)));
-        let first = step(&mut snapshot, &mut memory, 20 * MINUTE);
-        (first, step(&mut snapshot, &mut memory, 25 * MINUTE))
+        let first = step(&mut snapshot, &mut memory, at_second);
+        (first, step(&mut snapshot, &mut memory, deleted + 5 * MINUTE))
     };
-    let (first, later) = restarted(15 * MINUTE);
-    assert!(is_held(first));
-    assert_eq!(later, Some(PoolHold::OneNode));
-    // Others were deleted before the time was up, and say nothing about the pool.
-    assert_eq!(restarted(15 * MINUTE - 1), (None, None));
+    // The time of a deletion has no fractions of a second, and is another clock's.
+    for deleted in [15 * MINUTE, 15 * MINUTE - 1] {
+        let (first, later) = restarted(deleted, 16 * MINUTE);
+        assert!(is_held(first));
+        assert_eq!(later, Some(PoolHold::OneNode), "five minutes after they were given up");
+    }
+    // Deleted before the time was up, or so long ago that the hold has passed: nothing is said about the pool.
+    assert_eq!(restarted(10 * MINUTE, 11 * MINUTE), (None, None));
+    assert_eq!(restarted(15 * MINUTE, 60 * MINUTE), (None, None));
 }
 
 #[test]

@@ -148,6 +148,12 @@ impl Claim {
         self.intent.is_some() || !self.spec.planned.is_empty()
     }
 
+    /// True while its node is not ready for pods.
+    #[must_use]
+    pub fn is_in_flight(&self) -> bool {
+        self.deleting_at.is_none() && self.status.launch_failed.is_none() && self.status.initialized.is_none()
+    }
+
     /// Another Karpenter has created it, and works on it or has left it behind. A NodeClaim that nobody works on, as one
     /// that a person has written, has neither finalizer nor VM.
     #[must_use]

@@ -6,7 +6,7 @@ use crate::model::cluster::pod::{PodOwner, PodTerm, Preferences, Spread};
 use crate::model::requirements::{Requirement, Requirements};
 use proptest::prelude::*;
 
-/// A shape of weight 1,089 and a little more: 32 preferences, in 33 steps.
+/// A shape of weight 1,058: 32 preferences in 33 steps, and 2. A pass has nine of them.
 fn heavy(namespace: &str, app: &str, priority: i32) -> Arc<PodShape> {
     let mut shape = shape(app, 100, 1);
     shape.namespace = Namespace::new(namespace).unwrap();
@@ -31,30 +31,34 @@ fn names(pods: &[Arc<Pod>]) -> Vec<String> {
     pods.iter().map(|pod| pod.key.name.to_string()).collect()
 }
 
-fn select(pods: &[Arc<Pod>], considered: &[&Arc<Pod>]) -> Vec<String> {
-    let considered = considered.iter().map(|pod| pod.uid.clone()).collect();
-    names(&select_pods(pods, &considered, |_| false).pods)
+/// The pods of the next pass, by name.
+fn next(pods: &[Arc<Pod>], turns: &mut Turns) -> Vec<String> {
+    let selection = select_pods(pods, turns, |_| false);
+    turns.record(&selection);
+    names(&selection.pods)
 }
 
 #[test]
 fn equal_pods_are_in_the_same_pass_however_many_they_are() {
     let shape = heavy("default", "web", 0);
     let pods: Vec<_> = (0..50_000).map(|i| aged(&format!("web-{i}"), &shape, i)).collect();
-    assert_eq!(select_pods(&pods, &BTreeSet::new(), |_| false).pods.len(), pods.len());
+    assert_eq!(next(&pods, &mut Turns::default()).len(), pods.len());
 }
 
 #[test]
-fn different_pods_above_the_limit_are_considered_by_priority_and_age_and_each_once() {
-    let pods: Vec<_> =
+fn different_pods_above_the_limit_are_considered_by_priority_and_age_one_after_the_other() {
+    let mut pods: Vec<_> =
         (0..20).map(|i| aged(&format!("p-{i:02}"), &heavy("default", &format!("a-{i}"), 0), -i)).collect();
-    let oldest: Vec<String> = (11..20).map(|i| format!("p-{i:02}")).collect();
-    assert_eq!(select(&pods, &[]), oldest);
-    // Those that have been considered come after the others, and only as far as there is room.
-    let considered: Vec<&Arc<Pod>> = pods[11..].iter().collect();
-    assert_eq!(select(&pods, &considered), names(&pods[2..11]));
-    let urgent = aged("urgent", &heavy("default", "urgent", 1_000), 60);
-    let with_urgent: Vec<_> = pods.iter().cloned().chain([urgent]).collect();
-    assert_eq!(select(&with_urgent, &considered).last().unwrap(), "urgent");
+    let mut turns = Turns::default();
+    assert_eq!(next(&pods, &mut turns), names(&pods[11..]), "the oldest");
+    pods.push(aged("urgent", &heavy("default", "urgent", 1_000), 60));
+    assert_eq!(next(&pods, &mut turns), [names(&pods[3..11]), vec!["urgent".to_owned()]].concat());
+    // The first three, and then those whose pass is the longest ago, for ever.
+    assert_eq!(next(&pods, &mut turns), [names(&pods[..3]), names(&pods[14..20])].concat());
+    assert_eq!(next(&pods, &mut turns)[8], "urgent");
+    pods.truncate(9);
+    assert_eq!(next(&pods, &mut turns).len(), 9);
+    assert_eq!(turns, Turns::default(), "without a queue nothing is remembered");
 }
 
 #[test]
@@ -62,21 +66,33 @@ fn a_namespace_with_many_pods_leaves_half_of_a_pass_to_another() {
     let flood = (0..100).map(|i| aged(&format!("flood-{i}"), &heavy("flood", &format!("a-{i}"), 0), 0));
     let quiet = (0..4).map(|i| aged(&format!("quiet-{i}"), &heavy("quiet", &format!("b-{i}"), 0), 60));
     let pods: Vec<_> = flood.chain(quiet).collect();
-    let selected = select(&pods, &[]);
+    let selected = next(&pods, &mut Turns::default());
     assert_eq!((selected.len(), selected.iter().filter(|name| name.starts_with("quiet")).count()), (9, 4));
 }
 
-#[test]
-fn a_pod_above_the_limit_has_a_pass_of_its_own() {
-    let mut monster = PodShape::clone(&heavy("default", "monster", 0));
-    let preferences = monster.preferences.as_deref_mut().unwrap();
+/// A shape that fills a pass.
+fn giant(namespace: &str, app: &str, priority: i32) -> Arc<PodShape> {
+    let mut giant = PodShape::clone(&heavy(namespace, app, priority));
+    let preferences = giant.preferences.as_deref_mut().unwrap();
     preferences.apart = vec![preferences.apart[0].clone(); 1_000];
-    let monster = aged("monster", &Arc::new(monster), 0);
-    assert!(PodWeights::default().weight(&monster.shape) > MAX_WEIGHT);
-    let later = aged("later", &heavy("default", "later", 0), 1);
-    let pods = [monster, later];
-    assert_eq!(select(&pods, &[]), ["monster"]);
-    assert_eq!(select(&pods, &[&pods[0]]), ["later"]);
+    assert!(PodWeights::default().weight(&giant) > MAX_WEIGHT);
+    Arc::new(giant)
+}
+
+#[test]
+fn pods_that_each_fill_a_pass_hold_up_another_namespace_for_one_pass() {
+    let flood = (0..50).map(|i| aged(&format!("flood-{i}"), &giant("flood", &format!("a-{i}"), 1_000), 0));
+    let mut pods: Vec<_> = flood.chain([aged("quiet", &heavy("quiet", "b", 0), 60)]).collect();
+    let mut turns = Turns::default();
+    assert_eq!(next(&pods, &mut turns), ["flood-0"]);
+    assert_eq!(next(&pods, &mut turns), ["quiet"]);
+    // One that comes later, and others of the flood that are always new, change nothing.
+    for round in 0..5 {
+        pods.push(aged(&format!("flood-new-{round}"), &giant("flood", &format!("n-{round}"), 1_000), 0));
+        pods.push(aged(&format!("late-{round}"), &heavy(&format!("late-{round}"), "c", 0), 61));
+        let passes: Vec<String> = (0..3).flat_map(|_| next(&pods, &mut turns)).collect();
+        assert!(passes.contains(&format!("late-{round}")), "{passes:?}");
+    }
 }
 
 #[test]
@@ -85,7 +101,7 @@ fn chunks_and_planned_pods_are_in_every_pass_and_too_many_constraints_of_these_a
     let planned = (0..20).map(|i| aged(&format!("planned-{i}"), &heavy("default", &format!("b-{i}"), 0), 0));
     let chunk = Arc::new(Pod { owner: PodOwner::Buffer, ..pod("chunk", &heavy("default", "c", 0)) });
     let pods: Vec<_> = waiting.chain(planned).chain([chunk]).collect();
-    let selection = select_pods(&pods, &BTreeSet::new(), |key| key.name.as_str().starts_with("planned"));
+    let selection = select_pods(&pods, &Turns::default(), |pod| pod.key.name.as_str().starts_with("planned"));
     let count = |prefix: &str| selection.pods.iter().filter(|pod| pod.key.name.as_str().starts_with(prefix)).count();
     assert_eq!((count("p-"), count("planned"), count("chunk")), (9, 20, 1));
     let is_intact = |pod: &&Arc<Pod>| pod.shape.preferences.is_some();
@@ -124,13 +140,15 @@ proptest! {
             })
             .collect();
         let weights = PodWeights::of(pods.iter(), |_| false);
-        let mut considered = BTreeSet::new();
-        for _ in 0..=drawn.len() / 9 {
-            let selection = select_pods(&pods, &considered, |_| false);
+        let (mut turns, mut considered) = (Turns::default(), BTreeSet::new());
+        // Each of four namespaces has two shapes in each pass at least.
+        for _ in 0..=drawn.len() / 2 {
+            let selection = select_pods(&pods, &turns, |_| false);
             let shapes: BTreeMap<_, u64> =
                 selection.pods.iter().map(|pod| (Arc::as_ptr(&pod.shape), weights.weight(&pod.shape))).collect();
             prop_assert!(shapes.values().sum::<u64>() <= MAX_WEIGHT);
             prop_assert_eq!(selection.pods.len() + selection.deferred.len(), pods.len());
+            turns.record(&selection);
             considered.extend(selection.pods.iter().map(|pod| pod.uid.clone()));
         }
         prop_assert_eq!(considered.len(), pods.len());

@@ -60,7 +60,7 @@ pub(crate) struct ExistingNodes {
 impl ExistingNodes {
     pub(crate) fn new((input, volume_index): (Input<'_>, &VolumeIndex), keys: &mut TopologyKeys) -> Self {
         let snapshot = input.snapshot;
-        let in_flight: Vec<&Arc<Claim>> = snapshot.claims().values().filter(|c| is_in_flight(c)).collect();
+        let in_flight: Vec<&Arc<Claim>> = snapshot.claims().values().filter(|c| c.is_in_flight()).collect();
         let initializing: BTreeSet<_> = in_flight.iter().filter_map(|c| c.status.provider_id.as_ref()).collect();
         let leaving: BTreeSet<_> = snapshot
             .claims()
@@ -287,11 +287,6 @@ impl ExistingNode {
             }),
         }
     }
-}
-
-/// True while its node is not ready for pods.
-fn is_in_flight(claim: &Claim) -> bool {
-    claim.deleting_at.is_none() && claim.status.launch_failed.is_none() && claim.status.initialized.is_none()
 }
 
 fn from_node(

@@ -34,12 +34,17 @@ struct Count {
 impl PodWeights {
     /// For a simulation with these pods; `is_in_flight` is true for those on NodeClaims in flight.
     pub(crate) fn of<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>, is_in_flight: impl Fn(&Pod) -> bool) -> Self {
-        let mut weights = Self::default();
+        let mut by_shape: BTreeMap<*const PodShape, (&PodShape, Count)> = BTreeMap::new();
         for pod in pods {
+            let (_, count) = by_shape.entry(Arc::as_ptr(&pod.shape)).or_insert_with(|| (&pod.shape, Count::default()));
             let nodes = if is_in_flight(pod) { NODES_IN_FLIGHT } else { 1 };
-            weights.all.add(nodes);
-            for (key, value) in &pod.shape.labels {
-                weights.by_label.entry((Arc::clone(key), Arc::clone(value))).or_default().add(nodes);
+            count.add(Count { pods: 1, nodes });
+        }
+        let mut weights = Self::default();
+        for (shape, count) in by_shape.into_values() {
+            weights.all.add(count);
+            for (key, value) in &shape.labels {
+                weights.by_label.entry((Arc::clone(key), Arc::clone(value))).or_default().add(count);
             }
         }
         weights
@@ -76,9 +81,9 @@ impl PodWeights {
 }
 
 impl Count {
-    fn add(&mut self, nodes: u64) {
-        self.pods += 1;
-        self.nodes += nodes;
+    fn add(&mut self, more: Self) {
+        self.pods += more.pods;
+        self.nodes += more.nodes;
     }
 }
 
