@@ -199,6 +199,7 @@ impl ProvisionMemory {
     /// No pods wait.
     fn forget_pods(&mut self) {
         self.batch_window = BatchWindow::default();
+        self.turns = Turns::default();
         self.unplaced.clear();
         self.deferred = 0;
         self.buffer_statuses.clear();
