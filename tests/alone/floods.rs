@@ -9,7 +9,7 @@ use super::hostile::pool_review;
 use anyhow::{Context, Result, ensure};
 use napkeeper_tests::webhook::hooks::certificate;
 use napkeeper_tests::webhook::{self, Listening};
-use reqwest::{Client, RequestBuilder};
+use reqwest::{Client, ClientBuilder, RequestBuilder};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) const MONITORING_RATE: u32 = 1_100;
 /// Silent connections per second to the port of reviews.
 const ADMISSION_RATE: u32 = 2_000;
 /// Longest answer to a probe or a scrape. A probe that sets no timeout has a second.
-pub(super) const MAX_PROBE: Duration = Duration::from_millis(500);
+const MAX_PROBE: Duration = Duration::from_millis(500);
 /// Most that the 99th percentile of reviews may grow by: attacker, client and server share two cores here.
 const MAX_GROWTH: Duration = Duration::from_millis(25);
 /// Pause of the good client after each request.
@@ -93,7 +93,7 @@ async fn ask(request: RequestBuilder, stop: Arc<AtomicBool>) -> Result<Vec<Durat
 }
 
 /// Floods while a request is repeated, and prints the figures; returns the 99th percentile and the longest time.
-pub(super) async fn measure(name: &str, flood: Flood, request: RequestBuilder) -> Result<(Duration, Duration)> {
+async fn measure(name: &str, flood: Flood, request: RequestBuilder) -> Result<(Duration, Duration)> {
     let stop = Arc::new(AtomicBool::new(false));
     let flooding = tokio::spawn(flood.run(Arc::clone(&stop)));
     tokio::time::sleep(WARM_UP).await;
@@ -115,18 +115,34 @@ pub(super) async fn measure(name: &str, flood: Flood, request: RequestBuilder) -
     Ok((p99, most))
 }
 
-/// A client with an address that is not the attacker's, which opens a connection for each request.
-pub(super) fn client() -> Result<Client> {
-    let client = Client::builder().no_proxy().timeout(TIMEOUT).http1_only().local_address(IpAddr::V4(CLIENT));
-    Ok(client.pool_max_idle_per_host(0).build()?)
+/// Floods the ports of probes and metrics one after the other, and demands that each answers in time.
+pub(super) async fn flood_monitoring(client: &Client, health: &str, metrics: &str) -> Result<()> {
+    for (name, address, path) in
+        [("probe", health, "healthz"), ("probe", health, "readyz"), ("scrape", metrics, "metrics")]
+    {
+        let flood = Flood { target: address.parse()?, rate: MONITORING_RATE };
+        let request = client.get(format!("http://{address}/{path}"));
+        let (_, longest) = measure(&format!("{name} of {path}"), flood, request).await?;
+        ensure!(longest <= MAX_PROBE, "{name} of {path} took {longest:?}");
+    }
+    Ok(())
 }
 
-/// Such clients for HTTPS: one that opens a connection for each request, and one that keeps
-/// its connection as the API server does.
+/// Builds a client with an address that is not the attacker's.
+fn builder() -> ClientBuilder {
+    Client::builder().no_proxy().timeout(TIMEOUT).http1_only().local_address(IpAddr::V4(CLIENT))
+}
+
+/// Such a client, which opens a connection for each request.
+pub(super) fn client() -> Result<Client> {
+    Ok(builder().pool_max_idle_per_host(0).build()?)
+}
+
+/// Such clients for HTTPS: one that opens a connection for each request, and one that keeps its connection as the API
+/// server does.
 fn clients(root: &str) -> Result<[Client; 2]> {
     let root = reqwest::Certificate::from_pem(root.as_bytes())?;
-    let client = || Client::builder().no_proxy().add_root_certificate(root.clone()).timeout(TIMEOUT).http1_only();
-    let client = || client().local_address(IpAddr::V4(CLIENT));
+    let client = || builder().add_root_certificate(root.clone());
     Ok([client().pool_max_idle_per_host(0).build()?, client().build()?])
 }
 
@@ -139,14 +155,7 @@ async fn silent_connections_hold_up_neither_probes_nor_metrics_nor_reviews() -> 
     let program = webhook::program("/nonexistent".as_ref(), "127.0.0.1:0", Some(folder.path()))?;
     let Listening { process, admission, health, metrics } = webhook::listening(&program).await?;
     let [fresh, kept] = clients(&root)?;
-    for (name, address, path) in
-        [("probe", &health, "healthz"), ("probe", &health, "readyz"), ("scrape", &metrics, "metrics")]
-    {
-        let request = || fresh.get(format!("http://{address}/{path}"));
-        let flood = Flood { target: address.parse()?, rate: MONITORING_RATE };
-        let (_, most) = measure(&format!("{name} of {path}"), flood, request()).await?;
-        ensure!(most <= MAX_PROBE, "{name} of {path} took {most:?}");
-    }
+    flood_monitoring(&fresh, &health, &metrics).await?;
     let (target, review) = (admission.parse()?, pool_review()?);
     for (name, client) in [("review, new connections", fresh), ("review, one connection", kept)] {
         let post = client.post(format!("https://{admission}/validate")).header("content-type", "application/json");

@@ -16,7 +16,7 @@ use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
 use crate::model::settings::{ControllerMode, Settings};
 use crate::plan::{ClaimDraft, Command, Plan};
 use crate::scheduling::{
-    AvailableOfferings, Input, MAX_NEW_NODES, NewNode, NoReservation, PlanCost, SchedulingResult, Target,
+    AvailableOfferings, Input, MAX_NEW_NODES, NewNode, NoReservation, PlanCost, PodPlacement, SchedulingResult, Target,
     UnavailableOfferings, UnschedulableReason, claim_requirements, schedule_with_cost,
 };
 use crate::snapshot::{CommandKey, Snapshot};
@@ -281,17 +281,15 @@ impl ProvisionMemory {
         // Chunks nominate no node: disruption checks their capacity when a node is to be deleted.
         let chunks: BTreeSet<&ObjectKey> = pods.iter().filter(|pod| pod.is_chunk()).map(|pod| &pod.key).collect();
         let placed = outcome.placements.iter().filter(|placement| !chunks.contains(&placement.pod));
-        for target in placed.map(|placement| &placement.target).filter(|t| !matches!(t, Target::New(_))) {
+        for PodPlacement { pod, target } in placed.filter(|placement| !matches!(placement.target, Target::New(_))) {
             let until = self.nominated.entry(target.clone()).or_insert(now);
             *until = (*until).max(now + NOMINATION_PERIOD);
-        }
-        if !deferred.is_empty() {
             // The next pass has other pods: it must not take the capacity that these were placed on.
-            let on_claim = outcome.placements.iter().filter(|placement| !chunks.contains(&placement.pod));
-            self.claim_of_pod.extend(on_claim.filter_map(|placement| match &placement.target {
-                Target::Claim(claim) => Some((placement.pod.clone(), claim.clone())),
-                Target::Node(_) | Target::New(_) => None,
-            }));
+            if let Target::Claim(claim) = target
+                && !deferred.is_empty()
+            {
+                self.claim_of_pod.insert(pod.clone(), claim.clone());
+            }
         }
     }
 }

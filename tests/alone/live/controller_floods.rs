@@ -1,7 +1,7 @@
 //! Floods of silent connections against the ports of a controller that launches nodes meanwhile.
 
 use crate::alone;
-use crate::floods::{Flood, MAX_PROBE, MONITORING_RATE, client, measure};
+use crate::floods::{Flood, MONITORING_RATE, client, flood_monitoring};
 use anyhow::{Result, ensure};
 use napkeeper_tests::control_plane::word;
 use napkeeper_tests::environment::Environment;
@@ -25,13 +25,7 @@ async fn silent_connections_to_the_controller_hold_up_neither_probes_nor_metrics
     let line = controller.line("metrics=", STEP).await?;
     let (health, metrics) = (word(&line, "health=")?, word(&line, "metrics=")?);
     controller.line("initial listing of the cluster complete", STEP).await?;
-    let client = client()?;
-    for (address, path) in [(&health, "healthz"), (&health, "readyz"), (&metrics, "metrics")] {
-        let flood = Flood { target: address.parse()?, rate: MONITORING_RATE };
-        let request = client.get(format!("http://{address}/{path}"));
-        let (_, longest) = measure(&format!("controller's {path}"), flood, request).await?;
-        ensure!(longest <= MAX_PROBE, "{path} took {longest:?}");
-    }
+    flood_monitoring(&client()?, &health, &metrics).await?;
     let stop = Arc::new(AtomicBool::new(false));
     let flood = Flood { target: metrics.parse()?, rate: MONITORING_RATE };
     let flooding = tokio::spawn(flood.run(Arc::clone(&stop)));

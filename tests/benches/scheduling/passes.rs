@@ -17,7 +17,6 @@ const MAX_PASSES: usize = 2_000;
 /// Measures all kinds of pods, and prints a line for each.
 pub(crate) fn measure() {
     println!("\npasses of provisioning, one second apart; no node joins meanwhile");
-
     for pods in [1_000, 5_000, 20_000] {
         measure_one(&format!("{pods} pods, all different"), pods, |_, _| {});
         measure_one(&format!("{pods} pods, each with a filter, a port and a spread over all pods"), pods, filtered);

@@ -104,6 +104,13 @@ impl PoolFailures {
         if std::mem::replace(&mut self.is_restored, true) {
             return;
         }
+        for claim in snapshot.claims().values().filter(|claim| claim.is_ours()) {
+            if let Some(at) = given_up_at(claim, settings).filter(|at| *at + NodeFailure::Join.holds().0 > now) {
+                let reason = "they were given up before a restart";
+                self.record(snapshot, &FailedNode { claim, failure: NodeFailure::Join, reason }, at);
+            }
+        }
+        // A condition includes them.
         for pool in snapshot.pools().values() {
             let condition = pool.conditions.registration_healthy.as_ref().filter(|condition| !condition.holds);
             let failing = condition.map(|_| FailingPool {
@@ -114,15 +121,6 @@ impl PoolFailures {
                 ..FailingPool::new(snapshot, pool, now)
             });
             self.failing.extend(failing.map(|failing| (pool.name.clone(), failing)));
-        }
-        let known: BTreeSet<NodePoolName> = self.failing.keys().cloned().collect();
-        for claim in snapshot.claims().values().filter(|claim| claim.is_ours()) {
-            let given_up_at = given_up_at(claim, settings).filter(|at| *at + NodeFailure::Join.holds().0 > now);
-            let is_known = claim.spec.pool.as_ref().is_some_and(|pool| known.contains(pool));
-            if let Some(at) = given_up_at.filter(|_| !is_known) {
-                let reason = "they were given up before a restart";
-                self.record(snapshot, &FailedNode { claim, failure: NodeFailure::Join, reason }, at);
-            }
         }
     }
 
@@ -203,9 +201,7 @@ fn given_up_at(claim: &Claim, settings: &Settings) -> Option<Timestamp> {
 
 /// True while a node of the pool may still come up.
 fn is_coming_up(snapshot: &Snapshot, pool: &NodePoolName) -> bool {
-    claims_of(snapshot, pool).any(|claim| {
-        claim.deleting_at.is_none() && claim.status.initialized.is_none() && claim.status.launch_failed.is_none()
-    })
+    claims_of(snapshot, pool).any(|claim| claim.is_in_flight())
 }
 
 fn claims_of<'a>(snapshot: &'a Snapshot, pool: &'a NodePoolName) -> impl Iterator<Item = &'a Arc<Claim>> {

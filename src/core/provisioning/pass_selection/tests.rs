@@ -53,7 +53,7 @@ fn different_pods_above_the_limit_are_considered_by_priority_and_age_one_after_t
     assert_eq!(next(&pods, &mut turns), names(&pods[11..]), "the oldest");
     pods.push(aged("urgent", &heavy("default", "urgent", 1_000), 60));
     assert_eq!(next(&pods, &mut turns), [names(&pods[3..11]), vec!["urgent".to_owned()]].concat());
-    // The first three, and then those whose pass is the longest ago, for ever.
+    // The first three, and then those that were considered first: all are considered again and again.
     assert_eq!(next(&pods, &mut turns), [names(&pods[..3]), names(&pods[14..20])].concat());
     assert_eq!(next(&pods, &mut turns)[8], "urgent");
     pods.truncate(9);

@@ -79,8 +79,8 @@ pub(crate) struct Fault {
     pub(crate) secondary: bool,
 }
 
-/// How many faults, unknown fields and unreadable values of one object are kept: a request of a few megabytes can have a million,
-/// which would take hundreds of megabytes of memory and which nobody reads.
+/// How many faults, unknown fields and unreadable values of one object are kept: a request of a few megabytes can have a
+/// million, which would take hundreds of megabytes of memory and which nobody reads.
 pub(crate) const MAX_KEPT: usize = 10_000;
 
 /// Collects faults, or only counts them while a schema is tried.
