@@ -141,6 +141,22 @@ impl Fake {
         state.log.clear();
     }
 
+    /// Versions are greater by this much from now on.
+    pub(crate) fn skip_versions(&self, count: u64) {
+        self.state().version += count;
+    }
+
+    /// etcd is restored at this version; a collection is older, or empty.
+    pub(crate) fn restore(&self, collection: &str, version: u64, is_empty: bool) {
+        let mut state = self.state();
+        state.version = version;
+        let objects = state.objects.get_mut(collection).unwrap();
+        if is_empty {
+            objects.clear();
+        }
+        objects.values_mut().for_each(|object| object["metadata"]["resourceVersion"] = json!(version.to_string()));
+    }
+
     pub(crate) fn fail(&self, collection: &str, fault: Option<Fault>) {
         let mut state = self.state();
         match fault {

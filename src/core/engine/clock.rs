@@ -16,6 +16,10 @@ pub trait Clock: fmt::Debug + Send + Sync {
     fn shifted(&self, real: Timestamp) -> Timestamp;
 }
 
+/// The largest difference between our clock and the API server's with which something is decided, launched, disrupted or
+/// deleted. The header `Date` of an answer has whole seconds, and the answer may be under way for some.
+pub const MAX_SKEW: SignedDuration = SignedDuration::from_secs(60);
+
 /// By how much our time is ahead of the real one, since when. The default is real time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TimeShift(Vec<(Timestamp, SignedDuration)>);

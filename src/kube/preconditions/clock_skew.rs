@@ -6,12 +6,9 @@
 use http::HeaderMap;
 use http::header::DATE;
 use jiff::{SignedDuration, Timestamp};
+use napkeeper_core::engine::clock::MAX_SKEW;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-
-/// The largest difference with which something is launched, disrupted or deleted. `Date` has whole seconds, and an
-/// answer may be under way for some.
-const MAX_SKEW: SignedDuration = SignedDuration::from_secs(60);
 
 /// How far our clock is ahead of the API server's, as of its last answer. Cheap to clone.
 #[derive(Debug, Clone, Default)]

@@ -3,6 +3,10 @@
 //! A loop reads the Lease, lets [`LeaderElector`] decide, and writes with the resourceVersion that it read. The times in
 //! the object are informational. Another's Lease is judged by a monotonic clock alone. How long our own is still good is
 //! judged by the greater of monotonic and wall time: the monotonic clock stands still while the machine is suspended.
+//!
+//! Resource versions are revisions of etcd, which only grow. One that is smaller than before means that etcd has been
+//! restored from a backup: watches that continue from an old revision would deliver nothing of what was lost, nor of what
+//! happens until that revision is reached again. The leader steps down then, and begins anew.
 
 use crate::error::{ApiRequest, call};
 use crate::write::jittered;
@@ -141,6 +145,7 @@ pub fn elect_for(
         candidate: LeaderElector::new(Arc::from(identity)),
         start: Instant::now(),
         renewal_sent: None,
+        revision: 0,
         renewed,
         leads,
         is_reachable,
@@ -157,6 +162,8 @@ struct Election {
     start: Instant,
     /// When the last renewal that succeeded was sent.
     renewal_sent: Option<PointInTime>,
+    /// The greatest revision of the Lease since etcd was last restored.
+    revision: u64,
     renewed: watch::Sender<Option<PointInTime>>,
     leads: watch::Sender<bool>,
     is_reachable: watch::Sender<bool>,
@@ -199,6 +206,9 @@ impl Election {
         let name = self.lease;
         let request = |verb| ApiRequest { verb, kind: "Lease", name };
         let Ok(lease) = call(request("get"), self.api.get_opt(self.lease)).await else { return false };
+        if lease.as_ref().is_some_and(|lease| self.is_restored(lease)) {
+            return true;
+        }
         let decision = self.candidate.next_action(lease.as_ref().map(record).as_ref(), self.now());
         let acquires = match decision {
             LeaseAction::Wait(_) => return true,
@@ -218,6 +228,8 @@ impl Election {
             }
         };
         match written {
+            // The Lease may have been absent from the backup.
+            Ok(written) if self.is_restored(&written) => {}
             Ok(_) => {
                 self.candidate.record_renewal(now);
                 self.renewal_sent = Some(sent);
@@ -254,6 +266,24 @@ impl Election {
     }
 
     /// Releases the Lease. This process does not lead from now on, even if the request fails.
+    /// Whether etcd has been restored from a backup, by a version of the Lease; then nobody leads here any more.
+    fn is_restored(&mut self, lease: &Lease) -> bool {
+        let revision = lease.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+        let Some(revision) = revision else { return false };
+        let is_restored = revision < self.revision;
+        if is_restored {
+            tracing::error!(
+                lease = self.lease,
+                revision,
+                before = self.revision,
+                "the API server has been restored from a backup: everything is listed anew"
+            );
+            self.candidate.step_down();
+        }
+        self.revision = revision;
+        is_restored
+    }
+
     async fn release(mut self) {
         let held = self.candidate.renewed_at().is_some();
         self.candidate.step_down();
@@ -392,6 +422,24 @@ mod tests {
         }
         assert!(!first.holds(), "two replicas may write");
         assert!(killed.elapsed() > unsigned(RENEW_DEADLINE), "{:?}", killed.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_leader_begins_anew_when_etcd_has_been_restored() {
+        let server = Fake::serving(&[LEASES]);
+        server.skip_versions(1_000);
+        let replica = Replica::start(&server, "only");
+        replica.leads().await;
+        let mut leads = replica.lease.leads();
+        for is_lost in [false, true] {
+            server.restore(LEASES, 500, is_lost);
+            timeout(PATIENCE, leads.wait_for(|leads| !*leads)).await.unwrap().unwrap();
+            replica.leads().await;
+            server.skip_versions(1_000);
+            // Another renewal has been seen.
+            sleep(unsigned(RETRY_PERIOD) * 2).await;
+            assert!(replica.holds(), "it is told once");
+        }
     }
 
     #[tokio::test]

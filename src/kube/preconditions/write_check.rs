@@ -72,9 +72,6 @@ impl WriteCheck {
             return Ok(());
         }
         check_pause(effect, &self.holds.borrow().pause)?;
-        if effect.pause_switch().is_some() && !self.skew.is_tolerable() {
-            return Err(EffectError::Blocked("the clock differs too much from the API server's"));
-        }
         if effect.pause_switch() == Some(PauseSwitch::Delete) {
             let unreadable = EffectError::Blocked("the pause switch cannot be read");
             check_pause(effect, &read_pause(&self.client, &self.namespace).await.map_err(|_| unreadable)?)?;
@@ -85,7 +82,10 @@ impl WriteCheck {
         if is_sweep_write(key, effect) && !self.holds.borrow().unreadable_sweeps.is_empty() {
             return Err(EffectError::Blocked("an OrphanSweep cannot be read"));
         }
-        // Last, for reading takes time.
+        // After all reads, for each says what time it is, and takes time.
+        if effect.pause_switch().is_some() && !self.skew.is_tolerable() {
+            return Err(EffectError::Blocked("the clock differs too much from the API server's"));
+        }
         if self.lease.allows_writes() {
             Ok(())
         } else {
@@ -189,6 +189,22 @@ mod tests {
             }
             assert_eq!(check.check(&of_claim(), &release).await, Ok(()), "nothing is lost by it");
         }
+    }
+
+    #[tokio::test]
+    async fn the_answer_to_the_last_read_before_a_delete_shows_a_wrong_clock() {
+        let skew = ClockSkew::default();
+        let learns = skew.clone();
+        let server = tower::service_fn(move |_: http::Request<Body>| {
+            let date = [(http::header::DATE, http::HeaderValue::from_static("Mon, 01 Jan 2024 00:00:00 GMT"))];
+            learns.observe(&date.into_iter().collect(), "2024-02-01T00:00:00Z".parse().unwrap());
+            let body = crate::fake::refusal(404, json!({ "name": "napkeeper-pause" })).to_string();
+            let answer = http::Response::builder().status(404).body(Body::from(body.into_bytes()));
+            std::future::ready(answer.map_err(Box::<dyn std::error::Error + Send + Sync>::from))
+        });
+        let check = check_of(Client::new(server, "default"), FRESH, &[]).with_clock_skew(skew);
+        let blocked = Err(EffectError::Blocked("the clock differs too much from the API server's"));
+        assert_eq!(check.check(&of_claim(), &delete()).await, blocked);
     }
 
     /// Which effects are allowed: launch, disrupt, delete, one that no switch pauses, a read.

@@ -43,12 +43,17 @@ impl Layout {
         self.more.insert(0, format!("--disable-admission-plugins={without}"));
     }
 
+    /// The folder of etcd's data.
+    pub(crate) fn etcd_data(&self) -> PathBuf {
+        self.folder.join("etcd")
+    }
+
     pub(crate) fn etcd(&self) -> Vec<String> {
         let client = format!("http://127.0.0.1:{}", self.etcd);
         let peer = format!("http://127.0.0.1:{}", self.etcd_peers);
         vec![
             "--name=test".to_owned(),
-            format!("--data-dir={}", self.folder.join("etcd").display()),
+            format!("--data-dir={}", self.etcd_data().display()),
             // The data need not survive the machine.
             "--unsafe-no-fsync".to_owned(),
             "--log-level=warn".to_owned(),

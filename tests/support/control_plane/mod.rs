@@ -5,6 +5,7 @@
 //! stops with the value, or with the test process if that is killed.
 
 mod access;
+mod backup;
 mod binaries;
 mod build;
 mod flags;
@@ -75,7 +76,8 @@ pub struct ControlPlane {
     // Dropped in this order: clients before their servers, and the folder last.
     others: Vec<Process>,
     apiserver: Option<Process>,
-    etcd: Process,
+    etcd: Option<Process>,
+    mode: Mode,
     layout: Layout,
     pki: Pki,
     binaries: Binaries,
@@ -124,19 +126,30 @@ impl ControlPlane {
         let folder = tempfile::Builder::new().prefix("control-plane-").tempdir().context("making a folder")?;
         let pki = Pki::new(&folder.path().join("pki"))?;
         let layout = Layout::new(folder.path(), options)?;
-        let etcd = Program::new(binaries.path("etcd")?).args(layout.etcd()).removing(folder.path());
-        let etcd = Process::spawn("etcd", &etcd)?;
         let binaries = binaries.clone();
-        let mut plane = Self { others: Vec::new(), apiserver: None, etcd, layout, pki, binaries, folder, _turn: turn };
+        let (others, apiserver, etcd, mode) = (Vec::new(), None, None, options.mode);
+        let mut plane = Self { others, apiserver, etcd, mode, layout, pki, binaries, folder, _turn: turn };
+        plane.start_etcd()?;
         plane.write_identity("admin", &Identity::user("admin").in_group("system:masters"))?;
-        plane.layout.mode_flags(options.mode);
+        plane.layout.mode_flags(mode);
         plane.start_apiserver().await?;
-        match options.mode {
-            Mode::Api => {}
-            Mode::Scheduling => plane.start_other("kube-scheduler", &Identity::user("system:kube-scheduler"))?,
-            Mode::Full => plane.start_others().await?,
-        }
+        plane.start_clients().await?;
         Ok(plane)
+    }
+
+    fn start_etcd(&mut self) -> Result<()> {
+        let program = Program::new(self.binaries.path("etcd")?).args(self.layout.etcd()).removing(self.folder.path());
+        self.etcd = Some(Process::spawn("etcd", &program)?);
+        Ok(())
+    }
+
+    /// What runs beside kube-apiserver in this mode.
+    async fn start_clients(&mut self) -> Result<()> {
+        match self.mode {
+            Mode::Api => Ok(()),
+            Mode::Scheduling => self.start_other("kube-scheduler", &Identity::user("system:kube-scheduler")),
+            Mode::Full => self.start_others().await,
+        }
     }
 
     /// Stops kube-apiserver at once; its data stays, and the others run on without it.
@@ -159,7 +172,8 @@ impl ControlPlane {
         let client = self.client().await?;
         let start = Instant::now();
         while start.elapsed() < READY_WITHIN {
-            for (name, process) in [("etcd", &self.etcd), ("kube-apiserver", &apiserver)] {
+            let processes = self.etcd.iter().map(|etcd| ("etcd", etcd));
+            for (name, process) in processes.chain([("kube-apiserver", &apiserver)]) {
                 if let Some(exit) = process.exit_status() {
                     bail!("{name} ended ({exit}) before the control plane was ready:\n{}", process.tail(15));
                 }
@@ -234,7 +248,7 @@ impl ControlPlane {
     /// Process ids of everything that runs.
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {
-        let all = std::iter::once(&self.etcd).chain(&self.apiserver).chain(&self.others);
+        let all = self.etcd.iter().chain(&self.apiserver).chain(&self.others);
         all.map(Process::pid).collect()
     }
 

@@ -8,4 +8,5 @@ mod kills;
 mod outages;
 mod quick_start;
 mod replicas;
+mod restored_etcd;
 mod sweeps;
