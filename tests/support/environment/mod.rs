@@ -131,6 +131,28 @@ impl Environment {
         Process::spawn("controller", &Program::new(napkeeper_binary()?).args(args))
     }
 
+    /// Has VMs join the cluster with bootstrap tokens, as on Azure itself, and be billed by AKS. A controller that runs
+    /// already does not know of it.
+    ///
+    /// # Errors
+    /// When the configuration cannot be read or written.
+    pub fn join_with_tokens(&self) -> Result<()> {
+        let file = self.folder.path().join("napkeeper.yaml");
+        let mut config: Value = serde_json::from_slice(&std::fs::read(&file)?)?;
+        let nodes = &mut config["clusters"][0]["nodes"];
+        let subscription = self.group.split('/').nth(2).unwrap_or_default();
+        // With AKS's own images no VM would join.
+        nodes["image"] = Value::from(format!(
+            "/subscriptions/{subscription}/resourceGroups/images/providers/Microsoft.Compute/galleries/own/images/node/versions/1.0.0"
+        ));
+        nodes["bootstrap"] = serde_json::json!({
+            "apiServer": self.plane.server(),
+            "clusterDns": "10.0.0.10",
+            "certificateAuthority": std::fs::read_to_string(self.plane.ca_certificate())?,
+        });
+        Ok(std::fs::write(file, serde_json::to_vec_pretty(&config)?)?)
+    }
+
     /// Moves the time of the controller and of the simulated Azure ahead.
     ///
     /// # Errors
