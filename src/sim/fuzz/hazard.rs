@@ -45,11 +45,17 @@ pub enum Hazard {
     PartialRestores,
     /// The controller hears of changes late, of some kinds later than of others.
     WatchLag,
+    /// The controller is frozen at writes while another replica leads, requests arrive late, and answers are lost.
+    InterruptedWrites,
+    /// The controller's clock jumps.
+    ClockJumps,
+    /// The watches lose changes.
+    LostEvents,
 }
 
 impl Hazard {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 23] = [
         Self::Shortages,
         Self::Crashes,
         Self::Leaks,
@@ -70,6 +76,9 @@ impl Hazard {
         Self::Identities,
         Self::PartialRestores,
         Self::WatchLag,
+        Self::InterruptedWrites,
+        Self::ClockJumps,
+        Self::LostEvents,
     ];
 
     /// The hazard of a seed.

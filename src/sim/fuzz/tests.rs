@@ -6,7 +6,7 @@ use napkeeper_core::model::settings::DeletionRule;
 use std::sync::{Mutex, OnceLock};
 
 /// Seeds of a plain run.
-const FEW: u64 = 40;
+const FEW: u64 = 46;
 
 fn catalog() -> &'static Catalog {
     static CATALOG: OnceLock<Catalog> = OnceLock::new();
@@ -66,8 +66,14 @@ fn histories_hold_every_invariant() {
 #[test]
 fn histories_that_once_failed_hold() {
     // 550: an emptied API server was judged by the group's name. 1340: the history ended while Azure was deleting a VM.
-    // 776: the controller crashed after it had given up nodes, and before the NodePool's condition said so.
-    let once_failed = [(Hazard::WrongGroup, 550), (Hazard::ApiServerRestore, 1340), (Hazard::FailedJoins, 776)];
+    // 776: the controller crashed after it had given up nodes, and before the NodePool's condition said so. 616: an
+    // intent named the resources of another NodeClaim, which was lost later.
+    let once_failed = [
+        (Hazard::WrongGroup, 550),
+        (Hazard::ApiServerRestore, 1340),
+        (Hazard::FailedJoins, 776),
+        (Hazard::PartialRestores, 616),
+    ];
     for (hazard, seed) in once_failed {
         play(catalog(), history_with(hazard, seed), DeletionRules::all(), |_| {}).unwrap();
     }
@@ -144,6 +150,9 @@ const NEEDED: &[(&[DeletionRule], &[Hazard], &[&str])] = &[
     (&[DeletionRule::NodeWithoutClaim], &[Hazard::Identities], &["second-cluster"]),
     (&[DeletionRule::FailingPoolsHeld], &[Hazard::FailedJoins], &["failed-launches"]),
     (&[DeletionRule::NoOtherKarpenter], &[Hazard::Identities], &["other-karpenter"]),
+    (&[DeletionRule::LeaseHeld], &[Hazard::InterruptedWrites], &["alive"]),
+    (&[DeletionRule::RestoreNoticed], &[Hazard::LostEvents], &["settled-pods", "settled-claims"]),
+    (&[DeletionRule::ClocksAgree], &[Hazard::ClockJumps], &["drained"]),
 ];
 
 #[test]

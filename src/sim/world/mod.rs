@@ -20,20 +20,22 @@ use crate::workload::SuspendedJobs;
 pub use accounting::{Accounting, Summary};
 use actions::InjectedState;
 pub use actions::{
-    Action, FaultyNodes, IdentityFault, InjectedFault, IntentEdit, NodeFault, RestoreFault, ShortageSpec, SoleUser,
+    Action, ControllerFault, FaultyNodes, IdentityFault, InjectedFault, IntentEdit, NodeFault, RestoreFault,
+    ShortageSpec, SoleUser,
 };
-pub use controller::{AzureAccess, Crash, CrashPoint, DirectAccess, LaunchReason, WatchedKind, WriteSide};
+pub use controller::{AzureAccess, Crash, CrashPoint, DirectAccess, Freeze, LaunchReason, WatchedKind, WriteSide};
 use controller::{LaunchReasons, SimulatedController};
 use invariants::GroundTruth;
 pub use invariants::Violation;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::RegionCatalog;
 use napkeeper_core::model::azure::cloud::CloudResource;
+use napkeeper_core::model::names::ArmId;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
 pub use orphan_summary::{CollectedOrphan, OrphanSummary, RetainedResource};
 pub use setup::{Manifests, SetupError, WorldSetup};
 pub(crate) use setup::{identity, install_objects, region_of};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use timeline::Timeline;
 pub use timeline::{EventKind, TimelineEntry};
@@ -121,10 +123,16 @@ impl World {
         self.settings.mode
     }
 
-    /// Resources that nothing uses, by the world's own knowledge.
+    /// Resources that nothing uses, by the world's own knowledge. What a launch intent names counts as used, also where
+    /// a user has made it name the resources of another NodeClaim.
     #[must_use]
     pub fn unused_resources(&self) -> Vec<Arc<CloudResource>> {
-        let dead = |r: &&Arc<CloudResource>| self.truth.usage_of(r, self.cluster.state()) == invariants::Usage::Unused;
+        let cluster = self.cluster.state();
+        let intents = cluster.claims().values().filter_map(|claim| claim.intent.as_ref());
+        let named: BTreeSet<&ArmId> = intents.flat_map(|intent| [&intent.vm, &intent.nic, &intent.os_disk]).collect();
+        let dead = |r: &&Arc<CloudResource>| {
+            self.truth.usage_of(r, cluster) == invariants::Usage::Unused && !named.contains(&r.id)
+        };
         self.cloud.resources().values().filter(dead).cloned().collect()
     }
 
@@ -190,9 +198,10 @@ impl World {
             let moved = self.exchange();
             let changed = self.watch();
             let overdue = self.check_overdue_writes();
+            let compared = self.compare_clocks();
             let decided = self.decide(changed);
             let acted = self.perform_effects()?;
-            if !(moved || changed || overdue || decided || acted) {
+            if !(moved || changed || overdue || compared || decided || acted) {
                 return self.check();
             }
         }

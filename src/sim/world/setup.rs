@@ -16,7 +16,7 @@ use napkeeper_core::model::cluster::pool::{NodeClass, NodePool};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, NameError, NodeName, ObjectKey, ProviderId, Region, Zone};
 use napkeeper_core::model::orphans::sweep::Sweep;
-use napkeeper_core::model::settings::{ClusterIdentity, DeletionRules, Settings};
+use napkeeper_core::model::settings::{ClusterIdentity, DeletionRule, DeletionRules, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -116,6 +116,8 @@ impl World {
         let cloud = Cloud::new(CloudSettings::of_region(&identity, &region, setup.seed));
         let mut settings = Settings::new(identity);
         settings.deletion_rules = setup.deletion_rules;
+        let mut controller = SimulatedController::default();
+        controller.clock.is_unchecked = !setup.deletion_rules.enforces(DeletionRule::ClocksAgree);
         let mut world = Self {
             settings,
             seed: setup.seed,
@@ -125,7 +127,7 @@ impl World {
             cloud,
             azure: Box::new(DirectAccess),
             cluster: Cluster::new(setup.seed, ClusterTimings::default()),
-            controller: SimulatedController::default(),
+            controller,
             truth: GroundTruth::default(),
             accounting: Accounting::default(),
             timeline: Timeline::default(),

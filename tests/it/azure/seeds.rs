@@ -32,7 +32,7 @@ const FAULTS: SignedDuration = SignedDuration::from_hours(20);
 /// How long ARM keeps a mood.
 const MOOD: SignedDuration = SignedDuration::from_mins(20);
 /// Seeds of a plain run: of the hazards in which most depends on Azure's answers. `.ci/nightly` takes 200 of all.
-const FEW: [u64; 7] = [
+const FEW: [u64; 9] = [
     fuzz::Hazard::Shortages as u64,
     fuzz::Hazard::Crashes as u64,
     fuzz::Hazard::Outages as u64,
@@ -40,6 +40,8 @@ const FEW: [u64; 7] = [
     fuzz::Hazard::RelatedResources as u64,
     fuzz::Hazard::NodeOutages as u64,
     fuzz::Hazard::PartialRestores as u64,
+    fuzz::Hazard::WatchLag as u64,
+    fuzz::Hazard::InterruptedWrites as u64,
 ];
 
 /// The way through the adapter to an ARM with moods.

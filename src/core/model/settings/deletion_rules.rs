@@ -86,11 +86,17 @@ pub enum DeletionRule {
     LostNodeProven,
     /// Nothing is terminated, disrupted or expired while many nodes are not ready.
     NodeOutage,
+    /// Every write: enough of the Lease is left.
+    LeaseHeld,
+    /// Everything is listed anew when the API server has been restored from a backup.
+    RestoreNoticed,
+    /// Nothing is decided, launched, disrupted or deleted while our clock and the API server's differ.
+    ClocksAgree,
 }
 
 impl DeletionRule {
     /// All of them.
-    pub const ALL: [Self; 41] = [
+    pub const ALL: [Self; 44] = [
         Self::GroupManagedByUs,
         Self::LiveNodeInGroup,
         Self::NodeWithoutClaim,
@@ -132,6 +138,9 @@ impl DeletionRule {
         Self::RecordFirst,
         Self::LostNodeProven,
         Self::NodeOutage,
+        Self::LeaseHeld,
+        Self::RestoreNoticed,
+        Self::ClocksAgree,
     ];
 }
 

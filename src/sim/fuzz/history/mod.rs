@@ -1,5 +1,6 @@
 //! Draws the actions and faults of a history from its seed.
 
+mod controller_faults;
 mod delays;
 mod disks;
 mod failed_joins;
@@ -191,6 +192,9 @@ impl HistoryBuilder {
             Hazard::Identities => self.identities(),
             Hazard::PartialRestores => self.partial_restores(),
             Hazard::WatchLag => self.watch_lag(),
+            Hazard::InterruptedWrites => self.interrupted_writes(),
+            Hazard::ClockJumps => self.clock_jumps(),
+            Hazard::LostEvents => self.lost_events(),
         }
     }
 

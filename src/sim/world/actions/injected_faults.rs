@@ -1,9 +1,10 @@
 //! Faults that only the fault search injects, so that every deletion rule is needed by some history.
 
+use super::controller_faults::AnswerFaults;
 use crate::cloud::{DiskDraft, FaultDuration, LateFailure};
 use crate::cluster::ClusterListing;
 use crate::world::timeline::EventKind;
-use crate::world::{Action, IdentityFault, NodeFault, RestoreFault, WatchedKind, World};
+use crate::world::{Action, ControllerFault, IdentityFault, NodeFault, RestoreFault, WatchedKind, World};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::azure::cloud::{ProvisioningState, ResourceDetail, Tags};
@@ -81,6 +82,8 @@ pub enum InjectedFault {
     Identity(IdentityFault),
     /// A backup is restored in part.
     Restore(RestoreFault),
+    /// The controller's process, its clock, and what it hears.
+    Controller(ControllerFault),
 }
 
 /// What alone still uses a resource.
@@ -123,6 +126,8 @@ pub(in crate::world) struct InjectedState {
     related: Vec<Arc<RelatedResource>>,
     /// Listings of related resources fail until this time.
     related_fail_until: Option<Timestamp>,
+    /// Writes whose answers are lost, or that are refused.
+    pub(in crate::world) answers: AnswerFaults,
 }
 
 impl World {
@@ -162,6 +167,7 @@ impl World {
             InjectedFault::Nodes(fault) => self.strike_nodes(fault),
             InjectedFault::Identity(fault) => self.strike_identity(fault),
             InjectedFault::Restore(fault) => self.strike_restore(fault),
+            InjectedFault::Controller(fault) => self.strike_controller(fault),
             InjectedFault::FailLate { deletes, times } => {
                 self.cloud.faults.failing.push(LateFailure { deletes, duration: FaultDuration::Times(times) });
             }

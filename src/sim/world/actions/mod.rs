@@ -4,6 +4,7 @@
 
 mod azure;
 mod cluster;
+mod controller_faults;
 pub(crate) mod fields;
 mod identity_faults;
 mod injected_faults;
@@ -12,6 +13,7 @@ mod restore_faults;
 
 use super::controller::WriteSide;
 use crate::cloud::{FaultDuration, Shortage};
+pub use controller_faults::ControllerFault;
 pub use identity_faults::IdentityFault;
 pub(super) use injected_faults::InjectedState;
 pub use injected_faults::{InjectedFault, SoleUser};

@@ -9,9 +9,9 @@ use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::azure::inventory::Inventory;
 use napkeeper_core::model::errors::EffectError;
 use napkeeper_core::model::orphans::finding::DeletionRefusal;
-use napkeeper_core::model::settings::{ControllerMode, DeletionRule};
+use napkeeper_core::model::settings::ControllerMode;
 use napkeeper_core::plan::{
-    CloudRequest, Command, CommandReport, Effect, PlannedCommand, Reply, SweepReport, is_sweep_write, kind_label,
+    CloudRequest, Command, CommandReport, Effect, PlannedCommand, Reply, SweepReport, kind_label,
 };
 use napkeeper_core::snapshot::CommandKey;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use std::sync::Arc;
 impl World {
     /// Performs every effect that is due; true when there was one.
     pub(in crate::world) fn perform_effects(&mut self) -> Result<bool, Violation> {
-        let mut acted = false;
-        while self.controller.down_until.is_none() {
+        let mut acted = self.end_freezes()?;
+        while self.controller.is_up() {
             let mut ended = Vec::new();
-            let next = self.controller.inner.next_effect(self.now, &mut ended);
+            let next = self.controller.inner.next_effect(self.controller_time(), &mut ended);
             acted |= !ended.is_empty() || next.is_some();
             self.end_commands(ended);
             let Some((key, effect)) = next else { break };
@@ -32,17 +32,27 @@ impl World {
                 return Ok(true);
             }
             self.controller.effect_started(&key);
+            if write && self.freezes(&key, &effect, sweeps)? {
+                return Ok(true);
+            }
             let reply = self.perform(&key, &effect)?;
             if write && self.crashes(WriteSide::After, sweeps) {
                 return Ok(true);
             }
             self.controller.writes += u64::from(write);
-            self.controller.effect_replied(&key, &reply, self.now);
-            let mut ended = Vec::new();
-            self.controller.inner.reply(&key, reply, self.now, &mut ended);
-            self.end_commands(ended);
+            let reply = self.injected.answers.heard(&effect, reply);
+            self.take_reply(&key, reply);
         }
         Ok(acted)
+    }
+
+    /// Hands the controller the reply to an effect.
+    pub(super) fn take_reply(&mut self, key: &CommandKey, reply: Result<Reply, EffectError>) {
+        self.controller.effect_replied(key, &reply, self.now);
+        let mut ended = Vec::new();
+        let time = self.controller_time();
+        self.controller.inner.reply(key, reply, time, &mut ended);
+        self.end_commands(ended);
     }
 
     /// Crashes here, if that is planned.
@@ -56,32 +66,41 @@ impl World {
         true
     }
 
-    /// One effect: what holds it back first, then Kubernetes or Azure, then the ground truth.
-    fn perform(&mut self, key: &CommandKey, effect: &Effect) -> Result<Result<Reply, EffectError>, Violation> {
-        if let Some(switch) = effect.pause_switch() {
-            let paused = self.cluster.state().pause.blocks(switch);
-            if paused && self.settings.deletion_rules.enforces(DeletionRule::Pause) {
-                return Ok(Err(EffectError::Blocked("the pause switch is set")));
-            }
+    /// One effect: the controller's own checks first, then Kubernetes or Azure, then the ground truth.
+    pub(super) fn perform(
+        &mut self,
+        key: &CommandKey,
+        effect: &Effect,
+    ) -> Result<Result<Reply, EffectError>, Violation> {
+        if let Err(blocked) = self.may_perform(key, effect) {
+            return Ok(Err(blocked));
         }
-        if effect.is_launch() && self.controller.inner.memory().launch_check.hold.is_some() {
-            return Ok(Err(EffectError::Blocked("nothing may be launched in this cluster now")));
-        }
-        if is_sweep_write(key, effect)
-            && !self.cluster.state().unreadable_sweeps.is_empty()
-            && self.settings.deletion_rules.enforces(DeletionRule::ReadableSweeps)
-        {
-            return Ok(Err(EffectError::Blocked("an OrphanSweep cannot be read")));
+        if let Some(refusal) = self.injected.answers.refusal(effect) {
+            return Ok(Err(refusal));
         }
         self.truth.record_creators(self.cluster.state(), self.cloud.ledger());
         self.check_effect(key, effect)?;
+        self.carry_out(key, effect)
+    }
+
+    /// Performs an effect that has been checked.
+    pub(super) fn carry_out(
+        &mut self,
+        key: &CommandKey,
+        effect: &Effect,
+    ) -> Result<Result<Reply, EffectError>, Violation> {
         let reply = match effect {
             Effect::Cluster(write) => self.cluster.write(write, self.now),
             Effect::Read(read) => self.cluster.read(read, self.now),
             Effect::Cloud(request) => self.azure.perform(&mut self.cloud, request, self.now),
             Effect::TakeInventory => return self.inventory_reply(),
         };
+        // Every answer of the API server has its time.
+        if !matches!(effect, Effect::Cloud(_)) {
+            self.controller.clock.compare();
+        }
         if matches!(&reply, Ok(reply) if *reply != Reply::Absent) {
+            self.controller.watches.write_performed(effect);
             self.record_effect(key, effect);
         }
         Ok(reply)
@@ -89,7 +108,7 @@ impl World {
 
     /// The cloud first, Kubernetes after it.
     fn take_inventory(&mut self) -> Inventory {
-        let now = self.now;
+        let (now, time) = (self.now, self.controller_time());
         let group_managed_by = self.azure.group_managed_by(&mut self.cloud, now);
         self.truth.listed_as_foreign = self.truth.group_is_foreign;
         self.truth.listed_in_second_cluster = self.truth.second_cluster_since.is_some();
@@ -98,8 +117,8 @@ impl World {
         let related = self.with_injected_related(related);
         let cluster: &Cluster = &self.cluster;
         Inventory {
-            started_at: now,
-            finished_at: now,
+            started_at: time,
+            finished_at: time,
             group_managed_by,
             resources: cloud,
             related,

@@ -1,13 +1,19 @@
 //! The controller of the embedded world, and its crashes.
 
 mod azure_access;
+mod clock;
 pub(crate) mod effects;
+mod freezes;
 mod launch_reasons;
 mod watches;
+mod write_checks;
 
 use super::World;
 use crate::cluster::Cluster;
 pub use azure_access::{AzureAccess, DirectAccess};
+use clock::ControllerClock;
+pub use freezes::Freeze;
+use freezes::Freezes;
 use jiff::{SignedDuration, Timestamp};
 pub use launch_reasons::LaunchReason;
 pub(super) use launch_reasons::LaunchReasons;
@@ -39,6 +45,10 @@ pub(in crate::world) struct SimulatedController {
     pub(in crate::world) writes: u64,
     /// Scheduled crashes.
     pub(in crate::world) crashes: Vec<Crash>,
+    /// Freezes, scheduled and present ones.
+    pub(in crate::world) freezes: Freezes,
+    /// Its clock.
+    pub(in crate::world) clock: ControllerClock,
 }
 
 /// A crash of the controller at one of its writes.
@@ -73,16 +83,32 @@ pub enum WriteSide {
     After,
 }
 
+impl CrashPoint {
+    /// True at this write, counted from 0.
+    fn is_due(self, write: u64, sweeps: bool) -> bool {
+        self == Self::Write(write) || self == Self::NextWrite || sweeps && self == Self::SweepDelete
+    }
+}
+
 impl SimulatedController {
     /// When it acts next without a change of the cluster.
     pub(in crate::world) fn next_wake(&self) -> Option<Timestamp> {
+        let own = self.down_until.or_else(|| self.next_step().filter(|_| !self.freezes.is_frozen()));
+        [own, self.freezes.next_end(), self.clock.compared_at()].into_iter().flatten().min()
+    }
+
+    /// When it acts next while it is up.
+    fn next_step(&self) -> Option<Timestamp> {
         let expected = self.expectations.next_deadline().map(instant);
-        let wakes = [self.inner.next_wake(), self.watches.next_arrival(), expected];
-        self.down_until.or_else(|| wakes.into_iter().flatten().min())
+        // Nothing is decided by a clock that is wrong.
+        let decision = self.inner.next_decision().filter(|_| self.clock.is_tolerable());
+        let steps = [decision, self.inner.next_step()].into_iter().flatten().map(|at| self.clock.real(at));
+        steps.chain(self.watches.next_arrival()).chain(expected).min()
     }
 
     /// Crashes, losing everything that is not durable.
     pub(in crate::world) fn crash(&mut self, until: Timestamp) {
+        self.freezes.crash();
         self.inner.restart(Snapshot::default());
         self.down_until = Some(until);
     }
@@ -100,7 +126,7 @@ impl SimulatedController {
         self.inner.restart(cluster.relist());
         self.watches.relist();
         self.expectations = Expectations::default();
-        self.inner.wake_at(now);
+        self.inner.wake_at(self.clock.time(now));
     }
 
     /// An effect of a command begins.
@@ -121,17 +147,13 @@ impl SimulatedController {
 
     /// The crash that is due at this write, on this side of it.
     pub(in crate::world) fn crash_due(&mut self, side: WriteSide, sweeps: bool) -> Option<Crash> {
-        let now = CrashPoint::Write(self.writes);
-        let due = |c: &Crash| {
-            let is_due = c.at == now || c.at == CrashPoint::NextWrite || sweeps && c.at == CrashPoint::SweepDelete;
-            c.side == side && is_due
-        };
+        let due = |crash: &Crash| crash.side == side && crash.at.is_due(self.writes, sweeps);
         let at = self.crashes.iter().position(due)?;
         Some(self.crashes.swap_remove(at))
     }
 
-    fn is_up(&self) -> bool {
-        self.down_until.is_none()
+    pub(super) fn is_up(&self) -> bool {
+        self.down_until.is_none() && !self.freezes.is_frozen()
     }
 }
 
@@ -155,7 +177,9 @@ impl World {
         self.refresh_reservations();
         let controller = &mut self.controller;
         let has_changed = !deltas.is_empty();
-        let arrived = controller.watches.deliver(deltas, self.now);
+        controller.watches.send(deltas, self.now);
+        // What a frozen controller is sent waits for it; one that crashes lists everything anew.
+        let arrived = if controller.freezes.is_frozen() { Vec::new() } else { controller.watches.receive(self.now) };
         if controller.is_up() {
             for delta in &arrived {
                 controller.expectations.observe(delta);
@@ -175,8 +199,9 @@ impl World {
     /// deleted it reads what has become of them. True when something was overdue.
     pub(in crate::world) fn check_overdue_writes(&mut self) -> bool {
         let mut any = self.controller.is_up() && self.controller.expectations.expire(elapsed(self.now));
+        let time = self.controller_time();
         if any {
-            self.controller.inner.wake_at(self.now);
+            self.controller.inner.wake_at(time);
         }
         while self.controller.is_up()
             && let Some(claim) = self.controller.expectations.overdue_claim(elapsed(self.now))
@@ -187,7 +212,7 @@ impl World {
             {
                 self.controller.list_anew(&self.cluster, self.now);
             }
-            self.controller.inner.wake_at(self.now);
+            self.controller.inner.wake_at(time);
         }
         any
     }
@@ -202,7 +227,8 @@ impl World {
         let controller = &mut self.controller.inner;
         controller.set_infrastructure(Arc::new(surroundings));
         controller.refresh_instance_types(&self.catalog, &InstanceTypeOptions::default());
-        controller.wake_at(self.now);
+        let time = self.controller_time();
+        self.controller.inner.wake_at(time);
     }
 
     /// When capacity reservations are read next; never where there are none.
@@ -214,15 +240,20 @@ impl World {
 
     /// Runs the deciders, if something has changed or they are due.
     pub(in crate::world) fn decide(&mut self, changed: bool) -> bool {
-        let due = self.controller.inner.next_decision().is_some_and(|at| at <= self.now);
+        let now = self.controller_time();
+        let due = self.controller.inner.next_decision().is_some_and(|at| at <= now);
         if !self.controller.is_up() || !(changed || due) {
+            return false;
+        }
+        if !self.controller.clock.is_tolerable() {
+            self.controller.inner.wake_at(now);
             return false;
         }
         let unconfirmed = self.controller.expectations.unconfirmed();
         let Some(question) = self.controller.inner.begin_decision(unconfirmed) else { return false };
-        let answer = question.decide(&self.settings, self.now, self.seed);
+        let answer = question.decide(&self.settings, now, self.seed);
         let config = config(&self.settings, &self.catalog, self.seed);
-        let started = self.controller.inner.apply_decision(answer, config, self.now);
+        let started = self.controller.inner.apply_decision(answer, config, now);
         self.log_waiting();
         let any = !started.is_empty();
         for planned in started {
@@ -233,6 +264,7 @@ impl World {
 
     /// Passes the results of ended commands to the controller.
     pub(in crate::world) fn end_commands(&mut self, ended: Vec<(CommandKey, CommandReport)>) {
+        let time = self.controller_time();
         for (key, report) in ended {
             self.log_end(&key, &report);
             let controller = &mut self.controller;
@@ -240,7 +272,7 @@ impl World {
             controller.expectations.expect_deletion(command, &report, controller.inner.snapshot(), elapsed(self.now));
             controller.expectations.command_ended(&key, elapsed(self.now));
             let config = config(&self.settings, &self.catalog, self.seed);
-            self.controller.inner.command_ended(&key, report, config, self.now);
+            self.controller.inner.command_ended(&key, report, config, time);
         }
     }
 }

@@ -15,6 +15,9 @@ use std::sync::Arc;
 /// Identity of a resource through time: Azure gives every incarnation a new one.
 pub(in crate::world) type Incarnation = Arc<str>;
 
+/// The most that the controller's clock may be wrong while it acts, as documented.
+const MAX_SKEW: SignedDuration = SignedDuration::from_secs(60);
+
 /// The ground truth.
 #[derive(Debug, Clone, Default)]
 pub(in crate::world) struct GroundTruth {
@@ -35,6 +38,9 @@ pub(in crate::world) struct GroundTruth {
     pub(in crate::world) kubelets_broken_since: Option<Timestamp>,
     /// NodeClaims whose VMs were requested since then, with their NodePools.
     pub(in crate::world) broken_launches: BTreeMap<ClaimName, (Timestamp, Arc<str>)>,
+    /// How far a time by the controller's clock may have been wrong: twice the most that it was ahead or behind while it
+    /// acted.
+    pub(in crate::world) clock_error: SignedDuration,
     /// UIDs of all NodeClaims that ever existed.
     uids: BTreeMap<ClaimName, Uid>,
     /// How much of Azure's ledger has been read.
@@ -91,6 +97,13 @@ impl GroundTruth {
     /// The UID of the claim that a launch created this for.
     pub(in crate::world) fn creator(&self, resource: &CloudResource) -> Option<&Uid> {
         self.creators.get(&resource.incarnation)
+    }
+
+    /// The controller's clock is ahead by so much from now on. It does not act by one that is more than a minute wrong.
+    pub(in crate::world) fn allow_clock_error(&mut self, ahead: SignedDuration) {
+        if ahead.abs() <= MAX_SKEW {
+            self.clock_error = self.clock_error.max(ahead.abs() * 2);
+        }
     }
 
     /// This belongs to others from now on.
@@ -170,7 +183,7 @@ impl GroundTruth {
         self.unused.retain(|incarnation, _| present.contains(incarnation));
         for resource in dead {
             let entry = self.unused.entry(Arc::clone(&resource.incarnation)).or_insert((now, now, 1));
-            if now.duration_since(entry.1) >= SignedDuration::from_mins(10) {
+            if now.duration_since(entry.1) >= SignedDuration::from_mins(10) - self.clock_error {
                 (entry.1, entry.2) = (now, entry.2 + 1);
             }
         }

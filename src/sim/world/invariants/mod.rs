@@ -16,8 +16,12 @@ use napkeeper_core::model::orphans::sweep::{Exclusion, Sweep, SweepMode};
 use napkeeper_core::model::settings::ControllerMode;
 use napkeeper_core::plan::{CloudRequest, ClusterWrite, Command, Effect};
 use napkeeper_core::snapshot::CommandKey;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// A deletion counts from its durable record, which is written before the DELETE: the controller may be frozen, and the
+/// request be slow, in between.
+const DELETE_AFTER_RECORD: SignedDuration = SignedDuration::from_secs(90);
 
 /// An invariant is broken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -160,7 +164,7 @@ impl World {
                 return Err(self.violation("age", format!("{id} is swept, but no complete inventory showed it unused")));
             }
             Some((first, times)) => {
-                if self.now.duration_since(first) < minimum {
+                if self.now.duration_since(first) + self.truth.clock_error < minimum {
                     return Err(self.violation(
                         "age",
                         format!("{id} is swept {:#} after it was first seen unused", self.now.duration_since(first)),
@@ -191,16 +195,18 @@ impl World {
             s.approvals.iter().any(|a| {
                 a.id == *id
                     && a.incarnation == resource.incarnation
-                    && a.expires_at > self.now
-                    && a.expires_at.duration_since(self.now) <= Sweep::MAX_APPROVAL_VALIDITY
+                    && a.expires_at + self.truth.clock_error > self.now
+                    && a.expires_at.duration_since(self.now) <= Sweep::MAX_APPROVAL_VALIDITY + self.truth.clock_error
             })
         };
         if !sweeps.iter().any(|s| !s.approval_required.contains(&kind) || approved(s)) {
             return Err(self.violation("approval", format!("{kind} {id} is swept without a valid approval")));
         }
-        let day = SignedDuration::from_hours(24);
-        let recent =
-            self.truth.sweeps.iter().filter(|(at, swept, _)| self.now.duration_since(*at) < day && swept != id).count();
+        let day = SignedDuration::from_hours(24) - DELETE_AFTER_RECORD - self.truth.clock_error;
+        let in_window =
+            self.truth.sweeps.iter().filter(|(at, swept, _)| self.now.duration_since(*at) < day && swept != id);
+        // A DELETE that is repeated, because its answer was lost, counts once.
+        let recent = in_window.map(|(_, swept, _)| swept).collect::<BTreeSet<_>>().len();
         let cap =
             sweeps.iter().filter_map(|s| s.cap).min().map_or(usize::MAX, |c| c as usize).min(self.truth.default_cap());
         if recent >= cap {
@@ -222,6 +228,10 @@ impl World {
             _ => return Ok(()),
         };
         let cluster = self.cluster.state();
+        // Of what others delete after a restore of etcd the controller knows nothing until it lists everything anew.
+        if self.controller.watches.is_silent(self.now) {
+            return Ok(());
+        }
         // A delete that is repeated disrupts nothing more.
         let known = cluster.claims().get(claim).filter(|claim| claim.deleting_at.is_none());
         let pool = known.and_then(|claim| cluster.pools().get(claim.spec.pool.as_ref()?));

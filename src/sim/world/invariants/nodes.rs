@@ -51,7 +51,7 @@ impl World {
         }
         // After the termination grace period of the NodePool, pods may be deleted with their node.
         let deadline = cluster.claim_by_provider_id(&provider).and_then(|claim| claim.drain_deadline());
-        if deadline.is_some_and(|deadline| deadline + FORCE_DRAIN_AFTER <= self.now) {
+        if deadline.is_some_and(|deadline| deadline + FORCE_DRAIN_AFTER <= self.now + self.truth.clock_error) {
             return Ok(());
         }
         match self.live_pods(node).next() {
@@ -99,7 +99,8 @@ impl World {
         let counts = |node: &&Arc<Node>| {
             let claim = node.provider_id.as_ref().and_then(|id| cluster.claim_by_provider_id(id));
             let has_ended = claim.is_some_and(|c| c.deleting_at.is_some()) && self.live_pods(node).next().is_none();
-            let is_long = !node.ready && self.now.duration_since(node.ready_since) >= NOT_READY_FOR;
+            let is_long =
+                !node.ready && self.now.duration_since(node.ready_since) >= NOT_READY_FOR + self.truth.clock_error;
             self.cluster.is_silent(&node.name) && is_long && !has_ended && node.deleting_at.is_none()
         };
         let silent = cluster.nodes().values().filter(counts).count();
