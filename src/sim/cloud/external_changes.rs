@@ -208,6 +208,21 @@ impl Cloud {
         Ok(())
     }
 
+    /// An update of a VM by another client fails: its provisioning state is failed, and it runs on.
+    ///
+    /// # Errors
+    /// [`Refusal`] if it does not exist, or is being deleted.
+    pub fn fail_vm(&mut self, vm: &ArmId, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        self.find_idle(vm)?;
+        self.edit(vm, |detail| {
+            if let ResourceDetail::Vm(vm) = detail {
+                vm.state = ProvisioningState::Failed;
+            }
+        });
+        Ok(())
+    }
+
     /// Another client deletes a resource.
     ///
     /// # Errors

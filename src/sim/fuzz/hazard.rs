@@ -51,11 +51,13 @@ pub enum Hazard {
     ClockJumps,
     /// The watches lose changes.
     LostEvents,
+    /// Tags and states of what stays in use change, and OrphanRecords are restored or cannot be written.
+    ExternalEdits,
 }
 
 impl Hazard {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Shortages,
         Self::Crashes,
         Self::Leaks,
@@ -79,6 +81,7 @@ impl Hazard {
         Self::InterruptedWrites,
         Self::ClockJumps,
         Self::LostEvents,
+        Self::ExternalEdits,
     ];
 
     /// The hazard of a seed.

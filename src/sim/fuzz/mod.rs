@@ -3,7 +3,7 @@
 //!
 //! [`history`] draws a world and its faults from a seed, and [`run`] plays it. When the faults have been over for long
 //! enough, [`check_settled`] checks that every pod runs and that every leak is deleted or waits for manual action. Each
-//! seed stresses one of [`Hazard::ALL`], so that every hazard comes up every 23 seeds.
+//! seed stresses one of [`Hazard::ALL`], so that every hazard comes up every 24 seeds.
 
 mod hazard;
 mod history;

@@ -6,7 +6,7 @@ use napkeeper_core::model::settings::DeletionRule;
 use std::sync::{Mutex, OnceLock};
 
 /// Seeds of a plain run.
-const FEW: u64 = 46;
+const FEW: u64 = 48;
 
 fn catalog() -> &'static Catalog {
     static CATALOG: OnceLock<Catalog> = OnceLock::new();

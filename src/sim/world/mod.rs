@@ -20,8 +20,8 @@ use crate::workload::SuspendedJobs;
 pub use accounting::{Accounting, Summary};
 use actions::InjectedState;
 pub use actions::{
-    Action, ControllerFault, FaultyNodes, IdentityFault, InjectedFault, IntentEdit, NodeFault, RestoreFault,
-    ShortageSpec, SoleUser,
+    Action, ControllerFault, ExternalEdit, FaultyNodes, IdentityFault, InjectedFault, IntentEdit, NodeFault,
+    RestoreFault, ShortageSpec, SoleUser, TagEdit,
 };
 pub use controller::{AzureAccess, Crash, CrashPoint, DirectAccess, Freeze, LaunchReason, WatchedKind, WriteSide};
 use controller::{LaunchReasons, SimulatedController};
@@ -124,14 +124,16 @@ impl World {
     }
 
     /// Resources that nothing uses, by the world's own knowledge. What a launch intent names counts as used, also where
-    /// a user has made it name the resources of another NodeClaim.
+    /// a user has made it name the resources of another NodeClaim; and so does what a user has given other tags.
     #[must_use]
     pub fn unused_resources(&self) -> Vec<Arc<CloudResource>> {
         let cluster = self.cluster.state();
         let intents = cluster.claims().values().filter_map(|claim| claim.intent.as_ref());
         let named: BTreeSet<&ArmId> = intents.flat_map(|intent| [&intent.vm, &intent.nic, &intent.os_disk]).collect();
         let dead = |r: &&Arc<CloudResource>| {
-            self.truth.usage_of(r, cluster) == invariants::Usage::Unused && !named.contains(&r.id)
+            self.truth.usage_of(r, cluster) == invariants::Usage::Unused
+                && !named.contains(&r.id)
+                && !self.truth.is_retagged(r)
         };
         self.cloud.resources().values().filter(dead).cloned().collect()
     }

@@ -11,6 +11,7 @@ use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
 use napkeeper_core::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId};
+use napkeeper_core::model::orphans::record::OrphanRecords;
 use napkeeper_core::model::orphans::sweep::{Sweep, UnreadableSweeps};
 use napkeeper_core::model::settings::Pause;
 use std::sync::Arc;
@@ -266,6 +267,12 @@ impl Cluster {
             let uid = self.ids.uid();
             self.put_claim(Claim { uid, created_at: now, deleting_at: None, status, ..Claim::clone(&claim) });
         }
+    }
+
+    /// OrphanRecords are restored from a backup.
+    pub fn restore_records(&mut self, records: Arc<OrphanRecords>) {
+        self.store.records = Arc::clone(&records);
+        self.deltas.push(Delta::Records(records));
     }
 
     /// The API server is recreated: NodeClaims, Nodes, PersistentVolumes, their claims and attachments are lost, and

@@ -45,6 +45,7 @@ pub(in crate::cluster) struct ApiServerFaults {
     unavailable: Option<Timestamp>,
     failing: BTreeMap<ClusterListing, Timestamp>,
     forbidden: BTreeSet<ClusterListing>,
+    records_locked: Option<Timestamp>,
 }
 
 impl ApiServerFaults {
@@ -52,6 +53,14 @@ impl ApiServerFaults {
     pub(in crate::cluster) fn check_reachable(&self, now: Timestamp) -> Result<(), ClusterError> {
         if self.unavailable.is_some_and(|until| now < until) {
             return Err(ClusterError::Unavailable);
+        }
+        Ok(())
+    }
+
+    /// OrphanRecords cannot be written.
+    pub(in crate::cluster) fn check_records(&self, now: Timestamp) -> Result<(), ClusterError> {
+        if self.records_locked.is_some_and(|until| now < until) {
+            return Err(ClusterError::Forbidden);
         }
         Ok(())
     }
@@ -82,6 +91,11 @@ impl Cluster {
     /// The API server cannot be reached before this time: effects and listings fail.
     pub fn unavailable(&mut self, until: Timestamp) {
         self.faults.unavailable = Some(until);
+    }
+
+    /// OrphanRecords cannot be written before this time.
+    pub fn lock_records(&mut self, until: Timestamp) {
+        self.faults.records_locked = Some(until);
     }
 
     /// Listings of a kind are incomplete until this time.

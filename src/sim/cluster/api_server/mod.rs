@@ -52,6 +52,7 @@ impl Cluster {
             }
             ClusterWrite::Evict(pod, uid) => self.evict(pod, uid)?,
             ClusterWrite::WriteRecords(change) => {
+                self.faults.check_records(self.now)?;
                 apply(Arc::make_mut(&mut self.store.records), RecordChange::clone(change));
                 let records = Arc::clone(&self.store.records);
                 self.deltas.push(Delta::Records(records));

@@ -3,6 +3,7 @@
 mod controller_faults;
 mod delays;
 mod disks;
+mod external_edits;
 mod failed_joins;
 mod identities;
 mod manual_deletions;
@@ -195,6 +196,7 @@ impl HistoryBuilder {
             Hazard::InterruptedWrites => self.interrupted_writes(),
             Hazard::ClockJumps => self.clock_jumps(),
             Hazard::LostEvents => self.lost_events(),
+            Hazard::ExternalEdits => self.external_edits(),
         }
     }
 

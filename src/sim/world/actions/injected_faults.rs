@@ -4,7 +4,7 @@ use super::controller_faults::AnswerFaults;
 use crate::cloud::{DiskDraft, FaultDuration, LateFailure};
 use crate::cluster::ClusterListing;
 use crate::world::timeline::EventKind;
-use crate::world::{Action, ControllerFault, IdentityFault, NodeFault, RestoreFault, WatchedKind, World};
+use crate::world::{Action, ControllerFault, ExternalEdit, IdentityFault, NodeFault, RestoreFault, WatchedKind, World};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::azure::cloud::{ProvisioningState, ResourceDetail, Tags};
@@ -13,6 +13,7 @@ use napkeeper_core::model::azure::related::{RelatedDetail, RelatedResource};
 use napkeeper_core::model::cluster::volume::{DISK_DRIVER, ReclaimPolicy, Volume, driver};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ObjectName, Uid};
+use napkeeper_core::model::orphans::record::OrphanRecords;
 use napkeeper_core::model::orphans::sweep::{Approval, Exclusion, Sweep};
 use std::sync::Arc;
 
@@ -84,6 +85,8 @@ pub enum InjectedFault {
     Restore(RestoreFault),
     /// The controller's process, its clock, and what it hears.
     Controller(ControllerFault),
+    /// Tags, states and records of what stays in use.
+    External(ExternalEdit),
 }
 
 /// What alone still uses a resource.
@@ -128,6 +131,8 @@ pub(in crate::world) struct InjectedState {
     related_fail_until: Option<Timestamp>,
     /// Writes whose answers are lost, or that are refused.
     pub(in crate::world) answers: AnswerFaults,
+    /// A backup of the OrphanRecords.
+    pub(super) records: Option<Arc<OrphanRecords>>,
 }
 
 impl World {
@@ -168,6 +173,7 @@ impl World {
             InjectedFault::Identity(fault) => self.strike_identity(fault),
             InjectedFault::Restore(fault) => self.strike_restore(fault),
             InjectedFault::Controller(fault) => self.strike_controller(fault),
+            InjectedFault::External(edit) => self.strike_external(edit),
             InjectedFault::FailLate { deletes, times } => {
                 self.cloud.faults.failing.push(LateFailure { deletes, duration: FaultDuration::Times(times) });
             }

@@ -5,6 +5,7 @@
 mod azure;
 mod cluster;
 mod controller_faults;
+mod external_edits;
 pub(crate) mod fields;
 mod identity_faults;
 mod injected_faults;
@@ -14,6 +15,7 @@ mod restore_faults;
 use super::controller::WriteSide;
 use crate::cloud::{FaultDuration, Shortage};
 pub use controller_faults::ControllerFault;
+pub use external_edits::{ExternalEdit, TagEdit};
 pub use identity_faults::IdentityFault;
 pub(super) use injected_faults::InjectedState;
 pub use injected_faults::{InjectedFault, SoleUser};

@@ -41,6 +41,10 @@ pub(in crate::world) struct GroundTruth {
     /// How far a time by the controller's clock may have been wrong: twice the most that it was ahead or behind while it
     /// acted.
     pub(in crate::world) clock_error: SignedDuration,
+    /// When OrphanRecords were last restored from a backup: what was recorded before is lost.
+    pub(in crate::world) records_restored_at: Option<Timestamp>,
+    /// Resources that a user has given other tags, with what is attached to them: nothing shows any more whose they are.
+    retagged: BTreeSet<ArmId>,
     /// UIDs of all NodeClaims that ever existed.
     uids: BTreeMap<ClaimName, Uid>,
     /// How much of Azure's ledger has been read.
@@ -104,6 +108,25 @@ impl GroundTruth {
         if ahead.abs() <= MAX_SKEW {
             self.clock_error = self.clock_error.max(ahead.abs() * 2);
         }
+    }
+
+    /// OrphanRecords are restored from a backup: each resource must be seen unused twice again.
+    pub(in crate::world) fn records_restored(&mut self, now: Timestamp) {
+        self.records_restored_at = Some(now);
+        self.unused.values_mut().for_each(|(_, _, times)| *times = 0);
+    }
+
+    /// A user has given this other tags. A VM that stays keeps what is attached to it.
+    pub(in crate::world) fn retag(&mut self, resource: &CloudResource) {
+        self.retagged.insert(resource.id.clone());
+        if let ResourceDetail::Vm(vm) = &resource.detail {
+            self.retagged.extend(vm.nics.iter().chain(&vm.os_disk).cloned());
+        }
+    }
+
+    /// A user has given this, or the VM that it is attached to, other tags.
+    pub(in crate::world) fn is_retagged(&self, resource: &CloudResource) -> bool {
+        self.retagged.contains(&resource.id)
     }
 
     /// This belongs to others from now on.

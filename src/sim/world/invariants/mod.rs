@@ -73,14 +73,14 @@ impl World {
         }
     }
 
-    /// A released NodeClaim leaves nothing behind.
+    /// A released NodeClaim leaves nothing behind but what a user has given other tags.
     fn check_no_leak(&self, claim: &Uid) -> Result<(), Violation> {
         let cluster = self.cluster.state();
-        let left = self
-            .cloud
-            .resources()
-            .values()
-            .find(|r| self.truth.creator(r) == Some(claim) && self.truth.usage_of(r, cluster) != Usage::Foreign);
+        let left = self.cloud.resources().values().find(|r| {
+            self.truth.creator(r) == Some(claim)
+                && self.truth.usage_of(r, cluster) != Usage::Foreign
+                && !self.truth.is_retagged(r)
+        });
         match left {
             Some(resource) => {
                 Err(self.violation("leak", format!("{} still exists after its NodeClaim was removed", resource.id)))
@@ -203,8 +203,10 @@ impl World {
             return Err(self.violation("approval", format!("{kind} {id} is swept without a valid approval")));
         }
         let day = SignedDuration::from_hours(24) - DELETE_AFTER_RECORD - self.truth.clock_error;
-        let in_window =
-            self.truth.sweeps.iter().filter(|(at, swept, _)| self.now.duration_since(*at) < day && swept != id);
+        // The records of those before a restore are lost.
+        let restored = self.truth.records_restored_at.unwrap_or(Timestamp::MIN);
+        let known = self.truth.sweeps.iter().filter(|(at, ..)| *at >= restored);
+        let in_window = known.filter(|(at, swept, _)| self.now.duration_since(*at) < day && swept != id);
         // A DELETE that is repeated, because its answer was lost, counts once.
         let recent = in_window.map(|(_, swept, _)| swept).collect::<BTreeSet<_>>().len();
         let cap =

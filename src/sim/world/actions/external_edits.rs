@@ -1,0 +1,80 @@
+//! Edits of what stays in use: tags and states of resources in Azure, and OrphanRecords.
+
+use crate::world::World;
+use crate::world::timeline::EventKind;
+use jiff::SignedDuration;
+use napkeeper_core::model::azure::cloud::{ResourceDetail, Tags};
+use std::sync::Arc;
+
+/// What users and Azure do to what stays in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExternalEdit {
+    /// A resource that a NodeClaim's launch created has other tags, and stays in use.
+    Tags {
+        /// Which, counted in the order of ids, modulo their number.
+        nth: usize,
+        /// What becomes of its tags.
+        edit: TagEdit,
+    },
+    /// Azure shows a running VM as failed, as after an update that failed.
+    FailVm {
+        /// Which, counted in the order of ids, modulo their number.
+        nth: usize,
+    },
+    /// OrphanRecords are backed up.
+    BackUpRecords,
+    /// OrphanRecords are restored from the last backup.
+    RestoreRecords,
+    /// OrphanRecords cannot be written for a while.
+    LockRecords(SignedDuration),
+}
+
+/// What a user does to tags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TagEdit {
+    /// All are removed.
+    Remove,
+    /// Keys are in capitals, which Azure takes for the same.
+    Capitals,
+}
+
+impl World {
+    pub(super) fn strike_external(&mut self, edit: ExternalEdit) {
+        match edit {
+            ExternalEdit::Tags { nth, edit } => self.edit_tags(nth, edit),
+            ExternalEdit::FailVm { nth } => {
+                let vms = self.cloud.resources().values().filter(|r| matches!(r.detail, ResourceDetail::Vm(_)));
+                let ids: Vec<_> = vms.map(|vm| vm.id.clone()).collect();
+                if let Some(id) = ids.get(nth % ids.len().max(1)) {
+                    // One that is being deleted does not fail.
+                    drop(self.cloud.fail_vm(id, self.now));
+                }
+            }
+            ExternalEdit::BackUpRecords => self.injected.records = Some(Arc::clone(&self.cluster.state().records)),
+            ExternalEdit::RestoreRecords => {
+                if let Some(records) = self.injected.records.clone() {
+                    self.truth.records_restored(self.now);
+                    self.cluster.restore_records(records);
+                }
+            }
+            ExternalEdit::LockRecords(duration) => self.cluster.lock_records(self.now + duration),
+        }
+    }
+
+    fn edit_tags(&mut self, nth: usize, edit: TagEdit) {
+        let launched = self.cloud.resources().values().filter(|r| self.truth.creator(r).is_some());
+        let all: Vec<_> = launched.cloned().collect();
+        let Some(resource) = all.get(nth % all.len().max(1)) else { return };
+        let (id, tags) = (&resource.id, &resource.tags);
+        let edited = match edit {
+            TagEdit::Remove => Tags::new(),
+            TagEdit::Capitals => {
+                tags.iter().map(|(key, value)| (Arc::from(key.to_uppercase()), Arc::clone(value))).collect()
+            }
+        };
+        if self.cloud.retag(id, edited, self.now).is_ok() {
+            self.log(EventKind::Scenario, id.name(), format!("a user edits its tags: {edit:?}"));
+            self.truth.retag(resource);
+        }
+    }
+}
