@@ -1,7 +1,7 @@
 //! Measures the passes of provisioning while thousands of different pods wait.
 
 use napkeeper_core::model::cluster::claim::{Claim, ClaimStatus};
-use napkeeper_core::model::cluster::pod::{HostPort, Pod, PodShape, PodTerm, Preferences, Spread};
+use napkeeper_core::model::cluster::pod::{HostPort, Pod, PodAffinity, PodShape, PodTerm, Preferences, Spread};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::Uid;
 use napkeeper_core::model::requirements::{Requirement, Requirements};
@@ -22,6 +22,9 @@ pub(crate) fn measure() {
         measure_one(&format!("{pods} pods, each with a filter, a port and a spread over all pods"), pods, filtered);
         measure_one(&format!("{pods} pods, each with 8 preferences to be apart from all others"), pods, apart);
     }
+    // As many as an object of 1.5 MiB holds.
+    measure_one("3 pods, each with 8,000 required affinity terms", 3, |n, shape| required(n, shape, true));
+    measure_one("3 pods, each with 8,000 required anti-affinity terms", 3, |n, shape| required(n, shape, false));
 }
 
 fn measure_one(case: &str, pods: usize, constrain: impl Fn(usize, &mut PodShape)) {
@@ -64,6 +67,23 @@ fn filtered(n: usize, shape: &mut PodShape) {
     shape.selector.add(labels::INSTANCE_TYPE, Requirement::none_of([format!("size-{n}")]));
     shape.ports.push(HostPort { port: n as u16, protocol: Arc::from("TCP"), address: None });
     shape.spread.push(Spread::over(labels::ZONE, 1, Requirements::new()));
+}
+
+fn required(n: usize, shape: &mut PodShape, near: bool) {
+    let term = |i: usize| {
+        let mut selector = Requirements::new();
+        let others = if near { format!("none-{n}-{i}") } else { format!("app-{}", n + i) };
+        selector.add("app", Requirement::none_of([others]));
+        let topology_key = labels::interned(if i.is_multiple_of(2) { labels::HOSTNAME } else { labels::ZONE });
+        PodTerm { topology_key, namespaces: [shape.namespace.clone()].into(), namespace_selector: None, selector }
+    };
+    let terms = (0..8_000).map(term).collect();
+    let affinity = if near {
+        PodAffinity { near: terms, ..PodAffinity::default() }
+    } else {
+        PodAffinity { apart: terms, ..PodAffinity::default() }
+    };
+    shape.affinity = Some(Box::new(affinity));
 }
 
 fn apart(n: usize, shape: &mut PodShape) {

@@ -44,6 +44,8 @@ pub(crate) struct ClassConstraints {
     /// The pod's own shape, without relaxation.
     pub(crate) shape: Arc<PodShape>,
     pub(crate) constraints: Vec<TopologyConstraint>,
+    /// Topology keys of the constraints, each once.
+    pub(crate) keys: Vec<TopologyKeyId>,
     pub(crate) counting_groups: Vec<GroupId>,
     /// Its required affinity terms select itself.
     pub(crate) affinity_selects_self: bool,
@@ -92,7 +94,7 @@ impl Topology {
 
     /// Topology keys of the constraints of a pod class.
     pub(crate) fn constrained_keys(&self, class: usize) -> impl Iterator<Item = TopologyKeyId> {
-        self.class_constraints[class].constraints.iter().map(|constraint| self.key_of(constraint.group()))
+        self.class_constraints[class].keys.iter().copied()
     }
 
     /// True when the domain of such a pod by a topology key matters to itself or to others.

@@ -19,7 +19,7 @@ pub(crate) enum CountedPods {
     /// Pods of a namespace that a spread constraint selects.
     BySelector(Namespace, Requirements),
     /// Pods that match all terms of a pod's affinity, as kube-scheduler counts them.
-    ByAllTerms(Vec<PodTerm>),
+    ByAllTerms(Arc<[PodTerm]>),
     /// Pods that match an affinity or anti-affinity term.
     ByTerm(PodTerm),
     /// Pods that have this anti-affinity term themselves.

@@ -92,8 +92,11 @@ impl Topology {
         let required = own.affinity.as_deref().map_or((0, 0), |own| (own.near.len(), own.apart.len()));
         let all = affinity.map(|affinity| affinity.near.as_slice()).unwrap_or_default();
         let (near, preferred) = all.split_at(required.0.min(all.len()));
-        for term in near {
-            let group = self.group_id(&term.topology_key, CountedPods::ByAllTerms(near.to_vec()), None, existing);
+        // All of them count the same pods, so that terms of one topology key are one constraint.
+        let terms: Arc<[PodTerm]> = near.into();
+        let mut near_keys = BTreeSet::new();
+        for term in near.iter().filter(|term| near_keys.insert(&term.topology_key)) {
+            let group = self.group_id(&term.topology_key, CountedPods::ByAllTerms(Arc::clone(&terms)), None, existing);
             constraints.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::Required });
         }
         for term in preferred {
@@ -128,10 +131,16 @@ impl Topology {
             constraints.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::SharedVolume });
             counting_groups.push(group);
         }
+        let mut keys: Vec<TopologyKeyId> = Vec::new();
+        let mut known = BTreeSet::new();
+        keys.extend(
+            constraints.iter().map(|constraint| self.key_of(constraint.group())).filter(|key| known.insert(*key)),
+        );
         let affinity_selects_self = near.iter().all(|term| self.term_selects(term, own));
         self.class_constraints.push(ClassConstraints {
             shape: Arc::clone(own),
             constraints,
+            keys,
             counting_groups,
             affinity_selects_self,
             new_node_domains: BTreeMap::new(),
@@ -315,9 +324,14 @@ impl Topology {
         let counting = &self.groups[number as usize].key.counted;
         if let CountedPods::InverseAntiAffinity(term) = counting {
             if self.term_selects(term, &own) {
-                self.class_constraints[class as usize]
+                let key = self.key_of(number);
+                let links = &mut self.class_constraints[class as usize];
+                links
                     .constraints
                     .push(TopologyConstraint::AntiAffinity { group: number, strength: ConstraintStrength::Required });
+                if !links.keys.contains(&key) {
+                    links.keys.push(key);
+                }
             }
         } else if counts_pod(&self.namespaces, counting, &own) {
             self.class_constraints[class as usize].counting_groups.push(number);
