@@ -65,8 +65,8 @@ fn max_sighting_gap(sweeps: &[Sweep]) -> SignedDuration {
 
 /// The sighting of a suspect after this inventory; `None` when the one before is less than 10 min ago.
 ///
-/// Unobserved time is no evidence, whether the controller was away or a replica's clock was set ahead: the first
-/// sighting moves forward by it, and it counts as no second one. A clock that was set back waits until it reaches the
+/// Unobserved time is no evidence, whether the controller was away, a replica's clock was set ahead, or the records are
+/// those of a restored backup: the first sighting moves forward by it, and the suspect must be seen twice again. A clock that was set back waits until it reaches the
 /// time of the records.
 fn next_sighting(
     case: &SweepContext<'_>,
@@ -78,7 +78,7 @@ fn next_sighting(
         Some(before) if at.duration_since(before.last_seen) < Sweep::MIN_AGE => return None,
         Some(before) if at.duration_since(before.last_seen) > longest => {
             let watched = before.last_seen.duration_since(before.first_seen);
-            Sighting { first_seen: at.saturating_sub(watched).unwrap_or(at), last_seen: at, ..before.clone() }
+            Sighting { first_seen: at.saturating_sub(watched).unwrap_or(at), last_seen: at, times: 1, ..before.clone() }
         }
         Some(before) => Sighting { last_seen: at, times: before.times.saturating_add(1), ..before.clone() },
         None => Sighting {

@@ -180,7 +180,10 @@ impl<'a> InventoryIndex<'a> {
             return None;
         }
         let evidence = vec![format!("it is labeled with NodePool {pool}, but no NodeClaim refers to VM {}", vm.name())];
-        let remedy = format!("nothing manages it: drain it and delete its VM {}, or restore its NodeClaim", vm.name());
+        let remedy = format!(
+            "`kubectl delete node {}`: it is drained, and the deletion of its VM then waits for approval",
+            node.name
+        );
         Some(discrepancy(DiscrepancyKind::NodeWithoutClaim, object, Some(node.created_at), evidence, remedy))
     }
 

@@ -477,3 +477,21 @@ fn a_clock_that_is_set_makes_nothing_old() {
         }
     }
 }
+
+/// The records may be those of a restored backup, and the resource may have been in use since.
+#[test]
+fn after_unobserved_time_a_resource_must_be_seen_twice_again() {
+    let mut world = SweepWorld::new();
+    world.add(gone_nic("leaked"));
+    world.sweep.mode = SweepMode::Report;
+    world.run(MINUTES(45));
+    assert!(world.snapshot.records.sightings[&gone_nic("leaked").id].times > 2);
+    world.crash();
+    world.now += HOURS(10);
+    world.sweep.mode = SweepMode::Collect;
+    world.observe();
+    assert_eq!(world.deleted_names(), [""; 0]);
+    world.now += MINUTES(10);
+    world.observe();
+    assert_eq!(world.deleted_names(), ["leaked"]);
+}
