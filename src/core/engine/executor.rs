@@ -6,7 +6,8 @@
 
 use super::concurrency::{ConcurrencyLimiter, RequestClass};
 use crate::lifecycle::{
-    AksMachineLaunchScript, BillingExtensionScript, CheckVmScript, ClassInstanceTypes, LaunchScript, TerminateScript,
+    AksMachineLaunchScript, BillingExtensionScript, CheckVmScript, ClassInstanceTypes, LaunchScript, ReleaseNodeScript,
+    TerminateScript,
 };
 use crate::model::azure::naming::{aks_machine_id, is_aks_machine_of};
 use crate::model::errors::EffectError;
@@ -191,6 +192,7 @@ fn script(command: Command, snapshot: &Snapshot, settings: &Settings) -> Box<dyn
         Command::CheckVm(check) => Box::new(CheckVmScript::new(*check)),
         Command::Evict { pod, uid } => one(Effect::Cluster(ClusterWrite::Evict(pod, uid))),
         Command::Terminate(terminate) => Box::new(TerminateScript::new(*terminate, deletion_rules)),
+        Command::ReleaseNode(release) => Box::new(ReleaseNodeScript::new(*release)),
         Command::RemoveFinalizer { claim } => one(Effect::Cluster(ClusterWrite::RemoveFinalizer(claim))),
         Command::ReadGroupOwner => one(Effect::Cloud(CloudRequest::GetGroupOwner)),
         Command::TakeInventory { .. } => one(Effect::TakeInventory),

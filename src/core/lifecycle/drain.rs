@@ -52,14 +52,19 @@ impl ClaimReconciler<'_> {
             self.plan.wake_at(at);
         }
         if tainted {
-            let stuck = node.ready_from().into_iter().flat_map(|since| pods.iter().map(move |p| (p, since)));
-            stuck.filter_map(|(pod, since)| pod.stuck_terminating_at(since)).for_each(|at| self.plan.wake_at(at));
-            self.evict(claim, &pods);
+            self.wake_for_stuck(node, &pods);
+            self.evict(&format!("draining the node of {}", claim.name), claim.drain_deadline(), &pods);
         } else {
             self.taint_disrupted(node);
         }
         self.check_unready(claim, node);
         true
+    }
+
+    /// Decides again when pods of a ready node count as stuck.
+    pub(super) fn wake_for_stuck(&mut self, node: &Node, pods: &[Arc<Pod>]) {
+        let Some(since) = node.ready_from() else { return };
+        pods.iter().filter_map(|pod| pod.stuck_terminating_at(since)).for_each(|at| self.plan.wake_at(at));
     }
 
     /// Deletes all that was created for it.
@@ -111,7 +116,7 @@ impl ClaimReconciler<'_> {
     }
 
     /// Taints a draining node, even without pods: until the taint is visible, kube-scheduler may bind pods to it.
-    fn taint_disrupted(&mut self, node: &Node) {
+    pub(super) fn taint_disrupted(&mut self, node: &Node) {
         if !self.is_in_progress(node) {
             let (name, uid) = (node.name.clone(), node.uid.clone());
             self.plan.push(
@@ -122,13 +127,13 @@ impl ClaimReconciler<'_> {
     }
 
     /// Pods that must be gone before the VM is deleted.
-    fn pods_to_move(&self, node: &Node) -> Vec<Arc<Pod>> {
+    pub(super) fn pods_to_move(&self, node: &Node) -> Vec<Arc<Pod>> {
         let holding = |pod: &&Arc<Pod>| pod.holds_drain(node.ready_from(), self.now);
         self.snapshot.pods_on(&node.name).filter(holding).cloned().collect()
     }
 
-    fn evict(&mut self, claim: &Claim, pods: &[Arc<Pod>]) {
-        let deadline = claim.drain_deadline();
+    /// Evicts pods; those that refuse disruption only past the deadline, if there is one.
+    pub(super) fn evict(&mut self, reason: &str, deadline: Option<Timestamp>, pods: &[Arc<Pod>]) {
         let overdue = deadline.is_some_and(|d| d <= self.now);
         for pod in pods.iter().filter(|p| p.deleting_at.is_none()) {
             if pod.refuses_disruption(self.now) && !overdue {
@@ -143,7 +148,7 @@ impl ClaimReconciler<'_> {
             self.memory.evicted.insert(pod.uid.clone(), self.now);
             self.plan.wake_at(self.now + EVICTION_RETRY);
             let command = Command::Evict { pod: pod.key.clone(), uid: pod.uid.clone() };
-            self.plan.push(command, format!("draining the node of {}", claim.name));
+            self.plan.push(command, reason);
         }
     }
 }

@@ -13,6 +13,7 @@ mod phase;
 mod registration;
 mod retry_budget;
 mod terminate;
+mod unclaimed_node;
 
 use crate::model::azure::cloud::Tags;
 use crate::model::cluster::claim::Claim;
@@ -37,6 +38,7 @@ pub use phase::ClaimPhase;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 pub use terminate::{TerminateScript, TerminationDenials};
+pub use unclaimed_node::ReleaseNodeScript;
 
 /// Pod events are written at most this often, as in Karpenter.
 const POD_EVENT_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
@@ -83,6 +85,7 @@ pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &S
             reconciler.reconcile(claim);
         }
     }
+    reconciler.release_unclaimed_nodes();
     if let Some(end) = memory.pool_failures.next_end(now) {
         plan.wake_at(end);
     }

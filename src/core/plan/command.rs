@@ -66,6 +66,8 @@ pub enum Command {
     },
     /// Delete the resources of a NodeClaim that is being deleted: lifecycle delete.
     Terminate(Box<Terminate>),
+    /// Remove our finalizer from a Node that is being deleted and has no NodeClaim.
+    ReleaseNode(Box<ReleaseNode>),
     /// Remove our finalizer from a NodeClaim without resources.
     RemoveFinalizer {
         /// The claim.
@@ -159,6 +161,17 @@ pub struct DrainedNode {
     pub ready_since: Option<Timestamp>,
 }
 
+/// Remove our finalizer from a Node that is being deleted and has no NodeClaim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReleaseNode {
+    /// The Node, which has been drained.
+    pub node: DrainedNode,
+    /// Its UID.
+    pub uid: Uid,
+    /// The NodeClaim that it was of: looked up right before.
+    pub claim: ClaimName,
+}
+
 /// Delete the resources of a NodeClaim that is being deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terminate {
@@ -208,6 +221,7 @@ impl Command {
             Self::CheckVm(_) => "confirm_gone",
             Self::Evict { .. } => "evict",
             Self::Terminate(_) => "terminate",
+            Self::ReleaseNode(_) => "release_node",
             Self::RemoveFinalizer { .. } => "release_claim",
             Self::ReadGroupOwner => "read_group_owner",
             Self::TakeInventory { .. } => "observe",
@@ -233,6 +247,7 @@ impl Command {
             Self::CheckVm(check) => CommandKey::Claim(check.claim.name.clone()),
             Self::Terminate(terminate) => CommandKey::Claim(terminate.claim.name.clone()),
             Self::UpdateNode { node, .. } => CommandKey::Node(node.clone()),
+            Self::ReleaseNode(release) => CommandKey::Node(release.node.name.clone()),
             Self::Evict { pod, .. } => CommandKey::Pod(pod.clone()),
             Self::ReadGroupOwner => CommandKey::GroupOwner,
             Self::TakeInventory { .. } => CommandKey::Inventory,

@@ -101,6 +101,7 @@ fn word(effect: &Effect) -> &'static str {
         Effect::Cloud(CloudRequest::Delete(..)) => "delete disk",
         Effect::Cluster(ClusterWrite::UpdateClaim(_, ClaimUpdate::Launched { .. })) => "launched",
         Effect::Cluster(ClusterWrite::UpdateClaim(_, ClaimUpdate::LaunchFailed(_))) => "launch failed",
+        Effect::Read(ClusterRead::Claim(_)) => "read claim",
         Effect::Read(ClusterRead::Pods(_)) => "read pods",
         Effect::Read(ClusterRead::Node(_)) => "read node",
         Effect::Cluster(ClusterWrite::DeleteNode(..)) => "delete node",
@@ -159,6 +160,7 @@ mod node_outage;
 mod pool_failures;
 mod slow_creation;
 mod terminate;
+mod unclaimed_node;
 
 #[test]
 fn a_claim_goes_through_its_phases() {
@@ -313,6 +315,7 @@ fn words(plan: &Plan) -> Vec<&'static str> {
         Command::DeleteClaim { category, .. } => category,
         Command::CheckVm(_) => "check",
         Command::Launch(_) => "launch",
+        Command::ReleaseNode(_) => "release node",
         other => panic!("unexpected {other:?}"),
     };
     plan.commands.iter().map(|p| word(&p.command)).collect()

@@ -39,6 +39,13 @@ pub fn resource_ids(group: &ArmId, claim: &ClaimName) -> ResourceIds {
     }
 }
 
+/// The NodeClaim that a resource of this group is named after; `None` if it is named otherwise, as a VM that AKS has named.
+#[must_use]
+pub fn claim_of_resource(group: &ArmId, id: &ArmId) -> Option<ClaimName> {
+    let claim = id.name().strip_prefix("aks-").filter(|_| id.is_in(group))?;
+    ClaimName::new(claim).ok()
+}
+
 /// The Machine of a NodeClaim in an agent pool. AKS allows 34 characters; of a longer name the end is used, which
 /// distinguishes claims of one pool.
 #[must_use]

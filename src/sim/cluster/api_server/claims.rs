@@ -105,7 +105,7 @@ impl Cluster {
     pub(in crate::cluster) fn delete_claim_object(&mut self, claim: &ClaimRef) -> Result<(), ClusterError> {
         let mut claim = self.claim(claim)?;
         if !claim.has_finalizer {
-            self.take_claim(&claim);
+            self.forget_claim(&claim.name);
         } else if claim.deleting_at.is_none() {
             claim.deleting_at = Some(self.now);
             self.put_claim(claim);
@@ -117,7 +117,7 @@ impl Cluster {
         let mut claim = self.claim(claim)?;
         claim.has_finalizer = false;
         if claim.deleting_at.is_some() {
-            self.take_claim(&claim);
+            self.forget_claim(&claim.name);
         } else {
             self.put_claim(claim);
         }
@@ -176,17 +176,7 @@ impl Cluster {
         self.deltas.push(Delta::Claim(claim));
     }
 
-    /// Removes a NodeClaim; the garbage collector deletes its Node.
-    fn take_claim(&mut self, claim: &Claim) {
-        self.forget_claim(&claim.name);
-        let provider = claim.status.provider_id.as_ref();
-        let node = provider.and_then(|id| self.store.node_by_provider_id(id)).cloned();
-        if let Some(node) = node {
-            self.delete_node_object(&node.name);
-        }
-    }
-
-    /// Removes a NodeClaim and nothing else.
+    /// Removes a NodeClaim and nothing else: no Node has it as its owner.
     pub(in crate::cluster) fn forget_claim(&mut self, name: &ClaimName) {
         self.store.remove_claim(name);
         self.deltas.push(Delta::ClaimGone(name.clone()));

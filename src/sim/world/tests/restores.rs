@@ -47,6 +47,17 @@ fn a_node_that_has_lost_its_claim_keeps_its_vm_and_its_pods() {
 }
 
 #[test]
+fn a_node_that_has_lost_its_claim_is_drained_when_it_is_deleted_and_its_vm_waits_for_approval() {
+    let lost = RestoreFault::LoseClaims { nth: 0, count: 2, with_nodes: false };
+    let deleted = || after(60, Action::DeleteNode { nth: 0 });
+    let world = a_day_after(lost, vec![deleted()]);
+    // Its pods have moved to a new node.
+    assert_eq!((claims(&world).len(), vms(&world), created_claims(&world)), (5, 7, 7));
+    let approved = a_day_after(lost, vec![deleted(), after(180, Action::Approve {})]);
+    assert_eq!((claims(&approved).len(), vms(&approved)), (5, 6));
+}
+
+#[test]
 fn a_claim_that_is_restored_under_another_uid_launches_no_second_vm() {
     let with_status = |with_status| RestoreFault::RecreateClaim { nth: 0, with_status };
     let whole = a_day_after(with_status(true), vec![]);

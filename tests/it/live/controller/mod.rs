@@ -10,3 +10,4 @@ mod quick_start;
 mod replicas;
 mod restored_etcd;
 mod sweeps;
+mod unclaimed_node;

@@ -1,0 +1,42 @@
+//! A Node that has lost its NodeClaim is drained when somebody deletes it, and its VM stays.
+
+use anyhow::{Context, Result, ensure};
+use napkeeper_tests::environment::Environment;
+use napkeeper_tests::environment::state::{claims, nodes, running, scale, vms_created};
+use napkeeper_tests::manifests::quickstart;
+use napkeeper_tests::wait::eventually;
+use std::time::Duration;
+
+const STEP: Duration = Duration::from_secs(90);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_a_claim_is_drained_when_it_is_deleted() -> Result<()> {
+    let env = Environment::start("provisioner").await?;
+    env.plane.apply(&quickstart()?).await?;
+    scale(&env, "inflate", 1).await?;
+    let controller = env.controller()?;
+    running(&env, "inflate", 1).await?;
+    let name = claims(&env).await?[0].metadata.name.clone().context("a NodeClaim has no name")?;
+    let node = format!("aks-{name}");
+
+    // As after a restore of a backup that lacks it.
+    let without = r#"{"metadata":{"finalizers":null}}"#;
+    env.plane.kubectl(&["patch", "nodeclaim", &name, "--type=merge", "--patch", without]).await?;
+    env.plane.kubectl(&["delete", "nodeclaim", &name]).await?;
+    let serves = async || Ok(claims(&env).await?.is_empty().then_some(()));
+    eventually("end of the NodeClaim", STEP, serves).await?;
+    running(&env, "inflate", 1).await?;
+
+    env.plane.kubectl(&["delete", "node", &node, "--wait=false"]).await?;
+    let is_gone = async || {
+        let left = nodes(&env).await?;
+        Ok(left.iter().all(|left| left.metadata.name.as_deref() != Some(&node)).then_some(()))
+    };
+    eventually("end of the Node", STEP, is_gone).await?;
+    running(&env, "inflate", 1).await?;
+    ensure!(vms_created(&env).await? == 2, "its pod has no new node: {}", controller.tail(20));
+    let resources = env.resources().await?;
+    let kept = resources.iter().any(|id| id.ends_with(&format!("virtualMachines/{node}")));
+    ensure!(kept, "its VM was deleted, and nothing proved whose it is: {resources:?}");
+    Ok(())
+}
