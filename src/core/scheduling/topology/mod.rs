@@ -92,13 +92,7 @@ impl Topology {
         let required = own.affinity.as_deref().map_or((0, 0), |own| (own.near.len(), own.apart.len()));
         let all = affinity.map(|affinity| affinity.near.as_slice()).unwrap_or_default();
         let (near, preferred) = all.split_at(required.0.min(all.len()));
-        // All of them count the same pods, so that terms of one topology key are one constraint.
-        let terms: Arc<[PodTerm]> = near.into();
-        let mut near_keys = BTreeSet::new();
-        for term in near.iter().filter(|term| near_keys.insert(&term.topology_key)) {
-            let group = self.group_id(&term.topology_key, CountedPods::ByAllTerms(Arc::clone(&terms)), None, existing);
-            constraints.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::Required });
-        }
+        constraints.extend(self.required_affinity(near, existing));
         for term in preferred {
             let group = self.group_id(&term.topology_key, CountedPods::ByTerm(term.clone()), None, existing);
             constraints.push(TopologyConstraint::Affinity {
@@ -131,11 +125,7 @@ impl Topology {
             constraints.push(TopologyConstraint::Affinity { group, strength: ConstraintStrength::SharedVolume });
             counting_groups.push(group);
         }
-        let mut keys: Vec<TopologyKeyId> = Vec::new();
-        let mut known = BTreeSet::new();
-        keys.extend(
-            constraints.iter().map(|constraint| self.key_of(constraint.group())).filter(|key| known.insert(*key)),
-        );
+        let keys = self.distinct_keys(&constraints);
         let affinity_selects_self = near.iter().all(|term| self.term_selects(term, own));
         self.class_constraints.push(ClassConstraints {
             shape: Arc::clone(own),
@@ -226,6 +216,26 @@ impl Topology {
 
     pub(crate) fn key_of(&self, group: GroupId) -> TopologyKeyId {
         self.groups[group as usize].key.key
+    }
+
+    /// The constraints of required affinity terms. All of them count the same pods, so that terms of one topology key are
+    /// one constraint.
+    fn required_affinity(&mut self, near: &[PodTerm], existing: &ExistingNodes) -> Vec<TopologyConstraint> {
+        let terms: Arc<[PodTerm]> = near.into();
+        let mut known = BTreeSet::new();
+        let distinct = near.iter().filter(|term| known.insert(&term.topology_key));
+        let constraint = |term: &PodTerm| {
+            let group = self.group_id(&term.topology_key, CountedPods::ByAllTerms(Arc::clone(&terms)), None, existing);
+            TopologyConstraint::Affinity { group, strength: ConstraintStrength::Required }
+        };
+        distinct.map(constraint).collect()
+    }
+
+    /// The topology keys of constraints, each once.
+    fn distinct_keys(&self, constraints: &[TopologyConstraint]) -> Vec<TopologyKeyId> {
+        let mut known = BTreeSet::new();
+        let keys = constraints.iter().map(|constraint| self.key_of(constraint.group()));
+        keys.filter(|key| known.insert(*key)).collect()
     }
 
     fn spread_constraint(&mut self, shape: &PodShape, spread: &Spread, existing: &ExistingNodes) -> TopologyConstraint {
