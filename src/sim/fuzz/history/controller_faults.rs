@@ -8,13 +8,11 @@ impl HistoryBuilder {
     /// The controller is frozen at writes, for seconds or beyond the end of its Lease; answers to writes are lost, and
     /// writes are refused.
     pub(super) fn interrupted_writes(&mut self) {
-        self.manual_deletions();
-        // The cap allows one deletion a day: leaks would take it.
-        if self.random.one_in(2) {
-            self.leaks();
-        } else {
-            self.freeze_before_a_delete();
+        if self.random.one_in(3) {
+            return self.freeze_before_a_delete();
         }
+        self.manual_deletions();
+        self.leaks();
         for _ in 0..16 {
             let at = self.random_time();
             let longest = if self.random.one_in(2) { 9 } else { 60 };
@@ -37,7 +35,8 @@ impl HistoryBuilder {
         self.strike_controller(FAULTS, ControllerFault::Conflicts(0));
     }
 
-    /// The controller is about to delete a disk, is frozen for many minutes, and the disk is used again by then.
+    /// The controller is about to delete a disk, is frozen for many minutes, and the disk is used again by then. Nothing
+    /// else holds the deletion back: the cap allows one a day.
     fn freeze_before_a_delete(&mut self) {
         let name = object("pvc-frozen");
         self.add_volume(&name);
@@ -46,10 +45,8 @@ impl HistoryBuilder {
         self.add(approved, Action::Approve {});
         let freeze = Freeze { at: CrashPoint::SweepDelete, lasts: SignedDuration::from_mins(25), is_sent: false };
         self.strike_controller(approved - SignedDuration::from_secs(1), ControllerFault::Freeze(freeze));
-        for minutes in [6, 12, 18, 24] {
-            let restored = InjectedFault::RestoreVolume(name.clone());
-            self.inject(approved + SignedDuration::from_mins(minutes), restored);
-        }
+        // Before another replica leads, which would delete the disk by itself.
+        self.inject(approved + SignedDuration::from_secs(5), InjectedFault::RestoreVolume(name));
     }
 
     /// The controller's clock jumps, by seconds that are tolerated or by hours and months.

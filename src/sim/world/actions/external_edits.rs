@@ -50,10 +50,12 @@ impl World {
                     drop(self.cloud.fail_vm(id, self.now));
                 }
             }
-            ExternalEdit::BackUpRecords => self.injected.records = Some(Arc::clone(&self.cluster.state().records)),
+            ExternalEdit::BackUpRecords => {
+                self.injected.records = Some((self.now, Arc::clone(&self.cluster.state().records)));
+            }
             ExternalEdit::RestoreRecords => {
-                if let Some(records) = self.injected.records.clone() {
-                    self.truth.records_restored(self.now);
+                if let Some((backup, records)) = self.injected.records.clone() {
+                    self.truth.records_restored(backup, self.now);
                     self.cluster.restore_records(records);
                 }
             }
@@ -74,7 +76,7 @@ impl World {
         };
         if self.cloud.retag(id, edited, self.now).is_ok() {
             self.log(EventKind::Scenario, id.name(), format!("a user edits its tags: {edit:?}"));
-            self.truth.retag(resource);
+            self.truth.retag(id);
         }
     }
 }

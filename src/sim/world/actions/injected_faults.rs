@@ -131,8 +131,8 @@ pub(in crate::world) struct InjectedState {
     related_fail_until: Option<Timestamp>,
     /// Writes whose answers are lost, or that are refused.
     pub(in crate::world) answers: AnswerFaults,
-    /// A backup of the OrphanRecords.
-    pub(super) records: Option<Arc<OrphanRecords>>,
+    /// A backup of the OrphanRecords, and when it was taken.
+    pub(super) records: Option<(Timestamp, Arc<OrphanRecords>)>,
 }
 
 impl World {

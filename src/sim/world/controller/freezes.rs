@@ -41,7 +41,8 @@ pub(in crate::world) struct Freezes {
     /// The controller is frozen until this time, at this write.
     frozen: Option<(Timestamp, InterruptedWrite)>,
     /// Writes of replicas that no longer lead, by the time at which they continue.
-    of_old_leaders: BTreeMap<(Timestamp, usize), InterruptedWrite>,
+    of_old_leaders: BTreeMap<(Timestamp, u64), InterruptedWrite>,
+    interrupted: u64,
 }
 
 impl Freezes {
@@ -65,7 +66,8 @@ impl Freezes {
     }
 
     fn add_of_old_leader(&mut self, at: Timestamp, write: InterruptedWrite) {
-        self.of_old_leaders.insert((at, self.of_old_leaders.len()), write);
+        self.interrupted += 1;
+        self.of_old_leaders.insert((at, self.interrupted), write);
     }
 
     fn frozen_until(&mut self, now: Timestamp) -> Option<InterruptedWrite> {

@@ -10,6 +10,7 @@ use napkeeper_core::model::azure::inventory::Inventory;
 use napkeeper_core::model::names::{ArmId, ClaimName, ProviderId, Uid};
 use napkeeper_core::snapshot::Snapshot;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Identity of a resource through time: Azure gives every incarnation a new one.
@@ -41,9 +42,9 @@ pub(in crate::world) struct GroundTruth {
     /// How far a time by the controller's clock may have been wrong: twice the most that it was ahead or behind while it
     /// acted.
     pub(in crate::world) clock_error: SignedDuration,
-    /// When OrphanRecords were last restored from a backup: what was recorded before is lost.
-    pub(in crate::world) records_restored_at: Option<Timestamp>,
-    /// Resources that a user has given other tags, with what is attached to them: nothing shows any more whose they are.
+    /// What was recorded in this time is lost, because OrphanRecords were restored from a backup.
+    pub(in crate::world) records_lost: Option<Range<Timestamp>>,
+    /// Resources that a user has given other tags: nothing shows any more whose they are.
     retagged: BTreeSet<ArmId>,
     /// UIDs of all NodeClaims that ever existed.
     uids: BTreeMap<ClaimName, Uid>,
@@ -111,22 +112,25 @@ impl GroundTruth {
     }
 
     /// OrphanRecords are restored from a backup: each resource must be seen unused twice again.
-    pub(in crate::world) fn records_restored(&mut self, now: Timestamp) {
-        self.records_restored_at = Some(now);
+    pub(in crate::world) fn records_restored(&mut self, backup: Timestamp, now: Timestamp) {
+        self.records_lost = Some(backup..now);
         self.unused.values_mut().for_each(|(_, _, times)| *times = 0);
     }
 
-    /// A user has given this other tags. A VM that stays keeps what is attached to it.
-    pub(in crate::world) fn retag(&mut self, resource: &CloudResource) {
-        self.retagged.insert(resource.id.clone());
-        if let ResourceDetail::Vm(vm) = &resource.detail {
-            self.retagged.extend(vm.nics.iter().chain(&vm.os_disk).cloned());
-        }
+    /// A user has given this other tags.
+    pub(in crate::world) fn retag(&mut self, id: &ArmId) {
+        self.retagged.insert(id.clone());
     }
 
     /// A user has given this, or the VM that it is attached to, other tags.
     pub(in crate::world) fn is_retagged(&self, resource: &CloudResource) -> bool {
-        self.retagged.contains(&resource.id)
+        let is_retagged = |id: &ArmId| self.retagged.contains(id);
+        let attached = match &resource.detail {
+            ResourceDetail::Vm(_) => false,
+            ResourceDetail::Nic(nic) => nic.vm.as_ref().is_some_and(is_retagged),
+            ResourceDetail::Disk(disk) => disk.managed_by.iter().any(is_retagged),
+        };
+        attached || is_retagged(&resource.id)
     }
 
     /// This belongs to others from now on.

@@ -68,6 +68,7 @@ impl World {
                 self.check_budget(claim)
             }
             (CommandKey::Claim(_), Effect::Cluster(ClusterWrite::DeleteNode(name, _))) => self.check_node_delete(name),
+            (_, Effect::Cluster(ClusterWrite::DeleteNode(name, _))) => self.check_node_release(name),
             (_, Effect::Cluster(ClusterWrite::RemoveFinalizer(claim))) => self.check_no_leak(&claim.uid),
             _ => Ok(()),
         }
@@ -203,9 +204,9 @@ impl World {
             return Err(self.violation("approval", format!("{kind} {id} is swept without a valid approval")));
         }
         let day = SignedDuration::from_hours(24) - DELETE_AFTER_RECORD - self.truth.clock_error;
-        // The records of those before a restore are lost.
-        let restored = self.truth.records_restored_at.unwrap_or(Timestamp::MIN);
-        let known = self.truth.sweeps.iter().filter(|(at, ..)| *at >= restored);
+        // A restore loses the records of those since the backup.
+        let is_lost = |at: &Timestamp| self.truth.records_lost.as_ref().is_some_and(|lost| lost.contains(at));
+        let known = self.truth.sweeps.iter().filter(|(at, ..)| !is_lost(at));
         let in_window = known.filter(|(at, swept, _)| self.now.duration_since(*at) < day && swept != id);
         // A DELETE that is repeated, because its answer was lost, counts once.
         let recent = in_window.map(|(_, swept, _)| swept).collect::<BTreeSet<_>>().len();

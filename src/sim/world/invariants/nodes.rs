@@ -66,6 +66,27 @@ impl World {
         node.and_then(|node| node.provider_id.as_ref()).map_or(Ok(()), |id| self.check_drained(id.vm()))
     }
 
+    /// A Node is released without its NodeClaim only when that does not exist, a user has deleted the Node, and nothing
+    /// runs on it.
+    pub(super) fn check_node_release(&self, name: &NodeName) -> Result<(), Violation> {
+        self.check_node_delete(name)?;
+        let cluster = self.cluster.state();
+        let Some(node) = cluster.nodes().get(name) else { return Ok(()) };
+        let provider = node.provider_id.as_ref();
+        let creator = provider.and_then(|id| self.cloud.resources().get(id.vm())).and_then(|vm| self.truth.creator(vm));
+        let claims = cluster.claims();
+        let claim = provider
+            .and_then(|id| cluster.claim_by_provider_id(id))
+            .or_else(|| claims.values().find(|claim| Some(&claim.uid) == creator));
+        match claim {
+            Some(claim) => Err(self.violation("released", format!("{name} is released, and has {}", claim.name))),
+            None if node.deleting_at.is_none() => {
+                Err(self.violation("released", format!("{name} is released, and nobody has deleted it")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// No VM of a node is deleted during an outage. One that has not registered runs no pods: its launch has failed.
     pub(super) fn check_no_outage_at_termination(&self, id: &ArmId) -> Result<(), Violation> {
         let node = self.cluster.state().node_by_provider_id(&ProviderId::of_vm(id));
