@@ -81,7 +81,10 @@ impl BufferSync {
                     );
                 }
                 last_failure = failed;
-                tokio::time::sleep(READ_INTERVAL).await;
+                // A replica may stop leading for a moment.
+                if tokio::time::timeout(READ_INTERVAL, leading.changed()).await.is_ok() {
+                    break;
+                }
             }
             // While another replica leads they may change: what we know will be outdated.
             self.buffers.send_replace(None);

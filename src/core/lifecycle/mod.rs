@@ -20,7 +20,7 @@ use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::errors::CloudErrorCode;
 use crate::model::labels;
-use crate::model::names::{ArmId, ClaimName, Uid};
+use crate::model::names::{ArmId, ClaimName, NodeName, Uid};
 use crate::model::settings::{ControllerMode, Settings};
 use crate::plan::{ClaimUpdate, Command, Launch, LaunchReport, Plan, SecurityProfile};
 use crate::snapshot::{CommandKey, Snapshot};
@@ -59,6 +59,7 @@ pub struct LifecycleMemory {
     /// What Azure does not let us delete.
     pub termination_denials: TerminationDenials,
     vm_checked: BTreeMap<ClaimName, Timestamp>,
+    unclaimed_checked: BTreeMap<NodeName, Timestamp>,
     evicted: BTreeMap<Uid, Timestamp>,
     launched: BTreeMap<ClaimName, Timestamp>,
     /// Launches that have ended, and whether Azure was still creating the VM.
@@ -242,6 +243,7 @@ impl LifecycleMemory {
         for map in [&mut self.vm_checked, &mut self.launched, &mut self.billing_attempted, &mut self.terminated] {
             map.retain(|name, _| snapshot.claims().get(name).is_some());
         }
+        self.unclaimed_checked.retain(|name, _| snapshot.nodes().get(name).is_some());
         self.launches_ended.retain(|name, _| snapshot.claims().get(name).is_some());
         self.termination_denials.forget(snapshot);
         self.pod_counts.retain(|name, _| snapshot.claims().get(name).is_some());

@@ -1,19 +1,26 @@
 //! Drains a Node that is being deleted and has no NodeClaim, as after a restore of a backup that lacks it.
 //!
-//! Its pods are evicted like those of any other node, and then our finalizer is removed. Its VM is not touched: without a
+//! Its pods are evicted like those of any other node, and then our finalizer is removed; or, if it is not ready, once its
+//! VM is proven to be lost. Its VM is not touched: without a
 //! NodeClaim nothing proves whose it is. Once its Node is gone it is an orphan, which sweeps delete with approval.
 
 use super::ClaimReconciler;
+use super::lost_node::{NOT_READY_FOR, SECOND_LOOK_AFTER, VM_CHECK_INTERVAL, is_lost};
 use crate::model::azure::naming::claim_of_resource;
 use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::Pod;
 use crate::model::errors::EffectError;
 use crate::model::labels;
-use crate::model::names::ClaimName;
-use crate::plan::{ClusterRead, ClusterWrite, Command, DrainedNode, Effect, ReleaseNode, Reply, Script, Step};
+use crate::model::names::{ArmId, ClaimName};
+use crate::plan::{
+    CloudRequest, ClusterRead, ClusterWrite, Command, Effect, NothingRuns, ReleaseNode, Reply, Script, Step,
+};
+use crate::provisioning::CLAIM_SUFFIX_LENGTH;
 use jiff::Timestamp;
+use std::sync::Arc;
 
 impl ClaimReconciler<'_> {
-    /// Takes the next step for every such Node. During an outage of nodes none is released.
+    /// Takes the next step for every such Node. During an outage of nodes only lost ones are released.
     pub(super) fn release_unclaimed_nodes(&mut self) {
         let snapshot = self.snapshot;
         for node in snapshot.nodes().values() {
@@ -23,14 +30,18 @@ impl ClaimReconciler<'_> {
         }
     }
 
-    /// The NodeClaim of which a Node that is being deleted was, if it does not exist.
+    /// The NodeClaim of which a Node that is being deleted was, if it does not exist. Whose a Node was is known by its name
+    /// alone: it is that of its VM, which follows from the NodeClaim's, which begins with that of its NodePool. AKS names
+    /// the VMs of Machines otherwise.
     fn lost_claim(&self, node: &Node) -> Option<ClaimName> {
         node.deleting_at.filter(|_| node.has_finalizer)?;
-        node.label(labels::NODEPOOL)?;
         let provider = node.provider_id.as_ref()?;
         let claim = claim_of_resource(&self.settings.cluster.node_resource_group, provider.vm())?;
+        let suffix = claim.as_str().strip_prefix(node.label(labels::NODEPOOL)?)?.strip_prefix('-')?;
+        let is_ours = suffix.len() == CLAIM_SUFFIX_LENGTH && node.name.as_str() == provider.vm().name();
         let claims = self.snapshot.claims();
-        (claims.get(&claim).is_none() && self.snapshot.claim_by_provider_id(provider).is_none()).then_some(claim)
+        let is_lost = claims.get(&claim).is_none() && self.snapshot.claim_by_provider_id(provider).is_none();
+        (is_ours && is_lost && self.settings.aks_machine_pool.is_none()).then_some(claim)
     }
 
     fn release(&mut self, node: &Node, claim: ClaimName) {
@@ -38,16 +49,35 @@ impl ClaimReconciler<'_> {
             return self.taint_disrupted(node);
         }
         let pods = self.pods_to_move(node);
-        if !pods.is_empty() {
+        let proof = if self.is_lost(node) {
+            NothingRuns::OutOfService
+        } else if pods.is_empty() {
+            NothingRuns::PodsLeft { ready_since: node.ready_from() }
+        } else {
             self.wake_for_stuck(node, &pods);
-            return self.evict(&format!("draining node {}, which has no NodeClaim", node.name), None, &pods);
-        }
-        if self.memory.outage.is_some() {
+            self.evict(&format!("draining node {}, which has no NodeClaim", node.name), None, &pods);
+            let Some(vm) = self.vm_to_check(node) else { return };
+            NothingRuns::VmLost(vm)
+        };
+        if self.memory.outage.is_some() && matches!(proof, NothingRuns::PodsLeft { .. }) {
             return;
         }
-        let drained = DrainedNode { name: node.name.clone(), ready_since: node.ready_from() };
-        let release = ReleaseNode { node: drained, uid: node.uid.clone(), claim };
-        self.plan.push(Command::ReleaseNode(Box::new(release)), "drained, and it has no NodeClaim");
+        let release = ReleaseNode { node: node.name.clone(), uid: node.uid.clone(), claim, proof };
+        self.plan.push(Command::ReleaseNode(Box::new(release)), "it is being deleted, and has no NodeClaim");
+    }
+
+    /// The VM of a Node that has not been ready for a while, when it is time to look it up in Azure.
+    fn vm_to_check(&mut self, node: &Node) -> Option<ArmId> {
+        let unready = node.unready_from()? + NOT_READY_FOR;
+        let checked = self.memory.unclaimed_checked.get(&node.name).map(|at| *at + VM_CHECK_INTERVAL);
+        let due = checked.map_or(unready, |again| again.max(unready));
+        if due > self.now {
+            self.plan.wake_at(due);
+            return None;
+        }
+        self.memory.unclaimed_checked.insert(node.name.clone(), self.now);
+        self.plan.wake_at(self.now + VM_CHECK_INTERVAL);
+        node.provider_id.as_ref().map(|id| id.vm().clone())
     }
 }
 
@@ -64,6 +94,9 @@ enum State {
     Begin,
     ClaimRead,
     PodsRead,
+    FirstLook,
+    Waiting,
+    SecondLook,
     Released,
 }
 
@@ -78,24 +111,49 @@ impl ReleaseNodeScript {
         self.state = state;
         Step::perform(effect)
     }
+
+    /// Reads what proves that nothing runs on it.
+    fn prove(&mut self) -> Step {
+        match &self.command.proof {
+            NothingRuns::PodsLeft { .. } => {
+                self.perform(State::PodsRead, Effect::Read(ClusterRead::Pods(self.command.node.clone())))
+            }
+            NothingRuns::VmLost(vm) => {
+                self.perform(State::FirstLook, Effect::Cloud(CloudRequest::GetPowerState(vm.clone())))
+            }
+            NothingRuns::OutOfService => self.delete(),
+        }
+    }
+
+    fn delete(&mut self) -> Step {
+        let (node, uid) = (self.command.node.clone(), self.command.uid.clone());
+        self.perform(State::Released, Effect::Cluster(ClusterWrite::DeleteNode(node, uid)))
+    }
+
+    fn has_left(&self, pods: &[Arc<Pod>], now: Timestamp) -> bool {
+        let NothingRuns::PodsLeft { ready_since } = self.command.proof else { return false };
+        !pods.iter().any(|pod| pod.holds_drain(ready_since, now))
+    }
 }
 
 impl Script for ReleaseNodeScript {
     fn step(&mut self, reply: Option<Result<Reply, EffectError>>, now: Timestamp) -> Step {
-        let (node, uid) = (self.command.node.clone(), self.command.uid.clone());
         match (self.state, reply) {
             (_, Some(Err(error))) => Step::failed(error),
             (State::Begin, _) => {
                 self.perform(State::ClaimRead, Effect::Read(ClusterRead::Claim(self.command.claim.clone())))
             }
-            (State::ClaimRead, Some(Ok(Reply::Claim(None)))) => {
-                self.perform(State::PodsRead, Effect::Read(ClusterRead::Pods(node.name)))
+            (State::ClaimRead, Some(Ok(Reply::Claim(None)))) => self.prove(),
+            (State::PodsRead, Some(Ok(Reply::Pods(pods)))) if self.has_left(&pods, now) => self.delete(),
+            (State::FirstLook, Some(Ok(Reply::PowerState(found)))) if is_lost(found) => {
+                self.state = State::Waiting;
+                Step::Wait(SECOND_LOOK_AFTER)
             }
-            (State::PodsRead, Some(Ok(Reply::Pods(pods))))
-                if !pods.iter().any(|pod| pod.holds_drain(node.ready_since, now)) =>
-            {
-                self.perform(State::Released, Effect::Cluster(ClusterWrite::DeleteNode(node.name, uid)))
+            (State::Waiting, None) => {
+                let NothingRuns::VmLost(vm) = self.command.proof.clone() else { return Step::finished() };
+                self.perform(State::SecondLook, Effect::Cloud(CloudRequest::GetPowerState(vm)))
             }
+            (State::SecondLook, Some(Ok(Reply::PowerState(found)))) if is_lost(found) => self.delete(),
             _ => Step::finished(),
         }
     }

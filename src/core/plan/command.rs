@@ -164,12 +164,28 @@ pub struct DrainedNode {
 /// Remove our finalizer from a Node that is being deleted and has no NodeClaim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseNode {
-    /// The Node, which has been drained.
-    pub node: DrainedNode,
+    /// The Node.
+    pub node: NodeName,
     /// Its UID.
     pub uid: Uid,
     /// The NodeClaim that it was of: looked up right before.
     pub claim: ClaimName,
+    /// Why nothing runs on it.
+    pub proof: NothingRuns,
+}
+
+/// Why nothing runs on a Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NothingRuns {
+    /// No pod is left that holds a drain. They are read again right before.
+    PodsLeft {
+        /// Since when the Node has been ready; `None` if it is not.
+        ready_since: Option<Timestamp>,
+    },
+    /// A person has declared it out of service.
+    OutOfService,
+    /// Its VM is lost, if Azure says so twice.
+    VmLost(ArmId),
 }
 
 /// Delete the resources of a NodeClaim that is being deleted.
@@ -247,7 +263,7 @@ impl Command {
             Self::CheckVm(check) => CommandKey::Claim(check.claim.name.clone()),
             Self::Terminate(terminate) => CommandKey::Claim(terminate.claim.name.clone()),
             Self::UpdateNode { node, .. } => CommandKey::Node(node.clone()),
-            Self::ReleaseNode(release) => CommandKey::Node(release.node.name.clone()),
+            Self::ReleaseNode(release) => CommandKey::Node(release.node.clone()),
             Self::Evict { pod, .. } => CommandKey::Pod(pod.clone()),
             Self::ReadGroupOwner => CommandKey::GroupOwner,
             Self::TakeInventory { .. } => CommandKey::Inventory,

@@ -358,6 +358,9 @@ pub(crate) fn claim_draft(
     })
 }
 
+/// Length of what follows the name of the NodePool, and a hyphen, in the name of a NodeClaim.
+pub(crate) const CLAIM_SUFFIX_LENGTH: usize = 5;
+
 /// `<pool>-<5 letters>`, as Kubernetes' `generateName` makes them, from the seed and the instant. Two passes at
 /// different instants give different names; if a name is taken nevertheless, its creation is refused, and the next
 /// pass, later, makes another.
@@ -368,8 +371,8 @@ pub(crate) fn claim_name(pool: &NodePoolName, seed: u64, now: Timestamp, index: 
     for byte in pool.as_str().bytes() {
         mix = (mix ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
     }
-    let mut suffix = String::with_capacity(5);
-    for _ in 0..5 {
+    let mut suffix = String::with_capacity(CLAIM_SUFFIX_LENGTH);
+    for _ in 0..CLAIM_SUFFIX_LENGTH {
         mix = (mix ^ (mix >> 31)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         suffix.push(char::from(LETTERS[(mix >> 40) as usize % LETTERS.len()]));
     }

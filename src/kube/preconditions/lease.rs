@@ -162,7 +162,7 @@ struct Election {
     start: Instant,
     /// When the last renewal that succeeded was sent.
     renewal_sent: Option<PointInTime>,
-    /// The greatest revision of the Lease since etcd was last restored.
+    /// The last known revision of the Lease; 0 before the first.
     revision: u64,
     renewed: watch::Sender<Option<PointInTime>>,
     leads: watch::Sender<bool>,
@@ -265,7 +265,6 @@ impl Election {
         }
     }
 
-    /// Releases the Lease. This process does not lead from now on, even if the request fails.
     /// Whether etcd has been restored from a backup, by a version of the Lease; then nobody leads here any more.
     fn is_restored(&mut self, lease: &Lease) -> bool {
         let revision = lease.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
@@ -276,7 +275,7 @@ impl Election {
                 lease = self.lease,
                 revision,
                 before = self.revision,
-                "the API server has been restored from a backup: everything is listed anew"
+                "the API server has been restored from a backup: stepping down"
             );
             self.candidate.step_down();
         }
@@ -284,6 +283,7 @@ impl Election {
         is_restored
     }
 
+    /// Releases the Lease. This process does not lead from now on, even if the request fails.
     async fn release(mut self) {
         let held = self.candidate.renewed_at().is_some();
         self.candidate.step_down();

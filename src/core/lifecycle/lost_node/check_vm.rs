@@ -9,7 +9,7 @@ use crate::plan::{CheckVm, CloudRequest, ClusterWrite, Effect, IfVmLost, Reply, 
 use jiff::{SignedDuration, Timestamp};
 
 /// Time between the two answers: a VM that was just created may be missing for a moment where Azure replicates.
-const SECOND_LOOK_AFTER: SignedDuration = SignedDuration::from_secs(15);
+pub(in crate::lifecycle) const SECOND_LOOK_AFTER: SignedDuration = SignedDuration::from_secs(15);
 
 /// The check of one VM.
 #[derive(Debug)]
@@ -70,6 +70,6 @@ impl Script for CheckVmScript {
 }
 
 /// There is no VM of that name, or no host runs it.
-fn is_lost(found: Option<PowerState>) -> bool {
+pub(in crate::lifecycle) fn is_lost(found: Option<PowerState>) -> bool {
     matches!(found, None | Some(PowerState::Deallocated))
 }

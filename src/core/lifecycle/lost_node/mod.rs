@@ -14,13 +14,14 @@ use crate::model::labels;
 use crate::model::settings::{DeletionRule, PauseSwitch};
 use crate::plan::{CheckVm, Command, IfVmLost};
 pub use check_vm::CheckVmScript;
+pub(super) use check_vm::{SECOND_LOOK_AFTER, is_lost};
 use jiff::SignedDuration;
 pub use node_outage::NodeOutage;
 
 /// A node that is not ready for this long is looked up in Azure, and counts in an outage.
-const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(60);
+pub(super) const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(60);
 /// How often the VM of a node that is missing or not ready is looked up in Azure.
-const VM_CHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(2);
+pub(super) const VM_CHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(2);
 
 impl ClaimReconciler<'_> {
     /// True when it is proven that nothing runs on a node whose Node still exists.

@@ -39,7 +39,8 @@ pub fn resource_ids(group: &ArmId, claim: &ClaimName) -> ResourceIds {
     }
 }
 
-/// The NodeClaim that a resource of this group is named after; `None` if it is named otherwise, as a VM that AKS has named.
+/// The NodeClaim that a resource of this group is named after, if it is named `aks-<claim>`. AKS names the VMs of Machines
+/// `aks-<pool>-<machine>-########…`, which this does not tell apart.
 #[must_use]
 pub fn claim_of_resource(group: &ArmId, id: &ArmId) -> Option<ClaimName> {
     let claim = id.name().strip_prefix("aks-").filter(|_| id.is_in(group))?;

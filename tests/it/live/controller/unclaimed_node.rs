@@ -8,6 +8,16 @@ use napkeeper_tests::wait::eventually;
 use std::time::Duration;
 
 const STEP: Duration = Duration::from_secs(90);
+/// Without the budget the Node would be gone by then.
+const HELD: Duration = Duration::from_secs(15);
+const BUDGET: &str = "
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: inflate, namespace: default}
+spec:
+  minAvailable: 1
+  selector: {matchLabels: {app: inflate}}
+";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_without_a_claim_is_drained_when_it_is_deleted() -> Result<()> {
@@ -27,7 +37,16 @@ async fn a_node_without_a_claim_is_drained_when_it_is_deleted() -> Result<()> {
     eventually("end of the NodeClaim", STEP, serves).await?;
     running(&env, "inflate", 1).await?;
 
+    env.plane.apply(BUDGET).await?;
     env.plane.kubectl(&["delete", "node", &node, "--wait=false"]).await?;
+    let is_tainted = async || {
+        let taints = env.plane.kubectl(&["get", "node", &node, "--output=jsonpath={.spec.taints[*].key}"]).await?;
+        Ok(taints.contains("karpenter.sh/disrupted").then_some(()))
+    };
+    eventually("taint of the Node", STEP, is_tainted).await?;
+    tokio::time::sleep(HELD).await;
+    env.plane.kubectl(&["get", "node", &node]).await.context("its pod may not be evicted, and it is gone")?;
+    env.plane.kubectl(&["delete", "poddisruptionbudget", "inflate"]).await?;
     let is_gone = async || {
         let left = nodes(&env).await?;
         Ok(left.iter().all(|left| left.metadata.name.as_deref() != Some(&node)).then_some(()))
