@@ -1,8 +1,8 @@
 //! Drains a Node that is being deleted and has no NodeClaim, as after a restore of a backup that lacks it.
 //!
 //! Its pods are evicted like those of any other node, and then our finalizer is removed; or, if it is not ready, once its
-//! VM is proven to be lost. Its VM is not touched: without a
-//! NodeClaim nothing proves whose it is. Once its Node is gone it is an orphan, which sweeps delete with approval.
+//! VM is proven to be lost. The VM is not touched: without a NodeClaim nothing proves whose it is. Once its Node is gone it
+//! is an orphan, which sweeps delete with approval.
 
 use super::ClaimReconciler;
 use super::lost_node::{NOT_READY_FOR, SECOND_LOOK_AFTER, VM_CHECK_INTERVAL, is_lost};

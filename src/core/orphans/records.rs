@@ -66,8 +66,8 @@ fn max_sighting_gap(sweeps: &[Sweep]) -> SignedDuration {
 /// The sighting of a suspect after this inventory; `None` when the one before is less than 10 min ago.
 ///
 /// Unobserved time is no evidence, whether the controller was away, a replica's clock was set ahead, or the records are
-/// those of a restored backup: the first sighting moves forward by it, and the suspect must be seen twice again. A clock that was set back waits until it reaches the
-/// time of the records.
+/// those of a restored backup: the first sighting moves forward by it, and the suspect must be seen twice again. A
+/// clock that was set back waits until it reaches the time of the records.
 fn next_sighting(
     case: &SweepContext<'_>,
     resource: &CloudResource,
