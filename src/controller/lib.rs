@@ -30,6 +30,7 @@ use napkeeper_core::model::settings::{ControllerMode, Settings};
 use napkeeper_kube::watch::{WatchEvent, WatchOptions, watch as watch_cluster};
 use napkeeper_kube::{
     BootstrapTokens, CrdOwner, Events, WriteCheck, WriteHolds, Writer, connect_with_clock, elect, lease_identity,
+    pause_switch_exists,
 };
 use napkeeper_serve::{
     Check, Component, ComponentError, Health, Lifecycle, MonitoringAddresses, MonitoringPorts, metrics,
@@ -37,6 +38,7 @@ use napkeeper_serve::{
 use reporting::Reporter;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -103,7 +105,7 @@ pub async fn run(options: Options) -> Result<()> {
     let (fact_collector, facts) = FactCollector::new(sources, facts::Metrics::register(&mut registry));
     let catalog = Arc::clone(&facts.borrow().catalog);
     let (events, event_writer) = Events::start(client.clone(), &identity);
-    let watch_options = WatchOptions::new(Arc::clone(&clock), options.namespace.clone());
+    let watch_options = watch_options(&options, &client, &clock).await;
     let start_watch = start_watch(options.mode, client.clone(), watch_options, health.check("definitions"));
     let (buffer_sync, (buffers, placements)) = BufferSync::new(client.clone(), Arc::clone(&clock), lease.clone());
     let inputs = LoopInputs { start_watch, leading: lease.leads(), facts, buffers };
@@ -149,6 +151,14 @@ fn bind_monitoring(options: &Options, cluster: &ClusterConfig) -> Result<Monitor
 
 /// Starts to watch the cluster, with a fresh listing.
 type StartWatch = Box<dyn Fn(mpsc::Sender<WatchEvent>) -> JoinHandle<()> + Send>;
+
+/// What the terms of this process share. A replica that stands by watches nothing: that the pause switch exists it learns
+/// now, so that it misses the switch if that is gone when it leads.
+async fn watch_options(options: &Options, client: &Client, clock: &Arc<dyn Clock>) -> WatchOptions {
+    let watch_options = WatchOptions::new(Arc::clone(clock), options.namespace.clone());
+    watch_options.pause_switch_seen.store(pause_switch_exists(client, &options.namespace).await, Ordering::Relaxed);
+    watch_options
+}
 
 /// How a term of leadership starts to watch the cluster.
 fn start_watch(mode: ControllerMode, client: Client, options: WatchOptions, definitions: Check) -> StartWatch {

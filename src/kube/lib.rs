@@ -23,7 +23,7 @@ pub use informers::placement::follow_placement;
 pub use preconditions::clock_skew::ClockSkew;
 pub use preconditions::crd_owner::CrdOwner;
 pub use preconditions::lease::{LEASE, LeaseHandle, WEBHOOK_LEASE, elect, elect_for, lease_identity};
-pub use preconditions::pause::{PAUSE_CONFIG_MAP, read_pause};
+pub use preconditions::pause::{PAUSE_CONFIG_MAP, pause_switch_exists, read_pause};
 pub use preconditions::write_check::{WriteCheck, WriteHolds};
 pub use secrets::bootstrap_tokens::BootstrapTokens;
 pub use secrets::webhook_certificates::{

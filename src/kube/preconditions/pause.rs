@@ -24,6 +24,13 @@ pub async fn read_pause(client: &Client, namespace: &str) -> Result<Pause, Effec
     Ok(map.map(|map| pause(&map).0).unwrap_or_default())
 }
 
+/// Whether the pause switch exists now; false if it cannot be read.
+pub async fn pause_switch_exists(client: &Client, namespace: &str) -> bool {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let request = ApiRequest { verb: "get", kind: "ConfigMap", name: PAUSE_CONFIG_MAP };
+    matches!(call(request, api.get_opt(PAUSE_CONFIG_MAP)).await, Ok(Some(_)))
+}
+
 /// The paused operations, and keys whose value is neither true nor false.
 pub(crate) fn pause(map: &ConfigMap) -> (Pause, Option<String>) {
     let mut held = Vec::new();

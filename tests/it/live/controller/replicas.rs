@@ -55,11 +55,15 @@ async fn one_of_two_controllers_writes_and_the_other_takes_over() -> Result<()> 
     is_one_vm_for_each_claim(&env).await?;
     ensure!(!second.lines().iter().any(|line| line.contains("leads=true")), "two leaders: {}", second.tail(20));
 
-    // A frozen leader does not release its Lease.
+    // A frozen leader does not release its Lease. The other one has never watched the pause switch, and misses it.
     let before = vms_created(&env).await?;
+    env.plane.kubectl(&["delete", "configmap", "napkeeper-pause", "--namespace", NAMESPACE]).await?;
     first.signal("STOP")?;
     scale(&env, "inflate", 20).await?;
     leads(&second, 1).await?;
+    tokio::time::sleep(PAUSED).await;
+    ensure!(vms_created(&env).await? == before, "launched without the pause switch");
+    pause(&env, "launch", "false").await?;
     running(&env, "inflate", 20).await?;
     ensure!(vms_created(&env).await? > before, "the pods fit the nodes that there were");
     first.signal("CONT")?;
