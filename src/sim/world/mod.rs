@@ -30,12 +30,11 @@ pub use invariants::Violation;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::RegionCatalog;
 use napkeeper_core::model::azure::cloud::CloudResource;
-use napkeeper_core::model::names::ArmId;
 use napkeeper_core::model::settings::{ControllerMode, Settings};
 pub use orphan_summary::{CollectedOrphan, OrphanSummary, RetainedResource};
 pub use setup::{Manifests, SetupError, WorldSetup};
 pub(crate) use setup::{identity, install_objects, region_of};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use timeline::Timeline;
 pub use timeline::{EventKind, TimelineEntry};
@@ -123,13 +122,12 @@ impl World {
         self.settings.mode
     }
 
-    /// Resources that nothing uses, by the world's own knowledge. What a launch intent names counts as used, also where
-    /// a user has made it name the resources of another NodeClaim; and so does what a user has given other tags.
+    /// Resources that nothing uses, by the world's own knowledge. What a launch intent names counts as used, and so does
+    /// what a user has given other tags.
     #[must_use]
     pub fn unused_resources(&self) -> Vec<Arc<CloudResource>> {
         let cluster = self.cluster.state();
-        let intents = cluster.claims().values().filter_map(|claim| claim.intent.as_ref());
-        let named: BTreeSet<&ArmId> = intents.flat_map(|intent| [&intent.vm, &intent.nic, &intent.os_disk]).collect();
+        let named = invariants::named_by_intents(cluster);
         let dead = |r: &&Arc<CloudResource>| {
             self.truth.usage_of(r, cluster) == invariants::Usage::Unused
                 && !named.contains(&r.id)

@@ -205,7 +205,9 @@ impl GroundTruth {
         }
         self.owned.retain(|(at, _)| now.duration_since(*at) <= SignedDuration::from_hours(25));
         self.owned.push((now, listed.len()));
-        let dead: Vec<_> = listed.iter().filter(|r| self.linked(r, cluster) == Usage::Unused).collect();
+        let named = named_by_intents(cluster);
+        let is_dead = |r: &&Arc<CloudResource>| self.linked(r, cluster) == Usage::Unused && !named.contains(&r.id);
+        let dead: Vec<_> = listed.iter().filter(is_dead).collect();
         let present: BTreeSet<&Incarnation> = dead.iter().map(|r| &r.incarnation).collect();
         self.unused.retain(|incarnation, _| present.contains(incarnation));
         for resource in dead {
@@ -248,4 +250,10 @@ impl GroundTruth {
         let most = self.owned.iter().map(|(_, n)| *n).max().unwrap_or(0);
         (most * 5 / 100).clamp(1, 20)
     }
+}
+
+/// What launch intents name: it counts as used, also where a user has made one name the resources of another NodeClaim.
+pub(in crate::world) fn named_by_intents(cluster: &Snapshot) -> BTreeSet<&ArmId> {
+    let intents = cluster.claims().values().filter_map(|claim| claim.intent.as_ref());
+    intents.flat_map(|intent| [&intent.vm, &intent.nic, &intent.os_disk]).collect()
 }

@@ -4,7 +4,7 @@ use crate::world::World;
 mod ground_truth;
 mod nodes;
 
-pub(super) use ground_truth::{GroundTruth, Usage};
+pub(super) use ground_truth::{GroundTruth, Usage, named_by_intents};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::disruption::allowed_disruptions;
