@@ -20,7 +20,7 @@ use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::errors::CloudErrorCode;
 use crate::model::labels;
-use crate::model::names::{ArmId, ClaimName, NodeName, Uid};
+use crate::model::names::{ArmId, ClaimName, Uid};
 use crate::model::settings::{ControllerMode, Settings};
 use crate::plan::{ClaimUpdate, Command, Launch, LaunchReport, Plan, SecurityProfile};
 use crate::snapshot::{CommandKey, Snapshot};
@@ -33,6 +33,7 @@ use launch::pool_conditions::report_pools;
 pub use launch::pool_failures::PoolFailures;
 use launch::pool_failures::{FailedNode, NodeFailure};
 pub use launch::{ClassInstanceTypes, LaunchCheck, LaunchScript};
+use lost_node::VM_CHECK_INTERVAL;
 pub use lost_node::{CheckVmScript, NodeOutage};
 pub use phase::ClaimPhase;
 use std::collections::BTreeMap;
@@ -59,7 +60,6 @@ pub struct LifecycleMemory {
     /// What Azure does not let us delete.
     pub termination_denials: TerminationDenials,
     vm_checked: BTreeMap<ClaimName, Timestamp>,
-    unclaimed_checked: BTreeMap<NodeName, Timestamp>,
     evicted: BTreeMap<Uid, Timestamp>,
     launched: BTreeMap<ClaimName, Timestamp>,
     /// Launches that have ended, and whether Azure was still creating the VM.
@@ -75,7 +75,7 @@ pub fn lifecycle(snapshot: &Snapshot, memory: &mut LifecycleMemory, settings: &S
     if settings.mode == ControllerMode::Companion {
         return plan;
     }
-    memory.forget(snapshot);
+    memory.forget(snapshot, now);
     memory.outage = NodeOutage::of(snapshot, settings, now);
     memory.pool_failures.restore(snapshot, settings, now);
     memory.pool_failures.forget(snapshot);
@@ -239,11 +239,12 @@ impl LifecycleMemory {
     }
 
     /// Forgets deleted claims and pods.
-    fn forget(&mut self, snapshot: &Snapshot) {
-        for map in [&mut self.vm_checked, &mut self.launched, &mut self.billing_attempted, &mut self.terminated] {
+    fn forget(&mut self, snapshot: &Snapshot, now: Timestamp) {
+        for map in [&mut self.launched, &mut self.billing_attempted, &mut self.terminated] {
             map.retain(|name, _| snapshot.claims().get(name).is_some());
         }
-        self.unclaimed_checked.retain(|name, _| snapshot.nodes().get(name).is_some());
+        // A Node may have lost its NodeClaim. An older check has no effect.
+        self.vm_checked.retain(|_, at| now.duration_since(*at) < VM_CHECK_INTERVAL);
         self.launches_ended.retain(|name, _| snapshot.claims().get(name).is_some());
         self.termination_denials.forget(snapshot);
         self.pod_counts.retain(|name, _| snapshot.claims().get(name).is_some());

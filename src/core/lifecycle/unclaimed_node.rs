@@ -5,16 +5,14 @@
 //! is an orphan, which sweeps delete with approval.
 
 use super::ClaimReconciler;
-use super::lost_node::{NOT_READY_FOR, SECOND_LOOK_AFTER, VM_CHECK_INTERVAL, is_lost};
-use crate::model::azure::naming::claim_of_resource;
+use super::lost_node::{LookUp, VmLookUps};
+use crate::model::azure::naming::{claim_in_name, resource_ids};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::Pod;
 use crate::model::errors::EffectError;
 use crate::model::labels;
-use crate::model::names::{ArmId, ClaimName};
-use crate::plan::{
-    CloudRequest, ClusterRead, ClusterWrite, Command, Effect, NothingRuns, ReleaseNode, Reply, Script, Step,
-};
+use crate::model::names::ClaimName;
+use crate::plan::{ClusterRead, ClusterWrite, Command, Effect, NothingRuns, ReleaseNode, Reply, Script, Step};
 use crate::provisioning::CLAIM_SUFFIX_LENGTH;
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -36,9 +34,10 @@ impl ClaimReconciler<'_> {
     fn lost_claim(&self, node: &Node) -> Option<ClaimName> {
         node.deleting_at.filter(|_| node.has_finalizer)?;
         let provider = node.provider_id.as_ref()?;
-        let claim = claim_of_resource(&self.settings.cluster.node_resource_group, provider.vm())?;
+        let claim = ClaimName::new(claim_in_name(node.name.as_str())?).ok()?;
         let suffix = claim.as_str().strip_prefix(node.label(labels::NODEPOOL)?)?.strip_prefix('-')?;
-        let is_ours = suffix.len() == CLAIM_SUFFIX_LENGTH && node.name.as_str() == provider.vm().name();
+        let vm = resource_ids(&self.settings.cluster.node_resource_group, &claim).vm;
+        let is_ours = suffix.len() == CLAIM_SUFFIX_LENGTH && *provider.vm() == vm;
         let claims = self.snapshot.claims();
         let is_lost = claims.get(&claim).is_none() && self.snapshot.claim_by_provider_id(provider).is_none();
         (is_ours && is_lost && self.settings.aks_machine_pool.is_none()).then_some(claim)
@@ -56,8 +55,11 @@ impl ClaimReconciler<'_> {
         } else {
             self.wake_for_stuck(node, &pods);
             self.evict(&format!("draining node {}, which has no NodeClaim", node.name), None, &pods);
-            let Some(vm) = self.vm_to_check(node) else { return };
-            NothingRuns::VmLost(vm)
+            if !self.is_long_unready(node) || self.is_vm_checked(&claim, None) {
+                return;
+            }
+            self.note_vm_check(&claim);
+            NothingRuns::VmLost(resource_ids(&self.settings.cluster.node_resource_group, &claim).vm)
         };
         if self.memory.outage.is_some() && matches!(proof, NothingRuns::PodsLeft { .. }) {
             return;
@@ -65,26 +67,13 @@ impl ClaimReconciler<'_> {
         let release = ReleaseNode { node: node.name.clone(), uid: node.uid.clone(), claim, proof };
         self.plan.push(Command::ReleaseNode(Box::new(release)), "it is being deleted, and has no NodeClaim");
     }
-
-    /// The VM of a Node that has not been ready for a while, when it is time to look it up in Azure.
-    fn vm_to_check(&mut self, node: &Node) -> Option<ArmId> {
-        let unready = node.unready_from()? + NOT_READY_FOR;
-        let checked = self.memory.unclaimed_checked.get(&node.name).map(|at| *at + VM_CHECK_INTERVAL);
-        let due = checked.map_or(unready, |again| again.max(unready));
-        if due > self.now {
-            self.plan.wake_at(due);
-            return None;
-        }
-        self.memory.unclaimed_checked.insert(node.name.clone(), self.now);
-        self.plan.wake_at(self.now + VM_CHECK_INTERVAL);
-        node.provider_id.as_ref().map(|id| id.vm().clone())
-    }
 }
 
 /// Removes our finalizer from a Node, if its NodeClaim does not exist and nothing runs on it.
 #[derive(Debug)]
 pub struct ReleaseNodeScript {
     command: ReleaseNode,
+    look_ups: Option<VmLookUps>,
     state: State,
 }
 
@@ -94,9 +83,7 @@ enum State {
     Begin,
     ClaimRead,
     PodsRead,
-    FirstLook,
-    Waiting,
-    SecondLook,
+    Looking,
     Released,
 }
 
@@ -104,7 +91,11 @@ impl ReleaseNodeScript {
     /// The script of a release.
     #[must_use]
     pub fn new(command: ReleaseNode) -> Self {
-        Self { command, state: State::Begin }
+        let look_ups = match &command.proof {
+            NothingRuns::VmLost(vm) => Some(VmLookUps::new(vm.clone())),
+            NothingRuns::PodsLeft { .. } | NothingRuns::OutOfService => None,
+        };
+        Self { command, look_ups, state: State::Begin }
     }
 
     fn perform(&mut self, state: State, effect: Effect) -> Step {
@@ -114,14 +105,15 @@ impl ReleaseNodeScript {
 
     /// Reads what proves that nothing runs on it.
     fn prove(&mut self) -> Step {
-        match &self.command.proof {
-            NothingRuns::PodsLeft { .. } => {
+        match (&self.command.proof, &mut self.look_ups) {
+            (NothingRuns::PodsLeft { .. }, _) => {
                 self.perform(State::PodsRead, Effect::Read(ClusterRead::Pods(self.command.node.clone())))
             }
-            NothingRuns::VmLost(vm) => {
-                self.perform(State::FirstLook, Effect::Cloud(CloudRequest::GetPowerState(vm.clone())))
+            (_, Some(look_ups)) => {
+                self.state = State::Looking;
+                look_ups.first()
             }
-            NothingRuns::OutOfService => self.delete(),
+            (_, None) => self.delete(),
         }
     }
 
@@ -145,15 +137,11 @@ impl Script for ReleaseNodeScript {
             }
             (State::ClaimRead, Some(Ok(Reply::Claim(None)))) => self.prove(),
             (State::PodsRead, Some(Ok(Reply::Pods(pods)))) if self.has_left(&pods, now) => self.delete(),
-            (State::FirstLook, Some(Ok(Reply::PowerState(found)))) if is_lost(found) => {
-                self.state = State::Waiting;
-                Step::Wait(SECOND_LOOK_AFTER)
-            }
-            (State::Waiting, None) => {
-                let NothingRuns::VmLost(vm) = self.command.proof.clone() else { return Step::finished() };
-                self.perform(State::SecondLook, Effect::Cloud(CloudRequest::GetPowerState(vm)))
-            }
-            (State::SecondLook, Some(Ok(Reply::PowerState(found)))) if is_lost(found) => self.delete(),
+            (State::Looking, reply) => match self.look_ups.as_mut().map(|l| l.next(reply.and_then(Result::ok))) {
+                Some(LookUp::Next(step)) => step,
+                Some(LookUp::Lost) => self.delete(),
+                Some(LookUp::NotProven) | None => Step::finished(),
+            },
             _ => Step::finished(),
         }
     }

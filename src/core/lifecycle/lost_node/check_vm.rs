@@ -5,16 +5,18 @@
 
 use crate::model::azure::cloud::PowerState;
 use crate::model::errors::{ClusterError, EffectError};
+use crate::model::names::ArmId;
 use crate::plan::{CheckVm, CloudRequest, ClusterWrite, Effect, IfVmLost, Reply, Script, Step};
 use jiff::{SignedDuration, Timestamp};
 
 /// Time between the two answers: a VM that was just created may be missing for a moment where Azure replicates.
-pub(in crate::lifecycle) const SECOND_LOOK_AFTER: SignedDuration = SignedDuration::from_secs(15);
+const SECOND_LOOK_AFTER: SignedDuration = SignedDuration::from_secs(15);
 
 /// The check of one VM.
 #[derive(Debug)]
 pub struct CheckVmScript {
     command: CheckVm,
+    look_ups: VmLookUps,
     state: State,
 }
 
@@ -22,9 +24,7 @@ pub struct CheckVmScript {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Begin,
-    FirstLook,
-    Waiting,
-    SecondLook,
+    Looking,
     Deleted,
 }
 
@@ -32,12 +32,8 @@ impl CheckVmScript {
     /// The script of a check.
     #[must_use]
     pub fn new(command: CheckVm) -> Self {
-        Self { command, state: State::Begin }
-    }
-
-    fn look(&mut self, state: State) -> Step {
-        self.state = state;
-        Step::perform(Effect::Cloud(CloudRequest::GetPowerState(self.command.vm.clone())))
+        let look_ups = VmLookUps::new(command.vm.clone());
+        Self { command, look_ups, state: State::Begin }
     }
 
     fn delete(&mut self) -> Step {
@@ -52,24 +48,80 @@ impl CheckVmScript {
 impl Script for CheckVmScript {
     fn step(&mut self, reply: Option<Result<Reply, EffectError>>, _now: Timestamp) -> Step {
         match (self.state, reply) {
-            (State::Begin, _) => self.look(State::FirstLook),
+            (State::Begin, _) => {
+                self.state = State::Looking;
+                self.look_ups.first()
+            }
             // Deleted meanwhile.
             (State::Deleted, Some(Err(EffectError::Cluster(ClusterError::NotFound | ClusterError::Conflict)))) => {
                 Step::finished()
             }
             (_, Some(Err(error))) => Step::failed(error),
-            (State::FirstLook, Some(Ok(Reply::PowerState(found)))) if is_lost(found) => {
-                self.state = State::Waiting;
-                Step::Wait(SECOND_LOOK_AFTER)
-            }
-            (State::Waiting, None) => self.look(State::SecondLook),
-            (State::SecondLook, Some(Ok(Reply::PowerState(found)))) if is_lost(found) => self.delete(),
-            _ => Step::finished(),
+            (State::Looking, reply) => match self.look_ups.next(reply.and_then(Result::ok)) {
+                LookUp::Next(step) => step,
+                LookUp::Lost => self.delete(),
+                LookUp::NotProven => Step::finished(),
+            },
+            (State::Deleted, _) => Step::finished(),
         }
     }
 }
 
+/// Asks Azure twice for a VM.
+#[derive(Debug)]
+pub(in crate::lifecycle) struct VmLookUps {
+    vm: ArmId,
+    last: LastLook,
+}
+
+/// What was done last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LastLook {
+    First,
+    Waiting,
+    Second,
+}
+
+/// What follows from an answer.
+pub(in crate::lifecycle) enum LookUp {
+    /// This step, whose reply is the next answer.
+    Next(Step),
+    /// The VM is lost.
+    Lost,
+    /// It may run.
+    NotProven,
+}
+
+impl VmLookUps {
+    pub(in crate::lifecycle) fn new(vm: ArmId) -> Self {
+        Self { vm, last: LastLook::First }
+    }
+
+    /// The first step.
+    pub(in crate::lifecycle) fn first(&mut self) -> Step {
+        self.look(LastLook::First)
+    }
+
+    /// Takes the reply to the last step; none after a wait.
+    pub(in crate::lifecycle) fn next(&mut self, reply: Option<Reply>) -> LookUp {
+        match (self.last, reply) {
+            (LastLook::First, Some(Reply::PowerState(found))) if is_lost(found) => {
+                self.last = LastLook::Waiting;
+                LookUp::Next(Step::Wait(SECOND_LOOK_AFTER))
+            }
+            (LastLook::Waiting, None) => LookUp::Next(self.look(LastLook::Second)),
+            (LastLook::Second, Some(Reply::PowerState(found))) if is_lost(found) => LookUp::Lost,
+            _ => LookUp::NotProven,
+        }
+    }
+
+    fn look(&mut self, last: LastLook) -> Step {
+        self.last = last;
+        Step::perform(Effect::Cloud(CloudRequest::GetPowerState(self.vm.clone())))
+    }
+}
+
 /// There is no VM of that name, or no host runs it.
-pub(in crate::lifecycle) fn is_lost(found: Option<PowerState>) -> bool {
+fn is_lost(found: Option<PowerState>) -> bool {
     matches!(found, None | Some(PowerState::Deallocated))
 }

@@ -11,15 +11,16 @@ use super::ClaimReconciler;
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
 use crate::model::labels;
+use crate::model::names::ClaimName;
 use crate::model::settings::{DeletionRule, PauseSwitch};
 use crate::plan::{CheckVm, Command, IfVmLost};
 pub use check_vm::CheckVmScript;
-pub(super) use check_vm::{SECOND_LOOK_AFTER, is_lost};
-use jiff::SignedDuration;
+pub(super) use check_vm::{LookUp, VmLookUps};
+use jiff::{SignedDuration, Timestamp};
 pub use node_outage::NodeOutage;
 
 /// A node that is not ready for this long is looked up in Azure, and counts in an outage.
-pub(super) const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(60);
+const NOT_READY_FOR: SignedDuration = SignedDuration::from_secs(60);
 /// How often the VM of a node that is missing or not ready is looked up in Azure.
 pub(super) const VM_CHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(2);
 
@@ -34,22 +35,25 @@ impl ClaimReconciler<'_> {
 
     /// Has Azure asked for the VM of a node that has not been ready for a while.
     pub(super) fn check_unready(&mut self, claim: &Claim, node: &Node) {
-        let Some(due) = node.unready_from().map(|since| since + NOT_READY_FOR) else { return };
-        if due > self.now {
-            self.plan.wake_at(due);
-        } else {
+        if self.is_long_unready(node) {
             self.check_vm(claim, Some(node));
         }
+    }
+
+    /// True for a node that has not been ready for a while.
+    pub(super) fn is_long_unready(&mut self, node: &Node) -> bool {
+        let Some(due) = node.unready_from().map(|since| since + NOT_READY_FOR) else { return false };
+        if due > self.now {
+            self.plan.wake_at(due);
+        }
+        due <= self.now
     }
 
     /// Has Azure asked for the VM of a Node that is missing or not ready. What was asked before the NodeClaim's deletion
     /// does not count for its drain.
     pub(super) fn check_vm(&mut self, claim: &Claim, node: Option<&Node>) {
         let Some(vm) = claim.status.provider_id.as_ref().map(|id| id.vm().clone()) else { return };
-        let checked = self.memory.vm_checked.get(&claim.name);
-        let checked = checked.filter(|at| claim.deleting_at.is_none_or(|deleting| **at >= deleting));
-        if let Some(due) = checked.map(|at| *at + VM_CHECK_INTERVAL).filter(|due| *due > self.now) {
-            self.plan.wake_at(due);
+        if self.is_vm_checked(&claim.name, claim.deleting_at) {
             return;
         }
         let if_lost = match node {
@@ -61,9 +65,21 @@ impl ClaimReconciler<'_> {
             }
             _ => IfVmLost::DeleteClaim,
         };
-        self.memory.vm_checked.insert(claim.name.clone(), self.now);
-        self.plan.wake_at(self.now + VM_CHECK_INTERVAL);
+        self.note_vm_check(&claim.name);
         let reason = if node.is_some() { "node is not ready" } else { "Node no longer exists" };
         self.plan.push(Command::CheckVm(Box::new(CheckVm { claim: claim.reference(), vm, if_lost })), reason);
+    }
+
+    /// True if the VM of this NodeClaim has been looked up lately, and since this time.
+    pub(super) fn is_vm_checked(&mut self, claim: &ClaimName, since: Option<Timestamp>) -> bool {
+        let checked = self.memory.vm_checked.get(claim).filter(|at| since.is_none_or(|since| **at >= since));
+        let again = checked.map(|at| *at + VM_CHECK_INTERVAL).filter(|again| *again > self.now);
+        again.inspect(|again| self.plan.wake_at(*again)).is_some()
+    }
+
+    /// The VM of this NodeClaim is looked up now.
+    pub(super) fn note_vm_check(&mut self, claim: &ClaimName) {
+        self.memory.vm_checked.insert(claim.clone(), self.now);
+        self.plan.wake_at(self.now + VM_CHECK_INTERVAL);
     }
 }

@@ -39,12 +39,11 @@ pub fn resource_ids(group: &ArmId, claim: &ClaimName) -> ResourceIds {
     }
 }
 
-/// The NodeClaim that a resource of this group is named after, if it is named `aks-<claim>`. AKS names the VMs of Machines
-/// `aks-<pool>-<machine>-########…`, which this does not tell apart.
+/// The name of the NodeClaim that a resource, or its Node, is named after, if it is named `aks-<claim>`. AKS names the VMs
+/// of Machines `aks-<pool>-<machine>-########…`, which this does not tell apart.
 #[must_use]
-pub fn claim_of_resource(group: &ArmId, id: &ArmId) -> Option<ClaimName> {
-    let claim = id.name().strip_prefix("aks-").filter(|_| id.is_in(group))?;
-    ClaimName::new(claim).ok()
+pub fn claim_in_name(name: &str) -> Option<&str> {
+    name.strip_prefix("aks-")
 }
 
 /// The Machine of a NodeClaim in an agent pool. AKS allows 34 characters; of a longer name the end is used, which

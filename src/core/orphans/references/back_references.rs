@@ -1,6 +1,7 @@
 //! References in the ids, tags and names of a resource.
 
 use crate::model::azure::cloud::{CloudResource, ResourceDetail};
+use crate::model::azure::naming::claim_in_name;
 use crate::model::azure::related::{RelatedDetail, RelatedResource};
 use crate::model::cluster::claim::Claim;
 use crate::model::labels;
@@ -80,7 +81,7 @@ pub(in crate::orphans) fn base_name(resource: &CloudResource) -> &str {
 
 /// The NodeClaim of a resource by the resource's name.
 pub(in crate::orphans) fn claim_from_name(resource: &CloudResource) -> Option<&str> {
-    base_name(resource).strip_prefix("aks-")
+    claim_in_name(base_name(resource))
 }
 
 /// The NodeClaim that a resource refers to: by the tag of its AKS Machine, whose VM is named differently; by its own

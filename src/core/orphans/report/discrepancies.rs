@@ -5,6 +5,7 @@
 
 use crate::model::azure::cloud::{CloudResource, ProvisioningState, ResourceKind};
 use crate::model::azure::inventory::Inventory;
+use crate::model::azure::naming::claim_in_name;
 use crate::model::azure::related::{RelatedDetail, RelatedResource};
 use crate::model::cluster::claim::Claim;
 use crate::model::cluster::node::Node;
@@ -175,7 +176,7 @@ impl<'a> InventoryIndex<'a> {
             return Some(discrepancy(DiscrepancyKind::NodeWithoutVm, object, Some(node.ready_since), evidence, remedy));
         }
         let pool = node.label(labels::NODEPOOL)?;
-        let named = node.name.as_str().strip_prefix("aks-").and_then(|name| self.claim_by_name.find(name));
+        let named = claim_in_name(node.name.as_str()).and_then(|name| self.claim_by_name.find(name));
         if claim.is_some() || named.is_some() || !vm_exists || self.age(node.created_at) < LIST_LAG {
             return None;
         }
