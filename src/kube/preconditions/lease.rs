@@ -206,7 +206,7 @@ impl Election {
         let name = self.lease;
         let request = |verb| ApiRequest { verb, kind: "Lease", name };
         let Ok(lease) = call(request("get"), self.api.get_opt(self.lease)).await else { return false };
-        if lease.as_ref().is_some_and(|lease| self.is_restored(lease)) {
+        if lease.as_ref().is_some_and(|lease| self.steps_down_if_restored(lease)) {
             return true;
         }
         let decision = self.candidate.next_action(lease.as_ref().map(record).as_ref(), self.now());
@@ -229,7 +229,7 @@ impl Election {
         };
         match written {
             // The Lease may have been absent from the backup.
-            Ok(written) if self.is_restored(&written) => {}
+            Ok(written) if self.steps_down_if_restored(&written) => {}
             Ok(_) => {
                 self.candidate.record_renewal(now);
                 self.renewal_sent = Some(sent);
@@ -265,8 +265,8 @@ impl Election {
         }
     }
 
-    /// Whether etcd has been restored from a backup, by a version of the Lease; then nobody leads here any more.
-    fn is_restored(&mut self, lease: &Lease) -> bool {
+    /// Learns the revision of the Lease, and steps down if it shows that etcd has been restored from a backup; true then.
+    fn steps_down_if_restored(&mut self, lease: &Lease) -> bool {
         let revision = lease.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
         let Some(revision) = revision else { return false };
         let is_restored = revision < self.revision;
@@ -438,7 +438,7 @@ mod tests {
             server.skip_versions(1_000);
             // Another renewal has been seen.
             sleep(unsigned(RETRY_PERIOD) * 2).await;
-            assert!(replica.holds(), "it is told once");
+            assert!(replica.holds(), "it steps down once");
         }
     }
 

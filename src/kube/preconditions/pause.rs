@@ -6,7 +6,7 @@
 use crate::error::{ApiRequest, call};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
-use napkeeper_core::model::errors::EffectError;
+use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::settings::{Pause, PauseSwitch};
 
 /// Name of the ConfigMap.
@@ -18,17 +18,19 @@ pub const PAUSE_CONFIG_MAP: &str = "napkeeper-pause";
 /// # Errors
 /// [`EffectError::Cluster`] if it cannot be read: callers must not assume that nothing is paused.
 pub async fn read_pause(client: &Client, namespace: &str) -> Result<Pause, EffectError> {
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let request = ApiRequest { verb: "get", kind: "ConfigMap", name: PAUSE_CONFIG_MAP };
-    let map = call(request, api.get_opt(PAUSE_CONFIG_MAP)).await.map_err(EffectError::Cluster)?;
+    let map = read_map(client, namespace).await.map_err(EffectError::Cluster)?;
     Ok(map.map(|map| pause(&map).0).unwrap_or_default())
 }
 
 /// Whether the pause switch exists now; false if it cannot be read.
 pub async fn pause_switch_exists(client: &Client, namespace: &str) -> bool {
+    matches!(read_map(client, namespace).await, Ok(Some(_)))
+}
+
+async fn read_map(client: &Client, namespace: &str) -> Result<Option<ConfigMap>, ClusterError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let request = ApiRequest { verb: "get", kind: "ConfigMap", name: PAUSE_CONFIG_MAP };
-    matches!(call(request, api.get_opt(PAUSE_CONFIG_MAP)).await, Ok(Some(_)))
+    call(request, api.get_opt(PAUSE_CONFIG_MAP)).await
 }
 
 /// The paused operations, and keys whose value is neither true nor false.
