@@ -105,7 +105,7 @@ pub async fn run(options: Options) -> Result<()> {
     let (fact_collector, facts) = FactCollector::new(sources, facts::Metrics::register(&mut registry));
     let catalog = Arc::clone(&facts.borrow().catalog);
     let (events, event_writer) = Events::start(client.clone(), &identity);
-    let watch_options = watch_options(&options, &client, &clock).await;
+    let watch_options = watch_options(&options, &client, &clock);
     let start_watch = start_watch(options.mode, client.clone(), watch_options, health.check("definitions"));
     let (buffer_sync, (buffers, placements)) = BufferSync::new(client.clone(), Arc::clone(&clock), lease.clone());
     let inputs = LoopInputs { start_watch, leading: lease.leads(), facts, buffers };
@@ -154,9 +154,14 @@ type StartWatch = Box<dyn Fn(mpsc::Sender<WatchEvent>) -> JoinHandle<()> + Send>
 
 /// What the terms of this process share. A replica that stands by watches nothing: that the pause switch exists it learns
 /// now, so that it misses the switch if that is gone when it leads.
-async fn watch_options(options: &Options, client: &Client, clock: &Arc<dyn Clock>) -> WatchOptions {
+fn watch_options(options: &Options, client: &Client, clock: &Arc<dyn Clock>) -> WatchOptions {
     let watch_options = WatchOptions::new(Arc::clone(clock), options.namespace.clone());
-    watch_options.pause_switch_seen.store(pause_switch_exists(client, &options.namespace).await, Ordering::Relaxed);
+    let (client, namespace) = (client.clone(), options.namespace.clone());
+    let seen = Arc::clone(&watch_options.pause_switch_seen);
+    // An API server that does not answer must not delay the start.
+    tokio::spawn(async move {
+        seen.fetch_or(pause_switch_exists(&client, &namespace).await, Ordering::Relaxed);
+    });
     watch_options
 }
 
