@@ -1,10 +1,36 @@
 //! Draws faults of the controller's process, of its clock and of its watches.
 
 use super::{FAULTS, HistoryBuilder, key, object};
-use crate::world::{Action, ControllerFault, CrashPoint, Freeze, InjectedFault, RestoreFault};
+use crate::fuzz::Hazard;
+use crate::world::{Action, ControllerFault, Crash, CrashPoint, Freeze, InjectedFault, WriteSide};
 use jiff::SignedDuration;
 
 impl HistoryBuilder {
+    /// At which writes the controller crashes.
+    pub(super) fn crashes(&mut self, hazard: Hazard) -> Vec<Crash> {
+        let number = match hazard {
+            Hazard::Crashes => 12,
+            Hazard::Companion => 2,
+            _ => self.random.between(0, 3),
+        };
+        let mut crashes: Vec<Crash> = (0..number)
+            .map(|_| Crash {
+                at: CrashPoint::Write(self.random.between(0, 260)),
+                side: if self.random.one_in(2) { WriteSide::Before } else { WriteSide::After },
+                down_for: self.seconds(1, 600),
+            })
+            .collect();
+        if hazard == Hazard::Caps {
+            let sides = [WriteSide::Before, WriteSide::After, WriteSide::After];
+            crashes.extend(sides.map(|side| Crash {
+                at: CrashPoint::SweepDelete,
+                side,
+                down_for: SignedDuration::from_secs(30),
+            }));
+        }
+        crashes
+    }
+
     /// The controller is frozen at writes, for seconds or beyond the end of its Lease; answers to writes are lost, and
     /// writes are refused.
     pub(super) fn interrupted_writes(&mut self) {
@@ -24,12 +50,10 @@ impl HistoryBuilder {
             self.strike_controller(at, ControllerFault::Freeze(freeze));
         }
         for _ in 0..12 {
-            let (at, count) = (self.random_time(), u32::try_from(self.random.between(1, 12)).unwrap_or(1));
+            let (at, count) = (self.random_time(), self.count(1, 12));
             let is_lost = self.random.one_in(2);
-            self.strike_controller(
-                at,
-                if is_lost { ControllerFault::LoseAnswers(count) } else { ControllerFault::Conflicts(count) },
-            );
+            let fault = if is_lost { ControllerFault::LoseAnswers(count) } else { ControllerFault::Conflicts(count) };
+            self.strike_controller(at, fault);
         }
         self.strike_controller(FAULTS, ControllerFault::LoseAnswers(0));
         self.strike_controller(FAULTS, ControllerFault::Conflicts(0));
@@ -68,28 +92,22 @@ impl HistoryBuilder {
         self.strike_controller(FAULTS, ControllerFault::Clock(SignedDuration::ZERO));
     }
 
-    /// The watch loses what the controller writes to NodeClaims. etcd is restored from a backup, so that no watch delivers what has become of
-    /// some NodeClaims, nor what users do meanwhile.
+    /// The watch loses what the controller writes to NodeClaims. etcd is restored from a backup, so that no watch delivers
+    /// what has become of some NodeClaims, nor what users do meanwhile.
     pub(super) fn lost_events(&mut self) {
         self.many_nodes();
         self.manual_deletions();
         for _ in 0..8 {
-            let (at, count) = (self.random_time(), u32::try_from(self.random.between(1, 3)).unwrap_or(1));
+            let (at, count) = (self.random_time(), self.count(1, 3));
             self.strike_controller(at, ControllerFault::LoseOwnWrites(count));
         }
         self.strike_controller(FAULTS, ControllerFault::LoseOwnWrites(0));
         for _ in 0..4 {
             let at = self.random_time();
             self.strike_controller(at, ControllerFault::EtcdRestored);
-            let (nth, count, is_whole) = (self.index(0, 9), self.index(1, 3), self.random.one_in(2));
-            let fault = if self.random.one_in(2) {
-                RestoreFault::LoseClaims { nth, count, with_nodes: is_whole }
-            } else {
-                RestoreFault::RecreateClaim { nth, with_status: is_whole }
-            };
-            self.inject(at, InjectedFault::Restore(fault));
+            self.restore_in_part(at);
             for name in ["web", "api", "cache"] {
-                let replicas = u32::try_from(self.random.between(0, 14)).unwrap_or(1);
+                let replicas = self.count(0, 14);
                 self.add(at + SignedDuration::from_secs(1), Action::Scale { workload: key(name), replicas });
             }
         }
@@ -98,9 +116,5 @@ impl HistoryBuilder {
 
     fn strike_controller(&mut self, at: SignedDuration, fault: ControllerFault) {
         self.inject(at, InjectedFault::Controller(fault));
-    }
-
-    fn seconds(&mut self, least: u64, most: u64) -> SignedDuration {
-        SignedDuration::from_secs(i64::try_from(self.random.between(least, most)).unwrap_or(1))
     }
 }

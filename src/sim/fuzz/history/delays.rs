@@ -10,7 +10,7 @@ impl HistoryBuilder {
     pub(super) fn late_failures(&mut self) {
         for deletes in [false, false, true] {
             let at = self.random_time();
-            let times = u32::try_from(self.random.between(1, 4)).unwrap_or(1);
+            let times = self.count(1, 4);
             self.inject(at, InjectedFault::FailLate { deletes, times });
             self.add(at + SignedDuration::from_secs(1), Action::Scale { workload: key("web"), replicas: 14 });
             let nth = self.index(0, 9);

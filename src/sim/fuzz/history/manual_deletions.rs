@@ -16,9 +16,8 @@ impl HistoryBuilder {
             }
             self.add(at, action);
             // New pods make new claims, and a claim that is deleted while it is launched is the hardest.
-            let replicas = u32::try_from(self.random.between(1, 14)).unwrap_or(1);
-            let scaled =
-                at.saturating_sub(SignedDuration::from_secs(i64::try_from(self.random.between(2, 60)).unwrap_or(5)));
+            let replicas = self.count(1, 14);
+            let scaled = at.saturating_sub(self.seconds(2, 60));
             self.add(scaled, Action::Scale { workload: key("web"), replicas });
         }
     }

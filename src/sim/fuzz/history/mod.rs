@@ -17,9 +17,7 @@ use super::{AFTERWARDS, FAULTS, Hazard};
 use crate::cluster::ClusterListing;
 use crate::random::Random;
 use crate::workload::Workload;
-use crate::world::{
-    Action, Crash, CrashPoint, InjectedFault, Manifests, ShortageSpec, SoleUser, WorldSetup, WriteSide,
-};
+use crate::world::{Action, Crash, InjectedFault, Manifests, ShortageSpec, SoleUser, WorldSetup};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::azure::cloud::ResourceKind;
@@ -131,6 +129,15 @@ impl HistoryBuilder {
         }
     }
 
+    /// How many of something.
+    fn count(&mut self, least: u64, most: u64) -> u32 {
+        u32::try_from(self.random.between(least, most)).unwrap_or(1)
+    }
+
+    fn seconds(&mut self, least: u64, most: u64) -> SignedDuration {
+        SignedDuration::from_secs(i64::try_from(self.random.between(least, most)).unwrap_or(1))
+    }
+
     fn minutes(&mut self, least: u64, most: u64) -> SignedDuration {
         SignedDuration::from_mins(i64::try_from(self.random.between(least, most)).unwrap_or(1))
     }
@@ -149,7 +156,7 @@ impl HistoryBuilder {
             let action = match self.random.between(0, 9) {
                 0..=3 => {
                     let workload = self.random.pick(workloads).map_or_else(|| key("web"), |(key, _)| key.clone());
-                    Action::Scale { workload, replicas: u32::try_from(self.random.between(0, 14)).unwrap_or(1) }
+                    Action::Scale { workload, replicas: self.count(0, 14) }
                 }
                 4 => Action::EvictSpot { count: self.index(1, 3) },
                 5 => Action::Refuse(ShortageSpec { capacity_type: Some(CapacityType::Spot), ..shortage }),
@@ -368,29 +375,5 @@ impl HistoryBuilder {
         self.add(FAULTS, Action::Misdirect { on: false });
         self.add(FAULTS, Action::Pause { switches: Vec::new() });
         self.add(FAULTS, Action::SweepMode { mode: SweepMode::Collect });
-    }
-
-    fn crashes(&mut self, hazard: Hazard) -> Vec<Crash> {
-        let number = match hazard {
-            Hazard::Crashes => 12,
-            Hazard::Companion => 2,
-            _ => self.random.between(0, 3),
-        };
-        let mut crashes: Vec<Crash> = (0..number)
-            .map(|_| Crash {
-                at: CrashPoint::Write(self.random.between(0, 260)),
-                side: if self.random.one_in(2) { WriteSide::Before } else { WriteSide::After },
-                down_for: SignedDuration::from_secs(i64::try_from(self.random.between(1, 600)).unwrap_or(5)),
-            })
-            .collect();
-        if hazard == Hazard::Caps {
-            let sides = [WriteSide::Before, WriteSide::After, WriteSide::After];
-            crashes.extend(sides.map(|side| Crash {
-                at: CrashPoint::SweepDelete,
-                side,
-                down_for: SignedDuration::from_secs(30),
-            }));
-        }
-        crashes
     }
 }

@@ -14,11 +14,11 @@ impl HistoryBuilder {
             for _ in 0..self.random.between(1, 2) {
                 let kind = *self.random.pick(&WatchedKind::ALL).unwrap_or(&WatchedKind::Claims);
                 let most = if self.random.one_in(4) { 600 } else { 45 };
-                let lag = SignedDuration::from_secs(i64::try_from(self.random.between(1, most)).unwrap_or(1));
+                let lag = self.seconds(1, most);
                 self.inject(from, InjectedFault::WatchLag(kind, lag));
                 self.inject(from + duration, InjectedFault::WatchLag(kind, SignedDuration::ZERO));
             }
-            let replicas = u32::try_from(self.random.between(0, 14)).unwrap_or(1);
+            let replicas = self.count(0, 14);
             self.add(from + duration / 2, Action::Scale { workload: key("web"), replicas });
         }
         for kind in WatchedKind::ALL {

@@ -78,9 +78,14 @@ impl World {
         if let Some(refusal) = self.injected.answers.refusal(effect) {
             return Ok(Err(refusal));
         }
-        self.truth.record_creators(self.cluster.state(), self.cloud.ledger());
-        self.check_effect(key, effect)?;
+        self.judge(key, effect)?;
         self.carry_out(key, effect)
+    }
+
+    /// Checks an effect by the ground truth of this instant.
+    pub(super) fn judge(&mut self, key: &CommandKey, effect: &Effect) -> Result<(), Violation> {
+        self.truth.record_creators(self.cluster.state(), self.cloud.ledger());
+        self.check_effect(key, effect)
     }
 
     /// Performs an effect that has been checked.

@@ -5,11 +5,11 @@
 //! all the same; what it was about to send is not, for it no longer has the Lease.
 
 use super::CrashPoint;
-use super::write_checks::blocked_by_lease;
 use crate::world::timeline::EventKind;
 use crate::world::{Violation, World};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::engine::leader_election::{LEASE_DURATION, RENEW_DEADLINE};
+use napkeeper_core::model::settings::DeletionRule;
 use napkeeper_core::plan::Effect;
 use napkeeper_core::snapshot::CommandKey;
 use std::collections::BTreeMap;
@@ -42,6 +42,7 @@ pub(in crate::world) struct Freezes {
     frozen: Option<(Timestamp, InterruptedWrite)>,
     /// Writes of replicas that no longer lead, by the time at which they continue.
     of_old_leaders: BTreeMap<(Timestamp, u64), InterruptedWrite>,
+    /// How many of them there have been.
     interrupted: u64,
 }
 
@@ -70,11 +71,13 @@ impl Freezes {
         self.of_old_leaders.insert((at, self.interrupted), write);
     }
 
-    fn frozen_until(&mut self, now: Timestamp) -> Option<InterruptedWrite> {
+    /// Takes the write of the freeze that is over.
+    fn take_frozen(&mut self, now: Timestamp) -> Option<InterruptedWrite> {
         self.frozen.take_if(|(until, _)| *until <= now).map(|(_, write)| write)
     }
 
-    fn of_old_leader(&mut self, now: Timestamp) -> Option<InterruptedWrite> {
+    /// Takes the next write of an old leader that continues.
+    fn take_of_old_leader(&mut self, now: Timestamp) -> Option<InterruptedWrite> {
         let first = self.of_old_leaders.first_entry().filter(|entry| entry.key().0 <= now)?;
         Some(first.remove())
     }
@@ -90,7 +93,7 @@ impl World {
         // A request that is blocked is not sent, and one that is sent is judged by what is known then.
         let is_sent = freeze.is_sent && self.may_perform(key, effect).is_ok();
         if is_sent {
-            self.check_effect(key, effect)?;
+            self.judge(key, effect)?;
         }
         let write = InterruptedWrite { key: key.clone(), effect: effect.clone(), is_sent };
         let (until, length) = (self.now + freeze.lasts, format!("{:#}", freeze.lasts));
@@ -108,11 +111,11 @@ impl World {
     /// Ends freezes that are over; true when there was one.
     pub(super) fn end_freezes(&mut self) -> Result<bool, Violation> {
         let mut any = false;
-        while let Some(write) = self.controller.freezes.of_old_leader(self.now) {
+        while let Some(write) = self.controller.freezes.take_of_old_leader(self.now) {
             any = true;
             self.continue_as_old_leader(&write)?;
         }
-        if let Some(InterruptedWrite { key, effect, is_sent }) = self.controller.freezes.frozen_until(self.now) {
+        if let Some(InterruptedWrite { key, effect, is_sent }) = self.controller.freezes.take_frozen(self.now) {
             any = true;
             let reply = if is_sent { self.carry_out(&key, &effect)? } else { self.perform(&key, &effect)? };
             self.take_reply(&key, reply);
@@ -124,11 +127,14 @@ impl World {
     fn continue_as_old_leader(&mut self, write: &InterruptedWrite) -> Result<(), Violation> {
         let InterruptedWrite { key, effect, is_sent } = write;
         if !is_sent {
-            if blocked_by_lease(&self.settings) || self.may_perform(key, effect).is_err() {
+            let has_no_lease = self.settings.deletion_rules.enforces(DeletionRule::LeaseHeld);
+            if has_no_lease || self.may_perform(key, effect).is_err() {
                 return Ok(());
             }
-            self.check_effect(key, effect)?;
+            self.judge(key, effect)?;
         }
-        self.carry_out(key, effect)?.map_or(Ok(()), |_| Ok(()))
+        // Nobody waits for the reply.
+        drop(self.carry_out(key, effect)?);
+        Ok(())
     }
 }

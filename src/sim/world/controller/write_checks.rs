@@ -2,7 +2,7 @@
 
 use crate::world::World;
 use napkeeper_core::model::errors::EffectError;
-use napkeeper_core::model::settings::{DeletionRule, PauseSwitch, Settings};
+use napkeeper_core::model::settings::{DeletionRule, PauseSwitch};
 use napkeeper_core::plan::{Effect, is_sweep_write};
 use napkeeper_core::snapshot::CommandKey;
 
@@ -33,9 +33,4 @@ impl World {
         }
         Ok(())
     }
-}
-
-/// Whether a replica that no longer leads sends nothing.
-pub(super) fn blocked_by_lease(settings: &Settings) -> bool {
-    settings.deletion_rules.enforces(DeletionRule::LeaseHeld)
 }
