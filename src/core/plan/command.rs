@@ -221,6 +221,8 @@ pub struct SweepDelete {
     pub volume: Option<ObjectName>,
     /// The record that is written before the DELETE is sent.
     pub deletion: DeletionRecord,
+    /// An earlier DELETE of this incarnation counts for the cap: if Azure knows it no more, that one has deleted it.
+    pub tried_before: bool,
 }
 
 impl Command {

@@ -158,10 +158,16 @@ impl SweepDeleteScript {
             {
                 self.next(now)
             }
-            // Another actor deleted it, so it does not count for the cap.
+            // Another actor deleted it, so it does not count for the cap, unless we have tried before: a GET may still show
+            // what that has deleted.
             (DeleteTask::Delete, Reply::Absent) => {
                 let absent = EffectError::Cloud(CloudError::new(CloudErrorCode::NotFound, "already deleted"));
-                self.write_outcome(Some(&absent), false, DeletionEnding::of(AttemptOutcome::Skipped), now)
+                self.write_outcome(
+                    Some(&absent).filter(|_| !self.delete.tried_before),
+                    false,
+                    DeletionEnding::of(AttemptOutcome::Skipped),
+                    now,
+                )
             }
             (DeleteTask::RecheckClaim(_), Reply::Claim(None))
             | (DeleteTask::RecheckNode(_), Reply::Node(None))
@@ -385,6 +391,7 @@ mod tests {
                 failures: 0,
                 refused: None,
             },
+            tried_before: false,
             resource: Arc::new(resource),
         }
     }
@@ -519,7 +526,14 @@ mod tests {
     /// Plays until the DELETE, or an answer to it, fails like this. Returns the names of effects, the report, and the
     /// last record.
     fn play_refused(after: Vec<Result<Reply, EffectError>>) -> (Vec<String>, CommandReport, Option<DeletionRecord>) {
-        let mut script = SweepDeleteScript::new(delete_of(leaked()), &settings());
+        play_to_the_outcome(delete_of(leaked()), after)
+    }
+
+    fn play_to_the_outcome(
+        delete: SweepDelete,
+        after: Vec<Result<Reply, EffectError>>,
+    ) -> (Vec<String>, CommandReport, Option<DeletionRecord>) {
+        let mut script = SweepDeleteScript::new(delete, &settings());
         let mut replies = absent().into_iter().chain([Ok(Reply::Done)]).chain(after);
         let (mut effects, mut recorded, mut step) = (Vec::new(), None, script.step(None, start()));
         loop {
@@ -570,6 +584,16 @@ mod tests {
             assert_eq!((report.error, report.abort_reason), (None, None));
             assert_eq!(report.attempt.map(|a| a.outcome), Some(AttemptOutcome::Skipped));
             assert_eq!(recorded.unwrap().refused.as_deref(), Some("not_found"), "it does not count for the cap");
+        }
+    }
+
+    #[test]
+    fn a_resource_that_an_earlier_attempt_deleted_keeps_counting() {
+        for answer in [Ok(Reply::Absent), Err(refused(CloudErrorCode::NotFound))] {
+            let delete = SweepDelete { tried_before: true, ..delete_of(leaked()) };
+            let (_, report, recorded) = play_to_the_outcome(delete, vec![answer]);
+            assert_eq!(report.attempt.map(|a| a.outcome), Some(AttemptOutcome::Skipped));
+            assert_eq!(recorded.unwrap().refused, None);
         }
     }
 

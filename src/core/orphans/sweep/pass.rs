@@ -172,9 +172,10 @@ impl SweepPass<'_> {
                 kind: finding.kind,
                 at: self.case.now,
                 evidence: finding.evidence.clone(),
-                failures: known.map(|d| d.failures).max().unwrap_or_default(),
+                failures: known.clone().map(|d| d.failures).max().unwrap_or_default(),
                 refused: None,
             },
+            tried_before: known.clone().any(|d| d.refused.is_none()),
         };
         state.plan.push(Command::SweepDelete(Box::new(delete)), reason);
     }
