@@ -4,6 +4,7 @@
 //! left, when the termination grace period is over, or when the node is proven to be lost ([`super::lost_node`]); with a
 //! Node, none of it during a [`super::NodeOutage`].
 
+use super::terminate::LATE_REQUEST;
 use super::{ClaimReconciler, LAUNCH_RETRY};
 use crate::model::azure::naming::{ResourceIds, aks_machine_id, is_aks_machine_of, resource_ids};
 use crate::model::cluster::claim::Claim;
@@ -95,10 +96,20 @@ impl ClaimReconciler<'_> {
         self.memory.terminated.insert(claim.name.clone(), self.now);
         let drained_node = drained.map(|n| DrainedNode { name: n.name.clone(), ready_since: n.ready_from() });
         let (ids, machine) = self.launched_resources(claim);
-        // Its launch was interrupted: a request for its VM may still be on its way, however old the intent is.
-        let look_again = claim.status.provider_id.is_none() && claim.status.launch_failed.is_none();
+        let look_again = self.may_appear(claim);
         let terminate = Terminate { claim: claim.reference(), ids, machine, drained_node, held, look_again };
         self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
+    }
+
+    /// True where a GET may not show what a launch has created: it was interrupted, so that a request for the VM may still
+    /// be on its way, however old the intent is, or it has ended only now.
+    fn may_appear(&self, claim: &Claim) -> bool {
+        let status = &claim.status;
+        let failed = status.launch_failed.as_ref().map(|failure| failure.at);
+        match failed.max(status.launched) {
+            Some(ended) => self.now.duration_since(ended) < LATE_REQUEST,
+            None => status.provider_id.is_none(),
+        }
     }
 
     /// What a launch of this NodeClaim may have created, and the Machine that it may belong to, by the names that follow

@@ -2,7 +2,7 @@
 //!
 //! Lifecycle delete, the first of the two kinds of delete. *Guarantees*: only resources whose names follow from the
 //! claim's are deleted, and only if they have the claim's UID in our tag; the finalizer is removed last, when Azure
-//! confirms that VM, NIC and OS disk are deleted; after an interrupted launch, twice. *Caveats*: a NIC that Azure
+//! confirms that VM, NIC and OS disk are deleted; after an interrupted launch, or a very recent one, twice. *Caveats*: a NIC that Azure
 //! reserves for 180 s after a failed launch delays it.
 
 mod denials;
@@ -30,9 +30,9 @@ const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(20);
 /// Longest duration of one run; the next one continues where it stopped.
 const MAX_DURATION: SignedDuration = SignedDuration::from_mins(15);
 
-/// How long a request that was sent before a launch was interrupted may be under way: as long as the sender would have
-/// waited for its answer.
-const LATE_REQUEST: SignedDuration = SignedDuration::from_secs(60);
+/// How long a request that was sent before a launch was interrupted may be under way, as long as the sender would have
+/// waited for its answer, and how long a GET may not show what has been created.
+pub(super) const LATE_REQUEST: SignedDuration = SignedDuration::from_secs(60);
 
 /// The termination of one NodeClaim.
 #[derive(Debug)]

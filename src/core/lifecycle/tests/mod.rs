@@ -12,7 +12,7 @@ use crate::model::cluster::claim::{Claim, LaunchFailure, LaunchIntent};
 use crate::model::cluster::pod::DoNotDisrupt;
 use crate::model::errors::{CloudError, CloudErrorCode, EffectError, OperationId};
 use crate::model::labels;
-use crate::model::names::{ArmId, ClaimName};
+use crate::model::names::{ArmId, ClaimName, ProviderId};
 use crate::model::settings::{DeletionRules, PauseSwitch};
 use crate::plan::{
     ClaimUpdate, CloudRequest, ClusterRead, ClusterWrite, Command, Effect, Launch, NodeUpdate, Plan, Reply, Script,

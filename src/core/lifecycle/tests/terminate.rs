@@ -58,7 +58,7 @@ fn after_an_interrupted_launch_everything_is_read_again_before_the_claim_is_rele
 }
 
 #[test]
-fn only_a_launch_that_was_interrupted_can_still_send() {
+fn what_an_interrupted_or_recent_launch_has_created_may_appear_later() {
     let claim = |change: fn(&mut Claim)| {
         let mut claim = a_claim();
         claim.intent = Some(intent(&claim, offering(SMALL, 1, Spot)));
@@ -81,7 +81,17 @@ fn only_a_launch_that_was_interrupted_can_still_send() {
         let failure = LaunchFailure { at: start(), code: "x".into(), message: "x".into() };
         claim.status.launch_failed = Some(failure);
     });
-    assert!(!looks_again(&failed), "its launch has ended");
+    assert!(!looks_again(&failed), "its launch has ended long ago");
+    let failed_now = claim(|claim| {
+        let failure = LaunchFailure { at: at(3_590), code: "x".into(), message: "x".into() };
+        claim.status.launch_failed = Some(failure);
+    });
+    assert!(looks_again(&failed_now), "a GET may not show its NIC yet");
+    let launched_now = claim(|claim| {
+        claim.status.provider_id = claim.intent.as_ref().map(|intent| ProviderId::of_vm(&intent.vm));
+        claim.status.launched = Some(at(3_590));
+    });
+    assert!(looks_again(&launched_now), "a GET may not show its VM yet");
 }
 
 #[test]
