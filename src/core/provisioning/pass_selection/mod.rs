@@ -7,6 +7,7 @@
 use crate::model::cluster::pod::{Pod, PodShape};
 use crate::model::names::{Namespace, ObjectKey, ObjectName, Uid};
 use crate::scheduling::PodWeights;
+use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,14 +39,28 @@ pub(super) struct PassSelection {
 }
 
 /// Selects from waiting pods, and chunks of CapacityBuffers, which are always selected. Those that a NodeClaim in flight
-/// was created for, for which `is_planned` is true, keep its capacity.
-pub(super) fn select_pods(pods: &[Arc<Pod>], turns: &Turns, is_planned: impl Fn(&Pod) -> bool) -> PassSelection {
-    let weights = PodWeights::of(pods.iter(), &is_planned);
+/// was created for, for which `is_planned` is true, keep its capacity. Pods of `running` different shapes are on nodes.
+pub(super) fn select_pods(
+    pods: &[Arc<Pod>],
+    running: usize,
+    turns: &Turns,
+    is_planned: impl Fn(&Pod) -> bool,
+) -> PassSelection {
+    let weights = PodWeights::of(pods.iter(), &is_planned).beside(running);
     let competing = pods.iter().filter(|pod| !pod.is_chunk() && !is_planned(pod));
     let (deferred, used) = deferred_pods(equal_pods(competing, turns, &weights), turns);
     let mut pods: Vec<Arc<Pod>> = pods.iter().filter(|pod| !deferred.contains(&pod.uid)).cloned().collect();
     drop_excess_constraints(pods.iter_mut().filter(|pod| is_planned(pod)), &weights);
     PassSelection { pods, deferred, used }
+}
+
+/// Different shapes of the pods on nodes. Watched pods share equal shapes.
+pub(super) fn running_shapes(snapshot: &Snapshot) -> usize {
+    let on_nodes = snapshot.pods().values().filter(|pod| pod.node.is_some() && !pod.is_terminal());
+    let mut shapes: Vec<_> = on_nodes.map(|pod| Arc::as_ptr(&pod.shape)).collect();
+    shapes.sort_unstable();
+    shapes.dedup();
+    shapes.len()
 }
 
 impl Turns {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixtures::{at, pod, requirements_in, shape};
-use crate::model::cluster::pod::{PodOwner, PodTerm, Preferences, Spread};
+use crate::model::cluster::pod::{PodOwner, PodTerm, Preferences, Spread, Toleration};
 use crate::model::requirements::{Requirement, Requirements};
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn names(pods: &[Arc<Pod>]) -> Vec<String> {
 
 /// The pods of the next pass, by name.
 fn next(pods: &[Arc<Pod>], turns: &mut Turns) -> Vec<String> {
-    let selection = select_pods(pods, turns, |_| false);
+    let selection = select_pods(pods, 0, turns, |_| false);
     turns.record(&selection);
     names(&selection.pods)
 }
@@ -101,7 +101,7 @@ fn chunks_and_planned_pods_are_in_every_pass_and_too_many_constraints_of_these_a
     let planned = (0..20).map(|i| aged(&format!("planned-{i}"), &heavy("default", &format!("b-{i}"), 0), 0));
     let chunk = Arc::new(Pod { owner: PodOwner::Buffer, ..pod("chunk", &heavy("default", "c", 0)) });
     let pods: Vec<_> = waiting.chain(planned).chain([chunk]).collect();
-    let selection = select_pods(&pods, &Turns::default(), |pod| pod.key.name.as_str().starts_with("planned"));
+    let selection = select_pods(&pods, 0, &Turns::default(), |pod| pod.key.name.as_str().starts_with("planned"));
     let count = |prefix: &str| selection.pods.iter().filter(|pod| pod.key.name.as_str().starts_with(prefix)).count();
     assert_eq!((count("p-"), count("planned"), count("chunk")), (9, 20, 1));
     let is_intact = |pod: &&Arc<Pod>| pod.shape.preferences.is_some();
@@ -125,6 +125,25 @@ fn a_constraint_weighs_more_the_more_pods_it_may_select() {
     assert_eq!([true, false].map(|in_flight| weights(in_flight).weight(&all)), [303, 8]);
 }
 
+#[test]
+fn a_constraint_weighs_more_the_more_different_pods_run() {
+    let weight = |shape: &PodShape, running| PodWeights::default().beside(running).weight(shape);
+    let plain = shape("own", 100, 1);
+    let mut spread = plain.clone();
+    spread.spread = vec![Spread::over(crate::model::labels::ZONE, 1, Requirements::new()); 2];
+    assert_eq!([0, 399, 20_000].map(|running| weight(&spread, running)), [4, 5, 104]);
+    assert_eq!([0, 20_000].map(|running| weight(&plain, running)), [2, 2]);
+    // Those with a label are found by it.
+    assert_eq!([0, 20_000].map(|running| weight(&heavy("default", "a", 0), running)), [1_058, 1_058]);
+}
+
+#[test]
+fn thousands_of_tolerations_weigh_like_constraints() {
+    let mut tolerant = shape("own", 100, 1);
+    tolerant.tolerations = vec![Toleration { key: None, value: None, effect: None }; 1_000];
+    assert_eq!(PodWeights::default().weight(&tolerant), 22);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -143,7 +162,7 @@ proptest! {
         let (mut turns, mut considered) = (Turns::default(), BTreeSet::new());
         // Each of four namespaces has two shapes in each pass at least.
         for _ in 0..=drawn.len() / 2 {
-            let selection = select_pods(&pods, &turns, |_| false);
+            let selection = select_pods(&pods, 0, &turns, |_| false);
             let shapes: BTreeMap<_, u64> =
                 selection.pods.iter().map(|pod| (Arc::as_ptr(&pod.shape), weights.weight(&pod.shape))).collect();
             prop_assert!(shapes.values().sum::<u64>() <= MAX_WEIGHT);

@@ -98,13 +98,7 @@ impl SchedulingState {
         } else {
             ExistingPods::default()
         };
-        let topology = Topology::new(
-            topology_keys,
-            existing_pods,
-            input.snapshot.namespaces().clone(),
-            &existing_nodes,
-            late_domains,
-        );
+        let topology = Topology::new(topology_keys, existing_pods, input.snapshot.namespaces().clone(), late_domains);
         let open_nodes = OpenNodes::new(
             CandidateSets::new(&input.available.pools),
             LaunchLimits::new(input),

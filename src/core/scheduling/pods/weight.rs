@@ -6,8 +6,11 @@ use crate::scheduling::pods::preferences::MAX_STEPS;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// So many values of a requirement are as much work as one constraint.
+/// So many values of a requirement, or tolerations, are as much work as one constraint.
 const VALUES_PER_CONSTRAINT: u64 = 50;
+/// To look whether a constraint selects so many different running pods is as much work as one constraint: 20,000 took 8 ms,
+/// where a weight of 10,000 takes a second or two. Those with a label that they must have are found without looking.
+const RUNNING_PER_CONSTRAINT: u64 = 400;
 /// A constraint on so many pods is twice the work of one on few.
 const PODS_PER_CONSTRAINT: u64 = 2_000;
 /// Spread constraints ask of the node of each pod whether it counts, of a NodeClaim in flight for each of its offerings,
@@ -17,11 +20,14 @@ const NODES_IN_FLIGHT: u64 = 60;
 /// Weights of pods in a simulation, by which its duration grows.
 ///
 /// The first pod of a shape weighs 2, and 1 more for each constraint in each step in which preferences are relaxed.
-/// Constraints on pods weigh more if they select thousands. Further pods of the same shape weigh nothing.
+/// Constraints on pods weigh more if they select thousands, or if thousands of different ones run, whose nodes are counted
+/// for each of them. Further pods of the same shape weigh nothing.
 #[derive(Debug, Default)]
 pub(crate) struct PodWeights {
     all: Count,
     by_label: BTreeMap<(Arc<str>, Arc<str>), Count>,
+    /// Shapes of pods on nodes.
+    running: u64,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -50,13 +56,23 @@ impl PodWeights {
         weights
     }
 
+    /// Beside pods of so many different shapes on nodes.
+    pub(crate) fn beside(self, running: usize) -> Self {
+        Self { running: running as u64, ..self }
+    }
+
     /// The weight of the first pod of a shape.
     pub(crate) fn weight(&self, shape: &PodShape) -> u64 {
-        2 + self.of_constraints(shape)
+        2 + shape.tolerations.len() as u64 / VALUES_PER_CONSTRAINT + self.of_constraints(shape)
     }
 
     /// What of it is due to constraints.
     pub(crate) fn of_constraints(&self, shape: &PodShape) -> u64 {
+        self.of_simulation(shape) + constraints_on_all_pods(shape) * self.running / RUNNING_PER_CONSTRAINT
+    }
+
+    /// What constraints add while pods are placed.
+    fn of_simulation(&self, shape: &PodShape) -> u64 {
         let labels: u64 = std::iter::once(&shape.selector).chain(&shape.alternatives).map(of_labels).sum();
         let terms = shape.affinity.iter().flat_map(|affinity| affinity.near.iter().chain(&affinity.apart));
         let of_spread = |spread: &Spread| of_selector(&spread.selector, self.count(&spread.selector).nodes);
@@ -85,6 +101,16 @@ impl Count {
         self.pods += more.pods;
         self.nodes += more.nodes;
     }
+}
+
+/// Constraints of a shape for which all running pods are looked at.
+fn constraints_on_all_pods(shape: &PodShape) -> u64 {
+    let affinity = shape.affinity.iter().flat_map(|affinity| affinity.near.iter().chain(&affinity.apart));
+    let preferences = shape.preferences.as_deref();
+    let preferred = preferences.into_iter().flat_map(|all| all.near.iter().chain(&all.apart)).map(|(_, term)| term);
+    let spread = shape.spread.iter().chain(preferences.iter().flat_map(|all| &all.spread));
+    let selectors = affinity.chain(preferred).map(|term| &term.selector).chain(spread.map(|spread| &spread.selector));
+    selectors.filter(|selector| selector.single_label().is_none()).count() as u64
 }
 
 fn of_selector(selector: &Requirements, count: u64) -> u64 {

@@ -1,10 +1,11 @@
 //! Running pods per node, counted once for all topology groups.
 
 use crate::model::cluster::node::Node;
-use crate::model::cluster::pod::{Pod, PodShape};
+use crate::model::cluster::pod::{Pod, PodShape, PodTerm};
 use crate::model::names::{NodeName, ObjectKey};
+use crate::scheduling::topology::group::{CountedPods, GroupsByLabel};
 use crate::snapshot::Snapshot;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Indices of nodes, each with its number of pods.
@@ -16,7 +17,13 @@ pub(crate) struct ExistingPods {
     /// By name.
     pub(crate) nodes: Vec<Arc<Node>>,
     /// Each running shape, with the indices in `nodes` of its pods.
-    pub(crate) pods: Vec<(Arc<PodShape>, PodsPerNode)>,
+    pods: Vec<(Arc<PodShape>, PodsPerNode)>,
+    /// Indices in `pods`, by each of their labels.
+    by_label: BTreeMap<(Arc<str>, Arc<str>), Vec<usize>>,
+    /// Required anti-affinity, with the indices in `pods` of those that have it.
+    anti_affinity: Vec<(PodTerm, Vec<usize>)>,
+    /// Indices in `anti_affinity`, by a label of the pods that are excluded.
+    anti_affinity_by_label: GroupsByLabel,
 }
 
 impl ExistingPods {
@@ -47,7 +54,45 @@ impl ExistingPods {
                 _ => pods.push((Arc::clone(shape), vec![pods_on_node])),
             }
         }
-        Self { nodes, pods }
+        Self { nodes, pods, ..Self::default() }.indexed()
+    }
+
+    fn indexed(mut self) -> Self {
+        let mut terms: BTreeMap<&PodTerm, Vec<usize>> = BTreeMap::new();
+        for (index, (shape, _)) in self.pods.iter().enumerate() {
+            for (key, value) in &shape.labels {
+                self.by_label.entry((Arc::clone(key), Arc::clone(value))).or_default().push(index);
+            }
+            for term in shape.affinity.iter().flat_map(|affinity| &affinity.apart) {
+                terms.entry(term).or_default().push(index);
+            }
+        }
+        self.anti_affinity = terms.into_iter().map(|(term, pods)| (term.clone(), pods)).collect();
+        for (id, (term, _)) in self.anti_affinity.iter().enumerate() {
+            self.anti_affinity_by_label.add(&term.selector, id as u32);
+        }
+        self
+    }
+
+    /// Required anti-affinity that may exclude pods of a shape.
+    pub(crate) fn anti_affinity_about(&self, shape: &PodShape) -> impl Iterator<Item = &PodTerm> {
+        let ids = self.anti_affinity_by_label.matching(&shape.labels);
+        ids.into_iter().filter_map(|id| self.anti_affinity.get(id as usize)).map(|(term, _)| term)
+    }
+
+    /// Pods among which are all that a group counts: those with a label that they must have, or with the anti-affinity.
+    pub(crate) fn candidates(&self, counted: &CountedPods) -> impl Iterator<Item = &(Arc<PodShape>, PodsPerNode)> {
+        let indexed = match counted {
+            CountedPods::InverseAntiAffinity(term) => {
+                let found = self.anti_affinity.binary_search_by(|(known, _)| known.cmp(term));
+                Some(found.map_or(&[][..], |at| self.anti_affinity[at].1.as_slice()))
+            }
+            _ => {
+                counted.selector().single_label().map(|label| self.by_label.get(&label).map_or(&[][..], Vec::as_slice))
+            }
+        };
+        let all = if indexed.is_some() { &[][..] } else { self.pods.as_slice() };
+        indexed.into_iter().flatten().map(|index| &self.pods[*index]).chain(all)
     }
 
     /// True when some pod has required anti-affinity.

@@ -8,6 +8,7 @@ pub(crate) mod constraint;
 pub(crate) mod domain;
 pub(crate) mod existing_pods;
 pub(crate) mod group;
+use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, PodShape, PodTerm, Spread};
 use crate::model::labels;
 use crate::model::names::Namespace;
@@ -46,15 +47,14 @@ pub(crate) struct Topology {
 pub(crate) type LateDomains = BTreeMap<TopologyGroupKey, BTreeSet<Domain>>;
 
 impl Topology {
-    /// Topology with the anti-affinity of running pods.
+    /// Topology without pod classes.
     pub(crate) fn new(
         keys: TopologyKeys,
         existing_pods: ExistingPods,
         namespaces: Table<Namespace, Labels>,
-        existing: &ExistingNodes,
         late_domains: LateDomains,
     ) -> Self {
-        let mut topology = Self {
+        Self {
             keys,
             known_late_domains: late_domains,
             late_domains: LateDomains::new(),
@@ -65,13 +65,7 @@ impl Topology {
             namespaces,
             groups_by_label: GroupsByLabel::default(),
             classes_by_label: BTreeMap::new(),
-        };
-        let shapes: Vec<Arc<PodShape>> =
-            topology.existing_pods.pods.iter().map(|(shape, _)| Arc::clone(shape)).collect();
-        for term in shapes.iter().filter_map(|shape| shape.affinity.as_ref()).flat_map(|affinity| &affinity.apart) {
-            topology.group_id(&term.topology_key, CountedPods::InverseAntiAffinity(term.clone()), None, existing);
         }
-        topology
     }
 
     /// Registers the next pod class: `shape` at its relaxation step, of pods with shape `own` that share
@@ -82,6 +76,7 @@ impl Topology {
         own: &Arc<PodShape>,
         (unprovisioned, existing): (&[SharedVolumeId], &ExistingNodes),
     ) {
+        self.register_anti_affinity_about(own, existing);
         let class = self.class_constraints.len() as u32;
         let (mut constraints, mut counting_groups) = (Vec::new(), Vec::new());
         for spread in &shape.spread {
@@ -140,6 +135,16 @@ impl Topology {
         }
         for group in self.groups_by_label.matching(&own.labels) {
             self.link(class, group);
+        }
+    }
+
+    /// Groups for the anti-affinity of running pods that excludes pods of this shape.
+    fn register_anti_affinity_about(&mut self, shape: &PodShape, existing: &ExistingNodes) {
+        let about = self.existing_pods.anti_affinity_about(shape);
+        let terms: Vec<PodTerm> = about.filter(|term| self.term_selects(term, shape)).cloned().collect();
+        for term in terms {
+            let key = Arc::clone(&term.topology_key);
+            self.group_id(&key, CountedPods::InverseAntiAffinity(term), None, existing);
         }
     }
 
@@ -291,24 +296,22 @@ impl Topology {
             spread_classes: Vec::new(),
         };
         self.known_late_domains.get(&identity).into_iter().flatten().for_each(|domain| group.add_domain(*domain));
-        let domains: Vec<Option<Domain>> = self
-            .existing_pods
-            .nodes
-            .iter()
-            .map(|node| match topology_key {
-                _ if !accepts(&node.labels, &node.taints) => None,
-                HOSTNAME_KEY => existing.host_domain(&node.name),
-                _ => self.keys.domain_of_labels(topology_key, &node.labels),
-            })
-            .collect();
+        let mut domain_of = |node: &Node| match topology_key {
+            _ if !accepts(&node.labels, &node.taints) => None,
+            HOSTNAME_KEY => existing.host_domain(&node.name),
+            _ => self.keys.domain_of_labels(topology_key, &node.labels),
+        };
+        let nodes = &self.existing_pods.nodes;
         if topology_key != HOSTNAME_KEY {
-            domains.iter().flatten().for_each(|domain| group.add_domain(*domain));
+            nodes.iter().filter_map(|node| domain_of(node)).for_each(|domain| group.add_domain(domain));
         }
-        for (_, pods_per_node) in
-            self.existing_pods.pods.iter().filter(|(shape, _)| counts_pod(&self.namespaces, &identity.counted, shape))
+        let mut domains: Vec<Option<Option<Domain>>> = vec![None; nodes.len()];
+        let candidates = self.existing_pods.candidates(&identity.counted);
+        for (_, pods_per_node) in candidates.filter(|(shape, _)| counts_pod(&self.namespaces, &identity.counted, shape))
         {
             for (node, pods) in pods_per_node {
-                if let Some(domain) = domains[*node as usize] {
+                let node = *node as usize;
+                if let Some(domain) = *domains[node].get_or_insert_with(|| domain_of(&nodes[node])) {
                     group.add(domain, *pods);
                 }
             }
