@@ -223,6 +223,48 @@ impl Cloud {
         Ok(())
     }
 
+    /// Another client gives a VM another OS disk. The former one is kept, and no longer attached.
+    ///
+    /// # Errors
+    /// [`Refusal`] if either does not exist or is being deleted, or the disk is attached.
+    pub fn swap_os_disk(&mut self, vm: &ArmId, disk: &ArmId, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        self.check_unused(&*self.find_idle(disk)?)?;
+        let found = self.find_idle(vm)?;
+        let ResourceDetail::Vm(Vm { os_disk: Some(former), state: ProvisioningState::Succeeded, .. }) = &found.detail
+        else {
+            return Err(Refusal::Invalid(format!("{vm} is not a running VM").into()));
+        };
+        self.release_disk(former, vm, now);
+        self.mark_attached(disk, vm, now);
+        self.edit(vm, |detail| {
+            if let ResourceDetail::Vm(vm) = detail {
+                vm.os_disk = Some(disk.clone());
+            }
+        });
+        Ok(())
+    }
+
+    /// A VM of another group attaches a disk, or detaches it.
+    ///
+    /// # Errors
+    /// [`Refusal`] if the disk does not exist, is being deleted, or is attached to a VM of this group.
+    pub fn use_elsewhere(&mut self, disk: &ArmId, on: bool, now: Timestamp) -> Result<(), Refusal> {
+        self.advance(now);
+        let elsewhere = ArmId::new(format!(
+            "{}-of-another-cluster/providers/Microsoft.Compute/virtualMachines/node",
+            self.settings.group
+        ));
+        let Ok(vm) = elsewhere else { return Ok(()) };
+        if on {
+            self.check_unused(&*self.find_idle(disk)?)?;
+            self.mark_attached(disk, &vm, now);
+        } else {
+            self.release_disk(disk, &vm, now);
+        }
+        Ok(())
+    }
+
     /// Another client deletes a resource.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Listings of VMs, NICs and disks, with their delays.
 
-use super::Cloud;
 use super::faults::ListedKind;
 use super::refusal::Refusal;
+use super::{Change, Cloud};
 use crate::random::Random;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::azure::cloud::{CloudResource, ResourceDetail};
@@ -66,12 +66,23 @@ impl Cloud {
         shown
     }
 
+    /// What a GET of one resource shows: by a lag, one that was deleted since, and none that was created since.
+    pub(super) fn read(&self, id: &ArmId, now: Timestamp) -> Option<Arc<CloudResource>> {
+        let recent = self.ledger.iter().rev().take_while(|entry| entry.at + self.faults.read_lag > now);
+        let first = recent.filter(|entry| entry.resource.id == *id && entry.change != Change::Tagged).last();
+        match first {
+            Some(entry) if entry.change == Change::Created => None,
+            Some(entry) => Some(Arc::clone(&entry.resource)),
+            None => self.resources.get(id).cloned(),
+        }
+    }
+
     /// What listings do not show yet.
     fn hidden_ids(&self, now: Timestamp) -> BTreeSet<ArmId> {
         let longest = ListedKind::RESOURCES.map(|kind| self.faults.lag(kind).0).into_iter().max().unwrap_or_default();
         let recent = self.ledger.iter().rev().take_while(|entry| entry.at + longest > now);
         let hides = |resource: &CloudResource| self.faults.lag(ListedKind::of(resource)).0;
-        let young = recent.filter(|e| e.change == super::Change::Created && e.at + hides(&e.resource) > now);
+        let young = recent.filter(|e| e.change == Change::Created && e.at + hides(&e.resource) > now);
         young.map(|entry| entry.resource.id.clone()).collect()
     }
 }

@@ -151,7 +151,7 @@ impl Cloud {
         self.faults.admit(now)?;
         self.check_write_allowed(request, now)?;
         match request {
-            CloudRequest::Get(id) => Ok(Reply::Resource(self.resources.get(id).cloned())),
+            CloudRequest::Get(id) => Ok(Reply::Resource(self.read(id, now))),
             CloudRequest::GetGroupOwner => Ok(Reply::GroupOwner(self.managed_by.clone())),
             CloudRequest::GetPowerState(id) => Ok(Reply::PowerState(self.power_state(id))),
             CloudRequest::PutNic(spec) => self.put_nic(spec, now),

@@ -1,6 +1,6 @@
 //! Nodes that join, become ready, and are lost.
 
-use super::{Cluster, ClusterEvent, Delta, PodTimer, Timer};
+use super::{Cluster, ClusterEvent, Delta, FinalizedObject, PodTimer, Timer};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::node::Node;
@@ -367,12 +367,12 @@ impl Cluster {
         self.deltas.push(Delta::Node(node));
     }
 
-    /// Deletes a Node object: at once, unless our finalizer holds it.
+    /// Deletes a Node object: at once, unless a finalizer holds it.
     pub(super) fn delete_node_object(&mut self, name: &NodeName) {
         let Some(node) = self.store.nodes().get(name) else {
             return;
         };
-        if !node.has_finalizer {
+        if !node.has_finalizer && !self.is_held(&FinalizedObject::Node(name.clone())) {
             self.take_node(name);
         } else if node.deleting_at.is_none() {
             let node = Node { deleting_at: Some(self.now), ..Node::clone(node) };

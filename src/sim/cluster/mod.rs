@@ -18,7 +18,7 @@ mod tests;
 
 use crate::workload::PodBudget;
 use api_server::ApiServerFaults;
-pub use api_server::ClusterListing;
+pub use api_server::{ClusterListing, FinalizedObject};
 pub use events::ClusterEvent;
 use ids::IdGenerator;
 use jiff::Timestamp;
@@ -56,6 +56,8 @@ pub struct Cluster {
     budgets: BTreeMap<ObjectKey, PodBudget>,
     reports: BTreeMap<ObjectName, SweepReport>,
     faults: ApiServerFaults,
+    /// What finalizers of other controllers hold.
+    other_finalizers: BTreeSet<FinalizedObject>,
     dirty: Dirty,
 }
 
@@ -96,6 +98,7 @@ impl Cluster {
             budgets: BTreeMap::new(),
             reports: BTreeMap::new(),
             faults: ApiServerFaults::default(),
+            other_finalizers: BTreeSet::new(),
             dirty: Dirty::default(),
         }
     }

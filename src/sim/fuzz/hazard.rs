@@ -53,11 +53,19 @@ pub enum Hazard {
     LostEvents,
     /// Tags and states of what stays in use change, and OrphanRecords are restored or cannot be written.
     ExternalEdits,
+    /// Users strip our finalizers, and other controllers hold NodeClaims and Nodes with theirs.
+    Finalizers,
+    /// A GET shows what existed up to a minute ago, and listings show for hours what was deleted.
+    StaleReads,
+    /// The cluster is stopped and started, and upgraded.
+    ClusterMaintenance,
+    /// Somebody enables managed NAP beside the provisioner.
+    NapEnabled,
 }
 
 impl Hazard {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 28] = [
         Self::Shortages,
         Self::Crashes,
         Self::Leaks,
@@ -82,6 +90,10 @@ impl Hazard {
         Self::ClockJumps,
         Self::LostEvents,
         Self::ExternalEdits,
+        Self::Finalizers,
+        Self::StaleReads,
+        Self::ClusterMaintenance,
+        Self::NapEnabled,
     ];
 
     /// The hazard of a seed.

@@ -20,8 +20,8 @@ use crate::workload::SuspendedJobs;
 pub use accounting::{Accounting, Summary};
 use actions::InjectedState;
 pub use actions::{
-    Action, ControllerFault, ExternalEdit, FaultyNodes, IdentityFault, InjectedFault, IntentEdit, NodeFault,
-    RestoreFault, ShortageSpec, SoleUser, TagEdit,
+    Action, ControllerFault, ExternalEdit, FaultyNodes, FinalizerFault, IdentityFault, InjectedFault, IntentEdit,
+    NodeFault, RestoreFault, ShortageSpec, SoleUser, TagEdit,
 };
 pub use controller::{AzureAccess, Crash, CrashPoint, DirectAccess, Freeze, LaunchReason, WatchedKind, WriteSide};
 use controller::{LaunchReasons, SimulatedController};

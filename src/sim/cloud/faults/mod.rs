@@ -46,6 +46,8 @@ pub struct Faults {
     pub list_lag: SignedDuration,
     /// Listings of some kinds lag, in one direction or the other; the longest that covers a kind counts.
     pub lags: Vec<ListingLag>,
+    /// A GET of one resource shows what existed so long ago.
+    pub read_lag: SignedDuration,
     /// Pages of listings are of any size from one to what a page holds, as filtered pages of Azure are.
     pub ragged_pages: bool,
     /// Factor by which operations that begin now take longer; 0 and 1 change nothing.

@@ -1,7 +1,7 @@
 //! Writes of the controller to NodeClaims and Nodes.
 
 use crate::cluster::kubelet::add_taints;
-use crate::cluster::{Cluster, Delta};
+use crate::cluster::{Cluster, Delta, FinalizedObject};
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, ClaimStatus, LaunchIntent};
 use napkeeper_core::model::cluster::node::Node;
@@ -65,7 +65,8 @@ impl Cluster {
         intent: &LaunchIntent,
     ) -> Result<(), ClusterError> {
         let mut claim = self.claim(claim)?;
-        if claim.deleting_at.is_some() {
+        // Without our finalizer the resources of the intent would leak.
+        if claim.deleting_at.is_some() || !claim.has_finalizer {
             return Err(ClusterError::Conflict);
         }
         claim.intent = Some(intent.clone());
@@ -104,7 +105,7 @@ impl Cluster {
     /// Deletes a NodeClaim; the finalizer keeps the object.
     pub(in crate::cluster) fn delete_claim_object(&mut self, claim: &ClaimRef) -> Result<(), ClusterError> {
         let mut claim = self.claim(claim)?;
-        if !claim.has_finalizer {
+        if !claim.has_finalizer && !self.is_held(&FinalizedObject::Claim(claim.name.clone())) {
             self.forget_claim(&claim.name);
         } else if claim.deleting_at.is_none() {
             claim.deleting_at = Some(self.now);
@@ -116,7 +117,7 @@ impl Cluster {
     pub(in crate::cluster) fn release_claim(&mut self, claim: &ClaimRef) -> Result<(), ClusterError> {
         let mut claim = self.claim(claim)?;
         claim.has_finalizer = false;
-        if claim.deleting_at.is_some() {
+        if claim.deleting_at.is_some() && !self.is_held(&FinalizedObject::Claim(claim.name.clone())) {
             self.forget_claim(&claim.name);
         } else {
             self.put_claim(claim);

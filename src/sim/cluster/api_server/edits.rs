@@ -247,6 +247,20 @@ impl Cluster {
         }
     }
 
+    /// An upgrade replaces the nodes of the system pool: their successors join before they leave.
+    pub fn replace_system_nodes(&mut self, now: Timestamp) {
+        self.advance_clock(now);
+        let old: Vec<_> = self.store.nodes().values().filter(|node| is_of_system_pool(node)).cloned().collect();
+        let successors = old.iter().filter_map(|node| successor(node, old.len()));
+        for (name, provider_id) in successors.collect::<Vec<_>>() {
+            let uid = self.ids.uid();
+            let template = Node::clone(&old[0]);
+            let provider_id = Some(provider_id);
+            self.put_node(Node { name, uid, provider_id, created_at: now, ready_since: now, ..template });
+        }
+        old.iter().for_each(|node| self.take_node(&node.name));
+    }
+
     /// A NodeClaim is missing from a restored backup, and its Node too if so said. No finalizer holds them.
     pub fn lose_claim(&mut self, name: &ClaimName, with_node: bool, now: Timestamp) {
         self.advance_clock(now);
@@ -293,4 +307,13 @@ impl Cluster {
 
 fn is_of_system_pool(node: &Node) -> bool {
     node.label(labels::MODE) == Some("system")
+}
+
+/// Name and VM of the scale-set instance that replaces this one, with an index so much higher.
+fn successor(node: &Node, higher: usize) -> Option<(NodeName, ProviderId)> {
+    let (set, index) = node.provider_id.as_ref()?.vm().as_str().rsplit_once('/')?;
+    let index = index.parse::<usize>().ok()? + higher;
+    let vm = ArmId::new(format!("{set}/{index}")).ok()?;
+    let (prefix, _) = node.name.as_str().split_at_checked(node.name.as_str().len().checked_sub(6)?)?;
+    Some((NodeName::new(format!("{prefix}{index:06}")).ok()?, ProviderId::of_vm(&vm)))
 }

@@ -2,10 +2,12 @@
 
 mod claims;
 mod edits;
+mod finalizers;
 mod listing;
 
 use super::{Cluster, Delta};
 use crate::workload::PodBudget;
+pub use finalizers::FinalizedObject;
 use jiff::Timestamp;
 pub(super) use listing::ApiServerFaults;
 pub use listing::ClusterListing;
@@ -48,7 +50,7 @@ impl Cluster {
             ClusterWrite::RemoveFinalizer(claim) => self.release_claim(claim)?,
             ClusterWrite::DeleteNode(name, uid) => {
                 self.node(name, uid)?;
-                self.take_node(name);
+                self.release_node(name);
             }
             ClusterWrite::Evict(pod, uid) => self.evict(pod, uid)?,
             ClusterWrite::WriteRecords(change) => {

@@ -30,6 +30,22 @@ impl HistoryBuilder {
         self.inject(SignedDuration::from_hours(2), InjectedFault::RetainAndLose(name));
     }
 
+    /// A volume is moved to another cluster, as documented by Azure: it is retained here and removed, and its disk is
+    /// attached there, but not always.
+    pub(super) fn moved_volume(&mut self) {
+        let name = object("pvc-moved");
+        self.add_volume(&name);
+        let retained = SignedDuration::from_hours(1) + self.minutes(1, 120);
+        self.inject(retained, InjectedFault::RetainVolume(name.clone()));
+        self.add(retained + SignedDuration::from_hours(1), Action::LoseVolume { name: name.clone() });
+        for hours in [3, 9, 15] {
+            let at = retained + SignedDuration::from_hours(hours);
+            self.inject(at, InjectedFault::UseElsewhere { volume: name.clone(), on: true });
+            let detached = at + self.minutes(10, 300);
+            self.inject(detached, InjectedFault::UseElsewhere { volume: name.clone(), on: false });
+        }
+    }
+
     /// A PersistentVolume is restored right before its disk's deletion is approved: the inventory is older than that.
     pub(super) fn race_for_a_volume(&mut self) {
         let name = object("pvc-raced");

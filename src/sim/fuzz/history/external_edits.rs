@@ -18,6 +18,10 @@ impl HistoryBuilder {
             let (at, duration) = (self.random_time(), self.minutes(5, 90));
             self.edit(at, ExternalEdit::LockRecords(duration.min(FAULTS - at)));
         }
+        for _ in 0..2 {
+            let (at, nth) = (self.random_time(), self.index(0, 9));
+            self.edit(at, ExternalEdit::SwapOsDisk { nth });
+        }
         let (at, restored) = (self.random_time(), self.random_time());
         self.edit(at.min(restored), ExternalEdit::BackUpRecords);
         self.edit(at.max(restored), ExternalEdit::RestoreRecords);

@@ -1,7 +1,8 @@
-//! Draws a controller that runs in another cluster than it is configured for, or beside another Karpenter.
+//! Draws a controller that runs in another cluster than it is configured for, beside another Karpenter, or beside
+//! managed NAP that somebody enables.
 
 use super::{FAULTS, HistoryBuilder};
-use crate::world::{IdentityFault, InjectedFault};
+use crate::world::{Action, FinalizerFault, IdentityFault, InjectedFault};
 use jiff::SignedDuration;
 
 impl HistoryBuilder {
@@ -31,5 +32,27 @@ impl HistoryBuilder {
             let removed = (at + duration).min(FAULTS);
             self.inject(removed, InjectedFault::Identity(IdentityFault::OtherKarpenter { on: false }));
         }
+    }
+    /// Somebody enables managed NAP, which takes our NodeClaims for its own: it deletes some, removes finalizers, and
+    /// collects garbage, until it is disabled hours later.
+    pub(super) fn nap_enabled(&mut self) {
+        self.many_nodes();
+        self.leaks();
+        let enabled = self.minutes(60, 600);
+        let minutes = self.random.between(120, 600);
+        let disabled = enabled + SignedDuration::from_mins(i64::try_from(minutes).unwrap_or(120));
+        self.inject(enabled, InjectedFault::Identity(IdentityFault::OtherKarpenter { on: true }));
+        for _ in 0..12 {
+            let at = enabled + self.minutes(1, minutes);
+            self.inject(at, InjectedFault::NapGarbageCollection { every_other: false });
+        }
+        for _ in 0..4 {
+            let (at, nth) = (enabled + self.minutes(1, minutes), self.index(0, 9));
+            self.add(at, Action::DeleteClaim { nth });
+            let (at, nth) = (enabled + self.minutes(1, minutes), self.index(0, 9));
+            self.edit_finalizers(at, FinalizerFault::Strip { nth, from_node: false });
+        }
+        self.inject(disabled, InjectedFault::Identity(IdentityFault::OtherKarpenter { on: false }));
+        self.settled_by_a_person();
     }
 }

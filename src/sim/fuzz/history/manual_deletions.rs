@@ -1,7 +1,7 @@
-//! Draws Nodes and NodeClaims that users delete, some after an edit of the launch intent.
+//! Draws Nodes and NodeClaims that users delete, some after an edit of the launch intent or of finalizers.
 
-use super::{HistoryBuilder, key};
-use crate::world::{Action, InjectedFault, IntentEdit, NodeFault};
+use super::{FAULTS, HistoryBuilder, key};
+use crate::world::{Action, FinalizerFault, InjectedFault, IntentEdit, NodeFault};
 use jiff::SignedDuration;
 
 impl HistoryBuilder {
@@ -20,5 +20,31 @@ impl HistoryBuilder {
             let scaled = at.saturating_sub(self.seconds(2, 60));
             self.add(scaled, Action::Scale { workload: key("web"), replicas });
         }
+    }
+    /// Users strip our finalizers, and other controllers hold NodeClaims and Nodes for a while with theirs.
+    pub(super) fn finalizers(&mut self) {
+        self.many_nodes();
+        self.manual_deletions();
+        for _ in 0..8 {
+            let (at, nth, to_node) = (self.random_time(), self.index(0, 9), self.random.one_in(2));
+            self.edit_finalizers(at, FinalizerFault::AddOther { nth, to_node });
+            let deleted = at + self.minutes(1, 30);
+            let nth = self.index(0, 9);
+            self.add(deleted, Action::DeleteClaim { nth });
+        }
+        for _ in 0..3 {
+            let at = self.random_time();
+            self.edit_finalizers(at, FinalizerFault::RemoveOthers);
+        }
+        for _ in 0..4 {
+            let (at, nth, from_node) = (self.random_time(), self.index(0, 9), self.random.one_in(2));
+            self.edit_finalizers(at, FinalizerFault::Strip { nth, from_node });
+        }
+        self.edit_finalizers(FAULTS, FinalizerFault::RemoveOthers);
+        self.settled_by_a_person();
+    }
+
+    pub(super) fn edit_finalizers(&mut self, at: SignedDuration, fault: FinalizerFault) {
+        self.inject(at, InjectedFault::Finalizers(fault));
     }
 }

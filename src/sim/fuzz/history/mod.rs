@@ -9,8 +9,8 @@ mod identities;
 mod manual_deletions;
 mod node_outages;
 mod restores;
+mod stale_reads;
 mod sweep_edits;
-mod watch_lag;
 
 use super::initial_objects::{class, pool, sweeps, workloads};
 use super::{AFTERWARDS, FAULTS, Hazard};
@@ -180,6 +180,7 @@ impl HistoryBuilder {
             Hazard::DataDisks => {
                 self.data_disks();
                 self.restored_disk();
+                self.moved_volume();
             }
             Hazard::ForeignResources => self.foreign_resources(),
             Hazard::ApiServerRestore => self.api_server_restore(),
@@ -204,6 +205,10 @@ impl HistoryBuilder {
             Hazard::ClockJumps => self.clock_jumps(),
             Hazard::LostEvents => self.lost_events(),
             Hazard::ExternalEdits => self.external_edits(),
+            Hazard::Finalizers => self.finalizers(),
+            Hazard::StaleReads => self.stale_reads(),
+            Hazard::ClusterMaintenance => self.cluster_maintenance(),
+            Hazard::NapEnabled => self.nap_enabled(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Draws watches that lag, while nodes are launched, disrupted and deleted.
+//! Draws watches and reads that lag, while nodes are launched, disrupted and deleted.
 
 use super::{FAULTS, HistoryBuilder, key};
 use crate::world::{Action, InjectedFault, WatchedKind};
@@ -24,5 +24,23 @@ impl HistoryBuilder {
         for kind in WatchedKind::ALL {
             self.inject(FAULTS, InjectedFault::WatchLag(kind, SignedDuration::ZERO));
         }
+    }
+    /// A GET shows what existed seconds ago, and listings show deleted resources for hours.
+    pub(super) fn stale_reads(&mut self) {
+        self.leaks();
+        self.manual_deletions();
+        for _ in 0..12 {
+            let (from, duration) = (self.random_time(), self.minutes(5, 90));
+            // A termination looks again after a minute.
+            let lag = self.seconds(1, 59);
+            self.inject(from, InjectedFault::ReadLag(lag));
+            self.inject(from + duration, InjectedFault::ReadLag(SignedDuration::ZERO));
+        }
+        for _ in 0..4 {
+            let (from, shown) = (self.random_time(), self.minutes(30, 600));
+            self.inject(from, InjectedFault::Ghosts(shown));
+        }
+        self.inject(FAULTS, InjectedFault::ReadLag(SignedDuration::ZERO));
+        self.inject(FAULTS, InjectedFault::Ghosts(SignedDuration::ZERO));
     }
 }

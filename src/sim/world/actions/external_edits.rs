@@ -4,6 +4,7 @@ use crate::world::World;
 use crate::world::timeline::EventKind;
 use jiff::SignedDuration;
 use napkeeper_core::model::azure::cloud::{ResourceDetail, Tags};
+use napkeeper_core::model::names::ObjectName;
 use std::sync::Arc;
 
 /// What users and Azure do to what stays in use.
@@ -19,6 +20,11 @@ pub enum ExternalEdit {
     /// Azure shows a running VM as failed, as after an update that failed.
     FailVm {
         /// Which, counted in the order of ids, modulo their number.
+        nth: usize,
+    },
+    /// The OS disk of a node's VM is swapped for one that a user has restored.
+    SwapOsDisk {
+        /// Which node in use, counted in the order of names, modulo their number.
         nth: usize,
     },
     /// OrphanRecords are backed up.
@@ -50,6 +56,7 @@ impl World {
                     drop(self.cloud.fail_vm(id, self.now));
                 }
             }
+            ExternalEdit::SwapOsDisk { nth } => self.swap_os_disk(nth),
             ExternalEdit::BackUpRecords => {
                 self.injected.records = Some((self.now, Arc::clone(&self.cluster.state().records)));
             }
@@ -60,6 +67,19 @@ impl World {
                 }
             }
             ExternalEdit::LockRecords(duration) => self.cluster.lock_records(self.now + duration),
+        }
+    }
+
+    fn swap_os_disk(&mut self, nth: usize) {
+        let claim = self.claims_in_use(nth, 1).pop();
+        let Some(vm) = claim.and_then(|claim| claim.status.provider_id.as_ref().map(|id| id.vm().clone())) else {
+            return;
+        };
+        let Ok(name) = ObjectName::new(format!("restored-{}-{}", vm.name(), self.now.as_second())) else { return };
+        let Some(disk) = self.add_bare_disk(&name, Tags::new(), true) else { return };
+        self.mark_foreign(&disk);
+        if self.cloud.swap_os_disk(&vm, &disk, self.now).is_ok() {
+            self.log(EventKind::Scenario, vm.name(), "a user swaps its OS disk for a restored one");
         }
     }
 

@@ -1,10 +1,12 @@
 //! Faults that only the fault search injects, so that every deletion rule is needed by some history.
 
 use super::controller_faults::AnswerFaults;
-use crate::cloud::{DiskDraft, FaultDuration, LateFailure};
+use crate::cloud::{DiskDraft, FaultDuration, LateFailure, ListingLag};
 use crate::cluster::ClusterListing;
 use crate::world::timeline::EventKind;
-use crate::world::{Action, ControllerFault, ExternalEdit, IdentityFault, NodeFault, RestoreFault, WatchedKind, World};
+use crate::world::{
+    Action, ControllerFault, ExternalEdit, FinalizerFault, IdentityFault, NodeFault, RestoreFault, WatchedKind, World,
+};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::azure::cloud::{ProvisioningState, ResourceDetail, Tags};
@@ -40,7 +42,9 @@ pub enum InjectedFault {
     TakeOver(ObjectName),
     /// A PersistentVolume that was lost is restored.
     RestoreVolume(ObjectName),
-    /// A PersistentVolume gets reclaim policy Retain, and is removed at once: its disk is to be kept.
+    /// A PersistentVolume gets reclaim policy Retain: its disk is to be kept.
+    RetainVolume(ObjectName),
+    /// A PersistentVolume gets reclaim policy Retain, and is removed at once.
     RetainAndLose(ObjectName),
     /// A disk is deleted, and another owner restores one under its name.
     RestoreDisk(ObjectName),
@@ -87,6 +91,19 @@ pub enum InjectedFault {
     Controller(ControllerFault),
     /// Tags, states and records of what stays in use.
     External(ExternalEdit),
+    /// Finalizers that are stripped, and those of others.
+    Finalizers(FinalizerFault),
+    /// A GET of one resource shows what existed so long ago, from now on.
+    ReadLag(SignedDuration),
+    /// Listings show deleted resources for so long, from now on.
+    Ghosts(SignedDuration),
+    /// Another cluster attaches the disk of a volume that was moved there, or detaches it.
+    UseElsewhere {
+        /// The volume.
+        volume: ObjectName,
+        /// Attached from now on, or no longer.
+        on: bool,
+    },
 }
 
 /// What alone still uses a resource.
@@ -166,7 +183,11 @@ impl World {
             InjectedFault::RestoreVolume(name) => self.restore_volume(name),
             InjectedFault::UnreadableSweep { sweep, excluded } => self.break_sweep(&sweep, &excluded),
             InjectedFault::RepairSweeps => self.cluster.repair_sweeps(),
-            InjectedFault::RetainAndLose(name) => self.retain_and_lose(&name),
+            InjectedFault::RetainVolume(name) => self.retain_volume(&name),
+            InjectedFault::RetainAndLose(name) => {
+                self.retain_volume(&name);
+                self.cluster.lose_volume(&name, self.now);
+            }
             InjectedFault::RestoreDisk(name) => self.restore_disk(&name),
             InjectedFault::ApproveStale => self.approve_stale(),
             InjectedFault::Nodes(fault) => self.strike_nodes(fault),
@@ -174,6 +195,15 @@ impl World {
             InjectedFault::Restore(fault) => self.strike_restore(fault),
             InjectedFault::Controller(fault) => self.strike_controller(fault),
             InjectedFault::External(edit) => self.strike_external(edit),
+            InjectedFault::Finalizers(fault) => self.strike_finalizers(fault),
+            InjectedFault::ReadLag(lag) => self.cloud.faults.read_lag = lag,
+            InjectedFault::Ghosts(keeps) => {
+                self.cloud.faults.lags = vec![ListingLag { of: None, hides: SignedDuration::ZERO, keeps }];
+            }
+            InjectedFault::UseElsewhere { volume, on } => {
+                let disk = self.cloud.disk_id(volume.as_str());
+                drop(self.cloud.use_elsewhere(&disk, on, self.now));
+            }
             InjectedFault::FailLate { deletes, times } => {
                 self.cloud.faults.failing.push(LateFailure { deletes, duration: FaultDuration::Times(times) });
             }
@@ -255,7 +285,7 @@ impl World {
         ])
     }
 
-    fn add_bare_disk(&mut self, name: &ObjectName, tags: Tags, is_os: bool) -> Option<ArmId> {
+    pub(super) fn add_bare_disk(&mut self, name: &ObjectName, tags: Tags, is_os: bool) -> Option<ArmId> {
         let draft =
             DiskDraft { name: name.text(), tags, size_gib: 128, sku: Arc::from("Premium_LRS"), is_os, zone: None };
         self.cloud.add_disk(draft, self.now).ok()
@@ -303,14 +333,13 @@ impl World {
         }
     }
 
-    fn retain_and_lose(&mut self, name: &ObjectName) {
+    fn retain_volume(&mut self, name: &ObjectName) {
         let Some(volume) = self.cluster.state().volumes().get(name).map(|volume| Volume::clone(volume)) else { return };
         let disk = volume.handle.as_ref().and_then(|disk| self.cloud.resources().get(disk));
         if let Some(incarnation) = disk.map(|disk| Arc::clone(&disk.incarnation)) {
             self.truth.retain(&incarnation);
         }
         self.cluster.apply_volume(Volume { reclaim: ReclaimPolicy::Retain, ..volume }, self.now);
-        self.cluster.lose_volume(name, self.now);
     }
 
     fn restore_disk(&mut self, name: &ObjectName) {

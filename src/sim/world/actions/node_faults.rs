@@ -37,6 +37,8 @@ pub enum NodeFault {
     },
     /// A user declares all nodes out of service that are not ready and whose VM is shut down.
     OutOfService,
+    /// An upgrade replaces the nodes of the system pool.
+    ReplaceSystemNodes,
     /// A user deletes the NodeClaims of every nth node that is not ready.
     DeleteUnready {
         /// 1 is all of them.
@@ -86,6 +88,7 @@ impl World {
             }
             NodeFault::EditIntent { nth, edit } => self.edit_intent(nth, edit),
             NodeFault::OutOfService => self.put_out_of_service(),
+            NodeFault::ReplaceSystemNodes => self.cluster.replace_system_nodes(self.now),
             NodeFault::DeleteUnready { every } => self.delete_unready_claims(every),
         }
     }
@@ -135,7 +138,6 @@ impl World {
         }
     }
 
-    /// Nodes of NodeClaims in use, by name.
     /// NodeClaims of nodes in use, from the nth on, modulo their number.
     pub(super) fn claims_in_use(&self, nth: usize, count: usize) -> Vec<Arc<Claim>> {
         let nodes = self.nodes_in_use();
@@ -145,6 +147,7 @@ impl World {
         providers.filter_map(|id| self.cluster.state().claim_by_provider_id(id).cloned()).collect()
     }
 
+    /// Nodes of NodeClaims in use, by name.
     fn nodes_in_use(&self) -> Vec<Arc<Node>> {
         let cluster = self.cluster.state();
         let in_use = |node: &&Arc<Node>| {

@@ -111,10 +111,11 @@ impl GroundTruth {
         }
     }
 
-    /// OrphanRecords are restored from a backup: each resource must be seen unused twice again.
+    /// OrphanRecords are restored from a backup: each resource must be seen unused twice again. The last inventory counts,
+    /// since the controller still knows it.
     pub(in crate::world) fn records_restored(&mut self, backup: Timestamp, now: Timestamp) {
         self.records_lost = Some(backup..now);
-        self.unused.values_mut().for_each(|(_, _, times)| *times = 0);
+        self.unused.values_mut().for_each(|(_, _, times)| *times = 1.min(*times));
     }
 
     /// A user has given this other tags.

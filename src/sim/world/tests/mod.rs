@@ -1,5 +1,6 @@
 //! Tests of small worlds.
 
+mod external_changes;
 mod lost_nodes;
 mod restores;
 mod stories;
@@ -170,4 +171,13 @@ fn vms(world: &World) -> usize {
 
 fn logged(world: &World, kind: EventKind, words: &str) -> usize {
     world.timeline().iter().filter(|e| e.kind == kind && e.text.contains(words)).count()
+}
+
+fn created_claims(world: &World) -> usize {
+    logged(world, EventKind::Provision, "")
+}
+
+/// The node of each pod.
+fn pods(world: &World) -> BTreeMap<ObjectKey, Option<NodeName>> {
+    world.cluster().state().pods().values().map(|pod| (pod.key.clone(), pod.node.clone())).collect()
 }

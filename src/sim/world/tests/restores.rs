@@ -13,18 +13,9 @@ fn a_day_after(fault: RestoreFault, others: Vec<(SignedDuration, Action)>) -> Wo
     world
 }
 
-fn created_claims(world: &World) -> usize {
-    logged(world, EventKind::Provision, "")
-}
-
 fn created_vms(world: &World) -> usize {
     let created = |entry: &&LedgerEntry| entry.change == Change::Created && entry.resource.kind() == ResourceKind::Vm;
     world.cloud().ledger().iter().filter(created).count()
-}
-
-/// The node of each pod.
-fn pods(world: &World) -> BTreeMap<ObjectKey, Option<NodeName>> {
-    world.cluster().state().pods().values().map(|pod| (pod.key.clone(), pod.node.clone())).collect()
 }
 
 #[test]
