@@ -150,8 +150,10 @@ mod tests {
     use azure_core_1::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
     use azure_core_1::error::ErrorKind;
     use azure_core_1::time::OffsetDateTime;
+    use napkeeper_core::model::azure::cloud::ResourceKind;
     use napkeeper_core::model::errors::FailureCause;
     use napkeeper_core::model::names::{ArmId, Region};
+    use napkeeper_core::plan::CloudRequest;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// Yields tokens that are good until a second, or fails.
@@ -215,21 +217,45 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn without_a_token_the_group_cannot_be_reached_and_nothing_is_sent() {
-        let settings = AzureSettings {
+    fn settings() -> AzureSettings {
+        AzureSettings {
             group: ArmId::new("/subscriptions/s/resourceGroups/g").unwrap(),
             region: Region::new("westeurope").unwrap(),
             aks: None,
             vms: None,
             endpoint: Arc::from("https://management.azure.com"),
             deadline: Duration::from_secs(5),
-        };
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_token_the_group_cannot_be_reached_and_nothing_is_sent() {
         let credential = Credential::Chain(CredentialChain::new(vec![("bad", source(None))]));
-        let azure = Azure::new(settings, Arc::new(Unused), credential).unwrap();
+        let azure = Azure::new(settings(), Arc::new(Unused), credential).unwrap();
         let error = azure.reach().await.unwrap_err();
         assert_eq!(error.cause, FailureCause::Unauthenticated);
         assert!(error.message.contains("not here"), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn a_write_outside_of_the_group_is_not_sent() {
+        let token = Credential::Static(Token::new("secret", Timestamp::MAX));
+        let azure = Azure::new(settings(), Arc::new(Unused), token).unwrap();
+        let nic = "providers/Microsoft.Network/networkInterfaces/n";
+        for group in ["/subscriptions/s/resourceGroups/other", "/subscriptions/other/resourceGroups/g"] {
+            let id = ArmId::new(format!("{group}/{nic}")).unwrap();
+            let error = azure.perform(&CloudRequest::Delete(id, ResourceKind::Nic)).await.unwrap_err();
+            assert!(error.to_string().contains("not sent"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_chosen_source_alone_is_tried() {
+        // No pod with workload identity runs this test.
+        let only = |source| Credential::from_environment(AzureCloud::Public, source);
+        assert!(only(Some(CredentialSource::WorkloadIdentity)).is_err());
+        let Ok(Credential::Chain(chain)) = only(Some(CredentialSource::AzureCli)) else { panic!("no chain") };
+        assert_eq!(chain.sources.len(), 1);
     }
 
     #[tokio::test]

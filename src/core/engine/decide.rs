@@ -78,3 +78,63 @@ fn with_in_progress(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
     seen.in_progress.extend(plan.commands.iter().map(|planned| planned.command.key()));
     seen
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::CapacityType::Spot;
+    use crate::fixtures::{at, claim, cluster, intent, offering, pool, settings, start};
+    use crate::model::azure::cloud::ResourceKind;
+    use crate::model::cluster::claim::Claim;
+    use crate::plan::{Command, LaunchReport, TerminationReport};
+
+    /// Decides with NodeClaims whose launches have begun.
+    fn decided(claims: &[Claim], memory: &mut Memory, seconds: i64) -> Vec<Command> {
+        let mut snapshot = cluster([pool("general")]);
+        claims.iter().for_each(|claim| snapshot.put_claim(claim.clone()));
+        let plan = decide(&snapshot, memory, &settings(), at(seconds), 7);
+        plan.commands.into_iter().map(|planned| planned.command).collect()
+    }
+
+    fn launching(name: &str) -> Claim {
+        let offering = offering("Standard_D2s_v5", 1, Spot);
+        let claim = claim(name, &pool("general"), vec![offering.clone()]);
+        Claim { intent: Some(intent(&claim, offering)), ..claim }
+    }
+
+    #[test]
+    fn a_denied_delete_of_one_claim_suspends_its_kind_for_the_next() {
+        let claims = ["general-a", "general-b"].map(|name| Claim { deleting_at: Some(start()), ..launching(name) });
+        let mut memory = Memory::default();
+        let denied = TerminationReport {
+            stopped_at: Some(ResourceKind::Nic),
+            is_denied: true,
+            at: at(60),
+            ..TerminationReport::of(claims[0].name.clone())
+        };
+        let report = CommandReport { termination: Some(Box::new(denied)), ..CommandReport::default() };
+        memory.record(&report, |_| None);
+        let terminated: Vec<_> = decided(&claims, &mut memory, 61)
+            .into_iter()
+            .filter_map(|command| match command {
+                Command::Terminate(terminate) => Some((terminate.claim.name.to_string(), terminate.held)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(terminated, [("general-b".to_owned(), [ResourceKind::Nic].into())]);
+    }
+
+    #[test]
+    fn a_launch_that_azure_is_still_working_on_goes_on() {
+        let claim = launching("general-a");
+        let decide_after = |is_creating: bool| {
+            let mut memory = Memory::default();
+            let launch = Some(Box::new(LaunchReport { claim: claim.name.clone(), is_creating }));
+            memory.record(&CommandReport { launch, ..CommandReport::default() }, |_| None);
+            let commands = decided(std::slice::from_ref(&claim), &mut memory, 6 * 60);
+            commands.iter().map(Command::name).collect::<Vec<_>>()
+        };
+        assert_eq!(decide_after(true), ["launch"]);
+        assert_eq!(decide_after(false), ["delete_claim"]);
+    }
+}

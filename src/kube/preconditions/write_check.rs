@@ -184,7 +184,7 @@ mod tests {
         for (date, is_allowed) in [("Mon, 01 Jan 2024 00:00:00 GMT", false), ("Mon, 01 Jan 2024 00:09:00 GMT", true)] {
             let date = [(http::header::DATE, http::HeaderValue::from_static(date))].into_iter().collect();
             skew.observe(&date, "2024-01-01T00:10:00Z".parse().unwrap());
-            for effect in [&evict, &delete] {
+            for effect in [&launch(), &evict, &delete] {
                 assert_eq!(check.check(&of_claim(), effect).await.is_ok(), is_allowed, "{effect:?}");
             }
             assert_eq!(check.check(&of_claim(), &release).await, Ok(()), "nothing is lost by it");

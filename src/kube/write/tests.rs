@@ -5,8 +5,8 @@ use crate::fake;
 use crate::preconditions::lease::LeaseHandle;
 use napkeeper_core::model::cluster::claim::ClaimRef;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
-use napkeeper_core::model::names::{ClaimName, NodeName, ObjectKey, Uid};
-use napkeeper_core::plan::{ClaimUpdate, ClusterWrite, NodeUpdate, Reply};
+use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey, Uid};
+use napkeeper_core::plan::{ClaimUpdate, ClusterWrite, NodeUpdate, PoolReport, RecordChange, Reply};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,6 +115,30 @@ async fn nothing_is_written_once_another_may_lead() {
             let expected = if sent == 2 { Ok(Reply::Done) } else { failed(ClusterError::NotLeader) };
             assert_eq!((outcome, requests.lock().unwrap().len()), (expected, sent), "{write:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn no_kind_of_write_is_sent_once_another_may_lead() {
+    let (node, uid) = (NodeName::new("n").unwrap(), Uid::new("n-1").unwrap());
+    let records = RecordChange { inventory_at: Some(jiff::Timestamp::UNIX_EPOCH), ..RecordChange::default() };
+    let pool = PoolReport {
+        pool: NodePoolName::new("general").unwrap(),
+        uid: Uid::new("general").unwrap(),
+        conditions: Default::default(),
+    };
+    for write in [
+        ClusterWrite::DeleteClaim(claim()),
+        ClusterWrite::UpdateNode(node.clone(), uid.clone(), NodeUpdate::Initialize),
+        ClusterWrite::DeleteNode(node, uid),
+        ClusterWrite::WriteRecords(Box::new(records)),
+        ClusterWrite::ReportPool(Box::new(pool)),
+    ] {
+        let (client, requests) = fake::scripted((0..20).map(|_| refusal(404, "")));
+        let lease = LeaseHandle::renewed_before(Some(Duration::from_secs(11)));
+        drop(Writer::new(client, Arc::new(fake::Real)).with_lease(lease).perform(&write).await);
+        let requests = requests.lock().unwrap();
+        assert!(requests.iter().all(|(request, _)| request.starts_with("GET ")), "{write:?}: {requests:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests of the manifests that ship, without a cluster.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use napkeeper_api::yaml;
 use napkeeper_tests::manifests::repository;
 use serde_json::Value;
@@ -23,5 +23,9 @@ fn policy_of<'o>(policies: &'o [Value], labels: &Value) -> Result<&'o Value> {
         let wanted = policy["spec"]["podSelector"]["matchLabels"].as_object();
         wanted.is_some_and(|wanted| wanted.iter().all(|(key, value)| labels[key] == *value))
     };
-    policies.iter().find(selects).with_context(|| format!("no NetworkPolicy of {labels}"))
+    let mut selecting = policies.iter().filter(selects);
+    let policy = selecting.next().with_context(|| format!("no NetworkPolicy of {labels}"))?;
+    // What one of them allows is allowed.
+    ensure!(selecting.next().is_none(), "several NetworkPolicies of {labels}");
+    Ok(policy)
 }

@@ -1,7 +1,7 @@
 //! The NetworkPolicies of what ships.
 
 use super::{objects, policy_of};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 /// Files with pods, and the file of their NetworkPolicies.
@@ -45,6 +45,8 @@ fn ingress_names_its_callers() -> Result<()> {
         let selector = &from["namespaceSelector"];
         let one = &selector["matchLabels"]["kubernetes.io/metadata.name"];
         let several = &selector["matchExpressions"][0]["values"];
+        let is_in = selector["matchExpressions"][0]["operator"] == "In";
+        ensure!(one.is_string() != is_in && selector.as_object().is_some_and(|s| s.len() == 1), "{from}");
         let names = if one.is_string() { json!([one]) } else { several.clone() };
         Ok(serde_json::from_value(names)?)
     };
@@ -53,7 +55,10 @@ fn ingress_names_its_callers() -> Result<()> {
         let labels = pod_labels(&all).with_context(|| format!("{file}: no pods"))?;
         let policy = policy_of(&policies, labels)?;
         for rule in policy["spec"]["ingress"].as_array().into_iter().flatten() {
-            let (port, from) = (&rule["ports"][0]["port"], rule["from"].as_array().context("callers")?);
+            let (ports, from) =
+                (rule["ports"].as_array().context("ports")?, rule["from"].as_array().context("callers")?);
+            let [port] = ports.as_slice() else { bail!("{file}: a rule for several ports: {ports:?}") };
+            let port = &port["port"];
             let expected: &[&str] =
                 if *port == "admission" { &["kube-system"] } else { &["kube-system", "monitoring"] };
             ensure!(namespaces(from.first().context("a caller")?)? == expected, "{file} {port}: {from:?}");

@@ -96,6 +96,20 @@ fn pods_that_each_fill_a_pass_hold_up_another_namespace_for_one_pass() {
 }
 
 #[test]
+fn a_namespace_that_comes_late_does_not_catch_up() {
+    let mut pods: Vec<_> =
+        (0..60).map(|i| aged(&format!("quiet-{i}"), &heavy("quiet", &format!("a-{i}"), 0), 0)).collect();
+    let mut turns = Turns::default();
+    (0..3).for_each(|_| assert_eq!(next(&pods, &mut turns).len(), 9));
+    pods.extend((0..60).map(|i| aged(&format!("flood-{i}"), &heavy("flood", &format!("b-{i}"), 0), 60)));
+    for _ in 0..3 {
+        let selected = next(&pods, &mut turns);
+        let quiet = selected.iter().filter(|name| name.starts_with("quiet")).count();
+        assert!((4..=5).contains(&quiet), "{selected:?}");
+    }
+}
+
+#[test]
 fn chunks_and_planned_pods_are_in_every_pass_and_too_many_constraints_of_these_are_dropped() {
     let waiting = (0..20).map(|i| aged(&format!("p-{i}"), &heavy("default", &format!("a-{i}"), 0), 0));
     let planned = (0..20).map(|i| aged(&format!("planned-{i}"), &heavy("default", &format!("b-{i}"), 0), 0));
