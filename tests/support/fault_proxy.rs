@@ -10,11 +10,14 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use http::{HeaderMap, Method, StatusCode, Uri, header};
+use jiff::fmt::rfc2822::DateTimePrinter;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -76,6 +79,8 @@ struct Shared {
     met: Notify,
     /// Answers of an older generation end.
     generation: watch::Sender<u64>,
+    /// By so many seconds the times of answers are wrong.
+    clock_error: AtomicI64,
 }
 
 #[derive(Debug, Default)]
@@ -108,6 +113,7 @@ impl FaultProxy {
             state: Mutex::default(),
             met: Notify::new(),
             generation: watch::Sender::new(0),
+            clock_error: AtomicI64::new(0),
         });
         let router = Router::new().fallback(pass).with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
@@ -148,6 +154,11 @@ impl FaultProxy {
     /// Ends every open response, such as watches: clients then retry.
     pub fn break_connections(&self) {
         self.shared.generation.send_modify(|n| *n += 1);
+    }
+
+    /// From now on, the API server's clock seems to be ahead by so much.
+    pub fn set_clock_ahead(&self, ahead: SignedDuration) {
+        self.shared.clock_error.store(ahead.as_secs(), Ordering::SeqCst);
     }
 
     /// The next request that matches a rule; `None` after the timeout.
@@ -222,6 +233,12 @@ impl Shared {
         async move { drop(generation.changed().await) }
     }
 
+    /// The time of an answer.
+    fn date(&self) -> String {
+        let time = Timestamp::now() + SignedDuration::from_secs(self.clock_error.load(Ordering::SeqCst));
+        DateTimePrinter::new().timestamp_to_rfc9110_string(&time).unwrap_or_default()
+    }
+
     async fn forward(&self, method: Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Response {
         let url = format!("{}{}", self.origin, uri.path_and_query().map_or("/", |p| p.as_str()));
         let mut request = self.client.request(method, url).bearer_auth(&self.token).body(body);
@@ -232,7 +249,7 @@ impl Shared {
         }
         match request.send().await {
             Ok(response) => {
-                let mut builder = Response::builder().status(response.status());
+                let mut builder = Response::builder().status(response.status()).header(header::DATE, self.date());
                 for name in [header::CONTENT_TYPE, header::RETRY_AFTER] {
                     if let Some(value) = response.headers().get(&name) {
                         builder = builder.header(name, value);

@@ -35,6 +35,7 @@ async fn every_outage_is_reported_and_recovered_from() -> Result<()> {
     refused_reads(&env, &controller, 404, "orphansweeps").await?;
     no_api_server(&mut env, &controller).await?;
     running(&env, "inflate", 1).await?;
+    a_wrong_clock(&mut env, &controller).await?;
     let fail =
         |status: u16, code: &str| json!({ "fail": { "status": status, "code": code, "message": "as a test wants" } });
     for (fault, category) in [
@@ -88,6 +89,22 @@ async fn no_api_server(env: &mut Environment, controller: &Process) -> Result<()
     ensure!(!readyz(controller).await?.0, "/readyz says that all is well without an API server");
     env.plane.start_apiserver().await?;
     works(controller).await
+}
+
+/// While the API server's clock differs from the controller's, no NodeClaim is created.
+async fn a_wrong_clock(env: &mut Environment, controller: &Process) -> Result<()> {
+    scale(env, "inflate", 0).await?;
+    all_deleted(env).await?;
+    let since = controller.lines().len();
+    env.proxy.set_clock_ahead(SignedDuration::from_mins(2));
+    logged(controller, since, &["ERROR", "nothing is decided"]).await?;
+    let before = env.proxy.writes().len();
+    scale(env, "inflate", 1).await?;
+    tokio::time::sleep(TROUBLE).await;
+    let written = env.proxy.writes().split_off(before);
+    ensure!(!written.iter().any(|write| write.contains("nodeclaims")), "a clock is wrong: {written:?}");
+    env.proxy.set_clock_ahead(SignedDuration::ZERO);
+    running(env, "inflate", 1).await
 }
 
 /// Azure is not well while a node is wanted; afterwards it comes.
@@ -168,9 +185,14 @@ async fn readyz(controller: &Process) -> Result<(bool, String)> {
 
 /// Waits for a warning about this after that line of the log.
 async fn says(controller: &Process, since: usize, word: &str) -> Result<()> {
-    eventually(&format!("word of {word}"), STEP, async || {
+    logged(controller, since, &["WARN", word]).await
+}
+
+/// Waits for a line with these words after that line of the log.
+async fn logged(controller: &Process, since: usize, words: &[&str]) -> Result<()> {
+    eventually(&format!("word of {words:?}"), STEP, async || {
         let lines = controller.lines();
-        Ok(lines.iter().skip(since).any(|l| l.contains("WARN") && l.contains(word)).then_some(()))
+        Ok(lines.iter().skip(since).any(|line| words.iter().all(|word| line.contains(word))).then_some(()))
     })
     .await
 }
