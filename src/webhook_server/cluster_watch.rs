@@ -172,6 +172,8 @@ async fn update(
                     tracing::info!("initial listing of the cluster complete");
                     synced = true;
                     view.mark_listed();
+                    // The process is ready as soon as the view is published.
+                    tick.reset_immediately();
                 }
                 Some(WatchEvent::Failing { kind, error }) => {
                     tracing::warn!(kind = kind.resource(), error, "watch failed: hints use the last known state");
