@@ -188,6 +188,12 @@ impl FaultProxy {
         self.state().seen.len()
     }
 
+    /// All requests so far are known, and not only the first ones.
+    #[must_use]
+    pub fn remembers(&self) -> bool {
+        self.requests() < REMEMBERED
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, Rules> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,7 +4,7 @@
 //! left, when the termination grace period is over, or when the node is proven to be lost ([`super::lost_node`]); with a
 //! Node, none of it during a [`super::NodeOutage`].
 
-use super::terminate::LATE_REQUEST;
+use super::terminate::{LATE_REQUEST, READ_LAG};
 use super::{ClaimReconciler, LAUNCH_RETRY};
 use crate::model::azure::naming::{ResourceIds, aks_machine_id, is_aks_machine_of, resource_ids};
 use crate::model::cluster::claim::Claim;
@@ -101,14 +101,14 @@ impl ClaimReconciler<'_> {
         self.plan.push(Command::Terminate(Box::new(terminate)), "drained; deleting its VM, NIC and OS disk");
     }
 
-    /// True where a GET may not show what a launch has created: it was interrupted, so that a request for the VM may still
-    /// be on its way, however old the intent is, or it has ended only now.
-    fn may_appear(&self, claim: &Claim) -> bool {
+    /// For how long what a launch has created may appear: it was interrupted, so that a request for the VM may still be on
+    /// its way, however old the intent is, or it has ended only now. `None` where a GET shows all of it.
+    fn may_appear(&self, claim: &Claim) -> Option<SignedDuration> {
         let status = &claim.status;
         let failed = status.launch_failed.as_ref().map(|failure| failure.at);
         match failed.max(status.launched) {
-            Some(ended) => self.now.duration_since(ended) < LATE_REQUEST,
-            None => status.provider_id.is_none(),
+            Some(ended) => (self.now.duration_since(ended) < READ_LAG).then_some(READ_LAG),
+            None => status.provider_id.is_none().then_some(LATE_REQUEST + READ_LAG),
         }
     }
 

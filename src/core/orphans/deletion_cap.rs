@@ -120,7 +120,7 @@ impl DeletionCap {
 }
 
 /// True for a deletion of the last 24 h that Azure has done, or may have.
-fn counts_against_budget(deletion: &DeletionRecord, now: Timestamp) -> bool {
+pub(in crate::orphans) fn counts_against_budget(deletion: &DeletionRecord, now: Timestamp) -> bool {
     deletion.refused.is_none() && deletion.at > now - CAP_WINDOW
 }
 

@@ -14,7 +14,7 @@ use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, O
 use crate::model::orphans::record::DeletionRecord;
 use crate::model::settings::PauseSwitch;
 use crate::snapshot::CommandKey;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -201,9 +201,9 @@ pub struct Terminate {
     pub drained_node: Option<DrainedNode>,
     /// Kinds whose deletion is suspended, because Azure has denied it.
     pub held: BTreeSet<ResourceKind>,
-    /// Its launch was interrupted, so that a request may still arrive: everything is read again after a while before the
+    /// What its launch has created may appear later: so long after it has been read, everything is read again before the
     /// finalizer is removed.
-    pub look_again: bool,
+    pub look_again: Option<SignedDuration>,
 }
 
 /// Delete a proven orphan.
@@ -221,7 +221,7 @@ pub struct SweepDelete {
     pub volume: Option<ObjectName>,
     /// The record that is written before the DELETE is sent.
     pub deletion: DeletionRecord,
-    /// An earlier DELETE of this incarnation counts for the cap: if Azure knows it no more, that one has deleted it.
+    /// An earlier DELETE of this incarnation counts for the cap, and may have deleted it, or be about to.
     pub tried_before: bool,
 }
 

@@ -8,7 +8,7 @@ mod pass_selection;
 
 use self::batch_window::BatchWindow;
 use self::capacity_buffers::{BufferPlacement, buffer_chunks, buffer_placements};
-use self::pass_selection::{PassSelection, Turns, running_shapes, select_pods};
+use self::pass_selection::{PassSelection, Turns, running_pods, select_pods};
 use crate::catalog::live::STALE_AFTER;
 use crate::model::cluster::claim::ClaimSpec;
 use crate::model::cluster::pod::Pod;
@@ -219,7 +219,7 @@ impl ProvisionMemory {
             // Not a later pod of the same name.
             claim.is_some_and(|claim| claim.is_in_flight()) && self.batch_window.has_considered(pod)
         };
-        select_pods(pods, running_shapes(snapshot), &self.turns, is_planned)
+        select_pods(pods, running_pods(snapshot), &self.turns, is_planned)
     }
 
     /// When the next pass is due: at the end of the batch window, and soon after a pass that left pods out.

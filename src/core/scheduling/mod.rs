@@ -43,7 +43,7 @@ pub use offerings::node_overlays::{OverlaidInstanceTypes, OverlayConflict, Overl
 pub use offerings::unavailable::{SizeOffering, UnavailableOfferings, UnavailableScope};
 pub use packing::lower_bound::PlanCost;
 pub use pods::preferences::Preference;
-pub(crate) use pods::weight::PodWeights;
+pub(crate) use pods::weight::{PodWeights, RunningPods};
 pub use result::{
     NewNode, NoReservation, PodPlacement, SchedulingResult, Target, UnschedulablePods, UnschedulableReason,
 };

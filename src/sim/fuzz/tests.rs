@@ -70,15 +70,14 @@ fn histories_hold_every_invariant() {
 fn histories_that_once_failed_hold() {
     // 550: an emptied API server was judged by the group's name. 1340: the history ended while Azure was deleting a VM.
     // 776: the controller crashed after it had given up nodes, and before the NodePool's condition said so. 616: an
-    // intent named the resources of another NodeClaim, which was lost later. 137: a GET did not show the NIC of a launch
-    // that failed at once. 720: the answer to a DELETE was lost, and the next one found nothing to delete. 835: the
-    // invariant forgot the last inventory before a restore of OrphanRecords.
+    // intent named the resources of another NodeClaim, which was lost later. 720: the answer to a DELETE was lost, and
+    // the next one found nothing to delete. 835: the invariant forgot the last inventory before a restore of
+    // OrphanRecords.
     let once_failed = [
         (Hazard::WrongGroup, 550),
         (Hazard::ApiServerRestore, 1340),
         (Hazard::FailedJoins, 776),
         (Hazard::PartialRestores, 616),
-        (Hazard::StaleReads, 137),
         (Hazard::InterruptedWrites, 720),
         (Hazard::ExternalEdits, 835),
     ];

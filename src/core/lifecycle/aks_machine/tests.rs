@@ -210,7 +210,7 @@ fn terminating_deletes_the_machine_of_this_claim_and_of_no_other() {
     let script = || {
         let (ids, machine) = (ids.clone(), Some(id.clone()));
         let command =
-            Terminate { claim: claim(), ids, machine, drained_node: None, held: Default::default(), look_again: false };
+            Terminate { claim: claim(), ids, machine, drained_node: None, held: Default::default(), look_again: None };
         TerminateScript::new(command, DeletionRules::all())
     };
     let none = || Ok(Reply::Resource(None));
@@ -259,7 +259,7 @@ fn after_an_interrupted_launch_the_machine_is_read_again_too() {
         machine: Some(aks_machine_id(&ArmId::new(POOL).unwrap(), &claim().name)),
         drained_node: None,
         held: Default::default(),
-        look_again: true,
+        look_again: Some(jiff::SignedDuration::from_secs(120)),
     };
     let absent = || {
         let none = || Ok(Reply::Resource(None));

@@ -2,7 +2,8 @@
 //!
 //! Lifecycle delete, the first of the two kinds of delete. *Guarantees*: only resources whose names follow from the
 //! claim's are deleted, and only if they have the claim's UID in our tag; the finalizer is removed last, when Azure
-//! confirms that VM, NIC and OS disk are deleted; after an interrupted launch, or a very recent one, twice. *Caveats*: a NIC that Azure
+//! confirms that VM, NIC and OS disk are deleted; after a launch that was interrupted or has just
+//! ended, twice. *Caveats*: a NIC that Azure
 //! reserves for 180 s after a failed launch delays it.
 
 mod denials;
@@ -30,9 +31,11 @@ const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(20);
 /// Longest duration of one run; the next one continues where it stopped.
 const MAX_DURATION: SignedDuration = SignedDuration::from_mins(15);
 
-/// How long a request that was sent before a launch was interrupted may be under way, as long as the sender would have
-/// waited for its answer, and how long a GET may not show what has been created.
+/// How long a request that was sent before a launch was interrupted may be under way: as long as the sender would have
+/// waited for its answer.
 pub(super) const LATE_REQUEST: SignedDuration = SignedDuration::from_secs(60);
+/// How long a GET may not show what has been created.
+pub(super) const READ_LAG: SignedDuration = SignedDuration::from_secs(60);
 
 /// The termination of one NodeClaim.
 #[derive(Debug)]
@@ -64,6 +67,8 @@ pub struct TerminateScript {
 /// All that a launch may have created.
 #[derive(Debug, Default)]
 struct SecondLook {
+    /// So long after the first look.
+    after: SignedDuration,
     machine: Option<ArmId>,
     resources: Vec<(ArmId, ResourceKind)>,
 }
@@ -98,9 +103,11 @@ impl TerminateScript {
             provider_id,
             deletion_rules,
             drained_node: command.drained_node,
-            again: command
-                .look_again
-                .then(|| SecondLook { machine: command.machine.clone(), resources: remaining.clone() }),
+            again: command.look_again.map(|after| SecondLook {
+                after,
+                machine: command.machine.clone(),
+                resources: remaining.clone(),
+            }),
             machine: command.machine,
             remaining,
             vm_is_foreign: false,
@@ -137,10 +144,10 @@ impl TerminateScript {
                 self.perform(State::ResourceRead, Effect::Cloud(CloudRequest::Get(id)))
             }
             None if self.again.is_some() && self.deletion_rules.enforces(DeletionRule::FinalizerLast) => {
-                let SecondLook { machine, resources } = self.again.take().unwrap_or_default();
+                let SecondLook { after, machine, resources } = self.again.take().unwrap_or_default();
                 (self.machine, self.remaining) = (machine, resources);
                 self.state = State::Next;
-                Step::Wait(LATE_REQUEST)
+                Step::Wait(after)
             }
             None if self.vm_is_foreign => self
                 .perform(State::FinalizerRemoved, Effect::Cluster(ClusterWrite::RemoveFinalizer(self.claim.clone()))),

@@ -158,16 +158,10 @@ impl SweepDeleteScript {
             {
                 self.next(now)
             }
-            // Another actor deleted it, so it does not count for the cap, unless we have tried before: a GET may still show
-            // what that has deleted.
+            // Another actor deleted it, so it does not count for the cap.
             (DeleteTask::Delete, Reply::Absent) => {
                 let absent = EffectError::Cloud(CloudError::new(CloudErrorCode::NotFound, "already deleted"));
-                self.write_outcome(
-                    Some(&absent).filter(|_| !self.delete.tried_before),
-                    false,
-                    DeletionEnding::of(AttemptOutcome::Skipped),
-                    now,
-                )
+                self.write_outcome(Some(&absent), false, DeletionEnding::of(AttemptOutcome::Skipped), now)
             }
             (DeleteTask::RecheckClaim(_), Reply::Claim(None))
             | (DeleteTask::RecheckNode(_), Reply::Node(None))
@@ -275,6 +269,8 @@ impl SweepDeleteScript {
     ) -> Step {
         self.ending = Some(ending);
         let Some(mut deletion) = self.recorded.take() else { return self.finish(now) };
+        // An answer to this attempt says nothing of an earlier one, unless the resource is in use.
+        let refused = refused.filter(|error| !self.delete.tried_before || is_in_use(error));
         deletion.refused = refused.map(|error| Arc::from(error.category()));
         deletion.failures = deletion.failures.saturating_add(u32::from(counts));
         self.queue = VecDeque::from([DeleteTask::WriteOutcome(deletion)]);
@@ -319,6 +315,10 @@ impl DeletionEnding {
     fn of(outcome: AttemptOutcome) -> Self {
         Self { outcome, report: CommandReport::default() }
     }
+}
+
+fn is_in_use(error: &EffectError) -> bool {
+    matches!(error, EffectError::Cloud(error) if error.code == CloudErrorCode::InUse)
 }
 
 fn failure(error: EffectError) -> DeletionEnding {
@@ -588,12 +588,14 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_that_an_earlier_attempt_deleted_keeps_counting() {
-        for answer in [Ok(Reply::Absent), Err(refused(CloudErrorCode::NotFound))] {
+    fn a_resource_that_an_earlier_attempt_may_have_deleted_keeps_counting() {
+        use CloudErrorCode::*;
+        let denied = [NotFound, Conflict, Throttled, Permission, Locked].map(|code| (Err(refused(code)), None));
+        let in_use = (Err(refused(InUse)), Some("in_use"));
+        for (answer, given_back) in [(Ok(Reply::Absent), None), in_use].into_iter().chain(denied) {
             let delete = SweepDelete { tried_before: true, ..delete_of(leaked()) };
-            let (_, report, recorded) = play_to_the_outcome(delete, vec![answer]);
-            assert_eq!(report.attempt.map(|a| a.outcome), Some(AttemptOutcome::Skipped));
-            assert_eq!(recorded.unwrap().refused, None);
+            let (_, _, recorded) = play_to_the_outcome(delete, vec![answer.clone()]);
+            assert_eq!(recorded.unwrap().refused.as_deref(), given_back, "{answer:?}");
         }
     }
 

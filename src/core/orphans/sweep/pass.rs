@@ -14,7 +14,7 @@ use crate::model::settings::ControllerMode;
 use crate::orphans::assessment::ownership::GroupState;
 use crate::orphans::assessment::{Assessment, SweepContext, findings_for, is_excluded_by};
 use crate::orphans::breaker;
-use crate::orphans::deletion_cap::DeletionCap;
+use crate::orphans::deletion_cap::{DeletionCap, counts_against_budget};
 use crate::orphans::references::back_references::referenced_claim;
 use crate::orphans::references::string_index::Index;
 use crate::orphans::report::discrepancies::find_discrepancies;
@@ -175,7 +175,7 @@ impl SweepPass<'_> {
                 failures: known.clone().map(|d| d.failures).max().unwrap_or_default(),
                 refused: None,
             },
-            tried_before: known.clone().any(|d| d.refused.is_none()),
+            tried_before: known.clone().any(|d| counts_against_budget(d, self.case.now)),
         };
         state.plan.push(Command::SweepDelete(Box::new(delete)), reason);
     }

@@ -6,7 +6,7 @@
 
 use crate::model::cluster::pod::{Pod, PodShape};
 use crate::model::names::{Namespace, ObjectKey, ObjectName, Uid};
-use crate::scheduling::PodWeights;
+use crate::scheduling::{PodWeights, RunningPods};
 use crate::snapshot::Snapshot;
 use jiff::Timestamp;
 use std::cmp::Reverse;
@@ -39,10 +39,10 @@ pub(super) struct PassSelection {
 }
 
 /// Selects from waiting pods, and chunks of CapacityBuffers, which are always selected. Those that a NodeClaim in flight
-/// was created for, for which `is_planned` is true, keep its capacity. Pods of `running` different shapes are on nodes.
+/// was created for, for which `is_planned` is true, keep its capacity.
 pub(super) fn select_pods(
     pods: &[Arc<Pod>],
-    running: usize,
+    running: RunningPods,
     turns: &Turns,
     is_planned: impl Fn(&Pod) -> bool,
 ) -> PassSelection {
@@ -54,13 +54,15 @@ pub(super) fn select_pods(
     PassSelection { pods, deferred, used }
 }
 
-/// Different shapes of the pods on nodes. Watched pods share equal shapes.
-pub(super) fn running_shapes(snapshot: &Snapshot) -> usize {
+/// The pods on nodes. Watched pods share equal shapes.
+pub(super) fn running_pods(snapshot: &Snapshot) -> RunningPods {
     let on_nodes = snapshot.pods().values().filter(|pod| pod.node.is_some() && !pod.is_terminal());
-    let mut shapes: Vec<_> = on_nodes.map(|pod| Arc::as_ptr(&pod.shape)).collect();
-    shapes.sort_unstable();
-    shapes.dedup();
-    shapes.len()
+    let mut shapes: Vec<&Arc<PodShape>> = on_nodes.map(|pod| &pod.shape).collect();
+    shapes.sort_unstable_by_key(|shape| Arc::as_ptr(shape));
+    shapes.dedup_by_key(|shape| Arc::as_ptr(shape));
+    let terms = shapes.iter().filter_map(|shape| shape.affinity.as_ref()).flat_map(|affinity| &affinity.apart);
+    let open_terms = terms.filter(|term| term.selector.single_label().is_none()).count() as u64;
+    RunningPods { shapes: shapes.len() as u64, open_terms }
 }
 
 impl Turns {

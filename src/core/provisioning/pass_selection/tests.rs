@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::fixtures::{at, pod, requirements_in, shape};
-use crate::model::cluster::pod::{PodOwner, PodTerm, Preferences, Spread, Toleration};
+use crate::model::cluster::pod::{PodAffinity, PodOwner, PodTerm, Preferences, Spread, Toleration};
+use crate::model::names::NodeName;
 use crate::model::requirements::{Requirement, Requirements};
 use proptest::prelude::*;
 
@@ -33,7 +34,7 @@ fn names(pods: &[Arc<Pod>]) -> Vec<String> {
 
 /// The pods of the next pass, by name.
 fn next(pods: &[Arc<Pod>], turns: &mut Turns) -> Vec<String> {
-    let selection = select_pods(pods, 0, turns, |_| false);
+    let selection = select_pods(pods, RunningPods::default(), turns, |_| false);
     turns.record(&selection);
     names(&selection.pods)
 }
@@ -115,7 +116,9 @@ fn chunks_and_planned_pods_are_in_every_pass_and_too_many_constraints_of_these_a
     let planned = (0..20).map(|i| aged(&format!("planned-{i}"), &heavy("default", &format!("b-{i}"), 0), 0));
     let chunk = Arc::new(Pod { owner: PodOwner::Buffer, ..pod("chunk", &heavy("default", "c", 0)) });
     let pods: Vec<_> = waiting.chain(planned).chain([chunk]).collect();
-    let selection = select_pods(&pods, 0, &Turns::default(), |pod| pod.key.name.as_str().starts_with("planned"));
+    let selection = select_pods(&pods, RunningPods::default(), &Turns::default(), |pod| {
+        pod.key.name.as_str().starts_with("planned")
+    });
     let count = |prefix: &str| selection.pods.iter().filter(|pod| pod.key.name.as_str().starts_with(prefix)).count();
     assert_eq!((count("p-"), count("planned"), count("chunk")), (9, 20, 1));
     let is_intact = |pod: &&Arc<Pod>| pod.shape.preferences.is_some();
@@ -141,7 +144,8 @@ fn a_constraint_weighs_more_the_more_pods_it_may_select() {
 
 #[test]
 fn a_constraint_weighs_more_the_more_different_pods_run() {
-    let weight = |shape: &PodShape, running| PodWeights::default().beside(running).weight(shape);
+    let running = |shapes| RunningPods { shapes, ..RunningPods::default() };
+    let weight = |shape: &PodShape, shapes| PodWeights::default().beside(running(shapes)).weight(shape);
     let plain = shape("own", 100, 1);
     let mut spread = plain.clone();
     spread.spread = vec![Spread::over(crate::model::labels::ZONE, 1, Requirements::new()); 2];
@@ -149,6 +153,31 @@ fn a_constraint_weighs_more_the_more_different_pods_run() {
     assert_eq!([0, 20_000].map(|running| weight(&plain, running)), [2, 2]);
     // Those with a label are found by it.
     assert_eq!([0, 20_000].map(|running| weight(&heavy("default", "a", 0), running)), [1_058, 1_058]);
+}
+
+#[test]
+fn running_pods_are_counted_by_their_shapes_and_by_anti_affinity_that_names_no_label() {
+    let mut snapshot = Snapshot::default();
+    let term = |selector: Requirements| PodTerm {
+        topology_key: crate::model::labels::interned(crate::model::labels::HOSTNAME),
+        namespaces: [Namespace::new("default").unwrap()].into(),
+        namespace_selector: None,
+        selector,
+    };
+    let mut apart = shape("apart", 100, 1);
+    let terms = vec![term(Requirements::new()), term(requirements_in(&[("app", &["x"])]))];
+    apart.affinity = Some(Box::new(PodAffinity { apart: terms, ..PodAffinity::default() }));
+    let (apart, plain) = (Arc::new(apart), Arc::new(shape("plain", 100, 1)));
+    for (name, shape, node) in
+        [("a", &apart, Some("n")), ("b", &plain, Some("n")), ("c", &plain, Some("n")), ("d", &plain, None)]
+    {
+        let node = node.map(|node| NodeName::new(node).unwrap());
+        snapshot.put_pod(Pod { node, ..pod(name, shape) });
+    }
+    let running = running_pods(&snapshot);
+    assert_eq!(running, RunningPods { shapes: 2, open_terms: 1 });
+    let many = RunningPods { open_terms: 4_000, ..running };
+    assert_eq!(PodWeights::default().beside(many).weight(&plain), 12);
 }
 
 #[test]
@@ -176,7 +205,7 @@ proptest! {
         let (mut turns, mut considered) = (Turns::default(), BTreeSet::new());
         // Each of four namespaces has two shapes in each pass at least.
         for _ in 0..=drawn.len() / 2 {
-            let selection = select_pods(&pods, 0, &turns, |_| false);
+            let selection = select_pods(&pods, RunningPods::default(), &turns, |_| false);
             let shapes: BTreeMap<_, u64> =
                 selection.pods.iter().map(|pod| (Arc::as_ptr(&pod.shape), weights.weight(&pod.shape))).collect();
             prop_assert!(shapes.values().sum::<u64>() <= MAX_WEIGHT);

@@ -1,6 +1,7 @@
 //! Remaining NodePool limits, quotas, subnet addresses and reservations during a simulation.
 
 use crate::model::amounts::resources::Resources;
+use crate::model::cluster::claim::Claim;
 use crate::model::cluster::pool::{NodePool, amount};
 use crate::model::names::NodePoolName;
 use crate::scheduling::Input;
@@ -9,6 +10,7 @@ use crate::scheduling::offerings::headroom::{
     QuotaHeadroom, QuotaShortage, ReservationHeadroom, ReservationShortage, SubnetHeadroom,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Limits on launches and their usage, including NodeClaims in flight and open nodes.
 #[derive(Clone)]
@@ -189,7 +191,10 @@ impl LaunchLimits {
 fn usage_of(pool: &NodePool, input: Input<'_>) -> PoolUsage {
     let mut used = PoolUsage::default();
     let types = input.available.overlaid_types.instance_types(input.snapshot, pool);
-    for claim in input.snapshot.claims().values().filter(|c| c.spec.pool.as_ref() == Some(&pool.name)) {
+    // One that Azure has refused has no VM, and is deleted.
+    let counts =
+        |claim: &&Arc<Claim>| claim.spec.pool.as_ref() == Some(&pool.name) && claim.status.launch_failed.is_none();
+    for claim in input.snapshot.claims().values().filter(counts) {
         used.nodes += 1;
         if claim.status.launched.is_some() {
             used.capacity.add(&claim.status.capacity);

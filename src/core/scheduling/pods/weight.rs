@@ -26,8 +26,16 @@ const NODES_IN_FLIGHT: u64 = 60;
 pub(crate) struct PodWeights {
     all: Count,
     by_label: BTreeMap<(Arc<str>, Arc<str>), Count>,
-    /// Shapes of pods on nodes.
-    running: u64,
+    running: RunningPods,
+}
+
+/// Pods on nodes.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RunningPods {
+    /// How many are different.
+    pub(crate) shapes: u64,
+    /// How many terms of required anti-affinity they have that name no label: each is compared with each waiting pod.
+    pub(crate) open_terms: u64,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -56,19 +64,20 @@ impl PodWeights {
         weights
     }
 
-    /// Beside pods of so many different shapes on nodes.
-    pub(crate) fn beside(self, running: usize) -> Self {
-        Self { running: running as u64, ..self }
+    /// Beside these pods on nodes.
+    pub(crate) fn beside(self, running: RunningPods) -> Self {
+        Self { running, ..self }
     }
 
     /// The weight of the first pod of a shape.
     pub(crate) fn weight(&self, shape: &PodShape) -> u64 {
-        2 + shape.tolerations.len() as u64 / VALUES_PER_CONSTRAINT + self.of_constraints(shape)
+        let tolerations = shape.tolerations.len() as u64 / VALUES_PER_CONSTRAINT;
+        2 + tolerations + self.running.open_terms / RUNNING_PER_CONSTRAINT + self.of_constraints(shape)
     }
 
     /// What of it is due to constraints.
     pub(crate) fn of_constraints(&self, shape: &PodShape) -> u64 {
-        self.of_simulation(shape) + constraints_on_all_pods(shape) * self.running / RUNNING_PER_CONSTRAINT
+        self.of_simulation(shape) + constraints_on_all_pods(shape) * self.running.shapes / RUNNING_PER_CONSTRAINT
     }
 
     /// What constraints add while pods are placed.

@@ -64,7 +64,11 @@ impl ExistingPods {
                 self.by_label.entry((Arc::clone(key), Arc::clone(value))).or_default().push(index);
             }
             for term in shape.affinity.iter().flat_map(|affinity| &affinity.apart) {
-                terms.entry(term).or_default().push(index);
+                let pods = terms.entry(term).or_default();
+                // One may list a term twice.
+                if pods.last() != Some(&index) {
+                    pods.push(index);
+                }
             }
         }
         self.anti_affinity = terms.into_iter().map(|(term, pods)| (term.clone(), pods)).collect();

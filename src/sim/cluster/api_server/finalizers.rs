@@ -15,9 +15,15 @@ pub enum FinalizedObject {
 }
 
 impl Cluster {
-    /// Another controller adds its finalizer.
+    /// Another controller adds its finalizer, which the API server refuses for what is being deleted.
     pub fn add_other_finalizer(&mut self, object: FinalizedObject) {
-        self.other_finalizers.insert(object);
+        let deleting_at = match &object {
+            FinalizedObject::Claim(name) => self.store.claims().get(name).and_then(|claim| claim.deleting_at),
+            FinalizedObject::Node(name) => self.store.nodes().get(name).and_then(|node| node.deleting_at),
+        };
+        if deleting_at.is_none() {
+            self.other_finalizers.insert(object);
+        }
     }
 
     /// All other controllers remove their finalizers: what only these held is removed.

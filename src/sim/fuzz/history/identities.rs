@@ -33,8 +33,9 @@ impl HistoryBuilder {
             self.inject(removed, InjectedFault::Identity(IdentityFault::OtherKarpenter { on: false }));
         }
     }
-    /// Somebody enables managed NAP, which takes our NodeClaims for its own: it deletes some, removes finalizers, and
-    /// collects garbage, until it is disabled hours later.
+
+    /// Somebody enables managed NAP, which has NodeClaims of its own and collects garbage, until it is disabled hours later.
+    /// Meanwhile some of our NodeClaims are deleted, and lose our finalizer.
     pub(super) fn nap_enabled(&mut self) {
         self.many_nodes();
         self.leaks();
@@ -50,7 +51,7 @@ impl HistoryBuilder {
             let (at, nth) = (enabled + self.minutes(1, minutes), self.index(0, 9));
             self.add(at, Action::DeleteClaim { nth });
             let (at, nth) = (enabled + self.minutes(1, minutes), self.index(0, 9));
-            self.edit_finalizers(at, FinalizerFault::Strip { nth, from_node: false });
+            self.edit_finalizers(at, FinalizerFault::Strip { nth, from_node: false, then_delete: false });
         }
         self.inject(disabled, InjectedFault::Identity(IdentityFault::OtherKarpenter { on: false }));
         self.settled_by_a_person();

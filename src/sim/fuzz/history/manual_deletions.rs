@@ -21,24 +21,28 @@ impl HistoryBuilder {
             self.add(scaled, Action::Scale { workload: key("web"), replicas });
         }
     }
+
     /// Users strip our finalizers, and other controllers hold NodeClaims and Nodes for a while with theirs.
     pub(super) fn finalizers(&mut self) {
         self.many_nodes();
         self.manual_deletions();
         for _ in 0..8 {
             let (at, nth, to_node) = (self.random_time(), self.index(0, 9), self.random.one_in(2));
-            self.edit_finalizers(at, FinalizerFault::AddOther { nth, to_node });
-            let deleted = at + self.minutes(1, 30);
-            let nth = self.index(0, 9);
-            self.add(deleted, Action::DeleteClaim { nth });
-        }
-        for _ in 0..3 {
-            let at = self.random_time();
-            self.edit_finalizers(at, FinalizerFault::RemoveOthers);
+            let then_delete = !self.random.one_in(3);
+            self.edit_finalizers(at, FinalizerFault::AddOther { nth, to_node, then_delete });
+            let removed = at + self.seconds(5, 7_200);
+            self.edit_finalizers(removed.min(FAULTS), FinalizerFault::RemoveOthers);
         }
         for _ in 0..4 {
             let (at, nth, from_node) = (self.random_time(), self.index(0, 9), self.random.one_in(2));
-            self.edit_finalizers(at, FinalizerFault::Strip { nth, from_node });
+            let then_delete = self.random.one_in(2);
+            self.edit_finalizers(at, FinalizerFault::Strip { nth, from_node, then_delete });
+        }
+        for _ in 0..2 {
+            let (at, nth) = (self.random_time(), self.index(0, 9));
+            self.add(at, Action::DeleteClaim { nth });
+            let stripped = at + self.seconds(1, 120);
+            self.edit_finalizers(stripped, FinalizerFault::StripDeleting);
         }
         self.edit_finalizers(FAULTS, FinalizerFault::RemoveOthers);
         self.settled_by_a_person();

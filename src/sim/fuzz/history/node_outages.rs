@@ -40,6 +40,7 @@ impl HistoryBuilder {
     fn strike(&mut self, at: SignedDuration, fault: NodeFault) {
         self.inject(at, InjectedFault::Nodes(fault));
     }
+
     /// The cluster is stopped and started, and upgraded.
     pub(super) fn cluster_maintenance(&mut self) {
         self.many_nodes();

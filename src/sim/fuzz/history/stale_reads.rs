@@ -1,7 +1,7 @@
 //! Draws watches and reads that lag, while nodes are launched, disrupted and deleted.
 
 use super::{FAULTS, HistoryBuilder, key};
-use crate::world::{Action, InjectedFault, WatchedKind};
+use crate::world::{Action, ControllerFault, CrashPoint, Freeze, InjectedFault, WatchedKind};
 use jiff::SignedDuration;
 
 impl HistoryBuilder {
@@ -25,16 +25,21 @@ impl HistoryBuilder {
             self.inject(FAULTS, InjectedFault::WatchLag(kind, SignedDuration::ZERO));
         }
     }
+
     /// A GET shows what existed seconds ago, and listings show deleted resources for hours.
     pub(super) fn stale_reads(&mut self) {
         self.leaks();
         self.manual_deletions();
         for _ in 0..12 {
             let (from, duration) = (self.random_time(), self.minutes(5, 90));
-            // A termination looks again after a minute.
-            let lag = self.seconds(1, 59);
+            let lag = self.seconds(1, 60);
             self.inject(from, InjectedFault::ReadLag(lag));
             self.inject(from + duration, InjectedFault::ReadLag(SignedDuration::ZERO));
+        }
+        for _ in 0..8 {
+            let at = self.random_time();
+            let freeze = Freeze { at: CrashPoint::NextWrite, lasts: self.seconds(20, 60), is_sent: true };
+            self.inject(at, InjectedFault::Controller(ControllerFault::Freeze(freeze)));
         }
         for _ in 0..4 {
             let (from, shown) = (self.random_time(), self.minutes(30, 600));

@@ -62,7 +62,7 @@ impl World {
             }
             ExternalEdit::RestoreRecords => {
                 if let Some((backup, records)) = self.injected.records.clone() {
-                    self.truth.records_restored(backup, self.now);
+                    self.truth.records_restored(backup, self.now, self.controller.knows_inventory);
                     self.cluster.restore_records(records);
                 }
             }

@@ -13,6 +13,8 @@ pub enum FinalizerFault {
         nth: usize,
         /// To the Node instead of the NodeClaim.
         to_node: bool,
+        /// A user deletes the NodeClaim then.
+        then_delete: bool,
     },
     /// Other controllers remove theirs.
     RemoveOthers,
@@ -22,24 +24,44 @@ pub enum FinalizerFault {
         nth: usize,
         /// From the Node instead of the NodeClaim.
         from_node: bool,
+        /// A user deletes the NodeClaim then.
+        then_delete: bool,
     },
+    /// A user removes ours from the NodeClaims that are being deleted.
+    StripDeleting,
 }
 
 impl World {
     pub(super) fn strike_finalizers(&mut self, fault: FinalizerFault) {
         match fault {
-            FinalizerFault::AddOther { nth, to_node } => {
-                if let Some(object) = self.finalized_object(nth, to_node) {
-                    self.cluster.add_other_finalizer(object);
-                }
+            FinalizerFault::AddOther { nth, to_node, then_delete } => {
+                let object = self.finalized_object(nth, to_node);
+                object.into_iter().for_each(|object| self.cluster.add_other_finalizer(object));
+                self.delete_claim_in_use(nth, then_delete);
             }
             FinalizerFault::RemoveOthers => self.cluster.remove_other_finalizers(self.now),
-            FinalizerFault::Strip { nth, from_node } => {
-                if let Some(object) = self.finalized_object(nth, from_node) {
-                    self.log(EventKind::Scenario, format!("{object:?}"), "a user removes our finalizer");
-                    self.cluster.strip_finalizer(&object, self.now);
-                }
+            FinalizerFault::Strip { nth, from_node, then_delete } => {
+                let object = self.finalized_object(nth, from_node);
+                object.into_iter().for_each(|object| self.strip_finalizer(&object));
+                self.delete_claim_in_use(nth, then_delete);
             }
+            FinalizerFault::StripDeleting => {
+                let claims = self.cluster.state().claims().values();
+                let deleting = claims.filter(|claim| claim.deleting_at.is_some()).map(|claim| claim.name.clone());
+                let objects: Vec<_> = deleting.map(FinalizedObject::Claim).collect();
+                objects.iter().for_each(|object| self.strip_finalizer(object));
+            }
+        }
+    }
+
+    fn strip_finalizer(&mut self, object: &FinalizedObject) {
+        self.log(EventKind::Scenario, format!("{object:?}"), "a user removes our finalizer");
+        self.cluster.strip_finalizer(object, self.now);
+    }
+
+    fn delete_claim_in_use(&mut self, nth: usize, is_wanted: bool) {
+        for claim in self.claims_in_use(nth, usize::from(is_wanted)) {
+            self.cluster.delete_claim(&claim.name, self.now);
         }
     }
 

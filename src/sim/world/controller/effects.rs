@@ -138,6 +138,7 @@ impl World {
     /// Lists the cloud and then the cluster; what races with that happens right after it.
     fn inventory_reply(&mut self) -> Result<Result<Reply, EffectError>, Violation> {
         let inventory = self.take_inventory();
+        self.controller.knows_inventory = true;
         self.truth.record_inventory(&inventory, self.cluster.state(), self.now);
         self.check_in_time()?;
         for action in std::mem::take(&mut self.injected.after_inventory) {

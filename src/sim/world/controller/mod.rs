@@ -49,6 +49,8 @@ pub(in crate::world) struct SimulatedController {
     pub(in crate::world) freezes: Freezes,
     /// Its clock.
     pub(in crate::world) clock: ControllerClock,
+    /// It has taken an inventory since its start.
+    pub(in crate::world) knows_inventory: bool,
 }
 
 /// A crash of the controller at one of its writes.
@@ -109,6 +111,7 @@ impl SimulatedController {
     /// Crashes, losing everything that is not durable.
     pub(in crate::world) fn crash(&mut self, until: Timestamp) {
         self.freezes.crash();
+        self.knows_inventory = false;
         self.inner.restart(Snapshot::default());
         self.down_until = Some(until);
     }

@@ -111,11 +111,11 @@ impl GroundTruth {
         }
     }
 
-    /// OrphanRecords are restored from a backup: each resource must be seen unused twice again. The last inventory counts,
-    /// since the controller still knows it.
-    pub(in crate::world) fn records_restored(&mut self, backup: Timestamp, now: Timestamp) {
+    /// OrphanRecords are restored from a backup: each resource must be seen unused twice again. The last inventory counts
+    /// if the controller still knows it.
+    pub(in crate::world) fn records_restored(&mut self, backup: Timestamp, now: Timestamp, inventory_is_known: bool) {
         self.records_lost = Some(backup..now);
-        self.unused.values_mut().for_each(|(_, _, times)| *times = 1.min(*times));
+        self.unused.values_mut().for_each(|(_, _, times)| *times = u32::from(inventory_is_known).min(*times));
     }
 
     /// A user has given this other tags.

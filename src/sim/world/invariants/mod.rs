@@ -307,7 +307,7 @@ impl World {
             let mut nodes = 0;
             for claim in cluster.claims().values().filter(|c| c.spec.pool.as_ref() == Some(&pool.name)) {
                 used.add(&claim.status.capacity);
-                nodes += 1;
+                nodes += i64::from(claim.status.launch_failed.is_none());
             }
             let over = pool.limits.resources.iter().find(|(name, most)| amount(&used, name) > **most);
             if let Some((name, most)) = over {

@@ -21,7 +21,7 @@ fn an_hour_after_a_deletion(faults: Vec<(SignedDuration, Action)>) -> World {
 
 #[test]
 fn a_claim_that_another_finalizer_holds_leaves_nothing_in_azure() {
-    let held = finalizers(20, FinalizerFault::AddOther { nth: 0, to_node: false });
+    let held = finalizers(20, FinalizerFault::AddOther { nth: 0, to_node: false, then_delete: false });
     let world = an_hour_after_a_deletion(vec![held.clone()]);
     let going = world.cluster().state().claims().values().filter(|claim| claim.deleting_at.is_some()).count();
     assert_eq!((claims(&world).len(), going, vms(&world), created_claims(&world)), (7, 1, 6, 7));
@@ -31,7 +31,7 @@ fn a_claim_that_another_finalizer_holds_leaves_nothing_in_azure() {
 
 #[test]
 fn a_node_that_another_finalizer_holds_does_not_hold_its_claim() {
-    let held = finalizers(20, FinalizerFault::AddOther { nth: 0, to_node: true });
+    let held = finalizers(20, FinalizerFault::AddOther { nth: 0, to_node: true, then_delete: false });
     let world = an_hour_after_a_deletion(vec![held.clone()]);
     assert_eq!(
         (claims(&world).len(), vms(&world), nodes(&world, true).len(), nodes(&world, false).len()),
@@ -43,7 +43,7 @@ fn a_node_that_another_finalizer_holds_does_not_hold_its_claim() {
 
 #[test]
 fn a_claim_without_our_finalizer_takes_no_vm_with_it() {
-    let stripped = finalizers(20, FinalizerFault::Strip { nth: 0, from_node: false });
+    let stripped = finalizers(20, FinalizerFault::Strip { nth: 0, from_node: false, then_delete: false });
     let world = an_hour_after_a_deletion(vec![stripped]);
     assert_eq!((claims(&world).len(), vms(&world), nodes(&world, true).len()), (5, 6, 6));
     assert_eq!(pods(&world), pods(&run_to(&steady(1, vec![]), 19)));

@@ -102,6 +102,7 @@ async fn a_wrong_clock(env: &mut Environment, controller: &Process) -> Result<()
     scale(env, "inflate", 1).await?;
     tokio::time::sleep(TROUBLE).await;
     let written = env.proxy.writes().split_off(before);
+    ensure!(env.proxy.remembers(), "too many requests to remember");
     ensure!(!written.iter().any(|write| write.contains("nodeclaims")), "a clock is wrong: {written:?}");
     env.proxy.set_clock_ahead(SignedDuration::ZERO);
     running(env, "inflate", 1).await
