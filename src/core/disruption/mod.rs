@@ -86,7 +86,7 @@ pub fn disrupt(
     let compute =
         || AvailableOfferings::new(snapshot, &provision.unavailable, now).with_min_values(settings.min_values_policy);
     let available_offerings = || available_offerings.get_or_init(compute);
-    let buffer_capacity = BufferCapacity::of(snapshot, provision, available_offerings);
+    let buffer_capacity = BufferCapacity::of(snapshot, provision, now, available_offerings);
     let (empty_nodes, used): (Vec<_>, Vec<_>) =
         candidates_found.iter().partition(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
     delete_empty(&empty_nodes, memory, &mut budgets, now, &mut plan);

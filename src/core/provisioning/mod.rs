@@ -11,7 +11,7 @@ use self::capacity_buffers::{BufferPlacement, buffer_chunks, buffer_placements};
 use self::pass_selection::{PassSelection, Turns, running_pods, select_pods};
 use crate::catalog::live::STALE_AFTER;
 use crate::model::cluster::claim::ClaimSpec;
-use crate::model::cluster::pod::Pod;
+use crate::model::cluster::pod::{Pod, PodOwner};
 use crate::model::names::{ClaimName, NodeName, NodePoolName, ObjectKey};
 use crate::model::settings::{ControllerMode, Settings};
 use crate::plan::{ClaimDraft, Command, Plan};
@@ -100,7 +100,7 @@ pub fn provision(
     }
     memory.unavailable.expire(now);
     memory.nominated.retain(|_, until| *until > now);
-    let pods: Vec<Arc<Pod>> = pods_to_schedule(snapshot).into_iter().chain(buffer_chunks(snapshot)).collect();
+    let pods: Vec<Arc<Pod>> = pods_to_schedule(snapshot, now).into_iter().chain(buffer_chunks(snapshot)).collect();
     if pods.is_empty() {
         memory.forget_pods();
         return plan;
@@ -161,8 +161,9 @@ pub(crate) fn has_unobserved_claims(snapshot: &Snapshot) -> bool {
     snapshot.in_progress.iter().any(unseen)
 }
 
-/// Pods that wait for a node, and pods of nodes that are being removed, which soon will.
-pub(crate) fn pods_to_schedule(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
+/// Pods that wait for a node, and pods of nodes that are being removed, which soon will: not those that refuse to be
+/// disrupted, which hold their node for now, so that a new one would stay empty.
+pub(crate) fn pods_to_schedule(snapshot: &Snapshot, now: Timestamp) -> Vec<Arc<Pod>> {
     let leaving = snapshot
         .claims()
         .values()
@@ -170,7 +171,7 @@ pub(crate) fn pods_to_schedule(snapshot: &Snapshot) -> Vec<Arc<Pod>> {
         .filter_map(|c| snapshot.node_usage(c.status.node_name.as_ref()?))
         .flat_map(|usage| usage.pods.iter().filter_map(|key| snapshot.pods().get(key)))
         .filter(|pod| {
-            !pod.opaque && pod.is_reschedulable() && pod.owner == crate::model::cluster::pod::PodOwner::Controller
+            !pod.opaque && pod.is_reschedulable() && pod.owner == PodOwner::Controller && !pod.refuses_disruption(now)
         });
     snapshot.pending_pods().chain(leaving).cloned().collect()
 }
@@ -206,9 +207,9 @@ impl ProvisionMemory {
     }
 
     /// Waiting pods that may take capacity of existing nodes: all but those that are known to be unschedulable.
-    pub(crate) fn placeable_pods(&self, snapshot: &Snapshot) -> Vec<Arc<Pod>> {
+    pub(crate) fn placeable_pods(&self, snapshot: &Snapshot, now: Timestamp) -> Vec<Arc<Pod>> {
         let unplaced: BTreeSet<&ObjectKey> = self.unplaced.iter().flat_map(|u| &u.pods).map(|pod| &pod.key).collect();
-        let mut pods = pods_to_schedule(snapshot);
+        let mut pods = pods_to_schedule(snapshot, now);
         pods.retain(|pod| !unplaced.contains(&pod.key));
         self.select_pods(snapshot, &pods).pods
     }

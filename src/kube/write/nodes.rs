@@ -9,9 +9,9 @@ use crate::FieldManager;
 use crate::error::ApiRequest;
 use k8s_openapi::api::core::v1::{Node, Taint as WireTaint};
 use kube::Api;
-use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
+use napkeeper_core::model::cluster::pod::{Labels, Taint};
 use napkeeper_core::model::errors::ClusterError;
-use napkeeper_core::model::labels::{FINALIZER, INITIALIZED, REGISTERED, TAINT_DISRUPTED, TAINT_UNREGISTERED};
+use napkeeper_core::model::labels::{FINALIZER, INITIALIZED, REGISTERED, TAINT_UNREGISTERED};
 use napkeeper_core::model::names::{NodeName, Uid};
 use napkeeper_core::plan::NodeUpdate;
 use serde_json::{Value, json};
@@ -75,9 +75,8 @@ fn initialize(node: &Node) -> Option<Value> {
 }
 
 fn disrupt(node: &Node) -> Option<Value> {
-    let disrupted = Taint { key: Arc::from(TAINT_DISRUPTED), value: Arc::from(""), effect: TaintEffect::NoSchedule };
     let mut taints = taints_of(node).to_vec();
-    put_taint(&mut taints, &disrupted);
+    put_taint(&mut taints, &Taint::disrupted());
     (taints != taints_of(node)).then(|| json!({ "spec": { "taints": taints } }))
 }
 
@@ -103,6 +102,8 @@ fn put_taint(taints: &mut Vec<WireTaint>, taint: &Taint) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use napkeeper_core::model::cluster::pod::TaintEffect;
+    use napkeeper_core::model::labels::TAINT_DISRUPTED;
 
     fn node(value: Value) -> Node {
         serde_json::from_value(value).unwrap()

@@ -9,7 +9,7 @@ use crate::fixtures::{
 use crate::model::azure::cloud::{CloudResource, Nic, ProvisioningState, ResourceDetail, ResourceKind, Tags, Vm};
 use crate::model::azure::naming::resource_ids;
 use crate::model::cluster::claim::{Claim, LaunchFailure, LaunchIntent};
-use crate::model::cluster::pod::DoNotDisrupt;
+use crate::model::cluster::pod::{DoNotDisrupt, Pod, PodShape, Taint, Toleration};
 use crate::model::errors::{CloudError, CloudErrorCode, EffectError, OperationId};
 use crate::model::labels;
 use crate::model::names::{ArmId, ClaimName, ProviderId};
@@ -342,11 +342,23 @@ fn taint(snapshot: &mut Snapshot) {
     snapshot.put_node(drains);
 }
 
-fn disrupted() -> crate::model::cluster::pod::Taint {
-    crate::model::cluster::pod::Taint {
-        key: Arc::from(labels::TAINT_DISRUPTED),
-        value: Arc::from(""),
-        effect: crate::model::cluster::pod::TaintEffect::NoSchedule,
+fn disrupted() -> Taint {
+    Taint::disrupted()
+}
+
+#[test]
+fn pods_that_tolerate_the_taint_are_neither_evicted_nor_waited_for() {
+    let mut snapshot = draining(|_, _, _| {});
+    taint(&mut snapshot);
+    let pod = Arc::clone(snapshot.pods().values().next().unwrap());
+    let tolerating = |key: &str| {
+        let mut shape = PodShape::clone(&pod.shape);
+        shape.tolerations.push(Toleration { key: Some(Arc::from(key)), value: None, effect: None });
+        Pod { shape: Arc::new(shape), ..Pod::clone(&pod) }
+    };
+    for (key, expected) in [("karpenter.sh/disrupted", "terminate"), ("karpenter.sh/other", "evict")] {
+        snapshot.put_pod(tolerating(key));
+        assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 0)), [expected], "{key}");
     }
 }
 

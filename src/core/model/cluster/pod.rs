@@ -2,6 +2,7 @@
 
 pub use super::topology::{PodAffinity, PodTerm, Preferences, Spread};
 use crate::model::amounts::resources::Resources;
+use crate::model::labels;
 use crate::model::names::{Namespace, NodeName, ObjectKey, ObjectName, Uid};
 use crate::model::requirements::Requirements;
 use jiff::{SignedDuration, Timestamp};
@@ -99,6 +100,15 @@ pub struct Toleration {
     pub value: Option<Arc<str>>,
     /// Effect; `None` tolerates every effect.
     pub effect: Option<TaintEffect>,
+}
+
+impl Taint {
+    /// The taint of a node that is drained. Karpenter's value is empty.
+    #[must_use]
+    pub fn disrupted() -> Self {
+        let (key, value) = (labels::interned(labels::TAINT_DISRUPTED), Arc::from(""));
+        Self { key, value, effect: TaintEffect::NoSchedule }
+    }
 }
 
 impl Toleration {
@@ -296,6 +306,14 @@ impl Pod {
             && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
     }
 
+    /// It tolerates the taint of a node that is drained: a successor could come back to that node, so it is not evicted,
+    /// and ends with the VM (Karpenter core, `IsDrainable`).
+    #[must_use]
+    pub fn tolerates_disruption(&self) -> bool {
+        let tolerations = &self.shape.tolerations;
+        !tolerations.is_empty() && Toleration::any_covers(tolerations, &Taint::disrupted())
+    }
+
     /// It must be gone from its node before the VM is deleted; `node_ready_since` is `None` if the node is not ready.
     /// One that is stuck while terminating does not count, but only where a kubelet reports: elsewhere nobody knows
     /// whether its containers have ended.
@@ -304,6 +322,7 @@ impl Pod {
         !self.is_terminal()
             && !matches!(self.owner, PodOwner::DaemonSet | PodOwner::Static)
             && node_ready_since.and_then(|since| self.stuck_terminating_at(since)).is_none_or(|at| at > now)
+            && !self.tolerates_disruption()
     }
 
     /// When it counts as stuck if it still exists, on a node that has been ready since this time; `None` while its

@@ -5,6 +5,7 @@ use crate::model::names::{NodeName, ObjectKey};
 use crate::provisioning::ProvisionMemory;
 use crate::scheduling::{AvailableOfferings, Input, SchedulingResult, Target, schedule};
 use crate::snapshot::Snapshot;
+use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -74,6 +75,7 @@ impl BufferCapacity {
     pub(crate) fn of<'m>(
         snapshot: &Snapshot,
         provision: &ProvisionMemory,
+        now: Timestamp,
         available_offerings: impl FnOnce() -> &'m AvailableOfferings,
     ) -> Self {
         let chunks = buffer_chunks(snapshot);
@@ -89,7 +91,7 @@ impl BufferCapacity {
             claim_of_pod: provision.claim_of_pod(),
         };
         let pods: Vec<Arc<Pod>> =
-            provision.placeable_pods(snapshot).into_iter().chain(chunks.iter().cloned()).collect();
+            provision.placeable_pods(snapshot, now).into_iter().chain(chunks.iter().cloned()).collect();
         let outcome = schedule(input, &pods);
         let nodes = outcome.placements.iter().filter_map(|placement| match &placement.target {
             Target::Node(node) => Some(node.clone()),

@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, Delta, FinalizedObject};
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, ClaimStatus, LaunchIntent};
 use napkeeper_core::model::cluster::node::Node;
-use napkeeper_core::model::cluster::pod::{Labels, Taint, TaintEffect};
+use napkeeper_core::model::cluster::pod::{Labels, Taint};
 use napkeeper_core::model::errors::ClusterError;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ClaimName, NodeClassName, NodeName, Uid};
@@ -146,12 +146,7 @@ impl Cluster {
                 node.labels.insert(Arc::from(labels::INITIALIZED), yes);
             }
             NodeUpdate::TaintDisrupted => {
-                let disrupted = Taint {
-                    key: Arc::from(labels::TAINT_DISRUPTED),
-                    value: Arc::from(""),
-                    effect: TaintEffect::NoSchedule,
-                };
-                add_taints(&mut node.taints, [disrupted]);
+                add_taints(&mut node.taints, [Taint::disrupted()]);
             }
         }
         self.put_node(node);

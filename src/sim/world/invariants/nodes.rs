@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::lifecycle::FORCE_DRAIN_AFTER;
 use napkeeper_core::model::azure::cloud::{PowerState, ProvisioningState, ResourceDetail};
 use napkeeper_core::model::cluster::node::Node;
-use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
+use napkeeper_core::model::cluster::pod::{Pod, PodOwner, Taint};
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, NodeName, ProviderId};
 use napkeeper_core::plan::Command;
@@ -129,10 +129,12 @@ impl World {
         (silent >= 3 && silent * 5 > all).then(|| format!("{silent} of {all} kubelets are silent"))
     }
 
-    /// Pods of a node that could move.
+    /// Pods of a node that could move: not those that tolerate its taint, and could come back to it.
     fn live_pods(&self, node: &Node) -> impl Iterator<Item = &Arc<Pod>> {
-        let moves =
-            |pod: &&Arc<Pod>| !pod.is_terminal() && !matches!(pod.owner, PodOwner::DaemonSet | PodOwner::Static);
+        let moves = |pod: &&Arc<Pod>| {
+            let stays = matches!(pod.owner, PodOwner::DaemonSet | PodOwner::Static);
+            !pod.is_terminal() && !stays && pod.shape.untolerated([&Taint::disrupted()]).is_some()
+        };
         self.cluster.state().pods_on(&node.name).filter(moves)
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of small worlds.
 
+mod drains;
 mod external_changes;
 mod lost_nodes;
 mod restores;

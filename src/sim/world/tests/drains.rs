@@ -1,0 +1,32 @@
+//! Drains of nodes whose pods do not leave.
+
+use super::*;
+use napkeeper_core::model::cluster::pod::{DoNotDisrupt, Toleration};
+
+/// The first NodeClaim of six is deleted after 20 min.
+fn deleted(change: impl FnOnce(&mut PodTemplate)) -> WorldSetup {
+    let mut start = steady(1, vec![after(20, Action::DeleteClaim { nth: 0 })]);
+    change(&mut start.manifests.workloads[0].1.template);
+    start
+}
+
+#[test]
+fn pods_that_tolerate_the_taint_of_a_drain_end_with_their_vm() {
+    let start = deleted(|template| {
+        let key = Some(Arc::from(labels::TAINT_DISRUPTED));
+        Arc::make_mut(&mut template.shape).tolerations.push(Toleration { key, value: None, effect: None });
+    });
+    let first = claims(&run_to(&start, 19))[0].clone();
+    let world = run_to(&start, 40);
+    assert!(!claims(&world).contains(&first));
+    let running = world.cluster().state().pods().values().filter(|pod| pod.started_at.is_some()).count();
+    assert_eq!((running, created_claims(&world)), (12, 7));
+}
+
+#[test]
+fn no_node_is_bought_for_pods_that_refuse_to_leave() {
+    let start = deleted(|template| template.do_not_disrupt = Some(DoNotDisrupt::Always));
+    let world = run_to(&start, 60 * 12);
+    assert_eq!((claims(&world).len(), created_claims(&world)), (6, 6));
+    assert_eq!(pods(&world), pods(&run_to(&start, 19)));
+}
