@@ -121,24 +121,38 @@ async fn nothing_is_written_once_another_may_lead() {
 #[tokio::test]
 async fn no_kind_of_write_is_sent_once_another_may_lead() {
     let (node, uid) = (NodeName::new("n").unwrap(), Uid::new("n-1").unwrap());
+    let metadata = json!({ "name": "n", "uid": "n-1", "resourceVersion": "3" });
+    let node_object = (200, json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata }));
     let records = RecordChange { inventory_at: Some(jiff::Timestamp::UNIX_EPOCH), ..RecordChange::default() };
+    let no_records = json!({
+        "apiVersion": "napkeeper.io/v1alpha1", "kind": "OrphanRecordList", "metadata": {}, "items": [],
+    });
     let pool = PoolReport {
         pool: NodePoolName::new("general").unwrap(),
         uid: Uid::new("general").unwrap(),
         conditions: Default::default(),
     };
-    for write in [
-        ClusterWrite::DeleteClaim(claim()),
-        ClusterWrite::UpdateNode(node.clone(), uid.clone(), NodeUpdate::Initialize),
-        ClusterWrite::DeleteNode(node, uid),
-        ClusterWrite::WriteRecords(Box::new(records)),
-        ClusterWrite::ReportPool(Box::new(pool)),
+    let reference = json!({ "group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "c" });
+    let pool_object = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+        "metadata": { "name": "general", "uid": "general", "resourceVersion": "3" },
+        "spec": { "template": { "spec": { "nodeClassRef": reference, "requirements": [] } } },
+    });
+    for (write, found) in [
+        (ClusterWrite::DeleteClaim(claim()), claim_object("u-1", "7")),
+        (ClusterWrite::UpdateNode(node.clone(), uid.clone(), NodeUpdate::Initialize), node_object.clone()),
+        (ClusterWrite::DeleteNode(node, uid), node_object),
+        (ClusterWrite::WriteRecords(Box::new(records)), (200, no_records)),
+        (ClusterWrite::ReportPool(Box::new(pool)), (200, pool_object)),
     ] {
-        let (client, requests) = fake::scripted((0..20).map(|_| refusal(404, "")));
-        let lease = LeaseHandle::renewed_before(Some(Duration::from_secs(11)));
-        drop(Writer::new(client, Arc::new(fake::Real)).with_lease(lease).perform(&write).await);
-        let requests = requests.lock().unwrap();
-        assert!(requests.iter().all(|(request, _)| request.starts_with("GET ")), "{write:?}: {requests:?}");
+        for (age, is_written) in [(1, true), (11, false)] {
+            let (client, requests) = fake::scripted((0..20).map(|_| found.clone()));
+            let lease = LeaseHandle::renewed_before(Some(Duration::from_secs(age)));
+            drop(Writer::new(client, Arc::new(fake::Real)).with_lease(lease).perform(&write).await);
+            let requests = requests.lock().unwrap();
+            let written = requests.iter().any(|(request, _)| !request.starts_with("GET "));
+            assert_eq!(written, is_written, "{write:?}: {requests:?}");
+        }
     }
 }
 
