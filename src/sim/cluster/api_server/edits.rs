@@ -251,12 +251,13 @@ impl Cluster {
     pub fn replace_system_nodes(&mut self, now: Timestamp) {
         self.advance_clock(now);
         let old: Vec<_> = self.store.nodes().values().filter(|node| is_of_system_pool(node)).cloned().collect();
-        let successors = old.iter().filter_map(|node| successor(node, old.len()));
-        for (name, provider_id) in successors.collect::<Vec<_>>() {
-            let uid = self.ids.uid();
-            let template = Node::clone(&old[0]);
-            let provider_id = Some(provider_id);
-            self.put_node(Node { name, uid, provider_id, created_at: now, ready_since: now, ..template });
+        for node in &old {
+            if let Some((name, provider_id)) = successor(node, old.len()) {
+                let (uid, provider_id) = (self.ids.uid(), Some(provider_id));
+                let mut next = Node { name, uid, provider_id, created_at: now, ready_since: now, ..Node::clone(node) };
+                next.labels.insert(Arc::from(labels::HOSTNAME), next.name.text());
+                self.put_node(next);
+            }
         }
         old.iter().for_each(|node| self.take_node(&node.name));
     }
