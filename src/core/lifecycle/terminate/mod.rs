@@ -2,9 +2,8 @@
 //!
 //! Lifecycle delete, the first of the two kinds of delete. *Guarantees*: only resources whose names follow from the
 //! claim's are deleted, and only if they have the claim's UID in our tag; the finalizer is removed last, when Azure
-//! confirms that VM, NIC and OS disk are deleted; after a launch that was interrupted or has just
-//! ended, twice. *Caveats*: a NIC that Azure
-//! reserves for 180 s after a failed launch delays it.
+//! confirms that VM, NIC and OS disk are deleted; after a launch that was interrupted or has just ended, twice.
+//! *Caveats*: a NIC that Azure reserves for 180 s after a failed launch delays it.
 
 mod denials;
 

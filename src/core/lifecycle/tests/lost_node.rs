@@ -12,7 +12,7 @@ use crate::plan::{CheckVm, IfVmLost};
 fn silent(change: impl FnOnce(&mut Claim, &mut Node, &mut Pod)) -> Snapshot {
     draining(|claim, node, pod| {
         node.ready = false;
-        node.taints.push(disrupted());
+        node.taints.push(Taint::disrupted());
         change(claim, node, pod);
     })
 }
@@ -76,7 +76,7 @@ fn a_pod_that_is_stuck_terminating_holds_only_a_node_that_is_not_ready() {
     let stuck = |node_ready: bool, ready_since: i64, seconds: i64| {
         let snapshot = draining(|_, node, pod| {
             (node.ready, node.ready_since) = (node_ready, at(ready_since));
-            node.taints.push(disrupted());
+            node.taints.push(Taint::disrupted());
             (pod.deleting_at, pod.termination_grace) = (Some(at(0)), SignedDuration::from_secs(40));
         });
         let plan = decided(&snapshot, &mut LifecycleMemory::default(), seconds);
@@ -94,7 +94,7 @@ fn the_pods_that_are_read_again_count_as_in_the_drain() {
     for (ready, found) in [(true, vec!["read pods", "get"]), (false, vec!["read pods"])] {
         let snapshot = draining(|_, node, _| {
             node.ready = ready;
-            node.taints.push(disrupted());
+            node.taints.push(Taint::disrupted());
         });
         let mut stuck = Pod::clone(snapshot.pods().values().next().unwrap());
         stuck.deleting_at = Some(at(-1_000));

@@ -338,12 +338,8 @@ fn a_node_is_drained_before_its_vm_is_deleted_and_refused_evictions_are_repeated
 fn taint(snapshot: &mut Snapshot) {
     let drains = snapshot.nodes().values().next().unwrap();
     let mut drains = crate::model::cluster::node::Node::clone(drains);
-    drains.taints.push(disrupted());
+    drains.taints.push(Taint::disrupted());
     snapshot.put_node(drains);
-}
-
-fn disrupted() -> Taint {
-    Taint::disrupted()
 }
 
 #[test]
@@ -400,7 +396,7 @@ fn a_do_not_disrupt_pod_holds_the_drain_until_the_grace_period_ends() {
     let snapshot = draining(|claim, node, pod| {
         claim.spec.termination_grace_period = Some(SignedDuration::from_mins(10));
         pod.do_not_disrupt = Some(DoNotDisrupt::Always);
-        node.taints.push(disrupted());
+        node.taints.push(Taint::disrupted());
     });
     let mut memory = LifecycleMemory::default();
     let early = decided(&snapshot, &mut memory, 60);
@@ -433,7 +429,7 @@ fn resources_of_a_launched_claim_are_deleted_by_their_names_whatever_became_of_i
     for edit in edits {
         snapshot = draining(|claim, node, _| {
             claim.intent = claim.intent.clone().and_then(edit);
-            node.taints.push(disrupted());
+            node.taints.push(Taint::disrupted());
         });
         let key = snapshot.pods().values().next().unwrap().key.clone();
         snapshot.remove_pod(&key);
@@ -454,7 +450,7 @@ fn resources_of_a_launched_claim_are_deleted_by_their_names_whatever_became_of_i
 
 #[test]
 fn a_paused_cluster_launches_and_deletes_nothing() {
-    let mut snapshot = draining(|_, node, _| node.taints.push(disrupted()));
+    let mut snapshot = draining(|_, node, _| node.taints.push(Taint::disrupted()));
     let key = snapshot.pods().values().next().unwrap().key.clone();
     snapshot.remove_pod(&key);
     snapshot.put_claim(claim("general-b", &pool("general"), vec![offering(LARGE, 1, Spot)]));

@@ -124,7 +124,7 @@ fn a_node_without_a_claim_that_is_not_ready_is_released_once_its_vm_is_lost() {
 fn a_node_without_a_claim_is_released_when_a_person_declares_it_out_of_service() {
     let mut snapshot = unready_node();
     let mut node = crate::model::cluster::node::Node::clone(snapshot.nodes().values().next().unwrap());
-    node.taints.push(crate::model::cluster::pod::Taint { key: Arc::from(labels::TAINT_OUT_OF_SERVICE), ..disrupted() });
+    node.taints.push(Taint { key: Arc::from(labels::TAINT_OUT_OF_SERVICE), ..Taint::disrupted() });
     snapshot.put_node(node);
     assert_eq!(words(&decided(&snapshot, &mut LifecycleMemory::default(), 1)), ["release node"]);
 }

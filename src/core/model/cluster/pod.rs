@@ -106,8 +106,7 @@ impl Taint {
     /// The taint of a node that is drained. Karpenter's value is empty.
     #[must_use]
     pub fn disrupted() -> Self {
-        let (key, value) = (labels::interned(labels::TAINT_DISRUPTED), Arc::from(""));
-        Self { key, value, effect: TaintEffect::NoSchedule }
+        Self { key: Arc::from(labels::TAINT_DISRUPTED), value: Arc::from(""), effect: TaintEffect::NoSchedule }
     }
 }
 
@@ -310,8 +309,7 @@ impl Pod {
     /// and ends with the VM (Karpenter core, `IsDrainable`).
     #[must_use]
     pub fn tolerates_disruption(&self) -> bool {
-        let tolerations = &self.shape.tolerations;
-        !tolerations.is_empty() && Toleration::any_covers(tolerations, &Taint::disrupted())
+        self.shape.untolerated([&Taint::disrupted()]).is_none()
     }
 
     /// It must be gone from its node before the VM is deleted; `node_ready_since` is `None` if the node is not ready.
