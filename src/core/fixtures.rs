@@ -8,6 +8,7 @@ use crate::catalog::{
 use crate::model::amounts::resources::Resources;
 use crate::model::azure::naming::resource_ids;
 use crate::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
+use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod, PodOwner, PodPhase, PodShape, Spread};
 use crate::model::cluster::pool::{Budget, BudgetNodes, ConsolidationPolicy, Disruption, Limits, NodeClass, NodePool};
@@ -172,12 +173,27 @@ pub(crate) fn pods(prefix: &str, shape: PodShape, count: usize) -> Vec<Arc<Pod>>
     (0..count).map(|i| Arc::new(pod(&format!("{prefix}-{i:03}"), &shape))).collect()
 }
 
+/// A PodDisruptionBudget for the pods of one app, which allows so many evictions now.
+pub(crate) fn disruption_budget(app: &str, disruptions_allowed: u32) -> PodDisruptionBudget {
+    let key = ObjectKey { namespace: Namespace::new("default").unwrap(), name: ObjectName::new(app).unwrap() };
+    PodDisruptionBudget {
+        key,
+        selector: Some(requirements_in(&[("app", &[app])])),
+        disruptions_allowed,
+        allows_unready: false,
+        is_fully_blocking: false,
+        healthy: 1 + disruptions_allowed,
+        desired_healthy: 1,
+    }
+}
+
 /// A pod that runs on a node.
 pub(crate) fn running(name: &str, shape: &Arc<PodShape>, node: &Node) -> Pod {
     Pod {
         node: Some(node.name.clone()),
         started_at: Some(start()),
         phase: PodPhase::Running,
+        ready: true,
         unschedulable: false,
         ..pod(name, shape)
     }
@@ -280,6 +296,7 @@ pub(crate) fn claim(name: &str, pool: &NodePool, planned: Vec<PlannedOffering>) 
             expire_after: pool.expire_after,
             termination_grace_period: pool.termination_grace_period,
             planned,
+            replaces: Vec::new(),
         },
         intent: None,
         status: ClaimStatus::default(),

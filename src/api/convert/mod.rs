@@ -25,7 +25,9 @@ pub use karpenter::node_pool_status::pool_conditions;
 pub use kubernetes::kube_scheduler::{scheduler_profiles, service};
 pub use kubernetes::namespace::namespace;
 pub use kubernetes::node::node;
-pub use kubernetes::pod_disruption_budget::{BudgetLimit, PodDisruptionBudget, disruption_budget};
+pub use kubernetes::pod_disruption_budget::{
+    BudgetLimit, PodDisruptionBudget, disruption_budget, disruption_budget_state,
+};
 pub use kubernetes::workload::{DaemonSet, Deployment, Job, StatefulSet, daemon_set, deployment, job, stateful_set};
 pub use orphans::orphan_record::{record_objects, records};
 pub use orphans::orphan_sweep::sweep;

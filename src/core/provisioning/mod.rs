@@ -66,7 +66,7 @@ struct LastPass {
 
 /// Generations of all that a placement depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StateGenerations([u64; 11]);
+pub(crate) struct StateGenerations([u64; 12]);
 
 impl StateGenerations {
     pub(crate) fn of(snapshot: &Snapshot, unavailable: &UnavailableOfferings) -> Self {
@@ -77,6 +77,7 @@ impl StateGenerations {
             snapshot.pools().generation(),
             snapshot.classes().generation(),
             snapshot.daemon_sets().generation(),
+            snapshot.disruption_budgets().generation(),
             unavailable.generation(),
             snapshot.facts_generation(),
             snapshot.needs_generation(),
@@ -161,8 +162,7 @@ pub(crate) fn has_unobserved_claims(snapshot: &Snapshot) -> bool {
     snapshot.in_progress.iter().any(unseen)
 }
 
-/// Pods that wait for a node, and pods of nodes that are being removed, which soon will: not those that refuse to be
-/// disrupted, which hold their node for now, so that a new one would stay empty.
+/// Pods that wait for a node, and pods of nodes that are being removed, which soon will.
 pub(crate) fn pods_to_schedule(snapshot: &Snapshot, now: Timestamp) -> Vec<Arc<Pod>> {
     let leaving = snapshot
         .claims()
@@ -170,10 +170,18 @@ pub(crate) fn pods_to_schedule(snapshot: &Snapshot, now: Timestamp) -> Vec<Arc<P
         .filter(|c| c.deleting_at.is_some())
         .filter_map(|c| snapshot.node_usage(c.status.node_name.as_ref()?))
         .flat_map(|usage| usage.pods.iter().filter_map(|key| snapshot.pods().get(key)))
-        .filter(|pod| {
-            !pod.opaque && pod.is_reschedulable() && pod.owner == PodOwner::Controller && !pod.refuses_disruption(now)
-        });
+        .filter(|pod| will_leave(snapshot, pod, now));
     snapshot.pending_pods().chain(leaving).cloned().collect()
+}
+
+/// True when a pod of a node that is being removed will be evicted, and needs another node then. One that refuses to be
+/// disrupted, or that a PodDisruptionBudget never lets go, holds its node for now: a new one would stay empty.
+fn will_leave(snapshot: &Snapshot, pod: &Pod, now: Timestamp) -> bool {
+    !pod.opaque
+        && pod.is_reschedulable()
+        && pod.owner == PodOwner::Controller
+        && !pod.refuses_disruption(now)
+        && !snapshot.eviction_blocker(pod).is_some_and(|blocker| blocker.is_permanent())
 }
 
 /// A pass that has been made.
@@ -350,6 +358,7 @@ pub(crate) fn claim_draft(
         expire_after: pool.expire_after,
         termination_grace_period: pool.termination_grace_period,
         planned: node.offerings,
+        replaces: Vec::new(),
     };
     let name = claim_name(&node.pool, seed, now, index)?;
     Some(ClaimDraft {

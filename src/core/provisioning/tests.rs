@@ -1,8 +1,14 @@
 //! Tests of provisioning: when pods are placed, and that no node is created twice for them.
 
 use super::*;
-use crate::fixtures::{at, cluster, full_subnet, pod, pool, settings, shape};
-use crate::model::cluster::pod::{PodShape, Preferences};
+use crate::catalog::CapacityType::OnDemand;
+use crate::fixtures::{
+    at, cluster, disruption_budget, full_subnet, managed, offering, pod, pool, running, settings, shape, start,
+};
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::disruption_budget::PodDisruptionBudget;
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::{PodShape, Preferences, Taint};
 use crate::model::settings::{Pause, PauseSwitch};
 use crate::plan::PlannedCommand;
 
@@ -246,4 +252,22 @@ fn pods_that_are_too_many_for_one_pass_are_placed_by_the_next_ones() {
     let _ = run(&snapshot, &mut memory, 14_000);
     assert_eq!((memory.deferred, unplaced(&memory)), (0, 12));
     assert_eq!(run(&snapshot, &mut memory, 60_000).next, None, "nothing has changed since");
+}
+
+#[test]
+fn no_node_is_launched_for_pods_that_a_budget_never_lets_go() {
+    let general = pool("general");
+    for (is_fully_blocking, launched) in [(false, 1), (true, 0)] {
+        let mut snapshot = cluster([general.clone()]);
+        let (claim, node) = managed("c00", &general, offering("Standard_D2s_v5", 1, OnDemand));
+        let draining = Claim { deleting_at: Some(start()), ..claim };
+        snapshot.put_pod(running("p", &Arc::new(shape("a", 500, 1)), &node));
+        snapshot.put_node(Node { taints: vec![Taint::disrupted()], ..node });
+        snapshot.put_claim(draining);
+        let budget = PodDisruptionBudget { is_fully_blocking, ..disruption_budget("a", 0) };
+        snapshot.put_disruption_budget(budget.key.clone(), budget);
+        let mut memory = ProvisionMemory::default();
+        let _ = run(&snapshot, &mut memory, 0);
+        assert_eq!(drafts(run(&snapshot, &mut memory, 1000)).len(), launched, "never: {is_fully_blocking}");
+    }
 }

@@ -3,6 +3,7 @@
 use super::Snapshot;
 use crate::catalog::overlay::Overlay;
 use crate::model::cluster::claim::Claim;
+use crate::model::cluster::disruption_budget::PodDisruptionBudget;
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod};
 use crate::model::cluster::pool::{DaemonSet, NodeClass, NodePool};
@@ -41,6 +42,10 @@ pub enum Delta {
     DaemonSet(ObjectKey, Arc<DaemonSet>),
     /// A DaemonSet was deleted.
     DaemonSetGone(ObjectKey),
+    /// A PodDisruptionBudget is new or has changed, or what it allows.
+    DisruptionBudget(Arc<PodDisruptionBudget>),
+    /// A PodDisruptionBudget was deleted.
+    DisruptionBudgetGone(ObjectKey),
     /// An OrphanSweep is new or has changed.
     Sweep(Arc<Sweep>),
     /// An OrphanSweep was deleted.
@@ -100,6 +105,8 @@ pub fn apply_delta(delta: &Delta, to: &mut Snapshot) {
         Delta::ClassGone(name) => to.remove_class(name),
         Delta::DaemonSet(key, set) => to.put_daemon_set(key.clone(), Arc::clone(set)),
         Delta::DaemonSetGone(key) => to.remove_daemon_set(key),
+        Delta::DisruptionBudget(budget) => to.put_disruption_budget(budget.key.clone(), Arc::clone(budget)),
+        Delta::DisruptionBudgetGone(key) => to.remove_disruption_budget(key),
         Delta::Sweep(sweep) => to.put_sweep(sweep.name.clone(), Arc::clone(sweep)),
         Delta::SweepGone(name) => to.remove_sweep(name),
         Delta::UnreadableSweeps(sweeps) => to.unreadable_sweeps = sweeps.clone(),

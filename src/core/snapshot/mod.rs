@@ -22,6 +22,7 @@ use crate::catalog::overlay::Overlay;
 use crate::model::azure::inventory::Inventory;
 use crate::model::cluster::buffer::Buffer;
 use crate::model::cluster::claim::Claim;
+use crate::model::cluster::disruption_budget::{EvictionBlocker, PodDisruptionBudget};
 use crate::model::cluster::launch_hold::{LaunchHold, PoolHold};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod};
@@ -50,6 +51,7 @@ pub struct Snapshot {
     pools: Table<NodePoolName, NodePool>,
     classes: Table<NodeClassName, NodeClass>,
     daemon_sets: Table<ObjectKey, DaemonSet>,
+    disruption_budgets: Table<ObjectKey, PodDisruptionBudget>,
     sweeps: Table<ObjectName, Sweep>,
     volumes: Table<ObjectName, Volume>,
     /// By disk. A restart forgets them.
@@ -116,6 +118,14 @@ impl Snapshot {
     plain_table!(classes, NodeClassName, NodeClass, put_class, remove_class, "AKSNodeClasses");
     plain_table!(buffers, ObjectKey, Buffer, put_buffer, remove_buffer, "CapacityBuffers");
     plain_table!(daemon_sets, ObjectKey, DaemonSet, put_daemon_set, remove_daemon_set, "DaemonSets");
+    plain_table!(
+        disruption_budgets,
+        ObjectKey,
+        PodDisruptionBudget,
+        put_disruption_budget,
+        remove_disruption_budget,
+        "PodDisruptionBudgets"
+    );
     plain_table!(sweeps, ObjectName, Sweep, put_sweep, remove_sweep, "OrphanSweeps");
     plain_table!(
         volume_claims,
@@ -170,6 +180,13 @@ impl Snapshot {
         let volumes = self.volumes.generation() + self.volume_claims.generation() + self.storage_classes.generation();
         let spread = self.services.generation() + self.schedulers.generation();
         volumes + spread + self.attach_limits.generation() + self.namespaces.generation()
+    }
+
+    /// Why the eviction API would refuse to evict a pod now; `None` if it would not.
+    #[must_use]
+    pub fn eviction_blocker(&self, pod: &Pod) -> Option<EvictionBlocker> {
+        let budgets = self.disruption_budgets.of_namespace(&pod.key.namespace);
+        EvictionBlocker::of(pod, budgets.map(|budget| &**budget))
     }
 
     /// All pods.

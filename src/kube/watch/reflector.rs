@@ -8,7 +8,7 @@ use crate::objects::raw_object::{self, RawObject};
 use crate::preconditions::pause::{PAUSE_CONFIG_MAP, pause};
 use futures::stream::{BoxStream, poll_fn};
 use futures::{Stream, StreamExt};
-use k8s_openapi::api::{apps, core, storage};
+use k8s_openapi::api::{apps, core, policy, storage};
 use kube::api::Api;
 use kube::client::Body;
 use kube::core::{NamespaceResourceScope, PartialObjectMeta};
@@ -59,6 +59,9 @@ pub(super) fn reflect(
             reflector().all(|o: &NodeOverlay| read(convert::node_overlay(o), |o| Delta::Overlay(o.into())))
         }
         WatchedKind::DaemonSets => reflector().all(|o: &apps::v1::DaemonSet| read(convert::daemon_set(o), daemon_set)),
+        WatchedKind::DisruptionBudgets => reflector().all(|o: &policy::v1::PodDisruptionBudget| {
+            read(convert::disruption_budget_state(o), |b| Delta::DisruptionBudget(b.into()))
+        }),
         WatchedKind::OrphanSweeps => {
             reflector().all(|o: &OrphanSweep| read(convert::sweep(o), |s| Delta::Sweep(s.into())))
         }

@@ -19,6 +19,8 @@ pub enum WatchedKind {
     NodeOverlays,
     /// DaemonSets.
     DaemonSets,
+    /// PodDisruptionBudgets.
+    DisruptionBudgets,
     /// OrphanSweeps.
     OrphanSweeps,
     /// OrphanRecords.
@@ -43,7 +45,7 @@ pub enum WatchedKind {
 
 impl WatchedKind {
     /// All kinds.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Pods,
         Self::Nodes,
         Self::NodeClaims,
@@ -51,6 +53,7 @@ impl WatchedKind {
         Self::NodeClasses,
         Self::NodeOverlays,
         Self::DaemonSets,
+        Self::DisruptionBudgets,
         Self::OrphanSweeps,
         Self::OrphanRecords,
         Self::Volumes,
@@ -74,6 +77,7 @@ impl WatchedKind {
             Self::NodeClasses => "aksnodeclasses.karpenter.azure.com",
             Self::NodeOverlays => "nodeoverlays.karpenter.sh",
             Self::DaemonSets => "daemonsets.apps",
+            Self::DisruptionBudgets => "poddisruptionbudgets.policy",
             Self::OrphanSweeps => "orphansweeps.napkeeper.io",
             Self::OrphanRecords => "orphanrecords.napkeeper.io",
             Self::Volumes => "persistentvolumes",

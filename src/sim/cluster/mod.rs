@@ -67,6 +67,8 @@ struct Dirty {
     workloads: BTreeSet<ObjectKey>,
     nodes: BTreeSet<NodeName>,
     volumes: bool,
+    /// PodDisruptionBudgets whose pods have changed.
+    budgets: BTreeSet<ObjectKey>,
 }
 
 /// Something that is going to happen.
@@ -183,6 +185,7 @@ impl Cluster {
         self.dirty.workloads.is_empty()
             && self.dirty.nodes.is_empty()
             && !self.dirty.volumes
+            && self.dirty.budgets.is_empty()
             && !self.scheduler.has_work()
     }
 
@@ -193,6 +196,7 @@ impl Cluster {
             self.run_daemon_sets();
             self.run_volumes();
             self.schedule();
+            self.run_disruption_budgets();
         }
     }
 }

@@ -48,6 +48,7 @@ impl Cluster {
         self.scheduler.pod_changed(old.as_deref(), Some(&pod), self.store.pods().values());
         self.store.put_pod(Arc::clone(&pod));
         self.pod_seen(&pod, pod.deleting_at.is_some() || pod.is_terminal());
+        self.budgets_changed(&pod.shape);
         self.deltas.push(Delta::Pod(pod));
     }
 
@@ -59,6 +60,7 @@ impl Cluster {
         self.store.remove_pod(key);
         self.scheduler.pod_changed(Some(&old), None, self.store.pods().values());
         self.pod_seen(&old, true);
+        self.budgets_changed(&old.shape);
         self.dirty.nodes.extend(old.node.clone());
         self.volumes.pods.remove(key);
         match self.workloads.forget_pod(key) {
@@ -148,14 +150,14 @@ impl Cluster {
         if let Some(run_for) = run_for {
             self.set_pod_timer(run_for, PodTimer::Succeed, pod);
         }
-        self.put_pod(Pod { phase: PodPhase::Running, started_at: Some(self.now), ..pod.clone() });
+        self.put_pod(Pod { phase: PodPhase::Running, ready: true, started_at: Some(self.now), ..pod.clone() });
     }
 
     fn pod_succeeds(&mut self, pod: &Pod) {
         self.workloads.pod_succeeded(&pod.key);
         self.set_pod_timer(self.timings.ended_pods_retention, PodTimer::Forget, pod);
         self.emit(ClusterEvent::PodSucceeded { pod: pod.key.clone() });
-        self.put_pod(Pod { phase: PodPhase::Succeeded, ..pod.clone() });
+        self.put_pod(Pod { phase: PodPhase::Succeeded, ready: false, ..pod.clone() });
     }
 
     /// Deletes a pod: after its grace period, or at once if no kubelet runs it.

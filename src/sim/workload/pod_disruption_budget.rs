@@ -23,17 +23,22 @@ impl PodBudget {
         self.namespace == *namespace && self.selector.satisfied_by(labels)
     }
 
-    /// True if a healthy pod may be evicted, given the numbers of healthy and desired pods.
+    /// True when it guards this pod.
     #[must_use]
-    pub fn allows(&self, healthy: u32, wanted: u32) -> bool {
+    pub fn guards_pod(&self, pod: &Pod) -> bool {
+        self.guards(&pod.shape.namespace, &pod.shape.labels)
+    }
+
+    /// How many pods must be healthy, of so many desired ones.
+    #[must_use]
+    pub fn desired_healthy(&self, wanted: u32) -> u32 {
         let percent = |part: u32| wanted.saturating_mul(part).div_ceil(100);
-        let needed = match self.limit {
+        match self.limit {
             BudgetLimit::MinAvailable(least) => least,
             BudgetLimit::MinAvailablePercent(part) => percent(part),
             BudgetLimit::MaxUnavailable(most) => wanted.saturating_sub(most),
             BudgetLimit::MaxUnavailablePercent(part) => wanted.saturating_sub(percent(part)),
-        };
-        healthy > needed
+        }
     }
 
     /// True when the disruption controller counts the pod as healthy: it runs, and is not being deleted.

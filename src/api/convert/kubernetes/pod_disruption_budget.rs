@@ -6,6 +6,7 @@ use crate::convert::violations::Violations;
 use crate::field_path::Path;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget as WireBudget;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use napkeeper_core::model::cluster::disruption_budget::PodDisruptionBudget as BudgetState;
 use napkeeper_core::model::names::ObjectKey;
 use napkeeper_core::model::requirements::Requirements;
 
@@ -70,6 +71,36 @@ pub fn disruption_budget(object: &WireBudget) -> Result<PodDisruptionBudget, Vio
     found.finish(key.zip(limit).map(|(key, limit)| PodDisruptionBudget { key, selector, limit }))
 }
 
+/// Reads which pods a PodDisruptionBudget protects, and what it allows by its status; one without a status allows
+/// nothing.
+///
+/// # Errors
+/// [`Violations`]: all that is wrong with it.
+pub fn disruption_budget_state(object: &WireBudget) -> Result<BudgetState, Violations> {
+    let PodDisruptionBudget { key, selector, limit } = disruption_budget(object)?;
+    let status = object.status.as_ref();
+    let is_current = status.and_then(|status| status.observed_generation) >= object.metadata.generation;
+    let count = |n: Option<i32>| u32::try_from(n.unwrap_or_default()).unwrap_or_default();
+    let healthy = count(status.map(|status| status.current_healthy));
+    let desired_healthy = count(status.map(|status| status.desired_healthy));
+    let expected = count(status.map(|status| status.expected_pods));
+    let always = object.spec.as_ref().and_then(|spec| spec.unhealthy_pod_eviction_policy.as_deref());
+    Ok(BudgetState {
+        key,
+        selector,
+        disruptions_allowed: if is_current { count(status.map(|status| status.disruptions_allowed)) } else { 0 },
+        allows_unready: always == Some("AlwaysAllow") || (desired_healthy > 0 && healthy >= desired_healthy),
+        is_fully_blocking: match limit {
+            BudgetLimit::MaxUnavailable(0)
+            | BudgetLimit::MaxUnavailablePercent(0)
+            | BudgetLimit::MinAvailablePercent(100) => true,
+            _ => expected > 0 && desired_healthy >= expected,
+        },
+        healthy,
+        desired_healthy,
+    })
+}
+
 fn amount(wire: &IntOrString) -> Result<Amount, &'static str> {
     const WRONG: &str = "must be a number of pods such as 1, or a percentage such as 20%";
     match wire {
@@ -77,6 +108,55 @@ fn amount(wire: &IntOrString) -> Result<Amount, &'static str> {
         IntOrString::String(text) => {
             let percent = text.strip_suffix('%').and_then(|n| n.parse().ok());
             percent.filter(|n| *n <= 100).map(Amount::Percent).ok_or(WRONG)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn state(spec: Value, status: Value) -> BudgetState {
+        let metadata = json!({ "name": "web", "namespace": "shop", "generation": 2 });
+        let object = json!({ "metadata": metadata, "spec": spec, "status": status });
+        disruption_budget_state(&serde_json::from_value(object).unwrap()).unwrap()
+    }
+
+    fn status(observed: i64, allowed: i32, healthy: i32, expected: i32) -> Value {
+        json!({ "observedGeneration": observed, "disruptionsAllowed": allowed, "currentHealthy": healthy,
+            "desiredHealthy": 3, "expectedPods": expected })
+    }
+
+    #[test]
+    fn a_status_of_an_older_spec_allows_nothing() {
+        let spec = || json!({ "minAvailable": 3, "selector": {} });
+        assert_eq!(state(spec(), status(2, 1, 4, 4)).disruptions_allowed, 1);
+        assert_eq!(state(spec(), status(1, 1, 4, 4)).disruptions_allowed, 0);
+        assert_eq!(state(spec(), Value::Null).disruptions_allowed, 0);
+    }
+
+    #[test]
+    fn pods_that_are_not_ready_may_go_by_the_policy_or_while_enough_are_healthy() {
+        let spec = |policy: &str| json!({ "minAvailable": 3, "selector": {}, "unhealthyPodEvictionPolicy": policy });
+        for (policy, healthy, allowed) in
+            [("IfHealthyBudget", 3, true), ("IfHealthyBudget", 2, false), ("AlwaysAllow", 2, true)]
+        {
+            assert_eq!(state(spec(policy), status(2, 0, healthy, 4)).allows_unready, allowed, "{policy}, {healthy}");
+        }
+    }
+
+    #[test]
+    fn a_budget_that_needs_all_pods_blocks_for_ever() {
+        for (limit, expected, blocks) in [
+            (json!({ "maxUnavailable": 0 }), 4, true),
+            (json!({ "maxUnavailable": "0%" }), 4, true),
+            (json!({ "minAvailable": "100%" }), 4, true),
+            (json!({ "minAvailable": 3 }), 3, true),
+            (json!({ "minAvailable": 3 }), 4, false),
+            (json!({ "maxUnavailable": 1 }), 4, false),
+        ] {
+            assert_eq!(state(limit.clone(), status(2, 0, 3, expected)).is_fully_blocking, blocks, "{limit}");
         }
     }
 }

@@ -167,6 +167,7 @@ fn read_partially(object: &WirePod, found: &mut Violations) -> Option<Pod> {
             .unwrap_or(Pod::TERMINATION_GRACE),
         node,
         phase,
+        ready: is_ready(object),
         unschedulable: is_unschedulable(object),
         do_not_disrupt: template.do_not_disrupt,
         volumes: template.volumes,
@@ -176,6 +177,12 @@ fn read_partially(object: &WirePod, found: &mut Violations) -> Option<Pod> {
         claims_devices: spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),
         opaque: false,
     })
+}
+
+/// Its condition Ready is true.
+fn is_ready(object: &WirePod) -> bool {
+    let conditions = object.status.as_ref().and_then(|s| s.conditions.as_ref());
+    conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
 /// kube-scheduler reports that no node fits. Reports on gated pods, older ones and those of other controllers do not

@@ -2,6 +2,7 @@
 
 pub mod buffer;
 pub mod claim;
+pub mod disruption_budget;
 pub mod launch_hold;
 pub mod node;
 pub mod offering;

@@ -222,6 +222,8 @@ pub struct Pod {
     pub node: Option<NodeName>,
     /// Phase.
     pub phase: PodPhase,
+    /// Its condition Ready.
+    pub ready: bool,
     /// kube-scheduler has found no node (`PodScheduled=False`, reason `Unschedulable`).
     pub unschedulable: bool,
     /// It must not be disrupted.
@@ -261,6 +263,7 @@ impl Pod {
             termination_grace: Self::TERMINATION_GRACE,
             node: None,
             phase: PodPhase::Pending,
+            ready: false,
             unschedulable: true,
             do_not_disrupt: None,
             volumes: Vec::new(),

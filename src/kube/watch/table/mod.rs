@@ -149,6 +149,7 @@ impl ObjectTable {
             Delta::Class(class) => Delta::ClassGone(class.name.clone()),
             Delta::Overlay(overlay) => Delta::OverlayGone(overlay.name.clone()),
             Delta::DaemonSet(key, _) => Delta::DaemonSetGone(key.clone()),
+            Delta::DisruptionBudget(budget) => Delta::DisruptionBudgetGone(budget.key.clone()),
             Delta::Sweep(sweep) => Delta::SweepGone(sweep.name.clone()),
             Delta::Volume(volume) => Delta::VolumeGone(volume.name.clone()),
             Delta::VolumeClaim(claim) => Delta::VolumeClaimGone(claim.key.clone()),
@@ -165,6 +166,7 @@ impl ObjectTable {
             | Delta::ClassGone(_)
             | Delta::OverlayGone(_)
             | Delta::DaemonSetGone(_)
+            | Delta::DisruptionBudgetGone(_)
             | Delta::SweepGone(_)
             | Delta::VolumeGone(_)
             | Delta::VolumeClaimGone(_)

@@ -12,10 +12,11 @@ use napkeeper_core::snapshot::volume_needs::volume_needs;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-const KINDS: [WatchedKind; 10] = [
+const KINDS: [WatchedKind; 11] = [
     WatchedKind::NodeOverlays,
     WatchedKind::Pods,
     WatchedKind::Nodes,
+    WatchedKind::DisruptionBudgets,
     WatchedKind::Volumes,
     WatchedKind::VolumeClaims,
     WatchedKind::StorageClasses,
@@ -74,6 +75,13 @@ fn row(kind: WatchedKind, name: &str, variant: u8) -> Option<Delta> {
             let driver = json!({ "name": "d", "nodeID": name, "allocatable": { "count": variant } });
             let node = json!({ "metadata": bare, "spec": { "drivers": [driver] } });
             convert::attach_limits(&wire(node)).ok().map(|l| Delta::AttachLimits(l.into()))
+        }
+        WatchedKind::DisruptionBudgets => {
+            let spec = json!({ "maxUnavailable": 1, "selector": {} });
+            let status = json!({ "disruptionsAllowed": variant % 3, "currentHealthy": 1, "desiredHealthy": 1,
+                "expectedPods": 1 });
+            let budget = json!({ "metadata": meta, "spec": spec, "status": status });
+            convert::disruption_budget_state(&wire(budget)).ok().map(|b| Delta::DisruptionBudget(b.into()))
         }
         WatchedKind::Services | WatchedKind::Schedulers | WatchedKind::Namespaces => row_of_kin(kind, name, variant),
         _ => {

@@ -45,6 +45,7 @@ impl Cluster {
             expire_after: None,
             termination_grace_period: None,
             planned: Vec::new(),
+            replaces: Vec::new(),
         };
         let claim = Claim {
             name,
@@ -96,6 +97,8 @@ impl Cluster {
                 status.node_name = Some(node.clone());
             }
             ClaimUpdate::Initialized => status.initialized = Some(self.now),
+            ClaimUpdate::Disrupted(reason) => status.disrupted = Some(*reason),
+            ClaimUpdate::NotDisrupted => status.disrupted = None,
             ClaimUpdate::PodEvent { at } => status.last_pod_event = Some(*at),
         }
         self.put_claim(claim);
@@ -147,6 +150,9 @@ impl Cluster {
             }
             NodeUpdate::TaintDisrupted => {
                 add_taints(&mut node.taints, [Taint::disrupted()]);
+            }
+            NodeUpdate::RemoveDisruptedTaint => {
+                node.taints.retain(|taint| *taint != Taint::disrupted());
             }
         }
         self.put_node(node);

@@ -182,7 +182,8 @@ impl Cluster {
 
     /// Adds or replaces a PodDisruptionBudget.
     pub fn apply_budget(&mut self, key: ObjectKey, budget: PodBudget) {
-        self.budgets.insert(key, budget);
+        self.budgets.insert(key.clone(), budget);
+        self.dirty.budgets.insert(key);
     }
 
     /// Edits a Node: cordons it, taints it, annotates it. Name and UID are unchanged.

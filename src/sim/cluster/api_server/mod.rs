@@ -11,7 +11,7 @@ pub use finalizers::FinalizedObject;
 use jiff::Timestamp;
 pub(super) use listing::ApiServerFaults;
 pub use listing::ClusterListing;
-use napkeeper_core::model::cluster::pod::{Pod, PodPhase};
+use napkeeper_core::model::cluster::pod::PodPhase;
 use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
 use napkeeper_core::model::names::{ObjectKey, Uid};
@@ -107,39 +107,23 @@ impl Cluster {
         Ok(())
     }
 
-    /// The eviction API: pods that do not run may always go; others only if every budget that guards them allows it.
+    /// The eviction API: pods that do not run may always go; others only if the budget that guards them allows it. What
+    /// several budgets guard is never evicted.
     fn evict(&mut self, key: &ObjectKey, uid: &Uid) -> Result<(), ClusterError> {
         let pod = self.store.pods().get(key).ok_or(ClusterError::NotFound)?;
         if pod.uid != *uid {
             return Err(ClusterError::Conflict);
         }
-        let guarded = pod.phase == PodPhase::Running && pod.deleting_at.is_none();
-        let shape = &pod.shape;
-        let refused = |budget: &PodBudget| budget.guards(&shape.namespace, &shape.labels) && !self.has_spare(budget);
-        if guarded && self.budgets.values().any(refused) {
+        let protecting: Vec<&PodBudget> = self.budgets.values().filter(|budget| budget.guards_pod(pod)).collect();
+        let refused = match protecting[..] {
+            [] => false,
+            [budget] => !self.counts_of(budget).allows_one(),
+            _ => true,
+        };
+        if refused && pod.phase == PodPhase::Running && pod.deleting_at.is_none() {
             return Err(ClusterError::Budget);
         }
         self.end_pod(key);
         Ok(())
-    }
-
-    /// True when a budget allows one healthy pod to go. Pods of DaemonSets are not counted.
-    fn has_spare(&self, budget: &PodBudget) -> bool {
-        let guards = |pod: &Pod| budget.guards(&pod.shape.namespace, &pod.shape.labels);
-        let healthy = |pods: &mut dyn Iterator<Item = &ObjectKey>| {
-            let pods = pods.filter_map(|key| self.store.pods().get(key));
-            let healthy = pods.filter(|p| guards(p) && PodBudget::is_healthy(p));
-            u32::try_from(healthy.count()).unwrap_or(u32::MAX)
-        };
-        let bare = healthy(&mut self.workloads.bare.iter());
-        let (mut running, mut wanted) = (bare, bare);
-        for entry in self.workloads.all.values() {
-            let shape = &entry.workload.template.shape;
-            if budget.guards(&shape.namespace, &shape.labels) {
-                running += healthy(&mut entry.pods.iter());
-                wanted += entry.workload.wanted(entry.succeeded);
-            }
-        }
-        budget.allows(running, wanted)
     }
 }

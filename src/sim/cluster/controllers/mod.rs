@@ -1,6 +1,7 @@
-//! Kubernetes' controllers of workloads, DaemonSets and volumes.
+//! Kubernetes' controllers of workloads, DaemonSets, volumes and PodDisruptionBudgets.
 
 mod daemon_sets;
+mod disruption_budgets;
 mod volumes;
 mod workloads;
 

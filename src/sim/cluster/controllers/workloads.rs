@@ -64,6 +64,10 @@ impl Cluster {
     pub(in crate::cluster) fn run_workloads(&mut self) {
         for key in std::mem::take(&mut self.dirty.workloads) {
             self.run_workload(&key);
+            if let Some(entry) = self.workloads.all.get(&key) {
+                let shape = Arc::clone(&entry.workload.template.shape);
+                self.budgets_changed(&shape);
+            }
         }
     }
 

@@ -142,6 +142,7 @@ fn spec() -> ClaimSpec {
         expire_after: None,
         termination_grace_period: None,
         planned: Vec::new(),
+        replaces: Vec::new(),
     }
 }
 
