@@ -10,7 +10,7 @@ use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::azure::cloud::ResourceKind;
 use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchIntent, PlannedOffering};
 use napkeeper_core::model::cluster::pod::{DoNotDisrupt, Labels, PodOwner};
-use napkeeper_core::model::cluster::pool::{BudgetNodes, ConsolidationPolicy};
+use napkeeper_core::model::cluster::pool::{BudgetNodes, ConsolidationPolicy, DisruptionReason};
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, ClaimName, NodeClassName, NodePoolName, ObjectName, Uid, VmSize, Zone};
@@ -248,6 +248,7 @@ fn full_claim() -> Claim {
             expire_after: None,
             termination_grace_period: Some(SignedDuration::from_secs(5400)),
             planned: vec![offering.clone()],
+            replaces: vec![ClaimName::new("p-old").unwrap()],
         },
         intent: Some(LaunchIntent {
             reservation: None,
@@ -266,6 +267,7 @@ fn full_claim() -> Claim {
             registered: Some(at),
             capacity: requests,
             last_pod_event: Some(at),
+            disrupted: Some(DisruptionReason::Underutilized),
             ..ClaimStatus::default()
         },
     }

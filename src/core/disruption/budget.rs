@@ -1,11 +1,14 @@
 //! Disruption budgets: how many nodes of a pool may be disrupted now.
 //!
 //! As Karpenter's (`nodepool.go`, `disruption/helpers.go`): the least of all active budgets that cover the reason;
-//! percentages round up; nodes that are not ready or being deleted already count against them; a budget that cannot
+//! percentages round up; nodes that are not ready, being replaced or being deleted already count against them; a budget that cannot
 //! be read allows nothing. Unlike Karpenter's, a budget with an empty list of reasons covers all reasons.
 
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
 use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
 use crate::model::cron::{Schedule, ScheduleError};
+use crate::model::labels::TAINT_DISRUPTED;
 use crate::snapshot::{CommandKey, Snapshot};
 use jiff::Timestamp;
 
@@ -51,6 +54,34 @@ pub(crate) fn remaining_disruptions(
     reason: DisruptionReason,
     now: Timestamp,
 ) -> u32 {
+    let is_replaced = |node: &Node| node.is_tainted(TAINT_DISRUPTED);
+    remaining(snapshot, (pool, reason, now), |claim, node| {
+        is_going(snapshot, claim, node) || node.is_some_and(is_replaced)
+    })
+}
+
+/// How many nodes that are being replaced may be deleted now: as above, but those that still wait for their replacement
+/// do not count.
+pub(super) fn remaining_deletions(
+    snapshot: &Snapshot,
+    pool: &NodePool,
+    reason: DisruptionReason,
+    now: Timestamp,
+) -> u32 {
+    remaining(snapshot, (pool, reason, now), |claim, node| is_going(snapshot, claim, node))
+}
+
+fn is_going(snapshot: &Snapshot, claim: &Claim, node: Option<&Node>) -> bool {
+    // A command on it may be its deletion, of which the watch has not told yet.
+    let is_changing = snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone()));
+    !node.is_some_and(|n| n.ready) || claim.deleting_at.is_some() || is_changing
+}
+
+fn remaining(
+    snapshot: &Snapshot,
+    (pool, reason, now): (&NodePool, DisruptionReason, Timestamp),
+    counts: impl Fn(&Claim, Option<&Node>) -> bool,
+) -> u32 {
     let (mut total, mut consumed) = (0, 0);
     for claim in snapshot.claims().values().filter(|c| c.spec.pool.as_ref() == Some(&pool.name)) {
         if claim.status.initialized.is_none() {
@@ -58,10 +89,7 @@ pub(crate) fn remaining_disruptions(
         }
         total += 1;
         let node = claim.status.provider_id.as_ref().and_then(|id| snapshot.node_by_provider_id(id));
-        let ready = node.is_some_and(|n| n.ready);
-        // A command on it may be its deletion, of which the watch has not told yet.
-        let is_changing = snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone()));
-        consumed += u32::from(!ready || claim.deleting_at.is_some() || is_changing);
+        consumed += u32::from(counts(claim, node.map(|node| &**node)));
     }
     allowed_disruptions(&pool.disruption.budgets, total, reason, now).saturating_sub(consumed)
 }

@@ -26,12 +26,19 @@ pub(super) struct Candidate<'a> {
     pub(super) price: HourlyPrice,
     /// Its capacity type.
     pub(super) capacity_type: CapacityType,
+    /// Requested of allocatable, of that resource of which most is, in thousandths.
+    used_permille: i64,
 }
 
 impl Candidate<'_> {
     /// It has no pods to reschedule.
     pub(super) fn is_empty(&self) -> bool {
         self.pods.is_empty()
+    }
+
+    /// The part of its price, in nano-USD per hour, that is paid for what no pod requests.
+    pub(super) fn waste(&self) -> i128 {
+        i128::from(self.price.nanos()) * i128::from(1000 - self.used_permille.clamp(0, 1000)) / 1000
     }
 }
 
@@ -80,11 +87,29 @@ impl<'a> CandidateFilter<'a, '_> {
         // With current overlays, as for its replacement: otherwise the same offering may look cheaper than itself.
         let price = overlaid.price(&pool.name, &offering.key).unwrap_or(offering.price);
         let capacity_type = offering.key.capacity_type;
-        Some(Candidate { claim, node, pool, pods, price, capacity_type })
+        let used_permille = used_permille(snapshot, node);
+        Some(Candidate { claim, node, pool, pods, price, capacity_type, used_permille })
     }
 }
 
-/// Pods to reschedule; `None` when one of them must not be disrupted, or has no controller.
+/// True when nothing on a node forbids to disrupt it.
+pub(super) fn is_disruptable(snapshot: &Snapshot, node: &Node, now: Timestamp) -> bool {
+    !node.do_not_disrupt && node.deleting_at.is_none() && pods_to_move(snapshot, node, now).is_some()
+}
+
+fn used_permille(snapshot: &Snapshot, node: &Node) -> i64 {
+    let Some(usage) = snapshot.node_usage(&node.name) else { return 0 };
+    let (used, has) = (&usage.pod_requests, &node.allocatable);
+    let share = |used: i64, has: i64| {
+        let permille = i128::from(used) * 1000 / i128::from(has.max(1));
+        i64::try_from(permille).unwrap_or(i64::MAX)
+    };
+    let extended = has.extended.iter().map(|(name, has)| share(used.extended(name), *has));
+    let shares = [share(used.cpu_millis, has.cpu_millis), share(used.memory, has.memory)];
+    shares.into_iter().chain(extended).max().unwrap_or_default()
+}
+
+/// Pods to reschedule; `None` when one of them must not be disrupted or evicted, or has no controller.
 fn pods_to_move(snapshot: &Snapshot, node: &Node, now: Timestamp) -> Option<Vec<Arc<Pod>>> {
     let mut pods = Vec::new();
     for key in snapshot.node_usage(&node.name).map(|u| &u.pods).into_iter().flatten() {
@@ -95,6 +120,9 @@ fn pods_to_move(snapshot: &Snapshot, node: &Node, now: Timestamp) -> Option<Vec<
         match pod.owner {
             PodOwner::DaemonSet | PodOwner::Static | PodOwner::Buffer => {}
             PodOwner::Nobody => return None,
+            PodOwner::Controller if !pod.tolerates_disruption() && snapshot.eviction_blocker(pod).is_some() => {
+                return None;
+            }
             PodOwner::Controller => pods.push(Arc::clone(pod)),
         }
     }

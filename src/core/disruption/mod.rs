@@ -1,32 +1,31 @@
 //! Disruption: expiration, emptiness and consolidation.
 //!
-//! In this order: expired nodes (`expireAfter`, outside budgets as in Karpenter), empty nodes, and nodes whose pods fit
-//! elsewhere or on a cheaper node. A finding must hold for 15 s before it is acted on. While many nodes are not ready
-//! nothing is disrupted.
+//! In this order: expired nodes (`expireAfter`, outside budgets as in Karpenter), empty nodes, and sets of nodes whose
+//! pods fit elsewhere or on cheaper nodes ([`moves`]). A finding must hold for 15 s before it is acted on. While many
+//! nodes are not ready nothing is disrupted.
 
 mod budget;
 pub mod budget_calendar;
 mod candidate;
-mod consolidate;
+mod moves;
 
-use crate::disruption::consolidate::Candidates;
 use crate::lifecycle::NodeOutage;
 use crate::model::cluster::claim::Claim;
-use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason};
+use crate::model::cluster::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
 use crate::model::names::{ClaimName, NodePoolName};
 use crate::model::settings::{ControllerMode, PauseSwitch, Settings};
 use crate::plan::{Command, Plan};
+use crate::provisioning::ProvisionMemory;
 use crate::provisioning::capacity_buffers::BufferCapacity;
-use crate::provisioning::{ProvisionMemory, StateGenerations};
-use crate::scheduling::AvailableOfferings;
+use crate::scheduling::OfferingsCache;
 use crate::snapshot::{CommandKey, Snapshot};
 pub(crate) use budget::remaining_disruptions as budget_left;
 pub use budget::{allowed_disruptions, is_active};
 use candidate::{Candidate, disruption_candidates};
-use consolidate::{ConsolidationContext, consolidate};
 use jiff::{SignedDuration, Timestamp};
-use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use moves::{MoveMemory, Search, consolidate, continue_moves};
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 
 /// How long a finding must hold before it is acted on, as in Karpenter.
 const VALIDATION_DELAY: SignedDuration = SignedDuration::from_secs(15);
@@ -34,20 +33,16 @@ const VALIDATION_DELAY: SignedDuration = SignedDuration::from_secs(15);
 /// Retry delay of nodes that a budget blocks: its window opens without a change of any object.
 pub(crate) const BUDGET_RETRY: SignedDuration = SignedDuration::from_mins(1);
 
-/// Memory of disruption. All of it is disposable: after a crash a finding must hold for 15 s again, and a replacement
-/// in progress is an ordinary node, which consolidation finds again.
+/// Memory of disruption. After a crash a finding must hold for 15 s again; moves in progress are found on their objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DisruptionMemory {
-    /// Since when, and for which reason, each claim has been found disruptable without interruption.
-    disruptable_since: BTreeMap<ClaimName, (DisruptionReason, Timestamp)>,
-    /// Claims that were found disruptable in this pass.
-    found_this_pass: BTreeSet<ClaimName>,
+    /// Since when each claim has been found empty without interruption.
+    empty_since: BTreeMap<ClaimName, Timestamp>,
     /// When disruption was last considered.
     last_pass: Option<Timestamp>,
-    /// When each claim was last simulated without result, and in which state: the same state has the same result.
-    unconsolidatable: BTreeMap<ClaimName, (Timestamp, StateGenerations)>,
-    /// Claims to delete once their replacement is ready, with the replacement.
-    replacements: BTreeMap<ClaimName, (ClaimName, Timestamp)>,
+    /// Sets of nodes that are disrupted together.
+    moves: MoveMemory,
+    offerings: OfferingsCache,
 }
 
 /// Decides which nodes to disrupt now.
@@ -66,45 +61,65 @@ pub fn disrupt(
     }
     if NodeOutage::of(snapshot, settings, now).is_some() {
         // What was found before it must be found again.
-        memory.disruptable_since.clear();
+        memory.empty_since.clear();
+        memory.moves.forget_findings();
         return plan;
     }
     delete_expired(snapshot, now, &mut plan);
-    if let Some(due) = memory.last_pass.map(|at| at + settings.disruption_poll_interval).filter(|due| *due > now) {
+    let poll_due = memory.last_pass.map(|at| at + settings.disruption_poll_interval);
+    let due = poll_due.into_iter().chain(memory.moves.validation_due()).min().filter(|due| *due > now);
+    if let Some(due) = due {
         plan.wake_at(due);
-        return plan;
-    }
-    memory.last_pass = Some(now);
-    if snapshot.buffers_unsynced {
+    } else if snapshot.buffers_unsynced {
         // A node without pods may be capacity of a CapacityBuffer.
         plan.wake_at(now + settings.disruption_poll_interval);
-        return plan;
+    } else {
+        memory.last_pass = Some(now);
+        consider(PassInput { snapshot, provision, settings, now, seed }, memory, &mut plan);
     }
-    let candidates_found = disruption_candidates(snapshot, provision, now, &mut plan);
+    continue_moves(snapshot, &mut memory.moves, now, &mut plan);
+    plan
+}
+
+/// What a pass decides about.
+struct PassInput<'a> {
+    snapshot: &'a Snapshot,
+    provision: &'a ProvisionMemory,
+    settings: &'a Settings,
+    now: Timestamp,
+    seed: u64,
+}
+
+/// Searches for nodes to disrupt, and disrupts those that were found before.
+fn consider(input: PassInput<'_>, memory: &mut DisruptionMemory, plan: &mut Plan) {
+    let PassInput { snapshot, provision, settings, now, seed } = input;
+    let candidates = disruption_candidates(snapshot, provision, now, plan);
     let mut budgets = RemainingBudgets::new(snapshot, now);
-    let available_offerings = OnceCell::new();
-    let compute =
-        || AvailableOfferings::new(snapshot, &provision.unavailable, now).with_min_values(settings.min_values_policy);
+    memory.moves.unmarked_sources(snapshot).for_each(|pool| budgets.count(pool));
+    let (available_offerings, cache) = (OnceCell::new(), RefCell::new(std::mem::take(&mut memory.offerings)));
+    let compute = || {
+        let offerings = cache.borrow_mut().get(snapshot, &provision.unavailable, now);
+        offerings.with_min_values(settings.min_values_policy)
+    };
     let available_offerings = || available_offerings.get_or_init(compute);
     let buffer_capacity = BufferCapacity::of(snapshot, provision, now, available_offerings);
+    let movable = candidates.iter().filter(|c| !memory.moves.involves(&c.claim.name));
     let (empty_nodes, used): (Vec<_>, Vec<_>) =
-        candidates_found.iter().partition(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
-    delete_empty(&empty_nodes, memory, &mut budgets, now, &mut plan);
-    let (every, threads) = (settings.disruption_poll_interval, settings.consolidation_threads);
-    let context = ConsolidationContext {
+        movable.partition(|c| c.is_empty() && !buffer_capacity.nodes.contains(&c.node.name));
+    delete_empty(&empty_nodes, memory, &mut budgets, now, plan);
+    let search = Search {
         snapshot,
         provision,
         now,
         seed,
-        poll_interval: every,
-        threads,
+        poll_interval: settings.disruption_poll_interval,
+        threads: settings.consolidation_threads,
         available_offerings: &available_offerings,
         buffer_capacity: &buffer_capacity,
     };
-    consolidate(&context, Candidates { all: &candidates_found, with_pods: &used }, memory, &mut budgets, &mut plan);
-    let touched = std::mem::take(&mut memory.found_this_pass);
-    memory.disruptable_since.retain(|name, _| touched.contains(name));
-    plan
+    let nodes = moves::Candidates { empty: &empty_nodes, with_pods: &used };
+    consolidate(&search, nodes, &mut memory.moves, &mut budgets, plan);
+    memory.offerings = cache.take();
 }
 
 /// Deletes expired nodes.
@@ -121,19 +136,21 @@ fn delete_expired(snapshot: &Snapshot, now: Timestamp, plan: &mut Plan) {
     }
 }
 
-/// Deletes empty nodes, within budgets.
+/// Deletes nodes that have been empty for long enough, within budgets.
 fn delete_empty(
-    idle: &[&Candidate<'_>],
+    empty: &[&Candidate<'_>],
     memory: &mut DisruptionMemory,
     budgets: &mut RemainingBudgets<'_>,
     now: Timestamp,
     plan: &mut Plan,
 ) {
-    for candidate in idle {
-        if !memory.is_validated(&candidate.claim.name, DisruptionReason::Empty, now, plan) {
-            continue;
-        }
-        if budgets.consume(candidate, DisruptionReason::Empty) {
+    let before = std::mem::take(&mut memory.empty_since);
+    for candidate in empty {
+        let since = before.get(&candidate.claim.name).copied().unwrap_or(now);
+        memory.empty_since.insert(candidate.claim.name.clone(), since);
+        if since + VALIDATION_DELAY > now {
+            plan.wake_at(since + VALIDATION_DELAY);
+        } else if budgets.consume(candidate, DisruptionReason::Empty) {
             let command = Command::DeleteClaim { claim: candidate.claim.reference(), category: "empty" };
             plan.push(
                 command,
@@ -149,23 +166,8 @@ fn is_in_progress(snapshot: &Snapshot, claim: &Claim) -> bool {
     snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone()))
 }
 
-impl DisruptionMemory {
-    /// True when a finding has held for long enough; otherwise records it and requests a wake-up.
-    fn is_validated(&mut self, claim: &ClaimName, reason: DisruptionReason, now: Timestamp, plan: &mut Plan) -> bool {
-        self.found_this_pass.insert(claim.clone());
-        let entry = self.disruptable_since.entry(claim.clone()).or_insert((reason, now));
-        if entry.0 != reason {
-            *entry = (reason, now);
-        }
-        let due = entry.1 + VALIDATION_DELAY;
-        if due > now {
-            plan.wake_at(due);
-        }
-        due <= now
-    }
-}
-
 /// Remaining disruptions of each pool in this pass.
+#[derive(Clone)]
 struct RemainingBudgets<'a> {
     snapshot: &'a Snapshot,
     now: Timestamp,
@@ -180,14 +182,35 @@ impl<'a> RemainingBudgets<'a> {
         Self { snapshot, now, consumed: BTreeMap::new(), remaining: BTreeMap::new() }
     }
 
-    /// Takes one disruption from the pool's budget; `false` when none is left.
-    fn consume(&mut self, candidate: &Candidate<'_>, reason: DisruptionReason) -> bool {
-        let (snapshot, pool, now) = (self.snapshot, candidate.pool, self.now);
+    /// How many more nodes of a pool may be disrupted.
+    fn left(&mut self, pool: &NodePool, reason: DisruptionReason) -> u32 {
+        let (snapshot, now) = (self.snapshot, self.now);
         let left = self.remaining.entry((pool.name.clone(), reason));
         let left = *left.or_insert_with(|| budget::remaining_disruptions(snapshot, pool, reason, now));
-        let taken = self.consumed.entry(candidate.pool.name.clone()).or_insert(0);
-        let allowed = *taken < left;
-        *taken += u32::from(allowed);
+        left.saturating_sub(self.consumed.get(&pool.name).copied().unwrap_or_default())
+    }
+
+    /// Counts a node of a pool that is going to be disrupted, which the Snapshot does not show yet.
+    fn count(&mut self, pool: NodePoolName) {
+        *self.consumed.entry(pool).or_default() += 1;
+    }
+
+    /// Takes one disruption from the pool's budget; `false` when none is left.
+    fn consume(&mut self, candidate: &Candidate<'_>, reason: DisruptionReason) -> bool {
+        let allowed = self.left(candidate.pool, reason) > 0;
+        if allowed {
+            self.count(candidate.pool.name.clone());
+        }
+        allowed
+    }
+
+    /// Takes one for each of these nodes; `false`, and none taken, when the budget of one is used up.
+    fn consume_all(&mut self, sources: &[&Candidate<'_>], reason: DisruptionReason) -> bool {
+        let before = self.consumed.clone();
+        let allowed = sources.iter().all(|source| self.consume(source, reason));
+        if !allowed {
+            self.consumed = before;
+        }
         allowed
     }
 }

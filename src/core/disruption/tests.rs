@@ -12,7 +12,7 @@ use crate::model::cluster::pool::{Budget, BudgetNodes, DisruptionReason, NodePoo
 use crate::model::labels;
 use crate::model::names::ClaimName;
 use crate::model::settings::Settings;
-use crate::plan::{Command, Plan};
+use crate::plan::{ClaimUpdate, Command, Plan};
 use crate::provisioning::ProvisionMemory;
 use crate::scheduling::Target;
 use crate::snapshot::Snapshot;
@@ -42,6 +42,7 @@ fn words(plan: &Plan) -> Vec<String> {
     let word = |c: &Command| match c {
         Command::DeleteClaim { claim, category } => format!("{category} {}", claim.name),
         Command::CreateClaim(draft) => format!("create {}", draft.spec.planned[0].key.size),
+        Command::UpdateClaim { claim, update: ClaimUpdate::Disrupted(_) } => format!("replace {}", claim.name),
         other => panic!("unexpected {other:?}"),
     };
     plan.commands.iter().map(|p| word(&p.command)).collect()
@@ -151,34 +152,6 @@ fn a_node_whose_pods_fit_elsewhere_is_deleted() {
 }
 
 #[test]
-fn a_large_node_is_replaced_by_a_small_one_which_comes_first() {
-    let (mut snapshot, nodes) = nodes(&pool("general"), LARGE, 1);
-    let running_pod = running("p", &Arc::new(shape("a", 500, 1)), &nodes[0]);
-    snapshot.put_pod(running_pod);
-    let mut memory = DisruptionMemory::default();
-    let plan = (0..=20).step_by(10).map(|now| pass(&snapshot, &mut memory, now)).last().unwrap();
-    let Command::CreateClaim(draft) = &plan.commands[0].command else { panic!("{plan:?}") };
-    assert!(draft.spec.planned.iter().all(|o| o.price < offering(LARGE, 1, OnDemand).price));
-    assert!(words(&pass(&snapshot, &mut memory, 30)).is_empty(), "it waits for the replacement");
-    let (mut new, mut node) = managed("tmp", &pool("general"), draft.spec.planned[0].clone());
-    new.name = draft.name.clone();
-    node.name = crate::model::names::NodeName::new("new-node").unwrap();
-    put(&mut snapshot, (new, node));
-    assert_eq!(words(&pass(&snapshot, &mut memory, 40)), ["underutilized c00"]);
-}
-
-#[test]
-fn a_replacement_that_never_comes_is_given_up() {
-    let (mut snapshot, nodes) = nodes(&pool("general"), LARGE, 1);
-    snapshot.put_pod(running("p", &Arc::new(shape("a", 500, 1)), &nodes[0]));
-    let mut memory = DisruptionMemory::default();
-    assert_eq!(wait(&snapshot, &mut memory, 60).0, 20);
-    assert!(words(&pass(&snapshot, &mut memory, 70)).is_empty(), "its creation may be under way");
-    let again = (80..200).step_by(10).find(|now| !words(&pass(&snapshot, &mut memory, *now)).is_empty());
-    assert!(again.is_some(), "after a minute it is tried again");
-}
-
-#[test]
 fn spot_is_replaced_by_spot_only_where_many_sizes_are_on_offer_or_half_is_saved() {
     let spot_only = NodePool {
         requirements: crate::fixtures::requirements_in(&[(crate::model::labels::CAPACITY_TYPE, &["spot"])]),
@@ -208,7 +181,7 @@ fn reserved_nodes_replace_on_demand_ones_and_are_not_replaced() {
         snapshot.put_pod(running("p", &Arc::new(shape("a", cpu, 1)), &node));
         put(&mut snapshot, (claim, node));
         let found = wait(&snapshot, &mut DisruptionMemory::default(), 60).1;
-        let expected: Vec<String> = replaced.then(|| format!("create {SMALL}")).into_iter().collect();
+        let expected: Vec<String> = replaced.then(|| "replace c00".to_owned()).into_iter().collect();
         assert_eq!(found, expected, "{own}, {left} left");
     }
 }
@@ -236,10 +209,7 @@ fn an_unschedulable_pod_does_not_prevent_consolidation() {
     snapshot.put_pod(running("p", &Arc::new(shape("a", 500, 1)), &nodes[0]));
     let hopeless = Arc::new(pod("hopeless", &Arc::new(shape("b", 900_000, 1))));
     snapshot.put_pod(Arc::clone(&hopeless));
-    assert!(
-        wait(&snapshot, &mut DisruptionMemory::default(), 60).1.is_empty(),
-        "it may fit: provisioning has not run yet"
-    );
+    assert_eq!(wait(&snapshot, &mut DisruptionMemory::default(), 60).1, ["underutilized c00"], "no node would hold it");
     let mut provision = ProvisionMemory::default();
     provision.unplaced.push(crate::scheduling::UnschedulablePods { pods: vec![hopeless], reasons: Vec::new() });
     let mut memory = DisruptionMemory::default();
@@ -303,12 +273,12 @@ fn however_many_threads_there_are_the_same_nodes_go() {
         };
         let alone = passes(1);
         acted += usize::from(alone.0.iter().any(|plan| !plan.commands.is_empty()));
-        in_vain += alone.1.unconsolidatable.len();
+        in_vain += alone.1.moves.unconsolidatable.len();
         for threads in [2, 3, 8, 64] {
             assert_eq!(passes(threads), alone, "seed {seed}, {threads} threads");
         }
     }
-    assert!(acted > 20 && in_vain > 100, "{acted} clusters changed, {in_vain} nodes looked at in vain");
+    assert!(acted > 20 && in_vain > 30, "{acted} clusters changed, {in_vain} nodes looked at in vain");
 }
 
 /// The first nodes have not been ready since the start.

@@ -157,6 +157,8 @@ pub const RESERVATION_GROUP: &str = "napkeeper.io/capacity-reservation-group";
 pub const LAUNCH_INTENT: &str = "napkeeper.io/launch-intent";
 /// Annotation on a NodeClaim: the offerings it was planned for, cheapest first.
 pub const PLANNED_OFFERINGS: &str = "napkeeper.io/planned-offerings";
+/// Annotation on a NodeClaim: the NodeClaims that it replaces, whose nodes are disrupted once it is initialized.
+pub const REPLACES: &str = "napkeeper.io/replaces";
 /// Finalizer on NodeClaims and Nodes.
 pub const FINALIZER: &str = "karpenter.sh/termination";
 

@@ -12,7 +12,7 @@ use crate::model::azure::related::RelatedResource;
 use crate::model::cluster::claim::{Claim, ClaimRef, ClaimSpec, LaunchFailure, LaunchIntent};
 use crate::model::cluster::node::Node;
 use crate::model::cluster::pod::{Labels, Pod, Taint};
-use crate::model::cluster::pool::PoolConditions;
+use crate::model::cluster::pool::{DisruptionReason, PoolConditions};
 use crate::model::cluster::volume::Volume;
 use crate::model::errors::OperationId;
 use crate::model::names::{ArmId, ClaimName, NodeName, NodePoolName, ObjectKey, ObjectName, ProviderId, Uid};
@@ -144,6 +144,10 @@ pub enum ClaimUpdate {
     },
     /// Its Node is ready for pods.
     Initialized,
+    /// It is going to be replaced.
+    Disrupted(DisruptionReason),
+    /// It is not replaced after all.
+    NotDisrupted,
     /// A pod was bound to or removed from its node.
     PodEvent {
         /// When.
@@ -165,6 +169,8 @@ pub enum NodeUpdate {
     Initialize,
     /// It is being disrupted: no new pods.
     TaintDisrupted,
+    /// It is not disrupted after all.
+    RemoveDisruptedTaint,
 }
 
 /// A NIC to be created.

@@ -38,6 +38,7 @@ pub use incremental::{IncrementalScheduler, Placement, PlannedNode, Unschedulabl
 pub use input::{Input, MAX_NEW_NODES};
 pub use offerings::available::AvailableOfferings;
 pub(crate) use offerings::available::claim_requirements;
+pub(crate) use offerings::cache::OfferingsCache;
 pub(crate) use offerings::labels::unmet_requirement;
 pub use offerings::node_overlays::{OverlaidInstanceTypes, OverlayConflict, OverlayMemory};
 pub use offerings::unavailable::{SizeOffering, UnavailableOfferings, UnavailableScope};

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{Node, Taint as WireTaint};
 use kube::Api;
 use napkeeper_core::model::cluster::pod::{Labels, Taint};
 use napkeeper_core::model::errors::ClusterError;
-use napkeeper_core::model::labels::{FINALIZER, INITIALIZED, REGISTERED, TAINT_UNREGISTERED};
+use napkeeper_core::model::labels::{FINALIZER, INITIALIZED, REGISTERED, TAINT_DISRUPTED, TAINT_UNREGISTERED};
 use napkeeper_core::model::names::{NodeName, Uid};
 use napkeeper_core::plan::NodeUpdate;
 use serde_json::{Value, json};
@@ -30,6 +30,7 @@ impl Writer {
             NodeUpdate::Register { labels, taints } => Ok(register(node, labels, taints)),
             NodeUpdate::Initialize => Ok(initialize(node)),
             NodeUpdate::TaintDisrupted => Ok(disrupt(node)),
+            NodeUpdate::RemoveDisruptedTaint => Ok(remove_disrupted_taint(node)),
         })
         .await
     }
@@ -80,6 +81,12 @@ fn disrupt(node: &Node) -> Option<Value> {
     (taints != taints_of(node)).then(|| json!({ "spec": { "taints": taints } }))
 }
 
+fn remove_disrupted_taint(node: &Node) -> Option<Value> {
+    let is_other = |taint: &&WireTaint| taint.key != TAINT_DISRUPTED;
+    let taints: Vec<&WireTaint> = taints_of(node).iter().filter(is_other).collect();
+    (taints.len() < taints_of(node).len()).then(|| json!({ "spec": { "taints": taints } }))
+}
+
 fn taints_of(node: &Node) -> &[WireTaint] {
     node.spec.as_ref().and_then(|s| s.taints.as_deref()).unwrap_or_default()
 }
@@ -103,7 +110,6 @@ fn put_taint(taints: &mut Vec<WireTaint>, taint: &Taint) {
 mod tests {
     use super::*;
     use napkeeper_core::model::cluster::pod::TaintEffect;
-    use napkeeper_core::model::labels::TAINT_DISRUPTED;
 
     fn node(value: Value) -> Node {
         serde_json::from_value(value).unwrap()

@@ -87,6 +87,7 @@ fn own(snapshot: &mut Snapshot, pool: &NodePool, node: Node) -> Result<(), NameE
             expire_after: None,
             termination_grace_period: None,
             planned: vec![offering.clone()],
+            replaces: Vec::new(),
         },
         intent: Some(LaunchIntent {
             offering,

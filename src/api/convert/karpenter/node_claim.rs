@@ -4,6 +4,7 @@
 //! annotations, as JSON.
 
 use crate::convert::common;
+use crate::convert::karpenter::node_claim_status::DISRUPTION_REASON;
 use crate::convert::karpenter::node_pool::{class_name, expire_after};
 use crate::convert::violations::Violations;
 use crate::field_path::Path;
@@ -17,7 +18,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::core::Resource;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::claim::{Claim, ClaimSpec, ClaimStatus, LaunchFailure};
-use napkeeper_core::model::labels::{FINALIZER, LAUNCH_INTENT, NODEPOOL, PLANNED_OFFERINGS};
+use napkeeper_core::model::cluster::pool::DisruptionReason;
+use napkeeper_core::model::labels::{FINALIZER, LAUNCH_INTENT, NODEPOOL, PLANNED_OFFERINGS, REPLACES};
 use napkeeper_core::model::names::{ClaimName, NodeName, NodePoolName, ProviderId};
 use napkeeper_core::plan::ClaimDraft;
 use serde::de::DeserializeOwned;
@@ -69,6 +71,10 @@ fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
     let grace = wire.termination_grace_period.as_deref();
     let grace = found.take_some(&at.key("terminationGracePeriod"), grace, duration::parse);
     let planned = annotation(&object.metadata, PLANNED_OFFERINGS, found);
+    let replaces = annotation::<Vec<String>>(&object.metadata, REPLACES, found).unwrap_or_default();
+    let replaces_path = Path::from_dotted("metadata.annotations").key(REPLACES);
+    let replaces = replaces.into_iter().filter_map(|name| found.take(&replaces_path, ClaimName::new(name)));
+    let replaces = replaces.collect();
     Some(ClaimSpec {
         pool,
         class: class?,
@@ -80,6 +86,7 @@ fn spec(object: &NodeClaim, found: &mut Violations) -> Option<ClaimSpec> {
         expire_after,
         termination_grace_period: grace,
         planned: planned.unwrap_or_default(),
+        replaces,
     })
 }
 
@@ -108,6 +115,8 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
     let registered = since("Registered", "True").map(|(at, _)| at);
     let initialized = since("Initialized", "True").map(|(at, _)| at);
     let billed = since("Billed", "True").map(|(at, _)| at);
+    let disrupted = since(DISRUPTION_REASON, "True").and_then(|(_, condition)| condition.reason.as_deref());
+    let disrupted = DisruptionReason::ALL.into_iter().find(|reason| disrupted == Some(reason.as_str()));
     let provider = wire.provider_id.as_deref();
     let node = wire.node_name.as_deref();
     let last_event = wire.last_pod_event_time.as_deref();
@@ -122,6 +131,7 @@ fn read_status(wire: &NodeClaimStatus, found: &mut Violations) -> ClaimStatus {
         launch_failed,
         registered,
         initialized,
+        disrupted,
         provider_id: found.take_some(&at.key("providerID"), provider, ProviderId::parse),
         node_name: found.take_some(&at.key("nodeName"), node, |n| NodeName::new(n)),
         capacity,
@@ -187,10 +197,15 @@ fn unsaved_object(name: &ClaimName, spec: &ClaimSpec) -> Result<NodeClaim, serde
         },
     );
     object.metadata.labels = common::text_map(&labels);
+    let mut annotations = BTreeMap::new();
     if !spec.planned.is_empty() {
-        let planned = serde_json::to_string(&spec.planned)?;
-        object.metadata.annotations = Some(BTreeMap::from([(PLANNED_OFFERINGS.to_owned(), planned)]));
+        annotations.insert(PLANNED_OFFERINGS.to_owned(), serde_json::to_string(&spec.planned)?);
     }
+    if !spec.replaces.is_empty() {
+        let names: Vec<&str> = spec.replaces.iter().map(ClaimName::as_str).collect();
+        annotations.insert(REPLACES.to_owned(), serde_json::to_string(&names)?);
+    }
+    object.metadata.annotations = (!annotations.is_empty()).then_some(annotations);
     Ok(object)
 }
 
@@ -212,12 +227,20 @@ fn write_status(status: &ClaimStatus) -> NodeClaimStatus {
         last_transition_time: failure.at.to_string(),
         ..ClaimCondition::default()
     });
+    let disrupted = status.disrupted.map(|reason| ClaimCondition {
+        kind: DISRUPTION_REASON.to_owned(),
+        status: "True".to_owned(),
+        reason: Some(reason.as_str().to_owned()),
+        last_transition_time: status.initialized.unwrap_or_default().to_string(),
+        ..ClaimCondition::default()
+    });
     let conditions: Vec<ClaimCondition> = [
         step("Launched", status.launched),
         failed.filter(|_| status.launched.is_none()),
         step("Registered", status.registered),
         step("Initialized", status.initialized),
         step("Billed", status.billed),
+        disrupted,
     ]
     .into_iter()
     .flatten()

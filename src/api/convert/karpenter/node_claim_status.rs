@@ -10,6 +10,8 @@ use napkeeper_core::plan::ClaimUpdate;
 
 /// The steps until a node runs pods.
 const LIFECYCLE_CONDITIONS: [&str; 3] = ["Launched", "Registered", "Initialized"];
+/// Why it is being disrupted: the condition of that name in Karpenter.
+pub(super) const DISRUPTION_REASON: &str = "DisruptionReason";
 /// Longest reason that a condition may have.
 const MAX_REASON: usize = 1024;
 
@@ -41,6 +43,8 @@ pub fn apply_claim_update(claim: &NodeClaim, update: &ClaimUpdate, now: Timestam
         }
         ClaimUpdate::Initialized => set(condition("Initialized", "True", "Initialized", now)),
         ClaimUpdate::BillingExtensionInstalled => set(condition("Billed", "True", "Billed", now)),
+        ClaimUpdate::Disrupted(reason) => set(condition(DISRUPTION_REASON, "True", reason.as_str(), now)),
+        ClaimUpdate::NotDisrupted => conditions.retain(|condition| condition.kind != DISRUPTION_REASON),
         ClaimUpdate::PodEvent { at } => status.last_pod_event_time = Some(at.to_string()),
     }
     if !matches!(update, ClaimUpdate::PodEvent { .. }) {
@@ -105,6 +109,7 @@ mod tests {
     use napkeeper_core::catalog::{CapacityType, OfferingKey};
     use napkeeper_core::model::amounts::resources::Resources;
     use napkeeper_core::model::cluster::claim::{ClaimStatus, LaunchFailure};
+    use napkeeper_core::model::cluster::pool::DisruptionReason;
     use napkeeper_core::model::names::{NodeName, ProviderId, VmSize, Zone};
     use serde_json::json;
     use std::sync::Arc;
@@ -167,6 +172,7 @@ mod tests {
             launch_failed: None,
             registered: Some(at(steps[1].1)),
             initialized: Some(at(steps[2].1)),
+            disrupted: None,
             provider_id: Some(provider_id),
             node_name: Some(node),
             capacity: amounts.clone(),
@@ -186,6 +192,20 @@ mod tests {
         assert_eq!(seen, [&all[..2], &["Initialized=True Initialized"], &all[2..]].concat());
         let again = apply_claim_update(&object, &steps[1].0, at("2026-03-01T09:00:00Z"));
         assert_eq!(object.status, Some(again), "a step that is repeated changes nothing");
+    }
+
+    #[test]
+    fn a_disruption_is_noted_and_taken_back() {
+        let mut object = bare();
+        let before = words(&object);
+        for reason in DisruptionReason::ALL {
+            object.status =
+                Some(apply_claim_update(&object, &ClaimUpdate::Disrupted(reason), at("2026-03-01T00:01:00Z")));
+            assert_eq!(claim(&object).unwrap().status.disrupted, Some(reason));
+        }
+        object.status = Some(apply_claim_update(&object, &ClaimUpdate::NotDisrupted, at("2026-03-01T00:02:00Z")));
+        assert_eq!(claim(&object).unwrap().status.disrupted, None);
+        assert_eq!(words(&object), [&before[..], &["Ready=Unknown InProgress".to_owned()]].concat());
     }
 
     #[test]

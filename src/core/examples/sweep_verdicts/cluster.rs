@@ -154,6 +154,7 @@ fn claim(name: ClaimName, uid: Uid, intent: LaunchIntent, status: ClaimStatus) -
         expire_after: None,
         termination_grace_period: None,
         planned: Vec::new(),
+        replaces: Vec::new(),
     };
     let created_at = intent.written_at - SignedDuration::from_hours(100);
     Ok(Claim { name, uid, created_at, deleting_at: None, has_finalizer: true, spec, intent: Some(intent), status })

@@ -4,6 +4,7 @@ use super::pod::{Labels, Taint};
 use crate::model::amounts::money::HourlyPrice;
 use crate::model::amounts::resources::Resources;
 use crate::model::cluster::offering::OfferingKey;
+use crate::model::cluster::pool::DisruptionReason;
 use crate::model::errors::OperationId;
 use crate::model::names::{ArmId, ClaimName, NodeClassName, NodeName, NodePoolName, ProviderId, Uid};
 use crate::model::requirements::Requirements;
@@ -55,6 +56,8 @@ pub struct ClaimSpec {
     pub termination_grace_period: Option<SignedDuration>,
     /// The offerings it was planned for, cheapest first.
     pub planned: Vec<PlannedOffering>,
+    /// The NodeClaims that it was created to replace.
+    pub replaces: Vec<ClaimName>,
 }
 
 /// An offering with the price it was planned at.
@@ -110,6 +113,8 @@ pub struct ClaimStatus {
     pub registered: Option<Timestamp>,
     /// Its Node is ready for pods (condition `Initialized`).
     pub initialized: Option<Timestamp>,
+    /// Why it is being replaced (condition `DisruptionReason`).
+    pub disrupted: Option<DisruptionReason>,
     /// `status.providerID`.
     pub provider_id: Option<ProviderId>,
     /// `status.nodeName`.

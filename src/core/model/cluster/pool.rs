@@ -115,6 +115,21 @@ pub enum DisruptionReason {
     Drifted,
 }
 
+impl DisruptionReason {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Underutilized, Self::Empty, Self::Drifted];
+
+    /// As in budgets and conditions.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Underutilized => "Underutilized",
+            Self::Empty => "Empty",
+            Self::Drifted => "Drifted",
+        }
+    }
+}
+
 /// How many nodes may be disrupted at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budget {

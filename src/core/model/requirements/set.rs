@@ -156,6 +156,12 @@ impl Requirements {
         })
     }
 
+    /// True when each key that both have allows a common state. Of few requirements and many, the few are asked.
+    #[must_use]
+    pub fn intersects(&self, other: &Self) -> bool {
+        self.0.iter().all(|(key, requirement)| other.0.get(key).is_none_or(|theirs| theirs.intersects(requirement)))
+    }
+
     /// The first key of which no state is allowed.
     #[must_use]
     pub fn first_empty(&self) -> Option<&Arc<str>> {

@@ -172,6 +172,7 @@ pub(crate) fn claim(name: &str, uid: &str) -> Claim {
             expire_after: None,
             termination_grace_period: None,
             planned: Vec::new(),
+            replaces: Vec::new(),
         },
         intent: None,
         status: ClaimStatus::default(),

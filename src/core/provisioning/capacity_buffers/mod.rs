@@ -102,10 +102,9 @@ impl BufferCapacity {
         Self { nodes, unplaced, chunks }
     }
 
-    /// True when a simulation leaves no pod unschedulable, and no more chunks than now.
-    pub(crate) fn is_preserved(&self, outcome: &SchedulingResult) -> bool {
-        let mut unplaced = outcome.unschedulable.iter().flat_map(|group| &group.pods);
-        unplaced.all(|pod| pod.is_chunk()) && outcome.unschedulable_pods() <= self.unplaced
+    /// True when no more chunks than now have no capacity.
+    pub(crate) fn allows_unplaced(&self, chunks: usize) -> bool {
+        chunks <= self.unplaced
     }
 }
 

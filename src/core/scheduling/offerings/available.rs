@@ -189,8 +189,7 @@ impl PoolOfferings {
         let held = snapshot.pool_hold(&pool.name).cloned();
         let may_reserve = pool.requirements.get(labels::CAPACITY_TYPE).is_some_and(names_reserved);
         for instance in types.iter().filter(|_| held.is_none()) {
-            if !pool.requirements.is_compatible(&instance.requirements, |_| true)
-                || !pool_requirements_hold(pool, instance, &labels)
+            if !pool.requirements.intersects(&instance.requirements) || !pool_requirements_hold(pool, instance, &labels)
             {
                 continue;
             }

@@ -1,6 +1,7 @@
 //! The offerings that new nodes can be launched as.
 
 pub(crate) mod available;
+pub(crate) mod cache;
 pub(crate) mod candidate_sets;
 pub mod headroom;
 pub(crate) mod label_variants;

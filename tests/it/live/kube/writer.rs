@@ -95,6 +95,7 @@ fn draft() -> ClaimDraft {
             expire_after: None,
             termination_grace_period: Some(SignedDuration::from_mins(5)),
             planned: vec![PlannedOffering { key, price: HourlyPrice::parse_usd("0.1").unwrap() }],
+            replaces: vec![],
             pool: Some(pool),
         },
         pods: vec![],
@@ -173,7 +174,13 @@ async fn nodes(client: &Client, writer: &Writer) {
     let other = Uid::new("other").unwrap();
     let wrong = ClusterWrite::UpdateNode(name.clone(), other.clone(), NodeUpdate::Initialize);
     assert_eq!(perform(writer, wrong).await, failed(ClusterError::Conflict));
-    for step in [register, NodeUpdate::Initialize, NodeUpdate::TaintDisrupted] {
+    for step in [
+        register,
+        NodeUpdate::Initialize,
+        NodeUpdate::TaintDisrupted,
+        NodeUpdate::RemoveDisruptedTaint,
+        NodeUpdate::TaintDisrupted,
+    ] {
         let effect = ClusterWrite::UpdateNode(name.clone(), uid.clone(), step);
         assert_eq!(perform(writer, effect).await, Ok(Reply::Done));
     }

@@ -1,0 +1,128 @@
+//! Divides a simulation into moves that share nothing: a node and the new nodes that its pods go to, and all others whose
+//! pods go there too.
+
+use super::super::candidate::Candidate;
+use crate::catalog::CapacityType;
+use crate::model::amounts::money::HourlyPrice;
+use crate::model::names::ObjectKey;
+use crate::scheduling::{AvailableOfferings, NewNode, SchedulingResult, Target};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A spot node is only replaced by spot where at least this many cheaper sizes are on offer, as in Karpenter: fewer
+/// would walk down to the size that is evicted next. But where half of its price is saved, that walk is soon over.
+const MIN_SPOT_TO_SPOT_SIZES: usize = 15;
+/// A replacement must save at least this part of its own price: for some minutes both are paid for, and pods are evicted.
+const MIN_SAVING_PERCENT: i64 = 5;
+
+/// Nodes that are disrupted together, and what replaces them.
+#[derive(Debug)]
+pub(super) struct Component<'c, 'a> {
+    pub(super) sources: Vec<&'c Candidate<'a>>,
+    pub(super) new_nodes: Vec<NewNode>,
+}
+
+/// The moves of a simulation that are worth it.
+pub(super) fn worthwhile<'c, 'a>(
+    sources: &[&'c Candidate<'a>],
+    outcome: SchedulingResult,
+    available: &AvailableOfferings,
+) -> Vec<Component<'c, 'a>> {
+    let components = components(sources, outcome).into_iter();
+    components.filter_map(|component| component.worthwhile(available)).collect()
+}
+
+fn components<'c, 'a>(sources: &[&'c Candidate<'a>], outcome: SchedulingResult) -> Vec<Component<'c, 'a>> {
+    let mut source_of: BTreeMap<&ObjectKey, usize> = BTreeMap::new();
+    for (i, source) in sources.iter().enumerate() {
+        source_of.extend(source.pods.iter().map(|pod| (&pod.key, i)));
+    }
+    // The component of each source and of each new node after them; joined ones have the lowest number of any.
+    let mut groups: Vec<usize> = (0..sources.len() + outcome.new_nodes.len()).collect();
+    for placement in &outcome.placements {
+        let Target::New(node) = placement.target else { continue };
+        // What belongs to no source, as a chunk of a CapacityBuffer, may have been on any.
+        let of_pod = source_of.get(&placement.pod).map_or(0..sources.len(), |source| *source..*source + 1);
+        for source in of_pod {
+            join(&mut groups, source, sources.len() + node);
+        }
+    }
+    let mut found: BTreeMap<usize, Component<'c, 'a>> = BTreeMap::new();
+    let component = || Component { sources: Vec::new(), new_nodes: Vec::new() };
+    for (source, group) in sources.iter().zip(&groups) {
+        found.entry(*group).or_insert_with(component).sources.push(source);
+    }
+    for (node, group) in outcome.new_nodes.into_iter().zip(&groups[sources.len()..]) {
+        found.entry(*group).or_insert_with(component).new_nodes.push(node);
+    }
+    found.into_values().collect()
+}
+
+fn join(groups: &mut [usize], one: usize, other: usize) {
+    let (from, to) = (groups[one].max(groups[other]), groups[one].min(groups[other]));
+    groups.iter_mut().filter(|group| **group == from).for_each(|group| *group = to);
+}
+
+impl Component<'_, '_> {
+    /// What it saves, with the cheapest offerings of its new nodes.
+    pub(super) fn saving(&self) -> HourlyPrice {
+        let paid: HourlyPrice = self.sources.iter().map(|source| source.price).sum();
+        let new: HourlyPrice = self.new_nodes.iter().filter_map(|node| node.offerings.first()).map(|o| o.price).sum();
+        paid - new
+    }
+
+    /// How many pods it evicts.
+    pub(super) fn pods(&self) -> usize {
+        self.sources.iter().map(|source| source.pods.len()).sum()
+    }
+
+    /// The same with the offerings that save money, if there are any.
+    fn worthwhile(mut self, available: &AvailableOfferings) -> Option<Self> {
+        if self.new_nodes.is_empty() {
+            return Some(self);
+        }
+        // A reserved node is paid for anyway: replacing it saves nothing.
+        if self.sources.iter().any(|source| source.capacity_type == CapacityType::Reserved) {
+            return None;
+        }
+        let saving = self.saving();
+        let paid: HourlyPrice = self.sources.iter().map(|source| source.price).sum();
+        let new = paid - saving;
+        if saving.nanos() <= 0 || saving.nanos().saturating_mul(100) < new.nanos().saturating_mul(MIN_SAVING_PERCENT) {
+            return None;
+        }
+        // Whichever of them Azure has, the new nodes cost less than the old ones.
+        let share = saving.nanos() / i64::try_from(self.new_nodes.len()).unwrap_or(i64::MAX);
+        for node in &mut self.new_nodes {
+            let best = node.offerings.first()?.price;
+            let limit = best + HourlyPrice::from_nanos(share);
+            node.offerings.retain(|offering| offering.price == best || offering.price < limit);
+            let meets_min_values = available.meets_min_values(node);
+            if !meets_min_values {
+                return None;
+            }
+        }
+        (!self.repeats_an_offering() && self.may_replace_spot()).then_some(self)
+    }
+
+    /// A new node would be what one of the old ones is, which might as well be kept.
+    fn repeats_an_offering(&self) -> bool {
+        let of_source = |candidate: &&Candidate<'_>| candidate.claim.intent.as_ref().map(|i| i.offering.key.clone());
+        let old: BTreeSet<_> = self.sources.iter().filter_map(of_source).collect();
+        self.new_nodes.iter().filter_map(|node| node.offerings.first()).any(|offering| old.contains(&offering.key))
+    }
+
+    fn may_replace_spot(&self) -> bool {
+        let spot = CapacityType::Spot;
+        let mut spot_nodes =
+            self.new_nodes.iter().filter(|n| n.offerings.first().is_some_and(|o| o.key.capacity_type == spot));
+        if !self.sources.iter().any(|source| source.capacity_type == spot) {
+            return true;
+        }
+        let paid: HourlyPrice = self.sources.iter().map(|source| source.price).sum();
+        let saves_half = self.saving().nanos().saturating_mul(2) >= paid.nanos();
+        spot_nodes.all(|node| {
+            let sizes: BTreeSet<_> = node.offerings.iter().map(|offering| &offering.key.size).collect();
+            saves_half || sizes.len() >= MIN_SPOT_TO_SPOT_SIZES
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! Moves: sets of nodes that are disrupted together, and the nodes that replace them.
+//!
+//! A move is found by a simulation (`search`), must hold in another one 15 s later, and is then carried out
+//! (`progress`). Several that share nothing are carried out at once. Nodes that need no replacement are deleted. Those
+//! that do are marked first, so that no pods come to them; then the replacements are created, and once these are ready
+//! for pods, the old nodes are deleted. If that fails, the marks are removed.
+
+mod components;
+mod progress;
+mod search;
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+use super::VALIDATION_DELAY;
+use super::candidate::Candidate;
+use crate::model::cluster::claim::ClaimRef;
+use crate::model::labels::TAINT_DISRUPTED;
+use crate::model::names::{ClaimName, NodePoolName};
+use crate::plan::ClaimDraft;
+use crate::provisioning::StateGenerations;
+use crate::snapshot::Snapshot;
+use jiff::{SignedDuration, Timestamp};
+pub(super) use progress::continue_moves;
+pub(super) use search::{Candidates, Search, consolidate};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A replacement that is not ready after this time has failed; the old nodes are kept.
+const REPLACEMENT_TIMEOUT: SignedDuration = SignedDuration::from_mins(20);
+/// A NodeClaim that is not to be seen so long after its creation was requested was not created.
+const CREATION_TIMEOUT: SignedDuration = SignedDuration::from_mins(1);
+
+/// Moves that are found or carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct MoveMemory {
+    /// What has been found and must hold. If lost, it must be found again.
+    findings: Vec<Finding>,
+    /// Moves with replacements that are carried out, by the first of their sources. They are durable: the sources carry
+    /// the condition `DisruptionReason` and then the taint `karpenter.sh/disrupted`, and the replacements name them.
+    moves: BTreeMap<ClaimName, Move>,
+    /// Sources of moves that have failed, until their marks are removed. After a restart in between, replacements that
+    /// have not failed may be waited for once more.
+    failed: BTreeSet<ClaimName>,
+    /// The state in which nothing more was found.
+    exhausted: Option<StateGenerations>,
+    /// When each NodeClaim was last simulated alone without result, and in which state.
+    pub(super) unconsolidatable: BTreeMap<ClaimName, (Timestamp, StateGenerations)>,
+}
+
+/// Nodes that could be disrupted together, by the names of their NodeClaims.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Finding {
+    sources: BTreeSet<ClaimName>,
+    found_at: Timestamp,
+}
+
+/// A move with replacements that is carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Move {
+    /// What is deleted at its end.
+    sources: Vec<ClaimRef>,
+    /// What is created once the sources are marked, with the reason for people; empty once it is.
+    drafts: Vec<(ClaimDraft, String)>,
+    /// The replacements.
+    replacements: Vec<ClaimName>,
+    /// When it began, or was found after a restart.
+    since: Timestamp,
+}
+
+impl MoveMemory {
+    /// True while a node is a source or a replacement of a move.
+    pub(super) fn involves(&self, claim: &ClaimName) -> bool {
+        let is_of = |one: &Move| one.sources.iter().any(|s| s.name == *claim) || one.replacements.contains(claim);
+        self.moves.values().any(is_of)
+    }
+
+    /// When the findings are simulated again.
+    pub(super) fn validation_due(&self) -> Option<Timestamp> {
+        self.findings.iter().map(|finding| finding.found_at + VALIDATION_DELAY).min()
+    }
+
+    /// The NodePools of sources that are not marked yet.
+    pub(super) fn unmarked_sources(&self, snapshot: &Snapshot) -> impl Iterator<Item = NodePoolName> {
+        let sources = self.moves.values().flat_map(|one| &one.sources);
+        sources.filter_map(|source| {
+            let claim = snapshot.claims().get(&source.name).filter(|claim| claim.deleting_at.is_none())?;
+            let node = snapshot.node_by_provider_id(claim.status.provider_id.as_ref()?)?;
+            claim.spec.pool.clone().filter(|_| !node.is_tainted(TAINT_DISRUPTED))
+        })
+    }
+
+    /// What was found must be found again.
+    pub(super) fn forget_findings(&mut self) {
+        self.findings.clear();
+    }
+
+    fn forget_deleted(&mut self, exists: impl Fn(&ClaimName) -> bool) {
+        self.unconsolidatable.retain(|name, _| exists(name));
+    }
+}
+
+/// Names of candidates.
+fn names_of(sources: &[&Candidate<'_>]) -> BTreeSet<ClaimName> {
+    sources.iter().map(|candidate| candidate.claim.name.clone()).collect()
+}

@@ -1,0 +1,226 @@
+//! Carries out moves that have replacements, and takes back those that fail.
+//!
+//! Each step follows from what is written on the objects, so that a restart continues where the last run stopped:
+//! the sources get the condition `DisruptionReason`, then the taint `karpenter.sh/disrupted`; then the replacements are
+//! created, which name the sources; once all replacements are initialized, the sources are deleted. A source that is
+//! marked and that no replacement names is unmarked.
+
+use super::super::BUDGET_RETRY;
+use super::super::budget::remaining_deletions;
+use super::super::candidate::is_disruptable;
+use super::{CREATION_TIMEOUT, Move, MoveMemory, REPLACEMENT_TIMEOUT};
+use crate::model::cluster::claim::Claim;
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::Taint;
+use crate::model::cluster::pool::DisruptionReason;
+use crate::model::names::{ClaimName, NodePoolName};
+use crate::plan::{ClaimUpdate, Command, NodeUpdate, Plan, PlannedCommand};
+use crate::snapshot::{CommandKey, Snapshot};
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Takes the next step of every move.
+pub(in crate::disruption) fn continue_moves(
+    snapshot: &Snapshot,
+    memory: &mut MoveMemory,
+    now: Timestamp,
+    plan: &mut Plan,
+) {
+    adopt(snapshot, memory, now);
+    let mut ended = Vec::new();
+    for (name, one) in &mut memory.moves {
+        let mut progress = Progress { snapshot, now, plan };
+        if progress.step(one) {
+            ended.push(name.clone());
+        }
+    }
+    for one in ended.iter().filter_map(|name| memory.moves.remove(name)) {
+        memory.failed.extend(one.sources.into_iter().map(|source| source.name));
+    }
+    unmark(snapshot, memory, plan);
+}
+
+/// Finds moves that an earlier run has begun, by the replacements that name their sources.
+///
+/// A move that has ended is not found again: either its sources are being deleted, or they are about to be unmarked.
+fn adopt(snapshot: &Snapshot, memory: &mut MoveMemory, now: Timestamp) {
+    let known: BTreeSet<ClaimName> =
+        memory.moves.values().flat_map(|one| &one.sources).map(|source| source.name.clone()).collect();
+    let is_marked = |name: &ClaimName| snapshot.claims().get(name).is_some_and(|claim| is_marked(claim));
+    memory.failed.retain(is_marked);
+    for replacement in snapshot.claims().values().filter(|claim| is_awaited(claim, now)) {
+        let is_left = |name: &&ClaimName| is_marked(name) && !known.contains(*name) && !memory.failed.contains(*name);
+        let sources = replacement.spec.replaces.iter().filter(is_left);
+        let sources: Vec<_> = sources.filter_map(|name| Some(snapshot.claims().get(name)?.reference())).collect();
+        let Some(first) = sources.first().map(|source| source.name.clone()) else { continue };
+        let one = memory.moves.entry(first).or_insert_with(|| Move {
+            sources,
+            drafts: Vec::new(),
+            replacements: Vec::new(),
+            since: replacement.created_at,
+        });
+        if !one.replacements.contains(&replacement.name) {
+            one.replacements.push(replacement.name.clone());
+        }
+    }
+}
+
+/// A source of a move that is carried out, or has failed.
+fn is_marked(claim: &Claim) -> bool {
+    claim.is_ours() && claim.status.disrupted.is_some() && claim.deleting_at.is_none()
+}
+
+/// A replacement that may still become ready in time.
+fn is_awaited(claim: &Claim, now: Timestamp) -> bool {
+    !claim.spec.replaces.is_empty()
+        && claim.is_ours()
+        && claim.deleting_at.is_none()
+        && claim.status.launch_failed.is_none()
+        && claim.created_at + REPLACEMENT_TIMEOUT > now
+}
+
+/// Removes the marks of NodeClaims that are of no move.
+fn unmark(snapshot: &Snapshot, memory: &MoveMemory, plan: &mut Plan) {
+    let marked = snapshot.claims().values().filter(|claim| is_marked(claim));
+    for claim in marked.filter(|claim| !memory.involves(&claim.name)) {
+        if let Some(node) = node_of(snapshot, claim).filter(|node| node.taints.contains(&Taint::disrupted())) {
+            if !snapshot.in_progress.contains(&CommandKey::Node(node.name.clone())) {
+                let (node, uid) = (node.name.clone(), node.uid.clone());
+                let update = NodeUpdate::RemoveDisruptedTaint;
+                plan.push(Command::UpdateNode { node, uid, update }, "it is not replaced after all");
+            }
+        } else if !snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
+            let command = Command::UpdateClaim { claim: claim.reference(), update: ClaimUpdate::NotDisrupted };
+            plan.push(command, "it is not replaced after all");
+        }
+    }
+}
+
+fn node_of<'s>(snapshot: &'s Snapshot, claim: &Claim) -> Option<&'s Arc<Node>> {
+    snapshot.node_by_provider_id(claim.status.provider_id.as_ref()?)
+}
+
+/// One move.
+struct Progress<'p> {
+    snapshot: &'p Snapshot,
+    now: Timestamp,
+    plan: &'p mut Plan,
+}
+
+impl Progress<'_> {
+    /// Takes the next step; true when the move has ended.
+    fn step(&mut self, one: &mut Move) -> bool {
+        let deadline = one.since + REPLACEMENT_TIMEOUT;
+        let sources: Vec<&Arc<Claim>> =
+            one.sources.iter().filter_map(|s| self.snapshot.claims().get(&s.name)).collect();
+        let left: Vec<&Arc<Claim>> = sources.into_iter().filter(|claim| claim.deleting_at.is_none()).collect();
+        if left.is_empty() || deadline <= self.now {
+            return true;
+        }
+        self.plan.wake_at(deadline);
+        if !one.drafts.is_empty() {
+            return self.mark_and_create(one, &left);
+        }
+        self.finish(one, &left)
+    }
+
+    /// Marks the sources, and creates the replacements once all are marked; true when they cannot be disrupted any more.
+    fn mark_and_create(&mut self, one: &mut Move, sources: &[&Arc<Claim>]) -> bool {
+        if sources.len() < one.sources.len() || !sources.iter().all(|claim| self.is_disruptable(claim)) {
+            return true;
+        }
+        let mut are_marked = true;
+        for claim in sources {
+            are_marked &= self.mark(claim);
+        }
+        if are_marked {
+            one.since = self.now;
+            for (draft, reason) in one.drafts.drain(..) {
+                one.replacements.push(draft.name.clone());
+                self.plan.push(Command::CreateClaim(Box::new(draft)), reason);
+            }
+            self.plan.wake_at(self.now + CREATION_TIMEOUT);
+        }
+        false
+    }
+
+    /// Marks a source: the condition first, which tells whose the taint is. True once both are to be seen.
+    fn mark(&mut self, claim: &Claim) -> bool {
+        if claim.status.disrupted.is_none() {
+            if !self.snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone())) {
+                let update = ClaimUpdate::Disrupted(DisruptionReason::Underutilized);
+                let command = Command::UpdateClaim { claim: claim.reference(), update };
+                self.plan.push(command, "it is going to be replaced");
+            }
+            return false;
+        }
+        let Some(node) = node_of(self.snapshot, claim) else { return false };
+        if node.taints.contains(&Taint::disrupted()) {
+            return true;
+        }
+        if !self.snapshot.in_progress.contains(&CommandKey::Node(node.name.clone())) {
+            let (node, uid) = (node.name.clone(), node.uid.clone());
+            let update = NodeUpdate::TaintDisrupted;
+            self.plan.push(Command::UpdateNode { node, uid, update }, "it is going to be replaced: no new pods");
+        }
+        false
+    }
+
+    /// Deletes the sources once all replacements are ready for pods; true when a replacement has failed.
+    fn finish(&mut self, one: &Move, sources: &[&Arc<Claim>]) -> bool {
+        let mut are_ready = true;
+        for name in &one.replacements {
+            match self.snapshot.claims().get(name) {
+                Some(claim) if claim.deleting_at.is_some() || claim.status.launch_failed.is_some() => return true,
+                Some(claim) => are_ready &= claim.status.initialized.is_some(),
+                None => {
+                    let is_requested = self.snapshot.in_progress.contains(&CommandKey::Claim(name.clone()));
+                    if !is_requested && self.now.duration_since(one.since) >= CREATION_TIMEOUT {
+                        return true;
+                    }
+                    are_ready = false;
+                }
+            }
+        }
+        let replacements: Vec<&str> = one.replacements.iter().map(ClaimName::as_str).collect();
+        if are_ready {
+            sources.iter().for_each(|claim| self.delete(claim, &replacements.join(", ")));
+        }
+        false
+    }
+
+    /// Deletes a source. What must not be disrupted now, or what the budget has no room for, may go later: until the
+    /// deadline it is waited for.
+    fn delete(&mut self, claim: &Claim, replacements: &str) {
+        let pool = claim.spec.pool.as_ref().and_then(|name| self.snapshot.pools().get(name));
+        let left = pool.map_or(u32::MAX, |pool| {
+            let left = remaining_deletions(self.snapshot, pool, DisruptionReason::Underutilized, self.now);
+            left.saturating_sub(self.deleted_of(&pool.name))
+        });
+        if left == 0 {
+            return self.plan.wake_at(self.now + BUDGET_RETRY);
+        }
+        let is_in_progress = self.snapshot.in_progress.contains(&CommandKey::Claim(claim.name.clone()));
+        if !is_in_progress && self.is_disruptable(claim) {
+            let command = Command::DeleteClaim { claim: claim.reference(), category: "underutilized" };
+            self.plan.push(command, format!("its replacement is ready: {replacements}"));
+        }
+    }
+
+    /// How many nodes of a pool this plan deletes.
+    fn deleted_of(&self, pool: &NodePoolName) -> u32 {
+        let of_pool = |planned: &&PlannedCommand| match &planned.command {
+            Command::DeleteClaim { claim, .. } => {
+                let claim = self.snapshot.claims().get(&claim.name);
+                claim.is_some_and(|claim| claim.spec.pool.as_ref() == Some(pool))
+            }
+            _ => false,
+        };
+        u32::try_from(self.plan.commands.iter().filter(of_pool).count()).unwrap_or(u32::MAX)
+    }
+
+    fn is_disruptable(&self, claim: &Claim) -> bool {
+        node_of(self.snapshot, claim).is_some_and(|node| is_disruptable(self.snapshot, node, self.now))
+    }
+}

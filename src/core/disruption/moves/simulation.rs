@@ -1,0 +1,98 @@
+//! Simulates where the pods of nodes go if these are disrupted together.
+
+use super::super::candidate::Candidate;
+use crate::model::cluster::pod::Pod;
+use crate::model::names::{NodeName, ObjectKey};
+use crate::provisioning::ProvisionMemory;
+use crate::provisioning::capacity_buffers::BufferCapacity;
+use crate::scheduling::{AvailableOfferings, Input, MAX_NEW_NODES, PodPlacement, SchedulingResult, Target, schedule};
+use crate::snapshot::Snapshot;
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The cluster as it is before anything is disrupted.
+pub(super) struct Simulation<'a> {
+    snapshot: &'a Snapshot,
+    provision: &'a ProvisionMemory,
+    available: &'a AvailableOfferings,
+    buffer_capacity: &'a BufferCapacity,
+    /// Nodes that are deleted anyway.
+    leaving: BTreeSet<NodeName>,
+    /// Pods that wait, and those of nodes that are being deleted: they come first.
+    waiting: Vec<Arc<Pod>>,
+    /// How many of those cannot be scheduled.
+    unschedulable: usize,
+}
+
+/// What a simulation is made of.
+#[derive(Clone, Copy)]
+pub(super) struct SimulationInput<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) provision: &'a ProvisionMemory,
+    pub(super) available: &'a AvailableOfferings,
+    pub(super) buffer_capacity: &'a BufferCapacity,
+    pub(super) now: Timestamp,
+}
+
+impl<'a> Simulation<'a> {
+    /// The cluster without these nodes; `None` while pods wait for a node that is not launched yet: what is disrupted
+    /// then might be what they get.
+    pub(super) fn new(input: SimulationInput<'a>, leaving: BTreeSet<NodeName>) -> Option<Self> {
+        let SimulationInput { snapshot, provision, available, buffer_capacity, now } = input;
+        let waiting = provision.placeable_pods(snapshot, now);
+        let mut base = Self { snapshot, provision, available, buffer_capacity, leaving, waiting, unschedulable: 0 };
+        if base.waiting.is_empty() {
+            return Some(base);
+        }
+        let outcome = base.schedule(&BTreeSet::new(), Vec::new(), MAX_NEW_NODES);
+        if !outcome.new_nodes.is_empty() {
+            return None;
+        }
+        base.unschedulable = unplaced(&outcome).filter(|pod| !pod.is_chunk()).count();
+        Some(base)
+    }
+
+    /// Where the pods of these candidates go, with at most so many new nodes; `None` if one of them, or one of those that
+    /// wait, cannot be scheduled then, or if it would have to go to a node that is not ready for pods.
+    pub(super) fn without(&self, sources: &[&Candidate<'_>], max_new_nodes: usize) -> Option<SchedulingResult> {
+        let nodes: BTreeSet<NodeName> = sources.iter().map(|candidate| candidate.node.name.clone()).collect();
+        let pods: Vec<Arc<Pod>> = sources.iter().flat_map(|candidate| candidate.pods.iter().cloned()).collect();
+        let moving: BTreeSet<&ObjectKey> = pods.iter().map(|pod| &pod.key).collect();
+        let waiting: BTreeSet<&ObjectKey> = self.waiting.iter().map(|pod| &pod.key).collect();
+        let outcome = self.schedule(&nodes, pods.clone(), max_new_nodes);
+        // Candidates' pods go to nodes that are ready for pods, and those that wait do not get another one instead.
+        let is_allowed = |placement: &PodPlacement| match placement.target {
+            Target::Node(_) => true,
+            Target::Claim(_) => !moving.contains(&placement.pod),
+            Target::New(_) => !waiting.contains(&placement.pod),
+        };
+        let is_allowed = outcome.placements.iter().all(is_allowed);
+        (is_allowed && self.is_preserved(&outcome, &moving)).then_some(outcome)
+    }
+
+    fn schedule(&self, without: &BTreeSet<NodeName>, pods: Vec<Arc<Pod>>, max_new_nodes: usize) -> SchedulingResult {
+        let excluded_nodes: BTreeSet<NodeName> = self.leaving.union(without).cloned().collect();
+        let input = Input {
+            snapshot: self.snapshot,
+            available: self.available,
+            excluded_nodes: &excluded_nodes,
+            max_new_nodes,
+            claim_of_pod: self.provision.claim_of_pod(),
+        };
+        let waiting = self.waiting.iter().cloned();
+        let all: Vec<Arc<Pod>> = waiting.chain(pods).chain(self.buffer_capacity.chunks.iter().cloned()).collect();
+        schedule(input, &all)
+    }
+
+    fn is_preserved(&self, outcome: &SchedulingResult, moving: &BTreeSet<&ObjectKey>) -> bool {
+        let (chunks, pods): (Vec<_>, Vec<_>) = unplaced(outcome).partition(|pod| pod.is_chunk());
+        pods.len() <= self.unschedulable
+            && !pods.iter().any(|pod| moving.contains(&pod.key))
+            && self.buffer_capacity.allows_unplaced(chunks.len())
+    }
+}
+
+fn unplaced(outcome: &SchedulingResult) -> impl Iterator<Item = &Arc<Pod>> {
+    outcome.unschedulable.iter().flat_map(|group| &group.pods)
+}

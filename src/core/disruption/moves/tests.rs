@@ -1,0 +1,360 @@
+//! Tests of moves: what is disrupted together, in which steps, and how it ends after failures and restarts.
+
+use super::super::{DisruptionMemory, disrupt};
+use crate::catalog::CapacityType::OnDemand;
+use crate::fixtures::{
+    at, cluster, disruption_budget, managed, node, offering, pool, put, requirements_in, running, settings, shape,
+    start,
+};
+use crate::model::cluster::claim::{Claim, LaunchFailure};
+use crate::model::cluster::disruption_budget::PodDisruptionBudget;
+use crate::model::cluster::node::Node;
+use crate::model::cluster::pod::{DoNotDisrupt, HostPort, Pod, PodShape, Taint};
+use crate::model::cluster::pool::{Budget, BudgetNodes, NodePool};
+use crate::model::labels;
+use crate::model::names::{ClaimName, NodeName};
+use crate::plan::{ClaimDraft, ClaimUpdate, Command, NodeUpdate};
+use crate::provisioning::ProvisionMemory;
+use crate::snapshot::Snapshot;
+use std::sync::Arc;
+
+const SMALL: &str = "Standard_D2s_v5";
+const MEDIUM: &str = "Standard_D8s_v5";
+const LARGE: &str = "Standard_D16s_v5";
+
+/// A cluster whose watch shows each write at once. VMs are created, and nodes drained, when a test says so.
+struct World {
+    snapshot: Snapshot,
+    memory: DisruptionMemory,
+    pool: NodePool,
+    now: i64,
+    /// What was created, by name.
+    drafts: Vec<ClaimDraft>,
+}
+
+impl World {
+    /// Nodes `c00` and so on of one size, on demand, in a pool of on-demand nodes.
+    fn new(size: &str, count: usize) -> Self {
+        Self::of_sizes(&[SMALL, MEDIUM, LARGE], size, count)
+    }
+
+    /// The same in a pool of some sizes.
+    fn of_sizes(sizes: &[&str], size: &str, count: usize) -> Self {
+        let requirements = [(labels::CAPACITY_TYPE, &["on-demand"][..]), (labels::INSTANCE_TYPE, sizes)];
+        let pool = NodePool { requirements: requirements_in(&requirements), ..pool("general") };
+        let snapshot = cluster([pool.clone()]);
+        let mut world = Self { snapshot, memory: DisruptionMemory::default(), pool, now: 0, drafts: Vec::new() };
+        for n in 0..count {
+            let managed = managed(&format!("c{n:02}"), &world.pool, offering(size, 1, OnDemand));
+            put(&mut world.snapshot, managed);
+        }
+        world
+    }
+
+    fn node(&self, claim: &str) -> Node {
+        let claim = &self.snapshot.claims().get(&ClaimName::new(claim).unwrap()).unwrap();
+        Node::clone(self.snapshot.node_by_provider_id(claim.status.provider_id.as_ref().unwrap()).unwrap())
+    }
+
+    fn claim(&self, name: &str) -> Claim {
+        Claim::clone(self.snapshot.claims().get(&ClaimName::new(name).unwrap()).unwrap())
+    }
+
+    /// A pod of so many thousandths of a core on the node of a NodeClaim.
+    fn run_pod(&mut self, name: &str, claim: &str, cpu: i64) {
+        let pod = running(name, &Arc::new(shape(name, cpu, 1)), &self.node(claim));
+        self.snapshot.put_pod(pod);
+    }
+
+    fn set_budget(&mut self, nodes: BudgetNodes) {
+        self.pool.disruption.budgets = vec![Budget { nodes, reasons: None, window: None }];
+        self.snapshot.put_pool(self.pool.name.clone(), self.pool.clone());
+    }
+
+    /// Decides once, and performs all writes; in words.
+    fn decide(&mut self) -> Vec<String> {
+        let provision = ProvisionMemory::default();
+        let plan = disrupt(&self.snapshot, &mut self.memory, &provision, &settings(), at(self.now), 1);
+        plan.commands.into_iter().map(|planned| self.perform(planned.command)).collect()
+    }
+
+    fn perform(&mut self, command: Command) -> String {
+        match command {
+            Command::DeleteClaim { claim, category } => {
+                let deleting = Claim { deleting_at: Some(at(self.now)), ..self.claim(claim.name.as_str()) };
+                self.snapshot.put_claim(deleting);
+                format!("{category} {}", claim.name)
+            }
+            Command::CreateClaim(draft) => {
+                let size = draft.spec.planned[0].key.size.to_string();
+                let created = crate::fixtures::claim(draft.name.as_str(), &self.pool, Vec::new());
+                self.snapshot.put_claim(Claim { spec: draft.spec.clone(), ..created });
+                self.drafts.push(*draft);
+                format!("create {size}")
+            }
+            Command::UpdateClaim { claim, update } => {
+                let mut updated = self.claim(claim.name.as_str());
+                updated.status.disrupted = match update {
+                    ClaimUpdate::Disrupted(reason) => Some(reason),
+                    ClaimUpdate::NotDisrupted => None,
+                    other => panic!("unexpected {other:?}"),
+                };
+                let word = if updated.status.disrupted.is_some() { "mark" } else { "unmark" };
+                self.snapshot.put_claim(updated);
+                format!("{word} {}", claim.name)
+            }
+            Command::UpdateNode { node, update, .. } => {
+                let mut updated = Node::clone(self.snapshot.nodes().get(&node).unwrap());
+                let word = if update == NodeUpdate::TaintDisrupted { "taint" } else { "untaint" };
+                updated.taints = if word == "taint" { vec![Taint::disrupted()] } else { Vec::new() };
+                self.snapshot.put_node(updated);
+                format!("{word} {node}")
+            }
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+
+    /// Decides every five seconds, until something is done or the time is over; in words.
+    fn wait(&mut self, seconds: i64) -> Vec<String> {
+        let end = self.now + seconds;
+        while self.now < end {
+            let done = self.decide();
+            self.now += 5;
+            if !done.is_empty() {
+                return done;
+            }
+        }
+        Vec::new()
+    }
+
+    /// All that is done within a time.
+    fn all(&mut self, seconds: i64) -> Vec<String> {
+        let end = self.now + seconds;
+        std::iter::from_fn(|| (self.now < end).then(|| self.wait(end - self.now))).flatten().collect()
+    }
+
+    /// The VM of a draft runs, and its node is ready for pods.
+    fn initialize(&mut self, draft: &ClaimDraft) {
+        let (ready, node) = managed(draft.name.as_str(), &self.pool, draft.spec.planned[0].clone());
+        let spec = draft.spec.clone();
+        put(&mut self.snapshot, (Claim { spec, ..ready }, node));
+    }
+
+    /// The process starts again.
+    fn restart(&mut self) {
+        self.memory = DisruptionMemory::default();
+    }
+}
+
+/// One large node with a small pod, which a small node can replace.
+fn oversized() -> World {
+    let mut world = World::new(LARGE, 1);
+    world.run_pod("p", "c00", 500);
+    world
+}
+
+#[test]
+fn a_node_is_marked_before_its_replacement_is_created_and_deleted_after_it_is_ready() {
+    let mut world = oversized();
+    assert_eq!(world.wait(60), ["mark c00"]);
+    assert_eq!(world.now, 20, "found at once, held for 15 s");
+    assert_eq!(world.wait(10), ["taint aks-c00"]);
+    assert_eq!(world.wait(10), [format!("create {SMALL}")]);
+    let draft = world.drafts[0].clone();
+    assert_eq!(draft.spec.replaces, [ClaimName::new("c00").unwrap()]);
+    assert!(draft.spec.planned.iter().all(|o| o.price < offering(LARGE, 1, OnDemand).price));
+    assert!(world.wait(120).is_empty(), "it waits for the replacement");
+    world.initialize(&draft);
+    assert_eq!(world.wait(10), ["underutilized c00"]);
+}
+
+#[test]
+fn a_replacement_that_fails_leaves_the_old_node_as_it_was() {
+    for failure in ["it is not created", "its launch fails", "it is deleted", "it is never ready"] {
+        let mut world = oversized();
+        let steps: Vec<String> = (0..3).flat_map(|_| world.wait(60)).collect();
+        assert_eq!(steps.len(), 3, "{steps:?}");
+        let name = world.drafts[0].name.clone();
+        let claim = world.claim(name.as_str());
+        let seconds = match failure {
+            "it is not created" => {
+                world.snapshot.remove_claim(&name);
+                70
+            }
+            "its launch fails" => {
+                let mut failed = claim;
+                failed.status.launch_failed =
+                    Some(LaunchFailure { at: start(), code: Arc::from("sku_not_available"), message: Arc::from("no") });
+                world.snapshot.put_claim(failed);
+                10
+            }
+            "it is deleted" => {
+                world.snapshot.put_claim(Claim { deleting_at: Some(start()), ..claim });
+                10
+            }
+            _ => 21 * 60,
+        };
+        assert_eq!(world.wait(seconds), ["untaint aks-c00"], "{failure}");
+        assert_eq!(world.wait(10), ["unmark c00"], "{failure}");
+        assert!(world.node("c00").taints.is_empty() && world.claim("c00").deleting_at.is_none());
+    }
+}
+
+#[test]
+fn a_move_goes_on_after_a_restart_at_any_step() {
+    for restart_after in 0..4 {
+        let mut world = oversized();
+        let mut steps = Vec::new();
+        for _ in 0..restart_after {
+            steps.extend(world.wait(60));
+        }
+        world.restart();
+        while world.drafts.is_empty() || world.now < 300 {
+            let done = world.wait(60);
+            if done.is_empty() {
+                break;
+            }
+            steps.extend(done);
+        }
+        let creations = steps.iter().filter(|step| step.starts_with("create")).count();
+        assert_eq!(creations, 1, "after {restart_after} steps: {steps:?}");
+        let draft = world.drafts[0].clone();
+        world.initialize(&draft);
+        assert_eq!(world.wait(60), ["underutilized c00"], "after {restart_after} steps: {steps:?}");
+    }
+}
+
+#[test]
+fn marks_without_a_move_are_removed_after_a_restart() {
+    let mut world = oversized();
+    assert_eq!([world.wait(60), world.wait(10)].concat(), ["mark c00", "taint aks-c00"]);
+    // The pod may not be moved any more, so that no new move begins.
+    let pod = Pod::clone(world.snapshot.pods().values().next().unwrap());
+    world.snapshot.put_pod(Pod { do_not_disrupt: Some(DoNotDisrupt::Always), ..pod });
+    world.restart();
+    assert_eq!(world.all(30), ["untaint aks-c00", "unmark c00"]);
+}
+
+#[test]
+fn what_others_have_tainted_stays_tainted() {
+    let mut world = oversized();
+    let tainted = Node { taints: vec![Taint::disrupted()], ..world.node("c00") };
+    world.snapshot.put_node(tainted);
+    let done = world.all(15);
+    assert!(done.is_empty(), "{done:?}");
+}
+
+#[test]
+fn many_nodes_are_replaced_at_once() {
+    let mut world = World::new(LARGE, 30);
+    let port = HostPort { port: 80, protocol: Arc::from("TCP"), address: None };
+    let alone = Arc::new(PodShape { ports: vec![port], ..shape("alone", 500, 1) });
+    for n in 0..30 {
+        let pod = running(&format!("p{n:02}"), &alone, &world.node(&format!("c{n:02}")));
+        world.snapshot.put_pod(pod);
+    }
+    let done = world.all(60);
+    assert_eq!(done.iter().filter(|step| step.starts_with("mark")).count(), 30, "{done:?}");
+    let drafts = world.drafts.clone();
+    assert_eq!(drafts.len(), 30);
+    drafts.iter().for_each(|draft| world.initialize(draft));
+    let done = world.all(60);
+    assert_eq!(done.iter().filter(|step| step.starts_with("underutilized")).count(), 30, "{done:?}");
+}
+
+#[test]
+fn nodes_whose_pods_fit_on_others_go_together_within_the_budget() {
+    for (budget, expected) in
+        [(BudgetNodes::Percent(100), 10), (BudgetNodes::Count(4), 4), (BudgetNodes::Percent(10), 2)]
+    {
+        let mut world = World::of_sizes(&[MEDIUM], MEDIUM, 20);
+        for n in 0..20 {
+            world.run_pod(&format!("p{n:02}"), &format!("c{n:02}"), 3_800);
+        }
+        world.set_budget(budget);
+        let done = world.wait(60);
+        assert_eq!(done.len(), expected, "{budget:?}: {done:?}");
+        assert!(done.iter().all(|step| step.starts_with("underutilized")), "{done:?}");
+    }
+}
+
+#[test]
+fn one_blocking_budget_does_not_hold_up_the_rest() {
+    let mut world = World::of_sizes(&[MEDIUM], MEDIUM, 4);
+    for n in 0..4 {
+        world.run_pod(&format!("p{n}"), &format!("c{n:02}"), 3_800);
+    }
+    let blocking = PodDisruptionBudget { is_fully_blocking: true, ..disruption_budget("p0", 0) };
+    world.snapshot.put_disruption_budget(blocking.key.clone(), blocking);
+    // A drain that another such budget holds up.
+    world.run_pod("stuck", "c03", 100);
+    let stuck = PodDisruptionBudget { is_fully_blocking: true, ..disruption_budget("stuck", 0) };
+    world.snapshot.put_disruption_budget(stuck.key.clone(), stuck);
+    let draining = Claim { deleting_at: Some(start()), ..world.claim("c03") };
+    world.snapshot.put_claim(draining);
+    world.snapshot.put_node(Node { taints: vec![Taint::disrupted()], ..world.node("c03") });
+    let done = world.wait(60);
+    assert_eq!(done.len(), 1, "{done:?}");
+    assert!(done[0] == "underutilized c01" || done[0] == "underutilized c02", "{done:?}");
+}
+
+#[test]
+fn pods_that_arrive_at_the_destination_meanwhile_drop_a_move() {
+    let mut world = World::of_sizes(&[MEDIUM], MEDIUM, 1);
+    world.run_pod("p", "c00", 6_000);
+    let host = node("unmanaged", 2, 8);
+    world.snapshot.put_node(host.clone());
+    assert!(world.decide().is_empty(), "found");
+    world.now = 10;
+    world.snapshot.put_pod(running("other", &Arc::new(shape("other", 6_000, 1)), &host));
+    assert!(world.all(60).is_empty());
+}
+
+#[test]
+fn nodes_that_none_alone_can_be_replaced_are_replaced_by_one_together() {
+    let mut world = World::new(MEDIUM, 3);
+    for n in 0..3 {
+        world.run_pod(&format!("p{n}"), &format!("c{n:02}"), 5_000);
+    }
+    let done = world.all(60);
+    assert_eq!(done.iter().filter(|step| step.starts_with("mark")).count(), 3, "{done:?}");
+    assert_eq!(done.last().map(String::as_str), Some("create Standard_D16s_v5"), "{done:?}");
+    assert_eq!(world.drafts[0].spec.replaces.len(), 3);
+    // Whichever offering Azure has, it costs less than the three.
+    let paid = offering(MEDIUM, 1, OnDemand).price * 3;
+    assert!(world.drafts[0].spec.planned.iter().all(|offering| offering.price < paid));
+}
+
+#[test]
+fn what_another_node_of_the_same_offering_would_replace_stays() {
+    let mut world = World::of_sizes(&[MEDIUM], MEDIUM, 3);
+    for n in 0..3 {
+        world.run_pod(&format!("p{n}"), &format!("c{n:02}"), 5_000);
+    }
+    assert!(world.all(60).is_empty());
+}
+
+#[test]
+fn nothing_moves_while_pods_wait_for_a_node_to_be_launched() {
+    let mut world = oversized();
+    let big = Arc::new(shape("big", 15_000, 1));
+    let waits = crate::fixtures::pod("waits", &big);
+    world.snapshot.put_pod(running("q", &big, &world.node("c00")));
+    world.snapshot.remove_pod(&running("p", &big, &world.node("c00")).key);
+    world.snapshot.put_pod(waits.clone());
+    assert!(world.all(60).is_empty());
+}
+
+#[test]
+fn a_source_that_must_not_be_disrupted_any_more_waits_for_that() {
+    let mut world = oversized();
+    (0..3).for_each(|_| drop(world.wait(60)));
+    let pod = Pod::clone(world.snapshot.pods().values().next().unwrap());
+    world.snapshot.put_pod(Pod { do_not_disrupt: Some(DoNotDisrupt::Always), ..pod.clone() });
+    let draft = world.drafts[0].clone();
+    world.initialize(&draft);
+    assert!(world.all(60).is_empty());
+    world.snapshot.put_pod(pod);
+    assert_eq!(world.wait(10), ["underutilized c00"]);
+    assert!(world.snapshot.nodes().get(&NodeName::new("aks-c00").unwrap()).is_some());
+}
