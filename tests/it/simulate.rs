@@ -40,7 +40,7 @@ fn the_shopping_day_grows_and_shrinks_again() -> Result<(), Box<dyn Error>> {
     let world = run("scenarios/shopping-day")?;
     let summary = world.summary();
     assert!(summary.nodes_most >= 5 * summary.nodes_now.max(1), "{summary:?}");
-    assert_eq!(summary.evictions, 3);
+    assert_eq!(summary.spot_evictions, 3);
     assert_eq!(world.orphans().found, 0, "nothing is left behind");
     Ok(())
 }

@@ -6,6 +6,7 @@ use crate::output::{first_names, plural};
 use napkeeper_core::model::amounts::money::Money;
 use napkeeper_core::plan::kind_label;
 use napkeeper_sim::autoscaler::{self, Baseline};
+use napkeeper_sim::measures::{PodFigures, WaitFigures};
 use napkeeper_sim::world::{OrphanSummary, RetainedResource, Summary, World};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -28,7 +29,7 @@ fn nodes(out: &mut dyn Write, s: &Summary, world: &World) -> io::Result<()> {
         out,
         "{BOLD}nodes{BOLD:#}        {nodes_launched} launched, peak {nodes_most}, {nodes_now} at the end; \
          {node_hours} node-hours, {spot_percent} % spot; {}, {}",
-        plural(s.evictions as usize, "eviction"),
+        plural(s.spot_evictions as usize, "spot eviction"),
         plural(s.refusals as usize, "refusal"),
     )?;
     let waiting = waiting(world);
@@ -37,6 +38,36 @@ fn nodes(out: &mut dyn Write, s: &Summary, world: &World) -> io::Result<()> {
         "{BOLD}pods{BOLD:#}         CPU utilization {} % (requests/allocatable); pending {} pod-minutes, {waiting} \
          pending at the end",
         s.cpu_utilisation_percent, s.pod_wait_minutes,
+    )?;
+    disruption(out, &s.disruption.all)
+}
+
+/// How the policy disturbs pods, and how long pods are pending.
+fn disruption(out: &mut dyn Write, pods: &PodFigures) -> io::Result<()> {
+    writeln!(
+        out,
+        "{BOLD}evictions{BOLD:#}    {} voluntary ({:.2} per pod-day), {} of a replacement within 1 h; unavailable {} \
+         pod-seconds",
+        pods.voluntary_evictions,
+        pods.evictions_per_pod_day(),
+        pods.re_evictions,
+        pods.unavailable_pod_seconds,
+    )?;
+    let new = percentiles(&pods.pending_new, "new pod");
+    let evicted = percentiles(&pods.pending_evicted, "replacement");
+    writeln!(out, "{BOLD}pending{BOLD:#}      {new}{}{evicted}", if evicted.is_empty() { "" } else { "; " })
+}
+
+/// How long pods of a kind are pending; empty when there are none.
+fn percentiles(waits: &WaitFigures, kind: &str) -> String {
+    let WaitFigures { pods, never_bound, p50_seconds, p95_seconds, p99_seconds, max_seconds } = waits;
+    if *pods == 0 {
+        return String::new();
+    }
+    let unbound = if *never_bound > 0 { format!(", {never_bound} never bound") } else { String::new() };
+    format!(
+        "{}: p50 {p50_seconds} s, p95 {p95_seconds} s, p99 {p99_seconds} s, max {max_seconds} s{unbound}",
+        plural(usize::try_from(*pods).unwrap_or(usize::MAX), kind)
     )
 }
 
@@ -54,6 +85,10 @@ fn cost(out: &mut dyn Write, s: &Summary) -> io::Result<()> {
 fn compare(out: &mut dyn Write, s: &Summary, waiting: usize, baseline: &Baseline) -> io::Result<()> {
     let Baseline { cost, node_hours, nodes_launched, pod_wait_minutes, cpu_utilisation_percent, unplaced_pods, .. } =
         baseline;
+    let evictions = plural(
+        usize::try_from(baseline.disruption.all.voluntary_evictions).unwrap_or(usize::MAX),
+        "voluntary eviction",
+    );
     // A bill for fewer pods is no cheaper bill.
     let verdict = match (waiting, *unplaced_pods) {
         (0, 0) => format!("napkeeper {}", saving(s.cost, *cost)),
@@ -63,7 +98,7 @@ fn compare(out: &mut dyn Write, s: &Summary, waiting: usize, baseline: &Baseline
         out,
         "{BOLD}baseline{BOLD:#}     cluster-autoscaler {cost} ({verdict}); {nodes_launched} launched, {node_hours} \
          node-hours, CPU utilization {cpu_utilisation_percent} %, pending {pod_wait_minutes} pod-minutes, \
-         {unplaced_pods} pending at the end",
+         {unplaced_pods} pending at the end, {evictions}",
     )?;
     writeln!(out, "  {DIM}{}{DIM:#}", autoscaler::POLICY)
 }

@@ -11,6 +11,7 @@ impl Autoscaler {
         let now = self.now;
         match action {
             Action::Scale { workload, replicas } => self.cluster.scale(&workload, replicas, now),
+            Action::Rollout { workload, rollout } => self.cluster.roll_out(&workload, rollout, now),
             Action::StartJob { workload } => {
                 if let Some((key, job)) = self.jobs.run(&workload) {
                     self.cluster.apply_workload(key, job, now);

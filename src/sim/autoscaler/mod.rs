@@ -30,9 +30,10 @@ mod tests;
 mod vms;
 
 use crate::cloud::{Faults, Limits};
-use crate::cluster::{Cluster, ClusterEvent, Timings as ClusterTimings};
+use crate::cluster::{AGENT_POOL, Cluster, ClusterEvent, Timings as ClusterTimings};
+use crate::measures::DisruptionFigures;
 use crate::workload::SuspendedJobs;
-use crate::world::{Accounting, Action, SetupError, WorldSetup, identity, install_objects, region_of};
+use crate::world::{Accounting, Action, SetupError, Summary, WorldSetup, identity, install_objects, region_of};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::Catalog;
 use napkeeper_core::model::amounts::money::Money;
@@ -72,6 +73,8 @@ pub struct Baseline {
     pub pod_wait_minutes: i64,
     /// Pods that have no node at the end.
     pub unplaced_pods: usize,
+    /// How pods were disturbed.
+    pub disruption: DisruptionFigures,
 }
 
 /// Runs the baseline on the load of a world for this long.
@@ -79,9 +82,28 @@ pub struct Baseline {
 /// # Errors
 /// [`SetupError`] when the catalogue does not have the region.
 pub fn run(catalog: &Catalog, setup: &WorldSetup, duration: SignedDuration) -> Result<Baseline, SetupError> {
+    let summary = simulate(catalog, setup, duration)?;
+    Ok(Baseline {
+        cost: summary.cost,
+        cost_on_demand: summary.cost_on_demand,
+        node_hours: summary.node_hours,
+        nodes_launched: summary.nodes_launched,
+        nodes_most: summary.nodes_most,
+        cpu_utilisation_percent: summary.cpu_utilisation_percent,
+        pod_wait_minutes: summary.pod_wait_minutes,
+        unplaced_pods: summary.pods_pending,
+        disruption: summary.disruption,
+    })
+}
+
+/// Runs the baseline on the load of a world for this long, and returns all that is measured of it.
+///
+/// # Errors
+/// [`SetupError`] when the catalogue does not have the region.
+pub fn simulate(catalog: &Catalog, setup: &WorldSetup, duration: SignedDuration) -> Result<Summary, SetupError> {
     let mut autoscaler = Autoscaler::new(catalog, setup)?;
     autoscaler.run_until(setup.at.saturating_add(duration).unwrap_or(Timestamp::MAX))?;
-    Ok(autoscaler.baseline(duration))
+    Ok(autoscaler.summary())
 }
 
 /// The cluster, its VMs, and the state of the autoscaler.
@@ -154,6 +176,10 @@ impl Autoscaler {
         Ok(())
     }
 
+    fn summary(&self) -> Summary {
+        self.accounting.summary(self.now.duration_since(self.started_at), &self.cluster, self.now)
+    }
+
     fn pass_time(&mut self, to: Timestamp) {
         self.accounting.advance(self.now, to);
         self.now = to;
@@ -211,7 +237,7 @@ impl Autoscaler {
 
     fn measure(&mut self) {
         if !self.cluster.watch().is_empty() {
-            self.accounting.measure(self.cluster.state(), |node| node.label(node_groups::AGENT_POOL).is_some());
+            self.accounting.measure(self.cluster.state(), |node| node.label(AGENT_POOL).is_some());
             self.wake_at(self.now);
         }
     }
@@ -224,21 +250,6 @@ impl Autoscaler {
                 let disk = self.resource_group.resource("Microsoft.Compute/disks", &format!("disk{}", self.disks));
                 self.cluster.disk_created(&volume, disk, self.now);
             }
-        }
-    }
-
-    fn baseline(&self, duration: SignedDuration) -> Baseline {
-        let summary = self.accounting.summary(duration);
-        let waits = |p: &napkeeper_core::model::cluster::pod::Pod| p.node.is_none() && p.deleting_at.is_none();
-        Baseline {
-            cost: summary.cost,
-            cost_on_demand: summary.cost_on_demand,
-            node_hours: summary.node_hours,
-            nodes_launched: summary.nodes_launched,
-            nodes_most: summary.nodes_most,
-            cpu_utilisation_percent: summary.cpu_utilisation_percent,
-            pod_wait_minutes: summary.pod_wait_minutes,
-            unplaced_pods: self.cluster.state().pods().values().filter(|p| waits(p)).count(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The node pools that an administrator would configure for the cluster-autoscaler.
 
-use crate::cluster::NewNode;
+use crate::cluster::{AGENT_POOL, NewNode};
 use crate::world::{SetupError, WorldSetup};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{
@@ -16,8 +16,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Label of AKS that names the node pool; it marks the baseline's own nodes.
-pub(super) const AGENT_POOL: &str = "kubernetes.azure.com/agentpool";
 /// Most nodes of a group: what AKS allows a node pool.
 pub(super) const MOST_NODES: usize = 1000;
 /// vCPUs of the general sizes.

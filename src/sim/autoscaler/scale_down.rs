@@ -64,6 +64,7 @@ impl Autoscaler {
                 self.cordon(name, true);
                 self.unneeded.remove(name);
                 self.set_phase(name, VmPhase::Draining(self.now));
+                self.cluster.set_disruption_reason(name, "underutilized");
                 self.continue_draining();
             }
         }

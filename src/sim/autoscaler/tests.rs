@@ -116,7 +116,7 @@ fn after(start: &WorldSetup, time: SignedDuration) -> Autoscaler {
 }
 
 fn own_nodes(autoscaler: &Autoscaler) -> Vec<&Node> {
-    let own = |n: &&Arc<Node>| n.label(node_groups::AGENT_POOL).is_some();
+    let own = |n: &&Arc<Node>| n.label(AGENT_POOL).is_some();
     autoscaler.cluster.state().nodes().values().filter(own).map(|n| &**n).collect()
 }
 
@@ -169,7 +169,7 @@ fn inflate_scales_up_and_down_and_every_pod_runs() {
     assert!((104_000..=150_000).contains(&cores), "{cores}");
     let quiet = after(&start, hours(4));
     assert_eq!((running(&quiet), own_nodes(&quiet).len()), (2, 1));
-    assert_eq!(quiet.baseline(hours(4)).unplaced_pods, 0);
+    assert_eq!(quiet.summary().pods_pending, 0);
 }
 
 #[test]
@@ -252,8 +252,8 @@ fn an_evicted_spot_node_is_replaced() {
     start.actions = vec![(hours(1), Action::EvictSpot { count: 1 })];
     let result = after(&start, hours(2));
     assert_eq!(running(&result), 1);
-    let baseline = result.baseline(hours(2));
-    assert_eq!((baseline.nodes_launched, baseline.nodes_most, baseline.unplaced_pods), (2, 1, 0));
+    let baseline = result.summary();
+    assert_eq!((baseline.nodes_launched, baseline.nodes_most, baseline.pods_pending), (2, 1, 0));
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn capacity_for_daemon_pods_is_reserved_on_new_nodes() {
     start.manifests.daemon_sets = vec![(key("agent"), PodTemplate::new(shape("agent", 300)))];
     let one = after(&start, hours(1));
     assert_eq!(own_nodes(&one).iter().map(|n| n.capacity.cpu_millis).collect::<Vec<_>>(), [8000]);
-    assert_eq!(one.baseline(hours(1)).nodes_launched, 1);
+    assert_eq!(one.summary().nodes_launched, 1);
 }
 
 #[test]

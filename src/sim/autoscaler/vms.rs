@@ -3,6 +3,7 @@
 use super::{Autoscaler, node_groups};
 use crate::cloud::{Timings as CloudTimings, Usage};
 use crate::cluster::{NewNode, Timings as ClusterTimings};
+use crate::world::NewVm;
 use jiff::Timestamp;
 use napkeeper_core::catalog::CapacityType;
 use napkeeper_core::model::cluster::pod::{PodOwner, PodPhase};
@@ -118,6 +119,7 @@ impl Autoscaler {
                 }
                 VmPhase::Deleting => {
                     self.stops(&name);
+                    self.cluster.vm_deleted_by_policy(&name, self.now);
                     self.cluster.delete_node(&name, self.now);
                 }
                 VmPhase::Evicted => {
@@ -134,7 +136,13 @@ impl Autoscaler {
     fn runs(&mut self, vm: GroupVm) {
         let name = vm.node.name.clone();
         let group = &self.groups[vm.group];
-        self.accounting.vm_runs(name.text(), &group.offering, group.price, group.on_demand);
+        self.accounting.vm_runs(NewVm {
+            incarnation: name.text(),
+            pool: Arc::clone(&group.name),
+            offering: &group.offering,
+            price: group.price,
+            on_demand: group.on_demand,
+        });
         let timings = ClusterTimings::default();
         let joins = timings.node_joins.of(self.seed, "join", name.as_str());
         let boots = joins + timings.node_ready.of(self.seed, "ready", name.as_str());

@@ -386,6 +386,7 @@ impl Cluster {
             self.take_pod(&key);
         }
         self.store.remove_node(name);
+        self.measures.node_removed(name);
         self.scheduler.take_node(name);
         self.kubelets.lost.remove(name);
         self.kubelets.silent.remove(name);

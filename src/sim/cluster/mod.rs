@@ -16,6 +16,7 @@ mod timings;
 #[cfg(test)]
 mod tests;
 
+use crate::measures::PodMeasures;
 use crate::workload::PodBudget;
 use api_server::ApiServerFaults;
 pub use api_server::{ClusterListing, FinalizedObject};
@@ -27,6 +28,7 @@ use napkeeper_core::model::names::{NodeName, ObjectKey, ObjectName};
 use napkeeper_core::plan::SweepReport;
 use napkeeper_core::snapshot::Snapshot;
 use napkeeper_core::snapshot::delta::Delta;
+pub(crate) use pods::AGENT_POOL;
 use pods::PodTimer;
 use scheduler::Scheduler;
 pub(crate) use scheduler::{NodeIndex, SchedulingSimulation};
@@ -58,6 +60,8 @@ pub struct Cluster {
     faults: ApiServerFaults,
     /// What finalizers of other controllers hold.
     other_finalizers: BTreeSet<FinalizedObject>,
+    /// How pods are disturbed.
+    measures: PodMeasures,
     dirty: Dirty,
 }
 
@@ -76,6 +80,8 @@ struct Dirty {
 enum Timer {
     Pod(PodTimer, ObjectKey, napkeeper_core::model::names::Uid),
     Node(kubelet::NodeTimer),
+    /// A disk leaves its node: by the name of the VolumeAttachment.
+    Detach(ObjectName),
 }
 
 impl Cluster {
@@ -101,6 +107,7 @@ impl Cluster {
             reports: BTreeMap::new(),
             faults: ApiServerFaults::default(),
             other_finalizers: BTreeSet::new(),
+            measures: PodMeasures::default(),
             dirty: Dirty::default(),
         }
     }
@@ -129,6 +136,17 @@ impl Cluster {
         &self.store
     }
 
+    /// How pods have been disturbed so far.
+    #[must_use]
+    pub fn measures(&self) -> &PodMeasures {
+        &self.measures
+    }
+
+    /// The policy disrupts a node for this reason: evictions from it count under the reason from now on.
+    pub fn set_disruption_reason(&mut self, node: &NodeName, reason: &str) {
+        self.measures.set_reason(node, reason);
+    }
+
     /// Events since the last call, oldest first.
     pub fn take_events(&mut self) -> Vec<(Timestamp, ClusterEvent)> {
         std::mem::take(&mut self.events)
@@ -153,6 +171,7 @@ impl Cluster {
                 match entry.remove() {
                     Timer::Pod(timer, key, uid) => self.pod_timer(timer, &key, &uid),
                     Timer::Node(timer) => self.node_timer(timer),
+                    Timer::Detach(attachment) => self.detached(&attachment),
                 }
             }
             self.settle();

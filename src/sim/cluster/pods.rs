@@ -1,11 +1,17 @@
 //! The life of a pod, from creation to deletion.
 
 use super::{Cluster, ClusterEvent, Delta, Timer, scheduler};
-use crate::workload::PodTemplate;
+use crate::measures::{PodGroup, ReplicaName};
+use crate::workload::{PodTemplate, WorkloadKind};
 use jiff::SignedDuration;
+use napkeeper_core::model::cluster::node::Node;
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner, PodPhase};
+use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{NodeName, ObjectKey, ObjectName, Uid};
 use std::sync::Arc;
+
+/// Label of AKS that names the node pool of a node.
+pub(crate) const AGENT_POOL: &str = "kubernetes.azure.com/agentpool";
 
 /// Events in the life of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +53,7 @@ impl Cluster {
         // The scheduler first: for a new selector it counts existing pods.
         self.scheduler.pod_changed(old.as_deref(), Some(&pod), self.store.pods().values());
         self.store.put_pod(Arc::clone(&pod));
+        self.measures.pod_changed(&pod, self.group_of(&pod), self.now);
         self.pod_seen(&pod, pod.deleting_at.is_some() || pod.is_terminal());
         self.budgets_changed(&pod.shape);
         self.deltas.push(Delta::Pod(pod));
@@ -58,6 +65,7 @@ impl Cluster {
             return;
         };
         self.store.remove_pod(key);
+        self.measures.pod_removed(&old, self.now);
         self.scheduler.pod_changed(Some(&old), None, self.store.pods().values());
         self.pod_seen(&old, true);
         self.budgets_changed(&old.shape);
@@ -68,6 +76,19 @@ impl Cluster {
             Some(PodOrigin::Workload(_) | PodOrigin::Unmanaged) | None => {}
         }
         self.deltas.push(Delta::PodGone(key.clone()));
+    }
+
+    /// What a pod is measured with.
+    fn group_of(&self, pod: &Pod) -> PodGroup {
+        let workload = match self.workloads.runtimes.get(&pod.key).map(|runtime| &runtime.origin) {
+            Some(PodOrigin::Workload(key)) => self.workloads.all.get(key).map(|entry| {
+                let named = matches!(entry.workload.kind, WorkloadKind::StatefulSet { .. });
+                (key.clone(), if named { ReplicaName::Same } else { ReplicaName::New })
+            }),
+            Some(PodOrigin::Unmanaged | PodOrigin::DaemonSet(..)) | None => None,
+        };
+        let node = pod.node.as_ref().and_then(|name| self.store.nodes().get(name));
+        PodGroup { workload, pool: node.and_then(|node| node_group(node)) }
     }
 
     /// Notifies the controllers of a pod; its owner only if the pod is terminating or deleted.
@@ -151,6 +172,11 @@ impl Cluster {
             self.set_pod_timer(run_for, PodTimer::Succeed, pod);
         }
         self.put_pod(Pod { phase: PodPhase::Running, ready: true, started_at: Some(self.now), ..pod.clone() });
+        if let Some(PodOrigin::Workload(workload)) = self.workloads.runtimes.get(&pod.key).map(|o| o.origin.clone())
+            && self.is_rolled_out(&workload)
+        {
+            self.dirty.workloads.insert(workload);
+        }
     }
 
     fn pod_succeeds(&mut self, pod: &Pod) {
@@ -209,4 +235,10 @@ impl Cluster {
             self.put_pod(pod);
         }
     }
+}
+
+/// The NodePool of a node, or its node pool of AKS.
+fn node_group(node: &Node) -> Option<Arc<str>> {
+    let label = |key: &str| node.labels.get(key).map(Arc::clone);
+    label(labels::NODEPOOL).or_else(|| label(AGENT_POOL))
 }

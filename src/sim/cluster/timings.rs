@@ -14,6 +14,8 @@ pub struct Timings {
     pub startup: Delay,
     /// From a bound pod to a running one.
     pub pod_starts: Delay,
+    /// From the end of the last pod that uses a disk on its node until the disk is detached.
+    pub disk_detaches: Delay,
     /// From a lost kubelet to a Node that is not ready (`--node-monitor-grace-period`).
     pub node_unreachable: SignedDuration,
     /// From a lost kubelet until the cloud controller deletes the Node object.
@@ -33,6 +35,7 @@ impl Default for Timings {
             node_ready: Delay::secs(10, 20),
             startup: Delay::secs(5, 15),
             pod_starts: Delay::secs(1, 5),
+            disk_detaches: Delay::secs(5, 20),
             node_unreachable: SignedDuration::from_secs(40),
             node_reaped: Delay::secs(60, 120),
             pods_given_up: SignedDuration::from_mins(5),

@@ -1,9 +1,12 @@
 //! Cost and utilization.
 
+use crate::cluster::Cluster;
+use crate::measures::{DisruptionFigures, PoolFigures, PriceSeries, per_day};
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::{CapacityType, OfferingKey};
 use napkeeper_core::model::amounts::money::{HourlyPrice, Money};
 use napkeeper_core::model::cluster::node::Node;
+use napkeeper_core::model::cluster::pod::Pod;
 use napkeeper_core::snapshot::Snapshot;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -13,6 +16,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default)]
 pub struct Accounting {
     running: BTreeMap<Arc<str>, Bill>,
+    pools: BTreeMap<Arc<str>, PoolBill>,
+    prices: PriceSeries,
     spent: Money,
     spent_on_demand: Money,
     node_time: SignedDuration,
@@ -24,7 +29,7 @@ pub struct Accounting {
     had_millis: i128,
     waited: SignedDuration,
     /// Spot VMs that Azure took back.
-    pub(super) evictions: u32,
+    pub(super) spot_evictions: u32,
     /// Offerings that Azure refused.
     pub(super) refusals: u32,
     /// Orphans that sweeps deleted.
@@ -32,11 +37,35 @@ pub struct Accounting {
 }
 
 /// A running VM.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Bill {
+    pool: Arc<str>,
     price: HourlyPrice,
     on_demand: HourlyPrice,
     spot: bool,
+}
+
+/// The totals of a NodePool or node group.
+#[derive(Debug, Clone, Default)]
+struct PoolBill {
+    launched: u32,
+    node_time: SignedDuration,
+    spent: Money,
+}
+
+/// A VM that begins to run.
+#[derive(Debug, Clone)]
+pub(crate) struct NewVm<'a> {
+    /// Its incarnation.
+    pub(crate) incarnation: Arc<str>,
+    /// Its NodePool or node group.
+    pub(crate) pool: Arc<str>,
+    /// What it was launched as.
+    pub(crate) offering: &'a OfferingKey,
+    /// What it costs.
+    pub(crate) price: HourlyPrice,
+    /// What it would cost on demand.
+    pub(crate) on_demand: HourlyPrice,
 }
 
 /// Capacity and usage of managed nodes, in thousandths of a core, and the number of pending pods.
@@ -72,24 +101,37 @@ pub struct Summary {
     /// The cost of the same VMs at the full price, in nano-USD.
     pub cost_on_demand: Money,
     /// Spot VMs that Azure took back.
-    pub evictions: u32,
+    pub spot_evictions: u32,
     /// Offerings that Azure refused.
     pub refusals: u32,
     /// Orphans that sweeps deleted.
     pub collected: u32,
+    /// Pods that have no node at the end.
+    pub pods_pending: usize,
+    /// How pods were disturbed.
+    pub disruption: DisruptionFigures,
+    /// Nodes and cost by NodePool or node group.
+    pub pools: BTreeMap<Arc<str>, PoolFigures>,
+    /// The price per hour of all running VMs over time.
+    #[serde(skip)]
+    pub prices: PriceSeries,
+}
+
+impl Summary {
+    /// Nodes that were launched for each day that a node ran.
+    #[must_use]
+    pub fn launches_per_node_day(&self) -> f64 {
+        per_day(f64::from(self.nodes_launched), SignedDuration::from_hours(self.node_hours))
+    }
 }
 
 impl Accounting {
-    /// A VM runs from now on, at this price; its full price is the on-demand price.
-    pub(crate) fn vm_runs(
-        &mut self,
-        incarnation: Arc<str>,
-        offering: &OfferingKey,
-        price: HourlyPrice,
-        on_demand: HourlyPrice,
-    ) {
-        let spot = offering.capacity_type == CapacityType::Spot;
-        self.running.insert(incarnation, Bill { price, on_demand, spot });
+    /// A VM runs from now on.
+    pub(crate) fn vm_runs(&mut self, vm: NewVm<'_>) {
+        let spot = vm.offering.capacity_type == CapacityType::Spot;
+        self.pools.entry(Arc::clone(&vm.pool)).or_default().launched += 1;
+        let bill = Bill { pool: vm.pool, price: vm.price, on_demand: vm.on_demand, spot };
+        self.running.insert(vm.incarnation, bill);
         self.launched += 1;
         self.most_at_once = self.most_at_once.max(self.running.len());
     }
@@ -116,7 +158,12 @@ impl Accounting {
         if time.is_zero() {
             return;
         }
+        let price = self.running.values().fold(0_i64, |sum, bill| sum.saturating_add(bill.price.nanos()));
+        self.prices.record(from, HourlyPrice::from_nanos(price));
         for bill in self.running.values() {
+            let pool = self.pools.entry(Arc::clone(&bill.pool)).or_default();
+            pool.spent += bill.price.over(time);
+            pool.node_time = pool.node_time.saturating_add(time);
             self.spent += bill.price.over(time);
             self.spent_on_demand += bill.on_demand.over(time);
             self.node_time = self.node_time.saturating_add(time);
@@ -131,9 +178,8 @@ impl Accounting {
         self.waited = self.waited.saturating_add(time * waiting);
     }
 
-    /// The totals over a time.
-    #[must_use]
-    pub fn summary(&self, time: SignedDuration) -> Summary {
+    /// The totals over a time, at the end of which the cluster is in this state.
+    pub(crate) fn summary(&self, time: SignedDuration, cluster: &Cluster, now: Timestamp) -> Summary {
         let percent = |part: i128, whole: i128| i64::try_from(part * 100 / whole.max(1)).unwrap_or(0);
         Summary {
             simulated_hours: time.as_hours(),
@@ -146,17 +192,33 @@ impl Accounting {
             pod_wait_minutes: self.waited.as_mins(),
             cost: self.spent,
             cost_on_demand: self.spent_on_demand,
-            evictions: self.evictions,
+            spot_evictions: self.spot_evictions,
             refusals: self.refusals,
             collected: self.collected,
+            pods_pending: pods_pending(cluster.state()),
+            disruption: cluster.measures().figures(now),
+            pools: self.pools.iter().map(|(pool, bill)| (Arc::clone(pool), bill.figures())).collect(),
+            prices: self.prices.clone(),
         }
     }
+}
+
+impl PoolBill {
+    fn figures(&self) -> PoolFigures {
+        PoolFigures { nodes_launched: self.launched, node_hours: self.node_time.as_hours(), cost: self.spent }
+    }
+}
+
+/// Pods without a node that are wanted.
+fn pods_pending(cluster: &Snapshot) -> usize {
+    let waits = |pod: &&Arc<Pod>| pod.node.is_none() && pod.deleting_at.is_none() && !pod.is_terminal();
+    cluster.pods().values().filter(waits).count()
 }
 
 impl super::World {
     /// The totals so far.
     #[must_use]
     pub fn summary(&self) -> Summary {
-        self.accounting.summary(self.now.duration_since(self.started_at))
+        self.accounting.summary(self.now.duration_since(self.started_at), &self.cluster, self.now)
     }
 }

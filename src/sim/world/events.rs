@@ -1,7 +1,7 @@
 //! Passes events between Azure and the cluster.
 
-use super::World;
 use super::timeline::EventKind;
+use super::{NewVm, World};
 use crate::cloud::{ChangeCause, CloudEvent, DiskDraft};
 use crate::cluster::{ClusterEvent, NewNode};
 use jiff::Timestamp;
@@ -30,7 +30,9 @@ impl World {
             CloudEvent::VmRunning { at, vm, incarnation, claim, kubelet, offering, price } => {
                 let on_demand = self.catalog.size(&offering.size).and_then(|s| s.on_demand).unwrap_or(price);
                 if let Some(claim) = claim {
-                    self.accounting.vm_runs(incarnation, &offering, price, on_demand);
+                    let pool = self.cluster.state().claims().get(&claim).and_then(|claim| claim.spec.pool.clone());
+                    let pool = pool.map_or_else(|| Arc::from(""), |pool| pool.text());
+                    self.accounting.vm_runs(NewVm { incarnation, pool, offering: &offering, price, on_demand });
                     if let Some(node) = self.new_node(&claim, &vm, &offering.size, kubelet.labels) {
                         self.cluster.kubelet_joins(node, at, self.now);
                     }
@@ -47,8 +49,12 @@ impl World {
             CloudEvent::VmGone { vm, incarnation, cause, .. } => {
                 self.accounting.vm_stops(&incarnation);
                 if cause == ChangeCause::Eviction {
-                    self.accounting.evictions += 1;
+                    self.accounting.spot_evictions += 1;
                     self.log(EventKind::Evicted, vm.name(), "Azure evicted the spot VM");
+                } else if cause == ChangeCause::Request
+                    && let Some(node) = self.cluster.state().node_by_provider_id(&ProviderId::of_vm(&vm)).cloned()
+                {
+                    self.cluster.vm_deleted_by_policy(&node.name, self.now);
                 }
                 self.cluster.kubelet_lost(&ProviderId::of_vm(&vm), self.now);
             }

@@ -17,6 +17,7 @@ mod timeline;
 use crate::cloud::Cloud;
 use crate::cluster::Cluster;
 use crate::workload::SuspendedJobs;
+pub(crate) use accounting::NewVm;
 pub use accounting::{Accounting, Summary};
 use actions::InjectedState;
 pub use actions::{

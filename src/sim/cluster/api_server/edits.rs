@@ -134,6 +134,7 @@ impl Cluster {
     /// Deletes a workload and its pods. PersistentVolumeClaims are kept, as those of a StatefulSet.
     pub fn delete_workload(&mut self, key: &ObjectKey, now: Timestamp) {
         self.advance_clock(now);
+        self.measures.workload_settled(key, |_| false, now);
         if let Some(entry) = self.workloads.all.remove(key) {
             for pod in entry.pods {
                 self.end_pod(&pod);

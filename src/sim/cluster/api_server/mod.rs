@@ -14,7 +14,7 @@ pub use listing::ClusterListing;
 use napkeeper_core::model::cluster::pod::PodPhase;
 use napkeeper_core::model::cluster::pool::NodePool;
 use napkeeper_core::model::errors::{ClusterError, EffectError};
-use napkeeper_core::model::names::{ObjectKey, Uid};
+use napkeeper_core::model::names::{NodeName, ObjectKey, Uid};
 use napkeeper_core::orphans::apply;
 use napkeeper_core::plan::{ClusterRead, ClusterWrite, PoolReport, RecordChange, Reply, SweepReport};
 use std::sync::Arc;
@@ -123,7 +123,34 @@ impl Cluster {
         if refused && pod.phase == PodPhase::Running && pod.deleting_at.is_none() {
             return Err(ClusterError::Budget);
         }
+        let pod = Arc::clone(pod);
+        self.measures.pod_evicted(&pod, self.now);
         self.end_pod(key);
         Ok(())
+    }
+
+    /// The policy deletes a pod past all budgets, as at the end of a termination grace period.
+    ///
+    /// # Errors
+    /// [`ClusterError`] when there is no such pod of this UID.
+    pub fn delete_pod_by_policy(&mut self, key: &ObjectKey, uid: &Uid, now: Timestamp) -> Result<(), ClusterError> {
+        self.advance_clock(now);
+        let pod = self.store.pods().get(key).map(Arc::clone).ok_or(ClusterError::NotFound)?;
+        if pod.uid != *uid {
+            return Err(ClusterError::Conflict);
+        }
+        self.measures.pod_evicted(&pod, self.now);
+        self.end_pod(key);
+        Ok(())
+    }
+
+    /// The policy deletes the VM of a node: pods that still run on it end by force, and count as evicted.
+    pub fn vm_deleted_by_policy(&mut self, node: &NodeName, now: Timestamp) {
+        self.advance_clock(now);
+        let keys = self.store.node_usage(node).map(|usage| &usage.pods).into_iter().flatten();
+        let pods: Vec<_> = keys.filter_map(|key| self.store.pods().get(key)).map(Arc::clone).collect();
+        for pod in pods.iter().filter(|pod| pod.phase == PodPhase::Running) {
+            self.measures.pod_evicted(pod, self.now);
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! PersistentVolumeClaims wait for their first pod; its node decides the zone. A disk is on one node at a time.
 
-use crate::cluster::{Cluster, ClusterEvent, Delta, ids};
+use crate::cluster::{Cluster, ClusterEvent, Delta, Timer, ids};
 use crate::workload::DiskRequest;
 use jiff::Timestamp;
 use napkeeper_core::model::cluster::pod::{Labels, Pod};
@@ -49,6 +49,8 @@ struct AttachedVolume {
     object: Arc<Attachment>,
     disk: Option<ArmId>,
     vm: Option<ProviderId>,
+    /// It is on its way off its node, and comes back only after that.
+    is_detaching: bool,
 }
 
 impl Volumes {
@@ -281,14 +283,28 @@ impl Cluster {
         }
         let unused = |(volume, attached): (&ObjectName, &AttachedVolume)| {
             let attachment = (volume.clone(), attached.object.node.clone());
-            (!used.contains(&attachment)).then_some(attachment.0)
+            (!attached.is_detaching && !used.contains(&attachment)).then_some(attachment.0)
         };
         let unused_volumes: Vec<ObjectName> = self.volumes.attached.iter().filter_map(unused).collect();
         for volume in unused_volumes {
-            if let Some(AttachedVolume { disk: Some(disk), vm: Some(vm), .. }) = self.volumes.attached.remove(&volume) {
-                self.emit(ClusterEvent::DiskDetached { disk, vm });
-            }
+            let Some(attached) = self.volumes.attached.get_mut(&volume) else { continue };
+            attached.is_detaching = true;
+            let name = attached.object.name.clone();
+            let delay = self.timings.disk_detaches.of(self.seed, "detach", name.as_str());
+            self.set_timer(delay, Timer::Detach(name));
         }
+    }
+
+    /// A disk has left its node; pods that need it elsewhere get it.
+    pub(in crate::cluster) fn detached(&mut self, attachment: &ObjectName) {
+        let mut attached = self.volumes.attached.iter();
+        let found =
+            attached.find(|(_, attached)| attached.object.name == *attachment).map(|(volume, _)| volume.clone());
+        let removed = found.and_then(|volume| self.volumes.attached.remove(&volume));
+        if let Some(AttachedVolume { disk: Some(disk), vm: Some(vm), .. }) = removed {
+            self.emit(ClusterEvent::DiskDetached { disk, vm });
+        }
+        self.dirty.volumes = true;
     }
 
     /// Attaches the volumes of a pod; it starts once all are on its node.
@@ -330,7 +346,7 @@ impl Cluster {
     /// Attaches a volume to a node; true if it is attached.
     fn attach(&mut self, volume: ObjectName, node: &NodeName) -> bool {
         if let Some(attached) = self.volumes.attached.get(&volume) {
-            return attached.object.node == *node;
+            return attached.object.node == *node && !attached.is_detaching;
         }
         let Some(object) = self.store.volumes().get(&volume) else {
             return false;
@@ -343,7 +359,7 @@ impl Cluster {
         }
         let object =
             Arc::new(Attachment { name: self.ids.name(&volume), volume: Some(volume.clone()), node: node.clone() });
-        let attached = AttachedVolume { object, disk, vm };
+        let attached = AttachedVolume { object, disk, vm, is_detaching: false };
         self.volumes.attached.insert(volume, attached);
         true
     }
@@ -356,8 +372,13 @@ impl Cluster {
             .filter(|pod| !pod.is_terminal())
             .flat_map(|pod| pod.volumes.iter().map(|v| key(&pod.key.namespace, v)))
             .collect();
+        let attached = &self.volumes.attached;
+        let is_attached = |claim: &VolumeClaimState| match &claim.binding {
+            ClaimBinding::Bound(volume) => attached.contains_key(volume),
+            ClaimBinding::Unbound | ClaimBinding::Provisioning(..) => false,
+        };
         let free = |(key, claim): (&ObjectKey, &VolumeClaimState)| {
-            (claim.deleting && !used.contains(key)).then(|| key.clone())
+            (claim.deleting && !used.contains(key) && !is_attached(claim)).then(|| key.clone())
         };
         let free: Vec<ObjectKey> = self.volumes.claims.iter().filter_map(free).collect();
         for claim in free {

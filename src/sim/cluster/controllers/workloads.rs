@@ -2,8 +2,9 @@
 
 use crate::cluster::pods::{PodOrigin, PodRuntime};
 use crate::cluster::{Cluster, ids};
-use crate::workload::{DiskRequest, Workload, WorkloadKind, surplus};
-use napkeeper_core::model::cluster::pod::{Pod, PodOwner};
+use crate::workload::{DiskRequest, Rollout, RolloutCounts, Workload, WorkloadKind, surplus};
+use jiff::Timestamp;
+use napkeeper_core::model::cluster::pod::{Pod, PodOwner, PodPhase, PodShape};
 use napkeeper_core::model::names::{ObjectKey, ObjectName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,6 +24,10 @@ pub(in crate::cluster) struct WorkloadState {
     pub(in crate::cluster) workload: Workload,
     pub(in crate::cluster) pods: BTreeSet<ObjectKey>,
     pub(in crate::cluster) succeeded: u32,
+    /// The latest rolling update.
+    rollout: Option<Rollout>,
+    /// Pods of older templates, while a rolling update replaces them.
+    outdated: BTreeSet<ObjectKey>,
 }
 
 impl Workloads {
@@ -32,7 +37,8 @@ impl Workloads {
             entry.workload = workload;
             return;
         }
-        let entry = WorkloadState { workload, pods: BTreeSet::new(), succeeded: 0 };
+        let entry =
+            WorkloadState { workload, pods: BTreeSet::new(), succeeded: 0, rollout: None, outdated: BTreeSet::new() };
         self.all.insert(key, entry);
     }
 
@@ -53,6 +59,7 @@ impl Workloads {
     pub(in crate::cluster) fn forget_pod(&mut self, pod: &ObjectKey) -> Option<PodOrigin> {
         if let Some(entry) = self.owner(pod) {
             entry.pods.remove(pod);
+            entry.outdated.remove(pod);
         }
         self.bare.remove(pod);
         self.runtimes.remove(pod).map(|runtimes| runtimes.origin)
@@ -80,6 +87,10 @@ impl Cluster {
         if let WorkloadKind::StatefulSet { disk, .. } = workload.kind {
             return self.run_stateful_set(key, &workload, wanted, disk);
         }
+        if !entry.outdated.is_empty() {
+            self.continue_rollout(key, &workload, wanted);
+            return self.workload_settled(key);
+        }
         let active = self.active_pods(key);
         for pod in surplus(active.clone(), active.len().saturating_sub(wanted)) {
             self.end_pod(&pod.key);
@@ -88,6 +99,58 @@ impl Cluster {
             let name = ObjectKey { namespace: key.namespace.clone(), name: self.ids.name(&key.name) };
             self.make_pod(key, &workload, name, Vec::new());
         }
+        self.workload_settled(key);
+    }
+
+    /// The template of a Deployment changes: new pods replace the old ones step by step. Nothing happens when there is no
+    /// such Deployment.
+    pub fn roll_out(&mut self, key: &ObjectKey, rollout: Rollout, now: Timestamp) {
+        self.advance_clock(now);
+        let Some(entry) = self.workloads.all.get_mut(key) else { return };
+        if !matches!(entry.workload.kind, WorkloadKind::Deployment { .. }) {
+            return;
+        }
+        if let Some(requests) = &rollout.requests {
+            let template = &mut entry.workload.template;
+            template.shape = Arc::new(PodShape { requests: requests.clone(), ..PodShape::clone(&template.shape) });
+        }
+        entry.outdated.clone_from(&entry.pods);
+        entry.rollout = Some(rollout);
+        self.dirty.workloads.insert(key.clone());
+    }
+
+    /// True while a rolling update of the owner of a pod is under way: what runs decides how it goes on.
+    pub(in crate::cluster) fn is_rolled_out(&self, workload: &ObjectKey) -> bool {
+        self.workloads.all.get(workload).is_some_and(|entry| !entry.outdated.is_empty())
+    }
+
+    fn continue_rollout(&mut self, key: &ObjectKey, workload: &Workload, wanted: usize) {
+        let active = self.active_pods(key);
+        let Some(entry) = self.workloads.all.get(key) else { return };
+        let Some(rollout) = entry.rollout.clone() else { return };
+        let (old, new): (Vec<_>, Vec<_>) = active.into_iter().partition(|pod| entry.outdated.contains(&pod.key));
+        let running = |pods: &[Arc<Pod>]| pods.iter().filter(|pod| pod.phase == PodPhase::Running).count();
+        let counts = RolloutCounts { wanted, new: (new.len(), running(&new)), old: (old.len(), running(&old)) };
+        let step = rollout.step(counts);
+        let (running, pending): (Vec<_>, Vec<_>) = old.into_iter().partition(|pod| pod.phase == PodPhase::Running);
+        let too_many = new.len().saturating_sub(wanted);
+        let ending = surplus(pending, step.delete_pending).into_iter();
+        let ending = ending.chain(surplus(running, step.delete_running)).chain(surplus(new, too_many));
+        for pod in ending.collect::<Vec<_>>() {
+            self.end_pod(&pod.key);
+        }
+        for _ in 0..step.create {
+            let name = ObjectKey { namespace: key.namespace.clone(), name: self.ids.name(&key.name) };
+            self.make_pod(key, workload, name, Vec::new());
+        }
+    }
+
+    /// Every pod that is wanted exists: an evicted pod counts as wanted only while it still has its replica.
+    fn workload_settled(&mut self, key: &ObjectKey) {
+        let store = &self.store;
+        let is_active =
+            |pod: &ObjectKey| store.pods().get(pod).is_some_and(|pod| pod.deleting_at.is_none() && !pod.is_terminal());
+        self.measures.workload_settled(key, is_active, self.now);
     }
 
     /// Pods of a workload that have not ended and are not being deleted.
@@ -114,7 +177,7 @@ impl Cluster {
                 self.end_pod(&pod.key);
             }
         }
-        for pod in names {
+        for pod in names.iter().cloned() {
             if self.store.pods().get(&pod).is_some() {
                 continue;
             }
@@ -126,6 +189,7 @@ impl Cluster {
             }
             self.make_pod(key, workload, pod, volumes);
         }
+        self.measures.workload_settled(key, |pod| names.contains(pod), self.now);
     }
 
     fn make_pod(&mut self, owner: &ObjectKey, workload: &Workload, key: ObjectKey, volumes: Vec<ObjectName>) {

@@ -1,3 +1,4 @@
+mod disruption;
 mod inter_pod_affinity;
 mod lifecycle;
 mod properties;

@@ -63,7 +63,9 @@ fn the_disk_of_a_deleted_claim_is_released_once_no_pod_uses_it() {
     cluster.advance(at(40));
     assert!(cluster.state().volumes().get(&volume).is_some());
     cluster.delete_workload(&key("db"), at(40));
-    cluster.advance(at(80));
+    cluster.advance(at(74));
+    assert!(cluster.state().volumes().get(&volume).is_some(), "it is still attached");
+    cluster.advance(at(91));
     assert!(cluster.state().volumes().get(&volume).is_none());
     assert_eq!(disk_events(&mut cluster), ["attached", "detached", "released"]);
 }
@@ -73,7 +75,7 @@ fn a_retained_volume_outlives_its_claim() {
     let (mut cluster, volume) = with_database(ReclaimPolicy::Retain);
     cluster.delete_workload(&key("db"), at(40));
     cluster.delete_volume_claim(&key("db-0-data"), at(40));
-    cluster.advance(at(80));
+    cluster.advance(at(91));
     assert!(cluster.state().volumes().get(&volume).is_some());
     assert_eq!(disk_events(&mut cluster), ["attached", "detached"]);
 }
@@ -124,6 +126,9 @@ fn a_pod_waits_until_its_disk_has_left_the_node_of_another() {
     assert_eq!(by_node(&cluster, "reader"), counts(&[("b", 1)]));
     assert_eq!(pods_of(&cluster, "reader")[0].started_at, None);
     cluster.delete_workload(&key("db"), at(60));
-    cluster.advance(at(100));
-    assert!(pods_of(&cluster, "reader")[0].started_at >= Some(at(90)));
+    // Its grace is 30 s, and a disk takes 5 to 20 s to leave.
+    cluster.advance(at(95));
+    assert_eq!(pods_of(&cluster, "reader")[0].started_at, None);
+    cluster.advance(at(116));
+    assert!(pods_of(&cluster, "reader")[0].started_at > Some(at(95)));
 }

@@ -21,14 +21,11 @@ impl World {
     pub(in crate::world) fn apply_action(&mut self, action: Action) {
         let now = self.now;
         match action {
-            Action::Scale { workload, replicas } => {
-                self.log(EventKind::Scenario, &workload, format!("scaled to {replicas}"));
-                self.cluster.scale(&workload, replicas, now);
-            }
-            Action::StartJob { workload } => self.start_job(&workload),
-            Action::Delete { workload } => {
-                self.log(EventKind::Scenario, &workload, "deleted");
-                self.cluster.delete_workload(&workload, now);
+            action @ (Action::Scale { .. }
+            | Action::Rollout { .. }
+            | Action::StartJob { .. }
+            | Action::Delete { .. }) => {
+                self.change_load(action);
             }
             action @ (Action::ScalePool { .. } | Action::LabelPool { .. }) => self.edit_node_pool(action),
             Action::DeleteClaim { nth } => self.delete_claim(nth),
@@ -76,6 +73,27 @@ impl World {
             }
             Action::InjectFault(fault) => self.inject_fault(fault),
             other => self.apply_in_azure(other),
+        }
+    }
+
+    /// A workload changes.
+    fn change_load(&mut self, action: Action) {
+        let now = self.now;
+        match action {
+            Action::Scale { workload, replicas } => {
+                self.log(EventKind::Scenario, &workload, format!("scaled to {replicas}"));
+                self.cluster.scale(&workload, replicas, now);
+            }
+            Action::Rollout { workload, rollout } => {
+                self.log(EventKind::Scenario, &workload, "rolled out");
+                self.cluster.roll_out(&workload, rollout, now);
+            }
+            Action::StartJob { workload } => self.start_job(&workload),
+            Action::Delete { workload } => {
+                self.log(EventKind::Scenario, &workload, "deleted");
+                self.cluster.delete_workload(&workload, now);
+            }
+            _ => {}
         }
     }
 

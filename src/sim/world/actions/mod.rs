@@ -15,6 +15,7 @@ mod restore_faults;
 
 use super::controller::WriteSide;
 use crate::cloud::{FaultDuration, Shortage};
+use crate::workload::Rollout;
 pub use controller_faults::ControllerFault;
 pub use external_edits::{ExternalEdit, TagEdit};
 pub use finalizer_faults::FinalizerFault;
@@ -207,6 +208,14 @@ pub enum Action {
     Misdirect {
         /// From now on, or no longer.
         on: bool,
+    },
+    /// A Deployment gets another template: no step of a scenario file.
+    #[serde(skip)]
+    Rollout {
+        /// Namespace and name.
+        workload: ObjectKey,
+        /// The change, and how it is rolled out.
+        rollout: Rollout,
     },
     /// A fault that only the fault search injects.
     #[serde(skip)]

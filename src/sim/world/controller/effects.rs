@@ -182,6 +182,10 @@ impl World {
             }
             Command::DeleteClaim { claim, category } => {
                 self.log(EventKind::Disrupt, &claim.name, format!("{category}: {}", planned.reason));
+                let claim = self.cluster.state().claims().get(&claim.name);
+                if let Some(node) = claim.and_then(|claim| claim.status.node_name.clone()) {
+                    self.cluster.set_disruption_reason(&node, category);
+                }
             }
             Command::WriteRecords(change) => {
                 for (id, sighting) in change.sightings.iter().filter(|(_, s)| s.times == 1) {

@@ -75,6 +75,6 @@ fn an_evicted_vm_is_replaced_within_minutes() {
     let mut world = World::new(catalog(), start).unwrap();
     let end = world.now() + SignedDuration::from_mins(25);
     world.run_until(end).unwrap();
-    assert_eq!(world.summary().evictions, 1);
+    assert_eq!(world.summary().spot_evictions, 1);
     assert!(nodes(&world, false).is_empty() && world.cluster().state().pending().is_empty());
 }

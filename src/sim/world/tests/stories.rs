@@ -45,7 +45,7 @@ fn an_eviction_is_replaced() {
     let mut start = mk_start(3);
     start.actions = vec![after(20, Action::EvictSpot { count: 1 })];
     let world = run(start, 2);
-    assert_eq!(world.summary().evictions, 1);
+    assert_eq!(world.summary().spot_evictions, 1);
     assert!(world.cluster().state().pending().is_empty());
     assert_eq!(
         world.cloud().resources().values().filter(|r| r.kind() == ResourceKind::Nic).count(),
