@@ -12,7 +12,7 @@ use napkeeper_core::model::cluster::pod::{DoNotDisrupt, PodShape};
 use napkeeper_core::model::cluster::volume::ReclaimPolicy;
 use napkeeper_core::model::names::{ObjectKey, ObjectName};
 pub use pod_disruption_budget::{BudgetLimit, PodBudget};
-pub use rollout::{Rollout, RolloutCounts, RolloutStep};
+pub use rollout::{RevisionPods, Rollout, RolloutCounts, RolloutStep};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 pub use surplus::surplus;

@@ -18,10 +18,19 @@ pub struct Rollout {
 pub struct RolloutCounts {
     /// Pods that there should be.
     pub wanted: usize,
-    /// Pods of the new template, and those of them that run.
-    pub new: (usize, usize),
-    /// Pods of older templates, and those of them that run.
-    pub old: (usize, usize),
+    /// Pods of the new template.
+    pub new: RevisionPods,
+    /// Pods of older templates.
+    pub old: RevisionPods,
+}
+
+/// The pods of a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RevisionPods {
+    /// All of them.
+    pub all: usize,
+    /// Those of them that run.
+    pub running: usize,
 }
 
 /// The next step of a rolling update.
@@ -40,16 +49,16 @@ impl Rollout {
     /// that do not run first, as far as enough run (`rolling.go`, kubernetes `pkg/controller/deployment`).
     #[must_use]
     pub fn step(&self, counts: RolloutCounts) -> RolloutStep {
-        let RolloutCounts { wanted, new: (new, new_running), old: (old, old_running) } = counts;
+        let RolloutCounts { wanted, new, old } = counts;
         let (surge, unavailable) = (as_usize(self.max_surge), as_usize(self.max_unavailable));
-        let room = (wanted + surge).saturating_sub(new + old);
-        let create = wanted.saturating_sub(new).min(room);
+        let room = (wanted + surge).saturating_sub(new.all + old.all);
+        let create = wanted.saturating_sub(new.all).min(room);
         let least = wanted.saturating_sub(unavailable);
         // New pods that do not run yet count as missing.
-        let deletable = (new + old).saturating_sub(least + (new - new_running));
-        let delete_pending = (old - old_running).min(deletable);
-        let spare = (new_running + old_running).saturating_sub(least);
-        let delete_running = old_running.min(spare).min(deletable - delete_pending);
+        let deletable = (new.all + old.all).saturating_sub(least + (new.all - new.running));
+        let delete_pending = (old.all - old.running).min(deletable);
+        let spare = (new.running + old.running).saturating_sub(least);
+        let delete_running = old.running.min(spare).min(deletable - delete_pending);
         RolloutStep { create, delete_pending, delete_running }
     }
 }
@@ -62,27 +71,34 @@ fn as_usize(number: u32) -> usize {
 mod tests {
     use super::*;
 
-    fn step(max_surge: u32, max_unavailable: u32, new: (usize, usize), old: (usize, usize)) -> (usize, usize, usize) {
-        let rollout = Rollout { requests: None, max_surge, max_unavailable };
-        let RolloutStep { create, delete_pending, delete_running } =
-            rollout.step(RolloutCounts { wanted: 10, new, old });
-        (create, delete_pending, delete_running)
+    /// What is created, and deleted of the pods that do not run and of those that do: of 10 wanted pods, by the surge, the
+    /// pods that may be missing, and all and running pods of the new and of the old template.
+    fn step(
+        [surge, unavailable]: [u32; 2],
+        [new, new_running]: [usize; 2],
+        [old, old_running]: [usize; 2],
+    ) -> [usize; 3] {
+        let rollout = Rollout { requests: None, max_surge: surge, max_unavailable: unavailable };
+        let new = RevisionPods { all: new, running: new_running };
+        let old = RevisionPods { all: old, running: old_running };
+        let step = rollout.step(RolloutCounts { wanted: 10, new, old });
+        [step.create, step.delete_pending, step.delete_running]
     }
 
     #[test]
     fn new_pods_are_created_within_the_surge_and_old_ones_deleted_when_enough_run() {
-        assert_eq!(step(3, 0, (0, 0), (10, 10)), (3, 0, 0), "nothing may be missing");
-        assert_eq!(step(3, 0, (3, 0), (10, 10)), (0, 0, 0), "the new ones do not run");
-        assert_eq!(step(3, 0, (3, 2), (10, 10)), (0, 0, 2));
-        assert_eq!(step(3, 0, (3, 3), (7, 7)), (3, 0, 0));
-        assert_eq!(step(3, 0, (9, 9), (1, 1)), (1, 0, 0));
-        assert_eq!(step(3, 0, (10, 10), (1, 1)), (0, 0, 1));
+        assert_eq!(step([3, 0], [0, 0], [10, 10]), [3, 0, 0], "nothing may be missing");
+        assert_eq!(step([3, 0], [3, 0], [10, 10]), [0, 0, 0], "the new ones do not run");
+        assert_eq!(step([3, 0], [3, 2], [10, 10]), [0, 0, 2]);
+        assert_eq!(step([3, 0], [3, 3], [7, 7]), [3, 0, 0]);
+        assert_eq!(step([3, 0], [9, 9], [1, 1]), [1, 0, 0]);
+        assert_eq!(step([3, 0], [10, 10], [1, 1]), [0, 0, 1]);
     }
 
     #[test]
     fn old_pods_that_do_not_run_are_deleted_first() {
-        assert_eq!(step(0, 2, (0, 0), (10, 10)), (0, 0, 2));
-        assert_eq!(step(0, 2, (0, 0), (10, 9)), (0, 1, 1));
-        assert_eq!(step(0, 2, (2, 0), (8, 8)), (0, 0, 0));
+        assert_eq!(step([0, 2], [0, 0], [10, 10]), [0, 0, 2]);
+        assert_eq!(step([0, 2], [0, 0], [10, 9]), [0, 1, 1]);
+        assert_eq!(step([0, 2], [2, 0], [8, 8]), [0, 0, 0]);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cluster::pods::{PodOrigin, PodRuntime};
 use crate::cluster::{Cluster, ids};
-use crate::workload::{DiskRequest, Rollout, RolloutCounts, Workload, WorkloadKind, surplus};
+use crate::workload::{DiskRequest, RevisionPods, Rollout, RolloutCounts, Workload, WorkloadKind, surplus};
 use jiff::Timestamp;
 use napkeeper_core::model::cluster::pod::{Pod, PodOwner, PodPhase, PodShape};
 use napkeeper_core::model::names::{ObjectKey, ObjectName};
@@ -129,9 +129,11 @@ impl Cluster {
         let Some(entry) = self.workloads.all.get(key) else { return };
         let Some(rollout) = entry.rollout.clone() else { return };
         let (old, new): (Vec<_>, Vec<_>) = active.into_iter().partition(|pod| entry.outdated.contains(&pod.key));
-        let running = |pods: &[Arc<Pod>]| pods.iter().filter(|pod| pod.phase == PodPhase::Running).count();
-        let counts = RolloutCounts { wanted, new: (new.len(), running(&new)), old: (old.len(), running(&old)) };
-        let step = rollout.step(counts);
+        let counted = |pods: &[Arc<Pod>]| RevisionPods {
+            all: pods.len(),
+            running: pods.iter().filter(|pod| pod.phase == PodPhase::Running).count(),
+        };
+        let step = rollout.step(RolloutCounts { wanted, new: counted(&new), old: counted(&old) });
         let (running, pending): (Vec<_>, Vec<_>) = old.into_iter().partition(|pod| pod.phase == PodPhase::Running);
         let too_many = new.len().saturating_sub(wanted);
         let ending = surplus(pending, step.delete_pending).into_iter();

@@ -24,6 +24,20 @@ fn pods_that_tolerate_the_taint_of_a_drain_end_with_their_vm() {
 }
 
 #[test]
+fn evictions_count_under_the_reason_of_their_disruption() {
+    let reasons = |start: &WorldSetup, minutes| {
+        let pods = run_to(start, minutes).summary().disruption.all;
+        pods.evictions_by_reason.into_iter().map(|(reason, n)| (reason.to_string(), n)).collect::<Vec<_>>()
+    };
+    // A user deletes a NodeClaim: napkeeper drains it, for no reason of its own.
+    assert_eq!(reasons(&deleted(|_| {}), 21), [("unspecified".to_owned(), 2)]);
+    // Twelve pods on six nodes become six.
+    let scaled = steady(1, vec![after(20, Action::Scale { workload: key("inflate"), replicas: 6 })]);
+    let found = reasons(&scaled, 120);
+    assert!(!found.is_empty() && found.iter().all(|(reason, _)| reason == "underutilized"), "{found:?}");
+}
+
+#[test]
 fn no_node_is_bought_for_pods_that_refuse_to_leave() {
     let start = deleted(|template| template.do_not_disrupt = Some(DoNotDisrupt::Always));
     let world = run_to(&start, 60 * 12);

@@ -1,0 +1,157 @@
+//! Measures what policies cost and disturb: ten families of worlds of about 50 nodes and three days, each under each
+//! policy on the same simulated cluster.
+//!
+//! `cargo bench -p napkeeper-tests --bench disruption` runs the seeds 1 and 2 of each family. `-- --seeds train` runs the seeds 1
+//! to 15, by which policies may be tuned, `--seeds kept` the seeds 16 to 20, which are kept for final figures, and
+//! `--seeds 1,4` these. `--family NAME` and `--policy NAME`, which may be repeated, and `--days N` run less. `--json FILE`
+//! writes the figures of every run. Worlds run in parallel, one on each core.
+//!
+//! Figures are those of `napkeeper_sim::measures`; the regret is the cost above that of VMs bought in fractions (`bound`).
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "its output is its purpose")]
+
+mod bound;
+mod families;
+mod figures;
+mod policy;
+mod world;
+
+use anyhow::{Context, Result, bail, ensure};
+use families::Family;
+use figures::{Figures, RunName};
+use napkeeper_core::catalog::Catalog;
+use policy::Policy;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+/// Seeds by which policies may be tuned, and those that are kept for final figures.
+const TRAIN: std::ops::RangeInclusive<u64> = 1..=15;
+const KEPT: std::ops::RangeInclusive<u64> = 16..=20;
+
+/// What is asked for.
+struct Args {
+    seeds: Vec<u64>,
+    families: Vec<Family>,
+    policies: Vec<Policy>,
+    days: i64,
+    json: Option<PathBuf>,
+}
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    // Cargo adds `--bench` for benchmarks; when it only tests all targets nothing is measured.
+    let (cargos, words): (Vec<String>, Vec<String>) = words.into_iter().partition(|word| word == "--bench");
+    if cargos.is_empty() && words.is_empty() {
+        return Ok(());
+    }
+    let args = Args::read(&words)?;
+    let begun = Instant::now();
+    let (runs, failures) = run_all(&args)?;
+    let names: Vec<_> = args.policies.iter().map(|policy| policy.name).collect();
+    println!("{} days; means over the seeds {:?}", args.days, args.seeds);
+    println!("{}\n\n{}", figures::table(&runs, &names), figures::comparison(&runs, &names));
+    println!("{} runs in {:.0} s", runs.len(), begun.elapsed().as_secs_f64());
+    if let Some(file) = &args.json {
+        std::fs::write(file, figures::json(&runs).to_string())
+            .with_context(|| format!("writing {}", file.display()))?;
+    }
+    ensure!(failures.is_empty(), "{} runs failed:\n{}", failures.len(), failures.join("\n"));
+    Ok(())
+}
+
+impl Args {
+    fn read(words: &[String]) -> Result<Self> {
+        let mut args = Self { seeds: vec![1, 2], families: Vec::new(), policies: Vec::new(), days: 3, json: None };
+        for pair in words.chunks(2) {
+            let [flag, value] = pair else { bail!("{:?} has no value", pair.concat()) };
+            match flag.as_str() {
+                "--seeds" => args.seeds = seeds(value)?,
+                "--family" => args.families.push(*named(&families::ALL, value, |family| family.name)?),
+                "--policy" => args.policies.push(*named(policy::ALL, value, |policy| policy.name)?),
+                "--days" => args.days = value.parse().with_context(|| format!("{value:?} is no number of days"))?,
+                "--json" => args.json = Some(PathBuf::from(value)),
+                _ => bail!("{flag:?}: say --seeds, --family, --policy, --days or --json"),
+            }
+        }
+        if args.families.is_empty() {
+            args.families.extend(families::ALL);
+        }
+        if args.policies.is_empty() {
+            args.policies.extend(policy::ALL);
+        }
+        Ok(args)
+    }
+}
+
+fn seeds(text: &str) -> Result<Vec<u64>> {
+    match text {
+        "train" => Ok(TRAIN.collect()),
+        "kept" => Ok(KEPT.collect()),
+        list => {
+            let seed = |word: &str| word.parse().with_context(|| format!("{word:?}: say train, kept or numbers"));
+            list.split(',').map(seed).collect()
+        }
+    }
+}
+
+fn named<'a, T>(all: &'a [T], name: &str, name_of: impl Fn(&T) -> &'static str) -> Result<&'a T> {
+    let names: Vec<_> = all.iter().map(&name_of).collect();
+    all.iter().find(|one| name_of(one) == name).with_context(|| format!("{name:?} is none of {names:?}"))
+}
+
+/// Runs every policy on every world, as many at once as there are cores. Returns the figures in the order of the table,
+/// and what went wrong.
+fn run_all(args: &Args) -> Result<(Vec<Figures>, Vec<String>)> {
+    let catalog = Catalog::embedded()?;
+    let mut jobs = Vec::new();
+    for family in &args.families {
+        for seed in &args.seeds {
+            jobs.extend(args.policies.iter().map(|policy| (*family, *seed, *policy)));
+        }
+    }
+    let results: Mutex<Vec<(usize, Result<Figures>)>> = Mutex::default();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some((n, job)) = claim(&next, &jobs) {
+                    let result = run(&catalog, *job, args.days);
+                    results.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((n, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    results.sort_by_key(|(n, _)| *n);
+    let (mut runs, mut failures) = (Vec::new(), Vec::new());
+    for (n, result) in results {
+        let (family, seed, policy) = jobs[n];
+        match result {
+            Ok(figures) => runs.push(figures),
+            Err(error) => failures.push(format!("{} {seed} {}: {error:#}", family.name, policy.name)),
+        }
+    }
+    Ok((runs, failures))
+}
+
+/// The next job that nobody has taken.
+fn claim<'j, T>(next: &std::sync::atomic::AtomicUsize, jobs: &'j [T]) -> Option<(usize, &'j T)> {
+    let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    Some((n, jobs.get(n)?))
+}
+
+fn run(catalog: &Catalog, (family, seed, policy): (Family, u64, Policy), days: i64) -> Result<Figures> {
+    let world = family.world(seed, days)?;
+    let begun = Instant::now();
+    let summary = (policy.run)(catalog, world.setup.clone(), world.duration)?;
+    let bound = bound::bound(catalog, &world)?;
+    let name = RunName { family: family.name, seed, policy: policy.name };
+    let mut figures = Figures::new(name, &world, &summary, bound);
+    figures.seconds = begun.elapsed().as_secs_f64();
+    let part = figures.cost_of_bound();
+    ensure!(part > 0.98, "it costs {part:.3} of the lower bound, so the bound is wrong");
+    eprintln!("{} {seed} {}: {:.1} s", family.name, policy.name, figures.seconds);
+    Ok(figures)
+}

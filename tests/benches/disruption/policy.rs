@@ -1,0 +1,29 @@
+//! The policies that are measured.
+
+use anyhow::{Result, anyhow};
+use jiff::SignedDuration;
+use napkeeper_core::catalog::Catalog;
+use napkeeper_sim::autoscaler;
+use napkeeper_sim::world::{Summary, World, WorldSetup};
+
+/// A policy on the simulated cluster.
+#[derive(Clone, Copy)]
+pub(crate) struct Policy {
+    /// As it is called on the command line and in the table.
+    pub(crate) name: &'static str,
+    /// Runs it on a world for a time.
+    pub(crate) run: fn(&Catalog, WorldSetup, SignedDuration) -> Result<Summary>,
+}
+
+/// All of them. The first is what the others are compared with.
+pub(crate) const ALL: &[Policy] = &[
+    Policy { name: "napkeeper", run: napkeeper },
+    Policy { name: "autoscaler", run: |catalog, setup, time| Ok(autoscaler::simulate(catalog, &setup, time)?) },
+];
+
+fn napkeeper(catalog: &Catalog, setup: WorldSetup, time: SignedDuration) -> Result<Summary> {
+    let mut world = World::new(catalog, setup)?;
+    let end = world.now() + time;
+    world.run_until(end).map_err(|violation| anyhow!("{violation}"))?;
+    Ok(world.summary())
+}
