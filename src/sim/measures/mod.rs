@@ -5,9 +5,9 @@
 //!
 //! Approximations:
 //! - A voluntary eviction is one that the policy asked for and the API server accepted, of a pod that was still wanted:
-//!   not of a pod that has ended or is being deleted. Pods that run on when the policy deletes their VM count too. Spot
-//!   VMs that Azure takes back, deletions by users and scale-downs of the workload do not count. Pods of DaemonSets and
-//!   static pods belong to their node and are left out of everything.
+//!   not of a pod that has ended, is being deleted or has lost its machine. Pods that run on when the policy deletes
+//!   their VM count too. Spot VMs that Azure takes back, deletions by users and scale-downs of the workload do not
+//!   count. Pods of DaemonSets and static pods belong to their node and are left out of everything.
 //! - The replacement of an evicted pod is the next pod that its workload creates, the earliest eviction first; for a
 //!   StatefulSet it is the pod of the same name. When a workload is scaled up, or rolled out, at the very instant of an
 //!   eviction, one new pod is as good as another.

@@ -124,7 +124,7 @@ impl Cluster {
             return Err(ClusterError::Budget);
         }
         let pod = Arc::clone(pod);
-        self.measures.pod_evicted(&pod, self.now);
+        self.count_eviction(&pod);
         self.end_pod(key);
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Cluster {
         if pod.uid != *uid {
             return Err(ClusterError::Conflict);
         }
-        self.measures.pod_evicted(&pod, self.now);
+        self.count_eviction(&pod);
         self.end_pod(key);
         Ok(())
     }
@@ -150,6 +150,13 @@ impl Cluster {
         let keys = self.store.node_usage(node).map(|usage| &usage.pods).into_iter().flatten();
         let pods: Vec<_> = keys.filter_map(|key| self.store.pods().get(key)).map(Arc::clone).collect();
         for pod in pods.iter().filter(|pod| pod.phase == PodPhase::Running) {
+            self.count_eviction(pod);
+        }
+    }
+
+    /// The policy ends a pod. One whose machine is lost has ended before.
+    fn count_eviction(&mut self, pod: &Pod) {
+        if !pod.node.as_ref().is_some_and(|node| self.kubelets.is_lost(node)) {
             self.measures.pod_evicted(pod, self.now);
         }
     }
