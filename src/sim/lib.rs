@@ -8,6 +8,7 @@ pub mod autoscaler;
 pub mod cloud;
 pub mod cluster;
 pub mod fuzz;
+pub mod karpenter;
 pub mod measures;
 pub mod random;
 pub mod scenario;

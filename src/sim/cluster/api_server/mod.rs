@@ -160,4 +160,9 @@ impl Cluster {
             self.measures.pod_evicted(pod, self.now);
         }
     }
+
+    /// The PodDisruptionBudgets, and whether each allows an eviction now.
+    pub(crate) fn budgets(&self) -> impl Iterator<Item = (&PodBudget, bool)> {
+        self.budgets.values().map(|budget| (budget, self.counts_of(budget).allows_one()))
+    }
 }

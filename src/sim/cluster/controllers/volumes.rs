@@ -364,6 +364,17 @@ impl Cluster {
         true
     }
 
+    /// Where each of a pod's volumes can be used, as alternatives; `None` when one of them is missing.
+    pub(crate) fn volume_alternatives(&self, pod: &Pod) -> Option<Vec<Vec<Requirements>>> {
+        let topology = self.volumes.topology_of(&self.store, &pod.key.namespace, &pod.volumes)?;
+        Some(topology.0.into_iter().filter(|alternatives| !alternatives.is_empty()).collect())
+    }
+
+    /// True while a volume is attached to a node.
+    pub(crate) fn has_attachments(&self, node: &NodeName) -> bool {
+        self.volumes.attachments().any(|attachment| attachment.node == *node)
+    }
+
     /// Removes claims that are being deleted and unused, and their volumes.
     fn reclaim(&mut self) {
         let used: BTreeSet<ObjectKey> = self

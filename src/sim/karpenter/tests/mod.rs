@@ -1,0 +1,3 @@
+//! Tests of Karpenter's policy.
+
+mod worlds;
