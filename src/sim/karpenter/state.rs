@@ -164,7 +164,9 @@ impl Karpenter {
             }
         }
         let bound: Vec<Arc<Pod>> = view.nodes.iter().flat_map(|node| node.pods.iter().cloned()).collect();
-        bound.iter().for_each(|pod| drop(self.add_volumes(&mut view, pod)));
+        for pod in &bound {
+            self.add_volumes(&mut view, pod);
+        }
         view
     }
 
@@ -227,7 +229,6 @@ impl Karpenter {
         Some(ClaimView {
             pool: claim.pool.clone(),
             instance: Arc::clone(&claim.instance),
-            created_at: claim.created_at,
             initialized_at: claim.initialized_at,
             last_pod_event: claim.last_pod_event,
             nominated_until: claim.nominated_until,

@@ -59,7 +59,6 @@ pub(super) struct NodeView {
 pub(super) struct ClaimView {
     pub(super) pool: NodePoolName,
     pub(super) instance: Arc<InstanceType>,
-    pub(super) created_at: Timestamp,
     pub(super) initialized_at: Option<Timestamp>,
     pub(super) last_pod_event: Option<Timestamp>,
     /// Pods were planned onto it lately: it is not disrupted until then.

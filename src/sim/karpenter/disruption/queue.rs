@@ -107,3 +107,15 @@ impl Karpenter {
         if progress == Progress::Waits && is_late { Progress::Failed } else { progress }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_fails_later_the_more_nodes_are_in_the_queue() {
+        let seconds = |nodes| timeout(nodes).as_secs();
+        let cases = [(0, 600), (100, 600), (4_000, 600), (7_500, 600), (10_000, 800), (40_000, 3200), (80_000, 3600)];
+        assert_eq!(cases.map(|(nodes, _)| (nodes, seconds(nodes))), cases);
+    }
+}
