@@ -1,7 +1,7 @@
 //! NodeClaims and their VMs, from creation to deletion.
 
 use super::Karpenter;
-use super::offerings::{Refused, Unavailable, ttl};
+use super::offerings::{OfferingFilter, Refused, Unavailable, ttl};
 use super::scheduling::PlannedClaim;
 use super::termination::Termination;
 use crate::cloud::{Quota, Refusal, Timings as CloudTimings, Usage};
@@ -29,7 +29,6 @@ pub(super) struct NodeClaim {
     /// What its kubelet will announce.
     pub(super) node: NewNode,
     pub(super) startup_taints: Vec<Taint>,
-    pub(super) created_at: Timestamp,
     pub(super) phase: Phase,
     /// When its phase ends by itself.
     pub(super) due: Option<Timestamp>,
@@ -128,9 +127,10 @@ impl Karpenter {
     /// The cheapest of all offerings that the NodeClaim allows, spot before on-demand, zonal before regional; any one
     /// of equals.
     fn cheapest_offering(&self, planned: &PlannedClaim, name: &NodeName) -> Option<(Arc<InstanceType>, Offering)> {
+        let filter = OfferingFilter::of(&planned.requirements);
         let offered = || {
             planned.types.iter().flat_map(|instance| {
-                let offerings = self.unavailable.offerings(instance, &planned.requirements);
+                let offerings = self.unavailable.offerings(instance, &filter);
                 offerings.map(move |offering| (instance, offering))
             })
         };
@@ -183,7 +183,6 @@ impl Karpenter {
             on_demand: on_demand.map_or(offering.price, |o| o.price),
             node,
             startup_taints: pool.startup_taints.clone(),
-            created_at: self.now,
             phase: if lacks { Phase::Failing } else { Phase::Creating },
             due: Some(self.now + CloudTimings::default().vm_create.of(self.seed, "create", name.as_str())),
             initialized_at: None,

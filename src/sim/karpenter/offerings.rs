@@ -21,8 +21,11 @@ pub(super) struct PoolOptions {
     pub(super) template: Requirements,
     /// Instance types that satisfy the template.
     pub(super) types: Vec<TypeOption>,
-    domains: Mutex<BTreeMap<Arc<str>, Arc<[Arc<str>]>>>,
+    domains: Mutex<DomainsByKey>,
 }
+
+/// The values of labels that nodes may have, as far as they were asked for.
+type DomainsByKey = BTreeMap<Arc<str>, Arc<[Arc<str>]>>;
 
 /// An instance type as a node of a pool.
 #[derive(Debug, Clone)]
@@ -71,7 +74,8 @@ impl PoolOptions {
 }
 
 fn is_allowed(instance: &InstanceType, template: &Requirements) -> bool {
-    instance.requirements.is_compatible(template, |_| true) && instance.offerings.iter().any(|o| fits(o, template))
+    let filter = OfferingFilter::of(template);
+    instance.requirements.is_compatible(template, |_| true) && instance.offerings.iter().any(|o| filter.fits(o))
 }
 
 impl TypeOption {
@@ -98,13 +102,20 @@ fn may_run(daemon: &PodShape, instance: &InstanceType, pool: &NodePool, template
     daemon.untolerated(tolerated.taints).is_none() && accepts(&daemon.selector) && any(&daemon.alternatives)
 }
 
-/// True when a node from this offering satisfies the requirements on zone and capacity type.
-pub(super) fn fits(offering: &Offering, requirements: &Requirements) -> bool {
-    OFFERED.iter().all(|key| {
-        requirements
-            .get(key)
-            .is_none_or(|wanted| wanted.allows(offered(key, offering.capacity_type, Some(&offering.zone))))
-    })
+/// The requirements that decide about offerings: those on zone and capacity type.
+#[derive(Debug)]
+pub(super) struct OfferingFilter<'r>(Vec<(&'static str, &'r Requirement)>);
+
+impl<'r> OfferingFilter<'r> {
+    pub(super) fn of(requirements: &'r Requirements) -> Self {
+        Self(OFFERED.iter().filter_map(|key| Some((*key, requirements.get(key)?))).collect())
+    }
+
+    /// True when a node from this offering satisfies them.
+    pub(super) fn fits(&self, offering: &Offering) -> bool {
+        let value = |key| offered(key, offering.capacity_type, Some(&offering.zone));
+        self.0.iter().all(|(key, wanted)| wanted.allows(value(key)))
+    }
 }
 
 /// Offerings that are not tried for a while, because Azure has refused them.
@@ -132,6 +143,10 @@ impl Unavailable {
         })
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn mark(&mut self, refused: Refused) {
         self.0.push(refused);
     }
@@ -152,24 +167,24 @@ impl Unavailable {
     pub(super) fn offerings<'t>(
         &'t self,
         instance: &'t InstanceType,
-        requirements: &'t Requirements,
+        filter: &'t OfferingFilter<'_>,
     ) -> impl Iterator<Item = &'t Offering> {
-        instance.offerings.iter().filter(|o| fits(o, requirements) && self.allows(&instance.facts, o))
+        instance.offerings.iter().filter(|o| filter.fits(o) && self.allows(&instance.facts, o))
     }
 
     /// The lowest price that a node of this type could have.
-    pub(super) fn cheapest(&self, instance: &InstanceType, requirements: &Requirements) -> Option<HourlyPrice> {
-        self.offerings(instance, requirements).map(|o| o.price).min()
+    pub(super) fn cheapest(&self, instance: &InstanceType, filter: &OfferingFilter<'_>) -> Option<HourlyPrice> {
+        self.offerings(instance, filter).map(|o| o.price).min()
     }
 
     /// The highest price of the capacity type that would be launched: reserved before spot before on-demand.
     pub(super) fn worst_launch_price(
         &self,
         instance: &InstanceType,
-        requirements: &Requirements,
+        filter: &OfferingFilter<'_>,
     ) -> Option<HourlyPrice> {
         CapacityType::ALL.iter().find_map(|how| {
-            let of_type = self.offerings(instance, requirements).filter(|o| o.capacity_type == *how);
+            let of_type = self.offerings(instance, filter).filter(|o| o.capacity_type == *how);
             of_type.map(|o| o.price).max()
         })
     }

@@ -61,7 +61,8 @@ impl Karpenter {
             again.iter().for_each(|name| self.nominate(name));
             return Ok(());
         }
-        let results = simulate(&view, Request { pods, without: &NodeSet::new(), spares_fresh: false });
+        let results =
+            simulate(&view, Request { pods, without: &NodeSet::new(), spares_fresh: false, most_new: usize::MAX });
         let destinations: Vec<NodeName> = results.placed.keys().cloned().collect();
         destinations.iter().for_each(|name| self.nominate(name));
         self.observed.planned(destinations);

@@ -121,7 +121,7 @@ impl View {
             limit.namespace == pod.shape.namespace && limit.selector.satisfied_by(&pod.shape.labels)
         };
         let limits: Vec<&EvictionLimit> = self.budgets.iter().filter(guards).collect();
-        limits.len() > 1 || limits.iter().any(|limit| !(limit.frees_unready && !pods::is_ready(pod)) && blocks(limit))
+        limits.len() > 1 || limits.iter().any(|limit| (pods::is_ready(pod) || !limit.frees_unready) && blocks(limit))
     }
 }
 

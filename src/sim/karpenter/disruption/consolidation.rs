@@ -3,6 +3,7 @@
 use super::candidates::Candidate;
 use super::command::Command;
 use crate::karpenter::Rules;
+use crate::karpenter::offerings::OfferingFilter;
 use crate::karpenter::scheduling::{PlannedClaim, Request, Results, has_min_values, simulate};
 use crate::karpenter::view::{NodeSet, View};
 use napkeeper_core::catalog::CapacityType;
@@ -32,24 +33,27 @@ pub(in crate::karpenter) enum Refusal {
     TooFewSpotTypes,
 }
 
-/// Simulates what happens to pods when the candidates are gone; `None` when a pod that runs now would find no node that
-/// is known to come up.
-pub(super) fn without(view: &View, rules: Rules, candidates: &[Candidate<'_>]) -> Option<Results> {
+/// Simulates what happens to pods when the candidates are gone. They stay when a pod that runs now would find no node
+/// that is known to come up, or when several new nodes would be needed.
+pub(super) fn without(view: &View, rules: Rules, candidates: &[Candidate<'_>]) -> Result<Results, Refusal> {
     let gone: NodeSet = candidates.iter().map(|candidate| candidate.node.name.clone()).collect();
     let leaving = view.pods_of_leaving_nodes();
     let mut pods = view.pending.clone();
     pods.extend(candidates.iter().flat_map(|candidate| candidate.moving_pods(view)));
     pods.extend(leaving.iter().cloned());
-    let results = simulate(view, Request { pods, without: &gone, spares_fresh: rules.fresh_destinations });
+    let results = simulate(view, Request { pods, without: &gone, spares_fresh: rules.fresh_destinations, most_new: 1 });
+    if results.new_claims.len() > 1 {
+        return Err(Refusal::SeveralNodes);
+    }
     let has_waited = |key: &ObjectKey| view.pending.iter().any(|pod| pod.key == *key);
     if results.unplaced.iter().any(|pod| !has_waited(&pod.key)) {
-        return None;
+        return Err(Refusal::Unplaced);
     }
     let is_uncertain = |name: &NodeName| view.node(name).is_some_and(|node| !node.is_initialized());
     let uncertain = results.placed.iter().filter(|(name, _)| is_uncertain(name)).flat_map(|(_, pods)| pods);
     let is_leaving = |key: &ObjectKey| leaving.iter().any(|pod| pod.key == *key);
     let stays = uncertain.into_iter().all(|pod| has_waited(&pod.key) || is_leaving(&pod.key));
-    stays.then_some(results)
+    if stays { Ok(results) } else { Err(Refusal::Unplaced) }
 }
 
 /// The command that deletes or replaces all of these candidates.
@@ -58,12 +62,8 @@ pub(in crate::karpenter) fn consolidate(
     rules: Rules,
     candidates: &[Candidate<'_>],
 ) -> Result<Command, Refusal> {
-    let mut results = without(view, rules, candidates).ok_or(Refusal::Unplaced)?;
-    let replacement = match results.new_claims.len() {
-        0 => return Ok(command(candidates, None, &results, view)),
-        1 => results.new_claims.remove(0),
-        _ => return Err(Refusal::SeveralNodes),
-    };
+    let mut results = without(view, rules, candidates)?;
+    let Some(replacement) = results.new_claims.pop() else { return Ok(command(candidates, None, &results, view)) };
     let price = candidates.iter().map(|candidate| candidate.node.price()).sum();
     let all_spot = candidates.iter().all(|candidate| candidate.capacity_type == Some(CapacityType::Spot));
     let allows =
@@ -116,9 +116,9 @@ fn types(claim: &PlannedClaim, count: usize) -> impl Iterator<Item = &napkeeper_
 
 /// The claim with only those types of which the most expensive offering that may be launched is cheaper.
 pub(super) fn below(view: &View, mut claim: PlannedClaim, price: HourlyPrice) -> Result<PlannedClaim, Refusal> {
-    let requirements = &claim.requirements;
+    let filter = OfferingFilter::of(&claim.requirements);
     let worst =
-        |instance: &napkeeper_core::catalog::InstanceType| view.unavailable.worst_launch_price(instance, requirements);
+        |instance: &napkeeper_core::catalog::InstanceType| view.unavailable.worst_launch_price(instance, &filter);
     claim.types.retain(|instance| worst(instance).is_some_and(|worst| worst < price));
     if !has_min_values(&claim.requirements, types(&claim, usize::MAX)) {
         return Err(Refusal::MinValues);
@@ -153,7 +153,8 @@ pub(super) fn command(
 /// What the first type of a claim would cost.
 #[expect(clippy::cast_precision_loss, reason = "prices are far below 2^53 nano-USD")]
 pub(super) fn cheapest(view: &View, claim: &PlannedClaim) -> f64 {
+    let filter = OfferingFilter::of(&claim.requirements);
     let first = claim.types.first();
-    let price = first.and_then(|instance| view.unavailable.cheapest(instance, &claim.requirements));
+    let price = first.and_then(|instance| view.unavailable.cheapest(instance, &filter));
     price.map_or(0.0, |price| price.nanos() as f64)
 }

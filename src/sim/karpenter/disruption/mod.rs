@@ -20,7 +20,7 @@ pub(super) use candidates::candidates;
 pub(super) use candidates::{Blocked, Candidate};
 pub(super) use command::{Command, Method};
 #[cfg(test)]
-pub(super) use consolidation::{Refusal, SPOT_FLEXIBILITY, consolidate};
+pub(super) use consolidation::consolidate;
 use jiff::{SignedDuration, Timestamp};
 #[cfg(test)]
 pub(super) use methods::in_turn;
@@ -29,8 +29,6 @@ use napkeeper_core::model::cluster::pod::DoNotDisrupt;
 use napkeeper_core::model::names::{NameError, NodePoolName};
 use queue::QueuedCommand;
 use std::collections::{BTreeMap, BTreeSet};
-#[cfg(test)]
-pub(super) use validation::Invalid;
 pub(super) use validation::validate;
 
 /// How often it looks when it has found nothing.

@@ -49,7 +49,7 @@ pub(in crate::karpenter) fn validate(
     if !still.iter().all(|candidate| take(&mut allowed, candidate.pool())) {
         return Err(Invalid::Budget);
     }
-    let results = without(view, rules, &still).ok_or(Invalid::Scheduling)?;
+    let results = without(view, rules, &still).map_err(|_| Invalid::Scheduling)?;
     if is_as_planned(&command, &results) { Ok(command) } else { Err(Invalid::Scheduling) }
 }
 

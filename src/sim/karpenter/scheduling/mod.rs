@@ -8,7 +8,7 @@ mod groups;
 mod new_claim;
 mod topology;
 
-use super::offerings::PoolOptions;
+use super::offerings::{OfferingFilter, PoolOptions};
 use super::view::{NodeSet, NodeView, View};
 use constraints::{Constraints, PodNeeds};
 use groups::NodeDomain;
@@ -39,6 +39,8 @@ pub(super) struct Request<'v> {
     pub(super) without: &'v NodeSet,
     /// Pods of nodes that would be disrupted do not go to nodes inside their `consolidateAfter`.
     pub(super) spares_fresh: bool,
+    /// With more new NodeClaims than this the answer does not matter, and the rest is not simulated.
+    pub(super) most_new: usize,
 }
 
 /// Where the pods would go.
@@ -58,7 +60,9 @@ pub(super) struct PlannedClaim {
     pub(super) requirements: Requirements,
     /// Cheapest first.
     pub(super) types: Vec<Arc<InstanceType>>,
-    pub(super) pods: Vec<Arc<Pod>>,
+    /// How many pods it is for.
+    #[cfg(test)]
+    pub(super) pods: usize,
 }
 
 /// Simulates.
@@ -105,6 +109,7 @@ struct Solver<'v> {
     /// Shapes of the same kind that nothing takes any more.
     hopeless: Vec<*const PodShape>,
     opened: usize,
+    most_new: usize,
 }
 
 impl<'v> Solver<'v> {
@@ -137,6 +142,7 @@ impl<'v> Solver<'v> {
             first: BTreeMap::new(),
             hopeless: Vec::new(),
             opened: 0,
+            most_new: request.most_new,
         }
     }
 
@@ -152,6 +158,9 @@ impl<'v> Solver<'v> {
         while let Some(pod) = queue.pop_front() {
             if length_at_last_try.get(&pod.uid) == Some(&(queue.len() + 1)) {
                 queue.push_front(pod);
+                break;
+            }
+            if self.claims.len() > self.most_new {
                 break;
             }
             if !self.place(&pod) {
@@ -291,8 +300,10 @@ impl ExistingNode<'_> {
 
 impl<'v> PoolRoom<'v> {
     fn new(view: &View, options: &'v Arc<PoolOptions>, existing: &[ExistingNode<'_>]) -> Self {
+        let filter = OfferingFilter::of(&options.template);
         let can_be_had = |index: &usize| {
-            view.unavailable.offerings(&options.types[*index].instance, &options.template).next().is_some()
+            let instance = &options.types[*index].instance;
+            view.unavailable.is_empty() || view.unavailable.offerings(instance, &filter).next().is_some()
         };
         let types = (0..options.types.len()).filter(can_be_had).collect();
         let limits = &options.pool.limits;
@@ -326,7 +337,13 @@ fn planned(view: &View, mut claim: NewClaim) -> PlannedClaim {
     let types = claim.types.iter().map(|index| Arc::clone(&claim.options.types[*index].instance)).collect();
     let mut types = by_price(view, types, &claim.requirements);
     types.truncate(MOST_TYPES);
-    PlannedClaim { pool: claim.options.pool.name.clone(), requirements: claim.requirements, types, pods: claim.pods }
+    PlannedClaim {
+        pool: claim.options.pool.name.clone(),
+        requirements: claim.requirements,
+        types,
+        #[cfg(test)]
+        pods: claim.pods.len(),
+    }
 }
 
 /// Instance types by the cheapest offering that satisfies the requirements.
@@ -335,8 +352,9 @@ pub(super) fn by_price(
     mut types: Vec<Arc<InstanceType>>,
     requirements: &Requirements,
 ) -> Vec<Arc<InstanceType>> {
+    let filter = OfferingFilter::of(requirements);
     types.sort_by_cached_key(|instance| {
-        let price = view.unavailable.cheapest(instance, requirements);
+        let price = view.unavailable.cheapest(instance, &filter);
         (price.is_none(), price, instance.facts.name.clone())
     });
     types

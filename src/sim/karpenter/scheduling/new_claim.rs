@@ -3,7 +3,7 @@
 use super::constraints::PodNeeds;
 use super::groups::NodeDomain;
 use super::topology::Topology;
-use crate::karpenter::offerings::{PoolOptions, TypeOption, Unavailable, is_open};
+use crate::karpenter::offerings::{OfferingFilter, PoolOptions, TypeOption, Unavailable, is_open};
 use napkeeper_core::catalog::InstanceType;
 use napkeeper_core::model::amounts::resources::Resources;
 use napkeeper_core::model::cluster::pod::{HostPort, Pod};
@@ -79,10 +79,11 @@ impl NewClaim {
             let requirements = in_domains(base.intersect(volume), needs, topology)?;
             let changed: Vec<_> =
                 requirements.iter().filter(|(key, wanted)| self.requirements.get(key) != Some(*wanted)).collect();
+            let filter = OfferingFilter::of(&requirements);
             let compatible = |option: &TypeOption| {
                 let of_type = &option.instance.requirements;
                 changed.iter().all(|(key, wanted)| of_type.get(key).is_none_or(|own| own.intersects(wanted)))
-                    && unavailable.offerings(&option.instance, &requirements).next().is_some()
+                    && unavailable.offerings(&option.instance, &filter).next().is_some()
             };
             let types = self.narrow(needs, &requests, compatible)?;
             let enough = self.has_min_values(&requirements, &types);

@@ -248,7 +248,10 @@ fn answer(cluster: &Cluster, question: Question) -> String {
         Question::StillSingle(changes) => still(cluster, Method::SingleNode, changes),
         Question::Plan => {
             let pods = view.pending.iter().cloned().chain(view.pods_of_leaving_nodes()).collect();
-            tell_plan(&simulate(&view, Request { pods, without: &NodeSet::new(), spares_fresh: false }))
+            tell_plan(&simulate(
+                &view,
+                Request { pods, without: &NodeSet::new(), spares_fresh: false, most_new: usize::MAX },
+            ))
         }
     }
 }
@@ -290,10 +293,8 @@ fn tell_claim(claim: &PlannedClaim) -> String {
 fn tell_plan(results: &crate::karpenter::scheduling::Results) -> String {
     let count = |pods: &[Arc<Pod>]| pods.len();
     let placed = results.placed.iter().map(|(name, pods)| format!("{name}: {}", count(pods)));
-    let new = results
-        .new_claims
-        .iter()
-        .map(|claim| format!("new {} {}: {}", claim.pool, tell_claim(claim), count(&claim.pods)));
+    let new =
+        results.new_claims.iter().map(|claim| format!("new {} {}: {}", claim.pool, tell_claim(claim), claim.pods));
     let left = (!results.unplaced.is_empty()).then(|| format!("unplaced: {}", results.unplaced.len()));
     placed.chain(new).chain(left).collect::<Vec<_>>().join("; ")
 }

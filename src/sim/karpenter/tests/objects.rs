@@ -180,7 +180,7 @@ pub(super) fn node_entry(cluster: &mut Cluster, words: &Words<'_>) {
     let claim = ClaimView {
         pool: NodePoolName::new(pool).unwrap(),
         instance: Arc::clone(instance),
-        initialized_at: Some(ago("init").unwrap_or(now() - SignedDuration::from_hours(1))),
+        initialized_at: Some(ago("init").unwrap_or_else(|| now() - SignedDuration::from_hours(1))),
         last_pod_event: ago("event"),
         nominated_until: None,
         queued: false,
@@ -252,7 +252,7 @@ pub(super) fn pod_entry(cluster: &mut Cluster, words: &Words<'_>) {
         }
         pod.deleting_at = words.has("ending").then_some(now());
         let timed = words.get("dnd").map(|time| DoNotDisrupt::For(duration(time)));
-        pod.do_not_disrupt = timed.or(words.has("dnd").then_some(DoNotDisrupt::Always));
+        pod.do_not_disrupt = timed.or_else(|| words.has("dnd").then_some(DoNotDisrupt::Always));
         let volume = words.get("volume").map(|number| zone(number).as_str().to_owned());
         cluster.pods.push((node.clone(), pod, volume));
     }
