@@ -46,6 +46,14 @@ pub(super) struct NodeClaim {
     pub(super) taken_at: Option<Timestamp>,
 }
 
+/// What a NodeClaim becomes.
+struct Choice {
+    name: NodeName,
+    instance: Arc<InstanceType>,
+    offering: Offering,
+    labels: Labels,
+}
+
 /// The state of a NodeClaim's VM and Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -104,10 +112,9 @@ impl Karpenter {
         }
         self.created += 1;
         let name = NodeName::new(format!("aks-{}-{:05}", pool.name, self.created))?;
-        let chosen = self.cheapest_offering(planned, &name);
-        let Some((instance, offering)) = chosen else { return Ok(Some(name)) };
-        let claim = self.launch(&name, &pool, planned, (&instance, &offering));
-        if let Some(claim) = claim {
+        let Some((instance, offering)) = self.cheapest_offering(planned, &name) else { return Ok(Some(name)) };
+        let labels = claim_labels(&name, &pool, &planned.requirements, node_labels(&instance, &offering));
+        if let Some(claim) = self.launch(&pool, Choice { name: name.clone(), instance, offering, labels }) {
             self.claims.insert(name.clone(), claim);
             self.observed.changed();
         }
@@ -145,23 +152,18 @@ impl Karpenter {
     }
 
     /// Begins to create the VM; `None` if Azure refuses at once.
-    fn launch(
-        &mut self,
-        name: &NodeName,
-        pool: &NodePool,
-        planned: &PlannedClaim,
-        (instance, offering): (&Arc<InstanceType>, &Offering),
-    ) -> Option<NodeClaim> {
+    fn launch(&mut self, pool: &NodePool, choice: Choice) -> Option<NodeClaim> {
+        let Choice { name, instance, offering, labels } = choice;
         let facts = &instance.facts;
         let (size, zone, capacity_type) = (facts.name.clone(), offering.zone.clone(), offering.capacity_type);
         let key = OfferingKey { size, zone, capacity_type };
         if let Err(refusal) = self.limits.check_cores(&self.usage(), facts, capacity_type, &self.region) {
-            self.note_quota(&refusal, instance);
+            self.note_quota(&refusal, &instance);
             return None;
         }
         if self.faults.refuses(&key, self.now) {
             let time = if capacity_type == CapacityType::Spot { ttl::HOUR } else { ttl::NOT_SOLD };
-            self.mark(instance, None, Some(capacity_type), time);
+            self.mark(&instance, None, Some(capacity_type), time);
             return None;
         }
         let lacks = self.faults.lacks_capacity(&key, self.now);
@@ -170,17 +172,17 @@ impl Karpenter {
         let node = NewNode {
             name: name.clone(),
             provider_id: ProviderId::of_vm(&vm),
-            labels: claim_labels(name, pool, &planned.requirements, node_labels(instance, offering)),
+            labels,
             taints: pool.taints.clone(),
             capacity: instance.capacity.clone(),
             allocatable: instance.allocatable.clone(),
         };
         Some(NodeClaim {
             pool: pool.name.clone(),
-            instance: Arc::clone(instance),
             offering: key,
             price: offering.price,
             on_demand: on_demand.map_or(offering.price, |o| o.price),
+            instance,
             node,
             startup_taints: pool.startup_taints.clone(),
             phase: if lacks { Phase::Failing } else { Phase::Creating },

@@ -28,10 +28,12 @@ pub(in crate::karpenter) fn totals(view: &View, candidates: &[Candidate<'_>]) ->
     for candidate in candidates {
         all.entry(candidate.pool().clone()).or_insert(Totals { price: 0.0, cost: 0.0 });
     }
+    // Candidates are in the order of the nodes.
+    let mut candidates = candidates.iter().peekable();
     for node in &view.nodes {
+        let candidate = candidates.next_if(|candidate| candidate.node.name == node.name);
         let Some(claim) = &node.claim else { continue };
         let Some(totals) = all.get_mut(&claim.pool) else { continue };
-        let candidate = candidates.iter().find(|candidate| candidate.node.name == node.name);
         totals.price += in_nanos(node);
         totals.cost += candidate.map_or_else(|| cost_of(node), |candidate| candidate.cost);
     }

@@ -22,7 +22,7 @@ use napkeeper_core::model::requirements::Requirements;
 pub(super) use new_claim::has_min_values;
 use new_claim::{Narrowed, NewClaim};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use topology::Topology;
@@ -99,6 +99,7 @@ struct Solver<'v> {
     view: &'v View,
     topology: Topology<'v>,
     existing: Vec<ExistingNode<'v>>,
+    leaving: BTreeSet<&'v NodeName>,
     claims: Vec<NewClaim>,
     pools: Vec<PoolRoom<'v>>,
     tolerates: bool,
@@ -135,6 +136,7 @@ impl<'v> Solver<'v> {
             view,
             topology,
             existing,
+            leaving: view.nodes.iter().filter(|node| node.is_marked()).map(|node| &node.name).collect(),
             claims: Vec::new(),
             tolerates: pools.iter().any(advises),
             pools,
@@ -231,10 +233,7 @@ impl<'v> Solver<'v> {
     }
 
     fn add_to_existing(&mut self, pod: &Arc<Pod>, needs: &PodNeeds, volumes: &[Requirements]) -> bool {
-        let leaves = || {
-            let node = pod.node.as_ref().and_then(|name| self.view.node(name));
-            node.is_some_and(NodeView::is_marked)
-        };
+        let leaves = || pod.node.as_ref().is_some_and(|name| self.leaving.contains(name));
         let may_join_fresh = pod.phase == PodPhase::Pending || leaves();
         let is_plain = self.is_plain(pod, needs);
         let key = (Arc::as_ptr(&pod.shape), may_join_fresh);

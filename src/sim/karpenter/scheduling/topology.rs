@@ -6,6 +6,7 @@ use napkeeper_core::model::cluster::pod::{Pod, PodShape, PodTerm, Spread, Taint}
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::Uid;
 use napkeeper_core::model::requirements::Requirements;
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -15,8 +16,9 @@ pub(super) struct Topology<'v> {
     view: &'v View,
     /// Nodes that are not used: their labels open no domain.
     unused: &'v NodeSet,
-    /// Pods that are to be placed: where they are now does not count.
-    moving: BTreeSet<Uid>,
+    /// Pods that are to be placed: where they are now does not count. They are looked up only where there are groups.
+    moving: OnceCell<BTreeSet<Uid>>,
+    pods: Vec<Arc<Pod>>,
     groups: Vec<Group>,
     /// The same for pods with anti-affinity: where they are, or may be.
     repelling: Vec<Group>,
@@ -27,9 +29,9 @@ pub(super) type ChosenDomains = Vec<(Arc<str>, Vec<Arc<str>>)>;
 
 impl<'v> Topology<'v> {
     pub(super) fn new(view: &'v View, pods: &[Arc<Pod>], unused: &'v NodeSet) -> Self {
-        let moving = pods.iter().map(|pod| pod.uid.clone()).collect();
-        let mut topology = Self { view, unused, moving, groups: Vec::new(), repelling: Vec::new() };
-        let stays = |pod: &&Arc<Pod>| pod.shape.affinity.is_some() && !topology.moving.contains(&pod.uid);
+        let (groups, repelling, moving, pods) = (Vec::new(), Vec::new(), OnceCell::new(), pods.to_vec());
+        let mut topology = Self { view, unused, moving, pods, groups, repelling };
+        let stays = |pod: &&Arc<Pod>| pod.shape.affinity.is_some() && !topology.is_moving(pod);
         let bound = view.nodes.iter().flat_map(|node| node.pods.iter().filter(stays).map(move |pod| (node, pod)));
         let bound: Vec<(&NodeView, &Arc<Pod>)> = bound.filter(|(_, pod)| !pod.is_terminal()).collect();
         for (node, pod) in bound {
@@ -41,6 +43,10 @@ impl<'v> Topology<'v> {
             }
         }
         topology
+    }
+
+    fn is_moving(&self, pod: &Pod) -> bool {
+        self.moving.get_or_init(|| self.pods.iter().map(|pod| pod.uid.clone()).collect()).contains(&pod.uid)
     }
 
     /// The groups of a shape's own anti-affinity, by which it keeps others away.
@@ -111,8 +117,7 @@ impl<'v> Topology<'v> {
             if !self.unused.contains(&node.name) && !node.is_marked() {
                 group.register(&domain);
             }
-            let counts =
-                |pod: &&Arc<Pod>| !pod.is_terminal() && pod.deleting_at.is_none() && !self.moving.contains(&pod.uid);
+            let counts = |pod: &&Arc<Pod>| !pod.is_terminal() && pod.deleting_at.is_none() && !self.is_moving(pod);
             let counted = node.pods.iter().filter(counts).filter(|pod| group.selects(&pod.shape)).count();
             (0..counted).for_each(|_| group.record(&domain));
         }
