@@ -116,7 +116,7 @@ impl Karpenter {
         let labels = claim_labels(&name, &pool, &planned.requirements, node_labels(&instance, &offering));
         if let Some(claim) = self.launch(&pool, Choice { name: name.clone(), instance, offering, labels }) {
             self.claims.insert(name.clone(), claim);
-            self.observed.changed();
+            self.observed.nodes_changed(self.now);
         }
         Ok(Some(name))
     }
@@ -275,7 +275,7 @@ impl Karpenter {
             Phase::Gone => {
                 self.claims.remove(&name);
                 self.cluster.delete_node(&name, self.now);
-                self.observed.changed();
+                self.observed.nodes_changed(self.now);
             }
             // Karpenter ends the one, the API server the other.
             Phase::Serving | Phase::Lost => self.enter(&name, claim.phase, None),
@@ -287,7 +287,7 @@ impl Karpenter {
         let mut node = claim.node.clone();
         node.taints.extend(claim.startup_taints.iter().cloned());
         self.cluster.add_unmanaged_node(node, self.now);
-        self.observed.changed();
+        self.observed.nodes_changed(self.now);
         if claim.startup_taints.is_empty() {
             return self.initialize(&name);
         }
@@ -300,7 +300,7 @@ impl Karpenter {
         if let Some(claim) = self.claims.get_mut(name) {
             claim.initialized_at = Some(self.now);
         }
-        self.observed.changed();
+        self.observed.nodes_changed(self.now);
     }
 
     pub(super) fn enter(&mut self, name: &NodeName, phase: Phase, due: Option<Timestamp>) {
@@ -332,7 +332,7 @@ impl Karpenter {
         } else {
             self.claims.remove(name);
         }
-        self.observed.changed();
+        self.observed.nodes_changed(self.now);
     }
 
     /// The cores that all VMs take of the quotas.

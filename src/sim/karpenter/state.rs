@@ -63,6 +63,12 @@ impl Observed {
         self.generation += 1;
     }
 
+    /// NodeClaims or Nodes have come or gone, or were initialized or marked: consolidation looks again.
+    pub(super) fn nodes_changed(&mut self, now: Timestamp) {
+        self.generation += 1;
+        self.unconsolidated_at = now;
+    }
+
     pub(super) fn generation(&self) -> u64 {
         self.generation
     }

@@ -43,8 +43,7 @@ impl Karpenter {
             Termination { since: now, deadline, refused: BTreeMap::new(), look_at: Some(now), vm_since: None };
         claim.termination = Some(termination);
         let has_node = claim.has_node();
-        self.observed.changed();
-        self.observed.unconsolidated_at = now;
+        self.observed.nodes_changed(now);
         if has_node {
             self.taint(name, true);
             self.trigger();

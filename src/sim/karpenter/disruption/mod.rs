@@ -126,7 +126,9 @@ impl Karpenter {
             }
         }
         self.disruption.pass_at = self.now + POLL;
-        self.disruption.idle = Some((self.observed.generation(), quiet_until(&view)));
+        if first == 0 {
+            self.disruption.idle = Some((self.observed.generation(), quiet_until(&view)));
+        }
         Ok(())
     }
 

@@ -66,8 +66,7 @@ impl Karpenter {
                 claim.queued = on;
             }
         }
-        self.observed.changed();
-        self.observed.unconsolidated_at = self.now;
+        self.observed.nodes_changed(self.now);
     }
 
     /// Deletes the nodes of commands whose replacements are initialized, and gives up commands that have failed.
