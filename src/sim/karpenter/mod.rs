@@ -42,7 +42,7 @@ use crate::world::{Accounting, Action, SetupError, WorldSetup, identity, install
 use disruption::DisruptionLoop;
 use jiff::{SignedDuration, Timestamp};
 use napkeeper_core::catalog::Catalog;
-use napkeeper_core::model::amounts::money::Money;
+use napkeeper_core::model::amounts::money::{HourlyPrice, Money};
 use napkeeper_core::model::cluster::pool::ConsolidationPolicy;
 use napkeeper_core::model::labels;
 use napkeeper_core::model::names::{ArmId, NameError, NodeName, Region};
@@ -263,6 +263,18 @@ impl Karpenter {
                 _ => {}
             }
         }
+    }
+
+    /// The simulated cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// What all running VMs cost together now.
+    #[must_use]
+    pub fn hourly_price(&self) -> HourlyPrice {
+        self.claims.values().filter(|claim| claim.is_billed()).map(|claim| claim.price).sum()
     }
 
     /// Cost, utilization and disruption so far.

@@ -24,12 +24,14 @@ pub(super) struct NodeClaim {
     pub(super) pool: NodePoolName,
     pub(super) instance: Arc<InstanceType>,
     pub(super) offering: OfferingKey,
-    price: HourlyPrice,
+    pub(super) price: HourlyPrice,
     on_demand: HourlyPrice,
     /// What its kubelet will announce.
     pub(super) node: NewNode,
     pub(super) startup_taints: Vec<Taint>,
     pub(super) phase: Phase,
+    /// Its VM was created.
+    has_run: bool,
     /// When its phase ends by itself.
     pub(super) due: Option<Timestamp>,
     pub(super) initialized_at: Option<Timestamp>,
@@ -79,6 +81,12 @@ impl NodeClaim {
     /// Its Node exists.
     pub(super) fn has_node(&self) -> bool {
         !matches!(self.phase, Phase::Creating | Phase::Failing | Phase::Booting)
+    }
+
+    /// Its VM runs, or is still being deleted.
+    pub(super) fn is_billed(&self) -> bool {
+        let exists = !matches!(self.phase, Phase::Creating | Phase::Failing | Phase::Gone | Phase::Lost);
+        exists && self.has_run
     }
 
     /// Azure may take its VM back.
@@ -186,6 +194,7 @@ impl Karpenter {
             node,
             startup_taints: pool.startup_taints.clone(),
             phase: if lacks { Phase::Failing } else { Phase::Creating },
+            has_run: false,
             due: Some(self.now + CloudTimings::default().vm_create.of(self.seed, "create", name.as_str())),
             initialized_at: None,
             last_pod_event: None,
@@ -305,6 +314,7 @@ impl Karpenter {
 
     pub(super) fn enter(&mut self, name: &NodeName, phase: Phase, due: Option<Timestamp>) {
         if let Some(claim) = self.claims.get_mut(name) {
+            claim.has_run |= phase == Phase::Booting;
             claim.phase = phase;
             claim.due = due;
         }

@@ -97,7 +97,7 @@ impl<'v> Topology<'v> {
         tolerations: &[napkeeper_core::model::cluster::pod::Toleration],
     ) -> Group {
         let honors = matches!(&group.kind, GroupKind::Spread { filter, .. } if filter.honors_taints);
-        for options in &self.view.pools {
+        for options in self.view.pools.iter().filter(|options| options.pool.replicas.is_none()) {
             let tolerated =
                 |taint: &Taint| napkeeper_core::model::cluster::pod::Toleration::any_covers(tolerations, taint);
             if !honors || options.pool.taints.iter().all(tolerated) {

@@ -190,6 +190,7 @@ fn pending_pods_get_the_cheapest_node_that_holds_them() {
     let cheapest = karpenter.pools[0].types.iter().filter(holds).filter_map(on_demand).min().unwrap();
     let offering = claim.instance.offerings.iter().find(|o| o.capacity_type == claim.offering.capacity_type);
     assert_eq!(offering.unwrap().price, cheapest);
+    assert_eq!((karpenter.hourly_price(), karpenter.cluster().state().nodes().len()), (cheapest, 2));
 }
 
 /// The first pods are seen at the start; 1 s without another one ends the batch; then the VM is created, joins and is
@@ -461,4 +462,38 @@ fn volumes_are_detached_before_a_vm_is_deleted() {
         }
     }
     assert_eq!(running(&karpenter), 2);
+}
+
+/// The shipped scenarios beside the cluster-autoscaler's baseline, for people: `--ignored --nocapture`.
+#[test]
+#[ignore = "takes minutes, and only prints"]
+fn shipped_scenarios_are_measured() {
+    let catalog = Catalog::embedded().unwrap();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/scenarios");
+    let mut folders: Vec<_> = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    for folder in folders.iter().filter(|folder| folder.is_dir()) {
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let texts = files.filter(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+        let documents: Vec<_> = texts
+            .flat_map(|file| {
+                let text = std::fs::read_to_string(&file).unwrap();
+                napkeeper_api::yaml::read(&file.display().to_string(), &text).documents
+            })
+            .collect();
+        let (scenarios, manifests): (Vec<_>, Vec<_>) =
+            documents.iter().partition(|document| crate::scenario::is_scenario(document));
+        let Ok(manifests) = Manifests::collect(manifests) else { continue };
+        let scenario = crate::scenario::read(scenarios.first().unwrap()).unwrap();
+        let setup = scenario.setup(manifests);
+        println!("{}", folder.display());
+        let baseline = crate::autoscaler::run(&catalog, &setup, scenario.duration).unwrap();
+        println!("  cluster-autoscaler: {baseline:?}");
+        for consolidation in [None, Some(ConsolidationPolicy::WhenEmpty), Some(ConsolidationPolicy::Balanced)] {
+            let began = std::time::Instant::now();
+            let variant = Variant { consolidation, ..Variant::default() };
+            let outcome = run(&catalog, &setup, scenario.duration, &variant).unwrap();
+            println!("  {consolidation:?}: {outcome:?} in {:?}", began.elapsed());
+        }
+    }
 }
