@@ -5,7 +5,7 @@
 //! provider's choice of one offering for each NodeClaim. It was written from the behaviour of Karpenter core 1.14 and
 //! shares only facts with napkeeper: the catalogue, requirements, resources, taints. No decision of napkeeper's is used.
 //!
-//! Every decision is a function of a [`view::View`], a frozen picture of the cluster.
+//! Every decision is a function of a `View`, a frozen picture of the cluster.
 //!
 //! Differences from the real Karpenter:
 //! - Computing takes no time: the limits of 1 and 3 minutes on a search never bite, which favours it.
